@@ -165,7 +165,7 @@ type parent struct {
 func newParent(t testing.TB, b *bus, rooms ...room.ID) *parent {
 	p := &parent{t: t, bus: b, term: wire.Term{N: 1, Nonce: 7}, held: map[room.ID]*wire.RoomGrant{}, lease: time.Hour}
 	for _, id := range rooms {
-		p.held[id] = &wire.RoomGrant{Room: id, Life: wire.Life(5 * time.Minute), RenewCeil: 1 << 40, Keep: 1 << 30, RateKeep: 1 << 30}
+		p.held[id] = &wire.RoomGrant{Room: id, Life: wire.Life(5 * time.Minute), RenewCeil: 1 << 40, Permits: wire.Permits{Sessions: wire.Allocation{Keep: 1 << 30}, Rate: wire.Allocation{Keep: 1 << 30}}}
 	}
 	if _, err := b.Subscribe(wire.Reports(dc), p.hear); err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func (p *parent) grant(id room.ID, credit, rate uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.held[id]
-	r.Granted, r.RateGranted = r.Granted+credit, r.RateGranted+rate
+	r.Permits.Sessions.Granted, r.Permits.Rate.Granted = r.Permits.Sessions.Granted+credit, r.Permits.Rate.Granted+rate
 	p.say()
 }
 

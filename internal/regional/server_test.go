@@ -456,7 +456,7 @@ func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
 	m := wire.Report{
 		From: "edge-9", Inc: 9, Tenure: 1, Seq: 1, Parts: 1, AsOf: now, Join: true,
 		Rooms: []wire.RoomReport{{
-			Room: room.IDOf("a"), Granted: 1, Spent: 1, FirstMove: 1,
+			Room: room.IDOf("a"), Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1}}, Spent: 1, FirstMove: 1,
 			Sessions: []wire.Expiry{{Until: uint32(now.Second()) + 60, Stamped: 1}},
 		}},
 	}

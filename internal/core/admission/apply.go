@@ -90,7 +90,7 @@ func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
 			r.held.order(&r.Room, r.view)
 		}
 	}
-	if r.rights.surplus(now) || r.passes.Surplus(false) > 0 {
+	if t, rate := r.rights.surplus(now, false); t+rate+r.passes.Surplus(false) > 0 {
 		// Another edge wants them. Held visitors are served first: the report follows Release.
 		r.edge.hurry(now)
 	}

@@ -53,7 +53,7 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 	}{
 		{"it is younger than what is worth a renewal", func(*Engine) {}, 315, 0},
 		{"the edge is isolated", func(e *Engine) { e.Lapse(at(0)) }, 10, 0},
-		{"no right is in hand", func(e *Engine) { e.rooms[sale].rights.spent = e.rooms[sale].rights.granted }, 10, 1},
+		{"no right is in hand", func(e *Engine) { e.rooms[sale].rights.spent = e.rooms[sale].rights.sessions.Granted }, 10, 1},
 		{"its session moved away from here a moment ago", func(e *Engine) {
 			e.rooms[sale].ended.note(wire.End{ID: 7, Home: uint32(e.home), Until: uint32(e.Time(at(0)).Second()) + 1000, Kind: wire.Moved})
 		}, 10, 0},

@@ -75,10 +75,10 @@ func (r *regional) say(now fleettime.Mono, g wire.Grant) {
 
 // grant hands out more rights, with a fresh lease.
 func (r *regional) grant(now fleettime.Mono, credit, rate uint64) {
-	r.held.Granted += credit
-	r.held.RateGranted += rate
+	r.held.Permits.Sessions.Granted += credit
+	r.held.Permits.Rate.Granted += rate
 	r.held.RenewCeil += 100
-	r.held.Keep, r.held.RateKeep = 1<<30, 1<<30
+	r.held.Permits.Sessions.Keep, r.held.Permits.Rate.Keep = 1<<30, 1<<30
 	r.room(now, r.held)
 }
 
@@ -88,7 +88,7 @@ func (r *regional) lease(now fleettime.Mono) {
 	r.t.Helper()
 	if r.hear(now).Final {
 		r.ten++
-		r.held.RateGranted = 0 // what was used stays behind with the old tenure
+		r.held.Permits.Rate.Granted = 0 // what was used stays behind with the old tenure
 	}
 	r.grant(now, 0, 0)
 	if !r.e.Status(now).Leased {

@@ -244,7 +244,7 @@ func TestWhoIsAdmittedOrAwayTooLongWaitsNoMore(t *testing.T) {
 	r.queueing(at(0))
 	r.held.View = nil
 	g := r.held
-	g.Granted = 0
+	g.Permits.Sessions.Granted = 0
 	g.View = view(2, day, day) // nobody may enter yet
 	r.room(at(0), g)
 	a, b = e.Arrive(at(0), sale, a).Ticket, e.Arrive(at(0), sale, b).Ticket

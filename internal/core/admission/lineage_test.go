@@ -113,7 +113,7 @@ func TestCopiesOfATicketAreNotFreeEntries(t *testing.T) {
 		e, r := newEdge(t, at(0), 1, 1)
 		r.held.Life = wire.Life(session)
 		r.lease(at(0))
-		r.held.RateGranted = 0
+		r.held.Permits.Rate.Granted = 0
 		r.grant(at(0), 0, 1)
 		jars := make([]ticket.Ticket, tc.clients)
 		k := waiting(7, time.Minute)

@@ -56,7 +56,7 @@ func newMachine(t *rapid.T) *machine {
 	m := &machine{
 		cap: rapid.Bool().Draw(t, "cap"), now: at(0), here: true,
 		term: wire.Term{N: 1, Nonce: 7}, tenure: 1,
-		books:  wire.RoomGrant{Room: sale, Life: wire.Life(rapid.SampledFrom([]time.Duration{5, 20, 60}).Draw(t, "session") * time.Second), Keep: 5, RateKeep: 5},
+		books:  wire.RoomGrant{Room: sale, Life: wire.Life(rapid.SampledFrom([]time.Duration{5, 20, 60}).Draw(t, "session") * time.Second), Permits: wire.Permits{Sessions: wire.Allocation{Keep: 5}, Rate: wire.Allocation{Keep: 5}}},
 		newest: map[uint64]uint32{}, lapsed: map[[2]uint64]bool{},
 	}
 	m.e = New(Config{
@@ -254,11 +254,11 @@ func (m *machine) hear(t *rapid.T) {
 		if r.Spent != m.spent || r.Renewed != m.renewed {
 			t.Fatalf("%d spent and %d renewed, want %d and %d", r.Spent, r.Renewed, m.spent, m.renewed)
 		}
-		if r.Spent < m.was.Spent || r.Returned < m.was.Returned || r.Renewed < m.was.Renewed || r.Granted < m.was.Granted || r.Joined < m.was.Joined || r.Admitted < m.was.Admitted || r.FirstMove < m.was.FirstMove {
+		if r.Spent < m.was.Spent || r.Permits.Sessions.Returned < m.was.Permits.Sessions.Returned || r.Renewed < m.was.Renewed || r.Permits.Sessions.Granted < m.was.Permits.Sessions.Granted || r.Joined < m.was.Joined || r.Admitted < m.was.Admitted || r.FirstMove < m.was.FirstMove {
 			t.Fatalf("a counter fell from %+v to %+v", m.was, r)
 		}
 		m.was = r
-		if rep.Final && (r.Granted != r.Spent+r.Returned || r.RateIdle != 0) {
+		if rep.Final && (r.Permits.Sessions.Granted != r.Spent+r.Permits.Sessions.Returned || r.RateIdle != 0) {
 			t.Fatalf("final, and yet in hand: %+v", r)
 		}
 		told := map[uint32]bool{}
@@ -311,13 +311,13 @@ func (m *machine) answer(t *rapid.T) {
 	default:
 		if m.report.Final && m.report.Tenure == m.tenure {
 			m.tenure++
-			m.books.RateGranted = 0
+			m.books.Permits.Rate.Granted = 0
 			g.Tenure = m.tenure
 		}
-		m.books.Granted += rapid.Uint64Range(0, 3).Draw(t, "rights of T")
-		m.books.RateGranted += rapid.Uint64Range(0, 3).Draw(t, "rights of R")
+		m.books.Permits.Sessions.Granted += rapid.Uint64Range(0, 3).Draw(t, "rights of T")
+		m.books.Permits.Rate.Granted += rapid.Uint64Range(0, 3).Draw(t, "rights of R")
 		m.books.RenewCeil = max(m.books.RenewCeil, m.report0().Renewed+rapid.Uint64Range(0, 4).Draw(t, "renewals"))
-		m.books.Keep = rapid.Uint64Range(0, 5).Draw(t, "keep")
+		m.books.Permits.Sessions.Keep = rapid.Uint64Range(0, 5).Draw(t, "keep")
 		if rapid.IntRange(0, 3).Draw(t, "view") == 0 {
 			g.Watermark = max(m.mark, m.report.AsOf)
 			m.mark = max(m.mark, g.Watermark)
@@ -361,7 +361,7 @@ func (m *machine) deliver(t *rapid.T) {
 		}
 		m.begin()
 		m.joined, m.tenure = false, 1
-		m.books.Granted, m.books.RateGranted, m.books.RenewCeil = 0, 0, 0
+		m.books.Permits.Sessions.Granted, m.books.Permits.Rate.Granted, m.books.RenewCeil = 0, 0, 0
 	}
 	// The same once more changes nothing.
 	ledger := m.e.Ledger(m.now, sale)
@@ -378,8 +378,8 @@ func (m *machine) promote(t *rapid.T) {
 
 func (m *machine) check(t *rapid.T) {
 	l, st := m.e.Ledger(m.now, sale), m.e.Status(m.now)
-	if l.Returned+l.Spent > l.Granted || l.Granted > m.books.Granted {
-		t.Fatalf("%d returned and %d spent of %d, lent %d", l.Returned, l.Spent, l.Granted, m.books.Granted)
+	if l.Returned+l.Spent > l.Granted || l.Granted > m.books.Permits.Sessions.Granted {
+		t.Fatalf("%d returned and %d spent of %d, lent %d", l.Returned, l.Spent, l.Granted, m.books.Permits.Sessions.Granted)
 	}
 	if m.cap && l.Renewed > l.RenewCeil || l.RenewCeil > m.books.RenewCeil {
 		t.Fatalf("%d renewed, may %d, told %d", l.Renewed, l.RenewCeil, m.books.RenewCeil)

@@ -194,7 +194,7 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 
 // passes hands out passes of a release.
 func (r *regional) passes(now fleettime.Mono, release, granted uint64) {
-	r.held.Passes = wire.Passes{Release: release, Granted: granted, Keep: granted}
+	r.held.Passes = wire.Passes{Release: release, Allocation: wire.Allocation{Granted: granted, Keep: granted}}
 	r.grant(now, 0, 0)
 }
 
@@ -231,7 +231,7 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 	if in := enter(e, now); len(in) != 2 || in[0] != 10 || in[1] != 11 {
 		t.Errorf("two passes let in %v, want 10 and 11", in)
 	}
-	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{Release: 7, Granted: 2, Spent: 2}) || rep.Callable != 4 || rep.HeldPeople != 0 || rep.Want != 0 {
+	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{Release: 7, Allocation: wire.Allocation{Granted: 2}, Spent: 2}) || rep.Callable != 4 || rep.HeldPeople != 0 || rep.Want != 0 {
 		t.Errorf("told of them: %+v, %d callable, %d held, %d wanted", rep.Passes, rep.Callable, rep.HeldPeople, rep.Want)
 	}
 	if d := e.Arrive(now, sale, waiting(9, 2*time.Minute)); d.Verdict == Admit {
@@ -275,7 +275,7 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 	e, r = paused(0, all)
 	r.passes(now, 7, 2)
 	e.SetRooms(now, []Room{{ID: sale}})
-	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{Release: 7, Granted: 2, Returned: 2}) {
+	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{Release: 7, Allocation: wire.Allocation{Granted: 2, Returned: 2}}) {
 		t.Errorf("an open room keeps passes: %+v", rep.Passes)
 	}
 }

@@ -16,11 +16,10 @@ const (
 // rateRights are the permits of R that an edge holds. A used permit is busy for a full window on the edge's own
 // monotonic clock, lengthened by the drift bound, and then free again, without any message.
 type rateRights struct {
-	granted  uint64
-	returned uint64
-	busy     uint64
-	head     int64 // the current slot
-	used     []uint32
+	wire.Allocation
+	busy uint64
+	head int64 // the current slot
+	used []uint32
 }
 
 // slotOf returns the number of the slot at now. A monotonic clock may begin at any value, also below zero.
@@ -60,7 +59,7 @@ var window = int64((fleettime.Stretch(fleettime.Stretch(wire.RateWindow))+rateSl
 // idle returns how many permits can be used now.
 func (r *rateRights) idle(now fleettime.Mono) uint64 {
 	r.advance(now)
-	return sub(r.granted, r.returned+r.busy)
+	return r.Unused(r.busy)
 }
 
 // owe moves the permits in use to past, where they stay busy: their lease epoch is over, but the window is not.
@@ -77,7 +76,8 @@ func (r *rateRights) owe(past *rateRights, now fleettime.Mono) {
 		}
 		past.busy += r.busy
 	}
-	*r = rateRights{}
+	r.Reset()
+	*r = rateRights{Allocation: r.Allocation}
 }
 
 // owed returns how many of the permits moved here are still in use.
@@ -120,12 +120,4 @@ func (r *rateRights) use(now fleettime.Mono) {
 	}
 	r.used[i]++
 	r.busy++
-}
-
-// sub returns a-b, or 0 if negative: counters of two writers may be seen out of order.
-func sub(a, b uint64) uint64 {
-	if a < b {
-		return 0
-	}
-	return a - b
 }

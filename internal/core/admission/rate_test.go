@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // TestAgesOfRightsOfR: what an edge tells of when it used its rights sums to those that are in
@@ -14,7 +15,7 @@ import (
 func TestAgesOfRightsOfR(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := fleettime.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))
-		r := rateRights{granted: 1000}
+		r := rateRights{Allocation: wire.Allocation{Granted: 1000}}
 		var uses []fleettime.Mono // oldest first
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "ms")) * time.Millisecond)
@@ -26,7 +27,7 @@ func TestAgesOfRightsOfR(t *testing.T) {
 		}
 		idle := r.idle(now)
 		ages := r.ages(now)
-		uses = uses[len(uses)-int(r.granted-idle):]
+		uses = uses[len(uses)-int(r.Granted-idle):]
 		for s, n := range ages {
 			for range n {
 				k := len(uses) - 1

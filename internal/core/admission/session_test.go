@@ -332,7 +332,7 @@ func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
 func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r rateRights
-		r.granted = rapid.Uint64Range(1, 20).Draw(t, "granted")
+		r.Granted = rapid.Uint64Range(1, 20).Draw(t, "granted")
 		now := fleettime.Mono(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "now"))
 		var used []fleettime.Mono
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
@@ -353,11 +353,11 @@ func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 				}
 			}
 			idle := r.idle(now)
-			if idle+recent > r.granted {
-				t.Fatalf("%d idle, %d used in the last minute, %d granted", idle, recent, r.granted)
+			if idle+recent > r.Granted {
+				t.Fatalf("%d idle, %d used in the last minute, %d granted", idle, recent, r.Granted)
 			}
-			if idle+sure < r.granted {
-				t.Fatalf("%d idle, %d used not long ago, %d granted: some are kept busy for no reason", idle, sure, r.granted)
+			if idle+sure < r.Granted {
+				t.Fatalf("%d idle, %d used not long ago, %d granted: some are kept busy for no reason", idle, sure, r.Granted)
 			}
 			if idle > 0 && rapid.IntRange(0, 3).Draw(t, "use") > 0 {
 				r.use(now)
@@ -369,7 +369,7 @@ func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 
 func TestRightsOfRUsedUnderAnEarlierTenureAreOwedForAWindow(t *testing.T) {
 	var r, past rateRights
-	r.granted = 10
+	r.Granted = 10
 	use := func(second int) {
 		now := fleettime.Mono(time.Duration(second) * time.Second)
 		if r.idle(now) > 0 {
@@ -379,10 +379,10 @@ func TestRightsOfRUsedUnderAnEarlierTenureAreOwedForAWindow(t *testing.T) {
 	use(0)
 	use(20)
 	r.owe(&past, fleettime.Mono(20*time.Second))
-	if r.idle(fleettime.Mono(20*time.Second)) != 0 || r.granted != 0 || past.owed(fleettime.Mono(20*time.Second)) != 2 {
+	if r.idle(fleettime.Mono(20*time.Second)) != 0 || r.Granted != 0 || past.owed(fleettime.Mono(20*time.Second)) != 2 {
 		t.Errorf("%+v and %d owed, want nothing in hand and two owed", r, past.owed(fleettime.Mono(20*time.Second)))
 	}
-	r.granted = 1
+	r.Granted = 1
 	use(30)
 	r.owe(&past, fleettime.Mono(40*time.Second))
 	for _, c := range []struct {

@@ -27,8 +27,11 @@ type Ledger struct {
 	View                      *wire.View
 }
 
-// Credit returns the unspent permits.
-func (l Ledger) Credit() uint64 { return sub(l.Granted, l.Spent+l.Returned) }
+// Credit returns the unspent permits of T.
+func (l Ledger) Credit() uint64 {
+	sessions := wire.Allocation{Granted: l.Granted, Returned: l.Returned}
+	return sessions.Unused(l.Spent)
+}
 
 // Ledger returns the snapshot of a room, or the zero value for an unknown one.
 func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
@@ -38,9 +41,9 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	}
 	k := &r.rights
 	return Ledger{
-		Granted: k.granted, Spent: k.spent, Returned: k.returned,
-		RateGranted: k.rate.granted, RateReturned: k.rate.returned, RateIdle: k.rate.idle(now),
-		Renewed: k.renewed, RenewCeil: k.renewCeil, Keep: k.keep, RateKeep: k.rateKeep,
+		Granted: k.sessions.Granted, Spent: k.spent, Returned: k.sessions.Returned, Keep: k.sessions.Keep,
+		RateGranted: k.rate.Granted, RateReturned: k.rate.Returned, RateIdle: k.rate.idle(now), RateKeep: k.rate.Keep,
+		Renewed: k.renewed, RenewCeil: k.renewCeil,
 		Sessions: r.sessions.live, Held: len(r.held.visits), Waiting: r.queue.wait.sum, Admitted: r.admitted,
 		LetIn: r.alone.letIn, Guests: r.alone.guests, Copied: r.tickets.copied, Paused: r.paused,
 		Life: r.life.full, View: r.view,

@@ -48,7 +48,7 @@ func TestALeaseThatLapsedStaysLapsedForItsTenure(t *testing.T) {
 		}
 		rep := r.hear(late)
 		room := rep.Rooms[0]
-		if !rep.Final || room.Granted != room.Spent+room.Returned || room.RateGranted != room.RateReturned {
+		if !rep.Final || room.Permits.Sessions.Granted != room.Spent+room.Permits.Sessions.Returned || room.Permits.Rate.Granted != room.Permits.Rate.Returned {
 			t.Errorf("looked at meanwhile %v: final %v, %+v", looked, rep.Final, room)
 		}
 		r.lease(late)
@@ -70,7 +70,7 @@ func TestTheFinalReportEndsATenure(t *testing.T) {
 		t.Error("fenced, and the final report is not hurried")
 	}
 	rep := r.hear(at(0))
-	if got := rep.Rooms[0]; !rep.Final || rep.Bye || got.Spent != 1 || got.Returned != 9 || got.RateReturned != 9 || got.Active != 1 {
+	if got := rep.Rooms[0]; !rep.Final || rep.Bye || got.Spent != 1 || got.Permits.Sessions.Returned != 9 || got.Permits.Rate.Returned != 9 || got.Active != 1 {
 		t.Errorf("final %v: %+v", rep.Final, got)
 	}
 	before := state(e, at(0))
@@ -79,7 +79,7 @@ func TestTheFinalReportEndsATenure(t *testing.T) {
 		t.Errorf("a grant of the tenure that is over changed %+v to %+v", before, got)
 	}
 	r.ten = 2
-	r.held = wire.RoomGrant{Room: sale, Life: 330, Granted: 12, RateGranted: 4, RenewCeil: 10, Keep: 100, RateKeep: 100}
+	r.held = wire.RoomGrant{Room: sale, Life: 330, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 12, Keep: 100}, Rate: wire.Allocation{Granted: 4, Keep: 100}}, RenewCeil: 10}
 	r.room(at(0), r.held)
 	got := e.Ledger(at(0), sale)
 	if got.Credit() != 2 || got.RateIdle != 4 || got.Spent != 1 || got.Sessions != 1 {
@@ -101,7 +101,7 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 		mine := r.term
 		r.term = term
 		for _, v := range []wire.Adoption{wire.Adopted, wire.Promise, wire.Fenced, wire.Dead} {
-			r.say(at(0), wire.Grant{Adoption: v, Lease: time.Hour, Watermark: present + 1e6, Rooms: []wire.RoomGrant{{Room: sale, Granted: 1000, Life: 1}}})
+			r.say(at(0), wire.Grant{Adoption: v, Lease: time.Hour, Watermark: present + 1e6, Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1000}}, Life: 1}}})
 		}
 		r.term = mine
 		if got := state(e, at(0)); got != before {
@@ -122,7 +122,7 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 	}
 	e.Arrive(at(0), sale, ticket.Ticket{}) // under the old lease
 	rep := r.hear(at(0))
-	if got := rep.Rooms[0]; !rep.Join || rep.Seen != r.term || got.Granted != 10 || got.Spent != 1 || len(got.Moves) != 1 {
+	if got := rep.Rooms[0]; !rep.Join || rep.Seen != r.term || got.Permits.Sessions.Granted != 10 || got.Spent != 1 || len(got.Moves) != 1 {
 		t.Errorf("the new parent is told %+v: %+v", rep, got)
 	}
 	r.term = wire.Term{N: 1, Nonce: 7}
@@ -139,7 +139,7 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 	var last wire.Grant
 	base := wire.Grant{
 		To: "edge-1", Inc: r.inc, Tenure: 1, From: r.term, Seq: 100, Parts: 1, Echo: at(0), At: present, Lease: 3 * time.Second,
-		Rooms: []wire.RoomGrant{{Room: sale, Granted: 20, RateGranted: 20, RenewCeil: 200, Life: 330, Keep: 50, RateKeep: 50}},
+		Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 20, Keep: 50}, Rate: wire.Allocation{Granted: 20, Keep: 50}}, RenewCeil: 200, Life: 330}},
 	}
 	e.Apply(at(0), base)
 	if got := e.Ledger(at(0), sale); got.Granted != 20 || got.RateGranted != 20 || got.RenewCeil != 200 || got.Keep != 50 {
@@ -158,7 +158,7 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 		end := e.up.leaseEnd
 		last = base
 		last.Seq, last.Lease = 200, time.Hour
-		last.Rooms = []wire.RoomGrant{{Room: sale, Granted: 900, RateGranted: 900, RenewCeil: 900, Life: 1}}
+		last.Rooms = []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 900}, Rate: wire.Allocation{Granted: 900}}, RenewCeil: 900, Life: 1}}
 		change(&last)
 		grants := e.up.grants
 		e.Apply(at(0), last)
@@ -170,7 +170,7 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 	// Counters that would go down stay; policy is replaced.
 	lower := base
 	lower.Seq = 300
-	lower.Rooms = []wire.RoomGrant{{Room: sale, Granted: 1, RateGranted: 1, RenewCeil: 1, Life: 60, Keep: 2, RateKeep: 3}, {Room: 4711, Granted: 9}}
+	lower.Rooms = []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1, Keep: 2}, Rate: wire.Allocation{Granted: 1, Keep: 3}}, RenewCeil: 1, Life: 60}, {Room: 4711, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 9}}}}
 	e.Apply(at(0), lower)
 	if got := e.Ledger(at(0), sale); got.Granted != 20 || got.RateGranted != 20 || got.RenewCeil != 200 || got.Keep != 2 || got.RateKeep != 3 || got.Life != 60 {
 		t.Errorf("%+v", got)
@@ -245,7 +245,7 @@ func TestADeadIncarnationStartsANewOne(t *testing.T) {
 	if next.Inc == old || next.Inc == 0 || next.Seq != 1 || next.Tenure != 1 || !next.Join || next.Final || next.Seen != r.term {
 		t.Errorf("%+v", next)
 	}
-	if got.Granted != 0 || got.Spent != 0 || got.Returned != 0 || got.RateGranted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 || got.Admitted != 0 {
+	if got.Permits.Sessions.Granted != 0 || got.Spent != 0 || got.Permits.Sessions.Returned != 0 || got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 || got.Admitted != 0 {
 		t.Errorf("the new incarnation counts what the old one did: %+v", got)
 	}
 	if got.HeldPeople != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {
@@ -279,7 +279,7 @@ func TestLeavingReturnsEverything(t *testing.T) {
 		t.Errorf("%d are held after draining", len(again))
 	}
 	rep := e.Leave(at(0))[0]
-	if got := rep.Rooms[0]; !rep.Bye || !rep.Final || got.Granted != got.Spent+got.Returned || got.RateReturned != 9 || got.HeldPeople != 0 {
+	if got := rep.Rooms[0]; !rep.Bye || !rep.Final || got.Permits.Sessions.Granted != got.Spent+got.Permits.Sessions.Returned || got.Permits.Rate.Returned != 9 || got.HeldPeople != 0 {
 		t.Errorf("bye %v, final %v: %+v", rep.Bye, rep.Final, got)
 	}
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Verdict != Queue {
@@ -301,9 +301,9 @@ func TestARoomThatIsRemovedGivesItsRightsBackAsTheyComeFree(t *testing.T) {
 		t.Error("who is held cannot be given up")
 	}
 	r.hear(at(0))
-	r.held.Granted += 5
+	r.held.Permits.Sessions.Granted += 5
 	r.grant(at(0), 0, 0)
-	if got := r.hear(at(time.Second)).Rooms[0]; got.Returned != 14 || got.Spent != 1 || got.RateReturned != 9 {
+	if got := r.hear(at(time.Second)).Rooms[0]; got.Permits.Sessions.Returned != 14 || got.Spent != 1 || got.Permits.Rate.Returned != 9 {
 		t.Errorf("%+v, want all but what is in use", got)
 	}
 	for s := 2 * time.Second; s < 63*time.Second; s += time.Second {
@@ -412,16 +412,16 @@ func TestMovesAreForgottenOnlyWhenTaken(t *testing.T) {
 func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T) {
 	e, r := newEdge(t, at(0), 100, 100)
 	r.hear(at(0))
-	r.held.Keep, r.held.RateKeep = 30, 40
+	r.held.Permits.Sessions.Keep, r.held.Permits.Rate.Keep = 30, 40
 	r.room(at(0), r.held)
 	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
 		t.Error("somebody else wants the rights, and nobody hurries")
 	}
-	if got := r.hear(at(20 * time.Millisecond)).Rooms[0]; got.Returned != 70 || got.RateReturned != 60 {
-		t.Errorf("%d and %d returned, want 70 and 60", got.Returned, got.RateReturned)
+	if got := r.hear(at(20 * time.Millisecond)).Rooms[0]; got.Permits.Sessions.Returned != 70 || got.Permits.Rate.Returned != 60 {
+		t.Errorf("%d and %d returned, want 70 and 60", got.Permits.Sessions.Returned, got.Permits.Rate.Returned)
 	}
 	r.room(at(20*time.Millisecond), r.held)
-	if got := r.hear(at(time.Second)); len(got.Rooms) > 0 && got.Rooms[0].Returned != 70 {
+	if got := r.hear(at(time.Second)); len(got.Rooms) > 0 && got.Rooms[0].Permits.Sessions.Returned != 70 {
 		t.Errorf("%+v, want no more returned", got.Rooms[0])
 	}
 

@@ -57,7 +57,7 @@ func newBig() *big {
 				h = append(h, estimate.Slice{Start: dawn - fleettime.Time(1000*(bigSlices-s)), Width: 1000, N: float64(1 + (s+d)%5)})
 			}
 			pack.Add(wire.RoomReport{
-				Room: rooms[r].ID, Granted: 3000, RateGranted: 2000, Active: 3000, Waiting: h, Want: 3,
+				Room: rooms[r].ID, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 3000}, Rate: wire.Allocation{Granted: 2000}}, Active: 3000, Waiting: h, Want: 3,
 				Arrivals: []wire.Minute{{Start: dawn.Minute().Add(-2 * time.Minute), N: uint64(10 + d)}},
 			})
 		}

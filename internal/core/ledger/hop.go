@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 )
 
@@ -12,20 +13,20 @@ import (
 // nothing arrives: leases lapse and seconds are freed by time alone.
 const Tick = 100 * time.Millisecond
 
-// StartupGrace is for how long a new aggregator need not say that it waits: most of it is over
-// by then.
+// StartupGrace is the time in which a new aggregator does not report its waits: most of them end in it.
 const StartupGrace = 2 * time.Second
 
 // OwnerLease is how long a predecessor may have gone on leading after
 // this term was won.
 const OwnerLease = 4 * time.Second
 
-// CrowdKept is for how long those count who were told last to wait where nothing is heard now. They
-// are asked back elsewhere within half of it, and that edge tells each of them to have come, and to have
-// left the window of the last question. So they count until that window drops out of its book.
+// CrowdKept is the time for which waiting visitors count whose edge or data centre is not heard any
+// more. They are asked to return to another one within half of it. That edge counts each of them as
+// returned, and as having left the window of the last question. So they count until that window drops
+// out of its book.
 const CrowdKept = time.Minute
 
-// Remaining returns who is left of a line of which nothing was heard for so long.
+// Remaining returns the visitors that are still in a line after so long a silence of its child.
 func Remaining(h estimate.Histogram, silence time.Duration) estimate.Histogram {
 	part := 2 * float64(CrowdKept-silence) / float64(CrowdKept)
 	if part >= 1 {
@@ -39,6 +40,27 @@ func Remaining(h estimate.Histogram, silence time.Duration) estimate.Histogram {
 		h[i].N *= part
 	}
 	return h
+}
+
+// Idle is how many permits of one kind a child last reported idle, and how many it had been
+// granted by then.
+type Idle struct{ N, Granted uint64 }
+
+// Now returns the permits that are idle at the child, as far as known: those granted since the
+// report are.
+func (i Idle) Now(a *wire.Allocation) int64 { return int64(i.N) + int64(a.Granted) - int64(i.Granted) }
+
+// Demand is what a child last reported of the visitors that want to enter there.
+type Demand struct {
+	Want       uint64           // permits that newcomers will need by the next report
+	HeldJoined []fleettime.Time // join times of the oldest long-polled visitors, ascending
+	HeldPeople uint64           // long-polled visitors; HeldJoined need not have all
+	Movers     uint64           // visitors inside that wait to move their session here
+}
+
+// DemandOf returns the demand of a report.
+func DemandOf(r *wire.RoomReport) Demand {
+	return Demand{Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers}
 }
 
 // Growth raises a cumulative counter and returns by how much.

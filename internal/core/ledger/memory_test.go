@@ -156,7 +156,7 @@ func BenchmarkWaitingMemory(b *testing.B) {
 func (h *house) admitted(m wire.Report, n int) {
 	const life = 320
 	rng := rand.New(rand.NewPCG(3, m.Inc))
-	r := wire.RoomReport{Room: h.room, FirstMove: 1, Granted: uint64(n)}
+	r := wire.RoomReport{Room: h.room, FirstMove: 1, Permits: wire.Permits{Sessions: wire.Allocation{Granted: uint64(n)}}}
 	sessions := make([]wire.Expiry, life)
 	for s := range sessions {
 		sessions[s].Until = uint32(dawn.Second() + 10 + int64(s))

@@ -13,8 +13,8 @@ type Probe struct {
 	At  fleettime.Mono
 }
 
-// maxProbes bounds what is remembered of grants whose answers tell the time: seconds
-// of them, where each is answered at once and the way is long.
+// maxProbes bounds the grants that are remembered because their answers tell the time: some seconds
+// of them, where each is answered at once and the round trip is long.
 const maxProbes = 256
 
 // Remember appends p; the oldest makes room.
@@ -43,8 +43,7 @@ func Answered(probes []Probe, now fleettime.Mono, m *wire.Report) (trip time.Dur
 // answers in a row that took longer than a second (see fleet.Clock).
 type Trips struct{ slow int }
 
-// Usable takes note of a round trip and reports whether the time may be learned
-// from it.
+// Usable notes a round trip and reports whether the time may be learned from it.
 func (t *Trips) Usable(trip time.Duration) bool {
 	if trip <= fleettime.MaxTrip {
 		t.slow = 0

@@ -7,7 +7,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// RoomConfig is what the ledger needs to know of a room.
+// RoomConfig has the settings of a room that the ledger needs.
 type RoomConfig struct {
 	ID       room.ID
 	Total    uint64        // T
@@ -17,13 +17,13 @@ type RoomConfig struct {
 	LostWait time.Duration // lost_after
 
 	Unbound bool // queueing_method passthrough: sessions and admissions are counted, and no limit binds
-	Random  bool // queueing_method random: chance decides who is called
-	Shut    bool // nobody is to be admitted, or people may be gathering for an event: nobody is called, but by a release
+	Random  bool // queueing_method random: visitors are called by chance
+	Shut    bool // nobody is admitted, or visitors may be gathering for an event: only a release calls visitors
 
 	Release Release // the newest of a room that is paused
 }
 
-// ConfigOf returns what the ledger needs to know of r.
+// ConfigOf returns the settings of r that the ledger needs.
 func ConfigOf(r *room.Room) RoomConfig {
 	c := RoomConfig{
 		ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,

@@ -742,7 +742,7 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 		now = now.Add(100 * time.Millisecond)
 		a.Observe(now, wire.Report{
 			From: "dublin", Inc: inc, Seq: seq, Parts: 1, Seen: term, Join: seq == 1,
-			Rooms: []wire.RoomReport{{Room: id, Granted: 10, Returned: returned, RateGranted: 60}},
+			Rooms: []wire.RoomReport{{Room: id, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Returned: returned}, Rate: wire.Allocation{Granted: 60}}}},
 		})
 	}
 	say(1, 1, 0)

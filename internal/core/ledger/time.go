@@ -7,7 +7,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TimeWait is how long a new leader waits for somebody who knows fleet time:
+// TimeWait is the time for which a new leader waits for a child that knows fleet time:
 // longer than a new aggregator takes to learn it from its edges.
 const TimeWait = 5 * time.Second
 
@@ -15,8 +15,8 @@ const TimeWait = 5 * time.Second
 // leader's to be another one and not the same, told late.
 const TimeApart = time.Second
 
-// Earliest returns the time that a report was written at, at the earliest; of somebody
-// sure, what it says, as everybody allows for so much error.
+// Earliest returns the earliest time at which a report can have been written. The time of a child that
+// knows it well is taken as it is, because every node allows for that error.
 func Earliest(m *wire.Report) fleettime.Time {
 	if m.AsOfBound > fleettime.MaxError {
 		return max(0, m.AsOf.Add(-min(m.AsOfBound, 24*time.Hour)))
@@ -24,8 +24,8 @@ func Earliest(m *wire.Report) fleettime.Time {
 	return m.AsOf
 }
 
-// Latest returns the time that a report was written at, at the latest; of one who did not
-// know the time, what it took for it.
+// Latest returns the latest time at which a report can have been written; of a child that did not know
+// the time, its guess.
 func Latest(m *wire.Report) fleettime.Time {
 	if m.AsOfBound > fleettime.MaxError && IsSynced(m) {
 		return m.AsOf.Add(m.AsOfBound)
@@ -33,5 +33,5 @@ func Latest(m *wire.Report) fleettime.Time {
 	return m.AsOf
 }
 
-// IsSynced reports whether a report was written by somebody who knew the time.
+// IsSynced reports whether the child knew the time when it wrote the report.
 func IsSynced(m *wire.Report) bool { return m.AsOf > 0 && m.AsOfBound <= fleettime.Rough }

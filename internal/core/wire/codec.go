@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/ticket/reuse"
 	"vestibule/internal/core/wire/wirepb"
 )
 
@@ -32,7 +30,7 @@ const (
 func EncodeReport(m *Report) ([]byte, error) {
 	p := &wirepb.Report{
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
-		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfErrNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
+		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
 		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Opens: 2,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
@@ -58,7 +56,7 @@ func DecodeReport(data []byte) (*Report, error) {
 	}
 	m := &Report{
 		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfErrNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
+		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfBoundNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
 	}
@@ -73,8 +71,8 @@ func DecodeReport(data []byte) (*Report, error) {
 	if n := len(p.Succeeds); n > MaxSucceeds {
 		return nil, fmt.Errorf("report: succeeds: at most %d, got %d", MaxSucceeds, n)
 	}
-	if p.AsOfErrNs > math.MaxInt64 {
-		return nil, fmt.Errorf("report: as_of_err: must be at most %d ns, got %d", int64(math.MaxInt64), p.AsOfErrNs)
+	if p.AsOfBoundNs > math.MaxInt64 {
+		return nil, fmt.Errorf("report: as_of_bound: must be at most %d ns, got %d", int64(math.MaxInt64), p.AsOfBoundNs)
 	}
 	if len(p.Rooms) > 0 {
 		m.Rooms = make([]RoomReport, len(p.Rooms))
@@ -119,45 +117,21 @@ func unpackTerm(p *wirepb.Term) Term { return Term{N: p.GetN(), Nonce: p.GetNonc
 
 func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 	p := &wirepb.RoomReport{
-		Room: uint64(r.Room), Gen: r.Gen, Declared: r.Reconstructed,
-		Granted: r.Granted, Returned: r.Returned, Spent: r.Spent, Idle: r.Idle,
-		RateGranted: r.RateGranted, RateReturned: r.RateReturned, RateIdle: r.RateIdle, RateOwed: r.RateOwed, RateUsed: r.RateUsed,
-		Renewed: r.Renewed, RenewCeil: r.RenewCeil,
-		Want: r.Want, ParkedN: r.HeldPeople,
+		Room: uint64(r.Room), Gen: r.Gen, Reconstructed: r.Reconstructed,
+		SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned, Spent: r.Spent, Idle: r.Idle,
+		RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned, RateIdle: r.RateIdle, RateOwed: r.RateOwed, RateUsed: r.RateUsed,
+		Renewed: r.Renewed, RenewCeil: r.RenewCeil, Sessions: packSessions(r.Sessions), Moves: packMoves(r.FirstMove, r.Moves),
+		Want: r.Want, HeldPeople: r.HeldPeople,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
-		Young: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
+		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
 		Passes: packPasses(&r.Passes), Callable: r.Callable,
 	}
-	p.Sessions = packSessions(r.Sessions)
-	if n := len(r.Moves); n > 0 || r.FirstMove != 0 {
-		s := &wirepb.Moves{First: r.FirstMove, Id: make([]uint64, n), From: make([]int32, n), Until: make([]int32, n)}
-		if n > 0 {
-			s.Base = r.Moves[0].Until
-		}
-		for i, m := range r.Moves {
-			s.Id[i], s.Until[i] = m.ID, int32(m.Until-s.Base)
-			if m.From != 0 {
-				if s.From[i] = int32(m.From - s.Base); s.From[i] <= 0 {
-					s.From[i]-- // 0 is an admission
-				}
-			}
-		}
-		if slices.ContainsFunc(r.Moves, func(m Move) bool { return m.Shown.Stamp != 0 }) {
-			s.Stamp, s.Parent, s.Root, s.Seen = make([]uint32, n), make([]uint32, n), make([]uint32, n), make([]int32, n)
-			for i := range r.Moves {
-				if v := &r.Moves[i].Shown; v.Stamp != 0 {
-					s.Stamp[i], s.Parent[i], s.Root[i], s.Seen[i] = v.Stamp, v.Parent, v.Root, int32(v.Seen-s.Base)
-				}
-			}
-		}
-		p.Moves = s
-	}
 	if n := len(r.HeldJoined); n > 0 {
-		p.ParkedMs = make([]int64, n)
+		p.HeldJoinedMs = make([]int64, n)
 		last := fleettime.Time(0)
 		for i, t := range r.HeldJoined {
-			p.ParkedMs[i] = int64(t - last)
+			p.HeldJoinedMs[i] = int64(t - last)
 			last = t
 		}
 	}
@@ -170,11 +144,14 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 
 func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	*r = RoomReport{
-		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Reconstructed: p.GetDeclared(),
-		Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Idle: p.GetIdle(),
-		RateGranted: p.GetRateGranted(), RateReturned: p.GetRateReturned(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(), RateUsed: p.GetRateUsed(),
+		Room: room.ID(p.GetRoom()), Gen: p.GetGen(), Reconstructed: p.GetReconstructed(),
+		Permits: Permits{
+			Sessions: Allocation{Granted: p.GetSessionsGranted(), Returned: p.GetSessionsReturned()},
+			Rate:     Allocation{Granted: p.GetRateGranted(), Returned: p.GetRateReturned()},
+		},
+		Spent: p.GetSpent(), Idle: p.GetIdle(), RateIdle: p.GetRateIdle(), RateOwed: p.GetRateOwed(), RateUsed: p.GetRateUsed(),
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
-		Want: p.GetWant(), HeldPeople: p.GetParkedN(),
+		Want: p.GetWant(), HeldPeople: p.GetHeldPeople(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
 		Movers: p.GetMovers(), Excess: p.GetExcess(), Callable: p.GetCallable(),
 	}
@@ -195,22 +172,22 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	if n := len(r.RateUsed); n > MaxRateUsed {
 		return fmt.Errorf("rate_used: at most %d seconds, got %d", MaxRateUsed, n)
 	}
-	if n := len(p.GetParkedMs()); n > MaxHeld {
-		return fmt.Errorf("parked: at most %d, got %d", MaxHeld, n)
+	if n := len(p.GetHeldJoinedMs()); n > MaxHeld {
+		return fmt.Errorf("held_joined: at most %d, got %d", MaxHeld, n)
 	}
 	last := int64(0)
-	for _, d := range p.GetParkedMs() {
+	for _, d := range p.GetHeldJoinedMs() {
 		last += d
 		if len(r.HeldJoined) > 0 && d < 0 {
-			return errors.New("parked: join times must not decrease")
+			return errors.New("held_joined: join times must not decrease")
 		}
 		r.HeldJoined = append(r.HeldJoined, fleettime.Time(last))
 	}
 	if r.Waiting, err = unpackLine(p.GetWaiting()); err != nil {
 		return fmt.Errorf("waiting: %w", err)
 	}
-	if r.Pending, err = unpackLine(p.GetYoung()); err != nil {
-		return fmt.Errorf("young: %w", err)
+	if r.Pending, err = unpackLine(p.GetPending()); err != nil {
+		return fmt.Errorf("pending: %w", err)
 	}
 	if n := len(p.GetOutcomes()); n > estimate.OutcomesLen {
 		return fmt.Errorf("outcomes: at most %d, got %d", estimate.OutcomesLen, n)
@@ -226,176 +203,3 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	}
 	return nil
 }
-
-func packSessions(sessions []Expiry) *wirepb.Sessions {
-	n := len(sessions)
-	if n == 0 {
-		return nil
-	}
-	s := &wirepb.Sessions{Until: make([]uint32, n), Stamped: make([]uint64, n), Consumed: make([]uint64, n)}
-	last := uint32(0)
-	for i, e := range sessions {
-		s.Until[i], s.Stamped[i], s.Consumed[i] = e.Until-last, e.Stamped, e.Consumed
-		last = e.Until
-	}
-	return s
-}
-
-func unpackSessions(p *wirepb.Sessions) ([]Expiry, error) {
-	n := len(p.GetUntil())
-	if n != len(p.GetStamped()) || n != len(p.GetConsumed()) || n > maxExpirys {
-		return nil, fmt.Errorf("sessions: columns must be equally long and hold at most %d seconds", maxExpirys)
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	out := make([]Expiry, n)
-	last := uint32(0)
-	for i, d := range p.GetUntil() {
-		if d > math.MaxUint32-last || (i > 0 && d == 0) {
-			return nil, errors.New("sessions: seconds must ascend")
-		}
-		last += d
-		out[i] = Expiry{Until: last, Stamped: p.GetStamped()[i], Consumed: p.GetConsumed()[i]}
-	}
-	return out, nil
-}
-
-func unpackMoves(p *wirepb.Moves) (uint64, []Move, error) {
-	n := len(p.GetId())
-	if n != len(p.GetFrom()) || n != len(p.GetUntil()) || n > MaxMoves {
-		return 0, nil, fmt.Errorf("moves: columns must be equally long and hold at most %d moves", MaxMoves)
-	}
-	shown := len(p.GetStamp())
-	if shown != len(p.GetParent()) || shown != len(p.GetRoot()) || shown != len(p.GetSeen()) || (shown != 0 && shown != n) {
-		return 0, nil, errors.New("moves: columns of versions must be empty or as long as the others")
-	}
-	if n == 0 {
-		return p.GetFirst(), nil, nil
-	}
-	out := make([]Move, n)
-	for i, id := range p.GetId() {
-		m := Move{ID: id, Until: p.GetBase() + uint32(p.GetUntil()[i])}
-		if d := p.GetFrom()[i]; d > 0 {
-			m.From = p.GetBase() + uint32(d)
-		} else if d < 0 {
-			m.From = p.GetBase() + uint32(d+1)
-		}
-		if shown > 0 && p.GetStamp()[i] != 0 {
-			m.Shown = reuse.Version{Stamp: p.GetStamp()[i], Parent: p.GetParent()[i], Root: p.GetRoot()[i], Seen: p.GetBase() + uint32(p.GetSeen()[i])}
-		}
-		out[i] = m
-	}
-	return p.GetFirst(), out, nil
-}
-
-func packLines(lines []Line) *wirepb.Lines {
-	n := len(lines)
-	if n == 0 {
-		return nil
-	}
-	p := &wirepb.Lines{Id: make([]uint64, n), Stamp: make([]uint32, n)}
-	for i, l := range lines {
-		p.Id[i], p.Stamp[i] = l.ID, l.Stamp
-	}
-	return p
-}
-
-func unpackLines(p *wirepb.Lines) ([]Line, error) {
-	n := len(p.GetId())
-	if n != len(p.GetStamp()) || n > MaxEnds {
-		return nil, fmt.Errorf("lines: columns must be equally long and hold at most %d", MaxEnds)
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	out := make([]Line, n)
-	for i := range out {
-		out[i] = Line{ID: p.GetId()[i], Stamp: p.GetStamp()[i]}
-	}
-	return out, nil
-}
-
-func packEnds(ends []End) *wirepb.Ends {
-	n := len(ends)
-	if n == 0 {
-		return nil
-	}
-	p := &wirepb.Ends{Id: make([]uint64, n), Home: make([]uint32, n), Until: make([]uint32, n), Kind: make([]uint32, n)}
-	for i, e := range ends {
-		p.Id[i], p.Home[i], p.Until[i], p.Kind[i] = e.ID, e.Home, e.Until, uint32(e.Kind)
-		if e.Shown != 0 && p.Shown == nil {
-			p.Shown = make([]uint32, n)
-		}
-		if p.Shown != nil {
-			p.Shown[i] = e.Shown
-		}
-	}
-	return p
-}
-
-func unpackEnds(p *wirepb.Ends) ([]End, error) {
-	n := len(p.GetId())
-	if n != len(p.GetHome()) || n != len(p.GetUntil()) || n != len(p.GetKind()) || (len(p.GetShown()) > 0 && n != len(p.GetShown())) || n > MaxEnds {
-		return nil, fmt.Errorf("ends: columns must be equally long and hold at most %d", MaxEnds)
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	out := make([]End, n)
-	for i := range out {
-		kind := p.GetKind()[i]
-		if kind < uint32(Moved) || kind > uint32(Cleared) {
-			return nil, fmt.Errorf("ends[%d]: kind: unknown %d", i, kind)
-		}
-		out[i] = End{ID: p.GetId()[i], Home: p.GetHome()[i], Until: p.GetUntil()[i], Kind: EndKind(kind)}
-		if len(p.GetShown()) > 0 {
-			out[i].Shown = p.GetShown()[i]
-		}
-	}
-	return out, nil
-}
-
-func packLine(h estimate.Histogram) *wirepb.Line {
-	if len(h) == 0 {
-		return nil
-	}
-	p := &wirepb.Line{StartMs: make([]int64, len(h)), WidthMs: make([]uint64, len(h)), N: make([]float32, len(h))}
-	last := fleettime.Time(0)
-	for i, s := range h {
-		p.StartMs[i], p.WidthMs[i], p.N[i] = int64(s.Start-last), uint64(s.Width), float32(s.N)
-		last = s.End()
-	}
-	return p
-}
-
-// maxTime bounds join times, in milliseconds: far beyond any, and far from
-// where sums of two would overflow.
-const maxTime = 1 << 50
-
-func unpackLine(p *wirepb.Line) (estimate.Histogram, error) {
-	n := len(p.GetStartMs())
-	if n != len(p.GetWidthMs()) || n != len(p.GetN()) || n > MaxSlices {
-		return nil, fmt.Errorf("columns must be equally long and hold at most %d slices", MaxSlices)
-	}
-	if n == 0 {
-		return nil, nil
-	}
-	h := make(estimate.Histogram, n)
-	last := int64(0)
-	for i, d := range p.GetStartMs() {
-		w, people := p.GetWidthMs()[i], float64(p.GetN()[i])
-		if (i > 0 && d < 0) || d > maxTime || d < -maxTime || w == 0 || w > maxTime || math.Abs(float64(last+d)) > maxTime {
-			return nil, fmt.Errorf("slice %d: slices must ascend without overlap, each at least 1 ms wide", i)
-		}
-		if math.IsNaN(people) || math.IsInf(people, 0) {
-			return nil, fmt.Errorf("slice %d: n: must be a number", i)
-		}
-		h[i] = estimate.Slice{Start: fleettime.Time(last + d), Width: int64(w), N: people}
-		last = int64(h[i].End())
-	}
-	return h, nil
-}
-
-// isCount reports whether x can count people.
-func isCount(x float64) bool { return x >= 0 && !math.IsInf(x, 0) }

@@ -18,16 +18,17 @@ import (
 func EncodeGrant(g *Grant) ([]byte, error) {
 	p := &wirepb.Grant{
 		Version: Version, To: g.To, Inc: g.Inc, Tenure: g.Tenure, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
-		Acked: g.Acked, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)), AtMs: int64(g.At), AtErrNs: uint64(max(0, g.AtBound)),
-		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Basis: g.Baseline, Verdict: wirepb.Verdict(g.Adoption) + 1, WatermarkMs: int64(g.Watermark),
+		Acked: g.Acked, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)), AtMs: int64(g.At), AtBoundNs: uint64(max(0, g.AtBound)),
+		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Baseline: g.Baseline, Adoption: wirepb.Adoption(g.Adoption) + 1, WatermarkMs: int64(g.Watermark),
 		Members: g.Members, Standing: uint32(g.Standing), Site: g.Site, Copied: g.Copied,
 		Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
 	}
 	for i := range g.Rooms {
 		r := &g.Rooms[i]
 		p.Rooms[i] = &wirepb.RoomGrant{
-			Room: uint64(r.Room), Gen: r.Gen, Granted: r.Granted, RateGranted: r.RateGranted, RenewCeil: r.RenewCeil,
-			LifeS: r.Life, Keep: r.Keep, RateKeep: r.RateKeep, Returned: r.Returned, RateReturned: r.RateReturned,
+			Room: uint64(r.Room), Gen: r.Gen, RenewCeil: r.RenewCeil, LifeS: r.Life,
+			SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned, SessionsKeep: r.Permits.Sessions.Keep,
+			RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned, RateKeep: r.Permits.Rate.Keep,
 			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends), Lines: packLines(r.Lines),
 			Passes: packPasses(&r.Passes),
 		}
@@ -47,21 +48,21 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	if err := checkHead(p.To, p.Part, p.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("grant: %w", err)
 	}
-	if p.Verdict < wirepb.Verdict_VERDICT_ADOPTED || p.Verdict > wirepb.Verdict_VERDICT_DEAD {
-		return nil, fmt.Errorf("grant: verdict: unknown %d", p.Verdict)
+	if p.Adoption < wirepb.Adoption_ADOPTION_ADOPTED || p.Adoption > wirepb.Adoption_ADOPTION_DEAD {
+		return nil, fmt.Errorf("grant: adoption: unknown %d", p.Adoption)
 	}
 	for _, d := range []struct {
 		name string
 		ns   uint64
-	}{{"dwell", p.DwellNs}, {"at_err", p.AtErrNs}, {"lease", p.LeaseNs}} {
+	}{{"dwell", p.DwellNs}, {"at_bound", p.AtBoundNs}, {"lease", p.LeaseNs}} {
 		if d.ns > math.MaxInt64 {
 			return nil, fmt.Errorf("grant: %s: must be at most %d ns, got %d", d.name, int64(math.MaxInt64), d.ns)
 		}
 	}
 	g := &Grant{
 		To: p.To, Inc: p.Inc, Tenure: p.Tenure, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
-		Acked: p.Acked, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtErrNs),
-		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Baseline: p.Basis, Adoption: Adoption(p.Verdict - 1), Watermark: fleettime.Time(p.WatermarkMs),
+		Acked: p.Acked, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtBoundNs),
+		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Baseline: p.Baseline, Adoption: Adoption(p.Adoption - 1), Watermark: fleettime.Time(p.WatermarkMs),
 		Members: p.Members, Standing: Standing(p.Standing), Site: p.Site, Copied: p.Copied,
 	}
 	if len(p.Rooms) > 0 {
@@ -69,8 +70,11 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	}
 	for i, r := range p.Rooms {
 		g.Rooms[i] = RoomGrant{
-			Room: room.ID(r.GetRoom()), Gen: r.GetGen(), Granted: r.GetGranted(), RateGranted: r.GetRateGranted(), RenewCeil: r.GetRenewCeil(),
-			Life: r.GetLifeS(), Keep: r.GetKeep(), RateKeep: r.GetRateKeep(), Returned: r.GetReturned(), RateReturned: r.GetRateReturned(),
+			Room: room.ID(r.GetRoom()), Gen: r.GetGen(), RenewCeil: r.GetRenewCeil(), Life: r.GetLifeS(),
+			Permits: Permits{
+				Sessions: Allocation{Granted: r.GetSessionsGranted(), Returned: r.GetSessionsReturned(), Keep: r.GetSessionsKeep()},
+				Rate:     Allocation{Granted: r.GetRateGranted(), Returned: r.GetRateReturned(), Keep: r.GetRateKeep()},
+			},
 			Confirmed: r.GetConfirmed(), Passes: unpackPasses(r.GetPasses()),
 		}
 		var err error

@@ -33,7 +33,7 @@ var goldenReport = Report{
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true,
 	Edges: []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond}, {"edge-2", "", "awaiting", time.Hour, 0}},
 	Rooms: []RoomReport{{
-		Room: room.IDOf("tickets"), Reconstructed: true, Granted: 60, Returned: 4, Spent: 50, RateGranted: 30, RateReturned: 2, RateIdle: 7, RateOwed: 5, RateUsed: []uint32{3, 0, 18},
+		Room: room.IDOf("tickets"), Reconstructed: true, Permits: Permits{Sessions: Allocation{Granted: 60, Returned: 4}, Rate: Allocation{Granted: 30, Returned: 2}}, Spent: 50, RateIdle: 7, RateOwed: 5, RateUsed: []uint32{3, 0, 18},
 		Renewed: 9, RenewCeil: 12,
 		Sessions:  []Expiry{{Until: 1622133300, Stamped: 20, Consumed: 3}, {Until: 1622133301, Stamped: 30, Consumed: 0}, {Until: 1622133310, Stamped: 9, Consumed: 1}},
 		FirstMove: 58,
@@ -41,7 +41,7 @@ var goldenReport = Report{
 		Want:      5, HeldJoined: []fleettime.Time{day - 90_000, day - 89_999, day - 10}, HeldPeople: 3,
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
-		Movers: 2, Excess: 3, Callable: 3, Passes: Passes{Release: 1622133200000, Granted: 12, Returned: 4, Spent: 7},
+		Movers: 2, Excess: 3, Callable: 3, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  estimate.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
@@ -54,7 +54,7 @@ var goldenGrant = Grant{
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Baseline: true,
 	Adoption: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
-		{Room: room.IDOf("tickets"), Gen: 1, Granted: 600, RateGranted: 300, RenewCeil: 12, Life: 330, Keep: 20, RateKeep: 10, Confirmed: true, Returned: 44, RateReturned: 2, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Granted: 12, Keep: 5}, View: &View{
+		{Room: room.IDOf("tickets"), Gen: 1, Permits: Permits{Sessions: Allocation{Granted: 600, Keep: 20, Returned: 44}, Rate: Allocation{Granted: 300, Keep: 10, Returned: 2}}, RenewCeil: 12, Life: 330, Confirmed: true, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Keep: 5}}, View: &View{
 			Version: 8, At: day, Horizon: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 			Line:    estimate.NewDigest(estimate.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
 			Joining: 2.25, Called: 1622133190000, Changed: 1622133180000, Rounds: draw.Rounds{{Seed: 7, Called: 1622133180005}, {Seed: 1 << 63, Called: 1622133200000}}, Waits: estimate.Waits{1e9, 2e9, 4e9, 9e9, 60e9}, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
@@ -207,14 +207,14 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		{"seconds beyond 32 bits", report(func(p *wirepb.Report) { p.Rooms[0].Sessions.Until[1] = 1<<32 - 1 }), "must ascend"},
 		{"moves without ids", report(func(p *wirepb.Report) { p.Rooms[0].Moves.Id = nil }), "moves: columns"},
 		{"too many seconds of R", report(func(p *wirepb.Report) { p.Rooms[0].RateUsed = make([]uint32, MaxRateUsed+1) }), "rate_used: at most"},
-		{"too many parked", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs = make([]int64, MaxHeld+1) }), "parked: at most"},
-		{"parked in disorder", report(func(p *wirepb.Report) { p.Rooms[0].ParkedMs[1] = -1 }), "parked: join times"},
+		{"too many held visitors", report(func(p *wirepb.Report) { p.Rooms[0].HeldJoinedMs = make([]int64, MaxHeld+1) }), "held_joined: at most"},
+		{"held visitors in disorder", report(func(p *wirepb.Report) { p.Rooms[0].HeldJoinedMs[1] = -1 }), "held_joined: join times"},
 		{"slices that overlap", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.StartMs[1] = -1 }), "slices must ascend"},
 		{"an empty slice", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.WidthMs[1] = 0 }), "at least 1 ms"},
 		{"no number of people", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.N[1] = nan }), "must be a number"},
 		{"minutes without numbers", report(func(p *wirepb.Report) { p.Rooms[0].ArrivalsN = nil }), "arrivals"},
-		{"no verdict", grant(func(p *wirepb.Grant) { p.Verdict = 0 }), "verdict"},
-		{"a verdict of tomorrow", grant(func(p *wirepb.Grant) { p.Verdict = 9 }), "verdict"},
+		{"no adoption", grant(func(p *wirepb.Grant) { p.Adoption = 0 }), "adoption"},
+		{"an adoption of tomorrow", grant(func(p *wirepb.Grant) { p.Adoption = 9 }), "adoption"},
 		{"a lease of centuries", grant(func(p *wirepb.Grant) { p.LeaseNs = 1 << 63 }), "lease"},
 		{"a negative rate", grant(func(p *wirepb.Grant) { p.Rooms[0].View.Mu = -1 }), "mu"},
 		{"too many outcomes", report(func(p *wirepb.Report) { p.Rooms[0].Outcomes = make([]uint64, estimate.OutcomesLen+1) }), "outcomes: at most"},
@@ -247,7 +247,7 @@ func genReport(t *rapid.T) Report {
 		Seen: Term{N: u("n"), Nonce: u("nonce")}, Acked: u("acked"), Join: rapid.Bool().Draw(t, "join"), Final: rapid.Bool().Draw(t, "final"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "rooms") {
-		r := RoomReport{Room: room.ID(u("room")), Gen: u("gen"), Granted: u("g"), Returned: u("r"), Spent: u("s"), Idle: u("i"), FirstMove: u("first"), Want: u("want")}
+		r := RoomReport{Room: room.ID(u("room")), Gen: u("gen"), Permits: Permits{Sessions: Allocation{Granted: u("g"), Returned: u("r")}}, Spent: u("s"), Idle: u("i"), FirstMove: u("first"), Want: u("want")}
 		until := uint32(0)
 		for range rapid.IntRange(0, 10).Draw(t, "sessions") {
 			until += rapid.Uint32Range(1, 1<<27).Draw(t, "until")
@@ -257,7 +257,7 @@ func genReport(t *rapid.T) Report {
 			r.Moves = append(r.Moves, Move{ID: u("id"), From: rapid.Uint32Range(0, 1<<30).Draw(t, "from"), Until: rapid.Uint32Range(0, 1<<30).Draw(t, "until")})
 		}
 		at := fleettime.Time(0)
-		for range rapid.IntRange(0, 10).Draw(t, "parked") {
+		for range rapid.IntRange(0, 10).Draw(t, "held") {
 			at += fleettime.Time(rapid.Int64Range(0, 1e9).Draw(t, "ms"))
 			r.HeldJoined = append(r.HeldJoined, at)
 		}

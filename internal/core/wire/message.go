@@ -4,9 +4,8 @@
 // Both carry state, never changes: every number in them is cumulative, so a
 // message that is lost, doubled, late or out of order does no harm. The newest
 // message supersedes all others, and a room that has not changed since the
-// other side acknowledged it is left out. Numbers that move rights
-// ([RoomReport].Returned, [RoomGrant].Granted, …) have exactly one writer and
-// only grow.
+// other side acknowledged it is left out. The counters of
+// an [Allocation] have exactly one writer and only grow.
 //
 // The structs here are what the cores work with; their encoding is versioned
 // protobuf (see Encode and Decode). The one knob is [MaxMessage].
@@ -106,24 +105,19 @@ type RoomReport struct {
 	Room room.ID
 	Gen  uint64 // regionals: generation of the books, see RoomGrant.Gen
 
-	// Reconstructed says that Granted and RateGranted are reckoned from what the
+	// Reconstructed says that what Permits were granted is reckoned from what the
 	// edges hold and count, because nobody knows the books: an upper bound of
 	// what the data centre may hold. Nothing is used again until Confirmed.
 	Reconstructed bool
 
-	// Rights of T. Held by the child: Granted - Returned.
-	Granted  uint64 // newest RoomGrant.Granted applied
-	Returned uint64 // written by the child
-	Spent    uint64 // edges: admissions
-	Idle     uint64 // regionals: rights that no session and no unreported credit holds
+	// Permits has what was granted, as of the newest grant applied, and what was returned.
+	Permits  Permits
+	Spent    uint64 // edges: permits of T used, one per admission
+	Idle     uint64 // regionals: permits of T that no session and no edge uses
+	RateIdle uint64 // permits of R held and not used in the last 60 s
+	RateOwed uint64 // edges: permits of R used in the last 60 s under earlier tenures, which Permits.Rate lacks
 
-	// Rights of R.
-	RateGranted  uint64
-	RateReturned uint64
-	RateIdle     uint64 // held and not used in the last 60 s
-	RateOwed     uint64 // edges: used in the last 60 s under earlier tenures, so not in the numbers above
-
-	// RateUsed tells a new regional when the rights of R were used that are neither idle nor
+	// RateUsed tells a new regional when the permits of R were used that are neither idle nor
 	// returned: how many of them so many whole seconds ago; at most MaxRateUsed. Edges that join
 	// tell it.
 	RateUsed []uint32
@@ -319,20 +313,15 @@ func (v Adoption) String() string {
 
 // RoomGrant is what a child holds and may do in one room.
 type RoomGrant struct {
-	Room        room.ID
-	Gen         uint64 // to regionals: a higher one than the books have voids them; it is applied once
-	Confirmed   bool   // to regionals: these books are known, or the limits are kept with the reconstructed ones
-	Granted     uint64 // rights of T ever granted, written by the parent
-	RateGranted uint64 // rights of R ever granted
-	RenewCeil   uint64 // renewals that may ever be made
-	Life        uint32 // seconds for which an edge stamps a ticket
-	Keep        uint64 // idle rights of T to keep; the rest is to be returned
-	RateKeep    uint64 // the same for R
+	Room      room.ID
+	Gen       uint64 // to regionals: a higher one than the books have voids them; it is applied once
+	Confirmed bool   // to regionals: these books are known, or the limits are kept with the reconstructed ones
+	RenewCeil uint64 // renewals that may ever be made
+	Life      uint32 // seconds for which an edge stamps a ticket
 
-	// Returned and RateReturned tell a joining regional what global has seen
-	// come back, so that it starts from global's books.
-	Returned     uint64
-	RateReturned uint64
+	// Permits has what was granted and the idle targets. To regionals it has what global has seen
+	// returned as well, so that a blank one begins with the numbers of global.
+	Permits Permits
 
 	Ends  []End  // told until acknowledged
 	Lines []Line // of copied tickets, to edges: nobody else goes on with them; told until acknowledged

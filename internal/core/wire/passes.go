@@ -5,16 +5,16 @@ import (
 )
 
 // Passes are what a child was lent of one release: "let in the next N" of a room that is paused. A pass
-// lets one person in, once, beside a right of T and one of R, and never comes again. As with rights
-// every number is cumulative and has one writer; they count from the beginning of the release, or of
-// the parent's term or of the child's incarnation where those began later.
+// lets one visitor in, once, beside a permit of T and one of R, and never comes again. The counters
+// begin with the release, or with the parent's term or the child's incarnation where those began later.
 type Passes struct {
-	Release  uint64 // a later one has a higher number; 0 for none
-	Granted  uint64 // ever lent, written by the parent
-	Returned uint64 // given back unused, written by the child
-	Spent    uint64 // admissions by them, written by the child
-	Keep     uint64 // in grants: how many unused ones may stay
+	Release uint64 // a later one has a higher number; 0 for none
+	Allocation
+	Spent uint64 // admissions by them; written by the child
 }
+
+// Unused returns how many passes the child has not used, as far as known.
+func (p *Passes) Unused() uint64 { return p.Allocation.Unused(p.Spent) }
 
 // Hand is a child's side of the passes that it was lent.
 //
@@ -34,26 +34,17 @@ func (h *Hand) Take(from Term, g *Passes) (news, anew bool) {
 	if anew = g.Release != h.Release || from != h.from; anew {
 		*h = Hand{Passes: Passes{Release: g.Release}, from: from}
 	}
-	news = anew || g.Granted > h.Granted || g.Keep != h.Keep
-	h.Granted, h.Keep = max(h.Granted, g.Granted), g.Keep
-	return news, anew
+	news = anew || g.Keep != h.Keep
+	more, _ := h.Apply(g.Allocation)
+	return news || more, anew
 }
 
-// Unused returns how many passes are in hand.
-func (h *Hand) Unused() uint64 {
-	if used := h.Returned + h.Spent; used < h.Granted {
-		return h.Granted - used
-	}
-	return 0
-}
-
-// Surplus returns how many more are in hand than may stay; all where none may.
+// Surplus returns how many passes are to be returned: all unused ones where none may be kept.
 func (h *Hand) Surplus(none bool) uint64 {
-	n := h.Unused()
 	if none {
-		return n
+		return h.Unused()
 	}
-	return n - min(n, h.Keep)
+	return h.Allocation.Surplus(h.Unused())
 }
 
 // Tell returns what a parent is told: nothing of what another one lent.
@@ -61,9 +52,7 @@ func (h *Hand) Tell(to Term) Passes {
 	if to != h.from {
 		return Passes{}
 	}
-	told := h.Passes
-	told.Keep = 0
-	return told
+	return Passes{Release: h.Release, Allocation: h.Told(), Spent: h.Spent}
 }
 
 func packPasses(p *Passes) *wirepb.Passes {
@@ -74,5 +63,8 @@ func packPasses(p *Passes) *wirepb.Passes {
 }
 
 func unpackPasses(p *wirepb.Passes) Passes {
-	return Passes{Release: p.GetRelease(), Granted: p.GetGranted(), Returned: p.GetReturned(), Spent: p.GetSpent(), Keep: p.GetKeep()}
+	return Passes{
+		Release: p.GetRelease(), Spent: p.GetSpent(),
+		Allocation: Allocation{Granted: p.GetGranted(), Returned: p.GetReturned(), Keep: p.GetKeep()},
+	}
 }

@@ -246,8 +246,8 @@ func packDurable(d *Durable) *wirepb.Durable {
 
 func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 	m := &wirepb.RosterRoom{
-		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), Phantom: r.Presumed, PhantomUntilS: r.PresumedUntil,
-		Silent: r.Silent, RatePhantom: r.PresumedRate, RateUntilS: r.RateUntil,
+		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), Presumed: r.Presumed, PresumedUntilS: r.PresumedUntil,
+		Silent: r.Silent, PresumedRate: r.PresumedRate, RateUntilS: r.RateUntil,
 	}
 	for _, x := range r.Rates {
 		m.RatesUntilS, m.RatesN = append(m.RatesUntilS, x.Until), append(m.RatesN, x.N)
@@ -307,8 +307,8 @@ func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {
 			rates = append(rates, RosterRate{until, m.GetRatesN()[k]})
 		}
 		out = append(out, RosterRoom{
-			Room: room.ID(m.GetRoom()), Sessions: sessions, Presumed: m.GetPhantom(), PresumedUntil: m.GetPhantomUntilS(),
-			Silent: m.GetSilent(), PresumedRate: m.GetRatePhantom(), RateUntil: m.GetRateUntilS(), Rates: rates, Unknown: unknownOf(m),
+			Room: room.ID(m.GetRoom()), Sessions: sessions, Presumed: m.GetPresumed(), PresumedUntil: m.GetPresumedUntilS(),
+			Silent: m.GetSilent(), PresumedRate: m.GetPresumedRate(), RateUntil: m.GetRateUntilS(), Rates: rates, Unknown: unknownOf(m),
 		})
 	}
 	return out, nil

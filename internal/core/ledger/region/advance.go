@@ -2,33 +2,62 @@ package region
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
 )
 
-// advance moves the lives of all edges to now; blank says that it is not known what the data
-// centre holds. It returns the watermark that they allow, and whether a lease lapsed.
+// advance moves the books to now: leases that lapse, the watermark, and the
+// seconds that it frees.
+func (a *Aggregator) advance(now fleettime.Mono) {
+	wm, lapsed := a.lives.advance(now, a.up.blank)
+	if lapsed {
+		a.due = now
+	}
+	a.rooms.free(wm, a.lives.silence.hold)
+	ft, synced := a.clock.earliest(now)
+	held := !synced || a.stored.durable.HoldUntil != 0
+	over, looked := uint32(0), false
+	for _, b := range a.rooms.list {
+		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
+		if len(b.terminations.order) > 0 {
+			if !looked { // only where it matters: it looks at all rooms
+				over, looked = a.over(now, synced), true
+			}
+			known := uint64(0)
+			if !a.up.blank {
+				known = a.roster.marked(b)
+			}
+			b.closeTerminations(closing{known, a.up.acked, a.rooms.watermark, over, a.lives.movedIn})
+		}
+		a.up.tellEnds(now, b)
+		b.stale = b.rates.expire(now, ft, held) || b.stale
+	}
+}
+
+// advance moves the lives of all edges to now; blank says that the permits of the data centre are not
+// known. It returns the watermark that they allow, and whether a lease lapsed.
 func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Time, lapsed bool) {
-	// Without fleet time of its own the aggregator goes by that of its edges.
+	// Without fleet time of its own the aggregator uses the time of its edges.
 	ft, synced := l.clock.earliest(now)
 	wm := fleettime.Time(math.MaxInt64)
 	if synced {
 		wm = ft.Add(-fleettime.Guard)
 	}
 	lease := l.lapseAfter()
-	l.hold = l.holdsGuess(now, ft, synced)
+	l.silence.hold = l.silence.holdsGuess(now, ft, synced)
 	l.roster.forgetPast(now.Sub(l.clock.started) > l.patience())
 	for _, e := range l.roster.edges {
 		switch e.state {
 		case awaiting:
-			l.hold = true
-			if synced && l.awaitedInVain(now, ft, e) {
+			l.silence.hold = true
+			if synced && l.silence.awaitedInVain(now, ft, e) {
 				e.become(lost)
-				l.holdUntil = max(l.holdUntil, e.until)
+				l.silence.holdUntil = max(l.silence.holdUntil, e.until)
 			}
 		case lost:
-			l.stillLost(now, ft, synced, e, blank)
+			l.silence.stillLost(now, ft, synced, e, blank)
 		case alive, joining:
 			if now.Sub(e.recv) > lease {
 				l.lapse(now, e)
@@ -40,7 +69,7 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 				wm = min(wm, e.earliest)
 			}
 		case dead:
-			l.expireLost(now, e)
+			l.silence.expireLost(now, e)
 		case left:
 		}
 	}
@@ -67,7 +96,25 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 	return wm, lapsed
 }
 
-// enter lets edges begin whose place on the roster is stored.
+// over returns the Unix second by which every ticket that edges may have stamped so far has expired; 0 where
+// that is not known, an edge is not heard, or the sessions may be another data centre's.
+func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
+	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
+	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.mayBeCopy(&a.up) {
+		return 0
+	}
+	latest := a.lives.latest(now)
+	if a.lives.movedIn == movedInUnknown {
+		a.lives.movedIn = a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease)
+		a.stored.promiseMovedIn(a.lives.movedIn)
+	}
+	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
+}
+
+// movedInUnknown says that nothing stored tells whether sessions moved in.
+const movedInUnknown = math.MaxInt64
+
+// enter starts edges whose place on the roster is stored.
 func (l *lives) enter() {
 	for _, e := range l.roster.edges {
 		if e.state == joining && l.stored.saved >= e.needs {
@@ -77,9 +124,9 @@ func (l *lives) enter() {
 	}
 }
 
-// gather notes whether edges that fell silent together are on their way back.
-// Under partition_policy serve their visitors went on from one to the other, and
-// who is counted nowhere yet was last renewed at one that has not come back.
+// gather notes whether edges that fell silent together are on their way back. Under partition_policy
+// serve their visitors went on from one to the other, and a session that is counted nowhere yet was last
+// renewed at an edge that has not come back.
 func (l *lives) gather(now fleettime.Mono) {
 	heard, silent := false, false
 	for _, e := range l.roster.edges {

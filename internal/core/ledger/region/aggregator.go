@@ -1,11 +1,11 @@
-// Package region is the ledger of one data centre: an [Aggregator] borrows rights from the
+// Package region is the ledger of one data centre: an [Aggregator] borrows permits from the
 // coordinator and divides them among its edges.
 //
-// Its roster tells which edges there are, their lives what becomes of
-// them and what is presumed of whom nobody hears, and the books of every room what its
-// edges have and counted. What a successor is to know is stored; the uplink is the bond with
-// global. The bearings are how all these stand at one moment; by them the free rights of a
-// room are divided among edges. An Aggregator belongs to one goroutine.
+// Its roster identifies the edges, their lives decide when an edge is heard, silent or gone, and
+// the books of every room have the permits and counters of its edges. Stored has the data for a
+// successor; the uplink is the session with global. The bearings are the state of all these at
+// one moment; by them the free permits of a room are divided among edges. An Aggregator belongs
+// to one goroutine.
 package region
 
 import (
@@ -19,19 +19,18 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Config is what an aggregator is made of.
+// Config configures an aggregator.
 type Config struct {
 	DC     string
 	Term   wire.Term // fencing number; every predecessor had a lower one
 	Params wire.Params
 
-	// Bootstrap asserts that this data centre is new: that no edge of it ever
-	// admitted anybody, and nothing was ever stored. Without it, or once an edge tells
-	// otherwise, an aggregator that finds nothing stored waits until whatever there
-	// may have been has expired.
+	// Bootstrap asserts that this data centre is new: that no edge of it ever admitted a visitor, and
+	// nothing was ever stored. Without it, or once an edge tells otherwise, an aggregator that finds
+	// nothing stored waits until all sessions that there may be have expired.
 	Bootstrap bool
 
-	// Own is what the process that leads now would have stored when it led last, under
+	// Own is the Durable that the process which leads now would have stored when it led last, under
 	// the term OwnTerm; the zero Durable for nothing. It matters only where nothing is
 	// stored: see witness.
 	Own     wire.Durable
@@ -41,15 +40,15 @@ type Config struct {
 	// it led or another did; 0 for none. It matters only where the store holds none.
 	Known uint64
 
-	// Site tells this data centre from others of its name where nothing stored and no
-	// edge does: chance. 0 for none: then it is told apart from nobody.
+	// Site is a random number that tells this data centre from others of its name where nothing
+	// stored and no edge knows one. With 0 it is not told apart.
 	Site uint64
 
 	// Time is fleet time as this process knows it when the term begins, the zero value for not at all.
 	Time fleettime.Known
 
-	// GoneAbove is how many seconds of sessions of edges that left may stand on the
-	// roster one by one before they are summed; 0 for what is fit.
+	// GoneAbove is the number of seconds of sessions of edges that left which stand on the roster
+	// one by one before they are summed; 0 for the default.
 	GoneAbove int
 
 	// Strict makes a transition of an edge that the table of edge states does not have
@@ -57,20 +56,13 @@ type Config struct {
 	Strict bool
 }
 
-func (c *Config) goneAbove() int {
-	if c.GoneAbove > 0 {
-		return c.GoneAbove
-	}
-	return goneAbove
-}
-
 // Aggregator is the core of one data centre's regional: the child of global
 // and the parent of its edges. It keeps the head-count of the data centre and
-// divides its rights among the edges.
+// divides its permits among the edges.
 //
 // Invariant, per room: sessions that may be valid anywhere and were admitted
-// here, and credit that edges may still spend, and what is free, sum to no
-// more than what the data centre holds. In every doubt it counts too many.
+// here, and unspent permits of edges, and free ones, sum to no more than the
+// permits of the data centre. In every doubt it counts too many.
 type Aggregator struct {
 	cfg   Config
 	until fleettime.Mono // own leadership: nothing is sent from here on
@@ -78,26 +70,26 @@ type Aggregator struct {
 	clock  clock
 	rooms  rooms      // the books of every room
 	roster roster     // which edges there are
-	lives  lives      // what becomes of them
-	stored stored     // what a successor is to know
+	lives  lives      // their states
+	stored stored     // the data for a successor
 	member membership // of the list of data centres
 	up     uplink     // to global
 
 	fencedBy uint64         // term of a successor that exists: nothing is sent any more
 	due      fleettime.Mono // of the next Grants
-	last     looked         // everywhere for what to give back
+	last     looked         // everywhere for permits to return
 }
 
 // New returns the aggregator of a data centre under a new term.
-// old is what the predecessor made durable, read after this term was won;
+// old is the Durable of the predecessor, read after this term was won;
 // the zero Durable if there was none. Until SetLease the aggregator sends
 // nothing.
 func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
-	told, site := old.Members, old.Site // what is not stored may not be told
+	told, site := old.Members, old.Site // a value that is not stored may not be told
 	own := old.Version == 0 && cfg.Own.Version > 0 && !cfg.Bootstrap
 	if own {
 		old = cfg.Own.Clone()
-		// Who did not know everything then cannot know it now.
+		// A process that did not know everything then cannot know it now.
 		own = !slices.ContainsFunc(old.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast })
 		old.LoseTrack()
 	}
@@ -122,13 +114,12 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.rooms.pastTill = now.Add(fleettime.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
 	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm, a.roster.strict = cfg.OwnTerm, cfg.Strict
-	a.lives = lives{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}
+	a.lives = newLives(&registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}, cfg.goneAbove())
 	if a.lives.movedIn = old.MovedIn; old.Version == 0 && cfg.Bootstrap {
 		a.lives.movedIn, a.stored.durable.MovedIn = 1, 1
 	} else if old.MovedIn == 0 {
 		a.lives.movedIn = movedInUnknown
 	}
-	a.lives.gone = gone{above: cfg.goneAbove(), rooms: &a.rooms, roster: &a.roster}
 	a.roster.begins = old.Version == 0 && cfg.Bootstrap
 	if old.Version == 0 && !cfg.Bootstrap {
 		// Nothing stored: a new data centre, or a store that lost its memory. It
@@ -141,6 +132,13 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	return a
 }
 
+func (c *Config) goneAbove() int {
+	if c.GoneAbove > 0 {
+		return c.GoneAbove
+	}
+	return goneAbove
+}
+
 // SetRooms replaces the room set. Books of a room that went stay open until
 // everything in them has gone back to global.
 func (a *Aggregator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
@@ -148,7 +146,7 @@ func (a *Aggregator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	a.stored.promiseLife(uint32(a.rooms.longestLife(now) / time.Second))
 	for _, b := range a.rooms.list {
 		for _, e := range a.roster.edges {
-			if acc := b.of(e); acc != nil || e.state == alive {
+			if acc := b.accounts.of(e); acc != nil || e.state == alive {
 				b.account(e).news()
 			}
 		}
@@ -170,7 +168,7 @@ func (a *Aggregator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	a.rooms.restale()
 }
 
-// Durable returns what is to be stored, whether it is or not.
+// Durable returns the data for a successor, stored or not.
 func (a *Aggregator) Durable() wire.Durable { return a.stored.durable.Clone() }
 
 // SetLease tells until when this aggregator leads its data centre, by its own
@@ -185,8 +183,8 @@ func (a *Aggregator) leads(now fleettime.Mono) bool {
 	return a.fencedBy == 0 && !a.member.rejoins && now < a.until
 }
 
-// Unsaved returns what has to be stored before the aggregator goes on with
-// what it wants to do. The shell stores it and calls Saved.
+// Unsaved returns the Durable that has to be stored before the aggregator goes on. The shell stores it
+// and calls Saved.
 func (a *Aggregator) Unsaved() (wire.Durable, bool) {
 	return a.stored.unsaved()
 }

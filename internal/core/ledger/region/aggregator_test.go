@@ -22,7 +22,7 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 		return []wire.RoomReport{r}
 	}
 	roster := wire.Durable{Version: 5, Roster: []wire.RosterEntry{{Edge: "d1", Inc: 7, Tenure: 1}}}
-	inside := with(wire.RoomReport{Granted: 5, Spent: 5, Sessions: []wire.Expiry{{Until: second + 60, Stamped: 5}}})
+	inside := with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5}}, Spent: 5, Sessions: []wire.Expiry{{Until: second + 60, Stamped: 5}}})
 	for _, c := range []struct {
 		what   string
 		stored wire.Durable
@@ -31,10 +31,10 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 	}{
 		{"an edge of the roster", roster, inside, 0},
 		{"a new edge", wire.Durable{Version: 5}, nil, 0},
-		{"an edge whose sessions have ended", wire.Durable{Version: 5}, with(wire.RoomReport{Granted: 5, Spent: 5, Sessions: []wire.Expiry{{Until: second, Stamped: 5}}}), 0},
+		{"an edge whose sessions have ended", wire.Durable{Version: 5}, with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5}}, Spent: 5, Sessions: []wire.Expiry{{Until: second, Stamped: 5}}}), 0},
 		{"an edge whose sessions were renewed elsewhere", wire.Durable{Version: 5}, with(wire.RoomReport{Sessions: []wire.Expiry{{Until: second + 60, Consumed: 5}}}), 0},
 		{"an edge with sessions, and the roster of before it came", wire.Durable{Version: 5}, inside, 1},
-		{"an edge with rights, and the roster of before it came", wire.Durable{Version: 5}, with(wire.RoomReport{Granted: 5, Spent: 3, Returned: 1}), 1},
+		{"an edge with rights, and the roster of before it came", wire.Durable{Version: 5}, with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5, Returned: 1}}, Spent: 3}), 1},
 		{"an edge with sessions, and nothing stored", wire.Durable{}, inside, 1},
 	} {
 		now := fleettime.Mono(time.Hour)
@@ -118,7 +118,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	}
 	global(wire.Grant{Adoption: wire.Promise}) // promised
 	global(wire.Grant{Baseline: true})
-	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Granted: 10, RateGranted: 60, Keep: 10, RateKeep: 60}}})
+	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Keep: 10}, Rate: wire.Allocation{Granted: 60, Keep: 60}}}}})
 
 	agg.Observe(now, wire.Report{
 		From: "d1", Inc: 7, Tenure: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now,
@@ -128,7 +128,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	lent := uint64(0)
 	for _, g := range agg.Grants(now) {
 		for _, r := range g.Rooms {
-			lent = max(lent, r.Granted)
+			lent = max(lent, r.Permits.Sessions.Granted)
 		}
 	}
 	if lent < 3 {
@@ -142,7 +142,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 			Rooms: []wire.RoomReport{{Room: sale}},
 		})
 		save()
-		global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Granted: 10, RateGranted: 60, Keep: 10, RateKeep: 60}}})
+		global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Keep: 10}, Rate: wire.Allocation{Granted: 60, Keep: 60}}}}})
 		agg.Grants(now)
 		if l := agg.Ledger(sale); l.Active < int64(lent) {
 			t.Errorf("%v later: %d sessions are reckoned with, want %d at least", after, l.Active, lent)
@@ -230,7 +230,7 @@ func TestARoomThatIsGoneIsPresumedToo(t *testing.T) {
 		}
 		agg.Grants(now)
 	}
-	hear("d1", 1, 1, wire.RoomReport{Granted: 3, Spent: 1, RenewCeil: 2, Sessions: []wire.Expiry{{Until: day + 60, Stamped: 1}}})
+	hear("d1", 1, 1, wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 3}}, Spent: 1, RenewCeil: 2, Sessions: []wire.Expiry{{Until: day + 60, Stamped: 1}}})
 	for i := range uint64(10) {
 		now = now.Add(4 * time.Second)
 		hear("d2", 1, i+1, wire.RoomReport{})

@@ -9,9 +9,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is about the wait for edges of a predecessor. The time at which a wait ends is told
-// in fleet time and stored, so that successors go on waiting where it ended: leaders that are
-// replaced all the time would never have waited for anything.
+// This file is about the wait for edges of a predecessor. The end of a wait is a fleet time and is
+// stored, so that successors go on waiting where it ended: leaders that are replaced all the time would
+// otherwise wait for ever.
 
 // settleTime is how long a new aggregator waits for the edges of its predecessor before
 // it stores until when it may have to wait for those that are missing: most are back by then.
@@ -22,71 +22,71 @@ const settleTime = time.Second
 // notes after which second it had none, and after which no ticket is valid that it stamped
 // under one. Both hold for every successor until the edge is adopted, which takes them off
 // the roster before it gets a lease.
-func (l *lives) awaitedInVain(now fleettime.Mono, ft fleettime.Time, e *edge) bool {
-	if e.leased == 0 && now.Sub(l.clock.started) > settleTime {
-		e.leased, e.until = l.leaseLeft(now)
-		l.stored.patch(e, func(r *wire.RosterEntry) { r.Leased, r.Until = e.leased, e.until })
+func (s *silence) awaitedInVain(now fleettime.Mono, ft fleettime.Time, e *edge) bool {
+	if e.leased == 0 && now.Sub(s.clock.started) > settleTime {
+		e.leased, e.until = s.leaseLeft(now)
+		s.stored.patch(e, func(r *wire.RosterEntry) { r.Leased, r.Until = e.leased, e.until })
 	}
-	return e.leased != 0 && (now.Sub(e.recv) > l.patience() || ft.Second() > e.leased)
+	return e.leased != 0 && (now.Sub(e.recv) > s.patience() || ft.Second() > e.leased)
 }
 
-// leaseLeft returns the last second in which an edge of a predecessor can have a lease,
-// and the last one in which a ticket can be valid that it stamped under one.
-func (l *lives) leaseLeft(now fleettime.Mono) (leased, until int64) {
-	// Of all predecessors, who led before this term began: what was waited since then counts.
-	end := l.latest(now).Add(ledger.OwnerLease - fleettime.Shrink(now.Sub(l.clock.started)))
-	return end.Add(fleettime.Stretch(l.params.EdgeLease)+2*fleettime.MaxError).Second() + 1, l.rooms.maxExpiry(now, end, l.params.EdgeLease)
-}
-
-// awaitedUntil returns for how long an edge of a predecessor is waited for at most: until
+// awaitedUntil returns the latest time to which an edge of a predecessor is waited for: until
 // everything has expired that it stamped under a lease; where the books are not known
 // either, until it cannot be renewing any more.
-func (l *lives) awaitedUntil(now fleettime.Mono, e *edge, blank bool) fleettime.Time {
+func (s *silence) awaitedUntil(now fleettime.Mono, e *edge, blank bool) fleettime.Time {
 	leased, until := e.leased, e.until
 	if leased == 0 {
-		leased, until = l.leaseLeft(now)
+		leased, until = s.leaseLeft(now)
 	}
-	end := max(until, l.holdUntil, leased+int64(wire.RateWindow/time.Second)+1)
+	end := max(until, s.holdUntil, leased+int64(wire.RateWindow/time.Second)+1)
 	switch {
 	case e.ended != 0:
-		end = max(end, e.ended+int64(l.rooms.longestLife(now)/time.Second)+2)
-	case blank && !l.roster.hasEnded(e):
-		end = max(end, l.clock.Now(now).Second()) + int64(max(0, l.rooms.longestLostWait()-e.silent)/time.Second)
+		end = max(end, e.ended+int64(s.rooms.longestLife(now)/time.Second)+2)
+	case blank && !s.roster.hasEnded(e):
+		end = max(end, s.clock.Now(now).Second()) + int64(max(0, s.rooms.longestLostWait()-e.silent)/time.Second)
 	}
 	return fleettime.Time((end + 2) * 1000) // the watermark follows time
 }
 
-// holdsGuess reports whether nothing may be freed yet because nobody knew the time any
-// more: what there was before is waited out by the time that was guessed.
-func (l *lives) holdsGuess(now fleettime.Mono, ft fleettime.Time, synced bool) bool {
-	d := &l.stored.durable
-	if l.clock.guessed && synced {
-		if l.clock.guess == 0 {
-			l.clock.guess = l.latest(now).Second() + 1
+// leaseLeft returns the last second in which an edge of a predecessor can have a lease,
+// and the last one in which a ticket can be valid that it stamped under one.
+func (s *silence) leaseLeft(now fleettime.Mono) (leased, until int64) {
+	// Predecessors led before this term began: the wait since then counts.
+	end := s.latest(now).Add(ledger.OwnerLease - fleettime.Shrink(now.Sub(s.clock.started)))
+	return end.Add(fleettime.Stretch(s.params.EdgeLease)+2*fleettime.MaxError).Second() + 1, s.rooms.maxExpiry(now, end, s.params.EdgeLease)
+}
+
+// holdsGuess reports whether nothing may be freed yet because all nodes had lost the time: sessions from
+// before are waited out by the guessed time.
+func (s *silence) holdsGuess(now fleettime.Mono, ft fleettime.Time, synced bool) bool {
+	d := &s.stored.durable
+	if s.clock.guessed && synced {
+		if s.clock.guess == 0 {
+			s.clock.guess = s.latest(now).Second() + 1
 		}
-		if end := l.clock.guess + int64((l.rooms.longestLife(now)+2*time.Second+l.patience())/time.Second) + 1; end > d.HoldUntil {
-			l.stored.holdNeeds = l.stored.change(func(d *wire.Durable) { d.HoldUntil = end })
+		if end := s.clock.guess + int64((s.rooms.longestLife(now)+2*time.Second+s.patience())/time.Second) + 1; end > d.HoldUntil {
+			s.stored.holdNeeds = s.stored.change(func(d *wire.Durable) { d.HoldUntil = end })
 		}
 	}
-	if d.HoldUntil != 0 && synced && ft.Second() > d.HoldUntil && !l.clock.guessed {
+	if d.HoldUntil != 0 && synced && ft.Second() > d.HoldUntil && !s.clock.guessed {
 		d.HoldUntil = 0 // stored with the next change
 	}
 	return d.HoldUntil != 0 && (!synced || ft.Second() <= d.HoldUntil)
 }
 
-// corrected takes note that the time which was guessed gave way to the fleet's: what was
-// reckoned by the guess is reckoned anew.
-func (l *lives) corrected() {
-	l.clock.guess, l.holdUntil = 0, 0
-	l.rooms.setPassed(math.MaxInt64)
-	l.stored.change(func(d *wire.Durable) {
+// corrected notes that fleet time replaced a guess: times that were computed by the guess are computed
+// anew.
+func (s *silence) corrected() {
+	s.clock.guess, s.holdUntil = 0, 0
+	s.rooms.setPassed(math.MaxInt64)
+	s.stored.change(func(d *wire.Durable) {
 		d.HoldUntil = 0
 		for i := range d.Roster { // of a guess a successor could not tell
 			r := &d.Roster[i]
 			r.Leased, r.Until, r.Ended = 0, 0, 0
 		}
 	})
-	for _, e := range l.roster.edges {
+	for _, e := range s.roster.edges {
 		if e.state == lost && !e.lostHold {
 			e.become(awaiting)
 		}

@@ -10,55 +10,31 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// bearings are how a data centre stands at one moment, as far as that decides about its
-// rights in every room. Nothing in them changes while the rooms are gone through.
+// bearings are the state of a data centre at one moment, as far as that decides about its
+// permits in every room. They stay the same for all rooms.
 //
-// Invariant: nothing is free while it is not known what the data centre holds, or what
-// edges of a predecessor counted.
+// Invariant: nothing is free while the permits of the data centre, or the sessions that
+// edges of a predecessor counted, are not known.
 type bearings struct {
-	blank      bool // what the data centre holds is not known
+	blank      bool // the permits of the data centre are not known
 	recovering bool // sessions may exist that nobody has told us of yet
 	gathering  bool // edges that fell silent together are on their way back
 	isolated   bool // global was not heard for long
-	deaf       bool // global owes an answer: what is given back may be of no use to anybody
+	deaf       bool // global owes an answer: returned permits may be of no use to anybody
 
-	leased bool   // global reckons with the data centre going on
+	leased bool   // under the lease of global
 	closed bool   // the data centre is to let nobody in
 	life   uint32 // longest life of a ticket that is stored
 
-	since fleettime.Time // since when every edge that counts who waits has counted
+	since fleettime.Time // since when every edge that counts waiting visitors has counted
 	term  wire.Term      // of the aggregator
 }
 
-// unknown reports whether it is not known what is held or what counts.
+// unknown reports whether the permits or the sessions of the data centre are not known.
 func (at *bearings) unknown() bool { return at.blank || at.recovering }
 
-// free returns the rights of T and of R that neither a session nor an edge holds. Below 0
-// more is reckoned with than is held: a debt, which drains.
-func (at *bearings) free(b *books) (t, rate int64) {
-	if at.unknown() {
-		return 0, 0
-	}
-	if t, rate = b.reckoned(); at.gathering {
-		t = 0
-	}
-	return t, rate
-}
-
-// keep returns how many idle rights the data centre is to have: all of a room
-// that went are to go back, and none while global cannot hear of it.
-func (at *bearings) keep(b *books) (keep, rate int64) {
-	switch {
-	case b.gone:
-		return 0, 0
-	case at.isolated, at.deaf:
-		return math.MaxInt64, math.MaxInt64
-	}
-	return int64(b.loan.keep), int64(b.loan.rateKeep)
-}
-
-// surplus returns how many free rights of T and of R are to go back; none where
-// that is not positive.
+// surplus returns how many free permits of T and of R go back to global; none where that is not
+// positive.
 func (at *bearings) surplus(b *books) (n, rate int64) {
 	if at.unknown() {
 		return 0, 0
@@ -68,13 +44,13 @@ func (at *bearings) surplus(b *books) (n, rate int64) {
 		keep, rateKeep = 0, 0
 	}
 	free, rfree := at.free(b)
-	idle, ridle := b.idle()
+	idle, ridle := b.accounts.idle()
 	return min(free, free+idle-keep), min(rfree, rfree+ridle-rateKeep)
 }
 
-// divide decides what every edge may hold in a room. It raises granted and renewCeil, and
-// states through keep what is to come back; it never takes. It reports whether global is to
-// hear of the room soon. ft is fleet time.
+// divide decides how many permits every edge may hold in a room. It grants permits, sets the idle
+// targets and allows renewals; it never takes permits back. It reports whether global is needed soon.
+// ft is fleet time.
 func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edges []*edge) (hurry bool) {
 	to := make([]*account, 0, len(edges))
 	for _, e := range edges {
@@ -91,7 +67,8 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 			life = 0
 		}
 		for _, acc := range to {
-			acc.set(0, 0, life)
+			acc.setKeep(0, 0)
+			acc.setLife(life)
 		}
 		return false
 	}
@@ -101,7 +78,7 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 		if awaited := slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting }); awaited {
 			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.recovered })
 		}
-		b.allowRenewals(to, life)
+		allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
 		return false
 	}
 	d := share.Division{Reconstructed: b.loan.reconstructed, Closed: at.closed}
@@ -114,23 +91,46 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 	d.Claims = make([]share.Claim, 0, len(to))
 	for _, acc := range to {
 		d.Claims = append(d.Claims, share.Claim{
-			Idle: acc.idle(), RateIdle: acc.rateIdleNow(),
-			Want: acc.want, HeldJoined: acc.heldJoined, HeldPeople: acc.heldPeople, Movers: acc.movers,
+			Idle: acc.idle(), RateIdle: acc.rateIdleNow(), Demand: acc.demand,
 		})
 	}
 	push := d.Divide()
 	b.starved, b.unrated = d.Starved, d.Unrated
 	for i, acc := range to {
 		t, r := d.Claims[i].Gifts[share.OfT], d.Claims[i].Gifts[share.OfR]
-		acc.raise(&acc.granted, uint64(t.Give))
-		acc.raise(&acc.rateGranted, uint64(r.Give))
-		acc.set(uint64(t.Keep), uint64(r.Keep), acc.life)
+		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Give))
+		acc.raise(&acc.permits.Rate.Granted, uint64(r.Give))
+		acc.setKeep(uint64(t.Keep), uint64(r.Keep))
 		acc.edge.push = acc.edge.push || push[i]
 	}
-	back := b.lendPasses(to, !at.closed)
-	b.allowRenewals(to, life)
-	b.dirty = b.dirty || d.Knock // knock at global, or bring what it waits for
+	back := b.passes.lend(to, !at.closed)
+	allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
+	b.dirty = b.dirty || back || d.Knock // signal demand to global, or bring the permits that it waits for
 	return d.Knock || back
+}
+
+// free returns the permits of T and of R that neither a session nor an edge holds. Below 0 more are in
+// use than the data centre holds: a debt, which drains.
+func (at *bearings) free(b *books) (t, rate int64) {
+	if at.unknown() {
+		return 0, 0
+	}
+	if t, rate = b.reckoned(); at.gathering {
+		t = 0
+	}
+	return t, rate
+}
+
+// keep returns the idle targets of the data centre: 0 for a room that was removed, and no bound while
+// global cannot hear of idle permits.
+func (at *bearings) keep(b *books) (keep, rate int64) {
+	switch {
+	case b.gone:
+		return 0, 0
+	case at.isolated, at.deaf:
+		return math.MaxInt64, math.MaxInt64
+	}
+	return int64(b.loan.permits.Sessions.Keep), int64(b.loan.permits.Rate.Keep)
 }
 
 var openView = wire.View{Horizon: estimate.Open, Park: estimate.Open}
@@ -147,7 +147,7 @@ func (at *bearings) view(now fleettime.Mono, ft fleettime.Time, b *books, free, 
 	return b.view
 }
 
-// looked is when it was last looked in every room what to give back.
+// looked has the state in which every room was last looked at for permits to return.
 type looked struct {
 	at    bearings
 	edges []edgeBearing
@@ -158,8 +158,8 @@ type edgeBearing struct {
 	state edgeState
 }
 
-// turned reports whether the bearings changed since the last call: then every room
-// is looked at, else those whose books changed.
+// turned reports whether the bearings changed since the last call: then every room is looked at, else
+// the rooms whose books changed.
 func (l *looked) turned(is *bearings, edges []*edge) bool {
 	was := &l.at
 	if is.blank == was.blank && is.recovering == was.recovering && is.gathering == was.gathering && is.isolated == was.isolated && is.deaf == was.deaf &&

@@ -13,11 +13,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// books are the ledger of the data centre in one room: what global lends of it, what each edge has of
-// that, which sessions count, and what global and the edges are yet to hear. What an edge that is
-// silent may have done is in its account.
+// books are the ledger of the data centre in one room: the loan of global, the account of each
+// edge, the sessions that count, and the news for global and the edges. Sessions that a silent edge
+// may have admitted are in its account.
 //
-// Invariant: what is lent to edges that are heard, what counts and what is presumed sum to no more
+// Invariant: permits lent to edges that are heard, counted sessions and presumed ones sum to no more
 // than the loan, or the difference is a debt that is paid before anything is lent.
 type books struct {
 	ledger.RoomConfig
@@ -26,12 +26,11 @@ type books struct {
 
 	stopped bool // edges were told to stamp nothing
 
-	loan holding // what global lends
+	loan holding // from global
 
-	hand   wire.Hand    // the passes that global lent
-	passes share.Passes // the same, as they are lent to edges
+	passes passes // of a room that is paused
 
-	accounts []*account // by name and incarnation of their edges
+	accounts accounts // by name and incarnation of their edges
 
 	counts       counts     // sessions by the second in which their tickets expire
 	ids          sessionIDs // where each of them was seen last
@@ -39,36 +38,33 @@ type books struct {
 	copies       copies
 	terminations terminations
 	excess       excess        // sessions that may be valid beyond those counted
-	life         ticketLife    // for how long they may be valid
+	life         ticketLife    // how long they may be valid
 	rates        presumedRates // rights of R that edges may have used which are gone
 
 	view      *wire.View
 	viewed    fleettime.Mono
 	flow      share.Flow
 	gain      share.Gain
-	admitted  uint64
-	joined    uint64
-	entered   uint64
-	outcomes  estimate.OutcomeCounter
+	progress  share.Progresses
 	waiting   estimate.Histogram
-	starved   bool   // somebody is held whom no right in the data centre serves
+	starved   bool   // a long-polled visitor waits, and the data centre has no permit for it
 	unrated   bool   // the same of rights of R
 	stale     bool   // something changed since rights were last divided
-	divided   bool   // they were, since it was last looked at what to give back
+	divided   bool   // they were, since the room was last looked at for permits to return
 	unsure    bool   // something was presumed then, which ends by time alone
 	dirty     bool   // something changed since the last report to global
 	changedAt uint64 // first report to global that carried the newest change
 }
 
-// ticketLife is for how long tickets of a room are valid.
+// ticketLife is how long tickets of a room are valid.
 type ticketLife struct {
 	secs uint32         // for which edges stamp now; 0 where nobody has told us
 	most uint32         // longest that may still be out there
 	till fleettime.Mono // until then
 }
 
-// set changes for how long tickets are stamped. What was stamped for longer, or may
-// still be by an edge that has not heard, is reckoned with until it is over.
+// set changes the life that new tickets get. Tickets of a longer life, which an edge that has not heard
+// may still stamp, count until they expire.
 func (l *ticketLife) set(now fleettime.Mono, secs uint32) {
 	if secs == l.secs {
 		return
@@ -100,23 +96,6 @@ func (l *ticketLife) unknown() int64 {
 	return int64(wire.Life(room.MaxSession))
 }
 
-// of returns the account of an edge, nil where it has none in the room.
-func (b *books) of(e *edge) *account {
-	if len(b.accounts) <= 8 { // faster than comparing names
-		for _, acc := range b.accounts {
-			if acc.edge == e {
-				return acc
-			}
-		}
-		return nil
-	}
-	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
-	if !ok {
-		return nil
-	}
-	return b.accounts[i]
-}
-
 // account returns the account of an edge, which it opens if need be.
 func (b *books) account(e *edge) *account {
 	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
@@ -130,60 +109,9 @@ func (b *books) account(e *edge) *account {
 	return b.accounts[i]
 }
 
-func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e) }
-
-// active returns how many sessions are reckoned with: counted and presumed.
-func (b *books) active() int64 {
-	n := b.counts.head()
-	for _, acc := range b.accounts {
-		n += acc.presumed(&b.counts)
-	}
-	return n
-}
-
-// lent returns the rights of T and of R that edges may be spending, which is what they have
-// and is not known to be spent, and what they hold.
-func (b *books) lent() (credit, rate int64) {
-	for _, acc := range b.accounts {
-		if acc.edge.heard() {
-			credit += max(0, acc.credit())
-			rate += max(0, acc.rateHeld())
-		}
-	}
-	return credit, rate
-}
-
-// reckoned returns the rights of T and of R that neither a session, nor an edge, nor what
-// is presumed holds, by what is known so far.
-func (b *books) reckoned() (t, rate int64) {
-	credit, lent := b.lent()
-	return b.loan.held() - b.active() - credit, b.loan.rateHeld() - lent - b.rates.sum()
-}
-
-// idle returns the rights of T and of R that lie unused at the edges, as far as reported.
-func (b *books) idle() (t, rate int64) {
-	for _, acc := range b.accounts {
-		if acc.edge.state == alive {
-			t += acc.idle()
-			rate += acc.rateIdleNow()
-		}
-	}
-	return t, rate
-}
-
-// presumes reports whether anything in the books of a room is presumed.
-func (b *books) presumes() bool {
-	return slices.ContainsFunc(b.accounts, func(acc *account) bool {
-		return acc.presumedSpent != 0 || acc.pinned != 0 || acc.pinnedUntold != 0 || acc.presumedLost != 0
-	})
-}
-
 // tally returns how the room stands in this data centre.
 func (b *books) tally() share.Tally {
-	return share.Tally{
-		Life: time.Duration(b.life.secs) * time.Second, Active: uint64(max(0, b.active())),
-		Admitted: b.admitted, Joined: b.joined, Entered: b.entered, Outcomes: b.outcomes.Outcomes(),
-	}
+	return b.progress.Tally(time.Duration(b.life.secs)*time.Second, uint64(max(0, b.active())))
 }
 
 // lostWait returns lost_after; the default of a room that went before anybody
@@ -198,11 +126,10 @@ func (b *books) lostWait() time.Duration {
 	return math.MaxInt64
 }
 
-// stop sees to it that nothing is stamped under partition_policy cap once the
-// lease of global has ended, because it will give these rights to others. What
-// lies at the edges comes back meanwhile. When the lease begins anew, stamping
-// goes on as soon as no edge holds more than the books cover: they may have been
-// voided.
+// stop ends stamping under partition_policy cap once the lease of global has ended, because global
+// will lend these permits to others. Permits at the edges come back meanwhile. When the lease
+// begins anew, stamping goes on as soon as no edge holds more than the books cover: they may have
+// been voided.
 func (b *books) stop(leased, known bool) {
 	switch {
 	case b.Cap && !leased:
@@ -212,69 +139,48 @@ func (b *books) stop(leased, known bool) {
 	}
 }
 
-// covered reports whether what edges may still spend is in the books.
+// covered reports whether the books cover the unspent permits of the edges.
 func (b *books) covered() bool {
 	t, rate := b.reckoned()
-	credit, lent := b.lent()
+	credit, lent := b.accounts.lent()
 	return (credit == 0 || t >= 0) && (lent == 0 || rate >= 0)
 }
 
-// allowRenewals raises the ceilings of renewals: to twice what an edge made since
-// its last report, and at least to what comes due there until the next one is
-// answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
-// ceilings together are bounded by what all can need in that time, or by a fiftieth of
-// the rights where that is more: it is what has to be presumed if edges fall silent.
-// The bound is shared evenly, so that no edge is left without.
-func (b *books) allowRenewals(to []*account, life uint32) {
-	sessions := max(1, b.counts.sum)
-	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))
-	wants := make([]int, len(to))
-	for i, acc := range to {
-		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
-	}
-	bound := max(len(to)+due, int(b.loan.held()/50))
-	for i, part := range share.Fill(bound, wants, nil) {
-		// An edge that went on renewing while it was isolated begins where it is now.
-		acc := to[i]
-		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
-			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
-		}
-		acc.set(acc.keep, acc.rateKeep, life)
-	}
+// reckoned returns the permits of T and of R that no session and no edge holds, and that are not
+// presumed spent, as far as known.
+func (b *books) reckoned() (t, rate int64) {
+	credit, lent := b.accounts.lent()
+	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
 }
 
-// renewAnswer is how long it takes, where nothing is lost, until an edge whose ceiling
-// comes near has a higher one.
-const renewAnswer = 100 * time.Millisecond
-
-// show makes v the view of the room and owes it to the edges.
-func (b *books) show(v *wire.View) {
-	b.view = v
+// active returns how many sessions are counted and presumed.
+func (b *books) active() int64 {
+	n := b.counts.head()
 	for _, acc := range b.accounts {
-		acc.viewNews()
-		acc.edge.push = acc.edge.push || acc.heldPeople > 0
+		n += acc.presumed.count(&b.counts)
 	}
+	return n
 }
 
-// ownView makes the view of the room by what is known in the data centre alone, where so
-// many rights are free.
+// ownView makes the view of the room from the data centre's own numbers, where free and rateFree permits
+// are free.
 func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, free, rateFree int64, since fleettime.Time) {
 	if now.Sub(b.viewed) < share.ViewGap {
 		return
 	}
-	idle, ridle := b.idle()
+	idle, ridle := b.accounts.idle()
 	x := share.Prospect{
 		Flow: &b.flow, Gain: &b.gain, Lines: []estimate.Histogram{b.waiting},
 		Supply: max(0, free) + idle, Rate: max(0, rateFree) + ridle,
-		Total: b.loan.held(), Limit: b.loan.rateHeld(), Tally: b.tally(), Own: true, Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
+		Total: b.loan.permits.Sessions.Held(), Limit: b.loan.permits.Rate.Held(), Tally: b.tally(), Own: true, Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
 	}
 	var heldJoined [][]fleettime.Time
 	for _, acc := range b.accounts {
 		if acc.edge.state == alive {
-			x.Wanted += float64(acc.want + acc.heldPeople)
+			x.Wanted += float64(acc.demand.Want + acc.demand.HeldPeople)
 			x.Pending = append(x.Pending, acc.pending())
-			heldJoined = append(heldJoined, acc.heldJoined)
-			x.Held += float64(acc.heldPeople)
+			heldJoined = append(heldJoined, acc.demand.HeldJoined)
+			x.Held += float64(acc.demand.HeldPeople)
 		}
 	}
 	x.HeldJoined = share.MergeTimes(heldJoined, math.MaxInt)
@@ -284,5 +190,14 @@ func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, f
 	b.viewed = now
 	if !share.SameView(b.view, v) {
 		b.show(v)
+	}
+}
+
+// show makes v the view of the room and owes it to the edges.
+func (b *books) show(v *wire.View) {
+	b.view = v
+	for _, acc := range b.accounts {
+		acc.viewNews()
+		acc.edge.push = acc.edge.push || acc.demand.HeldPeople > 0
 	}
 }

@@ -14,29 +14,14 @@ import (
 type clock struct {
 	fleettime.Clock
 	started fleettime.Mono // of the term
-	guessed bool           // it is a guess of global's: it may be far from what it was
+	guessed bool           // it is a guess of global's, which may differ much from the time before
 	guess   int64          // Unix second of it at which it was guessed
 	probes  []ledger.Probe // grants sent before the time was known
 	trips   ledger.Trips   // of their answers
 }
 
-// learn learns fleet time from the edges where global has not told it yet,
-// in the same way as a new leader of global does (see root.Allocator.SetTime).
-func (c *clock) learn(now fleettime.Mono, m *report) {
-	if c.Bound(now) != fleettime.Unsynced {
-		c.probes = nil
-		return
-	}
-	trip, ok := ledger.Answered(c.probes, now, m.Report)
-	since := now.Sub(c.started)
-	ok = ok && c.trips.Usable(trip)
-	if ok && (max(trip, m.AsOfBound) <= fleettime.MaxError || (m.timed && since > time.Second)) {
-		c.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfBound)
-	}
-}
-
-// restore takes the time that the process knows, where it is as sure of it as everybody allows for. Where it
-// is not, those who lived on know better: edges and global.
+// restore restores the time that the process knows, where its uncertainty is no more than every node
+// allows for. Else nodes that lived on know better: edges and global.
 func (c *clock) restore(now fleettime.Mono, k fleettime.Known) {
 	if k.Bound <= fleettime.MaxError {
 		c.Restore(now, k)
@@ -50,16 +35,6 @@ func (a *Aggregator) Known(now fleettime.Mono) fleettime.Known {
 		return fleettime.Known{}
 	}
 	return a.clock.Known(now)
-}
-
-// earliest returns what fleet time is at least, by a clock that may be wrong as
-// far as it knows; ok is false for one that does not know at all.
-func (c *clock) earliest(now fleettime.Mono) (t fleettime.Time, ok bool) {
-	t, bound := c.Read(now)
-	if bound == fleettime.Unsynced {
-		return 0, false
-	}
-	return t.Add(-bound), true
 }
 
 // past reports whether a second of fleet time is certainly over.
@@ -88,8 +63,8 @@ func (c *clock) hear(now fleettime.Mono, g *wire.Grant) (corrected bool) {
 	return was && !c.guessed
 }
 
-// receive learns fleet time from a report that comes now, where that is to be learned. It returns
-// when the report was written, at the earliest: long ago where either side does not know the time.
+// receive learns fleet time from a report that comes now, where it is not known. It returns the earliest
+// time at which the report can have been written: long ago where either side does not know the time.
 func (c *clock) receive(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
 	c.learn(now, m)
 	ft, bound := c.Read(now)
@@ -97,6 +72,31 @@ func (c *clock) receive(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
 		return math.MinInt64 / 2
 	}
 	return now.Add(-max(0, ft.Add(max(bound, fleettime.MaxError)).Sub(m.earliest.Add(-fleettime.MaxError))))
+}
+
+// learn learns fleet time from the edges where global has not told it yet,
+// in the same way as a new leader of global does (see root.Allocator.SetTime).
+func (c *clock) learn(now fleettime.Mono, m *report) {
+	if c.Bound(now) != fleettime.Unsynced {
+		c.probes = nil
+		return
+	}
+	trip, ok := ledger.Answered(c.probes, now, m.Report)
+	since := now.Sub(c.started)
+	ok = ok && c.trips.Usable(trip)
+	if ok && (max(trip, m.AsOfBound) <= fleettime.MaxError || (m.timed && since > time.Second)) {
+		c.Set(now, m.AsOf.Add(trip/2), trip/2+m.AsOfBound)
+	}
+}
+
+// earliest returns the earliest time that fleet time can be, by the clock's own uncertainty; ok is
+// false for a clock that does not know the time.
+func (c *clock) earliest(now fleettime.Mono) (t fleettime.Time, ok bool) {
+	t, bound := c.Read(now)
+	if bound == fleettime.Unsynced {
+		return 0, false
+	}
+	return t.Add(-bound), true
 }
 
 // askEdges reports whether a new aggregator is still to learn fleet time from its

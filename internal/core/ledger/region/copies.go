@@ -8,13 +8,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is about tickets of which there are copies: one line of each goes on.
+// This file is about copied tickets: one line of each goes on.
 
 const (
 	// maxLines is of how many sessions per room it is remembered which version of the
 	// ticket was shown last.
 	maxLines = 1 << 16
-	// maxDecided is of how many copied tickets per room it is decided at a time who goes on.
+	// maxDecided bounds the copied tickets of a room that are decided at a time.
 	maxDecided = 1 << 10
 )
 
@@ -24,15 +24,15 @@ type decided struct {
 	at uint32 // Unix second
 }
 
-// copies are the tickets of a room of which there are copies, and which line of each goes on.
+// copies are the copied tickets of a room, and the line of each that goes on.
 type copies struct {
 	lines reuse.Book
 	only  []decided // oldest first
 }
 
-// shown looks at the version of a ticket that an edge renewed, where tickets live for life
-// seconds: it may be a copy of one that others go on with at other edges. What is told late
-// says nothing. It returns which line is to go on, and when it was stamped, where one is found.
+// shown looks at the version of a ticket that an edge renewed, where tickets live for life seconds: it
+// may be a copy of one that is in use at other edges. A late report is ignored. It returns the line that
+// goes on, and when it was stamped, where a copy is found.
 func (c *copies) shown(m *wire.Move, there, life uint32, latest fleettime.Time) (l wire.Line, made uint32, found bool) {
 	made = m.Until - 1 - there
 	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > reuse.InFlight {
@@ -44,9 +44,8 @@ func (c *copies) shown(m *wire.Move, there, life uint32, latest fleettime.Time) 
 	return wire.Line{ID: m.ID, Stamp: c.lines.Followed(m.ID)}, made, true
 }
 
-// follow takes the word of an edge that found a ticket to be copied, and reports whether it
-// decides which line goes on. Edges that find it at the same time follow the line of whoever
-// told first.
+// follow takes the report of an edge that found a copied ticket. It reports whether the line of that
+// edge goes on: of several edges that find a copy at the same time, the first decides.
 func (c *copies) follow(l wire.Line, now, life uint32) bool {
 	if slices.ContainsFunc(c.only, func(d decided) bool { return d.ID == l.ID && now < d.at+2*reuse.InFlight }) {
 		return false
@@ -55,18 +54,22 @@ func (c *copies) follow(l wire.Line, now, life uint32) bool {
 	return true
 }
 
-// decide notes which line of a copied ticket goes on. It reports whether there is room for it; a
-// ticket for which there is none is found again.
-func (c *copies) decide(l wire.Line, now, life uint32) bool {
+// decide tells every edge which line of a copied ticket goes on. A ticket for which there is no room
+// is found again.
+func (c *copies) decide(l wire.Line, now, life uint32, to accounts) {
 	c.only = slices.DeleteFunc(c.only, func(d decided) bool { return d.ID == l.ID || now >= d.at+life })
 	if len(c.only) == maxDecided {
-		return false
+		return
 	}
 	c.only = append(c.only, decided{l, now})
-	return true
+	for _, acc := range to {
+		acc.lines.Add(l, 0)
+		acc.news()
+		acc.edge.push = true
+	}
 }
 
-// tell owes an edge that is new what was decided of tickets that may be valid yet.
+// tell owes a new edge the decisions about tickets that may still be valid.
 func (c *copies) tell(acc *account, now fleettime.Time, life uint32) {
 	for _, d := range c.only {
 		if now.Second() < int64(d.at+life) {

@@ -9,7 +9,7 @@ import (
 // counts is the head-count of a data centre by expiry second: for each second
 // that is not freed yet, tickets stamped minus tickets renewed away, over all
 // edges. Single seconds may be negative for a while; they are neither clamped
-// nor dropped early, because the sum is what is safe (docs/GUARANTEES.md: a
+// nor dropped early, because only the sum is safe (docs/GUARANTEES.md: a
 // renewal is -1 at x and +1 at y with x <= y, so it can only over-count once x
 // is freed).
 type counts struct {
@@ -19,19 +19,19 @@ type counts struct {
 
 	passed int64 // before this second somebody else may have freed any; see head and setPassed
 
-	most  int64 // what head returns
+	most  int64 // the result of head
 	known bool  // and that nothing has changed since
 }
 
-// ringSpan bounds the ring, in seconds: far above the life of any ticket. What
-// claims to expire later is counted at the bound.
+// ringSpan bounds the ring, in seconds: far above the life of any ticket. A later expiry is counted at
+// the bound.
 const ringSpan = 1 << 14
 
 // begin sets where counting starts, once: a minute before now, which is older
 // than anything that a live edge can still accept. An edge that does not know
 // the time yet has stamped nothing. Where counting began so long ago that tickets
-// of now would not fit into the ring, because what is stored is of hours ago, it
-// lets go of the seconds that expired hours ago.
+// of now would not fit into the ring, because stored seconds are hours old, it
+// frees the seconds that expired hours ago.
 func (c *counts) begin(now fleettime.Time) {
 	switch start := now.Second() - 60; {
 	case now <= 0:
@@ -76,10 +76,10 @@ func (c *counts) grow() {
 	c.ring = ring
 }
 
-// head returns the head-count, where a predecessor may have freed seconds. What it freed, its edges have dropped, also what they stamped; the roster may
-// still tell of tickets of that second which others renewed away: -1 without its +1.
-// Counted from where the predecessor's border was the sum is right. Where that was nobody
-// knows, so it is the largest sum from any second on.
+// head returns the head-count, where a predecessor may have freed seconds. Edges have dropped those, also
+// the tickets that they stamped; the roster may still have tickets of that second which other edges
+// renewed away: -1 without its +1. Counted from the predecessor's border the sum is right. The border is
+// not known, so it is the largest sum from any second on.
 func (c *counts) head() int64 {
 	if !c.known {
 		c.most, c.known = c.largest(), true
@@ -96,8 +96,8 @@ func (c *counts) largest() int64 {
 	return most
 }
 
-// free lets go of every second whose tickets no live edge can touch again:
-// those that expired a guard before the watermark.
+// free frees every second whose tickets no live edge can touch again: those that expired a guard before
+// the watermark.
 func (c *counts) free(watermark fleettime.Time) {
 	end := watermark.Add(-fleettime.Guard).Second()
 	if end < c.freed {

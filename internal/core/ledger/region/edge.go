@@ -11,11 +11,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// edgeState is how one incarnation of an edge stands in the aggregator's books.
+// edgeState is the state of one incarnation of an edge.
 //
-//	from      to        when                                                         who
+//	from      to        when                                                         by
 //	awaiting  joining   it is heard, and has promised to follow us                   adopt
-//	          lost      it was awaited in vain                                       advance
+//	          lost      its wait is over                                             advance
 //	          dead      the roster of a predecessor says so                          restore
 //	          left      the same; or it has ended, and its sessions are counted      restore, forgetPast, add of a sum
 //	joining   alive     its place on the roster is stored                            enter
@@ -34,12 +34,12 @@ const (
 	awaiting edgeState = iota // on the roster of a predecessor; not heard yet
 	joining                   // heard; its place on the roster is being stored
 	alive                     // reports, may hold a lease
-	dead                      // its lease lapsed: what it holds is presumed spent
-	lost                      // awaited in vain: nobody knows what it counted
+	dead                      // its lease lapsed: its permits are presumed spent
+	lost                      // its wait is over: its sessions are not known
 	left                      // said goodbye, or aged out: only its counted sessions remain
 )
 
-// transitions are the states that follow each. Who stays what it is makes none.
+// transitions are the states that may follow each. An edge that stays in its state makes none.
 var transitions = [...][]edgeState{
 	awaiting: {joining, lost, dead, left},
 	joining:  {alive, dead, left},
@@ -75,21 +75,20 @@ type edge struct {
 	recv     fleettime.Mono // when its newest report came; when the awaiting began
 	echo     fleettime.Mono // Sent of that report
 	silent   time.Duration  // since its lease lapsed, while other edges were heard
-	lostHold bool           // given up after a takeover, and what it may go on renewing is presumed
+	lostHold bool           // given up after a takeover, and the sessions that it may go on renewing are presumed
 
-	// What it is waited for, as long as it is not heard: see wire.RosterEntry. A
-	// successor goes on with it.
+	// The ends of its waits while it is not heard: see wire.RosterEntry. A successor goes on with them.
 	leased, until, ended int64
 	waited               uint32 // as it is on the roster
 
-	since     fleettime.Time // since when it counts who waits, as it told; 0 for unknown
+	since     fleettime.Time // since when it counts waiting visitors, as reported; 0 for unknown
 	acked     uint64         // newest grant it has taken
 	told      uint64         // the same, with all that it did before taken by us
 	recovered bool           // it was there before this aggregator
 	unheard   bool           // since its tenure began: it may be going on without a lease
 
-	// Who bears its name. A process that used the same data folder after it has
-	// succeeded it, which is a proof; any other is another edge.
+	// Other processes of its name. A process that used the same data folder after it has succeeded it,
+	// which is a proof; any other is another edge.
 	succeeds  []uint64       // incarnations that ended before it began
 	first     uint64         // newest grant to anybody when it was adopted
 	claimed   uint64         // the same when another one told that it has ended; 0 for nobody
@@ -102,10 +101,18 @@ type edge struct {
 	due       bool           // an answer is owed
 
 	push bool            // there is news that cannot wait for its next report
-	gone []wire.GoneEdge // of wire.Gone: whose sessions are summed in it
+	gone []wire.GoneEdge // of wire.Gone: edges with their sessions in its sum
 
 	rooms int        // in which it has an account
-	open  []*account // those of which it may have to be told something; see account.news
+	open  []*account // those with news for the edge; see account.news
+}
+
+// owe lists an account with news for the edge.
+func (e *edge) owe(a *account) {
+	if !a.open {
+		a.open = true
+		e.open = append(e.open, a)
+	}
 }
 
 func compareEdges(a, b *edge) int {

@@ -7,8 +7,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// terminations are the sessions of a room that ended before their tickets expire, in
-// the books of one data centre: each is told to every edge, and once no edge can
+// terminations are the sessions of a room that were revoked before their tickets expire, in
+// the books of one data centre: each is sent to every edge, and once no edge can
 // renew (moved) or accept (left) its tickets any more, the home takes the session
 // out of its head-count, exactly once.
 //
@@ -21,8 +21,8 @@ type terminations struct {
 	byKey   map[terminationKey]*termination
 	up      wire.Outbox[wire.End] // to global
 	news    bool                  // in up, since tellEnds
-	movedIn uint32                // tickets of other data centres are valid until then whose sessions moved here
-	dropped uint32                // moves here that there was no room for: their old tickets are valid until then
+	movedIn uint32                // old tickets of sessions that moved here from other data centres are valid until then
+	dropped uint32                // moves here that did not fit: their old tickets are valid until then
 }
 
 type terminationKey struct {
@@ -34,12 +34,97 @@ type termination struct {
 	wire.End
 	n       uint64 // for the edges; 0 for one that is not theirs
 	raised  bool   // Left, at home: it is meant for every ticket of the session that there may be
-	closed  bool   // nothing more is to be done about it
+	closed  bool   // nothing is left to do about it
 	cleared bool   // Left, at home: no other data centre accepts it
 }
 
-// end takes note that a session ended; edge says that an edge told it, not
-// global.
+// tell owes an edge all that is known.
+func (ts *terminations) tell(acc *account) {
+	acc.ends = wire.Outbox[wire.End]{}
+	for _, m := range ts.order {
+		if m.n != 0 {
+			acc.ends.Add(m.End, m.n)
+			acc.news()
+		}
+	}
+}
+
+// endsAgain tells everything anew: the edge is about to acknowledge a grant that
+// carries none of it.
+func (e *edge) endsAgain() {
+	for _, acc := range e.open {
+		acc.ends.Again()
+		acc.lines.Again()
+	}
+}
+
+// closing is the knowledge by which a data centre closes terminations.
+type closing struct {
+	known     uint64         // up to this number every edge knows them
+	acked     uint64         // newest report that global has taken
+	watermark fleettime.Time // every edge has reported everything before it
+	expired   uint32         // Unix second by which every ticket stamped so far has expired; 0 where that is not known
+	movedIn   int64          // until then old tickets of sessions that moved here before this term are valid
+}
+
+// closeTerminations finds the terminations that every edge knows, and draws the conclusion.
+func (b *books) closeTerminations(at closing) {
+	ts := &b.terminations
+	ts.up.Acked(at.acked)
+	var raise []wire.End
+	for _, m := range ts.order {
+		switch {
+		case m.closed:
+		case m.Home == b.home && m.Kind == wire.Left && m.Shown != 0 && b.ids.find(m.ID) == nil && !m.raised:
+			if int64(m.Shown) >= b.counts.freed && at.expired != 0 && at.movedIn < b.counts.freed {
+				m.raised = true
+				raise = append(raise, wire.End{ID: m.ID, Home: m.Home, Until: max(at.expired, m.Until+1), Kind: wire.Left})
+			}
+		case m.n > at.known:
+		case m.Home != b.home:
+			ts.clear(m)
+			b.dirty = true
+		case m.Kind == wire.Moved || m.cleared:
+			m.closed = true
+			if (m.Kind == wire.Moved || !ts.older(m)) && b.uncount(m) {
+				b.dirty, b.stale = true, true
+			}
+		}
+	}
+	for _, e := range raise {
+		b.end(e, false)
+	}
+	ts.order = slices.DeleteFunc(ts.order, func(m *termination) bool {
+		if fleettime.Time(int64(m.Until)*1000).Add(wire.EndMargin) > at.watermark {
+			return false
+		}
+		delete(ts.byKey, terminationKey{m.ID, m.Home})
+		return true
+	})
+}
+
+// uncount takes a session out of the head-count once every edge knows its termination, and reports whether
+// it was counted.
+//
+// Where its stampings were reported to a predecessor only, its tickets are counted once all the same, in the
+// second in which the newest expires or before. Which second is not known; but no ticket that may have been
+// stamped is accepted any more (raised). So the session is subtracted in the second in which the shown ticket
+// expires: it cannot be later, and if it is earlier the session counts again from then on.
+func (b *books) uncount(m *termination) bool {
+	if b.ids.find(m.ID) != nil {
+		return b.ids.end(&b.counts, m.ID, m.Until)
+	}
+	if !m.raised || m.Shown == 0 || int64(m.Shown) < b.counts.freed {
+		return false
+	}
+	if slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.sessions.missed > 0 && acc.sessions.missedUntil >= b.counts.freed }) {
+		return false // an edge whose lists were lost may have stamped it since
+	}
+	b.counts.add(int64(m.Shown), -1)
+	return true
+}
+
+// end records that a session ended; edge says that an edge reported it, not global.
 func (b *books) end(e wire.End, edge bool) {
 	if int64(e.Until) < b.counts.freed {
 		return // expired
@@ -91,28 +176,8 @@ func (b *books) end(e wire.End, edge bool) {
 	ts.n++
 	m.n = ts.n
 	for _, acc := range b.accounts {
-		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // who is not told may renew it
+		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // an edge without it may renew the session
 		acc.news()
-	}
-}
-
-// tell owes an edge all that is known.
-func (ts *terminations) tell(acc *account) {
-	acc.ends = wire.Outbox[wire.End]{}
-	for _, m := range ts.order {
-		if m.n != 0 {
-			acc.ends.Add(m.End, m.n)
-			acc.news()
-		}
-	}
-}
-
-// endsAgain tells everything anew: the edge is about to acknowledge a grant that
-// carries none of it.
-func (e *edge) endsAgain() {
-	for _, acc := range e.open {
-		acc.ends.Again()
-		acc.lines.Again()
 	}
 }
 
@@ -124,75 +189,8 @@ func (ts *terminations) clear(m *termination) {
 	ts.news = true
 }
 
-// closing is what a data centre knows when it draws conclusions from terminations.
-type closing struct {
-	known     uint64         // up to this number every edge knows them
-	acked     uint64         // newest report that global has taken
-	watermark fleettime.Time // all that every edge did before it is told
-	expired   uint32         // Unix second by which every ticket is over that may have been stamped so far; 0 where that is not known
-	movedIn   int64          // until then tickets of other data centres are valid whose sessions moved here before this term
-}
-
-// closeTerminations finds the terminations that every edge knows, and draws the conclusion.
-func (b *books) closeTerminations(at closing) {
-	ts := &b.terminations
-	ts.up.Acked(at.acked)
-	var raise []wire.End
-	for _, m := range ts.order {
-		switch {
-		case m.closed:
-		case m.Home == b.home && m.Kind == wire.Left && m.Shown != 0 && b.ids.find(m.ID) == nil && !m.raised:
-			if int64(m.Shown) >= b.counts.freed && at.expired != 0 && at.movedIn < b.counts.freed {
-				m.raised = true
-				raise = append(raise, wire.End{ID: m.ID, Home: m.Home, Until: max(at.expired, m.Until+1), Kind: wire.Left})
-			}
-		case m.n > at.known:
-		case m.Home != b.home:
-			ts.clear(m)
-			b.dirty = true
-		case m.Kind == wire.Moved || m.cleared:
-			m.closed = true
-			if (m.Kind == wire.Moved || !ts.older(m)) && b.uncount(m) {
-				b.dirty, b.stale = true, true
-			}
-		}
-	}
-	for _, e := range raise {
-		b.end(e, false)
-	}
-	ts.order = slices.DeleteFunc(ts.order, func(m *termination) bool {
-		if fleettime.Time(int64(m.Until)*1000).Add(wire.EndMargin) > at.watermark {
-			return false
-		}
-		delete(ts.byKey, terminationKey{m.ID, m.Home})
-		return true
-	})
-}
-
-// uncount takes a session out of the head-count whose termination every edge knows, and reports whether
-// it was counted.
-//
-// Where nobody has told of its stampings, because a predecessor heard of them, its tickets are counted once
-// all the same, in the second in which the newest expires or before. Which one that is nobody knows; but no ticket
-// that may have been stamped is accepted any more (raised). So the session is subtracted in the second in which a
-// ticket expires that was shown: it cannot be later, and if it is earlier the session counts again from then on.
-func (b *books) uncount(m *termination) bool {
-	if b.ids.find(m.ID) != nil {
-		return b.ids.end(&b.counts, m.ID, m.Until)
-	}
-	if !m.raised || m.Shown == 0 || int64(m.Shown) < b.counts.freed {
-		return false
-	}
-	if slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.missed > 0 && acc.missedUntil >= b.counts.freed }) {
-		return false // it may have been stamped since by an edge whose lists were lost
-	}
-	b.counts.add(int64(m.Shown), -1)
-	return true
-}
-
-// older reports whether tickets of the session that another data centre stamped
-// before it came here may still be accepted: they are covered by what is counted
-// here, also when the visitor has left.
+// older reports whether tickets of the session that another data centre stamped before it came here may
+// still be accepted: counted sessions here cover them, also when the visitor has left.
 func (ts *terminations) older(m *termination) bool {
 	return m.Until <= ts.dropped || slices.ContainsFunc(ts.order, func(o *termination) bool { return o.ID == m.ID && o.Home != m.Home })
 }
@@ -211,7 +209,7 @@ const maxBeyond = 256
 // excess are the sessions of a room that may be valid beyond those counted.
 type excess []beyond
 
-// add takes so many more of an edge. It reports whether it had none before.
+// add adds n sessions of an edge. It reports whether the edge had none before.
 func (x *excess) add(inc uint64, n int64) bool {
 	if n <= 0 {
 		return false
@@ -230,8 +228,7 @@ func (x *excess) add(inc uint64, n int64) bool {
 	return true
 }
 
-// found takes note that an incarnation is heard again, or has ended: what it has is
-// counted.
+// found notes that an incarnation is heard again, or has ended: its sessions are counted.
 func (x *excess) found(inc uint64) {
 	*x = slices.DeleteFunc(*x, func(s beyond) bool { return s.inc == inc })
 }

@@ -11,16 +11,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is what the books of a room tell global, and what they take from it.
+// This file exchanges the numbers of a room with global.
 
-// report returns what global is to be told of the room.
+// report returns the room's part of a report to global.
 func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport {
 	t := b.tally()
-	idle, ridle := b.idle()
+	idle, ridle := b.accounts.idle()
 	r := wire.RoomReport{
 		Room: b.ID, Gen: b.loan.gen, Reconstructed: b.loan.reconstructed,
-		Granted: b.loan.granted, Returned: b.loan.returned,
-		RateGranted: b.loan.rateGranted, RateReturned: b.loan.rateReturned,
+		Permits:  b.loan.permits.Told(),
 		Idle:     uint64(max(0, free) + idle),
 		RateIdle: uint64(max(0, rateFree) + ridle),
 		Active:   t.Active,
@@ -42,11 +41,11 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 			continue
 		}
 		some = true
-		r.Want += acc.want
-		r.HeldPeople += acc.heldPeople
-		r.Movers += acc.movers
+		r.Want += acc.demand.Want
+		r.HeldPeople += acc.demand.HeldPeople
+		r.Movers += acc.demand.Movers
 		pending = append(pending, acc.pending())
-		heldJoined = append(heldJoined, acc.heldJoined)
+		heldJoined = append(heldJoined, acc.demand.HeldJoined)
 		if acc.report != nil {
 			lines = append(lines, acc.report.Waiting)
 			for _, m := range acc.report.Arrivals {
@@ -57,7 +56,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	r.HeldJoined = share.MergeTimes(heldJoined, wire.MaxHeld)
 	r.Pending = estimate.Sum(pending...).Compact(wire.MaxSlices)
 	if some { // else nobody is let in here
-		// Told of like who is expected, and not called: they are not there.
+		// They count as expected visitors and are not called: they are not there.
 		r.Pending = estimate.Sum(append(absent, r.Pending)...).Compact(wire.MaxSlices)
 	}
 	b.waiting = estimate.Sum(lines...).Clamp().Compact(wire.MaxSlices)
@@ -70,7 +69,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	return r
 }
 
-// addMinute adds the visitors of m to the few minutes that there are.
+// addMinute adds the visitors of m to its minute.
 func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	for i := range minutes {
 		if minutes[i].Start == m.Start {
@@ -81,18 +80,11 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	return append(minutes, m)
 }
 
-// adopt takes the books that global has of the room, as ours are lost.
-func (b *books) adopt(g *wire.RoomGrant) {
-	l := &b.loan
-	l.gen, l.reconstructed = g.Gen, !g.Confirmed
-	l.granted, l.returned = g.Granted, g.Returned
-	l.rateGranted, l.rateReturned = g.RateGranted, g.RateReturned
-	b.dirty, b.stale = true, true
-}
-
-// apply takes what global said of the room. It reports whether global is to hear of us soon.
+// apply applies a grant of global to the room. It reports whether global waits for a report.
 func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
-	b.takePasses(from, &g.Passes)
+	if b.passes.take(from, &g.Passes, b.accounts) {
+		b.dirty, b.stale = true, true
+	}
 	if g.Gen < b.loan.gen {
 		return false // of books that were voided since
 	}
@@ -107,16 +99,17 @@ func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 	return hurry
 }
 
-// reconstruct makes books out of what the edges hold and count: nobody knows how
-// much was lent. They cover every session and every right at an edge, so global
-// lends no more than T and R beside them. But they cover what is only presumed
-// as well, and doubles, and so may be more than was ever lent: until global has
-// seen that all books together keep the limits, nothing in them is used twice.
+// reconstruct makes books of the permits and sessions of the edges: the loan is not known. The
+// books cover every session and every permit at an edge, so global lends no more than T and R
+// beside them. But they cover presumed sessions and doubles as well, and so may be more than was
+// ever lent: until global has seen that all books together keep the limits, no permit of them is
+// used twice.
 func (b *books) reconstruct() {
-	credit, rate := b.lent()
+	credit, rate := b.accounts.lent()
 	rate += b.rates.sum()
-	b.loan.granted, b.loan.returned = uint64(max(0, b.active()+credit)), 0
-	b.loan.rateGranted, b.loan.rateReturned = uint64(rate), 0
+	held := &b.loan.permits
+	held.Reset()
+	held.Sessions.Granted, held.Rate.Granted = uint64(max(0, b.active()+credit)), uint64(rate)
 	b.loan.reconstructed = true
 	b.dirty, b.stale = true, true
 }
@@ -126,7 +119,7 @@ func (b *books) reconstruct() {
 // be valid: global reclaims the rights a little later, and a new leader of it
 // may not know.
 func (b *books) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
-	if !b.Cap || leaseEnd == 0 || b.loan.held() <= 0 {
+	if !b.Cap || leaseEnd == 0 || b.loan.permits.Sessions.Held() <= 0 {
 		return
 	}
 	life := max(time.Duration(b.life.longest(now))*time.Second, wire.RateWindow)
@@ -135,6 +128,7 @@ func (b *books) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
 	if now.Sub(leaseEnd) < fleettime.Stretch(edgeLease+life+2*time.Second) {
 		return
 	}
-	b.loan.returned, b.loan.rateReturned = b.loan.granted, b.loan.rateGranted
+	held := &b.loan.permits
+	held.Sessions.Returned, held.Rate.Returned = held.Sessions.Granted, held.Rate.Granted
 	b.dirty, b.stale = true, true
 }

@@ -16,21 +16,21 @@ var (
 	ErrTimeless = errors.New("this aggregator does not know the time yet: ask again in some seconds")
 )
 
-// Forgotten is what became of declaring edges ended.
+// Forgotten is the result of declaring edges ended.
 type Forgotten struct {
 	Incs     []uint64      // incarnations that were declared ended
-	Sessions int64         // that are reckoned with still, in all rooms
+	Sessions int64         // still counted, in all rooms
 	Within   time.Duration // after which none of them counts any more
 }
 
-// Forget takes an operator's word that an edge has ended: the incarnation inc, or with
-// 0 all silent incarnations of the name, or with an empty name every edge that is not
-// heard, also those that nothing stored tells of. What it stamped under partition_policy
-// serve may be valid for as long as if it had been renewed a moment ago, and counts until
-// then; by how much sessions may exceed that if the edge is alive after all is told as
-// excess until it is heard. One that a new aggregator still waits for is waited for no less
-// for it, but not for longer than for one that has ended. It returns one of the errors
-// above where nothing can be forgotten: an edge that is heard has not ended.
+// Forget declares on an operator's word that an edge has ended: the incarnation inc, or with
+// 0 all silent incarnations of the name, or with an empty name every edge that is not heard, also
+// edges that nothing stored knows. Tickets that it stamped under partition_policy serve may be
+// valid for as long as if they had been renewed a moment ago, and count until then. If the edge is
+// alive after all, its sessions beyond that are reported as excess until it is heard. An edge that
+// a new aggregator still waits for is waited for no less, but no longer than one that has ended.
+// It returns one of the errors above where nothing can be forgotten: an edge that is heard has not
+// ended.
 func (a *Aggregator) Forget(now fleettime.Mono, name string, inc uint64) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {
@@ -59,7 +59,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, inc uint64) (Forgot
 		}
 		out.Incs = append(out.Incs, e.inc)
 		for b, acc := range a.rooms.accounts(e) {
-			out.Sessions += acc.presumed(&b.counts)
+			out.Sessions += acc.presumed.count(&b.counts)
 		}
 	}
 	switch {

@@ -8,14 +8,14 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is what becomes of edges that are gone for good. Each leaves its sessions
-// behind, by room and second of expiry, until they expire. A fleet whose edges come and
-// go under ever new names would fill its roster with them: so beyond a bound they are
-// summed under one entry, wire.Gone, and struck.
+// This file is about edges that are gone for good. Each leaves its sessions behind, by room and
+// second of expiry, until they expire. A fleet whose edges come and go under ever new names would
+// fill its roster with them: so beyond a bound they are summed under one entry, wire.Gone, and
+// struck.
 //
-// Invariant: the head-count stays what it was, second by second.
+// Invariant: the head-count stays the same, second by second.
 
-// goneAbove is how many seconds of sessions of edges that left stand on the roster one
+// goneAbove is the number of seconds of sessions of edges that left which stand on the roster one
 // by one.
 const goneAbove = 1000
 
@@ -26,10 +26,10 @@ const goneSeconds = 1 << 18
 // foldEvery is how often it is looked whether there is something to sum up.
 const foldEvery = 5 * time.Second
 
-// gone are the edges that left, and of which nothing but sessions that end by themselves is
-// left. It decides which of them are summed, and when.
+// gone are the edges that left and have only sessions that end by themselves. It decides which of them
+// are summed, and when.
 type gone struct {
-	above  int // so many seconds of sessions stand on the roster one by one
+	above  int // this number of seconds of sessions stands on the roster one by one
 	rooms  *rooms
 	roster *roster
 
@@ -50,7 +50,7 @@ func (g *gone) fold(now fleettime.Mono) (sum *edge, folded []*edge) {
 			continue
 		}
 		for _, acc := range g.rooms.accounts(e) {
-			n += len(acc.sessions)
+			n += len(acc.sessions.expiries)
 		}
 		if g.settled(now, e) {
 			folded = append(folded, e)
@@ -82,25 +82,26 @@ func (g *gone) settled(now fleettime.Mono, e *edge) bool {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
 	for b, acc := range g.rooms.accounts(e) {
-		if acc.silent || b.counts.freed == 0 {
+		if acc.presumed.silent || b.counts.freed == 0 {
 			return false // or counting has not begun
 		}
 	}
 	return true
 }
 
-// add adds what an edge left behind to the sum.
+// add adds the sessions of an edge to the sum.
 func (g *gone) add(sum, e *edge) {
 	last := int64(0)
 	for b, acc := range g.rooms.accounts(e) {
 		to := b.account(sum)
-		if n := acc.presumed(&b.counts); n > 0 { // counted until then, like sessions that end then
-			b.counts.add(acc.presumedUntil, n)
-			to.sessions = addSessions(to.sessions, []wire.Expiry{{Until: uint32(acc.presumedUntil), Stamped: uint64(n)}}, b.counts.freed)
-			last = max(last, acc.presumedUntil)
+		if n := acc.presumed.count(&b.counts); n > 0 { // counted until then, like sessions that end then
+			until := acc.presumed.until
+			b.counts.add(until, n)
+			to.sessions.expiries = addSessions(to.sessions.expiries, []wire.Expiry{{Until: uint32(until), Stamped: uint64(n)}}, b.counts.freed)
+			last = max(last, until)
 		}
-		net := make([]wire.Expiry, 0, len(acc.sessions))
-		for _, s := range acc.sessions {
+		net := make([]wire.Expiry, 0, len(acc.sessions.expiries))
+		for _, s := range acc.sessions.expiries {
 			if n := int64(s.Stamped) - int64(s.Consumed); n > 0 {
 				net = append(net, wire.Expiry{Until: s.Until, Stamped: uint64(n)})
 			} else if n < 0 {
@@ -108,36 +109,15 @@ func (g *gone) add(sum, e *edge) {
 			}
 			last = max(last, int64(s.Until))
 		}
-		to.sessions = addSessions(to.sessions, net, b.counts.freed)
+		to.sessions.expiries = addSessions(to.sessions.expiries, net, b.counts.freed)
 		b.rates.pass(e.num, sum.num)
 		b.dirty, b.stale = true, true
 	}
 	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Inc: e.inc, Until: last})
 }
 
-// addSessions returns the sum of two lists by second, without what is freed.
-func addSessions(x, y []wire.Expiry, freed int64) []wire.Expiry {
-	out := make([]wire.Expiry, 0, len(x)+len(y))
-	for i, j := 0, 0; i < len(x) || j < len(y); {
-		var s wire.Expiry
-		switch {
-		case j == len(y) || (i < len(x) && x[i].Until < y[j].Until):
-			s, i = x[i], i+1
-		case i == len(x) || y[j].Until < x[i].Until:
-			s, j = y[j], j+1
-		default:
-			s = wire.Expiry{Until: x[i].Until, Stamped: x[i].Stamped + y[j].Stamped, Consumed: x[i].Consumed + y[j].Consumed}
-			i, j = i+1, j+1
-		}
-		if int64(s.Until) >= freed {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// goneRooms returns what is stored of the sum: by the second, or where that is much by
-// so many seconds that it is not.
+// goneRooms returns the sum as it is stored: by the second, or on a coarser grid where it has too many
+// seconds.
 func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
 	n := 0
 	for i := range rooms {
@@ -154,10 +134,9 @@ func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
 	return rooms
 }
 
-// coarsen returns sessions on a grid of so many seconds: fewer entries that never
-// count less. A session that ends later counts for longer; a ticket that was renewed
-// away stops being subtracted sooner. Moved the other way, either would be taken for
-// over while it is valid (docs/GUARANTEES.md).
+// coarsen returns sessions on a grid of seconds: fewer entries that never count less. A session that ends
+// later counts for longer; a ticket that was renewed away stops being subtracted sooner. Moved the other
+// way, either would count as over while it is valid (docs/GUARANTEES.md).
 func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
 	var up, down []wire.Expiry
 	add := func(list []wire.Expiry, s wire.Expiry) []wire.Expiry {
@@ -178,4 +157,25 @@ func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
 		}
 	}
 	return addSessions(up, down, 0)
+}
+
+// addSessions returns the sum of two lists by second, without freed seconds.
+func addSessions(x, y []wire.Expiry, freed int64) []wire.Expiry {
+	out := make([]wire.Expiry, 0, len(x)+len(y))
+	for i, j := 0, 0; i < len(x) || j < len(y); {
+		var s wire.Expiry
+		switch {
+		case j == len(y) || (i < len(x) && x[i].Until < y[j].Until):
+			s, i = x[i], i+1
+		case i == len(x) || y[j].Until < x[i].Until:
+			s, j = y[j], j+1
+		default:
+			s = wire.Expiry{Until: x[i].Until, Stamped: x[i].Stamped + y[j].Stamped, Consumed: x[i].Consumed + y[j].Consumed}
+			i, j = i+1, j+1
+		}
+		if int64(s.Until) >= freed {
+			out = append(out, s)
+		}
+	}
+	return out
 }

@@ -136,8 +136,8 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 			c.say("stays", 1, wire.Report{})
 		}
 		for _, e := range c.agg.roster.edges {
-			if acc := c.agg.rooms.byID[c.room].of(e); acc != nil {
-				want = addSessions(want, acc.sessions, c.agg.rooms.byID[c.room].counts.freed)
+			if acc := c.agg.rooms.byID[c.room].accounts.of(e); acc != nil {
+				want = addSessions(want, acc.sessions.expiries, c.agg.rooms.byID[c.room].counts.freed)
 			}
 		}
 		before := c.agg.Ledger(c.room).Active
@@ -160,8 +160,8 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 		for freed := uint32(c.time().Second()); freed < uint32(c.time().Second())+100; freed++ {
 			var sum []wire.Expiry
 			for _, e := range c.agg.roster.edges {
-				if acc := c.agg.rooms.byID[c.room].of(e); acc != nil {
-					sum = addSessions(sum, acc.sessions, 0)
+				if acc := c.agg.rooms.byID[c.room].accounts.of(e); acc != nil {
+					sum = addSessions(sum, acc.sessions.expiries, 0)
 				}
 			}
 			if got, want := atLeast(sum, freed), atLeast(want, freed); got != want {
@@ -432,7 +432,7 @@ func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
 	if c.agg.roster.find("goes", 1).leased == 0 {
 		t.Fatal("nobody knows until when it is to be waited for")
 	}
-	c.agg.lives.corrected()
+	c.agg.lives.silence.corrected()
 	c.lead(c.agg.stored.durable.Clone())
 	c.agg.clock.Set(c.now, c.time(), 0)
 	for i := range 10 {
@@ -486,7 +486,7 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 	c.step(time.Second)
 	c.lead(c.agg.stored.durable.Clone())
 	c.agg.up.blank = false // global told what there is to hold
-	c.agg.rooms.byID[c.room].loan.granted = 100
+	c.agg.rooms.byID[c.room].loan.permits.Sessions.Granted = 100
 	c.say("stays", 1, wire.Report{Join: true})
 	stay := func(d time.Duration) {
 		for range d / time.Second {

@@ -9,11 +9,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// GrantsDue returns when Grants is to be called: at once after most messages.
+// GrantsDue returns when the next call of Grants is due: at once after most messages.
 func (a *Aggregator) GrantsDue() fleettime.Mono { return a.due }
 
-// Grants divides the free rights among the edges and returns what they are to
-// be told. The messages are valid only while the aggregator leads.
+// Grants divides the free permits among the edges and returns the grants that are due. They are valid
+// only while the aggregator leads.
 func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 	a.due = now.Add(ledger.Tick)
 	if !a.leads(now) {
@@ -50,8 +50,8 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 	return out
 }
 
-// grant returns what edge e is to be told, if anything: an answer that is owed,
-// or news that cannot wait for its next report.
+// grant returns the grant of edge e, if one is due: an answer that is owed, or news that cannot wait for
+// its next report.
 func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	if !e.due && !e.push {
 		return nil
@@ -79,7 +79,7 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	return pack.Grants()
 }
 
-// tell puts into a grant, which has number seq, what the edge is yet to hear of its rooms.
+// tell adds the news of the edge's rooms to a grant with the number seq.
 func (e *edge) tell(pack *wire.GrantPacker, seq uint64) {
 	slices.SortFunc(e.open, func(x, y *account) int { return cmp.Compare(x.books.ID, y.books.ID) })
 	e.open = slices.DeleteFunc(e.open, func(acc *account) bool {
@@ -97,10 +97,9 @@ func (e *edge) tell(pack *wire.GrantPacker, seq uint64) {
 			return !acc.open
 		}
 		g := wire.RoomGrant{
-			Room: b.ID, Granted: acc.granted, RateGranted: acc.rateGranted, RenewCeil: acc.renewCeil,
-			Keep: acc.keep, RateKeep: acc.rateKeep, Life: acc.life,
+			Room: b.ID, Permits: acc.permits.Offered(), RenewCeil: acc.renewCeil, Life: acc.life,
 			Ends: acc.ends.Take(seq, e.told), Lines: acc.lines.Take(seq, e.told),
-			Passes: acc.passes.Told(&b.passes),
+			Passes: acc.passes.Grant(&b.passes.lent),
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view

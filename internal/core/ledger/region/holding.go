@@ -4,45 +4,40 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// holding is what global has lent a data centre of a room, and what of it went back.
+// holding has the permits of a room that global lends to the data centre.
 //
-// Invariant: within a generation the counters only grow; granted is written by global alone,
-// returned here alone.
+// Invariant: within a generation the counters only grow.
 type holding struct {
-	gen                       uint64 // raised by global when it voids the books
-	reconstructed             bool   // the numbers below are an upper bound; see books.reconstruct
-	granted, returned         uint64 // T: from global, back to global
-	rateGranted, rateReturned uint64 // R
-	keep, rateKeep            uint64 // idle rights that global lets the data centre keep
+	gen           uint64 // raised by global when it voids the loan
+	reconstructed bool   // permits are an upper bound; see books.reconstruct
+	permits       wire.Permits
 }
 
-// held returns the rights of T in the data centre, rateHeld those of R.
-func (h *holding) held() int64 { return int64(h.granted) - int64(h.returned) }
-
-func (h *holding) rateHeld() int64 { return int64(h.rateGranted) - int64(h.rateReturned) }
-
-// giveBack returns so many rights of T and of R to global; none where that is not positive. It
+// giveBack returns t permits of T and rate permits of R to global; none where that is not positive. It
 // reports whether there are any.
 func (h *holding) giveBack(t, rate int64) bool {
-	h.returned += uint64(max(0, t))
-	h.rateReturned += uint64(max(0, rate))
+	h.permits.Sessions.Returned += uint64(max(0, t))
+	h.permits.Rate.Returned += uint64(max(0, rate))
 	return t > 0 || rate > 0
 }
 
-// apply takes what global lends, of a generation that is not older. It reports whether global is
-// to hear that we know, and whether somebody else wants what lies idle here.
+// apply applies a grant of global, of a generation that is not older. It reports whether global
+// waits to hear of it, and whether another data centre wants idle permits.
 func (h *holding) apply(g *wire.RoomGrant) (news, wanted bool) {
 	if news = g.Gen > h.gen; news {
-		// Global has given our rights to others, long after it had last heard
-		// of us. Sessions that still exist are more than we hold now; nothing
-		// is granted until they have gone.
+		// Global has lent our permits to others, long after our last report. Until
+		// enough sessions have ended there are more of them than permits, and
+		// nothing is granted.
 		h.reconstructed, h.gen = false, g.Gen
-		h.granted, h.returned, h.rateGranted, h.rateReturned = 0, 0, 0, 0
+		h.permits.Reset()
 	}
-	news = news || (h.reconstructed && g.Confirmed) || g.Granted > h.granted || g.RateGranted > h.rateGranted
+	more, wanted := h.permits.Apply(&g.Permits)
+	news = news || more || (h.reconstructed && g.Confirmed)
 	h.reconstructed = h.reconstructed && !g.Confirmed
-	h.granted, h.rateGranted = max(h.granted, g.Granted), max(h.rateGranted, g.RateGranted)
-	wanted = g.Keep < h.keep || g.RateKeep < h.rateKeep
-	h.keep, h.rateKeep = g.Keep, g.RateKeep
 	return news, wanted
+}
+
+// restore begins with the loan as global knows it, because ours is lost.
+func (h *holding) restore(g *wire.RoomGrant) {
+	*h = holding{gen: g.Gen, reconstructed: !g.Confirmed, permits: g.Permits}
 }

@@ -9,7 +9,7 @@ import (
 
 // sessionIDs knows, best effort, where each session's newest ticket stands:
 // its expiry second, the one before, and the edge that stamped it. It lets the
-// aggregator cancel what was counted twice: parallel requests of one page at
+// aggregator cancel double counts: parallel requests of one page at
 // several edges, a ticket admitted at two edges at once, a reply that was
 // lost. Losing an entry costs use of the limit, never safety.
 //
@@ -24,7 +24,7 @@ type idEntry struct {
 	id     uint64
 	until  uint32
 	prev   uint32
-	base   uint32 // what the first stamping known here consumed; 0 if that was the admission
+	base   uint32 // second of the ticket that the first known stamping consumed; 0 if that was the admission
 	holder uint32 // see edge and pinned: 31 bits and one, so that an entry stays at 24 bytes
 }
 
@@ -40,6 +40,7 @@ func (e *idEntry) edge() edgeNum { return edgeNum(e.holder >> 1) }
 func (e *idEntry) pinned() bool { return e.holder&1 != 0 }
 
 func (e *idEntry) at(n edgeNum) { e.holder = uint32(n)<<1 | e.holder&1 }
+
 func (e *idEntry) pin(on bool) {
 	if e.holder &^= 1; on {
 		e.holder |= 1
@@ -50,6 +51,114 @@ func (e *idEntry) pin(on bool) {
 // taken for one visitor's parallel requests. Copies of a ticket that go on
 // living apart are counted apart.
 const parallel = 10
+
+// take notes one stamping reported by edge, counted already in c, and cancels
+// it where it is a double. It reports whether the ticket was seen living in
+// two places at once, which is charged twice.
+//
+// Of every ticket in the table, its stampings sum to +1 at entry.until and
+// -1 at entry.base (none where the base is the admission). A double is
+// corrected so that this stays true. That is safe as long as the stampings
+// before the base are counted as reported: they carry the one session from
+// second to second up to the base, where the -1 takes it over. So a stamping
+// that ends at the base or before it, reported late because another edge
+// reports later, is never corrected; and a stamping that fits nowhere begins
+// a new base. A stamping that the table does not know, or does not correct,
+// only adds to the count.
+func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
+	e := t.find(m.ID)
+	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, holder: uint32(edge) << 1}
+	if e == nil {
+		t.insert(fresh, c.freed, limit)
+		return false
+	}
+	if !e.pinned() && int64(e.until) < c.freed {
+		*e = fresh
+		return false
+	}
+	switch {
+	case m.From != 0 && m.From == e.until: // the ordinary renewal
+		e.prev, e.until = m.From, m.Until
+		e.at(edge)
+		return false
+	case e.base != 0 && m.Until == e.base: // it came before everything known
+		e.base = m.From
+		return false
+	case e.base != 0 && m.Until < e.base: // further back
+		return false
+	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
+		if m.From != 0 {
+			if int64(m.From) < c.freed {
+				break // the ticket it consumed is gone, so there is nothing to give back
+			}
+			c.add(int64(m.From), 1)
+		}
+		c.add(int64(min(e.until, m.Until)), -1)
+		e.until = max(e.until, m.Until)
+		e.at(edge)
+		return false
+	}
+	if m.Until >= e.until {
+		e.prev, e.base, e.until = m.From, m.From, m.Until
+		e.at(edge)
+	}
+	return true
+}
+
+// insert adds an id that find did not find. Entries of seconds before freed make room; beyond limit
+// entries nothing is added.
+func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
+	if t.n*4 >= len(t.slots)*3 {
+		t.rebuild(freed)
+	}
+	if t.n >= limit {
+		return
+	}
+	t.put(e)
+}
+
+// rebuild drops entries that are no longer counted and sizes the table for the others.
+func (t *sessionIDs) rebuild(freed int64) {
+	live := 0
+	for i := range t.slots {
+		if e := &t.slots[i]; e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
+			live++
+		}
+	}
+	old := t.slots
+	t.slots, t.n = make([]idEntry, 2*live+64), 0 // half as many again fit before the next rebuild
+	for _, e := range old {
+		if e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
+			t.put(e)
+		}
+	}
+}
+
+func (t *sessionIDs) put(e idEntry) {
+	i := t.home(e.id)
+	for t.slots[i].id != 0 {
+		if i++; i == len(t.slots) {
+			i = 0
+		}
+	}
+	t.slots[i] = e
+	t.n++
+}
+
+// end takes a session out of the head-count that ended no later than at until, and reports whether
+// it was counted. Every edge has told all that it stamped before it knew of the end, and stamps
+// nothing since: so all the session's tickets are counted, once at its newest expiry second at
+// least. Where that lies beyond the end it has begun anew; where it is not known, or the tickets
+// went on to a silent edge, it stays counted until it expires.
+func (t *sessionIDs) end(c *counts, id uint64, until uint32) bool {
+	ent := t.find(id)
+	if ent == nil || ent.pinned() || ent.until > until || int64(ent.until) < c.freed {
+		return false
+	}
+	c.add(int64(ent.until), -1)
+	*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
+	return true
+}
 
 // find returns the entry of id, or nil.
 func (t *sessionIDs) find(id uint64) *idEntry {
@@ -70,108 +179,6 @@ func (t *sessionIDs) find(id uint64) *idEntry {
 	}
 }
 
-// home is where the search for id begins: its bits, mixed (ids are random when
-// edges draw them well, which this need not rely on), scaled to the table.
-func (t *sessionIDs) home(id uint64) int {
-	id ^= id >> 32
-	id *= 0x9e3779b97f4a7c15
-	hi, _ := bits.Mul64(id^id>>29, uint64(len(t.slots)))
-	return int(hi)
-}
-
-// insert adds an id that find did not find. Entries whose second is before
-// freed make room; beyond limit entries nothing is added.
-func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
-	if t.n*4 >= len(t.slots)*3 {
-		t.rebuild(freed)
-	}
-	if t.n >= limit {
-		return
-	}
-	t.put(e)
-}
-
-func (t *sessionIDs) put(e idEntry) {
-	i := t.home(e.id)
-	for t.slots[i].id != 0 {
-		if i++; i == len(t.slots) {
-			i = 0
-		}
-	}
-	t.slots[i] = e
-	t.n++
-}
-
-// rebuild drops what is no longer counted and sizes the table for what is.
-func (t *sessionIDs) rebuild(freed int64) {
-	live := 0
-	for i := range t.slots {
-		if e := &t.slots[i]; e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
-			live++
-		}
-	}
-	old := t.slots
-	t.slots, t.n = make([]idEntry, 2*live+64), 0 // half as many again fit before the next rebuild
-	for _, e := range old {
-		if e.id != 0 && (e.pinned() || int64(e.until) >= freed) {
-			t.put(e)
-		}
-	}
-}
-
-// take notes one stamping reported by edge, counted already in c, and cancels
-// it where it is a double. It reports whether the ticket was seen living in
-// two places at once, which is charged twice.
-//
-// Of every ticket in the table, the stampings it was told of sum to +1 at
-// entry.until and -1 at entry.base (none where the base is the admission). A
-// double is corrected so that this stays true. That is safe as long as
-// whatever led up to the base is counted as reported: those stampings carry
-// the one session from second to second up to the base, where the -1 takes it
-// over. So a stamping that ends at the base or before it, told late because
-// another edge reports later, is never corrected; and whatever fits nowhere
-// begins a new base. A stamping that the table was not told of, or does not
-// correct, only adds to the count.
-func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
-	e := t.find(m.ID)
-	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, holder: uint32(edge) << 1}
-	if e == nil {
-		t.insert(fresh, c.freed, limit)
-		return false
-	}
-	if !e.pinned() && int64(e.until) < c.freed {
-		*e = fresh
-		return false
-	}
-	switch {
-	case m.From != 0 && m.From == e.until: // the ordinary renewal
-		e.prev, e.until = m.From, m.Until
-		e.at(edge)
-		return false
-	case e.base != 0 && m.Until == e.base: // what came before all that is known
-		e.base = m.From
-		return false
-	case e.base != 0 && m.Until < e.base: // further back
-		return false
-	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
-		if m.From != 0 {
-			if int64(m.From) < c.freed {
-				break // what it consumed is gone, so there is nothing to give back
-			}
-			c.add(int64(m.From), 1)
-		}
-		c.add(int64(min(e.until, m.Until)), -1)
-		e.until = max(e.until, m.Until)
-		e.at(edge)
-		return false
-	}
-	if m.Until >= e.until {
-		e.prev, e.base, e.until = m.From, m.From, m.Until
-		e.at(edge)
-	}
-	return true
-}
-
 // pinned returns the sessions that are pinned to a silent edge.
 func (t *sessionIDs) pinned(at edgeNum) iter.Seq[*idEntry] {
 	return func(yield func(*idEntry) bool) {
@@ -183,19 +190,13 @@ func (t *sessionIDs) pinned(at edgeNum) iter.Seq[*idEntry] {
 	}
 }
 
-// end takes a session out of the head-count that ended no later than at until, and reports whether
-// it was counted. Every edge has told all that it stamped before it knew of the end, and stamps
-// nothing since: so all the session's tickets are counted, once at its newest expiry second at
-// least. Where that lies beyond the end it has begun anew; where it is not known, or the tickets
-// went on to a silent edge, it stays counted until it expires.
-func (t *sessionIDs) end(c *counts, id uint64, until uint32) bool {
-	ent := t.find(id)
-	if ent == nil || ent.pinned() || ent.until > until || int64(ent.until) < c.freed {
-		return false
-	}
-	c.add(int64(ent.until), -1)
-	*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
-	return true
+// home is where the search for id begins: its bits, mixed (ids are random when
+// edges draw them well, which this need not rely on), scaled to the table.
+func (t *sessionIDs) home(id uint64) int {
+	id ^= id >> 32
+	id *= 0x9e3779b97f4a7c15
+	hi, _ := bits.Mul64(id^id>>29, uint64(len(t.slots)))
+	return int(hi)
 }
 
 func near(a, b uint32) bool {

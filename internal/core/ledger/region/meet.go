@@ -13,8 +13,8 @@ import (
 func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, answer wire.Adoption) {
 	if m.Seen != term {
 		l.roster.witness(now, m, l.stored)
-		// Adopting an edge that a predecessor can still grant to would count
-		// what that one grants nowhere: first the promise, then the books.
+		// A predecessor can still grant to the edge, and its grants would count nowhere:
+		// first the promise, then the books.
 		return nil, wire.Promise
 	}
 	e = l.roster.find(m.From, m.Inc)
@@ -58,12 +58,12 @@ func (l *lives) begin(now fleettime.Mono, e *edge, m *report) {
 			l.roster.claimed(e, l.latest(now))
 		}
 	}
-	// A new edge has touched nothing, and is told the watermark before it may.
+	// A new edge has touched nothing, and hears of the watermark before it may.
 	e.asOf, e.earliest = max(m.AsOf, l.rooms.watermark), max(m.earliest, l.rooms.watermark)
 	e.latest, e.timed = m.latest, m.timed
 }
 
-// adopt writes an edge whose books were opened on the roster.
+// adopt writes an edge with open books on the roster.
 func (l *lives) adopt(e *edge) {
 	l.endLostHold(e)
 	e.become(joining)
@@ -71,9 +71,18 @@ func (l *lives) adopt(e *edge) {
 	l.rooms.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
 }
 
-// claim takes note of which incarnations an edge tells that they have ended, and returns
-// them where that is new. An incarnation always tells the same. From
-// here on a word of one of them that was written later belies it.
+// forgotten returns the answer to an edge whose books are gone: end the tenure, or when it has ended,
+// begin anew.
+func (m *report) forgotten() wire.Adoption {
+	if m.Final {
+		return wire.Dead
+	}
+	return wire.Fenced
+}
+
+// claim records the incarnations that an edge reports as ended, and returns them where they are new. An
+// incarnation always reports the same. From here on a report of an ended one that was written later
+// belies it.
 func (l *lives) claim(now fleettime.Mono, by *edge, m *report) (ended []uint64) {
 	if len(m.Succeeds) == len(by.succeeds) || len(m.Succeeds) == 0 {
 		return nil
@@ -87,18 +96,9 @@ func (l *lives) claim(now fleettime.Mono, by *edge, m *report) (ended []uint64) 
 	return slices.Clone(m.Succeeds)
 }
 
-// claimed takes note that an incarnation has ended, as another one or an operator tells;
-// latest is what fleet time is at most.
-func (r *roster) claimed(e *edge, latest fleettime.Time) {
-	if e.claimed == 0 {
-		e.claimed, e.claimedAt = r.said+1, latest
-	}
-}
-
-// belie takes note of a report that an edge wrote after another one told that it has
-// ended: it answers a grant that was sent later, or was written later by every clock.
-// So the folder has lied, as that of a machine that was cloned while it ran does. What
-// the edge did meanwhile was counted nowhere.
+// belie records a report that an edge wrote after another one reported its end: it answers a grant that
+// was sent later, or was written later by every clock. So the folder is wrong, as that of a machine that
+// was cloned while it ran. Sessions of the edge since then were counted nowhere.
 func (r *roster) belie(e *edge, m *report) {
 	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && (!m.timed || m.earliest <= e.claimedAt)) {
 		return
@@ -108,37 +108,21 @@ func (r *roster) belie(e *edge, m *report) {
 	r.lastUnknown = e.name
 }
 
-// unknownEdge notes an edge whose incarnation nobody knows, and that all the same
-// holds rights or sessions that may still be valid. The roster tells of every
-// edge before its first lease: so either the store has lost what was stored, or the
-// edge was declared lost and was alive. Whatever it holds was counted nowhere
-// until now.
-func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
-	past := max(m.earliest, watermark)
-	for i := range m.Rooms {
-		rr := &m.Rooms[i]
-		// A report that was under way for long tells of rights that are gone.
-		held := rr.Granted > rr.Spent+rr.Returned && past == m.earliest
-		for _, s := range rr.Sessions {
-			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
-		}
-		if held {
-			r.unknownEdges++
-			r.lastUnknown = m.From
-			return true
-		}
+// claimed records that an incarnation has ended, by the word of another one or an operator; latest is
+// the latest time that fleet time can be.
+func (r *roster) claimed(e *edge, latest fleettime.Time) {
+	if e.claimed == 0 {
+		e.claimed, e.claimedAt = r.said+1, latest
 	}
-	return false
 }
 
 // lateName stands for incarnations that were forgotten and are heard. No edge can be
 // called so.
 const lateName = "(late word)"
 
-// lateWord counts the sessions of an incarnation that was forgotten, because it was
-// thought to have ended, and is alive. It is told to begin anew, and its books were
-// closed when the last second of them was freed: whatever it tells of since was counted
-// nowhere.
+// lateWord counts the sessions of an incarnation that was forgotten as ended, and is alive. It is
+// answered to begin anew. Its books were closed when their last second was freed: sessions since then
+// were counted nowhere.
 func (l *lives) lateWord(m *report) {
 	e := l.roster.find(lateName, m.Inc)
 	if e == nil {
@@ -153,9 +137,9 @@ func (l *lives) lateWord(m *report) {
 		b := l.rooms.reported(m.Rooms[i].Room, m)
 		b.excess.found(m.Inc)
 		acc := b.account(e)
-		before := acc.sessions
-		acc.takeSessions(&b.counts, m.Rooms[i].Sessions)
-		news = news || !slices.Equal(before, acc.sessions)
+		before := acc.sessions.expiries
+		acc.sessions.take(&b.counts, m.Rooms[i].Sessions)
+		news = news || !slices.Equal(before, acc.sessions.expiries)
 		b.dirty, b.stale = true, true
 	}
 	if news {
@@ -163,13 +147,33 @@ func (l *lives) lateWord(m *report) {
 	}
 }
 
-// witness takes note of whom an edge followed. Where the store is empty, the process that
-// led last knows everything that was stored, unless a rival led since: in a store that is
-// lost now, where it adopted edges and lent to them. It cannot have without their
-// promise, which they tell. So where each edge that may have had a lease tells that it
-// followed us last, and nobody turns up who followed somebody newer, there is no unknown
-// past. Nor is there one where the operator says that the data centre is new, until an
-// edge turns up that followed somebody.
+// unknownEdge records an edge whose incarnation is not known, and that has permits or sessions that may
+// still be valid. The roster has every edge before its first lease: so either the store has lost data,
+// or the edge was declared lost and was alive. Its permits and sessions were counted nowhere until now.
+func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
+	past := max(m.earliest, watermark)
+	for i := range m.Rooms {
+		rr := &m.Rooms[i]
+		// The permits of a report that was under way for long are gone.
+		held := rr.Permits.Sessions.Unused(rr.Spent) > 0 && past == m.earliest
+		for _, s := range rr.Sessions {
+			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
+		}
+		if held {
+			r.unknownEdges++
+			r.lastUnknown = m.From
+			return true
+		}
+	}
+	return false
+}
+
+// witness records which leader an edge followed. Where the store is empty, the process that led last
+// knows everything that was stored, unless a rival led since: in a store that is lost now, where it
+// adopted edges and lent to them. It cannot have without their promise, which they report. So where each
+// edge that may have had a lease reports that it followed us last, and no edge turns up that followed a
+// newer leader, there is no unknown past. Nor is there one where the operator says that the data centre
+// is new, until an edge turns up that followed a leader.
 func (r *roster) witness(now fleettime.Mono, m *report, s *stored) {
 	switch {
 	case r.rival || (r.ownTerm == 0 && !r.begins):
@@ -186,8 +190,8 @@ func (r *roster) witness(now fleettime.Mono, m *report, s *stored) {
 	}
 }
 
-// endLostHold takes note that an edge is heard after all. What was presumed may
-// have been another's, who is not.
+// endLostHold records that an edge is heard after all. Its presumed sessions may have been those of
+// another edge, which is not heard.
 func (l *lives) endLostHold(e *edge) {
 	if !e.lostHold {
 		return
@@ -200,15 +204,16 @@ func (l *lives) endLostHold(e *edge) {
 		}
 	}
 	for b, acc := range l.rooms.accounts(e) {
-		if !acc.silent {
+		p := &acc.presumed
+		if !p.silent {
 			continue
 		}
 		if other != nil {
-			to := b.account(other)
-			to.presumedSpent += acc.presumedSpent
-			to.silent, to.stampLife = true, max(to.stampLife, acc.stampLife)
+			to := &b.account(other).presumed
+			to.spent += p.spent
+			to.silent, to.stampLife = true, max(to.stampLife, p.stampLife)
 		}
-		acc.presumedSpent, acc.silent, acc.stampLife = 0, false, 0
+		p.spent, p.silent, p.stampLife = 0, false, 0
 		b.dirty, b.stale = true, true
 	}
 }
@@ -222,6 +227,12 @@ func (r *roster) add(name string, inc uint64) *edge {
 	return e
 }
 
+// summed reports whether an incarnation's sessions are in the sum: its reports are old.
+func (r *roster) summed(name string, inc uint64) bool {
+	sum := r.find(wire.Gone, 0)
+	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
+}
+
 // find returns an incarnation, nil where it is not in the books.
 func (r *roster) find(name string, inc uint64) *edge {
 	i, ok := slices.BinarySearchFunc(r.edges, inc, func(e *edge, inc uint64) int { return e.compare(name, inc) })
@@ -229,11 +240,4 @@ func (r *roster) find(name string, inc uint64) *edge {
 		return nil
 	}
 	return r.edges[i]
-}
-
-// summed reports whether an incarnation's sessions are in the sum: whatever is heard of
-// it now was said long ago.
-func (r *roster) summed(name string, inc uint64) bool {
-	sum := r.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
 }

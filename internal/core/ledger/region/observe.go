@@ -1,10 +1,8 @@
 package region
 
 import (
-	"math"
-	"slices"
-
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/wire"
 )
 
@@ -14,7 +12,7 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 		return
 	}
 	if m.Seen.Fences(a.cfg.Term) {
-		// The edge follows a successor. Whatever we hold belongs to it now.
+		// The edge follows a successor, to which all our permits belong now.
 		a.fencedBy = m.Seen.N
 		return
 	}
@@ -28,66 +26,43 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 		a.due = now
 		return
 	}
-	fresh, complete := e.parts.Take(r.Seq, r.Part, r.Parts)
+	fresh, complete := e.receive(now, &r)
 	if !fresh {
 		return
 	}
-	e.recv, e.echo, e.leaving, e.since = now, r.Sent, r.Leaving, r.CountsSince
-	e.acked = max(e.acked, r.Acked)
-	e.due = true
 	a.due = now
-	a.count(now, e, &r, complete)
+	a.count(now, e, &r)
+	if complete {
+		e.advance(&r)
+	}
 	a.lives.endTenure(now, e, &r, complete)
 }
 
-// advance moves the books to now: leases that lapse, the watermark, and the
-// seconds that it frees.
-func (a *Aggregator) advance(now fleettime.Mono) {
-	wm, lapsed := a.lives.advance(now, a.up.blank)
-	if lapsed {
-		a.due = now
-	}
-	a.rooms.free(wm, a.lives.hold)
-	ft, synced := a.clock.earliest(now)
-	held := !synced || a.stored.durable.HoldUntil != 0
-	over, looked := uint32(0), false
-	for _, b := range a.rooms.list {
-		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
-		if len(b.terminations.order) > 0 {
-			if !looked { // only where it matters: it looks at all rooms
-				over, looked = a.over(now, synced), true
-			}
-			known := uint64(0)
-			if !a.up.blank {
-				known = a.roster.marked(b)
-			}
-			b.closeTerminations(closing{known, a.up.acked, a.rooms.watermark, over, a.lives.movedIn})
-		}
-		a.up.tellEnds(now, b)
-		b.stale = b.rates.expire(now, ft, held) || b.stale
-	}
+// report is a report of an edge, with the time at which the edge wrote it.
+type report struct {
+	*wire.Report
+	earliest, latest fleettime.Time // by the clock of the edge, with its uncertainty
+	timed            bool           // the edge knew the time
 }
 
-// over returns the Unix second by which every ticket has expired that edges may have stamped so far; 0 where
-// that is not known, an edge is not heard, or the sessions may be another data centre's.
-func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
-	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
-	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.mayBeCopy(&a.up) {
-		return 0
-	}
-	latest := a.lives.latest(now)
-	if a.lives.movedIn == movedInUnknown {
-		a.lives.movedIn = a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease)
-		a.stored.promiseMovedIn(a.lives.movedIn)
-	}
-	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
+// decode reads when a report was written.
+func decode(m *wire.Report) report {
+	return report{Report: m, earliest: ledger.Earliest(m), latest: ledger.Latest(m), timed: ledger.IsSynced(m)}
 }
 
-// movedInUnknown says that nothing stored tells whether sessions moved in.
-const movedInUnknown = math.MaxInt64
+// receive takes the head of a report, which need not have all parts of it. It reports whether the report
+// is newer than those before, and whether this part completes it.
+func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
+	if fresh, complete = e.parts.Take(m.Seq, m.Part, m.Parts); fresh {
+		e.recv, e.echo, e.leaving, e.since = now, m.Sent, m.Leaving, m.CountsSince
+		e.acked = max(e.acked, m.Acked)
+		e.due = true
+	}
+	return fresh, complete
+}
 
-// count brings the numbers of a report into the books.
-func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report, complete bool) {
+// count updates the counters of an edge in every room of a report.
+func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
 	wrote := a.clock.receive(now, m)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
@@ -96,9 +71,88 @@ func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report, complete bool
 		a.stored.promiseMovedIn(int64(b.terminations.movedIn))
 		a.up.tellEnds(now, b)
 	}
-	if complete {
-		e.asOf, e.earliest = max(e.asOf, m.AsOf), max(e.earliest, m.earliest)
-		e.latest, e.timed = max(e.latest, m.latest), m.timed
-		e.told = e.acked
+}
+
+// take updates the counters of an edge in one room by a report that was written at wrote at the
+// earliest.
+func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
+	acc := b.account(e)
+	acc.sessions.take(&b.counts, r.Sessions)
+	acc.permits.Sessions.Recover(r.Permits.Sessions)
+	acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
+	if m.Tenure == e.tenure && !e.over() { // permits of R end with their tenure
+		acc.permits.Rate.Recover(r.Permits.Rate)
+		acc.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
+	spent := ledger.Growth(&acc.spent, r.Spent)
+	acc.renewedBefore = acc.renewed
+	acc.renewed = max(acc.renewed, r.Renewed)
+	acc.demand = ledger.DemandOf(r)
+	b.passes.lent.Take(&acc.passes, r)
+	if acc.report == nil {
+		b.terminations.tell(acc) // before it may act in the room
+		b.copies.tell(acc, m.latest, b.life.secs)
+	}
+	acc.report = r
+	if first := b.progress.Add(&acc.progress, r); first {
+		b.rates.add(e.num, int64(r.RateOwed), now, 0)
+		acc.rateUses.begin(now, wrote, r.RateUsed, acc.permits.Rate.Held()-acc.rateIdleNow())
+	} else {
+		acc.rateUses.add(now, wrote, int64(spent))
+	}
+	b.takeMoves(acc, r, m.earliest, m.latest)
+	at := uint32(m.latest.Second())
+	for _, l := range r.Copied {
+		if b.copies.follow(l, at, b.life.secs) {
+			b.copies.decide(l, at, b.life.secs, b.accounts)
+		}
+	}
+	for _, end := range r.Ends {
+		b.end(end, true)
+	}
+	b.dirty, b.stale = true, true
+}
+
+// takeMoves follows the tickets that were stamped, and cancels doubles. The report was
+// written between earliest and latest.
+func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fleettime.Time) {
+	acc.sessions.skip(r.FirstMove, max(acc.edge.latest, latest).Second()+2+int64(b.life.secs))
+	limit := 2*int(b.loan.permits.Sessions.Held()) + 1024
+	for i, m := range r.Moves {
+		n := r.FirstMove + uint64(i)
+		if n <= acc.sessions.moves {
+			continue
+		}
+		acc.sessions.moves = n
+		ent := b.ids.find(m.ID)
+		silent := ent != nil && ent.pinned()
+		if silent {
+			if ent.edge() != acc.edge.num && m.Until <= ent.until {
+				continue // told late: it went on to the silent edge
+			}
+			// The session of a silent edge turned up here: no need to guess.
+			b.unpin(ent, acc.edge)
+		}
+		if b.ids.take(&b.counts, m, acc.edge.num, limit) {
+			b.copied++
+		}
+		if l, made, found := b.copies.shown(&m, acc.life, b.life.secs, latest); found {
+			b.copies.decide(l, made, b.life.secs, b.accounts)
+		}
+		if !acc.presumed.silent {
+			continue
+		}
+		// The report is the silent edge's own, and old. The edge may have renewed tickets
+		// that were valid then, also where their second is freed by now.
+		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
+			acc.pin(&b.counts, ent)
+		}
+	}
+}
+
+// advance moves the time up to which the edge has reported everything, after a complete report.
+func (e *edge) advance(m *report) {
+	e.asOf, e.earliest = max(e.asOf, m.AsOf), max(e.earliest, m.earliest)
+	e.latest, e.timed = max(e.latest, m.latest), m.timed
+	e.told = e.acked
 }

@@ -22,7 +22,7 @@ func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 		}
 		n := 0
 		for id, b := range a.rooms.byID {
-			acc := b.of(e)
+			acc := b.accounts.of(e)
 			if acc == nil {
 				continue
 			}
@@ -33,7 +33,7 @@ func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 			if !acc.open && (acc.unsaid || acc.unshown || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
 				return fmt.Sprintf("%s is not told of room %x", e.name, uint64(id))
 			}
-			if acc.silent && (e.state == alive || e.state == joining) {
+			if acc.presumed.silent && (e.state == alive || e.state == joining) {
 				return fmt.Sprintf("%s is heard and presumed silent in room %x", e.name, uint64(id))
 			}
 		}

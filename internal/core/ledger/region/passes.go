@@ -5,23 +5,46 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// lendPasses divides what was lent to the data centre among its edges. What nobody needs here goes
-// back with the next report, and it reports whether anything does. lends says that anybody is to be
-// let in.
-func (b *books) lendPasses(accounts []*account, lends bool) (back bool) {
-	if b.passes.Release == 0 {
+// passes are the passes of one room, which is paused.
+type passes struct {
+	hand wire.Hand    // as global lends them
+	lent share.Passes // the same, as edges are lent them
+}
+
+// take takes the passes that global lends. It reports whether that is news.
+func (p *passes) take(from wire.Term, g *wire.Passes, to accounts) bool {
+	news, anew := p.hand.Take(from, g)
+	if !news {
 		return false
 	}
-	b.passes.N = b.hand.Granted - b.hand.Returned
+	if anew {
+		p.lent = share.Passes{Release: p.hand.Release}
+	}
+	for _, acc := range to {
+		if anew {
+			acc.passes = share.PassLoan{Callable: acc.passes.Callable, Joined: acc.passes.Joined}
+		}
+		acc.news()
+	}
+	return true
+}
+
+// lend divides the passes among edges. Those that nobody needs here are returned with the next report,
+// and it reports whether there are any. lends says that visitors may be let in.
+func (p *passes) lend(accounts []*account, lends bool) (back bool) {
+	if p.lent.Release == 0 {
+		return false
+	}
+	p.lent.N = uint64(p.hand.Held())
 	to := make([]*share.PassLoan, len(accounts))
 	for i, acc := range accounts {
 		to[i] = &acc.passes
 	}
-	most := b.hand.Keep
+	most := p.hand.Keep
 	if !lends {
 		most = 0
 	}
-	news, push := b.passes.Lend(to, most)
+	news, push := p.lent.Lend(to, most)
 	for i, acc := range accounts {
 		if news[i] {
 			acc.news()
@@ -32,39 +55,20 @@ func (b *books) lendPasses(accounts []*account, lends bool) (back bool) {
 	for _, l := range to {
 		lent += l.Unused()
 	}
-	if free := b.passes.Free(); free > 0 && free+lent > b.hand.Keep {
-		n := min(free, free+lent-b.hand.Keep)
-		b.hand.Returned += n
-		b.passes.N -= n
-		b.dirty = true
+	if free := p.lent.Free(); free > 0 && free+lent > p.hand.Keep {
+		n := min(free, free+lent-p.hand.Keep)
+		p.hand.Returned += n
+		p.lent.N -= n
 		return true
 	}
 	return false
 }
 
-// takePasses takes what global lends.
-func (b *books) takePasses(from wire.Term, g *wire.Passes) {
-	news, anew := b.hand.Take(from, g)
-	if !news {
-		return
-	}
-	b.dirty, b.stale = true, true
-	if anew {
-		b.passes = share.Passes{Release: b.hand.Release}
-	}
-	for _, acc := range b.accounts {
-		if anew {
-			acc.passes = share.PassLoan{Callable: acc.passes.Callable, Joined: acc.passes.Joined}
-		}
-		acc.news()
-	}
-}
-
-// tellPasses writes into a report to global what became of its passes, and who waits for any.
-func (b *books) tellPasses(to wire.Term, r *wire.RoomReport) {
-	b.hand.Spent = b.passes.Spent
-	r.Passes = b.hand.Tell(to)
-	for _, acc := range b.accounts {
+// tell writes the used and returned passes, and the visitors that wait for more, into a report to global.
+func (p *passes) tell(to wire.Term, r *wire.RoomReport, from accounts) {
+	p.hand.Spent = p.lent.Spent
+	r.Passes = p.hand.Tell(to)
+	for _, acc := range from {
 		if acc.edge.state == alive {
 			r.Callable += acc.passes.Callable
 		}

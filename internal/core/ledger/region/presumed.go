@@ -7,13 +7,155 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// lapse takes the rights of R of an edge whose lease is over by end for used; nobody
-// there asks for anything.
+// presumed are the sessions of an edge that is not heard, beyond those that it reported.
+type presumed struct {
+	spent     int64 // admitted or renewed without a report; counted until
+	until     int64 // Unix second
+	silent    bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
+	pinned    int64 // sessions last seen at the silent edge
+	untold    int64 // more of them, whose moves were never reported
+	stampLife int64 // life of the tickets that the silent edge may stamp, in seconds, as of its last grant
+	lost      int64 // presumed when the silent edge was given up: no late report of it lessens that before until
+}
+
+// sum returns the sessions that a report of the edge would correct.
+func (p *presumed) sum() int64 { return p.spent + p.pinned + p.untold }
+
+// none reports whether nothing is presumed.
+func (p *presumed) none() bool {
+	return p.spent == 0 && p.pinned == 0 && p.untold == 0 && p.lost == 0
+}
+
+// lapse presumes the permits of R of an edge used, whose lease is over by end. The edge has no demand
+// any more.
 func (a *account) lapse(end fleettime.Mono) {
 	a.presumeUses(end, false)
 	a.noRate()
 	a.noAsk()
 	a.books.dirty = true
+}
+
+// presume counts the permits and renewals that a lapsed edge may have used without a report, until breath.
+func (a *account) presume(now fleettime.Mono, breath int64) {
+	b := a.books
+	renewals := int64(a.renewCeil) - int64(a.renewed)
+	p := &a.presumed
+	p.expire(&b.counts)
+	p.spent = max(0, a.credit()) + max(0, renewals)
+	p.until = max(p.until, breath+b.life.unknown())
+	p.stampLife = max(p.stampLife, b.life.longest(now))
+	b.dirty, b.stale = true, true
+	a.news()
+}
+
+// pinAll takes the sessions that were last seen at a silent edge out of the ageing: under
+// partition_policy serve it goes on renewing them. So it does those of earlier processes of its name
+// that are silent, whose visitors come to it. For that the name is enough: to pin too many is safe,
+// and a process that lives reports its sessions itself. gone is the sum that may have those of an
+// earlier process, nil where it has none.
+func (a *account) pinAll(gone *edge) {
+	b, e := a.books, a.edge
+	a.presumed.silent = true
+	here := []edgeNum{e.num}
+	untold := a.sessions.unfollowed(&b.counts, e.earliest)
+	for _, was := range b.accounts {
+		old := was.edge
+		if old.name != e.name || old.num >= e.num || old.heard() {
+			continue
+		}
+		here = append(here, old.num)
+		if !was.presumed.silent {
+			if untold += was.presumed.count(&b.counts); was.report == nil { // its sessions were not reported one by one
+				untold += was.sessions.stamped(&b.counts)
+			} else {
+				untold += was.sessions.unfollowed(&b.counts, old.earliest)
+			}
+		}
+	}
+	if gone != nil && b.accounts.of(gone) != nil {
+		untold += b.accounts.of(gone).sessions.stamped(&b.counts) // which of them are its own nobody knows any more
+	}
+	a.presumed.untold = max(a.presumed.untold, untold)
+	for i := range b.ids.slots {
+		ent := &b.ids.slots[i]
+		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
+			ent.at(e.num)
+			a.pin(&b.counts, ent)
+		}
+	}
+}
+
+// count returns the sessions that count.
+func (p *presumed) count(c *counts) int64 {
+	if p.until < c.freed {
+		if p.silent {
+			return p.sum()
+		}
+		return 0
+	}
+	return p.sum() + p.lost
+}
+
+// unpin puts a session back into the ageing: edge by told of it.
+func (b *books) unpin(ent *idEntry, by *edge) {
+	ent.pin(false)
+	b.counts.add(int64(ent.until), 1)
+	for _, acc := range b.accounts {
+		if acc.edge.num == ent.edge() {
+			acc.presumed.pinned--
+			if acc.edge != by {
+				b.dirty = b.excess.add(acc.edge.inc, 1) || b.dirty // it may go back there, and nobody would tell
+			}
+		}
+	}
+}
+
+// unpinAll ends the pinning: the silent edge is known to have stopped. Its
+// sessions end no later than if they had been renewed a moment ago.
+func (a *account) unpinAll(now fleettime.Mono, end int64) {
+	b := a.books
+	p := &a.presumed
+	p.expire(&b.counts)
+	*p = presumed{
+		lost:  p.lost + p.sum(),
+		until: max(p.until, end+2+max(b.life.longest(now), p.stampLife)+b.life.unknown()),
+	}
+	for ent := range b.ids.pinned(a.edge.num) {
+		*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
+	}
+	b.dirty = true
+}
+
+// expire drops the sessions of an edge that was given up once they have expired.
+func (p *presumed) expire(c *counts) {
+	if p.until < c.freed {
+		p.lost = 0
+	}
+}
+
+// settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
+// more.
+func (a *account) settle(now fleettime.Mono) {
+	b := a.books
+	a.presumeUses(now, true) // no later than the end of the tenure, which is past
+	a.noRate()
+	if a.presumed.silent {
+		for ent := range b.ids.pinned(a.edge.num) {
+			ent.pin(false)
+			b.counts.add(int64(ent.until), 1)
+		}
+	}
+	a.presumed = presumed{until: a.presumed.until, lost: a.presumed.lost}
+	// Permits that were granted and never reached the edge belong to the tenure that is over. They may
+	// have been presumed spent, forgotten and lent again since.
+	t := &a.permits.Sessions
+	seen := a.spent + t.Returned
+	if a.report != nil {
+		seen = max(seen, a.report.Permits.Sessions.Granted)
+	}
+	t.Granted = min(t.Granted, seen)
+	b.dirty, b.stale = true, true
+	a.news()
 }
 
 // presumeUses takes the rights of R that an edge holds for used, each as late as it may have
@@ -25,7 +167,7 @@ func (a *account) lapse(end fleettime.Mono) {
 // count.
 func (a *account) presumeUses(end fleettime.Mono, exact bool) {
 	rates := &a.books.rates
-	held, told := a.rateHeld(), max(0, a.rateIdleNow())
+	held, told := a.permits.Rate.Held(), max(0, a.rateIdleNow())
 	late := told
 	again := func(u rateUse) bool {
 		return !exact && u.from.Add(wire.RateWindow) <= end
@@ -35,7 +177,7 @@ func (a *account) presumeUses(end fleettime.Mono, exact bool) {
 			late += u.n
 		}
 	}
-	late += max(0, held-told) // of which no report told
+	late += max(0, held-told) // permits that no report has
 	n := min(held, late)
 	rates.add(a.edge.num, n, end, 0)
 	held -= n
@@ -48,125 +190,23 @@ func (a *account) presumeUses(end fleettime.Mono, exact bool) {
 	}
 }
 
-// presume counts what a lapsed edge may have spent and renewed without a word, until breath.
-func (a *account) presume(now fleettime.Mono, breath int64) {
-	b := a.books
-	renewals := int64(a.renewCeil) - int64(a.renewed)
-	a.drop(&b.counts)
-	a.presumedSpent = max(0, a.credit()) + max(0, renewals)
-	a.presumedUntil = max(a.presumedUntil, breath+b.life.unknown())
-	a.stampLife = max(a.stampLife, b.life.longest(now))
-	b.dirty, b.stale = true, true
-	a.news()
-}
-
-// pinAll takes the sessions that were last seen at a silent edge out of the
-// ageing: under partition_policy serve it goes on renewing them. So it does those of
-// the processes of its name that were there before it and are silent, whose visitors
-// come to it. For that the name is enough: to pin too many is safe, and one that
-// lives tells of its sessions itself. gone is where those of a process that went before it
-// may be summed, nil where they are not.
-func (a *account) pinAll(gone *edge) {
-	b, e := a.books, a.edge
-	a.silent = true
-	here := []edgeNum{e.num}
-	untold := a.unfollowed(&b.counts, e.earliest)
-	for _, was := range b.accounts {
-		old := was.edge
-		if old.name != e.name || old.num >= e.num || old.heard() {
-			continue
-		}
-		here = append(here, old.num)
-		if !was.silent {
-			if untold += was.presumed(&b.counts); was.report == nil { // nobody has told us of its sessions one by one
-				untold += was.stamped(&b.counts)
-			} else {
-				untold += was.unfollowed(&b.counts, old.earliest)
-			}
-		}
-	}
-	if gone != nil && b.of(gone) != nil {
-		untold += b.of(gone).stamped(&b.counts) // which of them are its own nobody knows any more
-	}
-	a.pinnedUntold = max(a.pinnedUntold, untold)
-	for i := range b.ids.slots {
-		ent := &b.ids.slots[i]
-		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
-			ent.at(e.num)
-			a.pin(&b.counts, ent)
-		}
-	}
-}
-
-// unpin puts a session back into the ageing: edge by told of it.
-func (b *books) unpin(ent *idEntry, by *edge) {
-	ent.pin(false)
-	b.counts.add(int64(ent.until), 1)
-	for _, acc := range b.accounts {
-		if acc.edge.num == ent.edge() {
-			acc.pinned--
-			if acc.edge != by {
-				b.dirty = b.excess.add(acc.edge.inc, 1) || b.dirty // it may go back there, and nobody would tell
-			}
-		}
-	}
-}
-
-// unpinAll ends the pinning: the silent edge is known to have stopped. Its
-// sessions end no later than if they had been renewed a moment ago.
-func (a *account) unpinAll(now fleettime.Mono, end int64) {
-	b := a.books
-	a.drop(&b.counts)
-	a.presumedLost += a.presumedSpent + a.pinned + a.pinnedUntold
-	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent = 0, 0, 0, false
-	a.presumedUntil = max(a.presumedUntil, end+2+max(b.life.longest(now), a.stampLife)+b.life.unknown())
-	a.stampLife = 0
-	for ent := range b.ids.pinned(a.edge.num) {
-		*ent = idEntry{id: ent.id} // still occupies its slot, means nothing
-	}
-	b.dirty = true
-}
-
-// settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
-// more.
-func (a *account) settle(now fleettime.Mono) {
-	b := a.books
-	a.presumeUses(now, true) // no later than the end of the tenure, which is past
-	a.noRate()
-	if a.silent {
-		for ent := range b.ids.pinned(a.edge.num) {
-			ent.pin(false)
-			b.counts.add(int64(ent.until), 1)
-		}
-	}
-	a.presumedSpent, a.pinned, a.pinnedUntold, a.silent, a.stampLife = 0, 0, 0, false, 0
-	// What was granted and never reached the edge belongs to the tenure that is
-	// over, and may have been presumed spent, forgotten and lent again since.
-	seen := a.spent + a.returned
-	if a.report != nil {
-		seen = max(seen, a.report.Granted)
-	}
-	a.granted = min(a.granted, seen)
-	b.dirty, b.stale = true, true
-	a.news()
-}
-
-// entry returns what a successor is to know of an edge that is not heard.
+// entry returns the part of an edge that is not heard in the roster for a successor.
 func (a *account) entry(now fleettime.Mono, latest fleettime.Time) wire.RosterRoom {
-	presumed := a.books.rates
-	rates, until := presumed.stored(a.edge.num, now, latest)
+	used := a.books.rates
+	rates, until := used.stored(a.edge.num, now, latest)
 	return wire.RosterRoom{
-		Room: a.books.ID, Sessions: slices.Clone(a.sessions),
-		Presumed: a.presumedSpent + a.pinned + a.pinnedUntold + a.presumedLost, PresumedUntil: a.presumedUntil, Silent: a.silent,
-		PresumedRate: presumed.of(a.edge.num), RateUntil: until, Rates: rates,
+		Room: a.books.ID, Sessions: slices.Clone(a.sessions.expiries),
+		Presumed: a.presumed.sum() + a.presumed.lost, PresumedUntil: a.presumed.until, Silent: a.presumed.silent,
+		PresumedRate: used.of(a.edge.num), RateUntil: until, Rates: rates,
 	}
 }
 
-// restore takes what a predecessor knew of an edge; tickets lived for life seconds at most.
+// restore restores an edge from the roster of a predecessor; tickets lived for life seconds at most.
 func (b *books) restore(now fleettime.Mono, e *edge, r *wire.RosterRoom, life int64) {
 	acc := b.account(e)
-	acc.takeSessions(&b.counts, r.Sessions)
-	acc.presumedSpent, acc.presumedUntil, acc.silent, acc.stampLife = r.Presumed, r.PresumedUntil, r.Silent, life
+	acc.sessions.take(&b.counts, r.Sessions)
+	p := &acc.presumed
+	p.spent, p.until, p.silent, p.stampLife = r.Presumed, r.PresumedUntil, r.Silent, life
 	// By the time of this node the window begins anew; where fleet time is known it ends as the
 	// predecessor knew.
 	rest := r.PresumedRate

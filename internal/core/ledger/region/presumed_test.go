@@ -7,8 +7,15 @@ import (
 	"pgregory.net/rapid"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/wire"
 )
+
+// holdRate has the edge of acc hold so many permits of R, of which it reported so many idle.
+func holdRate(acc *account, held, idle int64) {
+	acc.permits.Rate.Granted = uint64(held)
+	acc.rateIdle = ledger.Idle{N: uint64(idle), Granted: uint64(held)}
+}
 
 // TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount lets an edge use rights of R as it
 // likes, moves sessions there that need none, tells of that late or not at all, or to an
@@ -31,6 +38,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 		b := &books{}
 		acc := &account{edge: &edge{}, books: b}
 		spent, reported := int64(0), int64(0)
+		begun := false // a report was taken
 		recv := now
 		steps, ages := rapid.IntRange(1, 60).Draw(t, "steps"), rapid.Bool().Draw(t, "tells ages")
 		takeover := rapid.IntRange(0, steps-1).Draw(t, "takeover")
@@ -54,9 +62,9 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			late := fleettime.Mono(rapid.IntRange(0, 800).Draw(t, "late")) * ms
 			known := wrote - fleettime.Mono(rapid.IntRange(0, 500).Draw(t, "unsure"))*ms
 			recv = now + late
-			acc.rateGranted, acc.rateIdle, acc.rateSeen = uint64(held), uint64(idle), uint64(held)
-			if !acc.told {
-				acc.told = true
+			holdRate(acc, held, idle)
+			if !begun {
+				begun = true
 				var used []uint32
 				for _, u := range uses {
 					if age := now.Sub(u); ages && age < wire.RateWindow {
@@ -76,7 +84,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 		end := max(recv, now)
 		goodbye := rapid.Bool().Draw(t, "goodbye")
 		if goodbye {
-			acc.rateGranted, acc.rateIdle, acc.rateSeen = uint64(held), uint64(held-busy(now)), uint64(held)
+			holdRate(acc, held, held-busy(now))
 			acc.rateUses.add(end, now, spent-reported)
 			acc.presumeUses(end, true)
 		} else {
@@ -113,7 +121,8 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	b := &books{}
 	start := fleettime.Mono(time.Hour)
-	acc := &account{edge: &edge{}, books: b, rateGranted: 10, rateSeen: 10}
+	acc := &account{edge: &edge{}, books: b}
+	holdRate(acc, 10, 0)
 	acc.rateUses.begin(start, start, []uint32{10}, 10)
 	acc.rateUses.add(start.Add(50*time.Second), start.Add(50*time.Second), 0)
 	end := start.Add(65 * time.Second)
@@ -133,7 +142,8 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 // permits of R 20 s ago, and says goodbye. They count until a minute after the use.
 func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	b := &books{}
-	acc := &account{edge: &edge{}, books: b, rateGranted: 5, rateSeen: 5}
+	acc := &account{edge: &edge{}, books: b}
+	holdRate(acc, 5, 0)
 	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 21)
 	used[20] = 5
@@ -158,7 +168,7 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 	now := fleettime.Mono(0)
 	for s := range 300 {
 		now = fleettime.Mono(s) * fleettime.Mono(time.Second)
-		acc.rateGranted, acc.rateIdle, acc.rateSeen = 60, 0, 60
+		holdRate(acc, 60, 0)
 		if wrote := now - fleettime.Mono(600*time.Millisecond); s == 0 {
 			acc.rateUses.begin(now, wrote, nil, 0)
 		} else {
@@ -182,7 +192,8 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 // tells a new aggregator when, and says goodbye soon after: a rolling update.
 func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	b := &books{}
-	acc := &account{edge: &edge{}, books: b, rateGranted: 60, rateSeen: 60}
+	acc := &account{edge: &edge{}, books: b}
+	holdRate(acc, 60, 0)
 	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 60)
 	for s := range used {
@@ -207,7 +218,8 @@ func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 	const start = fleettime.Time(1622133200_000)
 	b := &books{}
-	acc := &account{edge: &edge{}, books: b, rateGranted: 60, rateSeen: 60}
+	acc := &account{edge: &edge{}, books: b}
+	holdRate(acc, 60, 0)
 	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 60)
 	for s := range used {

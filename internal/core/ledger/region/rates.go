@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rateBusy is for how long a right of R counts at most after its use, by any clock.
+// rateBusy is the longest time for which a permit of R counts after its use, by any clock.
 var rateBusy = fleettime.Stretch(fleettime.Stretch(wire.RateWindow))
 
 // rateUse are rights of R that an edge used, as its reports tell them: n at most, no earlier
@@ -30,8 +30,8 @@ type rateUses struct {
 // maxRateUses bounds the entries: where nobody knows the time it is not known which are over.
 const maxRateUses = 128
 
-// begin takes the first report, by which busy rights are in use, and used of them so many
-// seconds before it was written; since when the others are nobody knows.
+// begin takes the first report of an edge: busy permits are in use, and used[s] of them were used s
+// seconds before it was written. The uses of the others are not known.
 func (u *rateUses) begin(now, wrote fleettime.Mono, used []uint32, busy int64) {
 	for s, n := range slices.Backward(used) {
 		if n == 0 {
@@ -41,7 +41,7 @@ func (u *rateUses) begin(now, wrote fleettime.Mono, used []uint32, busy int64) {
 		u.list = append(u.list, rateUse{n: int64(n), from: wrote.Add(-fleettime.Stretch(age + 2*time.Second)), till: now.Add(-fleettime.Shrink(age))})
 		busy -= int64(n)
 	}
-	u.wrote = math.MinInt64 / 2 // of what was before it
+	u.wrote = math.MinInt64 / 2 // of the time before the report
 	u.add(now, wrote, busy)
 }
 
@@ -115,8 +115,8 @@ func (ps presumedRates) pass(from, to edgeNum) {
 	}
 }
 
-// expire drops those that cannot count any more, and reports whether there were any. Where
-// fleet time ft is not sure, only those of which that is known without it.
+// expire drops permits that cannot count any more, and reports whether there were any. Where fleet
+// time ft is not sure, it drops those that have ended without it.
 func (ps *presumedRates) expire(now fleettime.Mono, ft fleettime.Time, unsure bool) bool {
 	n := len(*ps)
 	*ps = slices.DeleteFunc(*ps, func(p presumedRate) bool {
@@ -125,13 +125,12 @@ func (ps *presumedRates) expire(now fleettime.Mono, ft fleettime.Time, unsure bo
 	return len(*ps) != n
 }
 
-// ratesGrain is by how many seconds the ends of rights of R are told apart that a successor is
-// to know.
+// ratesGrain is the grid, in seconds, of the ends of permits of R on the roster.
 const ratesGrain = 5
 
-// stored returns until which Unix second rights of R count that are taken for used by an edge,
-// and after which none does, where latest is what fleet time is at most; none and 0 where that is
-// not known.
+// stored returns the Unix seconds until which permits of R count that are presumed used by an edge,
+// and the second after which none does, where latest is the latest time that fleet time can be; none
+// and 0 where that is not known.
 func (ps presumedRates) stored(e edgeNum, now fleettime.Mono, latest fleettime.Time) (rates []wire.RosterRate, until int64) {
 	if latest == 0 {
 		return nil, 0

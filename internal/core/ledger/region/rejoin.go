@@ -8,10 +8,10 @@ import (
 // ErrNoCopy says that the list holds no other site under the name.
 var ErrNoCopy = errors.New("the list of data centres holds no other data centre of this name: nothing is to be done")
 
-// Rejoin takes an operator's word that this data centre is the one of the list, whose
-// store was lost with everybody who knew its site. Once what Unsaved returns is stored,
-// the shell is to lead anew (see Rejoins): it is then taken for the successor, and goes on
-// with the books of before. It returns ErrNoCopy where that is so already.
+// Rejoin declares on an operator's word that this data centre is the one of the list, whose store was
+// lost with all nodes that knew its site. Once the result of Unsaved is stored, the shell leads anew
+// (see Rejoins): the data centre is then the successor, and goes on with the books from before. It
+// returns ErrNoCopy where it is the one of the list already.
 func (a *Aggregator) Rejoin() error {
 	if !a.member.isCopy() {
 		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)

@@ -9,8 +9,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// restore takes what a predecessor stored; own says that this process was it, and finds the
-// store lost.
+// restore restores the edges from the roster of a predecessor; own says that this process was the
+// predecessor, and finds the store lost.
 func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 	for i := range old.Roster {
 		r := &old.Roster[i]
@@ -33,7 +33,7 @@ func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 		for _, rr := range r.Rooms {
 			b := l.rooms.open(rr.Room)
 			// Counted from so early that no ticket which may be stamped from now on
-			// expires before it: what is stored was stamped before now.
+			// expires before it: stored tickets were stamped before now.
 			if first, ok := oldest(old, rr.Room); ok {
 				b.counts.begin(fleettime.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
 			}

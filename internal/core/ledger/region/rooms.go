@@ -20,24 +20,10 @@ type rooms struct {
 	list []*books // by ID
 	home uint32   // the data centre's number in tickets
 
-	watermark fleettime.Time // all that every edge did before it is told
+	watermark fleettime.Time // every edge has reported everything before it
 	passed    int64          // second before which somebody else may have freed any; see counts.head
 	pastLife  uint32         // longest life of a ticket that a predecessor allowed, which may be out there
 	pastTill  fleettime.Mono // until then
-}
-
-// open returns the books of a room, which it makes if need be: reports may
-// name a room before our own room set does, or after.
-func (r *rooms) open(id room.ID) *books {
-	b := r.byID[id]
-	if b == nil {
-		b = &books{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
-		b.counts.setPassed(r.passed)
-		r.byID[id] = b
-		r.list = append(r.list, b)
-		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
-	}
-	return b
 }
 
 // reported returns the books of a room that a report tells of. Counting has begun in them.
@@ -69,18 +55,18 @@ func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 	}
 }
 
-// longestLife returns the longest that any ticket of the data centre may be valid.
-func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
-	life := int64(0)
-	for _, b := range r.list {
-		life = max(life, b.life.longest(now))
-		for _, acc := range b.accounts {
-			if acc.silent && !acc.edge.heard() { // of one that is heard nothing is presumed
-				life = max(life, acc.stampLife)
-			}
-		}
+// open returns the books of a room, which it makes if need be: reports may
+// name a room before our own room set does, or after.
+func (r *rooms) open(id room.ID) *books {
+	b := r.byID[id]
+	if b == nil {
+		b = &books{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
+		b.counts.setPassed(r.passed)
+		r.byID[id] = b
+		r.list = append(r.list, b)
+		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
 	}
-	return time.Duration(life) * time.Second
+	return b
 }
 
 // maxExpiry returns the last expiry second of a ticket that somebody silent
@@ -92,6 +78,20 @@ func (r *rooms) maxExpiry(now fleettime.Mono, asOf fleettime.Time, lease time.Du
 		life = max(life, int64(r.pastLife)) // also before the room set is known
 	}
 	return asOf.Add(fleettime.Stretch(lease)+2*fleettime.MaxError).Second() + 2 + life
+}
+
+// longestLife returns the longest that any ticket of the data centre may be valid.
+func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
+	life := int64(0)
+	for _, b := range r.list {
+		life = max(life, b.life.longest(now))
+		for _, acc := range b.accounts {
+			if acc.presumed.silent && !acc.edge.heard() { // of one that is heard nothing is presumed
+				life = max(life, acc.presumed.stampLife)
+			}
+		}
+	}
+	return time.Duration(life) * time.Second
 }
 
 // longestLostWait returns the longest lost_after of any room under serve, 0 where
@@ -106,14 +106,6 @@ func (r *rooms) longestLostWait() time.Duration {
 	return wait
 }
 
-// setPassed tells all rooms before which second somebody else may have freed any.
-func (r *rooms) setPassed(second int64) {
-	r.passed = second
-	for _, b := range r.list {
-		b.counts.setPassed(second)
-	}
-}
-
 // restale makes the next Grants look at every room again.
 func (r *rooms) restale() {
 	for _, b := range r.list {
@@ -121,21 +113,10 @@ func (r *rooms) restale() {
 	}
 }
 
-// accounts returns the accounts of an edge, by room.
-func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
-	return func(yield func(*books, *account) bool) {
-		for _, b := range r.list {
-			if acc := b.of(e); acc != nil && !yield(b, acc) {
-				return
-			}
-		}
-	}
-}
-
 // silent reports whether an edge may go on renewing sessions of any room.
 func (r *rooms) silent(e *edge) bool {
 	for _, acc := range r.accounts(e) {
-		if acc.silent {
+		if acc.presumed.silent {
 			return true
 		}
 	}
@@ -152,7 +133,18 @@ func (r *rooms) counted(e *edge) bool {
 	return false
 }
 
-// found takes note that incarnations are heard again, or have ended.
+// accounts returns the accounts of an edge, by room.
+func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
+	return func(yield func(*books, *account) bool) {
+		for _, b := range r.list {
+			if acc := b.accounts.of(e); acc != nil && !yield(b, acc) {
+				return
+			}
+		}
+	}
+}
+
+// found records that incarnations are heard again, or have ended.
 func (r *rooms) found(incs []uint64) {
 	for _, b := range r.list {
 		for _, inc := range incs {
@@ -161,8 +153,7 @@ func (r *rooms) found(incs []uint64) {
 	}
 }
 
-// free moves the watermark to wm, unless nothing is to be freed, and frees what it has
-// passed.
+// free moves the watermark to wm, unless nothing may be freed, and frees the seconds before it.
 func (r *rooms) free(wm fleettime.Time, hold bool) {
 	frees := !hold && wm > r.watermark && wm != math.MaxInt64
 	if frees {
@@ -180,7 +171,15 @@ func (r *rooms) free(wm fleettime.Time, hold bool) {
 	}
 }
 
-// reconstruct makes books of every room out of what the edges hold and count.
+// setPassed tells all rooms before which second somebody else may have freed any.
+func (r *rooms) setPassed(second int64) {
+	r.passed = second
+	for _, b := range r.list {
+		b.counts.setPassed(second)
+	}
+}
+
+// reconstruct makes books of every room from the permits and sessions of the edges.
 func (r *rooms) reconstruct() {
 	for _, b := range r.list {
 		b.reconstruct()

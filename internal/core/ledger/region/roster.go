@@ -8,27 +8,26 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// roster is which incarnations of edges are in the books of an aggregator, and what it knows
-// of who they are.
+// roster has the incarnations of edges in the books of an aggregator, and identifies them.
 type roster struct {
 	edges     []*edge // by name and incarnation
 	nums      edgeNum // newest short name
 	strict    bool    // of every edge
 	unadopted []unadopted
-	said      uint64 // Seq of the newest grant to any edge: who is forgotten and returns hears no older one
+	said      uint64 // Seq of the newest grant to any edge: a forgotten edge that returns hears no older one
 
 	ownTerm        uint64          // under which this process led last
-	witnesses      []wire.GoneEdge // edges that are yet to tell whom they followed
+	witnesses      []wire.GoneEdge // edges that have yet to report which leader they followed
 	recoveredEdges int             // how many there were
 	rival          bool            // an edge followed somebody else since we led last
 	begins         bool            // the data centre is new, as the operator says
 
-	unknownEdges uint64 // edges that came with what nothing stored tells of
+	unknownEdges uint64 // edges that came with sessions or permits that nothing stored knows
 	lastUnknown  string // the last of them
 	twins        uint64 // how often an edge was found to live beside another one of its name
 }
 
-// unadopted is somebody who is owed an answer without being in the books.
+// unadopted is a process without books that is owed an answer.
 type unadopted struct {
 	name     string
 	inc      uint64
@@ -40,7 +39,7 @@ type unadopted struct {
 
 const maxUnadopted = 256
 
-// answer owes a reply to somebody who is not in the books, or not yet.
+// answer owes a reply to a process that is not in the books, or not yet.
 func (r *roster) answer(now fleettime.Mono, m *report, v wire.Adoption) {
 	s := unadopted{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, adoption: v}
 	if i := slices.IndexFunc(r.unadopted, func(o unadopted) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
@@ -64,7 +63,7 @@ func (r *roster) recovering() bool {
 	})
 }
 
-// countsSince returns since when every edge that may count who waits has counted; 0 for unknown.
+// countsSince returns since when every edge that may count waiting visitors has counted; 0 for unknown.
 func (r *roster) countsSince() fleettime.Time {
 	since := fleettime.Time(math.MaxInt64)
 	for _, e := range r.edges {
@@ -100,7 +99,7 @@ func (r *roster) wentBefore(e *edge, now int64) bool {
 func (r *roster) marked(b *books) uint64 {
 	known := b.terminations.n
 	for _, e := range r.edges {
-		acc := b.of(e)
+		acc := b.accounts.of(e)
 		switch {
 		case e.state == left:
 		case e.state != alive || acc == nil || acc.report == nil:

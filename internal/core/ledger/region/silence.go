@@ -8,113 +8,117 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is what is made of silence (rule 5): what an edge that is not heard may have
-// done, and may be doing still.
+// silence decides about edges that are not heard: the sessions that they may have admitted, and may be
+// renewing still (rule 5).
+type silence struct {
+	*registry
+	hold      bool  // an edge may have counted sessions that it did not report
+	holdUntil int64 // Unix second after which no session of a lost edge can be valid
+}
 
-// waitedEvery is how often it is stored for how long an edge has been silent while
-// others were heard, in seconds.
+// waitedEvery is how often the length of an edge's silence is stored, while others are heard, in
+// seconds.
 const waitedEvery = 5
 
-// countSilence counts for how long an edge has been silent while others were heard.
-// Silence of all is our own isolation.
-func (l *lives) countSilence(now fleettime.Mono, e *edge) {
-	if l.roster.anyHeard() {
-		e.silent += now.Sub(l.advanced)
+// stillLost looks at an edge that was given up. Nothing is freed until every ticket that it stamped
+// under a lease has expired.
+func (s *silence) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
+	if e.ended == 0 && synced && s.roster.hasEnded(e) {
+		s.endedNow(now, e)
 	}
-	if s := uint32(min(e.silent/time.Second, math.MaxUint32)); s >= e.waited+waitedEvery {
-		e.waited = s
-		l.stored.patch(e, func(r *wire.RosterEntry) { r.Waited = s })
+	switch over := synced && ft.Add(-fleettime.Guard).Second() > s.holdUntil; {
+	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
+		s.hold = true
+	case e.lostHold:
+		s.expireLost(now, e)
+		s.reap(e)
+	case s.rooms.watermark.Add(-fleettime.Guard).Second() > s.holdUntil:
+		// The seconds of it are freed as well: until then a session that it admitted and
+		// others have renewed since is counted as -1 and +1, which is nothing.
+		s.holdLost(now, e, blank)
 	}
 }
 
-// expireLost declares a silent edge lost once lost_after has passed in which other
-// edges were heard. Silence of all is our own isolation and starts no clock. One
-// that another process has succeeded has ended: what it might have gone
-// on renewing has stopped, and ages from here. When here is nobody can say who does
-// not know the time.
-func (l *lives) expireLost(now fleettime.Mono, e *edge) {
-	l.countSilence(now, e)
-	if !l.clock.synced(now) {
+// expireLost declares a silent edge lost once lost_after has passed in which other edges were heard.
+// Silence of all is our own isolation and starts no clock. An edge that another process has succeeded
+// has ended: the sessions that it might have gone on renewing age from here. Without the time nobody
+// can say when that is.
+func (s *silence) expireLost(now fleettime.Mono, e *edge) {
+	s.countSilence(now, e)
+	if !s.clock.synced(now) {
 		return
 	}
-	ended, unpinned := l.roster.hasEnded(e), false
-	end := l.latest(now).Second()
+	ended, unpinned := s.roster.hasEnded(e), false
+	end := s.latest(now).Second()
 	if e.ended != 0 {
 		end = e.ended // so it goes on across takeovers
 	}
-	for b, acc := range l.rooms.accounts(e) {
-		if acc.silent && (ended || e.silent > b.lostWait()) {
+	for b, acc := range s.rooms.accounts(e) {
+		if acc.presumed.silent && (ended || e.silent > b.lostWait()) {
 			if !ended || e.forgotten {
-				b.dirty = b.excess.add(e.inc, acc.presumedSpent+acc.pinned+acc.pinnedUntold) || b.dirty // it may be alive all the same
+				b.dirty = b.excess.add(e.inc, acc.presumed.sum()) || b.dirty // it may be alive all the same
 			}
 			acc.unpinAll(now, end)
 			unpinned = true
 		}
 	}
 	if unpinned && e.state == dead {
-		l.enrolOver(e) // the next aggregator need not wait for what has ended
+		s.enrolOver(e) // the next aggregator need not wait for an edge that has ended
 	}
 }
 
-// stillLost looks at an edge that was given up. Nothing is freed until whatever it stamped
-// under a lease has expired.
-func (l *lives) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
-	if e.ended == 0 && synced && l.roster.hasEnded(e) {
-		l.endedNow(now, e)
-	}
-	switch over := synced && ft.Add(-fleettime.Guard).Second() > l.holdUntil; {
-	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
-		l.hold = true
-	case e.lostHold:
-		l.expireLost(now, e)
-		l.reap(e)
-	case l.rooms.watermark.Add(-fleettime.Guard).Second() > l.holdUntil:
-		// The seconds of it are freed as well: until then a session that it admitted and
-		// others have renewed since is counted as -1 and +1, which is nothing.
-		l.holdLost(now, e, blank)
-	}
-}
-
-// holdLost goes on reckoning with an edge that nobody has heard since the
-// aggregator began, although all that it stamped under a lease has expired: under
-// partition_policy serve it may be renewing sessions alone. How many nobody can
-// tell. But everybody else's are counted by now, so it cannot be more than what
-// would be free without it.
-func (l *lives) holdLost(now fleettime.Mono, e *edge, blank bool) {
+// holdLost goes on presuming sessions of an edge that has not been heard since the aggregator began,
+// although every ticket that it stamped under a lease has expired: under partition_policy serve it may
+// be renewing sessions alone. Their number is not known. But all other sessions are counted by now, so
+// they cannot be more than the permits that would be free without them.
+func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 	switch {
-	case e.ended != 0 && l.clock.past(now, e.ended+int64(l.rooms.longestLife(now)/time.Second)+2):
+	case e.ended != 0 && s.clock.past(now, e.ended+int64(s.rooms.longestLife(now)/time.Second)+2):
 		e.become(left)
-		l.meterForgotten(e, blank)
+		s.meterForgotten(e, blank)
 		return
-	case blank: // nor is it known what there is to be free
-		l.countSilence(now, e)
-		if wait := l.rooms.longestLostWait(); wait == 0 || e.silent > wait {
+	case blank: // nor are the free permits known
+		s.countSilence(now, e)
+		if wait := s.rooms.longestLostWait(); wait == 0 || e.silent > wait {
 			e.become(left)
 		}
 		return
 	}
 	e.lostHold = true
-	life := int64(l.rooms.longestLife(now) / time.Second)
-	for _, b := range l.rooms.list {
+	life := int64(s.rooms.longestLife(now) / time.Second)
+	for _, b := range s.rooms.list {
 		free, _ := b.reckoned()
 		if b.Cap || free <= 0 {
 			continue
 		}
 		acc := b.account(e)
-		acc.presumedSpent, acc.silent, acc.stampLife = free, true, life
+		p := &acc.presumed
+		p.spent, p.silent, p.stampLife = free, true, life
 		b.dirty, b.stale = true, true
 		acc.news()
 	}
-	l.reap(e)
+	s.reap(e)
 }
 
-// meterForgotten tells as excess what an edge may go on renewing that an operator declared
-// ended, and of which nobody knows what it held: all that nobody else has.
-func (l *lives) meterForgotten(e *edge, blank bool) {
+// countSilence counts the time in which an edge has been silent while others were heard. Silence of all
+// is our own isolation.
+func (s *silence) countSilence(now fleettime.Mono, e *edge) {
+	if s.roster.anyHeard() {
+		e.silent += now.Sub(s.advanced)
+	}
+	if waited := uint32(min(e.silent/time.Second, math.MaxUint32)); waited >= e.waited+waitedEvery {
+		e.waited = waited
+		s.stored.patch(e, func(r *wire.RosterEntry) { r.Waited = waited })
+	}
+}
+
+// meterForgotten counts the sessions of an edge that an operator declared ended, and whose number is not
+// known, as excess: every permit that is in no other use.
+func (s *silence) meterForgotten(e *edge, blank bool) {
 	if !e.forgotten {
 		return
 	}
-	for _, b := range l.rooms.list {
+	for _, b := range s.rooms.list {
 		n, _ := b.reckoned()
 		if blank {
 			n = int64(b.Total) - b.active()
@@ -125,9 +129,9 @@ func (l *lives) meterForgotten(e *edge, blank bool) {
 	}
 }
 
-// reap ends the reckoning with a lost edge, unless it may go on renewing.
-func (l *lives) reap(e *edge) {
-	if !l.rooms.silent(e) {
+// reap gives a lost edge up, unless it may go on renewing.
+func (s *silence) reap(e *edge) {
+	if !s.rooms.silent(e) {
 		e.become(left)
 	}
 }

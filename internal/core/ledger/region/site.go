@@ -6,20 +6,20 @@ import (
 )
 
 // This file is about two data centres of one name: the configuration of one was
-// copied, with its names, onto another NATS. Either would be taken for the successor of
-// the other, and given its books: what they hold would be spent twice (decision 30).
+// copied, with its names, onto another NATS. Either would count as the successor of
+// the other, and get its books: their permits would be spent twice (decision 30).
 //
 // A site tells them apart: a number, made once, that the store of a data centre keeps.
 // Its edges remember it while they run, so that an aggregator that finds the store lost
 // hears it from them. The list of data centres holds the site of every member, and
 // the coordinator keeps books for each site. Only the one of the list is lent to.
 
-// membership is what a data centre knows of the list of data centres, and of itself.
+// membership is the membership view of a data centre: the list of data centres, and its own site.
 type membership struct {
 	dc     string
 	chance uint64         // for a site of its own; 0 for none
 	list   ledger.Members // as this node knows it
-	made   bool           // its site is that of a data centre of which nothing was stored and nobody knew anything
+	made   bool           // its site was made for a data centre of which nothing was stored or known
 	stored *stored
 
 	rejoins bool // its site is another one since it began: the aggregator does nothing any more
@@ -61,9 +61,9 @@ func (m *membership) standing(u *uplink) wire.Standing {
 	return u.standing
 }
 
-// learn takes the word of an edge for the site, where nothing was stored. That a data
-// centre is new is believed until then: what was told as such cannot be unsaid, so it
-// leads anew. It reports whether there is news for global.
+// learn takes the site from a report of an edge, where nothing was stored. Until then the data centre
+// counts as new: a site that was told cannot be withdrawn, so it leads anew. It reports whether there is
+// news for global.
 func (m *membership) learn(site uint64) (news bool) {
 	if site == 0 || m.chance == 0 || site == m.stored.durable.Site {
 		return false

@@ -16,7 +16,7 @@ type Ledger struct {
 	RateGranted, RateReturned uint64 // R
 	Free, RateFree            int64
 	Active                    int64 // sessions counted and presumed
-	Presumed                  int64 // of which presumed
+	Presumed                  int64 // of those, presumed
 	RatePresumed              int64 // rights of R that edges which are gone are taken to have used within the window
 	Credit                    int64 // lent to edges and not known to be spent
 	Keep, RateKeep            uint64
@@ -25,11 +25,11 @@ type Ledger struct {
 	Waiting                   float64
 	Copied                    uint64 // tickets seen living in two places
 	Excess                    int64  // sessions that may be valid beyond those counted
-	Movers                    uint64 // visitors inside who wait for a right here
+	Movers                    uint64 // visitors inside that wait to move their session here
 	Freed                     int64  // first expiry second still counted
 	Gen                       uint64
 	Settled                   bool // the books are known: nothing of a predecessor is awaited
-	Reconstructed             bool // they were reckoned, and are not confirmed yet
+	Reconstructed             bool // the books were reconstructed, and are not confirmed yet
 	View                      *wire.View
 }
 
@@ -40,25 +40,25 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 		return Ledger{}
 	}
 	at := a.bearings(a.lives.advanced)
+	t, rate := b.loan.permits.Sessions, b.loan.permits.Rate
 	l := Ledger{
-		Granted: b.loan.granted, Returned: b.loan.returned,
-		RateGranted: b.loan.rateGranted, RateReturned: b.loan.rateReturned,
-		Active: b.active(),
-		Keep:   b.loan.keep, RateKeep: b.loan.rateKeep,
+		Granted: t.Granted, Returned: t.Returned, Keep: t.Keep,
+		RateGranted: rate.Granted, RateReturned: rate.Returned, RateKeep: rate.Keep,
+		Active:  b.active(),
 		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
 	}
 	l.Free, l.RateFree = at.free(b)
 	l.Presumed = l.Active - b.counts.head()
 	l.RatePresumed = b.rates.sum()
 	for _, e := range a.roster.edges {
-		acc := b.of(e)
+		acc := b.accounts.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {
 			continue
 		}
 		l.Credit += max(0, acc.credit())
-		l.Want += acc.want
-		l.HeldPeople += acc.heldPeople
-		l.Movers += acc.movers
+		l.Want += acc.demand.Want
+		l.HeldPeople += acc.demand.HeldPeople
+		l.Movers += acc.demand.Movers
 	}
 	return l
 }
@@ -105,7 +105,7 @@ func (a *Aggregator) Status(now fleettime.Mono) Status {
 	return s
 }
 
-// Leased reports whether global reckons with the data centre going on at now.
+// Leased reports whether the data centre is under the lease of global at now.
 func (a *Aggregator) Leased(now fleettime.Mono) bool { return a.up.leased(now) }
 
 // Synced reports whether the aggregator knows fleet time at now.

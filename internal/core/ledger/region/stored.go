@@ -7,8 +7,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// stored is what the successor of an aggregator is to know, and how much of that is stored.
-// What relies on a part of it waits until that part is.
+// stored has the Durable for the successor of an aggregator, and its stored version. An action that
+// relies on a part of it waits until that part is stored.
 type stored struct {
 	durable wire.Durable
 	saved   uint64 // newest version known to be stored
@@ -23,15 +23,7 @@ type stored struct {
 	site         uint64 // the one that is stored, and told; 0 for none
 }
 
-// change makes a new version, and returns its number. It changes in place: whoever is handed
-// a version out of here gets a copy.
-func (s *stored) change(f func(d *wire.Durable)) uint64 {
-	f(&s.durable)
-	s.durable.Version++
-	return s.durable.Version
-}
-
-// unsaved returns what is to be stored, if anything.
+// unsaved returns the Durable that has to be stored, if any.
 func (s *stored) unsaved() (wire.Durable, bool) {
 	if s.durable.Version <= s.saved {
 		return wire.Durable{}, false
@@ -39,8 +31,7 @@ func (s *stored) unsaved() (wire.Durable, bool) {
 	return s.durable.Clone(), true
 }
 
-// save takes note that a version is stored. It reports whether tickets may live longer
-// now.
+// save records that a version is stored. It reports whether tickets may live longer now.
 func (s *stored) save(version uint64) (longer bool) {
 	s.saved = version
 	if longer = s.saved >= s.lifeNeeds && s.life < s.durable.Life; longer {
@@ -55,8 +46,8 @@ func (s *stored) save(version uint64) (longer bool) {
 	return longer
 }
 
-// promiseLife sees to it that the successor will know for how long tickets may be
-// valid: nothing is stamped for longer than what is stored.
+// promiseLife has the successor know the longest life of tickets: none is stamped for longer than is
+// stored.
 func (s *stored) promiseLife(life uint32) {
 	if life > s.durable.Life {
 		s.lifeNeeds = s.change(func(d *wire.Durable) { d.Life = life })
@@ -66,8 +57,8 @@ func (s *stored) promiseLife(life uint32) {
 // movedInAhead is for how many seconds more than needed it is stored that sessions moved in: one write is for many.
 const movedInAhead = 60
 
-// promiseMovedIn sees to it that the successor will know until which second tickets of another data centre are
-// valid whose sessions moved here.
+// promiseMovedIn has the successor know the second until which old tickets of sessions that moved here are
+// valid.
 func (s *stored) promiseMovedIn(until int64) {
 	if until > s.durable.MovedIn {
 		s.movedNeeds = s.change(func(d *wire.Durable) { d.MovedIn = until + movedInAhead })
@@ -92,7 +83,7 @@ func (s *stored) setSite(site uint64) {
 func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
 	return s.change(func(d *wire.Durable) {
 		if s.saved >= s.lifeNeeds && life < d.Life {
-			d.Life, s.life = life, life // what was longer is over
+			d.Life, s.life = life, life // tickets of a longer life are over
 		}
 		i := s.index(entry.Edge, entry.Inc)
 		if i < 0 {
@@ -104,8 +95,7 @@ func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
 	})
 }
 
-// patch changes what the roster tells of an incarnation, which it goes on to be what
-// it is.
+// patch changes the entry of an incarnation on the roster, without a change of its state.
 func (s *stored) patch(e *edge, change func(r *wire.RosterEntry)) {
 	if i := s.index(e.name, e.inc); i >= 0 {
 		s.change(func(d *wire.Durable) { change(&d.Roster[i]) })
@@ -117,6 +107,14 @@ func (s *stored) strike(e *edge) {
 	if i := s.index(e.name, e.inc); i >= 0 {
 		s.change(func(d *wire.Durable) { d.Roster = slices.Delete(d.Roster, i, i+1) })
 	}
+}
+
+// change makes a new version, and returns its number. It changes in place: callers outside get a copy of
+// a version.
+func (s *stored) change(f func(d *wire.Durable)) uint64 {
+	f(&s.durable)
+	s.durable.Version++
+	return s.durable.Version
 }
 
 func (s *stored) index(name string, inc uint64) int {

@@ -5,7 +5,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// ReportDue returns when the next report to global is to be made.
+// ReportDue returns when the next report to global is due.
 func (a *Aggregator) ReportDue() fleettime.Mono {
 	if a.up.busy {
 		return min(a.up.due, a.up.reported.Add(a.cfg.Params.SyncFast))
@@ -13,8 +13,7 @@ func (a *Aggregator) ReportDue() fleettime.Mono {
 	return a.up.due
 }
 
-// Report returns what global is to be told. Rights that are not to be kept go
-// back in the same step.
+// Report returns the report to global. Permits beyond the idle targets are returned in the same step.
 func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	u := &a.up
 	u.reported = now
@@ -29,7 +28,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		return nil
 	}
 	if !a.leads(now) || a.stored.saved < u.promised {
-		return nil // what was promised is not stored yet
+		return nil // the promise is not stored yet
 	}
 	a.advance(now)
 	if u.acked == u.seq {
@@ -47,7 +46,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	for _, b := range a.rooms.list {
 		if turned || b.dirty || b.stale || b.divided || b.unsure {
 			b.dirty = b.loan.giveBack(at.surplus(b)) || b.dirty
-			b.divided, b.unsure = false, b.presumes()
+			b.divided, b.unsure = false, b.accounts.presume()
 		}
 		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {
 			b.dirty = true
@@ -64,15 +63,14 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		if a.stored.saved >= a.stored.movedNeeds { // else a successor would not know that sessions moved in
 			r.Ends = b.terminations.up.Take(u.seq, u.acked)
 		}
-		b.tellPasses(u.seen, &r)
+		b.passes.tell(u.seen, &r, b.accounts)
 		pack.Add(r)
 	}
 	u.busy = busy
 	return pack.Reports()
 }
 
-// Apply takes what global said. A grant of a lower term, or older than one
-// applied, changes nothing.
+// Apply applies a grant of global. A grant of a lower term, or older than one applied, changes nothing.
 func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	u := &a.up
 	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) || !u.follow(now, &g, &a.stored) {
@@ -83,7 +81,7 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 		return
 	}
 	if u.hearTime(now, &g, &a.clock, a.roster.edges) {
-		a.lives.corrected()
+		a.lives.silence.corrected()
 	}
 	if g.Acked > u.acked {
 		u.acked, u.asked = g.Acked, now
@@ -97,8 +95,8 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 	switch g.Adoption {
 	case wire.Promise:
-		// Global has no books of ours. If we have none either, what our edges
-		// have told us is all there is to hold.
+		// Global has no books of ours. If we have none either, the permits and sessions that
+		// our edges have reported are all there are.
 		if u.blank && !a.roster.recovering() {
 			u.blank = false
 			a.rooms.reconstruct()

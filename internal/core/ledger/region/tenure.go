@@ -5,8 +5,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// lapse takes note that an edge's lease is over by every clock: what it may
-// have done since its last report is presumed done.
+// lapse notes that an edge's lease is over by every clock: everything that the edge may have done since
+// its last report is presumed done.
 func (l *lives) lapse(now fleettime.Mono, e *edge) {
 	e.become(dead)
 	for _, acc := range l.rooms.accounts(e) {
@@ -16,10 +16,33 @@ func (l *lives) lapse(now fleettime.Mono, e *edge) {
 	l.enrolOver(e)
 }
 
-// presume counts what a lapsed edge may have spent and renewed without a word.
+// endTenure looks at a report of an edge whose tenure is over, or that ends it.
+func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool) {
+	if m.Tenure == e.tenure && !m.Final {
+		e.unheard = false
+	}
+	over := e.over()
+	switch {
+	case m.Final && complete && (m.Tenure == e.tenure || m.Bye) && l.rooms.exact(e, m.AsOf):
+		// Not of an older tenure, although the edge had not heard of the one that
+		// lapsed since: it may have by now, and has to end that one too.
+		l.settle(now, e)
+		if m.Bye {
+			l.leave(e)
+		} else {
+			l.revive(e)
+		}
+	case over:
+		// It does not know yet that its tenure is over. Its newer counters
+		// lessen the presumed sessions.
+		l.presume(now, e)
+	}
+}
+
+// presume counts the permits and renewals that a lapsed edge may have used without a report.
 func (l *lives) presume(now fleettime.Mono, e *edge) {
 	since := e.latest
-	if !e.timed { // our answer told it the time, and nobody has told us what it did with it
+	if !e.timed { // our answer told it the time, and its uses since then were not reported
 		since = l.latest(now)
 	}
 	breath := l.rooms.maxExpiry(now, since, l.params.EdgeLease)
@@ -36,31 +59,7 @@ func (l *lives) presume(now fleettime.Mono, e *edge) {
 	}
 }
 
-// endTenure looks at a report of an edge whose tenure is over, or that ends it.
-func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool) {
-	if m.Tenure == e.tenure && !m.Final {
-		e.unheard = false
-	}
-	over := e.over()
-	switch {
-	case m.Final && complete && (m.Tenure == e.tenure || m.Bye) && l.rooms.exact(e, m.AsOf):
-		// Not of an older tenure, although the edge had not heard of the one that
-		// lapsed since: it may have by now. It is told to end that one too.
-		l.settle(now, e)
-		if m.Bye {
-			l.leave(e)
-		} else {
-			l.revive(e)
-		}
-	case over:
-		// It does not know yet that its tenure is over. Its newer counters
-		// lessen what is presumed of it.
-		l.presume(now, e)
-	}
-}
-
-// settle takes the exact numbers of an edge whose tenure is over: nothing is
-// presumed any more.
+// settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any more.
 func (l *lives) settle(now fleettime.Mono, e *edge) {
 	l.rooms.found([]uint64{e.inc})
 	for _, acc := range l.rooms.accounts(e) {
@@ -68,11 +67,12 @@ func (l *lives) settle(now fleettime.Mono, e *edge) {
 	}
 }
 
-// leave takes note that an edge said goodbye.
+// leave records that an edge said goodbye.
 func (l *lives) leave(e *edge) {
 	e.become(left)
 	for _, acc := range l.rooms.accounts(e) {
-		acc.returned = max(acc.returned, acc.granted-acc.spent)
+		t := &acc.permits.Sessions
+		t.Returned = max(t.Returned, t.Granted-acc.spent)
 		acc.noAsk()
 	}
 	l.enrolOver(e)

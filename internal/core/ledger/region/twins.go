@@ -2,13 +2,9 @@ package region
 
 import (
 	"slices"
-
-	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/wire"
 )
 
-// This file tells processes apart that bear one edge's name: who has succeeded whom,
-// and who is another edge.
+// This file tells processes apart that bear one edge's name: successors, and other edges.
 
 // hasEnded reports whether an edge has ended: a process of its name told that it uses
 // the data folder which that edge used, or an operator told so, to us or to a predecessor,
@@ -23,19 +19,13 @@ func (r *roster) hasEnded(e *edge) bool {
 	})
 }
 
-// endedNow notes for all successors that an edge of a predecessor has ended by now.
-func (l *lives) endedNow(now fleettime.Mono, e *edge) {
-	e.ended = l.latest(now).Second() + 1
-	l.stored.patch(e, func(r *wire.RosterEntry) { r.Ended = e.ended })
-}
-
 // proves reports whether o has told that e ended before it began.
 func (o *edge) proves(e *edge) bool {
 	return o != e && slices.Contains(o.succeeds, e.inc)
 }
 
 // meetTwins finds the edges of one name that live beside each other: each has answered
-// what was sent after the other one was known.
+// a grant that was sent after the other one was known.
 func (r *roster) meetTwins() {
 	for i, n := 0, 0; i < len(r.edges); i = n {
 		for n = i + 1; n < len(r.edges) && r.edges[n].name == r.edges[i].name; {
@@ -49,7 +39,7 @@ func (r *roster) meetTwins() {
 			})
 			if e.twin && !was {
 				r.twins++
-				e.due = true // it is told at once
+				e.due = true // it hears of it at once
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// uplink is the data centre's side of its bond with global.
+// uplink is the data centre's parent session, with global.
 //
 // Invariants: seen never goes back to a lower term, and is stored before
 // anything is said or done under it; while blank nothing is free.
@@ -26,7 +26,7 @@ type uplink struct {
 	acked  uint64
 	grants wire.Parts
 
-	members  uint64        // version of the list of data centres that seen goes by
+	members  uint64        // version of the list of data centres that seen uses
 	standing wire.Standing // of this data centre, as it told
 
 	doubting bool // seen tells another time than ours
@@ -40,12 +40,12 @@ type uplink struct {
 	busy     bool
 }
 
-// hurry makes the next report due as soon as the least gap allows, or so many of them.
+// hurry makes the next report due after gaps of the least gap between reports.
 func (u *uplink) hurry(now fleettime.Mono, gaps int) {
 	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
 
-// leased reports whether global reckons with this data centre going on.
+// leased reports whether this data centre is under the lease of global.
 func (u *uplink) leased(now fleettime.Mono) bool { return now < u.leaseEnd }
 
 func (u *uplink) isolated(now fleettime.Mono) bool {
@@ -81,20 +81,13 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	return false
 }
 
-// lease prolongs the lease of global. It reports whether there was none.
-func (u *uplink) lease(now fleettime.Mono, g *wire.Grant) (begins bool) {
-	begins = !u.leased(now)
-	u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleettime.Shrink(g.Lease)))
-	return begins
-}
-
 const (
-	// deaf is after how long without an answer nothing is given back: what goes
-	// to a coordinator that is not there is of no use to anybody until the next.
+	// deaf is the time without an answer after which nothing is returned: permits that go
+	// to a coordinator that is not there are of no use to anybody until the next.
 	deaf = time.Second
 
-	// isolation is after how long without a word from global the data centre
-	// goes by its own view, or after a shorter time without an answer.
+	// isolation is the time without a word from global after which the data centre uses its own
+	// view, or a shorter time without an answer.
 	isolation       = 5 * time.Second
 	isolationUnsaid = 2500 * time.Millisecond
 )
@@ -115,12 +108,12 @@ func (u *uplink) hearTime(now fleettime.Mono, g *wire.Grant, c *clock, edges []*
 		corrected = !wait && c.hear(now, g)
 	}
 	if g.AtBound == fleettime.Unsynced && c.Bound(now) <= fleettime.Rough {
-		u.hurry(now, 1) // a new leader believes our time only if it is told at once
+		u.hurry(now, 1) // a new leader believes our time only if it hears it at once
 	}
 	return corrected
 }
 
-// adopted takes the books that global has, where ours are lost, and what it lends.
+// adopted takes the books of global, where ours are lost, and applies its grants.
 func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *rooms) {
 	if u.blank {
 		if !g.Baseline {
@@ -128,7 +121,9 @@ func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *
 			return
 		}
 		for i := range g.Rooms {
-			all.open(g.Rooms[i].Room).adopt(&g.Rooms[i])
+			b := all.open(g.Rooms[i].Room)
+			b.loan.restore(&g.Rooms[i])
+			b.dirty, b.stale = true, true
 		}
 		if !complete {
 			return
@@ -144,6 +139,13 @@ func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *
 	if complete && g.Lease > 0 && g.Echo != 0 && u.lease(now, g) {
 		all.restale()
 	}
+}
+
+// lease prolongs the lease of global. It reports whether there was none.
+func (u *uplink) lease(now fleettime.Mono, g *wire.Grant) (begins bool) {
+	begins = !u.leased(now)
+	u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleettime.Shrink(g.Lease)))
+	return begins
 }
 
 // doubts reports whether global tells another time than the fleet's, as far as we

@@ -13,18 +13,17 @@ type WaitReason uint8
 // The reasons to wait.
 const (
 	WaitTime     WaitReason = iota + 1 // nobody has told fleet time
-	WaitBooks                          // global has not told what the data centre holds
-	WaitEdge                           // an edge of a predecessor is not heard: nobody knows what it counted
+	WaitBooks                          // global has not told the permits of the data centre
+	WaitEdge                           // an edge of a predecessor is not heard: its sessions are not known
 	WaitSessions                       // an edge that is not heard may go on renewing sessions
 	WaitRate                           // edges that are not heard may have used the rights of R that are missed
-	WaitGuess                          // nobody knew fleet time, and this one was a guess: what there was before is waited out
+	WaitGuess                          // all nodes had lost fleet time, and this one was a guess: sessions from before are waited out
 )
 
-// Wait is what an aggregator waits for before all rights of its data centre are used
-// again.
+// Wait is one thing that an aggregator waits for before all permits of its data centre are used again.
 type Wait struct {
 	Why      WaitReason
-	Edge     string // whose word would end the wait; empty where it is not about an edge
+	Edge     string // the edge that would end the wait by a report; empty for none
 	Inc      uint64
 	Until    fleettime.Time // when it ends at the latest; 0 where nobody can tell
 	Closed   bool           // nobody is let in meanwhile, but with rights that edges have in hand
@@ -37,7 +36,7 @@ type Wait struct {
 // heard.
 const maxWait = 365 * 24 * time.Hour
 
-// Waits returns what the aggregator waits for at now. It changes nothing.
+// Waits returns the waits of the aggregator at now. It changes nothing.
 func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 	if now.Sub(a.clock.started) < ledger.StartupGrace {
 		return nil
@@ -65,14 +64,14 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		switch {
 		case e.state == awaiting || (e.state == lost && !e.lostHold):
 			if w.Why, w.Closed = WaitEdge, true; synced {
-				w.Until = a.lives.awaitedUntil(now, e, a.up.blank)
+				w.Until = a.lives.silence.awaitedUntil(now, e, a.up.blank)
 			}
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
 			for b, acc := range a.rooms.accounts(e) {
-				if acc.silent {
+				if acc.presumed.silent {
 					w.Why = WaitSessions
-					w.Sessions += acc.presumed(&b.counts)
+					w.Sessions += acc.presumed.count(&b.counts)
 					left = max(left, b.lostWait()-e.silent)
 				}
 			}

@@ -1,8 +1,8 @@
-// Package root is the coordinator of a fleet: an [Allocator] lends the rights of every room to
+// Package root is the coordinator of a fleet: an [Allocator] lends the permits of every room to
 // the data centres.
 //
-// Its centres are the data centres and how far each may be lent to, the pool of a room is what
-// each of them holds of it, and its clock is fleet time. An Allocator belongs to one goroutine.
+// Its centres are the data centres and how far each may be lent to, the pool of a room has the loan of
+// each of them, and its clock is fleet time. An Allocator belongs to one goroutine.
 package root
 
 import (
@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Config is what an allocator is made of.
+// Config configures an allocator.
 type Config struct {
 	Term    wire.Term // fencing number; every predecessor had a lower one
 	Centres []string  // names of all data centres that may hold rights, until SetMembers
@@ -31,13 +31,13 @@ type Config struct {
 	Time fleettime.Known
 }
 
-// Allocator is the root of the tree: it lends the rights of every room to the
+// Allocator is the root of the tree: it lends the permits of every room to the
 // data centres. It starts with no memory. Until it knows the books of every
-// data centre it lends only what it has seen come back (conservation), so that
+// data centre it lends only permits that were returned to it (conservation), so that
 // it need not trust anything that a predecessor stored.
 //
-// It passes messages on: who there is, and may be lent to, the centres know; what is lent
-// of a room is the business of its pool; fleet time is the clock's.
+// It passes messages on to its parts: the centres know which data centres may be lent to, the pool
+// of a room lends its permits, and the clock keeps fleet time.
 type Allocator struct {
 	cfg    Config
 	until  fleettime.Mono
@@ -45,7 +45,7 @@ type Allocator struct {
 	due    fleettime.Mono // of the next Grants
 
 	clock   rootClock
-	centres centres // the list, and whoever was heard beside it
+	centres centres // the list, and data centres that were heard beside it
 	pools   pools   // the rights of every room
 	seen    survey  // of the room that was looked at last
 }
@@ -77,7 +77,7 @@ func (a *Allocator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	a.due = now
 }
 
-// Churn returns what was learned of how long sessions last, by room.
+// Churn returns the learned durations of sessions, by room.
 func (a *Allocator) Churn() map[room.ID]estimate.Churn {
 	out := map[room.ID]estimate.Churn{}
 	for _, p := range a.pools.list {
@@ -88,7 +88,7 @@ func (a *Allocator) Churn() map[room.ID]estimate.Churn {
 	return out
 }
 
-// Recall adds what a predecessor learned of how long sessions last.
+// Recall adds the durations of sessions that a predecessor learned.
 func (a *Allocator) Recall(churn map[room.ID]estimate.Churn) {
 	a.pools.churn = churn
 	for _, p := range a.pools.list {
@@ -106,10 +106,10 @@ func (a *Allocator) Fenced() (by uint64, fenced bool) { return a.fenced, a.fence
 
 func (a *Allocator) leads(now fleettime.Mono) bool { return a.fenced == 0 && now < a.until }
 
-// GrantsDue returns when Grants is to be called.
+// GrantsDue returns when the next call of Grants is due.
 func (a *Allocator) GrantsDue() fleettime.Mono { return a.due }
 
-// Grants lends what is free and returns what the data centres are to be told.
+// Grants lends free permits and returns the grants that are due.
 func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	a.due = now.Add(ledger.Tick)
 	if !a.leads(now) {
@@ -118,7 +118,7 @@ func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	a.reclaim(now)
 	ft := a.clock.Now(now)
 	for _, p := range a.pools.list {
-		if p.relays.forget(ft); p.stale || (p.queues() && p.gain.Due(now)) {
+		if p.relays.forget(ft); p.stale || (p.view != nil && p.view.Queues() && p.gain.Due(now)) {
 			p.stale = false
 			p.lend(now, ft, &a.seen)
 		}
@@ -130,7 +130,7 @@ func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	return out
 }
 
-// grant returns what a data centre is to be told, if anything.
+// grant returns the grant of a data centre, if one is due.
 func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wire.Grant {
 	if !d.heard || (!d.due && (!d.push || !d.adopted)) {
 		return nil
@@ -152,7 +152,7 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 	}
 	if d.promise || !d.adopted {
 		for _, l := range a.pools.loans(d) {
-			l.ends.Again() // what is acknowledged now carries none of it
+			l.ends.Again() // the grant that is acknowledged now carries none
 		}
 		head.Adoption, head.Lease = wire.Promise, 0
 		return wire.NewGrantPacker(head).Grants()
@@ -187,7 +187,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 		d.inc = m.Inc
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range a.pools.loans(d) {
-			l.admitted, l.joined, l.entered, l.outcomes = 0, 0, 0, nil
+			l.progress.Restart()
 			l.passes.Forget()
 			l.dirty, l.viewDirty = true, true
 		}
@@ -252,7 +252,7 @@ func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
 	}
 }
 
-// reclaim takes back what silent data centres hold.
+// reclaim takes back the permits of silent data centres.
 func (a *Allocator) reclaim(now fleettime.Mono) {
 	for _, d := range a.centres.all {
 		if now.Sub(d.recv) <= a.cfg.Params.RegionalLease {

@@ -58,7 +58,7 @@ func (l *lender) lead(term uint64) {
 func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
-	r := wire.RoomReport{Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Idle: g.Granted, RateIdle: g.RateGranted, Want: want}
+	r := wire.RoomReport{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Want: want}
 	for clock, n := range arrivals {
 		at, err := time.Parse("2006-01-02 15:04", "2021-05-27 "+clock)
 		if err != nil {
@@ -89,8 +89,8 @@ func (l *lender) grants() {
 
 func (l *lender) expect(what string, dc string, granted, keep uint64) {
 	l.t.Helper()
-	if g := l.last[dc]; g.Granted != granted || g.Keep != keep {
-		l.t.Errorf("%s: %s was granted %d and is to keep %d idle, want %d and %d", what, dc, g.Granted, g.Keep, granted, keep)
+	if g := l.last[dc]; g.Permits.Sessions.Granted != granted || g.Permits.Sessions.Keep != keep {
+		l.t.Errorf("%s: %s was granted %d and is to keep %d idle, want %d and %d", what, dc, g.Permits.Sessions.Granted, g.Permits.Sessions.Keep, granted, keep)
 	}
 }
 
@@ -134,10 +134,10 @@ func TestTheReserveServesWhoComesWithoutAHistory(t *testing.T) {
 	l.report("dublin", 0, map[string]uint64{"16:32": 100})
 	l.grants()
 	g := l.last["nairobi"]
-	if g.Granted < 150 || g.Keep < 150 {
-		t.Errorf("150 are wanted, %d were granted and %d are to be kept", g.Granted, g.Keep)
+	if g.Permits.Sessions.Granted < 150 || g.Permits.Sessions.Keep < 150 {
+		t.Errorf("150 are wanted, %d were granted and %d are to be kept", g.Permits.Sessions.Granted, g.Permits.Sessions.Keep)
 	}
-	if free := l.root.Ledger(sale).Free; free < 0 || free > 1000-792-int64(g.Granted) {
+	if free := l.root.Ledger(sale).Free; free < 0 || free > 1000-792-int64(g.Permits.Sessions.Granted) {
 		t.Errorf("%d free", free)
 	}
 }
@@ -171,7 +171,7 @@ func (l *lender) crowd(dc string, inc uint64, recovering bool, waiting float64, 
 	l.seq[dc]++
 	g := l.last[dc]
 	r := wire.RoomReport{
-		Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Active: active, RateIdle: g.RateGranted,
+		Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Active: active, RateIdle: g.Permits.Rate.Granted,
 		Waiting: estimate.Histogram{{Start: l.wall - 60_000, Width: 1000, N: waiting}},
 	}
 	l.root.Observe(l.now, wire.Report{

@@ -11,12 +11,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// centres are the data centres in a coordinator's books: those of the list, and whoever was
-// heard beside it. They tell who is who, who is heard, and how far each may be lent to. What a
-// data centre holds of a room is in the pool of that room.
+// centres are the data centres in a coordinator's books: those of the list, and others that were heard
+// beside it. They identify data centres, know which are heard, and decide how far each may be lent to.
+// The permits that a data centre holds of a room are in the pool of that room.
 //
-// Invariants: of one name and site there is one at most; the version of the list and counted
-// only grow.
+// Invariants: name and site identify at most one; the version of the list and counted only grow.
 type centres struct {
 	cfg       *Config
 	all       []*centre      // by name; of one name the oldest comes first
@@ -34,7 +33,7 @@ type centre struct {
 	blank      bool           // its aggregator knows none
 	recovering bool           // its aggregator can do nothing with more rights yet
 	promise    bool           // it has yet to promise to follow us
-	counting   fleettime.Time // since when its edges count who waits; 0 for unknown
+	counting   fleettime.Time // since when its edges count waiting visitors; 0 for unknown
 	leaving    bool           // its aggregator was told to end
 
 	listed   bool   // it is in the list of members
@@ -44,7 +43,7 @@ type centre struct {
 	site     uint64 // as it told, or as the list holds it; 0 for unknown
 	recorded uint64 // as the list holds it
 	stored   uint64 // newest version of the list that is stored for it, as it told
-	void     bool   // its books begin in this term: what it held before was lent to others
+	void     bool   // its books begin in this term: the permits that it held before were lent to others
 
 	parts    wire.Parts
 	recv     fleettime.Mono // of its newest report; the start of the term before the first
@@ -57,7 +56,7 @@ type centre struct {
 	time     centreTime
 }
 
-// standing is what a data centre is told of its place in the list.
+// standing returns the data centre's membership state.
 func (d *centre) standing() wire.Standing {
 	switch {
 	case !d.listed:
@@ -68,7 +67,7 @@ func (d *centre) standing() wire.Standing {
 	return wire.Listed
 }
 
-// told reports whether a data centre says in this term what it holds.
+// told reports whether a data centre has reported its permits in this term.
 func (d *centre) told() bool { return d.adopted && !d.blank && !d.recovering && !d.promise }
 
 // search returns where the data centres of a name begin.
@@ -82,16 +81,6 @@ func (c *centres) add(now fleettime.Mono, name string) *centre {
 	i, _ := c.search(name)
 	c.all = slices.Insert(c.all, i+len(c.named(name)), d)
 	return d
-}
-
-// named returns the data centres of a name.
-func (c *centres) named(name string) []*centre {
-	i, _ := c.search(name)
-	k := i
-	for k < len(c.all) && c.all[k].name == name {
-		k++
-	}
-	return c.all[i:k]
 }
 
 // of returns the data centre that a report of this name and site is from; nil for one
@@ -109,55 +98,55 @@ func (c *centres) of(name string, site uint64) *centre {
 	return best
 }
 
-// copyOf returns the member whose name a data centre bears that is not listed; nil for
-// none. The member's site is in the list.
-func (c *centres) copyOf(d *centre) *centre {
-	for _, o := range c.named(d.name) {
-		if o != d && !d.listed && o.listed && o.recorded != 0 {
-			return o
-		}
-	}
-	return nil
-}
-
-// unproven reports whether a member tells a site that the list does not hold: it may be
-// a copy of the one whose books are awaited.
+// unproven reports whether a member reports a site that the list does not hold: it may be a copy of the
+// data centre whose books are awaited.
 func (c *centres) unproven(d *centre) bool {
 	return c.members != 0 && d.listed && d.site != d.recorded
 }
 
-// unknown reports whether a data centre has yet to tell what it holds. Nothing was lent to a copy.
+// unknown reports whether a data centre has yet to report its permits. Nothing was lent to a copy.
 func (c *centres) unknown(d *centre) bool {
 	return !d.adopted && !d.void && (!c.bootstrap || d.heard) && c.copyOf(d) == nil
 }
 
-// hasBegun reports whether a data centre tells, as it joins, that it was lent rights
-// before, or that there is a list of data centres that this coordinator does not know.
+// hasBegun reports whether a data centre was lent permits before, or knows a list of data centres that
+// this coordinator does not know, as it tells on joining.
 func (c *centres) hasBegun(m *wire.Report) bool {
 	return (m.Members > 0 && c.members == 0) ||
-		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Granted > 0 || r.Active > 0 })
+		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Permits.Sessions.Granted > 0 || r.Active > 0 })
 }
 
-// newest returns the newest version of the list that a data centre of the list
-// told, and which one did.
-func (c *centres) newest() (version uint64, by string) {
-	for _, d := range c.all {
-		if d.listed && d.stored > version {
-			version, by = d.stored, d.name
-		}
+// lending is how far rights may be lent to a data centre.
+type lending uint8
+
+const (
+	lendAll    lending = iota
+	lendMovers         // it drains: permits of T for sessions that move there, while anything is out
+	lendKept           // it keeps its permits
+	lendNone           // its idle permits are to come back
+)
+
+// lendingTo returns how far permits of a room may be lent to a data centre that has l of it. A data
+// centre that drains and has returned everything is lent nothing more: a coordinator with a list without
+// it need not know it.
+func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
+	switch {
+	case c.outdated() && !d.draining:
+		return lendKept
+	case c.outdated() || !d.listed:
+		return lendNone
+	case d.draining && !l.out():
+		return lendNone
+	case d.draining:
+		return lendMovers
+	case !c.entered(now, d), c.unproven(d):
+		return lendKept
 	}
-	return version, by
+	return lendAll
 }
 
-// outdated reports whether a newer list exists than the one in use: what is lent by
-// it is not known here.
-func (c *centres) outdated() bool {
-	newest, _ := c.newest()
-	return newest > c.members
-}
-
-// entered reports whether a coordinator that goes by a list without d would be told
-// of a newer one before it called its books complete.
+// entered reports whether a coordinator with a list without d would learn of a newer one before it
+// called its books complete.
 func (c *centres) entered(now fleettime.Mono, d *centre) bool {
 	if d.since == 0 {
 		return true
@@ -180,37 +169,8 @@ func (c *centres) entered(now fleettime.Mono, d *centre) bool {
 	return 2*know >= older
 }
 
-// lending is how far rights may be lent to a data centre.
-type lending uint8
-
-const (
-	lendAll    lending = iota
-	lendMovers         // it drains: rights of T for those who are inside elsewhere and move there, while anything is out
-	lendKept           // it keeps what it has
-	lendNone           // what lies idle there is to come back
-)
-
-// lendingTo returns how far rights of a room may be lent to a data centre, of which l is out.
-// Once one that drains has given back everything, whoever goes by a list without it need not
-// know it: it is lent nothing more.
-func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
-	switch {
-	case c.outdated() && !d.draining:
-		return lendKept
-	case c.outdated() || !d.listed:
-		return lendNone
-	case d.draining && !l.out():
-		return lendNone
-	case d.draining:
-		return lendMovers
-	case !c.entered(now, d), c.unproven(d):
-		return lendKept
-	}
-	return lendAll
-}
-
-// gatherViews is for how long a new leader tells no views while data centres have yet to tell it
-// who waits there: those of its predecessor know more.
+// gatherViews is the time in which a new leader sends no views while data centres have yet to report
+// their waiting visitors: the views of its predecessor know more.
 const gatherViews = 2 * time.Second
 
 // gathers reports whether the line is not known yet for a new leader that it were to be told by.
@@ -219,7 +179,7 @@ func (c *centres) gathers(now fleettime.Mono) bool {
 		slices.ContainsFunc(c.all, func(d *centre) bool { return d.listed && !d.told() })
 }
 
-// countsSince returns since when those who wait have been counted in every data centre that is heard; 0 for unknown.
+// countsSince returns since when waiting visitors have been counted in every data centre that is heard; 0 for unknown.
 func (c *centres) countsSince() fleettime.Time {
 	since := fleettime.Time(math.MaxInt64)
 	for _, d := range c.all {
@@ -233,8 +193,8 @@ func (c *centres) countsSince() fleettime.Time {
 	return since
 }
 
-// alone reports whether a data centre has been silent for as long as a new leader waits for
-// who knows the time, while others were heard. Silence of all may be our own.
+// alone reports whether a data centre has been silent for as long as a new leader waits for a child that
+// knows the time, while others were heard. Silence of all may be the coordinator's own isolation.
 func (c *centres) alone(now fleettime.Mono, d *centre) bool {
 	return now.Sub(d.recv) >= ledger.TimeWait && slices.ContainsFunc(c.all, func(o *centre) bool { return now.Sub(o.recv) < ledger.TimeWait })
 }
@@ -247,16 +207,16 @@ func (c *centres) othersHeard(now fleettime.Mono, d *centre) bool {
 	})
 }
 
-// Census is what a coordinator knows of the list of data centres at one moment.
+// Census is the coordinator's membership view at one moment.
 type Census struct {
 	Members   uint64   // version of the list in use, 0 for that of the configuration
 	Newest    uint64   // version that a data centre of the list told
 	By        string   // which one did
-	Unfounded bool     // no list of this fleet was ever stored, as far as its data centres know, who were all heard: the list of the configuration may become the first
+	Unfounded bool     // no list of this fleet was ever stored, as all its data centres report: the list of the configuration may become the first
 	Drained   []string // may leave the list: they drain, they know it, and they told that nothing of them is out
 	Released  []string // taken off by force, and need not be named any more: they told that nothing of them is out, or were silent for so long that nothing can be
 	Unproven  []Proof  // sites that members tell and the list does not hold yet; where several bear one name, of the one that was heard first in this term
-	Copies    []Proof  // who bears the name of a member and is not the one of the list
+	Copies    []Proof  // data centres with the name of a member and another site
 	Strangers []string // heard, and in no list
 }
 
@@ -266,7 +226,7 @@ type Proof struct {
 	Site uint64
 }
 
-// Census returns what is known of the list of data centres at now, each by name.
+// Census returns the membership view at now, each list by name.
 func (a *Allocator) Census(now fleettime.Mono) Census {
 	c := &a.centres
 	out := Census{Members: c.members}
@@ -293,4 +253,43 @@ func (a *Allocator) Census(now fleettime.Mono) Census {
 		}
 	}
 	return out
+}
+
+// outdated reports whether a newer list exists than the one in use: permits that are lent by the newer
+// list are not known here.
+func (c *centres) outdated() bool {
+	newest, _ := c.newest()
+	return newest > c.members
+}
+
+// newest returns the newest version of the list that a data centre of the list
+// told, and which one did.
+func (c *centres) newest() (version uint64, by string) {
+	for _, d := range c.all {
+		if d.listed && d.stored > version {
+			version, by = d.stored, d.name
+		}
+	}
+	return version, by
+}
+
+// copyOf returns the member with the name of a data centre that is not listed; nil for none. The member's
+// site is in the list.
+func (c *centres) copyOf(d *centre) *centre {
+	for _, o := range c.named(d.name) {
+		if o != d && !d.listed && o.listed && o.recorded != 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+// named returns the data centres of a name.
+func (c *centres) named(name string) []*centre {
+	i, _ := c.search(name)
+	k := i
+	for k < len(c.all) && c.all[k].name == name {
+		k++
+	}
+	return c.all[i:k]
 }

@@ -12,181 +12,40 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// reserve is the part of the slots that nobody wants now which stays at the
-// root, for data centres whose visitors come without a history.
+// reserve is the part of the permits without demand that stays at the root, for data centres whose
+// visitors come without a history.
 const reserve = 0.2
 
 // survey is one room at the moment in which its rights are lent.
 type survey struct {
-	homes  []*centre // data centres whose rights can be moved now
+	homes  []*centre // data centres whose permits can be moved now
 	loans  []*loan
 	how    []lending
 	open   []int                // those that are lent to
-	lines  []estimate.Histogram // who waits there and is let in
+	lines  []estimate.Histogram // waiting visitors there that may be let in
 	shares []float64            // of all visitors
-	moving []int                // rights of T for who is inside already and moves
+	moving []int                // permits of T for sessions that move there
 
 	free, rateFree int64 // at the root
-	supply, rate   int64 // the same and what lies idle; a debt is paid with that
-	kept, rateKept int64 // of it, what stays where it is
+	supply, rate   int64 // the same with idle permits; they pay a debt
+	kept, rateKept int64 // of those, permits that stay with their data centre
 	debt           bool  // more is lent than there is
 	starved        bool  // somebody waits for a right that does not lie where he is
 
 	active     uint64
 	wanted     float64
-	held       float64 // people at the edges who are to enter
+	held       float64 // called visitors at the edges
 	pending    []estimate.Histogram
-	absent     []estimate.Histogram // who waits in data centres of which nothing is heard now
+	absent     []estimate.Histogram // waiting visitors of data centres that are silent
 	heldJoined [][]fleettime.Time
 }
 
-// begin forgets the room that was looked at before, and keeps the memory.
-func (s *survey) begin(free, rateFree int64) {
-	*s = survey{
-		free: free, rateFree: rateFree, supply: free, rate: rateFree,
-		homes: s.homes[:0], loans: s.loans[:0], how: s.how[:0], open: s.open[:0], lines: s.lines[:0], shares: s.shares[:0],
-		pending: s.pending[:0], absent: s.absent[:0], heldJoined: s.heldJoined[:0],
-	}
-}
-
-// survey looks at the room, of which so much is free.
-func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, rateFree int64) {
-	s.begin(free, rateFree)
-	for _, d := range p.centres.all {
-		l := p.loans[d]
-		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
-			if l != nil {
-				s.miss(now, l, p.centres.lendingTo(now, d, l))
-			}
-			continue // what it holds cannot be moved now, nor could it use more
-		}
-		if l != nil {
-			s.active += l.active
-		}
-		if l == nil {
-			l = p.loan(d)
-		}
-		s.add(d, l, p.centres.lendingTo(now, d, l), l.share(ft))
-	}
-	floorShares(s.shares)
-	// Who is inside already and moves comes before everybody outside.
-	movers := int64(0)
-	moving := make([]int, len(s.loans))
-	for i, l := range s.loans {
-		if s.how[i] <= lendMovers {
-			moving[i] = int(l.movers)
-			movers += int64(l.movers)
-		}
-		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.movers) > l.idleNow() ||
-			s.how[i] == lendAll && int64(l.heldPeople) > min(l.idleNow(), l.rateIdleNow())
-	}
-	if p.Unbound && !p.gone && !p.centres.outdated() {
-		s.unbind(p)
-	}
-	s.moving = share.Fill(int(max(0, s.supply)), moving, s.shares)
-	s.supply -= movers
-	s.debt = min(s.supply, s.rate) < 0
-	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
-}
-
-// unbind makes rights of a room in which no limit binds: so many that T and R of them lie
-// idle beyond what everybody uses who waits, comes or moves. They are lent and counted as
-// any, so that whoever is inside holds a right once a limit binds again.
-func (s *survey) unbind(p *pool) {
-	need := 0.0
-	for i, l := range s.loans {
-		need += float64(l.want+l.heldPeople+l.movers) + max(0, s.lines[i].Total())
-	}
-	n := int64(min(need, room.MaxRate))
-	s.free += max(0, int64(p.Total)+n-s.supply)
-	s.supply = max(s.supply, int64(p.Total)+n)
-	s.rateFree += max(0, int64(p.Rate)+n-s.rate)
-	s.rate = max(s.rate, int64(p.Rate)+n)
-}
-
-// miss takes into the survey who was last told to be in a data centre of which too little is
-// heard now. They are there still: a line without them would promise too much to the others.
-func (s *survey) miss(now fleettime.Mono, l *loan, how lending) {
-	silence := now.Sub(l.whole.at)
-	if l.whole.at == 0 || silence > ledger.CrowdKept {
-		s.active += l.active
-		return
-	}
-	s.active += max(l.active, l.whole.active)
-	if how == lendAll || (how == lendKept && l.held() > 0) {
-		s.absent = append(s.absent, ledger.Remaining(l.whole.waiting, silence))
-		s.pending = append(s.pending, ledger.Remaining(l.whole.pending, silence))
-	}
-}
-
-// add takes a data centre into the survey.
-func (s *survey) add(d *centre, l *loan, how lending, share float64) {
-	if how == lendAll {
-		s.open = append(s.open, len(s.loans))
-	}
-	// Who waits where nobody is let in holds nobody up, and is early elsewhere.
-	var waiting estimate.Histogram
-	if how == lendAll || (how == lendKept && l.held() > 0) { // there people are let in
-		waiting = l.waiting
-		s.wanted += float64(l.want + l.heldPeople)
-		s.pending = append(s.pending, l.pending)
-		s.heldJoined = append(s.heldJoined, l.heldJoined)
-		s.held += float64(l.heldPeople)
-	}
-	s.how = append(s.how, how)
-	s.homes = append(s.homes, d)
-	s.loans = append(s.loans, l)
-	s.lines = append(s.lines, waiting)
-	s.shares = append(s.shares, share)
-	s.supply += max(0, l.idleNow())
-	s.rate += max(0, l.rateIdleNow())
-	if how == lendKept {
-		s.kept, s.rateKept = s.kept+max(0, l.idleNow()), s.rateKept+max(0, l.rateIdleNow())
-	}
-}
-
-// keeps returns how many idle rights each data centre is to have of n.
-func (s *survey) keeps(n int64, view *wire.View) []int {
-	keeps := make([]int, len(s.loans))
-	if n <= 0 {
-		return keeps
-	}
-	if len(s.open) == len(s.loans) {
-		return spread(int(n), view, s.loans, s.lines, s.shares)
-	}
-	for k, part := range spread(int(n), view, pick(s.loans, s.open), pick(s.lines, s.open), pick(s.shares, s.open)) {
-		keeps[s.open[k]] = part
-	}
-	return keeps
-}
-
-// gift returns how many idle rights data centre i is to have where so many were found to be
-// fit, and how many it is lent.
-func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
-	l := s.loans[i]
-	idle, ridle := l.idleNow(), l.rateIdleNow()
-	switch {
-	case p.gone:
-		keep, rkeep = 0, 0
-	case s.how[i] == lendKept:
-		keep, rkeep = max(0, l.held()), max(0, l.rateHeld()) // one in as one goes
-	case s.how[i] == lendAll && !s.starved && !view.Queues() && !few(int(min(s.supply, s.rate)), len(s.open)):
-		// Rights that lie a little off do no harm while nobody misses them.
-		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
-	}
-	if s.how[i] < lendKept {
-		give, rgive = min(max(0, keep-idle), max(0, s.free)), min(max(0, rkeep-ridle), max(0, s.rateFree))
-	}
-	s.free, s.rateFree = s.free-give, s.rateFree-rgive
-	return give, rgive, keep, rkeep
-}
-
-// lend looks at one room: who may enter up to when, and how many idle rights
-// each data centre is to have. It lends what is free and states what is to
-// come back. s is memory for the survey of it.
+// lend looks at one room: up to which join time visitors may enter, and how many idle permits each
+// data centre may keep. It lends free permits and sets the idle targets. s is memory for the survey of
+// the room.
 func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	free, rfree, complete := p.free()
-	if complete { // what a lowered limit took is not to be lent when books are missing again
+	if complete { // permits that a lowered limit took are not lent when books are missing again
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
@@ -195,7 +54,7 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	view := p.look(now, ft, share.Prospect{
 		Lines: s.lines, Absent: s.absent,
 		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
-		Tally:  share.Tally{Life: time.Duration(wire.Life(p.Session)) * time.Second, Active: s.active},
+		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
 		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt || p.Shut,
 		Shut: p.Shut, Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID}, Held: s.held,
 	})
@@ -211,19 +70,159 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
 		push := keep < idle && (s.starved || view.Queues())
 		if give > 0 || rgive > 0 {
-			l.granted += uint64(give)
-			l.rateGranted += uint64(rgive)
+			l.permits.Sessions.Granted += uint64(give)
+			l.permits.Rate.Granted += uint64(rgive)
 			l.dirty = true
-			push = push || l.heldPeople+l.movers > 0 || int64(l.want) > min(idle, ridle) || view.Queues()
+			push = push || l.demand.HeldPeople+l.demand.Movers > 0 || int64(l.demand.Want) > min(idle, ridle) || view.Queues()
 			p.centres.counted = p.centres.counted || complete
 		}
 		s.homes[i].push = s.homes[i].push || push
-		l.set(uint64(keep), uint64(rkeep))
+		l.dirty = l.permits.SetKeep(uint64(keep), uint64(rkeep)) || l.dirty
 	}
 }
 
-// grant returns what a data centre is to be told of the room. It reports whether there is
-// anything.
+// survey looks at the room with its free permits.
+func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, rateFree int64) {
+	s.begin(free, rateFree)
+	for _, d := range p.centres.all {
+		l := p.loans[d]
+		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
+			if l != nil {
+				s.miss(now, l, p.centres.lendingTo(now, d, l))
+			}
+			continue // its permits cannot be moved now, nor could it use more
+		}
+		if l != nil {
+			s.active += l.active
+		}
+		if l == nil {
+			l = p.loan(d)
+		}
+		s.add(d, l, p.centres.lendingTo(now, d, l), l.share(ft))
+	}
+	floorShares(s.shares)
+	// Sessions that move come before all visitors outside.
+	movers := int64(0)
+	moving := make([]int, len(s.loans))
+	for i, l := range s.loans {
+		if s.how[i] <= lendMovers {
+			moving[i] = int(l.demand.Movers)
+			movers += int64(l.demand.Movers)
+		}
+		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.demand.Movers) > l.idleNow() ||
+			s.how[i] == lendAll && int64(l.demand.HeldPeople) > min(l.idleNow(), l.rateIdleNow())
+	}
+	if p.Unbound && !p.gone && !p.centres.outdated() {
+		s.unbind(p)
+	}
+	s.moving = share.Fill(int(max(0, s.supply)), moving, s.shares)
+	s.supply -= movers
+	s.debt = min(s.supply, s.rate) < 0
+	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
+}
+
+// begin forgets the room that was looked at before, and keeps the memory.
+func (s *survey) begin(free, rateFree int64) {
+	*s = survey{
+		free: free, rateFree: rateFree, supply: free, rate: rateFree,
+		homes: s.homes[:0], loans: s.loans[:0], how: s.how[:0], open: s.open[:0], lines: s.lines[:0], shares: s.shares[:0],
+		pending: s.pending[:0], absent: s.absent[:0], heldJoined: s.heldJoined[:0],
+	}
+}
+
+// keeps returns the idle targets of the data centres, which sum to n at most.
+func (s *survey) keeps(n int64, view *wire.View) []int {
+	keeps := make([]int, len(s.loans))
+	if n <= 0 {
+		return keeps
+	}
+	if len(s.open) == len(s.loans) {
+		return spread(int(n), view, s.loans, s.lines, s.shares)
+	}
+	for k, part := range spread(int(n), view, pick(s.loans, s.open), pick(s.lines, s.open), pick(s.shares, s.open)) {
+		keeps[s.open[k]] = part
+	}
+	return keeps
+}
+
+// gift returns the idle targets of data centre i, where keep and rkeep were found to be fit, and the
+// permits that it is lent.
+func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
+	l := s.loans[i]
+	idle, ridle := l.idleNow(), l.rateIdleNow()
+	switch {
+	case p.gone:
+		keep, rkeep = 0, 0
+	case s.how[i] == lendKept:
+		keep, rkeep = max(0, l.permits.Sessions.Held()), max(0, l.permits.Rate.Held()) // one in as one goes
+	case s.how[i] == lendAll && !s.starved && !view.Queues() && !few(int(min(s.supply, s.rate)), len(s.open)):
+		// Rights that lie a little off do no harm while nobody misses them.
+		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
+	}
+	if s.how[i] < lendKept {
+		give, rgive = min(max(0, keep-idle), max(0, s.free)), min(max(0, rkeep-ridle), max(0, s.rateFree))
+	}
+	s.free, s.rateFree = s.free-give, s.rateFree-rgive
+	return give, rgive, keep, rkeep
+}
+
+// unbind makes permits of a room in which no limit binds, until T and R of them are idle beyond the
+// demand of all visitors that wait, come or move. They are lent and counted as any, so that every session
+// holds a permit once a limit binds again.
+func (s *survey) unbind(p *pool) {
+	need := 0.0
+	for i, l := range s.loans {
+		need += float64(l.demand.Want+l.demand.HeldPeople+l.demand.Movers) + max(0, s.lines[i].Total())
+	}
+	n := int64(min(need, room.MaxRate))
+	s.free += max(0, int64(p.Total)+n-s.supply)
+	s.supply = max(s.supply, int64(p.Total)+n)
+	s.rateFree += max(0, int64(p.Rate)+n-s.rate)
+	s.rate = max(s.rate, int64(p.Rate)+n)
+}
+
+// miss adds the last known visitors of a data centre that is silent, or not whole. They are there still:
+// a line without them would promise too much to the others.
+func (s *survey) miss(now fleettime.Mono, l *loan, how lending) {
+	silence := now.Sub(l.whole.at)
+	if l.whole.at == 0 || silence > ledger.CrowdKept {
+		s.active += l.active
+		return
+	}
+	s.active += max(l.active, l.whole.active)
+	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) {
+		s.absent = append(s.absent, ledger.Remaining(l.whole.waiting, silence))
+		s.pending = append(s.pending, ledger.Remaining(l.whole.pending, silence))
+	}
+}
+
+// add takes a data centre into the survey.
+func (s *survey) add(d *centre, l *loan, how lending, share float64) {
+	if how == lendAll {
+		s.open = append(s.open, len(s.loans))
+	}
+	// Visitors that wait where nobody is let in delay nobody, and would be early elsewhere.
+	var waiting estimate.Histogram
+	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) { // there people are let in
+		waiting = l.waiting
+		s.wanted += float64(l.demand.Want + l.demand.HeldPeople)
+		s.pending = append(s.pending, l.pending)
+		s.heldJoined = append(s.heldJoined, l.demand.HeldJoined)
+		s.held += float64(l.demand.HeldPeople)
+	}
+	s.how = append(s.how, how)
+	s.homes = append(s.homes, d)
+	s.loans = append(s.loans, l)
+	s.lines = append(s.lines, waiting)
+	s.shares = append(s.shares, share)
+	s.supply += max(0, l.idleNow())
+	s.rate += max(0, l.rateIdleNow())
+	if how == lendKept {
+		s.kept, s.rateKept = s.kept+max(0, l.idleNow()), s.rateKept+max(0, l.rateIdleNow())
+	}
+}
+
+// grant returns the grant of the room for a data centre. It reports whether there is news.
 func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 	l := p.loan(d)
 	if l.dirty {
@@ -237,10 +236,8 @@ func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 		return g, false
 	}
 	g = wire.RoomGrant{
-		Room: p.ID, Gen: l.gen, Granted: l.granted, RateGranted: l.rateGranted,
-		Keep: l.keep, RateKeep: l.rateKeep,
-		Returned: l.returned, RateReturned: l.rateReturned, Confirmed: p.confirms(d, l),
-		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Told(&p.passes),
+		Room: p.ID, Gen: l.gen, Permits: l.permits, Confirmed: p.confirms(d, l),
+		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Grant(&p.passes),
 	}
 	if (d.blank || l.viewAt > d.acked) && !p.partial {
 		g.View = p.view
@@ -257,14 +254,9 @@ func pick[T any](all []T, numbers []int) []T {
 	return out
 }
 
-// queues reports whether somebody waits behind others.
-func (p *pool) queues() bool { return p.view != nil && p.view.Queues() }
-
-// look remakes the view of the room where it is time to, and sees to it that
-// the data centres are told.
+// look makes the view of the room anew when it is time to, and owes it to the data centres.
 func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
 	x.Flow, x.Gain = &p.flow, &p.gain
-	x.Tally.Admitted, x.Tally.Joined, x.Tally.Entered, x.Tally.Outcomes = p.admitted, p.joined, p.entered, p.outcomes.Outcomes()
 	old := p.view
 	partial := p.partial
 	p.partial = p.centres.gathers(now)
@@ -289,14 +281,13 @@ func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wi
 	return v
 }
 
-// quiet is after how long without a report the idle rights of a data centre
-// are not reckoned with any more.
+// quiet is the silence after which the idle permits of a data centre are not counted as supply any more.
 const quiet = 10 * time.Second
 
-// spread returns how many of n idle rights each data centre is to have. When
-// nobody queues, what visitors want by the next report comes first, the rest is
-// divided by share but for the reserve; when somebody does, rights go to where
-// people are held who use them at once, then to where the oldest wait.
+// spread returns the idle targets of the data centres, which sum to n at most. When nobody queues, the
+// demand until the next report comes first, and the rest is divided by share but for the reserve; when
+// visitors queue, permits go to where visitors are held, which use them at once, then to where the
+// oldest wait.
 func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, shares []float64) []int {
 	if view.Queues() {
 		var few struct {
@@ -305,13 +296,13 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 		}
 		held, heldN := few.held[:0], few.n[:0]
 		for _, l := range loans {
-			held, heldN = append(held, l.heldJoined), append(heldN, l.heldPeople)
+			held, heldN = append(held, l.demand.HeldJoined), append(heldN, l.demand.HeldPeople)
 		}
 		return share.PlaceHeld(n, held, heldN, lines, shares)
 	}
 	wants := make([]int, len(loans))
 	for i, l := range loans {
-		wants[i] = int(l.want + l.heldPeople)
+		wants[i] = int(l.demand.Want + l.demand.HeldPeople)
 	}
 	parts := share.Fill(n, wants, shares)
 	for _, part := range parts {
@@ -326,11 +317,11 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 	return parts
 }
 
-// few reports whether n idle rights are so few that all of them are to lie at
-// the root: one question there is nearer than a slot in another data centre.
+// few reports whether n idle permits are so few that all of them stay at the root: one question there is
+// nearer than a permit in another data centre.
 func few(n, centres int) bool { return n < 4*centres }
 
-// settle keeps what is idle where it differs little from what is wanted.
+// settle leaves idle permits where they differ little from the target.
 func settle(keep, idle int64) int64 {
 	if d := keep - idle; d < 0 && -d <= max(1, keep/8) {
 		return idle

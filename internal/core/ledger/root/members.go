@@ -8,31 +8,30 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is about which data centres there are, and what a list of them that is
-// too old could do.
+// This file decides which data centres belong to the fleet, and prevents the harm that a list of them
+// that is too old could do.
 //
-// The list has versions. What must never happen: a coordinator that goes by an older
-// list calls its books complete while a data centre that is not in its list holds
-// rights; it would lend those once more. Four rules keep that from happening
-// (decision 30):
+// The list has versions. What must never happen: a coordinator with an older list calls its books
+// complete while a data centre that is not in its list holds permits; it would lend those once more.
+// Four rules prevent it (decision 30):
 //
-//   - A data centre tells the newest version that is stored for it. A coordinator
-//     that hears of a newer version than its own from a data centre of its list
-//     lends nothing and calls no books complete, until its list is as new.
-//   - A data centre that was added is lent rights only once every older one that is
-//     heard, and at least half of all older ones, told that the version which lists
-//     it is stored. So of the data centres whose books a coordinator with an older
-//     list must know, one tells the newer version; where none does, they were
-//     silent for so long that under partition_policy cap nothing of before is valid.
-//   - A data centre that nobody listed is heard like any other, and what it holds
-//     counts. Where the books were complete without it before, its own are voided
-//     instead, as for one that was given up. So they are where it is taken off
-//     without having been heard for long; one that is heard drains.
-//   - One that is to go leaves the list when all that it held has come back and it
-//     knows that it drains. So no older list lends to it unheard.
-//   - One that was taken off by force is named beside the list until it told that
-//     nothing of it is out, or nothing of it can be valid. A new coordinator waits for
-//     it as long as that, so that a takeover gives nothing of it to others.
+//   - A data centre reports the newest version that is stored for it. A coordinator that hears of a
+//     newer version than its own from a data centre of its list lends nothing and calls no books
+//     complete, until its list is as new.
+//   - A data centre that was added is lent permits only once every older one that is heard, and at
+//     least half of all older ones, reported that the version which lists it is stored. So of the data
+//     centres whose books a coordinator with an older list must know, one reports the newer version;
+//     where none does, they were silent for so long that under partition_policy cap no session from
+//     before is valid.
+//   - A data centre that is not listed is heard like any other, and its permits count. Where the books
+//     were complete without it before, its own are voided instead, as those of a data centre that was
+//     given up. So they are where it is taken off without having been heard for long; a data centre
+//     that is heard drains.
+//   - A data centre that is to go leaves the list when all its permits were returned and it knows that
+//     it drains. So no older list lends to it unheard.
+//   - A data centre that was taken off by force is named beside the list until it reported that nothing
+//     of it is out, or nothing of it can be valid. A new coordinator waits for it as long as that, so
+//     that a takeover gives none of its permits to others.
 
 // maxStrangers bounds the data centres that are heard without being listed.
 const maxStrangers = 64
@@ -49,7 +48,7 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 		if d.listed && m.Standing(d.name, d.site) == wire.Unlisted {
 			d.listed, d.draining, d.recorded = false, false, 0
 			if newest, _ := a.centres.newest(); newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease {
-				a.disown(d) // else what it holds goes on to count, as of one that nobody listed
+				a.disown(d) // else its permits go on to count, as those of a data centre that is not listed
 			}
 		}
 	}
@@ -93,25 +92,6 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	a.due = now
 }
 
-// meet opens the books of a data centre. It is told which tickets are to be accepted
-// nowhere.
-func (a *Allocator) meet(now fleettime.Mono, name string) *centre {
-	d := a.centres.add(now, name)
-	for _, p := range a.pools.list {
-		p.relays.tellLeft(d, p.pass)
-	}
-	return d
-}
-
-// disown voids what a data centre holds or may yet say that it holds: its rights
-// were, or may be, lent to others.
-func (a *Allocator) disown(d *centre) {
-	d.void = true
-	for p, l := range a.pools.loans(d) {
-		p.void(l, true)
-	}
-}
-
 // stranger opens the books of a data centre that nobody listed, or that is not the one
 // of its name that is; nil where there are too many.
 func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *centre {
@@ -130,4 +110,22 @@ func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *cent
 	}
 	a.pools.restale()
 	return d
+}
+
+// meet opens the books of a data centre, and tells it which tickets are accepted nowhere.
+func (a *Allocator) meet(now fleettime.Mono, name string) *centre {
+	d := a.centres.add(now, name)
+	for _, p := range a.pools.list {
+		p.relays.tellLeft(d, p.pass)
+	}
+	return d
+}
+
+// disown voids the permits that a data centre holds or may yet report: they were, or may be, lent to
+// others.
+func (a *Allocator) disown(d *centre) {
+	d.void = true
+	for p, l := range a.pools.loans(d) {
+		p.void(l, true)
+	}
 }

@@ -108,8 +108,8 @@ func (c *member) report(r *roster) {
 		c.rateBack = c.rate
 	}
 	room := wire.RoomReport{
-		Room: sale, Gen: c.gen, Granted: c.granted, Returned: c.returned, Idle: c.granted - c.returned - c.active, Active: c.active,
-		RateGranted: c.rate, RateReturned: c.rateBack, RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers, Reconstructed: c.reckons,
+		Room: sale, Gen: c.gen, Permits: wire.Permits{Sessions: wire.Allocation{Granted: c.granted, Returned: c.returned}, Rate: wire.Allocation{Granted: c.rate, Returned: c.rateBack}}, Idle: c.granted - c.returned - c.active, Active: c.active,
+		RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers, Reconstructed: c.reckons,
 	}
 	r.root.Observe(r.now, wire.Report{
 		From: c.name, Inc: c.inc, Site: c.site, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
@@ -129,7 +129,7 @@ func (c *member) apply(g wire.Grant) {
 			c.returned = 0
 		}
 		c.confirmed = room.Confirmed
-		c.granted, c.rate, c.keep = max(c.granted, room.Granted), max(c.rate, room.RateGranted), room.Keep
+		c.granted, c.rate, c.keep = max(c.granted, room.Permits.Sessions.Granted), max(c.rate, room.Permits.Rate.Granted), room.Permits.Sessions.Keep
 	}
 }
 

@@ -15,8 +15,8 @@ func (l *lender) inside(dc string, active, want uint64) {
 	l.root.Observe(l.now, wire.Report{
 		From: dc, Inc: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1,
 		Rooms: []wire.RoomReport{{
-			Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Returned: l.back[dc], RateReturned: l.rateBack[dc],
-			Idle: g.Granted - l.back[dc] - active, RateIdle: g.RateGranted - l.rateBack[dc] - active, Active: active, Want: want,
+			Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted, Returned: l.back[dc]}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted, Returned: l.rateBack[dc]}},
+			Idle: g.Permits.Sessions.Granted - l.back[dc] - active, RateIdle: g.Permits.Rate.Granted - l.rateBack[dc] - active, Active: active, Want: want,
 		}},
 	})
 }
@@ -24,8 +24,8 @@ func (l *lender) inside(dc string, active, want uint64) {
 // returns lets a data centre give back what it is not to keep.
 func (l *lender) returns(dc string, active uint64) {
 	g := l.last[dc]
-	l.back[dc] += g.Granted - l.back[dc] - active - min(g.Keep, g.Granted-l.back[dc]-active)
-	l.rateBack[dc] += g.RateGranted - l.rateBack[dc] - active - min(g.RateKeep, g.RateGranted-l.rateBack[dc]-active)
+	l.back[dc] += g.Permits.Sessions.Granted - l.back[dc] - active - min(g.Permits.Sessions.Keep, g.Permits.Sessions.Granted-l.back[dc]-active)
+	l.rateBack[dc] += g.Permits.Rate.Granted - l.rateBack[dc] - active - min(g.Permits.Rate.Keep, g.Permits.Rate.Granted-l.rateBack[dc]-active)
 }
 
 func (l *lender) set(change func(*ledger.RoomConfig)) {
@@ -44,7 +44,7 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 		l.inside("nairobi", 0, 0)
 		l.grants()
 		g := l.last["dublin"]
-		idle := min(g.Granted, g.RateGranted) - active
+		idle := min(g.Permits.Sessions.Granted, g.Permits.Rate.Granted) - active
 		if idle < 30 || idle > 60 {
 			t.Fatalf("%d are inside, 30 are wanted, %d lie idle; want them, and 20 more at most besides the reserve", active, idle)
 		}
@@ -57,14 +57,14 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 		t.Errorf("%d are inside: %d are told to be beyond the limit of 20, free is %d", active-30, led.Beyond, led.Free)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = false })
-	most := l.last["dublin"].Granted
+	most := l.last["dublin"].Permits.Sessions.Granted
 	for ; active > 0; active -= 30 {
 		l.returns("dublin", active)
 		l.inside("dublin", active, 30)
 		l.inside("nairobi", 0, 0)
 		l.grants()
-		if g := l.last["dublin"]; active > 20 && (g.Granted > most || l.last["nairobi"].Granted > 60 || l.view.Horizon != 0) {
-			t.Fatalf("%d are inside, the limit is 20: %d are lent, of before %d; who joined up to %d may enter", active, g.Granted, most, l.view.Horizon)
+		if g := l.last["dublin"]; active > 20 && (g.Permits.Sessions.Granted > most || l.last["nairobi"].Permits.Sessions.Granted > 60 || l.view.Horizon != 0) {
+			t.Fatalf("%d are inside, the limit is 20: %d are lent, of before %d; who joined up to %d may enter", active, g.Permits.Sessions.Granted, most, l.view.Horizon)
 		}
 	}
 	l.returns("dublin", 0)
@@ -92,18 +92,18 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	meet() // the promise
 	meet()
 	meet()
-	lent := l.last["dublin"].Granted
+	lent := l.last["dublin"].Permits.Sessions.Granted
 	if lent < 30 {
 		t.Fatalf("%d were lent", lent)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = false })
 	meet()
-	l.back["dublin"], l.rateBack["dublin"] = lent, l.last["dublin"].RateGranted
+	l.back["dublin"], l.rateBack["dublin"] = lent, l.last["dublin"].Permits.Rate.Granted
 	for range 5 {
 		meet()
 	}
-	if g := l.last["dublin"]; g.Granted > lent {
-		t.Errorf("%d rights are lent anew, although nairobi may hold them all", g.Granted-lent)
+	if g := l.last["dublin"]; g.Permits.Sessions.Granted > lent {
+		t.Errorf("%d rights are lent anew, although nairobi may hold them all", g.Permits.Sessions.Granted-lent)
 	}
 	if led := l.root.Ledger(sale); led.Complete {
 		t.Fatalf("the books are complete: %+v", led)

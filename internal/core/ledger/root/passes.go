@@ -5,13 +5,6 @@ import (
 	"vestibule/internal/core/ledger/share"
 )
 
-// open reports whether the release is one that this coordinator lends now: it is marked for its term, and
-// the room lets nobody in otherwise.
-func (p *pool) open() bool {
-	r := &p.Release
-	return !p.gone && p.Shut && r.ID != 0 && r.ID == p.passes.Release
-}
-
 // begin takes a release that the store says is this coordinator's to lend. One that was begun stays as it is.
 func (p *pool) begin() {
 	r := &p.Release
@@ -59,7 +52,7 @@ func (p *pool) callable(s *survey) (n int64, joined []fleettime.Time) {
 	all := p.passes.Free()
 	var lists [][]fleettime.Time
 	for i, l := range s.loans {
-		if l.passes.Of(p.passes.Release); s.how[i] == lendAll {
+		if l.passes.Begin(p.passes.Release); s.how[i] == lendAll {
 			all += l.passes.Unused()
 			lists = append(lists, l.passes.Joined)
 		}
@@ -67,10 +60,17 @@ func (p *pool) callable(s *survey) (n int64, joined []fleettime.Time) {
 	return min(int64(all), s.supply, s.rate), share.MergeTimes(lists, int(min(all, 1<<20)))
 }
 
+// open reports whether the release is one that this coordinator lends now: it is marked for its term, and
+// the room lets nobody in otherwise.
+func (p *pool) open() bool {
+	r := &p.Release
+	return !p.gone && p.Shut && r.ID != 0 && r.ID == p.passes.Release
+}
+
 // callStep is how far apart the times are up to which everybody is called.
 const callStep = 10_000 // ms
 
-// calledUpTo returns up to which join time people may enter by a pass, where so many are called.
+// calledUpTo returns up to which join time visitors may enter by a pass, where n are called.
 func calledUpTo(n int64, joined []fleettime.Time, ft fleettime.Time) fleettime.Time {
 	switch {
 	case n <= 0:

@@ -13,8 +13,8 @@ func (l *lender) holds(dc string, inc, people, returned, spent uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
 	r := wire.RoomReport{
-		Room: sale, Granted: g.Granted, RateGranted: g.RateGranted, Idle: g.Granted, RateIdle: g.RateGranted, Callable: people,
-		Passes: wire.Passes{Release: g.Passes.Release, Granted: g.Passes.Granted, Returned: returned, Spent: spent},
+		Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted}}, Idle: g.Permits.Sessions.Granted, RateIdle: g.Permits.Rate.Granted, Callable: people,
+		Passes: wire.Passes{Release: g.Passes.Release, Allocation: wire.Allocation{Granted: g.Passes.Granted, Returned: returned}, Spent: spent},
 	}
 	for i := range people {
 		r.HeldJoined = append(r.HeldJoined, l.wall-60_000+fleettime.Time(i))
@@ -136,7 +136,7 @@ func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Shut, r.Release = true, ledger.Release{ID: 8, N: 1, Lender: term} })
 	meet()
-	if p := l.last["dublin"].Passes; p != (wire.Passes{Release: 8, Granted: 1, Keep: 1}) {
+	if p := l.last["dublin"].Passes; p != (wire.Passes{Release: 8, Allocation: wire.Allocation{Granted: 1, Keep: 1}}) {
 		t.Errorf("a release of one person: %+v", p)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Release = ledger.Release{ID: 7, N: 5, Lender: term} })

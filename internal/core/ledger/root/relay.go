@@ -19,7 +19,7 @@ type relay struct {
 	cleared []*centre
 }
 
-// take takes an end that data centre d told, of all that there are, and passes it on by pass.
+// take takes an end that data centre d reported, and passes it on to all others that need it.
 func (rs *relays) take(d *centre, e wire.End, all []*centre, pass func(*centre, wire.End)) {
 	var home *centre
 	for _, o := range all {
@@ -68,7 +68,7 @@ func (rs *relays) take(d *centre, e wire.End, all []*centre, pass func(*centre, 
 	}
 }
 
-// tellLeft passes on to a data centre that is new who left and is to be accepted nowhere.
+// tellLeft tells a new data centre which sessions are accepted nowhere.
 func (rs relays) tellLeft(d *centre, pass func(*centre, wire.End)) {
 	for _, r := range rs {
 		if r.end.Kind == wire.Left {
@@ -77,7 +77,7 @@ func (rs relays) tellLeft(d *centre, pass func(*centre, wire.End)) {
 	}
 }
 
-// forget drops what has expired.
+// forget drops ends that have expired.
 func (rs relays) forget(ft fleettime.Time) {
 	for key, r := range rs {
 		if ft > fleettime.Time(int64(r.end.Until)*1000).Add(wire.EndMargin) {

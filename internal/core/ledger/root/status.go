@@ -30,12 +30,12 @@ type PassLedger struct {
 	Spent   uint64 // people let in
 }
 
-// CentreLedger is what the root has lent to one data centre.
+// CentreLedger has the permits of one room that the root has lent to one data centre.
 type CentreLedger struct {
 	Name           string
 	Adopted        bool
 	Standing       wire.Standing
-	Excess         int64 // sessions that may be valid there beyond what it holds
+	Excess         int64 // sessions that may be valid there beyond its permits
 	Held, RateHeld int64
 	Idle, RateIdle int64
 	Keep, RateKeep uint64
@@ -47,8 +47,8 @@ type CentreLedger struct {
 // wallBound is by how much the clock of a machine may be wrong for all that is known.
 const wallBound = 10 * time.Minute
 
-// Clock returns by which time phases of events are judged, and by how much that may be wrong: fleet time where the
-// allocator knows it to [fleettime.Rough], else what the machine takes for it. a may be nil: nobody leads.
+// Clock returns the time that phases of events go by, and its uncertainty: fleet time where the allocator
+// knows it to [fleettime.Rough], else the machine's guess. a may be nil: nobody leads.
 func (a *Allocator) Clock(now fleettime.Mono, machine fleettime.Time) (t fleettime.Time, bound time.Duration) {
 	if a != nil {
 		if t, bound := a.clock.Read(now); bound <= fleettime.Rough {
@@ -56,18 +56,6 @@ func (a *Allocator) Clock(now fleettime.Mono, machine fleettime.Time) (t fleetti
 		}
 	}
 	return machine, wallBound
-}
-
-// Totals returns the state of a room without what each data centre holds.
-func (a *Allocator) Totals(id room.ID) Ledger {
-	p := a.pools.byID[id]
-	if p == nil {
-		return Ledger{}
-	}
-	l := Ledger{Total: p.Total, Rate: p.Rate, Unbound: p.Unbound, View: p.view}
-	l.Free, l.RateFree, l.Complete = p.free()
-	l.Passes = PassLedger{Release: p.passes.Release, N: p.passes.N, Free: p.passes.Free(), Spent: p.passes.Spent}
-	return l
 }
 
 // Ledger returns the state of a room; the zero value for an unknown one.
@@ -83,10 +71,10 @@ func (a *Allocator) Ledger(id room.ID) Ledger {
 		if n := p.loans[d]; n != nil {
 			c.Excess = n.unreturned + int64(n.excess)
 			l.Excess += c.Excess
-			c.Held, c.RateHeld = n.held(), n.rateHeld()
+			c.Held, c.RateHeld = n.permits.Sessions.Held(), n.permits.Rate.Held()
 			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
-			c.Keep, c.RateKeep = n.keep, n.rateKeep
-			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.want, n.heldPeople, n.gen
+			c.Keep, c.RateKeep = n.permits.Sessions.Keep, n.permits.Rate.Keep
+			c.Active, c.Want, c.HeldPeople, c.Gen = n.active, n.demand.Want, n.demand.HeldPeople, n.gen
 		}
 		l.Centres = append(l.Centres, c)
 		l.Beyond += int64(c.Active)
@@ -95,8 +83,20 @@ func (a *Allocator) Ledger(id room.ID) Ledger {
 	return l
 }
 
-// Unknown is a data centre whose books a coordinator waits for. Until it knows them it lends
-// only what has come back.
+// Totals returns the state of a room without its data centres.
+func (a *Allocator) Totals(id room.ID) Ledger {
+	p := a.pools.byID[id]
+	if p == nil {
+		return Ledger{}
+	}
+	l := Ledger{Total: p.Total, Rate: p.Rate, Unbound: p.Unbound, View: p.view}
+	l.Free, l.RateFree, l.Complete = p.free()
+	l.Passes = PassLedger{Release: p.passes.Release, N: p.passes.N, Free: p.passes.Free(), Spent: p.passes.Spent}
+	return l
+}
+
+// Unknown is a data centre whose books a coordinator waits for. Until it knows them it lends only permits
+// that were returned.
 type Unknown struct {
 	Name  string
 	Heard time.Duration  // ago; since the term began where it was not heard
@@ -104,7 +104,7 @@ type Unknown struct {
 	Until fleettime.Time // when it is given up at the latest; 0 where nobody can tell
 }
 
-// Unknown returns whose books the coordinator waits for at now. It changes nothing.
+// Unknown returns the data centres whose books the coordinator waits for at now. It changes nothing.
 func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 	if now.Sub(a.centres.started) < ledger.StartupGrace {
 		return nil
@@ -141,24 +141,24 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 // Time returns fleet time.
 func (a *Allocator) Time(now fleettime.Mono) fleettime.Time { return a.clock.Now(now) }
 
-// CentreTotals is what one data centre has out, summed over all rooms.
+// CentreTotals has the permits and sessions of one data centre, summed over all rooms.
 type CentreTotals struct {
 	Name           string
 	Site           uint64 // 0 for unknown
 	Standing       wire.Standing
-	Told           bool          // it says what it holds, and was heard lately
+	Told           bool          // it reports its permits, and was heard lately
 	Heard          time.Duration // how long ago; since the term began or it was added, where it was not
 	Held, RateHeld int64
 	Idle, RateIdle int64
 	Sessions       uint64
-	Excess         int64         // sessions that may be valid beyond what it holds
+	Excess         int64         // sessions that may be valid beyond its permits
 	Term           uint64        // of its aggregator, 0 before it was heard
 	Adopted        bool          // its books are known in this term
 	Stored         uint64        // newest version of the list of data centres that is stored for it
-	Bound          time.Duration // what its fleet time may be wrong by, [fleettime.Unsynced] where it knows none
+	Bound          time.Duration // uncertainty of its fleet time, [fleettime.Unsynced] where it knows none
 }
 
-// Centres returns what every data centre has out, by name.
+// Centres returns the totals of every data centre, by name.
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
@@ -167,8 +167,8 @@ func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 			t.Bound = d.time.bound
 		}
 		for _, l := range a.pools.loans(d) {
-			t.Held += l.held()
-			t.RateHeld += l.rateHeld()
+			t.Held += l.permits.Sessions.Held()
+			t.RateHeld += l.permits.Rate.Held()
 			t.Idle += l.idleNow()
 			t.RateIdle += l.rateIdleNow()
 			t.Sessions += l.active

@@ -9,18 +9,18 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rootClock is fleet time at a coordinator: the machine's, or, where a fleet already runs,
-// as its data centres tell it.
+// rootClock is fleet time at a coordinator: the machine's, or, where a fleet already runs, the time
+// that its data centres report.
 //
-// Invariant: a time that is the machine's alone is told as a guess, and gives way.
+// Invariant: a time that is the machine's alone is sent as a guess, and gives way.
 type rootClock struct {
 	fleettime.Clock
 	guessed bool // it is the machine's: nobody knew better
 
-	kept fleettime.Clock // what this process knew when the term began
+	kept fleettime.Clock // the time that this process knew when the term began
 }
 
-// centreTime is what a data centre tells of the time.
+// centreTime has the time as a data centre reports it.
 type centreTime struct {
 	probes []ledger.Probe // grants sent while the coordinator could learn the time
 	trips  ledger.Trips   // of their answers
@@ -47,7 +47,7 @@ func (a *Allocator) SetTime(now fleettime.Mono, wall fleettime.Time) time.Durati
 func (c *rootClock) offer(now fleettime.Mono, wall fleettime.Time, all *centres) (off time.Duration, set bool) {
 	if bound := c.Bound(now); bound != fleettime.Unsynced {
 		if bound > fleettime.MaxError {
-			c.Settle(now, slewRate) // instead: what everybody allows for is one of both
+			c.Settle(now, slewRate) // instead: every node allows for this difference
 		}
 		return c.Slew(now, wall, slewRate), false
 	}
@@ -105,12 +105,12 @@ func (c *rootClock) learn(now fleettime.Mono, d *centre, m *wire.Report, all *ce
 		told.probes, told.other = nil, false
 		return
 	}
-	// Who knew may have ended since, and with it the only one.
+	// The data centre may have lost the only node that knew it.
 	if told.known, told.bound = ledger.IsSynced(m), m.AsOfBound; !told.known {
-		told.other = false // nor has it a time that is not ours: it is told ours
+		told.other = false // nor does its time differ from ours: it gets ours
 		return
 	}
-	// What a data centre had from us differs by less than this, however late.
+	// A time that a data centre had from us differs by less than this, however late.
 	told.other = !unknown && (m.AsOf > c.Now(now).Add(ledger.TimeApart) || m.AsOf < c.Now(now).Add(-ledger.TimeApart))
 	if m.Seen != all.cfg.Term || (!unknown && !told.other) {
 		return

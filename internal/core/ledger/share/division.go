@@ -5,6 +5,7 @@ import (
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ledger"
 )
 
 // Division is one room of a data centre at the moment in which its free rights are divided
@@ -12,34 +13,31 @@ import (
 type Division struct {
 	Free, RateFree int64 // of T and of R; below 0 is a debt
 	Keep, RateKeep int64 // idle rights that global lets the data centre keep
-	Reconstructed  bool  // what is free goes back to global
+	Reconstructed  bool  // free permits go back to global
 	Closed         bool  // nobody is let in
 	Horizon        fleettime.Time
 	Claims         []Claim
 
 	// Found on the way.
 	scarce  bool // global wants some back
-	Starved bool // somebody is held whom no right in the data centre serves
+	Starved bool // a long-polled visitor waits, and the data centre has no permit for it
 	Unrated bool // the same of rights of R
 	short   bool // a held visitor waits for a right that is not in hand
 	Knock   bool // global is to hear of it soon
 }
 
-// Claim is what one edge has, asks for and gets.
+// Claim is one edge in a division: its idle permits, its demand, and its gifts.
 type Claim struct {
-	Idle, RateIdle int64            // rights that lie unused there
-	Want           uint64           // rights that newcomers there will want by its next report
-	HeldJoined     []fleettime.Time // join times of visitors held there, ascending
-	HeldPeople     uint64           // how many those are; not all of them are named
-	Movers         uint64           // visitors inside who move there from another data centre
+	Idle, RateIdle int64 // permits that are idle there
+	ledger.Demand
 
-	need   int // rights that visitors held there can use now
-	moving int // rights of T for those who move
+	need   int // permits that visitors held there can use now
+	moving int // permits of T for sessions that move there
 	Gifts  [2]Gift
 }
 
-// Gift is what an edge is given of T or of R. It never takes: it tells how much is to
-// stay, and the edge returns the rest.
+// Gift is the result for an edge and one kind of permit. Give is added to its permits. The edge
+// returns idle permits beyond Keep: a division never takes any.
 type Gift struct{ Give, Keep int64 }
 
 // The two sides of a division.
@@ -48,17 +46,9 @@ const (
 	OfR
 )
 
-// needs returns the rights of T or of R that visitors at the edge can use now.
-func (c *Claim) needs(side int) int64 {
-	if side == OfR {
-		return int64(c.need) // who moves in was admitted already, elsewhere
-	}
-	return int64(c.need + c.moving)
-}
-
-// Divide decides what every edge may hold. Held visitors come first, with all there is;
-// what global wants back is taken from what would lie idle. It returns which edges cannot
-// wait for their next report.
+// Divide decides how many permits every edge may hold. Long-polled visitors come first, with all permits
+// there are. Permits that global wants back are taken from those that would be idle. It returns the
+// edges that cannot wait for their next report.
 func (d *Division) Divide() (push []bool) {
 	free, rfree := max(0, d.Free), max(0, d.RateFree)
 	if d.Reconstructed {
@@ -68,7 +58,7 @@ func (d *Division) Divide() (push []bool) {
 	moving := int64(0)
 	for i := range d.Claims {
 		c := &d.Claims[i]
-		supply += c.Idle // a debt is paid with what lies idle at the edges
+		supply += c.Idle // idle permits of the edges pay a debt
 		rsupply += c.RateIdle
 		moving += int64(c.Movers)
 	}
@@ -87,8 +77,8 @@ func (d *Division) Divide() (push []bool) {
 	return push
 }
 
-// side divides the rights of T or of R: supply of them are in the data centre, free of
-// those at no edge, and so many may stay if nobody needs them.
+// side divides the permits of T or of R: the data centre has supply of them, free of those are at no
+// edge, and keep may stay in the data centre without demand.
 func (d *Division) side(side int, supply, free, keep int64, push []bool) {
 	open := d.Horizon == estimate.Open && !d.Closed
 	wants := make([]int, len(d.Claims))
@@ -126,6 +116,14 @@ func (d *Division) side(side int, supply, free, keep int64, push []bool) {
 	}
 }
 
+// needs returns the rights of T or of R that visitors at the edge can use now.
+func (c *Claim) needs(side int) int64 {
+	if side == OfR {
+		return int64(c.need) // a visitor that moves in was admitted elsewhere
+	}
+	return int64(c.need + c.moving)
+}
+
 func (c *Claim) idleOf(side int) int64 {
 	if side == OfR {
 		return c.RateIdle
@@ -133,8 +131,8 @@ func (c *Claim) idleOf(side int) int64 {
 	return c.Idle
 }
 
-// firstInside gives those who are inside and move here their rights of T, before
-// anybody outside, and returns how many that are.
+// firstInside gives permits of T to sessions that move here, before any visitor outside, and returns
+// their number.
 func firstInside(claims []Claim, supply int64) (n int64) {
 	for i := range claims {
 		c := &claims[i]
@@ -144,9 +142,8 @@ func firstInside(claims []Claim, supply int64) (n int64) {
 	return n
 }
 
-// firstInLine gives each of n rights to the edge that holds the visitor who
-// joined first among those up to the horizon, and returns how many visitors
-// there are to give to.
+// firstInLine gives each of n permits to the edge that holds the visitor who joined first among those
+// up to the horizon, and returns how many visitors want one.
 func firstInLine(claims []Claim, horizon fleettime.Time, n int64) int {
 	type head struct {
 		joined fleettime.Time

@@ -12,20 +12,20 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rounds decides who is called in a room whose method is random: rounds follow each other, and in each of them everybody who has
-// waited since before it has the same chance. Nobody hears of a call before the next question, so people are called as they will
-// come: see ahead.
+// rounds calls visitors in a room whose method is random. In each round every visitor that has waited since before it has the
+// same chance. A visitor hears of its call with its next question, so visitors are called some time before permits come free:
+// see ahead.
 type rounds struct {
 	recent draw.Rounds    // oldest first; made anew with every change, as views keep it
-	share  float64        // of those who take part in the newest round, what has been called
-	came   fleettime.Time // who came during the round before it has been called, once share is 1
+	share  float64        // of the visitors in the newest round, the part that has been called
+	came   fleettime.Time // visitors that came during the round before this time have been called, once share is 1
 
 	calls  [callSeconds]float64 // how many people were called in each of the last seconds
 	second int64                // the newest of them
 }
 
 const (
-	// callSeconds is how long it takes at most until who was called asks.
+	// callSeconds is the longest time from a call to the visitor's next question.
 	callSeconds = int(draw.RoundLength / time.Second)
 
 	// People are called so long before they will enter. Half of them are on their way, as their next
@@ -33,25 +33,14 @@ const (
 	ahead = 20 * time.Second
 )
 
-// Lot is what the rounds of a room go by, beside those who wait.
+// Lot identifies the draws of a room.
 type Lot struct {
-	Term wire.Term // of who leads
+	Term wire.Term // of the leader
 	Room room.ID
 }
 
-// seed returns what places of the round that begins at start are drawn by. Another leader draws others: what its
-// predecessor had called of a round is not known.
-func (l Lot) seed(start fleettime.Time) uint64 {
-	var in [32]byte
-	for i, n := range []uint64{l.Term.N, l.Term.Nonce, uint64(l.Room), uint64(start)} {
-		binary.BigEndian.PutUint64(in[8*i:], n)
-	}
-	sum := sha256.Sum256(in[:])
-	return binary.BigEndian.Uint64(sum[:])
-}
-
-// call calls so many people that those who were called and are not in are want, of whom held are at the edges. whole is who
-// waits, by place, also who was called.
+// call calls visitors until those that were called and have not entered are want; held of them are at the edges. whole is the
+// line by place, with called visitors.
 func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, held float64) {
 	if n := len(r.recent); n == 0 || r.recent[n-1].Start() < draw.StartOf(ft) {
 		r.begin(ft, l)
@@ -92,7 +81,18 @@ func (r *rounds) begin(ft fleettime.Time, l Lot) {
 	r.share, r.came = 0, 0
 }
 
-// advance forgets calls of which all that came of them is known.
+// seed returns the seed of the draw of the round that begins at start. Another leader uses another one, because it does not
+// know whom its predecessor called.
+func (l Lot) seed(start fleettime.Time) uint64 {
+	var in [32]byte
+	for i, n := range []uint64{l.Term.N, l.Term.Nonce, uint64(l.Room), uint64(start)} {
+		binary.BigEndian.PutUint64(in[8*i:], n)
+	}
+	sum := sha256.Sum256(in[:])
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// advance drops calls after all their visitors had the time to come.
 func (r *rounds) advance(second int64) {
 	r.second = max(r.second, second-int64(callSeconds))
 	for r.second < second {
@@ -116,8 +116,8 @@ func (r *rounds) coming() float64 {
 // horizon returns the last place that is called.
 func (r *rounds) horizon() fleettime.Time { return r.recent[len(r.recent)-1].Called }
 
-// waits returns by when parts of those who take part in a round, and have not been called, are in: called people enter before
-// them. joining is how many people come per second, and fading for how long as many are supposed to.
+// waits returns when given parts of the visitors that wait and have not been called will have entered: called visitors enter
+// before them. joining visitors come per second, for the time fading.
 func (r *rounds) waits(called, waiting, joining float64, fading time.Duration, paces []estimate.Pace, theta float64) estimate.Waits {
 	called = min(called, waiting)
 	before, ok := estimate.Estimate(called, paces, 0)

@@ -8,125 +8,53 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Split divides n slots in proportion to the weights, whole slots only, by
-// largest remainder; equal remainders go to the first, so callers sort by
-// name. Weights that are all zero (no traffic two minutes ago) divide equally.
-// The parts always sum to max(n, 0); weights must not be negative.
-func Split(n int, weights []float64) []int {
-	parts := make([]int, len(weights))
-	if n <= 0 || len(weights) == 0 {
-		return parts
-	}
-	sum := 0.0
-	for _, w := range weights {
-		sum += w
-	}
-	rest := make([]float64, len(weights))
-	left := n
-	for i, w := range weights {
-		share := 1 / float64(len(weights))
-		if sum > 0 {
-			share = w / sum
-		}
-		exact := float64(n) * share
-		parts[i] = int(exact)
-		rest[i] = exact - float64(parts[i])
-		left -= parts[i]
-	}
-	for ; left > 0; left-- { // at most one round: fewer slots are left than there are parts
-		best := 0
-		for i := range rest {
-			if rest[i] > rest[best]+1e-9 {
-				best = i
+// PlaceHeld divides n permits among data centres: first to those that hold visitors, which use a permit
+// at once, in the order in which they joined, then as [Place] does by their other waiting visitors.
+// held[i] are the join times of the oldest held visitors in data centre i, ascending, and heldN[i] is
+// the number of all of them. The parts sum to max(n, 0).
+//
+// A line has visitors that may never come again: they left, or ask elsewhere now, and are missed only
+// after a while. Permits that are placed before them are idle meanwhile.
+func PlaceHeld(n int, held [][]fleettime.Time, heldN []uint64, lines []estimate.Histogram, shares []float64) []int {
+	parts := make([]int, len(lines))
+	for n > 0 {
+		first := -1
+		for d := range held {
+			if k := parts[d]; k < len(held[d]) && (first < 0 || held[d][k] < held[first][parts[first]]) {
+				first = d
 			}
 		}
-		parts[best]++
-		rest[best] = -1
+		if first < 0 {
+			break
+		}
+		parts[first]++
+		n--
 	}
-	return parts
-}
-
-// Fill divides at most n slots among those who demand them, in proportion to
-// the weights, nil for equal ones, and never more to anyone than demanded (weighted
-// max-min fairness, "water filling"). What nobody demands stays undivided.
-func Fill(n int, demand []int, weights []float64) []int {
-	parts := make([]int, len(demand))
 	if n <= 0 {
 		return parts
 	}
-	// Those with the least demand for their weight are satisfied first; from
-	// the first who is not, everybody left gets a proportional part.
-	var few [8]int
-	order := few[:0]
-	for i, d := range demand {
-		if d > 0 {
-			order = append(order, i)
-		}
+	more := make([]int, len(lines)) // held visitors without a join time
+	weights := make([]float64, len(lines))
+	absent := make([]estimate.Histogram, len(lines))
+	for d := range lines {
+		more[d] = max(0, int(heldN[d])-len(held[d]))
+		weights[d] = float64(more[d])
+		absent[d] = lines[d].Without(held[d])
 	}
-	weight := func(i int) float64 {
-		if weights == nil {
-			return 1
-		}
-		return max(weights[i], 1e-9)
+	for d, part := range Fill(n, more, weights) {
+		parts[d] += part
+		n -= part
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(float64(demand[a])/weight(a), float64(demand[b])/weight(b))
-	})
-	for k, i := range order {
-		if n == 0 {
-			return parts
-		}
-		sum := 0.0
-		for _, j := range order[k:] {
-			sum += weight(j)
-		}
-		if float64(demand[i]) <= float64(n)*weight(i)/sum {
-			parts[i] = demand[i]
-			n -= demand[i]
-			continue
-		}
-		open := slices.Clone(order[k:])
-		slices.Sort(open) // ties by name, not by demand
-		ws := make([]float64, len(open))
-		for x, j := range open {
-			ws[x] = weight(j)
-		}
-		for x, part := range Split(n, ws) {
-			parts[open[x]] = min(part, demand[open[x]])
-			n -= parts[open[x]]
-		}
-		for _, j := range open { // a rounded-up part may exceed its demand by one
-			if n > 0 && parts[j] < demand[j] {
-				parts[j]++
-				n--
-			}
-		}
-		return parts
+	for d, part := range Place(n, absent, shares) {
+		parts[d] += part
 	}
 	return parts
 }
 
-// Eligible returns how many of each slice of the line may enter with n slots:
-// the oldest slices first, whole; the first that does not fit gets the rest.
-// Nobody is eligible with n <= 0.
-func Eligible(n int, waiting estimate.Histogram) []int {
-	out := make([]int, len(waiting))
-	for i, s := range waiting {
-		if n <= 0 {
-			break
-		}
-		out[i] = min(n, int(s.N+0.5))
-		n -= out[i]
-	}
-	return out
-}
-
-// Place divides n slots among data centres by who waits where: slices of the
-// line that fit whole give each data centre as many slots as wait there; the
-// first that does not fit is divided by share, and what is left when nobody
-// waits is divided by share as well. lines[i] is the line as seen in data
-// centre i, shares[i] its share of traffic two minutes ago. The parts sum to
-// max(n, 0).
+// Place divides n permits among data centres by their lines. Slices of the line that fit whole give each
+// data centre as many permits as visitors wait there; the first slice that does not fit is divided by
+// share, and so is the rest when the line ends. lines[i] is the line as seen in data centre i, shares[i]
+// its share of traffic two minutes ago. The parts sum to max(n, 0).
 func Place(n int, lines []estimate.Histogram, shares []float64) []int {
 	parts := make([]int, len(lines))
 	if n <= 0 {
@@ -181,45 +109,115 @@ func Place(n int, lines []estimate.Histogram, shares []float64) []int {
 	return parts
 }
 
-// PlaceHeld divides n slots among data centres: first to those whose visitors are
-// held at an edge and use a right at once, in the order in which they joined, then as
-// [Place] does by who waits besides. held[i] are the join times of the oldest who are held in data centre i,
-// ascending, and heldN[i] is how many are held there in all. The parts sum to max(n, 0).
-//
-// A line tells of people who may never come again: they left, or ask elsewhere now, and
-// are missed only after a while. Rights that are put before them lie idle meanwhile.
-func PlaceHeld(n int, held [][]fleettime.Time, heldN []uint64, lines []estimate.Histogram, shares []float64) []int {
-	parts := make([]int, len(lines))
-	for n > 0 {
-		first := -1
-		for d := range held {
-			if k := parts[d]; k < len(held[d]) && (first < 0 || held[d][k] < held[first][parts[first]]) {
-				first = d
-			}
-		}
-		if first < 0 {
+// Eligible returns how many of each slice of the line may enter with n slots:
+// the oldest slices first, whole; the first that does not fit gets the rest.
+// Nobody is eligible with n <= 0.
+func Eligible(n int, waiting estimate.Histogram) []int {
+	out := make([]int, len(waiting))
+	for i, s := range waiting {
+		if n <= 0 {
 			break
 		}
-		parts[first]++
-		n--
+		out[i] = min(n, int(s.N+0.5))
+		n -= out[i]
 	}
+	return out
+}
+
+// Fill divides at most n permits among demands, in proportion to the weights, nil for equal ones, and
+// never more to any than it demands (weighted max-min fairness, "water filling"). The rest stays
+// undivided.
+func Fill(n int, demand []int, weights []float64) []int {
+	parts := make([]int, len(demand))
 	if n <= 0 {
 		return parts
 	}
-	more := make([]int, len(lines)) // who is held without being named
-	weights := make([]float64, len(lines))
-	absent := make([]estimate.Histogram, len(lines))
-	for d := range lines {
-		more[d] = max(0, int(heldN[d])-len(held[d]))
-		weights[d] = float64(more[d])
-		absent[d] = lines[d].Without(held[d])
+	// Demands that are least for their weight are satisfied first; from the
+	// first that is not, all others get a proportional part.
+	var few [8]int
+	order := few[:0]
+	for i, d := range demand {
+		if d > 0 {
+			order = append(order, i)
+		}
 	}
-	for d, part := range Fill(n, more, weights) {
-		parts[d] += part
-		n -= part
+	weight := func(i int) float64 {
+		if weights == nil {
+			return 1
+		}
+		return max(weights[i], 1e-9)
 	}
-	for d, part := range Place(n, absent, shares) {
-		parts[d] += part
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(float64(demand[a])/weight(a), float64(demand[b])/weight(b))
+	})
+	for k, i := range order {
+		if n == 0 {
+			return parts
+		}
+		sum := 0.0
+		for _, j := range order[k:] {
+			sum += weight(j)
+		}
+		if float64(demand[i]) <= float64(n)*weight(i)/sum {
+			parts[i] = demand[i]
+			n -= demand[i]
+			continue
+		}
+		open := slices.Clone(order[k:])
+		slices.Sort(open) // ties by name, not by demand
+		ws := make([]float64, len(open))
+		for x, j := range open {
+			ws[x] = weight(j)
+		}
+		for x, part := range Split(n, ws) {
+			parts[open[x]] = min(part, demand[open[x]])
+			n -= parts[open[x]]
+		}
+		for _, j := range open { // a rounded-up part may exceed its demand by one
+			if n > 0 && parts[j] < demand[j] {
+				parts[j]++
+				n--
+			}
+		}
+		return parts
+	}
+	return parts
+}
+
+// Split divides n slots in proportion to the weights, whole slots only, by
+// largest remainder; equal remainders go to the first, so callers sort by
+// name. Weights that are all zero (no traffic two minutes ago) divide equally.
+// The parts always sum to max(n, 0); weights must not be negative.
+func Split(n int, weights []float64) []int {
+	parts := make([]int, len(weights))
+	if n <= 0 || len(weights) == 0 {
+		return parts
+	}
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
+	}
+	rest := make([]float64, len(weights))
+	left := n
+	for i, w := range weights {
+		share := 1 / float64(len(weights))
+		if sum > 0 {
+			share = w / sum
+		}
+		exact := float64(n) * share
+		parts[i] = int(exact)
+		rest[i] = exact - float64(parts[i])
+		left -= parts[i]
+	}
+	for ; left > 0; left-- { // at most one round: fewer slots are left than there are parts
+		best := 0
+		for i := range rest {
+			if rest[i] > rest[best]+1e-9 {
+				best = i
+			}
+		}
+		parts[best]++
+		rest[best] = -1
 	}
 	return parts
 }

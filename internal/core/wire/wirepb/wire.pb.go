@@ -13,12 +13,11 @@
 package wirepb
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -28,59 +27,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Verdict is how a child stands in its parent's books.
-type Verdict int32
+// Adoption tells a child whether its parent counts it.
+type Adoption int32
 
 const (
-	Verdict_VERDICT_UNSPECIFIED Verdict = 0
-	Verdict_VERDICT_ADOPTED     Verdict = 1
-	Verdict_VERDICT_PROMISE     Verdict = 2
-	Verdict_VERDICT_FENCED      Verdict = 3
-	Verdict_VERDICT_DEAD        Verdict = 4
+	Adoption_ADOPTION_UNSPECIFIED Adoption = 0
+	Adoption_ADOPTION_ADOPTED     Adoption = 1
+	Adoption_ADOPTION_PROMISE     Adoption = 2
+	Adoption_ADOPTION_FENCED      Adoption = 3
+	Adoption_ADOPTION_DEAD        Adoption = 4
 )
 
-// Enum value maps for Verdict.
+// Enum value maps for Adoption.
 var (
-	Verdict_name = map[int32]string{
-		0: "VERDICT_UNSPECIFIED",
-		1: "VERDICT_ADOPTED",
-		2: "VERDICT_PROMISE",
-		3: "VERDICT_FENCED",
-		4: "VERDICT_DEAD",
+	Adoption_name = map[int32]string{
+		0: "ADOPTION_UNSPECIFIED",
+		1: "ADOPTION_ADOPTED",
+		2: "ADOPTION_PROMISE",
+		3: "ADOPTION_FENCED",
+		4: "ADOPTION_DEAD",
 	}
-	Verdict_value = map[string]int32{
-		"VERDICT_UNSPECIFIED": 0,
-		"VERDICT_ADOPTED":     1,
-		"VERDICT_PROMISE":     2,
-		"VERDICT_FENCED":      3,
-		"VERDICT_DEAD":        4,
+	Adoption_value = map[string]int32{
+		"ADOPTION_UNSPECIFIED": 0,
+		"ADOPTION_ADOPTED":     1,
+		"ADOPTION_PROMISE":     2,
+		"ADOPTION_FENCED":      3,
+		"ADOPTION_DEAD":        4,
 	}
 )
 
-func (x Verdict) Enum() *Verdict {
-	p := new(Verdict)
+func (x Adoption) Enum() *Adoption {
+	p := new(Adoption)
 	*p = x
 	return p
 }
 
-func (x Verdict) String() string {
+func (x Adoption) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (Verdict) Descriptor() protoreflect.EnumDescriptor {
+func (Adoption) Descriptor() protoreflect.EnumDescriptor {
 	return file_vestibule_wire_v1_wire_proto_enumTypes[0].Descriptor()
 }
 
-func (Verdict) Type() protoreflect.EnumType {
+func (Adoption) Type() protoreflect.EnumType {
 	return &file_vestibule_wire_v1_wire_proto_enumTypes[0]
 }
 
-func (x Verdict) Number() protoreflect.EnumNumber {
+func (x Adoption) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use Verdict.Descriptor instead.
-func (Verdict) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use Adoption.Descriptor instead.
+func (Adoption) EnumDescriptor() ([]byte, []int) {
 	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{0}
 }
 
@@ -147,9 +146,9 @@ type Report struct {
 	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
 	Part          uint32                 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
 	Parts         uint32                 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
-	SentNs        int64                  `protobuf:"zigzag64,8,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`             // the child's monotonic clock
-	AsOfMs        int64                  `protobuf:"varint,9,opt,name=as_of_ms,json=asOfMs,proto3" json:"as_of_ms,omitempty"`             // fleet time
-	AsOfErrNs     uint64                 `protobuf:"varint,17,opt,name=as_of_err_ns,json=asOfErrNs,proto3" json:"as_of_err_ns,omitempty"` // its error bound
+	SentNs        int64                  `protobuf:"zigzag64,8,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                   // the child's monotonic clock
+	AsOfMs        int64                  `protobuf:"varint,9,opt,name=as_of_ms,json=asOfMs,proto3" json:"as_of_ms,omitempty"`                   // fleet time
+	AsOfBoundNs   uint64                 `protobuf:"varint,17,opt,name=as_of_bound_ns,json=asOfBoundNs,proto3" json:"as_of_bound_ns,omitempty"` // by how much as_of_ms may be wrong
 	Seen          *Term                  `protobuf:"bytes,10,opt,name=seen,proto3" json:"seen,omitempty"`
 	Acked         uint64                 `protobuf:"varint,11,opt,name=acked,proto3" json:"acked,omitempty"`
 	Join          bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`
@@ -266,9 +265,9 @@ func (x *Report) GetAsOfMs() int64 {
 	return 0
 }
 
-func (x *Report) GetAsOfErrNs() uint64 {
+func (x *Report) GetAsOfBoundNs() uint64 {
 	if x != nil {
-		return x.AsOfErrNs
+		return x.AsOfBoundNs
 	}
 	return 0
 }
@@ -478,41 +477,42 @@ func (x *ToldEdge) GetLeaseMs() uint32 {
 
 // RoomReport is a child's state in one room.
 type RoomReport struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Room             uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
-	Gen              uint64                 `protobuf:"varint,2,opt,name=gen,proto3" json:"gen,omitempty"`
-	Granted          uint64                 `protobuf:"varint,3,opt,name=granted,proto3" json:"granted,omitempty"`
-	Returned         uint64                 `protobuf:"varint,4,opt,name=returned,proto3" json:"returned,omitempty"`
-	Spent            uint64                 `protobuf:"varint,5,opt,name=spent,proto3" json:"spent,omitempty"`
-	Idle             uint64                 `protobuf:"varint,6,opt,name=idle,proto3" json:"idle,omitempty"`
-	RateGranted      uint64                 `protobuf:"varint,7,opt,name=rate_granted,json=rateGranted,proto3" json:"rate_granted,omitempty"`
-	RateReturned     uint64                 `protobuf:"varint,8,opt,name=rate_returned,json=rateReturned,proto3" json:"rate_returned,omitempty"`
-	RateIdle         uint64                 `protobuf:"varint,9,opt,name=rate_idle,json=rateIdle,proto3" json:"rate_idle,omitempty"`
-	RateOwed         uint64                 `protobuf:"varint,24,opt,name=rate_owed,json=rateOwed,proto3" json:"rate_owed,omitempty"`
-	Declared         bool                   `protobuf:"varint,25,opt,name=declared,proto3" json:"declared,omitempty"`
-	Renewed          uint64                 `protobuf:"varint,10,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	RenewCeil        uint64                 `protobuf:"varint,11,opt,name=renew_ceil,json=renewCeil,proto3" json:"renew_ceil,omitempty"`
-	Sessions         *Sessions              `protobuf:"bytes,12,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	Moves            *Moves                 `protobuf:"bytes,13,opt,name=moves,proto3" json:"moves,omitempty"`
-	Want             uint64                 `protobuf:"varint,14,opt,name=want,proto3" json:"want,omitempty"`
-	ParkedN          uint64                 `protobuf:"varint,15,opt,name=parked_n,json=parkedN,proto3" json:"parked_n,omitempty"`
-	ParkedMs         []int64                `protobuf:"zigzag64,16,rep,packed,name=parked_ms,json=parkedMs,proto3" json:"parked_ms,omitempty"` // join times; the first absolute, the others since the one before
-	Active           uint64                 `protobuf:"varint,17,opt,name=active,proto3" json:"active,omitempty"`
-	Admitted         uint64                 `protobuf:"varint,18,opt,name=admitted,proto3" json:"admitted,omitempty"`
-	Joined           uint64                 `protobuf:"varint,19,opt,name=joined,proto3" json:"joined,omitempty"`
-	Entered          uint64                 `protobuf:"varint,20,opt,name=entered,proto3" json:"entered,omitempty"`
-	Waiting          *Line                  `protobuf:"bytes,21,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	ArrivalsMinuteMs []int64                `protobuf:"varint,22,rep,packed,name=arrivals_minute_ms,json=arrivalsMinuteMs,proto3" json:"arrivals_minute_ms,omitempty"`
-	ArrivalsN        []uint64               `protobuf:"varint,23,rep,packed,name=arrivals_n,json=arrivalsN,proto3" json:"arrivals_n,omitempty"`
-	Movers           uint64                 `protobuf:"varint,26,opt,name=movers,proto3" json:"movers,omitempty"`
-	Excess           uint64                 `protobuf:"varint,27,opt,name=excess,proto3" json:"excess,omitempty"`
-	Ends             *Ends                  `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
-	Outcomes         []uint64               `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"`                 // cumulative, class by class; zeros at the end left out
-	Young            *Line                  `protobuf:"bytes,31,opt,name=young,proto3" json:"young,omitempty"`                               // people expected to return for the first time, by join time
-	Copied           *Lines                 `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // tickets found to be copied, and the line that is followed (edges)
-	RateUsed         []uint32               `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of an edge that joins: rights of R in use, by whole seconds since their use
-	Passes           *Passes                `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
-	Callable         uint64                 `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // people held whom a pass would let in
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Room  uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
+	Gen   uint64                 `protobuf:"varint,2,opt,name=gen,proto3" json:"gen,omitempty"`
+	// The Allocation of each kind of permit is flat: field numbers are older than it.
+	SessionsGranted  uint64    `protobuf:"varint,3,opt,name=sessions_granted,json=sessionsGranted,proto3" json:"sessions_granted,omitempty"`
+	SessionsReturned uint64    `protobuf:"varint,4,opt,name=sessions_returned,json=sessionsReturned,proto3" json:"sessions_returned,omitempty"`
+	Spent            uint64    `protobuf:"varint,5,opt,name=spent,proto3" json:"spent,omitempty"`
+	Idle             uint64    `protobuf:"varint,6,opt,name=idle,proto3" json:"idle,omitempty"`
+	RateGranted      uint64    `protobuf:"varint,7,opt,name=rate_granted,json=rateGranted,proto3" json:"rate_granted,omitempty"`
+	RateReturned     uint64    `protobuf:"varint,8,opt,name=rate_returned,json=rateReturned,proto3" json:"rate_returned,omitempty"`
+	RateIdle         uint64    `protobuf:"varint,9,opt,name=rate_idle,json=rateIdle,proto3" json:"rate_idle,omitempty"`
+	RateOwed         uint64    `protobuf:"varint,24,opt,name=rate_owed,json=rateOwed,proto3" json:"rate_owed,omitempty"`
+	Reconstructed    bool      `protobuf:"varint,25,opt,name=reconstructed,proto3" json:"reconstructed,omitempty"`
+	Renewed          uint64    `protobuf:"varint,10,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	RenewCeil        uint64    `protobuf:"varint,11,opt,name=renew_ceil,json=renewCeil,proto3" json:"renew_ceil,omitempty"`
+	Sessions         *Sessions `protobuf:"bytes,12,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Moves            *Moves    `protobuf:"bytes,13,opt,name=moves,proto3" json:"moves,omitempty"`
+	Want             uint64    `protobuf:"varint,14,opt,name=want,proto3" json:"want,omitempty"`
+	HeldPeople       uint64    `protobuf:"varint,15,opt,name=held_people,json=heldPeople,proto3" json:"held_people,omitempty"`
+	HeldJoinedMs     []int64   `protobuf:"zigzag64,16,rep,packed,name=held_joined_ms,json=heldJoinedMs,proto3" json:"held_joined_ms,omitempty"` // join times; the first absolute, the others since the one before
+	Active           uint64    `protobuf:"varint,17,opt,name=active,proto3" json:"active,omitempty"`
+	Admitted         uint64    `protobuf:"varint,18,opt,name=admitted,proto3" json:"admitted,omitempty"`
+	Joined           uint64    `protobuf:"varint,19,opt,name=joined,proto3" json:"joined,omitempty"`
+	Entered          uint64    `protobuf:"varint,20,opt,name=entered,proto3" json:"entered,omitempty"`
+	Waiting          *Line     `protobuf:"bytes,21,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	ArrivalsMinuteMs []int64   `protobuf:"varint,22,rep,packed,name=arrivals_minute_ms,json=arrivalsMinuteMs,proto3" json:"arrivals_minute_ms,omitempty"`
+	ArrivalsN        []uint64  `protobuf:"varint,23,rep,packed,name=arrivals_n,json=arrivalsN,proto3" json:"arrivals_n,omitempty"`
+	Movers           uint64    `protobuf:"varint,26,opt,name=movers,proto3" json:"movers,omitempty"`
+	Excess           uint64    `protobuf:"varint,27,opt,name=excess,proto3" json:"excess,omitempty"`
+	Ends             *Ends     `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
+	Outcomes         []uint64  `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"`                 // cumulative, class by class; zeros at the end left out
+	Pending          *Line     `protobuf:"bytes,31,opt,name=pending,proto3" json:"pending,omitempty"`                           // visitors expected to return for the first time, by join time
+	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // tickets found to be copied, and the line that is followed (edges)
+	RateUsed         []uint32  `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of an edge that joins: permits of R in use, by whole seconds since their use
+	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
+	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // held visitors whom a pass would let in
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -561,16 +561,16 @@ func (x *RoomReport) GetGen() uint64 {
 	return 0
 }
 
-func (x *RoomReport) GetGranted() uint64 {
+func (x *RoomReport) GetSessionsGranted() uint64 {
 	if x != nil {
-		return x.Granted
+		return x.SessionsGranted
 	}
 	return 0
 }
 
-func (x *RoomReport) GetReturned() uint64 {
+func (x *RoomReport) GetSessionsReturned() uint64 {
 	if x != nil {
-		return x.Returned
+		return x.SessionsReturned
 	}
 	return 0
 }
@@ -617,9 +617,9 @@ func (x *RoomReport) GetRateOwed() uint64 {
 	return 0
 }
 
-func (x *RoomReport) GetDeclared() bool {
+func (x *RoomReport) GetReconstructed() bool {
 	if x != nil {
-		return x.Declared
+		return x.Reconstructed
 	}
 	return false
 }
@@ -659,16 +659,16 @@ func (x *RoomReport) GetWant() uint64 {
 	return 0
 }
 
-func (x *RoomReport) GetParkedN() uint64 {
+func (x *RoomReport) GetHeldPeople() uint64 {
 	if x != nil {
-		return x.ParkedN
+		return x.HeldPeople
 	}
 	return 0
 }
 
-func (x *RoomReport) GetParkedMs() []int64 {
+func (x *RoomReport) GetHeldJoinedMs() []int64 {
 	if x != nil {
-		return x.ParkedMs
+		return x.HeldJoinedMs
 	}
 	return nil
 }
@@ -750,9 +750,9 @@ func (x *RoomReport) GetOutcomes() []uint64 {
 	return nil
 }
 
-func (x *RoomReport) GetYoung() *Line {
+func (x *RoomReport) GetPending() *Line {
 	if x != nil {
-		return x.Young
+		return x.Pending
 	}
 	return nil
 }
@@ -792,7 +792,7 @@ type Passes struct {
 	Granted       uint64                 `protobuf:"varint,2,opt,name=granted,proto3" json:"granted,omitempty"`   // ever
 	Returned      uint64                 `protobuf:"varint,3,opt,name=returned,proto3" json:"returned,omitempty"` // by the child, in reports
 	Spent         uint64                 `protobuf:"varint,4,opt,name=spent,proto3" json:"spent,omitempty"`       // admissions by them, in reports
-	Keep          uint64                 `protobuf:"varint,5,opt,name=keep,proto3" json:"keep,omitempty"`         // how many unused ones may stay, in grants
+	Keep          uint64                 `protobuf:"varint,5,opt,name=keep,proto3" json:"keep,omitempty"`         // unused passes that the child may keep, in grants
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1239,10 +1239,10 @@ type Grant struct {
 	EchoNs        int64                  `protobuf:"zigzag64,10,opt,name=echo_ns,json=echoNs,proto3" json:"echo_ns,omitempty"` // Report.sent_ns of the newest report
 	DwellNs       uint64                 `protobuf:"varint,11,opt,name=dwell_ns,json=dwellNs,proto3" json:"dwell_ns,omitempty"`
 	AtMs          int64                  `protobuf:"varint,12,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // fleet time
-	AtErrNs       uint64                 `protobuf:"varint,13,opt,name=at_err_ns,json=atErrNs,proto3" json:"at_err_ns,omitempty"`
+	AtBoundNs     uint64                 `protobuf:"varint,13,opt,name=at_bound_ns,json=atBoundNs,proto3" json:"at_bound_ns,omitempty"`
 	LeaseNs       uint64                 `protobuf:"varint,14,opt,name=lease_ns,json=leaseNs,proto3" json:"lease_ns,omitempty"`
-	Basis         bool                   `protobuf:"varint,15,opt,name=basis,proto3" json:"basis,omitempty"`
-	Verdict       Verdict                `protobuf:"varint,16,opt,name=verdict,proto3,enum=vestibule.wire.v1.Verdict" json:"verdict,omitempty"`
+	Baseline      bool                   `protobuf:"varint,15,opt,name=baseline,proto3" json:"baseline,omitempty"`
+	Adoption      Adoption               `protobuf:"varint,16,opt,name=adoption,proto3,enum=vestibule.wire.v1.Adoption" json:"adoption,omitempty"`
 	WatermarkMs   int64                  `protobuf:"varint,17,opt,name=watermark_ms,json=watermarkMs,proto3" json:"watermark_ms,omitempty"`
 	Rooms         []*RoomGrant           `protobuf:"bytes,18,rep,name=rooms,proto3" json:"rooms,omitempty"`
 	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"`       // at_ms is the machine's: nobody in the fleet knew the time
@@ -1369,9 +1369,9 @@ func (x *Grant) GetAtMs() int64 {
 	return 0
 }
 
-func (x *Grant) GetAtErrNs() uint64 {
+func (x *Grant) GetAtBoundNs() uint64 {
 	if x != nil {
-		return x.AtErrNs
+		return x.AtBoundNs
 	}
 	return 0
 }
@@ -1383,18 +1383,18 @@ func (x *Grant) GetLeaseNs() uint64 {
 	return 0
 }
 
-func (x *Grant) GetBasis() bool {
+func (x *Grant) GetBaseline() bool {
 	if x != nil {
-		return x.Basis
+		return x.Baseline
 	}
 	return false
 }
 
-func (x *Grant) GetVerdict() Verdict {
+func (x *Grant) GetAdoption() Adoption {
 	if x != nil {
-		return x.Verdict
+		return x.Adoption
 	}
-	return Verdict_VERDICT_UNSPECIFIED
+	return Adoption_ADOPTION_UNSPECIFIED
 }
 
 func (x *Grant) GetWatermarkMs() int64 {
@@ -1455,24 +1455,24 @@ func (x *Grant) GetCopied() bool {
 
 // RoomGrant is what a child holds and may do in one room.
 type RoomGrant struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Room          uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
-	Gen           uint64                 `protobuf:"varint,2,opt,name=gen,proto3" json:"gen,omitempty"`
-	Granted       uint64                 `protobuf:"varint,3,opt,name=granted,proto3" json:"granted,omitempty"`
-	RateGranted   uint64                 `protobuf:"varint,4,opt,name=rate_granted,json=rateGranted,proto3" json:"rate_granted,omitempty"`
-	RenewCeil     uint64                 `protobuf:"varint,5,opt,name=renew_ceil,json=renewCeil,proto3" json:"renew_ceil,omitempty"`
-	LifeS         uint32                 `protobuf:"varint,6,opt,name=life_s,json=lifeS,proto3" json:"life_s,omitempty"`
-	Keep          uint64                 `protobuf:"varint,7,opt,name=keep,proto3" json:"keep,omitempty"`
-	RateKeep      uint64                 `protobuf:"varint,8,opt,name=rate_keep,json=rateKeep,proto3" json:"rate_keep,omitempty"`
-	Returned      uint64                 `protobuf:"varint,9,opt,name=returned,proto3" json:"returned,omitempty"`
-	RateReturned  uint64                 `protobuf:"varint,10,opt,name=rate_returned,json=rateReturned,proto3" json:"rate_returned,omitempty"`
-	View          *View                  `protobuf:"bytes,11,opt,name=view,proto3" json:"view,omitempty"`
-	Confirmed     bool                   `protobuf:"varint,12,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
-	Ends          *Ends                  `protobuf:"bytes,13,opt,name=ends,proto3" json:"ends,omitempty"`
-	Lines         *Lines                 `protobuf:"bytes,16,opt,name=lines,proto3" json:"lines,omitempty"` // of copied tickets, to edges
-	Passes        *Passes                `protobuf:"bytes,17,opt,name=passes,proto3" json:"passes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Room             uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
+	Gen              uint64                 `protobuf:"varint,2,opt,name=gen,proto3" json:"gen,omitempty"`
+	SessionsGranted  uint64                 `protobuf:"varint,3,opt,name=sessions_granted,json=sessionsGranted,proto3" json:"sessions_granted,omitempty"`
+	RateGranted      uint64                 `protobuf:"varint,4,opt,name=rate_granted,json=rateGranted,proto3" json:"rate_granted,omitempty"`
+	RenewCeil        uint64                 `protobuf:"varint,5,opt,name=renew_ceil,json=renewCeil,proto3" json:"renew_ceil,omitempty"`
+	LifeS            uint32                 `protobuf:"varint,6,opt,name=life_s,json=lifeS,proto3" json:"life_s,omitempty"`
+	SessionsKeep     uint64                 `protobuf:"varint,7,opt,name=sessions_keep,json=sessionsKeep,proto3" json:"sessions_keep,omitempty"`
+	RateKeep         uint64                 `protobuf:"varint,8,opt,name=rate_keep,json=rateKeep,proto3" json:"rate_keep,omitempty"`
+	SessionsReturned uint64                 `protobuf:"varint,9,opt,name=sessions_returned,json=sessionsReturned,proto3" json:"sessions_returned,omitempty"`
+	RateReturned     uint64                 `protobuf:"varint,10,opt,name=rate_returned,json=rateReturned,proto3" json:"rate_returned,omitempty"`
+	View             *View                  `protobuf:"bytes,11,opt,name=view,proto3" json:"view,omitempty"`
+	Confirmed        bool                   `protobuf:"varint,12,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	Ends             *Ends                  `protobuf:"bytes,13,opt,name=ends,proto3" json:"ends,omitempty"`
+	Lines            *Lines                 `protobuf:"bytes,16,opt,name=lines,proto3" json:"lines,omitempty"` // of copied tickets, to edges
+	Passes           *Passes                `protobuf:"bytes,17,opt,name=passes,proto3" json:"passes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RoomGrant) Reset() {
@@ -1519,9 +1519,9 @@ func (x *RoomGrant) GetGen() uint64 {
 	return 0
 }
 
-func (x *RoomGrant) GetGranted() uint64 {
+func (x *RoomGrant) GetSessionsGranted() uint64 {
 	if x != nil {
-		return x.Granted
+		return x.SessionsGranted
 	}
 	return 0
 }
@@ -1547,9 +1547,9 @@ func (x *RoomGrant) GetLifeS() uint32 {
 	return 0
 }
 
-func (x *RoomGrant) GetKeep() uint64 {
+func (x *RoomGrant) GetSessionsKeep() uint64 {
 	if x != nil {
-		return x.Keep
+		return x.SessionsKeep
 	}
 	return 0
 }
@@ -1561,9 +1561,9 @@ func (x *RoomGrant) GetRateKeep() uint64 {
 	return 0
 }
 
-func (x *RoomGrant) GetReturned() uint64 {
+func (x *RoomGrant) GetSessionsReturned() uint64 {
 	if x != nil {
-		return x.Returned
+		return x.SessionsReturned
 	}
 	return 0
 }
@@ -2211,18 +2211,18 @@ func (x *RosterEntry) GetGone() []*GoneEdge {
 
 // RosterRoom is what a dead incarnation left behind in one room.
 type RosterRoom struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Room          uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
-	Sessions      *Sessions              `protobuf:"bytes,2,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	Phantom       int64                  `protobuf:"zigzag64,3,opt,name=phantom,proto3" json:"phantom,omitempty"`
-	PhantomUntilS int64                  `protobuf:"varint,4,opt,name=phantom_until_s,json=phantomUntilS,proto3" json:"phantom_until_s,omitempty"`
-	Silent        bool                   `protobuf:"varint,5,opt,name=silent,proto3" json:"silent,omitempty"`
-	RatePhantom   int64                  `protobuf:"zigzag64,6,opt,name=rate_phantom,json=ratePhantom,proto3" json:"rate_phantom,omitempty"`
-	RateUntilS    int64                  `protobuf:"varint,7,opt,name=rate_until_s,json=rateUntilS,proto3" json:"rate_until_s,omitempty"`
-	RatesUntilS   []int64                `protobuf:"varint,8,rep,packed,name=rates_until_s,json=ratesUntilS,proto3" json:"rates_until_s,omitempty"` // of which so many count until then each; the rest until rate_until_s
-	RatesN        []int64                `protobuf:"zigzag64,9,rep,packed,name=rates_n,json=ratesN,proto3" json:"rates_n,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Room           uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
+	Sessions       *Sessions              `protobuf:"bytes,2,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	Presumed       int64                  `protobuf:"zigzag64,3,opt,name=presumed,proto3" json:"presumed,omitempty"`
+	PresumedUntilS int64                  `protobuf:"varint,4,opt,name=presumed_until_s,json=presumedUntilS,proto3" json:"presumed_until_s,omitempty"`
+	Silent         bool                   `protobuf:"varint,5,opt,name=silent,proto3" json:"silent,omitempty"`
+	PresumedRate   int64                  `protobuf:"zigzag64,6,opt,name=presumed_rate,json=presumedRate,proto3" json:"presumed_rate,omitempty"`
+	RateUntilS     int64                  `protobuf:"varint,7,opt,name=rate_until_s,json=rateUntilS,proto3" json:"rate_until_s,omitempty"`
+	RatesUntilS    []int64                `protobuf:"varint,8,rep,packed,name=rates_until_s,json=ratesUntilS,proto3" json:"rates_until_s,omitempty"` // of which so many count until then each; the rest until rate_until_s
+	RatesN         []int64                `protobuf:"zigzag64,9,rep,packed,name=rates_n,json=ratesN,proto3" json:"rates_n,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RosterRoom) Reset() {
@@ -2269,16 +2269,16 @@ func (x *RosterRoom) GetSessions() *Sessions {
 	return nil
 }
 
-func (x *RosterRoom) GetPhantom() int64 {
+func (x *RosterRoom) GetPresumed() int64 {
 	if x != nil {
-		return x.Phantom
+		return x.Presumed
 	}
 	return 0
 }
 
-func (x *RosterRoom) GetPhantomUntilS() int64 {
+func (x *RosterRoom) GetPresumedUntilS() int64 {
 	if x != nil {
-		return x.PhantomUntilS
+		return x.PresumedUntilS
 	}
 	return 0
 }
@@ -2290,9 +2290,9 @@ func (x *RosterRoom) GetSilent() bool {
 	return false
 }
 
-func (x *RosterRoom) GetRatePhantom() int64 {
+func (x *RosterRoom) GetPresumedRate() int64 {
 	if x != nil {
-		return x.RatePhantom
+		return x.PresumedRate
 	}
 	return 0
 }
@@ -2386,7 +2386,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xff\x05\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x83\x06\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
@@ -2396,8 +2396,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04part\x18\x06 \x01(\rR\x04part\x12\x14\n" +
 	"\x05parts\x18\a \x01(\rR\x05parts\x12\x17\n" +
 	"\asent_ns\x18\b \x01(\x12R\x06sentNs\x12\x18\n" +
-	"\bas_of_ms\x18\t \x01(\x03R\x06asOfMs\x12\x1f\n" +
-	"\fas_of_err_ns\x18\x11 \x01(\x04R\tasOfErrNs\x12+\n" +
+	"\bas_of_ms\x18\t \x01(\x03R\x06asOfMs\x12#\n" +
+	"\x0eas_of_bound_ns\x18\x11 \x01(\x04R\vasOfBoundNs\x12+\n" +
 	"\x04seen\x18\n" +
 	" \x01(\v2\x17.vestibule.wire.v1.TermR\x04seen\x12\x14\n" +
 	"\x05acked\x18\v \x01(\x04R\x05acked\x12\x12\n" +
@@ -2425,29 +2425,30 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xd0\b\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x8f\t\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
-	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +
-	"\agranted\x18\x03 \x01(\x04R\agranted\x12\x1a\n" +
-	"\breturned\x18\x04 \x01(\x04R\breturned\x12\x14\n" +
+	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12)\n" +
+	"\x10sessions_granted\x18\x03 \x01(\x04R\x0fsessionsGranted\x12+\n" +
+	"\x11sessions_returned\x18\x04 \x01(\x04R\x10sessionsReturned\x12\x14\n" +
 	"\x05spent\x18\x05 \x01(\x04R\x05spent\x12\x12\n" +
 	"\x04idle\x18\x06 \x01(\x04R\x04idle\x12!\n" +
 	"\frate_granted\x18\a \x01(\x04R\vrateGranted\x12#\n" +
 	"\rrate_returned\x18\b \x01(\x04R\frateReturned\x12\x1b\n" +
 	"\trate_idle\x18\t \x01(\x04R\brateIdle\x12\x1b\n" +
-	"\trate_owed\x18\x18 \x01(\x04R\brateOwed\x12\x1a\n" +
-	"\bdeclared\x18\x19 \x01(\bR\bdeclared\x12\x18\n" +
+	"\trate_owed\x18\x18 \x01(\x04R\brateOwed\x12$\n" +
+	"\rreconstructed\x18\x19 \x01(\bR\rreconstructed\x12\x18\n" +
 	"\arenewed\x18\n" +
 	" \x01(\x04R\arenewed\x12\x1d\n" +
 	"\n" +
 	"renew_ceil\x18\v \x01(\x04R\trenewCeil\x127\n" +
 	"\bsessions\x18\f \x01(\v2\x1b.vestibule.wire.v1.SessionsR\bsessions\x12.\n" +
 	"\x05moves\x18\r \x01(\v2\x18.vestibule.wire.v1.MovesR\x05moves\x12\x12\n" +
-	"\x04want\x18\x0e \x01(\x04R\x04want\x12\x19\n" +
-	"\bparked_n\x18\x0f \x01(\x04R\aparkedN\x12\x1b\n" +
-	"\tparked_ms\x18\x10 \x03(\x12R\bparkedMs\x12\x16\n" +
+	"\x04want\x18\x0e \x01(\x04R\x04want\x12\x1f\n" +
+	"\vheld_people\x18\x0f \x01(\x04R\n" +
+	"heldPeople\x12$\n" +
+	"\x0eheld_joined_ms\x18\x10 \x03(\x12R\fheldJoinedMs\x12\x16\n" +
 	"\x06active\x18\x11 \x01(\x04R\x06active\x12\x1a\n" +
 	"\badmitted\x18\x12 \x01(\x04R\badmitted\x12\x16\n" +
 	"\x06joined\x18\x13 \x01(\x04R\x06joined\x12\x18\n" +
@@ -2459,8 +2460,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06movers\x18\x1a \x01(\x04R\x06movers\x12\x16\n" +
 	"\x06excess\x18\x1b \x01(\x04R\x06excess\x12+\n" +
 	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12\x1a\n" +
-	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\x12-\n" +
-	"\x05young\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\x05young\x120\n" +
+	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\x121\n" +
+	"\apending\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\apending\x120\n" +
 	"\x06copied\x18$ \x01(\v2\x18.vestibule.wire.v1.LinesR\x06copied\x12\x1b\n" +
 	"\trate_used\x18% \x03(\rR\brateUsed\x121\n" +
 	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
@@ -2497,7 +2498,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\x89\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\x96\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x10\n" +
@@ -2511,11 +2512,11 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\aecho_ns\x18\n" +
 	" \x01(\x12R\x06echoNs\x12\x19\n" +
 	"\bdwell_ns\x18\v \x01(\x04R\adwellNs\x12\x13\n" +
-	"\x05at_ms\x18\f \x01(\x03R\x04atMs\x12\x1a\n" +
-	"\tat_err_ns\x18\r \x01(\x04R\aatErrNs\x12\x19\n" +
-	"\blease_ns\x18\x0e \x01(\x04R\aleaseNs\x12\x14\n" +
-	"\x05basis\x18\x0f \x01(\bR\x05basis\x124\n" +
-	"\averdict\x18\x10 \x01(\x0e2\x1a.vestibule.wire.v1.VerdictR\averdict\x12!\n" +
+	"\x05at_ms\x18\f \x01(\x03R\x04atMs\x12\x1e\n" +
+	"\vat_bound_ns\x18\r \x01(\x04R\tatBoundNs\x12\x19\n" +
+	"\blease_ns\x18\x0e \x01(\x04R\aleaseNs\x12\x1a\n" +
+	"\bbaseline\x18\x0f \x01(\bR\bbaseline\x127\n" +
+	"\badoption\x18\x10 \x01(\x0e2\x1b.vestibule.wire.v1.AdoptionR\badoption\x12!\n" +
 	"\fwatermark_ms\x18\x11 \x01(\x03R\vwatermarkMs\x122\n" +
 	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\x12\x14\n" +
 	"\x05guess\x18\x13 \x01(\bR\x05guess\x12\x18\n" +
@@ -2523,18 +2524,18 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
 	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x12\n" +
 	"\x04site\x18\x1a \x01(\x06R\x04site\x12\x16\n" +
-	"\x06copied\x18\x1b \x01(\bR\x06copied\"\xf1\x03\n" +
+	"\x06copied\x18\x1b \x01(\bR\x06copied\"\xa4\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
-	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12\x18\n" +
-	"\agranted\x18\x03 \x01(\x04R\agranted\x12!\n" +
+	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12)\n" +
+	"\x10sessions_granted\x18\x03 \x01(\x04R\x0fsessionsGranted\x12!\n" +
 	"\frate_granted\x18\x04 \x01(\x04R\vrateGranted\x12\x1d\n" +
 	"\n" +
 	"renew_ceil\x18\x05 \x01(\x04R\trenewCeil\x12\x15\n" +
-	"\x06life_s\x18\x06 \x01(\rR\x05lifeS\x12\x12\n" +
-	"\x04keep\x18\a \x01(\x04R\x04keep\x12\x1b\n" +
-	"\trate_keep\x18\b \x01(\x04R\brateKeep\x12\x1a\n" +
-	"\breturned\x18\t \x01(\x04R\breturned\x12#\n" +
+	"\x06life_s\x18\x06 \x01(\rR\x05lifeS\x12#\n" +
+	"\rsessions_keep\x18\a \x01(\x04R\fsessionsKeep\x12\x1b\n" +
+	"\trate_keep\x18\b \x01(\x04R\brateKeep\x12+\n" +
+	"\x11sessions_returned\x18\t \x01(\x04R\x10sessionsReturned\x12#\n" +
 	"\rrate_returned\x18\n" +
 	" \x01(\x04R\frateReturned\x12+\n" +
 	"\x04view\x18\v \x01(\v2\x17.vestibule.wire.v1.ViewR\x04view\x12\x1c\n" +
@@ -2602,15 +2603,15 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\aended_s\x18\t \x01(\x03R\x06endedS\x12\x19\n" +
 	"\bwaited_s\x18\n" +
 	" \x01(\rR\awaitedS\x12/\n" +
-	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\"\xb5\x02\n" +
+	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\"\xbb\x02\n" +
 	"\n" +
 	"RosterRoom\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x127\n" +
-	"\bsessions\x18\x02 \x01(\v2\x1b.vestibule.wire.v1.SessionsR\bsessions\x12\x18\n" +
-	"\aphantom\x18\x03 \x01(\x12R\aphantom\x12&\n" +
-	"\x0fphantom_until_s\x18\x04 \x01(\x03R\rphantomUntilS\x12\x16\n" +
-	"\x06silent\x18\x05 \x01(\bR\x06silent\x12!\n" +
-	"\frate_phantom\x18\x06 \x01(\x12R\vratePhantom\x12 \n" +
+	"\bsessions\x18\x02 \x01(\v2\x1b.vestibule.wire.v1.SessionsR\bsessions\x12\x1a\n" +
+	"\bpresumed\x18\x03 \x01(\x12R\bpresumed\x12(\n" +
+	"\x10presumed_until_s\x18\x04 \x01(\x03R\x0epresumedUntilS\x12\x16\n" +
+	"\x06silent\x18\x05 \x01(\bR\x06silent\x12#\n" +
+	"\rpresumed_rate\x18\x06 \x01(\x12R\fpresumedRate\x12 \n" +
 	"\frate_until_s\x18\a \x01(\x03R\n" +
 	"rateUntilS\x12\"\n" +
 	"\rrates_until_s\x18\b \x03(\x03R\vratesUntilS\x12\x17\n" +
@@ -2618,13 +2619,13 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bGoneEdge\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
 	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x17\n" +
-	"\auntil_s\x18\x03 \x01(\x03R\x06untilS*r\n" +
-	"\aVerdict\x12\x17\n" +
-	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fVERDICT_ADOPTED\x10\x01\x12\x13\n" +
-	"\x0fVERDICT_PROMISE\x10\x02\x12\x12\n" +
-	"\x0eVERDICT_FENCED\x10\x03\x12\x10\n" +
-	"\fVERDICT_DEAD\x10\x04B%Z#vestibule/internal/core/wire/wirepbb\x06proto3"
+	"\auntil_s\x18\x03 \x01(\x03R\x06untilS*x\n" +
+	"\bAdoption\x12\x18\n" +
+	"\x14ADOPTION_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10ADOPTION_ADOPTED\x10\x01\x12\x14\n" +
+	"\x10ADOPTION_PROMISE\x10\x02\x12\x13\n" +
+	"\x0fADOPTION_FENCED\x10\x03\x12\x11\n" +
+	"\rADOPTION_DEAD\x10\x04B%Z#vestibule/internal/core/wire/wirepbb\x06proto3"
 
 var (
 	file_vestibule_wire_v1_wire_proto_rawDescOnce sync.Once
@@ -2641,7 +2642,7 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
-	(Verdict)(0),           // 0: vestibule.wire.v1.Verdict
+	(Adoption)(0),          // 0: vestibule.wire.v1.Adoption
 	(*Term)(nil),           // 1: vestibule.wire.v1.Term
 	(*Report)(nil),         // 2: vestibule.wire.v1.Report
 	(*ToldEdge)(nil),       // 3: vestibule.wire.v1.ToldEdge
@@ -2671,11 +2672,11 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	8,  // 4: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
 	10, // 5: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
 	6,  // 6: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
-	10, // 7: vestibule.wire.v1.RoomReport.young:type_name -> vestibule.wire.v1.Line
+	10, // 7: vestibule.wire.v1.RoomReport.pending:type_name -> vestibule.wire.v1.Line
 	9,  // 8: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
 	5,  // 9: vestibule.wire.v1.RoomReport.passes:type_name -> vestibule.wire.v1.Passes
 	1,  // 10: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 11: vestibule.wire.v1.Grant.verdict:type_name -> vestibule.wire.v1.Verdict
+	0,  // 11: vestibule.wire.v1.Grant.adoption:type_name -> vestibule.wire.v1.Adoption
 	12, // 12: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
 	13, // 13: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
 	6,  // 14: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends

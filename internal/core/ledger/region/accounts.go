@@ -1,0 +1,89 @@
+package region
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/core/ledger/share"
+	"vestibule/internal/core/wire"
+)
+
+// accounts are those of the edges in one room, by name and incarnation of the edge.
+type accounts []*account
+
+// of returns the account of an edge, nil where it has none in the room.
+func (as accounts) of(e *edge) *account {
+	if len(as) <= 8 { // faster than comparing names
+		for _, acc := range as {
+			if acc.edge == e {
+				return acc
+			}
+		}
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(as, e, compareAccount)
+	if !ok {
+		return nil
+	}
+	return as[i]
+}
+
+func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e) }
+
+// lent returns the permits that edges may be using: of T those not known to be spent, of R all that they
+// hold.
+func (as accounts) lent() (credit, rate int64) {
+	for _, acc := range as {
+		if acc.edge.heard() {
+			credit += max(0, acc.credit())
+			rate += max(0, acc.permits.Rate.Held())
+		}
+	}
+	return credit, rate
+}
+
+// idle returns the rights of T and of R that lie unused at the edges, as far as reported.
+func (as accounts) idle() (t, rate int64) {
+	for _, acc := range as {
+		if acc.edge.state == alive {
+			t += acc.idle()
+			rate += acc.rateIdleNow()
+		}
+	}
+	return t, rate
+}
+
+// presume reports whether anything is presumed.
+func (as accounts) presume() bool {
+	return slices.ContainsFunc(as, func(acc *account) bool {
+		return !acc.presumed.none()
+	})
+}
+
+// allowRenewals raises the ceilings of renewals: to twice the renewals of an edge since
+// its last report, and at least to those that come due there until the next one is
+// answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
+// ceilings together are bounded by the renewals that all edges can need in that time, or by a
+// fiftieth of the permits where that is more: so many are presumed if edges fall silent.
+// The bound is shared evenly, so that no edge is left without.
+func allowRenewals(to []*account, sessions, held int64, life uint32) {
+	sessions = max(1, sessions)
+	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))
+	wants := make([]int, len(to))
+	for i, acc := range to {
+		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
+	}
+	bound := max(len(to)+due, int(held/50))
+	for i, part := range share.Fill(bound, wants, nil) {
+		// An edge that went on renewing while it was isolated begins where it is now.
+		acc := to[i]
+		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
+			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
+		}
+		acc.setLife(life)
+	}
+}
+
+// renewAnswer is the time, where nothing is lost, until an edge whose ceiling comes near has a higher
+// one.
+const renewAnswer = 100 * time.Millisecond

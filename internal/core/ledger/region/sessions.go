@@ -1,0 +1,81 @@
+package region
+
+import (
+	"slices"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+)
+
+// sessions are the tickets that an edge reported, and the moves of single sessions among them.
+type sessions struct {
+	expiries    []wire.Expiry // by second
+	moves       uint64        // number of the newest move
+	missed      uint64        // moves that were never reported
+	missedUntil int64         // Unix second after which no ticket of those is valid
+}
+
+// take replaces the seconds by those of the newest report, and counts the difference.
+func (s *sessions) take(c *counts, next []wire.Expiry) {
+	old := s.expiries
+	merged := make([]wire.Expiry, 0, len(next))
+	for i, j := 0, 0; i < len(old) || j < len(next); {
+		switch {
+		case j == len(next) || (i < len(old) && old[i].Until < next[j].Until):
+			// The edge drops a second once our watermark has passed it. A second
+			// that is not freed here yet stays as it was.
+			if int64(old[i].Until) >= c.freed {
+				merged = append(merged, old[i])
+			}
+			i++
+		case i == len(old) || next[j].Until < old[i].Until:
+			c.add(int64(next[j].Until), int64(next[j].Stamped)-int64(next[j].Consumed))
+			merged = append(merged, next[j])
+			j++
+		default:
+			o, n := old[i], next[j]
+			// Counters grow: a smaller one is a fault, and is ignored.
+			n.Stamped, n.Consumed = max(n.Stamped, o.Stamped), max(n.Consumed, o.Consumed)
+			c.add(int64(n.Until), int64(n.Stamped-o.Stamped)-int64(n.Consumed-o.Consumed))
+			merged = append(merged, n)
+			i++
+			j++
+		}
+	}
+	s.expiries = merged
+}
+
+// skip notes moves that were never reported: the report begins with a later one. Their tickets are
+// valid no longer than until.
+func (s *sessions) skip(first uint64, until int64) {
+	if first > s.moves+1 {
+		s.missed += first - s.moves - 1
+		s.missedUntil = until
+		s.moves = first - 1
+	}
+}
+
+// live reports whether any second still counts.
+func (s *sessions) live(c *counts) bool {
+	return slices.ContainsFunc(s.expiries, func(x wire.Expiry) bool { return int64(x.Until) >= c.freed })
+}
+
+// unfollowed returns how many sessions an edge that last reported at least then may have of which no
+// move was reported: each of them was stamped once at least.
+func (s *sessions) unfollowed(c *counts, least fleettime.Time) int64 {
+	if s.missedUntil < min(c.freed, least.Second()) {
+		return 0
+	}
+	return min(int64(s.missed), s.stamped(c))
+}
+
+// stamped returns how many tickets the edge stamped that may still be valid.
+func (s *sessions) stamped(c *counts) int64 {
+	n := int64(0)
+	for _, x := range s.expiries {
+		if int64(x.Until) >= c.freed {
+			n += int64(x.Stamped)
+		}
+	}
+	return n
+}

@@ -1,0 +1,99 @@
+package room
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// This file has the rooms of a set in force: under their events and under the controls of operators.
+
+// Planned reports whether any room has an event that does something.
+func (s *Set) Planned() bool { return s != nil && len(s.planned) > 0 }
+
+// Next returns the first moment after now at which another phase of a room begins by a clock that is off by bound at
+// most, or may begin, or something in c ends, 0 for never.
+func (s *Set) Next(c *Controls, now int64, bound time.Duration) (next int64) {
+	next = about(c.Next, now, bound)
+	if s == nil {
+		return next
+	}
+	for _, r := range s.planned {
+		next = sooner(next, about(s.plan(r).Next, now, bound))
+	}
+	return next
+}
+
+// about returns the first moment after now at which, by a clock that is off by bound at most, something happens or may
+// happen that next tells of; 0 for never.
+func about(next func(now int64) int64, now int64, bound time.Duration) (first int64) {
+	off := bound.Milliseconds()
+	for _, at := range []int64{next(now+off) - off, next(now), next(now-off) + off} {
+		if at > now {
+			first = sooner(first, at)
+		}
+	}
+	return first
+}
+
+// sooner returns the earlier of two moments, of which 0 is never.
+func sooner(a, b int64) int64 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// Under returns the set as it is in force at now, by a clock that is off by bound at most: with the phases of events,
+// and under c, nil for none, which goes before them. Rooms of which nothing is said, and the set where that is all of
+// them, are those of s.
+func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
+	if s == nil {
+		return s
+	}
+	changed := map[*Room]*Room{}
+	for _, r := range s.planned {
+		plan, drawn := s.plan(r), s.board.Drawn(PublicID(r.Known()))
+		if in, on, closed := r.During(plan, now, bound); on.Kind != Base || closed || drawn != nil || len(plan) != len(r.Plan) || !in.Equal(r.Settings) {
+			changed[r] = &Room{ID: r.ID, Settings: in, Index: r.Index, Plan: plan, Phase: on, Closed: closed, Drawn: drawn}
+			if e := on.Event; e != nil && e.Shuffle {
+				changed[r].Draw = s.board.Of(r.DrawOf(e))
+			}
+		}
+	}
+	if c != nil {
+		s.control(c, now, bound, changed)
+	}
+	if len(changed) == 0 {
+		return s
+	}
+	out := *s
+	out.rooms, out.byID, out.byName = slices.Clone(s.rooms), maps.Clone(s.byID), maps.Clone(s.byName)
+	for _, r := range changed {
+		out.rooms[r.Index], out.byID[r.ID], out.byName[r.Name] = r, r, r
+	}
+	return &out
+}
+
+// control lays c over rooms of s, as they are in changed or else in s.
+func (s *Set) control(c *Controls, now int64, bound time.Duration, changed map[*Room]*Room) {
+	for id, said := range c.Rooms {
+		known, err := controlledID(id)
+		if err != nil {
+			continue // DecodeControls refuses it
+		}
+		in, before := said.At(now), said.At(now-bound.Milliseconds())
+		r := s.ByID(known)
+		if r == nil || before == nil || PublicID(r.Known()) != id {
+			continue
+		}
+		out := *r
+		if phase := changed[r]; phase != nil {
+			out = *phase
+		}
+		out.Settings, out.Control = out.Surely(said, now, bound), in
+		if in != nil || !out.Equal(r.Settings) {
+			changed[r] = &out
+		}
+	}
+}
