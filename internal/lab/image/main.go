@@ -29,7 +29,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What the image says of itself, beside version, revision and date.
+// Labels and configuration of the image, besides version, revision and date.
 const (
 	user        = 65532 // and group: nobody's
 	entrypoint  = "/vestibule"
@@ -40,7 +40,7 @@ const (
 	annotation = "org.opencontainers.image."
 )
 
-// options say what the image is made of.
+// options are the content of the image and its labels.
 type options struct {
 	files    string // folder, of which every file goes to /
 	name     string // with its tag
@@ -144,7 +144,7 @@ func pack(created time.Time, h *tar.Header, content []byte) (v1.Layer, error) {
 }
 
 // write returns the tar of an OCI layout, with the list of layers that older
-// engines want beside it.
+// engines load.
 func write(o *options, image v1.Image) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "image")
 	if err != nil {
