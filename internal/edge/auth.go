@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/front"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
 )
@@ -75,9 +76,9 @@ func (c *FrontConfig) validate(proxies []string) []error {
 	return errs
 }
 
-// front answers what servers in front of the site ask. Only a request that enters is
+// authServer answers what servers in front of the site ask. Only a request that enters is
 // answered by 200 (form accel: by X-Accel-Redirect); everything else is for the visitor.
-type front struct {
+type authServer struct {
 	*Server
 	admits [2]constant // lines of every answer to a request that enters
 }
@@ -88,58 +89,58 @@ type constant struct {
 	lines []string
 }
 
-func newFront(s *Server) *front {
-	f := &front{s, [2]constant{{decisionHeader, []string{"admit"}}, {"Cache-Control", []string{"no-store"}}}}
+func newAuthServer(s *Server) *authServer {
+	a := &authServer{s, [2]constant{{decisionHeader, []string{"admit"}}, {"Cache-Control", []string{"no-store"}}}}
 	if s.cfg.Front.Form == formAccel {
 		// No Cache-Control: nginx would have it stand in the site's answer.
-		f.admits[1] = constant{"X-Accel-Redirect", []string{s.cfg.Front.Redirect}}
+		a.admits[1] = constant{"X-Accel-Redirect", []string{s.cfg.Front.Redirect}}
 	}
-	return f
+	return a
 }
 
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	o := f.gate.Begin()
+func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o := a.gate.Begin()
 	defer o.End()
-	defer f.recovered(w, r, o)
+	defer a.recovered(w, r, o)
 	w.Header()[decisionHeader] = saysWait // until the gate says otherwise
-	if f.cfg.Front.Form == formGRPC && r.Method == http.MethodPost && r.RequestURI == checkPath && strings.HasPrefix(first(r.Header["Content-Type"]), grpcType) {
-		f.check(w, r, o)
+	if a.cfg.Front.Form == formGRPC && r.Method == http.MethodPost && r.RequestURI == checkPath && strings.HasPrefix(r.Header.Get("Content-Type"), grpcType) {
+		a.check(w, r, o)
 		return
 	}
 	peer := clientaddr.Peer(r.RemoteAddr)
-	f.decide(r.Context(), f.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] })
+	a.Authorize(r.Context(), a.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] })
 	switch o.Kind {
 	case gate.Enters:
-		f.admit(w, o)
+		a.admit(w, o)
 	case gate.Listens:
-		if !f.streams.open(w, r, o) {
-			f.answer(w, r, o)
+		if !a.streams.open(w, r, o) {
+			a.answer(w, r, o)
 		}
 	default:
-		f.answer(w, r, o)
+		a.answer(w, r, o)
 	}
 }
 
-// decide has the visitor's request decided that q, as it was read, asks about; peer is who
-// asks, lines are those of its header. What neither enters nor listens is the front's answer then.
-func (f *front) decide(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) {
-	if err := f.question(q, peer, lines); err != nil {
-		f.refuseFront(o, err)
+// Authorize implements [front.Authorizer]. q is the question as it was read. An outcome that neither enters nor listens
+// holds the answer to the server that asks.
+func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) {
+	if err := a.question(q, peer, lines); err != nil {
+		a.refuseFront(o, err)
 		return
 	}
-	q.Patience, q.SiteApart = f.cfg.Front.Hold, true
-	f.gate.Decide(ctx, q, o)
+	q.Patience, q.SiteApart = a.cfg.Front.Hold, true
+	a.gate.Decide(ctx, q, o)
 	o.Close = false // the connection is the front's and not the visitor's
-	if o.Kind == gate.Answered && f.cfg.Front.Form != formAccel && !gate.Answers(q.Target) {
+	if o.Kind == gate.Answered && a.cfg.Front.Form != formAccel && !gate.Answers(q.Target) {
 		// Most fronts take 2xx for an admission, which the waiting page of many rooms and
 		// news for it would be otherwise.
-		f.wait(q, o)
+		a.wait(q, o)
 		o.Header = firstOfEach(o.Header)
 	}
 }
 
 // refuseFront is the outcome of what is no question.
-func (f *front) refuseFront(o *gate.Outcome, err error) {
+func (a *authServer) refuseFront(o *gate.Outcome, err error) {
 	status := http.StatusBadRequest
 	if errors.Is(err, errUnlisted) {
 		status = http.StatusForbidden
@@ -149,41 +150,41 @@ func (f *front) refuseFront(o *gate.Outcome, err error) {
 }
 
 // admit tells the front that the request enters.
-func (f *front) admit(w http.ResponseWriter, o *gate.Outcome) {
+func (a *authServer) admit(w http.ResponseWriter, o *gate.Outcome) {
 	h := w.Header()
-	for _, c := range f.admits {
+	for _, c := range a.admits {
 		h[c.name] = c.lines
 	}
-	addFields(h, f.gives(nil, o))
-	if f.draining.Load() {
+	addFields(h, a.gives(nil, o))
+	if a.draining.Load() {
 		h.Set("Connection", "close")
 	}
 	w.WriteHeader(http.StatusOK) // of nothing
 }
 
-// admission appends the header of what admit tells.
-func (f *front) admission(dst []gate.Field, o *gate.Outcome) []gate.Field {
-	for _, c := range f.admits {
+// AppendPermit implements [front.Authorizer]: the header of what admit tells.
+func (a *authServer) AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Field {
+	for _, c := range a.admits {
 		dst = append(dst, gate.Field{Name: c.name, Value: c.lines[0]})
 	}
-	return f.gives(dst, o)
+	return a.gives(dst, o)
 }
 
 // gives appends what a request that enters brings with it: a proof for the front to send to the site,
 // and to nobody else, and tickets for the visitor.
-func (f *front) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
+func (a *authServer) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
 	if proof := o.Proof(); proof != "" {
 		dst = append(dst, gate.Field{Name: gate.ProofHeader, Value: proof})
 	}
 	tickets := o.Tickets()
-	if f.cfg.Front.Form != formAccel {
+	if a.cfg.Front.Form != formAccel {
 		tickets = firstOfEach(tickets)
 	}
 	return append(dst, tickets...)
 }
 
 // wait makes an answer one that no front takes for an admission.
-func (f *front) wait(q *gate.Request, o *gate.Outcome) {
+func (a *authServer) wait(q *gate.Request, o *gate.Outcome) {
 	if o.Status < 300 {
 		o.Status = http.StatusTooManyRequests
 	}
@@ -210,8 +211,8 @@ var errUnlisted = errors.New("trusted_proxies: must list who asks here")
 
 // question makes of q, what was asked, the visitor's request that it is about. It refuses what
 // does not name one request in one way: nothing is guessed.
-func (f *front) question(q *gate.Request, peer netip.Addr, lines func(name string) []string) error {
-	if !f.proxies.Trusts(peer) {
+func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name string) []string) error {
+	if !a.proxies.Trusts(peer) {
 		return errUnlisted
 	}
 	from, err := onlyLine(lines, "X-Forwarded-For")
@@ -234,7 +235,7 @@ func (f *front) question(q *gate.Request, peer netip.Addr, lines func(name strin
 	default:
 		return errors.New("X-Forwarded-Proto: must be http or https")
 	}
-	switch form := f.cfg.Front.Form; {
+	switch form := a.cfg.Front.Form; {
 	case form == formAccel || gate.Answers(q.Target):
 		// It is the visitor's as it stands, passed on by the front.
 		if form == formHeaders && lines("X-Forwarded-Uri") != nil {
@@ -244,7 +245,7 @@ func (f *front) question(q *gate.Request, peer netip.Addr, lines func(name strin
 	case form == formGRPC:
 		return errors.New("path: must be a call of ext_authz, or the edge's own")
 	case form == formPrefix:
-		target, ok := strings.CutPrefix(q.Target, f.cfg.Front.Prefix)
+		target, ok := strings.CutPrefix(q.Target, a.cfg.Front.Prefix)
 		if q.Target = target; !ok || !strings.HasPrefix(target, "/") {
 			return errors.New("path: must be that of front_auth.prefix and the visitor's behind it")
 		}
@@ -301,4 +302,7 @@ func (s *Server) FrontURL() string {
 	return "http://" + s.listeners[len(s.listeners)-1].Addr().String()
 }
 
-var _ http.Handler = (*front)(nil)
+var (
+	_ http.Handler     = (*authServer)(nil)
+	_ front.Authorizer = (*authServer)(nil)
+)

@@ -44,7 +44,7 @@ const (
 
 // check answers one question. A call that is no question ends with a code of gRPC, which
 // Envoy takes for a failure; it must be told to let nobody in then (failure_mode_allow: false).
-func (f *front) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+func (a *authServer) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	h := w.Header()
 	h["Content-Type"], h["Trailer"] = []string{grpcType}, []string{"Grpc-Status", "Grpc-Message"}
 	fail := func(code int, err error) {
@@ -65,12 +65,12 @@ func (f *front) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 		fail(grpcInvalidArgument, err)
 		return
 	}
-	q, err := f.checkedQuestion(r, &asked, o)
+	q, err := a.checkedQuestion(r, &asked, o)
 	if err != nil {
-		f.refuseFront(o, err)
+		a.refuseFront(o, err)
 	} else {
-		q.Patience, q.SiteApart = min(f.cfg.Front.Hold, patienceOf(r.Header)), true
-		f.gate.Decide(r.Context(), q, o)
+		q.Patience, q.SiteApart = min(a.cfg.Front.Hold, patienceOf(r.Header)), true
+		a.gate.Decide(r.Context(), q, o)
 	}
 	var answer []byte
 	switch {
@@ -79,15 +79,15 @@ func (f *front) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	case o.Kind == gate.Enters:
 		answer = allowed(o, asked.header)
 	default:
-		f.wait(q, o)
+		a.wait(q, o)
 		answer = denied(o)
 	}
-	if f.draining.Load() {
+	if a.draining.Load() {
 		h.Set("Connection", "close") // HTTP/2 tells it as GOAWAY
 	}
 	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))) //nolint:gosec // a waiting page
 	if _, err := w.Write(append(frame, answer...)); err != nil {
-		f.log.Debug("answer to a front not written", slog.Any("error", err))
+		a.log.Debug("answer to a front not written", slog.Any("error", err))
 	}
 	h.Set("Grpc-Status", strconv.Itoa(grpcOK))
 }
@@ -95,7 +95,7 @@ func (f *front) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 // patienceOf returns half of the time after which the caller gives up, so that
 // the answer comes in time.
 func patienceOf(h http.Header) time.Duration {
-	text := first(h["Grpc-Timeout"])
+	text := h.Get("Grpc-Timeout")
 	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
 	if text == "" || len(text) > 9 || units[text[len(text)-1]] == 0 {
 		return time.Hour
@@ -265,8 +265,8 @@ func nameAndValue(content []byte, second int) (line [2]string, err error) {
 
 // checkedQuestion returns the visitor's request that Envoy asks about. As in the other forms nothing
 // is guessed: Envoy's fields name the request, and no header of the visitor's may name another.
-func (f *front) checkedQuestion(r *http.Request, c *checked, o *gate.Outcome) (*gate.Request, error) {
-	if !f.proxies.Trusts(clientaddr.Peer(r.RemoteAddr)) {
+func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcome) (*gate.Request, error) {
+	if !a.proxies.Trusts(clientaddr.Peer(r.RemoteAddr)) {
 		return nil, errUnlisted
 	}
 	client, err := netip.ParseAddr(c.source)
@@ -277,7 +277,7 @@ func (f *front) checkedQuestion(r *http.Request, c *checked, o *gate.Outcome) (*
 		return nil, errors.New("request.http.path: must begin with /")
 	}
 	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
-	q := f.request(&visitors, netip.Addr{}, o) // without a version
+	q := a.request(&visitors, netip.Addr{}, o) // without a version
 	q.Client = client.Unmap().WithZone("")
 	switch c.scheme {
 	case "https":

@@ -11,6 +11,12 @@ import (
 	"vestibule/internal/node"
 )
 
+// What reads the requests of visitors.
+const (
+	frontFast    = "fast"
+	frontNetHTTP = "nethttp"
+)
+
 // Config is the configuration of an edge.
 type Config struct {
 	node.Base      `mapstructure:",squash"`

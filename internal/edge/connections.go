@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/edge/sse"
+	"vestibule/internal/edge/front"
 )
 
 // Every connection takes one of the files that the process may have open, and a
@@ -186,19 +185,20 @@ func (x *connections) take(c *net.TCPConn) *visitorConn {
 		if oldest == nil {
 			return nil
 		}
-		x.close(oldest)
+		x.Close(oldest)
 	}
 }
 
-func (x *connections) close(c io.Closer) {
+// Close implements [front.Connections].
+func (x *connections) Close(c io.Closer) {
 	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		x.log.Debug("close", slog.Any("error", err))
 	}
 }
 
-// state is [http.Server.ConnState]: it knows which connections are idle.
-func (x *connections) state(conn net.Conn, s http.ConnState) {
-	c, ok := sse.Socket(unhanded(conn)).(*visitorConn)
+// State implements [front.Connections]: it knows which connections are idle.
+func (x *connections) State(conn net.Conn, s http.ConnState) {
+	c, ok := front.Socket(conn).(*visitorConn)
 	if !ok {
 		return
 	}
@@ -228,12 +228,12 @@ func (x *connections) refuse(c *net.TCPConn, secure bool) {
 		secure = true // no time for words
 	}
 	if secure {
-		x.close(c)
+		x.Close(c)
 		return
 	}
 	x.refusing.Go(func() {
 		defer func() { <-x.refusals }()
-		defer x.close(c)
+		defer x.Close(c)
 		if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
 			return
 		}
@@ -324,75 +324,4 @@ func (l cappedListener) Accept() (net.Conn, error) {
 		}
 		l.all.refuse(c, l.tls)
 	}
-}
-
-// errOriginsFull says that no connection to an origin came free in time.
-var errOriginsFull = errors.New("as many connections to origins are open as the limit of open files allows, and all are busy")
-
-// originDials opens connections to origins, so many at most that are open at the same
-// time. Who finds none free waits for timeouts.dial. It is safe for concurrent use.
-type originDials struct {
-	dial    func(context.Context, string, string) (net.Conn, error)
-	wait    time.Duration
-	places  chan struct{}
-	metrics *metrics
-}
-
-func newOriginDials(n int, wait time.Duration, m *metrics, dial func(context.Context, string, string) (net.Conn, error)) *originDials {
-	m.originConnectionsMax.Set(float64(n))
-	return &originDials{dial: dial, wait: wait, places: make(chan struct{}, n), metrics: m}
-}
-
-// take waits for a place.
-func (d *originDials) take(ctx context.Context) error {
-	select {
-	case d.places <- struct{}{}:
-		return nil
-	default:
-	}
-	d.metrics.originWaits.Inc()
-	late := time.NewTimer(d.wait)
-	defer late.Stop()
-	select {
-	case d.places <- struct{}{}:
-		return nil
-	case <-late.C:
-		return errOriginsFull
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// DialContext is [http.Transport.DialContext].
-func (d *originDials) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	if err := d.take(ctx); err != nil {
-		return nil, err
-	}
-	d.metrics.originConnections.Inc()
-	free := sync.OnceFunc(func() {
-		d.metrics.originConnections.Dec()
-		<-d.places
-	})
-	conn, err := d.dial(ctx, network, addr)
-	if err != nil {
-		free()
-		return nil, err
-	}
-	c, ok := conn.(*net.TCPConn)
-	if !ok {
-		free()
-		return conn, nil
-	}
-	return &originConn{TCPConn: c, free: free}, nil
-}
-
-// originConn is a connection to an origin that gives its place free.
-type originConn struct {
-	*net.TCPConn
-	free func()
-}
-
-func (c *originConn) Close() error {
-	defer c.free()
-	return c.TCPConn.Close()
 }

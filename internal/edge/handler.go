@@ -41,22 +41,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gate.Request {
 	q := o.Request()
 	*q = gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
-	s.fill(q, peer, r.TLS != nil, func(name string) []string { return r.Header[name] })
+	q.ReadHeader(s.proxies, peer, r.TLS != nil, func(name string) []string { return r.Header[name] })
 	return q
-}
-
-// fill fills in what the header of a request tells, whose lines are asked for by their
-// canonical names, nil for none, and the connection: its peer, and whether it has TLS.
-func (s *Server) fill(q *gate.Request, peer netip.Addr, secure bool, lines func(name string) []string) {
-	q.Cookies, q.Tickets, q.Proofs, q.Accept, q.Upgrade = lines("Cookie"), lines(gate.TicketHeader), lines(gate.ProofHeader), lines("Accept"), lines("Upgrade")
-	q.Encodings = lines("Accept-Encoding")
-	q.Languages, q.Origin = first(lines("Accept-Language")), first(lines("Origin"))
-	poll := first(lines(gate.PollHeader))
-	q.Poll, q.PollNow = poll != "", poll == gate.PollNow
-	q.FetchSite, q.FetchDest, q.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
-	q.FetchUser, q.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
-	q.CORS = gate.CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
-	q.Client, q.Secure = s.proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
 }
 
 // ruleLines are the lines of a header as rules ask for them.
@@ -73,15 +59,6 @@ func (h ruleLines) AppendTo(out []rules.Header) []rules.Header {
 		}
 	}
 	return out
-}
-
-// first returns the first line of a header, as Header.Get does, which makes the name
-// canonical each time.
-func first(lines []string) string {
-	if len(lines) == 0 {
-		return ""
-	}
-	return lines[0]
 }
 
 // rawTarget returns path and query as they stood in the request line.
@@ -159,7 +136,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 			r = r.WithContext(ctx)
 		}
 	}
-	if s.fast != nil && s.fast.cross(w, r, o) {
+	if s.fast != nil && s.fast.Cross(w, r, o) {
 		return
 	}
 	w, r = s.patient(w, r)

@@ -17,13 +17,17 @@ import (
 // patient returns w and r for the proxy: each read of the body and each write
 // of the answer must get on within the idle timeout.
 func (s *Server) patient(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
-	rc := http.NewResponseController(w)
 	if hasBody(r) {
-		b := &patientBody{ReadCloser: r.Body, rc: rc, patience: s.cfg.Timeouts.Idle}
+		b := &patientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), patience: s.cfg.Timeouts.Idle}
 		b.until(time.Now().Add(b.patience)) // also where the origin answers without having read it
 		r.Body = b
 	}
-	return &patientWriter{ResponseWriter: w, rc: rc, patience: s.cfg.Timeouts.Idle, clear: r.ProtoMajor >= 2, draining: &s.draining}, r
+	return s.patientAnswer(w, r), r
+}
+
+// patientAnswer returns w with each write of the answer bounded.
+func (s *Server) patientAnswer(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+	return &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), patience: s.cfg.Timeouts.Idle, clear: r.ProtoMajor >= 2, draining: &s.draining}
 }
 
 // hurryBody bounds how long an answer that does not come from the origin waits

@@ -87,6 +87,9 @@ func (c *visitorConn) RemoteAddr() net.Addr {
 	return c.TCPConn.RemoteAddr()
 }
 
+// Prefaced implements [front.Prefaced]: more than the header may have been read.
+func (c *visitorConn) Prefaced() bool { return c.preface != nil }
+
 // Read returns what the visitor sends.
 func (c *visitorConn) Read(b []byte) (int, error) {
 	p := c.preface

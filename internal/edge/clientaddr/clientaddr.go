@@ -42,6 +42,14 @@ func (p Proxies) trusted(a netip.Addr) bool {
 // Trusts reports whether the word of a peer (see [Peer]) is believed.
 func (p Proxies) Trusts(peer netip.Addr) bool { return peer.IsValid() && p.trusted(peer) }
 
+// Text returns an address as sites are told, empty for none.
+func Text(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
 // Peer returns the address in host:port, which is invalid where there is none.
 func Peer(peer string) netip.Addr {
 	ap, err := netip.ParseAddrPort(peer)

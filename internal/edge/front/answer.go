@@ -1,4 +1,4 @@
-package edge
+package front
 
 import (
 	"log/slog"
@@ -16,8 +16,8 @@ import (
 )
 
 // answer writes what the edge itself has to say.
-func (c *fastConn) answer(o *gate.Outcome, length int) bool {
-	if c.asks != nil {
+func (c *conn) answer(o *gate.Outcome, length int) bool {
+	if c.auth != nil {
 		o.Header = saysSo(o.Header)
 	}
 	return c.reply(o.Status, o.Header, o.Body, o.Close, length)
@@ -25,16 +25,16 @@ func (c *fastConn) answer(o *gate.Outcome, length int) bool {
 
 // saysSo adds what a front is told of whoever does not enter, where it is not there.
 func saysSo(header []gate.Field) []gate.Field {
-	if slices.ContainsFunc(header, func(f gate.Field) bool { return f.Name == decisionHeader }) {
+	if slices.ContainsFunc(header, func(f gate.Field) bool { return f.Name == gate.DecisionHeader }) {
 		return header
 	}
-	return append(header, gate.Field{Name: decisionHeader, Value: gate.SaysWait})
+	return append(header, gate.Field{Name: gate.DecisionHeader, Value: gate.SaysWait})
 }
 
 // reply writes an answer, after which the connection ends where it must or is to. The body of
 // the request is read over.
-func (c *fastConn) reply(status int, header []gate.Field, body []byte, ends bool, length int) bool {
-	patience := c.f.cfg.Timeouts.Header
+func (c *conn) reply(status int, header []gate.Field, body []byte, ends bool, length int) bool {
+	patience := c.f.opts.Timeouts.Header
 	ends = ends || c.ends()
 	if c.body(length, patience, false) {
 		c.r += length
@@ -45,7 +45,7 @@ func (c *fastConn) reply(status int, header []gate.Field, body []byte, ends bool
 }
 
 // say writes an answer of the edge.
-func (c *fastConn) say(status int, header []gate.Field, body []byte, ends bool, patience time.Duration) bool {
+func (c *conn) say(status int, header []gate.Field, body []byte, ends bool, patience time.Duration) bool {
 	b := appendStatus(c.out[:0], status)
 	b = appendFields(b, header)
 	b = appendDate(b)
@@ -71,25 +71,25 @@ func (c *fastConn) say(status int, header []gate.Field, body []byte, ends bool, 
 const longBody = 4 << 10
 
 // ends reports whether the connection ends with the answer.
-func (c *fastConn) ends() bool { return c.req.Close || c.f.draining.Load() }
+func (c *conn) ends() bool { return c.req.Close || c.f.opts.Draining() }
 
 // broken answers a request that ended in a panic.
-func (c *fastConn) broken(o *gate.Outcome, p any) {
-	c.f.metrics.panics.Inc()
-	c.f.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+func (c *conn) broken(o *gate.Outcome, p any) {
+	c.f.opts.Metrics.Panics.Inc()
+	c.f.opts.Log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	if c.begun {
 		return
 	}
 	header := append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"}, // a slot may have been charged: the visitor is to have it
 		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
-	if c.asks != nil {
+	if c.auth != nil {
 		header = saysSo(header)
 	}
-	c.say(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.cfg.Timeouts.Header)
+	c.say(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.opts.Timeouts.Header)
 }
 
 // hint passes an informational answer on.
-func (c *fastConn) hint(r *http1.Response) bool {
+func (c *conn) hint(r *http1.Response) bool {
 	b := appendStatus(nil, r.Status)
 	for i := range r.Fields {
 		if f := &r.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
@@ -97,7 +97,7 @@ func (c *fastConn) hint(r *http1.Response) bool {
 		}
 	}
 	began := c.begun
-	ok := c.write(c.f.cfg.Timeouts.Idle, append(b, "\r\n"...))
+	ok := c.write(c.f.opts.Timeouts.Idle, append(b, "\r\n"...))
 	c.begun = began // the answer is to come
 	return ok
 }

@@ -1,4 +1,4 @@
-package edge
+package front
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 // answerBody is the body of a site's answer, on its way from up to the visitor.
 type answerBody struct {
-	*fastConn
+	*conn
 	up *http1.Conn
 }
 
@@ -33,14 +33,14 @@ func (c answerBody) pass(framing http1.Framing) (whole, ok bool) {
 }
 
 // writeOut sends what is in out.
-func (c answerBody) writeOut() bool { return c.write(c.f.cfg.Timeouts.Idle, c.out) }
+func (c answerBody) writeOut() bool { return c.write(c.f.opts.Timeouts.Idle, c.out) }
 
 // counted passes on a body of so many bytes.
 func (c answerBody) counted(left int64) bool {
 	for {
 		if len(c.up.Buffered()) == 0 {
 			if left > smallBody {
-				return c.writeOut() && c.copyBody(c.up, left, func(b []byte) bool { return c.write(c.f.cfg.Timeouts.Idle, b) })
+				return c.writeOut() && c.copyBody(c.up, left, func(b []byte) bool { return c.write(c.f.opts.Timeouts.Idle, b) })
 			}
 			if c.fill(c.up, time.Time{}) != nil {
 				return false
@@ -104,7 +104,7 @@ func (c answerBody) toTheEnd() bool {
 		}
 		c.out = c.out[:0]
 		if err := c.fill(c.up, time.Time{}); errors.Is(err, io.EOF) {
-			return c.write(c.f.cfg.Timeouts.Idle, []byte("0\r\n\r\n"))
+			return c.write(c.f.opts.Timeouts.Idle, []byte("0\r\n\r\n"))
 		} else if err != nil {
 			return false
 		}
@@ -117,8 +117,8 @@ const smallBody = 16 << 10
 // copyBody passes on so many bytes that were not read yet, through one buffer: so much is held of an
 // answer that a visitor takes slowly.
 func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) bool {
-	buf := w.trip.buffers.Get()
-	defer w.trip.buffers.Put(buf)
+	buf := w.trip.opts.Buffers.Get()
+	defer w.trip.opts.Buffers.Put(buf)
 	for left > 0 {
 		n, err := up.Read(buf[:min(int64(len(buf)), left)])
 		if n > 0 {

@@ -1,4 +1,4 @@
-package edge
+package front
 
 import (
 	"context"
@@ -25,16 +25,16 @@ const (
 )
 
 // The longest body of a request that is read here; others are net/http's.
-const maxFastBody = 16 << 10
+const maxBody = 16 << 10
 
-// fastConn is one connection of a visitor, or of a server that asks about visitors. Its goroutine owns all but what is said
+// conn is one connection of a visitor, or of a server that asks about visitors. Its goroutine owns all but what is said
 // otherwise.
-type fastConn struct {
-	f     *fast
+type conn struct {
+	f     *Front
 	conn  net.Conn // with TLS where there is
 	cfg   *tls.Config
 	to    *handover
-	asks  *front // nil where a visitor is at the other end
+	auth  Authorizer // nil where a visitor is at the other end
 	peer  netip.Addr
 	phase atomic.Int32
 	visit visit
@@ -77,14 +77,14 @@ const (
 )
 
 // begin has the connection take what a request takes, and returns where to read to.
-func (c *fastConn) begin() []byte {
+func (c *conn) begin() []byte {
 	c.work = c.f.works.Get().(*work)
 	c.req.Reset()
 	return c.in
 }
 
 // free gives back what a request takes.
-func (c *fastConn) free() {
+func (c *conn) free() {
 	if c.work != nil {
 		c.f.takeBack(c.work)
 		c.work = nil
@@ -92,7 +92,7 @@ func (c *fastConn) free() {
 }
 
 // takeBack takes the memory of a request for the next.
-func (f *fast) takeBack(w *work) {
+func (f *Front) takeBack(w *work) {
 	if len(w.in) > firstBuffer {
 		w.in = make([]byte, firstBuffer)
 	}
@@ -102,8 +102,8 @@ func (f *fast) takeBack(w *work) {
 	f.works.Put(w)
 }
 
-func newFastConn(f *fast, conn net.Conn, cfg *tls.Config, to *handover, asks *front) *fastConn {
-	c := &fastConn{f: f, conn: conn, cfg: cfg, to: to, asks: asks}
+func newConn(f *Front, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
+	c := &conn{f: f, conn: accepted, cfg: cfg, to: to, auth: auth}
 	c.visit.c = c
 	c.lines = c.linesOf
 	c.from.Waits, c.from.Room = c.waits, c.begin
@@ -111,20 +111,20 @@ func newFastConn(f *fast, conn net.Conn, cfg *tls.Config, to *handover, asks *fr
 }
 
 // cut ends the connection whatever it is about. It may be called by anybody.
-func (c *fastConn) cut() {
+func (c *conn) cut() {
 	c.phase.Store(phaseClosed)
-	c.f.Server.conns.close(c.conn)
+	c.f.close(c.conn)
 	c.visit.leave()
 }
 
 // serve serves a connection until it ends or is handed over.
-func (c *fastConn) serve() {
+func (c *conn) serve() {
 	peer := c.conn.RemoteAddr() // reads a PROXY header, where one is due
 	if c.cfg != nil && !c.greet() {
 		return
 	}
-	if v, ok := c.conn.(*visitorConn); ok && v.preface != nil {
-		c.from.Of(struct{ net.Conn }{v}) // which may have read more than the header
+	if p, ok := c.conn.(Prefaced); ok && p.Prefaced() {
+		c.from.Of(struct{ net.Conn }{c.conn})
 	} else {
 		c.from.Of(c.conn)
 	}
@@ -138,11 +138,11 @@ func (c *fastConn) serve() {
 			return
 		}
 		if v == http1.More {
-			c.f.Server.conns.close(c.conn)
+			c.f.close(c.conn)
 			return
 		}
 		length := int(max(c.req.Length, 0))
-		if gate.Answers(c.req.Target) || c.req.Method == http.MethodOptions || length > maxFastBody {
+		if gate.Answers(c.req.Target) || c.req.Method == http.MethodOptions || length > maxBody {
 			c.handOver()
 			return
 		}
@@ -159,20 +159,20 @@ func (c *fastConn) serve() {
 
 // greet shakes hands over TLS, and reports whether the connection is to be served here.
 // One that speaks HTTP/2, or does not get that far, is net/http's.
-func (c *fastConn) greet() bool {
+func (c *conn) greet() bool {
 	t := tls.Server(c.conn, c.cfg)
 	c.conn = t
-	if t.SetDeadline(time.Now().Add(c.f.cfg.Timeouts.Header)) != nil {
-		c.f.Server.conns.close(t)
+	if t.SetDeadline(time.Now().Add(c.f.opts.Timeouts.Header)) != nil {
+		c.f.close(t)
 		return false
 	}
 	if err := t.HandshakeContext(context.Background()); err != nil { // the deadline ends it
-		c.f.log.Debug("TLS handshake", slog.Any("error", err))
+		c.f.opts.Log.Debug("TLS handshake", slog.Any("error", err))
 		c.to.take(t) // it knows what to say to that
 		return false
 	}
 	if t.SetDeadline(time.Time{}) != nil {
-		c.f.Server.conns.close(t)
+		c.f.close(t)
 		return false
 	}
 	if t.ConnectionState().NegotiatedProtocol == "h2" {
@@ -184,9 +184,9 @@ func (c *fastConn) greet() bool {
 
 // next reads the head of the next request into req. It returns the head's length; More
 // tells that the connection has ended.
-func (c *fastConn) next(first bool) (int, http1.Verdict) {
+func (c *conn) next(first bool) (int, http1.Verdict) {
 	c.req.Reset()
-	patience := c.f.cfg.Timeouts.Header
+	patience := c.f.opts.Timeouts.Header
 	var limit time.Time // until when the head is to be there; none before its first byte
 	if c.skip(); c.r == c.w {
 		c.r, c.w = 0, 0
@@ -205,7 +205,7 @@ func (c *fastConn) next(first bool) (int, http1.Verdict) {
 	for {
 		by, slack := limit, time.Duration(0)
 		if by.IsZero() {
-			idle := c.f.cfg.Timeouts.Idle
+			idle := c.f.opts.Timeouts.Idle
 			by, slack = time.Now().Add(idle), idle/8
 		}
 		if !c.readUntil(by, slack) || !c.read() {
@@ -216,7 +216,7 @@ func (c *fastConn) next(first bool) (int, http1.Verdict) {
 			if !c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
 				return 0, http1.More // it was closed in this moment
 			}
-			c.f.Server.conns.state(c.conn, http.StateActive)
+			c.f.opts.Connections.State(c.conn, http.StateActive)
 		}
 		c.skip()
 		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
@@ -230,12 +230,12 @@ func (c *fastConn) next(first bool) (int, http1.Verdict) {
 
 // waits is called where nothing has come yet of what is read. It reports whether the
 // connection needs no memory meanwhile.
-func (c *fastConn) waits() bool {
+func (c *conn) waits() bool {
 	if !c.rests {
 		return false
 	}
 	if c.phase.CompareAndSwap(phaseBusy, phaseIdle) {
-		c.f.Server.conns.state(c.conn, http.StateIdle)
+		c.f.opts.Connections.State(c.conn, http.StateIdle)
 	}
 	if !c.from.Direct() {
 		return false
@@ -246,7 +246,7 @@ func (c *fastConn) waits() bool {
 
 // skip skips what some browsers of old send behind a form, as net/http does: up to four
 // CR and LF.
-func (c *fastConn) skip() {
+func (c *conn) skip() {
 	for c.blanks > 0 && c.r < c.w {
 		if b := c.in[c.r]; b != '\r' && b != '\n' {
 			c.blanks = 0
@@ -259,7 +259,7 @@ func (c *fastConn) skip() {
 
 // readUntil bounds the next read. What is set already is left where it is earlier by
 // slack at most: setting it takes time.
-func (c *fastConn) readUntil(limit time.Time, slack time.Duration) bool {
+func (c *conn) readUntil(limit time.Time, slack time.Duration) bool {
 	if early := limit.Sub(c.readBy); early >= 0 && early < slack {
 		return true
 	}
@@ -268,7 +268,7 @@ func (c *fastConn) readUntil(limit time.Time, slack time.Duration) bool {
 }
 
 // read reads once more, behind what is there.
-func (c *fastConn) read() bool {
+func (c *conn) read() bool {
 	if c.w == len(c.in) {
 		if c.r > 0 {
 			c.w = copy(c.in, c.in[c.r:c.w])
@@ -283,7 +283,7 @@ func (c *fastConn) read() bool {
 }
 
 // write sends one or two pieces to the visitor, who is to take them with so much patience.
-func (c *fastConn) write(patience time.Duration, b ...[]byte) bool {
+func (c *conn) write(patience time.Duration, b ...[]byte) bool {
 	if left := time.Until(c.writeBy); left > patience || left < patience*7/8 {
 		c.writeBy = time.Now().Add(patience)
 		if c.conn.SetWriteDeadline(c.writeBy) != nil {
@@ -301,16 +301,16 @@ func (c *fastConn) write(patience time.Duration, b ...[]byte) bool {
 		_, err = rest.WriteTo(c.conn)
 	}
 	if err != nil {
-		c.f.log.Debug("answer to a visitor not written", slog.Any("error", err))
+		c.f.opts.Log.Debug("answer to a visitor not written", slog.Any("error", err))
 	}
 	return err == nil
 }
 
 // handOver gives the connection to net/http, with what was read and not used.
-func (c *fastConn) handOver() {
-	c.f.metrics.handedOver.Inc()
+func (c *conn) handOver() {
+	c.f.opts.Metrics.HandedOver.Inc()
 	if c.conn.SetDeadline(time.Time{}) != nil {
-		c.f.Server.conns.close(c.conn)
+		c.f.close(c.conn)
 		return
 	}
 	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
@@ -323,21 +323,21 @@ func (c *fastConn) handOver() {
 
 // end ends a connection after an answer. Where the visitor has sent more than was read,
 // it is waited for the visitor to take the answer: closing would take it away.
-func (c *fastConn) end() {
+func (c *conn) end() {
 	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun && e.CloseWrite() == nil {
 		over := time.Now().Add(500 * time.Millisecond)
 		for c.readUntil(over, 0) && c.read() {
 			c.r, c.w = 0, 0
 		}
 	}
-	c.f.Server.conns.close(c.conn)
+	c.f.close(c.conn)
 }
 
 // handle has one request decided, and does what the outcome says. It reports whether the
 // connection goes on.
-func (c *fastConn) handle(length int) (goesOn bool) {
+func (c *conn) handle(length int) (goesOn bool) {
 	c.begun, c.unread = false, length
-	o := c.f.gate.Begin()
+	o := c.f.opts.Gate.Begin()
 	defer o.End()
 	c.visit.begin()
 	defer func() {
@@ -348,20 +348,20 @@ func (c *fastConn) handle(length int) (goesOn bool) {
 		}
 	}()
 	c.question(length > 0)
-	if c.asks != nil {
-		c.asks.decide(&c.visit, &c.ask, o, c.peer, c.lines)
+	if c.auth != nil {
+		c.auth.Authorize(&c.visit, &c.ask, o, c.peer, c.lines)
 	} else {
-		c.f.metrics.byFast.Inc()
-		c.f.gate.Decide(&c.visit, &c.ask, o)
+		c.f.opts.Metrics.Requests.Inc()
+		c.f.opts.Gate.Decide(&c.visit, &c.ask, o)
 	}
 	switch o.Kind {
 	case gate.Enters:
-		if c.asks == nil {
+		if c.auth == nil {
 			goesOn = c.enter(o, length)
 			break
 		}
 		c.visit.end()
-		c.told = c.asks.admission(c.told[:0], o)
+		c.told = c.auth.AppendPermit(c.told[:0], o)
 		goesOn = c.reply(http.StatusOK, c.told, nil, false, length)
 	case gate.Answered:
 		c.visit.end()
@@ -374,20 +374,20 @@ func (c *fastConn) handle(length int) (goesOn bool) {
 }
 
 // question fills in what the request is decided by.
-func (c *fastConn) question(body bool) {
+func (c *conn) question(body bool) {
 	c.values, c.lengths = c.values[:0], 0
 	for i := range c.req.Fields {
 		c.lengths |= 1 << (len(c.req.Fields[i].Name) % 64)
 	}
-	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*fastLines)(&c.req)}
-	c.f.fill(&c.ask, c.peer, c.cfg != nil, c.lines)
+	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*requestLines)(&c.req)}
+	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.cfg != nil, c.lines)
 }
 
-// fastLines are the lines of a request as rules ask for them.
-type fastLines http1.Request
+// requestLines are the lines of a request as rules ask for them.
+type requestLines http1.Request
 
 // AppendTo implements [gate.HeaderLines].
-func (r *fastLines) AppendTo(out []rules.Header) []rules.Header {
+func (r *requestLines) AppendTo(out []rules.Header) []rules.Header {
 	for i := range r.Fields {
 		out = append(out, rules.Header(r.Fields[i]))
 	}
@@ -395,7 +395,7 @@ func (r *fastLines) AppendTo(out []rules.Header) []rules.Header {
 }
 
 // linesOf returns the lines of a header, nil for none.
-func (c *fastConn) linesOf(name string) []string {
+func (c *conn) linesOf(name string) []string {
 	if c.lengths>>(len(name)%64)&1 == 0 {
 		return nil
 	}
@@ -413,7 +413,7 @@ func (c *fastConn) linesOf(name string) []string {
 
 // body reads the rest of the request: all of it is to come within patience or, where a site waits for
 // it, each piece.
-func (c *fastConn) body(length int, patience time.Duration, wanted bool) bool {
+func (c *conn) body(length int, patience time.Duration, wanted bool) bool {
 	for limit := time.Now().Add(patience); c.w-c.r < length; {
 		if wanted {
 			limit = time.Now().Add(patience)

@@ -1,10 +1,12 @@
-package edge
+package front
 
 import (
 	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
+
+	"vestibule/internal/edge/sse"
 )
 
 // handover is where net/http finds the connections that are handed over to it.
@@ -13,10 +15,10 @@ type handover struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-	over   *connections
+	over   Connections
 }
 
-func newHandover(addr net.Addr, all *connections) *handover {
+func newHandover(addr net.Addr, all Connections) *handover {
 	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{}), over: all}
 }
 
@@ -24,7 +26,7 @@ func (h *handover) take(c net.Conn) {
 	select {
 	case h.conns <- c:
 	case <-h.closed:
-		h.over.close(c)
+		h.over.Close(c)
 	}
 }
 
@@ -71,8 +73,8 @@ func (h *handed) CloseWrite() error {
 	return nil
 }
 
-// bare returns the connection as it was before, once all that was read of it is used.
-func (h *handed) bare() (net.Conn, error) {
+// Bare returns the connection as it was before, once all that was read of it is used.
+func (h *handed) Bare() (net.Conn, error) {
 	if len(h.rest) > 0 {
 		return nil, errors.New("the client goes on before it is answered")
 	}
@@ -88,13 +90,13 @@ type handedTLS struct {
 // ConnectionState is what net/http tells of a request's TLS.
 func (h *handedTLS) ConnectionState() tls.ConnectionState { return h.tls.ConnectionState() }
 
-// unhanded returns the connection that was handed over, or conn itself.
-func unhanded(conn net.Conn) net.Conn {
-	switch h := conn.(type) {
+// Socket returns the connection that a listener accepted for one that net/http or a front has.
+func Socket(c net.Conn) net.Conn {
+	switch h := c.(type) {
 	case *handed:
-		return h.Conn
+		c = h.Conn
 	case *handedTLS:
-		return h.Conn
+		c = h.Conn
 	}
-	return conn
+	return sse.Socket(c)
 }

@@ -1,4 +1,4 @@
-package edge
+package front
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/origin"
@@ -29,8 +30,8 @@ type crossing struct {
 	unbind func() bool // of origin from ctx; nil where nobody looks out
 }
 
-// cross passes on a request that enters, and reports whether it was one for it: else nothing was done.
-func (f *fast) cross(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
+// Cross passes on a request that enters, and reports whether it was one for it: else nothing was done.
+func (f *Front) Cross(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
 	if o.Kind != gate.Enters {
 		panic("fast front: the request may not enter") // nothing may reach the origin this way
 	}
@@ -42,14 +43,14 @@ func (f *fast) cross(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bo
 	if !x.takes(r) {
 		return false
 	}
-	x.trip = trip{passage: passage{proxy: f.proxy, outcome: o, client: clientText(o.Client)}, f: f, base: x.ctx, by: x}
+	x.trip = trip{opts: &f.opts, outcome: o, client: clientaddr.Text(o.Client), base: x.ctx, by: x}
 	defer x.arrive()
 	defer x.hold(nil)
 	switch err := x.exchange(nil); {
-	case errors.Is(err, errVisitorLeft):
+	case errors.Is(err, errVisitorLeft), errors.Is(err, context.Canceled):
 		w.WriteHeader(499) // nobody reads this
 	case err != nil:
-		x.trip.failed(w, r, err)
+		x.failed(r.Host, err)
 	default:
 		x.answer(r)
 	}
@@ -112,10 +113,10 @@ func (x *crossing) hint(r *http1.Response) bool {
 // answer makes the visitor's answer out of the origin's, whose head was read.
 func (x *crossing) answer(r *http.Request) {
 	t := &x.trip
-	t.monitor.Answered(t.outcome.Origin)
+	t.opts.Monitor.Answered(t.outcome.Origin)
 	framing := x.res.Body(r.Method)
 	x.header()
-	if t.f.draining.Load() {
+	if t.opts.Draining() {
 		x.w.Header().Set("Connection", "close") // HTTP/2 tells it as GOAWAY
 	}
 	if framing != http1.Counted || x.res.Length > wholeBody { // net/http tells the length of a short one itself
@@ -123,7 +124,7 @@ func (x *crossing) answer(r *http.Request) {
 			x.w.Header()["Content-Length"] = []string{strconv.FormatInt(x.res.Length, 10)}
 		}
 		if framing != http1.NoBody {
-			x.w, _ = t.f.patient(x.w, r)
+			x.w = t.opts.Patient(x.w, r)
 		}
 	}
 	x.w.WriteHeader(x.res.Status)
@@ -133,9 +134,19 @@ func (x *crossing) answer(r *http.Request) {
 	}
 	bound := x.unbind == nil || x.unbind() // else the visitor's going away closes it
 	if x.unbind = nil; whole && bound && !x.res.Close {
-		t.f.pool.Put(t.up)
+		t.opts.Pool.Put(t.up)
 		t.up = nil
 	}
+}
+
+// failed answers in place of an origin that does not.
+func (x *crossing) failed(host string, err error) {
+	f := x.trip.opts.Monitor.Failed(x.trip.outcome.Origin, host, err)
+	for _, field := range x.trip.outcome.FailureHeader(&f) {
+		x.w.Header().Add(field.Name, field.Value)
+	}
+	x.w.WriteHeader(f.Status)
+	x.write([]byte(f.Text)) // a visitor that does not take it has left
 }
 
 // header sets the header of the answer.

@@ -1,4 +1,4 @@
-package edge
+package front
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/origin"
@@ -27,11 +28,12 @@ var (
 
 // trip is one request on its way to its origin and back.
 type trip struct {
-	passage
-	f    *fast
-	base context.Context // ends when the visitor is cut off
-	by   asker
-	up   *http1.Conn // nil before there is an answer, and once it is given back
+	opts    *Options
+	outcome *gate.Outcome
+	client  string          // the visitor's address, as the site is told; empty for none
+	base    context.Context // ends when the visitor is cut off
+	by      asker
+	up      *http1.Conn // nil before there is an answer, and once it is given back
 }
 
 // asker is the visitor of a trip.
@@ -48,22 +50,22 @@ type asker interface {
 }
 
 // enter passes a request on that enters, whose body is to come still.
-func (c *fastConn) enter(o *gate.Outcome, length int) bool {
+func (c *conn) enter(o *gate.Outcome, length int) bool {
 	if o.Kind != gate.Enters {
 		panic("fast front: the request may not enter") // nothing may reach the origin this way
 	}
 	if c.w-c.r < length {
 		c.visit.end() // what is read is the body's
-		if !c.body(length, c.f.cfg.Timeouts.Idle, true) {
+		if !c.body(length, c.f.opts.Timeouts.Idle, true) {
 			return false
 		}
 	}
 	c.unread = 0
 	c.visit.goOn()
 	if o.Client != c.client {
-		c.client, c.clientText = o.Client, clientText(o.Client)
+		c.client, c.clientText = o.Client, clientaddr.Text(o.Client)
 	}
-	c.trip = trip{passage: passage{proxy: c.f.proxy, outcome: o, client: c.clientText}, f: c.f, base: c.f.base, by: &c.visit}
+	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.base, by: &c.visit}
 	defer c.arrive()
 	err := c.exchange(c.in[c.r : c.r+length])
 	c.r += length
@@ -87,7 +89,7 @@ func (w *work) exchange(body []byte) error {
 	w.out = w.requestFor(w.out[:0], body)
 	to := x.outcome.Origin.URL
 	for fresh := false; ; {
-		up, err := x.f.pool.Get(x.base, to.Scheme, to.Host, fresh)
+		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
 		if x.base.Err() != nil {
 			return errVisitorLeft // or the edge cuts everybody off
 		}
@@ -126,11 +128,11 @@ func (w *work) requestFor(b, body []byte) []byte {
 	b = appendField(b, "Host", w.req.Host)
 	for i := range w.req.Fields {
 		f := &w.req.Fields[i]
-		if value, ok := w.trip.headers.ToSite(f.Name, f.Value); ok {
+		if value, ok := w.trip.opts.Headers.ToSite(f.Name, f.Value); ok {
 			b = appendField(b, f.Name, value)
 		}
 	}
-	w.told = w.trip.tells(w.told[:0], w.req.Host)
+	w.told = w.trip.outcome.AppendForSite(w.told[:0], w.trip.client, w.req.Host)
 	b = appendFields(b, w.told)
 	switch w.req.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
@@ -142,7 +144,7 @@ func (w *work) requestFor(b, body []byte) []byte {
 // converse sends what is in out, and reads heads up to that of the final answer.
 func (w *work) converse(up *http1.Conn) error {
 	now := time.Now()
-	limit := now.Add(w.trip.f.cfg.Timeouts.Response)
+	limit := now.Add(w.trip.opts.Timeouts.Response)
 	if err := w.send(now, up, limit); err != nil {
 		return err
 	}
@@ -225,19 +227,19 @@ func (w *work) fill(up *http1.Conn, limit time.Time) error {
 }
 
 // failed answers in place of an origin that does not.
-func (c *fastConn) failed(x *trip, err error) bool {
+func (c *conn) failed(x *trip, err error) bool {
 	if errors.Is(err, errVisitorLeft) {
 		return false
 	}
 	c.visit.end()
-	status, header, text := x.failure(c.req.Host, err)
+	f := x.opts.Monitor.Failed(x.outcome.Origin, c.req.Host, err)
 	ends := c.ends()
-	return c.say(status, header, []byte(text), ends, c.f.cfg.Timeouts.Idle) && !ends
+	return c.say(f.Status, x.outcome.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
 }
 
 // passOn makes the visitor's answer out of the origin's, whose head is in res.
-func (c *fastConn) passOn(x *trip) bool {
-	x.monitor.Answered(x.outcome.Origin)
+func (c *conn) passOn(x *trip) bool {
+	x.opts.Monitor.Answered(x.outcome.Origin)
 	framing := c.res.Body(c.req.Method)
 	ends := c.ends()
 	c.out = c.answerHead(c.out[:0], framing, ends)
@@ -247,14 +249,14 @@ func (c *fastConn) passOn(x *trip) bool {
 	}
 	c.visit.end()
 	if whole && !c.res.Close {
-		c.f.pool.Put(x.up)
+		x.opts.Pool.Put(x.up)
 		x.up = nil
 	}
 	return !ends
 }
 
 // answerHead appends the head of the visitor's answer.
-func (c *fastConn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
+func (c *conn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
 	b = appendStatus(b, c.res.Status)
 	if dated := c.tell(func(name, value string) { b = appendField(b, name, value) }); !dated {
 		b = appendDate(b)
@@ -275,7 +277,7 @@ func (c *fastConn) answerHead(b []byte, framing http1.Framing, ends bool) []byte
 // site commands by it. dated tells that there is a Date.
 func (w *work) tell(line func(name, value string)) (dated bool) {
 	x := &w.trip
-	tickets, private := x.gives()
+	tickets, private := x.outcome.ForVisitor()
 	revoked, own := false, false
 	var cache []string
 	for i := range w.res.Fields {

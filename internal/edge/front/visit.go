@@ -1,4 +1,4 @@
-package edge
+package front
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // visit is one request as a context: it ends when the visitor goes away. Nobody looks
 // out for that before somebody asks: most are answered at once.
 type visit struct {
-	c *fastConn
+	c *conn
 
 	mu      sync.Mutex
 	gone    chan struct{}
@@ -105,7 +105,7 @@ func (v *visit) end() {
 	c := v.c
 	c.readBy = time.Unix(1, 0)
 	if err := c.conn.SetReadDeadline(c.readBy); err != nil {
-		c.f.log.Debug("deadline", slog.Any("error", err)) // it is closed, and so the read ends
+		c.f.opts.Log.Debug("deadline", slog.Any("error", err)) // it is closed, and so the read ends
 	}
 	<-done
 	if v.n > 0 {

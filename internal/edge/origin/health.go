@@ -1,9 +1,10 @@
-// Package origin is what an edge knows of the sites behind it: whether they answer,
-// and which headers pass between them and visitors.
+// Package origin is what an edge knows of the sites behind it: how they are reached, whether they answer, and which headers
+// pass between them and visitors.
 package origin
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -89,6 +90,7 @@ type Monitor struct {
 	Origins   func() []*Origin      // all there are at the moment
 	Now       func() fleettime.Mono // the reading of a clock
 	Changed   func()                // one is out of order or back, see [Origin.Down]
+	Metrics   *Metrics
 	Log       *slog.Logger
 }
 
@@ -100,8 +102,27 @@ func (m *Monitor) Answered(o *Origin) {
 	}
 }
 
-// Unanswered takes note of a request that was not answered.
-func (m *Monitor) Unanswered(o *Origin) {
+// Failure is the visitor's answer in place of a site's.
+type Failure struct {
+	Status     int
+	RetryAfter string // in seconds; empty for none
+	Text       string
+}
+
+// Failed takes note of a request to host that got no answer.
+func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
+	if errors.Is(err, ErrFull) { // says nothing about the origin
+		m.Metrics.full.Inc()
+		return Failure{http.StatusServiceUnavailable, "5", "Too many people are here at the moment. Please try again.\n"}
+	}
+	m.Metrics.failed.Inc()
+	m.Log.Warn("origin does not answer", slog.String("host", host), slog.Any("error", err))
+	m.unanswered(o)
+	return Failure{Status: http.StatusBadGateway, Text: "The site does not answer at the moment. Please try again.\n"}
+}
+
+// unanswered takes note of a request that was not answered.
+func (m *Monitor) unanswered(o *Origin) {
 	if o.unanswered(m.Now()) {
 		m.Log.Error("origin is out of order: nobody is let in until it answers", slog.String("origin", o.URL.Host))
 		m.Changed()
