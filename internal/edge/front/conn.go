@@ -3,17 +3,15 @@ package front
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"vestibule/internal/core/rules"
-	"vestibule/internal/edge/clientaddr"
-	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/http1"
 )
 
@@ -27,10 +25,20 @@ const (
 // The longest body of a request that is read here; others are net/http's.
 const maxBody = 16 << 10
 
+// shared is what all connections of a front have in common.
+type shared struct {
+	opts  Options
+	works works
+	base  context.Context // ends when everybody is cut off
+	open  sync.WaitGroup  // connections, and what accepts them
+}
+
+func (s *shared) close(c io.Closer) { s.opts.Connections.Close(c) }
+
 // conn is one connection of a visitor, or of a server that asks about visitors. Its goroutine owns all but what is said
 // otherwise.
 type conn struct {
-	f     *Front
+	f     *shared
 	conn  net.Conn // with TLS where there is
 	cfg   *tls.Config
 	to    *handover
@@ -45,7 +53,6 @@ type conn struct {
 	rests   bool // nothing was
 	r, w    int  // what was read and not used is in[r:w]
 	blanks  int  // that may be skipped before the next request
-	readBy  time.Time
 	writeBy time.Time
 	begun   bool // something of the answer was written
 	unread  int  // bytes of the body that were not read
@@ -54,31 +61,9 @@ type conn struct {
 	clientText string
 }
 
-// work is the memory that a request takes. It is used by one connection at a time.
-type work struct {
-	in      []byte
-	out     []byte // an answer, or a request for an origin
-	pieces  [][]byte
-	rest    net.Buffers // of pieces
-	req     http1.Request
-	res     http1.Response
-	ask     gate.Request
-	values  []string // of the lines that ask has
-	lengths uint64   // of the names that there are, as bits
-	told    []gate.Field
-	chunks  http1.Chunks
-	trip    trip
-}
-
-// The buffers that are kept for the next request.
-const (
-	firstBuffer = 4 << 10
-	keptBuffer  = 16 << 10
-)
-
 // begin has the connection take what a request takes, and returns where to read to.
 func (c *conn) begin() []byte {
-	c.work = c.f.works.Get().(*work)
+	c.work = c.f.works.get()
 	c.req.Reset()
 	return c.in
 }
@@ -86,25 +71,14 @@ func (c *conn) begin() []byte {
 // free gives back what a request takes.
 func (c *conn) free() {
 	if c.work != nil {
-		c.f.takeBack(c.work)
+		c.f.works.put(c.work)
 		c.work = nil
 	}
 }
 
-// takeBack takes the memory of a request for the next.
-func (f *Front) takeBack(w *work) {
-	if len(w.in) > firstBuffer {
-		w.in = make([]byte, firstBuffer)
-	}
-	if cap(w.out) > keptBuffer {
-		w.out = nil
-	}
-	f.works.Put(w)
-}
-
-func newConn(f *Front, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
+func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
 	c := &conn{f: f, conn: accepted, cfg: cfg, to: to, auth: auth}
-	c.visit.c = c
+	c.visit.all, c.visit.log = &f.open, f.opts.Log
 	c.lines = c.linesOf
 	c.from.Waits, c.from.Room = c.waits, c.begin
 	return c
@@ -115,71 +89,6 @@ func (c *conn) cut() {
 	c.phase.Store(phaseClosed)
 	c.f.close(c.conn)
 	c.visit.leave()
-}
-
-// serve serves a connection until it ends or is handed over.
-func (c *conn) serve() {
-	peer := c.conn.RemoteAddr() // reads a PROXY header, where one is due
-	if c.cfg != nil && !c.greet() {
-		return
-	}
-	if p, ok := c.conn.(Prefaced); ok && p.Prefaced() {
-		c.from.Of(struct{ net.Conn }{c.conn})
-	} else {
-		c.from.Of(c.conn)
-	}
-	c.peer = clientaddr.Peer(peer.String())
-	c.begin()
-	defer c.free()
-	for first := true; ; first = false {
-		n, v := c.next(first)
-		if v == http1.Odd {
-			c.handOver()
-			return
-		}
-		if v == http1.More {
-			c.f.close(c.conn)
-			return
-		}
-		length := int(max(c.req.Length, 0))
-		if gate.Answers(c.req.Target) || c.req.Method == http.MethodOptions || length > maxBody {
-			c.handOver()
-			return
-		}
-		c.r += n
-		if c.blanks = 0; c.req.Method == http.MethodPost {
-			c.blanks = 4
-		}
-		if !c.handle(length) {
-			c.end()
-			return
-		}
-	}
-}
-
-// greet shakes hands over TLS, and reports whether the connection is to be served here.
-// One that speaks HTTP/2, or does not get that far, is net/http's.
-func (c *conn) greet() bool {
-	t := tls.Server(c.conn, c.cfg)
-	c.conn = t
-	if t.SetDeadline(time.Now().Add(c.f.opts.Timeouts.Header)) != nil {
-		c.f.close(t)
-		return false
-	}
-	if err := t.HandshakeContext(context.Background()); err != nil { // the deadline ends it
-		c.f.opts.Log.Debug("TLS handshake", slog.Any("error", err))
-		c.to.take(t) // it knows what to say to that
-		return false
-	}
-	if t.SetDeadline(time.Time{}) != nil {
-		c.f.close(t)
-		return false
-	}
-	if t.ConnectionState().NegotiatedProtocol == "h2" {
-		c.to.take(t)
-		return false
-	}
-	return true
 }
 
 // next reads the head of the next request into req. It returns the head's length; More
@@ -208,7 +117,7 @@ func (c *conn) next(first bool) (int, http1.Verdict) {
 			idle := c.f.opts.Timeouts.Idle
 			by, slack = time.Now().Add(idle), idle/8
 		}
-		if !c.readUntil(by, slack) || !c.read() {
+		if !c.visit.readUntil(by, slack) || !c.read() {
 			return 0, http1.More
 		}
 		c.rests = false
@@ -257,16 +166,6 @@ func (c *conn) skip() {
 	}
 }
 
-// readUntil bounds the next read. What is set already is left where it is earlier by
-// slack at most: setting it takes time.
-func (c *conn) readUntil(limit time.Time, slack time.Duration) bool {
-	if early := limit.Sub(c.readBy); early >= 0 && early < slack {
-		return true
-	}
-	c.readBy = limit
-	return c.conn.SetReadDeadline(limit) == nil
-}
-
 // read reads once more, behind what is there.
 func (c *conn) read() bool {
 	if c.w == len(c.in) {
@@ -306,19 +205,13 @@ func (c *conn) write(patience time.Duration, b ...[]byte) bool {
 	return err == nil
 }
 
-// handOver gives the connection to net/http, with what was read and not used.
-func (c *conn) handOver() {
-	c.f.opts.Metrics.HandedOver.Inc()
-	if c.conn.SetDeadline(time.Time{}) != nil {
-		c.f.close(c.conn)
-		return
+// endVisit ends looking out for the visitor. A byte that was read meanwhile belongs to what follows.
+func (c *conn) endVisit() {
+	if b, ok := c.visit.end(); ok {
+		c.in = append(c.in[:c.w], b)
+		c.in = c.in[:cap(c.in)]
+		c.w++
 	}
-	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
-	if t, ok := c.conn.(*tls.Conn); ok {
-		c.to.take(&handedTLS{h, t})
-		return
-	}
-	c.to.take(&h)
 }
 
 // end ends a connection after an answer. Where the visitor has sent more than was read,
@@ -326,72 +219,11 @@ func (c *conn) handOver() {
 func (c *conn) end() {
 	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun && e.CloseWrite() == nil {
 		over := time.Now().Add(500 * time.Millisecond)
-		for c.readUntil(over, 0) && c.read() {
+		for c.visit.readUntil(over, 0) && c.read() {
 			c.r, c.w = 0, 0
 		}
 	}
 	c.f.close(c.conn)
-}
-
-// handle has one request decided, and does what the outcome says. It reports whether the
-// connection goes on.
-func (c *conn) handle(length int) (goesOn bool) {
-	c.begun, c.unread = false, length
-	o := c.f.opts.Gate.Begin()
-	defer o.End()
-	c.visit.begin()
-	defer func() {
-		if p := recover(); p != nil {
-			goesOn = false
-			c.visit.end()
-			c.broken(o, p)
-		}
-	}()
-	c.question(length > 0)
-	if c.auth != nil {
-		c.auth.Authorize(&c.visit, &c.ask, o, c.peer, c.lines)
-	} else {
-		c.f.opts.Metrics.Requests.Inc()
-		c.f.opts.Gate.Decide(&c.visit, &c.ask, o)
-	}
-	switch o.Kind {
-	case gate.Enters:
-		if c.auth == nil {
-			goesOn = c.enter(o, length)
-			break
-		}
-		c.visit.end()
-		c.told = c.auth.AppendPermit(c.told[:0], o)
-		goesOn = c.reply(http.StatusOK, c.told, nil, false, length)
-	case gate.Answered:
-		c.visit.end()
-		goesOn = c.answer(o, length)
-	default:
-		panic(fmt.Sprintf("fast front: an outcome of kind %d", o.Kind))
-	}
-	c.visit.end()
-	return goesOn
-}
-
-// question fills in what the request is decided by.
-func (c *conn) question(body bool) {
-	c.values, c.lengths = c.values[:0], 0
-	for i := range c.req.Fields {
-		c.lengths |= 1 << (len(c.req.Fields[i].Name) % 64)
-	}
-	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*requestLines)(&c.req)}
-	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.cfg != nil, c.lines)
-}
-
-// requestLines are the lines of a request as rules ask for them.
-type requestLines http1.Request
-
-// AppendTo implements [gate.HeaderLines].
-func (r *requestLines) AppendTo(out []rules.Header) []rules.Header {
-	for i := range r.Fields {
-		out = append(out, rules.Header(r.Fields[i]))
-	}
-	return out
 }
 
 // linesOf returns the lines of a header, nil for none.
@@ -418,7 +250,7 @@ func (c *conn) body(length int, patience time.Duration, wanted bool) bool {
 		if wanted {
 			limit = time.Now().Add(patience)
 		}
-		if !c.readUntil(limit, patience/8) || !c.read() {
+		if !c.visit.readUntil(limit, patience/8) || !c.read() {
 			return false
 		}
 	}

@@ -38,8 +38,8 @@ func (f *Front) Cross(w http.ResponseWriter, r *http.Request, o *gate.Outcome) b
 	if r.ProtoMajor != 2 || r.ContentLength != 0 || r.RequestURI == "" {
 		return false
 	}
-	x := &crossing{work: f.works.Get().(*work), w: w, ctx: r.Context()}
-	defer f.takeBack(x.work)
+	x := &crossing{work: f.works.get(), w: w, ctx: r.Context()}
+	defer f.works.put(x.work)
 	if !x.takes(r) {
 		return false
 	}

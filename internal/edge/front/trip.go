@@ -4,10 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 
-	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/origin"
@@ -49,30 +50,46 @@ type asker interface {
 	hint(r *http1.Response) bool
 }
 
-// enter passes a request on that enters, whose body is to come still.
-func (c *conn) enter(o *gate.Outcome, length int) bool {
-	if o.Kind != gate.Enters {
-		panic("fast front: the request may not enter") // nothing may reach the origin this way
+// work is the memory that a request takes. It is used by one connection at a time.
+type work struct {
+	in      []byte
+	out     []byte // an answer, or a request for an origin
+	pieces  [][]byte
+	rest    net.Buffers // of pieces
+	req     http1.Request
+	res     http1.Response
+	ask     gate.Request
+	values  []string // of the lines that ask has
+	lengths uint64   // of the names that there are, as bits
+	told    []gate.Field
+	chunks  http1.Chunks
+	trip    trip
+}
+
+// The buffers that are kept for the next request.
+const (
+	firstBuffer = 4 << 10
+	keptBuffer  = 16 << 10
+)
+
+// works keeps the memory of requests for the next ones. It is safe for concurrent use.
+type works struct{ pool sync.Pool }
+
+func (p *works) get() *work {
+	if w, ok := p.pool.Get().(*work); ok {
+		return w
 	}
-	if c.w-c.r < length {
-		c.visit.end() // what is read is the body's
-		if !c.body(length, c.f.opts.Timeouts.Idle, true) {
-			return false
-		}
+	return &work{in: make([]byte, firstBuffer)}
+}
+
+func (p *works) put(w *work) {
+	if len(w.in) > firstBuffer {
+		w.in = make([]byte, firstBuffer)
 	}
-	c.unread = 0
-	c.visit.goOn()
-	if o.Client != c.client {
-		c.client, c.clientText = o.Client, clientaddr.Text(o.Client)
+	if cap(w.out) > keptBuffer {
+		w.out = nil
 	}
-	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.base, by: &c.visit}
-	defer c.arrive()
-	err := c.exchange(c.in[c.r : c.r+length])
-	c.r += length
-	if err != nil {
-		return c.failed(&c.trip, err)
-	}
-	return c.passOn(&c.trip)
+	p.pool.Put(w)
 }
 
 // arrive ends a trip.
@@ -226,53 +243,6 @@ func (w *work) fill(up *http1.Conn, limit time.Time) error {
 	return up.Fill()
 }
 
-// failed answers in place of an origin that does not.
-func (c *conn) failed(x *trip, err error) bool {
-	if errors.Is(err, errVisitorLeft) {
-		return false
-	}
-	c.visit.end()
-	f := x.opts.Monitor.Failed(x.outcome.Origin, c.req.Host, err)
-	ends := c.ends()
-	return c.say(f.Status, x.outcome.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
-}
-
-// passOn makes the visitor's answer out of the origin's, whose head is in res.
-func (c *conn) passOn(x *trip) bool {
-	x.opts.Monitor.Answered(x.outcome.Origin)
-	framing := c.res.Body(c.req.Method)
-	ends := c.ends()
-	c.out = c.answerHead(c.out[:0], framing, ends)
-	whole, ok := answerBody{c, x.up}.pass(framing)
-	if !ok {
-		return false
-	}
-	c.visit.end()
-	if whole && !c.res.Close {
-		x.opts.Pool.Put(x.up)
-		x.up = nil
-	}
-	return !ends
-}
-
-// answerHead appends the head of the visitor's answer.
-func (c *conn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
-	b = appendStatus(b, c.res.Status)
-	if dated := c.tell(func(name, value string) { b = appendField(b, name, value) }); !dated {
-		b = appendDate(b)
-	}
-	if ends {
-		b = append(b, "Connection: close\r\n"...)
-	}
-	switch {
-	case framing == http1.Chunked || framing == http1.ToTheEnd:
-		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-	case c.res.Length >= 0 && c.res.Status != http.StatusNoContent:
-		b = appendLength(b, c.res.Length)
-	}
-	return append(b, "\r\n"...)
-}
-
 // tell tells the lines of the visitor's answer, but those of its framing, and does what the
 // site commands by it. dated tells that there is a Date.
 func (w *work) tell(line func(name, value string)) (dated bool) {
@@ -308,4 +278,38 @@ func (w *work) tell(line func(name, value string)) (dated bool) {
 		x.outcome.Revoke(own)
 	}
 	return dated
+}
+
+// smallBody is up to which length an answer is sent as one.
+const smallBody = 16 << 10
+
+// copyBody passes on so many bytes that were not read yet, through one buffer: so much is held of an
+// answer that a visitor takes slowly.
+func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) bool {
+	buf := w.trip.opts.Buffers.Get()
+	defer w.trip.opts.Buffers.Put(buf)
+	for left > 0 {
+		n, err := up.Read(buf[:min(int64(len(buf)), left)])
+		if n > 0 {
+			if !write(buf[:n]) {
+				return false
+			}
+			left -= int64(n)
+			continue
+		}
+		if !isTimeout(err) {
+			return false
+		}
+		w.trip.by.watch()
+		up.By = time.Time{}
+		if up.SetReadDeadline(up.By) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
 }

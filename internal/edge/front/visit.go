@@ -2,7 +2,6 @@ package front
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"sync"
@@ -14,7 +13,10 @@ import (
 // visit is one request as a context: it ends when the visitor goes away. Nobody looks
 // out for that before somebody asks: most are answered at once.
 type visit struct {
-	c *conn
+	conn   net.Conn // of the visitor
+	readBy time.Time
+	all    *sync.WaitGroup // of goroutines that read from conn
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	gone    chan struct{}
@@ -78,50 +80,38 @@ func (v *visit) watch() {
 	if !v.open || v.watched != nil || v.left {
 		return
 	}
-	v.c.readBy = time.Time{}
-	if v.c.conn.SetReadDeadline(v.c.readBy) != nil {
+	v.readBy = time.Time{}
+	if v.conn.SetReadDeadline(v.readBy) != nil {
 		return
 	}
 	done := make(chan struct{})
 	v.watched = done
-	v.c.f.open.Go(func() {
+	v.all.Go(func() {
 		defer close(done)
-		n, err := v.c.conn.Read(v.b[:])
+		n, err := v.conn.Read(v.b[:])
 		if v.n = n; err != nil && n == 0 && !isTimeout(err) {
 			v.leave()
 		}
 	})
 }
 
-// end ends looking out. What the visitor has said meanwhile belongs to what follows.
-func (v *visit) end() {
+// end ends looking out. It returns the byte that was read meanwhile, if any.
+func (v *visit) end() (b byte, read bool) {
 	v.mu.Lock()
 	done := v.watched
 	v.watched, v.origin, v.open = nil, nil, false
 	v.mu.Unlock()
 	if done == nil {
-		return
+		return 0, false
 	}
-	c := v.c
-	c.readBy = time.Unix(1, 0)
-	if err := c.conn.SetReadDeadline(c.readBy); err != nil {
-		c.f.opts.Log.Debug("deadline", slog.Any("error", err)) // it is closed, and so the read ends
+	v.readBy = time.Unix(1, 0)
+	if err := v.conn.SetReadDeadline(v.readBy); err != nil {
+		v.log.Debug("deadline", slog.Any("error", err)) // it is closed, and so the read ends
 	}
 	<-done
-	if v.n > 0 {
-		c.in = append(c.in[:c.w], v.b[0])
-		c.in = c.in[:cap(c.in)]
-		c.w++
-		v.n = 0
-	}
-}
-
-// hint implements [asker].
-func (v *visit) hint(r *http1.Response) bool { return v.c.hint(r) }
-
-func isTimeout(err error) bool {
-	e, ok := errors.AsType[net.Error](err)
-	return ok && e.Timeout()
+	read = v.n > 0
+	v.n = 0
+	return v.b[0], read
 }
 
 // Deadline implements [context.Context].
@@ -146,4 +136,14 @@ func (v *visit) Err() error {
 		return context.Canceled
 	}
 	return nil
+}
+
+// readUntil bounds the next read. What is set already is left where it is earlier by
+// slack at most: setting it takes time.
+func (v *visit) readUntil(limit time.Time, slack time.Duration) bool {
+	if early := limit.Sub(v.readBy); early >= 0 && early < slack {
+		return true
+	}
+	v.readBy = limit
+	return v.conn.SetReadDeadline(limit) == nil
 }

@@ -3,11 +3,93 @@ package front
 import (
 	"errors"
 	"io"
+	"net/http"
 	"strconv"
 	"time"
 
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/http1"
 )
+
+// enter passes a request on that enters, whose body is to come still.
+func (c *conn) enter(o *gate.Outcome, length int) bool {
+	if o.Kind != gate.Enters {
+		panic("fast front: the request may not enter") // nothing may reach the origin this way
+	}
+	if c.w-c.r < length {
+		c.endVisit() // what is read is the body's
+		if !c.body(length, c.f.opts.Timeouts.Idle, true) {
+			return false
+		}
+	}
+	c.unread = 0
+	c.visit.goOn()
+	if o.Client != c.client {
+		c.client, c.clientText = o.Client, clientaddr.Text(o.Client)
+	}
+	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.base, by: c}
+	defer c.arrive()
+	err := c.exchange(c.in[c.r : c.r+length])
+	c.r += length
+	if err != nil {
+		return c.failed(&c.trip, err)
+	}
+	return c.passOn(&c.trip)
+}
+
+// failed answers in place of an origin that does not.
+func (c *conn) failed(x *trip, err error) bool {
+	if errors.Is(err, errVisitorLeft) {
+		return false
+	}
+	c.endVisit()
+	f := x.opts.Monitor.Failed(x.outcome.Origin, c.req.Host, err)
+	ends := c.ends()
+	return c.say(f.Status, x.outcome.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
+}
+
+// passOn makes the visitor's answer out of the origin's, whose head is in res.
+func (c *conn) passOn(x *trip) bool {
+	x.opts.Monitor.Answered(x.outcome.Origin)
+	framing := c.res.Body(c.req.Method)
+	ends := c.ends()
+	c.out = c.answerHead(c.out[:0], framing, ends)
+	whole, ok := answerBody{c, x.up}.pass(framing)
+	if !ok {
+		return false
+	}
+	c.endVisit()
+	if whole && !c.res.Close {
+		x.opts.Pool.Put(x.up)
+		x.up = nil
+	}
+	return !ends
+}
+
+// answerHead appends the head of the visitor's answer.
+func (c *conn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
+	b = appendStatus(b, c.res.Status)
+	if dated := c.tell(func(name, value string) { b = appendField(b, name, value) }); !dated {
+		b = appendDate(b)
+	}
+	if ends {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	switch {
+	case framing == http1.Chunked || framing == http1.ToTheEnd:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case c.res.Length >= 0 && c.res.Status != http.StatusNoContent:
+		b = appendLength(b, c.res.Length)
+	}
+	return append(b, "\r\n"...)
+}
+
+// hold implements [asker].
+func (c *conn) hold(up *http1.Conn) bool { return c.visit.hold(up) }
+
+// watch implements [asker].
+func (c *conn) watch() { c.visit.watch() }
 
 // answerBody is the body of a site's answer, on its way from up to the visitor.
 type answerBody struct {
@@ -109,33 +191,4 @@ func (c answerBody) toTheEnd() bool {
 			return false
 		}
 	}
-}
-
-// smallBody is up to which length an answer is sent as one.
-const smallBody = 16 << 10
-
-// copyBody passes on so many bytes that were not read yet, through one buffer: so much is held of an
-// answer that a visitor takes slowly.
-func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) bool {
-	buf := w.trip.opts.Buffers.Get()
-	defer w.trip.opts.Buffers.Put(buf)
-	for left > 0 {
-		n, err := up.Read(buf[:min(int64(len(buf)), left)])
-		if n > 0 {
-			if !write(buf[:n]) {
-				return false
-			}
-			left -= int64(n)
-			continue
-		}
-		if !isTimeout(err) {
-			return false
-		}
-		w.trip.by.watch()
-		up.By = time.Time{}
-		if up.SetReadDeadline(up.By) != nil {
-			return false
-		}
-	}
-	return true
 }
