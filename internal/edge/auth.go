@@ -2,47 +2,20 @@ package edge
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
 	"vestibule/internal/edge/gate"
-	"vestibule/internal/node"
-)
-
-// FrontConfig is the decision service: a server in front of the site (nginx, HAProxy,
-// Caddy, Envoy) asks the edge about every request and serves the site itself.
-type FrontConfig struct {
-	Listen   string        `mapstructure:"listen" doc:"host:port at which servers in front of the site ask whether a request may enter, empty for none"`
-	Form     string        `mapstructure:"form" doc:"how they ask: headers, accel, prefix or grpc"`
-	Prefix   string        `mapstructure:"prefix" doc:"with form prefix: what stands before the visitor's path"`
-	Redirect string        `mapstructure:"redirect" doc:"with form accel: X-Accel-Redirect of a request that may enter"`
-	Hold     time.Duration `mapstructure:"hold" doc:"how long a question is held for the visitor's turn at most"`
-}
-
-// How a front says which request it asks about. A listener speaks one form and falls
-// back to no other.
-const (
-	// formHeaders: X-Forwarded-Method, -Proto, -Host and -Uri name the request;
-	// method, path and query of the question mean nothing.
-	formHeaders = "headers"
-
-	// formAccel: the question is the visitor's request, without its body. What may
-	// enter is told by X-Accel-Redirect, whatever the status.
-	formAccel = "accel"
-
-	// formGRPC: the question is a call of Envoy's ext_authz, in which fields name the request.
-	formGRPC = "grpc"
-
-	// formPrefix: the same as accel, with a prefix before the path. What may enter is told by
-	// the status 200.
-	formPrefix = "prefix"
 )
 
 // decisionHeader tells a front whether a request enters: admit, or anything else.
@@ -50,31 +23,6 @@ const decisionHeader = gate.DecisionHeader
 
 // saysWait is what it tells of whoever does not enter, changed by nobody.
 var saysWait = []string{gate.SaysWait}
-
-func (c *FrontConfig) validate(proxies []string) []error {
-	if c.Listen == "" {
-		return nil
-	}
-	errs := node.CheckAddr("front_auth.listen", c.Listen)
-	if len(proxies) == 0 {
-		errs = append(errs, errors.New("trusted_proxies: must name who may ask at front_auth.listen"))
-	}
-	switch c.Form {
-	case formHeaders, formAccel, formPrefix, formGRPC:
-	default:
-		errs = append(errs, fmt.Errorf("front_auth.form: must be %s, %s, %s or %s, got %q", formHeaders, formAccel, formPrefix, formGRPC, c.Form))
-	}
-	if p := c.Prefix; !strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || strings.HasPrefix(p, "/.well-known") || strings.ContainsAny(p, "?#% ") {
-		errs = append(errs, fmt.Errorf("front_auth.prefix: must be a path like /decide, got %q", p))
-	}
-	if c.Redirect == "" || strings.ContainsFunc(c.Redirect, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		errs = append(errs, fmt.Errorf("front_auth.redirect: must be a named location or a path of nginx, got %q", c.Redirect))
-	}
-	if c.Hold < time.Millisecond || c.Hold > 25*time.Second {
-		errs = append(errs, fmt.Errorf("front_auth.hold: must be 1ms to 25s, got %v", c.Hold))
-	}
-	return errs
-}
 
 // authServer answers what servers in front of the site ask. Only a request that enters is
 // answered by 200 (form accel: by X-Accel-Redirect); everything else is for the visitor.
@@ -292,6 +240,108 @@ func agrees(lines func(name string) []string, q *gate.Request) error {
 		}
 	}
 	return nil
+}
+
+// check answers one question. A call that is no question ends with a code of gRPC, which
+// Envoy takes for a failure; it must be told to let nobody in then (failure_mode_allow: false).
+func (a *authServer) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+	h := w.Header()
+	h["Content-Type"], h["Trailer"] = []string{grpcType}, []string{"Grpc-Status", "Grpc-Message"}
+	fail := func(code int, err error) {
+		h.Set("Grpc-Status", strconv.Itoa(code))
+		h.Set("Grpc-Message", err.Error())
+	}
+	message, err := readMessage(r.Body)
+	if err != nil {
+		code := grpcInvalidArgument
+		if errors.Is(err, errTooLong) {
+			code = grpcExhausted
+		}
+		fail(code, err)
+		return
+	}
+	var asked checked
+	if err := asked.read(message); err != nil {
+		fail(grpcInvalidArgument, err)
+		return
+	}
+	q, err := a.checkedQuestion(r, &asked, o)
+	if err != nil {
+		a.refuseFront(o, err)
+	} else {
+		q.Patience, q.SiteApart = min(a.cfg.Front.Hold, patienceOf(r.Header)), true
+		a.gate.Decide(r.Context(), q, o)
+	}
+	var answer []byte
+	switch {
+	case err != nil:
+		answer = denied(o)
+	case o.Kind == gate.Enters:
+		answer = allowed(o, asked.header)
+	default:
+		a.wait(q, o)
+		answer = denied(o)
+	}
+	if a.draining.Load() {
+		h.Set("Connection", "close") // HTTP/2 tells it as GOAWAY
+	}
+	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))) //nolint:gosec // a waiting page
+	if _, err := w.Write(append(frame, answer...)); err != nil {
+		a.log.Debug("answer to a front not written", slog.Any("error", err))
+	}
+	h.Set("Grpc-Status", strconv.Itoa(grpcOK))
+}
+
+// patienceOf returns half of the time after which the caller gives up, so that
+// the answer comes in time.
+func patienceOf(h http.Header) time.Duration {
+	text := h.Get("Grpc-Timeout")
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+	if text == "" || len(text) > 9 || units[text[len(text)-1]] == 0 {
+		return time.Hour
+	}
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	if err != nil || n > uint64(time.Hour/units[text[len(text)-1]]) {
+		return time.Hour
+	}
+	return max(time.Millisecond, time.Duration(n)*units[text[len(text)-1]]/2) //nolint:gosec // an hour at most
+}
+
+// checkedQuestion returns the visitor's request that Envoy asks about. As in the other forms nothing
+// is guessed: Envoy's fields name the request, and no header of the visitor's may name another.
+func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcome) (*gate.Request, error) {
+	if !a.proxies.Trusts(clientaddr.Peer(r.RemoteAddr)) {
+		return nil, errUnlisted
+	}
+	client, err := netip.ParseAddr(c.source)
+	if err != nil {
+		return nil, errors.New("source.address: must be the visitor's address")
+	}
+	if !strings.HasPrefix(c.path, "/") {
+		return nil, errors.New("request.http.path: must begin with /")
+	}
+	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
+	q := a.request(&visitors, netip.Addr{}, o) // without a version
+	q.Client = client.Unmap().WithZone("")
+	switch c.scheme {
+	case "https":
+		q.Secure = true
+	case "http":
+		q.Secure = false
+	default:
+		return nil, errors.New("request.http.scheme: must be http or https")
+	}
+	for name, is := range map[string]string{":path": c.path, ":authority": c.host, ":method": c.method} {
+		for _, told := range c.header[name] {
+			if told != is {
+				return nil, fmt.Errorf("%s: contradicts the request", name)
+			}
+		}
+	}
+	if gate.Answers(q.Target) {
+		return nil, errors.New("path: the front must pass this request on to the edge itself")
+	}
+	return q, agrees(func(name string) []string { return c.header[name] }, q)
 }
 
 // FrontURL returns where servers in front of the site ask, empty where none may.

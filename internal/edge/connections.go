@@ -87,6 +87,38 @@ type visitorConn struct {
 	before, after *visitorConn // among them; under of.mu
 }
 
+// RemoteAddr returns the visitor's address: the peer's, or what a listed peer tells.
+func (c *visitorConn) RemoteAddr() net.Addr {
+	if c.preface != nil {
+		c.preface.read(c.TCPConn)
+		if c.preface.from != nil {
+			return c.preface.from
+		}
+	}
+	return c.TCPConn.RemoteAddr()
+}
+
+// Prefaced implements [front.Prefaced]: more than the header may have been read.
+func (c *visitorConn) Prefaced() bool { return c.preface != nil }
+
+// Read returns what the visitor sends.
+func (c *visitorConn) Read(b []byte) (int, error) {
+	p := c.preface
+	if p == nil {
+		return c.TCPConn.Read(b)
+	}
+	p.read(c.TCPConn)
+	if p.err != nil {
+		return 0, p.err
+	}
+	if len(p.rest) > 0 {
+		n := copy(b, p.rest)
+		p.rest = p.rest[n:]
+		return n, nil
+	}
+	return c.TCPConn.Read(b)
+}
+
 // idleConns are the connections that are idle, in a list.
 type idleConns struct {
 	longest, newest *visitorConn
@@ -245,83 +277,4 @@ func (x *connections) refuse(c *net.TCPConn, secure bool) {
 			}
 		}
 	})
-}
-
-// cappedListener accepts connections as long as there are places.
-type cappedListener struct {
-	listener
-	all  *connections
-	last *queued
-}
-
-// queued is what happens at the end of a listener. It is safe for concurrent use.
-type queued struct {
-	mu      sync.Mutex
-	conns   []*net.TCPConn // were waiting to be accepted
-	stopped bool           // nobody else comes
-	closed  chan struct{}
-}
-
-// Stop ends accepting. What was waiting to be accepted is accepted still, and nobody is
-// listened to any more; at a socket of a supervisor it goes on waiting, for the next process.
-// Accept waits then, until the listener is closed.
-func (l cappedListener) Stop() {
-	l.last.mu.Lock()
-	defer l.last.mu.Unlock()
-	if l.passed {
-		l.last.stopped = true
-		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends an Accept that waits
-			l.all.log.Debug("the listener goes on until it is closed", slog.Any("error", err))
-		}
-		return
-	}
-	var err error
-	if l.last.conns, l.last.stopped, err = stopListening(l.TCPListener); err != nil {
-		l.all.log.Debug("connections that wait to be accepted are reset", slog.Any("error", err))
-	}
-}
-
-// Close ends the listener. It is called once.
-func (l cappedListener) Close() error {
-	close(l.last.closed)
-	return l.listener.Close()
-}
-
-// next returns a connection that was waiting when the listener stopped, or how it ended: err is
-// what the system says. Of a listener that has stopped it says that the socket is not valid,
-// which is no fault but the end.
-func (q *queued) next(err error) (*net.TCPConn, error) {
-	q.mu.Lock()
-	if len(q.conns) > 0 {
-		defer q.mu.Unlock()
-		c := q.conns[0]
-		q.conns = q.conns[1:]
-		return c, nil
-	}
-	stopped := q.stopped
-	q.mu.Unlock()
-	if stopped {
-		<-q.closed
-		return nil, net.ErrClosed
-	}
-	return nil, err
-}
-
-func (l cappedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.AcceptTCP()
-		if err != nil {
-			c, err = l.last.next(err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if v := l.all.take(c); v != nil {
-			if l.headers != nil {
-				v.preface = &preface{rules: l.headers}
-			}
-			return v, nil
-		}
-		l.all.refuse(c, l.tls)
-	}
 }

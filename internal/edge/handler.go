@@ -8,9 +8,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strconv"
-	"strings"
 
-	"vestibule/internal/core/rules"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
 )
@@ -45,38 +43,6 @@ func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gat
 	return q
 }
 
-// ruleLines are the lines of a header as rules ask for them.
-type ruleLines http.Header
-
-// AppendTo implements [gate.HeaderLines].
-func (h ruleLines) AppendTo(out []rules.Header) []rules.Header {
-	for name, lines := range h {
-		if name == "Connection" || name == "Content-Length" { // the fast front has them apart
-			continue
-		}
-		for _, line := range lines {
-			out = append(out, rules.Header{Name: name, Value: line})
-		}
-	}
-	return out
-}
-
-// rawTarget returns path and query as they stood in the request line.
-func rawTarget(r *http.Request) string {
-	if strings.HasPrefix(r.RequestURI, "/") {
-		return r.RequestURI
-	}
-	// Absolute form, or OPTIONS *.
-	t := r.URL.EscapedPath()
-	if t == "" || t == "*" {
-		t = "/"
-	}
-	if r.URL.RawQuery != "" {
-		t += "?" + r.URL.RawQuery
-	}
-	return t
-}
-
 // recovered answers a request that ended in a panic.
 func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	p := recover()
@@ -88,7 +54,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 	}
 	s.metrics.panics.Inc()
 	s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-	s.hurryBody(w, r)
+	s.patience.hurryBody(w, r)
 	addFields(w.Header(), o.Tickets()) // a slot may have been charged: the visitor is to have it
 	w.Header().Set("Cache-Control", "no-store")
 	http.Error(w, "Something went wrong. Please try again.", http.StatusInternalServerError)
@@ -96,7 +62,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 
 // answer writes what the edge itself has to say to a visitor.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
-	s.hurryBody(w, r)
+	s.patience.hurryBody(w, r)
 	h := w.Header()
 	addFields(h, o.Header)
 	if o.Close || s.draining.Load() {
@@ -111,15 +77,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	}
 	if _, err := w.Write(o.Body); err != nil {
 		s.log.Debug("answer to a visitor not written", slog.Any("error", err))
-	}
-}
-
-func addFields(h http.Header, fields []gate.Field) {
-	for _, f := range fields {
-		if f.Name == gate.DecisionHeader { // fronts have one already
-			h.Del(f.Name)
-		}
-		h.Add(f.Name, f.Value)
 	}
 }
 
@@ -139,7 +96,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	if s.fast != nil && s.fast.Cross(w, r, o) {
 		return
 	}
-	w, r = s.patient(w, r)
+	w, r = s.patience.patient(w, r)
 	s.proxy.serve(w, r, o)
 }
 

@@ -12,20 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/edge/front"
 	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
 )
-
-type listener struct {
-	*net.TCPListener
-	passed  bool // by a supervisor, which keeps it open
-	tls     bool
-	handler http.Handler
-	headers *proxyHeaders    // nil where connections begin with none
-	auth    front.Authorizer // nil where visitors come in, and not servers in front of the site that ask about them
-	grpc    bool             // HTTP/2 without TLS is spoken too
-}
 
 // listen opens the listeners, or takes those of sockets.
 func (s *Server) listen(sockets *node.Sockets) error {

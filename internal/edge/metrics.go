@@ -6,7 +6,22 @@ import (
 	"vestibule/internal/node"
 )
 
-// metrics are what the shell of an edge counts; gate and live count the rest.
+// What a connection begins with.
+const (
+	headerProxied   = iota // a header that tells whose it is
+	headerLocal            // a header of a proxy that speaks for itself
+	headerNone             // none, of an address that is not listed
+	headerIgnored          // one, of an address that is not listed
+	headerRefused          // the same, and the connection is closed
+	headerMissing          // none, of a listed address; closed
+	headerMalformed        // one that cannot be read, or tells of no TCP connection; closed
+	headerLate             // it did not come in time; closed
+	headerResults
+)
+
+var headerResultNames = [headerResults]string{"proxied", "local", "none", "ignored", "refused", "missing", "malformed", "late"}
+
+// metrics are what the shell of an edge counts; gate, origin and sse count the rest.
 type metrics struct {
 	reports                     *prometheus.CounterVec
 	grants                      *prometheus.CounterVec

@@ -49,27 +49,28 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	cfg     Config
-	params  wire.Params
-	bus     wire.Bus
-	log     *slog.Logger
-	fleet   *node.Fleet
-	folder  *node.Folder
-	times   *node.Timekeeper
-	lives   []uint64 // incarnations that the folder tells of; the pump's, after New
-	unkept  bool     // the folder could not be written the last time; the pump's, after New
-	metrics *metrics
-	proxies clientaddr.Proxies
-	headers *proxyHeaders
-	gate    *gate.Gate
-	streams *streams
-	monitor *origin.Monitor
-	proxy   *proxy
-	pool    *http1.Pool  // connections of the fast front to origins
-	fast    *front.Front // nil where net/http reads everything
-	files   files
-	conns   *connections
-	kick    chan struct{} // the pump is to look at the engine
+	cfg      Config
+	params   wire.Params
+	bus      wire.Bus
+	log      *slog.Logger
+	fleet    *node.Fleet
+	folder   *node.Folder
+	times    *node.Timekeeper
+	lives    []uint64 // incarnations that the folder tells of; the pump's, after New
+	unkept   bool     // the folder could not be written the last time; the pump's, after New
+	metrics  *metrics
+	proxies  clientaddr.Proxies
+	headers  *proxyHeaders
+	gate     *gate.Gate
+	streams  *streams
+	monitor  *origin.Monitor
+	proxy    *proxy
+	patience patience
+	pool     *http1.Pool  // connections of the fast front to origins
+	fast     *front.Front // nil where net/http reads everything
+	files    files
+	conns    *connections
+	kick     chan struct{} // the pump is to look at the engine
 
 	draining  atomic.Bool // it stops: see drain
 	after     func(time.Duration) <-chan time.Time
@@ -84,6 +85,7 @@ func New(o Options) (_ *Server, err error) {
 		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1), after: time.After,
 		log: o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
 	}
+	s.patience = patience{header: s.cfg.Timeouts.Header, idle: s.cfg.Timeouts.Idle, draining: &s.draining}
 	if s.proxies, err = clientaddr.ParseProxies(o.Config.Proxies); err != nil {
 		return nil, fmt.Errorf("trusted_proxies: %w", err)
 	}
@@ -146,7 +148,7 @@ func (s *Server) newFast(dials *origin.Dials) *front.Front {
 	idle, ofSite := origin.MaxIdle(dials.Limit())
 	s.pool = &http1.Pool{Dial: dials.DialContext, Handshake: origin.Handshake, MaxIdle: idle, MaxIdlePerSite: ofSite, IdleFor: origin.IdleFor}
 	return front.New(front.Options{
-		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Patient: s.patientAnswer, Log: s.log,
+		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Patient: s.patience.patientAnswer, Log: s.log,
 		Timeouts: front.Timeouts{Header: s.cfg.Timeouts.Header, Idle: s.cfg.Timeouts.Idle, Response: s.cfg.Timeouts.Response},
 		Metrics:  front.Metrics{Requests: s.metrics.byFast, HandedOver: s.metrics.handedOver, Panics: s.metrics.panics},
 		Pool:     s.pool, Headers: s.proxy.headers, Monitor: s.monitor, Buffers: s.proxy.buffers,
