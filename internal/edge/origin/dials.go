@@ -85,6 +85,7 @@ type Conn struct {
 	free func()
 }
 
+// Close closes the connection.
 func (c *Conn) Close() error {
 	defer c.free()
 	return c.TCPConn.Close()
