@@ -37,7 +37,7 @@ type Options struct {
 	Config Config
 	Params wire.Params
 	Bus    wire.Bus
-	Docs   node.Documents
+	Docs   wire.DocumentFeed
 	Reg    prometheus.Registerer
 	Log    *slog.Logger
 
