@@ -93,7 +93,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 			r = r.WithContext(ctx)
 		}
 	}
-	if s.fast != nil && s.fast.Cross(w, r, o) {
+	if s.fast != nil && s.fast.ForwardHTTP2(w, r, o) {
 		return
 	}
 	w, r = s.patience.patient(w, r)

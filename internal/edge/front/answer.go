@@ -12,24 +12,24 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// answer writes what the edge itself has to say.
+// answer writes an answer of the edge.
 func (c *conn) answer(o *gate.Outcome, length int) bool {
 	if c.auth != nil {
-		o.Header = saysSo(o.Header)
+		o.Header = withDecision(o.Header)
 	}
 	return c.reply(o.Status, o.Header, o.Body, o.Close, length)
 }
 
-// saysSo adds what a front is told of whoever does not enter, where it is not there.
-func saysSo(header []gate.Field) []gate.Field {
+// withDecision adds Vestibule-Decision: wait if the decision is missing.
+func withDecision(header []gate.Field) []gate.Field {
 	if slices.ContainsFunc(header, func(f gate.Field) bool { return f.Name == gate.DecisionHeader }) {
 		return header
 	}
 	return append(header, gate.Field{Name: gate.DecisionHeader, Value: gate.SaysWait})
 }
 
-// reply writes an answer, after which the connection ends where it must or is to. The body of
-// the request is read over.
+// reply reads the body of the request, discards it and writes an answer. It reports whether the connection stays
+// open.
 func (c *conn) reply(status int, header []gate.Field, body []byte, ends bool, length int) bool {
 	patience := c.f.opts.Timeouts.Header
 	ends = ends || c.ends()
@@ -38,11 +38,11 @@ func (c *conn) reply(status int, header []gate.Field, body []byte, ends bool, le
 	} else {
 		ends = true
 	}
-	return c.say(status, header, body, ends, patience) && !ends
+	return c.writeAnswer(status, header, body, ends, patience) && !ends
 }
 
-// say writes an answer of the edge.
-func (c *conn) say(status int, header []gate.Field, body []byte, ends bool, patience time.Duration) bool {
+// writeAnswer writes head and body of an answer of the edge.
+func (c *conn) writeAnswer(status int, header []gate.Field, body []byte, ends bool, patience time.Duration) bool {
 	b := appendStatus(c.out[:0], status)
 	b = appendFields(b, header)
 	b = appendDate(b)
@@ -64,28 +64,28 @@ func (c *conn) say(status int, header []gate.Field, body []byte, ends bool, pati
 	return c.write(patience, c.out)
 }
 
-// longBody is from which length a body is not copied behind its head.
+// longBody is the shortest body, in bytes, that is written without a copy behind its head.
 const longBody = 4 << 10
 
-// ends reports whether the connection ends with the answer.
+// ends reports whether the connection closes after the answer.
 func (c *conn) ends() bool { return c.req.Close || c.f.opts.Draining() }
 
-// broken answers a request that ended in a panic.
-func (c *conn) broken(o *gate.Outcome, p any) {
+// answerPanic answers a request whose handling panicked.
+func (c *conn) answerPanic(o *gate.Outcome, p any) {
 	c.f.opts.Metrics.Panics.Inc()
 	c.f.opts.Log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	if c.begun {
 		return
 	}
-	header := append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"}, // a slot may have been charged: the visitor is to have it
+	header := append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"}, // a session permit may have been spent: the visitor gets the ticket
 		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
 	if c.auth != nil {
-		header = saysSo(header)
+		header = withDecision(header)
 	}
-	c.say(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.opts.Timeouts.Header)
+	c.writeAnswer(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.opts.Timeouts.Header)
 }
 
-// hint implements [asker].
+// hint implements [visitor].
 func (c *conn) hint(r *http1.Response) bool {
 	b := appendStatus(nil, r.Status)
 	for i := range r.Fields {
@@ -95,6 +95,6 @@ func (c *conn) hint(r *http1.Response) bool {
 	}
 	began := c.begun
 	ok := c.write(c.f.opts.Timeouts.Idle, append(b, "\r\n"...))
-	c.begun = began // the answer is to come
+	c.begun = began // the final answer follows
 	return ok
 }

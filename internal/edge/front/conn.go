@@ -15,61 +15,61 @@ import (
 	"vestibule/internal/edge/http1"
 )
 
-// What a connection is about.
+// The phases of a connection.
 const (
-	phaseIdle   = iota // nothing was read of a request
-	phaseBusy          // a request was begun
-	phaseClosed        // because the edge stops
+	phaseIdle   = iota // between two requests
+	phaseBusy          // the first byte of a request was read
+	phaseClosed        // by Shutdown
 )
 
-// The longest body of a request that is read here; others are net/http's.
+// maxBody is the longest body of a request, in bytes, that the front reads; net/http reads longer ones.
 const maxBody = 16 << 10
 
 // shared is what all connections of a front have in common.
 type shared struct {
 	opts  Options
 	works works
-	base  context.Context // ends when everybody is cut off
-	open  sync.WaitGroup  // connections, and what accepts them
+	base  context.Context // ends when Shutdown cuts requests off
+	open  sync.WaitGroup  // connections and accept loops
 }
 
 func (s *shared) close(c io.Closer) { s.opts.Connections.Close(c) }
 
-// conn is one connection of a visitor, or of a server that asks about visitors. Its goroutine owns all but what is said
-// otherwise.
+// conn is one connection of a visitor, or of a server that asks about visitors. Its goroutine owns all fields except
+// phase and visit; abort reads conn.
 type conn struct {
 	f     *shared
-	conn  net.Conn // with TLS where there is
+	conn  net.Conn // a *tls.Conn if cfg is not nil
 	cfg   *tls.Config
 	to    *handover
-	auth  Authorizer // nil where a visitor is at the other end
+	auth  Authorizer // nil if the peer is a visitor
 	peer  netip.Addr
 	phase atomic.Int32
 	visit visit
 	from  http1.Source
 	lines func(name string) []string
 
-	*work        // nil while nothing was read of a request
-	rests   bool // nothing was
-	r, w    int  // what was read and not used is in[r:w]
-	blanks  int  // that may be skipped before the next request
+	*work        // may be nil between two requests
+	rests   bool // no byte of the next request was read
+	r, w    int  // in[r:w] was read and is unused
+	blanks  int  // CR and LF that may still be skipped before the next request
 	writeBy time.Time
-	begun   bool // something of the answer was written
-	unread  int  // bytes of the body that were not read
+	begun   bool // a part of the answer was written
+	unread  int  // bytes of the body still to read
 
-	client     netip.Addr // of the request before, and as text
+	client     netip.Addr // of the last request; clientText is its text
 	clientText string
 }
 
-// begin has the connection take what a request takes, and returns where to read to.
-func (c *conn) begin() []byte {
+// takeWork takes the memory for a request, and returns the buffer to read into.
+func (c *conn) takeWork() []byte {
 	c.work = c.f.works.get()
 	c.req.Reset()
 	return c.in
 }
 
-// free gives back what a request takes.
-func (c *conn) free() {
+// freeWork returns the memory of a request to the pool.
+func (c *conn) freeWork() {
 	if c.work != nil {
 		c.f.works.put(c.work)
 		c.work = nil
@@ -80,28 +80,28 @@ func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth A
 	c := &conn{f: f, conn: accepted, cfg: cfg, to: to, auth: auth}
 	c.visit.all, c.visit.log = &f.open, f.opts.Log
 	c.lines = c.linesOf
-	c.from.Waits, c.from.Room = c.waits, c.begin
+	c.from.Waits, c.from.Room = c.onWait, c.takeWork
 	return c
 }
 
-// cut ends the connection whatever it is about. It may be called by anybody.
-func (c *conn) cut() {
+// abort closes the connection in any phase. Any goroutine may call it.
+func (c *conn) abort() {
 	c.phase.Store(phaseClosed)
 	c.f.close(c.conn)
-	c.visit.leave()
+	c.visit.setGone()
 }
 
-// next reads the head of the next request into req. It returns the head's length; More
-// tells that the connection has ended.
-func (c *conn) next(first bool) (int, http1.Verdict) {
+// readHead reads the head of the next request into req. It returns the length of the head; More means that the
+// connection has ended.
+func (c *conn) readHead(first bool) (int, http1.Verdict) {
 	c.req.Reset()
 	patience := c.f.opts.Timeouts.Header
-	var limit time.Time // until when the head is to be there; none before its first byte
+	var limit time.Time // for the head; the zero time before its first byte
 	if c.skip(); c.r == c.w {
 		c.r, c.w = 0, 0
 	}
 	switch {
-	case c.w > c.r: // it came with the request before
+	case c.w > c.r: // it was read with the last request
 		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
 			return n, v
 		}
@@ -123,7 +123,7 @@ func (c *conn) next(first bool) (int, http1.Verdict) {
 		c.rests = false
 		if c.phase.Load() != phaseBusy {
 			if !c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
-				return 0, http1.More // it was closed in this moment
+				return 0, http1.More // Shutdown closed it just now
 			}
 			c.f.opts.Connections.State(c.conn, http.StateActive)
 		}
@@ -137,9 +137,8 @@ func (c *conn) next(first bool) (int, http1.Verdict) {
 	}
 }
 
-// waits is called where nothing has come yet of what is read. It reports whether the
-// connection needs no memory meanwhile.
-func (c *conn) waits() bool {
+// onWait is called when a read would block. It reports whether the connection has released its buffer.
+func (c *conn) onWait() bool {
 	if !c.rests {
 		return false
 	}
@@ -149,12 +148,11 @@ func (c *conn) waits() bool {
 	if !c.from.Direct() {
 		return false
 	}
-	c.free()
+	c.freeWork()
 	return true
 }
 
-// skip skips what some browsers of old send behind a form, as net/http does: up to four
-// CR and LF.
+// skip skips up to four CR and LF, which some old browsers send after a form, as net/http does.
 func (c *conn) skip() {
 	for c.blanks > 0 && c.r < c.w {
 		if b := c.in[c.r]; b != '\r' && b != '\n' {
@@ -166,7 +164,7 @@ func (c *conn) skip() {
 	}
 }
 
-// read reads once more, behind what is there.
+// read appends the bytes of one read to the buffer.
 func (c *conn) read() bool {
 	if c.w == len(c.in) {
 		if c.r > 0 {
@@ -181,7 +179,7 @@ func (c *conn) read() bool {
 	return n > 0 || err == nil
 }
 
-// write sends one or two pieces to the visitor, who is to take them with so much patience.
+// write sends one or two pieces to the visitor, within patience.
 func (c *conn) write(patience time.Duration, b ...[]byte) bool {
 	if left := time.Until(c.writeBy); left > patience || left < patience*7/8 {
 		c.writeBy = time.Now().Add(patience)
@@ -205,7 +203,7 @@ func (c *conn) write(patience time.Duration, b ...[]byte) bool {
 	return err == nil
 }
 
-// endVisit ends looking out for the visitor. A byte that was read meanwhile belongs to what follows.
+// endVisit stops watching the visitor. A byte that was read meanwhile is the first of the next bytes.
 func (c *conn) endVisit() {
 	if b, ok := c.visit.end(); ok {
 		c.in = append(c.in[:c.w], b)
@@ -214,8 +212,8 @@ func (c *conn) endVisit() {
 	}
 }
 
-// end ends a connection after an answer. Where the visitor has sent more than was read,
-// it is waited for the visitor to take the answer: closing would take it away.
+// end closes a connection after an answer. If the visitor has sent more than was read, it first waits for the
+// visitor to take the answer: a close would reset the connection and drop the answer.
 func (c *conn) end() {
 	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun && e.CloseWrite() == nil {
 		over := time.Now().Add(500 * time.Millisecond)
@@ -226,7 +224,7 @@ func (c *conn) end() {
 	c.f.close(c.conn)
 }
 
-// linesOf returns the lines of a header, nil for none.
+// linesOf returns the values of a header field, nil for none.
 func (c *conn) linesOf(name string) []string {
 	if c.lengths>>(len(name)%64)&1 == 0 {
 		return nil
@@ -243,8 +241,7 @@ func (c *conn) linesOf(name string) []string {
 	return c.values[from:len(c.values):len(c.values)]
 }
 
-// body reads the rest of the request: all of it is to come within patience or, where a site waits for
-// it, each piece.
+// body reads the rest of the request. All of it must come within patience or, if wanted, each piece.
 func (c *conn) body(length int, patience time.Duration, wanted bool) bool {
 	for limit := time.Now().Add(patience); c.w-c.r < length; {
 		if wanted {

@@ -12,33 +12,33 @@ import (
 	"vestibule/internal/edge/http1"
 )
 
-// enter passes a request on that enters, whose body is to come still.
-func (c *conn) enter(o *gate.Outcome, length int) bool {
+// forward sends an admitted request to its site, once its body was read.
+func (c *conn) forward(o *gate.Outcome, length int) bool {
 	if o.Kind != gate.Enters {
-		panic("fast front: the request may not enter") // nothing may reach the origin this way
+		panic("fast front: the request may not enter") // no other request may reach the origin
 	}
 	if c.w-c.r < length {
-		c.endVisit() // what is read is the body's
+		c.endVisit() // the next bytes are the body
 		if !c.body(length, c.f.opts.Timeouts.Idle, true) {
 			return false
 		}
 	}
 	c.unread = 0
-	c.visit.goOn()
+	c.visit.resume()
 	if o.Client != c.client {
 		c.client, c.clientText = o.Client, clientaddr.Text(o.Client)
 	}
-	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.base, by: c}
-	defer c.arrive()
+	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.base, visitor: c}
+	defer c.endTrip()
 	err := c.exchange(c.in[c.r : c.r+length])
 	c.r += length
 	if err != nil {
 		return c.failed(&c.trip, err)
 	}
-	return c.passOn(&c.trip)
+	return c.forwardAnswer(&c.trip)
 }
 
-// failed answers in place of an origin that does not.
+// failed answers in place of an origin that did not.
 func (c *conn) failed(x *trip, err error) bool {
 	if errors.Is(err, errVisitorLeft) {
 		return false
@@ -46,11 +46,11 @@ func (c *conn) failed(x *trip, err error) bool {
 	c.endVisit()
 	f := x.opts.Monitor.Failed(x.outcome.Origin, c.req.Host, err)
 	ends := c.ends()
-	return c.say(f.Status, x.outcome.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
+	return c.writeAnswer(f.Status, x.outcome.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
 }
 
-// passOn makes the visitor's answer out of the origin's, whose head is in res.
-func (c *conn) passOn(x *trip) bool {
+// forwardAnswer sends the origin's answer to the visitor; its head is in res.
+func (c *conn) forwardAnswer(x *trip) bool {
 	x.opts.Monitor.Answered(x.outcome.Origin)
 	framing := c.res.Body(c.req.Method)
 	ends := c.ends()
@@ -70,7 +70,7 @@ func (c *conn) passOn(x *trip) bool {
 // answerHead appends the head of the visitor's answer.
 func (c *conn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
 	b = appendStatus(b, c.res.Status)
-	if dated := c.tell(func(name, value string) { b = appendField(b, name, value) }); !dated {
+	if dated := c.eachField(func(name, value string) { b = appendField(b, name, value) }); !dated {
 		b = appendDate(b)
 	}
 	if ends {
@@ -85,20 +85,20 @@ func (c *conn) answerHead(b []byte, framing http1.Framing, ends bool) []byte {
 	return append(b, "\r\n"...)
 }
 
-// hold implements [asker].
-func (c *conn) hold(up *http1.Conn) bool { return c.visit.hold(up) }
+// bind implements [visitor].
+func (c *conn) bind(up *http1.Conn) bool { return c.visit.bind(up) }
 
-// watch implements [asker].
+// watch implements [visitor].
 func (c *conn) watch() { c.visit.watch() }
 
-// answerBody is the body of a site's answer, on its way from up to the visitor.
+// answerBody copies the body of a site's answer from up to the visitor.
 type answerBody struct {
 	*conn
 	up *http1.Conn
 }
 
-// pass sends what is in out, and the body of the answer behind it. whole tells that
-// nothing of the answer is left on the origin's connection.
+// pass sends out and then the body of the answer. whole reports whether the origin's connection holds nothing more
+// of the answer.
 func (c answerBody) pass(framing http1.Framing) (whole, ok bool) {
 	switch framing {
 	case http1.NoBody:
@@ -110,14 +110,14 @@ func (c answerBody) pass(framing http1.Framing) (whole, ok bool) {
 		ok = c.chunked()
 		return ok, ok
 	default:
-		return false, c.toTheEnd()
+		return false, c.untilClose()
 	}
 }
 
-// writeOut sends what is in out.
+// writeOut sends out.
 func (c answerBody) writeOut() bool { return c.write(c.f.opts.Timeouts.Idle, c.out) }
 
-// counted passes on a body of so many bytes.
+// counted copies a body of left bytes.
 func (c answerBody) counted(left int64) bool {
 	for {
 		if len(c.up.Buffered()) == 0 {
@@ -145,7 +145,7 @@ func (c answerBody) counted(left int64) bool {
 	}
 }
 
-// chunked passes on a body in chunks, as they are, without trailers.
+// chunked copies a body in its chunks, without trailers.
 func (c answerBody) chunked() bool {
 	c.chunks = http1.Chunks{}
 	for {
@@ -173,8 +173,8 @@ func (c answerBody) chunked() bool {
 	}
 }
 
-// toTheEnd passes on a body that ends with the origin's connection, in chunks.
-func (c answerBody) toTheEnd() bool {
+// untilClose copies, in chunks, a body that ends with the origin's connection.
+func (c answerBody) untilClose() bool {
 	for {
 		if b := c.up.Buffered(); len(b) > 0 {
 			c.out = strconv.AppendInt(c.out, int64(len(b)), 16)

@@ -1,10 +1,10 @@
-// Package front is the fast HTTP front of an edge: it reads HTTP/1.1 itself, has each request decided by the gate, and
-// answers it or passes it on to its site.
+// Package front is the fast HTTP front of an edge: it reads HTTP/1.1 itself, has each request decided by the gate,
+// and answers it or passes it on to its site.
 //
-// One request, in the goroutine that owns its connection: conn.go reads the head, serve.go has it decided, and answer.go
-// writes the edge's answer, or trip.go asks the site and forward.go passes the site's answer on. A request that the front
-// does not plainly know goes to net/http before anything is decided, with its connection (handover.go). A request that
-// net/http read over HTTP/2 reaches its site by http2.go.
+// One request, in the goroutine that owns its connection: conn.go reads the head, serve.go has it decided, and
+// answer.go writes the edge's answer, or trip.go asks the site and forward.go passes the site's answer on. A
+// request that the front does not plainly know goes to net/http before anything is decided, with its connection
+// (handover.go). A request that net/http read over HTTP/2 reaches its site by http2.go.
 package front
 
 import (
@@ -19,11 +19,9 @@ import (
 	"vestibule/internal/edge/sse"
 )
 
-// Front reads HTTP/1.1 itself. A goroutine owns a connection from the
-// moment it is accepted. It reads a request, has it decided, and answers it or passes it
-// on, all in that goroutine. What it does not plainly know it hands over to net/http
-// before anything was decided, with the bytes that were read; the connection is
-// net/http's from then on. So no request is decided twice, and none by two readers.
+// Front reads HTTP/1.1 itself. A goroutine owns each connection: it reads a request, has it decided, and answers or
+// forwards it. A connection whose next request is not plain goes to net/http with the bytes that were read, before
+// that request is decided, and does not come back. So no request is decided twice, and none is read by two parsers.
 type Front struct {
 	shared
 	end context.CancelFunc // of base
@@ -42,7 +40,7 @@ func New(o Options) *Front {
 	return f
 }
 
-// Run closes connections to origins that are idle for too long, until ctx ends.
+// Run closes connections to origins that have been idle for too long, until ctx ends.
 func (f *Front) Run(ctx context.Context) {
 	tick := time.NewTicker(f.opts.Pool.IdleFor / 6)
 	defer tick.Stop()
@@ -56,8 +54,8 @@ func (f *Front) Run(ctx context.Context) {
 	}
 }
 
-// Serve begins to serve what comes in at a listener, with TLS where cfg is not nil, and returns the listener of the
-// connections that net/http is to serve. auth is nil where visitors come in, and not servers that ask about them.
+// Serve starts to serve the connections of a listener, with TLS if cfg is not nil, and returns the listener of the
+// connections that net/http must serve. auth is nil if the peers are visitors, not servers that ask about them.
 func (f *Front) Serve(l net.Listener, cfg *tls.Config, auth Authorizer) net.Listener {
 	to := newHandover(l.Addr(), f.opts.Connections)
 	if cfg != nil {
@@ -77,7 +75,7 @@ func (f *Front) Serve(l net.Listener, cfg *tls.Config, auth Authorizer) net.List
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			if err != nil { // no files are left, for a moment
+			if err != nil { // no file descriptor is free
 				pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 				f.opts.Log.Warn("no connection is accepted for a moment", slog.Any("error", err))
 				time.Sleep(pause)
@@ -101,8 +99,8 @@ func (f *Front) Serve(l net.Listener, cfg *tls.Config, auth Authorizer) net.List
 	return to
 }
 
-// Shutdown closes the listeners and what is idle, and waits for the answers that are
-// under way until ctx ends; then it cuts them off.
+// Shutdown closes the listeners and the idle connections, and waits until the answers in flight are written. When ctx
+// ends it cuts those off.
 func (f *Front) Shutdown(ctx context.Context) {
 	f.mu.Lock()
 	f.stopped = true
@@ -130,10 +128,10 @@ func (f *Front) Shutdown(ctx context.Context) {
 			f.opts.Log.Warn("requests were cut off", slog.Any("error", ctx.Err()))
 			f.mu.Lock()
 			for c := range f.conns {
-				c.cut()
+				c.abort()
 			}
 			f.mu.Unlock()
-		case <-tick.C: // one may have been accepted just now
+		case <-tick.C: // closes connections that were accepted or became idle meanwhile
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/edge/sse"
 )
 
-// handover is where net/http finds the connections that are handed over to it.
+// handover is the listener from which net/http accepts the connections that are handed over.
 type handover struct {
 	addr   net.Addr
 	conns  chan net.Conn
@@ -22,7 +22,7 @@ func newHandover(addr net.Addr, all Connections) *handover {
 	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{}), over: all}
 }
 
-func (h *handover) take(c net.Conn) {
+func (h *handover) put(c net.Conn) {
 	select {
 	case h.conns <- c:
 	case <-h.closed:
@@ -49,7 +49,7 @@ func (h *handover) Close() error {
 // Addr implements [net.Listener].
 func (h *handover) Addr() net.Addr { return h.addr }
 
-// handed is a connection that was handed over, with what was read of it.
+// handed is a connection that was handed over, with the bytes that were read and not used.
 type handed struct {
 	net.Conn
 	rest []byte
@@ -65,7 +65,7 @@ func (h *handed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite ends what is said to the visitor, who may go on.
+// CloseWrite closes the writing side.
 func (h *handed) CloseWrite() error {
 	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -73,7 +73,7 @@ func (h *handed) CloseWrite() error {
 	return nil
 }
 
-// Bare returns the connection as it was before, once all that was read of it is used.
+// Bare returns the connection that was handed over. It is an error if bytes that were read are unused.
 func (h *handed) Bare() (net.Conn, error) {
 	if len(h.rest) > 0 {
 		return nil, errors.New("the client goes on before it is answered")
@@ -81,16 +81,16 @@ func (h *handed) Bare() (net.Conn, error) {
 	return h.Conn, nil
 }
 
-// handedTLS is one with TLS, of which net/http is to know.
+// handedTLS is a handed connection with TLS.
 type handedTLS struct {
 	handed
 	tls *tls.Conn
 }
 
-// ConnectionState is what net/http tells of a request's TLS.
+// ConnectionState returns the TLS state; net/http puts it into its requests.
 func (h *handedTLS) ConnectionState() tls.ConnectionState { return h.tls.ConnectionState() }
 
-// Socket returns the connection that a listener accepted for one that net/http or a front has.
+// Socket returns the connection that the listener accepted: it removes TLS and the handover.
 func Socket(c net.Conn) net.Conn {
 	switch h := c.(type) {
 	case *handed:

@@ -10,9 +10,9 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// The text of heads.
+// Status lines and header fields as text.
 
-// appendStatus begins an answer.
+// appendStatus appends a status line.
 func appendStatus(b []byte, status int) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
@@ -28,7 +28,7 @@ func appendFields(b []byte, fields []gate.Field) []byte {
 	return b
 }
 
-// appendField appends a line of a header, and never two.
+// appendField appends one header field on one line, whatever value holds.
 func appendField(b []byte, name, value string) []byte {
 	b = append(b, name...)
 	b = append(b, ": "...)
@@ -45,7 +45,7 @@ func appendLength(b []byte, n int64) []byte {
 	return append(b, "\r\n"...)
 }
 
-// date is the Date line of one second.
+// date is the Date field of one second.
 type date struct {
 	second int64
 	line   string

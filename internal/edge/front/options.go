@@ -18,36 +18,35 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// Connections keeps account of the connections of visitors. It is safe for concurrent use.
+// Connections counts the connections of visitors and knows which are idle. It is safe for concurrent use.
 type Connections interface {
-	// Close closes a connection or a listener, once or again.
+	// Close closes a connection or a listener; further calls do nothing.
 	Close(c io.Closer)
 
-	// State is [http.Server.ConnState]. The connection is one that a listener accepted, under TLS or handed over: see
-	// [Socket].
+	// State implements [http.Server.ConnState]. [Socket] returns the accepted connection of c.
 	State(c net.Conn, s http.ConnState)
 }
 
 // Authorizer decides requests that a server in front of the site asks about.
 type Authorizer interface {
-	// Authorize decides the request that q asks about. The outcome enters or is answered, and never a stream. peer is the
-	// server that asks; lines returns the lines of a header of its question.
+	// Authorize decides the request that q asks about: the outcome enters or is answered. peer is the address of the
+	// server that asks; lines returns the values of a header field of q, nil for none.
 	Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string)
 
 	// AppendPermit appends the header of the answer to a request that enters.
 	AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Field
 }
 
-// Prefaced is a connection whose Read may return bytes that were read from the socket before.
+// Prefaced is a connection that may hold bytes read from its socket: only Read sees them.
 type Prefaced interface{ Prefaced() bool }
 
-// Options are what a front is made of.
+// Options configure a front.
 type Options struct {
 	Gate        *gate.Gate
-	Proxies     clientaddr.Proxies // whose X-Forwarded-For and X-Forwarded-Proto are believed
+	Proxies     clientaddr.Proxies // their X-Forwarded-For and X-Forwarded-Proto are believed
 	Connections Connections
 	Timeouts    Timeouts
-	Draining    func() bool // the edge drains: each answer ends its connection
+	Draining    func() bool // the edge drains: each answer closes its connection
 	Metrics     Metrics
 	Log         *slog.Logger
 
@@ -56,18 +55,18 @@ type Options struct {
 	Monitor *origin.Monitor
 	Buffers httputil.BufferPool
 
-	// Patient returns a writer that bounds the time in which the visitor takes nothing of an answer of net/http.
+	// Patient returns a writer that gives up when the visitor reads nothing for too long.
 	Patient func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
 }
 
-// Timeouts bound how long a front waits.
+// Timeouts are the timeouts of a front.
 type Timeouts struct {
 	Header   time.Duration // for the head of a request, and for the visitor to take an answer of the edge
 	Idle     time.Duration // for the next request, and for a body to make progress
 	Response time.Duration // for an origin to begin its answer
 }
 
-// Metrics are what a front counts.
+// Metrics are the counters of a front.
 type Metrics struct {
 	Requests   prometheus.Counter // of visitors, read here
 	HandedOver prometheus.Counter // connections

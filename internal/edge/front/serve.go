@@ -17,8 +17,8 @@ import (
 
 // serve serves a connection until it ends or is handed over.
 func (c *conn) serve() {
-	peer := c.conn.RemoteAddr() // reads a PROXY header, where one is due
-	if c.cfg != nil && !c.greet() {
+	peer := c.conn.RemoteAddr() // reads the PROXY header if one is expected
+	if c.cfg != nil && !c.handshake() {
 		return
 	}
 	c.visit.conn = c.conn
@@ -28,10 +28,10 @@ func (c *conn) serve() {
 		c.from.Of(c.conn)
 	}
 	c.peer = clientaddr.Peer(peer.String())
-	c.begin()
-	defer c.free()
+	c.takeWork()
+	defer c.freeWork()
 	for first := true; ; first = false {
-		n, v := c.next(first)
+		n, v := c.readHead(first)
 		if v == http1.Odd {
 			c.handOver()
 			return
@@ -56,9 +56,9 @@ func (c *conn) serve() {
 	}
 }
 
-// greet shakes hands over TLS, and reports whether the connection is to be served here.
-// One that speaks HTTP/2, or does not get that far, is net/http's.
-func (c *conn) greet() bool {
+// handshake performs the TLS handshake, and reports whether the front serves the connection. Connections with
+// HTTP/2 and failed handshakes go to net/http.
+func (c *conn) handshake() bool {
 	t := tls.Server(c.conn, c.cfg)
 	c.conn = t
 	if t.SetDeadline(time.Now().Add(c.f.opts.Timeouts.Header)) != nil {
@@ -67,7 +67,7 @@ func (c *conn) greet() bool {
 	}
 	if err := t.HandshakeContext(context.Background()); err != nil { // the deadline ends it
 		c.f.opts.Log.Debug("TLS handshake", slog.Any("error", err))
-		c.to.take(t) // it knows what to say to that
+		c.to.put(t) // net/http answers a client without TLS
 		return false
 	}
 	if t.SetDeadline(time.Time{}) != nil {
@@ -75,14 +75,13 @@ func (c *conn) greet() bool {
 		return false
 	}
 	if t.ConnectionState().NegotiatedProtocol == "h2" {
-		c.to.take(t)
+		c.to.put(t)
 		return false
 	}
 	return true
 }
 
-// handle has one request decided, and does what the outcome says. It reports whether the
-// connection goes on.
+// handle has one request decided, and acts on the outcome. It reports whether the connection stays open.
 func (c *conn) handle(length int) (goesOn bool) {
 	c.begun, c.unread = false, length
 	o := c.f.opts.Gate.Begin()
@@ -92,10 +91,10 @@ func (c *conn) handle(length int) (goesOn bool) {
 		if p := recover(); p != nil {
 			goesOn = false
 			c.endVisit()
-			c.broken(o, p)
+			c.answerPanic(o, p)
 		}
 	}()
-	c.question(length > 0)
+	c.fillAsk(length > 0)
 	if c.auth != nil {
 		c.auth.Authorize(&c.visit, &c.ask, o, c.peer, c.lines)
 	} else {
@@ -105,12 +104,12 @@ func (c *conn) handle(length int) (goesOn bool) {
 	switch o.Kind {
 	case gate.Enters:
 		if c.auth == nil {
-			goesOn = c.enter(o, length)
+			goesOn = c.forward(o, length)
 			break
 		}
 		c.endVisit()
-		c.told = c.auth.AppendPermit(c.told[:0], o)
-		goesOn = c.reply(http.StatusOK, c.told, nil, false, length)
+		c.fields = c.auth.AppendPermit(c.fields[:0], o)
+		goesOn = c.reply(http.StatusOK, c.fields, nil, false, length)
 	case gate.Answered:
 		c.endVisit()
 		goesOn = c.answer(o, length)
@@ -121,8 +120,8 @@ func (c *conn) handle(length int) (goesOn bool) {
 	return goesOn
 }
 
-// question fills in what the request is decided by.
-func (c *conn) question(body bool) {
+// fillAsk fills ask from the head of the request.
+func (c *conn) fillAsk(body bool) {
 	c.values, c.lengths = c.values[:0], 0
 	for i := range c.req.Fields {
 		c.lengths |= 1 << (len(c.req.Fields[i].Name) % 64)
@@ -131,7 +130,7 @@ func (c *conn) question(body bool) {
 	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.cfg != nil, c.lines)
 }
 
-// requestLines are the lines of a request as rules ask for them.
+// requestLines are the header fields of a request for rules.
 type requestLines http1.Request
 
 // AppendTo implements [gate.HeaderLines].
@@ -142,7 +141,7 @@ func (r *requestLines) AppendTo(out []rules.Header) []rules.Header {
 	return out
 }
 
-// handOver gives the connection to net/http, with what was read and not used.
+// handOver gives the connection to net/http, with the bytes that were read and not used.
 func (c *conn) handOver() {
 	c.f.opts.Metrics.HandedOver.Inc()
 	if c.conn.SetDeadline(time.Time{}) != nil {
@@ -151,8 +150,8 @@ func (c *conn) handOver() {
 	}
 	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
 	if t, ok := c.conn.(*tls.Conn); ok {
-		c.to.take(&handedTLS{h, t})
+		c.to.put(&handedTLS{h, t})
 		return
 	}
-	c.to.take(&h)
+	c.to.put(&h)
 }

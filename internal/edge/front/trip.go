@@ -14,11 +14,11 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// patienceBeforeWatching is for how long an origin is waited for, up to twice as long, before
-// somebody looks out whether the visitor is there still.
+// patienceBeforeWatching is the shortest wait for an origin before the front watches whether the visitor leaves; the
+// longest is twice that.
 const patienceBeforeWatching = 100 * time.Millisecond
 
-// maxHints is how many informational answers an origin may give to one request.
+// maxHints bounds the informational answers to one request.
 const maxHints = 8
 
 var (
@@ -27,52 +27,52 @@ var (
 	errUpgraded    = errors.New("the origin upgrades unasked")
 )
 
-// trip is one request on its way to its origin and back.
+// trip is one request to its origin and the answer.
 type trip struct {
 	opts    *Options
 	outcome *gate.Outcome
-	client  string          // the visitor's address, as the site is told; empty for none
-	base    context.Context // ends when the visitor is cut off
-	by      asker
-	up      *http1.Conn // nil before there is an answer, and once it is given back
+	client  string          // the visitor's address for X-Forwarded-For; empty for none
+	base    context.Context // ends when the request is cut off
+	visitor visitor
+	up      *http1.Conn // nil before the answer, and after its return to the pool
 }
 
-// asker is the visitor of a trip.
-type asker interface {
-	// hold has a connection to an origin closed when the visitor goes away; nil for none any
-	// more. It reports whether the visitor is there.
-	hold(origin *http1.Conn) bool
+// visitor is the visitor of a trip.
+type visitor interface {
+	// bind sets the connection to an origin that is closed when the visitor leaves, nil for none. It reports whether the
+	// visitor is still there.
+	bind(origin *http1.Conn) bool
 
-	// watch begins to look out for that: it takes a while.
+	// watch starts to watch whether the visitor leaves.
 	watch()
 
-	// hint passes on an informational answer, and reports whether it could.
+	// hint forwards an informational answer, and reports whether it could.
 	hint(r *http1.Response) bool
 }
 
-// work is the memory that a request takes. It is used by one connection at a time.
+// work is the memory of a request. One connection at a time uses it.
 type work struct {
 	in      []byte
-	out     []byte // an answer, or a request for an origin
+	out     []byte // an answer, or the request to an origin
 	pieces  [][]byte
 	rest    net.Buffers // of pieces
 	req     http1.Request
 	res     http1.Response
 	ask     gate.Request
-	values  []string // of the lines that ask has
-	lengths uint64   // of the names that there are, as bits
-	told    []gate.Field
+	values  []string // of the header fields in ask
+	lengths uint64   // bit n is set if a field name has n bytes, modulo 64
+	fields  []gate.Field
 	chunks  http1.Chunks
 	trip    trip
 }
 
-// The buffers that are kept for the next request.
+// Sizes of buffers in bytes: of a new one, and of the longest one that is kept for the next request.
 const (
 	firstBuffer = 4 << 10
 	keptBuffer  = 16 << 10
 )
 
-// works keeps the memory of requests for the next ones. It is safe for concurrent use.
+// works is the pool of work. It is safe for concurrent use.
 type works struct{ pool sync.Pool }
 
 func (p *works) get() *work {
@@ -92,10 +92,10 @@ func (p *works) put(w *work) {
 	p.pool.Put(w)
 }
 
-// arrive ends a trip.
-func (w *work) arrive() {
+// endTrip closes the connection of a trip unless the pool has it.
+func (w *work) endTrip() {
 	if up := w.trip.up; up != nil {
-		up.Close() // it is not used any more
+		up.Close() // its error changes nothing
 	}
 	w.trip = trip{}
 }
@@ -108,28 +108,27 @@ func (w *work) exchange(body []byte) error {
 	for fresh := false; ; {
 		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
 		if x.base.Err() != nil {
-			return errVisitorLeft // or the edge cuts everybody off
+			return errVisitorLeft // or Shutdown cuts requests off
 		}
 		if err != nil {
 			return err
 		}
-		if !x.by.hold(up) {
-			up.Close() // nothing was said on it
+		if !x.visitor.bind(up) {
+			up.Close() // nothing was sent on it
 			return errVisitorLeft
 		}
-		if err = w.converse(up); err == nil {
+		if err = w.roundTrip(up); err == nil {
 			x.up = up
 			return nil
 		}
-		up.Close() // it is not used any more
-		if !x.by.hold(nil) {
+		up.Close() // it is of no use
+		if !x.visitor.bind(nil) {
 			return errVisitorLeft
 		}
 		if errors.Is(err, http1.ErrStale) {
 			continue
 		}
-		// An origin that has ended an idle connection is asked again, where it makes
-		// no difference if it is asked twice.
+		// The origin may have closed the idle connection: a GET or HEAD without a body is sent once more.
 		again := up.Reused && !fresh && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
 		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || isTimeout(err) {
 			return err
@@ -149,8 +148,8 @@ func (w *work) requestFor(b, body []byte) []byte {
 			b = appendField(b, f.Name, value)
 		}
 	}
-	w.told = w.trip.outcome.AppendForSite(w.told[:0], w.trip.client, w.req.Host)
-	b = appendFields(b, w.told)
+	w.fields = w.trip.outcome.AppendForSite(w.fields[:0], w.trip.client, w.req.Host)
+	b = appendFields(b, w.fields)
 	switch w.req.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
 		b = appendLength(b, int64(len(body)))
@@ -158,8 +157,8 @@ func (w *work) requestFor(b, body []byte) []byte {
 	return append(append(b, "\r\n"...), body...)
 }
 
-// converse sends what is in out, and reads heads up to that of the final answer.
-func (w *work) converse(up *http1.Conn) error {
+// roundTrip sends out, and reads heads up to that of the final answer.
+func (w *work) roundTrip(up *http1.Conn) error {
 	now := time.Now()
 	limit := now.Add(w.trip.opts.Timeouts.Response)
 	if err := w.send(now, up, limit); err != nil {
@@ -186,7 +185,7 @@ func (w *work) converse(up *http1.Conn) error {
 		case w.res.Status >= http.StatusOK:
 			return nil
 		case w.res.Status != http.StatusContinue:
-			if !w.trip.by.hint(&w.res) {
+			if !w.trip.visitor.hint(&w.res) {
 				return errVisitorLeft
 			}
 		}
@@ -194,7 +193,7 @@ func (w *work) converse(up *http1.Conn) error {
 	return errors.Join(http1.ErrAnswer, errHints)
 }
 
-// send sends what is in out, and may wait for the answer.
+// send sends out, and may wait for the answer.
 func (w *work) send(now time.Time, up *http1.Conn, limit time.Time) error {
 	_, secure := up.Conn.(*tls.Conn)
 	if left := up.By.Sub(now); left < patienceBeforeWatching || left > 2*patienceBeforeWatching || secure {
@@ -203,7 +202,7 @@ func (w *work) send(now time.Time, up *http1.Conn, limit time.Time) error {
 			return err
 		}
 	}
-	if secure { // it cannot go on after a deadline
+	if secure { // TLS cannot continue after a deadline in a write
 		if err := up.SetWriteDeadline(limit); err != nil {
 			return err
 		}
@@ -213,14 +212,14 @@ func (w *work) send(now time.Time, up *http1.Conn, limit time.Time) error {
 		return err
 	}
 	if n == len(w.out) {
-		return nil // the answer takes a while
+		return nil // the answer takes longer
 	}
-	w.trip.by.watch()
+	w.trip.visitor.watch()
 	up.By = time.Time{}
 	if err := up.SetDeadline(limit); err != nil {
 		return err
 	}
-	if n == 0 { // nobody may have looked yet whether the site is silent
+	if n == 0 { // the kept connection may be stale: Ask looks
 		_, err = up.Ask(w.out)
 	} else {
 		_, err = up.Write(w.out[n:])
@@ -228,14 +227,13 @@ func (w *work) send(now time.Time, up *http1.Conn, limit time.Time) error {
 	return err
 }
 
-// fill reads from an origin until limit; the zero time is never. Where it takes a while,
-// the visitor's going away ends it.
+// fill reads from an origin until limit, the zero time for no limit. A long wait ends when the visitor leaves.
 func (w *work) fill(up *http1.Conn, limit time.Time) error {
 	err := up.Fill()
 	if !isTimeout(err) {
 		return err
 	}
-	w.trip.by.watch()
+	w.trip.visitor.watch()
 	up.By = time.Time{}
 	if err := up.SetReadDeadline(limit); err != nil {
 		return err
@@ -243,9 +241,9 @@ func (w *work) fill(up *http1.Conn, limit time.Time) error {
 	return up.Fill()
 }
 
-// tell tells the lines of the visitor's answer, but those of its framing, and does what the
-// site commands by it. dated tells that there is a Date.
-func (w *work) tell(line func(name, value string)) (dated bool) {
+// eachField calls line with the header fields of the visitor's answer except for its framing, and obeys the
+// commands of the site in it. dated reports whether there is a Date.
+func (w *work) eachField(line func(name, value string)) (dated bool) {
 	x := &w.trip
 	tickets, private := x.outcome.ForVisitor()
 	revoked, own := false, false
@@ -280,11 +278,10 @@ func (w *work) tell(line func(name, value string)) (dated bool) {
 	return dated
 }
 
-// smallBody is up to which length an answer is sent as one.
+// smallBody is the longest answer, in bytes, that is sent in one write.
 const smallBody = 16 << 10
 
-// copyBody passes on so many bytes that were not read yet, through one buffer: so much is held of an
-// answer that a visitor takes slowly.
+// copyBody copies left bytes from up through one buffer, which bounds the memory for a visitor that reads slowly.
 func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) bool {
 	buf := w.trip.opts.Buffers.Get()
 	defer w.trip.opts.Buffers.Put(buf)
@@ -300,7 +297,7 @@ func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) b
 		if !isTimeout(err) {
 			return false
 		}
-		w.trip.by.watch()
+		w.trip.visitor.watch()
 		up.By = time.Time{}
 		if up.SetReadDeadline(up.By) != nil {
 			return false

@@ -10,29 +10,29 @@ import (
 	"vestibule/internal/edge/http1"
 )
 
-// visit is one request as a context: it ends when the visitor goes away. Nobody looks
-// out for that before somebody asks: most are answered at once.
+// visit is one request as a context: it ends when the visitor leaves. The connection is watched only once Done or
+// watch is called: most requests are answered at once.
 type visit struct {
 	conn   net.Conn // of the visitor
 	readBy time.Time
-	all    *sync.WaitGroup // of goroutines that read from conn
+	all    *sync.WaitGroup // the goroutines of the front
 	log    *slog.Logger
 
 	mu      sync.Mutex
 	gone    chan struct{}
 	left    bool
-	open    bool        // somebody may begin to look out
-	origin  *http1.Conn // is closed when the visitor goes away
+	open    bool        // watch may start
+	origin  *http1.Conn // is closed when the visitor leaves
 	watched chan struct{}
 
-	// Of who watches until watched is closed, then of the connection's goroutine.
+	// Owned by the watching goroutine until watched is closed, then by the connection's goroutine.
 	b [1]byte
 	n int
 }
 
 var _ context.Context = (*visit)(nil)
 
-// begin begins the next request.
+// begin starts the next request.
 func (v *visit) begin() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -42,15 +42,15 @@ func (v *visit) begin() {
 	v.left, v.open, v.origin = false, true, nil
 }
 
-// goOn lets somebody look out again, after end.
-func (v *visit) goOn() {
+// resume allows watch again after end.
+func (v *visit) resume() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.open = true
 }
 
-// leave notes that the visitor has gone away. It may be called by anybody.
-func (v *visit) leave() {
+// setGone notes that the visitor has left. Any goroutine may call it.
+func (v *visit) setGone() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.left || v.gone == nil {
@@ -59,21 +59,21 @@ func (v *visit) leave() {
 	v.left = true
 	close(v.gone)
 	if v.origin != nil {
-		v.origin.Close() // whoever waits for it is told
+		v.origin.Close() // which ends its read
 	}
 }
 
-// hold has a connection to an origin closed when the visitor goes away; nil for none any
-// more. It reports whether the visitor is there.
-func (v *visit) hold(origin *http1.Conn) bool {
+// bind sets the connection to an origin that is closed when the visitor leaves, nil for none. It reports whether the
+// visitor is still there.
+func (v *visit) bind(origin *http1.Conn) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.origin = origin
 	return !v.left
 }
 
-// watch begins to look out, between begin and end. It is called by the connection's
-// goroutine, and by whom it waits for.
+// watch starts to watch the connection, between begin and end. The connection's goroutine calls it, and the gate
+// while that goroutine waits for it.
 func (v *visit) watch() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -90,12 +90,12 @@ func (v *visit) watch() {
 		defer close(done)
 		n, err := v.conn.Read(v.b[:])
 		if v.n = n; err != nil && n == 0 && !isTimeout(err) {
-			v.leave()
+			v.setGone()
 		}
 	})
 }
 
-// end ends looking out. It returns the byte that was read meanwhile, if any.
+// end stops watching. It returns the byte that was read meanwhile, if any.
 func (v *visit) end() (b byte, read bool) {
 	v.mu.Lock()
 	done := v.watched
@@ -106,7 +106,7 @@ func (v *visit) end() (b byte, read bool) {
 	}
 	v.readBy = time.Unix(1, 0)
 	if err := v.conn.SetReadDeadline(v.readBy); err != nil {
-		v.log.Debug("deadline", slog.Any("error", err)) // it is closed, and so the read ends
+		v.log.Debug("deadline", slog.Any("error", err)) // the connection is closed, which ends the read
 	}
 	<-done
 	read = v.n > 0
@@ -138,8 +138,8 @@ func (v *visit) Err() error {
 	return nil
 }
 
-// readUntil bounds the next read. What is set already is left where it is earlier by
-// slack at most: setting it takes time.
+// readUntil sets the deadline of the next read. It keeps the last one if that is at most slack earlier: the system
+// call costs time.
 func (v *visit) readUntil(limit time.Time, slack time.Duration) bool {
 	if early := limit.Sub(v.readBy); early >= 0 && early < slack {
 		return true
