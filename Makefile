@@ -284,6 +284,7 @@ golden: ## write the golden files anew; read the difference before you commit it
 	$(GO) test ./internal/page -rewrite
 	$(GO) test ./internal/core/room -run TestTheReferenceIsTheSchema -rewrite
 	$(GO) test ./internal/edge/origin -run TestFrontsTakeTheSameHeadersOut -rewrite
+	$(GO) test ./internal/allinone -run TestConfigurationDocument -rewrite
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)

@@ -27,16 +27,16 @@ const (
 // Config is the configuration of an edge.
 type Config struct {
 	node.Base      `mapstructure:",squash"`
-	Name           string              `mapstructure:"name" doc:"name of this edge, unique in its data centre"`
-	DataCenter     string              `mapstructure:"data_center" doc:"data centre that this edge belongs to"`
+	Name           string              `mapstructure:"name" doc:"name of this edge, unique in its data centre: 1 to 64 of a-z, 0-9, - and _; required"`
+	DataCenter     string              `mapstructure:"data_center" doc:"data centre of this edge, the same characters; required"`
 	Listen         string              `mapstructure:"listen" doc:"host:port for visitors without TLS, empty for none"`
 	TLS            TLSConfig           `mapstructure:"tls"`
 	NATS           node.ClientConfig   `mapstructure:"nats"`
-	Proxies        []string            `mapstructure:"trusted_proxies" doc:"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed"`
-	Reader         string              `mapstructure:"front" doc:"what reads the requests of visitors, and the questions of front_auth but those by gRPC: fast, which hands over to net/http what it does not plainly know, or nethttp"`
+	Proxies        []string            `mapstructure:"trusted_proxies" doc:"addresses or prefixes of load balancers with believed X-Forwarded-For and X-Forwarded-Proto"`
+	Reader         string              `mapstructure:"front" doc:"reader of requests, except gRPC: fast, a strict HTTP/1.1 reader that hands over to net/http anything else, or nethttp"`
 	Front          FrontConfig         `mapstructure:"front_auth"`
 	ProxyProtocol  ProxyProtocolConfig `mapstructure:"proxy_protocol"`
-	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites take them for path, host, scheme or address"`
+	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites read path, host, scheme or address from them"`
 	Proof          ProofConfig         `mapstructure:"proof"`
 	Geo            GeoConfig           `mapstructure:"geo"`
 	Rules          RulesConfig         `mapstructure:"rules"`
@@ -44,33 +44,33 @@ type Config struct {
 	Waiting        WaitingConfig       `mapstructure:"waiting"`
 	Connections    ConnectionsConfig   `mapstructure:"connections"`
 	Events         EventsConfig        `mapstructure:"events"`
-	Recent         int                 `mapstructure:"recent_tickets" doc:"tickets per room whose newest stamp is remembered, for replies that were lost"`
+	Recent         int                 `mapstructure:"recent_tickets" doc:"tickets per room with a remembered newest stamp, for lost replies: 0 to 16777216, 100 bytes each"`
 	Timeouts       TimeoutConfig       `mapstructure:"timeouts"`
-	DrainDelay     time.Duration       `mapstructure:"drain_delay" doc:"for load balancers to notice that this edge is not ready, between SIGTERM and the end of its listeners"`
+	DrainDelay     time.Duration       `mapstructure:"drain_delay" doc:"time between SIGTERM and the end of the listeners, for load balancers to notice: 0s to 1h"`
 }
 
 // ProxyProtocolConfig says whose connections begin with a PROXY header.
 type ProxyProtocolConfig struct {
-	Trusted   []string `mapstructure:"trusted" doc:"addresses or prefixes of load balancers whose connections all begin with a PROXY header, empty for none"`
-	Untrusted string   `mapstructure:"untrusted" doc:"what becomes of a PROXY header of any other address: refuse or ignore"`
+	Trusted   []string `mapstructure:"trusted" doc:"addresses or prefixes of load balancers that begin every connection with a PROXY header, empty for none"`
+	Untrusted string   `mapstructure:"untrusted" doc:"PROXY header from any other address: refuse closes the connection, ignore drops the header"`
 }
 
 // ProofConfig says whether sites are told by a signed header that a request passed here.
 type ProofConfig struct {
-	Enabled    bool `mapstructure:"enabled" doc:"whether requests to sites carry a proof (Vestibule-Proof) that they passed an edge"`
-	Remembered int  `mapstructure:"remembered" doc:"proofs that are remembered, one for each session; others are signed anew with each request"`
+	Enabled    bool `mapstructure:"enabled" doc:"add a proof (Vestibule-Proof) to requests to sites"`
+	Remembered int  `mapstructure:"remembered" doc:"proofs kept, one per session, 1 KB each: 1 to 4194304; others are signed for each request"`
 }
 
 // GeoConfig says by which files rules know where visitors come from.
 type GeoConfig struct {
-	File string `mapstructure:"file" doc:"file of countries in the form of MaxMind's (.mmdb), for rules that ask for them; read at the start; empty for none"`
-	ASN  string `mapstructure:"asn_file" doc:"file of autonomous systems in that form, where geo.file does not have them"`
+	File string `mapstructure:"file" doc:"file of countries (MaxMind .mmdb) for rules; read at the start; empty for none"`
+	ASN  string `mapstructure:"asn_file" doc:"file of autonomous systems (.mmdb), where geo.file lacks them"`
 }
 
 // RulesConfig are files that rules go by.
 type RulesConfig struct {
 	Lists    string   `mapstructure:"lists" doc:"JSON file of named lists of addresses, {\"name\": [\"10.0.0.0/8\"]}; read at the start; empty for none"`
-	Crawlers []string `mapstructure:"crawlers" doc:"JSON files of the address ranges of crawlers, as search engines publish them, or of such lists; read at the start"`
+	Crawlers []string `mapstructure:"crawlers" doc:"JSON files of the address ranges of crawlers, as search engines publish them, or such lists; read at the start"`
 }
 
 // TLSConfig is the TLS listener.
@@ -82,29 +82,29 @@ type TLSConfig struct {
 
 // HeldConfig bounds the requests that are held open for their turn.
 type HeldConfig struct {
-	Total  int `mapstructure:"total" doc:"requests held open per room"`
-	Prefix int `mapstructure:"per_prefix" doc:"requests held open per address prefix (IPv4 /24, IPv6 /56)"`
+	Total  int `mapstructure:"total" doc:"requests held open per room: 0 to 1048576"`
+	Prefix int `mapstructure:"per_prefix" doc:"requests held open per address prefix (IPv4 /24, IPv6 /56): 1 to 1048576"`
 }
 
 // WaitingConfig bounds what one neighbourhood adds to those who wait.
 type WaitingConfig struct {
-	Prefix int `mapstructure:"per_prefix" doc:"visitors counted anew among those who wait, per minute and address prefix (IPv4 /24, IPv6 /56)"`
+	Prefix int `mapstructure:"per_prefix" doc:"waiting visitors counted anew per minute and address prefix (IPv4 /24, IPv6 /56): 1 to 1048576; further ones keep their place and are not counted"`
 }
 
 // ConnectionsConfig bounds the connections of visitors.
 type ConnectionsConfig struct {
-	Total int `mapstructure:"total" doc:"connections of visitors to this edge, 0 for as many as the limit of open files allows"`
+	Total int `mapstructure:"total" doc:"connections of visitors: up to 1048576, 0 for two thirds of the limit of open files"`
 }
 
 // EventsConfig bounds the event streams of waiting pages.
 type EventsConfig struct {
-	Total  int `mapstructure:"total" doc:"event streams of this edge, 0 for none: pages poll"`
-	Prefix int `mapstructure:"per_prefix" doc:"event streams per address prefix (IPv4 /24, IPv6 /56)"`
+	Total  int `mapstructure:"total" doc:"event streams of this edge: 0 to 1048576; other pages poll"`
+	Prefix int `mapstructure:"per_prefix" doc:"event streams per address prefix (IPv4 /24, IPv6 /56): 1 to 1048576"`
 }
 
 // TimeoutConfig are the patience of the edge with visitors and origins.
 type TimeoutConfig struct {
-	Header   time.Duration `mapstructure:"header" doc:"for a visitor to send a request's headers, or to take an answer that the edge gives itself"`
+	Header   time.Duration `mapstructure:"header" doc:"for a visitor to send headers, or to read an answer of the edge: 100ms to 1h, as all timeouts"`
 	Idle     time.Duration `mapstructure:"idle" doc:"for an idle connection of a visitor, and for a body or an answer to make progress"`
 	Dial     time.Duration `mapstructure:"dial" doc:"for a connection to an origin"`
 	Response time.Duration `mapstructure:"response" doc:"for an origin to begin its answer"`
@@ -223,11 +223,11 @@ func (c *Config) checkBounds() (errs []error) {
 // FrontConfig is the decision service: a server in front of the site (nginx, HAProxy,
 // Caddy, Envoy) asks the edge about every request and serves the site itself.
 type FrontConfig struct {
-	Listen   string        `mapstructure:"listen" doc:"host:port at which servers in front of the site ask whether a request may enter, empty for none"`
-	Form     string        `mapstructure:"form" doc:"how they ask: headers, accel, prefix or grpc"`
-	Prefix   string        `mapstructure:"prefix" doc:"with form prefix: what stands before the visitor's path"`
+	Listen   string        `mapstructure:"listen" doc:"host:port of the decision service for servers in front of the site, without TLS, empty for none; only trusted_proxies may ask"`
+	Form     string        `mapstructure:"form" doc:"form of the question: headers, accel (nginx), prefix or grpc (Envoy)"`
+	Prefix   string        `mapstructure:"prefix" doc:"with form prefix: the prefix of the visitor's path"`
 	Redirect string        `mapstructure:"redirect" doc:"with form accel: X-Accel-Redirect of a request that may enter"`
-	Hold     time.Duration `mapstructure:"hold" doc:"how long a question is held for the visitor's turn at most"`
+	Hold     time.Duration `mapstructure:"hold" doc:"longest time for which a question is held for the visitor's turn: 1ms to 25s, less than the front waits"`
 }
 
 // How a front says which request it asks about. A listener speaks one form and falls

@@ -16,15 +16,15 @@ import (
 // Config is the configuration of a global.
 type Config struct {
 	node.Base   `mapstructure:",squash"`
-	Name        string            `mapstructure:"name" doc:"name of this candidate; several may stand"`
-	DataCenters []string          `mapstructure:"data_centers" doc:"names of the data centres that found the fleet; later the list is changed with vestibule fleet"`
-	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms; changes are taken while running; empty for none: the rooms are those that the store has"`
-	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next takes its place, 0 for ever"`
-	DrawBeacon  string            `mapstructure:"draw_beacon" doc:"public beacon that draws of events are made with, beside a secret: none; preferred: drand's quicknet, without it where it cannot be had within 20 s; required: nobody enters before it was had"`
-	DrawMirrors []string          `mapstructure:"draw_mirrors" doc:"addresses of drand's HTTP API, such as https://api.drand.sh, all asked at the same time; the leader reaches them itself"`
+	Name        string            `mapstructure:"name" doc:"name of this candidate, unique among globals"`
+	DataCenters []string          `mapstructure:"data_centers" doc:"names of the data centres that found the fleet, the same at every global; required. Later vestibule fleet changes the list"`
+	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms, followed while running, the same at every global; empty for none: the store holds the rooms"`
+	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next: at least 10m, 0 for ever"`
+	DrawBeacon  string            `mapstructure:"draw_beacon" doc:"public beacon of draws, beside a secret: none; preferred: drand's quicknet, without it after 20 s; required: nobody enters without it"`
+	DrawMirrors []string          `mapstructure:"draw_mirrors" doc:"addresses of drand's HTTP API, such as https://api.drand.sh, 8 at most; the leader asks all at once"`
 	Control     ControlConfig     `mapstructure:"control"`
 	NATS        node.ServerConfig `mapstructure:"nats"`
-	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever lent: do not wait for data centres that have not been heard; not believed once somebody led, or a list of data centres exists"`
+	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever granted: do not wait for data centres that have not been heard; ignored once a global led, or a list of data centres exists"`
 }
 
 // DefaultConfig returns the defaults.

@@ -24,10 +24,10 @@ import (
 
 // ControlConfig is the listener of the API.
 type ControlConfig struct {
-	Listen string `mapstructure:"listen" doc:"host:port of the API by which rooms are managed, empty for none; without cert and key an address of this machine (loopback)"`
+	Listen string `mapstructure:"listen" doc:"host:port of the API, empty for none; without cert and key a loopback address"`
 	Cert   string `mapstructure:"cert" doc:"certificate file; it is read again when it changes"`
 	Key    string `mapstructure:"key" doc:"key file"`
-	Origin string `mapstructure:"origin" doc:"site of rooms that the API is given on a host of which it knows none, as http://10.0.0.5:8080; empty: it refuses them. The same at every global"`
+	Origin string `mapstructure:"origin" doc:"site for rooms that the API creates on a host without one, such as http://10.0.0.5:8080, the same at every global; empty refuses them"`
 }
 
 // Validate returns everything that is wrong with the keys below control.

@@ -43,7 +43,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 		return err
 	}
 	defer stop()
-	stopPublishing, err := s.publish(ctx, fresh, t.Term)
+	stopPublishing, err := s.publish(ctx, fresh, t.Term, alloc)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Server) show(alloc *root.Allocator, term wire.Term) {
 
 // publish keeps rooms, keys and the list of data centres in the store as they should be,
 // beside the ledger, until stop has returned.
-func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term) (stop func(), err error) {
+func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term, alloc *root.Allocator) (stop func(), err error) {
 	heard := &copies{log: s.log}
 	deaf, err := s.Bus.Subscribe(wire.Copies, heard.take)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term) (stop 
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		name: s.Config.Name, lender: room.Lender{Term: term.N, Nonce: term.Nonce}, docs: s.Docs, rooms: s.rooms, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census,
+		name: s.Config.Name, lender: room.Lender{Term: term.N, Nonce: term.Nonce}, docs: s.Docs, rooms: s.rooms, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: s.churnOf(alloc),
 		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)

@@ -17,14 +17,14 @@ import (
 
 // Base is the part of the configuration that all nodes share.
 type Base struct {
-	DataDir string        `mapstructure:"data_dir" doc:"folder for last good copies of rooms and keys, and an embedded server's JetStream"`
+	DataDir string        `mapstructure:"data_dir" doc:"folder for last good copies of rooms and keys, fleet time, and an embedded server's JetStream; it holds secrets"`
 	Log     LogConfig     `mapstructure:"log"`
 	Metrics MetricsConfig `mapstructure:"metrics"`
 }
 
 // MetricsConfig is the listener of metrics, health and pprof.
 type MetricsConfig struct {
-	Listen string `mapstructure:"listen" doc:"host:port of metrics, health and pprof; port 0 chooses a free one"`
+	Listen string `mapstructure:"listen" doc:"host:port of metrics, health, status and pprof, not for visitors; port 0 chooses a free one"`
 }
 
 // ClientConfig says how to reach NATS.
@@ -66,12 +66,12 @@ func (c *ClientConfig) Validate(prefix string) []error {
 // ServerConfig says how to reach NATS, or to be it.
 type ServerConfig struct {
 	ClientConfig `mapstructure:",squash"`
-	Replicas     int      `mapstructure:"replicas" doc:"replicas of the buckets that this node makes: 0 for 3 on a cluster and 1 on a single server, or 1, 3 or 5"`
+	Replicas     int      `mapstructure:"replicas" doc:"replicas of the buckets that this node creates: 1, 3, 5, or 0 for 3 on a cluster and 1 on a single server"`
 	Embedded     bool     `mapstructure:"embedded" doc:"run a nats-server in this process instead of connecting to url"`
 	Listen       string   `mapstructure:"listen" doc:"host:port on which the embedded server takes other processes"`
 	Leafs        string   `mapstructure:"leafs" doc:"host:port on which the embedded server takes leaf nodes"`
 	Hubs         []string `mapstructure:"hubs" doc:"leaf-node addresses that the embedded server joins"`
-	Credentials  string   `mapstructure:"credentials" doc:"whom the embedded server takes: auto for those who know the password in data_dir/nats.password, which is made where a new server takes other machines; none for everybody"`
+	Credentials  string   `mapstructure:"credentials" doc:"clients of the embedded server: auto for those with the password of data_dir/nats.password, which is made where a new server listens for other machines; none for all"`
 }
 
 // Credentials of an embedded server.

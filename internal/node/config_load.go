@@ -317,6 +317,22 @@ func Keys(cfg Config) []string {
 	return out
 }
 
+// A Setting is one key of a configuration, for the reference.
+type Setting struct{ Key, Default, Doc string }
+
+// Settings lists every key of a configuration that holds the defaults.
+func Settings(defaults Config) []Setting {
+	var out []Setting
+	for _, f := range fields(reflect.ValueOf(defaults).Elem(), "") {
+		s := Setting{Key: f.key, Default: fmt.Sprint(f.value.Interface()), Doc: f.doc}
+		if d, ok := reflect.TypeAssert[time.Duration](f.value); ok && d%time.Minute == 0 && d != 0 {
+			s.Default = strings.TrimSuffix(strings.TrimSuffix(s.Default, "0s"), "0m")
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 // Values returns the value of every key of a configuration.
 func Values(cfg Config) map[string]any {
 	out := map[string]any{}

@@ -9,10 +9,8 @@ import (
 	"golang.org/x/text/language"
 )
 
-// PrefersJSON reports whether an Accept header asks for JSON rather than for a
-// page. The greater q-value wins, then the range that names its type more
-// closely (so "application/json, */*" asks for JSON), then the one that stands
-// first; whoever has no preference is shown the page.
+// PrefersJSON reports whether an Accept header prefers JSON to HTML. The greater q-value wins, then the more
+// specific range (so "application/json, */*" prefers JSON), then the earlier one. Without a preference it is HTML.
 func PrefersJSON(accept []string) bool {
 	json, page := preference{}, preference{}
 	at := 0
@@ -55,15 +53,13 @@ func PrefersJSON(accept []string) bool {
 	return json.at < page.at
 }
 
-// isJSONOfAKind reports whether a type is JSON by its suffix: application/problem+json,
-// application/*+json.
+// isJSONOfAKind reports whether a type has a JSON suffix: application/problem+json, application/*+json.
 func isJSONOfAKind(media string) bool {
 	const kind, suffix = "application/", "+json"
 	return len(media) > len(kind)+len(suffix) && strings.EqualFold(media[:len(kind)], kind) && strings.EqualFold(media[len(media)-len(suffix):], suffix)
 }
 
-// TakesGzip reports whether Accept-Encoding headers ask for gzip, and not rather for what is
-// not compressed.
+// TakesGzip reports whether Accept-Encoding headers prefer gzip to no compression.
 func TakesGzip(accept []string) bool {
 	zipped, other, plain, at := -1, -1, -1, 0
 	for _, header := range accept {
@@ -88,15 +84,14 @@ func TakesGzip(accept []string) bool {
 	return zipped > 0 && zipped >= plain
 }
 
-// maxRanges bounds how many media ranges of one request are looked at.
+// maxRanges bounds the media ranges that are read per request.
 const maxRanges = 32
 
-// preference is how much one type is wanted: what the range that names it most
-// closely says.
+// preference is the weight of one type, from the most specific range that covers it.
 type preference struct {
 	q     int // in thousandths
-	close int // how closely the range names the type, 0 for not at all
-	at    int // place in the header
+	close int // specificity of the range, 0 for no match
+	at    int // position in the header
 }
 
 func (p *preference) see(o preference) {
@@ -105,8 +100,7 @@ func (p *preference) see(o preference) {
 	}
 }
 
-// quality reads the q of a media range, in thousandths: 1000 where there is
-// none, and 0 where it is not a number.
+// quality returns the q of a media range in thousandths: 1000 without one, 0 if it is not a number.
 func quality(params string) int {
 	for params != "" {
 		var param string
@@ -124,7 +118,7 @@ func quality(params string) int {
 	return 1000
 }
 
-// matcher finds the language that comes closest to what somebody reads.
+// matcher finds the closest available language.
 var matcher = newMatcher()
 
 func newMatcher() language.Matcher {
@@ -135,21 +129,19 @@ func newMatcher() language.Matcher {
 	return language.NewMatcher(tags)
 }
 
-// Picker chooses languages by Accept-Language headers and remembers what it
-// chose: browsers of one country all send the same few. It is safe for
-// concurrent use; the zero value is ready.
+// Picker chooses languages by Accept-Language headers and caches the results: browsers of one country all send the
+// same few. It is safe for concurrent use. The zero value is ready.
 type Picker struct {
 	mu    sync.RWMutex
-	known map[string]int // language of a header, -1 for none that we have
+	known map[string]int // language by header, -1 for none available
 }
 
 const (
-	maxKnown  = 1024 // headers remembered
-	maxHeader = 128  // bytes of a header that are looked at; a browser's are shorter
+	maxKnown  = 1024 // cached headers
+	maxHeader = 128  // bytes of a header that are read; browsers send less
 )
 
-// Pick returns the language for a visitor who sends this header: the best that
-// we have of those it names, or otherwise.
+// Pick returns the best available language of an Accept-Language header, or otherwise.
 func (p *Picker) Pick(header string, otherwise Lang) Lang {
 	if header == "" {
 		return otherwise
@@ -165,7 +157,7 @@ func (p *Picker) Pick(header string, otherwise Lang) Lang {
 		i = match(header)
 		p.mu.Lock()
 		if len(p.known) >= maxKnown || p.known == nil {
-			p.known = make(map[string]int) // rare: somebody sends us nonsense
+			p.known = make(map[string]int) // rare: a client sends garbage
 		}
 		p.known[strings.Clone(header)] = i
 		p.mu.Unlock()
@@ -176,8 +168,7 @@ func (p *Picker) Pick(header string, otherwise Lang) Lang {
 	return Lang(i)
 }
 
-// match reads a header as far as it can be read: what is no language, or none
-// that anybody knows, does not keep the others from being heard.
+// match parses as much of a header as possible: invalid or unknown languages do not hide the others.
 func match(header string) int {
 	type wish struct {
 		tag language.Tag

@@ -19,7 +19,7 @@ import (
 // Lang is a language of the built-in page: an index into [room.Languages].
 type Lang uint8
 
-// English is the language that every other falls back to.
+// English is the fallback of every language.
 const English Lang = 0
 
 // LangOf returns the language with this code, English for an unknown one.
@@ -40,12 +40,11 @@ func (l Lang) Code() string { return room.Languages[l] }
 // Dir returns the direction in which the language is written, "ltr" or "rtl".
 func (l Lang) Dir() string { return catalogs[l].dir }
 
-// Name returns what the language calls itself.
+// Name returns the language's own name for itself.
 func (l Lang) Name() string { return catalogs[l].msg.Language }
 
-// messages are everything that the page says. Texts that hold a number have one
-// form for each plural category of the language (zero, one, two, few, many,
-// other); all others hold none, so that no language has to bend a word.
+// messages are all texts of the page. A text with a number has one form for each plural category of the language
+// (zero, one, two, few, many, other). The others have no number, so that no language needs to inflect them.
 type messages struct {
 	Language       string `json:"language"`
 	Languages      string `json:"languages"`
@@ -119,24 +118,24 @@ type messages struct {
 //go:embed messages/*.json
 var messageFiles embed.FS
 
-// catalog is one language made ready for rendering.
+// catalog is one language prepared for rendering.
 type catalog struct {
 	code   string
 	tag    language.Tag
 	dir    string
 	msg    messages
-	byKey  map[string]string // every message without a number
+	byKey  map[string]string // messages without a number
 	units  [units][plural.Many + 1]counted
-	small  [1000]plural.Form // of the numbers below 1000
+	small  [1000]plural.Form // of numbers below 1000
 	digits [10]string
-	groups [maxDigits + 1][]string // by count of digits: what stands before each of them
-	script string                  // the messages that the page's script needs, as JSON
+	groups [maxDigits + 1][]string // by number of digits: the separator before each digit
+	script string                  // the messages for the page's script, as JSON
 }
 
-// counted is a message around its number.
+// counted is the text around a number.
 type counted struct {
 	before, after string
-	bare          bool // it says its number in words
+	bare          bool // it has its number in words
 }
 
 // unit is a unit of time.
@@ -150,11 +149,10 @@ const (
 	units
 )
 
-// pluralNames are the categories as catalog files spell them.
+// pluralNames are the names of the categories in catalog files.
 var pluralNames = [...]string{plural.Other: "other", plural.Zero: "zero", plural.One: "one", plural.Two: "two", plural.Few: "few", plural.Many: "many"}
 
-// catalogs are all languages, in the order of room.Languages. They are part of
-// the program: a broken one is found by the first test that runs.
+// catalogs are all languages, in the order of room.Languages. They are embedded: any test finds a broken one.
 var catalogs = loadCatalogs()
 
 func loadCatalogs() []*catalog {
@@ -171,8 +169,7 @@ func loadCatalogs() []*catalog {
 	return all
 }
 
-// newCatalog reads a catalog file. The error says everything that is wrong
-// with it.
+// newCatalog parses a catalog file. The error lists everything wrong with it.
 func newCatalog(code string, data []byte) (*catalog, error) {
 	c := &catalog{code: code, dir: "ltr", byKey: map[string]string{}}
 	var err error
@@ -212,8 +209,7 @@ func (c *catalog) counts() [units]map[string]string {
 	return [units]map[string]string{seconds: c.msg.Second, minutes: c.msg.Minute, hours: c.msg.Hour, days: c.msg.Day}
 }
 
-// check returns everything that a translator would have to mend, and fills in
-// byKey.
+// check returns all faults for the translator to correct, and fills in byKey.
 func (c *catalog) check() error {
 	var errs []error
 	add := func(key, format string, args ...any) {
@@ -267,7 +263,7 @@ func (c *catalog) check() error {
 	return errors.Join(errs...)
 }
 
-// forms returns the plural categories that whole numbers have in this language.
+// forms returns the plural categories of whole numbers in this language.
 func (c *catalog) forms() []string {
 	found := map[string]bool{}
 	for _, form := range c.small {
@@ -283,8 +279,7 @@ func (c *catalog) forms() []string {
 	return out
 }
 
-// single reports whether a category is that of one number alone, which may then
-// be said in words.
+// single reports whether a category contains exactly one number, which may then be in words.
 func (c *catalog) single(name string) bool {
 	n := 0
 	for _, form := range c.small {
@@ -295,8 +290,7 @@ func (c *catalog) single(name string) bool {
 	return n == 1
 }
 
-// lost returns why the place that the visitor had does not count any more, ""
-// for one that does.
+// lost returns why the visitor's previous place is void, or "".
 func (c *catalog) lost(v *Visitor) string {
 	switch v.lost() {
 	case "expired", "left":
@@ -309,7 +303,8 @@ func (c *catalog) lost(v *Visitor) string {
 	return ""
 }
 
-// languages names the way to the list of languages, in English too: a page may have come in one that nobody there reads.
+// languages returns the text of the link to the list of languages, also in English: the page may be in a language
+// that the visitor does not read.
 func (c *catalog) languages() string {
 	english := "Language"
 	if c.msg.Languages == english {
@@ -318,7 +313,7 @@ func (c *catalog) languages() string {
 	return c.msg.Languages + " / " + english
 }
 
-// heading and text say the visitor's state.
+// heading and text describe the visitor's state.
 func (c *catalog) heading(v *Visitor) string { return c.byKey[v.State().String()] }
 
 func (c *catalog) text(v *Visitor) string {
@@ -340,7 +335,7 @@ func (c *catalog) text(v *Visitor) string {
 	}
 }
 
-// textOrDraw says the visitor's state, as text and drawText do.
+// textOrDraw describes the visitor's state, like text or drawText.
 func (c *catalog) textOrDraw(v *Visitor) string {
 	if stage := v.stage(); c.tellsDraw(v, stage) {
 		return c.drawText(stage)
@@ -348,12 +343,12 @@ func (c *catalog) textOrDraw(v *Visitor) string {
 	return c.text(v)
 }
 
-// tellsDraw reports whether the state is said by how far a draw is: there is nothing else to say of it.
+// tellsDraw reports whether the stage of a draw describes the state completely.
 func (c *catalog) tellsDraw(v *Visitor, stage string) bool {
 	return stage != "" && (v.State() == Before || v.State() == Queued && c.text(v) == c.msg.QueuedText)
 }
 
-// drawText says how far a draw is.
+// drawText describes the stage of a draw.
 func (c *catalog) drawText(stage string) string {
 	switch stage {
 	case DrawOpen:
@@ -366,7 +361,7 @@ func (c *catalog) drawText(stage string) string {
 	return c.msg.DrawMaking
 }
 
-// forScript returns the messages without those that the script never writes.
+// forScript returns the messages that the script uses.
 func forScript(m messages) map[string]any {
 	out := map[string]any{}
 	v := reflect.ValueOf(m)

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// CheckDraw is a page by which anybody repeats a draw in a browser, and holds receipts against it. It is whole: it fetches nothing
-// but the record.
+// CheckDraw is a page with which anyone can repeat a draw in a browser and check receipts. It is self-contained and
+// fetches only the record.
 //
 //go:embed checkdraw.html
 var CheckDraw string
 
-// CheckDrawPolicy is the content security policy with which it is served.
+// CheckDrawPolicy is the content security policy of CheckDraw.
 var CheckDrawPolicy = func() string {
 	between := func(from, to string) string {
 		_, text, _ := strings.Cut(CheckDraw, from)

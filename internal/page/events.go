@@ -12,30 +12,31 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Broadcast is what everybody who waits in a room is told at once. Who reads it
-// knows when the own ticket joined, and works out the own place from it.
+// Broadcast is a message to all waiting visitors of a room. A reader that knows its ticket's join time can compute
+// its own position.
 type Broadcast struct {
 	Now      fleettime.Time
-	View     *wire.View     // nil where nothing is known of the room yet
-	Counting bool           // people who wait have yet to be counted anew: how many stand in front is not to be told
-	PausedBy string         // who or what keeps the edge from letting anybody in, "" for nobody
-	Closed   bool           // the room gives nobody new a place
-	Starts   fleettime.Time // of an event for which people gather, 0 for none
-	Drawn    fleettime.Time // when entries of a draw closed whose event has not begun: who joined before has a place by it; 0 for none
-	Entrants uint64         // of that draw, once the people in front are counted by their drawn places; 0 before
+	View     *wire.View     // nil before the first view
+	Counting bool           // waiting visitors are being recounted: positions are unknown
+	PausedBy string         // why the edge admits nobody, or ""
+	Closed   bool           // new visitors get no place
+	Starts   fleettime.Time // start of a gathering event, or 0
+	// close of entries of a draw for an event that has not begun: earlier visitors have a drawn place; or 0
+	Drawn    fleettime.Time
+	Entrants uint64 // of that draw, once positions are counted by drawn places; 0 before
 }
 
 const (
-	// eventSlices bounds the line in a message: it is sent to everybody every
-	// second, and a place is known to a sixteenth of itself with so many.
+	// eventSlices bounds the queue in a message, which is sent to every page each second. It gives positions to
+	// within a sixteenth.
 	eventSlices = 48
 
-	// maxDate is the latest time that scripts know, in milliseconds.
+	// maxDate is the latest date in JavaScript, in milliseconds.
 	maxDate = 8_640_000_000_000_000
 )
 
-// AppendBroadcast appends a message of an event stream. The first field is the
-// time, which is different in every message.
+// AppendBroadcast appends a message of an event stream. The first field is the time, so that no two messages are
+// equal.
 func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 	whole := func(name string, n int64) {
 		dst = append(dst, name...)
@@ -62,7 +63,7 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 	}
 	if v := b.View; v != nil && !b.Counting {
 		horizon, park := min(int64(v.Horizon), maxDate), min(int64(v.Park), maxDate)
-		if len(v.Rounds) > 0 && v.Queues() { // no page knows whom chance has called
+		if len(v.Rounds) > 0 && v.Queues() { // no page knows which visitors were called
 			horizon, park = 0, 0
 		}
 		whole(`,"horizon":`, horizon)
@@ -87,8 +88,8 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 	return append(dst, "}\n\n"...)
 }
 
-// ReadBroadcast reads a message of an event stream, without the "data: " before it:
-// what AppendBroadcast wrote, but for what was rounded.
+// ReadBroadcast parses a message of an event stream without the prefix "data: ". It returns the input of
+// AppendBroadcast but for rounding.
 func ReadBroadcast(data []byte) (*Broadcast, error) {
 	var m struct {
 		At, Drawn, Starts      fleettime.Time
@@ -132,8 +133,8 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	return b, nil
 }
 
-// appendLine writes three numbers per slice: milliseconds from the end of the
-// slice before it to its start, its width in milliseconds, and people.
+// appendLine writes three numbers per slice: milliseconds from the end of the previous slice to its start, its
+// width in milliseconds, and visitors.
 func appendLine(dst []byte, h estimate.Histogram) []byte {
 	end := fleettime.Time(0)
 	for i, s := range h.Compact(eventSlices) {
@@ -150,7 +151,7 @@ func appendLine(dst []byte, h estimate.Histogram) []byte {
 	return dst
 }
 
-// appendFloat writes a number in four digits; what is no number is 0.
+// appendFloat writes a number with four digits, or 0 if it is not finite.
 func appendFloat(dst []byte, x float64) []byte {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		x = 0
@@ -158,16 +159,15 @@ func appendFloat(dst []byte, x float64) []byte {
 	return strconv.AppendFloat(dst, x, 'g', 4, 64)
 }
 
-// AppendOver appends the last message of a stream: do says what the page is to
-// do, [OverAsk] or [OverPoll].
+// AppendOver appends the last message of a stream; do is the next action of the page, [OverAsk] or [OverPoll].
 func AppendOver(dst []byte, do string) []byte {
 	dst = append(dst, "event: over\ndata: "...)
 	dst = append(dst, do...)
 	return append(dst, "\n\n"...)
 }
 
-// What the last message of a stream asks for.
+// Actions in the last message of a stream.
 const (
-	OverAsk  = "ask"  // ask at once: the place is not what it was
-	OverPoll = "poll" // go on without a stream: the same ticket has a newer one
+	OverAsk  = "ask"  // ask at once: the place has changed
+	OverPoll = "poll" // continue without a stream: the same ticket has a newer one
 )

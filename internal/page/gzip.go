@@ -7,30 +7,30 @@ import (
 	"slices"
 )
 
-// Packer is what it takes to write a page with gzip. The zero value is ready; it is used
-// by one goroutine at a time, and again for the next page.
+// Packer writes a page with gzip. The zero value is ready. One goroutine at a time uses it, for any number of
+// pages.
 //
-// Nothing is compressed for a visitor. The texts of a page are packed once; what is told
-// a visitor is written as literals of the same code, and compared with nothing. So how
-// long the result is tells nothing but how long that is.
+// It does no compression per visitor. The fixed texts of a page are compressed once; a visitor's values are written
+// as literals of the same code and never matched against other data. So the length of the result reveals only their
+// length.
 type Packer struct {
 	pack   *pack
 	w      bitWriter
-	starts []int // where each text began that was written
-	size   int   // what was written, unpacked
+	starts []int // start of each text in the output
+	size   int   // bytes written, uncompressed
 	sum    uint32
-	plain  []byte // room for what was written and is not in sum yet: short pieces are summed up at once
-	packed int    // of that, so much was written packed
+	plain  []byte // buffer of output that is not in sum yet: short pieces are added at once
+	packed int    // bytes of it already written compressed
 
-	values []byte   // of a visitor: what a stencil leaves open, with a zero byte after each
-	masked []uint64 // the same with 0 for every digit
+	values []byte   // a visitor's values outside of the stencil, with a zero byte after each
+	masked []uint64 // values with 0 for every digit
 }
 
-// gzipHead is the beginning of a file: no name, no time, any system.
+// gzipHead is a gzip header: no name, no time, any system.
 var gzipHead = [10]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
-// begin begins a page behind dst. It returns room for what is told a visitor, which each call
-// takes and returns longer or emptied: [Packer.text], [Packer.variable] and [Packer.end].
+// begin starts a page after dst. It returns the buffer for a visitor's values. Each of [Packer.text],
+// [Packer.variable] and [Packer.end] takes the buffer and returns it longer or emptied.
 func (p *Packer) begin(dst []byte, t *pack) (plain []byte) {
 	p.pack, p.size, p.sum, p.packed = t, 0, 0, 0
 	p.starts = slices.Grow(p.starts[:0], len(t.texts))[:len(t.texts)]
@@ -45,7 +45,7 @@ func (p *Packer) begin(dst []byte, t *pack) (plain []byte) {
 
 // text writes one of the texts.
 func (p *Packer) text(plain []byte, i int) []byte {
-	if p.pack.texts[i].opens { // it is written
+	if p.pack.texts[i].opens { // already written
 		return plain
 	}
 	t := &p.pack.texts[i]
@@ -63,7 +63,7 @@ func (p *Packer) text(plain []byte, i int) []byte {
 			continue
 		}
 		at, acc, n = putRun(dst, at, acc, n, &o.bits)
-		if dist > maxReach { // what stands between is long
+		if dist > maxReach { // the text between is long
 			p.w.at, p.w.acc, p.w.n = at, acc, n
 			p.w.literals(code, t.text[o.at:o.end])
 			p.w.reserve(t.bits)
@@ -80,7 +80,7 @@ func (p *Packer) text(plain []byte, i int) []byte {
 	return p.wrote(plain, i)
 }
 
-// wrote takes note of a text that was written.
+// wrote records a written text.
 func (p *Packer) wrote(plain []byte, i int) []byte {
 	t := &p.pack.texts[i]
 	p.starts[i] = p.size
@@ -95,7 +95,7 @@ func (p *Packer) wrote(plain []byte, i int) []byte {
 	return plain[:0]
 }
 
-// variable writes what was appended to plain.
+// variable writes the bytes appended to plain.
 func (p *Packer) variable(plain []byte) []byte {
 	if b := plain[p.packed:]; len(b) > 0 {
 		p.w.literals(&p.pack.code, b)
@@ -105,7 +105,7 @@ func (p *Packer) variable(plain []byte) []byte {
 	return plain
 }
 
-// end ends the page, and returns it.
+// end ends the page and returns it.
 func (p *Packer) end(plain []byte) []byte {
 	p.w.reserve(maxBits)
 	p.w.word(p.pack.code.lit[endOfBlock])
@@ -116,7 +116,7 @@ func (p *Packer) end(plain []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, uint32(p.size))
 }
 
-// bitWriter writes bits, the lowest first.
+// bitWriter writes bits, lowest first.
 type bitWriter struct {
 	dst []byte // written up to at
 	at  int
@@ -126,7 +126,7 @@ type bitWriter struct {
 
 func newBitWriter(dst []byte) bitWriter { return bitWriter{dst: dst, at: len(dst)} }
 
-// reserve makes place for so many bits, and for what put writes behind them.
+// reserve makes space for a number of bits, and for the overrun of put.
 func (w *bitWriter) reserve(bits int) {
 	if need := w.at + bits/8 + 16; need > len(w.dst) {
 		w.dst = slices.Grow(w.dst[:w.at], need-w.at)
@@ -134,13 +134,12 @@ func (w *bitWriter) reserve(bits int) {
 	}
 }
 
-// put writes the lowest k bits of b, of up to maxPut; there are no others.
+// put writes the lowest k bits of b, at most maxPut. The other bits must be zero.
 func (w *bitWriter) put(b uint64, k uint) {
 	w.at, w.acc, w.n = put(w.dst, w.at, w.acc, w.n, b, k)
 }
 
-// maxPut is how many bits put takes. It is a mask, too: with it the compiler knows how far
-// is shifted.
+// maxPut is the maximum number of bits of a put. Used as a mask, it tells the compiler the range of shifts.
 const maxPut = 56
 
 // put is bitWriter.put for a loop, which keeps at, acc and n in registers.
@@ -153,11 +152,11 @@ func put(dst []byte, at int, acc uint64, n uint, b uint64, k uint) (int, uint64,
 
 func (w *bitWriter) word(x word) { w.put(uint64(x.bits), uint(x.n)) }
 
-// literals writes bytes as they are.
+// literals writes bytes as literals.
 func (w *bitWriter) literals(c *code, b []byte) {
 	w.reserve(maxBits * len(b))
 	dst, at, acc, n := w.dst, w.at, w.acc, w.n
-	for ; len(b) >= 3; b = b[3:] { // which are at most 45 bits
+	for ; len(b) >= 3; b = b[3:] { // at most 45 bits
 		x, y, z := c.lit[b[0]], c.lit[b[1]], c.lit[b[2]]
 		two := uint(x.n + y.n)
 		at, acc, n = put(dst, at, acc, n, uint64(x.bits)|uint64(y.bits)<<(x.n&15)|uint64(z.bits)<<(two&31), two+uint(z.n))
@@ -169,19 +168,19 @@ func (w *bitWriter) literals(c *code, b []byte) {
 	w.at, w.acc, w.n = at, acc, n
 }
 
-// copy writes that bytes are the same as those dist before.
+// copy writes a copy of the bytes dist before.
 func (w *bitWriter) copy(c *code, length *word32, dist int) {
 	symbol, extra, n := distSymbol(dist)
 	x := c.dist[symbol]
 	w.put(uint64(length.bits)|uint64(x.bits)<<length.n|uint64(extra)<<(uint(length.n)+uint(x.n)), uint(length.n)+uint(x.n)+n)
 }
 
-// run writes what was taken.
+// run writes a run of bits.
 func (w *bitWriter) run(r *run) {
 	w.at, w.acc, w.n = putRun(w.dst, w.at, w.acc, w.n, r)
 }
 
-// putRun is run as put is bitWriter.put.
+// putRun is bitWriter.run with its state in registers, like put.
 func putRun(dst []byte, at int, acc uint64, n uint, r *run) (int, uint64, uint) {
 	for _, x := range r.words {
 		binary.LittleEndian.PutUint64(dst[at:], acc|x<<n)
@@ -195,7 +194,7 @@ func putRun(dst []byte, at int, acc uint64, n uint, r *run) (int, uint64, uint) 
 	return put(dst, at, acc, n, r.last>>32, r.n-32)
 }
 
-// take returns what was written since the last call.
+// take returns the run written since the last call.
 func (w *bitWriter) take() run {
 	b := w.dst[:w.at]
 	r := run{n: w.n}
@@ -211,7 +210,7 @@ func (w *bitWriter) take() run {
 	return r
 }
 
-// bytes returns what was written since the last call: whole bytes, and the bits of one more.
+// bytes returns the output since the last call: whole bytes, and the bits of one more.
 func (w *bitWriter) bytes() ([]byte, run) {
 	b := slices.Clone(w.dst[:w.at])
 	r := run{last: w.acc, n: w.n}
@@ -219,7 +218,7 @@ func (w *bitWriter) bytes() ([]byte, run) {
 	return b, r
 }
 
-// flush fills the last byte up, and returns all of them.
+// flush pads the last byte and returns all bytes.
 func (w *bitWriter) flush() []byte {
 	if w.n > 0 {
 		w.put(0, 8-w.n)
@@ -227,15 +226,14 @@ func (w *bitWriter) flush() []byte {
 	return w.dst[:w.at]
 }
 
-// sum is the checksum of a text (CRC-32) made ready to stand behind another: it is linear,
-// so that what stands before adds something that depends on its own sum and on how long
-// the text is. The zero value knows nothing.
+// sum is the checksum of a text (CRC-32), prepared for appending to other text. CRC-32 is linear: the text before
+// contributes a term that depends on its own sum and on the length of this text. The zero value is unprepared.
 type sum struct {
 	own  uint32
-	over *[4][256]uint32 // what each byte of the sum before adds
+	over *[4][256]uint32 // contribution of each byte of the sum before
 }
 
-// newSum returns the sum of a text. For a short one it is as fast to read it, and it has none.
+// newSum returns the sum of a text. It leaves a short one unprepared, which is as fast to read.
 func newSum(text []byte) sum {
 	if len(text) < 1<<10 {
 		return sum{}
@@ -254,7 +252,7 @@ func newSum(text []byte) sum {
 	return s
 }
 
-// after returns the sum of what had the sum before, and of the text behind it.
+// after returns the checksum of the text appended to data with the sum before.
 func (s *sum) after(before uint32) uint32 {
 	before = ^before
 	return ^(s.own ^ s.over[0][byte(before)] ^ s.over[1][byte(before>>8)] ^ s.over[2][byte(before>>16)] ^ s.over[3][before>>24])

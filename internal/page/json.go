@@ -11,8 +11,8 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// AppendJSON appends what apps are told: the fields of Cloudflare's waiting
-// rooms in cfWaitingRoom, ours in vestibule.
+// AppendJSON appends the JSON form for apps: the fields of Cloudflare's waiting rooms in cfWaitingRoom, ours in
+// vestibule.
 func AppendJSON(dst []byte, v *Visitor) []byte {
 	dst = appendCloudflares(dst, cloudflares[:ofMethod], v)
 	if rest := eventless[v.method()]; rest != "" && v.Event == (Event{}) {
@@ -34,18 +34,17 @@ func appendCloudflares(dst []byte, fields []cloudflare, v *Visitor) []byte {
 			dst = strconv.AppendBool(dst, x.is(v))
 		case x.number != nil:
 			dst = strconv.AppendInt(dst, x.number(v), 10)
-		default: // nothing in it is to be escaped
+		default: // needs no escaping
 			dst = append(x.append(dst, v), '"')
 		}
 	}
 	return dst
 }
 
-// ofMethod is where those of the documented fields begin that tell nothing but the method and
-// the event.
+// ofMethod is the first of the documented fields that describe only the method and the event.
 var ofMethod = slices.Index(cloudflareFields, "queueingMethod")
 
-// eventless is these fields by method, where there is no event.
+// eventless is the text of these fields by method, without an event.
 var eventless = func() map[string]string {
 	out := map[string]string{}
 	for _, method := range []string{room.MethodFIFO, room.MethodRandom, room.MethodPassthrough, room.MethodReject} {
@@ -54,9 +53,8 @@ var eventless = func() map[string]string {
 	return out
 }()
 
-// AppendNews appends the answer to a page that asks for news, where there is
-// nothing to tell but what to do: enter or reload. cookies tells whether the question
-// brought any ticket: where a page was given one, the browser has kept it.
+// AppendNews appends the answer to a page's poll if the page should only enter or reload. cookies reports whether
+// the request brought a ticket: if a page was given one, the browser has kept it.
 func AppendNews(dst []byte, state string, cookies bool) []byte {
 	dst = append(dst, `{"vestibule":{"state":`...)
 	dst = appendString(dst, state)
@@ -65,7 +63,7 @@ func AppendNews(dst []byte, state string, cookies bool) []byte {
 	return append(dst, "}}\n"...)
 }
 
-// cloudflareFields are the documented fields, in the documented order.
+// cloudflareFields are the documented fields in the documented order.
 var cloudflareFields = []string{
 	"inWaitingRoom", "waitTimeKnown", "waitTime", "waitTime25Percentile", "waitTime50Percentile", "waitTime75Percentile", "waitTimeFormatted",
 	"queueIsFull", "queueAll", "lastUpdated", "refreshIntervalSeconds", "queueingMethod", "isFIFOQueue", "isRandomQueue", "isPassthroughQueue",
@@ -73,7 +71,7 @@ var cloudflareFields = []string{
 	"timeUntilEventEndFormatted", "shuffleAtEventStart", "turnstile", "infiniteQueue",
 }
 
-// cloudflares are those fields, with what stands before their values.
+// cloudflares are those fields with the text before their values.
 var cloudflares = func() []cloudflare {
 	out := make([]cloudflare, len(cloudflareFields))
 	for i, at := range indexValues(cloudflareFields) {
@@ -88,7 +86,7 @@ var cloudflares = func() []cloudflare {
 	return out
 }()
 
-// cloudflare is one of them.
+// cloudflare is one such field.
 type cloudflare struct {
 	key   string
 	value *value
@@ -103,10 +101,10 @@ func appendOurs(dst []byte, v *Visitor) []byte {
 	return append(dst, '}')
 }
 
-// field is one of the vestibule object, with what stands before its value.
+// field is a field of the vestibule object with the text before its value.
 type field struct {
 	key    string
-	own    bool // it tells something of the visitor alone, or changes with the time
+	own    bool // it belongs to one visitor, or changes with time
 	append func(dst []byte, v *Visitor) []byte
 }
 
@@ -184,8 +182,8 @@ var ours = func() []field {
 	return fields
 }()
 
-// appendDraw writes what is told of a draw, nothing where there is none: for apps, and the words of the built-in page
-// that are others then.
+// appendDraw writes the state of a draw, if there is one: for apps, and the texts of the built-in page that depend
+// on it.
 func (v *Visitor) appendDraw(dst []byte) []byte {
 	stage := v.stage()
 	if stage == "" {
@@ -205,9 +203,9 @@ func (v *Visitor) appendDraw(dst []byte) []byte {
 	if dst = append(dst, '}'); !c.tellsDraw(v, stage) {
 		return dst
 	}
-	text := c.drawText(stage) // no text has a character that JSON or a page would take for its own
+	text := c.drawText(stage) // the text needs no escaping in JSON or HTML
 	dst = append(append(append(append(append(dst, `,"`...), state.String()...), `":"`...), text...), '"')
-	if state == Before && (stage == DrawPlaced || stage == DrawLate) { // a page may be in line before it asks again
+	if state == Before && (stage == DrawPlaced || stage == DrawLate) { // a page may join the queue before it asks again
 		dst = append(append(append(dst, `,"queued":"`...), text...), '"')
 	}
 	return dst
@@ -222,8 +220,7 @@ func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second/2) / ti
 
 const hexDigits = "0123456789abcdef"
 
-// appendString writes a text as a JSON string that may stand in a script
-// element: nothing in it can end one.
+// appendString writes a JSON string that is safe inside a script element: nothing in it can end one.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(s); {
@@ -234,7 +231,7 @@ func appendString(dst []byte, s string) []byte {
 			switch {
 			case r == utf8.RuneError && n == 1:
 				dst = append(dst, `\ufffd`...)
-			case r == '\u2028' || r == '\u2029': // line ends to older scripts
+			case r == '\u2028' || r == '\u2029': // line terminators in older scripts
 				dst = append(dst, `\u202`...)
 				dst = append(dst, hexDigits[r&15])
 			default:
@@ -255,15 +252,15 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendMoment writes a time as RFC 3339 has it, in UTC, to the millisecond.
+// appendMoment writes a time in RFC 3339, in UTC, in milliseconds.
 func appendMoment(dst []byte, t fleettime.Time) []byte {
 	dst = appendSecond(dst, t)
 	ms := t % 1000
 	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// appendSecond is appendMoment to the second. Every answer has some of them, and the
-// standard library takes longer for them than all the rest.
+// appendSecond is appendMoment in seconds. Every answer has several, and the standard library takes longer for them
+// than for the rest.
 func appendSecond(dst []byte, t fleettime.Time) []byte {
 	if t < 0 || t >= 253402300800_000 { // the year 10000
 		return t.Std().Truncate(time.Second).AppendFormat(dst, time.RFC3339)
@@ -283,8 +280,7 @@ func appendClock(dst []byte, t fleettime.Time) []byte {
 
 func appendTwo(dst []byte, n int64) []byte { return append(dst, byte('0'+n/10), byte('0'+n%10)) }
 
-// date returns the date of a day, counted from 1970-01-01. Years begin in March here, so
-// that the day that there is not always is the last one.
+// date returns the date of a day number since 1970-01-01. Years begin in March here, so that the leap day is last.
 func date(days int64) (year, month, day int64) {
 	const cycle = 146097 // days of 400 years
 	n := days + 719468   // since March of the year 0

@@ -2,7 +2,7 @@ package page
 
 import "vestibule/internal/core/room"
 
-// languagesCSS is the style of the list of languages, beside that of the page.
+// languagesCSS is the style of the list of languages, in addition to that of the page.
 const languagesCSS = "ul{list-style:none;margin:1.25rem 0 0;padding:0;columns:9rem}li a{display:block;color:inherit;padding:.4rem 0}li a[aria-current]{font-weight:700}"
 
 // LanguagesPolicy returns the content security policy of the list of languages.
@@ -14,8 +14,8 @@ func (p *Page) LanguagesPolicy() string {
 	return "default-src 'none'; style-src " + styles + "; img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 }
 
-// AppendLanguages appends the list of languages of a room's page, in the language that is shown. back is the path to
-// which a choice leads; nothing in it is trusted.
+// AppendLanguages appends the list of languages of a room's page, in the language shown. back is the untrusted path
+// that a choice leads to.
 func (p *Page) AppendLanguages(dst []byte, shown Lang, roomName, back string) []byte {
 	c := catalogs[shown]
 	add := func(texts ...string) {

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/text/number"
 )
 
-// maxDigits bounds the numbers that are grouped as the language does; no count
-// of people has more digits.
+// maxDigits bounds the numbers that are grouped; no count of visitors has more digits.
 const maxDigits = 18
 
 func (c *catalog) form(n uint64) plural.Form {
@@ -24,12 +23,10 @@ func (c *catalog) cardinal(n uint64) plural.Form {
 	return plural.Cardinal.MatchPlural(c.tag, int(n%10_000_000), 0, 0, 0, 0)
 }
 
-// nativeDigits are the digits of languages that do not write 0 to 9, as their
-// browsers do; the library takes 0 to 9 unless told.
+// nativeDigits are the digits of languages whose browsers do not write 0 to 9; the library needs to be told.
 var nativeDigits = map[string]string{"ar-EG": "arab", "fa-IR": "arabext"}
 
-// learnNumbers finds out how the language writes whole numbers, once, so that
-// rendering only has to append.
+// learnNumbers determines the language's digits and separators once, so that rendering only appends.
 func (c *catalog) learnNumbers() {
 	tag := c.tag
 	if digits := nativeDigits[c.code]; digits != "" {
@@ -44,11 +41,11 @@ func (c *catalog) learnNumbers() {
 	}
 	one := c.digits[1]
 	for n, value := 1, int64(1); n <= maxDigits; n, value = n+1, value*10+1 {
-		// 1, 11, 111, …: what is left of the digits are the separators.
+		// 1, 11, 111, …: the rest after removing the digits are the separators.
 		c.groups[n] = strings.Split(p.Sprint(number.Decimal(value)), one)[:n]
 	}
-	// Where the library is behind today's CLDR, which browsers follow: the number
-	// must not change its face when the script takes over.
+	// Exceptions to the library's older CLDR, as in current browsers: a number must not change its form when the
+	// script takes over.
 	switch c.code {
 	case "es-ES", "it-IT", "pl-PL", "bg-BG", "lv-LV", "hu-HU", "sl-SI":
 		c.groups[4] = make([]string, 4) // four digits are not grouped
@@ -63,7 +60,7 @@ func (c *catalog) learnNumbers() {
 	}
 }
 
-// appendNumber writes a number with the digits and the groups of the language.
+// appendNumber writes a number with the digits and groups of the language.
 func (c *catalog) appendNumber(dst []byte, n uint64) []byte {
 	var digits [20]byte
 	i := len(digits)
@@ -105,13 +102,12 @@ func (c *catalog) appendRange(dst []byte, u unit, low, high uint64) []byte {
 	}
 	dst = append(dst, f.before...)
 	dst = c.appendNumber(dst, low)
-	dst = append(dst, "–\u2060"...) // no line ends in it
+	dst = append(dst, "–\u2060"...) // no line break inside
 	dst = c.appendNumber(dst, high)
 	return append(dst, f.after...)
 }
 
-// appendSpan writes a duration in its largest unit, and the next one below an
-// hour count that is small.
+// appendSpan writes a duration in its largest unit, and the next one below a small number of hours.
 func (c *catalog) appendSpan(dst []byte, d time.Duration) []byte {
 	s := uint64(max(0, d) / time.Second)
 	switch {
@@ -130,8 +126,8 @@ func (c *catalog) appendSpan(dst []byte, d time.Duration) []byte {
 	return c.appendUnit(dst, days, s/(24*3600))
 }
 
-// appendQuartiles writes for how long the fastest 25, 50 and 75 of a hundred wait at most, one in a line: of those that are the
-// same the last.
+// appendQuartiles writes the longest waits of the fastest 25, 50 and 75 percent, one per line. Of equal ones only
+// the last.
 func (c *catalog) appendQuartiles(dst []byte, v *Visitor) []byte {
 	for k := range v.Decision.Quartiles {
 		d := coarse(v.quartile(k))
@@ -155,8 +151,8 @@ func coarse(d time.Duration) time.Duration {
 	return max(step, (d+step-1)/step*step)
 }
 
-// appendWait writes an estimate as coarsely as it is known: minutes up to two
-// hours, then hours. A range is rounded outwards, but begins at one.
+// appendWait writes an estimate with its precision: minutes up to two hours, then hours. A range is rounded
+// outwards, but begins at one.
 func (c *catalog) appendWait(dst []byte, v *Visitor) []byte {
 	low, high := v.span()
 	switch {

@@ -6,18 +6,16 @@ import (
 	"slices"
 )
 
-// pack is what of a page is the same for everybody, as DEFLATE (RFC 1951): one block, in
-// which the texts between the variables are packed already, and one code for it
-// all, which has a word for every byte, so that a visitor's numbers can be written in
-// between. It is immutable.
+// pack is the fixed text of a page as DEFLATE (RFC 1951): one block with precompressed texts between the variables,
+// and one code that has a word for every byte, so that a visitor's values can be inserted. It is immutable.
 type pack struct {
 	code  code
-	head  []byte // what every page begins with: that of gzip, that of the block, and of the first text what is in whole bytes
+	head  []byte // the start of every page: gzip header, block header, and the whole bytes of the first text
 	rest  run    // of the first text
 	texts []packed
 
-	even   bool       // the words of all digits are as long
-	digits [10]uint16 // what they differ from that of 0 by
+	even   bool       // the words of all digits have the same length
+	digits [10]uint16 // their difference to the word of 0
 }
 
 // opens reports whether the first text is in head: it has no copies from others.
@@ -28,53 +26,53 @@ type packed struct {
 	text []byte
 	ops  []op
 	tail run
-	bits int // at most, of all this
+	bits int // upper bound
 	sum  sum
 
-	opens bool // every page begins with it
+	opens bool // the start of every page
 }
 
-// op is something to write: bits, and then a copy of what was written before. How far
-// back that is depends on how long the variables between are.
+// op is a write: bits, then a copy of earlier output. The distance of the copy depends on the length of the
+// variables between.
 type op struct {
 	bits   run
-	at     int32 // where in this text the copy goes, and ends
+	at     int32 // where in this text the copy begins
 	end    int32
-	from   int32 // where in the other text it comes from
+	from   int32 // its source in the other text
 	of     int32 // the other text
 	length word32
-	short  word32 // the bits and the length in one, where they are few; n is 0 where not
+	short  word32 // the bits and the length in one, if few; otherwise n is 0
 }
 
 // run is a run of bits, the first in the lowest bit of the first word.
 type run struct {
 	words []uint64
-	last  uint64 // its lowest n bits follow, and there are no others
+	last  uint64 // its lowest n bits follow; the others are zero
 	n     uint   // fewer than 64
 }
 
-// bits returns how many there are.
+// bits returns the number of bits.
 func (r *run) bits() int { return 64*len(r.words) + int(r.n) }
 
-// code says how literals, lengths and distances are written.
+// code is the encoding of literals, lengths and distances.
 type code struct {
 	lit  [286]word
 	dist [30]word
 }
 
-// word is one symbol's bits.
+// word is the bits of one symbol.
 type word struct {
 	bits uint16
 	n    uint8
 }
 
-// word32 is one with what follows it.
+// word32 is a word with its extra bits.
 type word32 struct {
 	bits uint32
 	n    uint8
 }
 
-// maxShort is how many bits may stand before a distance, so that all of it is written at once.
+// maxShort is the maximum number of bits before a distance for which all can be written at once.
 const maxShort = maxPut - maxBits - 13
 
 // shorten sets short.
@@ -84,7 +82,7 @@ func (o *op) shorten() {
 	}
 }
 
-// length returns how a length is written.
+// length returns the encoding of a length.
 func (c *code) length(length int) word32 {
 	symbol, extra, n := lengthSymbol(length)
 	x := c.lit[symbol]
@@ -99,11 +97,11 @@ const (
 	maxCopy  = 258
 	maxReach = 32 << 10
 
-	// slack is how much longer the variables between two texts may be than was thought.
+	// slack is how much longer than expected the variables between two texts may be.
 	slack = 2 << 10
 )
 
-// lengthSymbol returns how a length is written: a symbol, and further bits.
+// lengthSymbol returns the symbol of a length and its extra bits.
 func lengthSymbol(length int) (symbol int, extra uint32, n uint) {
 	switch l := length - minCopy; {
 	case length == maxCopy:
@@ -116,7 +114,7 @@ func lengthSymbol(length int) (symbol int, extra uint32, n uint) {
 	}
 }
 
-// distSymbol returns how a distance is written.
+// distSymbol returns the symbol of a distance and its extra bits.
 func distSymbol(dist int) (symbol int, extra uint32, n uint) {
 	d := dist - 1
 	if d < 4 {
@@ -126,25 +124,25 @@ func distSymbol(dist int) (symbol int, extra uint32, n uint) {
 	return 2*int(n) + d>>n, uint32(d & (1<<n - 1)), n
 }
 
-// source is a text to be packed. What is not always shown is referred to by nobody else.
+// source is a text to compress. Other texts do not copy from an optional one.
 type source struct {
 	text   string
 	always bool
 	opens  bool // the page begins with it
 }
 
-// effort is how long it is looked for short bits, and what for.
+// effort is the time spent on compression, and its goal.
 type effort struct {
 	chain, rounds int
-	even          bool // the digits are to have words of one length
+	even          bool // give all digits words of one length
 }
 
 var (
 	forEverybody = effort{chain: 400, rounds: 6, even: true} // 39 pages, once each
-	forOne       = effort{chain: 16, rounds: 2}              // a page of an operator, of up to a MiB
+	forOne       = effort{chain: 16, rounds: 2}              // a page of an operator, up to 1 MiB
 )
 
-// newPack packs texts. sample is what a page has between them, more or less.
+// newPack compresses texts. sample is typical text between them.
 func newPack(texts []source, sample []byte, e effort) *pack {
 	p := &packer{texts: texts, effort: e, gap: len(sample) / max(1, len(texts))}
 	p.find()
@@ -161,23 +159,23 @@ func newPack(texts []source, sample []byte, e effort) *pack {
 	return p.write(&counts)
 }
 
-// symbols counts how often each is used.
+// symbols counts the uses of each symbol.
 type symbols struct {
 	lit  [286]int
 	dist [30]int
 }
 
-// packer packs the texts of a page.
+// packer compresses the texts of a page.
 type packer struct {
 	effort
 	texts []source
-	gap   int // how long a variable is, more or less
+	gap   int // assumed length of a variable
 
 	all   []byte
-	owner []int32 // which text a byte belongs to
-	start []int   // where each text begins
+	owner []int32 // the text of each byte
+	start []int   // start of each text
 	found [][]copied
-	way   []copied // by where it ends: what comes last on the shortest way there
+	way   []copied // by end position: the last step on the cheapest way there
 
 	litCost  [286]float32
 	distCost [30]float32
@@ -189,7 +187,7 @@ type copied struct {
 	from   int32
 }
 
-// find looks for what may be copied: at each place the nearest source of each length.
+// find looks for copies: at each position the nearest source of each length.
 func (p *packer) find() {
 	for i, t := range p.texts {
 		p.start = append(p.start, len(p.all))
@@ -223,12 +221,12 @@ func (p *packer) find() {
 	}
 }
 
-// distance is how far back one place is from another, more or less.
+// distance is the assumed distance between two positions.
 func (p *packer) distance(at, from int) int {
 	return at - from + int(p.owner[at]-p.owner[from])*p.gap
 }
 
-// agree returns how much can be copied. A copy does not go over the end of a text.
+// agree returns the length of the common text. A copy does not cross the end of a text.
 func (p *packer) agree(at, from int) int32 {
 	i, j := p.owner[at], p.owner[from]
 	end := p.start[i] + len(p.texts[i].text)
@@ -247,7 +245,7 @@ func (p *packer) agree(at, from int) int32 {
 	return int32(n)
 }
 
-// costs sets what symbols cost, in bits, by how often they were used.
+// costs sets the cost of symbols in bits from their frequencies.
 func (p *packer) costs(counts *symbols, first bool) {
 	if first {
 		for i := range p.litCost {
@@ -271,7 +269,7 @@ func (p *packer) costs(counts *symbols, first bool) {
 	entropy(counts.dist[:], p.distCost[:])
 }
 
-// parse finds the cheapest way through each text, and counts what it uses.
+// parse finds the cheapest way through each text and counts its symbols.
 func (p *packer) parse(counts *symbols) {
 	cost := make([]float32, len(p.all)+1)
 	for i, t := range p.texts {
@@ -296,7 +294,7 @@ func (p *packer) parse(counts *symbols) {
 				}
 			}
 		}
-		// The way is known from its end; it is turned round, to where each step begins.
+		// The steps are stored by their end; store them by their start.
 		var step copied
 		for at := to; at > from; at -= int(step.length) {
 			step = p.way[at]
@@ -315,7 +313,7 @@ func (p *packer) parse(counts *symbols) {
 	}
 }
 
-// turn has way tell of steps by where they begin.
+// turn stores the steps in way by their start.
 func (p *packer) turn(from, to int) {
 	next := p.way[to]
 	for at := to; at > from; {
@@ -324,7 +322,7 @@ func (p *packer) turn(from, to int) {
 	}
 }
 
-// write writes the texts by the way that was found.
+// write writes the texts by the way found.
 func (p *packer) write(counts *symbols) *pack {
 	out := &pack{}
 	lit, dist := lengths(counts.lit[:], 256), lengths(counts.dist[:], len(counts.dist))
@@ -374,17 +372,17 @@ func (p *packer) write(counts *symbols) *pack {
 	return out
 }
 
-// How long words and copies may be, in bits.
+// Maximum lengths of words and copies, in bits.
 const (
 	maxBits     = 15
 	maxCopyBits = 2*maxBits + 5 + 13
 )
 
-// lengths returns how long the word of each symbol is, by how often it is used (Huffman).
-// The first all symbols have a word in any case.
+// lengths returns the word length of each symbol by its frequency (Huffman). The first all symbols always have a
+// word.
 func lengths(counts []int, all int) []uint8 {
 	type node struct{ count, left, right int }
-	for scale := 1 << 10; ; scale >>= 1 { // so rare is what is not used; less so where words are too long
+	for scale := 1 << 10; ; scale >>= 1 { // frequency ratio to unused symbols; smaller if words are too long
 		var nodes []node
 		var open []int // nodes without a parent, by count, the greatest first
 		for i, n := range counts {
@@ -418,7 +416,7 @@ func lengths(counts []int, all int) []uint8 {
 		if longest <= maxBits {
 			return out
 		}
-		if scale == 1 { // still: less difference between those that are used
+		if scale == 1 { // still too long: reduce the differences between used symbols
 			counts = slices.Clone(counts)
 			for i := range counts {
 				counts[i] = (counts[i] + 1) / 2
@@ -428,15 +426,15 @@ func lengths(counts []int, all int) []uint8 {
 	}
 }
 
-// evenDigits is lengths for literals where all digits are to have words of one length. It reports false where that does
-// not come out.
+// evenDigits is lengths for literals with words of one length for all digits. It returns false if there is no such
+// code.
 func evenDigits(counts []int) (out []uint8, even bool) {
 	counts, sum := slices.Clone(counts), 0
 	for _, n := range counts['0' : '9'+1] {
 		sum += n
 	}
 	for i := '0'; i <= '9'; i++ {
-		counts[i] = sum / 10 // so they differ by one bit, mostly
+		counts[i] = sum / 10 // so they mostly differ by one bit
 	}
 	out = lengths(counts, 256)
 	const one = 1 << maxBits
@@ -452,7 +450,7 @@ func evenDigits(counts []int) (out []uint8, even bool) {
 			others = append(others, i)
 		}
 	}
-	// What the digits do not use any more is for what is used most.
+	// The unused rest goes to the most frequent symbols.
 	slices.SortStableFunc(others, func(a, b int) int { return counts[b] - counts[a] })
 	for _, i := range others {
 		for out[i] > 1 && one>>out[i] <= spare {
@@ -466,7 +464,7 @@ func evenDigits(counts []int) (out []uint8, even bool) {
 	return out, true
 }
 
-// words sets the words of given lengths, as DEFLATE orders them.
+// words assigns the words of given lengths in DEFLATE order.
 func words(out []word, lengths []uint8) {
 	next := uint16(0)
 	for n := uint8(1); n <= maxBits; n++ {
@@ -480,11 +478,10 @@ func words(out []word, lengths []uint8) {
 	}
 }
 
-// headerOrder is in which order the lengths of the words are told by which lengths of words
-// are told.
+// headerOrder is the order in which a block header lists the lengths of the code length code.
 var headerOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
-// writeHeader writes the beginning of the only block: how long all words are.
+// writeHeader writes the header of the only block: the lengths of all words.
 func writeHeader(w *bitWriter, lit, dist []uint8) {
 	const again, zeros = 16, 18
 	type told struct {
@@ -521,7 +518,7 @@ func writeHeader(w *bitWriter, lit, dist []uint8) {
 	short := shortLengths(counts)
 	var by [19]word
 	words(by[:], short)
-	w.put(1|2<<1, 3) // the last block, with words of its own
+	w.put(1|2<<1, 3) // the last block, with dynamic words
 	w.put(uint64(len(lit)-257), 5)
 	w.put(uint64(len(dist)-1), 5)
 	w.put(uint64(len(headerOrder)-4), 4)

@@ -1,14 +1,12 @@
-// Package page is what a visitor sees while waiting: the page, in the
-// languages of [room.Languages], and the same as JSON for apps.
+// Package page renders the waiting page, in the languages of [room.Languages], and its JSON form for apps.
 //
-// A page is compiled once into the text between its variables; rendering
-// appends text and numbers for one visitor and nothing else. Nothing of the
-// request appears in it. The page works without script: then it reloads by
-// itself. With script it asks for the JSON form of its own address and writes
-// the answer into itself; see page.js, where one function knows how news come.
+// A page is compiled once into the texts between its variables. Rendering only appends text and numbers for one
+// visitor. Nothing of the request appears in it. The page works without scripts: then it reloads periodically. With
+// scripts it fetches the JSON form of its own address and updates itself; see page.js, where one function handles
+// all updates.
 //
-// Operators brand the page with a few lines of CSS, or bring a page of their
-// own: see [Custom]. Translators edit the files in messages: see messages/README.md.
+// Operators brand the page with a few lines of CSS, or provide their own page: see [Custom]. Translators edit the
+// files in messages: see messages/README.md.
 package page
 
 import (
@@ -25,11 +23,10 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Page is a page ready for rendering. It is immutable and safe for concurrent
-// use.
+// Page is a page ready for rendering. It is immutable and safe for concurrent use.
 type Page struct {
 	custom *template // nil for the built-in page
-	brand  string    // a style element of the operator's, "" for none
+	brand  string    // the operator's style element, or ""
 	policy string
 }
 
@@ -56,19 +53,19 @@ var (
 	live   = squeezeScript(liveJS)
 )
 
-// part is a stretch of text and the variable that follows it, nil for none.
+// part is a text and the variable after it, or nil.
 type part struct {
 	text     string
 	variable variable
-	first    int  // which text of the pack begins here, -1 where it goes on
-	own      bool // the variable is the visitor's own
+	first    int  // the text of the pack that begins here, -1 inside of one
+	own      bool // the variable belongs to one visitor
 }
 
 type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
 
 var builtin = branded("")
 
-// Builtin returns the page that comes with the product.
+// Builtin returns the built-in page.
 func Builtin() *Page { return builtin }
 
 // branded returns the built-in page with an operator's style after its own.
@@ -84,7 +81,7 @@ func branded(style string) *Page {
 	return p
 }
 
-// hash names a style or a script in a content security policy.
+// hash returns the source expression of a style or script in a content security policy.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
@@ -95,11 +92,10 @@ func (p *Page) style() string {
 	return strings.TrimSuffix(strings.TrimPrefix(p.brand, "<style>"), "</style>\n")
 }
 
-// IsCustom reports whether the page is the operator's own, which has one
-// language and brings its own way to ask again.
+// IsCustom reports whether the page is the operator's own, which has one language and its own way to ask again.
 func (p *Page) IsCustom() bool { return p.custom != nil }
 
-// Doubts tells what of a custom page is probably not meant as it stands, line by line.
+// Doubts returns warnings about probable mistakes in a custom page, by line.
 func (p *Page) Doubts() []string {
 	if p.custom == nil {
 		return nil
@@ -107,9 +103,8 @@ func (p *Page) Doubts() []string {
 	return p.custom.doubts
 }
 
-// Policy returns the content security policy that the page is to be served
-// with; nonce is the one that v.Nonce will have. A page of the operator's own may also use the
-// origins in sources, with spaces between, as they are in room.Settings.PageSources.
+// Policy returns the content security policy of the page; nonce is the one in v.Nonce. A custom page may also use
+// the space-separated origins in sources, as in room.Settings.PageSources.
 func (p *Page) Policy(nonce, sources string) string {
 	if p.custom == nil {
 		return p.policy
@@ -122,8 +117,8 @@ func (p *Page) Policy(nonce, sources string) string {
 		"; form-action 'self'; base-uri 'none'; frame-ancestors 'self'; script-src 'nonce-" + nonce + "'" + sources
 }
 
-// FramedBy returns a policy of a page that the pages of ancestors may show in a frame, too, as room.Settings.FrameAncestors has
-// them: "" for those of its own origin alone.
+// FramedBy extends a policy so that the pages of ancestors may frame the page, as in room.Settings.FrameAncestors:
+// "" for its own origin only.
 func FramedBy(policy, ancestors string) string {
 	switch ancestors {
 	case "":
@@ -154,9 +149,8 @@ func compileAll() [][]part {
 	return all
 }
 
-// compile cuts the built-in page at its variables and fills in what does not
-// depend on the visitor. It panics on an unknown one: the page is part of the
-// program.
+// compile splits the built-in page at its variables and fills in those that do not depend on the visitor. It panics
+// on an unknown one: the page is embedded.
 func compile(text string, c *catalog) []part {
 	fixed := map[string]string{
 		"lang": c.code, "dir": c.dir, "css": css, "watch": watch, "script": script, "words": c.script, "languages": c.languages(),
@@ -190,7 +184,7 @@ func compile(text string, c *catalog) []part {
 	}
 }
 
-// owns are the visitor's own variables of the built-in page in every language.
+// owns are the per-visitor variables of the built-in page in every language.
 var owns = func() [][]variable {
 	all := make([][]variable, len(compiled))
 	for i := range compiled {
@@ -206,7 +200,7 @@ var owns = func() [][]variable {
 // Render appends the page for one visitor.
 func (p *Page) Render(dst []byte, v *Visitor) []byte { return p.render(dst, v, nil) }
 
-// RenderGzip appends the page for one visitor as gzip has it.
+// RenderGzip appends the page for one visitor, compressed with gzip.
 func (p *Page) RenderGzip(dst []byte, v *Visitor, out *Packer) []byte {
 	texts := packs[v.Lang]
 	if p.custom != nil {
@@ -219,7 +213,7 @@ func (p *Page) RenderGzip(dst []byte, v *Visitor, out *Packer) []byte {
 	return out.end(p.render(out.begin(dst, texts()), v, out))
 }
 
-// render appends the page to dst, or writes it to out if there is one, by way of dst.
+// render appends the page to dst, or writes it to out, if not nil, with dst as its buffer.
 func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 	if p.custom != nil {
 		return p.custom.render(dst, v, out)
@@ -242,8 +236,7 @@ func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 	return dst
 }
 
-// packs are the texts of the built-in page in every language, packed when they are first
-// asked for.
+// packs are the compressed texts of the built-in page in every language, made on first use.
 var packs = packAll()
 
 func packAll() []func() *pack {
@@ -278,9 +271,8 @@ var variables = map[string]variable{
 		}
 		return append(dst, c.heading(v)...)
 	},
-	// Scripts ask by themselves, and a reload would take the visitor's sound and
-	// scroll away; and it would end at the browser's own error page where the
-	// connection is lost for a moment.
+	// Scripts poll by themselves. A reload would lose the visitor's sound and scroll position, and end at the
+	// browser's error page after a short loss of the connection.
 	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		if v.Retry() == 0 {
 			return dst
@@ -354,7 +346,7 @@ var variables = map[string]variable{
 		}
 		return v.appendNumber(dst)
 	},
-	// Parts of pages with a draw, so that no other page has to carry them.
+	// Parts of pages with a draw; other pages do not carry them.
 	"place": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
 		if v.stage() == "" {
 			return dst
@@ -389,7 +381,7 @@ var variables = map[string]variable{
 	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.back()) },
 }
 
-// back returns where the line can be joined again.
+// back returns the address for joining the queue again.
 func (v *Visitor) back() string {
 	if v.Back == "" {
 		return "/"
@@ -397,8 +389,7 @@ func (v *Visitor) back() string {
 	return v.Back
 }
 
-// appendEscaped writes a text so that it is no markup, in an element or in a
-// quoted attribute.
+// appendEscaped writes a text, escaped for an element or a quoted attribute.
 func appendEscaped[T string | []byte](dst []byte, text T) []byte {
 	for i := range len(text) {
 		switch c := text[i]; c {
@@ -419,7 +410,7 @@ func appendEscaped[T string | []byte](dst []byte, text T) []byte {
 	return dst
 }
 
-// appendPercent writes a text as it may stand in an address: in a query, or behind data:.
+// appendPercent writes a text, escaped for a query or a data: URL.
 func appendPercent(dst, text []byte) []byte {
 	const digits = "0123456789ABCDEF"
 	for _, c := range text {
@@ -432,17 +423,17 @@ func appendPercent(dst, text []byte) []byte {
 	return dst
 }
 
-// Custom returns the operator's page. A text with markup is a page of its own: a
-// Mustache template with Cloudflare's variable names and ours. A text without
-// any is CSS, by which the built-in page is branded. The error says everything
-// that is wrong with it.
+// Custom parses the operator's page. A text with markup is a complete page: a Mustache template with Cloudflare's
+// variable names and ours. A text without markup is CSS that brands the built-in page. The error lists everything
+// wrong with it.
 func Custom(text []byte) (*Page, error) {
 	if len(text) > MaxPage {
 		return nil, fmt.Errorf("waiting page: must be at most %d bytes, got %d", MaxPage, len(text))
 	}
 	s := string(text)
 	if !strings.Contains(s, "<") && !strings.Contains(s, "{{") {
-		s = strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n") // as browsers do before they compare hashes
+		// like browsers before they compare hashes
+		s = strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n")
 		if err := checkStyle(s); err != nil {
 			return nil, fmt.Errorf("waiting page: %w", err)
 		}
@@ -458,9 +449,8 @@ func Custom(text []byte) (*Page, error) {
 // MaxPage bounds a custom page, in bytes.
 const MaxPage = room.MaxPageBytes
 
-// checkStyle returns what keeps a text from being a style sheet of one file, nil
-// for nothing. It knows brackets, strings and comments; the rest browsers
-// forgive.
+// checkStyle returns the fault of a style sheet, or nil. It checks brackets, strings and comments; browsers
+// tolerate other mistakes.
 func checkStyle(s string) error {
 	var errs []error
 	var open []byte

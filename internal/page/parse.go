@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// parseTemplate compiles a page; the error tells every fault with its line.
+// parseTemplate compiles a page. The error lists every fault with its line.
 func parseTemplate(text string) (*template, error) {
 	p := parser{rest: text, line: 1, atStart: true}
 	if err := p.parse("", 1); err != nil {
@@ -37,15 +37,14 @@ type parser struct {
 	depth   int
 	steps   []step
 	errs    []error
-	doubts  []string // what is probably not meant so
+	doubts  []string // probable mistakes
 }
 
-// maxDepth bounds sections inside sections.
+// maxDepth bounds the nesting of sections.
 const maxDepth = 32
 
-// add adds a stretch of text. The scripts that the page calls are the
-// operator's own, so their tags get the nonce by which browsers tell them from
-// what others may have slipped in.
+// add adds a text. It gives the nonce to the operator's own scripts, by which browsers distinguish them from
+// injected ones.
 func (p *parser) add(text string) {
 	for {
 		i := endOfScriptTagName(text)
@@ -60,8 +59,7 @@ func (p *parser) add(text string) {
 	}
 }
 
-// endOfScriptTagName returns where the first "<script" of a tag ends, -1 for
-// none.
+// endOfScriptTagName returns the end of the first "<script" of a tag, or -1.
 func endOfScriptTagName(text string) int {
 	const tag = "<script"
 	for i := 0; i+len(tag) < len(text); i++ {
@@ -72,15 +70,14 @@ func endOfScriptTagName(text string) int {
 	return -1
 }
 
-// tag is what stands between two stretches of text.
+// tag is a template tag.
 type tag struct {
-	text string // without what opens and closes it; never empty
-	end  string // that closed it
-	line int    // on which it begins
+	text string // without delimiters; never empty
+	end  string // closing delimiter
+	line int    // first line
 }
 
-// next adds the text up to the next tag, and returns that; ok is false at the end of the
-// page.
+// next adds the text up to the next tag and returns that tag; ok is false at the end of the page.
 func (p *parser) next() (t tag, ok bool, err error) {
 	before, after, ok := strings.Cut(p.rest, "{{")
 	p.line += strings.Count(before, "\n")
@@ -111,8 +108,8 @@ func (p *parser) next() (t tag, ok bool, err error) {
 	return t, true, nil
 }
 
-// takeLine takes the line of a tag away with it if the tag, between before and rest, stands
-// alone on it: a section, its end or a comment.
+// takeLine removes the line around a tag, between before and rest, if a section, its end or a comment is alone on
+// it.
 func (p *parser) takeLine(before, rest string) (left, right string, alone bool) {
 	lead := before[strings.LastIndexByte(before, '\n')+1:]
 	if strings.Trim(lead, " \t") != "" || (lead == before && !p.atStart) {
@@ -130,11 +127,10 @@ func (p *parser) takeLine(before, rest string) (left, right string, alone bool) 
 		p.line++
 		return left, trail[2:], true
 	}
-	return before, rest, false // also where only blanks follow: before the end of the page they are text, says the library
+	return before, rest, false // not if only blanks follow up to the end of the page: the library treats them as text
 }
 
-// parse reads up to the end of the section called name, which begins on line
-// begun, or of the page.
+// parse reads up to the end of the section name, which begins on line begun, or of the page.
 func (p *parser) parse(name string, begun int) error {
 	for {
 		t, ok, err := p.next()
@@ -196,7 +192,7 @@ func (p *parser) section(sigil byte, name string, line int) error {
 
 func (p *parser) variable(kind stepKind, name string, line int) {
 	i, ok := findValue(name)
-	if !ok { // as in Mustache: it has no value
+	if !ok { // no value, as in Mustache
 		i = unknown
 		hint := ""
 		if meant := room.Suggest(name, valueNames); meant != "" {

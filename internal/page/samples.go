@@ -8,14 +8,13 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// Sample is a visitor to look at.
+// Sample is an example visitor.
 type Sample struct {
 	Name string
 	Visitor
 }
 
-// Samples are visitors in all states that pages differ by, for checks and for
-// previews.
+// Samples are visitors in all states that change the page, for checks and previews.
 var Samples = makeSamples()
 
 func makeSamples() []Sample {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// squeeze takes indentation and lines of comment out of a source.
+// squeeze removes indentation and comment lines from a source.
 func squeeze(source string) string {
 	var b strings.Builder
 	for line := range strings.Lines(source) {
@@ -20,9 +20,8 @@ func squeeze(source string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// squeezeScript takes blanks out of a script, too, where they part nothing, and comments
-// behind code. It knows scripts as those here are written: no text is quoted by ` or ', and an expression
-// for patterns stands behind a bracket.
+// squeezeScript also removes redundant blanks and trailing comments from a script. It handles only the style of the
+// scripts here: no strings in ` or ', and regular expressions only after a bracket.
 func squeezeScript(source string) string {
 	source = squeeze(source)
 	const apart = "{}()[];,:?=<>!&|*%+-\n"
@@ -56,12 +55,12 @@ func squeezeScript(source string) string {
 	return lineEnds.Replace(lineEnds.Replace(string(b)))
 }
 
-// lineEnds takes those ends of lines and of statements out of a script that part nothing; the second time those that were
-// behind one of them.
+// lineEnds removes redundant line and statement ends from a script; a second pass removes those uncovered by the
+// first.
 var lineEnds = strings.NewReplacer(";\n}", "}", "\n}", "}", ";}", "}", ";\n", ";", "{\n", "{", ",\n", ",")
 
-// shortenNames gives short names to all that a script declares, the shortest to what is used most. A name is another one
-// wherever it is no property, so the script must not use something of the browser by the name of a variable that it has elsewhere.
+// shortenNames shortens all names declared in a script, the most frequent most. It renames every token that is no
+// property, so the script must not use a browser global with the name of one of its variables.
 func shortenNames(source string) string {
 	tokens := scriptTokens(source)
 	taken, uses := map[string]bool{"do": true, "if": true, "in": true, "of": true}, map[string]int{}
@@ -94,7 +93,7 @@ func shortenNames(source string) string {
 	return rename(tokens, func(name string) string { return cmp.Or(short[name], name) })
 }
 
-// nameOf returns the names of one letter and of two, in order.
+// nameOf returns the n-th name of one or two letters.
 func nameOf(n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	if n < len(letters) {
@@ -104,7 +103,7 @@ func nameOf(n int) string {
 	return letters[n/len(letters)%len(letters):][:1] + letters[n%len(letters):][:1]
 }
 
-// scriptTokens cuts a script, as squeezeScript leaves it, into names, numbers, quoted texts and single characters.
+// scriptTokens splits a script, after squeezeScript, into names, numbers, strings and single characters.
 func scriptTokens(source string) []string {
 	var out []string
 	for source != "" {
@@ -127,7 +126,7 @@ func scriptTokens(source string) []string {
 	return out
 }
 
-// inName reports whether a character may stand in a name or a number.
+// inName reports whether a character can be part of a name or a number.
 func inName(c byte) bool {
 	return c == '_' || c == '$' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
@@ -135,7 +134,7 @@ func inName(c byte) bool {
 // isName reports whether a token is a name.
 func isName(token string) bool { return inName(token[0]) && (token[0] > '9' || token[0] == '$') }
 
-// declared returns the names of a script's functions, of what they take, and of its variables.
+// declared returns the names of a script's functions, parameters and variables.
 func declared(tokens []string) []string {
 	var out []string
 	for i, t := range tokens {
@@ -170,7 +169,7 @@ func declared(tokens []string) []string {
 	return out
 }
 
-// rename puts a script together with other names for what is no property.
+// rename joins the tokens of a script, with other names for tokens that are no properties.
 func rename(tokens []string, to func(name string) string) string {
 	var b strings.Builder
 	last := ""

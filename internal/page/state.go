@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Visitor is what one visitor is told.
+// Visitor is the data of one visitor on the page.
 type Visitor struct {
 	Decision admission.Decision
 	Now      fleettime.Time
@@ -16,49 +16,49 @@ type Visitor struct {
 	Lang     Lang
 	Room     string // its name
 	Method   string // queueing method of the room, "" for fifo
-	Message  string // from the operator to everybody who waits
-	QueueAll bool   // the operator lets nobody in
+	Message  string // from the operator to all waiting visitors
+	QueueAll bool   // the operator stopped admissions
 	Event    Event
-	Left     bool   // the visitor has just left the line
-	Moment   bool   // nothing can be told yet, not even whether the visitor has a place
-	Blocked  bool   // the browser keeps no cookies, so it keeps no place
-	Back     string // where the line can be joined again
-	Nonce    string // of the scripts of a custom page, in base64url; "" for none
+	Left     bool   // the visitor has just left the queue
+	Moment   bool   // nothing is known yet, not even whether the visitor has a place
+	Blocked  bool   // the browser blocks cookies, so it has no place
+	Back     string // address for joining the queue again
+	Nonce    string // of the scripts of a custom page, in base64url; or ""
 }
 
-// Event is what a visitor is told of a scheduled event. The zero value is none.
+// Event is a scheduled event on the page. The zero value is none.
 type Event struct {
 	Start, End fleettime.Time // 0 for no event
-	Prequeue   bool           // it has not started, and visitors gather already
-	Shuffle    bool           // at the start those who gathered are put in random order
-	Draw       Draw           // by which they are, where that is known
+	Prequeue   bool           // it has not started, and visitors gather
+	Shuffle    bool           // visitors that gathered get a random order at the start
+	Draw       Draw           // the draw of that order, if known
 }
 
-// Draw is what a visitor is told of the draw of an event. The zero value is none.
+// Draw is the draw of an event on the page. The zero value is none.
 type Draw struct {
-	Commit   string         // to its secret, in hexadecimal digits: everybody can check by it that nobody steered the draw
-	Closes   fleettime.Time // who has joined before takes part
+	Commit   string         // to its secret, in hexadecimal digits: proves that the draw was not manipulated
+	Closes   fleettime.Time // visitors that joined earlier take part
 	Drawn    bool           // its record is public
-	Counted  fleettime.Time // from then on the people in front are counted by their drawn places; 0 before the record is public
+	Counted  fleettime.Time // since when positions are counted by drawn places; 0 before the record is public
 	Entrants uint64         // of the record
 }
 
-// settles is how long after the record of a draw is public the people in front are counted by their drawn places:
-// everybody is told by [Draw.Asks] to ask within that time, and edges report their counts.
+// settles is the delay from the publication of a record until positions are counted by drawn places: within that
+// time [Draw.Asks] makes every visitor ask, and edges report their counts.
 const settles = 13 * time.Second
 
-// SettlesAt sets from when on places of the draw are told, by when its record was published.
+// SettlesAt sets Counted from the publication of the record.
 func (d *Draw) SettlesAt(published fleettime.Time) { d.Counted = published.Add(settles) }
 
-// Stages of a draw for a visitor. The set is closed: it is part of the JSON that apps read.
+// Stages of a draw for a visitor. The set is closed: it is part of the JSON API.
 const (
 	DrawOpen   = "open"   // entries have not closed
-	DrawMaking = "making" // they have, and nobody has a place yet
-	DrawLate   = "late"   // the visitor joined after that, behind everybody drawn
+	DrawMaking = "making" // entries have closed, and places are not known yet
+	DrawLate   = "late"   // the visitor joined after the close, behind all drawn places
 	DrawPlaced = "placed" // the visitor's place was drawn
 )
 
-// stage returns how far the draw is for the visitor, "" where there is none.
+// stage returns the stage of the draw for the visitor, or "".
 func (v *Visitor) stage() string {
 	d := &v.Event.Draw
 	switch {
@@ -74,11 +74,11 @@ func (v *Visitor) stage() string {
 	return DrawMaking
 }
 
-// ahead returns how many people stand in front, and whether that may be told: not before a draw, which gives everybody
-// another place.
+// ahead returns the number of visitors in front, and whether to show it: not before a draw, which changes all
+// places.
 func (v *Visitor) ahead() (n uint64, told bool) {
 	switch v.stage() {
-	case DrawLate: // everybody from before the close stands in front, in any order
+	case DrawLate: // everyone from before the close is in front, in any order
 		return v.Decision.Ahead, true
 	case DrawPlaced:
 		if !v.Event.Prequeue || v.Now >= v.Event.Draw.Counted {
@@ -92,8 +92,8 @@ func (v *Visitor) ahead() (n uint64, told bool) {
 	return 0, false
 }
 
-// drawnPlace returns the visitor's place in a draw, and the number of entrants; ok is false where
-// that is not known, and once the event has begun, when the place changes.
+// drawnPlace returns the visitor's place in a draw and the number of entrants. ok is false if that is unknown, and
+// once the event has begun, because the place then changes.
 func (v *Visitor) drawnPlace() (place, of uint64, ok bool) {
 	ahead, told := v.ahead()
 	if !told || v.State() != Before || v.stage() != DrawPlaced {
@@ -102,8 +102,8 @@ func (v *Visitor) drawnPlace() (place, of uint64, ok bool) {
 	return ahead + 1, max(ahead+1, v.Event.Draw.Entrants), true
 }
 
-// Asks returns the time until a visitor is to ask again, at most wait but for jitter: once places of a draw can be given,
-// once they are known, and at the start. jitter is a number of 0 to 1 by chance, so that not all ask at once.
+// Asks returns the time until the visitor's next request, at most wait but for jitter: when places can be given,
+// when they are known, and at the start. jitter is a random number from 0 to 1 that spreads the requests.
 func (e *Event) Asks(now fleettime.Time, wait time.Duration, jitter float64) time.Duration {
 	if !e.Prequeue || wait == 0 {
 		return wait
@@ -112,7 +112,7 @@ func (e *Event) Asks(now fleettime.Time, wait time.Duration, jitter float64) tim
 	switch d := &e.Draw; {
 	case d.Closes == 0:
 	case !d.Drawn:
-		if now >= d.Closes { // nobody may be late for the record: see draw.Settle
+		if now >= d.Closes { // nobody may miss the record: see draw.Settle
 			return wait
 		}
 		at, over = d.Closes.Add(3*time.Second), 6
@@ -126,8 +126,8 @@ func (e *Event) Asks(now fleettime.Time, wait time.Duration, jitter float64) tim
 	return left + time.Duration(jitter*over*float64(time.Second))
 }
 
-// appendProof writes the proof of the draw for the visitor: the receipt, as package draw reads it, or before there is
-// one the commit.
+// appendProof writes the visitor's evidence of the draw: the receipt in the format of package draw, or before it
+// the commit.
 func (v *Visitor) appendProof(dst []byte) []byte {
 	if v.stage() == DrawPlaced {
 		return v.appendReceipt(dst)
@@ -135,7 +135,7 @@ func (v *Visitor) appendProof(dst []byte) []byte {
 	return append(append(append(dst, `{"commit":"`...), v.Event.Draw.Commit...), `"}`...)
 }
 
-// appendReceipt writes what the visitor keeps of the draw, as package draw reads it.
+// appendReceipt writes the receipt of the draw, in the format of package draw.
 func (v *Visitor) appendReceipt(dst []byte) []byte {
 	t := &v.Decision.Ticket
 	dst = append(append(append(dst, `{"commit":"`...), v.Event.Draw.Commit...), `","ticket":"`...)
@@ -146,21 +146,20 @@ func (v *Visitor) appendReceipt(dst []byte) []byte {
 	return append(appendMoment(append(dst, `","place":"`...), t.Place()), `"}`...)
 }
 
-// State is what the page is about. The set is closed: it names messages, and is
-// part of the JSON that apps read.
+// State is the topic of the page. The set is closed: it names messages, and is part of the JSON API.
 type State uint8
 
-// The states of a visitor.
+// States of a visitor.
 const (
-	Queued   State = iota // people stand in front
-	Next                  // let in within seconds
+	Queued   State = iota // visitors are in front
+	Next                  // admission within seconds
 	Entering              // the turn has come
-	Paused                // nobody is let in, for a reason that is not the line
-	Closed                // nobody is let in, and there is no line
+	Paused                // admissions are stopped
+	Closed                // admissions are stopped, and there is no queue
 	Before                // the event has not started
-	Left                  // the visitor gave the place up
-	Moment                // nothing can be told yet
-	Blocked               // the browser keeps no cookies
+	Left                  // the visitor gave up the place
+	Moment                // nothing is known yet
+	Blocked               // the browser blocks cookies
 	states
 )
 
@@ -168,7 +167,7 @@ var stateNames = [states]string{"queued", "next", "entering", "paused", "closed"
 
 func (s State) String() string { return stateNames[s] }
 
-// State returns what the page is about.
+// State returns the topic of the page.
 func (v *Visitor) State() State {
 	switch {
 	case v.Moment:
@@ -191,15 +190,14 @@ func (v *Visitor) State() State {
 	return Queued
 }
 
-// Who or what lets nobody in. The set is closed: it names messages, and is part of
-// the JSON that apps read.
+// Reasons for stopped admissions. The set is closed: it names messages, and is part of the JSON API.
 const (
 	PausedBySystem   = "system"
 	PausedByOperator = "operator"
 	PausedBySite     = "site"
 )
 
-// pausedBy returns who or what lets nobody in, "" for nobody.
+// pausedBy returns the reason for stopped admissions, or "".
 func (v *Visitor) pausedBy() string {
 	switch v.Decision.Reason {
 	case admission.OriginDown:
@@ -214,7 +212,7 @@ func (v *Visitor) pausedBy() string {
 	return ""
 }
 
-// lost returns what became of the place that the visitor had, "" for nothing.
+// lost returns why the visitor lost its place, or "".
 func (v *Visitor) lost() string {
 	switch v.Decision.Fresh {
 	case admission.Expired, admission.Copied, admission.Elsewhere:
@@ -230,16 +228,16 @@ func (v *Visitor) lost() string {
 	return ""
 }
 
-// waits reports whether the visitor has a place whose numbers mean something.
+// waits reports whether the visitor has a place with meaningful numbers.
 func (v *Visitor) waits() bool { s := v.State(); return s == Queued || s == Next }
 
-// known reports whether there is an estimate that may be shown.
+// known reports whether to show an estimate.
 func (v *Visitor) known() bool { return v.Decision.Known && v.waits() }
 
-// counting reports whether the visitor is to be told that the place is being counted.
+// counting reports whether to show that the place is being counted.
 func (v *Visitor) counting() bool { return v.State() == Queued && v.Decision.Counting }
 
-// wait returns the estimate, 0 where none may be shown.
+// wait returns the estimate, or 0 if none is shown.
 func (v *Visitor) wait() time.Duration {
 	if !v.known() {
 		return 0
@@ -247,8 +245,7 @@ func (v *Visitor) wait() time.Duration {
 	return v.Decision.Wait
 }
 
-// span returns between what the wait will lie: both are the estimate itself
-// where there is no range, and 0 where there is no estimate.
+// span returns the range of the wait: twice the estimate without a range, and 0 without an estimate.
 func (v *Visitor) span() (low, high time.Duration) {
 	if d := &v.Decision; v.known() && d.High > 0 {
 		return d.Low, d.High
@@ -256,10 +253,10 @@ func (v *Visitor) span() (low, high time.Duration) {
 	return v.wait(), v.wait()
 }
 
-// longer reports whether the page is to say that the wait has grown.
+// longer reports whether to explain a longer wait.
 func (v *Visitor) longer() bool { return v.State() == Queued && v.known() && v.Decision.Longer }
 
-// shownPause returns what the page gives for the reason of a pause.
+// shownPause returns the reason for a pause on the page.
 func (v *Visitor) shownPause() string {
 	if v.State() != Paused {
 		return ""
@@ -274,10 +271,10 @@ func (v *Visitor) method() string {
 	return v.Method
 }
 
-// lots reports whether chance decides who is next, so that there is no place to tell.
+// lots reports whether the order is random, so that there is no position.
 func (v *Visitor) lots() bool { return v.method() == room.MethodRandom }
 
-// quartile returns for how long the fastest 25, 50 or 75 of a hundred wait at most, by k of 0 to 2; 0 where that is not told.
+// quartile returns the longest wait of the fastest 25, 50 or 75 percent, for k from 0 to 2, or 0 if not shown.
 func (v *Visitor) quartile(k int) time.Duration {
 	if !v.lots() || !v.known() {
 		return 0
@@ -285,15 +282,14 @@ func (v *Visitor) quartile(k int) time.Duration {
 	return v.Decision.Quartiles[k]
 }
 
-// total returns how many people wait. The visitor is one of them, also where the
-// count is older than the visit.
+// total returns the number of waiting visitors. It includes this one, even if the count is older than the visit.
 func (v *Visitor) total() uint64 { return max(v.Decision.Waiting, v.Decision.Ahead+1) }
 
-// waited returns for how long the visitor has been in line.
+// waited returns the time since the visitor joined.
 func (v *Visitor) waited() time.Duration { return max(0, v.Now.Sub(v.Decision.Ticket.Joined)) }
 
-// progress returns the share of the wait that is over, in percent, and whether
-// it is known: the time waited against that time and what is still to come.
+// progress returns the elapsed part of the wait in percent, and whether it is known: the time waited over that time
+// plus the estimate.
 func (v *Visitor) progress() (percent int, ok bool) {
 	if !v.known() || v.State() != Queued || v.lots() {
 		return 0, false
@@ -302,7 +298,7 @@ func (v *Visitor) progress() (percent int, ok bool) {
 	return int(100 * done.Seconds() / max(1, (done+v.Decision.Wait).Seconds())), true
 }
 
-// Retry returns after how many seconds to ask again, 0 for never.
+// Retry returns the seconds until the next request, 0 for never.
 func (v *Visitor) Retry() int64 {
 	if v.Left {
 		return 0

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// stencil is what all built-in pages have in common that differ in digits alone: packed,
-// with a 0 for each of them. All digits have words of the same length, so each has its place,
-// and a page is a copy with the bits of its digits changed. It is immutable.
+// stencil is the common form of all built-in pages that differ only in digits: compressed, with a 0 for each digit.
+// All digits have words of the same length, so each has a fixed position, and a page is a copy with the bits of its
+// digits changed. It is immutable.
 type stencil struct {
 	common common
-	key    []uint64 // the visitor's own values, as Packer.values has them
-	tail   []byte   // the packed page behind pack.head
+	key    []uint64 // the per-visitor values, as in Packer.values
+	tail   []byte   // the compressed page after pack.head
 	groups []group
 	digits []digit
 }
 
-// group is digits whose bits are in eight bytes.
-type group struct{ at, end int32 } // where these are in tail; the last of the digits, exclusive
+// group is a group of digits with their bits in eight bytes.
+type group struct{ at, end int32 } // at is a position in tail; end is the index after its last digit
 
-// digit is where a digit of the values stands in a page.
+// digit is the position of a digit of the values in a page.
 type digit struct {
 	at    int32  // in the values
-	from  uint16 // how many bytes of the page follow: which of digitSums are its
-	shift uint8  // of its bits in those of the group
+	from  uint16 // number of bytes of the page after it: selects its digitSums
+	shift uint8  // of its bits within the group
 }
 
-// common is all that tells the shared variables of a page: those that are not the visitor's own.
+// common is all shared variables of a page.
 type common struct {
 	page                           *Page
 	lang                           Lang
@@ -50,32 +50,31 @@ func newCommon(p *Page, v *Visitor) common {
 	}
 }
 
-// ownVariables are the variables of the page that tell something of the visitor alone, or change with the time.
+// ownVariables are the variables of the page that belong to one visitor, or change with time.
 var ownVariables = strings.Fields("title refresh bar ahead wait starts total number waited joined joined-iso updated updated-iso")
 
-// hasStencils reports whether pages for v are made by stencils. In languages with digits of their own, and with the
-// receipt of a draw, too few pages are the same but for 0 to 9.
-// What an operator adds is in each of them, so it must not be long.
+// hasStencils reports whether stencils are used for v. In languages with other digits, and with the receipt of a
+// draw, too few pages differ only in 0 to 9. Operator text is part of every stencil, so it must be short.
 func hasStencils(p *Page, v *Visitor) bool {
 	return catalogs[v.Lang].digits[1] == "1" && v.stage() != DrawPlaced && len(p.brand)+len(v.Message) <= 2<<10 && packs[v.Lang]().even
 }
 
-// stencilSlots are the stencils in use, some 6 MiB at most. A room has about a hundred. Each is in one of two places that
-// are chosen by a hash.
+// stencilSlots are the current stencils, about 6 MiB at most. A room has about a hundred. Each is in one of two
+// slots chosen by a hash.
 var stencilSlots [1024]stencilSlot
 
-// stencilSlot keeps one stencil. It is safe for concurrent use.
+// stencilSlot holds one stencil. It is safe for concurrent use.
 type stencilSlot struct {
 	stencil atomic.Pointer[stencil]
-	used    atomic.Int64  // the second in which it was used last
-	missed  atomic.Uint64 // the hash of what was looked for in vain last, and would have its place here
+	used    atomic.Int64  // second of its last use
+	missed  atomic.Uint64 // hash of the last miss for this slot
 }
 
-// unused is after how many seconds a stencil that was not used may be replaced.
+// unused is after how many idle seconds a stencil may be replaced.
 const unused = 2
 
-// findStencil returns the stencil for p.masked and is, which have this hash; nil for none. It is made when it is looked for in
-// vain a second time, and one of its places is free: a page that is asked for once is not worth it.
+// findStencil returns the stencil for p.masked and is, which have this hash, or nil. It makes one on the second
+// miss if one of the slots is free: a page used once is not worth it.
 func (p *Packer) findStencil(hash uint64, is *common, v *Visitor) *stencil {
 	var free *stencilSlot
 	second := v.Now.Second()
@@ -101,7 +100,7 @@ func (p *Packer) findStencil(hash uint64, is *common, v *Visitor) *stencil {
 	return x
 }
 
-// stencil appends the page for v to dst by a stencil. It reports false where there is none for it.
+// stencil appends the page for v to dst by a stencil. It returns false without a stencil.
 func (p *Packer) stencil(dst []byte, page *Page, v *Visitor) ([]byte, bool) {
 	p.values = p.values[:0]
 	c := catalogs[v.Lang]
@@ -138,7 +137,7 @@ func (p *Packer) stencil(dst []byte, page *Page, v *Visitor) ([]byte, bool) {
 	return dst, true
 }
 
-const hashFactor = 0x9e3779b97f4a7c15 // as in Fibonacci hashing
+const hashFactor = 0x9e3779b97f4a7c15 // of Fibonacci hashing
 
 // mask sets p.masked to the values with 0 for every digit, eight bytes a word, and returns its hash.
 func (p *Packer) mask(hash uint64) uint64 {
@@ -149,8 +148,8 @@ func (p *Packer) mask(hash uint64) uint64 {
 	p.masked = p.masked[:0]
 	for b := p.values; len(b) >= 8; b = b[8:] {
 		x := binary.LittleEndian.Uint64(b)
-		y := x ^ '0'*each                               // of a digit, its value
-		isDigit := ^(y&low + (0x80-10)*each | y) & high // what is greater has the highest bit set, or gets it
+		y := x ^ '0'*each                               // the value of a digit
+		isDigit := ^(y&low + (0x80-10)*each | y) & high // greater bytes have, or get, the highest bit
 		x &^= isDigit >> 7 * 0xf
 		p.masked = append(p.masked, x)
 		hash = (hash ^ x) * hashFactor
@@ -159,7 +158,7 @@ func (p *Packer) mask(hash uint64) uint64 {
 	return hash
 }
 
-// cut makes the stencil for p.masked; one without a tail where more follows a digit than there are sums for.
+// cut makes the stencil for p.masked. It has no tail if more bytes follow a digit than there are sums for.
 func cut(is *common, p *Packer, v *Visitor) *stencil {
 	x := &stencil{common: *is, key: slices.Clone(p.masked)}
 	x.common.room, x.common.message, x.common.back = strings.Clone(is.room), strings.Clone(is.message), strings.Clone(is.back)
@@ -204,7 +203,7 @@ func cut(is *common, p *Packer, v *Visitor) *stencil {
 	return x
 }
 
-// group puts digits with bits at these places into groups; each has length of them.
+// group groups digits at these bit positions, each with length bits.
 func (x *stencil) group(bits []int, length int) {
 	for i, bit := range bits {
 		last := len(x.groups) - 1
@@ -217,11 +216,11 @@ func (x *stencil) group(bits []int, length int) {
 	}
 }
 
-// maxFollow bounds how many bytes may follow the first digit of a page that is made by a stencil: some 3,000 do, and the
-// operator's message twice.
+// maxFollow bounds the bytes after the first digit of a page made by a stencil: about 3,000, and the operator's
+// message twice.
 const maxFollow = 8 << 10
 
-// digitSums are what a digit in place of a 0 changes the checksum of a page by, by how many bytes follow.
+// digitSums are the changes of a page's checksum by a digit in place of 0, by the number of bytes after it.
 var digitSums = sync.OnceValue(func() *[maxFollow][10]uint32 {
 	out := new([maxFollow][10]uint32)
 	for n := range out[0] {

@@ -11,27 +11,25 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// template is an operator's Mustache page, compiled to a list of steps. It
-// knows what a page of one file needs: variables, {{{raw}}} and {{&raw}} ones,
-// sections, inverted sections and comments. Partials, lambdas and other
-// delimiters are refused. A renderer of our own keeps reflection, and with it
-// three megabytes, out of the edge; package checkpage holds every page against a
-// full Mustache library before it is published.
+// template is an operator's Mustache page, compiled to a list of steps. It supports the features of a single-file
+// page: variables, {{{raw}}} and {{&raw}} ones, sections, inverted sections and comments. Partials, lambdas and
+// other delimiters are rejected. Our own renderer keeps reflection, and with it three megabytes, out of the edge.
+// Package checkpage compares every page with a full Mustache library before publication.
 type template struct {
 	steps  []step
 	doubts []string     // see Page.Doubts
-	pack   func() *pack // of its texts, made when it is first asked for
+	pack   func() *pack // of its texts, made on first use
 }
 
-// step is one thing that rendering does.
+// step is one step of rendering.
 type step struct {
 	kind  stepKind
-	text  string // to append, or the variable's name
-	value int    // index of the variable, or unknown; of a text, which one it is
-	skip  int    // steps inside a section
+	text  string // the text, or the variable's name
+	value int    // index of the variable, or unknown; for a text, its number
+	skip  int    // number of steps inside the section
 }
 
-// unknown is the index of every variable that there is not.
+// unknown is the index of unknown variables.
 const unknown = -1
 
 func (s *step) of(v *Visitor) string {
@@ -51,10 +49,10 @@ const (
 	stepRaw
 	stepSection
 	stepInverted
-	stepNonce // inside of a script's tag, for the content security policy
+	stepNonce // inside of a script tag, for the content security policy
 )
 
-// packTexts packs the texts.
+// packTexts compresses the texts.
 func (t *template) packTexts() *pack {
 	var texts []source
 	var sample []byte
@@ -109,7 +107,7 @@ func (t *template) render(dst []byte, v *Visitor, out *Packer) []byte {
 	return dst
 }
 
-// value is one variable of a page: a truth, a number or a text.
+// value is one variable of a page: a Boolean, a number or a text.
 type value struct {
 	name   string
 	is     func(v *Visitor) bool
@@ -144,11 +142,10 @@ func (x *value) truth(v *Visitor) bool {
 	return len(bytes.TrimSpace(x.append(nil, v))) > 0
 }
 
-// wholeMinutes rounds up, as nobody is to wait for longer than was said.
+// wholeMinutes rounds up, so that no wait exceeds the shown one.
 func wholeMinutes(d time.Duration) int64 { return int64((d + time.Minute - 1) / time.Minute) }
 
-// waitMinutes returns the estimate, 0 where there is none: of a known one at least 1, as
-// waitTimeFormatted says.
+// waitMinutes returns the estimate, at least 1 if it is known, like waitTimeFormatted, or 0.
 func waitMinutes(v *Visitor) int64 {
 	if !v.known() {
 		return 0
@@ -156,8 +153,7 @@ func waitMinutes(v *Visitor) int64 {
 	return max(1, wholeMinutes(v.wait()))
 }
 
-// untilMinutes returns for how many minutes a moment is away, 0 for none or one
-// that is over.
+// untilMinutes returns the minutes until a time, or 0 for none or a past one.
 func untilMinutes(v *Visitor, t fleettime.Time) int64 {
 	if t == 0 {
 		return 0
@@ -165,7 +161,7 @@ func untilMinutes(v *Visitor, t fleettime.Time) int64 {
 	return max(0, wholeMinutes(t.Sub(v.Now)))
 }
 
-// appendFormatted writes minutes in English, as Cloudflare's variables have it.
+// appendFormatted writes minutes in English, like Cloudflare's variables.
 func appendFormatted(dst []byte, n int64) []byte {
 	return catalogs[English].appendSpan(dst, time.Duration(n)*time.Minute)
 }
@@ -249,7 +245,7 @@ var values = sortValues([]value{
 	text("direction", func(v *Visitor) string { return v.Lang.Dir() }),
 })
 
-// liveScript returns what makes a custom page live, as an element.
+// liveScript returns the script element that keeps a custom page up to date.
 func (v *Visitor) liveScript() string {
 	if v.Left {
 		return ""
@@ -285,8 +281,7 @@ func findValue(name string) (index int, ok bool) {
 	return slices.BinarySearchFunc(values, name, func(v value, name string) int { return strings.Compare(v.name, name) })
 }
 
-// indexValues returns where the variables with these names are. It panics on an
-// unknown one: the names are part of the program.
+// indexValues returns the indices of variables. It panics on an unknown name: the names are embedded.
 func indexValues(names []string) []int {
 	out := make([]int, len(names))
 	for i, name := range names {
@@ -299,7 +294,7 @@ func indexValues(names []string) []int {
 	return out
 }
 
-// Values returns every variable of a custom page as it is for v.
+// Values returns the values of all variables of a custom page for v.
 func Values(v *Visitor) map[string]any {
 	out := make(map[string]any, len(values))
 	for i := range values {

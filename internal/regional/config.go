@@ -11,11 +11,11 @@ import (
 // Config is the configuration of a regional.
 type Config struct {
 	node.Base  `mapstructure:",squash"`
-	DataCenter string            `mapstructure:"data_center" doc:"data centre that this regional aggregates"`
-	Name       string            `mapstructure:"name" doc:"name of this candidate; several may stand for one data centre"`
+	DataCenter string            `mapstructure:"data_center" doc:"data centre of this regional; required"`
+	Name       string            `mapstructure:"name" doc:"name of this candidate, unique in its data centre"`
 	NATS       node.ServerConfig `mapstructure:"nats"`
 	Upstream   node.ClientConfig `mapstructure:"upstream"` // by which global and the documents are reached; no URL: the same connection, in the domain given here
-	Bootstrap  bool              `mapstructure:"bootstrap" doc:"assert that this data centre is new: that no edge of it ever admitted anybody"`
+	Bootstrap  bool              `mapstructure:"bootstrap" doc:"assert that this data centre is new and that no edge of it ever admitted anybody"`
 }
 
 // DefaultConfig returns the defaults.

@@ -5,15 +5,14 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Apply takes what the regional said. A grant of a lower term, of another
-// incarnation or tenure, or older than one applied changes nothing. The caller
-// then calls Release.
+// Apply applies a grant of the regional. It ignores a grant of a lower term, of another instance or lease epoch, or
+// older than one already applied. The caller then calls Release.
 func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	fresh, complete := e.hear(now, &g)
 	if !fresh {
 		return
 	}
-	for i := range g.Rooms { // under whatever tenure: the grant is acknowledged as taken
+	for i := range g.Rooms { // valid under every lease epoch: the grant is acknowledged
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {
 			r.learn(now, &g.Rooms[i])
 		}
@@ -26,12 +25,12 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	if g.Site != 0 {
 		l.site = g.Site
 	}
-	for i := range g.Rooms { // one not in our set yet is repeated until we report it
+	for i := range g.Rooms { // a room that is not in our set yet is repeated until we report it
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {
 			r.apply(now, &g.Rooms[i])
 		}
 	}
-	if complete && l.extend(now, &g) { // not before every restriction that came with it
+	if complete && l.extend(now, &g) { // only after every restriction in the grant
 		e.rejoined()
 	}
 	for _, r := range e.order {
@@ -39,8 +38,7 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 }
 
-// obeys follows the verdict of a grant, and reports whether the edge is to act on what
-// else it says.
+// obeys handles the verdict of a grant and reports whether the rest of the grant applies.
 func (e *Engine) obeys(now fleettime.Mono, g *wire.Grant) bool {
 	l := &e.up
 	switch g.Adoption {
@@ -51,14 +49,14 @@ func (e *Engine) obeys(now fleettime.Mono, g *wire.Grant) bool {
 		return false
 	case wire.Fenced:
 		if g.Tenure > l.tenure && l.retired {
-			e.revive(now, g.Tenure) // we never heard of it, and never shall act under it
+			e.revive(now, g.Tenure) // we never received it, and cannot act under it any more
 		}
 		l.retire(now)
 		e.hurry(now)
 		return false
 	case wire.Adopted:
 	default:
-		return false // a verdict of a newer version: act on nothing that comes with it
+		return false // unknown verdict of a newer version: ignore the rest
 	}
 	if g.Tenure > l.tenure && l.retired {
 		e.revive(now, g.Tenure)
@@ -66,7 +64,7 @@ func (e *Engine) obeys(now fleettime.Mono, g *wire.Grant) bool {
 	return g.Tenure == l.tenure && !l.retired
 }
 
-// learn takes what a grant says of tickets, which holds whatever becomes of the lease.
+// learn applies the facts about tickets in a grant. They hold whether or not the lease is extended.
 func (r *roomState) learn(now fleettime.Mono, g *wire.RoomGrant) {
 	for _, end := range g.Ends {
 		r.ended.note(end)
@@ -77,10 +75,10 @@ func (r *roomState) learn(now fleettime.Mono, g *wire.RoomGrant) {
 	}
 }
 
-// apply takes the rights, the life of tickets and the view of a grant.
+// apply applies the permits, the ticket life and the view of a grant.
 func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
 	if r.rights.take(g) {
-		r.dirty = true // tell what we hold
+		r.dirty = true // report our state
 	}
 	if news, _ := r.passes.Take(r.edge.up.seen, &g.Passes); news {
 		r.dirty = true
@@ -93,13 +91,12 @@ func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
 		}
 	}
 	if r.rights.surplus(now) || r.passes.Surplus(false) > 0 {
-		// Somebody else wants them. Held visitors are served first: the report
-		// comes after Release.
+		// Another edge wants them. Held visitors are served first: the report follows Release.
 		r.edge.hurry(now)
 	}
 }
 
-// forget drops what the regional has taken and what every live edge has reported past.
+// forget drops sessions and marks that the regional has taken and every live edge has reported past.
 func (r *roomState) forget(watermark fleettime.Time) {
 	acked := r.edge.up.acked
 	r.sessions.forget(watermark)
@@ -109,9 +106,8 @@ func (r *roomState) forget(watermark fleettime.Time) {
 	r.ended.forget(watermark)
 }
 
-// revive begins a new tenure after one that lapsed: the regional has our exact
-// numbers. Rights of T go on; those of R stayed behind with the old tenure,
-// where they age.
+// revive begins a new lease epoch after a lapse: the regional has our exact counts. Permits of T stay valid.
+// Permits of R remain in the old epoch, where they age.
 func (e *Engine) revive(now fleettime.Mono, tenure uint64) {
 	l := &e.up
 	l.tenure, l.retired, l.leaseEnd = tenure, false, 0
@@ -121,8 +117,7 @@ func (e *Engine) revive(now fleettime.Mono, tenure uint64) {
 	}
 }
 
-// reborn starts a new incarnation: the regional has forgotten this one, and
-// everything it counted has aged out.
+// reborn starts a new instance: the regional has forgotten this one, and all its permits have expired.
 func (e *Engine) reborn(now fleettime.Mono) {
 	l := &e.up
 	l.left(now)

@@ -5,28 +5,27 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// departures knows who waits and said a moment ago that the page was going away: they
-// are counted no more, although their tickets tell in which window they were.
+// departures remembers waiting visitors whose page went away in the last minute: they are not counted any more,
+// although their tickets name the window in which they were.
 //
-// Invariant, at one edge: a ticket that came back is counted once, in the window
-// of its Seen, or not at all: where its departure is known here, or that window is over.
+// Invariant, at one edge: a ticket that came back is counted once, in the window of its Seen, or not at all: if its
+// departure is known here, or that window is over.
 //
-// A departure is needed until that window is over, a minute at most. Bounded: who does
-// not fit stays counted for as long.
+// A departure is needed until that window is over, a minute at most. The memory is bounded: a visitor without space
+// stays counted for that time.
 type departures struct {
 	limit int
-	byID  map[uint64]departure // by ticket id
-	order []departed           // as they came; some may be back
+	byID  map[uint64]departure // by ticket ID
+	order []departed           // in order; some may be back
 }
 
 type departure struct {
-	seen   uint32 // the window that the ticket was taken out of
-	answer uint8  // as the ticket had it then, and
+	seen   uint32 // the window that the ticket was removed from
+	answer uint8  // the ticket's answer number then
 	place  fleettime.Time
 }
 
-// older reports whether t was given to its visitor after the one that was taken
-// out.
+// older reports whether t was issued after the ticket that was removed.
 func (d departure) older(t *ticket.Ticket) bool {
 	return d.seen < t.Seen || (d.seen == t.Seen && d.answer != t.Answer)
 }
@@ -36,7 +35,7 @@ type departed struct {
 	seen uint32
 }
 
-// put remembers that a ticket's page went away; false where there is no room.
+// put remembers that a ticket's page went away. It returns false without space.
 func (a *departures) put(id uint64, d departure, w *waitBook) bool {
 	over := 0
 	for over < len(a.order) && !w.live(a.order[over].seen) {
@@ -46,7 +45,7 @@ func (a *departures) put(id uint64, d departure, w *waitBook) bool {
 		}
 		over++
 	}
-	if over > 0 { // windows end together, so this moves the rest rarely
+	if over > 0 { // windows end together, so this rarely moves the rest
 		a.order = a.order[:copy(a.order, a.order[over:])]
 	}
 	if len(a.order) >= a.limit {
@@ -60,7 +59,7 @@ func (a *departures) put(id uint64, d departure, w *waitBook) bool {
 	return true
 }
 
-// take forgets that the page of a ticket went away, and returns what was known of it.
+// take forgets a departure and returns it.
 func (a *departures) take(id uint64) (d departure, ok bool) {
 	if d, ok = a.byID[id]; ok {
 		delete(a.byID, id)

@@ -9,29 +9,29 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// edge is what the rooms of an engine have in common: who the edge is, what it
-// knows of the time, and its bond with the regional.
+// edge is the state that the rooms of an engine share: the edge's identity, its clock, and the session with the
+// regional.
 type edge struct {
 	cfg   Config
 	home  ticket.DC
 	clock fleettime.Clock
-	guess fleettime.Clock // the machine's own clock: good enough to serve by before the first answer
+	guess fleettime.Clock // the machine's clock: used to serve sessions before the first grant
 	up    uplink
 
-	since   fleettime.Time // since when this process has known the time, and counts; 0 for not yet
-	guessed bool           // the regional goes by a time that was guessed, and has not stored so
+	since   fleettime.Time // since when this process knows the time and counts; 0 for not yet
+	guessed bool           // the regional's time is a guess, as is a stored one
 
-	past []uint64 // incarnations before this one that have ended, the newest last
+	past []uint64 // ended instances before this one, newest last
 }
 
-// moment is a reading of the edge's clock, and what fleet time is then.
+// moment is a clock reading with fleet time then.
 type moment struct {
 	now   fleettime.Mono
-	time  fleettime.Time // before the first answer of a parent the machine's guess at it
-	bound time.Duration  // by how much time may be wrong at most; fleet.Unsynced before the first answer
+	time  fleettime.Time // the machine's clock before the first grant
+	bound time.Duration  // uncertainty of time; fleettime.Unsynced before the first grant
 }
 
-// at returns the moment of a reading of the clock.
+// at returns the moment of a clock reading.
 func (e *edge) at(now fleettime.Mono) moment {
 	t, bound := e.clock.Read(now)
 	if bound == fleettime.Unsynced {
@@ -40,32 +40,29 @@ func (e *edge) at(now fleettime.Mono) moment {
 	return moment{now: now, time: t, bound: bound}
 }
 
-// synced reports whether a parent has told fleet time.
+// synced reports whether fleet time is known.
 func (m *moment) synced() bool { return m.bound != fleettime.Unsynced }
 
 // second returns the Unix second.
 func (m *moment) second() uint32 { return uint32(m.time.Second()) }
 
-// stampTime returns the second from which tickets are stamped: what fleet time is at
-// least. What the edge stamps by a clock that it is not sure of ends no later than
-// what others stamp now, so nobody who waits for it to end has to know for how long
-// there has been nobody to learn the time from.
+// stampTime returns the second from which tickets are stamped: the lower bound of fleet time. A ticket stamped with
+// an uncertain clock ends no later than one that other edges stamp now, so a wait for its end need not consider how
+// long this edge was without a time source.
 func (m *moment) stampTime() uint32 {
 	return uint32(fleettime.Certain(m.time, m.bound).Second())
 }
 
-// hurry makes the next report due as soon as the least gap allows.
+// hurry schedules the next report as soon as the minimum gap allows.
 func (e *edge) hurry(now fleettime.Mono) { e.up.hurry(now, e.cfg.Params.ReportGap) }
 
-// owns reports whether sessions of a home are counted by this edge's regional. In a copy of a
-// data centre they are not: the other one does not wait for this edge, nor hears what
-// it renews.
+// owns reports whether this edge's regional counts the sessions of a home. In a copied data centre it does not: the
+// original neither waits for this edge nor learns of its renewals.
 func (e *edge) owns(home ticket.DC) bool {
 	return home == e.home && !e.up.copied
 }
 
-// judges returns the fleet time by which the end of a session with the given home is
-// judged here; see Judges.
+// judges returns the fleet time for the expiry of a session with the given home; see Judges.
 func (e *edge) judges(m moment, home ticket.DC) fleettime.Time {
 	if e.owns(home) && e.up.check(m.now) {
 		return m.time
@@ -77,62 +74,57 @@ func (e *edge) judges(m moment, home ticket.DC) fleettime.Time {
 	return m.time.Add(margin)
 }
 
-// Isolated reports whether the edge has been without a lease for so long that
-// on_isolation applies. Nothing in a request can bring that about, nor does asking for it.
+// Isolated reports whether the edge has been without a lease long enough for on_isolation. Requests do not
+// influence it.
 func (e *edge) Isolated(now fleettime.Mono) bool {
 	l := &e.up
 	return !l.leased(now) && l.alone != 0 && now.Sub(l.alone) >= e.cfg.Params.Isolation
 }
 
-// Leased reports whether the edge may act on its rights at now. It changes nothing.
+// Leased reports whether the edge may use its permits at now. It has no side effects.
 func (e *edge) Leased(now fleettime.Mono) bool { return e.up.leased(now) }
 
-// Judges returns the fleet time by which the end of a session with the given
-// home is judged here. At home and under a lease that is our own: the regional
-// frees no second that we have not reported past. Otherwise nobody waits for
-// us, and the clocks that are waited for may be ahead of ours by what both may
-// be wrong: so the session ends earlier.
+// Judges returns the fleet time for the expiry of a session with the given home. For the own home under a lease it
+// is our own: the regional frees no second that we have not reported past. Otherwise nobody waits for us, and the
+// clocks of the others may be ahead of ours by the uncertainty of both: the session ends that much earlier.
 func (e *edge) Judges(now fleettime.Mono, home ticket.DC) fleettime.Time {
 	return e.judges(e.at(now), home)
 }
 
-// Time returns what the engine takes fleet time to be.
+// Time returns the engine's fleet time.
 func (e *edge) Time(now fleettime.Mono) fleettime.Time {
 	m := e.at(now)
 	return m.time
 }
 
-// TimeBound returns by how much fleet time may be wrong at most, fleet.Unsynced
-// before it was ever told.
+// TimeBound returns the uncertainty of fleet time, or fleettime.Unsynced before the first grant.
 func (e *edge) TimeBound(now fleettime.Mono) time.Duration { return e.clock.Bound(now) }
 
-// Incarnations returns those that whoever succeeds this process may tell of, its own
-// last. The shell keeps them: before the first report and whenever they change. Where
-// it cannot, that costs use of the limit and no safety.
+// Incarnations returns the instance IDs for the data folder, the current one last. The shell stores them before the
+// first report and whenever they change. If it cannot, that costs capacity but not safety.
 func (e *edge) Incarnations() []uint64 {
 	return fleettime.Newest(append(slices.Clone(e.past), e.up.inc))
 }
 
-// Guess gives the machine's own idea of the time, used to judge sessions
-// until the regional has told fleet time. Under it nothing is admitted or
+// Guess sets the machine's clock, which serves sessions until the first grant. Based on it nothing is admitted or
 // renewed.
 func (e *edge) Guess(now fleettime.Mono, t fleettime.Time) { e.guess.Set(now, t, time.Hour) }
 
-// Restore gives the edge fleet time as a process before it knew it.
+// Restore sets fleet time as stored by an earlier process.
 func (e *edge) Restore(now fleettime.Mono, k fleettime.Known) {
 	e.clock.Restore(now, k)
 	e.begin(now)
 }
 
-// begin notes when the time was known first: nobody was counted here before.
+// begin records when the time became known: nobody was counted here before.
 func (e *edge) begin(now fleettime.Mono) {
 	if e.since == 0 && e.clock.Bound(now) != fleettime.Unsynced {
 		e.since = e.clock.Now(now)
 	}
 }
 
-// Known returns fleet time for the data folder of the process; the zero value where it is not known, or the
-// regional says that it is not to be relied on after a restart.
+// Known returns fleet time for the data folder, or the zero value if it is unknown or, according to the regional,
+// not reliable after a restart.
 func (e *edge) Known(now fleettime.Mono) fleettime.Known {
 	if e.guessed {
 		return fleettime.Known{}
@@ -140,7 +132,7 @@ func (e *edge) Known(now fleettime.Mono) fleettime.Known {
 	return e.clock.Known(now)
 }
 
-// newTicket returns a place in the line for who has none.
+// newTicket returns a new place in the queue.
 func (e *edge) newTicket(ft fleettime.Time, epoch uint32, in ticket.Network) ticket.Ticket {
 	return ticket.Ticket{ID: e.newID(), Joined: ft, Seen: uint32(ft.Second()), Epoch: epoch, Network: in}
 }
@@ -153,7 +145,7 @@ func (e *edge) newID() uint64 {
 	}
 }
 
-// descend makes of t the next version of its session's ticket.
+// descend makes t the next version of its session's ticket.
 func (e *edge) descend(t *ticket.Ticket) {
 	t.Parent = t.Stamp
 	for t.Stamp = 0; t.Stamp == 0 || t.Stamp == t.Parent; {
@@ -164,16 +156,15 @@ func (e *edge) descend(t *ticket.Ticket) {
 	}
 }
 
-// hear takes what a grant says to the edge apart from rooms. fresh tells whether the
-// grant is one to listen to that was not taken before, complete whether with it
-// everything has come that the parent has said.
+// hear applies the part of a grant that concerns the edge. fresh reports whether the grant is new and from our
+// parent, complete whether all parts of the parent's message have arrived.
 func (e *edge) hear(now fleettime.Mono, g *wire.Grant) (fresh, complete bool) {
 	l := &e.up
 	if g.To != e.cfg.Edge || g.Inc != l.inc {
 		return false, false
 	}
 	if was := l.retired; !l.check(now) && l.retired != was {
-		// The answer came too late: only the final report lets us go on.
+		// The answer came too late: only a final report allows us to continue.
 		e.hurry(now)
 	}
 	before := l.seen
@@ -181,7 +172,7 @@ func (e *edge) hear(now fleettime.Mono, g *wire.Grant) (fresh, complete bool) {
 		return false, false
 	}
 	if before != l.seen {
-		l.hurry(now, 0) // the promise is worth a report of its own
+		l.hurry(now, 0) // the promise justifies an extra report
 	}
 	if fresh, complete = l.grants.Take(g.Seq, g.Part, g.Parts); !fresh {
 		return false, false
@@ -196,14 +187,14 @@ func (e *edge) hear(now fleettime.Mono, g *wire.Grant) (fresh, complete bool) {
 	return true, complete
 }
 
-// life is for how many seconds tickets of a room are stamped.
+// life holds the ticket lives of a room, in seconds.
 type life struct {
 	full      uint32 // as granted; 0 stamps none
-	probation uint32 // the first ticket of a session; 0 for in full
-	fixed     uint32 // a session ends so long after its admission; 0 for as long as it is renewed
+	probation uint32 // of the first ticket of a session; 0 for full
+	fixed     uint32 // session length after the admission; 0 for a session that can be renewed
 }
 
-// first returns for how many seconds the first ticket of a session is stamped.
+// first returns the life of the first ticket of a session, in seconds.
 func (l life) first() uint32 {
 	if l.fixed > 0 {
 		return min(l.full, l.fixed)
@@ -214,13 +205,13 @@ func (l life) first() uint32 {
 	return l.full
 }
 
-// firm reports whether a session that began now would last: an edge that is unsure of
-// the time stamps tickets that end early, by no more than a quarter where it admits.
+// firm reports whether a session that began now would last. An uncertain clock shortens tickets; above a quarter
+// the edge does not admit.
 func (l life) firm(m moment) bool {
 	return m.bound <= fleettime.MaxError || (m.bound <= fleettime.Rough && m.second()-m.stampTime() <= max(1, l.first()/4))
 }
 
-// until returns the expiry second of a ticket of the session of t that is stamped now.
+// until returns the expiry second of a ticket of the session of t stamped now.
 func (l life) until(m moment, t *ticket.Ticket) uint32 {
 	until := m.stampTime() + 1 + l.full
 	if l.fixed > 0 {
@@ -229,7 +220,7 @@ func (l life) until(m moment, t *ticket.Ticket) uint32 {
 	return until
 }
 
-// due reports whether the ticket of a session is so old that it is to be renewed.
+// due reports whether a session's ticket is old enough for a renewal.
 func (l life) due(m moment, t *ticket.Ticket) bool {
 	return l.full != 0 && l.until(m, t) >= t.Until+wire.RenewAfter(l.full) && m.synced()
 }

@@ -11,13 +11,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// ended knows the sessions that ended before their tickets expire: it keeps a
-// left one from being accepted and a moved one from being renewed. What it
-// holds came from the regional, which bounds it, or from visitors who left here
-// since the last report. An entry goes once the watermark has passed it.
+// ended holds sessions that were revoked before their tickets expire: visitors that left must not be served, and
+// migrated sessions must not be renewed. Its entries come from the regional, which bounds them, or from visitors
+// that left here since the last report. An entry expires once the watermark has passed it.
 type ended struct {
 	marks map[endKey]endMark
-	first uint32 // no mark is of an earlier second
+	first uint32 // no mark has an earlier second
 }
 
 type endKey struct {
@@ -26,16 +25,16 @@ type endKey struct {
 }
 
 type endMark struct {
-	until uint32 // tickets up to here are meant
-	shown uint32 // as wire.End has it
+	until uint32 // applies to tickets that expire until then
+	shown uint32 // as in wire.End
 	kind  wire.EndKind
 }
 
-// Ended are sessions by their rooms that ended before their tickets expire, for the data folder of the process. What is
-// lost of them costs use of the limit and no safety: a new regional counts these sessions again until their tickets expire.
+// Ended are revoked sessions by room, for the data folder. Losing some costs capacity but not safety: a new
+// regional counts these sessions again until their tickets expire.
 type Ended map[room.ID][]wire.End
 
-// AllEnded returns those that the edge knows.
+// AllEnded returns all known revocations.
 func (e *Engine) AllEnded() Ended {
 	out := Ended{}
 	for _, r := range e.order {
@@ -46,7 +45,7 @@ func (e *Engine) AllEnded() Ended {
 	return out
 }
 
-// of returns how the session of a ticket ended, 0 where it did not.
+// of returns how a ticket's session was revoked, or 0.
 func (m *ended) of(t *ticket.Ticket) wire.EndKind {
 	if len(m.marks) == 0 {
 		return 0
@@ -61,7 +60,7 @@ func (m *ended) covers(id uint64, home ticket.DC, until uint32) wire.EndKind {
 	return 0
 }
 
-// list appends the marks to out, in a fixed order, as long as there is room.
+// list appends the marks to out in a fixed order, up to limit.
 func (m *ended) list(out []wire.End, limit int) []wire.End {
 	if len(m.marks) == 0 {
 		return out
@@ -78,7 +77,7 @@ func (m *ended) list(out []wire.End, limit int) []wire.End {
 	return out[:min(len(out), limit)]
 }
 
-// forget drops what every live edge has reported past.
+// forget drops the marks that every live edge has reported past.
 func (m *ended) forget(watermark fleettime.Time) {
 	passed := func(until uint32) bool {
 		return fleettime.Time(int64(until)*1000).Add(wire.EndMargin) <= watermark
@@ -96,7 +95,7 @@ func (m *ended) forget(watermark fleettime.Time) {
 	}
 }
 
-// note takes note of a session that ended.
+// note records a revoked session.
 func (m *ended) note(e wire.End) {
 	k := endKey{e.ID, ticket.DC(e.Home)}
 	old := m.marks[k]

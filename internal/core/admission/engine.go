@@ -13,57 +13,54 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Limits bound the memory of an engine. The zero value holds nothing and
-// remembers nothing.
+// Limits bound the memory of an engine. The zero value holds and remembers nothing.
 type Limits struct {
-	Held    int // requests held open per room
-	Recent  int // tickets per room whose newest stamp is remembered
-	Waiting int // visitors per room whose page went away, remembered for a minute
+	Held    int // open held requests per room
+	Recent  int // tickets per room with a remembered stamp
+	Waiting int // departed visitors per room, remembered for a minute
 }
 
-// DefaultLimits returns limits for an edge with some hundred MB to spend.
+// DefaultLimits returns limits for an edge with a few hundred MB.
 func DefaultLimits() Limits { return Limits{Held: 4096, Recent: 1 << 16, Waiting: 1 << 16} }
 
-// Config is what an engine is made of.
+// Config is the configuration of an engine.
 type Config struct {
-	Edge   string // name, unique in the data centre
+	Edge   string // name of the edge, unique in the data centre
 	DC     string // data centre
 	Params wire.Params
 	Limits Limits
-	Past   []uint64   // incarnations that have ended, see fleet.Lives
-	Ended  Ended      // sessions that ended under a process before this one
-	Rand   *rand.Rand // incarnations, ticket ids and jitter: seeded unpredictably in production
+	Past   []uint64   // ended instance IDs, see fleettime.Lives
+	Ended  Ended      // sessions revoked under an earlier process
+	Rand   *rand.Rand // instance IDs, ticket IDs and jitter: seeded unpredictably in production
 }
 
-// Room is what an engine needs to know of a room; everything else about it
-// is the shell's business.
+// Room is the part of a room's settings that the engine uses.
 type Room struct {
 	ID    room.ID
 	Epoch uint32
-	Cap   bool // partition_policy cap: renew nothing without a lease
+	Cap   bool // partition_policy cap: no renewals without a lease
 
-	Session        time.Duration // session_duration, for sessions without a right and those that are not renewed
+	Session        time.Duration // session_duration, for sessions without a permit and for those that are not renewed
 	NoRenewal      bool          // a session ends Session after its admission
-	Shut           Reason        // QueuedAll or Rejected: nobody is admitted; None: as the ledger allows
-	Gather         []Span        // times before events in which nobody is admitted, judged by the engine's clock
-	Drawn          *draw.Record  // of the newest draw, by which those who joined before it closed have other places; nil for none
+	Shut           Reason        // QueuedAll or Rejected: no admissions; None: as the ledger allows
+	Gather         []Span        // intervals before events without admissions, by the engine's clock
+	Drawn          *draw.Record  // the newest draw, which moves visitors that joined before its close; or nil
 	OnIsolation    string        // one of room.Isolation…; "" holds
-	IsolationLimit int           // newcomers let in per isolation, where OnIsolation is open
+	IsolationLimit int           // admissions per isolation if OnIsolation is open
 
-	// Probation is for how long an admission is stamped at first, in whole
-	// seconds; the second request lengthens it to the full session. 0 stamps in
-	// full at once.
+	// Probation is the ticket life after an admission, in whole seconds. The second request extends it to the full
+	// session. 0 gives the full life at once.
 	Probation time.Duration
 
-	// Grace is for how long a visitor who waits and is not there keeps the place;
-	// 0 means room.DefaultGrace. Who asked within the last minute is there.
+	// Grace is how long an absent waiting visitor keeps the place; 0 means room.DefaultGrace. A visitor is absent a
+	// minute after its last request.
 	Grace time.Duration
 }
 
-// Span is a time: it ends before Until.
+// Span is a time interval without Until.
 type Span struct{ From, Until fleettime.Time }
 
-// RoomOf returns what an engine needs to know of r.
+// RoomOf returns the engine's settings of r.
 func RoomOf(r *room.Room) Room {
 	out := Room{
 		ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
@@ -82,13 +79,13 @@ func RoomOf(r *room.Room) Room {
 	return out
 }
 
-// shut returns why nobody is let in by what an operator says, None where somebody may be. Before an event that is judged
-// by the time that it may be at the latest and at the earliest, so that no edge is early.
+// shut returns why an operator or an event stops admissions, or None. Event times are compared with both ends of
+// the clock uncertainty, so that no edge is early.
 func (r *Room) shut(m moment) Reason {
 	if r.queuedAll() {
 		return QueuedAll
 	}
-	bound := min(m.bound, fleettime.Rough) // nobody has a right who is less sure
+	bound := min(m.bound, fleettime.Rough) // no edge with a larger uncertainty has permits
 	for _, s := range r.Gather {
 		if m.time.Add(bound) >= s.From && m.time.Add(-bound) < s.Until {
 			return Gathering
@@ -97,10 +94,10 @@ func (r *Room) shut(m moment) Reason {
 	return r.Shut
 }
 
-// queuedAll reports whether an operator lets nobody in but by a pass.
+// queuedAll reports whether only passes admit visitors.
 func (r *Room) queuedAll() bool { return r.Shut == QueuedAll }
 
-// upTo returns the place up to which people may enter.
+// upTo returns the admission cutoff.
 func (r *Room) upTo(view *wire.View) fleettime.Time {
 	if r.queuedAll() {
 		if view == nil {
@@ -111,8 +108,8 @@ func (r *Room) upTo(view *wire.View) fleettime.Time {
 	return horizon(view)
 }
 
-// turn returns by which place somebody who waits is called: the own one or, where chance decides, that of a round. Passes of a room
-// that is paused go by the own one.
+// turn returns the place that decides when a waiting visitor is called: its own or, in a random room, that of a
+// round. Passes of a paused room use the own place.
 func (r *Room) turn(view *wire.View, t *ticket.Ticket) fleettime.Time {
 	if view == nil || len(view.Rounds) == 0 || r.queuedAll() {
 		return t.Place()
@@ -120,24 +117,22 @@ func (r *Room) turn(view *wire.View, t *ticket.Ticket) fleettime.Time {
 	return view.Rounds.Place(t.ID, t.Place())
 }
 
-// Engine is the core of one edge. See the package comment. It passes on what it is
-// asked and told to the rooms, and to what they have in common.
+// Engine is the core of one edge. See the package comment. It dispatches to its rooms and to their shared state.
 type Engine struct {
 	*edge
 	rooms map[room.ID]*roomState
 	order []*roomState // by ID: iteration must not depend on a map
 }
 
-// New returns an engine that knows no room and has no lease. It reports at
-// once.
+// New returns an engine without rooms and without a lease. Its first report is due at once.
 func New(cfg Config) *Engine {
 	e := &edge{cfg: cfg, home: ticket.DCOf(cfg.DC), past: fleettime.Newest(cfg.Past)}
 	e.up.born(cfg.Rand)
 	return &Engine{edge: e, rooms: map[room.ID]*roomState{}}
 }
 
-// SetRooms replaces the room set. Rooms that stay keep their state; those that
-// went return their rights as they become free.
+// SetRooms replaces the room set. Remaining rooms keep their state. Removed rooms return their permits as they
+// become free.
 func (e *Engine) SetRooms(now fleettime.Mono, rooms []Room) {
 	for _, r := range e.order {
 		r.gone = true
@@ -156,14 +151,13 @@ func (e *Engine) SetRooms(now fleettime.Mono, rooms []Room) {
 	}
 	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
 	if len(rooms) > 0 && !e.up.check(now) {
-		e.up.left(now) // from here on there is something to be isolated with
+		e.up.left(now) // isolation applies from the first room on
 	}
 	e.hurry(now)
 }
 
-// Pause tells whether nobody is to be admitted to a room for now, because what is
-// behind it does not answer. Sessions are served as ever, places are kept, and the
-// rights go to other edges.
+// Pause stops or resumes admissions to a room because its origin does not respond. Sessions are served, places are
+// kept, and the permits go to other edges.
 func (e *Engine) Pause(now fleettime.Mono, id room.ID, paused bool) {
 	r := e.rooms[id]
 	if r == nil || r.paused == paused {
@@ -173,8 +167,8 @@ func (e *Engine) Pause(now fleettime.Mono, id room.ID, paused bool) {
 	e.hurry(now)
 }
 
-// Lapse gives the lease up: the machine was asleep, so that the clock cannot
-// be believed. A new tenure begins with the next exchange.
+// Lapse ends the lease: the machine was suspended, so its clock is unreliable. The next exchange begins a new lease
+// epoch.
 func (e *Engine) Lapse(now fleettime.Mono) {
 	if l := &e.up; l.leaseEnd != 0 {
 		l.retire(now)
@@ -182,8 +176,8 @@ func (e *Engine) Lapse(now fleettime.Mono) {
 	}
 }
 
-// Arrive decides about one request that carries t (the zero Ticket for none).
-// The decision to admit is charged when Arrive returns.
+// Arrive decides about one request with ticket t (the zero Ticket for none). An admission is charged before Arrive
+// returns.
 func (e *Engine) Arrive(now fleettime.Mono, id room.ID, t ticket.Ticket) Decision {
 	r := e.rooms[id]
 	if r == nil || r.gone {
@@ -192,9 +186,8 @@ func (e *Engine) Arrive(now fleettime.Mono, id room.ID, t ticket.Ticket) Decisio
 	return r.arrive(e.at(now), t, true)
 }
 
-// Join is Arrive for somebody new, in the network in, whose request is plainly no visit:
-// a picture of another site's page, a robot's file. It gives a place as any and lets
-// nobody in; whoever comes back with the place is decided about by Arrive.
+// Join is Arrive for a new visitor, in the network in, whose request is no page visit: an image embedded in another
+// site, a robots.txt. It gives a place but does not admit. Arrive decides about the next request with that place.
 func (e *Engine) Join(now fleettime.Mono, id room.ID, in ticket.Network) Decision {
 	r, t := e.rooms[id], ticket.Ticket{Network: in}
 	if r == nil || r.gone {
@@ -203,14 +196,12 @@ func (e *Engine) Join(now fleettime.Mono, id room.ID, in ticket.Network) Decisio
 	return r.arrive(e.at(now), t, false)
 }
 
-// Hold keeps a request that Arrive decided to Hold. The caller sets v.Room and
-// v.Ticket; the engine owns v until Release returns it or GiveUp takes it
-// back.
+// Hold keeps a request that Arrive decided to Hold. The caller sets v.Room and v.Ticket. The engine owns v until
+// Release returns it or GiveUp takes it back.
 func (e *Engine) Hold(now fleettime.Mono, v *Visit) { e.rooms[v.Room].hold(now, v) }
 
-// Release admits held visits, those who joined first before others, as long as
-// rights are in hand and the horizon allows, and returns those it decided. The
-// slice is valid until the next call.
+// Release admits held visitors in the order of joining, while permits last and the admission cutoff allows, and
+// returns the decided ones. The slice is valid until the next call.
 func (e *Engine) Release(now fleettime.Mono, out []*Visit) []*Visit {
 	m := e.at(now)
 	if !e.up.check(now) || e.up.standing != wire.Listed {
@@ -222,9 +213,7 @@ func (e *Engine) Release(now fleettime.Mono, out []*Visit) []*Visit {
 	return out
 }
 
-// GiveUp ends the holding of v, if the engine still holds it, and decides that
-// its visitor goes on waiting. It reports false where Release has decided
-// already.
+// GiveUp ends the hold of v, and its visitor continues to wait. It returns false if Release has already decided.
 func (e *Engine) GiveUp(now fleettime.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
 	if !r.letGo(v) {
@@ -234,9 +223,8 @@ func (e *Engine) GiveUp(now fleettime.Mono, v *Visit) bool {
 	return true
 }
 
-// Abandon ends the holding of v, if the engine still holds it, where its visitor
-// did not wait for the answer. The visitor has the ticket that was brought, still,
-// and is counted as it says. It reports false where Release has decided already.
+// Abandon ends the hold of v after its client disconnected. The visitor still has the ticket that it brought and is
+// counted as that ticket says. It returns false if Release has already decided.
 func (e *Engine) Abandon(now fleettime.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
 	if !r.letGo(v) {
@@ -246,8 +234,7 @@ func (e *Engine) Abandon(now fleettime.Mono, v *Visit) bool {
 	return true
 }
 
-// Drain takes everybody back who is held, undecided, to go on waiting: the
-// process is about to end.
+// Drain ends all holds without a decision before the process exits.
 func (e *Engine) Drain(now fleettime.Mono) []*Visit {
 	var out []*Visit
 	for _, r := range e.order {
@@ -260,15 +247,13 @@ func (e *Engine) Drain(now fleettime.Mono) []*Visit {
 	return out
 }
 
-// Away takes a visitor whose page went away out of the count of those who wait.
-// The place is kept as if the visitor had fallen silent: every edge can tell that
-// from the ticket, and another page of the same visitor may be slow to ask. The
-// next question counts the visitor again.
+// Away removes a waiting visitor whose page went away from the count. The place is kept like that of an absent
+// visitor: every edge can see that from the ticket, and another page of the same visitor may be slow to ask. The
+// next request counts the visitor again.
 //
-// answer is what the page was told of ticket.Ticket.Answer. Where the ticket says
-// otherwise, another page was answered since: a browser says that a page goes away
-// once the next one is there, so nobody has gone who reloads. Away reports whether
-// the visitor has; saying it again changes nothing.
+// answer is the ticket.Ticket.Answer known to the page. If the ticket has another one, a newer page was served:
+// browsers report the end of a page after loading the next one, so a reload is no departure. Away reports whether
+// the visitor departed. It is idempotent.
 func (e *Engine) Away(now fleettime.Mono, id room.ID, t ticket.Ticket, answer uint8) bool {
 	if t.Answer != answer || !e.Waits(now, id, t) {
 		return false
@@ -276,10 +261,8 @@ func (e *Engine) Away(now fleettime.Mono, id room.ID, t ticket.Ticket, answer ui
 	return e.rooms[id].queue.depart(e.Time(now), &t)
 }
 
-// Quit ends what the visitor with ticket t has in the room: the session, or the
-// place in the line. The ticket is accepted no more; a session's slot is free as
-// soon as no edge accepts it any more. It may be called again and again with one
-// ticket, and reports whether there was anything to end.
+// Quit revokes the session or the place of ticket t. The ticket is not accepted any more, and a session's permit is
+// free as soon as no edge accepts it. Quit is idempotent and reports whether there was anything to revoke.
 func (e *Engine) Quit(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
 	r := e.rooms[id]
 	if r == nil || t.ID == 0 || t.Epoch != r.Epoch {

@@ -11,24 +11,22 @@ import (
 )
 
 const (
-	// A wait that turns out longer than was told is told so, and why, if it is
-	// longer by a fifth and by a minute at least. Below that the old one stands
-	// until it is true again.
+	// A longer wait is shown, with the reason, if it grew by a fifth and by at least a minute. Below that the old
+	// one stays until it is true again.
 	raiseFrom = time.Minute
 	raisePart = 5
 
-	// Within a minute after an operator, or an event, has changed the limits everybody has asked again.
-	// There a wait that is longer is told so by these.
+	// Within a minute of a change of the limits, by an operator or an event, every visitor has asked again. In that
+	// time smaller increases are shown too, by these thresholds.
 	changedFor  = time.Minute
 	changedFrom = 2 * time.Second
 	changedPart = 50
 
-	// longerFor is for how long after it was raised the page says so.
+	// longerFor is how long the page explains a raised wait.
 	longerFor = 5 * time.Minute
 )
 
-// position tells where the visitor stands by the view (nil for none yet), for how long, and
-// when to ask again.
+// position fills in the visitor's position by the view (nil for none yet), the wait, and when to ask again.
 func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	t, e, v := &d.Ticket, r.edge, r.view
 	back := t.Flags&ticket.Returned != 0
@@ -39,14 +37,14 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		d.byLot(ft, v, p.Refresh)
 	} else if v != nil {
 		place := v.Place(t.Place(), back)
-		if d.Reason == Gathering { // nobody takes a free slot before the start
+		if d.Reason == Gathering { // no permit is used before the start
 			place += max(0, float64(v.Slots))
 		}
 		d.Ahead = uint64(max(0, place) + 0.5)
 		d.Waiting = uint64(v.Waiting() + 0.5)
 		first = d.Ahead == 0
 		if d.Reason == Gathering {
-			d.Counting = false // how long it takes is told from the start on
+			d.Counting = false // the wait is shown from the start on
 			if r.Drawn != nil && t.Place() != t.Joined {
 				d.Ahead = r.Drawn.Ahead(t.Place())
 			}
@@ -62,12 +60,12 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 			d.forecast(ft, v.Changed)
 		}
 	}
-	if partial { // the next answer is to tell a number
+	if partial { // the next response should have a number
 		d.Retry = min(max(v.Since.Add(wire.Recount(p.Refresh)).Sub(ft), p.Nearest), p.Refresh)
-	} else if first || (!back && !t.Uncounted) { // who has yet to be counted is to be soon
+	} else if first || (!back && !t.Uncounted) { // an uncounted visitor should be counted soon
 		d.Retry = p.Nearest
 	} else if d.Called {
-		d.Retry = p.Nearest // a slot that is free is not to wait
+		d.Retry = p.Nearest // do not let a free permit wait
 	} else if d.Known {
 		d.Retry = min(max(d.Wait/4, p.Nearest), p.Refresh)
 	}
@@ -77,16 +75,15 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	if d.Reason == Isolated || d.Reason == Unsure || d.Reason == OriginDown || d.Reason == Drains {
 		d.Retry = p.Nearest * 2
 	}
-	// A quarter of jitter either way, so that polls do not come in herds.
+	// Jitter of a quarter either way spreads the polls.
 	d.Retry = d.Retry*3/4 + time.Duration(e.cfg.Rand.Int64N(int64(d.Retry)/2+1))
 }
 
-// byLot tells what there is to tell where chance decides who is next: how many wait, and by when so many parts of those are in who
-// are as the visitor is.
+// byLot fills in the decision of a random room: the number of waiting visitors and the quantiles of the wait.
 func (d *Decision) byLot(ft fleettime.Time, v *wire.View, refresh time.Duration) {
 	t := &d.Ticket
 	if _, _, ok := t.Quartiles(); !ok {
-		untell(t) // it was told of another order
+		untell(t) // it is from another order
 	}
 	d.Waiting = uint64(v.Waiting() + 0.5)
 	partial := v.Partial(ft, refresh, t.Joined < v.Since)
@@ -99,14 +96,14 @@ func (d *Decision) byLot(ft fleettime.Time, v *wire.View, refresh time.Duration)
 	called := v.Queues() && v.Rounds.Place(t.ID, t.Place()) <= v.Horizon
 	switch {
 	case t.Joined >= start && !called:
-		// Takes part from the next round on, but is called in this one, behind everybody, once all are called who take part.
+		// Takes part from the next round on. In this round the visitor is called after all participants.
 		last, _ := v.Wait(v.Line.Total())
 		for i, d := range w.Later(start.Add(draw.RoundLength).Sub(max(ft, v.At))) {
 			w[i] = min(d, max(w[i], last))
 		}
 	case called && t.Joined < start:
 		for i, part := range estimate.WaitParts {
-			w[i] = time.Duration(part * float64(v.Waits[0])) // anywhere among those who were called
+			w[i] = time.Duration(part * float64(v.Waits[0])) // uniform over the called visitors
 		}
 	}
 	w = w.In(&v.Ranges, draw.RoundLength)
@@ -117,7 +114,7 @@ func (d *Decision) byLot(ft fleettime.Time, v *wire.View, refresh time.Duration)
 	d.keepMonotone(ft, v.Changed)
 }
 
-// horizon returns the place up to which visitors may enter.
+// horizon returns the admission cutoff of a view.
 func horizon(v *wire.View) fleettime.Time {
 	if v == nil {
 		return estimate.Open
@@ -125,11 +122,9 @@ func horizon(v *wire.View) fleettime.Time {
 	return v.Horizon
 }
 
-// keepMonotone keeps what is told from getting worse, visit by visit: the estimate moves
-// a little with every view, and somebody who waits wants to see it go down. The
-// ticket carries what was told last, so that any edge can keep to it. What is told
-// is what the ticket can hold: whole seconds, and a low end in parts of the wait. changed is when the limits were
-// changed last.
+// keepMonotone prevents the shown wait from growing between visits: estimates vary a little with every view. The
+// ticket carries the last shown values, so every edge can continue them, in the ticket's resolution: whole seconds,
+// and the low end as a fraction of the wait. changed is the last change of the limits.
 func (d *Decision) keepMonotone(ft, changed fleettime.Time) {
 	t := &d.Ticket
 	raised := false
@@ -144,13 +139,13 @@ func (d *Decision) keepMonotone(ft, changed fleettime.Time) {
 				t.Longer = uint32(ft.Second())
 			} else {
 				d.Wait, d.High = min(d.Wait, time.Duration(t.Wait)*time.Second), min(d.High, high)
-				if t.Ahead > 0 { // else it was told by an older edge, which kept no low end
+				if t.Ahead > 0 { // otherwise from an older edge, without a low end
 					d.Low = min(d.Low, t.LowEnd())
 				}
 			}
 		}
 		first, third, lots := t.Quartiles()
-		d.High = max(d.High, d.Wait, time.Second) // 0 would be nothing told
+		d.High = max(d.High, d.Wait, time.Second) // 0 would mean that nothing was shown
 		t.Wait, t.High = uint32(d.Wait/time.Second), uint32(d.High/time.Second)
 		d.Low = t.PutLowEnd(min(d.Low, d.Wait))
 		if q := &d.Quartiles; *q != [3]time.Duration{} {
@@ -169,9 +164,8 @@ func (d *Decision) keepMonotone(ft, changed fleettime.Time) {
 	d.Longer = t.Longer > 0 && ft.Second()-int64(t.Longer) < int64(longerFor/time.Second)
 }
 
-// forecast notes what is told first of the whole wait, so that the ranges learn from
-// what comes of it. Who was told nothing for long, because nobody was let in, is no
-// measure, and neither is a forecast by limits that were changed since.
+// forecast records the first forecast of the whole wait for the learning of ranges. It skips visitors without a
+// forecast for long, because admissions were stopped, and forecasts under limits that changed since.
 func (d *Decision) forecast(ft, changed fleettime.Time) {
 	t := &d.Ticket
 	if changed > t.Joined {
@@ -183,12 +177,10 @@ func (d *Decision) forecast(ft, changed fleettime.Time) {
 	}
 }
 
-// counting reports whether it is not known yet where somebody stands: nobody can be
-// told more than reports have brought.
+// counting reports whether a visitor's position is still unknown: reports have not covered its join time.
 //
-//   - The view knows of no line, or is older than the place.
-//   - Too many of those in front have joined after what the view knows: how many
-//     is supposed from how many came in the seconds before.
+//   - The view has no queue, or is older than the place.
+//   - Too many visitors in front joined after the view. Their number is extrapolated from the seconds before.
 func counting(ft fleettime.Time, v *wire.View, t *ticket.Ticket) bool {
 	if ft.Sub(t.Joined) > countFor {
 		return false
@@ -202,13 +194,13 @@ func counting(ft fleettime.Time, v *wire.View, t *ticket.Ticket) bool {
 const (
 	forecastBy = 10 * time.Second
 
-	// countFor is for how long after joining people are told that they are being
-	// counted, at most.
+	// countFor is the maximum time after joining in which a visitor is shown as being counted.
 	countFor = 8 * time.Second
-	// countLag is how old the newest reports in a view are.
+	// countLag is the age of the newest reports in a view.
 	countLag = 500 * time.Millisecond
-	// Where chance decides, somebody who was called is told to be next where all are in within so long who were.
+	// nextByLot is the longest time until the last called visitor enters for which a called visitor is shown as
+	// next.
 	nextByLot = 8 * time.Second
-	// supposedMost is the part of the people in front that may be supposed.
+	// supposedMost is the maximum extrapolated fraction of the visitors in front.
 	supposedMost = 0.15
 )

@@ -9,34 +9,33 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Visit is one request that is held open. The shell makes it, hands it to
-// [Engine.Hold], and waits until [Engine.Release] returns it or its own
-// patience ends ([Engine.GiveUp], or [Engine.Abandon] where the visitor is gone).
-// Between those it belongs to the engine.
+// Visit is one held request. The shell makes it, passes it to [Engine.Hold], and waits until [Engine.Release]
+// returns it or the shell ends the hold ([Engine.GiveUp], or [Engine.Abandon] if the client has disconnected). In
+// between the engine owns it.
 type Visit struct {
 	Room     room.ID
-	Ticket   ticket.Ticket // as the decision to hold returned it
-	Brought  ticket.Ticket // as the request brought it, for Abandon
-	Decision Decision      // set when the engine has decided
-	Data     any           // the shell's own
+	Ticket   ticket.Ticket // as returned by the decision to hold
+	Brought  ticket.Ticket // as brought by the request, for Abandon
+	Decision Decision      // set by the engine
+	Data     any           // for the shell
 
 	turn  fleettime.Time // see Room.turn
 	index int            // in the heap, -1 when not held
 }
 
-// held are the requests of a room that are held open.
+// held are the held requests of a room.
 type held struct {
 	visits visitHeap
 	tabs   tabs
 }
 
-// add holds v.
+// add starts the hold of v.
 func (h *held) add(v *Visit) {
 	heap.Push(&h.visits, v)
 	h.tabs.add(v.Ticket.ID)
 }
 
-// remove ends the holding of v; false where it is not held.
+// remove ends the hold of v. It returns false if v is not held.
 func (h *held) remove(v *Visit) bool {
 	if v.index < 0 || v.index >= len(h.visits) || h.visits[v.index] != v {
 		return false
@@ -46,12 +45,12 @@ func (h *held) remove(v *Visit) bool {
 	return true
 }
 
-// full reports whether no other request of a ticket is to be held.
+// full reports whether no further request of a ticket can be held.
 func (h *held) full(id uint64, limit int) bool {
 	return len(h.visits) >= limit || h.tabs[id] >= heldPerTicket
 }
 
-// before reports whether somebody is held whose turn is before that of the ticket with this id.
+// before reports whether a held visitor's turn is before that of the ticket with this ID.
 func (h *held) before(turn fleettime.Time, id uint64) bool {
 	if len(h.visits) == 0 {
 		return false
@@ -59,12 +58,12 @@ func (h *held) before(turn fleettime.Time, id uint64) bool {
 	return h.visits[0].before(turn, id)
 }
 
-// before reports whether the turn of v is before another one.
+// before reports whether the turn of v is earlier.
 func (v *Visit) before(turn fleettime.Time, id uint64) bool {
 	return v.turn < turn || (v.turn == turn && v.Ticket.ID < id)
 }
 
-// renew gives those who are held new places.
+// renew gives held visitors new places.
 func (h *held) renew(place func(in ticket.Network) ticket.Ticket) {
 	h.tabs = nil
 	for _, v := range h.visits {
@@ -73,7 +72,7 @@ func (h *held) renew(place func(in ticket.Network) ticket.Ticket) {
 	}
 }
 
-// order puts those who are held in the order of their turns.
+// order sorts held visitors by turn.
 func (h *held) order(in *Room, view *wire.View) {
 	for _, v := range h.visits {
 		v.turn = in.turn(view, &v.Ticket)
@@ -81,8 +80,8 @@ func (h *held) order(in *Room, view *wire.View) {
 	heap.Init(&h.visits)
 }
 
-// visitHeap is ordered by turn; the ticket's random id
-// breaks ties, so that the order does not depend on arrival at this edge.
+// visitHeap is ordered by turn. The ticket's random ID breaks ties, so that the order is independent of arrival at
+// this edge.
 type visitHeap []*Visit
 
 func (h visitHeap) Len() int           { return len(h) }
@@ -108,8 +107,8 @@ func (h *visitHeap) Pop() any {
 	return v
 }
 
-// oldest appends the turns of the n visitors who come first, ascending: each
-// once, however many requests of one ticket are held.
+// oldest appends the turns of the first n visitors, ascending, each once even if several requests of a ticket are
+// held.
 func (h visitHeap) oldest(out []fleettime.Time, n int) []fleettime.Time {
 	if len(h) == 0 || n == 0 {
 		return out
@@ -117,7 +116,7 @@ func (h visitHeap) oldest(out []fleettime.Time, n int) []fleettime.Time {
 	// Walk the heap from its root with a small heap of candidates.
 	front := candidates{h: h, at: make([]int, 0, min(2*n+1, len(h)))}
 	heap.Push(&front, 0)
-	last := uint64(0) // requests of one ticket come one after the other
+	last := uint64(0) // requests of one ticket are adjacent
 	for len(out) < n && front.Len() > 0 {
 		i := heap.Pop(&front).(int)
 		if t := &h[i].Ticket; len(out) == 0 || t.ID != last {
@@ -130,11 +129,10 @@ func (h visitHeap) oldest(out []fleettime.Time, n int) []fleettime.Time {
 	return out
 }
 
-// heldPerTicket is how many requests of one ticket are held at once: the tabs of one
-// visitor. The others ask again.
+// heldPerTicket is the maximum number of held requests per ticket, the tabs of one visitor. Further ones poll.
 const heldPerTicket = 8
 
-// tabs counts the requests that are held, by ticket.
+// tabs counts held requests by ticket.
 type tabs map[uint64]int
 
 func (m *tabs) add(id uint64) {

@@ -6,16 +6,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// isolation is what an edge that is cut off did in a room that nobody may count.
+// isolation is the state of a room at an edge without a lease: sessions that no ledger counts.
 type isolation struct {
-	letIn    uint64 // without a right, in all
+	letIn    uint64 // admitted without a permit, in total
 	letInNow int    // of those, in this isolation
-	guests   int    // sessions of other edges that were renewed without a lease, since there was one
+	guests   int    // foreign sessions renewed without a lease, since the last one
 }
 
-// decideAlone decides as the room says for an edge that is cut off. It reports
-// false where the room says nothing else than that newcomers are held, or has let
-// in as many as it may, or where the data centre drains or is in no list.
+// decideAlone decides by the room's isolation policy. It returns false if the policy holds newcomers, if the limit
+// of admissions is reached, or if the data centre drains or is not listed.
 func (r *roomState) decideAlone(m moment, d *Decision, may bool) bool {
 	switch r.OnIsolation {
 	case room.IsolationClosed:
@@ -27,9 +26,8 @@ func (r *roomState) decideAlone(m moment, d *Decision, may bool) bool {
 	return false
 }
 
-// letIn admits the visitor of d without a right. The session belongs to nobody:
-// it is in no count, no report and no other number of the ledger, and every edge
-// serves it until it expires.
+// letIn admits the visitor of d without a permit. The session has no home: no ledger, report or metric counts it,
+// and every edge serves it until it expires.
 func (r *roomState) letIn(m moment, d *Decision) bool {
 	if r.gone || r.alone.letInNow >= r.IsolationLimit {
 		return false
@@ -48,9 +46,8 @@ func (r *roomState) letIn(m moment, d *Decision) bool {
 	return true
 }
 
-// prolong renews a session of nobody, as long as the edge would let it in. When
-// the regional is heard again the session ends in time, and its visitor queues
-// like anybody.
+// prolong renews a session without a home while the edge may admit it. After the isolation the session ends on
+// time, and its visitor queues again.
 func (r *roomState) prolong(m moment, d *Decision) {
 	life := wire.Life(r.Session)
 	until := m.second() + 1 + life
@@ -59,7 +56,7 @@ func (r *roomState) prolong(m moment, d *Decision) {
 	}
 }
 
-// rejoined notes that the edge has a lease again.
+// rejoined records that the edge has a lease again.
 func (e *Engine) rejoined() {
 	again := e.up.alone != 0
 	e.up.alone = 0

@@ -7,13 +7,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// movers are visitors inside whose session another data centre holds and who
-// wait for a right here, by ticket id. What is free is theirs before anybody
-// who waits outside. Bounded: who does not fit keeps the old ticket.
+// movers are the visitors with a session of another data centre that wait for a permit here, by ticket ID. Free
+// permits go to them before the queue. The map is bounded: without space the visitor keeps the old ticket.
 type movers map[uint64]mover
 
-// mover is when somebody who waits for a right was here last, and until when the session
-// is valid elsewhere.
+// mover is a migrating session: its last request here and its expiry elsewhere.
 type mover struct {
 	seen  fleettime.Mono
 	until uint32
@@ -21,12 +19,12 @@ type mover struct {
 
 const (
 	maxMovers = 1 << 12
-	// moverWait is how long a right is kept for somebody who does not come back.
+	// moverWait is how long a permit is reserved for an absent visitor.
 	moverWait = 30 * time.Second
 )
 
-// prune lets go of those who did not come back, and of those whose session has ended
-// meanwhile: it cannot move any more. It reports whether anybody went.
+// prune removes absent visitors, and sessions that have expired and cannot migrate any more. It reports whether it
+// removed any.
 func (m movers) prune(now fleettime.Mono, ft fleettime.Time) bool {
 	n := len(m)
 	for id, v := range m {
@@ -37,16 +35,14 @@ func (m movers) prune(now fleettime.Mono, ft fleettime.Time) bool {
 	return len(m) != n
 }
 
-// moveIn gives the session of another data centre a right of this one, and a
-// ticket until second until, as soon as there is one. From then on it is
-// counted here; there it is counted until the old ticket expires, or until its
-// edges know not to renew it. So it is counted twice for a while and never not
-// at all: moving cannot exceed the limit, wherever it happens.
+// moveIn migrates the session of another data centre, as soon as a permit is free, with a ticket until second
+// until. The session is then counted here, and there until the old ticket expires or its edges know not to renew
+// it. So it is counted twice for a while and never zero times: migration cannot exceed the limit in any place.
 func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	t := &d.Ticket
 	home := r.edge.home
 	if known := r.known(m, t.ID); known >= t.Until {
-		// It came a moment ago and the reply was lost, or this is another request.
+		// A repeated request: it migrated just before, and the response was lost or is on its way.
 		t.Home, t.Until, t.Seen = home, known, m.second()
 		d.Reseal = true
 		r.edge.descend(t)

@@ -2,22 +2,20 @@ package admission
 
 import "vestibule/internal/core/wire"
 
-// moveLog are the tickets that were stamped and of which the regional has not
-// acknowledged to know. Bounded: the oldest give way.
+// moveLog holds the stamped tickets that the regional has not acknowledged. It is bounded: the oldest are dropped.
 type moveLog struct {
 	list  []wire.Move
 	first uint64 // number of list[0], from 1
 	sent  []moveMark
 }
 
-// moveMark says that the report seq carried all moves before number next.
+// moveMark records that report seq carried all moves before number next.
 type moveMark struct{ seq, next uint64 }
 
-// maxMarks bounds how many unanswered reports are told apart.
+// maxMarks bounds the number of unanswered reports that are tracked.
 const maxMarks = 64
 
-// add notes a stamping for the report; the oldest give way, which costs use
-// of the limit and no safety.
+// add records a stamped ticket for the report. Dropping the oldest costs capacity but not safety.
 func (l *moveLog) add(m wire.Move) {
 	if len(l.list) == wire.MaxMoves {
 		const dropped = wire.MaxMoves / 4
@@ -27,11 +25,11 @@ func (l *moveLog) add(m wire.Move) {
 	l.list = append(l.list, m)
 }
 
-// take returns what report seq is to carry, and the number of the first.
+// take returns the moves for report seq, and the number of the first.
 func (l *moveLog) take(seq uint64) (first uint64, moves []wire.Move) {
 	next := l.first + uint64(len(l.list))
 	if n := len(l.sent); n == 0 || l.sent[n-1].next != next {
-		if n == maxMarks { // the parent has been silent for long: let the oldest mark go
+		if n == maxMarks { // the parent has been silent for long: drop the oldest mark
 			l.sent = l.sent[:copy(l.sent, l.sent[1:])]
 		}
 		l.sent = append(l.sent, moveMark{seq: seq, next: next})
@@ -42,7 +40,7 @@ func (l *moveLog) take(seq uint64) (first uint64, moves []wire.Move) {
 	return l.first, moves
 }
 
-// acked forgets the moves that the regional has taken with report seq.
+// acked removes the moves acknowledged with report seq.
 func (l *moveLog) acked(seq uint64) {
 	n := 0
 	for n < len(l.sent) && l.sent[n].seq <= seq {

@@ -9,35 +9,35 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// queue counts the people who wait in a room at this edge, and who comes.
+// queue counts the waiting visitors of a room at this edge, and the arrivals.
 type queue struct {
 	wait     waitBook
 	answers  uint8                 // the newest ticket.Answer
-	counted  reuse.Recent[showing] // as which version a ticket that waits was counted last
+	counted  reuse.Recent[showing] // the version of each waiting ticket that was last counted
 	away     departures
 	returns  pendingReturns
 	arrivals [wire.MaxMinutes]wire.Minute
 	joined   uint64
-	since    uint32 // Unix second: whoever was counted last before it is in no count, here or elsewhere; 0 for unknown
-	changed  bool   // something is to be reported
+	since    uint32 // Unix second: visitors last counted before it are in no count, here or elsewhere; 0 for unknown
+	changed  bool   // changes to report
 }
 
 func newQueue(limit int) queue {
 	return queue{counted: reuse.NewRecent[showing](min(limit, maxShowings)), away: departures{limit: limit}}
 }
 
-// showing is the version of a ticket that was counted last, and under which place.
+// showing is the version of a ticket that was last counted, and its place.
 type showing struct {
 	seen   uint32
 	answer uint8
 	place  fleettime.Time
 }
 
-// shown returns which version of a ticket t is.
+// shown returns the version of ticket t.
 func shown(t *ticket.Ticket) showing { return showing{t.Seen, t.Answer, t.Place()} }
 
-// under returns the place under which t is counted that is to have a place from now on: t may be
-// an older version of the same second, or one whose count could not go with it where it was shown.
+// under returns the place under which t is counted before it moves to place. t may be an older version of the same
+// second, or one whose count could not move at the edge that saw it.
 func (k showing) under(t *ticket.Ticket, place fleettime.Time) fleettime.Time {
 	if k.seen == t.Seen && (k.answer == t.Answer || k.place == place) {
 		return k.place
@@ -45,21 +45,19 @@ func (k showing) under(t *ticket.Ticket, place fleettime.Time) fleettime.Time {
 	return t.Place()
 }
 
-// maxShowings is of how many tickets per room that is remembered: of those who asked
-// within the last seconds, where many wait. A version that is shown again after so
-// many others have asked is counted again; as everybody asks every 20 s at least, each
-// such ticket adds less than four in maxShowings to the number of those who wait.
+// maxShowings is the number of remembered versions per room, enough for the requests of the last seconds in a large
+// queue. A version that is presented again after that many others is counted again; as everybody asks at least
+// every 20 s, each such ticket adds less than four in maxShowings to the count.
 const maxShowings = 1 << 14
 
-// lapsed reports whether the place of t is lost: its visitor was not there for
-// longer than the grace. A place is counted for as long as its visitor is there,
-// so the grace begins when it is counted no more.
+// lapsed reports whether the place of t is lost: its visitor was absent longer than the grace period, which begins
+// when the visitor is not counted any more.
 func lapsed(ft fleettime.Time, t *ticket.Ticket, grace time.Duration) bool {
 	return ft.Second()-int64(t.Seen) > windowsKept*windowLen+int64(grace/time.Second)
 }
 
-// enqueued notes that somebody joined the line. Only newcomers
-// are expected to return: an old ticket can be shown any number of times.
+// enqueued records that a visitor joined the queue. Only newcomers are expected to return: an old ticket can be
+// presented any number of times.
 func (q *queue) enqueued(ft fleettime.Time, joined fleettime.Time, newcomer bool) {
 	if newcomer {
 		q.returns.issued(ft, joined)
@@ -77,20 +75,18 @@ func (q *queue) advance(ft fleettime.Time) {
 	}
 }
 
-// checkIn counts a ticket that waits: among those who wait, in the window of this
-// poll, and among the distinct visitors of this minute.
+// checkIn counts a waiting ticket: among the waiting visitors, in the window of this poll, and among the distinct
+// visitors of this minute.
 //
-// Nobody is counted at the first touch: a new ticket is counted when it comes back,
-// and so is one that was away for so long that nobody counts it any more. The first
-// question of such a ticket stamps it anew, and the next one counts it. So an old
-// version of a ticket, however often and wherever it is shown, adds nothing. Within
-// the live windows a version is counted once at each edge. It reports whether somebody
-// was counted who was not counted here before; nobody is whose ticket is Uncounted.
+// The first request does not count: a new ticket is counted when it comes back, and so is one that was absent so
+// long that it is not counted any more. The first request of such a ticket stamps it anew, and the next one counts
+// it. So presenting an old version of a ticket, however often and at any edge, adds nothing. Within the live
+// windows each edge counts a version once. checkIn reports whether it counted a visitor that was not counted here
+// before; a ticket marked Uncounted never is.
 //
-// From then on the ticket has the given place. What was counted under another one goes
-// with it: it is taken back under the place that the ticket carried, so that somebody
-// whose place changes is one person all the while, whichever versions of the ticket are
-// shown.
+// From then on the ticket has the given place. The count moves with it: it is removed under the place that the
+// ticket carried, so that a visitor with a changed place stays one visitor, whichever versions of the ticket are
+// presented.
 func (q *queue) checkIn(ft fleettime.Time, t *ticket.Ticket, place fleettime.Time) (anew bool) {
 	seen := uint32(ft.Second())
 	defer moveTo(t, place)
@@ -100,7 +96,7 @@ func (q *queue) checkIn(ft fleettime.Time, t *ticket.Ticket, place fleettime.Tim
 	if q.wait.over(t.Seen) {
 		t.Flags &^= ticket.Returned
 		t.Seen = seen
-		if t.Answer != 0 { // it was counted before: who joined is counted once
+		if t.Answer != 0 { // counted before: a join is counted once
 			t.Answer = q.nextAnswer()
 		}
 		return false
@@ -116,7 +112,7 @@ func (q *queue) checkIn(ft fleettime.Time, t *ticket.Ticket, place fleettime.Tim
 	before := *t
 	t.Answer = q.nextAnswer()
 	defer func() { q.counted.Put(t.ID, showing{t.Seen, t.Answer, place}) }()
-	if before.Flags&ticket.Returned == 0 { // counted nowhere: nothing to take back
+	if before.Flags&ticket.Returned == 0 { // not counted: nothing to remove
 		t.Flags |= ticket.Returned
 		t.Seen = seen
 		if before.Answer == 0 {
@@ -127,8 +123,7 @@ func (q *queue) checkIn(ft fleettime.Time, t *ticket.Ticket, place fleettime.Tim
 		q.arrive(ft)
 		return anew
 	}
-	// A ticket seen by an edge whose clock is ahead is counted there, in a window
-	// that has not begun here.
+	// An edge with a faster clock counts the ticket in a window that has not begun here.
 	if q.recount(&before) || q.forgotten(&before, k) {
 		q.wait.add(place, seen, 1)
 		q.changed = true
@@ -151,9 +146,8 @@ func (q *queue) nextAnswer() uint8 {
 	return q.answers
 }
 
-// newest makes of a version of a ticket the newest one that was counted here: that
-// the visitor has not heard of it (the answer is on its way, or lost), or shows an old
-// one, does not make it another visitor.
+// newest replaces a version of a ticket by the newest version that was counted here: a lost response, one in
+// flight, or an old version does not make another visitor.
 func (q *queue) newest(t *ticket.Ticket) {
 	if k := q.counted.Get(t.ID); k.seen != 0 && q.wait.live(k.seen) && (t.Flags&ticket.Returned == 0 || k.seen > t.Seen) {
 		t.Flags |= ticket.Returned
@@ -162,8 +156,7 @@ func (q *queue) newest(t *ticket.Ticket) {
 	}
 }
 
-// moveTo gives a ticket the place under which it is counted. What was told of another one
-// binds nobody.
+// moveTo sets the place under which a ticket is counted. The waits shown for another place are dropped.
 func moveTo(t *ticket.Ticket, place fleettime.Time) {
 	if t.Place() != place {
 		t.SetPlace(place)
@@ -171,7 +164,7 @@ func moveTo(t *ticket.Ticket, place fleettime.Time) {
 	}
 }
 
-// untell has a ticket remember nothing of what was told of another place or another order.
+// untell removes from a ticket the waits shown for another place or order.
 func untell(t *ticket.Ticket) {
 	t.Wait, t.High, t.Ahead, t.Low, t.Longer, t.Forecast = 0, 0, 0, 0, 0, 0
 }
@@ -187,8 +180,7 @@ func (q *queue) arrive(ft fleettime.Time) {
 	q.changed = true
 }
 
-// enters takes somebody out of the line who is let in, and counts the visitor if
-// nobody has.
+// enters removes an admitted visitor from the queue, and counts it if it was never counted.
 func (q *queue) enters(ft fleettime.Time, t *ticket.Ticket) {
 	if t.Flags&ticket.Returned != 0 {
 		q.uncount(t)
@@ -197,7 +189,7 @@ func (q *queue) enters(ft fleettime.Time, t *ticket.Ticket) {
 	}
 }
 
-// uncount takes a ticket that came back out of the book, if it is in there.
+// uncount removes a returned ticket from the book.
 func (q *queue) uncount(t *ticket.Ticket) {
 	if k := q.counted.Get(t.ID); !q.recount(t) && !q.forgotten(t, k) {
 		q.wait.add(k.under(t, t.Place()), t.Seen, -1)
@@ -205,15 +197,14 @@ func (q *queue) uncount(t *ticket.Ticket) {
 	q.counted.Drop(t.ID)
 }
 
-// forgotten reports whether the edge that counted t last has ended, as have all others that might have: the fleet
-// was started again. k is how t was counted here.
+// forgotten reports whether the edge that last counted t has ended, with all others that might have: the whole
+// fleet was restarted. k is the version counted here.
 func (q *queue) forgotten(t *ticket.Ticket, k showing) bool {
 	return k.seen == 0 && t.Seen < q.since
 }
 
-// recount forgets that the page of a ticket went away. It reports whether the
-// ticket is counted nowhere. Where it was counted anew before its page was said to
-// go away (the page that went was an older one, and told late), that is undone.
+// recount forgets the departure of a ticket. It reports whether the ticket is not counted anywhere. If the ticket
+// was counted anew before its departure arrived (of an older page, and late), that is undone.
 func (q *queue) recount(t *ticket.Ticket) (nowhere bool) {
 	d, ok := q.away.take(t.ID)
 	if !ok || !q.wait.live(d.seen) {
@@ -226,15 +217,14 @@ func (q *queue) recount(t *ticket.Ticket) (nowhere bool) {
 	return false
 }
 
-// depart takes somebody whose page went away out of the count; false where nobody is
-// counted.
+// depart removes a visitor whose page went away from the count. It returns false if the visitor is not counted.
 func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
 	q.wait.advance(ft)
 	if t.Flags&ticket.Returned == 0 {
 		q.newest(t)
 	}
 	if t.Flags&ticket.Returned == 0 || !q.wait.live(t.Seen) || q.forgotten(t, q.counted.Get(t.ID)) {
-		return false // counted nowhere
+		return false // not counted
 	}
 	if d, ok := q.away.byID[t.ID]; ok && q.wait.live(d.seen) {
 		if !d.older(t) {
@@ -253,18 +243,16 @@ func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
 	return true
 }
 
-// moved reports whether a visitor who brought was is counted as the ticket t of the
-// answer says.
+// moved reports whether a visitor that brought was is counted as ticket t of the response says.
 func (q *queue) moved(was, t *ticket.Ticket) bool {
 	if was.ID != t.ID || was.Flags&ticket.Returned == 0 || t.Flags&ticket.Returned == 0 {
-		return false // counted nowhere, or for the first time: see newest
+		return false // not counted, or for the first time: see newest
 	}
 	k := q.counted.Get(t.ID)
-	return k.seen == 0 || k == shown(t) // else another request of this ticket was counted since
+	return k.seen == 0 || k == shown(t) // otherwise another request of this ticket was counted since
 }
 
-// undo counts a visitor who did not take the answer with t as the ticket was says that
-// was brought; see moved.
+// undo restores the count of a visitor that brought was and did not receive the response with t; see moved.
 func (q *queue) undo(ft fleettime.Time, was, t *ticket.Ticket) {
 	q.wait.advance(ft)
 	q.wait.add(t.Place(), t.Seen, -1)
@@ -272,7 +260,7 @@ func (q *queue) undo(ft fleettime.Time, was, t *ticket.Ticket) {
 	q.counted.Put(t.ID, shown(was))
 }
 
-// tell writes into a report who waits, and who came.
+// tell adds the waiting visitors and the arrivals to a report.
 func (q *queue) tell(ft fleettime.Time, out *wire.RoomReport) {
 	out.Joined = q.joined
 	out.Waiting = q.wait.histogram()

@@ -7,26 +7,23 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rateSlot is the resolution in which used rights of R are remembered: a used
-// right stays busy up to one slot longer than the window.
+// rateSlot is the resolution of used permits of R: a used permit stays busy up to one slot longer than the window.
 const (
 	rateSlot  = 100 * time.Millisecond
-	rateSlots = 608 // covers the window, its stretch and the slot in use
+	rateSlots = 608 // covers the window, its stretch and the current slot
 )
 
-// rateRights are the rights of R that an edge holds. A right that is used is
-// busy for a whole window on the edge's own monotonic clock, lengthened by the
-// drift bound, and then free again: it recycles without a word to anyone.
+// rateRights are the permits of R that an edge holds. A used permit is busy for a full window on the edge's own
+// monotonic clock, lengthened by the drift bound, and then free again, without any message.
 type rateRights struct {
 	granted  uint64
 	returned uint64
 	busy     uint64
-	head     int64 // slot that now lies in
+	head     int64 // the current slot
 	used     []uint32
 }
 
-// slotOf returns the number of the slot that now lies in. A monotonic clock may
-// begin anywhere, below zero too.
+// slotOf returns the number of the slot at now. A monotonic clock may begin at any value, also below zero.
 func slotOf(now fleettime.Mono) int64 {
 	slot := int64(now) / int64(rateSlot)
 	if int64(now)%int64(rateSlot) < 0 {
@@ -42,10 +39,10 @@ func (r *rateRights) advance(now fleettime.Mono) {
 		return
 	}
 	if slot-r.head > rateSlots {
-		r.head = slot - rateSlots // every slot will be passed over below
+		r.head = slot - rateSlots // every slot is skipped below
 	}
 	for ; r.head < slot; r.head++ {
-		// The slot that becomes old enough: used at the latest at its end.
+		// The slot that becomes old enough: its last use was at its end.
 		busy := window
 		i := (r.head + 1 - busy) % rateSlots
 		if i < 0 {
@@ -56,18 +53,17 @@ func (r *rateRights) advance(now fleettime.Mono) {
 	}
 }
 
-// window is how many slots a used right stays busy: until the window has
-// passed on any clock since the end of its slot.
+// window is how many slots a used permit stays busy: until the window has passed on every clock since the end of
+// its slot.
 var window = int64((fleettime.Stretch(fleettime.Stretch(wire.RateWindow))+rateSlot-1)/rateSlot) + 1
 
-// idle returns how many rights can be used now.
+// idle returns how many permits can be used now.
 func (r *rateRights) idle(now fleettime.Mono) uint64 {
 	r.advance(now)
 	return sub(r.granted, r.returned+r.busy)
 }
 
-// owe moves the rights in use to past, where they go on being busy: their
-// tenure is over, but the window is not.
+// owe moves the permits in use to past, where they stay busy: their lease epoch is over, but the window is not.
 func (r *rateRights) owe(past *rateRights, now fleettime.Mono) {
 	r.advance(now)
 	past.advance(now)
@@ -84,13 +80,13 @@ func (r *rateRights) owe(past *rateRights, now fleettime.Mono) {
 	*r = rateRights{}
 }
 
-// owed returns how many rights that were moved here are still in use.
+// owed returns how many of the permits moved here are still in use.
 func (r *rateRights) owed(now fleettime.Mono) uint64 {
 	r.advance(now)
 	return r.busy
 }
 
-// ages returns how many rights are in use by the whole seconds since they were used.
+// ages returns the permits in use by the whole seconds since their use.
 func (r *rateRights) ages(now fleettime.Mono) (out []uint32) {
 	if r.advance(now); r.busy == 0 {
 		return nil
@@ -103,7 +99,7 @@ func (r *rateRights) ages(now fleettime.Mono) (out []uint32) {
 		if r.used[i] == 0 {
 			continue
 		}
-		end := fleettime.Mono((r.head - back + 1) * int64(rateSlot)) // a right of this slot was used no later
+		end := fleettime.Mono((r.head - back + 1) * int64(rateSlot)) // the latest use in this slot
 		for s := int(max(0, now.Sub(end)) / time.Second); len(out) <= s; {
 			out = append(out, 0)
 		}
@@ -112,7 +108,7 @@ func (r *rateRights) ages(now fleettime.Mono) (out []uint32) {
 	return out
 }
 
-// use charges one right. The caller has seen that idle is not zero.
+// use charges one permit. The caller has checked that idle is not zero.
 func (r *rateRights) use(now fleettime.Mono) {
 	if r.used == nil {
 		r.used = make([]uint32, rateSlots)
@@ -126,8 +122,7 @@ func (r *rateRights) use(now fleettime.Mono) {
 	r.busy++
 }
 
-// sub returns a-b, or 0 where that would be negative: counters of two writers
-// may be seen in an order in which they never were.
+// sub returns a-b, or 0 if negative: counters of two writers may be seen out of order.
 func sub(a, b uint64) uint64 {
 	if a < b {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Due returns when the next report is to be made. It may be in the past, and
-// comes nearer with Arrive, Hold, GiveUp and Apply.
+// Due returns when the next report is due. It may be in the past. Arrive, Hold, GiveUp and Apply may bring it
+// forward.
 func (e *Engine) Due() fleettime.Mono {
 	l := &e.up
 	if l.busy {
@@ -15,22 +15,18 @@ func (e *Engine) Due() fleettime.Mono {
 	return l.due
 }
 
-// Report returns what the regional is to be told: everything that changed
-// since what it acknowledged. Rights that are not to be kept are returned in
-// the same step. It may be called at any time; the messages of one call share
-// a Seq.
+// Report returns the messages for the regional: all changes since the last acknowledgement. Surplus permits are
+// returned in the same step. It may be called at any time; the messages of one call share a Seq.
 func (e *Engine) Report(now fleettime.Mono) []wire.Report { return e.report(now, false) }
 
-// Leaving notes that the process was told to end and will call Leave soon: the regional is to
-// stay for that.
+// Leaving records that the process will exit and call Leave soon: the regional must wait for that.
 func (e *Engine) Leaving(now fleettime.Mono) {
 	e.up.leaving = true
 	e.hurry(now)
 }
 
-// Leave returns the last report of the process: all rights go back and the
-// regional need presume nothing. The caller has stopped asking the engine for
-// decisions.
+// Leave returns the last report of the process: it returns all permits, and the regional need not reserve any. The
+// caller has stopped asking the engine for decisions.
 func (e *Engine) Leave(now fleettime.Mono) []wire.Report {
 	e.up.retired = true
 	return e.report(now, true)
@@ -67,9 +63,8 @@ func (e *Engine) report(now fleettime.Mono, bye bool) []wire.Report {
 	return pack.Reports()
 }
 
-// prepare moves the room to now and gives back the rights that the regional does not
-// want kept; all of them once the lease has lapsed, because nothing can be admitted
-// with them.
+// prepare advances the room to now and returns the permits above the idle target of the regional, or all once the
+// lease has lapsed, since they cannot be used.
 func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) {
 	l := &r.edge.up
 	if r.queue.advance(ft); r.queue.changed {
@@ -82,7 +77,7 @@ func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) 
 		r.dirty = true
 	}
 	none := r.gone || l.retired
-	if (none || leased) && r.rights.giveBack(now, none) { // who never had a lease has nothing to give
+	if (none || leased) && r.rights.giveBack(now, none) { // without any lease there is nothing to return
 		r.dirty = true
 	}
 	if n := r.passes.Surplus(none || r.Shut != QueuedAll); n > 0 && (none || leased) {
@@ -97,7 +92,7 @@ func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) 
 	}
 }
 
-// report returns the room's part of the report that is being made.
+// report returns the room's part of a report.
 func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomReport {
 	l := &r.edge.up
 	out := wire.RoomReport{
@@ -115,23 +110,22 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	out.FirstMove, out.Moves = r.moves.take(l.seq)
 	out.Passes = r.passes.Tell(l.seen)
 	switch shut := r.shut(r.edge.at(now)); {
-	case r.paused || shut != None && shut != QueuedAll: // a right here would serve nobody
+	case r.paused || shut != None && shut != QueuedAll: // a permit here would serve nobody
 		out.Want, out.HeldPeople = 0, 0
-	case shut == QueuedAll: // or serves who has a pass
+	case shut == QueuedAll: // or only visitors with a pass
 		out.Want, out.Callable, out.HeldPeople = 0, out.HeldPeople, min(out.HeldPeople, r.passes.Unused())
 	}
 	if out.HeldPeople+out.Callable > 0 {
 		out.HeldJoined = r.held.visits.oldest(nil, wire.MaxHeld)
 	}
 	if !l.joined {
-		// A new regional knows only what its edges remember.
+		// A new regional learns them only from its edges.
 		out.Ends = r.ended.list(out.Ends, wire.MaxEnds)
 		out.RateUsed = r.rights.rate.ages(now)
 	}
 	return out
 }
 
-// keptAlone is for how many seconds after its end an edge without a lease keeps
-// a second apart: what ended before is over by every clock, and is freed as soon
-// as the edge is heard again.
+// keptAlone is how many seconds after its end an edge without a lease keeps a second apart. Older sessions have
+// expired by every clock, and are freed as soon as the edge reports again.
 const keptAlone = 60

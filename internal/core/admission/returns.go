@@ -5,14 +5,13 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// pendingReturns knows how many people joined in each of the last seconds, and how many of
-// them have returned since. Only who returned is counted as waiting: a flood of
-// visitors without cookies is nobody. But people who join in a rush would all be
-// told of an empty line until they return; so those who are to be expected are
-// told of, in the share in which others returned a moment before.
+// pendingReturns counts the visitors that joined in each of the last seconds, and how many of them have returned.
+// Only a returned visitor is counted as waiting: a flood of clients without cookies counts as nobody. But in a rush
+// all would be shown an empty queue until they return, so the expected returns are added, at the rate of a moment
+// before.
 //
-// Visitors who return to another edge are missed here and surplus there: the sum
-// over all edges is right, second by second.
+// A visitor that returns to another edge is missing here and surplus there: the sum over all edges is right for
+// each second.
 type pendingReturns struct {
 	newest int64 // second of the newest cell
 	cells  [returnCells]returnCell
@@ -21,19 +20,18 @@ type pendingReturns struct {
 type returnCell struct{ issued, returned uint32 }
 
 const (
-	// Who keeps a cookie is back within so many seconds, or is not expected.
+	// returnWait is within how many seconds a client with cookies returns, or is not expected.
 	returnWait = 4
-	// Of those who joined so many seconds before that the share is taken.
+	// returnTrial is the age in seconds of the visitors that define the rate.
 	returnTrial = 12
 	returnCells = returnWait + returnTrial
 
-	// Before anybody joined everybody is expected, with the weight of ten who did. The
-	// weight fades as people join: in a flood of who does not return it would be people
-	// at every edge whom nobody ever saw.
+	// returnPrior is the weight of the prior rate of 1. It decays as visitors join: in a flood of clients without
+	// cookies every edge would otherwise show visitors that nobody saw.
 	returnPrior = 10
 )
 
-// advance moves the book to now, and reports whether there is anything in it.
+// advance moves the book to now, and reports whether it is not empty.
 func (p *pendingReturns) advance(now fleettime.Time) bool {
 	s := now.Second()
 	if s-p.newest > returnCells {
@@ -57,8 +55,7 @@ func (p *pendingReturns) cell(second int64) *returnCell {
 	return &p.cells[(second%returnCells+returnCells)%returnCells]
 }
 
-// joined returns the cell of those who joined then; of somebody who joined too long
-// ago, one that nobody looks at.
+// joined returns the cell of a join time, or for an older one a cell that is never read.
 func (p *pendingReturns) joined(now, then fleettime.Time) *returnCell {
 	p.advance(now)
 	if s := then.Second(); s <= p.newest && s > p.newest-returnCells {
@@ -67,14 +64,14 @@ func (p *pendingReturns) joined(now, then fleettime.Time) *returnCell {
 	return &returnCell{}
 }
 
-// issued notes that somebody joined then, a moment ago.
+// issued counts a visitor that just joined.
 func (p *pendingReturns) issued(now, joined fleettime.Time) { p.joined(now, joined).issued++ }
 
-// returned notes that somebody who joined then has returned.
+// returned counts the return of a visitor that joined then.
 func (p *pendingReturns) returned(now, joined fleettime.Time) { p.joined(now, joined).returned++ }
 
-// expected returns how many people have joined and are yet to return, and by join
-// time: below zero where more returned here than joined here.
+// expected returns how many visitors have joined and not returned yet, in total and by join time: negative if more
+// returned here than joined here.
 func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogram) {
 	p.advance(now)
 	issued, returned := 0.0, 0.0
@@ -94,7 +91,7 @@ func (p *pendingReturns) expected(now fleettime.Time) (float64, estimate.Histogr
 			continue
 		}
 		slice := estimate.Slice{Start: fleettime.Time((p.newest - i) * 1000), Width: 1000, N: n}
-		if i == 0 { // in coarse steps, so that the sums of many edges stay short
+		if i == 0 { // in coarse steps, so that sums over many edges stay short
 			const step = 250
 			slice.Width = min(1000, max(0, int64(now-slice.Start))/step*step+step)
 		}

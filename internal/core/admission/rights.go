@@ -5,8 +5,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rights are what the regional lends the edge in a room: rights of T and of R, and
-// how many sessions it may renew before it has told of them.
+// rights are the permits that the regional granted for a room, of T and of R, and how many unreported renewals it
+// allows.
 //
 // Invariants: returned+spent <= granted; renewed <= renewCeil under a lease.
 type rights struct {
@@ -14,25 +14,23 @@ type rights struct {
 	keep                     uint64
 
 	rate     rateRights // of R
-	past     rateRights // of R, used under tenures that are over
+	past     rateRights // of R, used in past lease epochs
 	rateKeep uint64
 
 	renewed, renewCeil uint64
-	renewedSaid        uint64 // by the last report
+	renewedSaid        uint64 // in the last report
 
 	demand demand
-	want   uint64 // what the last report said
+	want   uint64 // in the last report
 }
 
-// credit returns the rights of T in hand.
+// credit returns the unspent permits of T.
 func (r *rights) credit() uint64 { return sub(r.granted, r.spent+r.returned) }
 
-// low reports whether half of what was wanted is spent: more is to be here before
-// there is none.
+// low reports whether half of the wanted permits are spent: time to refill.
 func (r *rights) low() bool { return r.credit() <= r.want/2 }
 
-// wants takes the demand since it was asked last; it reports whether that changes what
-// the regional is to be told.
+// wants samples the demand. It reports whether the wanted number changed.
 func (r *rights) wants(now fleettime.Mono, p *wire.Params) bool {
 	want := r.demand.sampleAt(now, p.ReportFast)
 	changed := want != r.want
@@ -40,23 +38,20 @@ func (r *rights) wants(now fleettime.Mono, p *wire.Params) bool {
 	return changed
 }
 
-// mayRenew reports whether one more renewal keeps the promise to report no
-// more than was allowed in advance.
+// mayRenew reports whether one more renewal stays within the allowance for unreported renewals.
 func (r *rights) mayRenew(leased, capped bool) bool {
 	if leased {
 		return r.renewed < r.renewCeil
 	}
-	return !capped // isolated: the regional keeps our sessions counted until it hears of us
+	return !capped // isolated: the regional counts our sessions until it receives a report
 }
 
-// nearCeiling reports whether half of the renewals are made that may be made before
-// the regional answers.
+// nearCeiling reports whether half of the unreported renewals are used.
 func (r *rights) nearCeiling() bool {
 	return r.renewed+max(2, r.renewed-r.renewedSaid) >= r.renewCeil
 }
 
-// giveBack returns the rights that are not to be kept, none where none is true. It
-// reports whether there were any.
+// giveBack returns the permits above the idle target, or all with none. It reports whether there were any.
 func (r *rights) giveBack(now fleettime.Mono, none bool) (any bool) {
 	keep, rateKeep := r.keep, r.rateKeep
 	if none {
@@ -73,7 +68,7 @@ func (r *rights) giveBack(now fleettime.Mono, none bool) (any bool) {
 	return any
 }
 
-// take takes what the regional lends. It reports whether that is more than before.
+// take applies a grant. It reports whether it brought new permits.
 func (r *rights) take(g *wire.RoomGrant) (more bool) {
 	more = g.Granted > r.granted || g.RateGranted > r.rate.granted || g.RenewCeil > r.renewCeil
 	r.granted = max(r.granted, g.Granted)
@@ -83,12 +78,12 @@ func (r *rights) take(g *wire.RoomGrant) (more bool) {
 	return more
 }
 
-// surplus reports whether more is in hand than is to be kept.
+// surplus reports whether there are more unspent permits than the idle target.
 func (r *rights) surplus(now fleettime.Mono) bool {
 	return r.credit() > r.keep || r.rate.idle(now) > r.rateKeep
 }
 
-// tell writes into a report what became of the rights.
+// tell adds the state of the permits to a report.
 func (r *rights) tell(now fleettime.Mono, out *wire.RoomReport) {
 	r.renewedSaid = r.renewed
 	out.Granted, out.Returned, out.Spent = r.granted, r.returned, r.spent
@@ -98,8 +93,7 @@ func (r *rights) tell(now fleettime.Mono, out *wire.RoomReport) {
 	out.Want = r.want
 }
 
-// reborn begins with nothing, as a new incarnation does. Rights of R stay behind, where
-// they age.
+// reborn resets the permits for a new instance. Those of R stay behind, where they age.
 func (r *rights) reborn(now fleettime.Mono) {
 	r.granted, r.spent, r.returned = 0, 0, 0
 	r.renewed, r.renewCeil, r.renewedSaid = 0, 0, 0

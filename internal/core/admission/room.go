@@ -11,39 +11,38 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// roomState is an edge's admission to one room. Its parts keep their own numbers; it
-// decides, and charges what it decided to them in one step.
+// roomState is an edge's admission to one room. Each part keeps its own counts. roomState decides, and charges a
+// decision to all of them in one step.
 //
-// Invariant: every admission is in rights.spent, rights.rate, sessions and moves or in
-// none of them.
+// Invariant: every admission is in rights.spent, rights.rate, sessions and moves, or in none of them.
 type roomState struct {
 	Room
 	edge   *edge
-	gone   bool // no longer in the room set: nothing is admitted, rights go back
-	paused bool // nobody is admitted for now, rights go back
+	gone   bool // removed from the room set: no admissions, permits are returned
+	paused bool // origin down: no admissions, permits are returned
 	life   life
-	draw   *draw.Draw // of Drawn, nil for none
+	draw   *draw.Draw // of Drawn, or nil
 
 	rights   rights
-	passes   wire.Hand // of a room that is paused
-	sessions sessions  // what is told of those inside
+	passes   wire.Hand // of a paused room
+	sessions sessions  // the reported sessions
 	moves    moveLog
-	tickets  tickets               // of those inside
-	ended    ended                 // sessions that ended before their tickets expire
-	ends     wire.Outbox[wire.End] // those that ended here, for the regional
+	tickets  tickets               // of sessions
+	ended    ended                 // sessions revoked before their tickets expire
+	ends     wire.Outbox[wire.End] // revoked here, for the regional
 	movers   movers
 	alone    isolation
 
 	queue    queue
 	held     held
 	view     *wire.View
-	elder    fleettime.Time // the newest View.Since before which somebody joined who waits here
+	elder    fleettime.Time // the newest View.Since with visitors that joined before it and wait here
 	outcomes estimate.OutcomeCounter
 	admitted uint64
 	entered  uint64
 
-	dirty     bool   // something is to be reported
-	changedAt uint64 // first report that carried the newest change
+	dirty     bool   // changes to report
+	changedAt uint64 // first report with the newest change
 }
 
 func newRoomState(e *edge) *roomState {
@@ -51,9 +50,8 @@ func newRoomState(e *edge) *roomState {
 	return &roomState{edge: e, moves: moveLog{first: 1}, tickets: newTickets(l.Recent), queue: newQueue(l.Waiting)}
 }
 
-// set takes the room's settings. Where its epoch has changed, those who are held are
-// given new places: with their old tickets they would be admitted and turned away at
-// the next request.
+// set applies the room's settings. After a change of epoch held visitors get new places: with their old tickets
+// they would be admitted and rejected by the next request.
 func (r *roomState) set(now fleettime.Mono, settings Room) {
 	if r.Epoch != settings.Epoch {
 		m := r.edge.at(now)
@@ -82,13 +80,13 @@ func (r *roomState) set(now fleettime.Mono, settings Room) {
 	}
 }
 
-// releases reports whether an operator has passes here for those who come next.
+// releases reports whether unused passes of an operator are here.
 func (r *roomState) releases(now fleettime.Mono) bool {
 	return r.queuedAll() && r.passes.Unused() > 0 && r.edge.up.check(now)
 }
 
-// parks decides about a place that is behind: held for its turn where that may be near. It reports whether
-// the visitor is to be back soon, because who was told nothing yet is told first, and held next.
+// parks decides about a place behind the cutoff: it is held if its turn may be near. It returns soon for a visitor
+// that was shown nothing yet: it is answered first, and held next time.
 func parks(view *wire.View, turn fleettime.Time, d *Decision) (soon bool) {
 	t := &d.Ticket
 	if near := view != nil && t.Flags&ticket.Returned != 0 && turn <= view.Park; !near || t.Ahead|t.High == 0 {
@@ -98,14 +96,13 @@ func parks(view *wire.View, turn fleettime.Time, d *Decision) (soon bool) {
 	return false
 }
 
-// arrive decides about one request, which lets somebody new in only if it may; see
-// Engine.Arrive and Engine.Join.
+// arrive decides about one request. It admits a new visitor only with may; see Engine.Arrive and Engine.Join.
 func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	fresh := Kept
 	end := r.ended.of(&t)
 	home := t.Home
 	if end == wire.Moved {
-		home = ticket.Nobody // its right is elsewhere: nobody waits for us to forget it
+		home = ticket.Nobody // its permit is elsewhere: nobody waits for us to forget it
 	}
 	switch {
 	case t.ID == 0:
@@ -132,13 +129,12 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 		fresh = Lost
 	}
 	if r.Shut == Rejected && fresh != Kept && r.shut(m) == Rejected {
-		d := Decision{Reason: Rejected, Fresh: fresh, Ticket: t} // no place is given, and none taken
+		d := Decision{Reason: Rejected, Fresh: fresh, Ticket: t} // no place is given or taken
 		r.position(m.time, &d)
 		d.Ticket = t
 		return d
 	}
-	// Before fleet time was ever told there is nothing to stamp a place with,
-	// and nothing to count a check-in by.
+	// Before fleet time is known there is nothing to stamp a place with, and nothing to count a check-in by.
 	d := Decision{Fresh: fresh, Reseal: m.synced()}
 	switch {
 	case fresh == Elsewhere:
@@ -156,12 +152,12 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	d.Ticket = t
 	r.decide(m, &d, may)
 	if d.Verdict == Queue && fresh != Kept && m.synced() {
-		r.queue.enqueued(m.time, d.Ticket.Joined, fresh == Newcomer && may) // of a robot nobody expects more
+		r.queue.enqueued(m.time, d.Ticket.Joined, fresh == Newcomer && may) // robots are not expected to return
 	}
 	return d
 }
 
-// recount notes since when those who wait have been counted, and whether somebody waits since before.
+// recount records since when waiting visitors are counted, and whether some have waited since before.
 func (r *roomState) recount(t *ticket.Ticket) {
 	since := r.edge.since
 	if r.view != nil {
@@ -173,8 +169,7 @@ func (r *roomState) recount(t *ticket.Ticket) {
 	}
 }
 
-// placeIn returns the place that the ticket of somebody who waits is to have from now on: the one that was drawn, where
-// there was a draw.
+// placeIn returns the place of a waiting visitor from now on: the drawn one if there was a draw.
 func placeIn(d *draw.Draw, t *ticket.Ticket) fleettime.Time {
 	if d == nil {
 		return t.Place()
@@ -182,7 +177,7 @@ func placeIn(d *draw.Draw, t *ticket.Ticket) fleettime.Time {
 	return d.Place(t.ID, t.Joined, 0)
 }
 
-// redraw gives those who are held the places that were drawn. The caller orders them anew.
+// redraw gives held visitors their drawn places. The caller sorts them.
 func (r *roomState) redraw(m moment) {
 	if !m.synced() {
 		return
@@ -192,7 +187,7 @@ func (r *roomState) redraw(m moment) {
 	}
 }
 
-// newTicket returns the place of somebody new. Whoever comes when a draw is known is late for it, also where this clock is slow.
+// newTicket returns a new place. A visitor that arrives after a draw is late for it, even if this clock is slow.
 func (r *roomState) newTicket(m moment, in ticket.Network) ticket.Ticket {
 	t := r.edge.newTicket(m.time, r.Epoch, in)
 	if r.Drawn != nil {
@@ -201,7 +196,7 @@ func (r *roomState) newTicket(m moment, in ticket.Network) ticket.Ticket {
 	return t
 }
 
-// waits reports whether t is a place in the line; see Engine.Waits.
+// waits reports whether t is a place in the queue; see Engine.Waits.
 func (r *roomState) waits(now fleettime.Mono, t *ticket.Ticket) bool {
 	if r.gone || t.ID == 0 || t.Epoch != r.Epoch || t.IsAdmitted() {
 		return false
@@ -211,8 +206,7 @@ func (r *roomState) waits(now fleettime.Mono, t *ticket.Ticket) bool {
 	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !lapsed(m.time, t, r.Grace)
 }
 
-// decide fills in the verdict for a visitor without a session, who is let in, or held for a
-// right, only if may.
+// decide sets the verdict for a visitor without a session. It admits or holds only with may.
 func (r *roomState) decide(m moment, d *Decision, may bool) {
 	t := &d.Ticket
 	p := &r.edge.cfg.Params
@@ -221,7 +215,8 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	switch {
 	case shut != None && !r.releases(m.now):
 		if d.Reason = shut; shut == QueuedAll && r.edge.up.check(m.now) {
-			soon = parks(r.view, turn, d) || t.Flags&ticket.Returned == 0 && r.view != nil && turn <= r.view.Park // to be held from then on
+			// hold from then on
+			soon = parks(r.view, turn, d) || t.Flags&ticket.Returned == 0 && r.view != nil && turn <= r.view.Park
 		}
 	case r.paused:
 		d.Reason = OriginDown
@@ -262,8 +257,8 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	}
 }
 
-// charge admits the visitor of d if a right of T and a right of R are in hand.
-// Everything that accounts for the session changes in this one step.
+// charge admits the visitor of d if there is an unspent permit of T and one of R. All counts of the session change
+// in this one step.
 func (r *roomState) charge(m moment, d *Decision) bool {
 	if r.gone || r.rights.credit() <= uint64(len(r.movers)) || r.rights.rate.idle(m.now) == 0 {
 		return false
@@ -298,7 +293,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 		r.outcomes.Add(forecast, actual)
 	}
 	if r.rights.low() || r.queuedAll() {
-		r.edge.hurry(m.now) // refill before dry
+		r.edge.hurry(m.now) // refill before empty
 	}
 	return true
 }
@@ -311,7 +306,7 @@ func (r *roomState) hold(now fleettime.Mono, v *Visit) {
 	r.edge.hurry(now)
 }
 
-// letGo ends the holding of v; false where it is not held.
+// letGo ends the hold of v. It returns false if v is not held.
 func (r *roomState) letGo(v *Visit) bool {
 	if r == nil || !r.held.remove(v) {
 		return false
@@ -320,7 +315,7 @@ func (r *roomState) letGo(v *Visit) bool {
 	return true
 }
 
-// release decides about held visits whose turn has come; see Engine.Release.
+// release decides about held visitors whose turn has come; see Engine.Release.
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
 	for len(r.held.visits) > 0 && !r.paused && (r.shut(m) == None || r.releases(m.now)) && r.life.firm(m) {
 		v := r.held.visits[0]
@@ -329,7 +324,7 @@ func (r *roomState) release(m moment, out []*Visit) []*Visit {
 		}
 		d := Decision{Ticket: v.Ticket}
 		if r.known(m, v.Ticket.ID) != 0 {
-			// Another request with this ticket went in while this one was held.
+			// Another request with this ticket was admitted during the hold.
 			if d = r.repeat(m, v.Ticket); d.Fresh != Kept {
 				d.Reason, d.Reseal, d.Ticket = GaveUp, true, r.newTicket(m, v.Ticket.Network)
 				r.position(m.time, &d)
@@ -344,7 +339,7 @@ func (r *roomState) release(m moment, out []*Visit) []*Visit {
 	return out
 }
 
-// giveUp decides that the visitor of v, who is held no more, goes on waiting.
+// giveUp makes the visitor of v, which is no longer held, wait on.
 func (r *roomState) giveUp(m moment, v *Visit) {
 	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
 	back := d.Ticket.Flags&ticket.Returned != 0
@@ -356,13 +351,12 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 		r.queue.enqueued(m.time, d.Ticket.Joined, v.Brought.ID == 0)
 	}
 	if turn := r.turn(r.view, &d.Ticket); turn <= r.upTo(r.view) || r.view != nil && r.view.Park >= turn {
-		d.Retry = r.edge.cfg.Params.Nearest / 2 // the turn is near: back at once
+		d.Retry = r.edge.cfg.Params.Nearest / 2 // the turn is near: ask again at once
 	}
 	v.Decision = d
 }
 
-// abandon counts the visitor of v, who is held no more and did not wait for the answer,
-// as the ticket says that was brought.
+// abandon counts the visitor of v, which is no longer held and has disconnected, by the ticket that it brought.
 func (r *roomState) abandon(now fleettime.Mono, v *Visit) {
 	was, t := &v.Brought, &v.Ticket
 	v.Decision = Decision{Verdict: Queue, Reason: GaveUp, Ticket: *was}

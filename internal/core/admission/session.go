@@ -5,8 +5,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// known returns the expiry second of the newest stamp that this edge gave the
-// ticket, if the session is still valid; else 0.
+// known returns the expiry second of the newest stamp of the ticket at this edge if the session is valid, or 0.
 func (r *roomState) known(m moment, id uint64) uint32 {
 	until := r.tickets.recent.Get(id).until
 	if int64(until)*1000 <= int64(r.edge.judges(m, r.edge.home)) {
@@ -15,10 +14,9 @@ func (r *roomState) known(m moment, id uint64) uint32 {
 	return until
 }
 
-// repeat answers a ticket without a session whose visitor has one all the
-// same: the reply that told so was lost, or this is another request of the
-// same page. It is charged once, and may be renewed as any session. The decision is
-// empty but for Fresh as that of serve.
+// repeat answers a waiting ticket whose visitor has a session: the response with the session was lost, or this is
+// another request of the same page. It is charged once, and can be renewed like any session. The decision is empty
+// but for Fresh like that of serve.
 func (r *roomState) repeat(m moment, t ticket.Ticket) Decision {
 	s := r.tickets.recent.Get(t.ID)
 	if elsewhere(&t, s.net) {
@@ -28,7 +26,7 @@ func (r *roomState) repeat(m moment, t ticket.Ticket) Decision {
 	if t.Admitted == 0 {
 		t.Admitted = m.second()
 		if r.life.fixed > 0 {
-			t.Admitted = s.until - 1 - r.life.fixed // the place can be shown again and again
+			t.Admitted = s.until - 1 - r.life.fixed // the place can be presented again and again
 		}
 	}
 	if r.copyOf(m, &t) {
@@ -43,10 +41,9 @@ func (r *roomState) repeat(m moment, t ticket.Ticket) Decision {
 	return d
 }
 
-// derive returns a place for who shows t in another network than its session is bound
-// to, or lets in who has been let in by it. The place is the same at every edge, however
-// often t is shown there, so that many requests are one visitor; once it was used or
-// left, it is another one.
+// derive returns a new place for a client that presents t in another network than that of its session, or admits a
+// client that was admitted by that place. The place is the same at every edge, however often t is presented, so
+// that many requests are one visitor. Once used or left, it changes.
 func (r *roomState) derive(m moment, t *ticket.Ticket) (own ticket.Ticket, inside Decision) {
 	anew := r.newTicket(m, t.Network)
 	own = anew
@@ -60,9 +57,9 @@ func (r *roomState) derive(m moment, t *ticket.Ticket) (own ticket.Ticket, insid
 	return own, inside
 }
 
-// serve answers a visitor who holds a valid session, and renews it where it is
-// due and allowed. The decision is empty but for Fresh where the ticket is a copy that
-// is not to be renewed, or is shown in another network than it is bound to.
+// serve answers a visitor with a valid session, and renews it if due and allowed. The decision is empty but for
+// Fresh if the ticket is a copy that must not be renewed, or is presented in another network than that of its
+// session.
 func (r *roomState) serve(m moment, t ticket.Ticket) Decision {
 	if elsewhere(&t, t.Net) {
 		return Decision{Fresh: Elsewhere}
@@ -73,8 +70,7 @@ func (r *roomState) serve(m moment, t ticket.Ticket) Decision {
 	return r.renew(m, t)
 }
 
-// copyOf reports whether t, a version of a session that is to be renewed, is a copy
-// that somebody else goes on with.
+// copyOf reports whether t, a version of a session due for renewal, is a copy while another client continues.
 func (r *roomState) copyOf(m moment, t *ticket.Ticket) bool {
 	isCopy, found := r.tickets.show(m.second(), t, r.life.full)
 	if found {
@@ -84,7 +80,7 @@ func (r *roomState) copyOf(m moment, t *ticket.Ticket) bool {
 	return isCopy
 }
 
-// renew serves a session, and renews it where it is due and allowed.
+// renew serves a session, and renews it if due and allowed.
 func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 	d := Decision{Verdict: Serve, Reason: Session, Ticket: t}
 	if t.Home == ticket.Nobody {
@@ -107,7 +103,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 	from := t.Until
 	known := r.tickets.recent.Get(t.ID).until
 	if known > from {
-		// The same old ticket again: its newest stamp is counted already.
+		// The same old ticket again: its newest stamp is already counted.
 		from = known
 	}
 	if until >= from+wire.RenewAfter(r.life.full) && r.rights.mayRenew(r.edge.up.check(m.now), r.Cap) {
@@ -141,7 +137,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 	return d
 }
 
-// quit ends what the visitor with ticket t has in the room; see Engine.Quit.
+// quit revokes the session or place of ticket t; see Engine.Quit.
 func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 	if known := r.known(m, t.ID); known > t.Until && (t.Until == 0 || t.Home == r.edge.home) {
 		t.Until, t.Home = known, r.edge.home
@@ -154,7 +150,7 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 	}
 	end := wire.End{ID: t.ID, Home: uint32(t.Home), Until: t.Until, Shown: t.Until, Kind: wire.Left}
 	if t.Home == ticket.Nobody {
-		// In no books, and so nobody is told. It is enough that we refuse it.
+		// No ledger counts it, so nobody needs a report. Rejecting it here is enough.
 		if len(r.ended.marks) < 2*wire.MaxEnds {
 			r.ended.note(end)
 		}
@@ -168,12 +164,12 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 	return true
 }
 
-// quitLine ends a place in the line.
+// quitLine removes a place from the queue.
 func (r *roomState) quitLine(m moment, t *ticket.Ticket) bool {
 	r.queue.wait.advance(m.time)
 	r.queue.newest(t)
 	if t.IsAdmitted() || t.Flags&ticket.Returned == 0 || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
-		return false // nobody has counted it, or not any more
+		return false // not counted, or not any more
 	}
 	r.queue.uncount(t)
 	if len(r.ended.marks) < 2*wire.MaxEnds {

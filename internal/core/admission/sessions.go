@@ -5,25 +5,23 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// sessions counts stamped and consumed tickets per expiry second: the vectors
-// P and N of the ledger, cumulative since the incarnation began. A second is
-// forgotten once the watermark has passed it, because no edge can touch its
-// tickets again.
+// sessions counts stamped and superseded tickets per expiry second: the vectors P and N of the ledger, cumulative
+// since the start of the instance. A second is dropped once the watermark has passed it, because no edge can touch
+// its tickets any more.
 type sessions struct {
 	base int64 // first second held
 	end  int64 // first second after those held; all cells outside [base, end) are zero
 	ring []sessionCount
-	live int64 // sum of stamped-consumed over what is held
+	live int64 // sum of stamped-consumed over the held seconds
 }
 
 type sessionCount struct{ stamped, consumed uint32 }
 
-// maxExpirySpan bounds the ring, in seconds: twice the longest life of a ticket.
+// maxExpirySpan bounds the ring, in seconds: twice the maximum ticket life.
 const maxExpirySpan = 1 << 13
 
-// at returns the counters of second until, or nil if it lies outside what can
-// still be counted. The second b lies at index b mod length, so that seconds
-// may be added at either end.
+// at returns the counters of second until, or nil if it is out of range. Second b lies at index b mod length, so
+// that seconds may be added at either end.
 func (s *sessions) at(until int64) *sessionCount {
 	if s.ring == nil {
 		s.base, s.end = until, until+1
@@ -37,7 +35,7 @@ func (s *sessions) at(until int64) *sessionCount {
 	return &s.ring[until&int64(len(s.ring)-1)]
 }
 
-// grow doubles the ring until it has room for span seconds.
+// grow doubles the ring until it has space for span seconds.
 func (s *sessions) grow(span int64) bool {
 	if span > maxExpirySpan {
 		return false
@@ -54,13 +52,10 @@ func (s *sessions) grow(span int64) bool {
 	return true
 }
 
-// fold counts what lies before second base as if it lay there: an edge that is
-// cut off hears no watermark, and neither its memory nor its reports may grow
-// for as long as that lasts. A ticket that was stamped may be counted for
-// longer than it was valid, and never for less long: so what was consumed stays
-// behind where it cancels what was stamped for the same second, and where it
-// would cancel more it is forgotten. The parent knows of the seconds that
-// disappear what it was told, and goes on counting that.
+// fold moves the counts before second base to base: an isolated edge receives no watermark, and neither its memory
+// nor its reports may grow with the isolation. A ticket may be counted for longer than it was valid, never for
+// less. So superseded counts move along only up to the stamped ones of the same second; the excess is dropped. For
+// the folded seconds the parent continues with the last reported counts.
 func (s *sessions) fold(base int64) {
 	base = min(base, s.end-1)
 	if s.ring == nil || base <= s.base {
@@ -91,7 +86,7 @@ func (s *sessions) issue(until uint32) bool {
 	return true
 }
 
-// consume counts one ticket of expiry second until renewed away.
+// consume counts one ticket with expiry second until as superseded.
 func (s *sessions) consume(until uint32) bool {
 	c := s.at(int64(until))
 	if c == nil {
@@ -114,12 +109,12 @@ func (s *sessions) forget(watermark fleettime.Time) {
 		*c = sessionCount{}
 		s.base++
 	}
-	if s.base == s.end { // nothing is held; begin where the next ticket lies
+	if s.base == s.end { // empty; begin at the next ticket
 		s.ring = nil
 	}
 }
 
-// report appends the counters that are not zero.
+// report appends the non-zero counters.
 func (s *sessions) report() []wire.Expiry {
 	mask, n := int64(len(s.ring)-1), 0
 	for b := s.base; b < s.end; b++ {

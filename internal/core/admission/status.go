@@ -7,31 +7,30 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Ledger is one room of an edge at one moment, for metrics and for the
-// simulator's judge.
+// Ledger is a snapshot of one room of an edge, for metrics and for the simulator's oracle.
 type Ledger struct {
 	Granted, Spent, Returned  uint64
 	RateGranted, RateReturned uint64
 	RateIdle                  uint64
 	Renewed, RenewCeil        uint64
 	Keep, RateKeep            uint64
-	Sessions                  int64 // stamped here minus renewed away here
+	Sessions                  int64 // stamped minus superseded here
 	Held                      int   // requests held open
-	Waiting                   int64 // people counted as waiting here; negative when they wander
+	Waiting                   int64 // visitors counted as waiting here; negative if they move between edges
 	Admitted                  uint64
-	LetIn                     uint64 // without a right, while isolated
-	Guests                    int    // sessions of other edges that were renewed without a lease, since there was one: nobody may count them
-	Copied                    uint64 // sessions whose ticket was found to be copied
-	Partial                   bool   // people who wait have yet to be counted anew: the fleet was started again
-	Paused                    bool   // nobody is admitted, see Engine.Pause
+	LetIn                     uint64 // admitted without a permit, while isolated
+	Guests                    int    // foreign sessions renewed without a lease, since the last one: in no ledger
+	Copied                    uint64 // sessions with a detected ticket copy
+	Partial                   bool   // waiting visitors are being recounted: the fleet was restarted
+	Paused                    bool   // admissions are stopped, see Engine.Pause
 	Life                      uint32
 	View                      *wire.View
 }
 
-// Credit returns the rights in hand.
+// Credit returns the unspent permits.
 func (l Ledger) Credit() uint64 { return sub(l.Granted, l.Spent+l.Returned) }
 
-// Ledger returns the state of a room; the zero value for an unknown one.
+// Ledger returns the snapshot of a room, or the zero value for an unknown one.
 func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	r := e.rooms[id]
 	if r == nil {
@@ -49,24 +48,24 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	}
 }
 
-// Status is the state of an engine's bond with its regional.
+// Status is the state of an engine's session with its regional.
 type Status struct {
 	Inc, Tenure uint64
 	Follows     wire.Term
 	Joined      bool
-	Standing    wire.Standing // of the data centre in the fleet, as the regional told last
-	Site        uint64        // of the data centre, as the regional told; 0 for unknown
-	Copied      bool          // the data centre may be a copy of another one: nothing of its home is renewed here
-	Twin        bool          // another process bears the same name, and the regional hears both
+	Standing    wire.Standing // membership state of the data centre, last reported by the regional
+	Site        uint64        // cluster ID of the data centre; 0 for unknown
+	Copied      bool          // the data centre may be a copy: sessions of its home are not renewed here
+	Twin        bool          // another process reports under the same name
 	Leased      bool
 	LeaseEnd    fleettime.Mono
-	Isolated    bool           // without a lease for so long that on_isolation applies
+	Isolated    bool           // without a lease long enough for on_isolation
 	Synced      bool           // fleet time is known
-	Sure        bool           // well enough to admit by
-	Time        fleettime.Time // fleet time, or the machine's guess at it
+	Sure        bool           // its uncertainty allows admissions
+	Time        fleettime.Time // fleet time, or the machine's clock
 }
 
-// Status returns the state of the bond at now. It changes nothing.
+// Status returns the state at now. It has no side effects.
 func (e *Engine) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
@@ -76,8 +75,8 @@ func (e *Engine) Status(now fleettime.Mono) Status {
 	}
 }
 
-// Spendable returns the rights of T and of R that the edge could use at now:
-// none without a lease, or where it may stamp no ticket.
+// Spendable returns the usable permits of T and of R at now: none without a lease, or if the edge may not stamp
+// tickets.
 func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {
 	r := e.rooms[id]
 	if r == nil || r.life.full == 0 || !e.up.leased(now) {
@@ -86,7 +85,7 @@ func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64)
 	return r.rights.credit(), r.rights.rate.idle(now)
 }
 
-// Passes returns what the edge has of the passes of the newest release that it knows.
+// Passes returns the edge's passes of the newest known release.
 func (e *Engine) Passes(id room.ID) wire.Passes {
 	if r := e.rooms[id]; r != nil {
 		return r.passes.Passes
@@ -94,17 +93,14 @@ func (e *Engine) Passes(id room.ID) wire.Passes {
 	return wire.Passes{}
 }
 
-// Waits reports whether t is a place in the line of the room as it is: the
-// visitor need not be given another and holds no session. Nothing is counted by
-// it.
+// Waits reports whether t is a valid place in the room's queue and not a session. It counts nothing.
 func (e *Engine) Waits(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
 	r := e.rooms[id]
 	return r != nil && r.waits(now, &t)
 }
 
-// Ended returns how the session of ticket t ended before its time, as far as this
-// edge knows: wire.Left where it is refused, wire.Moved where it is served and
-// not renewed, 0 otherwise.
+// Ended returns how the session of ticket t was revoked, as known here: wire.Left if it is rejected, wire.Moved if
+// it is served but not renewed, or 0.
 func (e *Engine) Ended(id room.ID, t ticket.Ticket) wire.EndKind {
 	r := e.rooms[id]
 	if r == nil {

@@ -7,12 +7,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// tickets is what an edge remembers of the tickets of a room's sessions: until when it
-// stamped them, and which versions of them were shown.
+// tickets is an edge's memory of session tickets: their newest expiry, and the versions that were presented.
 type tickets struct {
 	recent reuse.Recent[stamped]
-	lines  reuse.Book             // of the versions that were shown here to be renewed
-	copied uint64                 // sessions whose ticket was found to be copied
+	lines  reuse.Book             // versions presented here for renewal
+	copied uint64                 // sessions with a detected copy
 	found  wire.Outbox[wire.Line] // those, for the regional
 }
 
@@ -20,17 +19,16 @@ func newTickets(limit int) tickets {
 	return tickets{recent: reuse.NewRecent[stamped](limit), lines: reuse.NewBook(limit, reuse.InFlight)}
 }
 
-// stamped is what an edge remembers of a session that it stamped: the newest expiry
-// second, and when it stamped it first.
+// stamped is an edge's memory of a session: the newest expiry second, and the first stamp.
 type stamped struct {
 	until, since uint32
-	net          uint32 // as ticket.Ticket has it
+	net          uint32 // as in ticket.Ticket
 }
 
-// over is the expiry second that is remembered of a session that was ended.
+// over is the remembered expiry second of a revoked session.
 const over = 1
 
-// remember notes that the session of a ticket was stamped until second until.
+// remember records a stamp of a ticket's session until second until.
 func (k *tickets) remember(second uint32, t *ticket.Ticket, until uint32) {
 	s := k.recent.Get(t.ID)
 	if s.until, s.net = until, t.Net; s.since == 0 {
@@ -39,13 +37,12 @@ func (k *tickets) remember(second uint32, t *ticket.Ticket, until uint32) {
 	k.recent.Put(t.ID, s)
 }
 
-// used reports whether a session is remembered that a ticket was stamped for.
+// used reports whether a session of this ticket is remembered.
 func (k *tickets) used(id uint64) bool { return k.recent.Get(id) != (stamped{}) }
 
-// kept reports whether t may be what the browser has of a session that this edge knows
-// to be valid, because replies were lost. They are not lost for a whole session: who
-// still shows the place two sessions after the turn, or a pass a session after its end,
-// keeps an old ticket.
+// kept reports whether t may still be a browser's ticket of a session known to be valid here, because responses
+// were lost. They are not lost for a whole session: a place presented two sessions after the admission, or a
+// session ticket presented a session after its expiry, is an old copy.
 func (k *tickets) kept(ft fleettime.Time, t *ticket.Ticket, life uint32) bool {
 	if life == 0 {
 		return true
@@ -56,10 +53,9 @@ func (k *tickets) kept(ft fleettime.Time, t *ticket.Ticket, life uint32) bool {
 	return ft.Second() < int64(k.recent.Get(t.ID).since+2*life)
 }
 
-// show follows the lines of a session's ticket with t, the version of it that is to be
-// renewed. It returns whether t is a copy that somebody else goes on with, and whether
-// the ticket was found to be copied just now. Where t is no copy, what follows from it
-// is of the line that is followed.
+// show records that version t of a session's ticket is presented for renewal. It returns whether t is a copy while
+// another client continues, and whether the copy was detected just now. If t is no copy, its descent is set to the
+// followed line.
 func (k *tickets) show(second uint32, t *ticket.Ticket, life uint32) (isCopy, found bool) {
 	v := version(t)
 	switch k.lines.Shown(second, t.ID, &v, wire.RenewAfter(life), life) {
@@ -77,7 +73,7 @@ func (k *tickets) show(second uint32, t *ticket.Ticket, life uint32) (isCopy, fo
 	return false, found
 }
 
-// version returns which version of its session's ticket t is.
+// version returns the version of a session's ticket t.
 func version(t *ticket.Ticket) reuse.Version {
 	if t.Stamp == 0 {
 		return reuse.Version{}
@@ -85,8 +81,7 @@ func version(t *ticket.Ticket) reuse.Version {
 	return reuse.Version{Stamp: t.Stamp, Parent: t.Parent, Root: t.Root, Seen: t.Seen}
 }
 
-// elsewhere reports whether a ticket whose session is bound to net is shown in another
-// network.
+// elsewhere reports whether a ticket bound to net is presented in another network.
 func elsewhere(t *ticket.Ticket, net uint32) bool {
 	return ticket.Elsewhere(t.ID, net, t.Network)
 }

@@ -8,34 +8,34 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// uplink is the edge's side of its bond with the regional.
+// uplink is the edge's session with the regional.
 //
-// Invariants: seen never goes back to a lower term; a lease that lapsed stays
-// lapsed for its tenure; nothing is admitted while retired.
+// Invariants: seen never returns to a lower term; a lapsed lease stays lapsed for its epoch; nothing is admitted
+// while retired.
 type uplink struct {
-	inc    uint64 // this life of the process, or of what replaced it when it was forgotten
-	tenure uint64 // of the lease within inc, from 1
+	inc    uint64 // instance ID of the process, or its replacement after the regional forgot it
+	tenure uint64 // lease epoch within inc, from 1
 	seq    uint64 // of the newest report
 
-	seen   wire.Term  // the parent promised to
-	joined bool       // seen has adopted us
+	seen   wire.Term  // the parent that we promised to follow
+	joined bool       // seen has accepted us
 	grants wire.Parts // of seen
-	acked  uint64     // newest report that seen took whole
+	acked  uint64     // newest report that seen received completely
 
-	standing wire.Standing // of the data centre in the fleet, as seen told
-	site     uint64        // of the data centre, for an aggregator that lost its store
-	copied   bool          // it may be a copy: sessions of its home are another's
+	standing wire.Standing // membership state of the data centre, as reported by seen
+	site     uint64        // cluster ID of the data centre, for an aggregator that lost its store
+	copied   bool          // it may be a copy: the sessions of its home belong to another data centre
 
-	leaseEnd fleettime.Mono // 0 before the first lease of the tenure
-	retired  bool           // the tenure's lease has lapsed
-	leaving  bool           // the process was told to end
-	alone    fleettime.Mono // since when it is known that there is no lease, 0 under one
+	leaseEnd fleettime.Mono // 0 before the first lease of the epoch
+	retired  bool           // the lease of the epoch has lapsed
+	leaving  bool           // the process is about to exit
+	alone    fleettime.Mono // since when the missing lease is known, 0 under a lease
 
-	reported fleettime.Mono // when the newest report was made
-	due      fleettime.Mono // when the next one is
-	busy     bool           // something happened since the newest report
+	reported fleettime.Mono // time of the newest report
+	due      fleettime.Mono // time of the next report
+	busy     bool           // changes since the newest report
 
-	twin bool // the regional hears another process that bears our name
+	twin bool // the regional receives reports of another process with our name
 }
 
 func (l *uplink) born(rng *rand.Rand) {
@@ -49,9 +49,8 @@ func (l *uplink) born(rng *rand.Rand) {
 	l.twin = false
 }
 
-// check retires a lease that has ended, and reports whether the edge may act on its
-// rights at now. A lease that has lapsed is never believed again, not even by a clock
-// that went back.
+// check retires an expired lease, and reports whether the edge may use its permits at now. A lapsed lease stays
+// lapsed even if the clock steps back.
 func (l *uplink) check(now fleettime.Mono) bool {
 	if l.leaseEnd != 0 && now >= l.leaseEnd && !l.retired {
 		l.retire(now)
@@ -59,20 +58,19 @@ func (l *uplink) check(now fleettime.Mono) bool {
 	return l.leaseEnd != 0 && !l.retired
 }
 
-// leased reports whether the edge may act on its rights at now. It is for those
-// who look on: unlike check it changes nothing.
+// leased reports whether the edge may use its permits at now. Unlike check it has no side effects.
 func (l *uplink) leased(now fleettime.Mono) bool {
 	return l.leaseEnd != 0 && !l.retired && now < l.leaseEnd
 }
 
-// retire ends the lease, and with it the tenure.
+// retire ends the lease and its epoch.
 func (l *uplink) retire(now fleettime.Mono) {
 	l.retired = true
 	l.left(now)
 }
 
-// extend takes a lease that a grant gives, counted from the sending of the report that
-// it answers. It reports whether the edge has a lease by it.
+// extend applies the lease of a grant, which begins when the answered report was sent. It reports whether the edge
+// has a lease now.
 func (l *uplink) extend(now fleettime.Mono, g *wire.Grant) bool {
 	if g.Lease <= 0 || g.Echo == 0 {
 		return false
@@ -82,22 +80,21 @@ func (l *uplink) extend(now fleettime.Mono, g *wire.Grant) bool {
 	return now < l.leaseEnd
 }
 
-// left notes that there is no lease from now on. The moment counts at which that
-// is noticed, so that a process that stood still is not taken for one that was
-// cut off all the while.
+// left records that there is no lease from now on. The time of the detection counts, so that a suspended process
+// does not count as isolated for the whole time.
 func (l *uplink) left(now fleettime.Mono) {
 	if l.alone == 0 {
 		l.alone = max(now, 1)
 	}
 }
 
-// hurry makes the next report due as soon as the least gap allows.
+// hurry schedules the next report as soon as the minimum gap allows.
 func (l *uplink) hurry(now fleettime.Mono, gap time.Duration) {
 	l.due = min(l.due, max(now, l.reported.Add(gap)))
 }
 
-// follow promises the parent t. It reports false for a parent that must not be
-// listened to: one with a lower term, or another one with the same.
+// follow promises to follow the parent t. It returns false for a parent that must be ignored: one with a lower
+// term, or another one with the same term.
 func (l *uplink) follow(t wire.Term) bool {
 	if l.seen.Fences(t) {
 		return false
@@ -110,8 +107,7 @@ func (l *uplink) follow(t wire.Term) bool {
 	return true
 }
 
-// demand estimates how many rights visitors will ask for until the next
-// report can have been answered.
+// demand estimates how many permits visitors will use until the answer to the next report.
 type demand struct {
 	tries  uint64         // since at
 	at     fleettime.Mono // of the last sample
@@ -119,11 +115,11 @@ type demand struct {
 	sample float64        // per second, since the last sample
 }
 
-// demandDecay is how long a burst is remembered.
+// demandDecay is the time constant of the decay of a burst.
 const demandDecay = 2 * time.Second
 
-// sampleAt closes the interval since the last call and returns how many rights
-// to ask for: twice what the demand of one fast report interval would use.
+// sampleAt ends the interval since the last call and returns the number of wanted permits: twice the demand of one
+// fast report interval.
 func (d *demand) sampleAt(now fleettime.Mono, interval time.Duration) uint64 {
 	dt := now.Sub(d.at).Seconds()
 	if dt <= 0 {
@@ -138,7 +134,7 @@ func (d *demand) sampleAt(now fleettime.Mono, interval time.Duration) uint64 {
 
 func (d *demand) want(interval time.Duration) uint64 {
 	n := 2 * max(d.rate, d.sample) * interval.Seconds()
-	if n < 0.05 { // less than one visitor in ten seconds: not worth a right lying idle
+	if n < 0.05 { // less than one visitor in ten seconds: not worth an idle permit
 		return 0
 	}
 	return uint64(n) + 1

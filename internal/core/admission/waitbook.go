@@ -6,19 +6,17 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// waitBook counts the people who wait, by the second of their place, without knowing any of
-// them. Each is counted in the window of the last poll; a poll moves the
-// ticket from its last window (the ticket tells which) to the current one, and
-// a window that grew old drops out whole, with everybody who did not come back.
+// waitBook counts waiting visitors by the second of their place, without a record per visitor. Each is counted in
+// the window of its last poll. A poll moves the ticket from its last window (named in the ticket) to the current
+// one, and an old window is dropped whole, with all visitors that did not come back.
 //
-// A visitor who polls at one edge and then at another leaves +1 here and -1
-// there: single edges may hold negative counts, their sum does not. The counts
-// are advisory and may be off by those whose edge died.
+// A visitor that polls at one edge and then at another leaves +1 here and -1 there: a single edge may hold negative
+// counts, but their sum is right. The counts are advisory and may be off by the visitors of a lost edge.
 type waitBook struct {
 	windows [windowsKept]waitWindow // ring by window number
 	newest  int64                   // number of the newest window
 	base    int64                   // second of the places in total[0]
-	total   []int32                 // all live windows together
+	total   []int32                 // sum of all live windows
 	sum     int64
 }
 
@@ -28,15 +26,14 @@ type waitWindow struct {
 }
 
 const (
-	windowLen   = 10       // seconds of polls that one window holds
-	windowsKept = 6        // 2.5 refresh intervals of 20 s, and the window being filled
-	maxLine     = 6 * 3600 // seconds before and after now in which places are told apart
+	windowLen   = 10       // seconds of polls per window
+	windowsKept = 6        // 2.5 refresh intervals of 20 s, and the current window
+	maxLine     = 6 * 3600 // seconds around now with separate counts
 )
 
 func windowOf(second int64) int64 { return second / windowLen }
 
-// advance opens the window of the present and drops those that are too old. It
-// reports whether anybody dropped out.
+// advance opens the current window and drops old ones. It reports whether visitors were dropped.
 func (w *waitBook) advance(now fleettime.Time) (dropped bool) {
 	cur := windowOf(now.Second())
 	if cur <= w.newest {
@@ -59,14 +56,13 @@ func (w *waitBook) advance(now fleettime.Time) (dropped bool) {
 		emptied = emptied || len(old.counts) > 0
 		old.counts = old.counts[:0]
 	}
-	if emptied { // also where everybody had moved on: the book must not grow with its age
+	if emptied { // even if all had moved on: the book must not grow with its age
 		w.trim()
 	}
 	return dropped
 }
 
-// trim forgets the seconds in front in which nobody is left, and moves a
-// line that is empty.
+// trim drops empty seconds at the front, and rebases an empty book.
 func (w *waitBook) trim() {
 	used := false
 	for i := range w.windows {
@@ -94,16 +90,15 @@ func (w *waitBook) live(seen uint32) bool {
 	return n <= w.newest && n > w.newest-windowsKept
 }
 
-// over reports whether the window of a poll at second seen has dropped out.
+// over reports whether the window of a poll at second seen was dropped.
 func (w *waitBook) over(seen uint32) bool { return windowOf(int64(seen)) <= w.newest-windowsKept }
 
-// add moves the count of a ticket with that place by n (1 or -1) in the
-// window of second seen, if that window is live.
+// add changes the count of a ticket's place by n (1 or -1) in the window of second seen, if that window is live.
 func (w *waitBook) add(place fleettime.Time, seen uint32, n int32) {
 	if !w.live(seen) {
 		return
 	}
-	// Whose place is further away than the book reaches is counted where it ends.
+	// A place out of range is counted at the end of the range.
 	second := min(max(place.Second(), w.newest*windowLen-maxLine), w.newest*windowLen+maxLine)
 	win := &w.windows[windowOf(int64(seen))%windowsKept]
 	if len(w.total) == 0 {
@@ -119,7 +114,7 @@ func (w *waitBook) add(place fleettime.Time, seen uint32, n int32) {
 	w.sum += int64(n)
 }
 
-// cell makes sure that counts, which begins at base, holds second.
+// cell extends counts, which begins at base, to hold second.
 func cell(counts []int32, base, second int64) ([]int32, int64) {
 	if second < base {
 		shift := base - second
@@ -133,7 +128,7 @@ func cell(counts []int32, base, second int64) ([]int32, int64) {
 	return counts, base
 }
 
-// histogram returns the line as this edge sees it.
+// histogram returns this edge's histogram of the queue.
 func (w *waitBook) histogram() estimate.Histogram {
 	n := 0
 	for _, c := range w.total {

@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// Lead is how long before an event starts its entries close.
+	// Lead is how long before the start of an event its entries close.
 	Lead = 30 * time.Second
 
-	// Settle is how long a record is public before anybody enters by it: everybody who waits has asked again
-	// by then (within 25 s) and is counted by the place that was drawn. It is shorter than [Lead] by what the
-	// leader may take to publish.
+	// Settle is how long a record is public before its places are used: by then every waiting visitor has asked
+	// again (within 25 s) and is counted by the drawn place. The difference to [Lead] is the leader's time to
+	// publish.
 	Settle = 28 * time.Second
 
 	// Never is later than any time.
 	Never fleettime.Time = math.MaxInt64
 
-	// maxNotices bounds a board, and with it the one message that it is.
+	// maxNotices bounds a board, and so its one message.
 	maxNotices = 256
 
-	// keptFor is for how long a record stays on the board after its event, while there is space.
+	// keptFor is how long a record stays on the board after its event, while there is space.
 	keptFor = 30 * 24 * time.Hour
 )
 
-// Policies of beacons: what a draw does for one.
+// Beacon policies of a draw.
 const (
 	BeaconNone      = "none"
-	BeaconPreferred = "preferred" // without it where none can be had within [BeaconPatience]
-	BeaconRequired  = "required"  // nobody enters before it was had
+	BeaconPreferred = "preferred" // draw without a beacon if none arrives within [BeaconPatience]
+	BeaconRequired  = "required"  // admit nobody before the beacon arrives
 )
 
-// BeaconPatience is how long after the close a beacon is waited for that is preferred.
+// BeaconPatience is how long after the close a draw waits for a preferred beacon.
 const BeaconPatience = 20 * time.Second
 
 // Event is an event that begins with a draw. Times are fleet time.
@@ -50,24 +50,24 @@ type Event struct {
 	Start, End fleettime.Time
 }
 
-// Closes returns when the entries of the event's draw close.
+// Closes returns when the entries of the draw close.
 func (e Event) Closes() fleettime.Time { return e.Start.Add(-Lead) }
 
-// Notice is what the fleet, and everybody, is told of the draw of one event. Times are fleet time in milliseconds.
+// Notice is the public announcement of the draw of one event. Times are fleet time in milliseconds.
 type Notice struct {
 	Room  string         `json:"room"`
 	Event string         `json:"event"`
-	Start fleettime.Time `json:"start"` // another start is another draw
+	Start fleettime.Time `json:"start"` // a different start is a different draw
 	End   fleettime.Time `json:"end"`
 
 	Commit    Hash           `json:"commit"`
-	Committed fleettime.Time `json:"committed"` // since when the commit is public
+	Committed fleettime.Time `json:"committed"` // publication of the commit
 	Beacon    string         `json:"beacon"`    // one of the policies
 
-	Published fleettime.Time  `json:"published,omitempty"` // when the record was, 0 for not yet
-	Record    json.RawMessage `json:"record,omitempty"`    // as [EncodeRecord] wrote it
+	Published fleettime.Time  `json:"published,omitempty"` // publication of the record, 0 before it
+	Record    json.RawMessage `json:"record,omitempty"`    // as written by [EncodeRecord]
 
-	Void string `json:"void,omitempty"` // why there is no draw: people enter in the order in which they joined
+	Void string `json:"void,omitempty"` // why the draw was cancelled; visitors then enter in the order of joining
 
 	record *Record
 }
@@ -78,7 +78,7 @@ func (n *Notice) of(e Event) bool { return n.Room == e.Room && n.Event == e.ID &
 // Closes returns when entries close.
 func (n *Notice) Closes() fleettime.Time { return n.Start.Add(-Lead) }
 
-// Drawn returns the record, nil before there is one and where there is no draw.
+// Drawn returns the record, or nil before its publication and for a cancelled draw.
 func (n *Notice) Drawn() *Record {
 	if n == nil {
 		return nil
@@ -86,7 +86,8 @@ func (n *Notice) Drawn() *Record {
 	return n.record
 }
 
-// Opens returns from when on somebody may enter, but not before the event starts: [Never] before the record was published.
+// Opens returns the earliest admission that the draw allows; the start of the event is a separate bound. It is
+// [Never] before the record is published.
 func (n *Notice) Opens() fleettime.Time {
 	switch {
 	case n != nil && n.Void != "":
@@ -97,13 +98,13 @@ func (n *Notice) Opens() fleettime.Time {
 	return n.Published.Add(Settle)
 }
 
-// Board is what is public of all draws. One that others may see is not modified.
+// Board is the public registry of all draws. A published board is never modified.
 type Board struct {
-	Version uint64    `json:"version"` // grows with every change
+	Version uint64    `json:"version"` // increases with every change
 	Notices []*Notice `json:"notices"`
 }
 
-// Of returns the notice of the draw of e, nil for none. The nil board has none.
+// Of returns the notice of the draw of e, or nil. A nil board has none.
 func (b *Board) Of(e Event) *Notice {
 	if b == nil {
 		return nil
@@ -114,13 +115,13 @@ func (b *Board) Of(e Event) *Notice {
 	return nil
 }
 
-// Latest returns the notice of the newest draw of an event, whenever that was to start, nil for none.
+// Latest returns the notice of the newest draw of an event, whatever its start, or nil.
 func (b *Board) Latest(room, event string) (latest *Notice) {
 	return b.newest(func(n *Notice) bool { return n.Room == room && n.Event == event })
 }
 
-// Drawn returns the notice of the newest draw of a room that has a record, nil for none: whoever joined before its
-// entries closed has the place that it gives.
+// Drawn returns the room's newest notice with a record, or nil. Visitors that joined before its entries closed have
+// the place that it gives.
 func (b *Board) Drawn(room string) *Notice {
 	return b.newest(func(n *Notice) bool { return n.Room == room && n.record != nil })
 }
@@ -137,22 +138,22 @@ func (b *Board) newest(is func(*Notice) bool) (newest *Notice) {
 	return newest
 }
 
-// Due is what the leader has to do for the draws of events.
+// Due lists the leader's pending work for the draws of events.
 type Due struct {
-	Commit  []Event   // these have no notice: a secret is to be made and kept, then its commit published
-	Void    []Event   // these have none, and it is too late for a draw
-	Publish []*Notice // the records of these
-	Forget  []*Notice // these are nobody's any more
+	Commit  []Event   // without a notice: store a secret, then publish its commit
+	Void    []Event   // without a notice and too late for a draw
+	Publish []*Notice // records to publish
+	Forget  []*Notice // draws without an event
 }
 
-// Nothing reports whether nothing is to be done.
+// Nothing reports whether there is no work.
 func (d *Due) Nothing() bool { return len(d.Commit)+len(d.Void)+len(d.Publish)+len(d.Forget) == 0 }
 
-// Due returns what is to be done at now, by a clock that is off by bound at most, for the events that begin with a draw.
-// A secret is told only when entries have closed for certain, at every edge that knows the time.
+// Due returns the pending work at now for the events that begin with a draw. The clock is off by at most bound. A
+// secret is revealed only when entries have certainly closed at every edge with a valid clock.
 func (b *Board) Due(now fleettime.Time, bound time.Duration, events []Event) (d Due) {
 	if bound > fleettime.Rough {
-		return d // whoever is so unsure cannot tell what is before the close
+		return d // too uncertain to tell times before the close from times after it
 	}
 	for _, e := range events {
 		switch n := b.Of(e); {
@@ -179,11 +180,11 @@ func (b *Board) Due(now fleettime.Time, bound time.Duration, events []Event) (d 
 	return d
 }
 
-// ErrFull says that there are as many draws as a board takes.
-var ErrFull = fmt.Errorf("there are %d draws of events that are not over: no more can be announced", maxNotices)
+// ErrFull is returned if the board holds the maximum number of draws.
+var ErrFull = fmt.Errorf("too many draws: %d of events that are not over; wait for one to end", maxNotices)
 
-// With returns a board in which notices are written, in place of those of the same draws, and some are forgotten; each a
-// version higher than b at least, and not below version. Of records of events that are over it keeps the newest.
+// With returns a copy of the board with notices added, each in place of an older one of the same draw, and others
+// removed. Its version is above that of b and at least version. Of the records of past events it keeps the newest.
 func (b *Board) With(version uint64, now fleettime.Time, write []*Notice, forget []*Notice) (*Board, error) {
 	next := &Board{Version: version}
 	if b != nil {
@@ -208,21 +209,21 @@ func (b *Board) With(version uint64, now fleettime.Time, write []*Notice, forget
 	return next, nil
 }
 
-// Announce returns the notice of a draw whose secret is stored, as it is published before anybody comes.
+// Announce returns the notice of a draw whose secret is stored, for publication before the event.
 func Announce(now fleettime.Time, e Event, s Secret, beacon string) *Notice {
 	return &Notice{Room: e.Room, Event: e.ID, Start: e.Start, End: e.End, Commit: Hash(s.Commit()), Committed: now, Beacon: beacon}
 }
 
-// Without returns the notice of an event that begins without a draw, and why.
+// Without returns the notice of an event that begins without a draw, with the reason.
 func Without(e Event, why string) *Notice {
 	return &Notice{Room: e.Room, Event: e.ID, Start: e.Start, End: e.End, Beacon: BeaconNone, Void: why}
 }
 
-// Publish returns n with the record of its draw, which is made from the secret that was committed to and, where one was had,
-// from the beacon of the first round after entries closed.
+// Publish returns n with the record of its draw. The record is made from the committed secret and, if there is one,
+// the beacon of the first round after the close.
 func (n *Notice) Publish(now fleettime.Time, s Secret, beacon *Beacon, entrants uint64) (*Notice, error) {
 	if Hash(s.Commit()) != n.Commit {
-		return nil, errors.New("the secret is not the one that was committed to")
+		return nil, errors.New("the secret does not match the commit")
 	}
 	out := *n
 	out.Published, out.record = now, &Record{
@@ -234,11 +235,11 @@ func (n *Notice) Publish(now fleettime.Time, s Secret, beacon *Beacon, entrants 
 	return &out, err
 }
 
-// EncodeBoard writes a board.
+// EncodeBoard encodes a board as JSON.
 func EncodeBoard(b *Board) ([]byte, error) { return json.Marshal(b) }
 
-// DecodeBoard reads what EncodeBoard wrote. It refuses what it does not know, and records that are not of the draws that
-// they stand at. Their beacons are not verified: whoever may write the board is believed in that.
+// DecodeBoard decodes a board. It rejects unknown fields and records of a different draw than that of their notice.
+// It does not verify beacons: writers of the board are trusted.
 func DecodeBoard(data []byte) (*Board, error) {
 	b := &Board{}
 	if err := strictjson.Decode(data, b); err != nil {
@@ -249,7 +250,7 @@ func DecodeBoard(data []byte) (*Board, error) {
 	}
 	for i, n := range b.Notices {
 		if n == nil {
-			return nil, fmt.Errorf("draws: notices[%d]: must say something", i)
+			return nil, fmt.Errorf("draws: notices[%d]: must not be null", i)
 		}
 		if err := n.read(); err != nil {
 			return nil, fmt.Errorf("draws: notices[%d]: %w", i, err)
@@ -258,7 +259,7 @@ func DecodeBoard(data []byte) (*Board, error) {
 	return b, nil
 }
 
-// read checks a notice, and reads its record.
+// read validates a notice and decodes its record.
 func (n *Notice) read() error {
 	if !slices.Contains([]string{BeaconNone, BeaconPreferred, BeaconRequired}, n.Beacon) {
 		return fmt.Errorf("beacon: must be %s, %s or %s, got %.40q", BeaconNone, BeaconPreferred, BeaconRequired, n.Beacon)
@@ -276,11 +277,11 @@ func (n *Notice) read() error {
 	}
 	switch {
 	case r.Room != n.Room || r.Event != n.Event || fleettime.TimeOf(r.Closes) != n.Closes() || r.Commit != n.Commit:
-		return errors.New("record: is that of another draw")
+		return errors.New("record: belongs to another draw")
 	case n.Published < n.Closes():
 		return errors.New("published: must not be before entries close")
 	case n.Void != "":
-		return errors.New("void: must be empty where there is a record")
+		return errors.New("void: must be empty with a record")
 	}
 	n.record = r
 	return nil

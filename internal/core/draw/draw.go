@@ -1,14 +1,12 @@
-// Package draw orders by chance those who came before an event, in a way that anyone can
-// check afterwards.
+// Package draw gives the visitors of an event places by chance, in a way that anyone can verify afterwards.
 //
-// A [Secret] is made when the event is saved, and its [Secret.Commit] is public before the
-// first visitor comes. When entries close the secret is published in a [Record], and with it,
-// where one was asked for, a round of a public beacon that nobody could know before. Both make
-// the seed from which everybody's place follows: no list of people is needed, and who knows
-// the record and an entry can work out its place.
+// A [Secret] is made when the event is saved. Its [Secret.Commit] is public before the first visitor joins. When
+// entries close, the secret is published in a [Record], if configured together with a round of a public beacon that
+// nobody could know before. Both make the seed of all places. There is no list of visitors: anyone with the record
+// and an entry can compute its place.
 //
-// It does not keep anyone from taking many entries. Without a beacon, an operator who knows
-// the secret can make tickets whose places are good.
+// A draw does not stop a visitor from taking many entries. Without a beacon, an operator that knows the secret can
+// make tickets with good places.
 package draw
 
 import (
@@ -22,48 +20,45 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Algorithm names how places are drawn, in records.
+// Algorithm is the name of the algorithm in records.
 const Algorithm = "vestibule draw 1"
 
 const (
-	// Window is how long before the close of entries the places of a class lie: an hour of the
-	// time axis on which fifo orders by the time of joining.
+	// Window is the range of places of one class before the close of entries. It lies on the time axis that orders
+	// fifo rooms by join time.
 	Window = time.Hour
 
-	// MaxClass is the last class: class 0 is nearest to the close of entries, every other one
-	// has a window of its own before that of the class below.
+	// MaxClass is the last class. Class 0 is next to the close of entries; each further class has its own window
+	// before the previous one.
 	MaxClass = 7
 )
 
-// Secret is what the places of a draw are made from, until then known to global alone.
+// Secret is the seed material of a draw. Only global knows it before the close.
 type Secret [32]byte
 
-// Commit returns what is published of a secret beforehand: SHA-256 of the algorithm's name and
-// the secret.
+// Commit returns the public commitment to a secret: SHA-256 of the algorithm's name and the secret.
 func (s Secret) Commit() [sha256.Size]byte {
 	return sha256.Sum256(append([]byte(Algorithm), s[:]...))
 }
 
-// Draw gives places. It is made by [Record.Draw], and is not safe for concurrent use.
+// Draw computes places. [Record.Draw] makes it. It is not safe for concurrent use.
 type Draw struct {
 	closes fleettime.Time
-	commit Hash // to its secret
+	commit Hash // commitment to its secret
 	mac    hash.Hash
 	sum    []byte
 }
 
-// newDraw returns the draw of a seed.
+// newDraw returns the draw with a seed.
 func newDraw(seed [sha256.Size]byte, closes fleettime.Time) *Draw {
 	return &Draw{closes: closes, mac: hmac.New(sha256.New, seed[:])}
 }
 
-// Place returns the place of a ticket on the time axis by which a line is ordered, in
-// milliseconds; class is 0 to [MaxClass].
+// Place returns the place of a ticket on the time axis of the queue, in milliseconds; class is 0 to [MaxClass].
 //
-// Who joined when entries had closed keeps the time of joining as a place: behind everybody
-// drawn. Of who joined before it is closes − Window·(1+class) + ⌊Window·u⌋, where u is the first eight
-// bytes of HMAC-SHA-256(seed, ticket), as a big-endian number, over 2^64, and ticket is the
-// ticket's number in eight bytes, big-endian.
+// A visitor that joined after the close keeps the join time as its place, behind all drawn places. Earlier entrants
+// get closes − Window·(1+class) + ⌊Window·u⌋, where u is the first eight bytes of HMAC-SHA-256(seed, ticket), as a
+// big-endian number, over 2^64. ticket is the ticket's number in eight bytes, big-endian.
 func (d *Draw) Place(ticket uint64, joined fleettime.Time, class uint8) fleettime.Time {
 	if joined >= d.closes {
 		return joined

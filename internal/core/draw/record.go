@@ -30,37 +30,37 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Beacon is a round of a public beacon. Its randomness is SHA-256 of its signature.
+// Beacon is a round of a public randomness beacon. Its randomness is SHA-256 of its signature.
 type Beacon struct {
-	Chain     Hash   `json:"chain"` // which beacon
+	Chain     Hash   `json:"chain"` // hash of the beacon's chain
 	Round     uint64 `json:"round"`
 	Signature []byte `json:"-"`
 	Text      string `json:"signature"` // Signature in hexadecimal digits
 }
 
-// Record is what is published of a draw when entries have closed, and stays.
+// Record is the permanent public result of a draw, published after the close.
 type Record struct {
 	Algorithm string    `json:"algorithm"`
-	Room      string    `json:"room"`  // id
-	Event     string    `json:"event"` // id
+	Room      string    `json:"room"`  // ID of the room
+	Event     string    `json:"event"` // ID of the event
 	Commit    Hash      `json:"commit"`
-	Committed time.Time `json:"committed"` // since when the commit was public
-	Closes    time.Time `json:"closes"`    // who joined before takes part
+	Committed time.Time `json:"committed"` // publication of the commit
+	Closes    time.Time `json:"closes"`    // visitors that joined earlier take part
 	Beacon    *Beacon   `json:"beacon,omitempty"`
 	Secret    Hash      `json:"secret"`
-	Entrants  uint64    `json:"entrants"` // how many were counted
+	Entrants  uint64    `json:"entrants"` // visitors counted
 }
 
-// Receipt is what a visitor keeps of a draw.
+// Receipt is a visitor's evidence of its place in a draw.
 type Receipt struct {
 	Ticket Ticket    `json:"ticket"`
 	Joined time.Time `json:"joined"`
 	Class  uint8     `json:"class,omitempty"`
 	Place  time.Time `json:"place"`
-	Commit Hash      `json:"commit,omitzero"` // of the draw, as the visitor was told before it
+	Commit Hash      `json:"commit,omitzero"` // of the draw, as shown to the visitor before it
 }
 
-// Ticket is the number of a ticket: 16 hexadecimal digits in JSON.
+// Ticket is a ticket number: 16 hexadecimal digits in JSON.
 type Ticket uint64
 
 // MarshalText is [encoding.TextMarshaler].
@@ -79,10 +79,10 @@ func (t *Ticket) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// maxSignature bounds the signature of a beacon, in bytes; drand's have 48 or 96.
+// maxSignature bounds a beacon's signature, in bytes. Signatures of drand have 48 or 96.
 const maxSignature = 96
 
-// DecodeRecord reads a record, and refuses one that says something which it does not know.
+// DecodeRecord decodes a record. It rejects unknown fields.
 func DecodeRecord(data []byte) (*Record, error) {
 	r := &Record{}
 	if err := strictjson.Decode(data, r); err != nil {
@@ -97,7 +97,7 @@ func DecodeRecord(data []byte) (*Record, error) {
 	return r, nil
 }
 
-// EncodeRecord writes a record.
+// EncodeRecord encodes a record.
 func EncodeRecord(r *Record) ([]byte, error) {
 	out := *r
 	if r.Beacon != nil {
@@ -108,8 +108,8 @@ func EncodeRecord(r *Record) ([]byte, error) {
 	return json.Marshal(&out)
 }
 
-// Check returns everything by which a record is not that of a fair draw. beacon verifies the
-// round, and that it is the first one after entries closed.
+// Check returns all violations of a fair draw in a record. beacon verifies the round, and that it is the first one
+// after the close.
 func (r *Record) Check(beacon func(b *Beacon, closes time.Time) error) (faults []error) {
 	fault := func(format string, a ...any) { faults = append(faults, fmt.Errorf(format, a...)) }
 	if r.Algorithm != Algorithm {
@@ -137,9 +137,9 @@ func (r *Record) Check(beacon func(b *Beacon, closes time.Time) error) (faults [
 	return faults
 }
 
-// seed returns SHA-256 of the algorithm's name and " seed", the secret, the beacon's randomness
-// (zeros where there is none), when entries close (milliseconds since 1970, eight bytes,
-// big-endian), and the ids of room and event, each behind its length in four bytes, big-endian.
+// seed returns SHA-256 of the algorithm's name and " seed", the secret, the beacon's randomness (zeros without
+// one), the close of entries (milliseconds since 1970, eight bytes, big-endian), and the IDs of room and event,
+// each prefixed with its length in four bytes, big-endian.
 func (r *Record) seed() [sha256.Size]byte {
 	var randomness [sha256.Size]byte
 	if r.Beacon != nil {
@@ -154,37 +154,37 @@ func (r *Record) seed() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// Same reports whether another record gives the same places, as one that was read again does.
+// Same reports whether another record gives the same places.
 func (r *Record) Same(o *Record) bool { return r.seed() == o.seed() }
 
-// Ahead returns how many of those who take part are supposed to stand before a place that was drawn: all that are is known
-// once everybody has asked again. Five times of six it is fewer.
+// Ahead returns an upper estimate of the entrants before a drawn place: the exact number is known once all have
+// asked again. In five of six cases the true number is lower.
 func (r *Record) Ahead(place fleettime.Time) uint64 {
 	n, u := float64(r.Entrants), 1-float64(fleettime.TimeOf(r.Closes).Sub(place))/float64(Window)
 	u = min(1, max(0, u))
 	return uint64(min(max(0, n-1), n*u+math.Sqrt(n*u*(1-u))))
 }
 
-// Draw returns the draw of a record that was checked.
+// Draw returns the draw of a checked record.
 func (r *Record) Draw() *Draw {
 	d := newDraw(r.seed(), fleettime.TimeOf(r.Closes))
 	d.commit = r.Commit
 	return d
 }
 
-// Takes reports whether the ticket of a receipt joined before entries closed.
+// Takes reports whether the receipt's ticket joined before the close.
 func (d *Draw) Takes(r *Receipt) bool { return fleettime.TimeOf(r.Joined) < d.closes }
 
-// ErrForged says that a receipt does not tell the place that was drawn.
+// ErrForged is returned for a receipt with a different place than the drawn one.
 var ErrForged = errors.New("that is not the place that was drawn")
 
-// Check returns nil where a receipt tells the place that the ticket has in the draw.
+// Check returns nil if the receipt holds the ticket's place in the draw.
 func (d *Draw) Check(r *Receipt) error {
 	if r.Class > MaxClass {
 		return fmt.Errorf("class: must be 0 to %d, got %d", MaxClass, r.Class)
 	}
 	if r.Commit != (Hash{}) && r.Commit != d.commit {
-		return fmt.Errorf("commit: %w: the visitor was told of another draw than that of the record", ErrForged)
+		return fmt.Errorf("commit: %w: the receipt is of another draw than the record", ErrForged)
 	}
 	for _, at := range []struct {
 		key string
@@ -200,5 +200,5 @@ func (d *Draw) Check(r *Receipt) error {
 	return nil
 }
 
-// TimeFormat is how times stand in receipts.
+// TimeFormat is the format of times in receipts.
 const TimeFormat = "2006-01-02T15:04:05.000Z07:00"

@@ -6,28 +6,25 @@ import (
 	"time"
 )
 
-// MaxWait is the longest wait that is told; beyond it the estimate says no
-// more than "longer".
+// MaxWait is the longest wait that is shown. Longer forecasts are shown as "longer".
 const MaxWait = 24 * time.Hour
 
-// Pace is how fast people will enter for a while.
+// Pace is an admission rate that holds for a time.
 type Pace struct {
-	For time.Duration // the last of several lasts for ever, whatever it says
+	For time.Duration // the last pace of a list lasts for ever; its For is ignored
 	Mu  float64       // people per second
 }
 
-// Estimate returns how long someone with ahead people in front will wait, if
-// people enter at the given paces, one after the other, and each of those who
-// wait gives up at the rate theta per second. At a steady pace mu the line in
+// Estimate returns the wait of a visitor with ahead visitors in front, if visitors enter at the given paces, one
+// after the other, and each waiting visitor abandons at the rate theta per second. At a steady pace mu the queue in
 // front shrinks by mu + theta*n per second, so that
 //
 //	n(t) = (n + mu/theta) exp(-theta t) - mu/theta
 //
-// and it is gone after ln(1 + theta*n/mu)/theta, which is n/mu when nobody gives
-// up (the fluid limit of a queue with abandonment; Whitt, "Fluid models for
-// multiserver queues with abandonments", 2006).
+// It is empty after ln(1 + theta*n/mu)/theta, which is n/mu if nobody abandons (the fluid limit of a queue with
+// abandonment; Whitt, "Fluid models for multiserver queues with abandonments", 2006).
 //
-// ok is false when nobody will ever enter: then there is no estimate.
+// ok is false if the visitor never enters.
 func Estimate(ahead float64, paces []Pace, theta float64) (wait time.Duration, ok bool) {
 	n, t := max(0, ahead), 0.0
 	for i, p := range paces {
@@ -57,7 +54,7 @@ func Estimate(ahead float64, paces []Pace, theta float64) (wait time.Duration, o
 	return 0, false
 }
 
-// Entered returns how many people will enter within d.
+// Entered returns how many visitors enter within d.
 func Entered(paces []Pace, d time.Duration) float64 {
 	n := 0.0
 	for i, p := range paces {
@@ -71,7 +68,7 @@ func Entered(paces []Pace, d time.Duration) float64 {
 	return n
 }
 
-// Later returns the paces as they are when d has passed. It does not change those given.
+// Later returns the paces shifted by d. It does not change its argument.
 func Later(paces []Pace, d time.Duration) []Pace {
 	for len(paces) > 1 && paces[0].For <= d {
 		d -= paces[0].For
@@ -85,7 +82,7 @@ func Later(paces []Pace, d time.Duration) []Pace {
 	return paces
 }
 
-// cut returns so many seconds, MaxWait at most.
+// cut returns s seconds, capped at MaxWait.
 func cut(s float64) time.Duration {
 	if !(s < MaxWait.Seconds()) {
 		return MaxWait

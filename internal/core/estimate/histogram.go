@@ -1,17 +1,13 @@
-// Package estimate is the arithmetic of the waiting line: who stands where, how
-// many stand in front, up to which join time people may enter, and how long
-// the rest will take.
+// Package estimate is the arithmetic of the queue: the position of a visitor, the admission cutoff, and the
+// forecast of the wait with its range.
 //
-// Nobody keeps a list of the people who wait. What is known of them is a
-// [Histogram] of join times, summed up the tree from edges to the coordinator
-// and sent down again as a digest. Inside a slice of it people are taken to be
-// spread evenly, so a place in the line and the horizon are both finer than
-// the slices. The one knob is the number of slices that a histogram is
-// compacted to: its cost on the wire against the error of a place, at most
-// one slice's people.
+// No component stores a list of waiting visitors. Edges count them in a [Histogram] of join times, which is summed
+// up the tree to the coordinator and sent down again as a digest. Visitors are assumed to be spread evenly inside a
+// slice, so positions and the cutoff are finer than the slices. The one knob is the number of slices that a
+// histogram is compacted to: bytes on the wire against the error of a position, at most the visitors of one slice.
 //
-// Everything here is advisory: it decides who goes first and what is shown,
-// never how many may enter.
+// Everything here is advisory. It decides the order of admission and the numbers shown, never how many visitors may
+// enter.
 package estimate
 
 import (
@@ -22,23 +18,22 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Slice is a stretch of join times and the people who joined in it.
+// Slice is an interval of join times and the number of visitors that joined in it.
 type Slice struct {
 	Start fleettime.Time // first millisecond of the slice
 	Width int64          // milliseconds, at least 1
-	N     float64        // people; a part of a sum may be negative
+	N     float64        // visitors; may be negative in a partial sum
 }
 
 // End returns the first millisecond after the slice.
 func (s Slice) End() fleettime.Time { return s.Start + fleettime.Time(s.Width) }
 
-// Histogram is the waiting line as slices of join time: sorted by Start and
-// not overlapping; gaps are empty. The zero value is an empty line. Methods
-// do not change the receiver. What they and [Sum] return may share its memory: it
-// is not to be changed.
+// Histogram is the queue as slices of join time, sorted by Start and not overlapping; gaps are empty. The zero
+// value is an empty queue. Methods do not change the receiver. Their results, and that of [Sum], may share its
+// memory and must not be changed.
 type Histogram []Slice
 
-// Total returns how many people the histogram holds.
+// Total returns how many visitors the histogram holds.
 func (h Histogram) Total() float64 {
 	sum := 0.0
 	for _, s := range h {
@@ -47,8 +42,7 @@ func (h Histogram) Total() float64 {
 	return sum
 }
 
-// Before returns how many people joined before t, interpolated inside the
-// slice that t lies in.
+// Before returns how many visitors joined before t, interpolated inside the slice of t.
 func (h Histogram) Before(t fleettime.Time) float64 {
 	sum := 0.0
 	for _, s := range h {
@@ -64,10 +58,9 @@ func (h Histogram) Before(t fleettime.Time) float64 {
 	return sum
 }
 
-// At returns the join time in front of which n people joined: the inverse of
-// Before, rounded up to the millisecond. With n at or above Total it returns
-// the end of the last slice; of an empty line, or with n <= 0, the start of
-// the first slice that holds anybody, or 0.
+// At returns the join time with n visitors in front: the inverse of Before, rounded up to the millisecond. With n
+// at or above Total it returns the end of the last slice. For an empty queue, or n <= 0, it returns the start of
+// the first non-empty slice, or 0.
 func (h Histogram) At(n float64) fleettime.Time {
 	sum := 0.0
 	last := fleettime.Time(0)
@@ -85,8 +78,8 @@ func (h Histogram) At(n float64) fleettime.Time {
 	return last
 }
 
-// Without returns the histogram without one person for each of these join times,
-// which ascend; no slice falls below nobody.
+// Without returns the histogram with one visitor removed per join time. The times ascend. No slice drops below
+// zero.
 func (h Histogram) Without(joined []fleettime.Time) Histogram {
 	if len(joined) == 0 {
 		return h
@@ -103,7 +96,7 @@ func (h Histogram) Without(joined []fleettime.Time) Histogram {
 	return out
 }
 
-// Head returns the first slices of h, as many as it takes to hold n people.
+// Head returns the shortest prefix of h that holds n visitors.
 func (h Histogram) Head(n float64) Histogram {
 	for i, s := range h {
 		if n -= s.N; n <= 0 {
@@ -113,8 +106,8 @@ func (h Histogram) Head(n float64) Histogram {
 	return h
 }
 
-// Sum returns the histogram of everybody in hs. Slices that overlap without
-// being equal are cut at each other's bounds, their people divided evenly.
+// Sum returns the sum of histograms. Slices that overlap without being equal are split at each other's bounds,
+// their visitors divided evenly.
 func Sum(hs ...Histogram) Histogram {
 	size, first := 0, -1
 	for i, h := range hs {
@@ -125,7 +118,7 @@ func Sum(hs ...Histogram) Histogram {
 	if first < 0 {
 		return nil
 	}
-	// Two buffers by turns: the sum so far, and what comes of adding the next.
+	// Two buffers alternate: the sum so far and the next sum.
 	sum, spare, own := hs[first], Histogram(nil), false
 	for _, h := range hs[first+1:] {
 		if len(h) == 0 {
@@ -134,7 +127,7 @@ func Sum(hs ...Histogram) Histogram {
 		if spare == nil {
 			spare = make(Histogram, 0, size)
 		}
-		next := add(spare[:0], sum, h)
+		next := appendSum(spare[:0], sum, h)
 		if spare = nil; own {
 			spare = sum
 		}
@@ -143,8 +136,8 @@ func Sum(hs ...Histogram) Histogram {
 	return sum
 }
 
-// add appends the sum of two histograms to dst, in one sweep over both.
-func add(dst, a, b Histogram) Histogram {
+// appendSum appends the sum of two histograms to dst, in one sweep over both.
+func appendSum(dst, a, b Histogram) Histogram {
 	x, y := sweep{rest: a}, sweep{rest: b}
 	x.next()
 	y.next()
@@ -180,9 +173,9 @@ func add(dst, a, b Histogram) Histogram {
 	return dst
 }
 
-// sweep is a histogram of which the beginning was taken off.
+// sweep is a histogram whose beginning was consumed.
 type sweep struct {
-	Slice   // what is left of the first
+	Slice   // the rest of the first slice
 	more    bool
 	density float64
 	rest    Histogram
@@ -195,8 +188,7 @@ func (w *sweep) next() {
 	}
 }
 
-// cut takes off what lies before t, which is in the first slice or its end, and
-// returns it.
+// cut removes the part before t, which lies in the first slice or at its end, and returns it.
 func (w *sweep) cut(t fleettime.Time) Slice {
 	head := w.Slice
 	if t == w.End() {
@@ -210,11 +202,10 @@ func (w *sweep) cut(t fleettime.Time) Slice {
 	return head
 }
 
-// Compact returns the histogram in at most limit slices. Neighbours are merged
-// so that a slice holds no more than a fraction of the people in front of it:
-// the head of the line keeps its resolution, where a place decides who is next,
-// and further back a place is known within that fraction of itself. Empty
-// slices vanish, negative ones weigh as much as positive ones; the total is kept.
+// Compact returns the histogram in at most limit slices. It merges neighbours so that a slice holds at most a
+// fraction of the visitors in front of it. The head of the queue keeps its resolution, since a position there
+// decides the next admission; further back the relative error is bounded by that fraction. Empty slices are
+// dropped, negative slices count by their absolute value, and the total is preserved.
 func (h Histogram) Compact(limit int) Histogram {
 	if limit <= 0 || h.weight() == 0 {
 		return nil
@@ -229,7 +220,7 @@ func (h Histogram) Compact(limit int) Histogram {
 	}
 }
 
-// weight returns the people that the slices move in either direction.
+// weight returns the sum of the absolute values of the slices.
 func (h Histogram) weight() float64 {
 	w := 0.0
 	for _, s := range h {
@@ -238,8 +229,8 @@ func (h Histogram) weight() float64 {
 	return w
 }
 
-// merge joins neighbours up to the given fraction of what lies before them; ok
-// is false where that takes more than limit slices.
+// merge joins neighbours up to the given fraction of the visitors before them. ok is false if more than limit
+// slices remain.
 func (h Histogram) merge(fraction float64, limit int) (out Histogram, ok bool) {
 	out = make(Histogram, 0, min(limit, len(h)))
 	before, weight := 0.0, 0.0
@@ -265,8 +256,8 @@ func (h Histogram) merge(fraction float64, limit int) (out Histogram, ok bool) {
 	return out, true
 }
 
-// Clamp returns the histogram without negative slices: what they miss is
-// taken from the slices after them, then from those before.
+// Clamp returns the histogram without negative slices. The deficit is taken from later slices, then from earlier
+// ones.
 func (h Histogram) Clamp() Histogram {
 	if !slices.ContainsFunc(h, func(s Slice) bool { return s.N <= 0 }) {
 		return h
@@ -292,13 +283,13 @@ func (h Histogram) Clamp() Histogram {
 	return slices.DeleteFunc(out, func(s Slice) bool { return s.N <= 0 })
 }
 
-// Digest is a histogram prepared for many look-ups. It is immutable.
+// Digest is an immutable histogram with prefix sums for fast look-ups.
 type Digest struct {
 	slices Histogram
-	before []float64 // before[i]: people in slices[:i]
+	before []float64 // before[i]: visitors in slices[:i]
 }
 
-// NewDigest prepares h, which the digest keeps and which must not change.
+// NewDigest returns a digest of h. It keeps h, which must not change afterwards.
 func NewDigest(h Histogram) *Digest {
 	d := &Digest{slices: h, before: make([]float64, len(h)+1)}
 	for i, s := range h {
@@ -307,8 +298,7 @@ func NewDigest(h Histogram) *Digest {
 	return d
 }
 
-// Total returns how many people wait. The methods of a nil Digest answer as
-// those of an empty one.
+// Total returns how many visitors wait. The methods of a nil Digest answer like those of an empty one.
 func (d *Digest) Total() float64 {
 	if d == nil {
 		return 0
@@ -316,7 +306,7 @@ func (d *Digest) Total() float64 {
 	return d.before[len(d.slices)]
 }
 
-// Histogram returns the line itself; it must not be changed.
+// Histogram returns the underlying histogram. It must not be changed.
 func (d *Digest) Histogram() Histogram {
 	if d == nil {
 		return nil
@@ -337,9 +327,8 @@ func (d *Digest) Before(t fleettime.Time) float64 {
 	return d.before[i-1] + s.N*min(1, float64(t-s.Start)/float64(s.Width))
 }
 
-// Ahead returns how many people stand in front of somebody who joined at t: as
-// [Digest.Before], but where the line holds that person too, nobody stands in front
-// of themselves.
+// Ahead returns how many visitors are in front of a visitor that joined at t. With counted set the digest includes
+// that visitor, which is not in front of itself.
 func (d *Digest) Ahead(t fleettime.Time, counted bool) float64 {
 	n := d.Before(t)
 	if d == nil || !counted {
@@ -355,6 +344,5 @@ func (d *Digest) Ahead(t fleettime.Time, counted bool) float64 {
 	return n
 }
 
-// Open is the horizon of a room in which nobody queues: later than every join
-// time.
+// Open is the admission cutoff of a room without a queue: later than every join time.
 const Open = fleettime.Time(1 << 60)

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// Outcomes counts what became of forecasts: per class of forecast, how many waits
-// were so many times as long. Counts only grow. The zero value (nil) counts
-// nothing yet.
+// Outcomes counts forecasts by accuracy: per forecast class, a histogram of actual wait over forecast. Counts only
+// grow. The zero value (nil) is empty.
 type Outcomes []uint64
 
 const (
 	classes = 4
 	bins    = 38
 
-	// OutcomesLen is the length of Outcomes that count something.
+	// OutcomesLen is the length of non-empty Outcomes.
 	OutcomesLen = classes * bins
 )
 
-// A forecast of hardly anything is not wrong by a factor because a request takes
-// its time.
+// graceful is added to both sides of a ratio: otherwise the time of a request would make a very short forecast look
+// wrong by a large factor.
 const graceful = 5 * time.Second
 
-// classOf sorts forecasts: below one minute, five minutes, twenty minutes, and longer.
+// classOf returns the class of a forecast: below one, five or twenty minutes, or longer.
 func classOf(forecast time.Duration) int {
 	switch {
 	case forecast < time.Minute:
@@ -35,18 +34,16 @@ func classOf(forecast time.Duration) int {
 	return 3
 }
 
-// bounds are the upper bounds of the bins above a ratio of 1, as logarithms; the
-// bins below it are their mirror image. The last is where the outermost bin is
-// taken to end.
+// bounds are the upper bounds of the bins above a ratio of 1, as logarithms. The bins below 1 mirror them. The last
+// is the assumed end of the outermost bin.
 var bounds = [bins / 2]float64{0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1, 1.5, 2}
 
-// Ratio returns the actual wait over the forecast, both lengthened by five
-// seconds.
+// Ratio returns the actual wait over the forecast, each plus five seconds.
 func Ratio(forecast, actual time.Duration) float64 {
 	return (max(0, actual) + graceful).Seconds() / (max(0, forecast) + graceful).Seconds()
 }
 
-// Add counts one wait that is over, and returns the outcomes.
+// Add counts one completed wait and returns the outcomes.
 func (o Outcomes) Add(forecast, actual time.Duration) Outcomes {
 	if o == nil {
 		o = make(Outcomes, OutcomesLen)
@@ -63,19 +60,19 @@ func (o Outcomes) Add(forecast, actual time.Duration) Outcomes {
 	return o
 }
 
-// OutcomeCounter counts outcomes and hands out snapshots, a new one only where
-// something was counted. The zero value has counted nothing.
+// OutcomeCounter counts outcomes and returns snapshots. A snapshot is copied only after a change. The zero value is
+// empty.
 type OutcomeCounter struct {
 	now, last Outcomes
 	stale     bool
 }
 
-// Add counts one wait that is over.
+// Add counts one completed wait.
 func (t *OutcomeCounter) Add(forecast, actual time.Duration) {
 	t.now, t.stale = t.now.Add(forecast, actual), true
 }
 
-// Gain counts what b counts beyond a.
+// Gain adds the increase from a to b.
 func (t *OutcomeCounter) Gain(a, b Outcomes) {
 	var some bool
 	if t.now, some = t.now.Gain(a, b); some {
@@ -83,7 +80,7 @@ func (t *OutcomeCounter) Gain(a, b Outcomes) {
 	}
 }
 
-// Outcomes returns all that was counted. It must not be changed.
+// Outcomes returns the current counts. The result must not be changed.
 func (t *OutcomeCounter) Outcomes() Outcomes {
 	if t.stale {
 		t.last, t.stale = append(Outcomes(nil), t.now...), false
@@ -91,8 +88,8 @@ func (t *OutcomeCounter) Outcomes() Outcomes {
 	return t.last
 }
 
-// Gain adds to o what b counts beyond a, two states of the same counter, and
-// returns o and whether there was anything. Where b counts less it has begun anew.
+// Gain adds the increase from a to b, two states of one counter, to o. It returns o and whether there was an
+// increase. If b is below a, the counter restarted and b counts in full.
 func (o Outcomes) Gain(a, b Outcomes) (Outcomes, bool) {
 	if len(b) == 0 || (len(a) > 0 && &a[0] == &b[0]) {
 		return o, false // the same snapshot
@@ -116,14 +113,13 @@ func (o Outcomes) Gain(a, b Outcomes) (Outcomes, bool) {
 	return o, some
 }
 
-// Range is between how many times the forecast waits are.
+// Range bounds the ratio of actual wait to forecast.
 type Range struct{ Low, High float64 }
 
-// Ranges are the ranges of the classes of forecasts. The zero value knows none.
+// Ranges are the ranges of the forecast classes. The zero value is unknown.
 type Ranges [classes]Range
 
-// Of returns between what a wait lies that is forecast so: the forecast itself
-// where no range is known.
+// Of returns the range of waits around a forecast, or the forecast itself if no range is known.
 func (r *Ranges) Of(forecast time.Duration) (low, high time.Duration) {
 	c := r[classOf(forecast)]
 	if c.High <= 0 {
@@ -134,43 +130,40 @@ func (r *Ranges) Of(forecast time.Duration) (low, high time.Duration) {
 	return at(c.Low), at(c.High)
 }
 
-// Spread learns from outcomes between what waits are: four of five of them. The
-// zero value supposes what simulated sales show.
+// Spread learns from outcomes the range that covers four of five waits. The zero value starts from the results of
+// simulated sales.
 //
-// The range is between two quantiles of what was seen of late. Which quantiles is
-// learned too: when fewer than four of five waits fall inside, it is widened
-// (adaptive conformal inference: Gibbs and Candès, "Adaptive conformal inference
-// under distribution shift", 2021). That needs no assumption about the waits.
+// The range lies between two quantiles of recent outcomes. The quantiles are learned too: if fewer than four of
+// five waits fall inside, the range widens (adaptive conformal inference: Gibbs and Candès, "Adaptive conformal
+// inference under distribution shift", 2021). That needs no assumption about the distribution of waits.
 type Spread struct {
 	counts [OutcomesLen]float64
-	shift  [classes]float64 // of the share that is to be outside
+	shift  [classes]float64 // added to the target share outside the range
 	taken  Outcomes
-	doubt  Doubt // by which ranges were told last
+	doubt  Doubt // of the ranges returned last
 }
 
 const (
-	// outside is the share of waits that is to be outside of the range.
+	// outside is the target share of waits outside the range.
 	outside = 0.2
-	// learn is by how much one wait moves the share that is aimed for.
+	// learn is how far one wait moves the target share.
 	learn = 0.004
-	// spreadMemory is how many waits of a class are remembered, on average.
+	// spreadMemory is how many waits of a class are remembered on average.
 	spreadMemory = 3000
-	// priorOutcomes is how many waits the supposition weighs. The waits of a minute are wrong
-	// together: the first some hundred tell little more than one.
+	// priorOutcomes is the weight of the prior, in waits. Errors of waits within one minute are correlated: the
+	// first few hundred carry little more information than one.
 	priorOutcomes = 100
 )
 
-// prior is between what logarithms of the ratio four of five waits lie, before
-// anything is known, by class.
+// prior is, per class, the half-width in log ratio that covers four of five waits, before any outcome is known.
 var prior = [classes]float64{0.035, 0.045, 0.055, 0.055}
 
-// ratePrior is the same where R bounds those who enter, which chance has no part in. What is left
-// is how coarse the phases of a forecast are, two in a hundred (see paced), and some half a second
-// by which rights come and people ask: for waits around 40 s a hundredth.
+// ratePrior is the prior while R limits admissions, where chance plays no part. The remaining error is the
+// coarseness of the forecast's phases, two percent (see paced), and about half a second between the grant of a
+// permit and the visitor's request: one percent of a wait of 40 s.
 var ratePrior = [classes]float64{0.023, 0.025, 0.025, 0.025}
 
-// Take learns from all outcomes counted so far, and keeps them: they must not be
-// changed.
+// Take updates the ranges from the total outcomes counted so far. It keeps o, which must not change.
 func (s *Spread) Take(o Outcomes) {
 	gained, some := Outcomes(nil).Gain(s.taken, o)
 	s.taken = o
@@ -178,7 +171,7 @@ func (s *Spread) Take(o Outcomes) {
 		return
 	}
 	for c := range classes {
-		lo, hi := s.told(c)
+		lo, hi := s.shown(c)
 		n, missed := 0.0, 0.0
 		for i, k := range gained[c*bins : (c+1)*bins] {
 			from, to := binOf(i)
@@ -197,31 +190,31 @@ func (s *Spread) Take(o Outcomes) {
 	}
 }
 
-// Ranges returns between how many times their forecast waits are. How long people stay and all
-// else are wrong independently of each other, so their squares add up.
+// Ranges returns the current ranges. The error of the session length and all other errors are independent, so their
+// squares add up.
 func (s *Spread) Ranges(d Doubt) Ranges {
 	var r Ranges
 	s.doubt = d
 	for c := range classes {
-		lo, hi := s.told(c)
+		lo, hi := s.shown(c)
 		r[c] = Range{Low: math.Exp(lo), High: math.Exp(hi)}
 	}
 	return r
 }
 
-// told returns the range of a class that is told, in logarithms.
-func (s *Spread) told(c int) (lo, hi float64) {
+// shown returns the published range of a class, as logarithms.
+func (s *Spread) shown(c int) (lo, hi float64) {
 	lo, hi = s.span(c)
 	return -math.Hypot(lo, s.doubt.Stay), math.Hypot(hi, s.doubt.Stay)
 }
 
-// span returns the range of a class in logarithms. The forecast itself lies in it.
+// span returns the range of a class, as logarithms. It contains the forecast itself.
 func (s *Spread) span(c int) (lo, hi float64) {
 	side := (outside + s.shift[c]) / 2
 	return min(0, s.quantile(c, side)), max(0, s.quantile(c, 1-side))
 }
 
-// quantile returns the logarithm below which a part q of the ratios of a class lies.
+// quantile returns the logarithm of the ratio at quantile q of a class.
 func (s *Spread) quantile(c int, q float64) float64 {
 	var weights [bins]float64
 	wide, sum := prior[c], 0.0

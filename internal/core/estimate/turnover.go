@@ -7,83 +7,86 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Turnover predicts how fast people will enter a room: from how many sessions
-// there are, when they began, how long sessions were found to last, and the two
-// limits. It is a value of fixed size. The zero value knows nothing.
+// Turnover predicts the admission rate of a room from its session count, the start times of sessions, the observed
+// session length and the two limits. It has a fixed size. The zero value is empty.
 //
-// The model: a session lasts as long as a ticket lives, and then for an
-// exponentially distributed time more, whose mean is learned: session-seconds
-// beyond the life of a ticket over sessions that ended. By Little's law that is
-// right in the long run whatever the distribution is; and while nobody can have
-// left yet because the doors have just opened, it says so instead of taking the
-// first rush for the rule.
+// The model: within the life of its ticket a session ends at a constant rate (by a goodbye), usually 0. A session
+// that reaches the ticket life then ends at another constant rate. Both rates are learned: ended sessions over
+// session-seconds. Just after opening, while no session can have ended yet, the model knows that and does not take
+// the first rush for a steady rate.
 type Turnover struct {
 	life   time.Duration // of a ticket
-	step   time.Duration // that one cell of began spans
+	step   time.Duration // span of one cell
 	newest int64         // number of the newest cell
 	began  [turnCells]float64
-	young  float64 // sum of the cells within a life
+	alive  [turnCells]float64 // sessions of began that have not ended early
+	young  float64            // sum of alive within one ticket life
 
 	seen             bool
 	at               fleettime.Mono
 	active, admitted float64
-	outlived         fleettime.Mono // when sessions began to last longer than the life of a ticket
-	owed             float64        // sessions that appeared without being admitted, not yet believed
+	outlived         fleettime.Mono // when sessions first outlived a ticket
+	owed             float64        // sessions that appeared without an admission, not yet accepted
 
-	beyond, ended float64 // session-seconds beyond life, sessions that ended; both fade
+	// These decay.
+	youngFor, early float64 // session-seconds within the ticket life, sessions that ended there
+	beyond, ended   float64 // session-seconds beyond the ticket life, sessions that ended there
 }
 
 const (
-	turnCells = 128 // of which a life fills 64
+	turnCells = 128 // a ticket life fills 64 of them
 	turnLife  = 64
 	minStep   = 500 * time.Millisecond
 
-	// Before any session has ended, it is supposed to last three tenths longer
-	// than its ticket, with the weight of ten that did.
+	// Prior: a session lasts 1.3 ticket lives, with the weight of ten ended sessions.
 	priorBeyond = 0.3
 	priorEnds   = 10
 
-	// A slot that came free is taken after so many seconds on average: expired sessions are counted
-	// once a second, reported, and their slots lent.
+	// The prior for early ends: none in ten ticket lives.
+	priorYoung = 10
+
+	// refill is the mean delay, in seconds, until a freed session permit is used: expired sessions are counted once
+	// a second, reported, and their permits granted again.
 	refill = 0.8
 
-	// The room is played out for so many lives, and for so long at least; from then
-	// on it is taken to be steady.
+	// The simulation of a room covers this many ticket lives, at least horizon seconds. Afterwards the pace is
+	// taken to be steady.
 	lives   = 4
 	horizon = 3 * time.Minute
 )
 
-// Limits are what bounds those who enter.
+// Limits bound the admissions of a room.
 type Limits struct {
 	Total, PerMinute float64
-	Free             float64 // slots that will be given out at once, on top of those who are inside
+	Free             float64 // permits granted at once, beyond the current sessions
 }
 
-// Observe takes the head-count and the admissions ever made, at now. Lives are
-// counted from 1 s.
+// Observe records the session count and the total of admissions at now. Ticket lives below 1 s count as 1 s.
 func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admitted float64) {
 	life = max(life, time.Second)
 	if u.life != life {
-		u.relive(life)
+		u.setLife(life)
 	}
 	if !u.seen {
 		u.seen, u.at, u.admitted, u.newest, u.outlived = true, now, admitted, int64(now)/int64(u.step), now
 	}
 	dt := max(0, now.Sub(u.at).Seconds())
 	fade := math.Exp(-dt / max(5*time.Minute, 2*life).Seconds())
-	u.beyond = u.beyond*fade + (u.active-u.young)*dt
+	u.youngFor = u.youngFor*fade + min(u.active, u.young)*dt
+	u.beyond = u.beyond*fade + max(0, u.active-u.young)*dt
+	u.early *= fade
 	u.ended *= fade
-	u.turn(int64(now) / int64(u.step))
+	u.rotate(int64(now) / int64(u.step))
 	came := max(0, admitted-u.admitted)
-	*u.cell(&u.began, u.newest) += came
+	u.begin(u.newest, came, came)
 	u.young += came
-	// Head-count and admissions are of slightly different moments.
+	// The session count and the admissions are from slightly different times.
 	switch u.owed += came - (active - u.active); {
 	case u.owed > 0:
-		u.ended += u.owed
+		u.end(u.owed, active)
 		u.owed = 0
 	case u.owed < -max(5, active/50):
-		// Sessions that nobody was seen to admit: they are older than we are.
+		// Sessions without an observed admission are older than this process.
 		u.spread(-u.owed)
 		u.owed = 0
 	}
@@ -93,164 +96,240 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 	}
 }
 
-// relive has tickets of another life from now on. For how long people go on looking at pages is what it was. Of those inside, who
-// still does gets a ticket of the new life with the next page, as if let in now; who does not leaves when the old one ends.
-func (u *Turnover) relive(life time.Duration) {
+// begin adds sessions to a cell; alive of them have not ended.
+func (u *Turnover) begin(cell int64, began, alive float64) {
+	*at(&u.began, cell) += began
+	*at(&u.alive, cell) += alive
+}
+
+// end records the end of n sessions, after which active are left. Sessions missing among the young ended early;
+// their ages are unknown.
+func (u *Turnover) end(n, active float64) {
+	early := min(n, max(0, u.young-active-max(1, active/50)))
+	if early > 0 {
+		left := 1 - early/u.young
+		for i := range u.cells() {
+			*at(&u.alive, u.newest-int64(i)) *= left
+		}
+		u.young *= left
+	}
+	u.early += early
+	u.ended += n - early
+}
+
+// setLife switches to a new ticket life. Sessions end at the same rates as before. An active visitor's next page
+// brings a ticket of the new life, as if admitted now; the others leave when their old ticket expires.
+func (u *Turnover) setLife(life time.Duration) {
 	was := *u
-	*u = Turnover{life: life, step: max(minStep, life/turnLife)}
+	*u = Turnover{life: life, step: max(minStep, life/turnLife), youngFor: was.youngFor, early: was.early, beyond: was.beyond, ended: was.ended}
 	if !was.seen {
 		return
 	}
 	u.seen, u.at, u.active, u.admitted, u.outlived, u.owed = true, was.at, was.active, was.admitted, was.outlived, was.owed
-	u.beyond, u.ended = was.beyond, was.ended
 	u.newest = int64(u.at) / int64(u.step)
-	looking := max(0.05*was.life.Seconds(), (was.Stay() - was.life).Seconds())
-	for i := range was.cells() {
-		n, age := *was.cell(&was.began, was.newest-int64(i)), time.Duration(i)*was.step
-		still := n * math.Exp(-age.Seconds()/looking)
-		*u.cell(&u.began, u.newest) += still
-		*u.cell(&u.began, u.newest-min(int64(max(0, age+life-was.life)/u.step), turnCells-1)) += n - still
+	looking := max(0.05*was.life.Seconds(), was.stay().late)
+	cell := func(age time.Duration) int64 {
+		return u.newest - min(int64(max(0, age)/u.step), turnCells-1)
 	}
-	u.count()
+	for i := range was.cells() {
+		began, n, age := *at(&was.began, was.newest-int64(i)), *at(&was.alive, was.newest-int64(i)), time.Duration(i)*was.step
+		still := n * math.Exp(-age.Seconds()/looking)
+		u.begin(cell(age), began, 0)
+		u.begin(u.newest, 0, still)
+		u.begin(cell(age+life-was.life), 0, n-still)
+	}
+	u.recount()
 }
 
-// turn opens the cells up to number n.
-func (u *Turnover) turn(n int64) {
+// Churn is the learned session length. It outlives a restart.
+type Churn struct {
+	Life            time.Duration // of a ticket
+	YoungFor, Early float64       // session-seconds within Life, sessions that ended there
+	Beyond, Ended   float64       // session-seconds beyond Life, sessions that ended there
+}
+
+// Churn returns the learned session length.
+func (u *Turnover) Churn() Churn { return Churn{u.life, u.youngFor, u.early, u.beyond, u.ended} }
+
+// Recall adds the Churn of a predecessor. It ignores a value that no Turnover can have returned.
+func (u *Turnover) Recall(c Churn) {
+	if c.Life < time.Second || c.Life > 31*24*time.Hour {
+		return
+	}
+	for _, x := range []float64{c.YoungFor, c.Early, c.Beyond, c.Ended} {
+		if !(x >= 0 && x < 1e15) {
+			return
+		}
+	}
+	if !u.seen {
+		u.setLife(c.Life)
+	}
+	u.youngFor += c.YoungFor
+	u.early += c.Early
+	u.beyond += c.Beyond
+	u.ended += c.Ended
+}
+
+// rotate opens the cells up to number n.
+func (u *Turnover) rotate(n int64) {
 	if n <= u.newest {
 		return
 	}
 	u.newest = max(u.newest, n-turnCells)
 	for u.newest < n {
 		u.newest++
-		*u.cell(&u.began, u.newest) = 0
+		*at(&u.began, u.newest), *at(&u.alive, u.newest) = 0, 0
 	}
-	u.count()
+	u.recount()
 }
 
-// count counts the sessions within a life.
-func (u *Turnover) count() {
+// recount sums the sessions within one ticket life.
+func (u *Turnover) recount() {
 	u.young = 0
 	for i := range u.cells() {
-		u.young += *u.cell(&u.began, u.newest-int64(i))
+		u.young += *at(&u.alive, u.newest-int64(i))
 	}
 }
 
-// cell returns the cell with number n of a ring.
-func (u *Turnover) cell(ring *[turnCells]float64, n int64) *float64 {
+// at returns the cell with number n of a ring.
+func at(ring *[turnCells]float64, n int64) *float64 {
 	return &ring[((n%turnCells)+turnCells)%turnCells]
 }
 
-// cells returns how many cells a life spans.
+// cells returns how many cells a ticket life spans.
 func (u *Turnover) cells() int { return int((u.life + u.step - 1) / u.step) }
 
-// spread takes sessions of unknown age to have begun evenly over a stay.
+// spread distributes n sessions of unknown age as the survivors of a steady flow.
 func (u *Turnover) spread(n float64) {
-	young := n * min(1, u.life.Seconds()/u.Stay().Seconds()) / float64(u.cells())
+	s := u.stay()
+	began := n / s.mean() * u.life.Seconds() / float64(u.cells())
 	for i := range u.cells() {
-		*u.cell(&u.began, u.newest-int64(i)) += young
-		u.young += young
+		alive := began * math.Exp(-s.hazard*(time.Duration(i)*u.step).Seconds())
+		u.begin(u.newest-int64(i), began, alive)
+		u.young += alive
 	}
 }
 
-// Stay returns how long a slot stays taken on average.
-func (u *Turnover) Stay() time.Duration {
-	l := u.life.Seconds()
-	weight := priorEnds + u.unsettled()
-	s := l + (u.beyond+weight*priorBeyond*l)/(u.ended+weight)
-	return time.Duration(max(s, l/20) * float64(time.Second))
+// stay is the session length, in seconds.
+type stay struct {
+	hazard float64 // rate of ends within the ticket life
+	young  float64 // mean time within the ticket life
+	reach  float64 // share of sessions that reach the ticket life
+	late   float64 // their mean time beyond it
 }
 
-// unsettled returns how many are inside for longer than a ticket lives, of whom it cannot be
-// known yet for how long: the first who leave are those who stay least, so they are no measure for
-// the others. It fades as time passes.
+func (s *stay) mean() float64 { return s.young + s.reach*s.late }
+
+func (u *Turnover) stay() stay {
+	life := u.life.Seconds()
+	weight := priorEnds + u.unsettled()
+	s := stay{young: life, reach: 1, late: max(life/64, (u.beyond+weight*priorBeyond*life)/(u.ended+weight))}
+	if u.early > 0 {
+		s.hazard = min(20/life, u.early/(u.youngFor+priorYoung*life))
+		s.reach = math.Exp(-s.hazard * life)
+		s.young = (1 - s.reach) / s.hazard
+	}
+	return s
+}
+
+// Stay returns the mean time that a session holds its permit.
+func (u *Turnover) Stay() time.Duration {
+	s := u.stay()
+	return time.Duration(s.mean() * float64(time.Second))
+}
+
+// unsettled returns how many sessions have outlived their ticket and whose length is not known yet: the first to
+// end are the shortest, so they do not represent the others. It decays with time.
 func (u *Turnover) unsettled() float64 {
 	return max(0, u.active-u.young) * math.Exp(-2*max(0, u.at.Sub(u.outlived).Seconds())/u.life.Seconds())
 }
 
-// Doubt is what forecasts may be wrong by where nobody has seen yet what came of them.
+// Doubt is the uncertainty of forecasts that have no outcomes yet.
 type Doubt struct {
-	// Stay is by how much a stay may differ from what is supposed, as a logarithm: more than a
-	// fifth before any session has ended, and next to nothing once some hundred have and others
-	// are not unsettled. 0 where sessions are not what bounds those who enter.
+	// Stay is the uncertainty of the mean session length, as a logarithm: more than a fifth before any session has
+	// ended, and almost nothing after a few hundred with no others unsettled. 0 if sessions do not limit
+	// admissions.
 	Stay float64
-	// ByRate says that R is what bounds them: when its rights are free again is known.
+	// ByRate reports whether R limits admissions; then it is known when permits return.
 	ByRate bool
 }
 
-// Doubt returns what forecasts may be wrong by under these limits.
+// Doubt returns the uncertainty of forecasts under these limits.
 func (u *Turnover) Doubt(x Limits) Doubt {
 	if !u.seen || x.Total/u.Stay().Seconds() > x.PerMinute/60 {
 		return Doubt{ByRate: u.seen}
 	}
 	few := 30 + u.unsettled()
-	return Doubt{Stay: 0.22 * few / (few + max(0, u.ended))}
+	return Doubt{Stay: 0.22 * few / (few + u.early + u.ended)}
 }
 
-// Paces returns how fast people will enter from now on, if there is always
-// somebody who waits: at most [MaxPaces] phases. It is nil while nothing was
-// observed, and where the limits let nobody in.
+// Paces returns the admission rate from now on while visitors wait, in at most [MaxPaces] phases. It is nil before
+// the first observation, and if the limits admit nobody.
 //
-// It plays the room out: sessions of known age reach the life of a ticket and
-// then end at the rate that was learned; who enters takes what came free, as far
-// as the minute allows, and ends in turn.
+// It simulates the room: sessions of known age reach the ticket life and then end at the learned rate. Freed
+// permits are used at once, as far as R allows, and the new sessions end in turn.
 func (u *Turnover) Paces(x Limits) []Pace {
 	if !u.seen || x.Total <= 0 || x.PerMinute <= 0 {
 		return nil
 	}
-	stay, life, dt := u.Stay().Seconds(), u.life.Seconds(), u.step.Seconds()
+	s, dt := u.stay(), u.step.Seconds()
 	cells, began, n := int64(u.cells()), u.began, u.newest
 	inside := max(u.active, min(x.Total, u.active+x.Free))
-	*u.cell(&began, n) += inside - u.active
-	old := u.active - u.young // longer inside than a ticket lives
-	// Where many leave long before their ticket ends, the model does not hold, and
-	// everybody is taken to be as likely to go as everybody else.
-	memoryless := stay < 1.05*life || old < -0.05*inside
-	old = max(0, old)
-	window, used := int64(math.Round(60/dt)), 0.0 // a right of R is in use for a minute
+	*at(&began, n) += inside - u.active
+	young := min(inside, u.young+inside-u.active)
+	old := inside - young // sessions beyond a ticket life
+	// The sessions of each cell that will reach the ticket life.
+	lasting := u.alive
+	*at(&lasting, n) += inside - u.active
+	stays := math.Exp(-s.hazard * dt)
+	for i, share := cells-1, stays; i >= 0; i, share = i-1, share*stays {
+		*at(&lasting, n-i) *= share
+	}
+	window, used := int64(math.Round(60/dt)), 0.0 // a permit of R is in use for a minute
 	byWindow := window >= 2 && window < turnCells
 	for i := int64(0); byWindow && i < window-1; i++ {
-		used += *u.cell(&began, n-i)
+		used += *at(&began, n-i)
 	}
 	entered := make([]float64, 0, horizon/minStep+lives*turnCells) // on the stack
 	vacant, keep := 0.0, math.Exp(-dt/refill)
 	for range max(lives*cells, int64(horizon/u.step)) {
 		n++
-		gone := 0.0
-		if memoryless {
-			gone = inside * -math.Expm1(-dt/stay)
-		} else {
-			old += *u.cell(&began, n-cells)
-			gone = old * -math.Expm1(-dt/(stay-life))
-			old -= gone
-		}
+		last := *at(&lasting, n-cells)
+		gone := max(0, young-last) * (1 - stays)
+		young = max(0, young-gone-last)
+		old += last
+		left := old * -math.Expm1(-dt/s.late)
+		old -= left
+		gone += left
 		inside -= gone
 		vacant = (vacant + gone) * keep
 		enter := max(0, x.Total-inside-vacant)
 		if byWindow {
 			enter = min(enter, max(0, x.PerMinute-used))
-			used += enter - *u.cell(&began, n-window+1)
+			used += enter - *at(&began, n-window+1)
 		} else {
 			enter = min(enter, x.PerMinute*dt/60)
 		}
 		inside += enter
-		*u.cell(&began, n) = enter
+		young += enter
+		*at(&began, n), *at(&lasting, n) = enter, enter*s.reach
 		entered = append(entered, enter)
 	}
-	return paced(entered, dt, Pace{Mu: min(x.Total/stay, x.PerMinute/60)})
+	return paced(entered, dt, Pace{Mu: min(x.Total/s.mean(), x.PerMinute/60)})
 }
 
-// MaxPaces is how many phases are told at most.
+// MaxPaces is the maximum number of phases.
 const MaxPaces = 16
 
-// paced turns how many enter in each step of dt seconds into few steady phases, and
-// the one after them. Nowhere are the people who entered by then off by much more than one and
-// two in a hundred of them (of the first ten less: who is next is told by them), or by a small multiple of that where the phases would be too
-// many: a rush comes back a minute later in all its bursts, and the phases must reach to the end.
+// paced compresses the admissions per step of dt seconds into a few steady phases, followed by steady. The
+// cumulative error stays near one admission plus two percent (less for the first ten, which decide the next
+// admissions). The tolerance grows until the phases fit: a rush repeats a minute later with all its bursts, and
+// the phases must reach the end.
 func paced(entered []float64, dt float64, steady Pace) []Pace {
 	for scale := 1.0; ; scale *= 1.2 {
 		c := curve{slack: scale}
 		for _, n := range entered {
-			c.add(dt, n)
+			c.extend(dt, n)
 		}
 		if c.close(); len(c.paces) < MaxPaces {
 			return append(c.paces, steady)
@@ -258,16 +337,16 @@ func paced(entered []float64, dt float64, steady Pace) []Pace {
 	}
 }
 
-// curve is the phases up to now. Of too many it keeps no more than the first.
+// curve is the phases up to now. It keeps only the first phases if there are too many.
 type curve struct {
 	slack           float64
 	paces           []Pace
 	t, n            float64 // now
-	fromT, fromN    float64 // where the phase began
-	lowest, highest float64 // pace that it may have
+	fromT, fromN    float64 // start of the phase
+	lowest, highest float64 // bounds of its pace
 }
 
-func (c *curve) add(dt, n float64) {
+func (c *curve) extend(dt, n float64) {
 	t, sum := c.t+dt, c.n+n
 	slack := c.slack * (min(1, 0.1+0.1*sum) + 0.02*sum)
 	lo, hi := (sum-slack-c.fromN)/(t-c.fromT), (sum+slack-c.fromN)/(t-c.fromT)
@@ -281,7 +360,7 @@ func (c *curve) add(dt, n float64) {
 	c.lowest, c.highest, c.t, c.n = lo, hi, t, sum
 }
 
-// close ends the phase here and now.
+// close ends the phase now.
 func (c *curve) close() {
 	if d := c.t - c.fromT; d > 0 && len(c.paces) < MaxPaces {
 		c.paces = append(c.paces, Pace{For: time.Duration(d * float64(time.Second)), Mu: (c.n - c.fromN) / d})

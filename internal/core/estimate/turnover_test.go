@@ -183,6 +183,13 @@ func TestTurnoverBearsAnything(t *testing.T) {
 				life = time.Duration(rapid.Int64Range(0, int64(2*time.Hour)).Draw(t, "life"))
 				admitted = 0
 			}
+			if rapid.IntRange(0, 9).Draw(t, "recalls") == 0 {
+				u.Recall(Churn{
+					Life:     time.Duration(rapid.Int64().Draw(t, "recalled life")),
+					YoungFor: rapid.Float64().Draw(t, "recalled young"), Early: rapid.Float64().Draw(t, "recalled early"),
+					Beyond: rapid.Float64().Draw(t, "recalled beyond"), Ended: rapid.Float64().Draw(t, "recalled ended"),
+				})
+			}
 			u.Observe(now, life, float64(rapid.IntRange(0, 5000).Draw(t, "active")), admitted)
 		}
 		x := Limits{
@@ -268,5 +275,40 @@ func TestARushComesBackInAllItsBursts(t *testing.T) {
 		if got := entered(paces, d); math.Abs(got-want) > 0.1*rate {
 			t.Fatalf("within %v s %v rights come back, foreseen %.0f: %v", d, want, got, paces)
 		}
+	}
+}
+
+// TestARecalledChurnForeseesAfterARestart: sessions last five minutes, and people leave after one. A
+// successor that recalls what was learned foresees who enters; one that does not is off by a factor.
+func TestARecalledChurnForeseesAfterARestart(t *testing.T) {
+	const total, life = 1000.0, 5 * time.Minute
+	stay := time.Minute.Seconds()
+	play := func(u *Turnover, from, seconds int, active, admitted float64) {
+		for s := range seconds {
+			admitted += total / stay
+			u.Observe(fleettime.Mono(from+s)*fleettime.Mono(time.Second), life, active, admitted)
+		}
+	}
+	var before Turnover
+	play(&before, 0, 1800, total, 0)
+	limits := Limits{Total: total, PerMinute: 1e6}
+	want := entered(before.Paces(limits), 60)
+	if math.Abs(want-total) > 0.1*total {
+		t.Fatalf("%.0f are foreseen within a minute before the restart, %.0f enter", want, total)
+	}
+	var with, without Turnover
+	with.Recall(before.Churn())
+	play(&with, 0, 3, total, 0)
+	play(&without, 0, 3, total, 0)
+	if got := entered(with.Paces(limits), 60); math.Abs(got-total) > 0.15*total {
+		t.Errorf("%.0f are foreseen within a minute after the restart, %.0f enter", got, total)
+	}
+	if got := entered(without.Paces(limits), 60); got > total/2 {
+		t.Errorf("%.0f are foreseen without what was learned: the test shows nothing", got)
+	}
+	// It may also be told late.
+	without.Recall(before.Churn())
+	if got, want := without.Stay(), with.Stay(); math.Abs(got.Seconds()-want.Seconds()) > 0.1*want.Seconds() {
+		t.Errorf("a stay of %v where it is recalled late, of %v otherwise", got, want)
 	}
 }

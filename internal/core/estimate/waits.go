@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// WaitParts are the parts of those who wait that [Waits] tells of.
+// WaitParts are the fractions of waiting visitors that [Waits] describes.
 var WaitParts = [len(Waits{})]float64{0.10, 0.25, 0.50, 0.75, 0.90}
 
-// Waits is by when so many parts of those who wait are in, where chance decides who is next: of the fastest 10, 25, 50, 75 and 90 of a
-// hundred, the longest. The zero value is not known.
+// Waits are the quantiles of the wait if admission is by chance: the time by which the fastest 10, 25, 50, 75 and
+// 90 percent have entered. The zero value is unknown.
 type Waits [5]time.Duration
 
-// Known reports whether anything is known.
+// Known reports whether the quantiles are known.
 func (w Waits) Known() bool { return w != Waits{} }
 
-// Later returns by when so many parts are in of people whom chance cannot call before d has passed: from then on it calls them
-// as it calls the others.
+// Later returns the quantiles of visitors that cannot be called before d has passed and are then called like the
+// others.
 func (w Waits) Later(d time.Duration) Waits {
-	// What w says as points: by then so much is the sum of the chances of all moments.
+	// The quantiles as points: the cumulative chance by each time.
 	var at, chances [len(w) + 1]float64
 	for k, part := range WaitParts {
 		at[k+1], chances[k+1] = w[k].Seconds(), -math.Log1p(-part)
 	}
-	at[0] = max(0, at[1]-(at[2]-at[1])*chances[1]/(chances[2]-chances[1])) // who is called first of them is in
+	at[0] = max(0, at[1]-(at[2]-at[1])*chances[1]/(chances[2]-chances[1])) // the first visitor called
 	interpolate := func(x float64, from, to *[len(w) + 1]float64) float64 {
 		k := 1
 		for k < len(w) && x > from[k] {
@@ -41,11 +41,12 @@ func (w Waits) Later(d time.Duration) Waits {
 	return w
 }
 
-// In returns by when so many parts are in where other things differ as well: by the range of the forecast of the median,
-// in which four of five waits lie, and by when within the time asks somebody asks who was called. They have nothing to do with each
-// other, so their squares add.
+// In returns the quantiles with two more errors added: the range of the forecast of the median, which covers four
+// of five waits, and the time within which a called visitor asks. They are independent of chance, so their squares
+// add up.
 func (w Waits) In(r *Ranges, asks time.Duration) Waits {
-	asked := normal80 * asks.Seconds() / math.Sqrt(12) // a moment that is anywhere within has this standard deviation, times normal80 as sides have
+	// a uniform time has this standard deviation, scaled to the 80 % interval
+	asked := normal80 * asks.Seconds() / math.Sqrt(12)
 	median := (w[2] + graceful).Seconds()
 	low, high := r.Of(w[2])
 	sides := [2]float64{math.Log((low + graceful).Seconds() / median), math.Log((high + graceful).Seconds() / median)}
@@ -63,14 +64,14 @@ func (w Waits) In(r *Ranges, asks time.Duration) Waits {
 	return w
 }
 
-// normal80 is within how many standard deviations four of five values are that are distributed normally.
+// normal80 is the half-width, in standard deviations, of the central 80 % of a normal distribution.
 const normal80 = 1.2816
 
-// Lots returns by when so many parts of those who wait are called, where people are called at the given paces and chance decides
-// who of the people that wait is next. joining people come per second, and fewer and fewer: after the time fading a third as many, so
-// that joining*fading come in all. The part theta of those who wait gives up per second. With n people who wait, each is called
-// within the second with the chance mu/n, so that after a time the part
-// 1 − exp(−∫ mu/n dt) has been called. ok is false where the last of the parts is never reached.
+// Lots returns the quantiles of the wait if visitors are called by chance, at the given paces. New visitors join at
+// joining per second, a rate that decays exponentially with the time constant fading, so that joining*fading join
+// in all. Waiting visitors abandon at the rate theta per second. With n waiting, each is called within the second
+// with probability mu/n, so that after a time the fraction 1 − exp(−∫ mu/n dt) has been called. ok is false if the
+// last quantile is never reached.
 func Lots(people, joining float64, fading time.Duration, paces []Pace, theta float64) (w Waits, ok bool) {
 	n, t, hazard := max(1, people), 0.0, 0.0
 	for k := 0; k < len(w); {

@@ -2,66 +2,61 @@ package fleettime
 
 import "time"
 
-// Bounds of a node's belief about time.
+// Limits of a node's clock error.
 const (
-	// Drift bounds how far two monotonic clocks of the fleet run apart, as a
-	// fraction: 200 parts per million. Quartz oscillators stay below half of it.
+	// Drift bounds how far two monotonic clocks of the fleet run apart, as a fraction: 200 parts per million.
+	// Quartz oscillators stay below half of it.
 	Drift = 200e-6
 
-	// MaxError is the error that everybody allows for. A node that is less sure, for
-	// want of a parent to ask, goes by what time is at least where it stamps and
-	// where it frees.
+	// MaxError is the clock error that every node tolerates in others. A node with a larger uncertainty, for lack
+	// of a parent to ask, uses the lower bound of fleet time to stamp tickets and to free permits.
 	MaxError = 250 * time.Millisecond
 
-	// Rough is the uncertainty above which nobody is admitted, and nobody takes the
-	// time from a node: 14 hours of drift.
+	// Rough is the uncertainty above which a node admits nobody and no other node learns the time from it: 14 hours
+	// of drift.
 	Rough = 10 * time.Second
 
-	// Guard is added wherever an expiry seen by one clock is acted on by
-	// another: twice the error that a node with a good link has (50 ms).
+	// Guard is added if one node acts on an expiry that another node's clock measured: twice the error of a node
+	// with a good link (50 ms).
 	Guard = 100 * time.Millisecond
 
-	// MaxTrip is the longest round trip that fleet time is learned from as long as a
-	// shorter one may come; LongTrip the longest where as many as SlowTrips in a row
-	// took longer than MaxTrip: then the way is as long as that.
+	// MaxTrip is the longest round trip that is used as a sample while a shorter one may follow. After SlowTrips
+	// trips in a row above MaxTrip the limit is LongTrip: the network is that slow.
 	MaxTrip   = time.Second
 	LongTrip  = Rough
 	SlowTrips = 16
 
-	// rounding is lost where a time is cut to whole milliseconds: once when the
-	// parent reads its clock, once when we read ours.
+	// rounding is the loss by truncation to whole milliseconds: once at the parent's clock, once at ours.
 	rounding = 2 * time.Millisecond
 
-	// Unsynced is the error of a clock that was never set: no bound at all.
+	// Unsynced is the uncertainty of a clock that was never set.
 	Unsynced = time.Duration(1<<63 - 1)
 )
 
-// Stretch returns d lengthened by the drift bound: how long a lender waits for
-// a lease of d that the holder measures on another clock.
+// Stretch returns d lengthened by the drift bound: how long a lender waits for the end of a lease of d that the
+// holder measures on another clock.
 func Stretch(d time.Duration) time.Duration { return d + time.Duration(float64(d)*Drift) + 1 }
 
-// Shrink returns d shortened by the drift bound: how long a holder believes a
-// lease of d that the lender measures on another clock.
+// Shrink returns d shortened by the drift bound: how long a holder may use a lease of d that the lender measures on
+// another clock.
 func Shrink(d time.Duration) time.Duration { return d - time.Duration(float64(d)*Drift) - 1 }
 
-// Clock is one node's estimate of fleet time on top of its own monotonic
-// clock. The zero value has never been synced: its error is infinite. A Clock
-// is not safe for concurrent use.
+// Clock is one node's estimate of fleet time on top of its own monotonic clock. The zero value was never synced:
+// its error is infinite. A Clock is not safe for concurrent use.
 //
-// Fleet time as read from a Clock never decreases and never lies behind a
-// watermark given to Floor, whatever the parent says.
+// Its readings never decrease and are never before a watermark given to Floor, even if the parent's clock steps
+// back.
 type Clock struct {
 	synced bool
 	base   Mono          // reading at which offset and bound were learned
 	offset int64         // fleet nanoseconds minus mono nanoseconds
-	bound  time.Duration // by how much the estimate may be wrong at base
-	last   Time          // newest time handed out
-	slow   int           // answers in a row that took longer than MaxTrip
+	bound  time.Duration // error bound of the estimate at base
+	last   Time          // newest time returned
+	slow   int           // round trips above MaxTrip in a row
 }
 
-// Set makes the clock a source of fleet time: at reading now it is t exactly.
-// Used by the coordinator, which has nobody to learn from. Setting the clock
-// back makes fleet time stand still until it has caught up.
+// Set makes the clock a source of fleet time: at reading now it is exactly t. Only the coordinator, which has no
+// parent, uses it. If t is in the past, fleet time stands still until it has caught up.
 func (c *Clock) Set(now Mono, t Time, bound time.Duration) {
 	c.synced = true
 	c.base = now
@@ -69,29 +64,26 @@ func (c *Clock) Set(now Mono, t Time, bound time.Duration) {
 	c.bound = bound
 }
 
-// Sync learns from one round trip (Cristian's algorithm with the parent's
-// dwell taken out, as NTP does): the child sent at reading sent, the parent
-// held the message for dwell and answered at its fleet time at, known to it
-// within parentErr; the answer arrived at reading now.
+// Sync learns from one round trip (Cristian's algorithm without the parent's dwell, as in NTP): the child sent at
+// reading sent, the parent held the message for dwell and answered at its fleet time at, known to it within
+// parentErr, and the answer arrived at reading now.
 //
-// A sample that is less certain than what the clock already believes is dropped,
-// but for a little, which grows with the age of the belief: the parent's own time
-// may have been moved since, by a new leader. Sync reports whether the sample was
-// taken.
+// Sync drops a sample that is less certain than the current estimate. A small tolerance, which grows with the age
+// of the estimate, lets in a change of the parent's own time by a new leader. Sync reports whether it used the
+// sample.
 func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr time.Duration) bool {
 	rtt := now.Sub(sent) - dwell
 	if now < sent || dwell < 0 || parentErr < 0 || parentErr > time.Hour {
-		return false // nonsense, or a parent that knows no better
+		return false // invalid, or a parent with a worse clock
 	}
 	if rtt <= MaxTrip {
 		c.slow = 0
 	} else if c.slow++; c.slow < SlowTrips || rtt > LongTrip {
-		// Our report lay somewhere for long: in the hands of a parent that stood
-		// still. Fleet time would be off by as much as half of that, and where it
-		// were ahead, stand still until it were true.
+		// The report was queued for long, for example in a suspended parent. Fleet time would be off by half of
+		// that and, if it were ahead, stand still until the true time caught up.
 		return false
 	}
-	if rtt < 0 { // drift over a long dwell: the round trip was shorter than the clocks can tell
+	if rtt < 0 { // drift during a long dwell: the round trip was shorter than the clocks can resolve
 		rtt = 0
 	}
 	bound := rtt/2 + time.Duration(float64(now.Sub(sent))*Drift) + parentErr + rounding
@@ -105,14 +97,14 @@ func (c *Clock) Sync(now, sent Mono, dwell time.Duration, at Time, parentErr tim
 	return true
 }
 
-// Restore sets a clock that was never synced to what was known at reading now.
+// Restore sets a clock that was never synced to a time known at reading now.
 func (c *Clock) Restore(now Mono, k Known) {
 	if k.OK() && !c.synced {
 		c.Set(now, k.Time, k.Bound)
 	}
 }
 
-// Known returns what the clock knows at reading now.
+// Known returns the clock's fleet time and uncertainty at reading now.
 func (c *Clock) Known(now Mono) Known {
 	t, bound := c.Read(now)
 	if bound > Rough {
@@ -121,9 +113,8 @@ func (c *Clock) Known(now Mono) Known {
 	return Known{Time: t, Bound: bound}
 }
 
-// Slew moves the clock toward t, which it should read at now, by no more than
-// the fraction maxRate of the time since the last call for this: a source of
-// fleet time must not jump. It reports how far off the clock was.
+// Slew moves the clock toward t, the correct time at now, by at most the fraction maxRate of the time since the
+// last call: a source of fleet time must not jump. It returns the error found.
 func (c *Clock) Slew(now Mono, t Time, maxRate float64) time.Duration {
 	if !c.synced {
 		return 0
@@ -135,14 +126,14 @@ func (c *Clock) Slew(now Mono, t Time, maxRate float64) time.Duration {
 	return off
 }
 
-// Now returns fleet time at the reading now: never less than what was returned
-// before. Before the first Sync or Set it returns the newest floor.
+// Now returns fleet time at the reading now, never less than before. Before the first Sync or Set it returns the
+// newest floor.
 func (c *Clock) Now(now Mono) Time {
 	t, _ := c.Read(now)
 	return t
 }
 
-// Read returns what Now and Bound return.
+// Read returns Now and Bound.
 func (c *Clock) Read(now Mono) (t Time, bound time.Duration) {
 	if !c.synced {
 		return c.last, Unsynced
@@ -156,16 +147,15 @@ func (c *Clock) Read(now Mono) (t Time, bound time.Duration) {
 	return c.last, bound
 }
 
-// Floor makes sure that the clock never again reads less than t.
+// Floor makes t the minimum of all later readings.
 func (c *Clock) Floor(t Time) {
 	if t > c.last {
 		c.last = t
 	}
 }
 
-// Bound returns the bound on the error of Now at the reading now; it grows with
-// drift since the last sample, and by as much as Now stands still ahead of what
-// the clock has learned since. A clock never synced answers Unsynced.
+// Bound returns the uncertainty of Now at the reading now. It grows with drift since the last sample, and while Now
+// stands still ahead of the estimate, by that difference. For an unsynced clock it is Unsynced.
 func (c *Clock) Bound(now Mono) time.Duration {
 	if !c.synced {
 		return Unsynced
@@ -174,17 +164,16 @@ func (c *Clock) Bound(now Mono) time.Duration {
 	return c.known(now) + time.Duration(ahead)*time.Millisecond
 }
 
-// known is the error of the estimate itself.
+// known returns the uncertainty of the estimate itself.
 func (c *Clock) known(now Mono) time.Duration {
 	return c.bound + time.Duration(float64(now.Sub(c.base))*Drift)
 }
 
-// estimate is what the clock would read if it could go back.
+// estimate returns fleet time without the rule that it never decreases.
 func (c *Clock) estimate(now Mono) Time { return Time(floorDiv(int64(now)+c.offset, 1e6)) }
 
-// Certain returns what fleet time is at least where a clock reads t, wrong by no more
-// than bound, but for the error that everybody allows for; of a clock that was never set,
-// t itself.
+// Certain returns the lower bound of fleet time for a clock that reads t with uncertainty bound, less the tolerated
+// [MaxError]. For an unsynced clock it returns t.
 func Certain(t Time, bound time.Duration) Time {
 	if bound <= MaxError || bound == Unsynced {
 		return t
@@ -192,10 +181,9 @@ func Certain(t Time, bound time.Duration) Time {
 	return t.Add(MaxError - bound)
 }
 
-// Settle makes a source surer of a time that it learned from somebody unsure, as the
-// fleet's time is what it says: its error bound falls by no more than the fraction
-// maxRate of the time since the last call of this or of Slew. Others may go by the
-// time that it was learned from, wrong the other way; their bounds grow as fast.
+// Settle reduces the uncertainty of a source that learned its time from an uncertain node: from now on its reading
+// defines fleet time. The bound falls by at most the fraction maxRate of the time since the last call of Settle or
+// Slew. Other nodes may still use the old time, off in the other direction; their bounds grow as fast.
 func (c *Clock) Settle(now Mono, maxRate float64) {
 	c.bound = max(0, c.bound-time.Duration(float64(now.Sub(c.base))*maxRate))
 	c.base = now

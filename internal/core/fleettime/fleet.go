@@ -1,22 +1,18 @@
-// Package fleettime keeps time for a fleet of nodes that share no clock.
+// Package fleettime keeps time for a fleet of nodes without a shared clock.
 //
-// Two kinds of time exist and they never mix. [Mono] is a reading of one
-// process's own monotonic clock: leases and rate windows are measured with it
-// and it never leaves the process except to be echoed back. [Time] is fleet
-// time: every node's estimate of one shared timeline, used only to stamp and
-// to expire tickets. The global coordinator is the source of fleet time; every
-// other node keeps an offset from its own monotonic clock to its parent's
-// fleet time, learned from the midpoint of a report's round trip.
+// There are two kinds of time, and they never mix. [Mono] is a reading of one process's monotonic clock. Leases and
+// rate windows are measured with it, and it leaves the process only to be echoed back. [Time] is fleet time: every
+// node's estimate of one shared timeline, used only to stamp and to expire tickets. The global coordinator is the
+// source of fleet time. Every other node keeps the offset from its own monotonic clock to its parent's fleet time,
+// learned from the midpoint of a report's round trip.
 //
-// Everybody allows for an error of [MaxError]. A node that is less sure goes by what
-// fleet time is at least ([Clock.Certain]): what it stamps ends earlier, what it frees
-// is freed later. Above [Rough] it admits nobody.
+// Every node tolerates an error of [MaxError] in others. A node with a larger uncertainty uses the lower bound of
+// fleet time ([Certain]): its tickets expire earlier, and it frees permits later. Above [Rough] it admits nobody.
 package fleettime
 
 import "time"
 
-// Mono is a reading of one process's monotonic clock: nanoseconds since an
-// origin that means nothing outside the process.
+// Mono is a reading of one process's monotonic clock: nanoseconds since an arbitrary origin.
 type Mono int64
 
 // Add returns m moved by d.
@@ -25,7 +21,7 @@ func (m Mono) Add(d time.Duration) Mono { return m + Mono(d) }
 // Sub returns the time from o to m.
 func (m Mono) Sub(o Mono) time.Duration { return time.Duration(m - o) }
 
-// Never is later than every reading: the deadline of something not due.
+// Never is later than every reading: the deadline of an event that is not due.
 const Never = Mono(1<<63 - 1)
 
 // Time is fleet time: milliseconds since the Unix epoch, UTC.
@@ -51,8 +47,8 @@ func (t Time) Std() time.Time { return time.UnixMilli(int64(t)).UTC() }
 
 func (t Time) String() string { return t.Std().Format("2006-01-02T15:04:05.000Z") }
 
-// floorDiv divides rounding toward minus infinity, so that times before the
-// epoch (which only tests have) land in the bucket that holds them.
+// floorDiv divides and rounds toward minus infinity, so that times before the epoch (tests only) land in the right
+// bucket.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {

@@ -6,30 +6,31 @@ import (
 	"time"
 )
 
-// Record is a reading of fleet time that a process stores in its data folder, and that the
-// next process reads. It is of use for as long as the machine has not been started anew.
+// Record is a stored reading of fleet time for the next process with the same data folder. It is valid until the
+// machine reboots.
 type Record struct {
-	Boot  string        `json:"boot"`            // start of the machine's kernel
-	At    time.Duration `json:"at"`              // since that start, suspended time included
-	Wall  Time          `json:"wall"`            // the machine's clock at that moment
-	Time  Time          `json:"time"`            // fleet time at that moment
-	Bound time.Duration `json:"bound"`           // by how much Time may be wrong
-	Guess bool          `json:"guess,omitempty"` // Time is the clock of a coordinator's machine: nobody knew better
+	Boot  string        `json:"boot"`  // boot ID of the machine's kernel
+	At    time.Duration `json:"at"`    // since boot, including suspend
+	Wall  Time          `json:"wall"`  // the machine's clock at that reading
+	Time  Time          `json:"time"`  // fleet time at that reading
+	Bound time.Duration `json:"bound"` // uncertainty of Time
+	// Time is the clock of a coordinator's machine, for lack of a better source
+	Guess bool `json:"guess,omitempty"`
 }
 
-// Known is fleet time as a process knows it at a moment. The zero value is not known.
+// Known is a reading of fleet time with its uncertainty. The zero value is unknown.
 type Known struct {
 	Time  Time
 	Bound time.Duration
-	Guess bool // it is the clock of a coordinator's machine: nobody knew better
+	Guess bool // it is the clock of a coordinator's machine, for lack of a better source
 }
 
-// OK reports whether the time is known well enough to go by it.
+// OK reports whether the time is certain enough to use.
 func (k Known) OK() bool { return k.Time > 0 && k.Bound <= Rough }
 
-// wallStep is by how much the machine's clock may run ahead of the time since boot before
-// the machine is taken to have stood still unnoticed, as a virtual machine does that is
-// stopped from outside; and the fraction by which a time daemon slews it.
+// wallStep is how far the machine's clock may run ahead of the time since boot before the machine counts as
+// suspended unnoticed, like a virtual machine stopped from outside. wallSlew is the fraction by which a time daemon
+// slews it.
 const (
 	wallStep = 500 * time.Millisecond
 	wallSlew = 1e-3
@@ -38,8 +39,8 @@ const (
 // maxRecorded bounds the age of a record: after it the bound would exceed Rough.
 const maxRecorded = 24 * time.Hour
 
-// Read returns what fleet time is at a moment of the machine's current start: at is the time since
-// then and wall the machine's clock. It returns an error where the record does not tell.
+// Read returns fleet time at the time at since the machine's boot; wall is the machine's clock. It returns an error
+// if the record is not usable.
 func (r *Record) Read(boot string, at time.Duration, wall Time) (Known, error) {
 	age := at - r.At
 	switch {

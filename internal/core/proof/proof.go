@@ -1,14 +1,13 @@
-// Package proof makes and checks what an edge tells a site with each request that it
-// passes on: a JWT which says that the request passed the waiting room, and as whose
-// session. A site that refuses requests without one cannot be reached around the edges.
+// Package proof makes and checks the signed header that an edge adds to a request for the site: a JWT which says
+// that the request passed the waiting room, and in which session. A site that rejects requests without a valid
+// proof cannot be reached around the edges.
 //
-// Its keys are derived from the root keys of the fleet ([ticket.Keyring]), so nothing
-// else is stored, distributed or rotated: whoever can read a signing key could forge
-// tickets anyway, and one that leaks tells nothing of the root. A key is published for a
-// whole rotation before anybody signs with it.
+// Signing keys are derived from the root keys of the fleet ([ticket.Keyring]), so nothing else is stored,
+// distributed or rotated. A reader of the root keys could forge tickets anyway, and a leaked signing key reveals
+// nothing of the root. A key is published for a whole rotation before it signs.
 //
-// A proof is a bearer's: it says nothing of the request that it comes with. It is for the
-// one site in its audience and good for [Life] at most, and no visitor ever sees it.
+// A proof is a bearer token: it does not identify the request. It is valid for the one site in its audience and for
+// at most [Life]. Visitors never see it.
 package proof
 
 import (
@@ -33,28 +32,28 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// Life is for how long a proof is good, at most; one of a session that ends sooner is good
-// until then.
+// Life is the maximum validity of a proof. It never outlives the session.
 const Life = 5 * time.Minute
 
-// Issuer is who makes proofs.
+// Issuer is the issuer claim of proofs.
 const Issuer = "vestibule"
 
-// Claims are what a proof says. Times are Unix seconds of fleet time.
+// Claims are the contents of a proof. Times are Unix seconds of fleet time.
 type Claims struct {
 	Issuer   string `json:"iss"`
-	Audience string `json:"aud"`                // the origin, as the room names it
-	Issued   int64  `json:"iat"`                //
-	Expires  int64  `json:"exp"`                //
-	Subject  string `json:"sub,omitempty"`      // stands for the visitor's ticket, the same for the whole session; empty outside of all rooms
-	Number   string `json:"number,omitempty"`   // the visitor's reference number, as the waiting page tells it
-	Room     string `json:"room,omitempty"`     // in which the visitor is; empty outside of all rooms
-	Admitted int64  `json:"admitted,omitempty"` // when the visitor was let in
+	Audience string `json:"aud"` // the origin, as the room names it
+	Issued   int64  `json:"iat"` //
+	Expires  int64  `json:"exp"` //
+	// pseudonym of the visitor's ticket, constant for the session; empty outside of all rooms
+	Subject  string `json:"sub,omitempty"`
+	Number   string `json:"number,omitempty"`   // the visitor's reference number, as shown on the waiting page
+	Room     string `json:"room,omitempty"`     // the visitor's room; empty outside of all rooms
+	Admitted int64  `json:"admitted,omitempty"` // time of the admission
 	Epoch    uint32 `json:"epoch,omitempty"`    // of the room
-	Session  string `json:"sid,omitempty"`      // for the edges alone: which ticket it is, enciphered
+	Session  string `json:"sid,omitempty"`      // the ticket, encrypted for the edges
 }
 
-// The ways in which a text is no proof.
+// Errors of [Keys.Check].
 var (
 	ErrMalformed = errors.New("malformed")
 	ErrKey       = errors.New("unknown key")
@@ -64,7 +63,7 @@ var (
 
 // Keys are the signing keys of a ring. They are immutable and safe for concurrent use.
 type Keys struct {
-	keys []key // oldest first, as the ring has them
+	keys []key // oldest first, as in the ring
 	set  []byte
 }
 
@@ -119,13 +118,13 @@ func derive(root ticket.Key) (k key, err error) {
 // Set returns the public keys as a JSON Web Key Set (RFC 7517); it must not be changed.
 func (k *Keys) Set() []byte { return k.set }
 
-// Outside signs that a request outside of all rooms passed an edge, for the site audience.
-// It returns the claims too: they tell until when the proof is good.
+// Outside signs that a request outside of all rooms passed an edge, for the site audience. It also returns the
+// claims, which hold the expiry.
 func (k *Keys) Outside(now fleettime.Time, audience string) (string, Claims, error) {
 	return k.sign(now, Claims{Audience: audience}, nil)
 }
 
-// Inside signs that a request of the session of t in room r passed an edge.
+// Inside signs that a request of session t in room r passed an edge.
 func (k *Keys) Inside(now fleettime.Time, audience string, r *room.Room, t *ticket.Ticket) (string, Claims, error) {
 	c := Claims{Audience: audience, Subject: subject(r.ID, t.ID), Number: string(ticket.AppendNumber(nil, t.ID)), Room: r.Name, Admitted: int64(t.Admitted), Epoch: t.Epoch, Expires: int64(t.Until)}
 	return k.sign(now, c, t)
@@ -156,16 +155,15 @@ func (k *Keys) sign(now fleettime.Time, c Claims, t *ticket.Ticket) (string, Cla
 	return text, c, err
 }
 
-// subject stands for a ticket. Nobody can make a ticket of it, nor find its number.
+// subject returns the pseudonym of a ticket. It reveals neither the ticket nor its number.
 func subject(id room.ID, number uint64) string {
 	b := binary.BigEndian.AppendUint64([]byte("vestibule proof 1 subject"), uint64(id))
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(b, number))
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// Check returns what a proof says that is good at now, and the session's ticket as far as
-// the proof holds it: number, home, epoch and end. Its number is 0 outside of all rooms.
-// The error is one of those above. Whether the audience is right is the caller's to judge.
+// Check returns the claims of a proof that is valid at now, and the fields of the session's ticket that it holds:
+// number, home, epoch and expiry. The number is 0 outside of all rooms. The caller checks the audience.
 func (k *Keys) Check(now fleettime.Time, text string) (Claims, ticket.Ticket, error) {
 	var c Claims
 	var t ticket.Ticket
@@ -207,6 +205,6 @@ func (k *Keys) Check(now fleettime.Time, text string) (Claims, ticket.Ticket, er
 	return c, t, nil
 }
 
-// maxLength bounds what is looked at, in bytes; a proof has some 400, and a name of a room
-// and an origin in it.
+// maxLength bounds the length of a proof, in bytes. A usual one has about 400, with the names of a room and an
+// origin.
 const maxLength = 4 << 10

@@ -82,12 +82,12 @@ const SchemaVersion = 2
 // it acts, and a test of that.
 var Schema = []Setting{
 	{
-		Key: "name", Since: 1, Doc: "Part of the cookie's name. A renamed room is another room, but for its `identity`.",
+		Key: "name", Since: 1, Doc: "Part of the cookie's name. A renamed room is another room, unless `identity` has its old name.",
 		Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
 		Field:  func(s *Settings) any { return &s.Name }, Rule: func(s *Settings) string { return checkRoomName(s.Name) },
 	},
 	{
-		Key: "host", Since: 1, Doc: "The host that visitors ask for.",
+		Key: "host", Since: 1, Doc: "The host in the visitor's request.",
 		Bounds: "a bare name or an IP address: no scheme, no port, no wildcard",
 		Field:  func(s *Settings) any { return &s.Host }, Rule: func(s *Settings) string { return checkHost(s.Host) },
 	},
@@ -102,24 +102,24 @@ var Schema = []Setting{
 		Field:  func(s *Settings) any { return &s.AdditionalRoutes },
 	},
 	whole("total_active_users", 1, MaxRate, func(s *Settings) *int { return &s.TotalActiveUsers },
-		"T: sessions that are valid at any moment."),
+		"T: valid sessions at any moment."),
 	whole("new_users_per_minute", 1, MaxRate, func(s *Settings) *int { return &s.NewUsersPerMinute },
 		"R: admissions in any 60 seconds."),
 	duration("session_duration", MinSession, MaxSession, DefaultSession, func(s *Settings) *time.Duration { return &s.SessionDuration },
-		"A session ends so long after its visitor's last request."),
+		"Length of a session after its visitor's last request."),
 	duration("probation", MinProbation, MaxProbation, DefaultProbation, func(s *Settings) *time.Duration { return &s.Probation },
-		"An admission is stamped for so long, and for the whole `session_duration` with the visitor's second request: who takes a slot and "+
-			"goes away gives it back soon. Set it to `session_duration` where one page is all that people look at."),
+		"Length of a session until its visitor's second request, which extends it to `session_duration`. "+
+			"Set it to `session_duration` where visitors look at one page only."),
 	duration("grace", MinGrace, MaxGrace, DefaultGrace, func(s *Settings) *time.Duration { return &s.Grace },
-		"A visitor who waits and is not there keeps the place for so long."),
+		"Time for which an absent visitor keeps the place in the line."),
 	choice("partition_policy", DefaultPolicy, func(s *Settings) *string { return &s.PartitionPolicy },
-		"What a node does for sessions that is cut off, see below.", PolicyServe, PolicyCap),
+		"Sessions at a node that is cut off: see [Partitions](#partitions).", PolicyServe, PolicyCap),
 	duration("lost_after", MinLost, MaxLost, DefaultLost, func(s *Settings) *time.Duration { return &s.LostAfter },
-		"Under `serve`, a node that is silent for so long while others of its kind are heard is taken for lost, and what it held is lent again."),
+		"Under `serve`, a node silent for this long while others of its kind are heard counts as lost, and its permits are granted again."),
 	choice("on_isolation", DefaultIsolation, func(s *Settings) *string { return &s.OnIsolation },
-		"What newcomers meet at an edge that is cut off, see below.", IsolationHold, IsolationOpen, IsolationClosed),
+		"Newcomers at an edge that is cut off: see [Partitions](#partitions).", IsolationHold, IsolationOpen, IsolationClosed),
 	{
-		Key: "isolation_limit", Since: 1, Doc: "Newcomers that one edge lets in per isolation where `on_isolation` is `open`.",
+		Key: "isolation_limit", Since: 1, Doc: "Newcomers admitted per edge and isolation with `on_isolation: open`.",
 		Bounds: fmt.Sprintf("0 to %d, at least 1 with open", MaxRate),
 		Field:  func(s *Settings) any { return &s.IsolationLimit },
 		Rule:   func(s *Settings) string { return checkIsolationLimit(s.IsolationLimit, s.OnIsolation) },
@@ -129,7 +129,7 @@ var Schema = []Setting{
 		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return CheckOrigin(s.Origin) },
 	},
 	{
-		Key: "queueing_status_code", Since: 1, Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page. 503 takes nodes newer than release 0.1.0.", Bounds: "200, 202, 429 or 503",
+		Key: "queueing_status_code", Since: 1, Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page.", Bounds: "200, 202, 429 or 503",
 		Field: func(s *Settings) any { return &s.QueueingStatus }, Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
 	},
 	{
@@ -138,97 +138,97 @@ var Schema = []Setting{
 	},
 	{
 		Key: "default_template_language", Since: 1, Default: DefaultLanguage, Bounds: "a language of the page, see WAITING-PAGE.md",
-		Doc:   "For visitors whose browser names no language that the page has.",
+		Doc:   "For browsers that ask for no language of the page.",
 		Field: func(s *Settings) any { return &s.DefaultLanguage }, Rule: func(s *Settings) string { return checkOneOf(s.DefaultLanguage, Languages...) },
 	},
 	{
-		Key: "queue_message", Since: 1, Doc: "The operator's word to everybody who waits.", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
+		Key: "queue_message", Since: 1, Doc: "The operator's message to visitors that wait.", Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
 		Field: func(s *Settings) any { return &s.QueueMessage }, Rule: func(s *Settings) string { return checkMessage(s.QueueMessage) },
 	},
 	{
-		Key: "epoch", Since: 1, Doc: "Raised to void every ticket of the room.", Bounds: "0 to 4294967295",
+		Key: "epoch", Since: 1, Doc: "Raise it to void every ticket of the room.", Bounds: "0 to 4294967295",
 		Field: func(s *Settings) any { return &s.Epoch },
 	},
 	since2(choice("ticket_binding", DefaultBinding, func(s *Settings) *string { return &s.TicketBinding },
-		"Where the ticket of a session is good, see below.", BindingNone, BindingNetwork, BindingStrict)),
+		"Where a session's ticket is accepted: see [Ticket binding](#ticket-binding).", BindingNone, BindingNetwork, BindingStrict)),
 	{
 		Key: "cors_origins", Since: 2, Soft: true, Bounds: fmt.Sprintf("`*`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
-		Doc:   "Whose pages may read what the edge answers, and are let through by their preflights, see below.",
+		Doc:   "Pages that may read the edge's answers: see [Other origins](#other-origins).",
 		Field: func(s *Settings) any { return &s.CORSOrigins }, Rule: func(s *Settings) string { return checkCORSOrigins(s.CORSOrigins) },
 	},
 	since2(choice("preflights", DefaultPreflights, func(s *Settings) *string { return &s.Preflights },
-		"Who answers preflights of other pages, see below.", PreflightsSite, PreflightsEdge)),
+		"Answers to preflights of other origins: see [Other origins](#other-origins).", PreflightsSite, PreflightsEdge)),
 	{
 		Key: "cookie_domain", Since: 2, Bounds: "a domain in which all hosts of the room lie",
-		Doc:   "Where the room has several hosts: the domain of the ticket's cookie, so that all hosts know one place. Without it each host has its own.",
+		Doc:   "Domain of the ticket's cookie, so that all hosts of the room share one place. Without it each host has its own.",
 		Field: func(s *Settings) any { return &s.CookieDomain }, Rule: func(s *Settings) string { return s.checkCookieDomain() },
 	},
 	soft(since2(choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
-		"`private`: what the site answers to somebody inside is made `private`, so that no CDN serves it past the room; `site`: it stays as the site says.",
+		"`private`: the site's answers to visitors inside become `private`, so that no CDN serves them past the room; `site`: they stay as the site sent them.",
 		CachingPrivate, CachingSite))),
 	{
 		Key: "identity", Since: 2, Bounds: fmt.Sprintf("1 to %d of A-Z a-z 0-9 _ -", MaxName),
-		Doc:   "The name by which tickets, cookies and the API know the room, where that is not `name`: give the old name to a room that is renamed, and nobody in it begins anew.",
+		Doc:   "Name of the room in tickets, cookies and the API where it differs from `name`: set it to the old name when you rename a room, and its visitors keep sessions and places.",
 		Field: func(s *Settings) any { return &s.Identity }, Rule: func(s *Settings) string { return checkIdentity(s.Identity) },
 	},
 	{
 		Key: "waiting_page_sources", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d origins such as https://cdn.example, with spaces between", MaxOrigins),
-		Doc:   "Where a page of your own may load more scripts from, and send and fetch data, beside its own host.",
+		Doc:   "Further origins from which your own page may load scripts and fetch data.",
 		Field: func(s *Settings) any { return &s.PageSources }, Rule: func(s *Settings) string { return checkOrigins(s.PageSources) },
 	},
 	{
 		Key: "description", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d bytes", MaxMessage),
-		Doc:   "For those who manage the room. Nothing is done with it.",
+		Doc:   "A note for operators.",
 		Field: func(s *Settings) any { return &s.Description }, Rule: func(s *Settings) string { return checkMessage(s.Description) },
 	},
 	{
 		Key: "queueing_method", Since: 2, Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
-		Doc:   "Who enters, see below. A change keeps everybody's place and session.",
+		Doc:   "Order of admission: see [Methods](#methods).",
 		Field: func(s *Settings) any { return &s.QueueingMethod }, Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
 	},
 	truth("queue_all", func(s *Settings) *bool { return &s.QueueAll },
-		"Everybody without a session waits, whatever the method says; places are kept, and no wait is told."),
+		"Everybody without a session waits: see [Methods](#methods)."),
 	truth("suspended", func(s *Settings) *bool { return &s.Suspended },
-		"The room is off: every request passes, no ticket is read or given, and nobody is counted anew."),
+		"The room is off: see [Methods](#methods)."),
 	truth("disable_session_renewal", func(s *Settings) *bool { return &s.NoRenewal },
-		"A session ends `session_duration` after its admission, whatever its visitor does; `probation` is not used."),
+		"A session ends `session_duration` after its admission; `probation` is not used."),
 	{
 		Key: "cookie_suffix", Since: 2, Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
-		Doc:   "Stands at the end of the cookie's name. To change it makes everybody a newcomer.",
+		Doc:   "End of the cookie's name. A change makes everybody a newcomer.",
 		Field: func(s *Settings) any { return &s.CookieSuffix }, Rule: func(s *Settings) string { return checkSuffix(s.CookieSuffix) },
 	},
 	{
 		Key: "cookie_samesite", Since: 2, Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
-		Doc:   "SameSite of the cookie. `auto` is `lax`; `none` is `lax` where the cookie is not Secure, as browsers refuse it otherwise.",
+		Doc:   "SameSite of the cookie. `auto` is `lax`; `none` is `lax` where the cookie is not Secure, because browsers refuse it otherwise.",
 		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: func(s *Settings) string { return s.checkSameSite() },
 	},
 	since2(choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
-		"Secure of the cookie. `auto`: where the request came over TLS. To change it makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever)),
+		"Secure of the cookie. `auto`: where the request came over TLS. A change makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever)),
 	{
 		Key: "cookie_partitioned", Since: 2, Bounds: "true or false, true only with `cookie_samesite: none`",
-		Doc:   "Partitioned of the cookie, where it is Secure: a browser sends it also in frames on pages of other sites, with a place of its own for each of those sites.",
+		Doc:   "Partitioned of the cookie, where it is Secure: see [Frames](#frames).",
 		Field: func(s *Settings) any { return &s.CookiePartitioned }, Rule: func(s *Settings) string { return s.checkPartitioned() },
 	},
 	{
 		Key: "frame_ancestors", Since: 2, Soft: true, Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
-		Doc:   "Whose pages may show the waiting page in a frame, beside those of its own origin, see below.",
+		Doc:   "Pages that may show the waiting page in a frame, beside its own origin: see [Frames](#frames).",
 		Field: func(s *Settings) any { return &s.FrameAncestors }, Rule: func(s *Settings) string { return s.checkFrameAncestors() },
 	},
 	soft(truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
-		"For clients of the hosted product. Who asks for JSON alone gets it here whatever it says.")),
+		"For clients of the hosted product. Requests for JSON alone get JSON either way.")),
 	{
 		Key: "enabled_origin_commands", Since: 2, Bounds: "`revoke` or nothing",
-		Doc:   "With `revoke` the site may put a visitor out by the header `Cf-Waiting-Room-Command: revoke` of its answer too, beside `Vestibule-Command`.",
+		Doc:   "With `revoke` the site may also end a session by `Cf-Waiting-Room-Command: revoke`, beside `Vestibule-Command`.",
 		Field: func(s *Settings) any { return &s.OriginCommands }, Rule: func(s *Settings) string { return checkCommands(s.OriginCommands) },
 	},
 	{
 		Key: "rules", Since: 2, Soft: true, Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),
-		Doc:   "Who matches one walks past the room: not counted, never queued, see below.",
+		Doc:   "Requests that pass the room: see [Rules](#rules).",
 		Field: func(s *Settings) any { return &s.Rules },
 	},
 	{
 		Key: "events", Since: 2, Bounds: fmt.Sprintf("at most %d that do not overlap", MaxEvents),
-		Doc:   "Times for which the room has other settings, and before which people gather, see below.",
+		Doc:   "Times with other settings: see [Events](#events).",
 		Field: func(s *Settings) any { return &s.Events },
 	},
 }
@@ -391,11 +391,7 @@ func Reference() string {
 		default:
 			byDefault = fmt.Sprintf("`%v`", d)
 		}
-		doc := t.Doc
-		if t.Since > 1 {
-			doc += fmt.Sprintf(" Since version %d of the table.", t.Since)
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.Key, byDefault, t.Bounds, doc)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.Key, byDefault, t.Bounds, t.Doc)
 	}
 	return b.String()
 }

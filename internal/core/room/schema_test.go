@@ -12,7 +12,7 @@ import (
 )
 
 // TestTheSchemaNamesEveryField: one line for each field of Settings, and a default that its own rule takes.
-var rewrite = flag.Bool("rewrite", false, "write the reference in docs/OPERATIONS.md anew")
+var rewrite = flag.Bool("rewrite", false, "write the reference in docs/ROOMS.md anew")
 
 func TestTheSchemaNamesEveryField(t *testing.T) {
 	var s Settings
@@ -101,9 +101,9 @@ func TestSettingsOfLaterVersions(t *testing.T) {
 	}
 }
 
-// TestTheReferenceIsTheSchema: OPERATIONS.md has the table that the schema makes.
+// TestTheReferenceIsTheSchema: docs/ROOMS.md has the table that the schema makes.
 func TestTheReferenceIsTheSchema(t *testing.T) {
-	const file, begin, end = "../../../docs/OPERATIONS.md", "<!-- made of internal/core/room/schema.go: make golden -->\n", "<!-- end -->\n"
+	const file, begin, end = "../../../docs/ROOMS.md", "<!-- generated from internal/core/room/schema.go: make golden -->\n", "<!-- end -->\n"
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

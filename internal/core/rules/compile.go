@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// caseSafe reports whether n, being true (or false, where positive is not set) for a
-// site that tells letter cases of the path apart, is so for one that does not.
+// caseSafe reports whether a result of n (true, or false if positive is not set) for a case-sensitive site holds
+// for a case-insensitive one too.
 func (n *node) caseSafe(positive bool) bool {
 	if !n.ofPath {
 		return true
@@ -25,18 +25,18 @@ func (n *node) caseSafe(positive bool) bool {
 	return false
 }
 
-// keepsCase reports whether two paths that differ in letter case give texts that differ in it alone.
+// keepsCase reports whether two paths that differ only in letter case give texts that differ only in letter case.
 func (n *node) keepsCase() bool {
 	return n.op == opField || n.op == opCall && (n.text == "lower" || n.text == "upper") && n.args[0].keepsCase()
 }
 
-// compiler makes closures of nodes. With folded, for sites that ignore the letter case of
-// paths: paths are folded, and what they are compared with too.
+// compiler turns nodes into closures. With folded, for sites that ignore the letter case of paths, it folds paths
+// and the literals compared with them.
 type compiler struct{ folded bool }
 
 func never(*Scratch) bool { return false }
 
-// boolean compiles a node that is true or false.
+// boolean compiles a Boolean node.
 func (c compiler) boolean(n *node) test {
 	switch n.op {
 	case opNot:
@@ -62,7 +62,7 @@ func (c compiler) boolean(n *node) test {
 		}
 	case opText, opNumber, opAt, opNamed, opEach:
 	}
-	return never // the parser lets nothing else through
+	return never // rejected by the parser
 }
 
 func (c compiler) chain(n *node) test {
@@ -106,7 +106,7 @@ func (c compiler) chain(n *node) test {
 	}
 }
 
-// quantified compiles any and all. All of nothing is not true: it was not there.
+// quantified compiles any and all. Over an empty list both are false: the value is missing.
 func (c compiler) quantified(n *node) test {
 	list := c.list(n.args[0].eachOf())
 	one := c.boolean(n.args[0])
@@ -127,7 +127,7 @@ func (c compiler) quantified(n *node) test {
 	}
 }
 
-// eachOf returns the list of the [*] in n.
+// eachOf returns the list under the [*] in n.
 func (n *node) eachOf() *node {
 	if n.op == opEach && n.kind == textKind {
 		return n.args[0]
@@ -178,7 +178,7 @@ func (c compiler) number(n *node) intFn {
 	}
 }
 
-// holdsFor returns what the order of two values must be.
+// holdsFor returns whether an operator accepts the order of two values.
 func holdsFor(o op) func(order int) bool {
 	switch o {
 	case opNe:

@@ -9,34 +9,34 @@ import (
 type kindOf uint8
 
 const (
-	badKind   kindOf = iota // a fault was told already
-	boolKind                // true or false
-	intKind                 // a whole number
-	textKind                // a text
-	addrKind                // an address
-	textsKind               // a list of texts
-	mapKind                 // lists of texts by name
+	badKind kindOf = iota // a fault was already reported
+	boolKind
+	intKind
+	textKind
+	addrKind
+	textsKind // list of texts
+	mapKind   // lists of texts by name
 )
 
 func (k kindOf) String() string {
 	return [...]string{"?", "a Boolean", "a number", "a text", "an address", "a list", "a map"}[k]
 }
 
-// What values of each type are read by. ok is false where the value is missing.
+// Accessors of values by type. ok is false if the value is missing.
 type (
 	textFn func(*Scratch) (v string, ok bool)
 	intFn  func(*Scratch) (v int64, ok bool)
 
-	// listFn returns the element at a position, 0 at first, and the position behind it.
+	// listFn returns the element at a position, first 0, and the next position.
 	listFn func(s *Scratch, pos int64) (v string, next int64, ok bool)
 )
 
-// field is something that rules ask about.
+// field is a field of the rules language.
 type field struct {
 	kind     kindOf
 	ofPath   bool
 	geo, bot bool // needs a source
-	url      bool // is the same for all who ask for the same
+	url      bool // depends on the URL alone
 
 	text   textFn
 	number intFn
@@ -49,7 +49,7 @@ func text(get func(*Request) string) field {
 	return field{kind: textKind, text: func(s *Scratch) (string, bool) { return get(s.req), true }}
 }
 
-// geoText is a text that is missing where it is empty.
+// geoText is a text field that is missing if empty.
 func geoText(get func(*Request) string) field {
 	return field{kind: textKind, geo: true, text: func(s *Scratch) (string, bool) { v := get(s.req); return v, v != "" }}
 }
@@ -63,7 +63,7 @@ var (
 	network     = field{kind: intKind, geo: true, number: func(s *Scratch) (int64, bool) { return s.req.ASN, s.req.ASN != 0 }}
 	european    = field{kind: boolKind, geo: true, truth: func(s *Scratch) bool { return s.req.EU }}
 
-	// raw and cleaned paths are the same here: a rule is asked about every reading.
+	// The raw and the cleaned path are the same here: a rule is evaluated for every reading.
 	path    = field{kind: textKind, ofPath: true, url: true, text: func(s *Scratch) (string, bool) { return s.path, true }}
 	suffix  = field{kind: textKind, ofPath: true, url: true, text: extension}
 	uri     = field{kind: textKind, ofPath: true, text: func(s *Scratch) (string, bool) { return address(s, false) }}
@@ -79,7 +79,7 @@ var (
 	argVals = field{kind: textsKind, list: argValues}
 )
 
-// fields are all that there are, by name.
+// fields are all fields by name.
 var fields = map[string]field{
 	"http.host":                       {kind: textKind, url: true, text: func(s *Scratch) (string, bool) { return s.req.Host, true }},
 	"http.request.method":             {kind: textKind, url: true, text: func(s *Scratch) (string, bool) { return s.req.Method, true }},
@@ -134,7 +134,7 @@ func visitor(s *Scratch) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), a.IsValid()
 }
 
-// address returns path and query, or the whole URL.
+// address returns path and query, or the full URL.
 func address(s *Scratch, full bool) (string, bool) {
 	if !full && s.req.Query == "" {
 		return s.path, true
@@ -157,7 +157,7 @@ func address(s *Scratch, full bool) (string, bool) {
 	return v, true
 }
 
-// extension returns what stands behind the last dot of the path's last segment, in lower case.
+// extension returns the text after the last dot of the path's last segment, in lower case.
 func extension(s *Scratch) (string, bool) {
 	if !s.spend(8 + 2*len(s.path)) {
 		return "", false
@@ -170,7 +170,7 @@ func extension(s *Scratch) (string, bool) {
 	return lowered(s, name[dot+1:])
 }
 
-// lines returns the lines of the header of a name in lower case.
+// lines returns the lines of a header; name is in lower case.
 func lines(name string) listFn {
 	return func(s *Scratch, pos int64) (string, int64, bool) {
 		all := s.req.Headers
@@ -198,7 +198,7 @@ func headerNames(s *Scratch, pos int64) (string, int64, bool) {
 	return v, pos + 1, ok
 }
 
-// firstLine returns the index of the first line of one of the known headers, or how many lines there are.
+// firstLine returns the index of the first line of a known header, or the number of lines if it is missing.
 func (s *Scratch) firstLine(known int, name string) int {
 	if s.lines[known] == 0 {
 		i := 0
@@ -227,7 +227,7 @@ func first(name string) textFn {
 	}
 }
 
-// joined returns all lines of a header.
+// joined returns all lines of a header, joined.
 func joined(name, with string) textFn {
 	all := lines(name)
 	return func(s *Scratch) (string, bool) {
@@ -252,7 +252,7 @@ func joined(name, with string) textFn {
 	}
 }
 
-// argAt returns the argument of the query at a position.
+// argAt returns the query argument at a position.
 func argAt(s *Scratch, pos int64) (name, value string, next int64, ok bool) {
 	q := s.req.Query
 	for int(pos) < len(q) {
@@ -275,7 +275,7 @@ func argAt(s *Scratch, pos int64) (name, value string, next int64, ok bool) {
 
 func argValues(s *Scratch, pos int64) (string, int64, bool) { return nextArg(s, pos, "", false) }
 
-// nextArg returns the value of the next argument, of this name only where named is set.
+// nextArg returns the value of the next argument, or of the next one with this name if named is set.
 func nextArg(s *Scratch, pos int64, name string, named bool) (string, int64, bool) {
 	for {
 		n, v, next, ok := argAt(s, pos)
@@ -289,11 +289,11 @@ func nextArg(s *Scratch, pos int64, name string, named bool) (string, int64, boo
 // pair is a cookie.
 type pair struct{ name, value string }
 
-// MaxCookies is how many cookies of a request are looked at; no browser sends as many. A
-// rule that asks for one of more does not match.
+// MaxCookies is the maximum number of cookies that are read per request; no browser sends as many. With more, a
+// rule about cookies does not match.
 const MaxCookies = 256
 
-// cookies returns all cookies of the request. They are read once per request.
+// cookies returns all cookies of the request, parsed once per request.
 func (s *Scratch) cookies() []pair {
 	if !s.hasPairs {
 		s.hasPairs = true
@@ -320,7 +320,7 @@ func (s *Scratch) readCookies() {
 	}
 }
 
-// cookies returns the cookies of a name.
+// cookies returns the cookies with a name.
 func cookies(name string) listFn {
 	return func(s *Scratch, pos int64) (string, int64, bool) {
 		all := s.cookies()
@@ -341,7 +341,7 @@ func cookieValues(s *Scratch, pos int64) (string, int64, bool) {
 	return all[pos].value, pos + 1, true
 }
 
-// languages returns the languages of Accept-Language in the order in which they stand.
+// languages returns the languages of Accept-Language in header order.
 func languages(s *Scratch, pos int64) (string, int64, bool) {
 	all, _ := first("accept-language")(s)
 	for int(pos) < len(all) {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// lowered returns v with the letters of ASCII in lower case.
+// lowered returns v with ASCII letters in lower case.
 func lowered(s *Scratch, v string) (string, bool) {
 	if !s.spend(4 + 2*len(v)) {
 		return "", false
@@ -42,7 +42,7 @@ func lowerASCII(v string) string {
 	}, v)
 }
 
-// fold takes letters for the same that a site may which ignores letter case, as match.Fold does.
+// fold maps letters that a case-insensitive site may treat as equal to one, like match.Fold.
 func fold(v string) string {
 	for i := range len(v) {
 		if c := v[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
@@ -60,7 +60,7 @@ func fold(v string) string {
 	return v
 }
 
-// fold is fold with its cost: what is not ASCII is slow.
+// fold is fold with its cost: non-ASCII text is slow.
 func (s *Scratch) fold(v string) (string, bool) {
 	cost := 4 + len(v)
 	for i := range len(v) {
@@ -78,7 +78,7 @@ func (s *Scratch) fold(v string) (string, bool) {
 	return fold(v), true
 }
 
-// sameName compares the name of a header with one in lower case.
+// sameName compares a header name with one in lower case.
 func sameName(name, lower string) bool {
 	if len(name) != len(lower) {
 		return false

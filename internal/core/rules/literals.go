@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// literal reads what a value of this type is compared with.
+// literal parses the literal that a value of this type is compared with.
 func (p *parser) literal(n *node, kind kindOf) {
 	from := p.at
 	switch kind {
@@ -17,7 +17,7 @@ func (p *parser) literal(n *node, kind kindOf) {
 		n.number = p.number(p.token())
 	case addrKind:
 		n.addr = p.address(from, p.token())
-	case badKind, boolKind, textsKind, mapKind: // told already
+	case badKind, boolKind, textsKind, mapKind: // already reported
 		if p.quotes() {
 			p.quoted(false)
 		} else if p.token() == "" {
@@ -26,7 +26,7 @@ func (p *parser) literal(n *node, kind kindOf) {
 	}
 }
 
-// token reads a number, an address or a network.
+// token scans a number, an address or a network.
 func (p *parser) token() string {
 	from := p.at
 	for p.at < len(p.in) && strings.IndexByte(" \t\r\n(){}[]\"$,&|^!=<>", p.in[p.at]) < 0 {
@@ -75,7 +75,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// members reads a set or the name of a list.
+// members parses a set or the name of a list.
 func (p *parser) members(n *node, kind kindOf) {
 	at := p.at
 	if p.sign("$") {
@@ -142,7 +142,7 @@ func (p *parser) members(n *node, kind kindOf) {
 	n.numbers = merged(n.numbers)
 }
 
-// network reads an address, a network or a range of a set.
+// network parses an address, a network or a range of a set.
 func (p *parser) network(at int, low, high string, isRange bool) (addrRange, bool) {
 	if !isRange && strings.Contains(low, "/") {
 		n, err := netip.ParsePrefix(low)
@@ -205,7 +205,7 @@ func (p *parser) quotes() bool {
 	return strings.HasPrefix(strings.TrimLeft(rest[1:], "#"), `"`)
 }
 
-// quoted reads a text. Of a regular expression only \" is unescaped.
+// quoted parses a text. In a regular expression it unescapes only \".
 func (p *parser) quoted(regex bool) string {
 	if p.space(); !p.quotes() {
 		p.expected("a text in quotation marks")

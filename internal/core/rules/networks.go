@@ -11,11 +11,11 @@ import (
 
 // Networks is a set of addresses. It is immutable; its zero value is empty.
 type Networks struct {
-	v4 []numberRange // sorted, none overlaps another
-	v6 []wideRange   // likewise
+	v4 []numberRange // sorted, no overlaps
+	v6 []wideRange   // sorted, no overlaps
 }
 
-// wide is an address of IPv6.
+// wide is an IPv6 address.
 type wide struct{ high, low uint64 }
 
 func (a wide) compare(b wide) int {
@@ -27,7 +27,7 @@ func (a wide) compare(b wide) int {
 
 type wideRange struct{ from, to wide }
 
-// NewNetworks returns the set of the networks. An address is its own network, and IPv4 written as IPv6 is IPv4.
+// NewNetworks returns the set of the networks. An address is its own network, and IPv4-mapped IPv6 is IPv4.
 func NewNetworks(all []netip.Prefix) *Networks {
 	ranges := make([]addrRange, 0, len(all))
 	for _, p := range all {
@@ -36,7 +36,7 @@ func NewNetworks(all []netip.Prefix) *Networks {
 	return newNetworks(ranges)
 }
 
-// addrRange are the addresses of one family from one to another.
+// addrRange is an inclusive range of addresses of one family.
 type addrRange struct{ from, to netip.Addr }
 
 func rangeOf(p netip.Prefix) addrRange {
@@ -87,7 +87,7 @@ func number6(a netip.Addr) wide {
 	return wide{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// Has reports whether a is in the set. IPv4 written as IPv6 is IPv4.
+// Has reports whether a is in the set. IPv4-mapped IPv6 is IPv4.
 func (n *Networks) Has(a netip.Addr) bool {
 	switch {
 	case n == nil || !a.IsValid():
@@ -107,7 +107,7 @@ func (n *Networks) Has(a netip.Addr) bool {
 	return low < len(n.v6) && n.v6[low].from.compare(v) <= 0
 }
 
-// merged returns the same numbers in ranges that are sorted and do not overlap.
+// merged returns the same numbers in sorted ranges without overlaps.
 func merged(all []numberRange) (out []numberRange) {
 	slices.SortFunc(all, func(a, b numberRange) int { return cmp.Compare(a.from, b.from) })
 	for _, r := range all {
@@ -120,7 +120,7 @@ func merged(all []numberRange) (out []numberRange) {
 	return out
 }
 
-// has reports whether v is in one of the ranges, as merged returns them.
+// has reports whether v is in one of the sorted ranges.
 func has(all []numberRange, v int64) bool {
 	low, high := 0, len(all)
 	for low < high {
@@ -133,7 +133,7 @@ func has(all []numberRange, v int64) bool {
 	return low < len(all) && all[low].from <= v
 }
 
-// ParseNetworks returns the set of addresses and networks such as 10.0.0.0/8, and names each that is none.
+// ParseNetworks returns the set of addresses and networks such as 10.0.0.0/8. The error names each invalid one.
 func ParseNetworks(texts []string) (*Networks, error) {
 	all := make([]netip.Prefix, 0, len(texts))
 	var bad []string

@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// op is what a node of an expression does.
+// op is the operation of a node.
 type op uint8
 
 const (
 	opField  op = iota
 	opText      // a literal
 	opNumber    // a literal
-	opAt        // a list's element by its number
-	opNamed     // a map's list by its name
+	opAt        // element of a list by index
+	opNamed     // list of a map by name
 	opEach      // every element of a list, inside any or all
 	opCall
 	opNot
@@ -38,14 +38,14 @@ const (
 	opIn
 )
 
-// node is a part of an expression.
+// node is a node of the syntax tree.
 type node struct {
 	op     op
 	kind   kindOf
-	at     int // byte where it begins
+	at     int // first byte
 	args   []*node
 	ofPath bool // depends on the path
-	each   int  // how many [*] are in it, outside any and all
+	each   int  // number of [*] in it, outside any and all
 
 	text   string // literal, name of a field or a function, key
 	number int64  // literal, index
@@ -55,8 +55,8 @@ type node struct {
 	pattern, foldedPattern     *pattern
 	automaton, foldedAutomaton *automaton
 	texts                      map[string]struct{}
-	folded                     map[string]struct{} // texts, folded
-	longest                    int                 // bytes of the longest of texts
+	folded                     map[string]struct{} // texts after folding
+	longest                    int                 // length of the longest text in bytes
 	numbers                    []numberRange
 	ranges                     []addrRange
 	networks                   *Networks
@@ -64,7 +64,7 @@ type node struct {
 
 type numberRange struct{ from, to int64 }
 
-// stop ends parsing: what comes cannot be told apart.
+// stop is panicked to end parsing: the rest is ambiguous.
 type stop struct{}
 
 type parser struct {
@@ -73,12 +73,12 @@ type parser struct {
 	at      int
 	depth   int
 	matches int
-	faults  []Fault // At is a byte, from 0
+	faults  []Fault // At is a byte offset, from 0
 	needs   Needs
 }
 
-// told returns the faults in their order, by characters.
-func (p *parser) told() Faults {
+// sorted returns the faults in order, with positions in characters.
+func (p *parser) sorted() Faults {
 	slices.SortStableFunc(p.faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.faults {
 		p.faults[i].At = utf8.RuneCountInString(p.in[:min(p.faults[i].At, len(p.in))]) + 1
@@ -90,7 +90,7 @@ func (p *parser) fault(at int, format string, a ...any) {
 	p.faults = append(p.faults, Fault{at, fmt.Sprintf(format, a...)})
 }
 
-// fail tells a fault behind which nothing can be read.
+// fail reports a fault and ends parsing.
 func (p *parser) fail(at int, format string, a ...any) {
 	p.fault(at, format, a...)
 	panic(stop{})
@@ -127,7 +127,7 @@ func (p *parser) space() {
 	}
 }
 
-// expected fails with what is there instead.
+// expected fails and quotes the text found instead.
 func (p *parser) expected(what string) {
 	p.space()
 	rest := p.in[p.at:]
@@ -153,7 +153,7 @@ func wordAt(s string) string {
 	return s[:n]
 }
 
-// word takes a word if it comes next.
+// word consumes a word if it comes next.
 func (p *parser) word(w string) bool {
 	p.space()
 	if wordAt(p.in[p.at:]) != w {
@@ -163,7 +163,7 @@ func (p *parser) word(w string) bool {
 	return true
 }
 
-// sign takes a sign if it comes next.
+// sign consumes a sign if it comes next.
 func (p *parser) sign(s string) bool {
 	p.space()
 	if !strings.HasPrefix(p.in[p.at:], s) {
@@ -181,7 +181,7 @@ func (p *parser) or() *node {
 	})
 }
 
-// chain reads what stands between words of one kind.
+// chain parses operands joined by words of one kind.
 func (p *parser) chain(o op, word, sign string, next func() *node) *node {
 	one := next()
 	all := []*node{one}
@@ -194,32 +194,32 @@ func (p *parser) chain(o op, word, sign string, next func() *node) *node {
 	n := &node{op: o, kind: boolKind, at: one.at, args: all}
 	for _, a := range all {
 		p.truth(a, "%v stands beside %s: it must be true or false", word)
-		n.take(a)
+		n.inherit(a)
 	}
 	return n
 }
 
-// take notes what an argument depends on.
-func (n *node) take(a *node) {
+// inherit adds the dependencies of an argument.
+func (n *node) inherit(a *node) {
 	n.ofPath = n.ofPath || a.ofPath
 	n.each += a.each
 }
 
-// truth demands a Boolean.
+// truth requires a Boolean.
 func (p *parser) truth(n *node, format, word string) {
 	if n.kind != boolKind && n.kind != badKind {
 		p.fault(n.at, format, n.kind, word)
 	}
 }
 
-// noEach demands that [*] stands inside any or all.
+// noEach requires that [*] is inside any or all.
 func (p *parser) noEach(n *node) {
 	if n.each > 0 {
 		p.fault(n.at, "[*] stands for many values: put the comparison into any(…) or all(…)")
 	}
 }
 
-// deeper counts what is inside each other.
+// deeper counts the nesting depth.
 func (p *parser) deeper() func() {
 	if p.depth++; p.depth > MaxDepth {
 		p.fail(p.at, "more than %d parentheses, negations and calls inside each other", MaxDepth)
@@ -243,7 +243,7 @@ func (p *parser) simple() *node {
 		a := p.simple()
 		p.truth(a, "%v stands behind %s: it must be true or false", "not")
 		n := &node{op: opNot, kind: boolKind, at: at, args: []*node{a}}
-		n.take(a)
+		n.inherit(a)
 		return n
 	}
 	o := opAny
@@ -270,7 +270,7 @@ func (p *parser) simple() *node {
 	return &node{op: o, kind: boolKind, at: at, args: []*node{a}, ofPath: a.ofPath}
 }
 
-// hasBad reports whether a fault in n was told, so that no more is said of it.
+// hasBad reports whether a fault in n was already reported.
 func (n *node) hasBad() bool { return n.kind == badKind || slices.ContainsFunc(n.args, (*node).hasBad) }
 
 var operators = []struct {
@@ -289,7 +289,7 @@ var operators = []struct {
 	{"in", "", opIn},
 }
 
-// comparison reads a value, and what it is compared with.
+// comparison parses a value and its comparison.
 func (p *parser) comparison() *node {
 	v := p.value()
 	p.space()
@@ -300,7 +300,7 @@ func (p *parser) comparison() *node {
 		}
 		if p.word(o.word) || o.sign != "" && p.sign(o.sign) {
 			n := &node{op: o.op, kind: boolKind, at: v.at, args: []*node{v}}
-			n.take(v)
+			n.inherit(v)
 			p.operand(n, v, at, strict)
 			return n
 		}
@@ -318,7 +318,7 @@ func (p *parser) comparison() *node {
 	return v
 }
 
-// operand reads what v is compared with.
+// operand parses the right side of a comparison of v.
 func (p *parser) operand(n, v *node, at int, strict bool) {
 	kind := v.kind
 	bad := func(what string) {

@@ -2,17 +2,17 @@ package rules
 
 import "strings"
 
-// pattern is a wildcard pattern: its pieces stand in a value in this order, the first at the
-// start and the last at the end, anything between.
+// pattern is a wildcard pattern. Its pieces occur in a value in this order, the first at the start and the last at
+// the end, with any text between.
 type pattern struct {
 	pieces []piece
-	fold   bool // letter case of ASCII is ignored
+	fold   bool // ignores the case of ASCII letters
 }
 
-// piece is a text that is looked for in linear time (Knuth, Morris and Pratt).
+// piece is a text with its table for a search in linear time (Knuth, Morris and Pratt).
 type piece struct {
-	text string // in lower case where case is ignored
-	back []int  // the longest start of text that ends at each byte
+	text string // in lower case if case is ignored
+	back []int  // length of the longest prefix of text that ends at each byte
 }
 
 func newPiece(text string) piece {
@@ -29,7 +29,7 @@ func newPiece(text string) piece {
 	return p
 }
 
-// newPattern reads a pattern: * is any text, \* and \\ are characters.
+// newPattern parses a pattern: * is any text, \* and \\ are literal characters.
 func newPattern(text string, fold bool) (p *pattern, reason string) {
 	p = &pattern{fold: fold}
 	var b strings.Builder
@@ -102,7 +102,7 @@ func (p *pattern) byteOf(c byte) byte {
 	return c
 }
 
-// find returns where the first q in s ends, -1 where there is none.
+// find returns the end of the first q in s, or -1.
 func (p *pattern) find(s string, q *piece) int {
 	k := 0
 	for i := range len(s) {

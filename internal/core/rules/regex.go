@@ -8,22 +8,21 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of an automaton. With them it takes at most 48 KiB, and a few milliseconds to make.
+// Bounds of an automaton: at most 48 KiB, and a few milliseconds to build.
 const (
-	maxCells = 16 << 10 // states times classes of characters
-	maxSteps = 1 << 20  // while it is made
-	maxInsts = 2000     // of the program that it is made of
+	maxCells = 16 << 10 // states times character classes
+	maxSteps = 1 << 20  // of its construction
+	maxInsts = 2000     // instructions of its program
 )
 
-// automaton matches a regular expression anywhere in a text. It is deterministic, so that a
-// character costs one look into a table, whatever the expression is; package regexp may take
-// as many steps for each as the expression is long.
+// automaton matches a regular expression anywhere in a text. It is deterministic: each character costs one table
+// look-up, whatever the expression. Package regexp may need as many steps per character as the expression is long.
 type automaton struct {
 	ascii  [utf8.RuneSelf]uint16 // class of each character
-	starts []rune                // where ranges of characters beyond ASCII begin
-	class  []uint16              // of each of those ranges
+	starts []rune                // first characters of the ranges beyond ASCII
+	class  []uint16              // classes of those ranges
 	width  int                   // number of classes
-	next   []uint16              // by state and class: the state, or accept
+	next   []uint16              // by state and class: the next state, or accept
 	atEnd  []bool                // by state: a text that ends here matches
 }
 
@@ -84,26 +83,25 @@ func (a *automaton) match(s string) bool {
 	return a.atEnd[state]
 }
 
-// builder makes an automaton of a program: its states are sets of instructions, before
-// those that look at what stands on both sides of a position, and what the character before
-// was.
+// builder builds an automaton of a program by the subset construction. A state is a set of instructions, before
+// empty-width assertions are resolved, and the kind of the previous character.
 type builder struct {
 	prog   *syntax.Prog
 	a      *automaton
-	sample []rune // a character of each class
+	sample []rune // one character of each class
 	index  map[string]int
 	sets   []set
-	mark   []int // by instruction: the last closure that met it
+	mark   []int // by instruction: the last closure that visited it
 	round  int
 	steps  int
 }
 
 type set struct {
 	insts []uint32
-	prev  rune // some character of the same kind, -1 at the start
+	prev  rune // any character of the same kind, -1 at the start
 }
 
-// classes divides the characters into those that no instruction tells apart.
+// classes groups the characters that no instruction distinguishes.
 func (b *builder) classes() bool {
 	cuts := []rune{0, '\n', '\n' + 1, '0', '9' + 1, 'A', 'Z' + 1, '_', '_' + 1, 'a', 'z' + 1, utf8.RuneSelf}
 	for i := range b.prog.Inst {
@@ -163,7 +161,7 @@ func (b *builder) classes() bool {
 	return true
 }
 
-// kind is what a look at both sides of a position tells characters apart by.
+// kind is the property of a character that empty-width assertions depend on.
 func kind(r rune) byte {
 	switch {
 	case r < 0:
@@ -185,10 +183,10 @@ func takes(in *syntax.Inst, r rune) bool {
 	return false
 }
 
-// run makes all states, the first of them that before the text.
+// run builds all states, the start state first.
 func (b *builder) run() bool {
 	start := uint32(b.prog.Start)
-	b.add(set{[]uint32{start}, -1})
+	b.state(set{[]uint32{start}, -1})
 	for i := 0; i < len(b.sets); i++ {
 		from := b.sets[i]
 		_, matches := b.closure(from, -1)
@@ -210,7 +208,7 @@ func (b *builder) run() bool {
 			}
 			slices.Sort(next.insts)
 			next.insts = slices.Compact(next.insts)
-			b.a.next = append(b.a.next, uint16(b.add(next)))
+			b.a.next = append(b.a.next, uint16(b.state(next)))
 			if len(b.sets)*b.a.width > maxCells {
 				return false
 			}
@@ -219,8 +217,8 @@ func (b *builder) run() bool {
 	return true
 }
 
-// add returns the number of a state.
-func (b *builder) add(s set) int {
+// state returns the number of a state, and creates it if it is new.
+func (b *builder) state(s set) int {
 	key := make([]byte, 0, 1+2*len(s.insts))
 	key = append(key, kind(s.prev))
 	for _, in := range s.insts {
@@ -235,8 +233,8 @@ func (b *builder) add(s set) int {
 	return i
 }
 
-// closure returns what a state comes to before the character next, -1 at the end: the
-// instructions that take a character, and whether the text matches here.
+// closure returns the closure of a state before the character next, -1 at the end: the instructions that consume a
+// character, and whether the text matches here.
 func (b *builder) closure(s set, next rune) (consumers []uint32, matches bool) {
 	flags := syntax.EmptyOpContext(s.prev, next)
 	b.round++

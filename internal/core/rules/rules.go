@@ -1,16 +1,16 @@
-// Package rules reads and evaluates expressions about requests, in the rules language of
-// Cloudflare's ruleset engine: who matches a rule of a room walks past it.
+// Package rules compiles and evaluates expressions about requests, in the rules language of Cloudflare's ruleset
+// engine. A request that matches a rule of a room bypasses the room.
 //
-// [Compile] turns an expression into closures and names everything that is wrong with it, with
-// its position. [Rule.Match] evaluates it for one [Request], see [Scratch.Ask], and allocates nothing for the usual
-// rules. A value that is missing compares false, also by ne.
+// [Compile] turns an expression into closures and reports everything wrong with it, with positions. [Rule.Match]
+// evaluates it for one [Request], see [Scratch.Ask], without allocations for the usual rules. A comparison with a
+// missing value is false, also by ne.
 //
-// An expression is a way around a room, and sites read one path in several ways. So a rule
-// matches only if it does so under every reading of the path, and where it tells letter
-// cases of the path apart, also for a site that does not. Under none it never matches.
+// A rule is a way around a room, and sites interpret one path in several ways. So a rule matches only if it does
+// under every reading of the path and, if it depends on the path's letter case, also for a case-insensitive site. A
+// path without readings never matches.
 //
-// The cost of an evaluation is bounded by [Budget], whatever rule and request say: what would
-// cost more does not match.
+// [Budget] bounds the cost of an evaluation, whatever the rule and the request. A more expensive rule does not
+// match.
 package rules
 
 import (
@@ -20,60 +20,59 @@ import (
 	"unsafe"
 )
 
-// Bounds of an expression.
+// Limits of an expression.
 const (
 	MaxExpression = 4096 // characters
-	MaxDepth      = 32   // parentheses, negations and calls inside each other
+	MaxDepth      = 32   // nesting of parentheses, negations and calls
 	MaxSet        = 1000 // members of a set
 	MaxMatches    = 8    // regular expressions in one expression
 	MaxPattern    = 1024 // bytes of a regular expression
 	MaxStars      = 16   // in a wildcard pattern
 )
 
-// Budget is what one rule may cost for one request, in steps of about a nanosecond, over
-// all readings of its path, and AllBudget what all rules may together. A rule that is not done by
-// then does not match.
+// Budget bounds one rule for one request, in steps of about a nanosecond, over all readings of its path. AllBudget
+// bounds all rules together. A rule over budget does not match.
 const (
 	Budget    = 10_000
 	AllBudget = 8 * Budget
 )
 
-// Request is what rules ask about.
+// Request is the request that rules are evaluated for.
 type Request struct {
 	Method  string
 	Scheme  string // http or https
 	Host    string // in lower case, without a port
-	Query   string // without the question mark, as it came
+	Query   string // without the question mark, not decoded
 	Version string // HTTP/1.1
 
-	// Paths are all ways in which a site may read the path, the path as it stood in the
-	// request line first. There are none where it can mean anything.
+	// Paths are all readings of the path, the path of the request line first. It is empty if the path is ambiguous
+	// without bound.
 	Paths []string
 
-	Headers []Header // line by line, in their order
+	Headers []Header // one per line, in order
 	Client  netip.Addr
 	Time    int64 // Unix seconds
 
-	Country     string // ISO 3166-1, as DE; "" where it is not known
-	Continent   string // AF, AN, AS, EU, NA, OC or SA; "" where it is not known
-	Subdivision string // ISO 3166-2 behind the country, as BY; "" where it is not known
-	ASN         int64  // 0 where it is not known
+	Country     string // ISO 3166-1, such as DE; "" if unknown
+	Continent   string // AF, AN, AS, EU, NA, OC or SA; "" if unknown
+	Subdivision string // ISO 3166-2 without the country, such as BY; "" if unknown
+	ASN         int64  // 0 if unknown
 	EU          bool   // the country is in the European Union
-	Crawler     bool   // the address is one of a known crawler
+	Crawler     bool   // the address belongs to a known crawler
 }
 
-// Header is one line of a header.
+// Header is one header line.
 type Header struct{ Name, Value string }
 
-// Fault is one thing that is wrong with an expression.
+// Fault is one error in an expression.
 type Fault struct {
-	At     int // character where it begins, from 1
+	At     int // first character, from 1
 	Reason string
 }
 
 func (f Fault) String() string { return fmt.Sprintf("character %d: %s", f.At, f.Reason) }
 
-// Faults is everything that is wrong with an expression, in its order.
+// Faults are all errors in an expression, in order.
 type Faults []Fault
 
 func (fs Faults) Error() string {
@@ -84,67 +83,67 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Sources say where values come from that no request brings.
+// Sources are the data that rules use beside the request.
 type Sources struct {
-	Unknown  bool                 // nobody knows here: expressions are not held against the rest
-	Geo      bool                 // there is a file of countries and networks
-	Crawlers bool                 // there are address ranges of crawlers
+	Unknown  bool                 // not known here: expressions are not checked against the other fields
+	Geo      bool                 // the file of countries and networks
+	Crawlers bool                 // address ranges of crawlers
 	Lists    map[string]*Networks // named lists
 }
 
-// Needs are what a rule has to know beside the request.
+// Needs lists the data that a rule uses beside the request.
 type Needs struct {
 	Geo      bool
 	Crawlers bool
-	Lists    []string // by name, each once
-	Visitor  bool     // what a visitor brings beside method, host and path
+	Lists    []string // names, without duplicates
+	Visitor  bool     // uses more of the request than method, host and path
 }
 
 // Rule is a compiled expression. It is immutable and safe for concurrent use.
 type Rule struct {
 	Needs Needs
 
-	exact    test // for a site that tells letter cases of the path apart
-	folded   test // for one that does not; nil where it matches whenever exact does
+	exact    test // for a case-sensitive site
+	folded   test // for a case-insensitive one; nil if it matches whenever exact does
 	usesPath bool
-	unbound  bool // made without its sources
+	unbound  bool // compiled without sources
 }
 
-// test is a part of a rule that is true or false.
+// test is a compiled Boolean.
 type test func(*Scratch) bool
 
-// Scratch is the working memory of evaluations. Its zero value is ready; it is used by one
-// goroutine at a time and serves any number of requests, see [Scratch.Ask].
+// Scratch is the working memory of evaluations. The zero value is ready. One goroutine at a time uses it, for any
+// number of requests, see [Scratch.Ask].
 type Scratch struct {
 	req    *Request
-	path   string // the reading, folded where folded is set
+	path   string // the reading, folded if folded is set
 	folded bool
-	elem   string // of the array that any or all goes through
-	left   int    // of the budget of the rule
-	all    int    // of that of all rules
-	buf    []byte // of texts that the rule makes
+	elem   string // the current element of any or all
+	left   int    // rest of the rule's budget
+	all    int    // rest of the budget of all rules
+	buf    []byte // texts that the rule builds
 	lines  [numKnown]int
 
-	pairs    []pair // the cookies, where hasPairs is set
+	pairs    []pair // the cookies, if hasPairs is set
 	hasPairs bool
 }
 
-// Headers whose first line is looked for once per request. Scratch.lines has its number,
-// from 1; 0 before it was looked for, and one more than there are lines where there is none.
+// Headers whose first line is cached per request. Scratch.lines holds its number from 1, 0 before the first
+// look-up, and the number of lines plus one if the header is missing.
 const (
 	cookieLine = iota
 	agentLine
 	numKnown
 )
 
-// Ask makes req the request that rules are held against. It must not change meanwhile.
+// Ask sets the request for the following evaluations. req must not change meanwhile.
 func (s *Scratch) Ask(req *Request) {
 	s.req, s.all, s.lines = req, AllBudget, [numKnown]int{}
 	clear(s.pairs)
 	s.pairs, s.hasPairs = s.pairs[:0], false
 }
 
-// Forget lets go of the request.
+// Forget releases the request.
 func (s *Scratch) Forget() {
 	s.req, s.path, s.elem = nil, "", ""
 	clear(s.pairs)
@@ -154,21 +153,21 @@ func (s *Scratch) Forget() {
 	}
 }
 
-// spend takes the cost of a step from what is left.
+// spend charges steps to the budgets.
 func (s *Scratch) spend(steps int) bool {
 	s.left -= steps
 	return s.left >= 0
 }
 
-// text returns what was added to buf since it had n bytes. The bytes are not written
-// again before the evaluation ends, and nobody keeps the text for longer.
+// text returns the bytes of buf from n on. They are not overwritten before the evaluation ends, and the text is not
+// used afterwards.
 func (s *Scratch) text(n int) string {
 	b := s.buf[n:]
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// Match reports whether the request that was asked about matches the rule under every reading of its
-// path. A rule that was compiled without knowing its sources, and needs some, never does.
+// Match reports whether the current request matches the rule under every reading of its path. A rule that needs
+// sources but was compiled without them never matches.
 func (r *Rule) Match(s *Scratch) bool {
 	paths := s.req.Paths
 	if len(paths) == 0 || r.unbound {
@@ -188,7 +187,7 @@ func (r *Rule) Match(s *Scratch) bool {
 	return all
 }
 
-// Explain is Match, and tells why not: under which reading of the path the rule does not match.
+// Explain is Match with a reason: the reading of the path that does not match.
 func (r *Rule) Explain(s *Scratch) (matches bool, why string) {
 	switch paths := s.req.Paths; {
 	case len(paths) == 0:
@@ -224,13 +223,12 @@ func (r *Rule) holds(s *Scratch) bool {
 	return ok
 }
 
-// Compile reads an expression. The error is of type [Faults] and names everything that can
-// be told at once.
+// Compile compiles an expression. The error is of type [Faults] and holds every fault that can be found at once.
 func Compile(expression string, from Sources) (*Rule, error) {
 	p := &parser{in: expression, from: from}
 	root := p.parse()
 	if len(p.faults) > 0 {
-		return nil, p.told()
+		return nil, p.sorted()
 	}
 	r := &Rule{Needs: p.needs}
 	r.unbound = from.Unknown && (p.needs.Geo || p.needs.Crawlers || len(p.needs.Lists) > 0)

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// text compiles a text.
+// text compiles an expression of text type.
 func (c compiler) text(n *node) textFn {
 	switch n.op {
 	case opField:
@@ -120,7 +120,7 @@ func (c compiler) called(n *node) textFn {
 	}
 }
 
-// fromEnd returns where an offset is that counts from the end where it is negative.
+// fromEnd resolves an offset; a negative one counts from the end.
 func fromEnd(i, size int64) int64 {
 	if i < 0 {
 		i += size
@@ -128,7 +128,7 @@ func fromEnd(i, size int64) int64 {
 	return min(max(i, 0), size)
 }
 
-// decoded undoes percent-encoding; what is none stays.
+// decoded undoes percent-encoding; invalid escapes stay.
 func decoded(s *Scratch, t string, wide bool) (string, bool) {
 	if !s.spend(4 + 4*len(t)) {
 		return "", false
@@ -192,7 +192,7 @@ func (c compiler) concat(n *node) textFn {
 		}
 	}
 	return func(s *Scratch) (string, bool) {
-		// The parts first: they may themselves write to the buffer.
+		// Evaluate the parts first: they may write to the buffer themselves.
 		var few [8]string
 		all, size := few[:0], 0
 		for _, p := range parts {
@@ -310,7 +310,7 @@ func (c compiler) compareText(n *node) test {
 	}
 }
 
-// contains looks for a short text by what the machine has for it, and for a long one in linear time.
+// contains searches a short text with strings.Contains and a long one in linear time.
 func contains(v textFn, lit string) test {
 	if len(lit) > 32 {
 		p := &pattern{}

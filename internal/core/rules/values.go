@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// value reads a field or a call, and what is picked of it.
+// value parses a field or a call, and its index.
 func (p *parser) value() *node {
 	p.space()
 	at := p.at
@@ -63,11 +63,11 @@ func (p *parser) field(at int, name string) *node {
 	return n
 }
 
-// pick reads what is picked of a list or a map.
+// pick parses the index of a list or a map.
 func (p *parser) pick(from *node) *node {
 	p.space()
 	n := &node{at: from.at, args: []*node{from}}
-	n.take(from)
+	n.inherit(from)
 	at := p.at
 	switch {
 	case p.quotes():
@@ -84,7 +84,7 @@ func (p *parser) pick(from *node) *node {
 		n.op = opEach
 		switch from.kind {
 		case mapKind:
-			n.kind = textsKind // of all names; a second [*] goes through them
+			n.kind = textsKind // of all names; a second [*] iterates over them
 		case textsKind:
 			n.kind = textKind
 			n.each++
@@ -110,11 +110,11 @@ func (p *parser) pick(from *node) *node {
 	return n
 }
 
-// function is what can be called.
+// function is a function of the language.
 type function struct {
-	args   []kindOf // textKind, or what it says; the last may be left out up to least
+	args   []kindOf // textKind or the listed types; arguments from least on are optional
 	least  int
-	more   bool // the last may be repeated
+	more   bool // the last may repeat
 	result kindOf
 }
 
@@ -129,7 +129,7 @@ var functions = map[string]*function{
 	"substring":   {args: []kindOf{textKind, intKind, intKind}, least: 2, result: textKind},
 }
 
-// elsewhere are functions of the language that waiting rooms do not have.
+// elsewhere are functions of the language that waiting rooms do not support.
 var elsewhere = []string{
 	"regex_replace", "wildcard_replace", "to_string", "uuidv4", "split", "join", "cidr", "cidr6", "decode_base64", "encode_base64", "sha256", "remove_bytes",
 	"remove_query_args", "lookup_json_string", "lookup_json_integer", "is_timed_hmac_valid_v0", "bit_slice", "has_key", "has_value",
@@ -154,7 +154,7 @@ func (p *parser) call(at int, name string) *node {
 		}
 		a := p.argument()
 		n.args = append(n.args, a)
-		n.take(a)
+		n.inherit(a)
 	}
 	if f == nil {
 		return n
@@ -200,7 +200,7 @@ func counted(f *function) string {
 	return fmt.Sprintf("%d or %d arguments", f.least, len(f.args))
 }
 
-// argument reads a literal or a value.
+// argument parses a literal or a value.
 func (p *parser) argument() *node {
 	p.space()
 	at := p.at

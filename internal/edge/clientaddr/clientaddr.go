@@ -1,5 +1,4 @@
-// Package clientaddr tells where a request comes from, and caps what one
-// neighbourhood of addresses may hold open.
+// Package clientaddr determines the client address of a request, and limits the resources of one address prefix.
 package clientaddr
 
 import (
@@ -13,10 +12,10 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Proxies are the addresses whose word is believed about whom they speak for.
+// Proxies are the addresses of trusted proxies.
 type Proxies []netip.Prefix
 
-// ParseProxies reads addresses and prefixes, and returns all faults at once.
+// ParseProxies parses addresses and prefixes. The error lists all faults.
 func ParseProxies(list []string) (Proxies, error) {
 	var out Proxies
 	var errs []error
@@ -39,10 +38,10 @@ func (p Proxies) trusted(a netip.Addr) bool {
 	return slices.ContainsFunc(p, func(q netip.Prefix) bool { return q.Contains(a) })
 }
 
-// Trusts reports whether the word of a peer (see [Peer]) is believed.
+// Trusts reports whether a peer (see [Peer]) is a trusted proxy.
 func (p Proxies) Trusts(peer netip.Addr) bool { return peer.IsValid() && p.trusted(peer) }
 
-// Text returns an address as sites are told, empty for none.
+// Text returns an address for X-Forwarded-For, empty for none.
 func Text(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
@@ -50,7 +49,7 @@ func Text(a netip.Addr) string {
 	return a.String()
 }
 
-// Peer returns the address in host:port, which is invalid where there is none.
+// Peer returns the address of host:port, which is invalid without one.
 func Peer(peer string) netip.Addr {
 	ap, err := netip.ParseAddrPort(peer)
 	if err != nil {
@@ -59,10 +58,9 @@ func Peer(peer string) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// Client returns the visitor's address, and whether the visitor came over TLS:
-// by the connection itself (its [Peer], secure its TLS), or by the word of
-// listed proxies, whose X-Forwarded-For lines are read from right to left up to the
-// first that is not listed. The address is invalid where peer is.
+// Client returns the visitor's address, and whether the visitor used TLS. They come from the connection (its
+// [Peer], secure its TLS) or from trusted proxies, whose X-Forwarded-For lines are read from right to left up to
+// the first address that is not trusted. The address is invalid if peer is.
 func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedProto []string) (netip.Addr, bool) {
 	addr := peer
 	if len(p) == 0 || !addr.IsValid() || !p.trusted(addr) {
@@ -89,7 +87,7 @@ func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedPro
 	return addr, secure
 }
 
-// Prefix is what is capped together: an IPv4 /24 or an IPv6 /56.
+// Prefix returns the unit of the limits: an IPv4 /24 or an IPv6 /56.
 func Prefix(a netip.Addr) netip.Prefix {
 	bits := 24
 	if a.Is6() {
@@ -102,19 +100,18 @@ func Prefix(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// maxPrefixes bounds the neighbourhoods remembered; the one that was quiet for
-// longest is forgotten first, which only loosens its cap.
+// maxPrefixes bounds the remembered prefixes. The least recently used is dropped first, which only loosens its
+// limit.
 const maxPrefixes = 1 << 16
 
-// Quota counts what neighbourhoods have open of one kind, up to a cap for each. It is
-// safe for concurrent use.
+// Quota limits the open resources per prefix. It is safe for concurrent use.
 type Quota struct {
 	mu   sync.Mutex
 	open *simplelru.LRU[netip.Prefix, int]
 	max  int
 }
 
-// NewQuota returns a quota of so many for each neighbourhood.
+// NewQuota returns a quota of perPrefix per prefix.
 func NewQuota(perPrefix int) (*Quota, error) {
 	open, err := simplelru.NewLRU[netip.Prefix, int](maxPrefixes, nil)
 	if err != nil {
@@ -123,7 +120,7 @@ func NewQuota(perPrefix int) (*Quota, error) {
 	return &Quota{open: open, max: perPrefix}, nil
 }
 
-// Take reports whether one more may be open; then it is to be given back by Give.
+// Take reserves one resource and reports whether the quota allowed it; Give returns it.
 func (q *Quota) Take(p netip.Prefix) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +132,7 @@ func (q *Quota) Take(p netip.Prefix) bool {
 	return true
 }
 
-// Give gives one back.
+// Give returns one resource.
 func (q *Quota) Give(p netip.Prefix) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,15 +143,14 @@ func (q *Quota) Give(p netip.Prefix) {
 	}
 }
 
-// Prefixes returns how many neighbourhoods have something open.
+// Prefixes returns the number of prefixes with open resources.
 func (q *Quota) Prefixes() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.open.Len()
 }
 
-// Rate counts what neighbourhoods do per minute, up to a cap for each. It is safe for
-// concurrent use.
+// Rate limits events per minute and prefix. It is safe for concurrent use.
 type Rate struct {
 	mu   sync.Mutex
 	done *simplelru.LRU[netip.Prefix, minute]
@@ -166,7 +162,7 @@ type minute struct {
 	n      int
 }
 
-// NewRate returns a rate of so many a minute for each neighbourhood.
+// NewRate returns a rate limit of perPrefix events a minute per prefix.
 func NewRate(perPrefix int) (*Rate, error) {
 	done, err := simplelru.NewLRU[netip.Prefix, minute](maxPrefixes, nil)
 	if err != nil {
@@ -175,7 +171,7 @@ func NewRate(perPrefix int) (*Rate, error) {
 	return &Rate{done: done, max: perPrefix}, nil
 }
 
-// Full reports whether p has done as much as it may in the minute of this number.
+// Full reports whether p has reached the limit in the minute number.
 func (r *Rate) Full(number int64, p netip.Prefix) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +179,7 @@ func (r *Rate) Full(number int64, p netip.Prefix) bool {
 	return m.number == number && m.n >= r.max
 }
 
-// Add notes that p has done it once more.
+// Add counts an event of p.
 func (r *Rate) Add(number int64, p netip.Prefix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

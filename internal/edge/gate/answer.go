@@ -15,42 +15,42 @@ import (
 	"vestibule/internal/page"
 )
 
-// DecisionHeader marks what is answered by a waiting room in place of the site, with
-// [SaysWait]. Fronts are told by it, and by other values, what to do with a request.
+// DecisionHeader marks responses of a waiting room instead of the site, with [SaysWait]. With other values it tells
+// auth subrequest clients how to handle a request.
 const (
 	DecisionHeader = "Vestibule-Decision"
 	SaysWait       = "wait"
 )
 
-// newsReload tells a page to ask for itself: it has no ticket.
+// newsReload tells a page without a ticket to reload itself.
 const newsReload = "reload"
 
-// answers are what visitors are told in place of the site.
+// answers renders the responses that visitors get instead of the site.
 type answers struct {
 	engine *engine
 	langs  page.Picker
 }
 
-// reply is what a visitor is told who may not enter. The zero reply is for who may.
+// reply is the response for a visitor that is not admitted. The zero reply is for an admitted one.
 type reply struct {
 	what    what
-	room    *roomState // nil for news about none
-	why     string     // a moment is asked for
-	state   string     // news tell
-	cookies bool       // the visitor's browser keeps them, as news tell
-	status  int        // of the page, which is for Outcome.visitor
+	room    *roomState // nil for news without a room
+	why     string     // reason for a moment
+	state   string     // for news
+	cookies bool       // for news: the visitor's browser accepts cookies
+	status  int        // of the page, which uses Outcome.visitor
 }
 
 type what uint8
 
 const (
 	nothing  what = iota
-	moment        // to come back soon: this edge cannot tell which place the visitor has, or give one that is kept
-	news          // what a waiting page is to do
-	fullPage      // where the visitor stands
+	moment        // retry soon: this edge cannot determine the visitor's place, or give one that lasts
+	news          // the next action of a waiting page
+	fullPage      // the visitor's position
 )
 
-// give answers with what is to be said.
+// give renders say into o.
 func (a *answers) give(r *Request, o *Outcome, say *reply) {
 	status := say.status
 	switch say.what {
@@ -72,8 +72,7 @@ func (a *answers) give(r *Request, o *Outcome, say *reply) {
 	a.show(r, o, say.room, status, &o.visitor)
 }
 
-// Refuse makes of o an answer in plain words to a request that no room decides. why is
-// one of those that the metric knows.
+// Refuse sets a plain text answer for a request that no room decides. why is a label of the metric.
 func (o *Outcome) Refuse(why, text string, status int) {
 	o.gate.Count(why)
 	o.says(status, "text/plain; charset=utf-8", "no-store")
@@ -81,10 +80,10 @@ func (o *Outcome) Refuse(why, text string, status int) {
 	o.Body = append(append(o.Body[:0], text...), '\n')
 }
 
-// set adds a line to the header of the answer.
+// set adds a header line to the answer.
 func (o *Outcome) set(name, value string) { o.Header = append(o.Header, Field{name, value}) }
 
-// says makes of o an answer whose Body is there, or follows.
+// says sets an answer whose Body is set already or later.
 func (o *Outcome) says(status int, contentType, cacheControl string) {
 	o.Kind, o.Status = Answered, status
 	o.set("Content-Type", contentType)
@@ -92,7 +91,7 @@ func (o *Outcome) says(status int, contentType, cacheControl string) {
 	o.set("X-Content-Type-Options", "nosniff")
 }
 
-// answerNothing answers that it is done.
+// answerNothing sets an empty success.
 func (o *Outcome) answerNothing() {
 	o.Kind, o.Status = Answered, statusNoContent
 	o.set("Cache-Control", "no-store")
@@ -101,14 +100,14 @@ func (o *Outcome) answerNothing() {
 // sameOrigin is the Referrer-Policy of answers.
 const sameOrigin = "same-origin"
 
-// answer makes of o what the edge itself has to say to a visitor; Body is there.
+// answer sets an answer of the edge itself, with the Body already set.
 func (o *Outcome) answer(status int, contentType, referrer string) {
 	o.says(status, contentType, "private, no-store")
 	o.set("Vary", "Accept, Accept-Encoding, Accept-Language")
 	o.set("Referrer-Policy", referrer)
 }
 
-// show answers with the waiting page, or with the same as JSON.
+// show answers with the waiting page or its JSON form.
 func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *page.Visitor) {
 	v.Room, v.Message, v.QueueAll = rm.Name, rm.QueueMessage, rm.QueueAll
 	if !rm.QueueAll { // it overrides every method
@@ -120,7 +119,7 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	if !v.Moment {
 		v.Grace = rm.Grace
 	}
-	if (v.Moment || v.Blocked) && shown.IsCustom() { // it knows no state but that of people with a place
+	if (v.Moment || v.Blocked) && shown.IsCustom() { // it supports only states of visitors with a place
 		shown = page.Builtin()
 	}
 	v.Back = rejoin(rm.Room, o.host)
@@ -133,7 +132,7 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	o.set(DecisionHeader, SaysWait)
 	form, contentType := r.form(), "application/json"
 	v.Lang = a.language(r, rm)
-	gzip := form == asPage && !r.SiteApart && page.TakesGzip(r.Encodings) // not all servers in front pass a body on byte by byte
+	gzip := form == asPage && !r.SiteApart && page.TakesGzip(r.Encodings) // not every server in front streams a body
 	switch form {
 	case asJSON:
 		o.Body = page.AppendJSON(o.Body[:0], v)
@@ -147,7 +146,7 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 		if shown.IsCustom() {
 			v.Nonce = nonce()
 			if retry != "" {
-				o.set("Refresh", retry) // the built-in page knows by itself
+				o.set("Refresh", retry) // the built-in page refreshes itself
 			}
 		}
 		o.set("Content-Language", v.Lang.Code())
@@ -161,12 +160,12 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	}
 	referrer := sameOrigin
 	if v.Decision.Reason == admission.Rejected {
-		referrer = "no-referrer" // no ticket was given: that the next load brings none says nothing, see keepsNoCookies
+		referrer = "no-referrer" // no ticket was given, so a reload without one proves nothing, see keepsNoCookies
 	}
 	o.answer(status, contentType, referrer)
 }
 
-// language returns the language in which a visitor is answered: the one that was chosen, or one that the browser asks for.
+// language returns the language of the answer: the visitor's choice, or the browser's preference.
 func (a *answers) language(r *Request, rm *roomState) page.Lang {
 	for _, line := range r.Cookies {
 		for code := range ticket.Values(line, languageCookie) {
@@ -178,10 +177,10 @@ func (a *answers) language(r *Request, rm *roomState) page.Lang {
 	return a.langs.Pick(r.Languages, rm.lang)
 }
 
-// closed reports whether a room gives nobody new a place.
+// closed reports whether a room gives no new places.
 func closed(r *room.Room) bool { return r.QueueingMethod == room.MethodReject && !r.QueueAll }
 
-// eventOf returns what a visitor is told at now of an event of the room: one that is on, or for which people gather.
+// eventOf returns the room's event on the page at now: an active one, or one with gathering visitors.
 func eventOf(r *room.Room, now fleettime.Time) page.Event {
 	if len(r.Plan) <= 1 {
 		return page.Event{}
@@ -201,7 +200,7 @@ func eventOf(r *room.Room, now fleettime.Time) page.Event {
 	return e
 }
 
-// reads reports whether a request does no more than read. Another one is answered.
+// reads reports whether the method is GET or HEAD. Otherwise it answers 405.
 func (r *Request) reads(o *Outcome) bool {
 	if r.Method == methodGet || r.Method == methodHead {
 		return true
@@ -211,7 +210,7 @@ func (r *Request) reads(o *Outcome) bool {
 	return false
 }
 
-// nonce returns a word that nobody can guess, for one answer.
+// nonce returns an unpredictable value for one answer.
 func nonce() string {
 	var b [16]byte
 	if _, err := crand.Read(b[:]); err != nil {
@@ -220,7 +219,7 @@ func nonce() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// rejoin returns the path under which a room is reached on a host.
+// rejoin returns the room's path on a host, for joining again.
 func rejoin(r *room.Room, host string) string {
 	if host != r.Host {
 		for _, route := range r.AdditionalRoutes {
@@ -232,7 +231,7 @@ func rejoin(r *room.Room, host string) string {
 	return r.Path
 }
 
-// readers are the origins whose pages may read what the edge answers.
+// readers are the origins with read access to the edge's answers.
 type readers struct {
 	all   bool
 	named map[string]bool
@@ -254,7 +253,7 @@ func newReaders(list string) readers {
 
 func (rd *readers) has(origin string) bool { return origin != "" && (rd.all || rd.named[origin]) }
 
-// allow lets the page that asks read the answer, if the room says so.
+// allow sets the CORS headers of the answer according to the room.
 func (o *Outcome) allow(r *Request, rm *roomState) {
 	rd := &rm.readers
 	if len(rd.named) > 0 {
@@ -272,13 +271,12 @@ func (o *Outcome) allow(r *Request, rm *roomState) {
 	o.set("Access-Control-Expose-Headers", "Retry-After, "+DecisionHeader+", "+TicketHeader)
 }
 
-// preflight answers whether a page of another origin may send a request that rooms
-// gate. It charges nothing and gives no ticket: a preflight has no cookies, so nobody
-// can be told apart by it. Pages of cors_origins may; about others the site is asked, or
-// nobody. The request that follows is decided about as any.
+// preflight answers CORS preflights for requests that rooms gate. It charges nothing and gives no ticket: a
+// preflight has no cookies, so visitors cannot be distinguished. Pages of cors_origins are allowed; for others the
+// site is asked, or nobody. The following request is decided as usual.
 //
-// Invariant: what is not admitted reaches the site as nothing but path, origin and what
-// is asked for, and brings back nothing but CORS headers (decision 62).
+// Invariant: of a request that is not admitted, only the path, the origin and the requested method and headers
+// reach the site, and only CORS headers come back (decision 62).
 func (a *answers) preflight(r *Request, o *Outcome, rooms *snapshot, in []*room.Room) {
 	ours, ask := true, !r.SiteApart
 	for _, m := range in {

@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/page"
 )
 
-// Methods of requests, as HTTP spells them.
+// HTTP methods.
 const (
 	methodGet  = "GET"
 	methodHead = "HEAD"
@@ -21,13 +21,12 @@ const (
 	methodOptions = "OPTIONS"
 )
 
-// methods that are served. Others are refused before anything is decided:
-// CONNECT would tunnel past every decision.
+// Supported methods. Others are rejected before any decision: CONNECT would tunnel past it.
 var methods = map[string]bool{
 	methodGet: true, methodHead: true, methodPost: true, "PUT": true, "PATCH": true, "DELETE": true, methodOptions: true,
 }
 
-// What answers of the edge itself say, as HTTP numbers it.
+// HTTP statuses of the edge's own answers.
 const (
 	statusOK                 = 200
 	statusNoContent          = 204
@@ -40,9 +39,8 @@ const (
 	statusServiceUnavailable = 503
 )
 
-// Decide fills o with what is to be done about r. It waits where a visitor is held for a
-// right, until ctx ends at most. If it panics, [Outcome.Tickets] are to be given to
-// the visitor all the same: a slot may have been charged.
+// Decide fills in o for r. It waits while the visitor is held for a permit, until ctx ends at most. If it panics,
+// the visitor must still get [Outcome.Tickets]: a permit may be charged.
 func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	o.Client, o.Secure = r.Client, r.Secure
 	if !methods[r.Method] {
@@ -99,7 +97,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		say = g.admit(ctx, r, o, rooms, rooms.rooms[in[i].Index], poll)
 	}
 	if poll && say.what == nothing {
-		// The page only wanted to know; it asks for the site itself next.
+		// The page only asks for its state; next it requests the site itself.
 		say = reply{what: news, state: page.Entering.String(), cookies: true}
 		if len(in) > 0 {
 			say.room = rooms.rooms[in[0].Index]
@@ -113,7 +111,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	g.answers.give(r, o, &say)
 }
 
-// inForce returns those of the rooms that are not suspended.
+// inForce returns the rooms that are not suspended.
 func inForce(in []*room.Room) []*room.Room {
 	if off := func(r *room.Room) bool { return r.Suspended }; slices.ContainsFunc(in, off) {
 		return slices.DeleteFunc(slices.Clone(in), off)
@@ -121,7 +119,7 @@ func inForce(in []*room.Room) []*room.Room {
 	return in
 }
 
-// admit decides about a request in one room. It returns what to answer where the visitor may not enter.
+// admit decides about a request in one room. For a visitor that is not admitted it returns the response.
 func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, rm *roomState, poll bool) reply {
 	from := clientaddr.Prefix(r.Client)
 	t, byHeader, unread := g.tickets.best(r, o.seals, rooms, rm)
@@ -129,8 +127,8 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return reply{what: moment, room: rm, why: "ticket_unread"}
 	}
 	if poll && t.ID == 0 && g.Told() && rm.QueueingMethod != room.MethodReject {
-		// A page without a ticket would be somebody new with every question, and
-		// each might be charged a slot that nobody uses.
+		// A page without a ticket would be a new visitor with every poll, and each could be charged an unused
+		// permit.
 		return reply{what: news, room: rm, state: newsReload, cookies: r.Tickets != nil || r.brings(rm)}
 	}
 	t.Network = rm.network(r.Client, from)
@@ -146,9 +144,9 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 			most = glance
 		}
 		if d = g.hold(ctx, rm.ID, t, d, from, most, asks); d.Fresh == admission.Kept {
-			d.Fresh = fresh // what became of the ticket that was brought
+			d.Fresh = fresh // why the ticket brought was replaced
 		}
-		now = g.now() // it may have been half a minute
+		now = g.now() // the hold may have lasted half a minute
 	}
 	rm.counters.count(&d)
 	if d.Reseal {
@@ -167,7 +165,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	if d.Reason == admission.Closed {
 		status = statusServiceUnavailable
 	} else if d.Fresh != admission.Kept && !d.Reseal && d.Reason != admission.Rejected {
-		// The engine has no time to stamp a place with: it would not be kept.
+		// The engine has no time for a new place: it would not last.
 		return reply{what: moment, room: rm, why: "time_unknown"}
 	}
 	v := &o.visitor

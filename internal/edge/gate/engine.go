@@ -19,27 +19,26 @@ import (
 	"vestibule/internal/page"
 )
 
-// engine is the core of this edge under its lock, by the clock of the machine, and those who wait for it. It is safe
-// for concurrent use.
+// engine is the admission core of this edge under its lock, driven by the machine's clock, and its waiting callers.
+// It is safe for concurrent use.
 type engine struct {
 	params  wire.Params
 	clock   *node.Clock
-	wake    func()          // the core has something to report
-	finish  func(sse.Place) // who had this place waits no more
+	wake    func()          // called if the core has a report due
+	finish  func(sse.Place) // called when a place stops waiting
 	metrics *metrics
-	held    *clientaddr.Quota // requests held for one neighbourhood
-	counted *clientaddr.Rate  // visitors of one neighbourhood who are counted anew
+	held    *clientaddr.Quota // held requests per prefix
+	counted *clientaddr.Rate  // visitors counted anew per prefix
 
 	mu    sync.Mutex
 	core  *admission.Engine
-	jumps uint64 // of the clock, as of the last time under mu
+	jumps uint64 // of the clock, at the last lock of mu
 
-	told    atomic.Bool  // fleet time was known well enough once: places are kept since
-	granted atomic.Int64 // reading of the clock at the newest grant, 0 before
+	told    atomic.Bool  // fleet time was once known well enough to give places
+	granted atomic.Int64 // clock reading at the newest grant, 0 before
 }
 
-// lock locks the engine and returns the present. A machine that was asleep
-// does not believe its lease any more.
+// lock locks the engine and returns the clock reading. After a suspend of the machine it ends the lease.
 func (e *engine) lock() fleettime.Mono {
 	e.mu.Lock()
 	now := e.clock.Now()
@@ -51,14 +50,14 @@ func (e *engine) lock() fleettime.Mono {
 	return now
 }
 
-// With has do use the engine; nobody else does meanwhile.
+// With calls do with exclusive use of the core.
 func (e *engine) With(do func(now fleettime.Mono, eng *admission.Engine)) {
 	now := e.lock()
 	defer e.mu.Unlock()
 	do(now, e.core)
 }
 
-// Time returns fleet time where the engine knows it to [fleettime.Rough], else what the machine takes for it.
+// Time returns fleet time, or the machine's time while the uncertainty exceeds [fleettime.Rough].
 func (e *engine) Time() fleettime.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,15 +68,14 @@ func (e *engine) Time() fleettime.Time {
 	return fleettime.TimeOf(wall)
 }
 
-// now returns fleet time as the engine knows it.
+// now returns the core's fleet time.
 func (e *engine) now() fleettime.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.core.Time(e.clock.Now())
 }
 
-// Apply takes over what the regional says, and answers the held visitors who may enter
-// now. It returns the reading of the clock.
+// Apply applies a grant and answers the held visitors that may enter now. It returns the clock reading.
 func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
@@ -88,7 +86,7 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	return now
 }
 
-// Restore gives the engine fleet time as a process before this one knew it.
+// Restore restores fleet time as stored by an earlier process.
 func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 	now := e.lock()
 	defer e.mu.Unlock()
@@ -96,24 +94,24 @@ func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 	e.tell(now)
 }
 
-// tell notes that fleet time is known, once it is. The caller holds the lock.
+// tell records when fleet time becomes known. The caller holds the lock.
 func (e *engine) tell(now fleettime.Mono) {
 	if !e.told.Load() && e.core.TimeBound(now) <= fleettime.Rough {
 		e.told.Store(true)
 	}
 }
 
-// release answers the held visitors who may enter. The caller holds the lock.
+// release answers the held visitors that may enter. The caller holds the lock.
 func (e *engine) release(now fleettime.Mono) {
 	for _, v := range e.core.Release(now, nil) {
 		close(v.Data.(chan struct{}))
 	}
 }
 
-// LastGrant returns the reading of the clock at the newest grant, 0 before the first.
+// LastGrant returns the clock reading at the newest grant, 0 before the first.
 func (e *engine) LastGrant() fleettime.Mono { return fleettime.Mono(e.granted.Load()) }
 
-// Drain sends everybody who is held to the waiting page: the edge stops.
+// Drain answers all held visitors with the waiting page before the edge stops.
 func (e *engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,10 +120,10 @@ func (e *engine) Drain() {
 	}
 }
 
-// Told reports whether fleet time was ever known well enough to keep a place.
+// Told reports whether fleet time was ever known well enough to give a place.
 func (e *engine) Told() bool { return e.told.Load() }
 
-// message is what everybody who waits in a room is told now.
+// message returns the current broadcast of a room.
 func (e *engine) message(r *room.Room) []byte {
 	now := e.lock()
 	st, l := e.core.Status(now), e.core.Ledger(now, r.ID)
@@ -152,9 +150,9 @@ func (e *engine) message(r *room.Room) []byte {
 	return page.AppendBroadcast(nil, b)
 }
 
-// arrive asks the engine about one request from a neighbourhood of addresses. Where the request is aside,
-// somebody new gets a place in the line at most. hurry says that there is something to report. The lock is given up even where the engine panics: one
-// broken request must not hold up all others.
+// arrive asks the core about one request from an address prefix. With aside a new visitor gets at most a place.
+// hurry reports whether a report is due. It unlocks even if the core panics: one broken request must not block all
+// others.
 func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
 	m := e.lock()
 	defer e.mu.Unlock()
@@ -171,15 +169,15 @@ func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bo
 	return d, e.core.Time(m), e.core.Due() <= m
 }
 
-// navigation is for how long at most the load of a page is held: a browser shows nothing
-// meanwhile, and the page that it gets asks by itself.
+// navigation is the maximum hold of a page load: the browser shows nothing meanwhile, and the waiting page polls by
+// itself.
 const navigation = 900 * time.Millisecond
 
-// glance bounds the hold of a question with [PollNow].
+// glance bounds the hold of a poll with [PollNow].
 const glance = 500 * time.Millisecond
 
-// hold keeps a request open that brought a ticket until a right comes, the engine's patience or most ends (0 for none),
-// or the visitor leaves. asks says that a page or a program asks, which shows something meanwhile.
+// hold keeps a request with a ticket open until a permit arrives, the core's limit or most ends (0 for none), or
+// the client disconnects. asks reports that a page or program polls, which shows its last state meanwhile.
 func (e *engine) hold(ctx context.Context, id room.ID, brought ticket.Ticket, d admission.Decision, from netip.Prefix, most time.Duration, asks bool) admission.Decision {
 	patience := d.Retry
 	if most > 0 {
@@ -189,7 +187,7 @@ func (e *engine) hold(ctx context.Context, id room.ID, brought ticket.Ticket, d 
 		patience = min(patience, navigation)
 	}
 	if !e.held.Take(from) {
-		// Retry told how long to hold; a poll is what is asked for now.
+		// Retry was the time to hold; this client polls instead.
 		d.Verdict, d.Reason, d.Retry = admission.Queue, admission.Crowded, e.soon()
 		return d
 	}
@@ -210,13 +208,13 @@ func (e *engine) hold(ctx context.Context, id room.ID, brought ticket.Ticket, d 
 	}
 	now, gaveUp := e.endHold(v, end)
 	if !gaveUp {
-		<-done // Release has taken it; the channel is closed or about to be
+		<-done // Release has decided; the channel is closed or about to be
 		if v.Decision.Enters() {
 			outcome = knockAdmitted
 		}
 	} else if !asks && v.Decision.Retry < e.params.Nearest {
-		// Who is held asks again at once; a browser without the page's script would load
-		// the page every second for as long as its visitor is next.
+		// A held client asks again at once. A browser without the page's script would reload every second while its
+		// visitor is next.
 		v.Decision.Retry = e.soon()
 	}
 	e.metrics.knocks[outcome].Inc()
@@ -224,13 +222,12 @@ func (e *engine) hold(ctx context.Context, id room.ID, brought ticket.Ticket, d 
 	return v.Decision
 }
 
-// soon returns when somebody is to ask again who need not wait for long: not everybody
-// in the same moment.
+// soon returns a short retry time with jitter.
 func (e *engine) soon() time.Duration {
 	return e.params.Nearest + rand.N(e.params.Nearest)
 }
 
-// startHold hands a visit to the engine, and answers those that may enter by it.
+// startHold hands a visit to the core, and answers visits that may enter now.
 func (e *engine) startHold(v *admission.Visit) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
@@ -239,7 +236,7 @@ func (e *engine) startHold(v *admission.Visit) fleettime.Mono {
 	return now
 }
 
-// endHold takes a visit back from the engine.
+// endHold takes a visit back from the core.
 func (e *engine) endHold(v *admission.Visit, end func(*admission.Engine, fleettime.Mono, *admission.Visit) bool) (fleettime.Mono, bool) {
 	now := e.lock()
 	defer e.mu.Unlock()
@@ -264,7 +261,7 @@ func (e *engine) end(st *Stay) (ended, hurry bool) {
 	return e.core.Quit(now, st.Room, st.Ticket), e.core.Due() <= now
 }
 
-// goAway tells the engine, and has the regional hear of it soon.
+// goAway records a departure, and has it reported soon.
 func (e *engine) goAway(id room.ID, t *ticket.Ticket, answer uint8) (gone bool) {
 	hurry := false
 	e.With(func(now fleettime.Mono, eng *admission.Engine) {
@@ -277,13 +274,13 @@ func (e *engine) goAway(id room.ID, t *ticket.Ticket, answer uint8) (gone bool) 
 	return gone
 }
 
-// Waits reports whether the engine knows of a stay as a place in the line.
+// Waits reports whether a stay is a place in the queue.
 func (e *engine) Waits(st *Stay) (waits bool) {
 	e.With(func(now fleettime.Mono, eng *admission.Engine) { waits = eng.Waits(now, st.Room, st.Ticket) })
 	return waits
 }
 
-// ended reports whether a session ended before its time, as far as this edge knows.
+// ended reports whether this edge knows that a session was revoked.
 func (e *engine) ended(id room.ID, t ticket.Ticket) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

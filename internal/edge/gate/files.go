@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// ClientPath is the module by which pages and apps wait in line for their requests: GET.
+	// ClientPath serves the module with which pages and apps wait for their requests: GET.
 	ClientPath = "/.well-known/vestibule/client.js"
 
-	// WordsPath is what that module says, in the language of ?lang=CODE: GET.
+	// WordsPath serves the module's texts in the language of ?lang=CODE: GET.
 	WordsPath = "/.well-known/vestibule/words.json"
 )
 
 const statusNotModified = 304
 
-// client answers with the module by which pages and apps wait in line for their requests.
+// client answers with the client module.
 func (p *ownPages) client(r *Request, o *Outcome, _ *snapshot, _ string) {
 	p.file(r, o, "text/javascript; charset=utf-8", page.Client)
 }
 
-// words answers with what the module says in one language, that of the page for an unknown one.
+// words answers with the module's texts in one language, or the page's for an unknown one.
 func (p *ownPages) words(r *Request, o *Outcome, _ *snapshot, query string) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -35,8 +35,8 @@ func (p *ownPages) words(r *Request, o *Outcome, _ *snapshot, query string) {
 	p.file(r, o, "application/json", page.LangOf(values.Get("lang")).Words())
 }
 
-// file answers with something that is the same for everybody, that pages of all origins may use, and that
-// changes with the release of the edge at most.
+// file answers with a static text that pages of all origins may use and that changes at most with the edge's
+// version.
 func (p *ownPages) file(r *Request, o *Outcome, contentType, text string) {
 	if !r.reads(o) {
 		return
@@ -56,11 +56,10 @@ func (p *ownPages) file(r *Request, o *Outcome, contentType, text string) {
 	o.Body = append(o.Body[:0], text...)
 }
 
-// fileCaching is for how long a browser uses a file without asking whether there is a newer one.
+// fileCaching lets browsers cache a file for an hour without revalidation.
 const fileCaching = "public, max-age=3600"
 
-// has reports whether a line of the header contains a word. It reads all lines: requests that are decided
-// about do without.
+// has reports whether a header contains a word. It reads all lines, so it is not for the hot path.
 func (r *Request) has(name, word string) bool {
 	if r.Lines == nil {
 		return false

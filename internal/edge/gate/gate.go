@@ -1,14 +1,11 @@
-// Package gate decides about the requests of visitors, apart from any transport: it
-// finds the rooms of a request, opens the tickets that it brings, asks the engine, and
-// says whether the request goes to the site or what the visitor is answered. Fronts
-// (net/http in package edge) turn what they read into a [Request], and do what the
-// [Outcome] says.
+// Package gate decides about the requests of visitors, independent of the transport. It finds the rooms of a
+// request, opens its tickets, asks the admission engine, and returns whether the request goes to the site or how to
+// answer it. HTTP servers build a [Request] and execute the [Outcome].
 //
-// No decision waits for the network, but those of visitors who are held for a right:
-// they wait for a grant, for at most the engine's patience.
+// Decisions do not wait for the network, except for visitors held for a permit: they wait for a grant, up to the
+// engine's limit.
 //
-// engine.mu guards the engine and nothing else; it is held for the time of one decision,
-// report or grant, never across I/O.
+// engine.mu guards the admission engine only. It is held for one decision, report or grant, never across I/O.
 package gate
 
 import (
@@ -31,27 +28,27 @@ import (
 	"vestibule/internal/node"
 )
 
-// Options are what a gate is made of.
+// Options configure a gate.
 type Options struct {
 	Engine        admission.Config
-	HeldPerPrefix int // requests held for one neighbourhood of addresses
-	NewPerPrefix  int // visitors of one neighbourhood who are counted anew among those who wait, per minute
-	Proofs        int // proofs for sites that are remembered; 0 where none are made
+	HeldPerPrefix int // held requests per address prefix
+	NewPerPrefix  int // visitors counted anew as waiting, per address prefix and minute
+	Proofs        int // cached proofs for sites; 0 disables proofs
 	Sources       Sources
 	Clock         *node.Clock
-	Wake          func()          // the engine has something to report; must not wait
-	Finish        func(sse.Place) // who had this place waits no more; must not wait
+	Wake          func()          // called if a report is due; must not block
+	Finish        func(sse.Place) // called when a place stops waiting; must not block
 	Reg           prometheus.Registerer
 	Log           *slog.Logger
 }
 
 // Gate decides for one edge. It is safe for concurrent use.
 type Gate struct {
-	*engine            // what this edge counts and may let in
-	tickets  *reader   // who a visitor is
-	rulebook *rulebook // whom rules let past
-	answers  *answers  // what visitors are told
-	own      *ownPages // what the edge answers itself
+	*engine            // counts and permits of this edge
+	tickets  *reader   // tickets of requests
+	rulebook *rulebook // rules that bypass rooms
+	answers  *answers  // responses to visitors
+	own      *ownPages // the edge's own pages
 	proofs   int       // Options.Proofs
 	log      *slog.Logger
 
@@ -59,7 +56,7 @@ type Gate struct {
 	pool  sync.Pool // of *Outcome
 }
 
-// New returns a gate that knows no rooms yet: see [Gate.Use].
+// New returns a gate without rooms: see [Gate.Use].
 func New(o Options) (*Gate, error) {
 	held, err := clientaddr.NewQuota(o.HeldPerPrefix)
 	if err != nil {
@@ -89,7 +86,7 @@ func New(o Options) (*Gate, error) {
 	return g, nil
 }
 
-// Use takes over the rooms, keys and pages that f was told.
+// Use switches to the rooms, keys and pages of f.
 func (g *Gate) Use(f *node.Fleet) {
 	next := newSnapshot(f, g.metrics, g.rooms.Load(), g.log)
 	next.takeProofs(g.rooms.Load(), g.proofs, g.log)
@@ -105,7 +102,7 @@ func (g *Gate) Use(f *node.Fleet) {
 	g.Pause()
 }
 
-// Pause tells the engine which rooms let nobody in because their origin is down.
+// Pause stops admissions to the rooms with a failed origin.
 func (g *Gate) Pause() {
 	g.With(func(now fleettime.Mono, eng *admission.Engine) {
 		for _, rm := range g.rooms.Load().rooms {
@@ -115,7 +112,7 @@ func (g *Gate) Pause() {
 	g.wake()
 }
 
-// Unready returns why nobody can be decided about here, nil where everybody can.
+// Unready returns why the gate cannot decide, or nil.
 func (g *Gate) Unready() []string {
 	var reasons []string
 	rooms := g.rooms.Load()
@@ -134,8 +131,7 @@ func (g *Gate) Unready() []string {
 	return reasons
 }
 
-// Message returns what everybody who waits in a room is to be told now; ok is false
-// once the room is gone, or all places in its line are void.
+// Message returns the current broadcast of a room. ok is false if the room is gone, or all its places are void.
 func (g *Gate) Message(id room.ID, epoch uint32) (msg []byte, ok bool) {
 	r := g.Rooms().ByID(id)
 	if r == nil || r.Epoch != epoch {
@@ -149,18 +145,18 @@ type Status struct {
 	admission.Status
 	LeaseRemaining time.Duration
 	TimeError      time.Duration
-	SyncAge        time.Duration // since the newest grant; since the start before the first
+	SyncAge        time.Duration // since the newest grant; before the first, since the start
 	Rooms          map[string]admission.Ledger
 }
 
-// statusChunk is how many rooms are looked at in one go.
+// statusChunk is how many rooms are read under one lock.
 const statusChunk = 256
 
 // Status returns the state of the gate.
 func (g *Gate) Status() Status {
 	all := g.rooms.Load().rooms
 	st := Status{Rooms: make(map[string]admission.Ledger, len(all))}
-	for rooms := range slices.Chunk(all, statusChunk) { // visitors are waiting for the lock
+	for rooms := range slices.Chunk(all, statusChunk) { // let visitors take the lock in between
 		g.With(func(now fleettime.Mono, eng *admission.Engine) {
 			for _, r := range rooms {
 				st.Rooms[r.Name] = eng.Ledger(now, r.ID)
@@ -177,13 +173,13 @@ func (g *Gate) Status() Status {
 	return st
 }
 
-// Count counts a request that no room decides. why is one of those that the metric knows.
+// Count counts a request that no room decides. why is a label of the metric.
 func (g *Gate) Count(why string) { g.metrics.count(why) }
 
-// Rooms returns the rooms that requests are decided by, nil before there are any.
+// Rooms returns the current rooms, or nil before the first.
 func (g *Gate) Rooms() *room.Set { return g.rooms.Load().set }
 
-// Policies returns how many rooms have each policy of isolation.
+// Policies returns the number of rooms by isolation policy.
 func (g *Gate) Policies() map[string]int {
 	policies := map[string]int{}
 	for _, r := range g.rooms.Load().rooms {

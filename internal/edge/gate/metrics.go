@@ -15,8 +15,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// metrics are what a gate counts. State is read from the engine when it is
-// asked for, see collector.
+// metrics are the counters of a gate. The collector reads the engine's state at scrape time.
 type metrics struct {
 	ratio       *prometheus.HistogramVec
 	knocks      [knockEnds]prometheus.Counter
@@ -27,15 +26,15 @@ type metrics struct {
 	ticketCount [ticketKinds]prometheus.Counter
 
 	series node.RoomSeries
-	other  counts // of the rooms that have no series of their own
+	other  counts // of rooms without their own series
 	mu     sync.Mutex
 	rooms  map[string]*roomCounters
 
-	ruleSeries int           // rules with a counter of their own
-	otherRules atomic.Uint64 // of the rules beyond
+	ruleSeries int           // rules with their own series
+	otherRules atomic.Uint64 // of all other rules
 }
 
-// What a request brought for a ticket.
+// Results for the ticket of a request.
 const (
 	ticketNone = iota
 	ticketOK
@@ -48,7 +47,7 @@ const (
 
 var ticketKindNames = [ticketKinds]string{"none", "ok", "malformed", "unknown_key", "dropped_key", "broken_seal"}
 
-// How a request that was held for a right ends.
+// Ends of a held request.
 const (
 	knockAdmitted = iota
 	knockQueued
@@ -99,7 +98,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // count counts a request that no room decides. why is one of results.
 func (m *metrics) count(why string) { m.requests[why].Inc() }
 
-// results are what becomes of requests that no room decides.
+// results are the labels for requests that no room decides.
 var results = []string{
 	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
@@ -107,17 +106,17 @@ var results = []string{
 	"bypassed", "client",
 }
 
-// roomCounters are the counters of one room. They have no series, and take no
-// memory, before the first request is decided.
+// roomCounters are the counters of one room. Before its first decided request they have no series and use no
+// memory.
 type roomCounters struct {
 	m    *metrics
 	name string
 	own  atomic.Pointer[counts]
 
-	rules map[string]*atomic.Uint64 // requests that each rule let past, by id; under m.mu
+	rules map[string]*atomic.Uint64 // requests bypassed by each rule, by ID; under m.mu
 }
 
-// counts are what is shown under one label.
+// counts are the values under one label.
 type counts struct {
 	label     string
 	decisions [admission.NumVerdicts][admission.NumReasons]atomic.Uint64
@@ -126,7 +125,7 @@ type counts struct {
 	elsewhere atomic.Uint64
 }
 
-// room returns the counters of a room, the same ones as long as it is there.
+// room returns the counters of a room, the same while the room exists.
 func (m *metrics) room(name string) *roomCounters {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,8 +158,7 @@ func (c *roomCounters) count(d *admission.Decision) {
 	}
 }
 
-// open begins the series of a room. What is counted of a room that is gone by now
-// is shown nowhere.
+// open begins the series of a room. The counts of a removed room are discarded.
 func (c *roomCounters) open() *counts {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
@@ -197,7 +195,7 @@ func (m *metrics) keep(set *room.Set) {
 	m.series.Keep(set)
 }
 
-// counted returns what was counted, one entry for every label.
+// counted returns all counts, one entry per label.
 func (m *metrics) counted() []*counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,7 +208,7 @@ func (m *metrics) counted() []*counts {
 	return out
 }
 
-// collector reads the state of the engine when metrics are asked for.
+// collector reads the state of the engine at scrape time.
 type collector struct {
 	g *Gate
 
@@ -313,7 +311,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// timeError turns a bound into seconds; none is infinite.
+// timeError converts the clock uncertainty to seconds; it is infinite if unsynced.
 func timeError(d time.Duration) float64 {
 	if d == fleettime.Unsynced {
 		return math.Inf(1)

@@ -10,32 +10,30 @@ import (
 	"vestibule/internal/page"
 )
 
-// Paths that the edge answers itself, on every host, all with ?room=NAME where the
-// host has several rooms.
+// Paths that the edge serves itself on every host, all with ?room=NAME if the host has several rooms.
 const (
-	// LeavePath is where a visitor gives up a session or a place in the line: POST.
+	// LeavePath gives up a session or a place: POST.
 	LeavePath = "/.well-known/vestibule/leave"
 
-	// AwayPath is where a waiting page says that it goes away: POST, with answer=N
-	// as the page was told. The visitor keeps the place, and is counted no more until
-	// the next question.
+	// AwayPath reports that a waiting page goes away: POST, with answer=N from the page. The visitor keeps the
+	// place, and is not counted until the next request.
 	AwayPath = "/.well-known/vestibule/away"
 
-	// EventsPath is where a waiting page hears of its place: GET.
+	// EventsPath is the event stream of a waiting page: GET.
 	EventsPath = "/.well-known/vestibule/events"
 
-	// DrawPath is where anybody gets the record of a room's newest draw, by which receipts are checked: GET.
+	// DrawPath returns the record of a room's newest draw, for checking receipts: GET.
 	DrawPath = "/.well-known/vestibule/draw"
 
-	// LanguagePath is a list of languages for a room's page, and with to=CODE chooses one, which is kept in a cookie:
-	// GET. The visitor goes back to the page that led there.
+	// LanguagePath lists the languages of a room's page. With to=CODE it stores the choice in a cookie and
+	// redirects back: GET.
 	LanguagePath = "/.well-known/vestibule/language"
 
-	// CheckDrawPath is a page that repeats the draw of that record in a browser: GET.
+	// CheckDrawPath is a page that repeats the draw in a browser: GET.
 	CheckDrawPath = "/.well-known/vestibule/check-draw"
 )
 
-// ownPaths are those paths, and what answers there.
+// ownPaths are the handlers of those paths.
 var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string){
 	ClientPath:    (*ownPages).client,
 	WordsPath:     (*ownPages).words,
@@ -49,14 +47,13 @@ var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snaps
 	LanguagePath:  (*ownPages).languages,
 }
 
-// Answers reports whether the edge answers a request for this path and query itself,
-// whichever room or site is meant.
+// Answers reports whether the edge serves this path and query itself, whatever the room or site.
 func Answers(target string) bool {
 	path, _, _ := strings.Cut(target, "?")
 	return answerOf(path) != nil
 }
 
-// answerOf returns what answers at a path, nil for nothing. Most paths are not looked up.
+// answerOf returns the handler of a path, or nil. Most paths are not looked up.
 func answerOf(path string) func(p *ownPages, r *Request, o *Outcome, rooms *snapshot, query string) {
 	if !strings.HasPrefix(path, "/.well-known/") {
 		return nil
@@ -64,22 +61,22 @@ func answerOf(path string) func(p *ownPages, r *Request, o *Outcome, rooms *snap
 	return ownPaths[path]
 }
 
-// ownPages are what the edge answers at its own paths.
+// ownPages serves the edge's own paths.
 type ownPages struct {
 	*engine
 	*reader
 	*answers
 }
 
-// leave ends what the visitor's tickets hold and takes them back. Saying it
-// again changes nothing. Another site cannot make a visitor say it.
+// leave ends the stays of the visitor's tickets and deletes the cookies. It is idempotent. Other sites cannot
+// trigger it.
 func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) {
 	values, ok := p.ownPage(r, o, rooms, query, methodPost)
 	if !ok {
 		return
 	}
 	named := values.Get("room")
-	var left, unread *roomState // of the rooms that were left or named, and that could not be, the first
+	var left, unread *roomState // the first room that was left or named, and the first with an unreadable ticket
 	for _, rm := range rooms.rooms {
 		if named != "" && rm.Name != named {
 			continue
@@ -117,8 +114,8 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 	o.answerNothing()
 }
 
-// wantsWords reports whether somebody reads what becomes of a request: a person
-// who sent the page's form, or an app that asks for JSON. A beacon does not.
+// wantsWords reports whether a reader expects a body: a person with the page's form, or an app with JSON. A beacon
+// does not.
 func wantsWords(accept []string) bool {
 	for _, a := range accept {
 		if strings.Contains(a, "text/html") || strings.Contains(a, "application/json") {
@@ -128,8 +125,8 @@ func wantsWords(accept []string) bool {
 	return false
 }
 
-// ownPage refuses what is not a word of this site's own page to the edge itself, by
-// the given method, and returns what it says. A room that it names is there.
+// ownPage rejects requests other than the given method from this site's own page, and returns the parameters. A
+// named room exists.
 func (p *ownPages) ownPage(r *Request, o *Outcome, rooms *snapshot, query, method string) (values url.Values, ok bool) {
 	takes, says := "Leaving takes a POST.", "say that somebody leaves"
 	if method == methodGet {
@@ -158,7 +155,7 @@ func (p *ownPages) ownPage(r *Request, o *Outcome, rooms *snapshot, query, metho
 	return values, true
 }
 
-// away counts a visitor whose page went away no more, until the next question.
+// away stops counting a visitor whose page went away until its next request.
 func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 	values, ok := p.ownPage(r, o, rooms, query, methodPost)
 	if !ok {
@@ -177,11 +174,11 @@ func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 		}
 		t, _, _ := p.best(r, o.seals, rooms, rm)
 		page := uint8(answer)
-		if !values.Has("answer") { // who has one page only need not say which
+		if !values.Has("answer") { // optional with a single page
 			page = t.Answer
 		}
 		if p.goAway(rm.ID, &t, page) {
-			// Another page of this visitor is to say that it is still there.
+			// Another page of this visitor should report itself.
 			st := Stay{rm.ID, t}
 			p.finish(st.Place())
 			result = "away"
@@ -191,8 +188,7 @@ func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 	o.answerNothing()
 }
 
-// listen lets a visitor who waits hear of the place. 204 tells a browser that there is
-// nothing to wait for.
+// listen starts the event stream of a waiting visitor. 204 stops a browser's reconnects.
 func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string) {
 	values, ok := p.ownPage(r, o, rooms, query, methodGet)
 	if !ok {
@@ -207,7 +203,7 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 	}
 	st := Stay{rm.ID, t}
 	if t.ID == 0 && closed(rm.Room) {
-		// A rejected visitor hears when the room opens. The hub tells streams apart by the ticket.
+		// A rejected visitor is notified when the room opens. The hub identifies streams by ticket.
 		o.Kind, o.Stay, o.Epoch, o.Guest = Listens, Stay{rm.ID, ticket.Ticket{ID: rand.Uint64()}}, rm.Epoch, true
 		return
 	}
@@ -219,7 +215,7 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 	o.Kind, o.Stay, o.Epoch = Listens, st, rm.Epoch
 }
 
-// tellDraw answers with the record of the newest draw of a room, which anybody may read anywhere.
+// tellDraw returns the record of a room's newest draw, readable by every origin.
 func (p *ownPages) tellDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
 	if !r.reads(o) {
 		return
@@ -239,7 +235,7 @@ func (p *ownPages) tellDraw(r *Request, o *Outcome, rooms *snapshot, query strin
 	o.Body = append(append(o.Body[:0], rm.Drawn.Record...), '\n')
 }
 
-// checkDraw answers with the page that repeats the draw of a record.
+// checkDraw answers with the page that repeats a draw.
 func (p *ownPages) checkDraw(r *Request, o *Outcome, _ *snapshot, _ string) {
 	if !r.reads(o) {
 		return
@@ -250,10 +246,10 @@ func (p *ownPages) checkDraw(r *Request, o *Outcome, _ *snapshot, _ string) {
 	o.Body = append(o.Body[:0], page.CheckDraw...)
 }
 
-// languageCookie keeps the language that a visitor chose, a code of [room.Languages].
+// languageCookie holds the visitor's choice of language, a code of [room.Languages].
 const languageCookie = "vestibule_language"
 
-// languages answers with the list of languages, or keeps the one that is chosen and leads back.
+// languages answers with the list of languages, or stores the choice and redirects back.
 func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query string) {
 	values, ok := p.ownPage(r, o, rooms, query, methodGet)
 	if !ok {
@@ -290,7 +286,7 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 	o.set("Cache-Control", "no-store")
 }
 
-// isPath reports whether a text is a path of this host, and leads to no other.
+// isPath reports whether a text is a path on this host, and no reference to another.
 func isPath(s string) bool {
 	if len(s) > 2048 || !strings.HasPrefix(s, "/") || len(s) > 1 && (s[1] == '/' || s[1] == '\\') {
 		return false

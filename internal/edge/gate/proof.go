@@ -16,25 +16,25 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// ProofHeader carries a proof to a site, and from a site that asks about it at
-// [VerifyPath]. No visitor's reaches a site, and none of a site's reaches a visitor.
+// ProofHeader carries a proof to a site, and from a site to [VerifyPath]. It is removed from requests of visitors
+// and from responses of sites.
 const ProofHeader = "Vestibule-Proof"
 
 const (
-	// KeysPath is where sites get the keys that proofs are signed with: GET.
+	// KeysPath returns the public keys of proofs to sites: GET.
 	KeysPath = "/.well-known/vestibule/jwks.json"
 
-	// VerifyPath is where sites ask whether a proof is good: GET, with the proof in
-	// [ProofHeader], ?room=NAME and ?audience=ORIGIN where these are to be right.
+	// VerifyPath checks a proof for a site: GET, with the proof in [ProofHeader], and optionally ?room=NAME and
+	// ?audience=ORIGIN.
 	VerifyPath = "/.well-known/vestibule/verify"
 )
 
-// keysFor is for how long sites may keep the keys: less than a key is known before
-// anybody signs with it ([ticket.MinRotation]).
+// keysFor is how long sites may cache the keys: less than the time from a key's publication to its first use
+// ([ticket.MinRotation]).
 const keysFor = "public, max-age=300"
 
-// proofs are the proofs of one ring, those that were made of late among them: to sign
-// takes longer than to decide. It is safe for concurrent use.
+// proofs makes the proofs of one ring and caches recent ones: signing takes longer than deciding. It is safe for
+// concurrent use.
 type proofs struct {
 	keys *proof.Keys
 
@@ -42,7 +42,7 @@ type proofs struct {
 	made *simplelru.LRU[proofOf, madeProof]
 }
 
-// proofOf is what a proof is made of. A session that is renewed gets another.
+// proofOf is the cache key of a proof. A renewed session gets a new one.
 type proofOf struct {
 	origin *origin.Origin
 	room   room.ID // 0 outside of all rooms
@@ -53,11 +53,10 @@ type proofOf struct {
 
 type madeProof struct {
 	text string
-	till fleettime.Time // it is given again until then
+	till fleettime.Time // reused until then
 }
 
-// takeProofs gives a snapshot its keys for proofs, those of the one before while the ring
-// is the same.
+// takeProofs sets the snapshot's proof keys. It keeps those of the old snapshot if the ring is the same.
 func (s *snapshot) takeProofs(old *snapshot, remembered int, log *slog.Logger) {
 	if remembered == 0 || !s.keys {
 		return
@@ -85,8 +84,7 @@ func newProofs(ring ticket.Keyring, remembered int) (*proofs, error) {
 	return &proofs{keys: keys, made: made}, nil
 }
 
-// Proof returns what tells the site that this request, which enters, passed an edge;
-// empty where the edge makes no proofs.
+// Proof returns the proof for the site that this entering request passed an edge, or "" if proofs are disabled.
 func (o *Outcome) Proof() string {
 	rooms := o.gate.rooms.Load()
 	p := rooms.proofs
@@ -115,9 +113,9 @@ func (o *Outcome) Proof() string {
 	return text
 }
 
-// makeProof makes a proof and remembers it.
+// makeProof makes a proof and caches it.
 func (s *snapshot) makeProof(of proofOf, t *ticket.Ticket, now fleettime.Time) (string, error) {
-	now = max(now, s.ring.Keys[0].SealFrom) // the first key may begin a little ahead of our clock
+	now = max(now, s.ring.Keys[0].SealFrom) // the first key may begin slightly in the future
 	audience := of.origin.URL.String()
 	var text string
 	var c proof.Claims
@@ -126,7 +124,7 @@ func (s *snapshot) makeProof(of proofOf, t *ticket.Ticket, now fleettime.Time) (
 		text, c, err = s.proofs.keys.Outside(now, audience)
 	} else {
 		rm := s.set.ByID(of.room)
-		if rm == nil { // it was taken away since the request was decided
+		if rm == nil { // removed since the decision
 			return "", nil
 		}
 		text, c, err = s.proofs.keys.Inside(now, audience, rm, t)
@@ -136,7 +134,7 @@ func (s *snapshot) makeProof(of proofOf, t *ticket.Ticket, now fleettime.Time) (
 	}
 	m := madeProof{text, fleettime.Time(c.Expires * 1000)}
 	if t == nil || c.Expires < int64(t.Until) {
-		m.till = m.till.Add(-proof.Life / 5) // the site is to have a while left of it
+		m.till = m.till.Add(-proof.Life / 5) // leave the site some time to use it
 	}
 	s.proofs.mu.Lock()
 	s.proofs.made.Add(of, m)
@@ -144,7 +142,7 @@ func (s *snapshot) makeProof(of proofOf, t *ticket.Ticket, now fleettime.Time) (
 	return text, nil
 }
 
-// asksForProof refuses what is not a question of a site about proofs.
+// asksForProof rejects requests that are no site's question about proofs.
 func (p *ownPages) asksForProof(r *Request, o *Outcome, rooms *snapshot) bool {
 	if rooms.proofs == nil {
 		o.Refuse("no_proofs", "This edge makes no proofs: proof.enabled.", statusNotFound)
@@ -153,7 +151,7 @@ func (p *ownPages) asksForProof(r *Request, o *Outcome, rooms *snapshot) bool {
 	return r.reads(o)
 }
 
-// publishKeys answers with the keys that proofs are signed with.
+// publishKeys answers with the public keys of proofs.
 func (p *ownPages) publishKeys(r *Request, o *Outcome, rooms *snapshot, _ string) {
 	if !p.asksForProof(r, o, rooms) {
 		return
@@ -163,10 +161,10 @@ func (p *ownPages) publishKeys(r *Request, o *Outcome, rooms *snapshot, _ string
 	o.Body = append(o.Body[:0], rooms.proofs.keys.Set()...)
 }
 
-// verdict is the answer to a site that asks about a proof.
+// verdict is the answer to a site about a proof.
 type verdict struct {
 	Passed   bool   `json:"passed"` // the request passed an edge, as the site expects
-	Inside   bool   `json:"inside"` // as a session's that goes on
+	Inside   bool   `json:"inside"` // in a session that is still valid
 	Reason   string `json:"reason,omitempty"`
 	Audience string `json:"audience,omitempty"`
 	Room     string `json:"room,omitempty"`
@@ -175,7 +173,7 @@ type verdict struct {
 	Expires  int64  `json:"expires,omitempty"`
 }
 
-// verify answers a site that asks whether the session of a proof is inside: 200, or 403.
+// verify answers a site whether the session of a proof is valid: 200, or 403.
 func (p *ownPages) verify(r *Request, o *Outcome, rooms *snapshot, query string) {
 	if !p.asksForProof(r, o, rooms) {
 		return
@@ -188,7 +186,7 @@ func (p *ownPages) verify(r *Request, o *Outcome, rooms *snapshot, query string)
 	p.metrics.count(why)
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // texts, numbers and truth values
+		panic(err) // strings, numbers and Booleans only
 	}
 	o.Body = append(o.Body[:0], data...)
 	o.says(status, "application/json", "no-store")

@@ -17,32 +17,29 @@ import (
 )
 
 const (
-	// TicketHeader carries tickets of clients that keep no cookies, in both
-	// directions, as name=ticket. A client that sends it without a ticket, with
-	// any value, gets one. It never carries what a browser holds in a cookie,
-	// which scripts of the site are not to read.
+	// TicketHeader carries the tickets of clients without cookies, in both directions, as name=ticket. A client
+	// that sends it without a ticket, with any value, gets one. It never repeats a ticket of a cookie, which
+	// scripts must not read.
 	TicketHeader = "Vestibule-Ticket"
 
-	// PollHeader marks the question of a waiting page for news. It never reaches
-	// an origin. With [PollNow] the question is not held for long.
+	// PollHeader marks the poll of a waiting page. It never reaches an origin. With [PollNow] the poll is not held
+	// for long.
 	PollHeader = "Vestibule-Poll"
 
-	// PollNow is the value of [PollHeader] from a page that has nothing right to show: it has just been loaded, or
-	// was offline.
+	// PollNow is the value of [PollHeader] from a page without a current state: just loaded, or back online.
 	PollNow = "now"
 )
 
-// Request is what a decision goes by. Header fields are given line by line, as they
-// came.
+// Request is the input of a decision. Header fields are given line by line, as received.
 type Request struct {
-	Host    string // and port, as the visitor named them
-	Target  string // path and query as in the request line
+	Host    string // and port, as received
+	Target  string // path and query of the request line
 	Method  string
-	Body    bool   // there is one, or may be
-	Version string // as HTTP/1.1; "" where nobody knows the visitor's
+	Body    bool   // there is a body, or may be
+	Version string // such as HTTP/1.1; "" if the visitor's is unknown
 
-	Client netip.Addr // the visitor's; invalid if unknown
-	Secure bool       // the visitor came over TLS
+	Client netip.Addr // the visitor's address; invalid if unknown
+	Secure bool       // the visitor used TLS
 
 	Cookies   []string // Cookie
 	Tickets   []string // TicketHeader; nil for none
@@ -58,18 +55,16 @@ type Request struct {
 	Referer   string
 	Origin    string
 	CORS      CORS
-	Poll      bool // PollHeader is there
-	PollNow   bool // and says so
+	Poll      bool // PollHeader is present
+	PollNow   bool // with the value PollNow
 
-	// Lines are all lines of the header, for rules; nil for none.
+	// Lines are all header lines, for rules; nil for none.
 	Lines HeaderLines
 
-	// SiteApart says that the site is not asked by this edge: whoever asks about the
-	// request serves it.
+	// SiteApart means that this edge does not forward to the site: the asking proxy does.
 	SiteApart bool
 
-	// Patience is how long the visitor is held for a right at most; 0 for as long as
-	// the engine says.
+	// Patience bounds the hold for a permit; 0 for the engine's limit.
 	Patience time.Duration
 }
 
@@ -87,21 +82,19 @@ func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure
 	r.Client, r.Secure = proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
 }
 
-// CORS is what a browser asks before a page of another origin may send a request.
+// CORS is the content of a CORS preflight.
 type CORS struct {
 	Method  string // Access-Control-Request-Method
 	Headers string // Access-Control-Request-Headers
 }
 
-// Requests that are no visit of a person: parts of pages, questions of programs,
-// files of robots, preflights. What they are is told by the client, who may lie. So it
-// makes an answer shorter and a slot harder to get, and opens nothing.
+// Requests that are no page visit: subresources, API calls, robots.txt, preflights. The client declares this and
+// may lie, so it only makes an answer shorter and an admission harder.
 
-// isPreflight reports whether a request is a preflight. A browser sends it without
-// cookies, whoever is inside.
+// isPreflight reports whether a request is a preflight. Browsers send it without cookies, also within a session.
 func (r *Request) isPreflight() bool { return r.Method == methodOptions && r.CORS.Method != "" }
 
-// isAside reports whether a request is plainly no navigation.
+// isAside reports whether a request is clearly no navigation.
 func (r *Request) isAside() bool {
 	if len(r.Upgrade) > 0 || r.Poll {
 		return false
@@ -115,8 +108,7 @@ func (r *Request) isAside() bool {
 	return true
 }
 
-// isPart reports whether a request is for something that no page can stand for: a
-// picture, a script, the file of a robot.
+// isPart reports whether a request is for a subresource or a robot's file, for which no page can be the answer.
 func (r *Request) isPart() bool {
 	switch r.FetchDest {
 	case "audio", "audioworklet", "font", "image", "manifest", "paintworklet", "script", "serviceworker", "sharedworker", "style", "track", "video",
@@ -130,7 +122,7 @@ func (r *Request) isPart() bool {
 	if path == "/robots.txt" || path == "/favicon.ico" {
 		return true
 	}
-	// Browsers send no Sec-Fetch-Dest where the connection is not safe.
+	// Browsers omit Sec-Fetch-Dest on insecure connections.
 	kind, _, _ := strings.Cut(strings.Join(r.Accept, ","), "/")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
 	case "image", "audio", "video", "font":
@@ -139,16 +131,16 @@ func (r *Request) isPart() bool {
 	return strings.HasPrefix(first(r.Accept), "text/css")
 }
 
-// form is how an answer of the edge itself is put.
+// form is the format of the edge's own answers.
 type form uint8
 
 const (
 	asPage form = iota
 	asJSON
-	asWords // for what no page can stand for
+	asWords // for subresources
 )
 
-// form returns how a request is answered by the edge itself.
+// form returns the format of the edge's own answer.
 func (r *Request) form() form {
 	switch {
 	case r.wantsJSON():
@@ -159,8 +151,7 @@ func (r *Request) form() form {
 	return asPage
 }
 
-// wantsJSON reports whether the answer is to be JSON: it is asked for, or a script asks
-// and takes anything.
+// wantsJSON reports whether to answer with JSON: requested explicitly, or by a script that accepts anything.
 func (r *Request) wantsJSON() bool {
 	if page.PrefersJSON(r.Accept) {
 		return true
@@ -169,12 +160,12 @@ func (r *Request) wantsJSON() bool {
 	return byScript && (len(r.Accept) == 0 || len(r.Accept) == 1 && strings.TrimSpace(r.Accept[0]) == "*/*")
 }
 
-// blockedRetry is after how long at least a browser asks again that keeps no cookies: each time it is somebody
-// new. Rejected visitors ask again as late.
+// blockedRetry is the minimum retry time of a browser that blocks cookies: each request is a new visitor. Rejected
+// visitors use it too.
 const blockedRetry = time.Minute
 
-// keepsNoCookies reports whether a page of ours has just loaded itself again, and came
-// without the cookie that it was given, or any other.
+// keepsNoCookies reports whether our page has just reloaded itself without the cookie that it was given, or any
+// other.
 func (r *Request) keepsNoCookies() bool {
 	if len(r.Cookies) > 0 || r.Tickets != nil || r.FetchSite != "same-origin" || r.FetchUser != "" || r.FetchMode != "navigate" {
 		return false
@@ -190,8 +181,8 @@ func first(lines []string) string {
 	return lines[0]
 }
 
-// sameOrigin reports whether a request comes from a page of the host that it asks
-// (browsers say so), or from no page at all.
+// sameOrigin reports whether a request comes from a page of its own host, by the browser's headers, or from no
+// page.
 func (r *Request) sameOrigin() bool {
 	if r.FetchSite != "" && r.FetchSite != "same-origin" && r.FetchSite != "none" {
 		return false
@@ -203,63 +194,62 @@ func (r *Request) sameOrigin() bool {
 	return err == nil && strings.EqualFold(u.Host, r.Host)
 }
 
-// Kind is what is to be done about a request.
+// Kind is the action for a request.
 type Kind uint8
 
-// The zero Kind is Answered: a request is not forwarded unless somebody said so.
+// The zero Kind is Answered: forwarding needs an explicit decision.
 const (
-	Answered   Kind = iota // the visitor is given Status, Header and Body
-	Enters                 // the request goes to Origin
-	Preflights             // Origin is asked for the CORS headers of its answer, and for nothing else
-	Listens                // the visitor is given an event stream
+	Answered   Kind = iota // respond with Status, Header and Body
+	Enters                 // forward the request to Origin
+	Preflights             // ask Origin for the CORS headers of its response only
+	Listens                // start an event stream
 )
 
-// Field is one line of a header.
+// Field is one header line.
 type Field struct{ Name, Value string }
 
-// Outcome is what is to be done about one request. It is used by one goroutine at a
-// time, from [Gate.Begin] to [Outcome.End].
+// Outcome is the decision about one request. One goroutine at a time uses it, from [Gate.Begin] to [Outcome.End].
 type Outcome struct {
 	Kind Kind
 
-	// What the visitor is answered. A body is not sent with a HEAD request.
+	// The response. A body is omitted for HEAD.
 	Status int
 	Header []Field
 	Body   []byte
-	Close  bool // the connection is to end with the answer
+	Close  bool // close the connection after the response
 
-	Origin *origin.Origin // to which the request goes
-	Client netip.Addr     // the visitor's, as the request had it
-	Secure bool           // as the request had it
+	Origin *origin.Origin // destination of the request
+	Client netip.Addr     // the visitor's, from the request
+	Secure bool           // from the request
 
-	Private bool // no shared cache is to keep the site's answer
+	Private bool // shared caches must not store the site's response
 
-	Stay  Stay   // of which the visitor wants to hear
+	Stay  Stay   // of the event stream
 	Epoch uint32 // of its room
-	Guest bool   // Stay is no place in the line: the visitor hears of the room alone
+	Guest bool   // Stay is no place: the visitor only gets the room's state
 
 	gate    *Gate
-	host    string         // that the visitor named, in canonical form
-	inside  []Stay         // the sessions that let the request in
-	decided fleettime.Time // when the last of them did
-	sealed  []sealed       // tickets that the answer brings
-	asked   bool           // rules were, about what
-	placed  bool           // has its country
+	host    string         // as named by the visitor, in canonical form
+	inside  []Stay         // the sessions that admit the request
+	decided fleettime.Time // when the last of them was checked
+	sealed  []sealed       // tickets for the response
+	asked   bool           // rules were evaluated with about
+	placed  bool           // about has the country
 	*tools
 }
 
-// tools are what an outcome works with, and keeps for the next request.
+// tools are the reusable buffers of an outcome.
 type tools struct {
 	request Request
 	seals   *ticket.Scratch
 	cookie  []byte
 	packer  page.Packer
-	visitor page.Visitor  // whom the page is for
-	about   rules.Request // what rules are asked about
+	visitor page.Visitor  // data of the page
+	about   rules.Request // input of the rules
 	rules   rules.Scratch
 }
 
-// Stay is one visitor in one room: a session, or a place in the line.
+// Stay is one visitor in one room: a session or a place.
 type Stay struct {
 	Room   room.ID
 	Ticket ticket.Ticket
@@ -273,10 +263,10 @@ func (g *Gate) Begin() *Outcome {
 	return g.pool.Get().(*Outcome)
 }
 
-// Request returns a request that is empty, for the front to fill in. It must not be used after End.
+// Request returns an empty request to fill in. It must not be used after End.
 func (o *Outcome) Request() *Request { return &o.request }
 
-// End gives back what the outcome used; it must not be used any more.
+// End recycles the outcome, which must not be used afterwards.
 func (o *Outcome) End() {
 	if o.asked {
 		o.forgetRules()
@@ -289,8 +279,8 @@ func (o *Outcome) End() {
 	o.gate.pool.Put(o)
 }
 
-// SessionLeft returns how much is left of the shortest of the sessions that let the
-// request in, by the time of the fleet; ok is false where none did.
+// SessionLeft returns the rest of the shortest session that admits the request, in fleet time; ok is false without
+// a session.
 func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {
 	if len(o.inside) == 0 {
 		return 0, false
@@ -302,16 +292,15 @@ func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {
 	return fleettime.Time(int64(until) * 1000).Sub(o.gate.now()), true
 }
 
-// The headers by which a site's answer puts a visitor out, and what they say then. The second
-// is that of the hosted product, and counts in rooms whose enabled_origin_commands say so.
+// Headers with which a site's response ends a visitor's session, and their values. The second is that of the hosted
+// product, and applies in rooms that enable it in enabled_origin_commands.
 const (
 	CommandHeader       = "Vestibule-Command"
 	HostedCommandHeader = "Cf-Waiting-Room-Command"
 	CommandRevoke       = room.CommandRevoke
 )
 
-// Revoke ends the sessions that let the request in, because the site asks for it. own says
-// that it does by [CommandHeader].
+// Revoke revokes the sessions that admitted the request, on behalf of the site. own means by [CommandHeader].
 func (o *Outcome) Revoke(own bool) {
 	for i := range o.inside {
 		if r := o.gate.Rooms().ByID(o.inside[i].Room); own || r != nil && r.OriginCommands == room.CommandRevoke {

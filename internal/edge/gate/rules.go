@@ -19,32 +19,32 @@ type HeaderLines interface {
 	AppendTo(out []rules.Header) []rules.Header
 }
 
-// Locator knows where addresses are. It is safe for concurrent use.
+// Locator maps addresses to locations. It is safe for concurrent use.
 type Locator interface {
-	// Locate fills in country, continent, subdivision and network of an address, as far as they are known.
+	// Locate fills in country, continent, subdivision and network of an address, as far as known.
 	Locate(a netip.Addr, r *rules.Request)
 }
 
-// Sources are what an edge was given to evaluate rules by.
+// Sources are the edge's data for rules.
 type Sources struct {
 	Places   Locator                    // nil for none
 	Crawlers *rules.Networks            // nil for none
 	Lists    map[string]*rules.Networks // by name
 }
 
-// bypass is one rule of a room in force.
+// bypass is one active rule of a room.
 type bypass struct {
 	*compiledRule
 	matched *atomic.Uint64
 }
 
-// compiledRule is an expression, or why it matches nobody here.
+// compiledRule is a compiled expression, or the reason why it never matches here.
 type compiledRule struct {
 	rule *rules.Rule
 	err  error
 }
 
-// rulebook evaluates rules by what this edge was given.
+// rulebook evaluates rules with the edge's sources.
 type rulebook struct {
 	sources Sources
 	clock   *node.Clock
@@ -52,8 +52,8 @@ type rulebook struct {
 	log     *slog.Logger
 }
 
-// take compiles the rules of all rooms of a snapshot. Expressions that the one before had are not
-// compiled again. A rule that cannot be evaluated here is in force for nobody.
+// take compiles the rules of all rooms of a snapshot, except for expressions of the old one. A rule that cannot be
+// evaluated here never matches.
 func (b *rulebook) take(s, old *snapshot) {
 	s.compiled = map[string]*compiledRule{}
 	for _, rm := range s.rooms {
@@ -94,11 +94,10 @@ func (b *rulebook) compile(rm *roomState, r *room.Rule, old *snapshot) *compiled
 	return c
 }
 
-// passBy returns the rooms that no rule lets the request past. Who is let past is neither
-// counted nor queued.
+// passBy returns the rooms that no rule bypasses. A visitor that bypasses a room is neither counted nor queued.
 //
-// Invariant: a room is left out only where one of its rules matches under every reading of the
-// path by which the rooms were found.
+// Invariant: a room is bypassed only if one of its rules matches under every reading of the path that found the
+// rooms.
 func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Room, path, query string) []*room.Room {
 	asked := false
 	for i := 0; i < len(in); i++ {
@@ -123,7 +122,7 @@ func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Ro
 		}
 		by := &rm.bypasses[n]
 		by.matched.Add(1)
-		// Not everybody who asks for the same would be let past: a cache must not serve the answer to them.
+		// The rule depends on the visitor: a shared cache must not serve the response to others.
 		o.Private = o.Private || rm.Caching == room.CachingPrivate && by.rule.Needs.Visitor
 		in = slices.Delete(in, i, i+1)
 		i--
@@ -131,7 +130,7 @@ func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Ro
 	return in
 }
 
-// ask makes the request what rules are asked about.
+// ask sets the request as the input of rules.
 func (o *Outcome) ask(r *Request, path, query string) {
 	o.asked = true
 	o.about = rules.Request{
@@ -154,7 +153,7 @@ func (o *Outcome) ask(r *Request, path, query string) {
 	o.rules.Ask(&o.about)
 }
 
-// forgetRules lets go of what rules were asked about.
+// forgetRules releases the input of rules.
 func (o *Outcome) forgetRules() {
 	o.rules.Forget()
 	clear(o.about.Paths)
@@ -162,7 +161,7 @@ func (o *Outcome) forgetRules() {
 	o.about = rules.Request{Paths: o.about.Paths[:0], Headers: o.about.Headers[:0]}
 }
 
-// maxRuleSeries is how many rules have series of their own at an edge.
+// maxRuleSeries is the maximum number of rules with their own series.
 const maxRuleSeries = 1000
 
 // ruleCount is a metric of one rule.
@@ -171,7 +170,7 @@ type ruleCount struct {
 	n          uint64
 }
 
-// rules returns the counters of the rules of a room, the same ones as long as they are there.
+// rules returns the counters of a room's rules, the same while the rules exist.
 func (m *metrics) rules(name string, ids []string) []*atomic.Uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -201,7 +200,7 @@ func (m *metrics) rules(name string, ids []string) []*atomic.Uint64 {
 	return out
 }
 
-// ruleCounts returns how many requests each rule let past, for those that did.
+// ruleCounts returns the bypassed requests of each rule with any.
 func (m *metrics) ruleCounts() []ruleCount {
 	m.mu.Lock()
 	defer m.mu.Unlock()

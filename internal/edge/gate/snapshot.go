@@ -15,19 +15,19 @@ import (
 	"vestibule/internal/page"
 )
 
-// snapshot is everything that a request is judged by, made anew with every change
-// of rooms or keys and swapped in one step. It is immutable.
+// snapshot is all input of decisions, rebuilt with every change of rooms or keys and swapped atomically. It is
+// immutable.
 type snapshot struct {
 	set     *room.Set
 	ring    ticket.Keyring
-	keys    bool // there are some
+	keys    bool // there are keys
 	ready   bool // there are rooms and keys
 	rooms   []*roomState
 	origins map[string]*origin.Origin // by the text in the room set
-	proofs  *proofs                   // nil where none are made
+	proofs  *proofs                   // nil if disabled
 
 	compiled  map[string]*compiledRule // by expression
-	deadRules int                      // that cannot be evaluated here
+	deadRules int                      // rules that cannot be evaluated here
 
 	keysAreNewest func() bool // the store has just confirmed the ring
 }
@@ -37,28 +37,27 @@ type roomState struct {
 	*room.Room
 	cookie   [2]string // name without and with TLS
 	codec    [2]*ticket.Codec
-	own      cookies // with cookie_domain: those of each host, as before there was one; read where the other is not there
+	own      cookies // with cookie_domain: the per-host cookies from before it was set; read if the other is missing
 	page     *page.Page
 	origin   *origin.Origin
-	lang     page.Lang // for visitors who name no language that we have
+	lang     page.Lang // if the visitor's languages are not available
 	counters *roomCounters
 	readers  readers
-	sealFrom fleettime.Time // from when the ring has a key to seal with
+	sealFrom fleettime.Time // start of the ring's first sealing key
 
-	attributes [2]string // of the cookies, as Settings say; by index
+	attributes [2]string // of the cookies by the settings; by index
 
 	bypasses    []bypass
-	needsPlaces bool // one of them asks for the country
+	needsPlaces bool // a rule uses the country
 }
 
-// cookies are names and codecs of a room's cookies, without and with TLS.
+// cookies are the names and codecs of a room's cookies, without and with TLS.
 type cookies struct {
 	name  [2]string
 	codec [2]*ticket.Codec
 }
 
-// sameSite are the attributes of cookies without and with Secure. Browsers refuse None
-// without Secure.
+// sameSite are the cookie attributes without and with Secure. Browsers reject None without Secure.
 var sameSite = map[string][2]string{
 	room.CookieAuto:   {"Lax", "Lax"},
 	room.CookieLax:    {"Lax", "Lax"},
@@ -66,7 +65,7 @@ var sameSite = map[string][2]string{
 	room.CookieStrict: {"Strict", "Strict"},
 }
 
-// cookieAttributes returns those of a room's cookies, without and with Secure.
+// cookieAttributes returns the attributes of a room's cookies, without and with Secure.
 func cookieAttributes(r *room.Room) [2]string {
 	same := sameSite[r.CookieSameSite]
 	secure := "; HttpOnly; SameSite=" + same[1] + "; Secure"
@@ -76,7 +75,7 @@ func cookieAttributes(r *room.Room) [2]string {
 	return [2]string{"; HttpOnly; SameSite=" + same[0], secure}
 }
 
-// cookieOf is what the cookies of a room are named after.
+// cookieOf returns the base of a room's cookie names.
 func cookieOf(r *room.Room) string {
 	if r.CookieSuffix != "" {
 		return r.Known() + "." + r.CookieSuffix
@@ -84,9 +83,8 @@ func cookieOf(r *room.Room) string {
 	return r.Known()
 }
 
-// newSnapshot makes a snapshot of what the fleet was told. What is known of the
-// origins of the one before goes on, and so do the codecs of its rooms while the keys
-// are the same: to derive them anew takes more time than all the rest.
+// newSnapshot builds a snapshot from the fleet's documents. It keeps the health of the old origins and, while the
+// keys are the same, the codecs of the old rooms: deriving them takes longer than the rest.
 func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *snapshot {
 	set, ring := f.Set(), f.Ring()
 	keys := len(ring.Keys) > 0
@@ -104,7 +102,7 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		}
 		if had := known[r.Name]; had != nil && (had.CookieDomain == "") == (r.CookieDomain == "") && cookieOf(had.Room) == cookieOf(r) {
 			rs.cookie, rs.codec, rs.own = had.cookie, had.codec, had.own
-		} else if err := rs.deriveCodecs(ring); err != nil { // a key that no cipher takes; decoding the ring refuses those
+		} else if err := rs.deriveCodecs(ring); err != nil { // an invalid cipher key; decoding the ring rejects those
 			log.Error("keys cannot be used", slog.String("room", r.Name), slog.Any("error", err))
 			s.ready = false
 		}
@@ -121,8 +119,7 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 	return s
 }
 
-// deriveCodecs makes the cookie names and codecs of the room. On an error they open
-// nothing and cannot seal.
+// deriveCodecs makes the cookie names and codecs of the room. On an error they open nothing and cannot seal.
 func (rm *roomState) deriveCodecs(ring ticket.Keyring) error {
 	var errs []error
 	for _, secure := range []bool{false, true} {
@@ -146,7 +143,7 @@ func (rm *roomState) deriveCodecs(ring ticket.Keyring) error {
 	return errors.Join(errs...)
 }
 
-// addOrigin returns an origin, the same as in the snapshot before; nil for none.
+// addOrigin returns an origin, reused from the old snapshot; nil for none.
 func (s *snapshot) addOrigin(text string, old *snapshot) *origin.Origin {
 	u, err := url.Parse(text)
 	if err != nil || text == "" { // the room set was validated
@@ -168,15 +165,14 @@ func (g *Gate) Origins() []*origin.Origin {
 	return slices.Collect(maps.Values(g.rooms.Load().origins))
 }
 
-// customPage returns the operator's page of a room, or the built-in one where
-// it is not here yet or broken.
+// customPage returns the operator's page of a room, or the built-in one if it is missing or broken.
 func customPage(f *node.Fleet, r *room.Room, log *slog.Logger) *page.Page {
 	text := f.Page(r.WaitingPage)
 	if text == nil {
 		return page.Builtin()
 	}
 	p, err := page.Custom(text)
-	if err != nil { // global checked it before it published it
+	if err != nil { // global checked it before publication
 		log.Error("custom page refused, the built-in one is shown", slog.String("room", r.Name), slog.Any("error", err))
 		return page.Builtin()
 	}

@@ -17,17 +17,15 @@ import (
 	"vestibule/internal/core/ticket/reuse"
 )
 
-// reader reads the tickets that requests bring.
+// reader opens the tickets of requests.
 type reader struct {
 	engine *engine
-	count  *[ticketKinds]prometheus.Counter // by what became of them
+	count  *[ticketKinds]prometheus.Counter // by result
 }
 
-// best reads the tickets that a request brings for a room and returns the
-// best, the zero Ticket for none. Those of the [TicketHeader] count where there is
-// no cookie of the name; byHeader tells that the client goes by that header. unread
-// tells that the visitor may have a better one, under a key that this node does not
-// know: it must not be replaced.
+// best returns the best ticket of a request for a room, or the zero Ticket. Those of the [TicketHeader] count if
+// there is no cookie of the name; byHeader reports that. unread reports that the visitor may have a better one
+// under a key unknown here: it must not be replaced.
 func (rd *reader) best(r *Request, seals *ticket.Scratch, rooms *snapshot, rm *roomState) (best ticket.Ticket, byHeader, unread bool) {
 	i := rm.index(r.Secure)
 	op := opening{reader: rd, rm: rm, codec: rm.codec[i], seals: seals}
@@ -55,13 +53,13 @@ func (rd *reader) best(r *Request, seals *ticket.Scratch, rooms *snapshot, rm *r
 	return op.best, byHeader, unread
 }
 
-// mayLackKeys reports whether there may be tickets under keys that this node has not
-// heard of: its ring is old enough, and the store has not just confirmed it.
+// mayLackKeys reports whether tickets under unknown valid keys may exist: our ring is old, and the store has not
+// just confirmed it.
 func (rd *reader) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
 	return (!rd.engine.Told() || c.Behind(rd.engine.now())) && !rooms.keysAreNewest()
 }
 
-// opening looks for the best ticket of one request.
+// opening searches the best ticket of one request.
 type opening struct {
 	*reader
 	rm    *roomState
@@ -69,7 +67,7 @@ type opening struct {
 	seals *ticket.Scratch
 	best  ticket.Ticket
 	tried int
-	newer bool // there is one under a key newer than ours
+	newer bool // there is one under a newer key than ours
 	now   fleettime.Time
 }
 
@@ -84,7 +82,7 @@ func (o *opening) tryAll(r *Request, name string) {
 	}
 }
 
-// try opens one more value. It reports false where enough were tried.
+// try opens one more value. It returns false once the limit is reached.
 func (o *opening) try(value string) bool {
 	if o.tried++; o.tried > ticket.MaxRead {
 		return false
@@ -100,7 +98,7 @@ func (o *opening) try(value string) bool {
 	if best.ID != 0 && o.now == 0 {
 		o.now = o.engine.now()
 	}
-	// One of an earlier epoch is worth nothing, whatever it holds.
+	// A ticket of an earlier epoch is worthless.
 	if current := t.Epoch == o.rm.Epoch; best.ID != 0 && current != (best.Epoch == o.rm.Epoch) {
 		if current {
 			*best = t
@@ -113,8 +111,8 @@ func (o *opening) try(value string) bool {
 	return true
 }
 
-// network returns what stands for where a client is in the tickets of a room; from is its neighbourhood. All
-// clients whose address is not known are in one network.
+// network returns the pseudonym of a client's network in the tickets of a room; from is its prefix. All clients
+// with an unknown address share one network.
 func (rm *roomState) network(client netip.Addr, from netip.Prefix) ticket.Network {
 	var in netip.Prefix
 	way := ticket.Network(0)
@@ -160,26 +158,26 @@ func (r *Request) hasCookie(name string) bool {
 	return false
 }
 
-// seal keeps a ticket for the answer; nothing where the node has no key to seal with.
+// seal stores a ticket for the response, or nothing without a sealing key.
 func (o *Outcome) seal(rm *roomState, now fleettime.Time, t ticket.Ticket, byHeader bool) {
 	if cookie := o.appendCookie(rm, now, &t); len(cookie) > 0 {
 		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader, o.gate.clock.Now()})
 	}
 }
 
-// waitingAge is how long a browser keeps a waiting ticket, in seconds; the place
-// itself is kept for the grace only.
+// waitingAge is the cookie lifetime of a waiting ticket, in seconds. The place itself lasts for the grace period
+// only.
 const waitingAge = 24 * 60 * 60
 
-// appendCookie returns the Set-Cookie line of a ticket, valid until the next call;
-// nothing where the node has no key to seal with.
+// appendCookie returns the Set-Cookie line of a ticket, valid until the next call, or nothing without a sealing
+// key.
 func (o *Outcome) appendCookie(rm *roomState, now fleettime.Time, t *ticket.Ticket) []byte {
 	i := rm.index(o.Secure)
 	dst := append(o.cookie[:0], rm.cookie[i]...)
 	dst = append(dst, '=')
 	n := len(dst)
-	// A first key that is stamped a little ahead of our clock seals all the same:
-	// a visitor whose slot is charged must not go without a ticket.
+	// A first key that begins slightly in the future seals all the same: a visitor with a charged permit needs a
+	// ticket.
 	dst = rm.codec[i].Seal(dst, max(now, rm.sealFrom), t, o.seals)
 	o.cookie = dst
 	if len(dst) == n {
@@ -199,7 +197,7 @@ func (o *Outcome) appendCookie(rm *roomState, now fleettime.Time, t *ticket.Tick
 	return dst
 }
 
-// takeBack has the browser forget the room's tickets.
+// takeBack deletes the room's cookies in the browser.
 func (o *Outcome) takeBack(rm *roomState) {
 	i := rm.index(o.Secure)
 	domain := ""
@@ -210,30 +208,28 @@ func (o *Outcome) takeBack(rm *roomState) {
 	o.set("Set-Cookie", rm.cookie[i]+"=; Path=/; Max-Age=0"+domain+rm.attributes[i])
 }
 
-// headerOf returns the ticket in a Set-Cookie line as [TicketHeader] has it.
+// headerOf returns the ticket in a Set-Cookie line in the form of [TicketHeader].
 func (rm *roomState) headerOf(cookie string, secure bool) string {
 	value, _, _ := strings.Cut(cookie[len(rm.cookie[rm.index(secure)])+1:], ";")
 	return rm.Name + "=" + value
 }
 
-// sealed is a ticket that an answer brings.
+// sealed is a ticket for the response.
 type sealed struct {
 	room     *roomState
 	ticket   ticket.Ticket
-	cookie   string // as Set-Cookie has it
-	byHeader bool   // the client goes by TicketHeader
+	cookie   string // the Set-Cookie line
+	byHeader bool   // the client uses TicketHeader
 
-	at fleettime.Mono // when it was decided about: the visitor may have been held before
+	at fleettime.Mono // time of the decision, after any hold
 }
 
-// inFlight is after how long an answer of the site may reach a browser that has gone
-// on with newer tickets: half of the time for which answers are reckoned to be under
-// way.
+// inFlight is the age after which a response of the site may arrive after newer tickets: half of the assumed flight
+// time.
 const inFlight = reuse.InFlight * time.Second / 2
 
-// Tickets returns the visitor's tickets as lines of the answer's header. They are for
-// the final answer of the site and not for an informational one. Those of an answer
-// that took the site long are sealed as such.
+// Tickets returns the visitor's tickets as response header lines. They belong into the final response of the site,
+// not into an informational one. Those of a slow response are sealed as late.
 func (o *Outcome) Tickets() []Field { return o.appendTickets(nil) }
 
 func (o *Outcome) appendTickets(dst []Field) []Field {
@@ -251,7 +247,7 @@ func (o *Outcome) appendTickets(dst []Field) []Field {
 	return dst
 }
 
-// sealLate seals those tickets anew that were decided about long ago.
+// sealLate seals tickets of old decisions again, as late.
 func (o *Outcome) sealLate() {
 	present := o.gate.clock.Now()
 	for i := range o.sealed {
@@ -266,7 +262,7 @@ func (o *Outcome) sealLate() {
 	}
 }
 
-// index picks between what is used without and with TLS.
+// index selects the value without or with TLS.
 func index(secure bool) int {
 	if secure {
 		return 1
@@ -274,7 +270,7 @@ func index(secure bool) int {
 	return 0
 }
 
-// index picks between the room's cookies: what it says of Secure, or the connection.
+// index selects the room's cookie by its Secure setting or the connection.
 func (rm *roomState) index(secure bool) int {
 	switch rm.CookieSecure {
 	case room.CookieAlways:

@@ -1,10 +1,8 @@
-// Package http1 reads HTTP/1.1 as browsers and load balancers write it, and nothing
-// else. A request that it does not plainly know is told to be [Odd], and is for
-// net/http, with the bytes that were read: so there is one tolerant reader and not two.
-// An answer of a site that it does not plainly know is an error.
+// Package http1 parses HTTP/1.1 as browsers and load balancers write it, and nothing else. Any other request is
+// reported as [Odd], for net/http with the bytes already read, so that there is only one tolerant parser. Any other
+// response of a site is an error.
 //
-// What is read is told as strings of their own, one allocation for each head, so that
-// nobody holds on to a buffer that is used again.
+// Parsed values are strings in one allocation per head, so that no caller keeps a reused buffer.
 package http1
 
 import (
@@ -13,32 +11,31 @@ import (
 	"strings"
 )
 
-// MaxHead is how long the head of a request may be, in bytes.
+// MaxHead is the maximum length of a request head, in bytes.
 const MaxHead = 16 << 10
 
-// maxFields is how many lines a head may have.
+// maxFields is the maximum number of header lines.
 const maxFields = 100
 
-// Verdict is what a reader says of the bytes that there are.
+// Verdict is the result of parsing the bytes so far.
 type Verdict uint8
 
 const (
-	// More bytes are needed.
+	// More means that more bytes are needed.
 	More Verdict = iota
-	// Ready says that a head is there, whole and plain.
+	// Ready means that a complete plain head was parsed.
 	Ready
-	// Odd says that these bytes are not for this package.
+	// Odd means that the bytes are for another parser.
 	Odd
 )
 
-// Field is one line of a header. The name is spelled as net/http spells it, the value is
-// without the blanks around it.
+// Field is one header line. The name has the spelling of net/http, the value no surrounding blanks.
 type Field struct{ Name, Value string }
 
-// Request is the head of a request. It is read by one goroutine at a time, and used
-// again for the next after [Request.Reset].
+// Request is the head of a request. One goroutine at a time uses it, for one request after the other, see
+// [Request.Reset].
 //
-// What is accepted, everything else is Odd:
+// Accepted is the following; everything else is Odd:
 //
 //	request line   METHOD SP TARGET SP HTTP/1.1 CR LF, nothing doubled
 //	method         GET HEAD POST PUT PATCH DELETE OPTIONS
@@ -46,7 +43,7 @@ type Field struct{ Name, Value string }
 //	lines          name, colon, value, CR LF; at most 100 lines, 16 KiB in all
 //	name           one or more token characters (RFC 9110, 5.6.2), so no folding and no blank before the colon
 //	value          printable ASCII and blanks
-//	Host           once; letters, digits, dots, hyphens, and a port where there is a colon
+//	Host           once; letters, digits, dots, hyphens, and a port if there is a colon
 //	Content-Length none, or one of up to 10 digits without a leading zero; of POST, PUT and PATCH only
 //	Connection     none, or one line: keep-alive or close
 //	others         none of Transfer-Encoding, Trailer, TE, Expect, Upgrade, HTTP2-Settings, Keep-Alive and
@@ -55,29 +52,28 @@ type Field struct{ Name, Value string }
 type Request struct {
 	Method, Target, Host string
 
-	// Fields are the lines in their order, without Host, Content-Length and Connection.
+	// Fields are the lines in order, without Host, Content-Length and Connection.
 	Fields []Field
 
-	Length int64 // of the body; -1 where none is told, and there is no body
-	Close  bool  // the connection is to end with the answer
+	Length int64 // of the body; -1 without Content-Length, and without a body
+	Close  bool  // close the connection after the response
 
-	at    int // where the first line begins that was not read yet
+	at    int // start of the first unparsed line
 	lines []line
 	text  []byte
 }
 
-// line tells where name and value of a line stand in a head.
+// line is the position of a header line's name and value in a head.
 type line struct{ name, nameEnd, value, valueEnd int }
 
-// Reset makes r ready for the next head.
+// Reset prepares r for the next head.
 func (r *Request) Reset() {
 	clear(r.Fields)
 	*r = Request{Fields: r.Fields[:0], lines: r.lines[:0], text: r.text[:0]}
 }
 
-// Parse reads a head at the beginning of buf. It returns how many bytes it has, where it
-// is Ready. Where it says More, it is to be called again with the same bytes and those
-// that came since.
+// Parse parses a head at the start of buf and returns its length if Ready. After More, call it again with the same
+// bytes and the new ones.
 func (r *Request) Parse(buf []byte) (int, Verdict) {
 	for {
 		i := bytes.IndexByte(buf[r.at:], '\n')
@@ -112,10 +108,10 @@ func (r *Request) Parse(buf []byte) (int, Verdict) {
 	}
 }
 
-// version is what a request line ends with.
+// version is the end of a request line.
 const version = " HTTP/1.1"
 
-// plainRequestLine reports whether a request line is one that is accepted.
+// plainRequestLine reports whether a request line is accepted.
 func plainRequestLine(b []byte) bool {
 	b, ok := bytes.CutSuffix(b, []byte(version))
 	if !ok {
@@ -137,7 +133,7 @@ func plainRequestLine(b []byte) bool {
 	return true
 }
 
-// methodOf returns the method that a text is, empty for none that is accepted.
+// methodOf returns the accepted method in a text, or "".
 func methodOf(b []byte) string {
 	switch string(b) {
 	case "GET":
@@ -158,7 +154,7 @@ func methodOf(b []byte) string {
 	return ""
 }
 
-// splitLine tells name and value apart of the line buf[from:to].
+// splitLine splits the line buf[from:to] into name and value.
 func splitLine(buf []byte, from, to int, allowed *[256]bool) (line, bool) {
 	colon := bytes.IndexByte(buf[from:to], ':')
 	if colon <= 0 {
@@ -188,16 +184,14 @@ func splitLine(buf []byte, from, to int, allowed *[256]bool) (line, bool) {
 	return l, true
 }
 
-// printable reports whether eight bytes are all from blank to tilde, which every value may
-// have.
+// printable reports whether eight bytes are all from blank to tilde, which every value may contain.
 func printable(x uint64) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	// A byte below a blank borrows, and one above a tilde carries, into the highest bit.
 	return (x|(x-ones*' ')|(x+ones*(0x80-0x7f)))&high == 0
 }
 
-// take makes of a head whose lines are plain what it says, and reports whether that
-// is plain too.
+// take extracts the fields of a head with plain lines, and reports whether its content is plain too.
 func (r *Request) take(head []byte) bool {
 	var text string
 	text, r.text = canonical(r.text, head, r.lines)
@@ -254,8 +248,7 @@ func (r *Request) take(head []byte) bool {
 	return true
 }
 
-// canonical returns a copy of a head in which the names of its lines are spelled as
-// net/http spells them; scratch is used for it and returned.
+// canonical returns a copy of a head with header names in the spelling of net/http; it uses scratch and returns it.
 func canonical(scratch, head []byte, lines []line) (string, []byte) {
 	scratch = append(scratch[:0], head...)
 	for _, l := range lines {
@@ -274,7 +267,7 @@ func canonical(scratch, head []byte, lines []line) (string, []byte) {
 	return string(scratch), scratch
 }
 
-// parseLength reads a Content-Length.
+// parseLength parses a Content-Length.
 func parseLength(s string) (int64, bool) {
 	if s == "" || len(s) > 10 || s[0] == '0' && len(s) > 1 {
 		return 0, false
@@ -318,7 +311,7 @@ func isAlphaNum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// Which bytes may stand where.
+// Character classes.
 var tokenChar, plainTarget, plainValue, answerValue [256]bool
 
 func init() {

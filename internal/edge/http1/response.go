@@ -8,32 +8,30 @@ import (
 	"strings"
 )
 
-// MaxAnswerHead is how long the head of an answer may be, in bytes.
+// MaxAnswerHead is the maximum length of a response head, in bytes.
 const MaxAnswerHead = 64 << 10
 
-// ErrAnswer is what a site is told to have sent that is no plain answer. Nothing that
-// follows on its connection may be believed.
+// ErrAnswer is returned for a response that is not plain. The rest of its connection is not trustworthy.
 var ErrAnswer = errors.New("not a plain HTTP/1 answer")
 
 func odd(what string) error { return fmt.Errorf("%w: %s", ErrAnswer, what) }
 
-// Response is the head of an answer. It is read by one goroutine at a time, and used again
-// for the next after [Response.Reset].
+// Response is the head of a response. One goroutine at a time uses it, for one response after the other, see
+// [Response.Reset].
 //
-// Accepted is HTTP/1.1, and HTTP/1.0 without Transfer-Encoding; a status of 100 to 599; lines
-// that end with CR LF, whose names are tokens, without folding; one Content-Length or one
-// Transfer-Encoding that is chunked, not both, or neither, where the end of the connection
-// is that of the answer.
+// Accepted are HTTP/1.1, and HTTP/1.0 without Transfer-Encoding; a status of 100 to 599; lines that end with CR LF,
+// with tokens as names, without folding; one Content-Length or one chunked Transfer-Encoding, not both. With
+// neither, the response ends with the connection.
 type Response struct {
 	Status int
 
-	// Fields are the lines in their order, without those that are about the connection:
-	// framing, hop-by-hop headers, and what Connection names.
+	// Fields are the lines in order, without connection-specific ones: framing, hop-by-hop headers, and those named
+	// by Connection.
 	Fields []Field
 
-	Length  int64 // by Content-Length; -1 without
+	Length  int64 // Content-Length; -1 without
 	Chunked bool
-	Close   bool // the connection ends with the answer
+	Close   bool // the connection ends with the response
 
 	at    int
 	minor byte
@@ -42,16 +40,15 @@ type Response struct {
 	text  []byte
 }
 
-// Reset makes r ready for the next head.
+// Reset prepares r for the next head.
 func (r *Response) Reset() {
 	clear(r.Fields)
 	clear(r.named)
 	*r = Response{Fields: r.Fields[:0], lines: r.lines[:0], named: r.named[:0], text: r.text[:0]}
 }
 
-// Parse reads a head at the beginning of buf, and returns how many bytes it has, 0 where
-// more are needed: then it is to be called again with the same bytes and more. An error is
-// [ErrAnswer].
+// Parse parses a head at the start of buf and returns its length, or 0 if more bytes are needed: then call it again
+// with the same bytes and more. The error is [ErrAnswer].
 func (r *Response) Parse(buf []byte) (int, error) {
 	for {
 		i := bytes.IndexByte(buf[r.at:], '\n')
@@ -85,7 +82,7 @@ func (r *Response) Parse(buf []byte) (int, error) {
 	}
 }
 
-// statusLine reads HTTP/1.x, a blank, three digits, and what may follow a blank.
+// statusLine parses HTTP/1.x, a blank, three digits, and an optional reason after a blank.
 func (r *Response) statusLine(b []byte) bool {
 	const prefix = "HTTP/1."
 	if len(b) < len("HTTP/1.1 200") || string(b[:len(prefix)]) != prefix || b[8] != ' ' || len(b) > 12 && b[12] != ' ' {
@@ -152,7 +149,7 @@ func (r *Response) take(head []byte) error {
 	return nil
 }
 
-// name takes note of a word of Connection.
+// name records a token of Connection.
 func (r *Response) name(word string) {
 	switch {
 	case strings.EqualFold(word, "close"):
@@ -163,8 +160,7 @@ func (r *Response) name(word string) {
 	}
 }
 
-// parseLengthOf reads the Content-Length of an answer: those of sites are as long as an
-// int64 takes.
+// parseLengthOf parses the Content-Length of a response, which may be as long as an int64 allows.
 func parseLengthOf(s string) (int64, bool) {
 	if s == "" || len(s) > 18 || s[0] == '0' && len(s) > 1 {
 		return 0, false
@@ -179,7 +175,7 @@ func parseLengthOf(s string) (int64, bool) {
 	return n, true
 }
 
-// Body tells how the body of an answer to a request with this method ends.
+// Body returns the framing of the response body for a request with this method.
 func (r *Response) Body(method string) Framing {
 	switch {
 	case method == "HEAD" || r.Status < 200 || r.Status == 204 || r.Status == 304 || r.Length == 0:
@@ -196,19 +192,18 @@ func (r *Response) Body(method string) Framing {
 type Framing uint8
 
 const (
-	// NoBody is none, or an empty one.
+	// NoBody is no body, or an empty one.
 	NoBody Framing = iota
-	// Counted is as long as Content-Length says.
+	// Counted ends after Content-Length bytes.
 	Counted
-	// Chunked ends with a chunk of no bytes.
+	// Chunked ends with an empty chunk.
 	Chunked
 	// ToTheEnd ends with the connection.
 	ToTheEnd
 )
 
-// Chunks follows a chunked body through the bytes that carry it. They may be passed on as
-// they are, but for trailers, which are read and left out. Extensions of chunks are
-// refused. The zero value is at the beginning.
+// Chunks parses a chunked body for forwarding. The bytes may be forwarded unchanged, except for trailers, which are
+// dropped. Chunk extensions are rejected. The zero value is at the start.
 type Chunks struct {
 	Done bool // the body has ended
 
@@ -233,13 +228,12 @@ const (
 	chunkTrailerLF            // LF after one
 )
 
-// maxTrailers is how many bytes of trailers are read over.
+// maxTrailers is the maximum length of trailers, in bytes.
 const maxTrailers = 8 << 10
 
-// Scan goes on with the bytes of buf. Of those, buf[:pass] are to be passed on, and buf[:n]
-// belong to the body; n is less than len(buf) only where it is Done. Where there were
-// trailers, pass ends before them, and the caller ends the body by CR LF: see Cut. An
-// error is [ErrAnswer].
+// Scan parses the bytes of buf. buf[:pass] can be forwarded, and buf[:n] belong to the body; n is less than
+// len(buf) only if Done. With trailers, pass ends before them, and the caller ends the body with CR LF: see Cut.
+// The error is [ErrAnswer].
 func (c *Chunks) Scan(buf []byte) (pass, n int, err error) {
 	for n < len(buf) && !c.Done {
 		b := buf[n]
@@ -310,9 +304,8 @@ func (c *Chunks) Scan(buf []byte) (pass, n int, err error) {
 	return pass, n, nil
 }
 
-// Next goes on with the bytes of buf up to the end of the next piece of data in it, which it returns;
-// buf[:n] belong to the body. There may be none in buf; the body is told to have ended as by Scan. An
-// error is [ErrAnswer].
+// Next parses buf up to the end of the next piece of data, which it returns; buf[:n] belong to the body. The piece
+// may be empty. The end of the body is reported like by Scan. The error is [ErrAnswer].
 func (c *Chunks) Next(buf []byte) (data []byte, n int, err error) {
 	for n < len(buf) && !c.Done {
 		from := n
@@ -332,7 +325,7 @@ func (c *Chunks) Next(buf []byte) (data []byte, n int, err error) {
 	return nil, n, nil
 }
 
-// Cut reports whether trailers were left out, and with them the end of the body.
+// Cut reports whether trailers were dropped, and with them the end of the body.
 func (c *Chunks) Cut() bool { return c.cut }
 
 func hexOf(b byte) (byte, bool) {

@@ -4,7 +4,7 @@ package http1
 
 import "net"
 
-// watch does nothing: no connection is used again.
+// watch does nothing: no connection is reused.
 func (*Conn) watch(net.Conn) {}
 
 const canTry = false

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// watch prepares to tell whether a connection is silent.
+// watch prepares the check of whether a connection is silent.
 func (c *Conn) watch(conn net.Conn) {
 	s, ok := conn.(syscall.Conn)
 	if !ok {
@@ -20,7 +20,7 @@ func (c *Conn) watch(conn net.Conn) {
 	}
 	var b [1]byte
 	c.step = c.send
-	c.raw, c.peek = raw, func(fd uintptr) { // it does not wait
+	c.raw, c.peek = raw, func(fd uintptr) { // does not block
 		for {
 			_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
 			if !errors.Is(err, syscall.EINTR) {
@@ -31,10 +31,10 @@ func (c *Conn) watch(conn net.Conn) {
 	}
 }
 
-// canTry reports whether it can be looked for bytes without waiting.
+// canTry reports whether non-blocking reads are possible.
 const canTry = true
 
-// try reads without waiting; none reports that there is nothing now.
+// try reads without blocking; none reports that no bytes are available.
 func try(fd uintptr, b []byte) (n int, none bool, err error) {
 	for {
 		n, err = syscall.Read(int(fd), b)

@@ -7,17 +7,16 @@ import (
 	"syscall"
 )
 
-// Source reads from a connection, and tells when nothing has come: then the memory to read
-// into may be used otherwise. It is used by one goroutine at a time.
+// Source reads from a connection and reports idle times, in which its buffer can be used otherwise. One goroutine
+// at a time uses it.
 type Source struct {
-	// Waits is called where nothing has come yet, before it is waited for; nil for nobody.
-	// Where it reports that the buffer is used otherwise meanwhile, Room is asked for
-	// another once something may have come; that is possible where s is Direct.
+	// Waits is called before blocking for the next bytes; nil for no call. If it returns true the buffer was given
+	// away, and Room is called for another one once bytes may be available; that needs Direct.
 	Waits func() bool
 	Room  func() []byte
 
 	conn net.Conn
-	raw  syscall.RawConn // nil where it cannot be looked for bytes without waiting
+	raw  syscall.RawConn // nil without non-blocking reads
 	try  func(fd uintptr) bool
 
 	buf []byte
@@ -25,7 +24,7 @@ type Source struct {
 	err error
 }
 
-// Of has s read from conn.
+// Of sets the connection.
 func (s *Source) Of(conn net.Conn) {
 	s.conn, s.raw = conn, nil
 	if c, ok := conn.(syscall.Conn); ok && canTry {
@@ -35,7 +34,7 @@ func (s *Source) Of(conn net.Conn) {
 	}
 }
 
-// Direct reports whether s reads from the system itself.
+// Direct reports whether s reads with system calls.
 func (s *Source) Direct() bool { return s.raw != nil }
 
 // Read implements [io.Reader]. Errors are those of the connection.
@@ -61,7 +60,7 @@ func (s *Source) Read(b []byte) (int, error) {
 	return s.n, nil
 }
 
-// look is called with the file descriptor, again where there was nothing.
+// look is called with the file descriptor, and again after it found nothing.
 func (s *Source) look(fd uintptr) bool {
 	if s.buf == nil {
 		s.buf = s.Room()

@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// Pool keeps connections to sites that are idle, the one that was used last in front. It
-// is safe for concurrent use.
+// Pool holds idle connections to sites, most recently used first. It is safe for concurrent use.
 type Pool struct {
-	// Dial opens a connection without TLS. It bounds how many there are.
+	// Dial opens a connection without TLS. It bounds their number.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	TLS       *tls.Config   // for https, without name and protocols; nil for that of the standard library
-	Handshake time.Duration // how long TLS may take
+	TLS       *tls.Config   // for https, without name and protocols; nil for the default
+	Handshake time.Duration // TLS handshake timeout
 
-	MaxIdle        int           // connections in all
+	MaxIdle        int           // connections in total
 	MaxIdlePerSite int           //
-	IdleFor        time.Duration // then they are closed
+	IdleFor        time.Duration // idle timeout
 
 	mu     sync.Mutex
 	idle   map[site][]*Conn // each from the oldest to the newest
@@ -31,46 +30,44 @@ type Pool struct {
 	closed bool
 }
 
-// site is whom a connection leads to.
+// site is the destination of a connection.
 type site struct{ scheme, host string }
 
-// Conn is a connection to a site. It is used by one goroutine at a time, but for Close.
+// Conn is a connection to a site. One goroutine at a time uses it, but for Close.
 type Conn struct {
 	net.Conn
 	to     site
 	buf    []byte
-	r, w   int // what was read and not used is buf[r:w]
+	r, w   int // buf[r:w] is read and unused
 	since  time.Time
 	Reused bool // it was used before
 
-	// By is the deadline that is set, the zero time where whoever uses the connection does
-	// not know; it is for them.
+	// By is the current deadline, or zero if unknown to the user of the connection, for whom it is.
 	By time.Time
 
-	kept  bool            // nobody has looked yet whether it is silent
-	raw   syscall.RawConn // nil where the system cannot tell whether it is silent
+	kept  bool            // not yet checked for silence
+	raw   syscall.RawConn // nil if the system cannot check for silence
 	peek  func(fd uintptr)
 	quiet bool
-	step  func(fd uintptr) bool // nil where there is TLS
+	step  func(fd uintptr) bool // nil with TLS
 	asked asked
 }
 
-// asked is a request on its way.
+// asked is a request in progress.
 type asked struct {
 	text []byte
-	n    int  // of those were sent
-	out  bool // it was begun
+	n    int  // bytes sent
+	out  bool // sending has begun
 	err  error
 }
 
-// ErrStale says that a site has ended a connection that was kept, or has said something on it
-// that nobody asked for.
+// ErrStale is returned if the site closed an idle connection, or sent unsolicited bytes on it.
 var ErrStale = errors.New("the connection has ended, or the site said something unasked")
 
 const firstBuffer = 8 << 10
 
-// Get returns a connection to the site at host, with or without a port. It may be one
-// that was used before, unless fresh: see [Conn.Ask]. Errors are those of Dial and of TLS.
+// Get returns a connection to the site at host, with or without a port. Unless fresh, it may be a reused one: see
+// [Conn.Ask]. Errors are those of Dial and of TLS.
 func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn, error) {
 	to := site{scheme, host}
 	if !fresh {
@@ -108,7 +105,7 @@ func trimBrackets(host string) string {
 	return host
 }
 
-// secure speaks TLS on a connection. The site must speak HTTP/1.1 over it.
+// secure starts TLS on a connection. The site must speak HTTP/1.1 over it.
 func (p *Pool) secure(ctx context.Context, c *Conn, addr string) error {
 	cfg := &tls.Config{}
 	if p.TLS != nil {
@@ -129,7 +126,7 @@ func (p *Pool) secure(ctx context.Context, c *Conn, addr string) error {
 	return nil
 }
 
-// take takes the newest idle connection to a site, nil for none.
+// take removes the newest idle connection to a site, or returns nil.
 func (p *Pool) take(to site) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,11 +141,11 @@ func (p *Pool) take(to site) *Conn {
 	return c
 }
 
-// Put gives a connection back whose last answer was read to its end. Where the site has
-// said more, or there is no place, it is closed.
+// Put returns a connection to the pool after its last response was read completely. It closes the connection if the
+// site has sent more, or if the pool is full.
 func (p *Pool) Put(c *Conn) {
 	if c.w > c.r || !p.keep(c) {
-		c.Close() // nobody waits for anything from it
+		c.Close() // no pending data
 	}
 }
 
@@ -170,8 +167,7 @@ func (p *Pool) keep(c *Conn) bool {
 	return true
 }
 
-// Expire closes the connections that have been idle for too long. It is to be called from
-// time to time.
+// Expire closes connections past the idle timeout. Call it periodically.
 func (p *Pool) Expire(now time.Time) {
 	var over []*Conn
 	p.mu.Lock()
@@ -188,11 +184,11 @@ func (p *Pool) Expire(now time.Time) {
 	}
 	p.mu.Unlock()
 	for _, c := range over {
-		c.Close() // nobody waits for anything from it
+		c.Close() // no pending data
 	}
 }
 
-// Close closes what is idle, and whatever is given back from now on.
+// Close closes idle connections, and all returned later.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	all := p.idle
@@ -200,21 +196,20 @@ func (p *Pool) Close() {
 	p.mu.Unlock()
 	for _, conns := range all {
 		for _, c := range conns {
-			c.Close() // nobody waits for anything from it
+			c.Close() // no pending data
 		}
 	}
 }
 
-// Idle returns how many connections are idle.
+// Idle returns the number of idle connections.
 func (p *Pool) Idle() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.n
 }
 
-// Ask sends a request, and returns how much of it was sent. Without TLS it also waits for the first
-// bytes that follow, and reads them. Errors are those of the connection, and [ErrStale]: nothing was
-// sent on a connection that was kept.
+// Ask sends a request and returns the bytes sent. Without TLS it also waits for the first response bytes and reads
+// them. Errors are those of the connection, and [ErrStale]: nothing was sent on a reused connection.
 func (c *Conn) Ask(b []byte) (int, error) {
 	if c.step == nil {
 		if c.kept && !c.silent() {
@@ -223,9 +218,8 @@ func (c *Conn) Ask(b []byte) (int, error) {
 		c.kept = false
 		return c.Write(b)
 	}
-	// The system is asked to tell of what comes before it is looked whether there is something,
-	// and that before the request is sent. So nothing that comes is missed, and what there is
-	// before the request is no answer to it.
+	// Polling for bytes begins before the check for silence, and that before sending. So no byte is missed, and
+	// bytes from before the request are not taken for its response.
 	c.asked = asked{text: b}
 	err := c.raw.Read(c.step)
 	n := c.asked.n
@@ -236,7 +230,7 @@ func (c *Conn) Ask(b []byte) (int, error) {
 	return n, err
 }
 
-// send is called with the file descriptor, and again when something may have come.
+// send is called with the file descriptor, and again when bytes may be available.
 func (c *Conn) send(fd uintptr) bool {
 	a := &c.asked
 	n, none, err := try(fd, c.buf[c.w:])
@@ -263,8 +257,8 @@ func (c *Conn) send(fd uintptr) bool {
 	return a.err != nil || c.w > c.r
 }
 
-// Fill reads once more from the site, behind what is there. Errors are those of the
-// connection, and [ErrAnswer] where a head does not end.
+// Fill reads once more from the site, appending to the buffer. Errors are those of the connection, and [ErrAnswer]
+// for a head that is too long.
 func (c *Conn) Fill() error {
 	if c.r > 0 && c.r == c.w {
 		c.r, c.w = 0, 0
@@ -282,7 +276,7 @@ func (c *Conn) Fill() error {
 	n, err := c.Read(c.buf[c.w:])
 	c.w += n
 	if n > 0 {
-		return nil // the error comes again
+		return nil // the error will come again
 	}
 	if err == nil {
 		err = io.ErrNoProgress
@@ -290,19 +284,19 @@ func (c *Conn) Fill() error {
 	return err
 }
 
-// Buffered returns what was read and not used. It is valid until the next Fill.
+// Buffered returns the read and unused bytes, valid until the next Fill.
 func (c *Conn) Buffered() []byte { return c.buf[c.r:c.w] }
 
-// Use takes n bytes of what is buffered.
+// Use consumes n buffered bytes.
 func (c *Conn) Use(n int) { c.r += n }
 
-// silent reports whether the site has said nothing since its last answer, and has not
-// ended the connection: what it says unasked would be taken for the next answer.
+// silent reports whether the site has sent nothing since its last response, and not closed the connection:
+// unsolicited bytes would be taken for the next response.
 func (c *Conn) silent() bool {
 	if c.quiet = false; c.raw.Control(c.peek) != nil || !c.quiet {
 		return false
 	}
-	if t, ok := c.Conn.(*tls.Conn); ok { // it may have read more than it gave
+	if t, ok := c.Conn.(*tls.Conn); ok { // it may have read ahead
 		var b [1]byte
 		if t.SetReadDeadline(time.Unix(1, 0)) != nil {
 			return false

@@ -9,14 +9,12 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// A request is decided by its request line, its Host and its connection. Some
-// sites take path, method, host, scheme or the visitor's address from headers
-// instead, which proxies in front of them are expected to set. A visitor who sends
-// such a header would have the site serve another request than the one that was
-// decided, so all of them are taken out. An operator may let single ones through
-// (forward_headers), for sites behind a proxy that sets them.
+// A request is decided by its request line, its Host and its connection. Some sites read path, method, host, scheme
+// or the visitor's address from headers instead, which proxies in front of them set. With such a header a visitor
+// could make the site serve another request than the decided one, so all of them are removed. An operator may
+// forward single ones (forward_headers), for sites behind a proxy that sets them.
 //
-// The tables name headers in their canonical spelling, as net/http keeps them.
+// The tables name headers in their canonical spelling, as in net/http.
 var (
 	// The path, or a part of it.
 	pathHeaders = []string{
@@ -30,7 +28,7 @@ var (
 	// The method.
 	methodHeaders = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method", "X-Method-Override"}
 
-	// The host, or where to pass the request on to.
+	// The host, or the destination.
 	hostHeaders = []string{
 		"Disguised-Host", "Proxy", "X-Backend-Host", "X-Gateway-Host", "X-Host", "X-Host-Name", "X-Host-Override", "X-Http-Host",
 		"X-Http-Host-Override", "X-Original", "X-Proxy-Host", "X-Proxy-Url", "X-Real-Host", "X-Server-Name", "X-Server-Port",
@@ -53,28 +51,28 @@ var (
 		"X-Proxyuser-Ip", "X-Real-Ip", "X-Remote-Addr", "X-Remote-Ip", "X-Source-Ip", "X-True-Client-Ip", "X-True-Ip", "X-Vercel-Ip",
 	}
 
-	// Families, of which any of these may be meant.
+	// Families of headers with any of these meanings.
 	headerFamilies = []string{
 		"Forward", "Proxy-", "Wl-Proxy-", "X-Arr-", "X-Envoy-", "X-Forward", "X-Middleware-", "X-Original-", "X-Rewrite-",
 	}
 
-	// What nodes of this fleet tell each other and the site.
+	// Headers among nodes of this fleet and to the site.
 	ownFamilies = []string{"Vestibule-", "X-Vestibule-"}
 
-	// What the edge sets itself, or a server needs to read the request.
+	// Headers that the edge sets itself, or that a server needs to parse the request.
 	edgeHeaders = []string{
 		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Host", "Connection", "Content-Length", "Transfer-Encoding",
 		"Trailer", "Te", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie",
 	}
 )
 
-// HeaderRules tell which headers of a visitor reach a site. They are immutable.
+// HeaderRules select the visitor's headers that reach a site. They are immutable.
 type HeaderRules struct {
-	out     map[string]bool // taken out by name
-	forward map[string]bool // let through, whatever else says
+	out     map[string]bool // removed by name
+	forward map[string]bool // forwarded in spite of all rules
 }
 
-// NewHeaderRules returns the rules that let the headers named in forward through.
+// NewHeaderRules returns rules that forward the headers named in forward.
 func NewHeaderRules(forward []string) *HeaderRules {
 	h := &HeaderRules{out: map[string]bool{}, forward: map[string]bool{}}
 	for _, table := range [][]string{pathHeaders, methodHeaders, hostHeaders, schemeHeaders, addressHeaders} {
@@ -88,8 +86,7 @@ func NewHeaderRules(forward []string) *HeaderRules {
 	return h
 }
 
-// ToSite returns a line of a visitor's header as it reaches the site; ok is false where
-// it does not. name is canonical.
+// ToSite returns the forwarded value of a visitor's header line; ok is false if it is removed. name is canonical.
 func (h *HeaderRules) ToSite(name, value string) (forward string, ok bool) {
 	switch {
 	case h.refuses(name):
@@ -98,12 +95,12 @@ func (h *HeaderRules) ToSite(name, value string) (forward string, ok bool) {
 		value = withoutTickets(value)
 		return value, value != ""
 	case name == "User-Agent":
-		return value, value != "" // net/http sends no empty one
+		return value, value != "" // net/http omits an empty one
 	}
 	return value, true
 }
 
-// Strip leaves of a visitor's header what reaches the site.
+// Strip removes headers that must not reach the site.
 func (h *HeaderRules) Strip(header http.Header) { each(header, h.ToSite) }
 
 // each applies a rule to all lines of a header.
@@ -133,9 +130,8 @@ func (h *HeaderRules) refuses(name string) bool {
 	return h.out[name] || !plainName(name) || hasFamily(name, headerFamilies)
 }
 
-// plainName reports whether a name has but letters, digits and hyphens. Gateways
-// like CGI turn every other character into the _ that stands for a hyphen too, so
-// that X_Real_IP and X.Real.IP become X-Real-IP.
+// plainName reports whether a name has only letters, digits and hyphens. Gateways like CGI map every other
+// character to _, like the hyphen, so that X_Real_IP and X.Real.IP become X-Real-IP.
 func plainName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -155,7 +151,7 @@ func hasFamily(name string, families []string) bool {
 	return false
 }
 
-// CheckForward returns the faults of a list of headers to let through.
+// CheckForward returns the faults of a forward_headers list.
 func CheckForward(list []string) []error {
 	var errs []error
 	for i, name := range list {
@@ -176,7 +172,7 @@ func CheckForward(list []string) []error {
 	return errs
 }
 
-// isToken reports whether a text can be a header's name (RFC 9110, 5.1).
+// isToken reports whether a text is a valid header name (RFC 9110, 5.1).
 func isToken(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -187,15 +183,14 @@ func isToken(name string) bool {
 	return name != ""
 }
 
-// withoutTickets returns a Cookie line without our tickets: they are the visitor's
-// credentials toward the edge, not the origin's business. What stays is a part of the line
-// where it stands together there.
+// withoutTickets returns a Cookie line without our tickets: they are credentials for the edge, not for the origin.
+// The result is a substring of the line if it is contiguous.
 func withoutTickets(l string) string {
 	if !strings.Contains(l, ticket.CookieStem) {
 		return l
 	}
 	const gap = "; "
-	from, to := 0, 0 // l[from:to] stays, where nothing is in apart
+	from, to := 0, 0 // l[from:to] remains, while apart is empty
 	var apart []byte
 	for at := 0; at <= len(l); {
 		end := len(l)
@@ -225,11 +220,10 @@ func withoutTickets(l string) string {
 	return l[from:to]
 }
 
-// ToVisitor reports whether a line of a site's answer reaches the visitor. Cookies that
-// are named like our tickets do not: whoever can make the site set a cookie could
-// otherwise take a visitor's place away. Nor does what is for the fleet. Where the answer
-// is private, what tells caches to keep it does not either:
-// instead of Cache-Control there is [Private]. name is canonical.
+// ToVisitor reports whether a response header line of a site reaches the visitor. Cookies with the names of our
+// tickets do not: with control over the site's cookies one could otherwise remove a visitor's place. Headers for
+// the fleet do not. For a private response neither do caching headers: [Private] replaces Cache-Control. name is
+// canonical.
 func ToVisitor(name, value string, private bool) bool {
 	switch name {
 	case "Set-Cookie":
@@ -241,7 +235,7 @@ func ToVisitor(name, value string, private bool) bool {
 	return !hasFamily(name, ownFamilies) && (!private || !slices.Contains(cdnHeaders[:], name))
 }
 
-// StripAnswer leaves of a site's answer what reaches the visitor.
+// StripAnswer removes response headers that must not reach the visitor.
 func StripAnswer(h http.Header, private bool) {
 	cache := ""
 	if private {
@@ -253,15 +247,14 @@ func StripAnswer(h http.Header, private bool) {
 	}
 }
 
-// cdnHeaders tell shared caches more than Cache-Control does, which they go by first.
+// cdnHeaders control shared caches and take precedence over Cache-Control.
 var cdnHeaders = [...]string{
 	"Surrogate-Control", "Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Vercel-Cdn-Cache-Control", "Netlify-Cdn-Cache-Control",
 	"Edge-Control", "X-Accel-Expires",
 }
 
-// Private returns the Cache-Control of an answer that carries one visitor's ticket, or is
-// for those inside: it forbids shared caches to keep it. What the origin asks of the
-// browser's own cache, in these lines, stands.
+// Private returns the Cache-Control of a response with a visitor's ticket, or for sessions only: it forbids shared
+// caches. The origin's directives for the browser's own cache, in these lines, stay.
 func Private(lines []string) string {
 	kept := []string{"private"}
 	for _, line := range lines {

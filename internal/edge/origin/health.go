@@ -1,5 +1,5 @@
-// Package origin is what an edge knows of the sites behind it: how they are reached, whether they answer, and which headers
-// pass between them and visitors.
+// Package origin connects to the sites behind an edge, tracks their health, and filters the headers between them and
+// visitors.
 package origin
 
 import (
@@ -17,34 +17,33 @@ import (
 )
 
 const (
-	// An origin that did not answer so many requests in a row, over at least so
-	// long, is out of order: nobody is let in until it answers.
+	// After so many failed requests in a row, over at least this time, an origin is down: admissions stop until it
+	// responds.
 	maxFailures = 3
 	minSilence  = time.Second
 
-	// One that is out of order is asked so often, and has so long to answer.
+	// Interval and timeout of the probes of a down origin.
 	probeEvery   = time.Second
 	probeTimeout = 5 * time.Second
 )
 
-// Origin is one site and its health, as far as the requests tell that are passed on
-// to it. An answer of whatever status is a sign of life: what an origin says of
-// itself is between it and its visitors. It is safe for concurrent use.
+// Origin is one site and its health, judged by forwarded requests. A response of any status is a sign of life:
+// error statuses are between the site and its visitors. It is safe for concurrent use.
 type Origin struct {
 	URL *url.URL
 
-	failed  atomic.Int32 // requests in a row without an answer
+	failed  atomic.Int32 // failed requests in a row
 	probing atomic.Bool
 
 	mu    sync.Mutex
-	since fleettime.Mono // the first of them
+	since fleettime.Mono // time of the first of them
 	down  bool
 }
 
-// New returns an origin of which nothing is known; it is taken to be well.
+// New returns an origin of unknown health, which counts as up.
 func New(u *url.URL) *Origin { return &Origin{URL: u} }
 
-// answered notes an answer, and reports whether the origin is back by it.
+// answered records a response, and reports whether it ended a downtime.
 func (o *Origin) answered() bool {
 	if o.failed.Load() == 0 {
 		return false
@@ -57,8 +56,7 @@ func (o *Origin) answered() bool {
 	return was
 }
 
-// unanswered notes that a request was not answered, and reports whether the origin is
-// out of order by it.
+// unanswered records a failed request, and reports whether the origin is now down.
 func (o *Origin) unanswered(now fleettime.Mono) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,7 +71,7 @@ func (o *Origin) unanswered(now fleettime.Mono) bool {
 	return true
 }
 
-// Down reports whether the origin is out of order. No origin never is.
+// Down reports whether the origin is down. A nil origin is up.
 func (o *Origin) Down() bool {
 	if o == nil || o.failed.Load() == 0 {
 		return false
@@ -83,18 +81,17 @@ func (o *Origin) Down() bool {
 	return o.down
 }
 
-// Monitor takes note of what becomes of requests, and asks origins that are out of
-// order whether they are back. It is safe for concurrent use.
+// Monitor records the results of requests, and probes origins that are down. It is safe for concurrent use.
 type Monitor struct {
-	Transport http.RoundTripper     // by which they are asked
-	Origins   func() []*Origin      // all there are at the moment
-	Now       func() fleettime.Mono // the reading of a clock
-	Changed   func()                // one is out of order or back, see [Origin.Down]
+	Transport http.RoundTripper     // for probes
+	Origins   func() []*Origin      // all current origins
+	Now       func() fleettime.Mono // clock reading
+	Changed   func()                // called when an origin goes down or comes back, see [Origin.Down]
 	Metrics   *Metrics
 	Log       *slog.Logger
 }
 
-// Answered takes note of an answer.
+// Answered records a response.
 func (m *Monitor) Answered(o *Origin) {
 	if o.answered() {
 		m.Log.Info("origin answers again: people are let in", slog.String("origin", o.URL.Host))
@@ -109,7 +106,7 @@ type Failure struct {
 	Text       string
 }
 
-// Failed takes note of a request to host that got no answer.
+// Failed records a request to host that got no answer.
 func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 	if errors.Is(err, ErrFull) { // says nothing about the origin
 		m.Metrics.full.Inc()
@@ -121,7 +118,7 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 	return Failure{Status: http.StatusBadGateway, Text: "The site does not answer at the moment. Please try again.\n"}
 }
 
-// unanswered takes note of a request that was not answered.
+// unanswered records a failed request.
 func (m *Monitor) unanswered(o *Origin) {
 	if o.unanswered(m.Now()) {
 		m.Log.Error("origin is out of order: nobody is let in until it answers", slog.String("origin", o.URL.Host))
@@ -129,7 +126,7 @@ func (m *Monitor) unanswered(o *Origin) {
 	}
 }
 
-// Run asks the origins that are out of order until ctx ends.
+// Run probes origins that are down until ctx ends.
 func (m *Monitor) Run(ctx context.Context) {
 	var probes sync.WaitGroup
 	defer probes.Wait()
@@ -152,7 +149,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// probe asks one origin for a sign of life.
+// probe probes one origin.
 func (m *Monitor) probe(ctx context.Context, o *Origin) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

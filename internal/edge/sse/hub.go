@@ -1,6 +1,5 @@
-// Package sse tells everybody who waits in a room the same, about once a second.
-// A stream counts nobody and admits nobody: both are done by the requests that the
-// page makes meanwhile, whose answers carry a ticket (decision 21).
+// Package sse broadcasts the state of a room to its waiting visitors about once a second. A stream counts nobody
+// and admits nobody: the page's polls do both, since their responses carry a ticket (decision 21).
 package sse
 
 import (
@@ -20,50 +19,48 @@ import (
 
 const (
 	broadcastEvery = time.Second
-	repeatAfter    = 5 * time.Second // what has not changed is said again: the stream is alive
-	peekEvery      = 4               // seconds without news, after which every client was looked at
+	repeatAfter    = 5 * time.Second // an unchanged message is repeated: the stream is alive
+	peekEvery      = 4               // seconds without a message after which every client was checked
 )
 
-// StuckAfter is how long a stream may take no message before it is ended.
+// StuckAfter is how long a client may accept no message before its stream ends.
 const StuckAfter = 20 * time.Second
 
-// Why a stream ends.
+// Reasons for the end of a stream.
 const (
-	Gone     = "gone"     // the client
+	Gone     = "gone"     // the client disconnected
 	Slow     = "slow"     // the client did not read
 	Replaced = "replaced" // by a newer stream of the same ticket
-	Over     = "over"     // the visitor waits no more, or the room is gone
-	Stopped  = "stopped"  // the edge
+	Over     = "over"     // the visitor waits no longer, or the room is gone
+	Stopped  = "stopped"  // the edge stops
 )
 
-// Subscriber is the way to one client. Only the goroutine of [Hub.Run] uses it,
-// and none of its methods waits.
+// Subscriber writes to one client. Only the goroutine of [Hub.Run] uses it, and its methods do not block.
 type Subscriber interface {
-	// Send takes a message, or skips it where the client has not taken the one
-	// before.
+	// Send sends a message, or skips it if the previous one is still pending.
 	Send(msg []byte) (skipped bool, err error)
-	// Alive reports false once it is known that the client is gone.
+	// Alive returns false once the client is known to be gone.
 	Alive() bool
 	Close()
 }
 
-// Place is a place in a line.
+// Place is a place in a queue.
 type Place struct {
 	Room   room.ID
 	Ticket uint64 // its ID
 }
 
-// Stream is one event stream. Place, Subscriber and From are set before it begins.
-// Hub.mu guards the rest; but stuck belongs to Hub.Run.
+// Stream is one event stream. Place, Subscriber and From are set before Add. Hub.mu guards the rest, but for stuck,
+// which belongs to Hub.Run.
 type Stream struct {
 	Place
 	Subscriber Subscriber
 	From       netip.Prefix
 
-	at    int // in the members of its channel, -1 once it is to end
+	at    int // index in the members of its channel, -1 while ending
 	why   string
-	last  []byte    // to be said before it ends
-	stuck time.Time // since when it took nothing, zero if it did
+	last  []byte    // final message
+	stuck time.Time // since when it accepts nothing, or zero
 }
 
 // channel is the streams of one room.
@@ -74,16 +71,16 @@ type channel struct {
 	said    time.Time
 }
 
-// Hub has the event streams of an edge. It is safe for concurrent use.
+// Hub manages the event streams of an edge. It is safe for concurrent use.
 //
-// Invariants: a stream is in the members of its room's channel and in places,
-// or in ending, or has ended; open counts the first two kinds.
+// Invariants: a stream is in the members of its room's channel and in places, or in ending, or has ended; open
+// counts the first two kinds.
 type Hub struct {
 	max     int
 	every   time.Duration // between messages
 	quota   *clientaddr.Quota
 	metrics *metrics
-	kick    chan struct{} // there is something in ending
+	kick    chan struct{} // ending is not empty
 
 	mu      sync.Mutex
 	rooms   map[room.ID]*channel
@@ -92,20 +89,20 @@ type Hub struct {
 	open    int
 	stopped bool
 
-	// Of run alone.
+	// Used by Run only.
 	round   int
 	scratch []*Stream
 }
 
-// Options are what a hub is made of.
+// Options configure a hub.
 type Options struct {
-	Max       int           // streams that may be open
-	PerPrefix int           // of those, by clients of one neighbourhood of addresses
+	Max       int           // maximum number of streams
+	PerPrefix int           // of those, per address prefix
 	Every     time.Duration // between two messages, 0 for a second
 	Reg       prometheus.Registerer
 }
 
-// New returns a hub without streams; it writes once it Runs.
+// New returns a hub without streams. Run writes to them.
 func New(o Options) (*Hub, error) {
 	q, err := clientaddr.NewQuota(o.PerPrefix)
 	if err != nil {
@@ -126,8 +123,7 @@ var (
 	errStopped = errors.New("the edge stops")
 )
 
-// Reserve takes a place for a stream. It is given back when a stream that was added
-// ends, or else by Release.
+// Reserve reserves capacity for a stream. The end of an added stream releases it, otherwise Release does.
 func (h *Hub) Reserve(from netip.Prefix) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,7 +135,7 @@ func (h *Hub) Reserve(from netip.Prefix) error {
 	return nil
 }
 
-// Release gives a place back.
+// Release releases a reservation.
 func (h *Hub) Release(from netip.Prefix) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,9 +144,8 @@ func (h *Hub) Release(from netip.Prefix) {
 	h.quota.Give(from)
 }
 
-// Add begins a stream for which there is a place. The newest of a ticket's
-// streams stays. begin says the first words, where the subscriber is to say them: it
-// must not wait, and nobody else says anything before.
+// Add starts a stream with a reservation. It replaces an older stream of the same ticket. begin sends the first
+// message if the subscriber is to do so: it must not block, and nothing is sent before.
 func (h *Hub) Add(s *Stream, epoch uint32, msg []byte, begin func() error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,8 +169,7 @@ func (h *Hub) Add(s *Stream, epoch uint32, msg []byte, begin func() error) error
 	return nil
 }
 
-// end has Run close a stream, with a last word or without. It may be called
-// again.
+// end makes Run close a stream, with or without a final message. It is idempotent.
 func (h *Hub) end(s *Stream, why string, last []byte) {
 	if s.at < 0 {
 		return
@@ -197,7 +191,7 @@ func (h *Hub) end(s *Stream, why string, last []byte) {
 	}
 }
 
-// Finish ends the stream of a ticket, if it has one, and has the page ask.
+// Finish ends the stream of a ticket, if there is one, and makes the page poll.
 func (h *Hub) Finish(p Place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,15 +200,15 @@ func (h *Hub) Finish(p Place) {
 	}
 }
 
-// Drop ends a stream whose client is not there.
+// Drop ends a stream without a client.
 func (h *Hub) Drop(s *Stream, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.end(s, why, nil)
 }
 
-// Run writes to all streams until ctx ends. tell returns what everybody in a
-// room is to be told; ok is false where there is no such line any more.
+// Run writes to all streams until ctx ends. tell returns the current message of a room; ok is false if the room is
+// gone.
 func (h *Hub) Run(ctx context.Context, tell func(id room.ID, epoch uint32) (msg []byte, ok bool)) {
 	tick := time.NewTicker(h.every)
 	defer tick.Stop()
@@ -231,7 +225,7 @@ func (h *Hub) Run(ctx context.Context, tell func(id room.ID, epoch uint32) (msg 
 	}
 }
 
-// stop ends all streams: pages come back by themselves, not all at once.
+// stop ends all streams. Pages reconnect with jitter.
 func (h *Hub) stop() {
 	h.mu.Lock()
 	h.stopped = true
@@ -244,7 +238,7 @@ func (h *Hub) stop() {
 	h.reap()
 }
 
-// reap closes what is to end.
+// reap closes the ending streams.
 func (h *Hub) reap() {
 	h.mu.Lock()
 	list := h.ending
@@ -260,8 +254,7 @@ func (h *Hub) reap() {
 	}
 }
 
-// Broadcast tells everybody the newest, room by room. [Hub.Run] does it; nobody else
-// may meanwhile.
+// Broadcast sends the newest messages, room by room. Only [Hub.Run] calls it.
 func (h *Hub) Broadcast(tell func(room.ID, uint32) ([]byte, bool)) {
 	h.mu.Lock()
 	ids := make([]room.ID, 0, len(h.rooms))
@@ -306,7 +299,7 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) ([]byte, bool
 
 	skips := 0
 	for i, s := range h.scratch {
-		if !say { // what is written tells by itself, with the message after
+		if !say { // a write detects the end of a client by itself, with the next message
 			if i%peekEvery == h.round%peekEvery && !s.Subscriber.Alive() {
 				h.Drop(s, Gone)
 			}
@@ -335,13 +328,13 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) ([]byte, bool
 	clear(h.scratch)
 }
 
-// sameNews reports whether two messages differ in their time alone.
+// sameNews reports whether two messages differ only in their time.
 func sameNews(a, b []byte) bool {
 	i, j := bytes.IndexByte(a, ','), bytes.IndexByte(b, ',')
 	return i >= 0 && j >= 0 && bytes.Equal(a[i:], b[j:])
 }
 
-// Latest returns the newest message of a room, nil where nobody listens there.
+// Latest returns the newest message of a room, or nil without listeners.
 func (h *Hub) Latest(id room.ID) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -351,15 +344,15 @@ func (h *Hub) Latest(id room.ID) []byte {
 	return nil
 }
 
-// Open returns how many streams are open or reserved.
+// Open returns the number of open or reserved streams.
 func (h *Hub) Open() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.open
 }
 
-// Slot is a subscriber whose connection carries other requests too: a place for one
-// message, which the newest takes. It has a capacity of one.
+// Slot is a subscriber on a connection with other requests: a slot for the newest message. It has a capacity of
+// one.
 type Slot chan []byte
 
 // Send implements [Subscriber].
@@ -372,13 +365,13 @@ func (m Slot) Send(msg []byte) (skipped bool, err error) {
 	select {
 	case <-m:
 		skipped = true
-	default: // it was taken this very moment
+	default: // taken just now
 	}
-	m <- msg // nobody else sends
+	m <- msg // there is no other sender
 	return skipped, nil
 }
 
-// Alive implements [Subscriber]; the request of the stream tells.
+// Alive implements [Subscriber]; the request of the stream detects the end.
 func (m Slot) Alive() bool { return true }
 
 // Close implements [Subscriber].

@@ -8,11 +8,10 @@ import (
 	"syscall"
 )
 
-// nonBlocking writes to a socket what that takes without waiting, and keeps the
-// rest. So one goroutine can write to everybody, and nobody makes it wait.
+// nonBlocking writes to a socket without blocking, and keeps the rest. So one goroutine can serve all clients.
 type nonBlocking struct {
 	raw  syscall.RawConn
-	rest []byte // of one message, not written yet
+	rest []byte // unwritten rest of a message
 }
 
 func newNonBlocking(conn net.Conn) (*nonBlocking, error) {
@@ -27,8 +26,7 @@ func newNonBlocking(conn net.Conn) (*nonBlocking, error) {
 	return &nonBlocking{raw: raw}, nil
 }
 
-// send writes a message, which must not change any more. It is to be called
-// where nothing is left of the one before.
+// send writes a message, which must not change afterwards. No rest of an earlier message may be left.
 func (d *nonBlocking) send(msg []byte) error {
 	n, err := writeNow(d.raw, msg)
 	if d.rest = nil; n < len(msg) {
@@ -37,7 +35,7 @@ func (d *nonBlocking) send(msg []byte) error {
 	return err
 }
 
-// flush writes what is left.
+// flush writes the rest.
 func (d *nonBlocking) flush() error {
 	if len(d.rest) == 0 {
 		return nil
@@ -45,7 +43,7 @@ func (d *nonBlocking) flush() error {
 	return d.send(d.rest)
 }
 
-// Write is send for a TLS connection, which uses its memory again.
+// Write is send for a TLS connection, which reuses its memory.
 func (d *nonBlocking) Write(p []byte) (int, error) {
 	if len(d.rest) > 0 {
 		d.rest = append(d.rest, p...)
@@ -58,7 +56,7 @@ func (d *nonBlocking) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Listener accepts connections whose writes below their TLS can be made non-blocking.
+// Listener accepts connections whose writes below TLS can become non-blocking.
 type Listener struct{ net.Listener }
 
 // Accept implements [net.Listener].
@@ -70,7 +68,7 @@ func (l Listener) Accept() (net.Conn, error) {
 	return &rawConn{Conn: conn}, nil
 }
 
-// rawConn is the connection below TLS. Its writes wait, until it is made non-blocking.
+// rawConn is the connection below TLS. Its writes block until made non-blocking.
 type rawConn struct {
 	net.Conn
 	writer atomic.Pointer[nonBlocking]
@@ -83,8 +81,7 @@ func (c *rawConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Socket returns the connection that a [Listener] accepted for conn, and conn itself
-// where none did.
+// Socket returns the raw connection below conn if a [Listener] accepted it, or else conn.
 func Socket(conn net.Conn) net.Conn {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
@@ -95,15 +92,14 @@ func Socket(conn net.Conn) net.Conn {
 	return conn
 }
 
-// Conn is a subscriber whose connection the edge took over. It costs no goroutine.
+// Conn is a subscriber with a hijacked connection. It needs no goroutine.
 type Conn struct {
 	conn   net.Conn
 	writer *nonBlocking
-	tls    bool // messages go through conn, whose writes below are non-blocking
+	tls    bool // messages go through conn, with non-blocking writes below
 }
 
-// TakeOver makes the writes of a connection non-blocking. A TLS connection must come
-// from a [Listener].
+// TakeOver makes the writes of a connection non-blocking. A TLS connection must come from a [Listener].
 func TakeOver(conn net.Conn) (*Conn, error) {
 	p := &Conn{conn: conn}
 	socket := conn
@@ -119,7 +115,7 @@ func TakeOver(conn net.Conn) (*Conn, error) {
 		return nil, err
 	}
 	if b, ok := socket.(interface{ SetWriteBuffer(bytes int) error }); ok {
-		// A reader that went away without a word is noticed once this is full.
+		// A client that vanished silently is detected once this is full.
 		if err := b.SetWriteBuffer(sendBuffer); err != nil {
 			return nil, err
 		}
@@ -130,7 +126,7 @@ func TakeOver(conn net.Conn) (*Conn, error) {
 	return p, nil
 }
 
-// sendBuffer is what the system keeps for a client that does not read.
+// sendBuffer is the size of the socket buffer for a client that does not read.
 const sendBuffer = 16 << 10
 
 // Send implements [Subscriber].

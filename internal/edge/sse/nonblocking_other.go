@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// CanTakeOver tells that sockets cannot be written without waiting: every stream
-// has its goroutine here.
+// CanTakeOver is false if sockets cannot be written without blocking: every stream then has a goroutine.
 const CanTakeOver = false
 
 func writeNow(syscall.RawConn, []byte) (int, error) { return 0, errors.ErrUnsupported }

@@ -9,11 +9,10 @@ import (
 	"syscall"
 )
 
-// CanTakeOver tells that sockets can be written without waiting.
+// CanTakeOver is true if sockets can be written without blocking.
 const CanTakeOver = true
 
-// attempt is one system call on a socket, made so that the runtime neither waits
-// for the socket nor allocates anything.
+// attempt is one system call on a socket, so that the runtime neither waits for the socket nor allocates.
 type attempt struct {
 	p   []byte
 	n   int
@@ -28,7 +27,7 @@ var attempts = sync.Pool{New: func() any {
 		for {
 			a.n, a.err = syscall.Write(int(fd), a.p)
 			if !errors.Is(a.err, syscall.EINTR) {
-				return true // also where nothing was taken
+				return true // even if nothing was written
 			}
 		}
 	}
@@ -44,7 +43,7 @@ var attempts = sync.Pool{New: func() any {
 	return a
 }}
 
-// writeNow writes what the socket takes without waiting.
+// writeNow writes as much as possible without blocking.
 func writeNow(raw syscall.RawConn, p []byte) (int, error) {
 	a := attempts.Get().(*attempt)
 	a.p = p
@@ -61,7 +60,7 @@ func writeNow(raw syscall.RawConn, p []byte) (int, error) {
 	return n, err
 }
 
-// silent reports whether the other side has neither said anything nor gone away.
+// silent reports whether the peer has neither sent anything nor closed.
 func silent(raw syscall.RawConn) bool {
 	a := attempts.Get().(*attempt)
 	err := raw.Read(a.peek)

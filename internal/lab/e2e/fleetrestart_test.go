@@ -20,7 +20,7 @@ import (
 )
 
 // TestRestartOfAllBehindHAProxy ends a whole fleet with SIGTERM at one moment and starts it again, behind a
-// real HAProxy. With what docs/OPERATIONS.md says, every request of people inside is answered by
+// real HAProxy. With the backups of docs/INTEGRATIONS.md, every request of people inside is answered by
 // the site, late; without it, HAProxy answers 503 by itself while no edge listens.
 func TestRestartOfAllBehindHAProxy(t *testing.T) {
 	if testing.Short() {

@@ -1,8 +1,6 @@
-// Package checkpage judges an operator's custom page before it is published:
-// it must mean to us what it means to everybody else's Mustache. The page is
-// rendered by us and by a full Mustache library, for visitors in every state,
-// and refused where the two differ. It is a package of its own because only
-// global needs the library.
+// Package checkpage validates an operator's custom page before publication: it must mean the same to us as to other
+// Mustache implementations. It renders the page with our renderer and with a full Mustache library, for visitors in
+// every state, and rejects any difference. It is a separate package because only global needs the library.
 package checkpage
 
 import (
@@ -15,15 +13,14 @@ import (
 	"vestibule/internal/page"
 )
 
-// Check returns what is wrong with a page, nil for nothing, and what of it will probably not
-// do what it is there for, line by line.
+// Check returns the fault of a page, or nil, and warnings by line about parts that will probably not work.
 func Check(text []byte) (doubts []string, err error) {
 	custom, err := page.Custom(text)
 	if err != nil {
 		return nil, err
 	}
 	if !custom.IsCustom() {
-		return nil, nil // a style for the built-in page
+		return nil, nil // CSS for the built-in page
 	}
 	t, err := mustache.ParseString(string(text))
 	if err != nil {
@@ -48,7 +45,7 @@ var (
 	plainLoad = regexp.MustCompile(`(?i)<(?:script|img|link|iframe|video|audio|source)\s[^<>]*?(?:href|src)\s*=\s*["']?\s*(http://[^\s"'<>]+)`)
 )
 
-// blocked tells of what the page's content security policy stops in every browser.
+// blocked returns warnings about content that the page's content security policy blocks in every browser.
 func blocked(text string) (doubts []string) {
 	say := func(at int, format string, args ...any) {
 		line := 1 + strings.Count(text[:at], "\n")
@@ -66,7 +63,7 @@ func blocked(text string) (doubts []string) {
 	return doubts
 }
 
-// firstDifference returns some text from where a and b begin to differ.
+// firstDifference returns excerpts from the first difference of a and b.
 func firstDifference(a, b string) string {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {

@@ -1,7 +1,6 @@
-// Package preview shows a waiting page before visitors see it: in every state
-// and language, built in or the operator's own. The file is read anew with every
-// look at it, so that it can be edited beside a browser; what is wrong with it
-// is shown instead of the page, in the words in which global would refuse it.
+// Package preview shows a waiting page before visitors see it: in every state and language, built-in or custom. It
+// reads the file on every request, so that it can be edited beside a browser. Faults are shown instead of the page,
+// with the error texts of global.
 package preview
 
 import (
@@ -21,8 +20,8 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// Load returns the page in a file, the built-in one for "". The error says
-// everything that is wrong with it, doubts what is probably not meant so.
+// Load returns the page in a file, or the built-in one for "". The error lists everything wrong with it, doubts are
+// probable mistakes.
 func Load(file string) (shown *page.Page, doubts []string, err error) {
 	if file == "" {
 		return page.Builtin(), nil, nil
@@ -41,13 +40,13 @@ func Load(file string) (shown *page.Page, doubts []string, err error) {
 // Handler serves the previews of a file. It is safe for concurrent use.
 type Handler struct {
 	File    string // "" for the built-in page
-	Sources string // waiting_page_sources of the room
+	Sources string // the room's waiting_page_sources
 	Log     *slog.Logger
 	mux     *http.ServeMux
 }
 
-// New returns a handler that serves the previews of a file, "" for the built-in
-// page, which may use the sources of the setting waiting_page_sources.
+// New returns a handler with the previews of a file, "" for the built-in page; sources is the setting
+// waiting_page_sources.
 func New(file, sources string, log *slog.Logger) *Handler {
 	h := &Handler{File: file, Sources: sources, Log: log, mux: http.NewServeMux()}
 	h.mux.HandleFunc("GET /{$}", h.index)
@@ -77,8 +76,7 @@ var index = template.Must(template.New("index").Parse(`<!doctype html>
 </html>
 `))
 
-// listen answers a page's event stream: a preview has nothing to say on it, and is to
-// be asked again tomorrow.
+// listen answers a page's event stream: a preview has no events, and the page should retry tomorrow.
 func (h *Handler) listen(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	if _, err := io.WriteString(w, "retry: 86400000\n\n"); err != nil {
@@ -86,7 +84,7 @@ func (h *Handler) listen(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// languages shows the list of languages, and then a page in the one that was chosen.
+// languages shows the list of languages, and then a page in the chosen one.
 func (h *Handler) languages(w http.ResponseWriter, r *http.Request) {
 	if to := r.FormValue("to"); to != "" {
 		http.Redirect(w, r, "/queued?lang="+page.LangOf(to).Code(), http.StatusSeeOther)
@@ -156,7 +154,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, state string) {
 	}
 }
 
-// visitor returns the sample visitor in this state, who reads this language.
+// visitor returns the sample visitor in this state with this language.
 func (h *Handler) visitor(state, lang string) (*page.Visitor, error) {
 	for _, s := range page.Samples {
 		if s.Name != state {

@@ -1,6 +1,5 @@
-// Package beacon verifies rounds of drand's quicknet without asking anybody: a signature by
-// most of the League of Entropy, every three seconds, over the round's number. Nobody knows it
-// before.
+// Package beacon verifies rounds of drand's quicknet offline. A round is a threshold signature of the League of
+// Entropy over the round's number, published every three seconds and unpredictable before.
 package beacon
 
 import (
@@ -16,7 +15,7 @@ import (
 	"vestibule/internal/core/draw"
 )
 
-// Quicknet is drand's chain of unchained rounds, as its own description names it.
+// Quicknet is drand's chain of unchained rounds; the constants are from its own description.
 const (
 	quicknet       = "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971"
 	quicknetKey    = "83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d1064510d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a"
@@ -24,7 +23,7 @@ const (
 	quicknetPeriod = 3          // seconds
 )
 
-// Chain returns the hash by which records name quicknet.
+// Chain returns the hash of quicknet's chain, as used in records.
 func Chain() (h draw.Hash) {
 	if err := h.UnmarshalText([]byte(quicknet)); err != nil {
 		panic(err) // a constant
@@ -32,7 +31,7 @@ func Chain() (h draw.Hash) {
 	return h
 }
 
-// RoundAfter returns the first round that is published after t.
+// RoundAfter returns the first round published after t.
 func RoundAfter(t time.Time) uint64 {
 	if t.Unix() < quicknetFirst {
 		return 1
@@ -45,7 +44,7 @@ func Published(round uint64) time.Time {
 	return time.Unix(quicknetFirst+int64(round-1)*quicknetPeriod, 0)
 }
 
-// Verify returns nil where b is the first round that was published after entries closed.
+// Verify returns nil if b is the first round published after the close of entries.
 func Verify(b *draw.Beacon, closes time.Time) error {
 	if b.Chain != Chain() {
 		return fmt.Errorf("chain: must be that of quicknet, %s", quicknet)
@@ -65,7 +64,7 @@ func Verify(b *draw.Beacon, closes time.Time) error {
 	binary.BigEndian.PutUint64(round[:], b.Round)
 	message := sha256.Sum256(round[:])
 	if !bls.Verify(&key, message[:], b.Signature) {
-		return errors.New("signature: it is not quicknet's for that round")
+		return errors.New("signature: not valid for this round of quicknet")
 	}
 	return nil
 }

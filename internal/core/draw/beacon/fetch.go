@@ -14,19 +14,19 @@ import (
 	"vestibule/internal/core/draw"
 )
 
-// Mirrors are addresses of drand's HTTP API, such as https://api.drand.sh.
+// Mirrors are base URLs of drand's HTTP API, such as https://api.drand.sh.
 type Mirrors []string
 
-// fetchWithin bounds a fetch, for all mirrors together, maxAnswer what one may say.
+// fetchWithin is the timeout of a fetch from all mirrors; maxAnswer limits the body of a response.
 var fetchWithin = 1500 * time.Millisecond
 
 const maxAnswer = 4 << 10
 
-// Fetch returns the first round after entries closed, verified, from the mirror that answers first with it. All are asked at
-// the same time. The error tells what each answered.
+// Fetch returns the first round after the close of entries, verified, from the first mirror that returns it. It
+// asks all mirrors at once. The error holds the answer of each.
 func (m Mirrors) Fetch(ctx context.Context, closes time.Time) (*draw.Beacon, error) {
 	if len(m) == 0 {
-		return nil, errors.New("no mirror is given")
+		return nil, errors.New("no mirrors configured")
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
 	defer cancel()
@@ -34,10 +34,10 @@ func (m Mirrors) Fetch(ctx context.Context, closes time.Time) (*draw.Beacon, err
 		beacon *draw.Beacon
 		err    error
 	}
-	answers := make(chan answer, len(m)) // nobody waits to be heard
+	answers := make(chan answer, len(m)) // buffered, so that late answers block nobody
 	for _, mirror := range m {
 		go func() {
-			b, err := ask(ctx, mirror, closes)
+			b, err := fetch(ctx, mirror, closes)
 			if err != nil {
 				err = fmt.Errorf("%s: %w", mirror, err)
 			}
@@ -46,7 +46,7 @@ func (m Mirrors) Fetch(ctx context.Context, closes time.Time) (*draw.Beacon, err
 	}
 	var first *draw.Beacon
 	var errs []error
-	for range m { // all of them end by the time of ctx
+	for range m { // all end with ctx
 		if a := <-answers; a.err != nil {
 			errs = append(errs, a.err)
 		} else if first == nil {
@@ -63,13 +63,13 @@ func (m Mirrors) Fetch(ctx context.Context, closes time.Time) (*draw.Beacon, err
 // client follows no redirect.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// ask asks one mirror.
-func ask(ctx context.Context, mirror string, closes time.Time) (*draw.Beacon, error) {
+// fetch asks one mirror.
+func fetch(ctx context.Context, mirror string, closes time.Time) (*draw.Beacon, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/%s/public/%d", strings.TrimSuffix(mirror, "/"), quicknet, RoundAfter(closes)), nil)
 	if err != nil {
 		return nil, err
 	}
-	q.Close = true // one question a draw
+	q.Close = true // one request per draw
 	r, err := client.Do(q)
 	if err != nil {
 		return nil, err
@@ -82,17 +82,17 @@ func ask(ctx context.Context, mirror string, closes time.Time) (*draw.Beacon, er
 	if r.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d", r.StatusCode)
 	}
-	var told struct {
+	var response struct {
 		Round     uint64
 		Signature string
 	}
-	if err := json.Unmarshal(data, &told); err != nil {
+	if err := json.Unmarshal(data, &response); err != nil {
 		return nil, err
 	}
-	signature, err := hex.DecodeString(told.Signature)
+	signature, err := hex.DecodeString(response.Signature)
 	if err != nil {
 		return nil, fmt.Errorf("signature: %w", err)
 	}
-	b := &draw.Beacon{Chain: Chain(), Round: told.Round, Signature: signature}
+	b := &draw.Beacon{Chain: Chain(), Round: response.Round, Signature: signature}
 	return b, Verify(b, closes)
 }

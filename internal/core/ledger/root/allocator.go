@@ -8,6 +8,7 @@ package root
 import (
 	"slices"
 
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/room"
@@ -74,6 +75,25 @@ func (a *Allocator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 		a.pools.open(r.ID).set(now, r)
 	}
 	a.due = now
+}
+
+// Churn returns what was learned of how long sessions last, by room.
+func (a *Allocator) Churn() map[room.ID]estimate.Churn {
+	out := map[room.ID]estimate.Churn{}
+	for _, p := range a.pools.list {
+		if !p.gone {
+			out[p.ID] = p.flow.Churn()
+		}
+	}
+	return out
+}
+
+// Recall adds what a predecessor learned of how long sessions last.
+func (a *Allocator) Recall(churn map[room.ID]estimate.Churn) {
+	a.pools.churn = churn
+	for _, p := range a.pools.list {
+		p.flow.Recall(churn[p.ID])
+	}
 }
 
 // SetLease tells until when this allocator leads, by its own clock. From then

@@ -85,6 +85,8 @@ type pools struct {
 	centres *centres
 	byID    map[room.ID]*pool
 	list    []*pool // by ID
+
+	churn map[room.ID]estimate.Churn // that a predecessor learned, for rooms that are opened later
 }
 
 // open returns the pool of a room, which it makes if need be.
@@ -92,6 +94,7 @@ func (ps *pools) open(id room.ID) *pool {
 	p := ps.byID[id]
 	if p == nil {
 		p = &pool{RoomConfig: ledger.RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true, stale: true}
+		p.flow.Recall(ps.churn[id])
 		ps.byID[id] = p
 		ps.list = append(ps.list, p)
 		slices.SortFunc(ps.list, func(x, y *pool) int { return cmp.Compare(x.ID, y.ID) })
@@ -248,7 +251,7 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 }
 
 // reclaimAfter returns how long after its last word a data centre cannot hold
-// a valid session of the room (docs/RIGHTS.md): its leader's lease, its own,
+// a valid session of the room (docs/GUARANTEES.md): its leader's lease, its own,
 // its edges', and the life of a ticket, all on clocks that drift.
 func (p *pool) reclaimAfter() time.Duration {
 	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)

@@ -120,6 +120,12 @@ const (
 	priorWeight = 600.0
 )
 
+// Churn returns what was learned of how long sessions last.
+func (f *Flow) Churn() estimate.Churn { return f.turnover.Churn() }
+
+// Recall adds what a predecessor learned of how long sessions last.
+func (f *Flow) Recall(c estimate.Churn) { f.turnover.Recall(c) }
+
 // Sample notes the present.
 func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
 	f.turnover.Observe(now, t.Life, float64(t.Active), float64(t.Admitted))

@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Fold returns s with letter case folded: two strings that an origin may take
-// for the same because it ignores case have the same Fold. It covers what both
-// upper-casing and lower-casing merge, such as the Kelvin sign with k and the
-// dotless i with i. It does not allocate when s is folded already.
+// Fold returns s with letter case folded: two strings that a case-insensitive origin may treat as equal have the
+// same Fold. It merges everything that upper-casing or lower-casing merges, such as the Kelvin sign with k and the
+// dotless i with i. It does not allocate if s is already folded.
 func Fold(s string) string {
 	for i := range len(s) {
 		if c := s[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
@@ -37,8 +36,8 @@ type compatRun struct {
 	to     string
 }
 
-// lookalikes are not compatibility forms in Unicode's sense, but the best-fit
-// tables of Windows and some filters make separators of them.
+// lookalikes are not compatibility forms in Unicode, but the best-fit tables of Windows and some filters map them
+// to separators.
 var lookalikes = [...]compatRun{
 	{0x2044, 0x2044, "/"},
 	{0x2215, 0x2215, "/"},
@@ -48,7 +47,7 @@ var lookalikes = [...]compatRun{
 	{0x29f9, 0x29f9, `\`},
 }
 
-// compatOf returns the ASCII that some origin may take r for.
+// compatOf returns the ASCII text that an origin may substitute for r.
 func compatOf(r rune) (string, bool) {
 	for _, l := range lookalikes {
 		if l.lo == r {
@@ -81,8 +80,8 @@ var asciiTable = func() (t [utf8.RuneSelf]string) {
 	return t
 }()
 
-// ignorable tells whether r is invisible by Unicode's property
-// Default_Ignorable_Code_Point: file systems and normalisers drop such runes.
+// ignorable reports whether r is invisible by Unicode's property Default_Ignorable_Code_Point: file systems and
+// normalisers drop such runes.
 func ignorable(r rune) bool {
 	switch {
 	case r == 0xad, r == 0x34f, r == 0x61c, r == 0x3164, r == 0xfeff, r == 0xffa0,
@@ -95,9 +94,8 @@ func ignorable(r rune) bool {
 	return false
 }
 
-// foldCompat replaces the compatibility forms of ASCII by ASCII and drops
-// invisible characters, as Unicode normalisation (NFKC_Casefold) does. Other
-// characters stay.
+// foldCompat replaces compatibility forms of ASCII by ASCII and drops invisible characters, like Unicode
+// normalisation (NFKC_Casefold). Other characters stay.
 func foldCompat(s string) (string, bool) {
 	var b []byte
 	from := 0 // s[:from] is in b

@@ -8,14 +8,12 @@ import (
 // maxHost is the longest name that DNS can carry, in text.
 const maxHost = 253
 
-// CanonicalHost returns the host that a Host header (or an HTTP/2 :authority)
-// names: in lower case, without port, trailing dot and the brackets of an IPv6
-// address. It is not ok when raw is not exactly one valid DNS name (letters,
-// digits and hyphens) or IP address with at most a port: an empty value, a
-// list, userinfo, spaces, control bytes and the odd spellings of IPv4
-// addresses (octal, hexadecimal, fewer than four parts) are refused.
+// CanonicalHost returns the host of a Host header (or an HTTP/2 :authority) in lower case, without port, trailing
+// dot and the brackets of an IPv6 address. ok is false unless raw is exactly one valid DNS name (letters, digits
+// and hyphens) or IP address with at most a port. It rejects an empty value, a list, userinfo, spaces, control
+// bytes and the odd spellings of IPv4 addresses (octal, hexadecimal, fewer than four parts).
 //
-// It does not allocate when raw is canonical but for port and brackets.
+// It does not allocate if raw is canonical but for port and brackets.
 func CanonicalHost(raw string) (host string, ok bool) {
 	if strings.HasPrefix(raw, "[") {
 		end := strings.IndexByte(raw, ']')
@@ -33,8 +31,8 @@ func CanonicalHost(raw string) (host string, ok bool) {
 	return CanonicalName(raw)
 }
 
-// ValidPort tells whether s is empty, or a colon and up to five digits. The
-// empty port is allowed by RFC 3986 and sent by some clients.
+// ValidPort reports whether s is empty, or a colon and up to five digits. RFC 3986 allows the empty port, and some
+// clients send it.
 func ValidPort(s string) bool {
 	if s == "" {
 		return true
@@ -103,9 +101,8 @@ func CheckName(name string, underscore bool) (upper, ok bool) {
 	return upper, label > 0 && name[len(name)-1] != '-'
 }
 
-// IsNumericName tells whether name ends in a label that some resolver takes for
-// a part of an IPv4 address, by the rule of the WHATWG URL standard: a number
-// in decimal or after "0x". Such a name is an IPv4 address or nothing.
+// IsNumericName reports whether name ends in a label that some resolver reads as a part of an IPv4 address, by the
+// rule of the WHATWG URL standard: a number in decimal or after "0x". Such a name is valid only as an IPv4 address.
 func IsNumericName(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if last == "" {

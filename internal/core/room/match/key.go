@@ -9,7 +9,7 @@ import (
 // MaxPath bounds the path of a route, in bytes as written.
 const MaxPath = 1024
 
-// soleReading tells whether path has no reading but itself.
+// soleReading reports whether path has exactly one reading, itself.
 func soleReading(path string) bool {
 	n := 0
 	ok := Readings(path, func(string) bool {
@@ -19,10 +19,9 @@ func soleReading(path string) bool {
 	return ok && n == 1
 }
 
-// Key returns the path of a route as a [Table] takes it: percent-decoded,
-// without a slash at the end. The rule is that a room's path must mean the same
-// to every origin, so that nobody can argue about what the room covers: once
-// decoded it has exactly one reading.
+// Key returns the path of a route in the form of a [Table]: percent-decoded, without a slash at the end. A room's
+// path must mean the same to every origin, so that its extent is unambiguous: once decoded it has exactly one
+// reading. rule is the violated rule, or "".
 func Key(path string) (key, rule string) {
 	switch {
 	case !strings.HasPrefix(path, "/"):
@@ -36,7 +35,7 @@ func Key(path string) (key, rule string) {
 	if !validEscapes(path) {
 		return "", "must have two hexadecimal digits after each percent sign" + got(path)
 	}
-	key, _ = unescape(path, true) // an escaped separator stays, and is refused below
+	key, _ = unescape(path, true) // an escaped separator stays, and is rejected below
 	switch {
 	case !Readable(key):
 		return "", "must be UTF-8 without control characters" + got(path)
@@ -56,7 +55,7 @@ func Key(path string) (key, rule string) {
 	return key, ""
 }
 
-// got quotes a refused path, shortened, for the end of a rule.
+// got quotes a rejected path, shortened, for the end of a rule.
 func got(path string) string {
 	const most = 80
 	if len(path) > most {

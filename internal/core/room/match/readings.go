@@ -4,9 +4,8 @@ import "slices"
 
 // Bounds of [Readings].
 const (
-	// MaxReadings is the largest number of readings of one path that is
-	// considered. An ordinary path has one, a path with escapes, parameters
-	// and a doubled slash has eight.
+	// MaxReadings is the maximum number of readings of one path. An ordinary path has one; a path with escapes,
+	// parameters and a doubled slash has eight.
 	MaxReadings = 64
 
 	// MaxReadingBytes bounds the length of all readings of a path together,
@@ -14,24 +13,19 @@ const (
 	MaxReadingBytes = 16 << 10
 )
 
-// Readings calls yield with each way in which some origin might understand the
-// path of a request, the path itself first, until yield returns false. The path
-// is taken as it stood in the request line, escaped and without the query.
+// Readings calls yield with every interpretation of a request's path by some origin, the path itself first, until
+// yield returns false. The path is the raw one of the request line, escaped and without the query.
 //
-// The readings are what can be got from the path by any sequence of these
-// steps: percent-decoding, with or without the escaped separators %2f and %5c;
-// taking backslashes for slashes; dropping ;parameters; cutting at a decoded
-// ? or #; dropping empty segments; resolving dot segments; folding the
-// compatibility forms of ASCII (fullwidth letters and the like) and dropping
-// invisible characters; stripping the authority of a //host/path; dropping
-// what Windows drops from names (dots and spaces at the end, stream names) and
-// the session segments of ASP.NET. Each begins with a slash. Letter case is
-// kept: compare by [Fold] where an origin may ignore it.
+// The readings are the results of any sequence of these steps: percent-decoding, with or without the escaped
+// separators %2f and %5c; backslashes to slashes; dropping ;parameters; cutting at a decoded ? or #; dropping empty
+// segments; resolving dot segments; folding compatibility forms of ASCII (fullwidth letters and the like) and
+// dropping invisible characters; stripping the authority of a //host/path; dropping the parts of a name that
+// Windows ignores (dots and spaces at the end, stream names) and the session segments of ASP.NET. Each begins with
+// a slash. Letter case is kept: compare by [Fold] if an origin may ignore it.
 //
-// It is not ok, and nothing is yielded, when the path does not begin with a
-// slash, has a bad percent-escape, has a control character (NUL too) or is not
-// UTF-8 in some reading, or has more than [MaxReadings] readings. Such a path
-// can mean anything.
+// ok is false, and nothing is yielded, if the path does not begin with a slash, has a bad percent-escape, has a
+// control character (also NUL) or invalid UTF-8 in some reading, or has more than [MaxReadings] readings. Such a
+// path can mean anything.
 func Readings(path string, yield func(reading string) bool) (ok bool) {
 	if isOrdinary(path) {
 		yield(path)
@@ -50,14 +44,14 @@ func Readings(path string, yield func(reading string) bool) (ok bool) {
 	return true
 }
 
-// isOrdinary tells quickly whether path has no reading but itself.
+// isOrdinary reports quickly whether path has exactly one reading, itself.
 func isOrdinary(path string) bool {
 	return path != "" && path[0] == '/' && scan(path).plain()
 }
 
-// step is one liberty that some origin takes with a path.
+// step is one transformation of a path by some origin.
 type step struct {
-	when  traits // the path must have one of these for the step to change it
+	when  traits // the step applies only to paths with one of these traits
 	apply func(string) (result string, changed bool)
 }
 

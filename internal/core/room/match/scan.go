@@ -2,7 +2,7 @@ package match
 
 import "unicode/utf8"
 
-// traits says what a path contains that some origin might not take literally.
+// traits are the features of a path that some origins do not take literally.
 type traits uint16
 
 const (
@@ -18,10 +18,10 @@ const (
 	hasTail                         // a segment that ends in a dot or a space
 	hasSession                      // a segment that begins with a parenthesis
 	hasStream                       // a colon and a dollar sign
-	isShape                         // a byte that matters by what stands beside it
+	isShape                         // a byte whose meaning depends on its neighbours
 )
 
-// byteTraits is what each byte adds by itself.
+// byteTraits are the traits of each byte by itself.
 var byteTraits = func() (t [256]traits) {
 	for c := range t {
 		switch {
@@ -62,7 +62,7 @@ func scan(path string) traits {
 	return found
 }
 
-// shape returns what the byte c adds after the byte prev.
+// shape returns the traits of byte c after byte prev.
 func shape(prev, c byte) traits {
 	switch {
 	case c == '/' && prev == '/':
@@ -79,8 +79,8 @@ func shape(prev, c byte) traits {
 	return 0
 }
 
-// plain tells whether a path with these traits has no reading but itself.
-// Letter case is no matter of reading: see [Fold].
+// plain reports whether a path with these traits has exactly one reading. Letter case does not matter here: see
+// [Fold].
 func (t traits) plain() bool { return t&^hasUpper == 0 }
 
 // Readable reports whether s is UTF-8 without control characters.
@@ -103,7 +103,7 @@ func Readable(s string) bool {
 	return true
 }
 
-// validEscapes tells whether each % in s is followed by two hexadecimal digits.
+// validEscapes reports whether two hexadecimal digits follow each % in s.
 func validEscapes(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {
@@ -117,7 +117,7 @@ func validEscapes(s string) bool {
 	return true
 }
 
-// escapeAt returns the byte that the percent-escape at s[i] stands for.
+// escapeAt returns the byte of the percent-escape at s[i].
 func escapeAt(s string, i int) (byte, bool) {
 	if i+2 >= len(s) {
 		return 0, false

@@ -5,17 +5,15 @@ import (
 	"strings"
 )
 
-// The steps of readings. Each returns the path with one liberty taken
-// everywhere, and whether that changed anything; an unchanged path is returned
-// without allocating. A path begins with a slash before and after each.
+// Each step returns the path with one transformation applied everywhere, and whether it changed; an unchanged path
+// is returned without allocating. A path begins with a slash before and after each step.
 
-// decode decodes every percent-escape once. What is no escape (possible only
-// after a first decoding) stays, as lenient decoders leave it.
+// decode decodes every percent-escape once. Invalid escapes (possible only after a first decoding) stay, as in
+// lenient decoders.
 func decode(s string) (string, bool) { return unescape(s, false) }
 
-// decodeInside decodes once, but keeps the escapes of separators: to many
-// origins "a%2fb" is one segment. Without such an escape it leaves the work to
-// decode.
+// decodeInside decodes once, but keeps the escapes of separators: many origins treat "a%2fb" as one segment.
+// Without such an escape it reports no change, since decode covers the path.
 func decodeInside(s string) (string, bool) {
 	for i := range len(s) {
 		if s[i] != '%' {
@@ -54,7 +52,7 @@ func unescape(s string, keepSeparators bool) (string, bool) {
 	return string(append(b, s[from:]...)), true
 }
 
-// slashes takes backslashes for slashes, as Windows and browsers do.
+// slashes replaces backslashes by slashes, like Windows and browsers.
 func slashes(s string) (string, bool) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, false
@@ -62,7 +60,7 @@ func slashes(s string) (string, bool) {
 	return strings.ReplaceAll(s, `\`, "/"), true
 }
 
-// dropParams drops what follows a semicolon in each segment (Java servlets).
+// dropParams drops the text after a semicolon in each segment (Java servlets).
 func dropParams(s string) (string, bool) {
 	return eachSegment(s, func(seg string) string {
 		seg, _, _ = strings.Cut(seg, ";")
@@ -70,8 +68,8 @@ func dropParams(s string) (string, bool) {
 	})
 }
 
-// cut ends the path where a decoded question mark or hash stands: to an origin
-// that decodes before it parses, a query or fragment begins there.
+// cut ends the path at a decoded question mark or hash: for an origin that decodes before it parses, a query or
+// fragment begins there.
 func cut(s string) (string, bool) {
 	i := strings.IndexAny(s, "?#")
 	if i < 0 {
@@ -94,9 +92,8 @@ func collapse(s string) (string, bool) {
 	return string(b), true
 }
 
-// dropAuthority reads "//host/path" as a reference to another host, as URL
-// parsers do, and returns its path. Any number of slashes counts, since
-// browsers and Node skip more than two.
+// dropAuthority reads "//host/path" as a reference to another host, like URL parsers, and returns its path. Any
+// number of slashes counts, since browsers and Node skip more than two.
 func dropAuthority(s string) (string, bool) {
 	_, rest, ok := splitAuthority(s)
 	return rest, ok
@@ -145,8 +142,8 @@ func resolveDots(s string) (string, bool) {
 	return string(b), true
 }
 
-// trimNames reads each segment as Windows reads a file name: without dots and
-// spaces at the end and without the name of an NTFS stream.
+// trimNames reads each segment as a Windows file name: without trailing dots and spaces and without the name of an
+// NTFS stream.
 func trimNames(s string) (string, bool) {
 	return eachSegment(s, func(seg string) string {
 		if i := strings.Index(seg, ":$"); i >= 0 {
@@ -160,9 +157,8 @@ func trimNames(s string) (string, bool) {
 	})
 }
 
-// dropSessions drops the segments "/(S(...))" in which ASP.NET carries a
-// session without cookies. It drops the slash before but not what follows in
-// the same segment, as ASP.NET does: "/a/(S(x))b" is "/ab".
+// dropSessions drops the segments "/(S(...))" of ASP.NET's cookieless sessions. It drops the slash before but not
+// the rest of the same segment, like ASP.NET: "/a/(S(x))b" is "/ab".
 func dropSessions(s string) (string, bool) {
 	var b []byte
 	from := 0 // s[:from] is in b
@@ -188,9 +184,8 @@ func dropSessions(s string) (string, bool) {
 	return string(b), true
 }
 
-// sessionAt returns the length of the session segment at the start of s: a
-// slash and, in parentheses, one or more of a letter with a value in
-// parentheses. 0 when there is none.
+// sessionAt returns the length of the session segment at the start of s, or 0: a slash and, in parentheses, one or
+// more of a letter with a value in parentheses.
 func sessionAt(s string) int {
 	if !strings.HasPrefix(s, "/(") {
 		return 0

@@ -6,13 +6,11 @@ import (
 	"strings"
 )
 
-// Most is the largest number of rooms that can stand in front of one request: a visitor
-// carries at most that many tickets (an edge reads four cookies of a name).
+// Most is the maximum number of rooms that cover one request: an edge reads at most four tickets of a name.
 const Most = 4
 
-// Table finds rooms by the host and the path of a request. Rooms are numbers here; where two
-// stand in front of one request by paths of equal length, the lower number comes first. A
-// table is built once and then safe for concurrent use; nil is one that knows no host.
+// Table finds rooms by the host and the path of a request. Rooms are numbers here. Of two rooms with paths of equal
+// length the lower number comes first. A table is immutable and safe for concurrent use. A nil table knows no host.
 type Table struct {
 	hosts map[string]*host
 }
@@ -24,8 +22,8 @@ type Route struct {
 	Room int
 }
 
-// NewTable returns a table of routes. The origins are those of requests that no route
-// covers, by host in canonical form; every host of a route must be among them.
+// NewTable returns a table of routes. origins maps each canonical host to the origin of requests that no route
+// covers; every host of a route must be in it.
 func NewTable(origins map[string]string, routes []Route) *Table {
 	t := &Table{hosts: make(map[string]*host, len(origins))}
 	for name, origin := range origins {
@@ -41,29 +39,27 @@ func NewTable(origins map[string]string, routes []Route) *Table {
 	return t
 }
 
-// Result says which rooms stand in front of a request. Its zero value is the answer for an
-// unknown host.
+// Result lists the rooms that cover a request. The zero value is the result for an unknown host.
 type Result struct {
-	// Known tells whether the host is in the table.
+	// Known reports whether the host is in the table.
 	Known bool
 
-	Host   string // in canonical form; "" where it is not known
-	Origin string // of the host, for requests that no route covers
+	Host   string // in canonical form; "" if not Known
+	Origin string // the host's origin, for requests that no route covers
 
-	// Refuse tells that more rooms than [Most] stand in front of the request, or that its
-	// path can be read as the URL of another host of the table.
+	// Refuse reports that more than [Most] rooms cover the request, or that its path can be read as the URL of
+	// another host of the table.
 	Refuse bool
 
-	Rooms [Most]int // the first N
+	Rooms [Most]int // the first N are set
 	N     int
 }
 
-// Find returns which rooms stand in front of a request. The host is the Host header (or
-// :authority), the path is the path of the request line, both raw: the path is escaped, with
-// everything before the first question mark. Neither may have been cleaned by a router before.
+// Find returns the rooms that cover a request. rawHost is the Host header (or :authority) and path the path of the
+// request line, up to the first question mark. Both must be raw: not decoded or cleaned by a router.
 //
-// The room of the path as it stands comes first, the others by length of path, longest
-// first. For an ordinary host and path Find does not allocate.
+// The room of the literal path comes first, the others by length of path, longest first. For an ordinary host and
+// path Find does not allocate.
 func (t *Table) Find(rawHost, path string) Result {
 	name, ok := CanonicalHost(rawHost)
 	if !ok || t == nil {
@@ -89,7 +85,7 @@ func (t *Table) Find(rawHost, path string) Result {
 	return g.Result
 }
 
-// findOdd adds the rooms of a path that is not ordinary.
+// findOdd adds the rooms of all readings of a path.
 func (t *Table) findOdd(h *host, path string, g *gates) {
 	var buf [MaxReadings]string
 	readings, ok := expand(path, buf[:0])
@@ -114,9 +110,8 @@ func (t *Table) findOdd(h *host, path string, g *gates) {
 	}
 }
 
-// namesOther tells whether the reading is the network-path form of a URL on
-// another host of the table. An origin that serves both might answer for the
-// other, whose rooms were not asked.
+// namesOther reports whether the reading is the network-path form of a URL on another host of the table. An origin
+// that serves both might answer for the other host, whose rooms were not checked.
 func (t *Table) namesOther(h *host, reading string) bool {
 	authority, _, ok := splitAuthority(reading)
 	if !ok {
@@ -133,8 +128,8 @@ func (h *host) findFolded(path string) *cover {
 	if t == nil {
 		t = &h.exact
 	}
-	// What lies beyond the longest key and one byte more cannot change the
-	// answer; the byte more shows whether a segment ends at the key.
+	// Bytes beyond the longest key plus one cannot change the result; the one more shows whether a segment ends at
+	// the key.
 	path = path[:min(len(path), h.longest+1)]
 	var buf [256]byte
 	b := append(buf[:0], path...)
@@ -150,7 +145,7 @@ func (h *host) findFolded(path string) *cover {
 type gates struct {
 	Result
 	literal bool      // Rooms[0] is the room of the literal reading
-	length  [Most]int // of the longest path by which the room gates
+	length  [Most]int // length of the longest matching path of each room
 }
 
 func (g *gates) addLiteral(c *cover) {
@@ -239,10 +234,9 @@ func compareCovers(a, b *cover) int {
 	return cmp.Compare(a.room, b.room)
 }
 
-// spellings returns the texts by which a path that is not all plain ASCII may
-// stand in an undecoded reading: itself, and as clients escape it. Without the
-// latter the literal reading of "/caf%C3%A9", which is how every browser asks
-// for the room "/café", would fall to the room "/" and gate twice.
+// spellings returns the undecoded forms of a path with non-ASCII letters: itself, and as clients escape it. Without
+// the latter the literal reading of "/caf%C3%A9", as sent by every browser for the room "/café", would match the
+// room "/" and be gated twice.
 func spellings(path string) []string {
 	escaped := func(digits string) string {
 		var b strings.Builder
@@ -293,8 +287,8 @@ func (t *tree) insert(path string, c *cover) {
 	n.cover = c
 }
 
-// find returns the cover with the longest path that is path or a whole number
-// of its first segments, nil when there is none. The path begins with a slash.
+// find returns the cover with the longest path that is path or a prefix of whole segments, or nil. The path begins
+// with a slash.
 func (t *tree) find(path string) *cover {
 	n := &t.root
 	best := n.cover
@@ -313,8 +307,8 @@ func (t *tree) find(path string) *cover {
 	return best
 }
 
-// findBytes is find for bytes: a map lookup by string(bytes) does not allocate,
-// a conversion before the call would.
+// findBytes is find for bytes: a map look-up by string(bytes) does not allocate, unlike a conversion before the
+// call.
 func (t *tree) findBytes(path []byte) *cover {
 	n := &t.root
 	best := n.cover

@@ -53,13 +53,13 @@ func (p *parser) room(n *yaml.Node, at place) (s room.Settings) {
 			continue
 		}
 		if here := at.key(t.Key); present != nil && !present[t.Key] && !p.bad[here] && !p.bad[at] {
-			p.fault(n.Line, here, "is required") // package room could only say "got 0"
+			p.fault(n.Line, here, "is required") // package room could only report "got 0"
 		}
 	}
 	return s
 }
 
-// setting reads the value of one setting into a room.
+// setting returns the reader of one setting of a room.
 func (p *parser) setting(t *room.Setting, s *room.Settings) reader {
 	var read reader
 	switch to := t.Field(s).(type) {
@@ -91,7 +91,7 @@ func (p *parser) setting(t *room.Setting, s *room.Settings) reader {
 	return func(v *yaml.Node, at place) {
 		read(v, at)
 		if t.Default != nil && !p.bad[at] && t.IsZero(s) {
-			p.fault(v.Line, at, t.Rule(s)) // package room takes zero for "not written"
+			p.fault(v.Line, at, t.Rule(s)) // package room treats zero as "not set"
 		}
 	}
 }
@@ -176,8 +176,7 @@ func (p *parser) host(n *yaml.Node, at place) (h room.Host) {
 	return h
 }
 
-// nameOf returns the name of a room or host before it is read, so that its
-// first faults can carry it.
+// nameOf returns the name of a room or host before it is parsed, for its first faults.
 func nameOf(n *yaml.Node) string {
 	if n.Kind != yaml.MappingNode {
 		return ""
@@ -205,9 +204,8 @@ func (p *parser) text(to *string) reader {
 	}
 }
 
-// integer reads a whole number in plain digits. YAML would also take 0x10, 0o17,
-// 1_000 and, by version, 010 for ten or eight: nobody writes these for a number
-// of visitors, and who does is asked to write what is meant.
+// integer parses a whole number in plain digits. YAML would also accept 0x10, 0o17, 1_000 and, by version, 010 for
+// ten or eight: such spellings are probably mistakes.
 func (p *parser) integer(v *yaml.Node, at place) (int64, bool) {
 	if v.Kind != yaml.ScalarNode || v.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 || !plainDigits(v.Value) {
 		p.fault(v.Line, at, "must be a whole number in plain digits, got "+kindOf(v))
@@ -229,7 +227,7 @@ func plainDigits(s string) bool {
 func (p *parser) whole(to *int) reader {
 	return func(v *yaml.Node, at place) {
 		if n, ok := p.integer(v, at); ok {
-			// On a machine of 32 bits the bound keeps out of range what is.
+			// On 32-bit machines the clamp keeps the value out of range.
 			*to = int(max(math.MinInt, min(math.MaxInt, n)))
 		}
 	}

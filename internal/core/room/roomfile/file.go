@@ -1,17 +1,14 @@
 // Package roomfile reads the rooms of an operator from YAML.
 //
-// [Parse] is strict, because the file decides who gets into a site: a key that
-// is misspelt, written twice or of the wrong type is a fault, and so is every
-// rule of package room that a value breaks. All faults are reported at once, in
-// the order of the file and with the line each stands on. Parse works on the
-// nodes of the YAML tree, not on structs, since only the nodes know their lines.
+// [Parse] is strict, because the file decides about access to a site: a misspelt, repeated or mistyped key is a
+// fault, and so is every violated rule of package room. All faults are reported at once, in the order of the file,
+// with their lines. Parse works on the nodes of the YAML tree, not on structs, since only the nodes have lines.
 //
-// The file says what it means by itself: anchors may stand for single values
-// only, and there are no includes, templates or environment variables.
+// The file is self-contained: anchors may stand for single values only, and there are no includes, templates or
+// environment variables.
 //
-// The only knob is [MaxBytes], the largest file that is read: about a hundred
-// bytes go to a room in its shortest form, three hundred in a common one, so ten
-// thousand rooms fit.
+// The only knob is [MaxBytes], the maximum size of a file: a room takes about a hundred bytes in its shortest form,
+// three hundred in a common one, so ten thousand rooms fit.
 package roomfile
 
 import (
@@ -30,14 +27,12 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// MaxBytes is the largest file that Parse reads.
+// MaxBytes is the maximum size of a file.
 const MaxBytes = 16 << 20
 
-// Parse reads a file of rooms and returns them with their defaults filled in.
-// An error is of type [room.Faults], whose faults carry their lines. A result
-// without error is one that [room.NewSet] takes. No rooms at all must be said
-// by writing "rooms: []": an empty file is a fault, since it is more often an
-// accident than a wish.
+// Parse reads a file of rooms and fills in defaults. The error is of type [room.Faults], with lines. Without an
+// error, [room.NewSet] accepts the result. A file without rooms must say "rooms: []": an empty file is more often
+// an accident than intended.
 func Parse(data []byte) (room.Document, error) {
 	if len(data) > MaxBytes {
 		return room.Document{}, room.Faults{{
@@ -97,8 +92,7 @@ func firstBadByte(data []byte) int {
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// syntaxFault takes the line out of an error of the YAML library, which has it
-// only in its text.
+// syntaxFault extracts the line from an error of the YAML library, which has it only in its text.
 func syntaxFault(err error) *room.Fault {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	f := &room.Fault{Line: 1}

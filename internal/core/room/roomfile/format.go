@@ -11,8 +11,8 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Format returns the file that Parse reads as doc. What has its default is not written. An error
-// says that the file would be larger than [MaxBytes].
+// Format returns a file that Parse reads as doc. It omits defaults. The error reports a file larger than
+// [MaxBytes].
 func Format(doc room.Document) ([]byte, error) {
 	doc = doc.WithDefaults()
 	rooms := &yaml.Node{Kind: yaml.SequenceNode}
@@ -55,7 +55,7 @@ func Format(doc room.Document) ([]byte, error) {
 // word is a scalar that needs no quotes.
 func word(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: s} }
 
-// text is a string whatever it looks like.
+// text is a string scalar, quoted if needed.
 func text(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
 }
@@ -105,7 +105,7 @@ func valueOf(field any) *yaml.Node {
 	}
 }
 
-// eventOf writes an event without what it says nothing of.
+// eventOf returns an event without unset fields.
 func eventOf(e *room.Event) *yaml.Node {
 	m := &yaml.Node{Kind: yaml.MappingNode}
 	add := func(key string, said bool, v *yaml.Node) {

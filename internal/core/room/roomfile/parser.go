@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// place is where in the document something stands, in the words of room.Fault.
+// place is a position in the document, in the terms of room.Fault.
 type place struct {
 	item  string // "rooms[2]", "hosts[0]", "" at the top
 	field string // "" for the item itself
@@ -29,9 +29,9 @@ func (at place) index(i int) place {
 // parser collects the document and the faults of its shape.
 type parser struct {
 	faults room.Faults
-	lines  map[place]int     // where things stand, for the faults of package room
-	bad    map[place]bool    // has a fault already: what package room says of it is noise
-	names  map[string]string // item -> its name as written, be it good or bad
+	lines  map[place]int     // lines of values, for the faults of package room
+	bad    map[place]bool    // has a fault already; further ones of package room are noise
+	names  map[string]string // item -> its name as written, valid or not
 }
 
 func (p *parser) fault(line int, at place, rule string) {
@@ -39,8 +39,7 @@ func (p *parser) fault(line int, at place, rule string) {
 	p.faults = append(p.faults, room.Fault{Line: line, Item: at.item, Name: p.names[at.item], Field: at.field, Rule: rule})
 }
 
-// rule adds a fault of package room, with its line, unless the same place had
-// a fault of shape.
+// rule adds a fault of package room with its line, unless the same place already has a fault.
 func (p *parser) rule(f room.Fault) {
 	at := place{f.Item, f.Field}
 	for {
@@ -65,8 +64,7 @@ func (p *parser) rule(f room.Fault) {
 	p.faults = append(p.faults, f)
 }
 
-// parent returns what at is a part of: "a[1].b" of "a[1]", that of "a", that
-// of the item.
+// parent returns the containing place: "a[1]" for "a[1].b", then "a", then the item.
 func (at place) parent() (place, bool) {
 	if at.field == "" {
 		return place{}, false
@@ -74,17 +72,16 @@ func (at place) parent() (place, bool) {
 	return place{at.item, at.field[:max(0, strings.LastIndexAny(at.field, ".["))]}, true
 }
 
-// reader reads the value of one key.
+// reader parses the value of one key.
 type reader func(v *yaml.Node, at place)
 
-// field is a key that a mapping may have.
+// field is a key of a mapping.
 type field struct {
 	key  string
 	read reader
 }
 
-// mapping reads a mapping with these keys and no others, each at most once. It
-// returns the keys that were there.
+// mapping parses a mapping with these keys and no others, each at most once. It returns the keys present.
 func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) map[string]bool {
 	p.lines[at] = n.Line
 	if n.Kind != yaml.MappingNode {
@@ -125,7 +122,7 @@ func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) ma
 		f.read(p.value(v), here)
 	}
 	for _, key := range meant {
-		// One slip, one fault: that the right key is missing is said already.
+		// One mistake, one fault: the missing key is already reported.
 		if !present[key] {
 			p.bad[at.key(key)] = true
 		}
@@ -133,18 +130,17 @@ func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) ma
 	return present
 }
 
-// value resolves an alias to a single value. Aliases to more are refused: they
-// can make a small file arbitrarily large.
+// value resolves an alias to a scalar. Other aliases are rejected: they can make a small file arbitrarily large.
 func (p *parser) value(v *yaml.Node) *yaml.Node {
 	if v.Kind != yaml.AliasNode || v.Alias == nil || v.Alias.Kind != yaml.ScalarNode {
 		return v
 	}
 	resolved := *v.Alias
-	resolved.Line = v.Line // faults are told where the value is used
+	resolved.Line = v.Line // faults are reported at the use of the value
 	return &resolved
 }
 
-// list reads a list of at most most elements.
+// list parses a list of at most most elements.
 func (p *parser) list(n *yaml.Node, at place, most int, element func(v *yaml.Node, i int)) {
 	if n.Kind != yaml.SequenceNode {
 		p.fault(n.Line, at, "must be a list, got "+kindOf(n))
@@ -176,7 +172,7 @@ func find(fields []field, key string) *field {
 	return nil
 }
 
-// kindOf says what a node is, for the end of a message.
+// kindOf describes a node, for the end of a message.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -187,7 +183,7 @@ func kindOf(n *yaml.Node) string {
 		return "an alias (*): write the value out"
 	case yaml.DocumentNode:
 		return "a document"
-	default: // a scalar: its tag tells
+	default: // a scalar: described by its tag
 	}
 	switch tag := n.ShortTag(); tag {
 	case "!!null":

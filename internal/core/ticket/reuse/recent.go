@@ -1,9 +1,7 @@
 package reuse
 
-// Recent remembers one value per ticket, for the tickets of the last so many that were
-// put. Bounded: the one that was put longest ago makes room. The zero value of V stands
-// for nothing; a Recent without a limit remembers nothing. Unlike golang-lru it allocates
-// nothing once it is full (decision 1).
+// Recent remembers one value per ticket, for the limit tickets most recently put. The zero value of V means none; a
+// Recent without a limit remembers nothing. Unlike golang-lru it does not allocate once it is full (decision 1).
 type Recent[V any] struct {
 	limit   int
 	index   map[uint64]int32
@@ -11,17 +9,17 @@ type Recent[V any] struct {
 	newest  int32
 }
 
-// recentEntry is part of a circle: newer than the newest entry is the oldest.
+// recentEntry is part of a ring: the oldest entry follows the newest.
 type recentEntry[V any] struct {
 	id           uint64
 	older, newer int32
 	value        V
 }
 
-// NewRecent returns a memory of limit tickets.
+// NewRecent returns a Recent for limit tickets.
 func NewRecent[V any](limit int) Recent[V] { return Recent[V]{limit: limit} }
 
-// Get returns what is remembered of the ticket, the zero value for nothing.
+// Get returns the value of the ticket, or the zero value.
 func (r *Recent[V]) Get(id uint64) (v V) {
 	if i, ok := r.index[id]; ok {
 		return r.entries[i].value
@@ -29,15 +27,15 @@ func (r *Recent[V]) Get(id uint64) (v V) {
 	return v
 }
 
-// Drop makes the ticket unknown.
+// Drop forgets the ticket.
 func (r *Recent[V]) Drop(id uint64) {
 	if i, ok := r.index[id]; ok {
 		var none V
-		r.entries[i].value = none // keeps its place until that is needed
+		r.entries[i].value = none // the entry stays until its space is needed
 	}
 }
 
-// Put remembers v of the ticket from now on.
+// Put sets the value of the ticket.
 func (r *Recent[V]) Put(id uint64, v V) {
 	i, ok := r.index[id]
 	switch {
@@ -45,7 +43,7 @@ func (r *Recent[V]) Put(id uint64, v V) {
 		r.renew(i)
 	case r.limit == 0:
 		return
-	case len(r.entries) < r.limit: // memory comes with use: most rooms are small
+	case len(r.entries) < r.limit: // memory grows with use: most rooms are small
 		if r.index == nil {
 			r.index = make(map[uint64]int32)
 		}

@@ -154,7 +154,7 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 		for key, addr := range open {
 			if secret == "" {
 				log.Warn("the embedded NATS server takes connections from other machines, and asks nobody who they are: whoever reaches it can lend rights and read keys; "+
-					"let a firewall keep others out, or have it ask for a password (docs/OPERATIONS.md, NATS with credentials)", slog.String("key", key), slog.String("addr", addr))
+					"let a firewall keep others out, or have it ask for a password (docs/INTEGRATIONS.md, NATS credentials)", slog.String("key", key), slog.String("addr", addr))
 			} else {
 				log.Info("the embedded NATS server takes connections from other machines that know its password, which nothing encrypts on the way",
 					slog.String("key", key), slog.String("addr", addr), slog.String("user", User), slog.String("password_file", filepath.Join(dir, passwordFile)))

@@ -23,7 +23,7 @@ var fence = regexp.MustCompile("(?ms)^```(\\w+) (\\S+)\n(.*?)^```$")
 
 func blocks(t *testing.T) []block {
 	t.Helper()
-	doc, err := os.ReadFile("../../../docs/OPERATIONS.md")
+	doc, err := os.ReadFile("../../../docs/QUICKSTART.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func blocks(t *testing.T) []block {
 	return out
 }
 
-// TestOperationsByHand: the files and commands of docs/OPERATIONS.md, in its order, lead to a visitor who is in.
-func TestOperationsByHand(t *testing.T) {
+// TestQuickstartByHand: the files and commands of docs/QUICKSTART.md, in its order, lead to a visitor who is in.
+func TestQuickstartByHand(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("needs a shell and curl")
 	}

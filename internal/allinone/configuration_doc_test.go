@@ -1,0 +1,87 @@
+package allinone
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vestibule/internal/edge"
+	"vestibule/internal/global"
+	"vestibule/internal/node"
+	"vestibule/internal/regional"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the tables of docs/CONFIGURATION.md anew")
+
+// TestConfigurationDocument: the tables of docs/CONFIGURATION.md are those of the nodes' configurations.
+func TestConfigurationDocument(t *testing.T) {
+	const file = "../../docs/CONFIGURATION.md"
+	ec, rc, gc := edge.DefaultConfig(), regional.DefaultConfig(), global.DefaultConfig()
+	tables := settingTables([]node.Config{&ec, &rc, &gc})
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, want := string(data), string(data)
+	for name, table := range tables {
+		begin, end := "<!-- generated: "+name+" (make golden) -->\n", "<!-- end -->\n"
+		before, rest, ok := strings.Cut(want, begin)
+		_, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			t.Fatalf("%s has no table %q", file, name)
+		}
+		want = before + begin + table + end + after
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("make golden (-configuration +document): %s", diff)
+	}
+}
+
+// settingTables returns a Markdown table for each set of tiers that share keys of the same meaning.
+func settingTables(tiers []node.Config) map[string]string {
+	type row struct {
+		node.Setting
+		defaults []string
+		tiers    string
+	}
+	var rows []*row
+	for i, cfg := range tiers {
+		for _, s := range node.Settings(cfg) {
+			at := slices.IndexFunc(rows, func(r *row) bool { return r.Key == s.Key && r.Doc == s.Doc })
+			if at < 0 {
+				at = len(rows)
+				rows = append(rows, &row{Setting: s})
+			}
+			r := rows[at]
+			r.tiers = strings.TrimSpace(r.tiers + " " + []string{"edge", "regional", "global"}[i])
+			switch s.Default {
+			case "", "[]":
+				s.Default = "–"
+			default:
+				s.Default = "`" + s.Default + "`"
+			}
+			if !slices.Contains(r.defaults, s.Default) {
+				r.defaults = append(r.defaults, s.Default)
+			}
+		}
+	}
+	out := map[string]string{}
+	for _, r := range rows {
+		if out[r.tiers] == "" {
+			out[r.tiers] = "| key | default | meaning |\n|---|---|---|\n"
+		}
+		out[r.tiers] += fmt.Sprintf("| `%s` | %s | %s |\n", r.Key, strings.Join(r.defaults, ", "), r.Doc)
+	}
+	return out
+}

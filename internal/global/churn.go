@@ -1,0 +1,132 @@
+package global
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// churnDocument holds how long sessions were found to last in each room. A leader without it supposes
+// that sessions last as long as their ticket, so its first estimates are wrong where people leave early.
+const churnDocument = "churn"
+
+// maxChurns bounds the rooms in churnDocument: those in which most sessions ended.
+const maxChurns = 1000
+
+// roomChurn is one room in churnDocument.
+type roomChurn struct {
+	Room   room.ID `json:"room,string"`
+	Life   float64 `json:"life_s"`
+	Young  float64 `json:"young_s"`
+	Early  float64 `json:"early"`
+	Beyond float64 `json:"beyond_s"`
+	Ended  float64 `json:"ended"`
+}
+
+// churnKeeper reads churnDocument when a term begins and keeps it current afterwards. It belongs to the
+// publisher.
+type churnKeeper struct {
+	docs    wire.Documents
+	learned func() map[room.ID]estimate.Churn
+	recall  func(map[room.ID]estimate.Churn)
+
+	read     bool
+	stored   []byte
+	revision uint64
+}
+
+// keep reads the document once, and writes it if it has changed since.
+func (k *churnKeeper) keep(ctx context.Context) error {
+	if !k.read {
+		data, revision, err := k.docs.Get(ctx, churnDocument)
+		if err != nil {
+			return err
+		}
+		k.read, k.stored, k.revision = true, data, revision
+		if data != nil {
+			known, err := decodeChurn(data)
+			if err != nil {
+				return fmt.Errorf("%w; it is replaced", err)
+			}
+			k.recall(known)
+			return nil
+		}
+	}
+	data, err := encodeChurn(k.learned())
+	if err != nil || data == nil || bytes.Equal(data, k.stored) {
+		return err
+	}
+	revision, err := k.docs.Put(ctx, churnDocument, data, k.revision)
+	if errors.Is(err, wire.ErrChanged) {
+		// The store may have been rolled back, or the last write may have arrived without its answer.
+		if _, k.revision, err = k.docs.Get(ctx, churnDocument); err != nil {
+			return err
+		}
+		revision, err = k.docs.Put(ctx, churnDocument, data, k.revision)
+	}
+	if err != nil {
+		return err
+	}
+	k.stored, k.revision = data, revision
+	return nil
+}
+
+// encodeChurn returns nil if nothing was learned.
+func encodeChurn(learned map[room.ID]estimate.Churn) ([]byte, error) {
+	var all []roomChurn
+	for id, c := range learned {
+		if c.Early+c.Ended >= 1 {
+			all = append(all, roomChurn{id, c.Life.Seconds(), tenth(c.YoungFor), tenth(c.Early), tenth(c.Beyond), tenth(c.Ended)})
+		}
+	}
+	if all == nil {
+		return nil, nil
+	}
+	slices.SortFunc(all, func(x, y roomChurn) int {
+		return cmp.Or(cmp.Compare(y.Early+y.Ended, x.Early+x.Ended), cmp.Compare(x.Room, y.Room))
+	})
+	return json.Marshal(all[:min(len(all), maxChurns)])
+}
+
+func decodeChurn(data []byte) (map[room.ID]estimate.Churn, error) {
+	var all []roomChurn
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("document %s: %w", churnDocument, err)
+	}
+	out := map[room.ID]estimate.Churn{}
+	for _, c := range all {
+		life := min(max(0, c.Life), (365 * 24 * time.Hour).Seconds())
+		out[c.Room] = estimate.Churn{Life: time.Duration(life * float64(time.Second)), YoungFor: c.Young, Early: c.Early, Beyond: c.Beyond, Ended: c.Ended}
+	}
+	return out, nil
+}
+
+// churnOf locks the allocator for a churnKeeper.
+func (s *Server) churnOf(alloc *root.Allocator) *churnKeeper {
+	return &churnKeeper{
+		docs: s.Docs,
+		learned: func() map[room.ID]estimate.Churn {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return alloc.Churn()
+		},
+		recall: func(known map[room.ID]estimate.Churn) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			alloc.Recall(known)
+		},
+	}
+}
+
+func tenth(x float64) float64 { return math.Round(x*10) / 10 }

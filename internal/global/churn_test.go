@@ -1,0 +1,76 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// TestChurnOutlivesATerm: a leader stores what it has learned, its successor recalls it, and a document
+// that nobody can read is replaced.
+func TestChurnOutlivesATerm(t *testing.T) {
+	ctx, docs := context.Background(), &shelf{}
+	learned := map[room.ID]estimate.Churn{
+		1: {Life: 5 * time.Minute, YoungFor: 240.5, Early: 4, Beyond: 17, Ended: 10}, 1 << 63: {Life: 15 * time.Second, Beyond: 3, Ended: 1}, 3: {Life: time.Minute},
+	}
+	var recalled map[room.ID]estimate.Churn
+	leader := func() *churnKeeper {
+		recalled = nil
+		return &churnKeeper{
+			docs: docs, learned: func() map[room.ID]estimate.Churn { return learned },
+			recall: func(known map[room.ID]estimate.Churn) { recalled = known },
+		}
+	}
+	keep := func(k *churnKeeper) {
+		t.Helper()
+		if err := k.keep(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := leader()
+	keep(first)
+	if recalled != nil {
+		t.Errorf("%v recalled from an empty store", recalled)
+	}
+	second := leader()
+	keep(second)
+	want := maps.Clone(learned)
+	delete(want, 3) // no session has ended in it
+	if !maps.Equal(recalled, want) {
+		t.Errorf("%v recalled, want %v", recalled, want)
+	}
+	// Both write: the replaced leader does not stop the new one.
+	learned = map[room.ID]estimate.Churn{1: {Life: time.Minute, Beyond: 5, Ended: 20}}
+	keep(first)
+	learned[1] = estimate.Churn{Life: time.Minute, Beyond: 6, Ended: 21}
+	keep(second)
+	keep(leader())
+	if !maps.Equal(recalled, learned) {
+		t.Errorf("%v recalled, want %v", recalled, learned)
+	}
+
+	if _, err := docs.Put(ctx, churnDocument, []byte(`[{"room":1}]`), docs.revisions[churnDocument]); err != nil {
+		t.Fatal(err)
+	}
+	third := leader()
+	if err := third.keep(ctx); err == nil {
+		t.Error("a document that cannot be read is not told")
+	}
+	keep(third)
+	keep(leader())
+	if !maps.Equal(recalled, learned) {
+		t.Errorf("%v recalled after the document was replaced, want %v", recalled, learned)
+	}
+
+	docs.fails = true
+	learned[1] = estimate.Churn{Life: time.Minute, Beyond: 7, Ended: 22}
+	if err := third.keep(ctx); err == nil || errors.Is(err, wire.ErrChanged) {
+		t.Errorf("a store that takes nothing: %v", err)
+	}
+}
