@@ -89,11 +89,12 @@ func BenchmarkFast(b *testing.B) {
 				place.Joined = st.server.Status().Time
 				cookie = st.seal("sale", place)
 			}
-			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nHost: sale.example\r\nUser-Agent: bench\r\n" + tc.lines + "Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N}
+			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nHost: sale.example\r\nUser-Agent: bench\r\n" + tc.lines + "Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N, done: make(chan struct{})}
 			serve := st.inMemory()
 			b.ReportAllocs()
 			b.ResetTimer()
 			serve(c)
+			<-c.done
 			b.StopTimer()
 			for _, answer := range [][]byte{c.first, c.last} {
 				if !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 OK\r\n")) || bytes.Contains(answer, []byte("Retry-After")) != tc.queued {
@@ -113,6 +114,7 @@ type tapeConn struct {
 	first []byte
 	last  []byte
 	wrote int
+	done  chan struct{} // closed by Close, which is called once
 }
 
 func (c *tapeConn) Read(b []byte) (int, error) {
@@ -134,7 +136,7 @@ func (c *tapeConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (*tapeConn) Close() error                    { return nil }
+func (c *tapeConn) Close() error                  { close(c.done); return nil }
 func (*tapeConn) SetDeadline(time.Time) error     { return nil }
 func (*tapeConn) SetReadDeadline(time.Time) error { return nil }
 

@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
-	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/origin"
 )
@@ -41,71 +36,6 @@ const (
 	grpcDenied          = 7
 	grpcExhausted       = 8
 )
-
-// check answers one question. A call that is no question ends with a code of gRPC, which
-// Envoy takes for a failure; it must be told to let nobody in then (failure_mode_allow: false).
-func (f *front) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
-	h := w.Header()
-	h["Content-Type"], h["Trailer"] = []string{grpcType}, []string{"Grpc-Status", "Grpc-Message"}
-	fail := func(code int, err error) {
-		h.Set("Grpc-Status", strconv.Itoa(code))
-		h.Set("Grpc-Message", err.Error())
-	}
-	message, err := readMessage(r.Body)
-	if err != nil {
-		code := grpcInvalidArgument
-		if errors.Is(err, errTooLong) {
-			code = grpcExhausted
-		}
-		fail(code, err)
-		return
-	}
-	var asked checked
-	if err := asked.read(message); err != nil {
-		fail(grpcInvalidArgument, err)
-		return
-	}
-	q, err := f.checkedQuestion(r, &asked, o)
-	if err != nil {
-		f.refuseFront(o, err)
-	} else {
-		q.Patience, q.SiteApart = min(f.cfg.Front.Hold, patienceOf(r.Header)), true
-		f.gate.Decide(r.Context(), q, o)
-	}
-	var answer []byte
-	switch {
-	case err != nil:
-		answer = denied(o)
-	case o.Kind == gate.Enters:
-		answer = allowed(o, asked.header)
-	default:
-		f.wait(q, o)
-		answer = denied(o)
-	}
-	if f.draining.Load() {
-		h.Set("Connection", "close") // HTTP/2 tells it as GOAWAY
-	}
-	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))) //nolint:gosec // a waiting page
-	if _, err := w.Write(append(frame, answer...)); err != nil {
-		f.log.Debug("answer to a front not written", slog.Any("error", err))
-	}
-	h.Set("Grpc-Status", strconv.Itoa(grpcOK))
-}
-
-// patienceOf returns half of the time after which the caller gives up, so that
-// the answer comes in time.
-func patienceOf(h http.Header) time.Duration {
-	text := first(h["Grpc-Timeout"])
-	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
-	if text == "" || len(text) > 9 || units[text[len(text)-1]] == 0 {
-		return time.Hour
-	}
-	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
-	if err != nil || n > uint64(time.Hour/units[text[len(text)-1]]) {
-		return time.Hour
-	}
-	return max(time.Millisecond, time.Duration(n)*units[text[len(text)-1]]/2) //nolint:gosec // an hour at most
-}
 
 var errTooLong = fmt.Errorf("message: must be %d bytes at most", maxCheck)
 
@@ -261,43 +191,6 @@ func nameAndValue(content []byte, second int) (line [2]string, err error) {
 		}
 		return nil
 	})
-}
-
-// checkedQuestion returns the visitor's request that Envoy asks about. As in the other forms nothing
-// is guessed: Envoy's fields name the request, and no header of the visitor's may name another.
-func (f *front) checkedQuestion(r *http.Request, c *checked, o *gate.Outcome) (*gate.Request, error) {
-	if !f.proxies.Trusts(clientaddr.Peer(r.RemoteAddr)) {
-		return nil, errUnlisted
-	}
-	client, err := netip.ParseAddr(c.source)
-	if err != nil {
-		return nil, errors.New("source.address: must be the visitor's address")
-	}
-	if !strings.HasPrefix(c.path, "/") {
-		return nil, errors.New("request.http.path: must begin with /")
-	}
-	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
-	q := f.request(&visitors, netip.Addr{}, o) // without a version
-	q.Client = client.Unmap().WithZone("")
-	switch c.scheme {
-	case "https":
-		q.Secure = true
-	case "http":
-		q.Secure = false
-	default:
-		return nil, errors.New("request.http.scheme: must be http or https")
-	}
-	for name, is := range map[string]string{":path": c.path, ":authority": c.host, ":method": c.method} {
-		for _, told := range c.header[name] {
-			if told != is {
-				return nil, fmt.Errorf("%s: contradicts the request", name)
-			}
-		}
-	}
-	if gate.Answers(q.Target) {
-		return nil, errors.New("path: the front must pass this request on to the edge itself")
-	}
-	return q, agrees(func(name string) []string { return c.header[name] }, q)
 }
 
 // Numbers of fields in what is answered, and of a header's action.

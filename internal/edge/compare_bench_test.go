@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
@@ -88,10 +86,7 @@ func benchEdge(b *testing.B, front, site string, secure bool) *stage {
 			pair(b, st.cfg.TLS, 1)
 		}
 	})
-	st.server.proxy.trip = st.server.proxy.transport
-	if f := st.server.fast; f != nil {
-		f.pool.Dial = newDials(st.cfg.Timeouts, 100, newMetrics(prometheus.NewRegistry())).DialContext
-	}
+	st.unaudited()
 	st.up = newParent(b, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(b, 1, document("http://"+site)))
 	st.docs.offer(node.KeysDocument, keysDocument(b, st.ring))

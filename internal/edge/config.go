@@ -3,12 +3,25 @@ package edge
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/origin"
 	"vestibule/internal/node"
+)
+
+// What reads the requests of visitors.
+const (
+	frontFast    = "fast"
+	frontNetHTTP = "nethttp"
+)
+
+// What becomes of PROXY headers of addresses that are not listed.
+const (
+	headersRefused = "refuse"
+	headersIgnored = "ignore"
 )
 
 // Config is the configuration of an edge.
@@ -203,6 +216,60 @@ func (c *Config) checkBounds() (errs []error) {
 	}
 	if c.DrainDelay < 0 || c.DrainDelay > time.Hour {
 		errs = append(errs, fmt.Errorf("drain_delay: must be 0s to 1h, got %v", c.DrainDelay))
+	}
+	return errs
+}
+
+// FrontConfig is the decision service: a server in front of the site (nginx, HAProxy,
+// Caddy, Envoy) asks the edge about every request and serves the site itself.
+type FrontConfig struct {
+	Listen   string        `mapstructure:"listen" doc:"host:port of the decision service for servers in front of the site, without TLS, empty for none; only trusted_proxies may ask"`
+	Form     string        `mapstructure:"form" doc:"form of the question: headers, accel (nginx), prefix or grpc (Envoy)"`
+	Prefix   string        `mapstructure:"prefix" doc:"with form prefix: the prefix of the visitor's path"`
+	Redirect string        `mapstructure:"redirect" doc:"with form accel: X-Accel-Redirect of a request that may enter"`
+	Hold     time.Duration `mapstructure:"hold" doc:"longest time for which a question is held for the visitor's turn: 1ms to 25s, less than the front waits"`
+}
+
+// How a front says which request it asks about. A listener speaks one form and falls
+// back to no other.
+const (
+	// formHeaders: X-Forwarded-Method, -Proto, -Host and -Uri name the request;
+	// method, path and query of the question mean nothing.
+	formHeaders = "headers"
+
+	// formAccel: the question is the visitor's request, without its body. What may
+	// enter is told by X-Accel-Redirect, whatever the status.
+	formAccel = "accel"
+
+	// formGRPC: the question is a call of Envoy's ext_authz, in which fields name the request.
+	formGRPC = "grpc"
+
+	// formPrefix: the same as accel, with a prefix before the path. What may enter is told by
+	// the status 200.
+	formPrefix = "prefix"
+)
+
+func (c *FrontConfig) validate(proxies []string) []error {
+	if c.Listen == "" {
+		return nil
+	}
+	errs := node.CheckAddr("front_auth.listen", c.Listen)
+	if len(proxies) == 0 {
+		errs = append(errs, errors.New("trusted_proxies: must name who may ask at front_auth.listen"))
+	}
+	switch c.Form {
+	case formHeaders, formAccel, formPrefix, formGRPC:
+	default:
+		errs = append(errs, fmt.Errorf("front_auth.form: must be %s, %s, %s or %s, got %q", formHeaders, formAccel, formPrefix, formGRPC, c.Form))
+	}
+	if p := c.Prefix; !strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || strings.HasPrefix(p, "/.well-known") || strings.ContainsAny(p, "?#% ") {
+		errs = append(errs, fmt.Errorf("front_auth.prefix: must be a path like /decide, got %q", p))
+	}
+	if c.Redirect == "" || strings.ContainsFunc(c.Redirect, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		errs = append(errs, fmt.Errorf("front_auth.redirect: must be a named location or a path of nginx, got %q", c.Redirect))
+	}
+	if c.Hold < time.Millisecond || c.Hold > 25*time.Second {
+		errs = append(errs, fmt.Errorf("front_auth.hold: must be 1ms to 25s, got %v", c.Hold))
 	}
 	return errs
 }

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/edge/sse"
+	"vestibule/internal/edge/front"
 )
 
 // Every connection takes one of the files that the process may have open, and a
@@ -86,6 +85,38 @@ type visitorConn struct {
 
 	rests         bool         // it is one of the idle ones; under of.mu
 	before, after *visitorConn // among them; under of.mu
+}
+
+// RemoteAddr returns the visitor's address: the peer's, or what a listed peer tells.
+func (c *visitorConn) RemoteAddr() net.Addr {
+	if c.preface != nil {
+		c.preface.read(c.TCPConn)
+		if c.preface.from != nil {
+			return c.preface.from
+		}
+	}
+	return c.TCPConn.RemoteAddr()
+}
+
+// Prefaced implements [front.Prefaced]: more than the header may have been read.
+func (c *visitorConn) Prefaced() bool { return c.preface != nil }
+
+// Read returns what the visitor sends.
+func (c *visitorConn) Read(b []byte) (int, error) {
+	p := c.preface
+	if p == nil {
+		return c.TCPConn.Read(b)
+	}
+	p.read(c.TCPConn)
+	if p.err != nil {
+		return 0, p.err
+	}
+	if len(p.rest) > 0 {
+		n := copy(b, p.rest)
+		p.rest = p.rest[n:]
+		return n, nil
+	}
+	return c.TCPConn.Read(b)
 }
 
 // idleConns are the connections that are idle, in a list.
@@ -186,19 +217,20 @@ func (x *connections) take(c *net.TCPConn) *visitorConn {
 		if oldest == nil {
 			return nil
 		}
-		x.close(oldest)
+		x.Close(oldest)
 	}
 }
 
-func (x *connections) close(c io.Closer) {
+// Close implements [front.Connections].
+func (x *connections) Close(c io.Closer) {
 	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		x.log.Debug("close", slog.Any("error", err))
 	}
 }
 
-// state is [http.Server.ConnState]: it knows which connections are idle.
-func (x *connections) state(conn net.Conn, s http.ConnState) {
-	c, ok := sse.Socket(unhanded(conn)).(*visitorConn)
+// State implements [front.Connections]: it knows which connections are idle.
+func (x *connections) State(conn net.Conn, s http.ConnState) {
+	c, ok := front.Socket(conn).(*visitorConn)
 	if !ok {
 		return
 	}
@@ -228,12 +260,12 @@ func (x *connections) refuse(c *net.TCPConn, secure bool) {
 		secure = true // no time for words
 	}
 	if secure {
-		x.close(c)
+		x.Close(c)
 		return
 	}
 	x.refusing.Go(func() {
 		defer func() { <-x.refusals }()
-		defer x.close(c)
+		defer x.Close(c)
 		if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
 			return
 		}
@@ -245,154 +277,4 @@ func (x *connections) refuse(c *net.TCPConn, secure bool) {
 			}
 		}
 	})
-}
-
-// cappedListener accepts connections as long as there are places.
-type cappedListener struct {
-	listener
-	all  *connections
-	last *queued
-}
-
-// queued is what happens at the end of a listener. It is safe for concurrent use.
-type queued struct {
-	mu      sync.Mutex
-	conns   []*net.TCPConn // were waiting to be accepted
-	stopped bool           // nobody else comes
-	closed  chan struct{}
-}
-
-// Stop ends accepting. What was waiting to be accepted is accepted still, and nobody is
-// listened to any more; at a socket of a supervisor it goes on waiting, for the next process.
-// Accept waits then, until the listener is closed.
-func (l cappedListener) Stop() {
-	l.last.mu.Lock()
-	defer l.last.mu.Unlock()
-	if l.passed {
-		l.last.stopped = true
-		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends an Accept that waits
-			l.all.log.Debug("the listener goes on until it is closed", slog.Any("error", err))
-		}
-		return
-	}
-	var err error
-	if l.last.conns, l.last.stopped, err = stopListening(l.TCPListener); err != nil {
-		l.all.log.Debug("connections that wait to be accepted are reset", slog.Any("error", err))
-	}
-}
-
-// Close ends the listener. It is called once.
-func (l cappedListener) Close() error {
-	close(l.last.closed)
-	return l.listener.Close()
-}
-
-// next returns a connection that was waiting when the listener stopped, or how it ended: err is
-// what the system says. Of a listener that has stopped it says that the socket is not valid,
-// which is no fault but the end.
-func (q *queued) next(err error) (*net.TCPConn, error) {
-	q.mu.Lock()
-	if len(q.conns) > 0 {
-		defer q.mu.Unlock()
-		c := q.conns[0]
-		q.conns = q.conns[1:]
-		return c, nil
-	}
-	stopped := q.stopped
-	q.mu.Unlock()
-	if stopped {
-		<-q.closed
-		return nil, net.ErrClosed
-	}
-	return nil, err
-}
-
-func (l cappedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.AcceptTCP()
-		if err != nil {
-			c, err = l.last.next(err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if v := l.all.take(c); v != nil {
-			if l.headers != nil {
-				v.preface = &preface{rules: l.headers}
-			}
-			return v, nil
-		}
-		l.all.refuse(c, l.tls)
-	}
-}
-
-// errOriginsFull says that no connection to an origin came free in time.
-var errOriginsFull = errors.New("as many connections to origins are open as the limit of open files allows, and all are busy")
-
-// originDials opens connections to origins, so many at most that are open at the same
-// time. Who finds none free waits for timeouts.dial. It is safe for concurrent use.
-type originDials struct {
-	dial    func(context.Context, string, string) (net.Conn, error)
-	wait    time.Duration
-	places  chan struct{}
-	metrics *metrics
-}
-
-func newOriginDials(n int, wait time.Duration, m *metrics, dial func(context.Context, string, string) (net.Conn, error)) *originDials {
-	m.originConnectionsMax.Set(float64(n))
-	return &originDials{dial: dial, wait: wait, places: make(chan struct{}, n), metrics: m}
-}
-
-// take waits for a place.
-func (d *originDials) take(ctx context.Context) error {
-	select {
-	case d.places <- struct{}{}:
-		return nil
-	default:
-	}
-	d.metrics.originWaits.Inc()
-	late := time.NewTimer(d.wait)
-	defer late.Stop()
-	select {
-	case d.places <- struct{}{}:
-		return nil
-	case <-late.C:
-		return errOriginsFull
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// DialContext is [http.Transport.DialContext].
-func (d *originDials) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	if err := d.take(ctx); err != nil {
-		return nil, err
-	}
-	d.metrics.originConnections.Inc()
-	free := sync.OnceFunc(func() {
-		d.metrics.originConnections.Dec()
-		<-d.places
-	})
-	conn, err := d.dial(ctx, network, addr)
-	if err != nil {
-		free()
-		return nil, err
-	}
-	c, ok := conn.(*net.TCPConn)
-	if !ok {
-		free()
-		return conn, nil
-	}
-	return &originConn{TCPConn: c, free: free}, nil
-}
-
-// originConn is a connection to an origin that gives its place free.
-type originConn struct {
-	*net.TCPConn
-	free func()
-}
-
-func (c *originConn) Close() error {
-	defer c.free()
-	return c.TCPConn.Close()
 }

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
@@ -31,6 +29,9 @@ func eachFront(t *testing.T, test func(t *testing.T, front string)) {
 		t.Run(front, func(t *testing.T) { test(t, front) })
 	}
 }
+
+// maxFastBody is the longest body that the fast front reads itself.
+const maxFastBody = 16 << 10
 
 // byFront returns how many requests each front has read, and how many connections were
 // handed over.
@@ -174,10 +175,7 @@ func newRawSite(t testing.TB, answer func(n int, r *http.Request) string) (addr 
 func openAt(t testing.TB, site string, change func(*stage)) *stage {
 	t.Helper()
 	st := newStage(t, change)
-	st.server.proxy.trip = st.server.proxy.transport // the site does not audit
-	if f := st.server.fast; f != nil {
-		f.pool.Dial = newDials(st.cfg.Timeouts, 100, newMetrics(prometheus.NewRegistry())).DialContext
-	}
+	st.unaudited()
 	st.up = newParent(t, st.bus, sale, vip)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(site)))
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))

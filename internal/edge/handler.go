@@ -8,9 +8,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strconv"
-	"strings"
 
-	"vestibule/internal/core/rules"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
 )
@@ -41,63 +39,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gate.Request {
 	q := o.Request()
 	*q = gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
-	s.fill(q, peer, r.TLS != nil, func(name string) []string { return r.Header[name] })
+	q.ReadHeader(s.proxies, peer, r.TLS != nil, func(name string) []string { return r.Header[name] })
 	return q
-}
-
-// fill fills in what the header of a request tells, whose lines are asked for by their
-// canonical names, nil for none, and the connection: its peer, and whether it has TLS.
-func (s *Server) fill(q *gate.Request, peer netip.Addr, secure bool, lines func(name string) []string) {
-	q.Cookies, q.Tickets, q.Proofs, q.Accept, q.Upgrade = lines("Cookie"), lines(gate.TicketHeader), lines(gate.ProofHeader), lines("Accept"), lines("Upgrade")
-	q.Encodings = lines("Accept-Encoding")
-	q.Languages, q.Origin = first(lines("Accept-Language")), first(lines("Origin"))
-	poll := first(lines(gate.PollHeader))
-	q.Poll, q.PollNow = poll != "", poll == gate.PollNow
-	q.FetchSite, q.FetchDest, q.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
-	q.FetchUser, q.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
-	q.CORS = gate.CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
-	q.Client, q.Secure = s.proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
-}
-
-// ruleLines are the lines of a header as rules ask for them.
-type ruleLines http.Header
-
-// AppendTo implements [gate.HeaderLines].
-func (h ruleLines) AppendTo(out []rules.Header) []rules.Header {
-	for name, lines := range h {
-		if name == "Connection" || name == "Content-Length" { // the fast front has them apart
-			continue
-		}
-		for _, line := range lines {
-			out = append(out, rules.Header{Name: name, Value: line})
-		}
-	}
-	return out
-}
-
-// first returns the first line of a header, as Header.Get does, which makes the name
-// canonical each time.
-func first(lines []string) string {
-	if len(lines) == 0 {
-		return ""
-	}
-	return lines[0]
-}
-
-// rawTarget returns path and query as they stood in the request line.
-func rawTarget(r *http.Request) string {
-	if strings.HasPrefix(r.RequestURI, "/") {
-		return r.RequestURI
-	}
-	// Absolute form, or OPTIONS *.
-	t := r.URL.EscapedPath()
-	if t == "" || t == "*" {
-		t = "/"
-	}
-	if r.URL.RawQuery != "" {
-		t += "?" + r.URL.RawQuery
-	}
-	return t
 }
 
 // recovered answers a request that ended in a panic.
@@ -111,7 +54,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 	}
 	s.metrics.panics.Inc()
 	s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-	s.hurryBody(w, r)
+	s.patience.hurryBody(w, r)
 	addFields(w.Header(), o.Tickets()) // a slot may have been charged: the visitor is to have it
 	w.Header().Set("Cache-Control", "no-store")
 	http.Error(w, "Something went wrong. Please try again.", http.StatusInternalServerError)
@@ -119,7 +62,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 
 // answer writes what the edge itself has to say to a visitor.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
-	s.hurryBody(w, r)
+	s.patience.hurryBody(w, r)
 	h := w.Header()
 	addFields(h, o.Header)
 	if o.Close || s.draining.Load() {
@@ -137,15 +80,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	}
 }
 
-func addFields(h http.Header, fields []gate.Field) {
-	for _, f := range fields {
-		if f.Name == gate.DecisionHeader { // fronts have one already
-			h.Del(f.Name)
-		}
-		h.Add(f.Name, f.Value)
-	}
-}
-
 // enter passes a request on to its site.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	if r.Header.Get("Upgrade") != "" {
@@ -159,10 +93,10 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 			r = r.WithContext(ctx)
 		}
 	}
-	if s.fast != nil && s.fast.cross(w, r, o) {
+	if s.fast != nil && s.fast.ForwardHTTP2(w, r, o) {
 		return
 	}
-	w, r = s.patient(w, r)
+	w, r = s.patience.patient(w, r)
 	s.proxy.serve(w, r, o)
 }
 

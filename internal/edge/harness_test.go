@@ -32,6 +32,7 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/origin"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
@@ -314,24 +315,31 @@ func (s stamping) RoundTrip(r *http.Request) (*http.Response, error) {
 // audit has an origin see which requests the edge let in.
 func (st *stage) audit(o *auditor) {
 	st.server.proxy.trip = stamping{st.server.proxy.transport, o}
-	if f := st.server.fast; f != nil {
-		dial := f.pool.Dial
-		f.pool.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := dial(ctx, network, addr)
+	if p := st.server.pool; p != nil {
+		if st.dialOrigin == nil {
+			st.dialOrigin = p.Dial
+		}
+		p.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := st.dialOrigin(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
-			if again, ok := c.(*stampingConn); ok {
-				c = again.originConn
-			}
-			return &stampingConn{c.(*originConn), o}, nil
+			return &stampingConn{c.(*origin.Conn), o}, nil
 		}
+	}
+}
+
+// unaudited has the edge pass requests on as they are, to a site that does not audit.
+func (st *stage) unaudited() {
+	st.server.proxy.trip = st.server.proxy.transport
+	if p := st.server.pool; p != nil {
+		p.Dial = st.dialOrigin
 	}
 }
 
 // stampingConn does the same for the fast front, which writes each request at once.
 type stampingConn struct {
-	*originConn
+	*origin.Conn
 	o *auditor
 }
 
@@ -346,7 +354,7 @@ func (c *stampingConn) Write(p []byte) (int, error) {
 		c.o.t.Error(err)
 	}
 	stamped := fmt.Sprintf("%s\r\n%s: %s\r\n%s", line, auditHeader, c.o.sign(hex.EncodeToString(b[:])), rest)
-	if _, err := io.WriteString(c.originConn, stamped); err != nil {
+	if _, err := io.WriteString(c.Conn, stamped); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -474,12 +482,13 @@ type stage struct {
 	params wire.Params
 	log    *slog.Logger
 
-	maxFiles  int
-	castEvery time.Duration
-	chance    rand.Source
-	door      string // where visitors come, if not to the edge itself
-	sent      int    // raw requests
-	envoy     any    // its client of the decision service: see authorization
+	maxFiles   int
+	dialOrigin func(ctx context.Context, network, addr string) (net.Conn, error) // of the fast front
+	castEvery  time.Duration
+	chance     rand.Source
+	door       string // where visitors come, if not to the edge itself
+	sent       int    // raw requests
+	envoy      any    // its client of the decision service: see authorization
 
 	cancel context.CancelCauseFunc
 	ended  chan error

@@ -16,16 +16,6 @@ import (
 	"vestibule/internal/node"
 )
 
-type listener struct {
-	*net.TCPListener
-	passed  bool // by a supervisor, which keeps it open
-	tls     bool
-	handler http.Handler
-	headers *proxyHeaders // nil where connections begin with none
-	asks    *front        // nil where who asks are visitors, not servers in front of the site
-	grpc    bool          // HTTP/2 without TLS is spoken too
-}
-
 // listen opens the listeners, or takes those of sockets.
 func (s *Server) listen(sockets *node.Sockets) error {
 	for _, l := range []struct {
@@ -33,18 +23,18 @@ func (s *Server) listen(sockets *node.Sockets) error {
 		addr    string
 		tls     bool
 		headers *proxyHeaders
-		asks    *front
+		auth    *authServer
 	}{
 		{"listen", s.cfg.Listen, false, s.headers, nil},
 		{"tls.listen", s.cfg.TLS.Listen, true, s.headers, nil},
-		{"front_auth.listen", s.cfg.Front.Listen, false, nil, newFront(s)},
+		{"front_auth.listen", s.cfg.Front.Listen, false, nil, newAuthServer(s)},
 	} {
 		if l.addr == "" {
 			continue
 		}
-		next := listener{tls: l.tls, handler: s, headers: l.headers, asks: l.asks}
-		if l.asks != nil {
-			next.handler, next.grpc = l.asks, s.cfg.Front.Form == formGRPC
+		next := listener{tls: l.tls, handler: s, headers: l.headers}
+		if l.auth != nil {
+			next.handler, next.auth, next.grpc = l.auth, l.auth, s.cfg.Front.Form == formGRPC
 		}
 		if err := s.open(l.addr, next, sockets); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", l.key, err), s.closeListeners())
@@ -134,7 +124,7 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			Handler:           l.handler,
 			ReadHeaderTimeout: s.cfg.Timeouts.Header,
 			IdleTimeout:       s.cfg.Timeouts.Idle,
-			ConnState:         s.conns.state,
+			ConnState:         s.conns.State,
 			BaseContext:       func(net.Listener) context.Context { return base },
 			MaxHeaderBytes:    16 << 10,
 			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -161,9 +151,7 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 // front, what that hands over.
 func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
 	if s.fast != nil && !l.grpc {
-		to := newHandover(l.Addr(), s.conns)
-		s.fast.serve(l, srv.TLSConfig.Clone(), to, l.asks)
-		err = srv.Serve(to)
+		err = srv.Serve(s.fast.Serve(l, srv.TLSConfig.Clone(), l.auth))
 	} else if l.tls {
 		err = srv.ServeTLS(sse.Listener{Listener: l}, "", "")
 	} else {
@@ -181,7 +169,7 @@ func (s *Server) shutDown(servers []*http.Server) {
 	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
 	defer cancel()
 	if s.fast != nil { // first: it may hand over still
-		s.fast.shutDown(grace)
+		s.fast.Shutdown(grace)
 	}
 	var all sync.WaitGroup
 	for _, srv := range servers {

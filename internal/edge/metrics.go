@@ -6,20 +6,31 @@ import (
 	"vestibule/internal/node"
 )
 
-// metrics are what the shell of an edge counts; gate and live count the rest.
+// What a connection begins with.
+const (
+	headerProxied   = iota // a header that tells whose it is
+	headerLocal            // a header of a proxy that speaks for itself
+	headerNone             // none, of an address that is not listed
+	headerIgnored          // one, of an address that is not listed
+	headerRefused          // the same, and the connection is closed
+	headerMissing          // none, of a listed address; closed
+	headerMalformed        // one that cannot be read, or tells of no TCP connection; closed
+	headerLate             // it did not come in time; closed
+	headerResults
+)
+
+var headerResultNames = [headerResults]string{"proxied", "local", "none", "ignored", "refused", "missing", "malformed", "late"}
+
+// metrics are what the shell of an edge counts; gate, origin and sse count the rest.
 type metrics struct {
 	reports                     *prometheus.CounterVec
 	grants                      *prometheus.CounterVec
 	sync                        prometheus.Histogram
-	origins                     prometheus.Counter
 	panics                      prometheus.Counter
 	byFast, byNetHTTP           prometheus.Counter
 	handedOver                  prometheus.Counter
 	connections, connectionsMax prometheus.Gauge
 	connectionsRefused          prometheus.Counter
-	originConnections           prometheus.Gauge
-	originConnectionsMax        prometheus.Gauge
-	originWaits, originsFull    prometheus.Counter
 	proxyHeaders                [headerResults]prometheus.Counter
 }
 
@@ -44,15 +55,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "vestibule_edge_sync_duration_seconds", Help: "Round trip of a report and the grant that answers it.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}),
-		origins:              counter("vestibule_edge_origin_errors_total", "Requests that an origin did not answer."),
-		panics:               counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
-		connections:          gauge("vestibule_edge_connections", "Connections of visitors that are open."),
-		connectionsMax:       gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
-		connectionsRefused:   counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle."),
-		originConnections:    gauge("vestibule_edge_origin_connections", "Connections to origins that are open."),
-		originConnectionsMax: gauge("vestibule_edge_origin_connections_limit", "Connections to origins that may be open, by the limit of open files."),
-		originWaits:          counter("vestibule_edge_origin_waits_total", "Connections to origins that had to wait because as many were open as may be."),
-		originsFull:          counter("vestibule_edge_origin_full_total", "Requests that were told to come back because no connection to an origin came free in time."),
+		panics:             counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
+		connections:        gauge("vestibule_edge_connections", "Connections of visitors that are open."),
+		connectionsMax:     gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
+		connectionsRefused: counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle."),
 	}
 	fronts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_front_requests_total", Help: "Requests of visitors, by the front that read them."}, []string{"front"})
 	m.byFast, m.byNetHTTP = fronts.WithLabelValues(frontFast), fronts.WithLabelValues(frontNetHTTP)
@@ -61,7 +67,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for i, name := range headerResultNames {
 		m.proxyHeaders[i] = headers.WithLabelValues(name)
 	}
-	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.origins, m.panics, m.connections, m.connectionsMax, m.connectionsRefused,
-		m.originConnections, m.originConnectionsMax, m.originWaits, m.originsFull)
+	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.panics, m.connections, m.connectionsMax, m.connectionsRefused)
 	return m
 }

@@ -14,32 +14,39 @@ import (
 // deadline for the whole would cut honest uploads and event streams, so what is
 // bounded is the time without progress.
 
+// patience bounds how long visitors may take.
+type patience struct {
+	header   time.Duration // for the rest of a request, and for an answer of the edge
+	idle     time.Duration // for progress of a body or an answer
+	draining *atomic.Bool
+}
+
 // patient returns w and r for the proxy: each read of the body and each write
 // of the answer must get on within the idle timeout.
-func (s *Server) patient(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
-	rc := http.NewResponseController(w)
+func (p *patience) patient(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	if hasBody(r) {
-		b := &patientBody{ReadCloser: r.Body, rc: rc, patience: s.cfg.Timeouts.Idle}
+		b := &patientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), patience: p.idle}
 		b.until(time.Now().Add(b.patience)) // also where the origin answers without having read it
 		r.Body = b
 	}
-	return &patientWriter{ResponseWriter: w, rc: rc, patience: s.cfg.Timeouts.Idle, clear: r.ProtoMajor >= 2, draining: &s.draining}, r
+	return p.patientAnswer(w, r), r
+}
+
+// patientAnswer returns w with each write of the answer bounded.
+func (p *patience) patientAnswer(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+	return &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), patience: p.idle, clear: r.ProtoMajor >= 2, draining: p.draining}
 }
 
 // hurryBody bounds how long an answer that does not come from the origin waits
 // for the rest of the request, which net/http reads before it answers, and for
 // the visitor to take it.
-func (s *Server) hurryBody(w http.ResponseWriter, r *http.Request) {
+func (p *patience) hurryBody(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
-	end := time.Now().Add(s.cfg.Timeouts.Header)
+	end := time.Now().Add(p.header)
 	if hasBody(r) {
 		rc.SetReadDeadline(end) //nolint:errcheck // a writer without deadlines has no connection to tie up
 	}
 	rc.SetWriteDeadline(end) //nolint:errcheck // as above
-}
-
-func hasBody(r *http.Request) bool {
-	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }
 
 // patientBody is the body of a request that net/http passes on. It is safe for concurrent use.

@@ -23,12 +23,6 @@ import (
 // that is missing there is no visitor's connection. Framing and the rules are here; what
 // lies in a header is read by the library.
 
-// What becomes of PROXY headers of addresses that are not listed.
-const (
-	headersRefused = "refuse"
-	headersIgnored = "ignore"
-)
-
 // proxyHeaders are the rules for all connections of an edge. It is safe for concurrent use.
 type proxyHeaders struct {
 	trusted clientaddr.Proxies
@@ -51,21 +45,6 @@ func newProxyHeaders(c *Config, m *metrics, log *slog.Logger) (*proxyHeaders, er
 	return &proxyHeaders{trusted: trusted, ignore: c.ProxyProtocol.Untrusted == headersIgnored, wait: c.Timeouts.Header, metrics: m, log: log}, nil
 }
 
-// What a connection begins with.
-const (
-	headerProxied   = iota // a header that tells whose it is
-	headerLocal            // a header of a proxy that speaks for itself
-	headerNone             // none, of an address that is not listed
-	headerIgnored          // one, of an address that is not listed
-	headerRefused          // the same, and the connection is closed
-	headerMissing          // none, of a listed address; closed
-	headerMalformed        // one that cannot be read, or tells of no TCP connection; closed
-	headerLate             // it did not come in time; closed
-	headerResults
-)
-
-var headerResultNames = [headerResults]string{"proxied", "local", "none", "ignored", "refused", "missing", "malformed", "late"}
-
 // preface is what stands before the first byte of a visitor on one connection. It is read
 // by whoever first asks for a byte or an address: the connection's own goroutine.
 type preface struct {
@@ -74,35 +53,6 @@ type preface struct {
 	from  net.Addr // the visitor's, nil for the peer's own
 	rest  []byte   // was read, and is the visitor's
 	err   error
-}
-
-// RemoteAddr returns the visitor's address: the peer's, or what a listed peer tells.
-func (c *visitorConn) RemoteAddr() net.Addr {
-	if c.preface != nil {
-		c.preface.read(c.TCPConn)
-		if c.preface.from != nil {
-			return c.preface.from
-		}
-	}
-	return c.TCPConn.RemoteAddr()
-}
-
-// Read returns what the visitor sends.
-func (c *visitorConn) Read(b []byte) (int, error) {
-	p := c.preface
-	if p == nil {
-		return c.TCPConn.Read(b)
-	}
-	p.read(c.TCPConn)
-	if p.err != nil {
-		return 0, p.err
-	}
-	if len(p.rest) > 0 {
-		n := copy(b, p.rest)
-		p.rest = p.rest[n:]
-		return n, nil
-	}
-	return c.TCPConn.Read(b)
 }
 
 // read reads the preface of a connection, once.

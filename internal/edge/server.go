@@ -24,7 +24,9 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/front"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/origin"
 	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
@@ -35,7 +37,7 @@ type Options struct {
 	Config Config
 	Params wire.Params
 	Bus    wire.Bus
-	Docs   node.Documents
+	Docs   wire.DocumentFeed
 	Reg    prometheus.Registerer
 	Log    *slog.Logger
 
@@ -47,26 +49,28 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	cfg     Config
-	params  wire.Params
-	bus     wire.Bus
-	log     *slog.Logger
-	fleet   *node.Fleet
-	folder  *node.Folder
-	times   *node.Timekeeper
-	lives   []uint64 // incarnations that the folder tells of; the pump's, after New
-	unkept  bool     // the folder could not be written the last time; the pump's, after New
-	metrics *metrics
-	proxies clientaddr.Proxies
-	headers *proxyHeaders
-	gate    *gate.Gate
-	streams *streams
-	monitor *origin.Monitor
-	proxy   *proxy
-	fast    *fast // nil where net/http reads everything
-	files   files
-	conns   *connections
-	kick    chan struct{} // the pump is to look at the engine
+	cfg      Config
+	params   wire.Params
+	bus      wire.Bus
+	log      *slog.Logger
+	fleet    *node.Fleet
+	folder   *node.Folder
+	times    *node.Timekeeper
+	lives    []uint64 // incarnations that the folder tells of; the pump's, after New
+	unkept   bool     // the folder could not be written the last time; the pump's, after New
+	metrics  *metrics
+	proxies  clientaddr.Proxies
+	headers  *proxyHeaders
+	gate     *gate.Gate
+	streams  *streams
+	monitor  *origin.Monitor
+	proxy    *proxy
+	patience patience
+	pool     *http1.Pool  // connections of the fast front to origins
+	fast     *front.Front // nil where net/http reads everything
+	files    files
+	conns    *connections
+	kick     chan struct{} // the pump is to look at the engine
 
 	draining  atomic.Bool // it stops: see drain
 	after     func(time.Duration) <-chan time.Time
@@ -81,6 +85,7 @@ func New(o Options) (_ *Server, err error) {
 		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1), after: time.After,
 		log: o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
 	}
+	s.patience = patience{header: s.cfg.Timeouts.Header, idle: s.cfg.Timeouts.Idle, draining: &s.draining}
 	if s.proxies, err = clientaddr.ParseProxies(o.Config.Proxies); err != nil {
 		return nil, fmt.Errorf("trusted_proxies: %w", err)
 	}
@@ -116,15 +121,16 @@ func New(o Options) (_ *Server, err error) {
 	s.gate.Restore(s.times.Known)
 	s.streams = &streams{hub, s.gate, s.log}
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.keepLives(eng.Incarnations()) })
-	dials := newDials(o.Config.Timeouts, s.files.origins, s.metrics)
-	transport := newTransport(o.Config.Timeouts, dials)
-	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Log: s.log}
+	originMetrics := origin.NewMetrics(o.Reg)
+	dials := origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
+	transport := origin.NewTransport(dials, o.Config.Timeouts.Response)
+	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
 	s.proxy = &proxy{
-		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders), monitor: s.monitor, buffers: newBuffers(), preflights: make(chan struct{}, preflightsAtOnce),
-		metrics: s.metrics, log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders), monitor: s.monitor, buffers: origin.NewBuffers(), preflights: make(chan struct{}, preflightsAtOnce),
+		log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if s.cfg.Reader == frontFast {
-		s.fast = newFast(s, dials)
+		s.fast = s.newFast(dials)
 	}
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
@@ -135,6 +141,18 @@ func New(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// newFast returns the fast front.
+func (s *Server) newFast(dials *origin.Dials) *front.Front {
+	idle, ofSite := origin.MaxIdle(dials.Limit())
+	s.pool = &http1.Pool{Dial: dials.DialContext, Handshake: origin.Handshake, MaxIdle: idle, MaxIdlePerSite: ofSite, IdleFor: origin.IdleFor}
+	return front.New(front.Options{
+		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Patient: s.patience.patientAnswer, Log: s.log,
+		Timeouts: front.Timeouts{Header: s.cfg.Timeouts.Header, Idle: s.cfg.Timeouts.Idle, Response: s.cfg.Timeouts.Response},
+		Metrics:  front.Metrics{Requests: s.metrics.byFast, HandedOver: s.metrics.handedOver, Panics: s.metrics.panics},
+		Pool:     s.pool, Headers: s.proxy.headers, Monitor: s.monitor, Buffers: s.proxy.buffers,
+	})
 }
 
 // newGate returns the gate, with an engine that goes on where the data folder tells.
@@ -236,7 +254,7 @@ func (s *Server) Run(ctx context.Context) error {
 	serve(s.monitor.Run)
 	serve(func(ctx context.Context) { s.times.Run(ctx, s.known) })
 	if s.fast != nil {
-		serve(s.fast.run)
+		serve(s.fast.Run)
 	}
 	var ends []cappedListener
 	for i, srv := range servers {

@@ -25,7 +25,6 @@ import (
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/node"
 )
@@ -296,9 +295,9 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	}
 	// After a slot was charged: the visitor has it all the same.
 	st.server.proxy.trip = panicking{}
-	if f := st.server.fast; f != nil {
-		f.pool.Close() // nothing is idle
-		f.pool.Dial = func(context.Context, string, string) (net.Conn, error) { panic("a fault") }
+	if p := st.server.pool; p != nil {
+		p.Close() // nothing is idle
+		p.Dial = func(context.Context, string, string) (net.Conn, error) { panic("a fault") }
 	}
 	a := st.visitor().get("http://sale.example/")
 	if a.StatusCode != http.StatusInternalServerError || cookieOf(a, "vestibule-sale") == nil {
@@ -543,16 +542,5 @@ func TestConfigTellsEveryFault(t *testing.T) {
 	none.Listen = ""
 	if err := errors.Join(none.Validate()...); err == nil || !strings.Contains(err.Error(), "at least one") {
 		t.Errorf("without a listener: %v", err)
-	}
-}
-
-func TestOriginsThatAreNoSites(t *testing.T) {
-	for addr, refused := range map[string]bool{"169.254.169.254:80": true, "[fe80::1]:80": true, "127.0.0.1:80": false, "[2001:db8::1]:443": false, "name:80": true} {
-		if err := refuseAddr("tcp", addr, nil); (err != nil) != refused {
-			t.Errorf("%s: %v", addr, err)
-		}
-	}
-	if _, err := room.NewSet(document("http://169.254.169.254"), 1); err == nil {
-		t.Error("a room may name a metadata service")
 	}
 }

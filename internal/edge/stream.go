@@ -85,8 +85,8 @@ func (s *streams) takeOver(w http.ResponseWriter, st *sse.Stream, b *beginning) 
 		return
 	}
 	var p *sse.Conn
-	if h, ok := conn.(interface{ bare() (net.Conn, error) }); ok {
-		conn, err = h.bare()
+	if h, ok := conn.(interface{ Bare() (net.Conn, error) }); ok {
+		conn, err = h.Bare()
 	}
 	if err == nil {
 		p, err = sse.TakeOver(conn)

@@ -51,8 +51,8 @@ func newTwin(t testing.TB, form string) *twin {
 		})
 		st.server.proxy.trip, st.server.proxy.transport.DialContext = st.server.proxy.transport, site.dial
 		st.server.proxy.transport.ExpectContinueTimeout = time.Millisecond
-		if f := st.server.fast; f != nil {
-			f.pool.Dial = site.dial
+		if p := st.server.pool; p != nil {
+			p.Dial = site.dial
 		}
 		st.up = newParent(t, st.bus, sale, vip)
 		st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document("http://127.0.0.1:80")))
@@ -81,24 +81,57 @@ func (st *stage) inMemory() func(net.Conn) {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	to := newHandover(st.server.listeners[0].Addr(), st.server.conns)
+	inner := &memoryListener{addr: st.server.listeners[0].Addr(), conns: make(chan net.Conn), closed: make(chan struct{})}
+	serve := net.Listener(inner)
+	if f := st.server.fast; f != nil {
+		serve = f.Serve(inner, nil, st.server.listeners[0].auth)
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		servers[0].Serve(to) //nolint:errcheck // it is ended below
+		servers[0].Serve(serve) //nolint:errcheck // it is ended below
 	}()
 	st.t.Cleanup(func() {
-		if err := servers[0].Shutdown(ctx); err != nil { // closes to
+		if err := servers[0].Shutdown(ctx); err != nil { // closes serve
+			st.t.Error(err)
+		}
+		if err := inner.Close(); err != nil {
 			st.t.Error(err)
 		}
 		cancel()
 		<-ended
 	})
-	if f := st.server.fast; f != nil {
-		return func(c net.Conn) { newFastConn(f, c, nil, to, st.server.listeners[0].asks).serve() }
-	}
-	return to.take
+	return inner.dial
 }
+
+// memoryListener accepts connections that are in memory.
+type memoryListener struct {
+	addr   net.Addr
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *memoryListener) dial(c net.Conn) { l.conns <- c }
+
+// Accept implements [net.Listener].
+func (l *memoryListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (l *memoryListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// Addr implements [net.Listener].
+func (l *memoryListener) Addr() net.Addr { return l.addr }
 
 // result is what came of some bytes at one edge.
 type result struct {
@@ -472,7 +505,7 @@ func agree(t *testing.T, form string, cases int) {
 func TestFrontsAgreeAboutHTTP2(t *testing.T) {
 	x := newTwin(t, "")
 	passed, site := 0, x.site[1]
-	x.st[1].server.fast.pool.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	x.st[1].server.pool.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		passed++
 		return site.dial(ctx, network, addr)
 	}

@@ -37,7 +37,7 @@ type roomChurn struct {
 // churnKeeper reads churnDocument when a term begins and keeps it current afterwards. It belongs to the
 // publisher.
 type churnKeeper struct {
-	docs    Documents
+	docs    wire.Documents
 	learned func() map[room.ID]estimate.Churn
 	recall  func(map[room.ID]estimate.Churn)
 

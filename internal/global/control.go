@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
 	"vestibule/internal/node"
 )
@@ -64,7 +65,7 @@ type Control struct {
 // TokenFile is what the file is called in which the first token is left.
 const TokenFile = "control.token"
 
-func newControl(s *Server, docs control.Documents) (*Control, error) {
+func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	cfg := s.Config.Control
 	c := &Control{
 		API: control.New(control.Options{

@@ -33,7 +33,7 @@ type Secrets interface {
 // Only a leader has one. What is to be done is decided by [draw.Board.Due]; here it is done, so that whatever leaders die or
 // lead beside each other, there is one secret and one record of a draw: each is written only where there is none.
 type drawer struct {
-	docs    Documents
+	docs    wire.Documents
 	secrets Secrets
 	journal *audit.Journal // nil for none
 	fleet   *node.Fleet

@@ -25,15 +25,9 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// Documents is where global publishes what every node follows.
-type Documents interface {
-	node.Documents
-	roomstore.Documents
-}
-
 // watched lets the store of rooms look at what is watched.
 type watched struct {
-	Documents
+	wire.Documents
 	store *roomstore.Store
 }
 
@@ -99,7 +93,7 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 type publisher struct {
 	name    string      // of this candidate
 	lender  room.Lender // its term
-	docs    Documents
+	docs    wire.Documents
 	rooms   *roomstore.Store
 	fleet   *node.Fleet
 	file    string // "" for none

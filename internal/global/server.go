@@ -35,7 +35,7 @@ type Options struct {
 	Config  Config
 	Params  wire.Params
 	Bus     wire.Bus
-	Docs    Documents
+	Docs    wire.Documents
 	Secrets Secrets        // of draws
 	Audit   *audit.Journal // nil for none
 	Lease   wire.Leadership

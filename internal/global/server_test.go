@@ -74,11 +74,11 @@ type candidate struct {
 
 func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config)) *candidate {
 	t.Helper()
-	return standOver(t, s, name, rooms, change, func(d *natsbus.Documents) global.Documents { return d })
+	return standOver(t, s, name, rooms, change, func(d *natsbus.Documents) wire.Documents { return d })
 }
 
 // standOver is stand with other documents than those that the store has.
-func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config), over func(*natsbus.Documents) global.Documents) *candidate {
+func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config), over func(*natsbus.Documents) wire.Documents) *candidate {
 	t.Helper()
 	cfg := global.DefaultConfig()
 	cfg.Name, cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = name, t.TempDir(), rooms, []string{"dublin"}, true
@@ -209,7 +209,7 @@ func TestManyRoomsReachEverybody(t *testing.T) {
 		names = append(names, fmt.Sprint("a-room-with-a-name-", i))
 	}
 	file := roomsFile(t, 5, "", names...)
-	standOver(t, s, "one", file, nil, func(d *natsbus.Documents) global.Documents { return narrow{d, 2000} })
+	standOver(t, s, "one", file, nil, func(d *natsbus.Documents) wire.Documents { return narrow{d, 2000} })
 	f := reader(t, s)
 	eventually(t, "all rooms are known", func() bool { return len(f.Set().Rooms()) == 300 })
 	writeRooms(t, file, 7, "", names...)
@@ -236,7 +236,7 @@ func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	file := roomsFile(t, 5, "", "a", "b", "c", "d", "e")
-	c := standOver(t, s, "one", file, nil, func(d *natsbus.Documents) global.Documents { return narrow{d, 200} })
+	c := standOver(t, s, "one", file, nil, func(d *natsbus.Documents) wire.Documents { return narrow{d, 200} })
 	eventually(t, "the file is not in force", func() bool { return value(t, c, "vestibule_global_rooms_file_valid") == 0 && c.leads() })
 	eventually(t, "there is an alarm with size and limit", func() bool {
 		return slices.ContainsFunc(c.Ready().Alarms, func(text string) bool {

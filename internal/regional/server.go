@@ -33,7 +33,7 @@ type Options struct {
 	Edges    wire.Bus  // to the edges
 	Global   wire.Bus  // to global; may be the same
 	Desk     wire.Desk // where operators ask, on the edges' side
-	Docs     node.Documents
+	Docs     wire.DocumentFeed
 	Lease    wire.Leadership
 	Promises wire.PromiseStore
 	Clock    *node.Clock // the one that Lease reads

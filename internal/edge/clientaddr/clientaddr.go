@@ -41,6 +41,14 @@ func (p Proxies) trusted(a netip.Addr) bool {
 // Trusts reports whether a peer (see [Peer]) is a trusted proxy.
 func (p Proxies) Trusts(peer netip.Addr) bool { return peer.IsValid() && p.trusted(peer) }
 
+// Text returns an address for X-Forwarded-For, empty for none.
+func Text(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
 // Peer returns the address of host:port, which is invalid without one.
 func Peer(peer string) netip.Addr {
 	ap, err := netip.ParseAddrPort(peer)

@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/rules"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/origin"
 	"vestibule/internal/edge/sse"
 	"vestibule/internal/page"
@@ -65,6 +66,20 @@ type Request struct {
 
 	// Patience bounds the hold for a permit; 0 for the engine's limit.
 	Patience time.Duration
+}
+
+// ReadHeader reads what the header of a request tells, and the connection: its peer, and whether it has TLS. lines returns
+// the lines of a field by its canonical name, nil for none.
+func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure bool, lines func(name string) []string) {
+	r.Cookies, r.Tickets, r.Proofs, r.Accept, r.Upgrade = lines("Cookie"), lines(TicketHeader), lines(ProofHeader), lines("Accept"), lines("Upgrade")
+	r.Encodings = lines("Accept-Encoding")
+	r.Languages, r.Origin = first(lines("Accept-Language")), first(lines("Origin"))
+	poll := first(lines(PollHeader))
+	r.Poll, r.PollNow = poll != "", poll == PollNow
+	r.FetchSite, r.FetchDest, r.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
+	r.FetchUser, r.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
+	r.CORS = CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
+	r.Client, r.Secure = proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
 }
 
 // CORS is the content of a CORS preflight.

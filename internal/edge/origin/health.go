@@ -1,8 +1,10 @@
-// Package origin tracks the health of the sites behind an edge, and filters the headers between them and visitors.
+// Package origin connects to the sites behind an edge, tracks their health, and filters the headers between them and
+// visitors.
 package origin
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -85,6 +87,7 @@ type Monitor struct {
 	Origins   func() []*Origin      // all current origins
 	Now       func() fleettime.Mono // clock reading
 	Changed   func()                // called when an origin goes down or comes back, see [Origin.Down]
+	Metrics   *Metrics
 	Log       *slog.Logger
 }
 
@@ -96,8 +99,27 @@ func (m *Monitor) Answered(o *Origin) {
 	}
 }
 
-// Unanswered records a failed request.
-func (m *Monitor) Unanswered(o *Origin) {
+// Failure is the visitor's answer in place of a site's.
+type Failure struct {
+	Status     int
+	RetryAfter string // in seconds; empty for none
+	Text       string
+}
+
+// Failed records a request to host that got no answer.
+func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
+	if errors.Is(err, ErrFull) { // says nothing about the origin
+		m.Metrics.full.Inc()
+		return Failure{http.StatusServiceUnavailable, "5", "Too many people are here at the moment. Please try again.\n"}
+	}
+	m.Metrics.failed.Inc()
+	m.Log.Warn("origin does not answer", slog.String("host", host), slog.Any("error", err))
+	m.unanswered(o)
+	return Failure{Status: http.StatusBadGateway, Text: "The site does not answer at the moment. Please try again.\n"}
+}
+
+// unanswered records a failed request.
+func (m *Monitor) unanswered(o *Origin) {
 	if o.unanswered(m.Now()) {
 		m.Log.Error("origin is out of order: nobody is let in until it answers", slog.String("origin", o.URL.Host))
 		m.Changed()

@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
@@ -61,7 +62,7 @@ type Options struct {
 	Rooms   Rooms
 	Origin  string // the site of rooms on hosts of which none is known; "": such rooms are refused
 	Audit   *audit.Journal
-	Docs    Documents                                                  // for tokens
+	Docs    wire.DocumentStore                                         // for tokens
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false where no global leads
 	Fleet   func() api.Fleet                                           // as candidates told it of late

@@ -24,14 +24,6 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// Documents is where tokens are kept: a store that globals alone may read.
-type Documents interface {
-	Get(ctx context.Context, key string) ([]byte, uint64, error)
-	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-	Delete(ctx context.Context, key string, revision uint64) error
-	List(ctx context.Context, pattern string) (map[string]wire.Written, error)
-}
-
 // Role is what a token may do. Each may what those before it may.
 type Role string
 
@@ -76,14 +68,14 @@ const usedEvery = 5 * time.Minute
 const maxTokens = 1000
 
 type tokens struct {
-	docs     Documents
+	docs     wire.DocumentStore
 	journal  *audit.Journal
 	log      *slog.Logger
 	now      func() time.Time
 	throttle *throttle
 }
 
-func newTokens(docs Documents, journal *audit.Journal, log *slog.Logger) *tokens {
+func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger) *tokens {
 	return &tokens{docs: docs, journal: journal, log: log, now: time.Now, throttle: newThrottle()}
 }
 

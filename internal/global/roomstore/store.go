@@ -12,33 +12,11 @@ import (
 	"vestibule/internal/global/audit"
 )
 
-// Documents is where the state is kept. Its methods are safe for concurrent use.
-type Documents interface {
-	// Get returns a document and its revision, (nil, 0) if there is none. What it returns may
-	// be stale.
-	Get(ctx context.Context, key string) ([]byte, uint64, error)
-
-	// Put writes a document that was at revision when it was read, 0 for one that did not
-	// exist. It returns wire.ErrChanged if it no longer is; any other error leaves open
-	// whether it was written.
-	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-
-	// Limit returns how many bytes a document may have.
-	Limit() int
-
-	// List returns the documents that match a pattern ("page.*").
-	List(ctx context.Context, pattern string) (map[string]wire.Written, error)
-
-	// Delete removes a document that is still at revision, and returns wire.ErrChanged if it
-	// is not.
-	Delete(ctx context.Context, key string, revision uint64) error
-}
-
 // Options are what a store is made of.
 type Options struct {
-	Docs Documents
-	Copy string // file for the last good copy, "" for none
-	File string // rooms file of this candidate, "" for none
+	Docs wire.DocumentStore // where the state is kept
+	Copy string             // file for the last good copy, "" for none
+	File string             // rooms file of this candidate, "" for none
 	Log  *slog.Logger
 
 	// Journal is where each change has its entry, nil for nowhere. By says whose change it is.
@@ -115,20 +93,20 @@ func (s *Store) Alarm() string {
 const answerWithin = 3 * time.Second
 
 // prompt are documents of a store that is waited for so long.
-type prompt struct{ Documents }
+type prompt struct{ wire.DocumentStore }
 
-// Get implements [Documents].
+// Get implements [wire.DocumentStore].
 func (d prompt) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	return d.Documents.Get(ctx, key)
+	return d.DocumentStore.Get(ctx, key)
 }
 
-// Put implements [Documents].
+// Put implements [wire.DocumentStore].
 func (d prompt) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	return d.Documents.Put(ctx, key, data, revision)
+	return d.DocumentStore.Put(ctx, key, data, revision)
 }
 
 // learn notes a state that this process wrote, or that the store holds.

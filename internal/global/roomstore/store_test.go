@@ -139,7 +139,7 @@ func (s *shelf) lose() {
 	s.docs, s.past, s.revision = map[string]entry{}, map[string]entry{}, 0
 }
 
-func newStore(docs Documents, file string) *Store {
+func newStore(docs wire.DocumentStore, file string) *Store {
 	return New(Options{Docs: docs, Copy: file, Log: slog.New(slog.DiscardHandler), Floor: func() uint64 { return 0 }, Keep: func(file string, data []byte) error {
 		return os.WriteFile(file, data, 0o600)
 	}})

@@ -64,7 +64,7 @@ func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error)
 // A copy that the leader of the store has heard of so lately is not behind.
 const copyHeard = 3 * time.Second
 
-// Current implements [node.Documents]: the leader of the stream is asked, and has heard of every copy.
+// Current implements [wire.DocumentFeed]: the leader of the stream is asked, and has heard of every copy.
 func (d *Documents) Current(ctx context.Context) error {
 	if !d.conn.Connected() {
 		return fmt.Errorf("bucket %s: %w", d.bucket, wire.ErrDown)

@@ -1,4 +1,4 @@
-package edge
+package front
 
 import (
 	"context"
@@ -8,64 +8,65 @@ import (
 	"strconv"
 	"time"
 
+	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/origin"
 )
 
-// What comes over HTTP/2 is read by net/http. A request without a body that would be plain if it
-// came over HTTP/1.1 goes to its site as those that the fast front reads itself.
+// net/http reads HTTP/2. A request without a body that would be plain over HTTP/1.1 goes to its site like the
+// requests that the front reads itself.
 
-// wholeBody is how long an answer is at most that net/http keeps until it is whole.
+// wholeBody is the longest answer, in bytes, that net/http buffers whole.
 const wholeBody = 4 << 10
 
-// crossing is one request over HTTP/2 on its way to its site and back. It is the [asker] of its trip.
-type crossing struct {
+// http2Trip is one request over HTTP/2 to its site. It is the [visitor] of its trip.
+type http2Trip struct {
 	*work
 	w   http.ResponseWriter
-	ctx context.Context // of the request: it ends when the visitor goes away
+	ctx context.Context // of the request: it ends when the visitor leaves
 
 	origin *http1.Conn
-	unbind func() bool // of origin from ctx; nil where nobody looks out
+	unbind func() bool // of origin from ctx; nil if the visitor is not watched
 }
 
-// cross passes on a request that enters, and reports whether it was one for it: else nothing was done.
-func (f *fast) cross(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
+// ForwardHTTP2 forwards an admitted request, and reports whether it did: otherwise nothing was sent or written.
+func (f *Front) ForwardHTTP2(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
 	if o.Kind != gate.Enters {
 		panic("fast front: the request may not enter") // nothing may reach the origin this way
 	}
 	if r.ProtoMajor != 2 || r.ContentLength != 0 || r.RequestURI == "" {
 		return false
 	}
-	x := &crossing{work: f.works.Get().(*work), w: w, ctx: r.Context()}
-	defer f.takeBack(x.work)
-	if !x.takes(r) {
+	x := &http2Trip{work: f.works.get(), w: w, ctx: r.Context()}
+	defer f.works.put(x.work)
+	if !x.parse(r) {
 		return false
 	}
-	x.trip = trip{passage: passage{proxy: f.proxy, outcome: o, client: clientText(o.Client)}, f: f, base: x.ctx, by: x}
-	defer x.arrive()
-	defer x.hold(nil)
+	x.trip = trip{opts: &f.opts, outcome: o, client: clientaddr.Text(o.Client), base: x.ctx, visitor: x}
+	defer x.endTrip()
+	defer x.bind(nil)
 	switch err := x.exchange(nil); {
-	case errors.Is(err, errVisitorLeft):
+	case errors.Is(err, errVisitorLeft), errors.Is(err, context.Canceled):
 		w.WriteHeader(499) // nobody reads this
 	case err != nil:
-		x.trip.failed(w, r, err)
+		x.failed(r.Host, err)
 	default:
 		x.answer(r)
 	}
 	return true
 }
 
-// takes reads a request as the fast front would, and reports whether it is plain and says the same.
-func (x *crossing) takes(r *http.Request) bool {
+// parse reads a request as over HTTP/1.1, and reports whether it is plain and means the same.
+func (x *http2Trip) parse(r *http.Request) bool {
 	b := append(append(append(x.out[:0], r.Method...), ' '), r.RequestURI...)
 	b = appendField(append(b, " HTTP/1.1\r\n"...), "Host", r.Host)
 	n := 0
 	for name, lines := range r.Header {
 		switch name {
-		case "Te": // trailers, and the site is not asked for any
+		case "Te": // asks for trailers, and sites are not asked for any
 			continue
-		case "Content-Length": // of nothing
+		case "Content-Length": // 0
 		default:
 			n += len(lines)
 		}
@@ -79,8 +80,8 @@ func (x *crossing) takes(r *http.Request) bool {
 	return v == http1.Ready && end == len(x.out) && x.req.Method == r.Method && x.req.Target == r.RequestURI && x.req.Host == r.Host && len(x.req.Fields) == n
 }
 
-// hold implements [asker].
-func (x *crossing) hold(origin *http1.Conn) bool {
+// bind implements [visitor].
+func (x *http2Trip) bind(origin *http1.Conn) bool {
 	if x.unbind != nil {
 		x.unbind()
 		x.unbind = nil
@@ -89,15 +90,15 @@ func (x *crossing) hold(origin *http1.Conn) bool {
 	return x.ctx.Err() == nil
 }
 
-// watch implements [asker].
-func (x *crossing) watch() {
+// watch implements [visitor].
+func (x *http2Trip) watch() {
 	if up := x.origin; x.unbind == nil && up != nil {
-		x.unbind = context.AfterFunc(x.ctx, func() { up.Close() }) // whoever waits for it is told
+		x.unbind = context.AfterFunc(x.ctx, func() { up.Close() }) // which ends its read
 	}
 }
 
-// hint implements [asker].
-func (x *crossing) hint(r *http1.Response) bool {
+// hint implements [visitor].
+func (x *http2Trip) hint(r *http1.Response) bool {
 	h := x.w.Header()
 	for i := range r.Fields {
 		if f := &r.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
@@ -109,21 +110,21 @@ func (x *crossing) hint(r *http1.Response) bool {
 	return true
 }
 
-// answer makes the visitor's answer out of the origin's, whose head was read.
-func (x *crossing) answer(r *http.Request) {
+// answer sends the origin's answer to the visitor, once its head was read.
+func (x *http2Trip) answer(r *http.Request) {
 	t := &x.trip
-	t.monitor.Answered(t.outcome.Origin)
+	t.opts.Monitor.Answered(t.outcome.Origin)
 	framing := x.res.Body(r.Method)
 	x.header()
-	if t.f.draining.Load() {
-		x.w.Header().Set("Connection", "close") // HTTP/2 tells it as GOAWAY
+	if t.opts.Draining() {
+		x.w.Header().Set("Connection", "close") // GOAWAY over HTTP/2
 	}
-	if framing != http1.Counted || x.res.Length > wholeBody { // net/http tells the length of a short one itself
+	if framing != http1.Counted || x.res.Length > wholeBody { // net/http sets the length of a short one
 		if x.res.Length >= 0 && x.res.Status != http.StatusNoContent {
 			x.w.Header()["Content-Length"] = []string{strconv.FormatInt(x.res.Length, 10)}
 		}
 		if framing != http1.NoBody {
-			x.w, _ = t.f.patient(x.w, r)
+			x.w = t.opts.Patient(x.w, r)
 		}
 	}
 	x.w.WriteHeader(x.res.Status)
@@ -131,17 +132,27 @@ func (x *crossing) answer(r *http.Request) {
 	if !ok {
 		panic(http.ErrAbortHandler) // net/http's way to end a stream
 	}
-	bound := x.unbind == nil || x.unbind() // else the visitor's going away closes it
+	bound := x.unbind == nil || x.unbind() // otherwise it is closed with the visitor
 	if x.unbind = nil; whole && bound && !x.res.Close {
-		t.f.pool.Put(t.up)
+		t.opts.Pool.Put(t.up)
 		t.up = nil
 	}
 }
 
+// failed answers in place of an origin that did not.
+func (x *http2Trip) failed(host string, err error) {
+	f := x.trip.opts.Monitor.Failed(x.trip.outcome.Origin, host, err)
+	for _, field := range x.trip.outcome.FailureHeader(&f) {
+		x.w.Header().Add(field.Name, field.Value)
+	}
+	x.w.WriteHeader(f.Status)
+	x.write([]byte(f.Text)) // a visitor that does not take it has left
+}
+
 // header sets the header of the answer.
-func (x *crossing) header() {
+func (x *http2Trip) header() {
 	h, lines := x.w.Header(), make([]string, 0, len(x.res.Fields)+4)
-	x.tell(func(name, value string) {
+	x.eachField(func(name, value string) {
 		if all := h[name]; all != nil {
 			h[name] = append(all, value)
 			return
@@ -150,12 +161,12 @@ func (x *crossing) header() {
 		h[name] = lines[len(lines)-1 : len(lines) : len(lines)]
 	})
 	if h["Content-Type"] == nil {
-		h["Content-Type"] = nil // or net/http guesses one
+		h["Content-Type"] = nil // or net/http sniffs one
 	}
 }
 
-// body passes on the body of the answer. whole tells that nothing of it is left on the origin's connection.
-func (x *crossing) body(framing http1.Framing) (whole, ok bool) {
+// body copies the body of the answer. whole reports whether the origin's connection holds nothing more of it.
+func (x *http2Trip) body(framing http1.Framing) (whole, ok bool) {
 	switch framing {
 	case http1.NoBody:
 		return true, true
@@ -164,16 +175,16 @@ func (x *crossing) body(framing http1.Framing) (whole, ok bool) {
 	case http1.Chunked:
 		return true, x.chunked()
 	default:
-		return false, x.toTheEnd()
+		return false, x.untilClose()
 	}
 }
 
-func (x *crossing) write(b []byte) bool {
+func (x *http2Trip) write(b []byte) bool {
 	_, err := x.w.Write(b)
 	return err == nil
 }
 
-func (x *crossing) counted(left int64) bool {
+func (x *http2Trip) counted(left int64) bool {
 	up := x.trip.up
 	for left > 0 {
 		if len(up.Buffered()) == 0 {
@@ -195,7 +206,7 @@ func (x *crossing) counted(left int64) bool {
 	return true
 }
 
-func (x *crossing) chunked() bool {
+func (x *http2Trip) chunked() bool {
 	x.chunks = http1.Chunks{}
 	for up := x.trip.up; ; {
 		for len(up.Buffered()) > 0 && !x.chunks.Done {
@@ -214,7 +225,7 @@ func (x *crossing) chunked() bool {
 	}
 }
 
-func (x *crossing) toTheEnd() bool {
+func (x *http2Trip) untilClose() bool {
 	for up := x.trip.up; ; {
 		if b := up.Buffered(); len(b) > 0 {
 			if !x.write(b) || !x.flush() {
@@ -228,5 +239,5 @@ func (x *crossing) toTheEnd() bool {
 	}
 }
 
-// flush sends what was passed on: the site may take its time for the rest.
-func (x *crossing) flush() bool { return http.NewResponseController(x.w).Flush() == nil }
+// flush sends the bytes written so far: the rest may take long.
+func (x *http2Trip) flush() bool { return http.NewResponseController(x.w).Flush() == nil }

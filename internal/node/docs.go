@@ -21,6 +21,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
 )
 
 // The documents that global publishes and every node watches.
@@ -34,27 +35,13 @@ const (
 // followed lists the documents of which a node may keep a last good copy.
 var followed = []string{RoomsDocument, KeysDocument, MembersDocument, ControlsDocument, DrawsDocument}
 
-// Documents is where documents come from.
-type Documents interface {
-	// Watch calls handle with every version of the rooms and the keys, and with
-	// nil for one that is not there, until ctx ends, and returns ctx's error.
-	Watch(ctx context.Context, handle func(key string, data []byte)) error
-
-	// Get returns a document and its revision, (nil, 0) if there is none.
-	Get(ctx context.Context, key string) ([]byte, uint64, error)
-
-	// Current returns nil where a Get that follows finds whatever was stored before the call. It is an error
-	// where a copy of the store may be behind: any server that has one answers a Get.
-	Current(ctx context.Context) error
-}
-
 // Fleet is what this node was told of the fleet: the room set, the keys, the custom
 // pages, and at globals and regionals the list of data centres. It keeps the last good copies on disk and never lets an older,
 // an empty or a broken document replace them; while the store holds one that was
 // refused, there is an alarm. It is safe for concurrent use.
 type Fleet struct {
 	dir     string
-	docs    Documents
+	docs    wire.DocumentFeed
 	log     *slog.Logger
 	changed func()
 
@@ -88,7 +75,7 @@ type Fleet struct {
 
 // NewFleet returns what is on disk. changed is called after every change, not
 // concurrently.
-func NewFleet(dir string, docs Documents, log *slog.Logger, reg prometheus.Registerer, changed func()) (*Fleet, error) {
+func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg prometheus.Registerer, changed func()) (*Fleet, error) {
 	log = log.With(slog.String("component", "fleet"))
 	f := &Fleet{
 		dir: dir, docs: docs, log: log, changed: changed, alarms: newAlarms(log, reg),

@@ -1,30 +1,32 @@
-package edge
+package front
 
 import (
 	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
+
+	"vestibule/internal/edge/sse"
 )
 
-// handover is where net/http finds the connections that are handed over to it.
+// handover is the listener from which net/http accepts the connections that are handed over.
 type handover struct {
 	addr   net.Addr
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-	over   *connections
+	over   Connections
 }
 
-func newHandover(addr net.Addr, all *connections) *handover {
+func newHandover(addr net.Addr, all Connections) *handover {
 	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{}), over: all}
 }
 
-func (h *handover) take(c net.Conn) {
+func (h *handover) put(c net.Conn) {
 	select {
 	case h.conns <- c:
 	case <-h.closed:
-		h.over.close(c)
+		h.over.Close(c)
 	}
 }
 
@@ -47,7 +49,7 @@ func (h *handover) Close() error {
 // Addr implements [net.Listener].
 func (h *handover) Addr() net.Addr { return h.addr }
 
-// handed is a connection that was handed over, with what was read of it.
+// handed is a connection that was handed over, with the bytes that were read and not used.
 type handed struct {
 	net.Conn
 	rest []byte
@@ -63,7 +65,7 @@ func (h *handed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite ends what is said to the visitor, who may go on.
+// CloseWrite closes the writing side.
 func (h *handed) CloseWrite() error {
 	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -71,30 +73,30 @@ func (h *handed) CloseWrite() error {
 	return nil
 }
 
-// bare returns the connection as it was before, once all that was read of it is used.
-func (h *handed) bare() (net.Conn, error) {
+// Bare returns the connection that was handed over. It is an error if bytes that were read are unused.
+func (h *handed) Bare() (net.Conn, error) {
 	if len(h.rest) > 0 {
 		return nil, errors.New("the client goes on before it is answered")
 	}
 	return h.Conn, nil
 }
 
-// handedTLS is one with TLS, of which net/http is to know.
+// handedTLS is a handed connection with TLS.
 type handedTLS struct {
 	handed
 	tls *tls.Conn
 }
 
-// ConnectionState is what net/http tells of a request's TLS.
+// ConnectionState returns the TLS state; net/http puts it into its requests.
 func (h *handedTLS) ConnectionState() tls.ConnectionState { return h.tls.ConnectionState() }
 
-// unhanded returns the connection that was handed over, or conn itself.
-func unhanded(conn net.Conn) net.Conn {
-	switch h := conn.(type) {
+// Socket returns the connection that the listener accepted: it removes TLS and the handover.
+func Socket(c net.Conn) net.Conn {
+	switch h := c.(type) {
 	case *handed:
-		return h.Conn
+		c = h.Conn
 	case *handedTLS:
-		return h.Conn
+		c = h.Conn
 	}
-	return conn
+	return sse.Socket(c)
 }

@@ -1,0 +1,358 @@
+package edge
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/front"
+	"vestibule/internal/edge/gate"
+)
+
+// decisionHeader tells a front whether a request enters: admit, or anything else.
+const decisionHeader = gate.DecisionHeader
+
+// saysWait is what it tells of whoever does not enter, changed by nobody.
+var saysWait = []string{gate.SaysWait}
+
+// authServer answers what servers in front of the site ask. Only a request that enters is
+// answered by 200 (form accel: by X-Accel-Redirect); everything else is for the visitor.
+type authServer struct {
+	*Server
+	admits [2]constant // lines of every answer to a request that enters
+}
+
+// constant is a line of a header that is the same in every answer, and changed by nobody.
+type constant struct {
+	name  string
+	lines []string
+}
+
+func newAuthServer(s *Server) *authServer {
+	a := &authServer{s, [2]constant{{decisionHeader, []string{"admit"}}, {"Cache-Control", []string{"no-store"}}}}
+	if s.cfg.Front.Form == formAccel {
+		// No Cache-Control: nginx would have it stand in the site's answer.
+		a.admits[1] = constant{"X-Accel-Redirect", []string{s.cfg.Front.Redirect}}
+	}
+	return a
+}
+
+func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o := a.gate.Begin()
+	defer o.End()
+	defer a.recovered(w, r, o)
+	w.Header()[decisionHeader] = saysWait // until the gate says otherwise
+	if a.cfg.Front.Form == formGRPC && r.Method == http.MethodPost && r.RequestURI == checkPath && strings.HasPrefix(r.Header.Get("Content-Type"), grpcType) {
+		a.check(w, r, o)
+		return
+	}
+	peer := clientaddr.Peer(r.RemoteAddr)
+	a.Authorize(r.Context(), a.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] })
+	switch o.Kind {
+	case gate.Enters:
+		a.admit(w, o)
+	case gate.Listens:
+		if !a.streams.open(w, r, o) {
+			a.answer(w, r, o)
+		}
+	default:
+		a.answer(w, r, o)
+	}
+}
+
+// Authorize implements [front.Authorizer]. q is the question as it was read. An outcome that neither enters nor listens
+// holds the answer to the server that asks.
+func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) {
+	if err := a.question(q, peer, lines); err != nil {
+		a.refuseFront(o, err)
+		return
+	}
+	q.Patience, q.SiteApart = a.cfg.Front.Hold, true
+	a.gate.Decide(ctx, q, o)
+	o.Close = false // the connection is the front's and not the visitor's
+	if o.Kind == gate.Answered && a.cfg.Front.Form != formAccel && !gate.Answers(q.Target) {
+		// Most fronts take 2xx for an admission, which the waiting page of many rooms and
+		// news for it would be otherwise.
+		a.wait(q, o)
+		o.Header = firstOfEach(o.Header)
+	}
+}
+
+// refuseFront is the outcome of what is no question.
+func (a *authServer) refuseFront(o *gate.Outcome, err error) {
+	status := http.StatusBadRequest
+	if errors.Is(err, errUnlisted) {
+		status = http.StatusForbidden
+	}
+	o.Refuse("refused_front", err.Error(), status)
+	o.Close = false
+}
+
+// admit tells the front that the request enters.
+func (a *authServer) admit(w http.ResponseWriter, o *gate.Outcome) {
+	h := w.Header()
+	for _, c := range a.admits {
+		h[c.name] = c.lines
+	}
+	addFields(h, a.gives(nil, o))
+	if a.draining.Load() {
+		h.Set("Connection", "close")
+	}
+	w.WriteHeader(http.StatusOK) // of nothing
+}
+
+// AppendPermit implements [front.Authorizer]: the header of what admit tells.
+func (a *authServer) AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Field {
+	for _, c := range a.admits {
+		dst = append(dst, gate.Field{Name: c.name, Value: c.lines[0]})
+	}
+	return a.gives(dst, o)
+}
+
+// gives appends what a request that enters brings with it: a proof for the front to send to the site,
+// and to nobody else, and tickets for the visitor.
+func (a *authServer) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
+	if proof := o.Proof(); proof != "" {
+		dst = append(dst, gate.Field{Name: gate.ProofHeader, Value: proof})
+	}
+	tickets := o.Tickets()
+	if a.cfg.Front.Form != formAccel {
+		tickets = firstOfEach(tickets)
+	}
+	return append(dst, tickets...)
+}
+
+// wait makes an answer one that no front takes for an admission.
+func (a *authServer) wait(q *gate.Request, o *gate.Outcome) {
+	if o.Status < 300 {
+		o.Status = http.StatusTooManyRequests
+	}
+	if q.Method == http.MethodHead {
+		o.Body = o.Body[:0]
+	}
+}
+
+// firstOfEach returns the fields with the first line of each name. Most fronts hand on one
+// Set-Cookie only. A request has two tickets where two rooms gate it, which takes
+// an odd spelling of the path; the second is given with the next request, and until then
+// its slot counts for nobody's use.
+func firstOfEach(fields []gate.Field) []gate.Field {
+	out := fields[:0]
+	for _, f := range fields {
+		if !slices.ContainsFunc(out, func(g gate.Field) bool { return g.Name == f.Name }) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+var errUnlisted = errors.New("trusted_proxies: must list who asks here")
+
+// question makes of q, what was asked, the visitor's request that it is about. It refuses what
+// does not name one request in one way: nothing is guessed.
+func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name string) []string) error {
+	if !a.proxies.Trusts(peer) {
+		return errUnlisted
+	}
+	from, err := onlyLine(lines, "X-Forwarded-For")
+	if err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(strings.TrimSpace(from[strings.LastIndexByte(from, ',')+1:])); err != nil {
+		return errors.New("X-Forwarded-For: must end with the visitor's address")
+	}
+	proto, err := onlyLine(lines, "X-Forwarded-Proto")
+	if err != nil {
+		return err
+	}
+	q.Version = "" // what there is is the front's
+	switch strings.ToLower(proto) {
+	case "https", "wss":
+		q.Secure = true
+	case "http", "ws":
+		q.Secure = false
+	default:
+		return errors.New("X-Forwarded-Proto: must be http or https")
+	}
+	switch form := a.cfg.Front.Form; {
+	case form == formAccel || gate.Answers(q.Target):
+		// It is the visitor's as it stands, passed on by the front.
+		if form == formHeaders && lines("X-Forwarded-Uri") != nil {
+			return errors.New("X-Forwarded-Uri: must not be given with a request that is for the edge itself")
+		}
+		return agrees(lines, q)
+	case form == formGRPC:
+		return errors.New("path: must be a call of ext_authz, or the edge's own")
+	case form == formPrefix:
+		target, ok := strings.CutPrefix(q.Target, a.cfg.Front.Prefix)
+		if q.Target = target; !ok || !strings.HasPrefix(target, "/") {
+			return errors.New("path: must be that of front_auth.prefix and the visitor's behind it")
+		}
+		if err := agrees(lines, q); err != nil {
+			return err
+		}
+	default:
+		if q.Method, err = onlyLine(lines, "X-Forwarded-Method"); err != nil {
+			return err
+		}
+		if q.Host, err = onlyLine(lines, "X-Forwarded-Host"); err != nil {
+			return err
+		}
+		if q.Target, err = onlyLine(lines, "X-Forwarded-Uri"); err != nil {
+			return err
+		}
+		if !strings.HasPrefix(q.Target, "/") {
+			return errors.New("X-Forwarded-Uri: must begin with /")
+		}
+	}
+	if gate.Answers(q.Target) {
+		return errors.New("path: the front must pass this request on to the edge itself")
+	}
+	return nil
+}
+
+// onlyLine returns the only line of a header.
+func onlyLine(lines func(name string) []string, name string) (string, error) {
+	all := lines(name)
+	if len(all) == 0 || len(all) > 1 {
+		return "", fmt.Errorf("%s: must be given once, got %d lines", name, len(all))
+	}
+	return all[0], nil
+}
+
+// agrees refuses a request that is the visitor's itself and is told otherwise in a
+// header: a visitor has sent it, and the front hands it on.
+func agrees(lines func(name string) []string, q *gate.Request) error {
+	for _, is := range [...]gate.Field{{Name: "X-Forwarded-Method", Value: q.Method}, {Name: "X-Forwarded-Host", Value: q.Host}, {Name: "X-Forwarded-Uri", Value: q.Target}} {
+		for _, told := range lines(is.Name) {
+			if told != is.Value {
+				return fmt.Errorf("%s: contradicts the request", is.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// check answers one question. A call that is no question ends with a code of gRPC, which
+// Envoy takes for a failure; it must be told to let nobody in then (failure_mode_allow: false).
+func (a *authServer) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+	h := w.Header()
+	h["Content-Type"], h["Trailer"] = []string{grpcType}, []string{"Grpc-Status", "Grpc-Message"}
+	fail := func(code int, err error) {
+		h.Set("Grpc-Status", strconv.Itoa(code))
+		h.Set("Grpc-Message", err.Error())
+	}
+	message, err := readMessage(r.Body)
+	if err != nil {
+		code := grpcInvalidArgument
+		if errors.Is(err, errTooLong) {
+			code = grpcExhausted
+		}
+		fail(code, err)
+		return
+	}
+	var asked checked
+	if err := asked.read(message); err != nil {
+		fail(grpcInvalidArgument, err)
+		return
+	}
+	q, err := a.checkedQuestion(r, &asked, o)
+	if err != nil {
+		a.refuseFront(o, err)
+	} else {
+		q.Patience, q.SiteApart = min(a.cfg.Front.Hold, patienceOf(r.Header)), true
+		a.gate.Decide(r.Context(), q, o)
+	}
+	var answer []byte
+	switch {
+	case err != nil:
+		answer = denied(o)
+	case o.Kind == gate.Enters:
+		answer = allowed(o, asked.header)
+	default:
+		a.wait(q, o)
+		answer = denied(o)
+	}
+	if a.draining.Load() {
+		h.Set("Connection", "close") // HTTP/2 tells it as GOAWAY
+	}
+	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))) //nolint:gosec // a waiting page
+	if _, err := w.Write(append(frame, answer...)); err != nil {
+		a.log.Debug("answer to a front not written", slog.Any("error", err))
+	}
+	h.Set("Grpc-Status", strconv.Itoa(grpcOK))
+}
+
+// patienceOf returns half of the time after which the caller gives up, so that
+// the answer comes in time.
+func patienceOf(h http.Header) time.Duration {
+	text := h.Get("Grpc-Timeout")
+	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
+	if text == "" || len(text) > 9 || units[text[len(text)-1]] == 0 {
+		return time.Hour
+	}
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	if err != nil || n > uint64(time.Hour/units[text[len(text)-1]]) {
+		return time.Hour
+	}
+	return max(time.Millisecond, time.Duration(n)*units[text[len(text)-1]]/2) //nolint:gosec // an hour at most
+}
+
+// checkedQuestion returns the visitor's request that Envoy asks about. As in the other forms nothing
+// is guessed: Envoy's fields name the request, and no header of the visitor's may name another.
+func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcome) (*gate.Request, error) {
+	if !a.proxies.Trusts(clientaddr.Peer(r.RemoteAddr)) {
+		return nil, errUnlisted
+	}
+	client, err := netip.ParseAddr(c.source)
+	if err != nil {
+		return nil, errors.New("source.address: must be the visitor's address")
+	}
+	if !strings.HasPrefix(c.path, "/") {
+		return nil, errors.New("request.http.path: must begin with /")
+	}
+	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
+	q := a.request(&visitors, netip.Addr{}, o) // without a version
+	q.Client = client.Unmap().WithZone("")
+	switch c.scheme {
+	case "https":
+		q.Secure = true
+	case "http":
+		q.Secure = false
+	default:
+		return nil, errors.New("request.http.scheme: must be http or https")
+	}
+	for name, is := range map[string]string{":path": c.path, ":authority": c.host, ":method": c.method} {
+		for _, told := range c.header[name] {
+			if told != is {
+				return nil, fmt.Errorf("%s: contradicts the request", name)
+			}
+		}
+	}
+	if gate.Answers(q.Target) {
+		return nil, errors.New("path: the front must pass this request on to the edge itself")
+	}
+	return q, agrees(func(name string) []string { return c.header[name] }, q)
+}
+
+// FrontURL returns where servers in front of the site ask, empty where none may.
+func (s *Server) FrontURL() string {
+	if s.cfg.Front.Listen == "" {
+		return ""
+	}
+	return "http://" + s.listeners[len(s.listeners)-1].Addr().String()
+}
+
+var (
+	_ http.Handler     = (*authServer)(nil)
+	_ front.Authorizer = (*authServer)(nil)
+)

@@ -1,0 +1,100 @@
+package front
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
+)
+
+// answer writes an answer of the edge.
+func (c *conn) answer(o *gate.Outcome, length int) bool {
+	if c.auth != nil {
+		o.Header = withDecision(o.Header)
+	}
+	return c.reply(o.Status, o.Header, o.Body, o.Close, length)
+}
+
+// withDecision adds Vestibule-Decision: wait if the decision is missing.
+func withDecision(header []gate.Field) []gate.Field {
+	if slices.ContainsFunc(header, func(f gate.Field) bool { return f.Name == gate.DecisionHeader }) {
+		return header
+	}
+	return append(header, gate.Field{Name: gate.DecisionHeader, Value: gate.SaysWait})
+}
+
+// reply reads the body of the request, discards it and writes an answer. It reports whether the connection stays
+// open.
+func (c *conn) reply(status int, header []gate.Field, body []byte, ends bool, length int) bool {
+	patience := c.f.opts.Timeouts.Header
+	ends = ends || c.ends()
+	if c.body(length, patience, false) {
+		c.r += length
+	} else {
+		ends = true
+	}
+	return c.writeAnswer(status, header, body, ends, patience) && !ends
+}
+
+// writeAnswer writes head and body of an answer of the edge.
+func (c *conn) writeAnswer(status int, header []gate.Field, body []byte, ends bool, patience time.Duration) bool {
+	b := appendStatus(c.out[:0], status)
+	b = appendFields(b, header)
+	b = appendDate(b)
+	if ends {
+		b = append(b, "Connection: close\r\n"...)
+	}
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		b = appendLength(b, int64(len(body)))
+	}
+	b = append(b, "\r\n"...)
+	if c.req.Method == http.MethodHead {
+		body = nil
+	}
+	if len(body) >= longBody && c.from.Direct() {
+		c.out = b
+		return c.write(patience, b, body)
+	}
+	c.out = append(b, body...)
+	return c.write(patience, c.out)
+}
+
+// longBody is the shortest body, in bytes, that is written without a copy behind its head.
+const longBody = 4 << 10
+
+// ends reports whether the connection closes after the answer.
+func (c *conn) ends() bool { return c.req.Close || c.f.opts.Draining() }
+
+// answerPanic answers a request whose handling panicked.
+func (c *conn) answerPanic(o *gate.Outcome, p any) {
+	c.f.opts.Metrics.Panics.Inc()
+	c.f.opts.Log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	if c.begun {
+		return
+	}
+	header := append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"}, // a session permit may have been spent: the visitor gets the ticket
+		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
+	if c.auth != nil {
+		header = withDecision(header)
+	}
+	c.writeAnswer(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.opts.Timeouts.Header)
+}
+
+// hint implements [visitor].
+func (c *conn) hint(r *http1.Response) bool {
+	b := appendStatus(nil, r.Status)
+	for i := range r.Fields {
+		if f := &r.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
+			b = appendField(b, f.Name, f.Value)
+		}
+	}
+	began := c.begun
+	ok := c.write(c.f.opts.Timeouts.Idle, append(b, "\r\n"...))
+	c.begun = began // the final answer follows
+	return ok
+}

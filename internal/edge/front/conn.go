@@ -1,0 +1,256 @@
+package front
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vestibule/internal/edge/http1"
+)
+
+// The phases of a connection.
+const (
+	phaseIdle   = iota // between two requests
+	phaseBusy          // the first byte of a request was read
+	phaseClosed        // by Shutdown
+)
+
+// maxBody is the longest body of a request, in bytes, that the front reads; net/http reads longer ones.
+const maxBody = 16 << 10
+
+// shared is what all connections of a front have in common.
+type shared struct {
+	opts  Options
+	works works
+	base  context.Context // ends when Shutdown cuts requests off
+	open  sync.WaitGroup  // connections and accept loops
+}
+
+func (s *shared) close(c io.Closer) { s.opts.Connections.Close(c) }
+
+// conn is one connection of a visitor, or of a server that asks about visitors. Its goroutine owns all fields except
+// phase and visit; abort reads conn.
+type conn struct {
+	f     *shared
+	conn  net.Conn // a *tls.Conn if cfg is not nil
+	cfg   *tls.Config
+	to    *handover
+	auth  Authorizer // nil if the peer is a visitor
+	peer  netip.Addr
+	phase atomic.Int32
+	visit visit
+	from  http1.Source
+	lines func(name string) []string
+
+	*work        // may be nil between two requests
+	rests   bool // no byte of the next request was read
+	r, w    int  // in[r:w] was read and is unused
+	blanks  int  // CR and LF that may still be skipped before the next request
+	writeBy time.Time
+	begun   bool // a part of the answer was written
+	unread  int  // bytes of the body still to read
+
+	client     netip.Addr // of the last request; clientText is its text
+	clientText string
+}
+
+// takeWork takes the memory for a request, and returns the buffer to read into.
+func (c *conn) takeWork() []byte {
+	c.work = c.f.works.get()
+	c.req.Reset()
+	return c.in
+}
+
+// freeWork returns the memory of a request to the pool.
+func (c *conn) freeWork() {
+	if c.work != nil {
+		c.f.works.put(c.work)
+		c.work = nil
+	}
+}
+
+func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
+	c := &conn{f: f, conn: accepted, cfg: cfg, to: to, auth: auth}
+	c.visit.all, c.visit.log = &f.open, f.opts.Log
+	c.lines = c.linesOf
+	c.from.Waits, c.from.Room = c.onWait, c.takeWork
+	return c
+}
+
+// abort closes the connection in any phase. Any goroutine may call it.
+func (c *conn) abort() {
+	c.phase.Store(phaseClosed)
+	c.f.close(c.conn)
+	c.visit.setGone()
+}
+
+// readHead reads the head of the next request into req. It returns the length of the head; More means that the
+// connection has ended.
+func (c *conn) readHead(first bool) (int, http1.Verdict) {
+	c.req.Reset()
+	patience := c.f.opts.Timeouts.Header
+	var limit time.Time // for the head; the zero time before its first byte
+	if c.skip(); c.r == c.w {
+		c.r, c.w = 0, 0
+	}
+	switch {
+	case c.w > c.r: // it was read with the last request
+		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
+			return n, v
+		}
+		limit = time.Now().Add(patience)
+	case first:
+		limit, c.rests = time.Now().Add(patience), true
+	default:
+		c.rests = true
+	}
+	for {
+		by, slack := limit, time.Duration(0)
+		if by.IsZero() {
+			idle := c.f.opts.Timeouts.Idle
+			by, slack = time.Now().Add(idle), idle/8
+		}
+		if !c.visit.readUntil(by, slack) || !c.read() {
+			return 0, http1.More
+		}
+		c.rests = false
+		if c.phase.Load() != phaseBusy {
+			if !c.phase.CompareAndSwap(phaseIdle, phaseBusy) {
+				return 0, http1.More // Shutdown closed it just now
+			}
+			c.f.opts.Connections.State(c.conn, http.StateActive)
+		}
+		c.skip()
+		if n, v := c.req.Parse(c.in[c.r:c.w]); v != http1.More {
+			return n, v
+		}
+		if limit.IsZero() {
+			limit = time.Now().Add(patience)
+		}
+	}
+}
+
+// onWait is called when a read would block. It reports whether the connection has released its buffer.
+func (c *conn) onWait() bool {
+	if !c.rests {
+		return false
+	}
+	if c.phase.CompareAndSwap(phaseBusy, phaseIdle) {
+		c.f.opts.Connections.State(c.conn, http.StateIdle)
+	}
+	if !c.from.Direct() {
+		return false
+	}
+	c.freeWork()
+	return true
+}
+
+// skip skips up to four CR and LF, which some old browsers send after a form, as net/http does.
+func (c *conn) skip() {
+	for c.blanks > 0 && c.r < c.w {
+		if b := c.in[c.r]; b != '\r' && b != '\n' {
+			c.blanks = 0
+			return
+		}
+		c.r++
+		c.blanks--
+	}
+}
+
+// read appends the bytes of one read to the buffer.
+func (c *conn) read() bool {
+	if c.w == len(c.in) {
+		if c.r > 0 {
+			c.w = copy(c.in, c.in[c.r:c.w])
+			c.r = 0
+		} else {
+			c.in = append(c.in, make([]byte, len(c.in))...)
+		}
+	}
+	n, err := c.from.Read(c.in[c.w:])
+	c.w += n
+	return n > 0 || err == nil
+}
+
+// write sends one or two pieces to the visitor, within patience.
+func (c *conn) write(patience time.Duration, b ...[]byte) bool {
+	if left := time.Until(c.writeBy); left > patience || left < patience*7/8 {
+		c.writeBy = time.Now().Add(patience)
+		if c.conn.SetWriteDeadline(c.writeBy) != nil {
+			return false
+		}
+	}
+	c.begun = true
+	var err error
+	if len(b) == 1 {
+		_, err = c.conn.Write(b[0])
+	} else {
+		c.pieces = append(c.pieces[:0], b...)
+		rest := &c.rest
+		*rest = c.pieces
+		_, err = rest.WriteTo(c.conn)
+	}
+	if err != nil {
+		c.f.opts.Log.Debug("answer to a visitor not written", slog.Any("error", err))
+	}
+	return err == nil
+}
+
+// endVisit stops watching the visitor. A byte that was read meanwhile is the first of the next bytes.
+func (c *conn) endVisit() {
+	if b, ok := c.visit.end(); ok {
+		c.in = append(c.in[:c.w], b)
+		c.in = c.in[:cap(c.in)]
+		c.w++
+	}
+}
+
+// end closes a connection after an answer. If the visitor has sent more than was read, it first waits for the
+// visitor to take the answer: a close would reset the connection and drop the answer.
+func (c *conn) end() {
+	if e, ok := c.conn.(interface{ CloseWrite() error }); ok && (c.unread > 0 || c.w > c.r) && c.begun && e.CloseWrite() == nil {
+		over := time.Now().Add(500 * time.Millisecond)
+		for c.visit.readUntil(over, 0) && c.read() {
+			c.r, c.w = 0, 0
+		}
+	}
+	c.f.close(c.conn)
+}
+
+// linesOf returns the values of a header field, nil for none.
+func (c *conn) linesOf(name string) []string {
+	if c.lengths>>(len(name)%64)&1 == 0 {
+		return nil
+	}
+	from := len(c.values)
+	for i := range c.req.Fields {
+		if f := &c.req.Fields[i]; f.Name == name {
+			c.values = append(c.values, f.Value)
+		}
+	}
+	if len(c.values) == from {
+		return nil
+	}
+	return c.values[from:len(c.values):len(c.values)]
+}
+
+// body reads the rest of the request. All of it must come within patience or, if wanted, each piece.
+func (c *conn) body(length int, patience time.Duration, wanted bool) bool {
+	for limit := time.Now().Add(patience); c.w-c.r < length; {
+		if wanted {
+			limit = time.Now().Add(patience)
+		}
+		if !c.visit.readUntil(limit, patience/8) || !c.read() {
+			return false
+		}
+	}
+	c.unread = 0
+	return true
+}

@@ -1,0 +1,64 @@
+package front
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"vestibule/internal/edge/gate"
+)
+
+// Status lines and header fields as text.
+
+// appendStatus appends a status line.
+func appendStatus(b []byte, status int) []byte {
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(status)...)
+	return append(b, "\r\n"...)
+}
+
+func appendFields(b []byte, fields []gate.Field) []byte {
+	for i := range fields {
+		b = appendField(b, fields[i].Name, fields[i].Value)
+	}
+	return b
+}
+
+// appendField appends one header field on one line, whatever value holds.
+func appendField(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	if strings.IndexByte(value, '\n') >= 0 || strings.IndexByte(value, '\r') >= 0 {
+		value = strings.NewReplacer("\r", " ", "\n", " ").Replace(value)
+	}
+	b = append(b, value...)
+	return append(b, "\r\n"...)
+}
+
+func appendLength(b []byte, n int64) []byte {
+	b = append(b, "Content-Length: "...)
+	b = strconv.AppendInt(b, n, 10)
+	return append(b, "\r\n"...)
+}
+
+// date is the Date field of one second.
+type date struct {
+	second int64
+	line   string
+}
+
+var lastDate atomic.Pointer[date]
+
+func appendDate(b []byte) []byte {
+	now := time.Now()
+	d := lastDate.Load()
+	if d == nil || d.second != now.Unix() {
+		d = &date{now.Unix(), "Date: " + now.UTC().Format(http.TimeFormat) + "\r\n"}
+		lastDate.Store(d)
+	}
+	return append(b, d.line...)
+}

@@ -1,0 +1,74 @@
+package front
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
+)
+
+// Connections counts the connections of visitors and knows which are idle. It is safe for concurrent use.
+type Connections interface {
+	// Close closes a connection or a listener; further calls do nothing.
+	Close(c io.Closer)
+
+	// State implements [http.Server.ConnState]. [Socket] returns the accepted connection of c.
+	State(c net.Conn, s http.ConnState)
+}
+
+// Authorizer decides requests that a server in front of the site asks about.
+type Authorizer interface {
+	// Authorize decides the request that q asks about: the outcome enters or is answered. peer is the address of the
+	// server that asks; lines returns the values of a header field of q, nil for none.
+	Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string)
+
+	// AppendPermit appends the header of the answer to a request that enters.
+	AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Field
+}
+
+// Prefaced is a connection that may hold bytes read from its socket: only Read sees them.
+type Prefaced interface{ Prefaced() bool }
+
+// Options configure a front.
+type Options struct {
+	Gate        *gate.Gate
+	Proxies     clientaddr.Proxies // their X-Forwarded-For and X-Forwarded-Proto are believed
+	Connections Connections
+	Timeouts    Timeouts
+	Draining    func() bool // the edge drains: each answer closes its connection
+	Metrics     Metrics
+	Log         *slog.Logger
+
+	Pool    *http1.Pool // of connections to origins; closed by Shutdown
+	Headers *origin.HeaderRules
+	Monitor *origin.Monitor
+	Buffers httputil.BufferPool
+
+	// Patient returns a writer that gives up when the visitor reads nothing for too long.
+	Patient func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
+}
+
+// Timeouts are the timeouts of a front.
+type Timeouts struct {
+	Header   time.Duration // for the head of a request, and for the visitor to take an answer of the edge
+	Idle     time.Duration // for the next request, and for a body to make progress
+	Response time.Duration // for an origin to begin its answer
+}
+
+// Metrics are the counters of a front.
+type Metrics struct {
+	Requests   prometheus.Counter // of visitors, read here
+	HandedOver prometheus.Counter // connections
+	Panics     prometheus.Counter
+}

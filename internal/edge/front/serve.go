@@ -1,0 +1,157 @@
+package front
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"vestibule/internal/core/rules"
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
+)
+
+// serve serves a connection until it ends or is handed over.
+func (c *conn) serve() {
+	peer := c.conn.RemoteAddr() // reads the PROXY header if one is expected
+	if c.cfg != nil && !c.handshake() {
+		return
+	}
+	c.visit.conn = c.conn
+	if p, ok := c.conn.(Prefaced); ok && p.Prefaced() {
+		c.from.Of(struct{ net.Conn }{c.conn})
+	} else {
+		c.from.Of(c.conn)
+	}
+	c.peer = clientaddr.Peer(peer.String())
+	c.takeWork()
+	defer c.freeWork()
+	for first := true; ; first = false {
+		n, v := c.readHead(first)
+		if v == http1.Odd {
+			c.handOver()
+			return
+		}
+		if v == http1.More {
+			c.f.close(c.conn)
+			return
+		}
+		length := int(max(c.req.Length, 0))
+		if gate.Answers(c.req.Target) || c.req.Method == http.MethodOptions || length > maxBody {
+			c.handOver()
+			return
+		}
+		c.r += n
+		if c.blanks = 0; c.req.Method == http.MethodPost {
+			c.blanks = 4
+		}
+		if !c.handle(length) {
+			c.end()
+			return
+		}
+	}
+}
+
+// handshake performs the TLS handshake, and reports whether the front serves the connection. Connections with
+// HTTP/2 and failed handshakes go to net/http.
+func (c *conn) handshake() bool {
+	t := tls.Server(c.conn, c.cfg)
+	c.conn = t
+	if t.SetDeadline(time.Now().Add(c.f.opts.Timeouts.Header)) != nil {
+		c.f.close(t)
+		return false
+	}
+	if err := t.HandshakeContext(context.Background()); err != nil { // the deadline ends it
+		c.f.opts.Log.Debug("TLS handshake", slog.Any("error", err))
+		c.to.put(t) // net/http answers a client without TLS
+		return false
+	}
+	if t.SetDeadline(time.Time{}) != nil {
+		c.f.close(t)
+		return false
+	}
+	if t.ConnectionState().NegotiatedProtocol == "h2" {
+		c.to.put(t)
+		return false
+	}
+	return true
+}
+
+// handle has one request decided, and acts on the outcome. It reports whether the connection stays open.
+func (c *conn) handle(length int) (goesOn bool) {
+	c.begun, c.unread = false, length
+	o := c.f.opts.Gate.Begin()
+	defer o.End()
+	c.visit.begin()
+	defer func() {
+		if p := recover(); p != nil {
+			goesOn = false
+			c.endVisit()
+			c.answerPanic(o, p)
+		}
+	}()
+	c.fillAsk(length > 0)
+	if c.auth != nil {
+		c.auth.Authorize(&c.visit, &c.ask, o, c.peer, c.lines)
+	} else {
+		c.f.opts.Metrics.Requests.Inc()
+		c.f.opts.Gate.Decide(&c.visit, &c.ask, o)
+	}
+	switch o.Kind {
+	case gate.Enters:
+		if c.auth == nil {
+			goesOn = c.forward(o, length)
+			break
+		}
+		c.endVisit()
+		c.fields = c.auth.AppendPermit(c.fields[:0], o)
+		goesOn = c.reply(http.StatusOK, c.fields, nil, false, length)
+	case gate.Answered:
+		c.endVisit()
+		goesOn = c.answer(o, length)
+	default:
+		panic(fmt.Sprintf("fast front: an outcome of kind %d", o.Kind))
+	}
+	c.endVisit()
+	return goesOn
+}
+
+// fillAsk fills ask from the head of the request.
+func (c *conn) fillAsk(body bool) {
+	c.values, c.lengths = c.values[:0], 0
+	for i := range c.req.Fields {
+		c.lengths |= 1 << (len(c.req.Fields[i].Name) % 64)
+	}
+	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*requestLines)(&c.req)}
+	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.cfg != nil, c.lines)
+}
+
+// requestLines are the header fields of a request for rules.
+type requestLines http1.Request
+
+// AppendTo implements [gate.HeaderLines].
+func (r *requestLines) AppendTo(out []rules.Header) []rules.Header {
+	for i := range r.Fields {
+		out = append(out, rules.Header(r.Fields[i]))
+	}
+	return out
+}
+
+// handOver gives the connection to net/http, with the bytes that were read and not used.
+func (c *conn) handOver() {
+	c.f.opts.Metrics.HandedOver.Inc()
+	if c.conn.SetDeadline(time.Time{}) != nil {
+		c.f.close(c.conn)
+		return
+	}
+	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
+	if t, ok := c.conn.(*tls.Conn); ok {
+		c.to.put(&handedTLS{h, t})
+		return
+	}
+	c.to.put(&h)
+}

@@ -1,0 +1,312 @@
+package front
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
+)
+
+// patienceBeforeWatching is the shortest wait for an origin before the front watches whether the visitor leaves; the
+// longest is twice that.
+const patienceBeforeWatching = 100 * time.Millisecond
+
+// maxHints bounds the informational answers to one request.
+const maxHints = 8
+
+var (
+	errVisitorLeft = errors.New("the visitor went away")
+	errHints       = errors.New("too many informational answers")
+	errUpgraded    = errors.New("the origin upgrades unasked")
+)
+
+// trip is one request to its origin and the answer.
+type trip struct {
+	opts    *Options
+	outcome *gate.Outcome
+	client  string          // the visitor's address for X-Forwarded-For; empty for none
+	base    context.Context // ends when the request is cut off
+	visitor visitor
+	up      *http1.Conn // nil before the answer, and after its return to the pool
+}
+
+// visitor is the visitor of a trip.
+type visitor interface {
+	// bind sets the connection to an origin that is closed when the visitor leaves, nil for none. It reports whether the
+	// visitor is still there.
+	bind(origin *http1.Conn) bool
+
+	// watch starts to watch whether the visitor leaves.
+	watch()
+
+	// hint forwards an informational answer, and reports whether it could.
+	hint(r *http1.Response) bool
+}
+
+// work is the memory of a request. One connection at a time uses it.
+type work struct {
+	in      []byte
+	out     []byte // an answer, or the request to an origin
+	pieces  [][]byte
+	rest    net.Buffers // of pieces
+	req     http1.Request
+	res     http1.Response
+	ask     gate.Request
+	values  []string // of the header fields in ask
+	lengths uint64   // bit n is set if a field name has n bytes, modulo 64
+	fields  []gate.Field
+	chunks  http1.Chunks
+	trip    trip
+}
+
+// Sizes of buffers in bytes: of a new one, and of the longest one that is kept for the next request.
+const (
+	firstBuffer = 4 << 10
+	keptBuffer  = 16 << 10
+)
+
+// works is the pool of work. It is safe for concurrent use.
+type works struct{ pool sync.Pool }
+
+func (p *works) get() *work {
+	if w, ok := p.pool.Get().(*work); ok {
+		return w
+	}
+	return &work{in: make([]byte, firstBuffer)}
+}
+
+func (p *works) put(w *work) {
+	if len(w.in) > firstBuffer {
+		w.in = make([]byte, firstBuffer)
+	}
+	if cap(w.out) > keptBuffer {
+		w.out = nil
+	}
+	p.pool.Put(w)
+}
+
+// endTrip closes the connection of a trip unless the pool has it.
+func (w *work) endTrip() {
+	if up := w.trip.up; up != nil {
+		up.Close() // its error changes nothing
+	}
+	w.trip = trip{}
+}
+
+// exchange sends the request of a trip to its origin, and reads the head of the answer.
+func (w *work) exchange(body []byte) error {
+	x := &w.trip
+	w.out = w.requestFor(w.out[:0], body)
+	to := x.outcome.Origin.URL
+	for fresh := false; ; {
+		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
+		if x.base.Err() != nil {
+			return errVisitorLeft // or Shutdown cuts requests off
+		}
+		if err != nil {
+			return err
+		}
+		if !x.visitor.bind(up) {
+			up.Close() // nothing was sent on it
+			return errVisitorLeft
+		}
+		if err = w.roundTrip(up); err == nil {
+			x.up = up
+			return nil
+		}
+		up.Close() // it is of no use
+		if !x.visitor.bind(nil) {
+			return errVisitorLeft
+		}
+		if errors.Is(err, http1.ErrStale) {
+			continue
+		}
+		// The origin may have closed the idle connection: a GET or HEAD without a body is sent once more.
+		again := up.Reused && !fresh && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
+		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || isTimeout(err) {
+			return err
+		}
+		fresh = true
+	}
+}
+
+// requestFor appends the request as it goes to the origin.
+func (w *work) requestFor(b, body []byte) []byte {
+	b = append(append(append(b, w.req.Method...), ' '), w.req.Target...)
+	b = append(b, " HTTP/1.1\r\n"...)
+	b = appendField(b, "Host", w.req.Host)
+	for i := range w.req.Fields {
+		f := &w.req.Fields[i]
+		if value, ok := w.trip.opts.Headers.ToSite(f.Name, f.Value); ok {
+			b = appendField(b, f.Name, value)
+		}
+	}
+	w.fields = w.trip.outcome.AppendForSite(w.fields[:0], w.trip.client, w.req.Host)
+	b = appendFields(b, w.fields)
+	switch w.req.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+		b = appendLength(b, int64(len(body)))
+	}
+	return append(append(b, "\r\n"...), body...)
+}
+
+// roundTrip sends out, and reads heads up to that of the final answer.
+func (w *work) roundTrip(up *http1.Conn) error {
+	now := time.Now()
+	limit := now.Add(w.trip.opts.Timeouts.Response)
+	if err := w.send(now, up, limit); err != nil {
+		return err
+	}
+	for range maxHints {
+		w.res.Reset()
+		for {
+			n, err := w.res.Parse(up.Buffered())
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				up.Use(n)
+				break
+			}
+			if err := w.fill(up, limit); err != nil {
+				return err
+			}
+		}
+		switch {
+		case w.res.Status == http.StatusSwitchingProtocols:
+			return errors.Join(http1.ErrAnswer, errUpgraded)
+		case w.res.Status >= http.StatusOK:
+			return nil
+		case w.res.Status != http.StatusContinue:
+			if !w.trip.visitor.hint(&w.res) {
+				return errVisitorLeft
+			}
+		}
+	}
+	return errors.Join(http1.ErrAnswer, errHints)
+}
+
+// send sends out, and may wait for the answer.
+func (w *work) send(now time.Time, up *http1.Conn, limit time.Time) error {
+	_, secure := up.Conn.(*tls.Conn)
+	if left := up.By.Sub(now); left < patienceBeforeWatching || left > 2*patienceBeforeWatching || secure {
+		up.By = now.Add(2 * patienceBeforeWatching)
+		if err := up.SetDeadline(up.By); err != nil {
+			return err
+		}
+	}
+	if secure { // TLS cannot continue after a deadline in a write
+		if err := up.SetWriteDeadline(limit); err != nil {
+			return err
+		}
+	}
+	n, err := up.Ask(w.out)
+	if !isTimeout(err) || !time.Now().Before(limit) {
+		return err
+	}
+	if n == len(w.out) {
+		return nil // the answer takes longer
+	}
+	w.trip.visitor.watch()
+	up.By = time.Time{}
+	if err := up.SetDeadline(limit); err != nil {
+		return err
+	}
+	if n == 0 { // the kept connection may be stale: Ask looks
+		_, err = up.Ask(w.out)
+	} else {
+		_, err = up.Write(w.out[n:])
+	}
+	return err
+}
+
+// fill reads from an origin until limit, the zero time for no limit. A long wait ends when the visitor leaves.
+func (w *work) fill(up *http1.Conn, limit time.Time) error {
+	err := up.Fill()
+	if !isTimeout(err) {
+		return err
+	}
+	w.trip.visitor.watch()
+	up.By = time.Time{}
+	if err := up.SetReadDeadline(limit); err != nil {
+		return err
+	}
+	return up.Fill()
+}
+
+// eachField calls line with the header fields of the visitor's answer except for its framing, and obeys the
+// commands of the site in it. dated reports whether there is a Date.
+func (w *work) eachField(line func(name, value string)) (dated bool) {
+	x := &w.trip
+	tickets, private := x.outcome.ForVisitor()
+	revoked, own := false, false
+	var cache []string
+	for i := range w.res.Fields {
+		f := &w.res.Fields[i]
+		switch f.Name {
+		case gate.CommandHeader, gate.HostedCommandHeader:
+			if f.Value == gate.CommandRevoke {
+				revoked, own = true, own || f.Name == gate.CommandHeader
+			}
+		case "Cache-Control":
+			if private {
+				cache = append(cache, f.Value)
+			}
+		case "Date":
+			dated = true
+		}
+		if origin.ToVisitor(f.Name, f.Value, private) {
+			line(f.Name, f.Value)
+		}
+	}
+	if private {
+		line("Cache-Control", origin.Private(cache))
+	}
+	for i := range tickets {
+		line(tickets[i].Name, tickets[i].Value)
+	}
+	if revoked {
+		x.outcome.Revoke(own)
+	}
+	return dated
+}
+
+// smallBody is the longest answer, in bytes, that is sent in one write.
+const smallBody = 16 << 10
+
+// copyBody copies left bytes from up through one buffer, which bounds the memory for a visitor that reads slowly.
+func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) bool {
+	buf := w.trip.opts.Buffers.Get()
+	defer w.trip.opts.Buffers.Put(buf)
+	for left > 0 {
+		n, err := up.Read(buf[:min(int64(len(buf)), left)])
+		if n > 0 {
+			if !write(buf[:n]) {
+				return false
+			}
+			left -= int64(n)
+			continue
+		}
+		if !isTimeout(err) {
+			return false
+		}
+		w.trip.visitor.watch()
+		up.By = time.Time{}
+		if up.SetReadDeadline(up.By) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}

@@ -1,0 +1,56 @@
+package edge
+
+import (
+	"net/http"
+	"strings"
+
+	"vestibule/internal/core/rules"
+	"vestibule/internal/edge/gate"
+)
+
+// What the edge reads of requests of net/http, and writes to their answers.
+
+// ruleLines are the lines of a header as rules ask for them.
+type ruleLines http.Header
+
+// AppendTo implements [gate.HeaderLines].
+func (h ruleLines) AppendTo(out []rules.Header) []rules.Header {
+	for name, lines := range h {
+		if name == "Connection" || name == "Content-Length" { // the fast front has them apart
+			continue
+		}
+		for _, line := range lines {
+			out = append(out, rules.Header{Name: name, Value: line})
+		}
+	}
+	return out
+}
+
+// rawTarget returns path and query as they stood in the request line.
+func rawTarget(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	// Absolute form, or OPTIONS *.
+	t := r.URL.EscapedPath()
+	if t == "" || t == "*" {
+		t = "/"
+	}
+	if r.URL.RawQuery != "" {
+		t += "?" + r.URL.RawQuery
+	}
+	return t
+}
+
+func hasBody(r *http.Request) bool {
+	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
+}
+
+func addFields(h http.Header, fields []gate.Field) {
+	for _, f := range fields {
+		if f.Name == gate.DecisionHeader { // fronts have one already
+			h.Del(f.Name)
+		}
+		h.Add(f.Name, f.Value)
+	}
+}

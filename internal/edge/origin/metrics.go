@@ -1,0 +1,28 @@
+package origin
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics are what an edge counts of its origins.
+type Metrics struct {
+	failed, full, waits prometheus.Counter
+	connections, limit  prometheus.Gauge
+}
+
+// NewMetrics returns metrics that reg shows.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &Metrics{
+		failed:      counter("vestibule_edge_origin_errors_total", "Requests that an origin did not answer."),
+		full:        counter("vestibule_edge_origin_full_total", "Requests that were told to come back because no connection to an origin came free in time."),
+		waits:       counter("vestibule_edge_origin_waits_total", "Connections to origins that had to wait because as many were open as may be."),
+		connections: gauge("vestibule_edge_origin_connections", "Connections to origins that are open."),
+		limit:       gauge("vestibule_edge_origin_connections_limit", "Connections to origins that may be open, by the limit of open files."),
+	}
+	reg.MustRegister(m.failed, m.full, m.waits, m.connections, m.limit)
+	return m
+}

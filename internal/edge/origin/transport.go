@@ -1,0 +1,137 @@
+package origin
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+)
+
+// How long TLS with an origin may take, and how long a connection to one is kept that is idle.
+const (
+	Handshake = 5 * time.Second
+	IdleFor   = 90 * time.Second
+)
+
+// MaxIdle returns how many of n connections to origins may be idle, in all and of one site.
+func MaxIdle(n int) (all, site int) { return max(1, min(4096, n/2)), min(512, n) }
+
+// Transport is net/http's way to origins. An [http.Transport] keeps a connection for the next
+// request before it has looked whether anything lies behind the last answer, so that a request
+// which is quick enough gets what a broken or hostile site put there. This one gives a kept
+// connection a request only when its reader waits for more.
+type Transport struct{ *http.Transport }
+
+// RoundTrip is [http.RoundTripper].
+func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	trace := &httptrace.ClientTrace{GotConn: awaitReader}
+	return t.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+}
+
+// awaitReader waits until the reader of a kept connection has read all that was there, or
+// has given the connection up: it does one or the other at once.
+func awaitReader(got httptrace.GotConnInfo) {
+	conn := got.Conn
+	if c, ok := conn.(*tls.Conn); ok {
+		if c.ConnectionState().NegotiatedProtocol == "h2" {
+			return // its answers bear numbers
+		}
+		conn = c.NetConn()
+	}
+	if c, ok := conn.(*keptConn); ok && got.Reused {
+		c.await()
+	}
+}
+
+// keptConn is a connection that knows whether its reader waits for more.
+type keptConn struct {
+	*Conn
+	mu      sync.Mutex
+	changed sync.Cond
+	reading bool // or closed
+}
+
+func newKeptConn(c *Conn) *keptConn {
+	k := &keptConn{Conn: c}
+	k.changed.L = &k.mu
+	return k
+}
+
+func (c *keptConn) set(reading bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = reading
+	c.changed.Broadcast()
+}
+
+func (c *keptConn) await() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.reading {
+		c.changed.Wait()
+	}
+}
+
+func (c *keptConn) Read(b []byte) (int, error) {
+	c.set(true)
+	n, err := c.Conn.Read(b)
+	if err == nil {
+		c.set(false)
+	}
+	return n, err
+}
+
+func (c *keptConn) Close() error {
+	c.set(true)
+	return c.Conn.Close()
+}
+
+// NewTransport returns net/http's way to origins. response bounds how long one takes to begin its answer.
+func NewTransport(dials *Dials, response time.Duration) Transport {
+	idle, ofSite := MaxIdle(dials.Limit())
+	return Transport{&http.Transport{
+		Proxy: nil, // never one from the environment
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dials.DialContext(ctx, network, addr)
+			if c, ok := conn.(*Conn); ok {
+				return newKeptConn(c), err
+			}
+			return conn, err
+		},
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true, // what the origin sends goes out as it is
+		MaxIdleConns:          idle,
+		MaxIdleConnsPerHost:   ofSite,
+		IdleConnTimeout:       IdleFor,
+		TLSHandshakeTimeout:   Handshake,
+		ResponseHeaderTimeout: response,
+		ExpectContinueTimeout: time.Second,
+	}}
+}
+
+// Buffers is a pool of buffers to copy bodies through. It is safe for concurrent use.
+type Buffers struct{ free chan []byte }
+
+// NewBuffers returns an empty pool.
+func NewBuffers() *Buffers { return &Buffers{make(chan []byte, 256)} }
+
+// Get implements [httputil.BufferPool].
+func (b *Buffers) Get() []byte {
+	select {
+	case buf := <-b.free:
+		return buf
+	default:
+		return make([]byte, 32<<10)
+	}
+}
+
+// Put implements [httputil.BufferPool].
+func (b *Buffers) Put(buf []byte) {
+	select {
+	case b.free <- buf:
+	default:
+	}
+}
