@@ -69,6 +69,22 @@ rooms:
 	if first.inside() {
 		t.Error("who said goodbye is inside all the same")
 	}
+
+	// A goodbye that one aggregator counted is not forgotten by its successor, and the next one counts too.
+	fourth := newGuest(t, edges[0])
+	for range 2 { // counted with the second question
+		if fourth.inside() {
+			t.Fatal("another one is inside a room for two")
+		}
+	}
+	nodes[1].stop(t)
+	nodes[1] = nodes[1].again(t)
+	until(t, "one of those inside is served again", second.inside)
+	if code := second.leave(t); code != http.StatusNoContent {
+		t.Fatalf("the goodbye is answered with status %d", code)
+	}
+	took = until(t, "the next visitor is inside", fourth.inside)
+	t.Logf("the next visitor was inside %.1f s after the goodbye under a new aggregator (goal: 5 s)", took.Seconds())
 }
 
 // TestRestartUnderLoad: people fill a room in two data centres with two edges each and wait in front of it, and every

@@ -23,6 +23,7 @@ type terminations struct {
 	news    bool                  // in up, since tellEnds
 	movedIn uint32                // old tickets of sessions that moved here from other data centres are valid until then
 	dropped uint32                // moves here that did not fit: their old tickets are valid until then
+	skips   uint64                // reports so far that left moves out
 }
 
 type terminationKey struct {
@@ -33,7 +34,8 @@ type terminationKey struct {
 type termination struct {
 	wire.End
 	n       uint64 // for the edges; 0 for one that is not theirs
-	raised  bool   // Left, at home: it is meant for every ticket of the session that there may be
+	raised  bool   // Left, at home: it holds for every ticket that edges may have stamped by then
+	skips   uint64 // those of terminations by then
 	closed  bool   // nothing is left to do about it
 	cleared bool   // Left, at home: no other data centre accepts it
 }
@@ -75,9 +77,9 @@ func (b *books) closeTerminations(at closing) {
 	for _, m := range ts.order {
 		switch {
 		case m.closed:
-		case m.Home == b.home && m.Kind == wire.Left && m.Shown != 0 && b.ids.find(m.ID) == nil && !m.raised:
+		case m.Home == b.home && m.Kind == wire.Left && m.Shown != 0 && b.ids.find(m.ID) == nil && (!m.raised || m.skips != ts.skips):
 			if int64(m.Shown) >= b.counts.freed && at.expired != 0 && at.movedIn < b.counts.freed {
-				m.raised = true
+				m.raised, m.skips = true, ts.skips
 				raise = append(raise, wire.End{ID: m.ID, Home: m.Home, Until: max(at.expired, m.Until+1), Kind: wire.Left})
 			}
 		case m.n > at.known:
@@ -106,19 +108,17 @@ func (b *books) closeTerminations(at closing) {
 // uncount takes a session out of the head-count once every edge knows its termination, and reports whether
 // it was counted.
 //
-// Where its stampings were reported to a predecessor only, its tickets are counted once all the same, in the
-// second in which the newest expires or before. Which second is not known; but no ticket that may have been
-// stamped is accepted any more (raised). So the session is subtracted in the second in which the shown ticket
-// expires: it cannot be later, and if it is earlier the session counts again from then on.
+// A session whose moves were reported to a predecessor only is counted once all the same, in the second in
+// which its newest ticket expires. Which second is not known, but no edge accepts any of its tickets (raised).
+// So it is subtracted in the second in which the shown ticket expires, which is not later; if it is earlier,
+// the session counts again from then on. A report that left moves out since the raise may hide a newer ticket:
+// then the termination is raised again.
 func (b *books) uncount(m *termination) bool {
 	if b.ids.find(m.ID) != nil {
 		return b.ids.end(&b.counts, m.ID, m.Until)
 	}
 	if !m.raised || m.Shown == 0 || int64(m.Shown) < b.counts.freed {
 		return false
-	}
-	if slices.ContainsFunc(b.accounts, func(acc *account) bool { return acc.sessions.missed > 0 && acc.sessions.missedUntil >= b.counts.freed }) {
-		return false // an edge whose lists were lost may have stamped it since
 	}
 	b.counts.add(int64(m.Shown), -1)
 	return true

@@ -116,7 +116,9 @@ func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.Room
 // takeMoves follows the tickets that were stamped, and cancels doubles. The report was
 // written between earliest and latest.
 func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fleettime.Time) {
-	acc.sessions.skip(r.FirstMove, max(acc.edge.latest, latest).Second()+2+int64(b.life.secs))
+	if acc.sessions.skip(r.FirstMove, max(acc.edge.latest, latest).Second()+2+int64(b.life.secs)) {
+		b.terminations.skips++
+	}
 	limit := 2*int(b.loan.permits.Sessions.Held()) + 1024
 	for i, m := range r.Moves {
 		n := r.FirstMove + uint64(i)

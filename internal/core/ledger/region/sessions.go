@@ -11,7 +11,7 @@ import (
 type sessions struct {
 	expiries    []wire.Expiry // by second
 	moves       uint64        // number of the newest move
-	missed      uint64        // moves that were never reported
+	missed      uint64        // moves that were not reported in this term
 	missedUntil int64         // Unix second after which no ticket of those is valid
 }
 
@@ -45,14 +45,16 @@ func (s *sessions) take(c *counts, next []wire.Expiry) {
 	s.expiries = merged
 }
 
-// skip notes moves that were never reported: the report begins with a later one. Their tickets are
-// valid no longer than until.
-func (s *sessions) skip(first uint64, until int64) {
-	if first > s.moves+1 {
-		s.missed += first - s.moves - 1
-		s.missedUntil = until
-		s.moves = first - 1
+// skip notes moves that a report leaves out: it begins with a later one. Their tickets are valid no
+// longer than until. It reports whether there are any.
+func (s *sessions) skip(first uint64, until int64) bool {
+	if first <= s.moves+1 {
+		return false
 	}
+	s.missed += first - s.moves - 1
+	s.missedUntil = until
+	s.moves = first - 1
+	return true
 }
 
 // live reports whether any second still counts.
