@@ -13,12 +13,11 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Timekeeper keeps fleet time in the data_dir of a process, so that the next process knows it on a machine
-// that was not started anew: a fleet whose processes were all started again goes on with its time. It is
-// safe for concurrent use.
+// Timekeeper stores fleet time in the data_dir of a process for the next process on a machine without a reboot: a
+// fleet continues with its time after a restart of all processes. It is safe for concurrent use.
 type Timekeeper struct {
 	file  string
-	boot  string // this start of the machine's kernel; "" where that is not known: then nothing is kept
+	boot  string // boot ID of the machine's kernel; "" if unknown: then nothing is stored
 	clock *Clock
 	log   *slog.Logger
 
@@ -35,7 +34,7 @@ const (
 	keepEvery = time.Second
 )
 
-// NewTimekeeper reads what the process before this one knew of fleet time.
+// NewTimekeeper loads the fleet time stored by the previous process.
 func NewTimekeeper(dir string, clock *Clock, log *slog.Logger) *Timekeeper {
 	k := &Timekeeper{file: filepath.Join(dir, timeFile), boot: bootID(), clock: clock, log: log}
 	data, err := os.ReadFile(k.file)
@@ -67,8 +66,8 @@ func NewTimekeeper(dir string, clock *Clock, log *slog.Logger) *Timekeeper {
 type moment struct {
 	now   fleettime.Mono
 	wall  fleettime.Time
-	boot  time.Duration // since the machine's kernel was started
-	apart time.Duration // between the readings, at most
+	boot  time.Duration // since boot
+	apart time.Duration // maximum time between the readings
 }
 
 func (k *Timekeeper) moment() (moment, error) {
@@ -78,7 +77,7 @@ func (k *Timekeeper) moment() (moment, error) {
 	return moment{now, fleettime.TimeOf(wall), boot, now.Sub(before)}, err
 }
 
-// Known returns fleet time at reading now; the zero value where it is not known.
+// Known returns fleet time at reading now, or the zero value if it is unknown.
 func (k *Timekeeper) Known(now fleettime.Mono) fleettime.Known {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,7 +86,7 @@ func (k *Timekeeper) Known(now fleettime.Mono) fleettime.Known {
 	return known
 }
 
-// Run stores what look returns of fleet time, once a second and at the end, until ctx ends.
+// Run stores the fleet time of look, once a second and at the end, until ctx ends.
 func (k *Timekeeper) Run(ctx context.Context, look func(now fleettime.Mono) fleettime.Known) {
 	if k.boot == "" {
 		return
@@ -105,7 +104,7 @@ func (k *Timekeeper) Run(ctx context.Context, look func(now fleettime.Mono) flee
 	}
 }
 
-// keep stores fleet time as it is known now. What is not known changes nothing: the file tells what was.
+// keep stores the current fleet time. If it is unknown the file stays as it is.
 func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
 	m, err := k.moment()
 	known := look(m.now)
@@ -120,7 +119,7 @@ func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
 		r := fleettime.Record{Boot: k.boot, At: m.boot, Wall: m.wall, Time: known.Time, Bound: known.Bound + m.apart, Guess: known.Guess}
 		var data []byte
 		if data, err = json.Marshal(r); err == nil {
-			err = replaceFile(k.file, data, false) // after a crash of the machine it is of no use
+			err = replaceFile(k.file, data, false) // after a crash of the machine it is useless
 		}
 	}
 	if err != nil && !k.unkept {
