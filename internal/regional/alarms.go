@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// Ready tells whether this regional leads, or stands by to lead.
+// Ready reports whether this regional leads or stands by.
 func (s *Server) Ready() node.Readiness {
 	var st region.Status
 	var twins []string
@@ -57,7 +57,7 @@ func (s *Server) Ready() node.Readiness {
 	return r
 }
 
-// waitAlarm says what is waited for, until when, and what would end it.
+// waitAlarm describes a wait, its end, and how an operator can end it earlier.
 func (s *Server) waitAlarm(w *region.Wait) string {
 	dc := s.Config.DataCenter
 	until := "until "
@@ -98,13 +98,13 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 	return fmt.Sprintf("%s, for reason %d", what, w.Why)
 }
 
-// clock is the time of day of fleet time.
+// clock formats fleet time as time of day.
 func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }
 
-// alarmEvery is how often it is looked whether there is something new to wait for.
+// alarmEvery is the interval of checks for new waits.
 const alarmEvery = time.Second
 
-// tellWaits logs what is waited for when that changes.
+// tellWaits logs changes of the waits.
 func (s *Server) tellWaits(now fleettime.Mono, agg *region.Aggregator) {
 	if s.looked != 0 && now.Sub(s.looked) < alarmEvery {
 		return

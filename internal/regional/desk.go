@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// forget answers an operator who says that an edge has ended.
+// forget handles an operator's declaration that an edge has ended.
 func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 	var ask wire.ForgetAsk
 	var out wire.ForgetAnswer
@@ -42,7 +42,7 @@ func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 	return answer
 }
 
-// rejoin answers an operator who says that this data centre is the one of the list.
+// rejoin handles an operator's declaration that this data centre is the listed one.
 func (s *Server) rejoin(agg *region.Aggregator) []byte {
 	s.mu.Lock()
 	err := agg.Rejoin()

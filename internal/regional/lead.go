@@ -16,10 +16,10 @@ import (
 	"vestibule/internal/node"
 )
 
-// errRejoins says that an operator wants the data centre to go on as the one of the list.
+// errRejoins ends a term after rejoin.
 var errRejoins = errors.New("the data centre goes on as the one of the list")
 
-// newSite draws a number that tells data centres apart.
+// newSite returns a new random cluster ID.
 func newSite() (site uint64) {
 	for site == 0 {
 		site = rand.Uint64()
@@ -27,7 +27,7 @@ func newSite() (site uint64) {
 	return site
 }
 
-// lead drives an aggregator of its own for one term. stops tells whether the term ends because the process does.
+// lead drives a new aggregator for one term. stops reports whether the term ends with the process.
 func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) error {
 	agg, err := s.open(ctx, t)
 	if err != nil {
@@ -56,22 +56,22 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	if err != nil {
 		return err
 	}
-	// What the edges said last as they stopped is worth storing.
+	// Include the final reports of stopping edges.
 	store.stop()
 	s.hearOut(stops())
 	t.Drain()
 	return s.flush(agg)
 }
 
-// These bound how long a leader waits for what edges have said already: one that stops, and one that lost
-// its lease and is to stand again. What a fleet that stops does not hear is presumed for as long as a
-// session lasts once it runs again, and a machine that stops everything may be very busy.
+// Limits of the wait for edges that are done reporting: for a stopping leader, and for one that lost its lease and
+// will stand again. Permits of an edge whose final report is lost stay reserved for a session length, and a machine
+// that stops everything may be very busy.
 const (
 	lastWords = 3 * time.Second
 	lostWords = 500 * time.Millisecond
 )
 
-// hearOut waits for what edges that have stopped before have said.
+// hearOut waits for the reports of edges that have stopped before.
 func (s *Server) hearOut(stops bool) {
 	most := lostWords
 	if stops {
@@ -87,12 +87,12 @@ func (s *Server) hearOut(stops bool) {
 	}
 }
 
-// open returns the aggregator of a term, over what is stored of the data centre.
+// open returns the aggregator of a term, with the stored promises of the data centre.
 func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, error) {
 	if !t.Before {
-		s.fresh = s.Config.Bootstrap // it stays true where the promises cannot be opened under this lease
+		s.fresh = s.Config.Bootstrap // still valid if the promises cannot be opened under this lease
 	}
-	if t.Rival { // what was stored since is not known here
+	if t.Rival { // later writes are not known here
 		s.own, s.ownTerm = wire.Durable{}, 0
 	}
 	stored, err := s.Promises.Open(ctx, t.Term)
@@ -101,11 +101,11 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	}
 	if err != nil {
 		if by, ok := errors.AsType[*wire.FencedError](err); ok {
-			t.Above(by.Term) // the leases are behind the promises
+			t.Above(by.Term) // the lease store is behind the promises
 		}
 		return nil, fmt.Errorf("open promises: %w", err)
 	}
-	// What was said of a data centre that begins is true until something is stored.
+	// bootstrap remains valid until something is stored.
 	s.fresh = s.Config.Bootstrap && stored.Version == 0 && (!t.Before || s.fresh)
 	if s.Config.Bootstrap && stored.Version == 0 && !s.fresh {
 		s.log.Error("bootstrap is not believed: somebody led this data centre before, and what was stored of it is lost")
@@ -124,11 +124,11 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	}, stored), nil
 }
 
-// siteEvery is how often a process looks which site is stored.
+// siteEvery is the interval of checks of the stored cluster ID.
 const siteEvery = 10 * time.Second
 
-// lookForSite remembers which site is stored, whoever leads, until ctx ends: where the store is
-// lost, and the edges that knew it have ended, whoever takes over knows it.
+// lookForSite remembers the stored cluster ID, also as a follower, until ctx ends: if the store is lost, and the
+// edges that knew the ID have ended, the next leader still knows it.
 func (s *Server) lookForSite(ctx context.Context) {
 	tick := time.NewTicker(siteEvery)
 	defer tick.Stop()
@@ -150,7 +150,7 @@ func (s *Server) lookForSite(ctx context.Context) {
 	}
 }
 
-// show lets /status and metrics look at an aggregator, nil for none.
+// show publishes an aggregator for /status and metrics, or nil.
 func (s *Server) show(agg *region.Aggregator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Server) show(agg *region.Aggregator) {
 	}
 }
 
-// listen brings in what edges, global and operators say, until what it adds to c is closed.
+// listen handles messages of edges, global and operators, until c is closed.
 func (s *Server) listen(agg *region.Aggregator, t *node.Term, c *node.Closer) error {
 	dc := s.Config.DataCenter
 	stop, err := s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
@@ -201,7 +201,7 @@ func (s *Server) understood(what string, err error) bool {
 	return false
 }
 
-// observe takes a report of an edge.
+// observe handles a report of an edge.
 func (s *Server) observe(agg *region.Aggregator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Server) observe(agg *region.Aggregator, m *wire.Report) {
 	}
 }
 
-// apply takes a grant of global.
+// apply handles a grant of global.
 func (s *Server) apply(agg *region.Aggregator, g *wire.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *Server) apply(agg *region.Aggregator, g *wire.Grant) {
 	}
 }
 
-// saved tells the aggregator that a version is stored, or ends the term.
+// saved notifies the aggregator of a stored version, or ends the term.
 func (s *Server) saved(agg *region.Aggregator, version uint64, err error) error {
 	if err != nil {
 		return fmt.Errorf("store promises: %w", err)
@@ -242,8 +242,8 @@ func (s *Server) saved(agg *region.Aggregator, version uint64, err error) error 
 	return nil
 }
 
-// reportDue returns when global is to be told next: where edges told something of a room since, as soon
-// as of a room in which much changes, so that what operators see is not old. The caller holds the lock.
+// reportDue returns when the next report to global is due: after news from edges about a room, as soon as for a
+// busy room, so that operators see current numbers. The caller holds the lock.
 func (s *Server) reportDue(agg *region.Aggregator) fleettime.Mono {
 	if s.news {
 		return min(agg.ReportDue(), s.reported.Add(s.Params.SyncFast))
@@ -251,8 +251,7 @@ func (s *Server) reportDue(agg *region.Aggregator) fleettime.Mono {
 	return agg.ReportDue()
 }
 
-// pump sends what is due, hands over what is to be stored, and returns how long
-// nothing will be due.
+// pump sends due messages, hands promises to the store, and returns the time until the next due message.
 func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
 	s.mu.Lock()
 	now := s.Clock.Now()
@@ -291,12 +290,12 @@ func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
 }
 
 const (
-	edgesEvery = 5 * time.Second // how often global is told of the edges
+	edgesEvery = 5 * time.Second // interval of reports about the edges to global
 	maxBuilds  = 10_000
 )
 
-// tellEdges adds to a report what people look at: the release of this process, and now and then how
-// the edges are: first those that are neither well nor given up. The caller holds the lock.
+// tellEdges adds monitoring data to a report: the version of this process and, periodically, the state of the
+// edges, abnormal ones first. The caller holds the lock.
 func (s *Server) tellEdges(now fleettime.Mono, agg *region.Aggregator, m *wire.Report) {
 	m.Build = node.BuildVersion()
 	if s.toldEdges != 0 && now.Sub(s.toldEdges) < edgesEvery {
