@@ -194,8 +194,8 @@ const anyFree = "127.0.0.1:0"
 // ports hands out addresses of this machine with consecutive ports; next is 0 for any free port.
 type ports struct{ next int }
 
-// follow returns the ports from ten after that of the first edge: addresses that stay the same between starts.
-func (o *Options) follow() *ports {
+// followingPorts returns the ports from ten after that of the first edge: addresses that stay the same between starts.
+func (o *Options) followingPorts() *ports {
 	_, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return &ports{}
@@ -207,8 +207,8 @@ func (o *Options) follow() *ports {
 	return &ports{first + max(10, o.Edges*len(o.DataCenters))}
 }
 
-// take returns the next address, with another port if it is in use.
-func (p *ports) take() string {
+// nextAddr returns the next address, with another port if it is in use.
+func (p *ports) nextAddr() string {
 	if p.next == 0 || p.next > 65535 {
 		return anyFree
 	}

@@ -95,7 +95,7 @@ func Start(o Options) (*Tree, error) {
 	if errs := o.Validate(); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	t := &Tree{log: o.Log, ports: o.follow(), ended: make(chan struct{})}
+	t := &Tree{log: o.Log, ports: o.followingPorts(), ended: make(chan struct{})}
 	t.end = sync.OnceFunc(func() { close(t.ended) })
 	if err := t.start(&o); err != nil {
 		return nil, errors.Join(err, t.Stop())
@@ -133,7 +133,7 @@ func (t *Tree) start(o *Options) (err error) {
 	edges, regionals, globals, origins := t.tier("edges"), t.tier("regionals"), t.tier("global"), t.tier("origin")
 
 	if o.Control == "" {
-		o.Control = t.ports.take()
+		o.Control = t.ports.nextAddr()
 	}
 	if err := t.startSite(origins, o); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (t *Tree) startSite(x *tier, o *Options) (err error) {
 		return nil
 	}
 	if o.Origin == "" {
-		if t.Origin, err = NewOrigin(OriginOptions{Listen: t.ports.take(), Session: o.SessionDuration, Log: o.Log}); err != nil {
+		if t.Origin, err = NewOrigin(OriginOptions{Listen: t.ports.nextAddr(), Session: o.SessionDuration, Log: o.Log}); err != nil {
 			return err
 		}
 		t.Info.Origin = t.Origin.URL()
@@ -186,7 +186,7 @@ func (t *Tree) startSite(x *tier, o *Options) (err error) {
 // metrics returns the metrics address of the next node.
 func (t *Tree) metrics(o *Options) (string, error) {
 	if o.Metrics == "" {
-		return t.ports.take(), nil
+		return t.ports.nextAddr(), nil
 	}
 	t.nodes++
 	addr, err := after(o.Metrics, t.nodes-1)
@@ -196,8 +196,8 @@ func (t *Tree) metrics(o *Options) (string, error) {
 	return addr, nil
 }
 
-// split writes the configuration for running a node as a separate process.
-func (t *Tree) split(name string, cfg, defaults node.Config) error {
+// writeSplitConfig writes the configuration for running a node as a separate process.
+func (t *Tree) writeSplitConfig(name string, cfg, defaults node.Config) error {
 	text, err := node.File(cfg, defaults)
 	if err != nil {
 		return err
@@ -233,11 +233,11 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) (err error) {
 	}
 	cfg.DataCenters, cfg.Control.Listen, cfg.Control.Origin, cfg.NATS.Embedded = o.DataCenters, cmp.Or(o.Control, anyFree), t.Info.Origin, true
 	if o.NATS {
-		cfg.NATS.Listen = t.ports.take()
+		cfg.NATS.Listen = t.ports.nextAddr()
 	}
 	apart := cfg
 	apart.NATS.Listen = splitNATS
-	if err := t.split("global", &apart, &defaults); err != nil {
+	if err := t.writeSplitConfig("global", &apart, &defaults); err != nil {
 		return err
 	}
 	cfg.Bootstrap = fresh
@@ -277,7 +277,7 @@ func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) (err er
 		return err
 	}
 	cfg.DataCenter = dc
-	if err := t.split("regional-"+dc, &cfg, &defaults); err != nil {
+	if err := t.writeSplitConfig("regional-"+dc, &cfg, &defaults); err != nil {
 		return err
 	}
 	cfg.Bootstrap = fresh
@@ -304,7 +304,7 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err erro
 		return err
 	}
 	cfg.DataCenter, cfg.Name, cfg.Listen, cfg.TLS, cfg.Proxies = dc, name, listen, o.TLS, o.Proxies
-	if err := t.split("edge-"+dc+"-"+name, &cfg, &defaults); err != nil {
+	if err := t.writeSplitConfig("edge-"+dc+"-"+name, &cfg, &defaults); err != nil {
 		return err
 	}
 	if o.Edges*len(o.DataCenters) > 1 {

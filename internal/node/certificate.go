@@ -72,7 +72,7 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if err := c.load(); err != nil {
 				c.log.Error("new certificate refused, the last good one stays", slog.Any("error", err))
 			} else {
-				c.log.Info("certificate read again", slog.String("file", c.certFile))
+				c.log.Info("certificate reloaded", slog.String("file", c.certFile))
 			}
 		}
 	}

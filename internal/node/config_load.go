@@ -63,7 +63,7 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	flags.SortFlags = false
 	flags.SetOutput(out)
 	file := flags.String("config", "", "YAML configuration file")
-	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2; what is only doubtful is told and is no fault")
+	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2; warnings are no faults")
 	if err := bind(v, flags, keys); err != nil {
 		return false, err
 	}
@@ -102,7 +102,7 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 		if got == nil {
 			continue // the value of its section is not a section
 		}
-		if err := v.UnmarshalKey(k.key, k.value.Addr().Interface(), strictly); err != nil {
+		if err := v.UnmarshalKey(k.key, k.value.Addr().Interface(), strictDecoding); err != nil {
 			if in, ok := errors.AsType[elementError](err); ok {
 				got = in
 			}
@@ -150,11 +150,11 @@ func unknownKey(key string, value any, keys []field) error {
 			return fmt.Errorf("%s: must be a section of keys, such as %s", key, k.key)
 		}
 	}
-	return fmt.Errorf("%s: unknown key%s", key, meant(key, keys))
+	return fmt.Errorf("%s: unknown key%s", key, suggestion(key, keys))
 }
 
-// meant suggests a known key for an unknown one. It also finds the right name in another section.
-func meant(key string, keys []field) string {
+// suggestion suggests a known key for an unknown one. It also finds the right name in another section.
+func suggestion(key string, keys []field) string {
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		names[i] = k.key
@@ -221,9 +221,9 @@ type elementError struct{ element any }
 
 func (e elementError) Error() string { return fmt.Sprintf("%v in it", e.element) }
 
-// strictly makes the decoder take YAML values as they are, and parse texts of the environment or a flag by the
+// strictDecoding makes the decoder take YAML values as they are, and parse texts of the environment or a flag by the
 // key's type.
-func strictly(c *mapstructure.DecoderConfig) {
+func strictDecoding(c *mapstructure.DecoderConfig) {
 	c.WeaklyTypedInput, c.ZeroFields = false, true // otherwise the decoder would write into the default list
 	c.DecodeHook = mapstructure.DecodeHookFuncValue(func(from, to reflect.Value) (any, error) {
 		raw := from.Interface()

@@ -58,7 +58,9 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.Registry, promhttp.HandlerOpts{
 		Registry: d.Registry, ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
 	}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { d.say(w, http.StatusOK, map[string]bool{"alive": true}) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		d.writeJSON(w, http.StatusOK, map[string]bool{"alive": true})
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		r := ready()
 		r.Alarms = append(r.Alarms, d.Links.alarms()...)
@@ -66,7 +68,7 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 		if !r.Ready {
 			code = http.StatusServiceUnavailable
 		}
-		d.say(w, code, r)
+		d.writeJSON(w, code, r)
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		data, err := statusJSON(status())
@@ -74,7 +76,7 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		d.say(w, http.StatusOK, json.RawMessage(data))
+		d.writeJSON(w, http.StatusOK, json.RawMessage(data))
 	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -90,7 +92,7 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 	return mux
 }
 
-func (d *Debug) say(w http.ResponseWriter, code int, v any) {
+func (d *Debug) writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)

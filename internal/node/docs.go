@@ -102,7 +102,7 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 		if err != nil {
 			return nil, fmt.Errorf("data_dir: %w", err)
 		}
-		if err := f.take(doc, data); err != nil {
+		if err := f.adopt(doc, data); err != nil {
 			f.log.Error("last good copy cannot be used", slog.String("document", doc), slog.Any("error", err))
 		}
 	}
@@ -127,8 +127,8 @@ func (f *Fleet) Board() *draw.Board { return f.board.Load() }
 // machine's clock.
 func (f *Fleet) Tell(now func() (fleettime.Time, time.Duration)) { f.clock.Store(&now) }
 
-// layOut builds the current room set from the published one, its events and the controls.
-func (f *Fleet) layOut() {
+// rebuild builds the current room set from the published one, its events and the controls.
+func (f *Fleet) rebuild() {
 	now, bound := (*f.clock.Load())()
 	f.laid, f.bound = int64(now), bound
 	base := f.base.Told(f.board.Load())
@@ -136,9 +136,9 @@ func (f *Fleet) layOut() {
 	f.set.Store(base.Under(f.controls.Load(), f.laid, f.bound))
 }
 
-// turnPhase rebuilds the room set if a phase or a control has begun or ended since, also by a correction of the
+// updatePhase rebuilds the room set if a phase or a control has begun or ended since, also by a correction of the
 // clock. It returns the time until the next check.
-func (f *Fleet) turnPhase() time.Duration {
+func (f *Fleet) updatePhase() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.controls.Load() == nil && !f.base.Planned() {
@@ -148,8 +148,8 @@ func (f *Fleet) turnPhase() time.Duration {
 	now := int64(t)
 	if now < f.laid || (f.ends != 0 && now >= f.ends) || (bound-f.bound).Abs() > fleettime.Guard {
 		before := f.set.Load()
-		if f.layOut(); f.set.Load() != before {
-			f.log.Info("a phase of an event or the end of a control: rooms read anew", slog.Uint64("rooms", f.base.Version()))
+		if f.rebuild(); f.set.Load() != before {
+			f.log.Info("rooms rebuilt for a phase of an event or the end of a control", slog.Uint64("rooms", f.base.Version()))
 			f.changed()
 		}
 	}
@@ -176,7 +176,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 			case <-again.C:
 			}
 			f.retry(ctx, n%pagesEvery == 0)
-			again.Reset(f.turnPhase())
+			again.Reset(f.updatePhase())
 		}
 	})
 	again.Go(func() { f.confirm(ctx) })
@@ -221,19 +221,19 @@ func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 	}
 	defer f.mu.Unlock()
 	keys, members, controls, board := f.ring.Load(), f.members.Load(), f.controls.Load(), f.board.Load()
-	err := f.take(doc, data)
-	if f.refuses(doc, err) || (f.ring.Load() == keys && f.members.Load() == members && f.controls.Load() == controls && f.board.Load() == board) {
+	err := f.adopt(doc, data)
+	if f.record(doc, err) || (f.ring.Load() == keys && f.members.Load() == members && f.controls.Load() == controls && f.board.Load() == board) {
 		return
 	}
-	f.taken(doc, data)
+	f.saveCopy(doc, data)
 }
 
-// taken stores a copy of a new document and calls changed.
-func (f *Fleet) taken(doc string, data []byte) {
+// saveCopy stores a copy of a new document and calls changed.
+func (f *Fleet) saveCopy(doc string, data []byte) {
 	if err := WriteFile(f.file(doc), data); err != nil {
 		f.log.Error("last good copy not written", slog.String("document", doc), slog.Any("error", err))
 	}
-	f.log.Info("document taken", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
+	f.log.Info("document updated", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
 	f.changed()
 }
 
@@ -261,8 +261,8 @@ func (f *Fleet) versionOf(doc string) uint64 {
 	return f.ring.Load().Version
 }
 
-// take switches to a document. It does nothing for the one in use.
-func (f *Fleet) take(doc string, data []byte) error {
+// adopt switches to a document. It does nothing for the one in use.
+func (f *Fleet) adopt(doc string, data []byte) error {
 	if data == nil {
 		have := f.versionOf(doc)
 		if have == 0 {
@@ -276,9 +276,9 @@ func (f *Fleet) take(doc string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		return f.takeRooms(roomsOffer{version: version, doc: d})
+		return f.adoptRooms(roomsOffer{version: version, doc: d})
 	case KeysDocument:
-		return f.takeKeys(data)
+		return f.adoptKeys(data)
 	case MembersDocument:
 		m, err := DecodeMembers(data)
 		if err != nil {
@@ -293,7 +293,7 @@ func (f *Fleet) take(doc string, data []byte) error {
 		}
 		news, err := replace(f, doc, &f.controls, c, func(c *room.Controls) uint64 { return c.Version })
 		if news {
-			f.layOut()
+			f.rebuild()
 		}
 		return err
 	case DrawsDocument:
@@ -303,7 +303,7 @@ func (f *Fleet) take(doc string, data []byte) error {
 		}
 		news, err := replace(f, doc, &f.board, b, func(b *draw.Board) uint64 { return b.Version })
 		if news {
-			f.layOut()
+			f.rebuild()
 		}
 		return err
 	}
@@ -323,8 +323,8 @@ func replace[T any](f *Fleet, doc string, in *atomic.Pointer[T], next *T, versio
 	return true, nil
 }
 
-// takeKeys switches to a key ring, like take.
-func (f *Fleet) takeKeys(data []byte) error {
+// adoptKeys switches to a key ring, like adopt.
+func (f *Fleet) adoptKeys(data []byte) error {
 	ring, err := ticket.DecodeKeyring(data)
 	if err != nil {
 		return err

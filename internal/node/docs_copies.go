@@ -20,7 +20,7 @@ func (f *Fleet) Hand(bus wire.Bus, dc string, documents ...string) (stop func(),
 	return bus.Subscribe(wire.AskSubject, func(_ string, question []byte) {
 		var ask wire.CopyAsk
 		if err := json.Unmarshal(question, &ask); err != nil {
-			f.log.Warn("question of global refused", slog.Any("error", err))
+			f.log.Warn("invalid request of global for documents", slog.Any("error", err))
 			return
 		}
 		if time.Since(last) < handEvery {
@@ -28,19 +28,19 @@ func (f *Fleet) Hand(bus wire.Bus, dc string, documents ...string) (stop func(),
 		}
 		last = time.Now()
 		for _, doc := range documents {
-			data, err := f.lacking(doc, &ask)
+			data, err := f.missingPart(doc, &ask)
 			if err == nil && data != nil {
 				err = bus.Publish(wire.CopySubject(doc, dc), data)
 			}
 			if err != nil {
-				f.log.Warn("not handed to global", slog.String("document", doc), slog.Any("error", err))
+				f.log.Warn("document not sent to global", slog.String("document", doc), slog.Any("error", err))
 			}
 		}
 	})
 }
 
-// lacking returns the part of a document that the asking node lacks, or nil.
-func (f *Fleet) lacking(doc string, ask *wire.CopyAsk) ([]byte, error) {
+// missingPart returns the part of a document that the asking node lacks, or nil.
+func (f *Fleet) missingPart(doc string, ask *wire.CopyAsk) ([]byte, error) {
 	switch doc {
 	case KeysDocument:
 		ring := f.Ring()

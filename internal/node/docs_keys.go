@@ -39,8 +39,8 @@ func (f *Fleet) confirm(ctx context.Context) {
 		case <-f.doubts:
 		}
 		at := time.Since(f.begun)
-		if err := f.askKeys(ctx); err != nil {
-			f.log.Debug("whether the keys are the newest is not known", slog.Any("error", err))
+		if err := f.checkKeys(ctx); err != nil {
+			f.log.Debug("keys not confirmed by the store", slog.Any("error", err))
 		} else {
 			f.confirmed.Store(int64(at))
 		}
@@ -52,8 +52,8 @@ func (f *Fleet) confirm(ctx context.Context) {
 	}
 }
 
-// askKeys returns nil if the store holds the keys in use, possibly after an update.
-func (f *Fleet) askKeys(ctx context.Context) error {
+// checkKeys returns nil if the store holds the keys in use, possibly after an update.
+func (f *Fleet) checkKeys(ctx context.Context) error {
 	ask, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	// An isolated replica would confirm old keys. Newer ones are accepted from any replica.
@@ -70,7 +70,7 @@ func (f *Fleet) askKeys(ctx context.Context) error {
 		f.Offer(ctx, KeysDocument, data)
 	}
 	if have := f.Ring(); have.Version != ring.Version || !slices.Equal(have.Keys, ring.Keys) {
-		return errors.New("the store holds other keys")
+		return errors.New("the store holds different keys")
 	}
 	if why := f.Alarm(KeysDocument); why != "" {
 		return errors.New(why)

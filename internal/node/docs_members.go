@@ -121,11 +121,11 @@ func CheckMember(name string, others []string) error {
 		return err
 	}
 	if ticket.DCOf(name) == ticket.Nobody {
-		return fmt.Errorf("%q is what tickets keep for no data centre: choose another name", name)
+		return fmt.Errorf("%q has the ID that tickets reserve for no data centre: choose another name", name)
 	}
 	for _, other := range others {
 		if ticket.DCOf(name) == ticket.DCOf(other) {
-			return fmt.Errorf("%q must differ from %q, also in what tickets keep of the name", name, other)
+			return fmt.Errorf("%q must differ from %q, also in the ID that tickets keep of the name", name, other)
 		}
 	}
 	return nil
@@ -197,7 +197,7 @@ func (m *Members) Drain(now time.Time, name string) (*Members, error) {
 	next := m.next(now)
 	next.List[i].State = Draining
 	if !slices.ContainsFunc(next.List, func(d Member) bool { return d.State == Active }) {
-		return nil, fmt.Errorf("data centre %q is the last one that lets people in: add another first", name)
+		return nil, fmt.Errorf("data centre %q is the last active one: add another first", name)
 	}
 	return next, nil
 }

@@ -50,10 +50,10 @@ func (f *Fleet) fetchPages(ctx context.Context, hashes []string) map[string][]by
 	defer cancel()
 	var mu sync.Mutex
 	got := map[string][]byte{}
-	atOnce(hashes, func(_ int, hash string) {
+	forEachParallel(hashes, func(_ int, hash string) {
 		page, err := f.fetchPage(ctx, hash)
 		if err != nil {
-			f.log.Debug("page not had", slog.String("page", hash), slog.Any("error", err))
+			f.log.Debug("page not available", slog.String("page", hash), slog.Any("error", err))
 			return
 		}
 		mu.Lock()
@@ -63,8 +63,8 @@ func (f *Fleet) fetchPages(ctx context.Context, hashes []string) map[string][]by
 	return got
 }
 
-// atOnce calls do with every item, a few concurrently.
-func atOnce(items []string, do func(i int, item string)) {
+// forEachParallel calls do with every item, a few concurrently.
+func forEachParallel(items []string, do func(i int, item string)) {
 	var g sync.WaitGroup
 	slots := make(chan struct{}, 8)
 	for i, item := range items {
@@ -91,7 +91,7 @@ func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
 		return nil, fmt.Errorf("the store's page: %w", err)
 	}
 	if err := WriteFile(file, page); err != nil {
-		f.log.Error("page not kept", slog.Any("error", err))
+		f.log.Error("page not stored", slog.Any("error", err))
 	}
 	return page, nil
 }

@@ -79,8 +79,8 @@ func newAlarms(log *slog.Logger, reg prometheus.Registerer) *alarms {
 	return a
 }
 
-// refuses records the result of an offer.
-func (a *alarms) refuses(doc string, err error) bool {
+// record records the result of an offer.
+func (a *alarms) record(doc string, err error) bool {
 	if err == nil {
 		a.raise(doc, "")
 		return false
@@ -106,7 +106,7 @@ func (a *alarms) raise(doc, why string) {
 	case a.why[doc] != "":
 		delete(a.why, doc)
 		a.raised.WithLabelValues(doc).Set(0)
-		a.log.Info("the store holds again what is in use", slog.String("document", doc))
+		a.log.Info("the store holds the document in use again", slog.String("document", doc))
 	}
 }
 

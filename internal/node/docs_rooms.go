@@ -75,7 +75,7 @@ func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) 
 	ctx, cancel := context.WithTimeout(ctx, sectionWait)
 	defer cancel()
 	got, failed := make([][]byte, len(missing)), make([]error, len(missing))
-	atOnce(missing, func(i int, hash string) {
+	forEachParallel(missing, func(i int, hash string) {
 		got[i], _, failed[i] = f.docs.Get(ctx, roomdoc.SectionDocument(hash))
 	})
 	late := func(hash string, err error) error {
@@ -106,8 +106,8 @@ func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) 
 	return o, nil
 }
 
-// takeRooms switches to the rooms. It does nothing for those in use.
-func (f *Fleet) takeRooms(o roomsOffer) error {
+// adoptRooms switches to the rooms. It does nothing for those in use.
+func (f *Fleet) adoptRooms(o roomsOffer) error {
 	d := o.doc.WithDefaults()
 	sortDocument(&d) // the order of rooms has no meaning
 	plain, err := room.EncodeDocument(d)
@@ -126,7 +126,7 @@ func (f *Fleet) takeRooms(o roomsOffer) error {
 		return err
 	}
 	f.digest, f.sections, f.base = digest, o.sections, set
-	f.layOut()
+	f.rebuild()
 	f.version.WithLabelValues(RoomsDocument).Set(float64(o.version))
 	f.keepPages(o.pages)
 	return nil
@@ -157,11 +157,11 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 	switch {
 	case err != nil:
 	case data == nil:
-		err = f.take(RoomsDocument, nil)
+		err = f.adopt(RoomsDocument, nil)
 	default:
-		err = f.takeRooms(o)
+		err = f.adoptRooms(o)
 	}
-	if f.refuses(RoomsDocument, err) || f.set.Load() == before {
+	if f.record(RoomsDocument, err) || f.set.Load() == before {
 		return
 	}
 	if len(f.missing) > 0 {
@@ -174,7 +174,7 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 			return
 		}
 	}
-	f.taken(RoomsDocument, data)
+	f.saveCopy(RoomsDocument, data)
 }
 
 // LedgerRooms returns the rooms of a set in the form of the ledger.

@@ -61,12 +61,12 @@ func (f *Folder) Succeeds(log *slog.Logger) []uint64 {
 		return nil
 	}
 	if err != nil {
-		log.Warn("data_dir does not tell who used it before: what those processes may still hold counts until lost_after", slog.Any("error", err))
+		log.Warn("instance IDs in data_dir cannot be read: permits of earlier processes count until lost_after", slog.Any("error", err))
 		return nil
 	}
 	past, moved := l.Succeed(f.place)
 	if moved {
-		log.Warn("data_dir was copied or moved, or this machine has no id: it proves nothing about the processes that used it; what they may still hold counts until lost_after",
+		log.Warn("data_dir was copied or moved, or this machine has no id: it proves nothing about earlier processes, whose permits count until lost_after",
 			slog.String("data_dir", f.dir), slog.Int("incarnations", len(l.Incs)))
 	}
 	return past
@@ -85,7 +85,7 @@ func (f *Folder) KeepEnded(all map[room.ID][]wire.End) error { return f.write(en
 func (f *Folder) Ended(log *slog.Logger) (all map[room.ID][]wire.End) {
 	err := f.read(endedFile, &all)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		log.Warn("data_dir does not tell which sessions have ended: they count until their tickets expire", slog.Any("error", err))
+		log.Warn("revoked sessions in data_dir cannot be read: they count until their tickets expire", slog.Any("error", err))
 		return nil
 	}
 	return all

@@ -33,7 +33,7 @@ var (
 )
 
 // ErrAsleep is returned if the machine was suspended while leading.
-var ErrAsleep = errors.New("the machine was asleep: its lease cannot be believed")
+var ErrAsleep = errors.New("the machine was suspended: its lease is void")
 
 // CandidateOptions configure a candidate.
 type CandidateOptions struct {
@@ -99,10 +99,10 @@ type Term struct {
 // Brief gives a new ledger its lease, the rooms and the data centres.
 func (t *Term) Brief(l Ledger) {
 	l.SetLease(t.Until)
-	t.tell(l)
+	t.configure(l)
 }
 
-func (t *Term) tell(l Ledger) {
+func (t *Term) configure(l Ledger) {
 	l.SetRooms(t.c.Clock.Now(), LedgerRooms(t.fleet.Set()))
 	if m := t.fleet.Members(); m != nil {
 		l.SetMembers(t.c.Clock.Now(), m.Ledger())
@@ -119,8 +119,8 @@ func (t *Term) Offer(take func()) {
 	}
 }
 
-// Outcome runs take on the leading goroutine, waiting until ctx ends. An error of take ends the term. It is safe
-// for concurrent use.
+// Outcome queues the result of some work for the leading goroutine, and blocks until there is space or ctx ends. An
+// error of take ends the term. It is safe for concurrent use.
 func (t *Term) Outcome(ctx context.Context, take func() error) {
 	select {
 	case t.outcomes <- take:
@@ -165,7 +165,7 @@ func (t *Term) Drive(ctx context.Context, l Ledger, lock sync.Locker, pump func(
 			}
 		case <-t.c.changed:
 			lock.Lock()
-			t.tell(l)
+			t.configure(l)
 			lock.Unlock()
 		case <-timer.C:
 		}

@@ -101,7 +101,7 @@ func Outlive(ctx context.Context, most time.Duration, others func() (here, leavi
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), ErrTerminated) {
-				seeOff(out, most, others, log)
+				waitForPeers(out, most, others, log)
 			}
 			end(context.Cause(ctx))
 		case <-out.Done():
@@ -113,8 +113,8 @@ func Outlive(ctx context.Context, most time.Duration, others func() (here, leavi
 	}
 }
 
-// seeOff returns once the stopping processes have ended, or ctx has.
-func seeOff(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) {
+// waitForPeers returns once the stopping processes have ended, or ctx has.
+func waitForPeers(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	began, told := time.Now(), false
@@ -127,7 +127,7 @@ func seeOff(ctx context.Context, most time.Duration, others func() (here, leavin
 		}
 		if leaving > 0 && !told {
 			told = true
-			log.Info("others stop too: they are waited for", slog.Int("others", leaving), slog.Duration("at_most", most))
+			log.Info("waiting for other processes that are stopping", slog.Int("others", leaving), slog.Duration("at_most", most))
 		}
 		select {
 		case <-look.C:

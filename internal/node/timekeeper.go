@@ -55,26 +55,26 @@ func NewTimekeeper(dir string, clock *Clock, log *slog.Logger) *Timekeeper {
 		}
 	}
 	if err != nil {
-		log.Info("fleet time of before this start is not known from data_dir: it is learned from the fleet", slog.String("file", k.file), slog.Any("reason", err))
+		log.Info("no usable fleet time in data_dir: learning it from the fleet", slog.String("file", k.file), slog.Any("reason", err))
 		return k
 	}
-	log.Info("fleet time is known from before this start", slog.Time("time", known.Time.Std()), slog.Duration("wrong_by_at_most", known.Bound))
+	log.Info("fleet time restored from data_dir", slog.Time("time", known.Time.Std()), slog.Duration("uncertainty", known.Bound))
 	return k
 }
 
-// moment is one reading of all clocks of the machine.
-type moment struct {
+// clockReading is one reading of all clocks of the machine.
+type clockReading struct {
 	now   fleettime.Mono
 	wall  fleettime.Time
 	boot  time.Duration // since boot
 	apart time.Duration // maximum time between the readings
 }
 
-func (k *Timekeeper) moment() (moment, error) {
+func (k *Timekeeper) moment() (clockReading, error) {
 	before := k.clock.Now()
 	boot, err := sinceBoot()
 	now, wall := k.clock.Read()
-	return moment{now, fleettime.TimeOf(wall), boot, now.Sub(before)}, err
+	return clockReading{now, fleettime.TimeOf(wall), boot, now.Sub(before)}, err
 }
 
 // Known returns fleet time at reading now, or the zero value if it is unknown.
@@ -123,7 +123,7 @@ func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
 		}
 	}
 	if err != nil && !k.unkept {
-		k.log.Warn("fleet time is not stored: if every process of the fleet is started again, nobody is let in until the tickets of before have expired", slog.String("file", k.file), slog.Any("error", err))
+		k.log.Warn("fleet time is not stored: after a restart of every process of the fleet nobody is let in until all earlier tickets have expired", slog.String("file", k.file), slog.Any("error", err))
 	}
 	k.unkept = err != nil
 }

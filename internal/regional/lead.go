@@ -17,10 +17,10 @@ import (
 )
 
 // errRejoins ends a term after rejoin.
-var errRejoins = errors.New("the data centre goes on as the one of the list")
+var errRejoins = errors.New("restarting as the listed data centre")
 
-// newSite returns a new random cluster ID.
-func newSite() (site uint64) {
+// newClusterID returns a new random cluster ID.
+func newClusterID() (site uint64) {
 	for site == 0 {
 		site = rand.Uint64()
 	}
@@ -43,7 +43,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 		return err
 	}
 	store := newStorer(ctx, s.Promises, &s.unsaved, s.log, func(ctx context.Context, version uint64, err error) {
-		t.Outcome(ctx, func() error { return s.saved(agg, version, err) })
+		t.Outcome(ctx, func() error { return s.onSaved(agg, version, err) })
 	})
 	defer store.stop()
 	err = t.Drive(ctx, agg, &s.mu, func() (time.Duration, error) {
@@ -58,7 +58,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	}
 	// Include the final reports of stopping edges.
 	store.stop()
-	s.hearOut(stops())
+	s.drainEdges(stops())
 	t.Drain()
 	return s.flush(agg)
 }
@@ -67,23 +67,23 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 // will stand again. Permits of an edge whose final report is lost stay reserved for a session length, and a machine
 // that stops everything may be very busy.
 const (
-	lastWords = 3 * time.Second
-	lostWords = 500 * time.Millisecond
+	drainTimeout          = 3 * time.Second
+	lostLeaseDrainTimeout = 500 * time.Millisecond
 )
 
-// hearOut waits for the reports of edges that have stopped before.
-func (s *Server) hearOut(stops bool) {
-	most := lostWords
+// drainEdges waits for the reports of edges that have stopped before.
+func (s *Server) drainEdges(stops bool) {
+	most := lostLeaseDrainTimeout
 	if stops {
-		most = lastWords
+		most = drainTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	switch err := s.Edges.Flush(ctx); {
 	case err != nil && stops:
-		s.log.Warn("what edges said last may not be heard: what they held is presumed for a while", slog.Any("error", err))
+		s.log.Warn("final reports of edges may be lost: their permits stay reserved for a session length", slog.Any("error", err))
 	case err != nil:
-		s.log.Debug("what edges said last is not heard", slog.Any("error", err))
+		s.log.Debug("final reports of edges are lost", slog.Any("error", err))
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	}
 	stored, err := s.Promises.Open(ctx, t.Term)
 	if !errors.Is(err, wire.ErrFenced) && ctx.Err() == nil {
-		s.unsaved.note(err)
+		s.unsaved.record(err)
 	}
 	if err != nil {
 		if by, ok := errors.AsType[*wire.FencedError](err); ok {
@@ -108,10 +108,10 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	// bootstrap remains valid until something is stored.
 	s.fresh = s.Config.Bootstrap && stored.Version == 0 && (!t.Before || s.fresh)
 	if s.Config.Bootstrap && stored.Version == 0 && !s.fresh {
-		s.log.Error("bootstrap is not believed: somebody led this data centre before, and what was stored of it is lost")
+		s.log.Error("bootstrap is not believed: this data centre had a leader before, and its stored promises are lost")
 	}
 	if stored.Version == 0 && !s.fresh {
-		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended, or every edge tells that it followed nobody since this process led",
+		s.log.Warn("no promises are stored for this data centre: nobody is let in until every possible session has expired, or every edge reports that it followed no other leader since this process led",
 			slog.Bool("led", s.own.Version > 0))
 	}
 	s.mu.Lock()
@@ -120,23 +120,23 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	now := s.Clock.Now()
 	return region.New(now, region.Config{
 		DC: s.Config.DataCenter, Time: s.times.Known(now), Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
-		Own: s.own, OwnTerm: s.ownTerm, Site: newSite(), Known: known,
+		Own: s.own, OwnTerm: s.ownTerm, Site: newClusterID(), Known: known,
 	}, stored), nil
 }
 
 // siteEvery is the interval of checks of the stored cluster ID.
 const siteEvery = 10 * time.Second
 
-// lookForSite remembers the stored cluster ID, also as a follower, until ctx ends: if the store is lost, and the
+// pollClusterID remembers the stored cluster ID, also as a follower, until ctx ends: if the store is lost, and the
 // edges that knew the ID have ended, the next leader still knows it.
-func (s *Server) lookForSite(ctx context.Context) {
+func (s *Server) pollClusterID(ctx context.Context) {
 	tick := time.NewTicker(siteEvery)
 	defer tick.Stop()
 	for {
 		site, err := s.Promises.Site(ctx)
 		switch {
 		case err != nil:
-			s.log.Debug("which site is stored", slog.Any("error", err))
+			s.log.Debug("cluster ID not read from the store", slog.Any("error", err))
 		case site != 0:
 			s.mu.Lock()
 			s.site = site
@@ -206,14 +206,14 @@ func (s *Server) observe(agg *region.Aggregator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	agg.Observe(s.Clock.Now(), *m)
-	s.news = s.news || len(m.Rooms) > 0
+	s.edgeNews = s.edgeNews || len(m.Rooms) > 0
 	if m.Build != "" && len(s.builds) < maxBuilds {
 		s.builds[m.Inc] = m.Build
 	}
 	if e := agg.Edges(); e.Unknown != s.unknown {
 		s.metrics.unknownEdges.Add(float64(e.Unknown - s.unknown))
 		s.unknown = e.Unknown
-		s.log.Error("an edge came with sessions or rights that nothing stored tells of: the store lost writes, or the edge was declared lost and was alive",
+		s.log.Error("an edge reported sessions or permits unknown to the store: the store lost writes, or the edge was declared lost while running",
 			slog.String("edge", e.LastUnknown))
 	}
 }
@@ -230,8 +230,8 @@ func (s *Server) apply(agg *region.Aggregator, g *wire.Grant) {
 	}
 }
 
-// saved notifies the aggregator of a stored version, or ends the term.
-func (s *Server) saved(agg *region.Aggregator, version uint64, err error) error {
+// onSaved notifies the aggregator of a stored version, or ends the term.
+func (s *Server) onSaved(agg *region.Aggregator, version uint64, err error) error {
 	if err != nil {
 		return fmt.Errorf("store promises: %w", err)
 	}
@@ -245,7 +245,7 @@ func (s *Server) saved(agg *region.Aggregator, version uint64, err error) error 
 // reportDue returns when the next report to global is due: after news from edges about a room, as soon as for a
 // busy room, so that operators see current numbers. The caller holds the lock.
 func (s *Server) reportDue(agg *region.Aggregator) fleettime.Mono {
-	if s.news {
+	if s.edgeNews {
 		return min(agg.ReportDue(), s.reported.Add(s.Params.SyncFast))
 	}
 	return agg.ReportDue()
@@ -261,17 +261,17 @@ func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
 		grants = agg.Grants(now)
 		if e := agg.Edges(); e.Met != s.twins {
 			s.twins = e.Met
-			s.log.Error("two processes bear one edge's name, and neither has succeeded the other: they are counted as two edges; give one of them another name, and remove its data_dir if that was copied",
+			s.log.Error("two processes use one edge's name, and neither succeeded the other: they count as two edges; give one of them another name, and remove its data_dir if that was copied",
 				slog.Any("edges", e.Twins))
 		}
 	}
-	s.tellWaits(now, agg)
+	s.logWaits(now, agg)
 	if s.reportDue(agg) <= now {
 		reports = agg.Report(now)
-		s.news, s.reported = false, now
+		s.edgeNews, s.reported = false, now
 	}
 	if len(reports) > 0 {
-		s.tellEdges(now, agg, &reports[0])
+		s.addEdgeStates(now, agg, &reports[0])
 	}
 	if d, ok := agg.Unsaved(); ok {
 		store.offer(d)
@@ -294,11 +294,11 @@ const (
 	maxBuilds  = 10_000
 )
 
-// tellEdges adds monitoring data to a report: the version of this process and, periodically, the state of the
+// addEdgeStates adds monitoring data to a report: the version of this process and, periodically, the state of the
 // edges, abnormal ones first. The caller holds the lock.
-func (s *Server) tellEdges(now fleettime.Mono, agg *region.Aggregator, m *wire.Report) {
+func (s *Server) addEdgeStates(now fleettime.Mono, agg *region.Aggregator, m *wire.Report) {
 	m.Build = node.BuildVersion()
-	if s.toldEdges != 0 && now.Sub(s.toldEdges) < edgesEvery {
+	if s.edgesReported != 0 && now.Sub(s.edgesReported) < edgesEvery {
 		return
 	}
 	s.toldEdges = now

@@ -53,14 +53,14 @@ type Server struct {
 	twins   uint64             // reported duplicate edge names
 	unknown uint64             // reported edges missing in the store
 
-	news     bool           // edges sent news about a room since the last report to global
+	edgeNews bool           // edges sent news about a room since the last report to global
 	reported fleettime.Mono // last report to global
 
 	builds    map[uint64]string // what edges run, by incarnation
 	toldEdges fleettime.Mono    // when global was told of the edges last
 
-	waits  node.Steady[region.Wait] // logged waits
-	looked fleettime.Mono           // last check of waits
+	waits        node.Steady[region.Wait] // logged waits
+	waitsChecked fleettime.Mono           // last check of waits
 
 	fresh   bool    // bootstrap is set and accepted, until something is stored
 	unsaved trouble // of storing promises
@@ -127,7 +127,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error {
-		s.lookForSite(ctx)
+		s.pollClusterID(ctx)
 		return nil
 	})
 	g.Go(func() error {

@@ -371,7 +371,7 @@ func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
 		t.Error(done)
 	}
 	eventually(t, "it knows that the edge has ended", func() bool {
-		return strings.Contains(alarms(), "it has ended, and this is for what it let in before")
+		return strings.Contains(alarms(), "it has ended; this is for its earlier admissions")
 	})
 }
 

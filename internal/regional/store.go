@@ -30,8 +30,8 @@ type trouble struct {
 // troubleFor is how long after the last failure there is still trouble: another process may lead since.
 const troubleFor = 30 * time.Second
 
-// note records a result, nil for success, and reports whether it is new.
-func (t *trouble) note(err error) bool {
+// record records a result, nil for success, and reports whether it is new.
+func (t *trouble) record(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil {
@@ -105,7 +105,7 @@ func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Dura
 		err := store.Put(try, d)
 		cancel()
 		if err == nil || errors.Is(err, wire.ErrFenced) {
-			w.trouble.note(nil)
+			w.trouble.record(nil)
 			w.last = d
 			w.saved(ctx, d.Version, err)
 			return
@@ -113,8 +113,8 @@ func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Dura
 		if ctx.Err() != nil {
 			return // the term ends; flush stores the rest
 		}
-		if w.trouble.note(err) {
-			log.Warn("promises not stored yet: no edge that is new gets a lease", slog.Any("error", err))
+		if w.trouble.record(err) {
+			log.Warn("promises not stored yet: new edges get no lease", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -144,7 +144,7 @@ func (w *storer) offer(d wire.Durable) {
 func (w *storer) stop() {
 	w.cancel()
 	<-w.done
-	w.trouble.note(nil) // the next leader's
+	w.trouble.record(nil) // the next leader's
 }
 
 // flush stores unsaved promises at the end of a term.
@@ -167,7 +167,7 @@ func (s *Server) flush(agg *region.Aggregator) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("store promises as the last act: %w", err)
+			return fmt.Errorf("store promises at the end of the term: %w", err)
 		case <-time.After(storeSoon):
 		}
 	}

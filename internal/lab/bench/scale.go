@@ -182,7 +182,7 @@ func (f *nodes) start(bin, name string, args []string) (*process, error) {
 	case <-p.done:
 		return nil, fmt.Errorf("%s ended", name)
 	case <-time.After(time.Minute):
-		return nil, fmt.Errorf("%s told no address", name)
+		return nil, fmt.Errorf("%s printed no address", name)
 	}
 }
 

@@ -54,7 +54,7 @@ func traffic(ctx context.Context, out io.Writer, bin string, rooms, edges int, w
 			return err
 		}
 		begun := time.Now()
-		n, err := fleets[i].ask(ctx, watch/turns)
+		n, err := fleets[i].sendRequests(ctx, watch/turns)
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func enter(ctx context.Context, f *nodes, rooms int) (*crowd, error) {
 		p := &person{client: http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, url: f.edge.at["url"] + f.paths[at], host: fmt.Sprintf("a-%d.example", at)}
 		c.people = append(c.people, p)
 		if err := until(ctx, "somebody is let in", func() bool {
-			inside, err := p.ask(ctx)
+			inside, err := p.request(ctx)
 			return err == nil && inside
 		}); err != nil {
 			return nil, err
@@ -124,8 +124,8 @@ func (c *crowd) leave() {
 	}
 }
 
-// ask sends requests at a steady rate for length, and returns their number.
-func (c *crowd) ask(ctx context.Context, length time.Duration) (int64, error) {
+// sendRequests sends requests at a steady rate for length, and returns their number.
+func (c *crowd) sendRequests(ctx context.Context, length time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, length, nil)
 	defer cancel()
 	var n atomic.Int64
@@ -141,9 +141,9 @@ func (c *crowd) ask(ctx context.Context, length time.Duration) (int64, error) {
 					return
 				case <-tick.C:
 				}
-				inside, err := p.ask(context.WithoutCancel(ctx))
+				inside, err := p.request(context.WithoutCancel(ctx))
 				if err == nil && !inside {
-					err = errors.New("somebody was put out")
+					err = errors.New("a visitor lost its session")
 				}
 				if err != nil {
 					faults <- err
@@ -158,8 +158,8 @@ func (c *crowd) ask(ctx context.Context, length time.Duration) (int64, error) {
 	return n.Load(), <-faults
 }
 
-// ask sends a request, and reports whether the site answered.
-func (p *person) ask(ctx context.Context) (inside bool, err error) {
+// request sends a request, and reports whether the site answered.
+func (p *person) request(ctx context.Context) (inside bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
 	if err != nil {
 		return false, err

@@ -64,7 +64,7 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 		return err
 	}
 	defer site.Close() // closed for new connections
-	t, err := plant(ctx, dir, site.addr)
+	t, err := startTree(ctx, dir, site.addr)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, e
 			if !pause(ctx, at) {
 				return
 			}
-			joined, entered, ok := p.come(ctx)
+			joined, entered, ok := p.waitInside(ctx)
 			mu.Lock()
 			switch {
 			case !ok:
@@ -259,8 +259,8 @@ type tree struct {
 	origin    string // address of the site
 }
 
-// plant builds and starts the waiting room in front of our site.
-func plant(ctx context.Context, dir, site string) (*tree, error) {
+// startTree builds and starts the waiting room in front of our site.
+func startTree(ctx context.Context, dir, site string) (*tree, error) {
 	binary := filepath.Join(dir, "vestibule")
 	if text, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "vestibule/cmd/vestibule").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w\n%s", err, text)

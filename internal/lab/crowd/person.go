@@ -120,18 +120,18 @@ func (p *person) request(ctx context.Context, path string) (*http.Request, error
 	return req, nil
 }
 
-// anew discards forecasts from before the newest change of the limits.
-func (p *person) anew() {
+// discard drops forecasts from before the newest change of the limits.
+func (p *person) discard() {
 	if from := time.Duration(p.s.heard.Load()); from != p.from {
 		p.from = from
 		p.heard.Anew(from)
 	}
 }
 
-// hear records a shown state.
-func (p *person) hear(n *news, answer bool) {
+// record records a shown state.
+func (p *person) record(n *news, answer bool) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	p.anew()
+	p.discard()
 	t := sim.Telling{
 		At: p.since(), Answer: answer, Known: n.WaitTimeKnown, Wait: seconds(n.WaitTimeSeconds),
 		Low: seconds(n.WaitTimeLowSeconds), High: seconds(n.WaitTimeHighSeconds),
@@ -151,22 +151,22 @@ func (p *person) hear(n *news, answer bool) {
 	}
 }
 
-// come waits until the person is inside.
-func (p *person) come(ctx context.Context) (joined, entered time.Duration, ok bool) {
+// waitInside waits until the person is inside.
+func (p *person) waitInside(ctx context.Context) (joined, entered time.Duration, ok bool) {
 	joined = p.since()
 	n, inside, err := p.ask(ctx, false)
 	for err != nil && pause(ctx, time.Second) {
 		n, inside, err = p.ask(ctx, false)
 	}
 	if err == nil && !inside {
-		p.hear(&n, true)
+		p.record(&n, true)
 		if p.page {
 			inside = p.watch(ctx, n)
 		} else {
 			inside = p.poll(ctx, n)
 		}
 	}
-	p.anew()
+	p.discard()
 	if p.trace && inside {
 		fmt.Printf("TRACE %s #%d %6.2f inside after %.2f\n", p.s.Name, p.number, p.since().Seconds(), (p.since() - joined).Seconds())
 	}
@@ -184,7 +184,7 @@ func (p *person) poll(ctx context.Context, n news) bool {
 			continue
 		}
 		n = next
-		p.hear(&n, true)
+		p.record(&n, true)
 	}
 	return false
 }
@@ -218,7 +218,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 			said = time.Now()
 			if s, ok := placed(b, &n); ok {
 				n = s
-				p.hear(&n, false)
+				p.record(&n, false)
 			}
 			if b.Drawn > n.standing() && b.Drawn != p.drawn { // the response has the drawn place
 				p.drawn = b.Drawn
@@ -254,7 +254,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 				}
 			}
 			n = next
-			p.hear(&n, true)
+			p.record(&n, true)
 			if n.lots() {
 				near = n.RetryAfterSeconds < 4
 			}

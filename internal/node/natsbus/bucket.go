@@ -68,7 +68,7 @@ func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream
 		case errors.Is(err, jetstream.ErrBucketExists): // another node was faster
 			kv, err = js.KeyValue(ctx, name)
 		case err != nil:
-			err = fmt.Errorf("there is none, and it cannot be made; where NATS knows users, vestibule nats-config provision makes it: %w", err)
+			err = fmt.Errorf("it does not exist and cannot be created; if NATS has users, create it with vestibule nats-config provision: %w", err)
 		}
 	}
 	if err != nil {

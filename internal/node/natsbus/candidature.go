@@ -24,9 +24,9 @@ type trouble struct {
 	why   string
 }
 
-// note records the result of a write, nil for success. A lost connection or a faster rival says nothing about the
+// record records the result of a write, nil for success. A lost connection or a faster rival says nothing about the
 // store.
-func (t *trouble) note(err error) {
+func (t *trouble) record(err error) {
 	if errors.Is(err, wire.ErrDown) || errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -59,10 +59,10 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	defer cancel()
 	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
 	if err != nil {
-		l.trouble.note(err)
-		return fmt.Errorf("%w: %w", errShut, err)
+		l.trouble.record(err)
+		return fmt.Errorf("%w: %w", errUnavailable, err)
 	}
-	t, err := l.take(ctx, kv, again, minTerm)
+	t, err := l.acquire(ctx, kv, again, minTerm)
 	if err != nil {
 		return err
 	}
@@ -91,9 +91,9 @@ type candidature struct {
 // patience is how long a rival waits without a change of the key.
 var patience = fleettime.Stretch(fleettime.Stretch(LeaseLength)) + rivalMargin
 
-// take watches the key until it may be taken, and takes it. It ends the watch: a leader does not read it, and
+// acquire watches the key until it may be taken, and takes it. It ends the watch: a leader does not read it, and
 // nats.go would buffer its messages.
-func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
+func (l *Lease) acquire(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
 	w, err := kv.Watch(ctx, l.name)
 	if err != nil {
 		return taken{}, fmt.Errorf("watch lease: %w", err)
@@ -119,7 +119,7 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 			case e == nil: // the initial state is complete
 				free = l.fresh && c.rev == 0 && !l.met && !l.conn.link.broken()
 			default:
-				won, given := c.see(e)
+				won, given := c.observe(e)
 				if won != nil {
 					return *won, nil
 				}
@@ -141,14 +141,14 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 	}
 }
 
-// see records an entry of the key. It returns the lease if the entry is our write, and whether the leader released
+// observe records an entry of the key. It returns the lease if the entry is our write, and whether the leader released
 // it.
-func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
+func (c *candidature) observe(e jetstream.KeyValueEntry) (won *taken, given bool) {
 	before := c.seen
 	c.rev, c.seen = e.Revision(), leaseValue{}
 	err := json.Unmarshal(e.Value(), &c.seen)
 	if err != nil && len(e.Value()) > 0 {
-		c.log.Error("the key holds no lease; it is taken over if it stays so", slog.Any("error", err))
+		c.log.Error("the key holds no valid lease; taking it over if it does not change", slog.Any("error", err))
 	}
 	if c.tried != nil && c.seen == c.tried.value && c.now() < c.tried.sent.Add(fleettime.Shrink(LeaseLength)) {
 		// Our write succeeded, only its response was lost.
@@ -156,11 +156,11 @@ func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
 		return c.tried, false
 	}
 	if before.Nonce != 0 && c.seen != before {
-		c.trouble.note(nil) // another candidate writes
+		c.trouble.record(nil) // another candidate writes
 	}
 	c.met, c.term = true, max(c.term, c.seen.Term)
 	c.rival = c.rival || c.seen.Nonce != c.led
-	c.meetNamesake(c.seen)
+	c.warnNamesake(c.seen)
 	c.timer.Reset(patience)
 	return nil, err == nil && c.seen.Leader == ""
 }
@@ -170,7 +170,7 @@ func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
 func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	known := max(c.term, minTerm)
 	t := &taken{
-		value:  leaseValue{Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, date())},
+		value:  leaseValue{Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, unixSeconds())},
 		sent:   c.now(),
 		behind: known > c.seen.Term,
 	}
@@ -180,7 +180,7 @@ func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	case err == nil:
 		return t, nil
 	case errors.Is(err, jetstream.ErrKeyExists):
-		return nil, errors.New("somebody was faster") // or the watch is late: a new one is not
+		return nil, errors.New("another candidate was faster") // or the watch is late: a new one is not
 	}
 	// It may have been written. Wait for the watch to tell.
 	c.tried = t
@@ -189,9 +189,9 @@ func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	return nil, nil
 }
 
-// meetNamesake warns once of a rival with our name: a lease under it that is still being renewed is not from our
+// warnNamesake warns once of a rival with our name: a lease under it that is still being renewed is not from our
 // previous process. Both stand like any candidates, since leases are identified by their nonce.
-func (l *Lease) meetNamesake(seen leaseValue) {
+func (l *Lease) warnNamesake(seen leaseValue) {
 	was := l.namesake
 	l.namesake = seen
 	if seen.Leader != l.me || l.me == "" || seen.Nonce != was.Nonce || seen.Beat == was.Beat || l.beats < 0 {
@@ -203,8 +203,8 @@ func (l *Lease) meetNamesake(seen leaseValue) {
 	}
 }
 
-// date returns the current time in seconds, for terms.
-func date() uint64 { return uint64(max(0, time.Now().Unix())) }
+// unixSeconds returns the current time in seconds, for terms.
+func unixSeconds() uint64 { return uint64(max(0, time.Now().Unix())) }
 
 // nonce returns a random number that identifies a write.
 func nonce() uint64 {

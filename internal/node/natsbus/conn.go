@@ -60,7 +60,7 @@ var (
 // for options that can never work.
 func Connect(o Options) (*Conn, error) {
 	log := o.Log.With(slog.String("component", "nats"))
-	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), log: log, told: o.OnState}
+	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), log: log, onState: o.OnState}
 	opts := append(ln.options(),
 		nats.Name("vestibule "+o.Name),
 		nats.CustomInboxPrefix(inboxPrefix+cmp.Or(o.Inbox, o.Name)),
@@ -102,7 +102,7 @@ func Connect(o Options) (*Conn, error) {
 		ln.up.Store(true)
 		close(ln.watched)
 	} else {
-		go ln.watchFirst(nc.LastError)
+		go ln.watchUntilConnected(nc.LastError)
 	}
 	return c, nil
 }
@@ -169,7 +169,7 @@ func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error
 	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
 		// The client chooses the reply subject: never one that nodes or stores receive.
 		if !strings.HasPrefix(m.Reply, "_INBOX") {
-			c.log.Warn("question refused: the answer is wanted elsewhere than in an inbox", slog.String("subject", subject), slog.String("reply", m.Reply))
+			c.log.Warn("request rejected: its reply subject is no inbox", slog.String("subject", subject), slog.String("reply", m.Reply))
 			return
 		}
 		if err := m.Respond(handle(m.Data)); err != nil {
@@ -187,7 +187,7 @@ func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error
 }
 
 // ErrNobody is returned if a subject has no responder.
-var ErrNobody = errors.New("nobody answers")
+var ErrNobody = errors.New("no responders")
 
 // Ask sends a request and returns the response. It returns ErrNobody without a responder, and ctx's error without a
 // response in time.

@@ -255,16 +255,16 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 		case <-again:
 			return true, errAgain
 		case <-look.C:
-			now, err := lookAt(ctx, stream)
+			now, err := readStamp(ctx, stream)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				return true, jetstream.ErrBucketNotFound
 			}
 			if err != nil {
-				d.conn.log.Debug("store of documents not looked at", slog.Any("error", err))
+				d.conn.log.Debug("document store not checked", slog.Any("error", err))
 				continue
 			}
 			if !now.follows(&seen, revisions) {
-				d.conn.log.Error("the store of documents lost its memory or came back older")
+				d.conn.log.Error("the document store lost data, or was restored from an older state")
 				return true, errOther
 			}
 			seen = now
@@ -273,7 +273,7 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 		}
 		for _, key := range d.watched {
 			if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
-				d.conn.log.Debug("document not asked for", slog.String("document", key), slog.Any("error", err))
+				d.conn.log.Debug("document not polled", slog.String("document", key), slog.Any("error", err))
 			}
 		}
 	}
@@ -310,7 +310,7 @@ func (d *Documents) poll(ctx context.Context, stream jetstream.Stream, key strin
 const storeEvery = 5 * time.Second
 
 // errOther means that the store is not the one that was watched.
-var errOther = errors.New("watch documents: the store is another one")
+var errOther = errors.New("watch documents: the store was replaced")
 
 // stamp identifies a store and its state.
 type stamp struct {
@@ -322,8 +322,8 @@ func stampOf(info *jetstream.StreamInfo) stamp {
 	return stamp{info.Created, info.State.FirstSeq, info.State.LastSeq}
 }
 
-// lookAt returns the stamp of a store.
-func lookAt(ctx context.Context, stream jetstream.Stream) (stamp, error) {
+// readStamp returns the stamp of a store.
+func readStamp(ctx context.Context, stream jetstream.Stream) (stamp, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	info, err := stream.Info(ctx)

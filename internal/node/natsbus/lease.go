@@ -80,8 +80,8 @@ func (l *Lease) Bootstrap(asserted bool) *Lease {
 // ErrLeaseLost means that another candidate leads, or may lead.
 var ErrLeaseLost = errors.New("lease lost")
 
-// errShut means that the store is not available: it does not answer, or cannot be created as configured.
-var errShut = errors.New("the store of leases cannot be opened")
+// errUnavailable means that the store is not available: it does not answer, or cannot be created as configured.
+var errUnavailable = errors.New("the lease store is not available")
 
 var errExpired = fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
 
@@ -95,7 +95,7 @@ func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(contex
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		switch shut := errors.Is(err, errShut) && !errors.Is(err, wire.ErrDown); {
+		switch shut := errors.Is(err, errUnavailable) && !errors.Is(err, wire.ErrDown); {
 		case shut && !said:
 			said = true
 			l.log.Warn("nobody can stand for leadership yet", slog.Any("error", err))
@@ -126,7 +126,7 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 	} else {
 		rev, err = kv.Update(try, l.name, data, rev)
 	}
-	l.trouble.note(err)
+	l.trouble.record(err)
 	return rev, err
 }
 
@@ -151,14 +151,14 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 		defer close(done)
 		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Rival: rival})
 	}()
-	rev, err := l.hold(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
+	rev, err := l.keepRenewing(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
 	if err != nil {
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}
 	end()
 	<-done
 	if err == nil {
-		l.giveUp(kv, v, rev)
+		l.release(kv, v, rev)
 	}
 }
 
@@ -170,9 +170,9 @@ type tenure struct {
 	done    <-chan struct{} // the leader has stopped
 }
 
-// hold renews the lease until ctx ends or the tenure is done, and returns the revision of the lease. It returns an
+// keepRenewing renews the lease until ctx ends or the tenure is done, and returns the revision of the lease. It returns an
 // error if the lease is lost, or not renewed in time.
-func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
+func (l *Lease) keepRenewing(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
 	for {
@@ -205,7 +205,7 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 			}
 			t.extends <- until
 		case errors.Is(err, jetstream.ErrKeyExists):
-			if rev, err = l.own(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
+			if rev, err = l.confirmOwn(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
 				return 0, err
 			}
 		default:
@@ -214,9 +214,9 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	}
 }
 
-// own checks after a rejected write whether the key still holds our lease: then an earlier write that timed out had
+// confirmOwn checks after a rejected write whether the key still holds our lease: then an earlier write that timed out had
 // succeeded. The returned revision is only for the next compare-and-set, which decides.
-func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
+func (l *Lease) confirmOwn(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e, err := kv.Get(try, l.name)
@@ -230,8 +230,8 @@ func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue, li
 	return e.Revision(), nil
 }
 
-// giveUp releases the lease, so that rivals can take over at once. If it fails they wait for its end.
-func (l *Lease) giveUp(kv jetstream.KeyValue, v leaseValue, rev uint64) {
+// release releases the lease, so that rivals can take over at once. If it fails they wait for its end.
+func (l *Lease) release(kv jetstream.KeyValue, v leaseValue, rev uint64) {
 	v.Leader = ""
 	if _, err := l.write(context.Background(), kv, v, rev, LeaseLength/3); err != nil {
 		l.log.Debug("lease not given up", slog.Any("error", err))

@@ -13,9 +13,9 @@ import (
 // link is the state of a connection as reported by its handlers. The client itself cannot be asked: while
 // reconnecting it holds its lock, for seconds if packets are lost, and would block the caller.
 type link struct {
-	up   atomic.Bool
-	log  *slog.Logger
-	told func(connected bool) // nil for none
+	up      atomic.Bool
+	log     *slog.Logger
+	onState func(connected bool) // nil for none
 
 	mu      sync.Mutex
 	refused string        // why the server refuses this node, or ""
@@ -47,32 +47,32 @@ func (l *link) options() []nats.Option {
 		nats.ConnectHandler(func(*nats.Conn) {
 			l.log.Info("connected")
 			l.up.Store(true)
-			l.refuse("")
-			l.tell(true)
+			l.setRefused("")
+			l.notify(true)
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
-			l.log.Info("connected again")
-			l.made()
-			l.tell(true)
+			l.log.Info("reconnected")
+			l.reconnected()
+			l.notify(true)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			l.up.Store(false)
 			if err != nil {
 				l.log.Warn("connection lost", slog.Any("error", err))
 			}
-			l.tell(false)
+			l.notify(false)
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // not reached
-			l.refuse("")
-			l.log.Debug("not connected again", slog.Any("error", err))
+			l.setRefused("")
+			l.log.Debug("reconnect failed", slog.Any("error", err))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			subject := ""
 			if s != nil {
 				subject = s.Subject
 			}
-			if refuses(err) {
-				l.tellRefused(err)
+			if isRefusal(err) {
+				l.logRefused(err)
 				l.log.Debug("refused", slog.Any("error", err))
 				return
 			}
@@ -81,13 +81,13 @@ func (l *link) options() []nats.Option {
 	}
 }
 
-func (l *link) tell(up bool) {
-	if l.told != nil {
-		l.told(up)
+func (l *link) notify(up bool) {
+	if l.onState != nil {
+		l.onState(up)
 	}
 }
 
-func (l *link) made() {
+func (l *link) reconnected() {
 	l.up.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,15 +97,15 @@ func (l *link) made() {
 	l.broke = true
 }
 
-// tellRefused logs that the server refuses this node, once per reason.
-func (l *link) tellRefused(err error) {
-	if l.refuse(err.Error()) {
-		l.log.Error("the server refuses this node, which goes on asking", slog.Any("error", err))
+// logRefused logs that the server refuses this node, once per reason.
+func (l *link) logRefused(err error) {
+	if l.setRefused(err.Error()) {
+		l.log.Error("the server refuses this node, retrying", slog.Any("error", err))
 	}
 }
 
-// refuse sets why the server refuses this node, or "", and reports whether that changed.
-func (l *link) refuse(why string) bool {
+// setRefused sets why the server refuses this node, or "", and reports whether that changed.
+func (l *link) setRefused(why string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news := why != l.refused
@@ -113,25 +113,25 @@ func (l *link) refuse(why string) bool {
 	return news
 }
 
-// refuses reports whether a connection error means that the server does not, or no longer, know this node.
-func refuses(err error) bool {
+// isRefusal reports whether a connection error means that the server does not, or no longer, know this node.
+func isRefusal(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
 // errAgain means that a watch ended because of a reconnect. By itself a watch would notice only after many missed
 // heartbeats, and never that a server came back without its data.
-var errAgain = errors.New("the connection was made again")
+var errAgain = errors.New("reconnected")
 
-// watchFirst detects refusals before the first connection, for which the client calls no handler. lastError may
+// watchUntilConnected detects refusals before the first connection, for which the client calls no handler. lastError may
 // block on the client's lock.
-func (l *link) watchFirst(lastError func() error) {
+func (l *link) watchUntilConnected(lastError func() error) {
 	defer close(l.watched)
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for !l.up.Load() {
-		if err := lastError(); err != nil && refuses(err) && !l.up.Load() {
-			l.tellRefused(err)
+		if err := lastError(); err != nil && isRefusal(err) && !l.up.Load() {
+			l.logRefused(err)
 		}
 		select {
 		case <-l.closed:
@@ -139,5 +139,5 @@ func (l *link) watchFirst(lastError func() error) {
 		case <-tick.C:
 		}
 	}
-	l.refuse("")
+	l.setRefused("")
 }

@@ -135,7 +135,7 @@ func (g *gate) run(ctx context.Context) (err error) {
 	}
 	// Tests are separate processes, one per core at a time. Worlds run in this process, which can have one mutant
 	// at a time.
-	verdicts := g.noticed(ctx, all)
+	verdicts := g.runTests(ctx, all)
 	killed := 0
 	fmt.Fprintf(g.out, "%-24s %-4s  %-70s %s\n", "mutant", "rule", "test", "worlds")
 	for i, m := range all {
@@ -173,8 +173,8 @@ type verdict struct {
 	err      error
 }
 
-// noticed runs the tests of all mutants' plans.
-func (g *gate) noticed(ctx context.Context, all []mutant.Mutant) []verdict {
+// runTests runs the tests of all mutants' plans.
+func (g *gate) runTests(ctx context.Context, all []mutant.Mutant) []verdict {
 	out := make([]verdict, len(all))
 	parallel(len(all), func(i int) {
 		v := &out[i]

@@ -149,10 +149,10 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 		log.Info("nats-server up", slog.String("url", server.URL()), slog.Bool("password", secret != ""))
 		for key, addr := range open {
 			if secret == "" {
-				log.Warn("the embedded NATS server takes connections from other machines, and asks nobody who they are: whoever reaches it can lend rights and read keys; "+
-					"let a firewall keep others out, or have it ask for a password (docs/INTEGRATIONS.md, NATS credentials)", slog.String("key", key), slog.String("addr", addr))
+				log.Warn("the embedded NATS server accepts connections from other machines without a password: any client can grant permits and read keys; "+
+					"block others with a firewall, or set a password (docs/INTEGRATIONS.md, NATS credentials)", slog.String("key", key), slog.String("addr", addr))
 			} else {
-				log.Info("the embedded NATS server takes connections from other machines that know its password, which nothing encrypts on the way",
+				log.Info("the embedded NATS server accepts connections from other machines with its password, which is sent unencrypted",
 					slog.String("key", key), slog.String("addr", addr), slog.String("user", User), slog.String("password_file", filepath.Join(dir, passwordFile)))
 			}
 		}
@@ -263,14 +263,16 @@ type logger struct {
 	fatal chan<- string
 }
 
-func (l logger) Noticef(format string, v ...any) { l.log.Debug("nats", told(format, v)) }
-func (l logger) Warnf(format string, v ...any)   { l.log.Warn("nats", told(format, v)) }
-func (l logger) Errorf(format string, v ...any)  { l.log.Error("nats", told(format, v)) }
+func (l logger) Noticef(format string, v ...any) { l.log.Debug("nats", textAttr(format, v)) }
+func (l logger) Warnf(format string, v ...any)   { l.log.Warn("nats", textAttr(format, v)) }
+func (l logger) Errorf(format string, v ...any)  { l.log.Error("nats", textAttr(format, v)) }
 func (l logger) Debugf(string, ...any)           {}
 func (l logger) Tracef(string, ...any)           {}
 
-// told is a log message of the server.
-func told(format string, v []any) slog.Attr { return slog.String("text", fmt.Sprintf(format, v...)) }
+// textAttr is a log message of the server.
+func textAttr(format string, v []any) slog.Attr {
+	return slog.String("text", fmt.Sprintf(format, v...))
+}
 
 func (l logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
