@@ -170,8 +170,8 @@ type tenure struct {
 	done    <-chan struct{} // the leader has stopped
 }
 
-// keepRenewing renews the lease until ctx ends or the tenure is done, and returns the revision of the lease. It returns an
-// error if the lease is lost, or not renewed in time.
+// keepRenewing renews the lease until ctx ends or the tenure is done, and returns the revision of the lease. It
+// returns an error if the lease is lost, or not renewed in time.
 func (l *Lease) keepRenewing(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
@@ -214,8 +214,8 @@ func (l *Lease) keepRenewing(ctx context.Context, kv jetstream.KeyValue, v lease
 	}
 }
 
-// confirmOwn checks after a rejected write whether the key still holds our lease: then an earlier write that timed out had
-// succeeded. The returned revision is only for the next compare-and-set, which decides.
+// confirmOwn checks after a rejected write whether the key still holds our lease: then an earlier write that timed
+// out had succeeded. The returned revision is only for the next compare-and-set, which decides.
 func (l *Lease) confirmOwn(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -123,8 +123,8 @@ func isRefusal(err error) bool {
 // heartbeats, and never that a server came back without its data.
 var errAgain = errors.New("reconnected")
 
-// watchUntilConnected detects refusals before the first connection, for which the client calls no handler. lastError may
-// block on the client's lock.
+// watchUntilConnected detects refusals before the first connection, for which the client calls no handler.
+// lastError may block on the client's lock.
 func (l *link) watchUntilConnected(lastError func() error) {
 	defer close(l.watched)
 	tick := time.NewTicker(250 * time.Millisecond)
