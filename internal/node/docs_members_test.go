@@ -21,7 +21,7 @@ func members(t *testing.T, m *Members) []byte {
 	return data
 }
 
-// The document as it is stored: what a change here breaks is a running fleet.
+// The stored document: an incompatible change breaks running fleets.
 func TestTheMembersDocumentIsStoredLikeThis(t *testing.T) {
 	m := NewMembers(june, []string{"nairobi", "dublin"})
 	m, err := m.Add(june, "lima")
@@ -128,8 +128,8 @@ func TestChangesOfTheMembers(t *testing.T) {
 	}
 }
 
-// A node keeps the newest list that it saw, over a restart too, and says so while
-// the store holds an older one or none.
+// A node keeps the newest list that it saw, across restarts, and raises an alarm while the store holds an older one
+// or none.
 func TestTheNewestMembersStay(t *testing.T) {
 	f := follow(t, t.TempDir(), shelf{})
 	first := NewMembers(june, []string{"nairobi"})
