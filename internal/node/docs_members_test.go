@@ -108,7 +108,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 		"must be 1 to 64 characters": func() (*Members, error) { return m.Add(june, "Lima") },
 		"no such data centre":        func() (*Members, error) { return m.Drain(june, "lima") },
 		"it drains already":          func() (*Members, error) { return drained.Drain(june, "lima") },
-		"last one that lets people in": func() (*Members, error) {
+		"is the last active one": func() (*Members, error) {
 			m, err := NewMembers(june, []string{"a", "b"}).Drain(june, "a")
 			if err != nil {
 				return nil, err

@@ -55,7 +55,7 @@ func TestFleetTimeIsKeptOverAStart(t *testing.T) {
 		}
 		var log testkit.Log
 		k := NewTimekeeper(dir, clock, slog.New(slog.NewTextHandler(&log, nil))).Known(clock.Now())
-		if k.OK() || !strings.Contains(log.String(), "is not known from data_dir") {
+		if k.OK() || !strings.Contains(log.String(), "no usable fleet time in data_dir") {
 			t.Errorf("%s: %+v, and the log says %q", name, k, &log)
 		}
 	}
