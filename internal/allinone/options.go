@@ -29,10 +29,10 @@ type Options struct {
 	Listen      string // host:port of the first edge; the others use the following ports
 	TLS         edge.TLSConfig
 	Proxies     []string // trusted for X-Forwarded-For by the edges
-	Control     string   // host:port of the API, "" for [Options.follow]
-	// host:port of the first node's metrics, the others use the following ports; "" for [Options.follow]
+	Control     string   // host:port of the API, "" for [Options.followingPorts]
+	// host:port of the first node's metrics, the others use the following ports; "" for [Options.followingPorts]
 	Metrics string
-	NATS    bool // open the nats-server to other processes, at a port of [Options.follow]
+	NATS    bool // open the nats-server to other processes, at a port of [Options.followingPorts]
 	DataDir string
 	Sockets *node.Sockets // passed to this process; for one edge
 	Params  wire.Params

@@ -25,7 +25,7 @@ const MembersStatusDocument = "members.status"
 // Members is the list of the fleet's data centres: one document, with a version that increases with every change.
 // It is changed by compare-and-set, by `vestibule fleet` and by the leading global when a data centre has drained.
 type Members struct {
-	Version uint64   `json:"version"` // at least 1, and never below the date in milliseconds when it was made
+	Version uint64   `json:"version"` // at least 1, and at least its creation time in milliseconds
 	List    []Member `json:"data_centers"`
 
 	// Forced names the data centres that were removed by force and may hold permits: a new coordinator waits for
@@ -247,7 +247,7 @@ func (m *Members) Prove(now time.Time, name string, site uint64) *Members {
 	return next
 }
 
-// Ledger returns what the ledger needs to know of the list.
+// Ledger returns the list in the form of the ledger.
 func (m *Members) Ledger() ledger.Members {
 	if m == nil {
 		return ledger.Members{}

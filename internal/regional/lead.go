@@ -156,7 +156,7 @@ func (s *Server) show(agg *region.Aggregator) {
 	defer s.mu.Unlock()
 	s.agg = agg
 	if agg != nil {
-		s.unknown, s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, 0, node.Steady[region.Wait]{}, map[uint64]string{}, 0, false, 0
+		s.unknown, s.twins, s.waits, s.builds, s.edgesReported, s.edgeNews, s.reported = 0, 0, node.Steady[region.Wait]{}, map[uint64]string{}, 0, false, 0
 	}
 }
 
@@ -301,7 +301,7 @@ func (s *Server) addEdgeStates(now fleettime.Mono, agg *region.Aggregator, m *wi
 	if s.edgesReported != 0 && now.Sub(s.edgesReported) < edgesEvery {
 		return
 	}
-	s.toldEdges = now
+	s.edgesReported = now
 	all, builds := agg.Status(now).Edges, map[uint64]string{}
 	for _, e := range all {
 		if b, ok := s.builds[e.Inc]; ok {

@@ -56,8 +56,8 @@ type Server struct {
 	edgeNews bool           // edges sent news about a room since the last report to global
 	reported fleettime.Mono // last report to global
 
-	builds    map[uint64]string // what edges run, by incarnation
-	toldEdges fleettime.Mono    // when global was told of the edges last
+	builds        map[uint64]string // versions of edges, by instance ID
+	edgesReported fleettime.Mono    // last report about edges to global
 
 	waits        node.Steady[region.Wait] // logged waits
 	waitsChecked fleettime.Mono           // last check of waits
