@@ -35,10 +35,10 @@ const (
 // followed lists the documents that nodes keep copies of.
 var followed = []string{RoomsDocument, KeysDocument, MembersDocument, ControlsDocument, DrawsDocument}
 
-// Fleet is what this node was told of the fleet: the room set, the keys, the custom
-// pages, and at globals and regionals the list of data centres. It keeps the last good copies on disk and never lets an older,
-// an empty or a broken document replace them; while the store holds one that was
-// refused, there is an alarm. It is safe for concurrent use.
+// Fleet is this node's view of the fleet's documents: the room set, the keys, the custom pages, and at globals and
+// regionals the list of data centres. It keeps copies of the last valid ones on disk. An older, empty or invalid
+// document never replaces them; while the store holds a rejected one, there is an alarm. It is safe for concurrent
+// use.
 type Fleet struct {
 	dir     string
 	docs    wire.DocumentFeed
@@ -73,8 +73,7 @@ type Fleet struct {
 	version *prometheus.GaugeVec
 }
 
-// NewFleet returns what is on disk. changed is called after every change, not
-// concurrently.
+// NewFleet loads the copies on disk. It calls changed after every change, never concurrently.
 func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg prometheus.Registerer, changed func()) (*Fleet, error) {
 	log = log.With(slog.String("component", "fleet"))
 	f := &Fleet{

@@ -30,7 +30,7 @@ type Options struct {
 	Params   wire.Params
 	Edges    wire.Bus  // to the edges
 	Global   wire.Bus  // to global; may be the same
-	Desk     wire.Desk // where operators ask, on the edges' side
+	Desk     wire.Desk // for operators' requests, on the edges' side
 	Docs     wire.DocumentFeed
 	Lease    wire.Leadership
 	Promises wire.PromiseStore

@@ -141,8 +141,7 @@ func pack(created time.Time, h *tar.Header, content []byte) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
 }
 
-// write returns the tar of an OCI layout, with the list of layers that older
-// engines load.
+// write returns the tar of an OCI layout, with the list of layers for older engines.
 func write(o *options, image v1.Image) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "image")
 	if err != nil {
@@ -196,5 +195,5 @@ func write(o *options, image v1.Image) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// blobPath is where a blob lies in a layout.
+// blobPath returns the path of a blob in a layout.
 func blobPath(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }
