@@ -86,7 +86,7 @@ func (r *regional) lease(now fleettime.Mono) {
 	r.t.Helper()
 	if r.hear(now).Final {
 		r.ten++
-		r.held.Permits.Rate.Granted = 0 // what was used stays behind with the old tenure
+		r.held.Permits.Rate.Granted = 0 // used permits remain in the old epoch
 	}
 	r.grant(now, 0, 0)
 	if !r.e.Status(now).Leased {
