@@ -14,9 +14,9 @@ KUBE_VALIDATE  := sigs.k8s.io/kubectl-validate@v0.0.4
 KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
-# Debian packages that tests and benchmarks drive: a browser, an HTTP client, a load
-# generator, a server to stand beside, balancers to stand behind, and servers that ask the edge (deploy/fronts);
-# and the fonts of the pictures in docs, with Chinese, Japanese and Korean letters in the second (2.7 MB in all).
+# Debian packages for tests and benchmarks: a browser, an HTTP client, a load generator, a server to compare
+# with, load balancers, servers that ask the edge (deploy/fronts), and the fonts of the pictures in docs, with
+# Chinese, Japanese and Korean letters in the second (2.7 MB in all).
 PACKAGES := chromium curl wrk nginx haproxy caddy apache2 fonts-dejavu-core fonts-wqy-microhei
 
 # What make upgrade replaces: the tag of the last release, or before it has one a commit of its series.
@@ -38,7 +38,7 @@ VISITORS ?= 2000
 ARGS     ?=
 ONLY     ?=
 
-# The image: its name, what its labels tell, and what it is built for.
+# The image: its name, labels and platform.
 IMAGE    ?= vestibule
 VERSION  ?= $(shell git describe --tags --always --dirty)
 REVISION ?= $(shell git rev-parse HEAD)
@@ -61,7 +61,7 @@ image-files:
 	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o bin/image/ ./cmd/... github.com/nats-io/nats-server/v2
 
 .PHONY: image
-image: image-files ## write the container image to bin/vestibule-image.tar, and load it where a Docker engine answers
+image: image-files ## write the container image to bin/vestibule-image.tar, and load it into a running Docker engine
 	$(GO) run ./internal/lab/image -name $(IMAGE):$(VERSION) -version $(VERSION) -revision $(REVISION) -created $(CREATED) -arch $(ARCH)
 	@if docker info >/dev/null 2>&1; then docker load --input bin/vestibule-image.tar; fi
 
@@ -71,7 +71,7 @@ run: ## the whole tree in one process, with a demo site behind it
 	bin/vestibule demo $(ARGS)
 
 .PHONY: packages
-packages: ## install the Debian packages that tests need and that are missing
+packages: ## install missing Debian packages of the tests
 	@missing=; for p in $(PACKAGES); do command -v $$p >/dev/null || dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
@@ -80,29 +80,29 @@ packages: ## install the Debian packages that tests need and that are missing
 		echo "not installed: $$p (tests that need it say so and are skipped)"; done; }; \
 	else echo "not installed:$$missing (tests that need them say so and are skipped)"; fi
 
-# The cores, the page and the simulator run in one goroutine, as lint sees to: the race
-# detector can find nothing there, and would make them ten times slower. Nor is it of use to tests
-# that only start programs, try a NATS server, look at pages or ask an API in turn. It watches the shells, which call the cores from many
-# goroutines, two simulated worlds beside each other, and writers beside each other. Tests of shells mostly wait: three
-# packages and four tests of each at a time, whatever the number of cores. What only computes, and compilers, take the
-# processor time that they leave over (decision 18). `make lint` vets; what the detector watches would be vetted twice.
+# The cores, the page and the simulator are single-threaded, as lint enforces: the race detector can find nothing
+# there, and would make them ten times slower. Nor is it of use to tests that only start programs, try a NATS server,
+# look at pages or call an API in sequence. It runs on the shells, which call the cores from many goroutines, on
+# parallel simulated worlds, and on parallel writers. Tests of shells mostly wait: three packages and four tests of
+# each at a time, whatever the number of cores. CPU-bound tests and compilers use the remaining CPU time
+# (decision 18). `make lint` vets; under the detector it would be done twice.
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
 CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/mutant/overlay edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
 PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
-quick: ## test the cores and the decision about a request, without a browser, a network or the simulator
+quick: ## test the cores and the gate, without a browser, a network or the simulator
 	$(GO) test $(patsubst %,./internal/%,$(filter-out lab/mutant lab/sim page,$(CORES)) edge/gate edge/clientaddr edge/origin edge/sse lab/mutant/overlay)
 
 .PHONY: test
-test: packages ## run every test, with the race detector where it can find anything, and the end-to-end run
+test: packages ## run every test, with the race detector where useful, and the end-to-end run
 	@rm -f $(TOOLS)/e2e.passed
 	$(MAKE) --no-print-directory -j 4 test-cores test-plain test-clients test-e2e || { $(AGAIN); \
 	$(MAKE) --no-print-directory test-cores test-plain test-clients && { test -e $(TOOLS)/e2e.passed || $(MAKE) --no-print-directory e2e; }; }
 
-# Tests of real processes and a real browser have failed where the machine stood still for seconds. What failed runs
-# a second time, without the rest beside it (what passed is cached, but for e2e), and then decides.
+# Tests of real processes and a real browser have failed when the machine paused for seconds. Failed packages run a
+# second time, alone (passed ones are cached, but for e2e), and that result counts.
 AGAIN = echo '== FAILED ONCE: what failed runs a second time'
 
 .PHONY: test-cores
@@ -115,8 +115,8 @@ test-e2e: test-shells
 	$(MAKE) --no-print-directory e2e
 	@mkdir -p $(TOOLS) && touch $(TOOLS)/e2e.passed
 
-# What holds no lease for long, or needs no detector, runs beside the end-to-end run, which mostly waits, and yields to it. Edges
-# are asked by either front; both are held against each other (TestFrontsAgree) once, and a little under the detector.
+# Tests without long leases, or without the detector, run in parallel to the end-to-end run, which mostly waits, at a
+# lower priority. Edges are tested with either front; TestFrontsAgree compares them once, and briefly under the detector.
 .PHONY: test-plain
 test-plain: test-shells
 	nice -n 10 $(TEST) -p 2 -parallel 4 -timeout 8m $(PLAIN)
@@ -137,24 +137,24 @@ e2e: ## hundreds of visitors (curl) against the built binaries as separate proce
 	$(GO) test -count=1 -v -parallel 4 -timeout 10m ./internal/lab/e2e
 
 .PHONY: first-page
-first-page: packages ## how long it takes from `make run` to a waiting page that shows a number, in a browser (goal: 15 s)
+first-page: packages ## measure the time from `make run` to a waiting page with a number, in a browser (goal: 15 s)
 	$(GO) test -count=1 -v -run TestFirstPage ./internal/lab/e2e -args -make-run
 
 .PHONY: drain
-drain: packages ## end edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count those that fail (goal: 0)
+drain: packages ## stop edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count failures (goal: 0)
 	$(GO) test -count=1 -v -run TestDrain ./internal/lab/e2e -args -drain-rate $(RATE)
 
 .PHONY: restart
-restart: ## start every process of a fleet again while people wait, with short sessions and long ones, and tell for how long nobody came in and what was told falsely (six minutes)
+restart: ## restart every process of a fleet while visitors wait, with short and long sessions, and measure the pause of admissions and wrong forecasts (six minutes)
 	$(GO) test -count=1 -v -timeout 9m -run TestRestart ./internal/lab/e2e -args -restart-people 130
 	$(GO) test -count=1 -v -timeout 9m -run TestRestartUnderLoad ./internal/lab/e2e -args -restart-people 90 -restart-session 5m
 
 .PHONY: draw
-draw: ## let VISITORS people gather for an event that begins with a draw, and count who enters out of order (goal: 0.5 %; three minutes)
+draw: ## let VISITORS gather for an event with a draw, and count admissions out of order (goal: 0.5 %; three minutes)
 	$(GO) test -count=1 -v -timeout 15m -run TestADraw ./internal/lab/e2e -args -drawn $(VISITORS)
 
 .PHONY: chaos
-chaos: $(TOOLS)/toxiproxy/server ## kill, stop, cut off and slow the built binaries for LENGTH, by SEED, while people come
+chaos: $(TOOLS)/toxiproxy/server ## kill, stop, isolate and slow the built binaries for LENGTH, by SEED, under traffic
 	$(GO) run ./internal/lab/chaos -seed $(SEED) -length $(LENGTH) $(ARGS) -toxiproxy $<
 
 .PHONY: takeover
@@ -162,33 +162,33 @@ takeover: ## kill the leading global and a leading regional KILLS times each, an
 	$(GO) run ./internal/lab/chaos -seed $(SEED) -takeover $(KILLS) -visitors 100
 
 .PHONY: costs
-costs: ## break one thing after the other, and tell for how long nobody comes in
+costs: ## break one component after the other, and measure the pause of admissions
 	$(GO) run ./internal/lab/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
 
 .PHONY: lost
-lost: ## lose the machine of global with all that is stored, and tell for how long nobody comes in
+lost: ## lose the machine of global with its store, and measure the pause of admissions
 	$(GO) run ./internal/lab/chaos -seed $(SEED) -lost -visitors 600 -new-users-per-minute 6000 -session-duration 40s
 
 .PHONY: upgrade
-upgrade: ## replace a fleet of the last release node by node by this build, and back, while people come (3 to 4 minutes)
+upgrade: ## upgrade a fleet of the last release node by node to this build, and back, under traffic (3 to 4 minutes)
 	$(GO) run ./internal/lab/chaos -seed $(SEED) -upgrade "$(RELEASE)" -cache $(TOOLS) -visitors 600 $(ARGS)
 
 .PHONY: crowd
-crowd: ## let crowds of real clients come to four edges, and compare what they are told with what happens (6 minutes)
+crowd: ## run crowds of real clients against four edges, and compare forecasts with actual waits (6 minutes)
 	$(GO) run ./internal/lab/crowd -only "$(ONLY)"
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint ## style, package direction, no clocks and no chance in the cores
+lint: $(TOOLS)/golangci-lint ## check style, package dependencies, and that the cores use no clock or random source
 	$(TOOLS)/golangci-lint config verify
 	$(TOOLS)/golangci-lint run ./...
 	$(GO) mod tidy -diff
 	cd internal/global/control/contract && $(GO) mod tidy -diff
 
-# Until Go 1.27 a fuzzer that found nothing may fail with a bare "context deadline
-# exceeded" when its time is over (go.dev/issue/75804). That alone is let pass, and said;
-# whatever names an input, panics or fails otherwise is not.
+# Until Go 1.27 a fuzzer without findings may fail with a bare "context deadline exceeded" at
+# its end (go.dev/issue/75804). Only that is ignored, with a message; a named input, a panic or
+# any other failure is not.
 .PHONY: fuzz
-fuzz: ## fuzz every parser for FUZZTIME, as many at a time as there are cores
+fuzz: ## fuzz every parser for FUZZTIME, one per core at a time
 	@mkdir -p $(TOOLS)/fuzz; grep -rho --include='*_test.go' '^func Fuzz[A-Za-z]*' internal | sed 's/func //' | sort | \
 	xargs -P $$(getconf _NPROCESSORS_ONLN) -I '{}' $(MAKE) --no-print-directory fuzz-one ONLY='{}'
 
@@ -203,40 +203,40 @@ fuzz-one:
 	echo "$$p $(ONLY): $$(grep -h '^fuzz: elapsed' $$log | tail -1)"; rm -f $$log
 
 .PHONY: sim
-sim: ## hold the promises over SEEDS varied fleets without and with faults, and SMALL small worlds, from seed FIRST
+sim: ## check the promises in SEEDS varied fleets without and with faults, and SMALL small worlds, from seed FIRST
 	$(GO) build -o bin/vestibule ./cmd/vestibule
 	bin/vestibule simulate --vary --seeds $(SEEDS) --seed $(FIRST)
 	bin/vestibule simulate --vary --faults --seeds $(SEEDS) --seed $(FIRST)
 	bin/vestibule simulate --small --seeds $(SMALL) --seed $(FIRST)
 
 .PHONY: shrink
-shrink: ## find a shorter run of the small world SEED that breaks a promise, and tell it
+shrink: ## find a shorter run of the small world SEED that breaks a promise
 	$(GO) build -o bin/vestibule ./cmd/vestibule
 	bin/vestibule simulate shrink $(SEED) $(ARGS)
 
 .PHONY: mutants
-mutants: ## take each rule of the hard limit out; a named test and simulated worlds must notice
+mutants: ## remove each rule of the hard limit; a named test and simulated worlds must detect it
 	$(GO) run ./internal/lab/mutant/overlay -out $(TOOLS)/mutants
 	$(GO) run -tags mutants -overlay $(TOOLS)/mutants/overlay.json ./internal/lab/mutant/gate
 
 .PHONY: figures
-figures: ## what the simulator's experiments show, each beside its goal (minutes)
+figures: ## print the figures of the simulator's experiments, each next to its goal (minutes)
 	$(GO) build -o bin/vestibule ./cmd/vestibule
 	bin/vestibule simulate figures
 
 .PHONY: bench
-bench: packages ## the figures of docs/FIGURES.md, each beside its goal
+bench: packages ## print the figures of docs/FIGURES.md, each next to its goal
 	$(GO) run ./internal/lab/bench -benchtime $(BENCHTIME)
 
-# Of Debian: what stands beside the edge. What is missing is not compared, and said.
+# Debian packages to compare the edge with. Missing ones are skipped with a message.
 COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis
 .PHONY: compare
-compare: packages ## the edge with each front beside nginx, HAProxy, Caddy and Redis, in turns on one core (five minutes)
+compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy and Redis, in turns on one core (five minutes)
 	@dpkg -s $(COMPARED) >/dev/null 2>&1 || apt-get install -y --no-install-recommends $(COMPARED) >/dev/null || echo "not all installed: $(COMPARED)"
 	$(GO) test -run '^$$' -v -bench Compare -benchtime 1x -timeout 30m ./internal/edge
 
 .PHONY: scale
-scale: ## what 1,000 rooms and 50 edges cost the built binaries while nobody comes and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
+scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) run ./internal/lab/bench -scale 1000
 
 .PHONY: changes
@@ -245,11 +245,11 @@ changes: ## 10,000 changes of rooms by eight writers while nats-servers are kill
 	$(GO) test ./internal/global/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
 
 .PHONY: pictures
-pictures: packages ## take the pictures of the waiting page in docs/images anew; make test compares them
+pictures: packages ## recreate the pictures of the waiting page in docs/images; make test compares them
 	$(GO) test -count=1 -run TestPictures ./internal/page/preview -rewrite
 
 .PHONY: lighthouse
-lighthouse: build packages ## what Lighthouse (npm) thinks of the waiting page
+lighthouse: build packages ## run Lighthouse (npm) on the waiting page
 	internal/page/preview/lighthouse.sh
 
 # Kubernetes knows no newer version than 1.30 offline. The first run builds the tools: ten minutes of one core.
@@ -266,16 +266,16 @@ k8s-check: $(TOOLS)/kustomize $(TOOLS)/kubectl-validate $(TOOLS)/kube-score ## b
 	$(GO) test -count=1 ./deploy
 
 # The first run builds the programs of Kubernetes into $XDG_CACHE_HOME/vestibule-k8s: twelve minutes of one core.
-# Only root can run containers. POD_IMAGE is of no registry: kubelet finds it on its machine.
+# Only root can run containers. POD_IMAGE is not in a registry: kubelet finds it on its machine.
 POD_IMAGE := vestibule.test/vestibule
 .PHONY: k8s
-k8s: $(TOOLS)/kustomize ## run both data centres and global as pods of a Kubernetes node here, roll, scale, evict and kill them while people come
+k8s: $(TOOLS)/kustomize ## run both data centres and global as pods of a local Kubernetes node; roll, scale, evict and kill them under traffic
 	@command -v etcd containerd runc >/dev/null && test -x /usr/lib/cni/bridge || $(MAKE) --no-print-directory packages PACKAGES="etcd-server containerd runc containernetworking-plugins"
 	$(MAKE) --no-print-directory image IMAGE=$(POD_IMAGE)
 	$(GO) run ./internal/lab/chaos -pods $(POD_IMAGE):$(VERSION) -kustomize $< -seed $(SEED) -length $(KILLING) -visitors 500 $(ARGS)
 
 .PHONY: generate
-generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/oapi-codegen ## make the generated code anew
+generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/oapi-codegen ## regenerate code
 	cd internal/core/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
 	cd internal/global/control/api && $(TOOLS)/oapi-codegen -config config.yaml ../openapi.yaml
 	$(MAKE) --no-print-directory scripts
@@ -286,7 +286,7 @@ scripts: $(TOOLS)/esbuild ## make the minified scripts and style of the waiting 
 	cd internal/page && $(TOOLS)/esbuild *.js *.css --minify-whitespace --minify-identifiers --charset=utf8 --outdir=min --log-level=warning && sha256sum *.js *.css min/*.js min/*.css >min/SUMS
 
 .PHONY: golden
-golden: ## write the golden files anew; read the difference before you commit it
+golden: ## rewrite the golden files; read the diff before you commit it
 	$(GO) test ./internal/core/wire -rewrite
 	$(GO) test ./internal/page -rewrite
 	$(GO) test ./internal/core/room -run TestTheReferenceIsTheSchema -rewrite

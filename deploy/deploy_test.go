@@ -1,4 +1,4 @@
-// Package deploy holds what runs Vestibule on Kubernetes and under systemd.
+// Package deploy holds the files for running Vestibule on Kubernetes and under systemd.
 package deploy
 
 import (
@@ -26,7 +26,7 @@ import (
 	"vestibule/internal/regional"
 )
 
-// kustomization is what these tests read of one.
+// kustomization is the part of a kustomization that these tests use.
 type kustomization struct {
 	Resources          []string `yaml:"resources"`
 	ConfigMapGenerator []struct {
@@ -36,8 +36,7 @@ type kustomization struct {
 	} `yaml:"configMapGenerator"`
 }
 
-// configs collects the ConfigMaps of an overlay: files by name of the map, and
-// variables.
+// configs collects the ConfigMaps of an overlay: files by name of the map, and variables.
 func configs(t *testing.T, dir string, files map[string]string, env map[string]string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
@@ -64,8 +63,7 @@ func configs(t *testing.T, dir string, files map[string]string, env map[string]s
 	}
 }
 
-// Every ConfigMap with a configuration passes the check that the programs make, with
-// the variables that its overlay sets.
+// Every ConfigMap with a configuration passes --check-config with the variables of its overlay.
 func TestConfigurations(t *testing.T) {
 	some := filepath.Join(t.TempDir(), "some.pem")
 	if err := os.WriteFile(some, []byte("of the pod"), 0o600); err != nil {
@@ -107,7 +105,7 @@ func TestConfigurations(t *testing.T) {
 					}
 					t.Setenv(key, value)
 				}
-				// Files of the pod, which its Secrets hold.
+				// Files of the pod, from its Secrets.
 				for _, key := range []string{"CA", "CERT", "KEY"} {
 					t.Setenv("VESTIBULE_NATS_"+key, some)
 				}
@@ -123,8 +121,8 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// variables returns the environment that the container of a program has, and no more: a variable of ours that is
-// no key stops the program.
+// variables returns the environment of a program's container, and nothing else: an unknown variable of ours stops
+// the program.
 func variables(t *testing.T, app string) (out []string) {
 	t.Helper()
 	walk(t, "k8s", func(name string, data []byte) {
@@ -148,7 +146,7 @@ func variables(t *testing.T, app string) (out []string) {
 			if err := d.Decode(&o); errors.Is(err, io.EOF) {
 				return
 			} else if err != nil {
-				continue // it is no workload
+				continue // no workload
 			}
 			for _, c := range o.Spec.Template.Spec.Containers {
 				if c.Name != app {
@@ -169,7 +167,7 @@ func variables(t *testing.T, app string) (out []string) {
 	return out
 }
 
-// What pods mount is what `vestibule nats-config` writes.
+// Pods mount the files of `vestibule nats-config`.
 func TestSecretsAndNames(t *testing.T) {
 	var text strings.Builder
 	walk(t, "k8s", func(name string, data []byte) {
@@ -199,7 +197,7 @@ func TestSecretsAndNames(t *testing.T) {
 
 var metric = regexp.MustCompile(`vestibule_[a-z_]+`)
 
-// exprs returns every expression of the rules and the board, by where it stands.
+// exprs returns every expression of the rules and the dashboard, by position.
 func exprs(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -245,7 +243,7 @@ func exprs(t *testing.T) map[string]string {
 	return out
 }
 
-// Rules and board ask for metrics that there are.
+// Rules and dashboard use only existing metrics.
 func TestMetricsOfRulesAndBoard(t *testing.T) {
 	doc, err := os.ReadFile("../docs/METRICS.md")
 	if err != nil {
@@ -260,7 +258,7 @@ func TestMetricsOfRulesAndBoard(t *testing.T) {
 	}
 }
 
-// Prometheus takes the rules, and the board's expressions as rules.
+// Prometheus accepts the rules, and the dashboard's expressions as rules.
 func TestRulesForPrometheus(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -297,12 +295,12 @@ func TestRulesForPrometheus(t *testing.T) {
 	}
 }
 
-// Units start what there is, with flags that there are.
+// Units start existing programs with existing flags.
 func TestUnits(t *testing.T) {
 	n := 0
 	walk(t, "systemd", func(name string, data []byte) {
 		if strings.HasSuffix(name, ".socket") {
-			// An edge refuses a socket that is none of its addresses.
+			// An edge rejects a socket for an unknown address.
 			_, port, err := net.SplitHostPort(edge.DefaultConfig().Listen)
 			if err != nil || !strings.Contains(string(data), "\nListenStream="+port+"\n") {
 				t.Errorf("%s: must listen at the port of the default configuration, %s (%v)", name, port, err)

@@ -28,8 +28,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// appRoom starts a tree with one edge in front of a shop, whose room covers /api alone and is full. more are further
-// settings of the room, as lines.
+// appRoom starts a tree with one edge in front of a shop, with a full room that covers only /api. more are further
+// room settings, as lines.
 func appRoom(t *testing.T, origin, more string) (tree *Tree, edge string) {
 	t.Helper()
 	tree, _ = grow(t, 1, 600, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, origin })
@@ -41,7 +41,7 @@ func appRoom(t *testing.T, origin, more string) (tree *Tree, edge string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set("Sec-Fetch-Dest", "empty") // takes no slot
+		req.Header.Set("Sec-Fetch-Dest", "empty") // takes no permit
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return false
@@ -53,7 +53,7 @@ func appRoom(t *testing.T, origin, more string) (tree *Tree, edge string) {
 	return tree, edge
 }
 
-// text returns what an element of the page shows.
+// text returns the text of an element of the page.
 func text(t *testing.T, ctx context.Context, selector string) string {
 	t.Helper()
 	return browsertest.See(t, ctx, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.textContent ?? ""`, selector)))
@@ -64,8 +64,8 @@ func click(t *testing.T, ctx context.Context, selector string) {
 	browsertest.Do(t, ctx, chromedp.Click(chromedp.CSS(selector)))
 }
 
-// TestAppInABrowser: the example of docs/APPS.md on a page outside the room. An order waits, is given up, waits again, and
-// reaches the site once, after admission. It runs under a strict content security policy.
+// TestAppInABrowser: the example of docs/APPS.md on a page outside the room. An order waits, is aborted, waits
+// again, and reaches the site once, after admission. It runs under a strict content security policy.
 func TestAppInABrowser(t *testing.T) {
 	t.Parallel()
 	var orders testkit.Log
@@ -95,7 +95,7 @@ func TestAppInABrowser(t *testing.T) {
 	}
 }
 
-// TestParallelRequestsOfAnAppInABrowser: requests beside each other stand in one place, show one box, and are all answered;
+// TestParallelRequestsOfAnAppInABrowser: parallel requests share one place, show one box, and are all answered;
 // each body arrives once.
 func TestParallelRequestsOfAnAppInABrowser(t *testing.T) {
 	t.Parallel()
@@ -136,7 +136,7 @@ func TestParallelRequestsOfAnAppInABrowser(t *testing.T) {
 	}
 }
 
-// withoutTicket returns how many requests for the room have come to the edge without a ticket: each of them joins the line.
+// withoutTicket returns the number of requests for the room without a ticket: each of them joins the queue.
 func withoutTicket(t *testing.T, tree *Tree) (n int) {
 	t.Helper()
 	resp, err := http.Get(tree.Info.Edges[0].Metrics + "/metrics")
@@ -155,8 +155,8 @@ func withoutTicket(t *testing.T, tree *Tree) (n int) {
 	return n
 }
 
-// TestTheBoxOfTheModuleInABrowser: a page without a callback shows a box in the language of the visitor, under a policy
-// without inline styles; axe-core of the preview's tests does not see it, so its roles are looked at here.
+// TestTheBoxOfTheModuleInABrowser: a page without a callback shows a box in the visitor's language, under a policy
+// without inline styles; the preview's axe-core tests do not cover it, so its roles are checked here.
 func TestTheBoxOfTheModuleInABrowser(t *testing.T) {
 	t.Parallel()
 	var orders testkit.Log
@@ -181,8 +181,8 @@ func TestTheBoxOfTheModuleInABrowser(t *testing.T) {
 	})
 }
 
-// TestAnAppOfAnotherOriginInABrowser: without cookies the ticket goes in a header and outlasts a reload, where cors_origins
-// is *; a page that the room does not name gets an error at once and not a wait.
+// TestAnAppOfAnotherOriginInABrowser: without cookies the ticket is in a header and survives a reload, if
+// cors_origins is *; a page of another origin gets an error at once instead of a wait.
 func TestAnAppOfAnotherOriginInABrowser(t *testing.T) {
 	t.Parallel()
 	var orders testkit.Log
@@ -227,7 +227,7 @@ func TestAnAppOfAnotherOriginInABrowser(t *testing.T) {
 	})
 }
 
-// before answers as another server does, whose answers change may change.
+// before returns a proxy that modifies responses with change.
 func before(t *testing.T, to string, change func(http.Header)) http.Handler {
 	t.Helper()
 	u, err := url.Parse(to)
@@ -240,11 +240,11 @@ func before(t *testing.T, to string, change func(http.Header)) http.Handler {
 			change(r.Header)
 			return nil
 		},
-		ErrorLog: log.New(io.Discard, "", 0), // a browser that goes away
+		ErrorLog: log.New(io.Discard, "", 0), // a browser that disconnects
 	}
 }
 
-// TestReactInABrowser: the React example of docs, as it stands there, with React from npm.
+// TestReactInABrowser: the React example of the docs, unchanged, with React from npm.
 func TestReactInABrowser(t *testing.T) {
 	t.Parallel()
 	folder := react(t)
@@ -260,7 +260,7 @@ func TestReactInABrowser(t *testing.T) {
 			}
 			html := strings.NewReplacer("https://esm.sh/react@18.3.1", "/npm/react.js", "https://esm.sh/react-dom@18.3.1/client", "/npm/client.js").Replace(string(page))
 			io.WriteString(w, strings.Replace(html, "<script type=\"importmap\"", "<script src=/npm/react.production.min.js></script><script src=/npm/react-dom.production.min.js></script><script type=\"importmap\"", 1)) //nolint:errcheck // the browser tells
-		case name == "react.js" || name == "client.js": // modules over the files of npm, which are none
+		case name == "react.js" || name == "client.js": // modules from the files of npm, which are not modules
 			w.Header().Set("Content-Type", "text/javascript")
 			io.WriteString(w, map[string]string{ //nolint:errcheck // as above
 				"react.js": "export const { createElement, useEffect, useState } = window.React;", "client.js": "export const { createRoot } = window.ReactDOM;",
@@ -280,7 +280,7 @@ func TestReactInABrowser(t *testing.T) {
 	eventually(t, "the component shows the answer", func() bool { return text(t, ctx, "#result") == "7 left" && text(t, ctx, "#line") == "" })
 }
 
-// react returns a folder with the files of React that browsers read. npm fetches them once into .tools.
+// react returns a folder with React's files for browsers. npm downloads them once into .tools.
 func react(t *testing.T) (folder string) {
 	t.Helper()
 	folder, err := filepath.Abs("../../.tools/react-18.3.1")

@@ -1,7 +1,7 @@
 //go:build !race
 
-// The race detector would watch a browser's protocol here, and the tests of this package without a browser have the
-// nodes do the same under it.
+// The race detector would run on a browser's protocol here; the tests of this package without a browser cover the
+// nodes with it.
 
 package allinone
 
@@ -37,16 +37,16 @@ import (
 
 func init() { tests = func(m *testing.M) goleak.TestingM { return inOneBrowser{m} } }
 
-// inOneBrowser runs tests, those that need a browser in one.
+// inOneBrowser runs tests with one shared browser.
 type inOneBrowser struct{ *testing.M }
 
 func (m inOneBrowser) Run() int { return browsertest.Main(m.M) }
 
-// TestBrowser: a real browser that comes to a full room sees the waiting page,
-// in light and in dark, and comes in by itself when a slot is free.
+// TestBrowser: a real browser that comes to a full room sees the waiting page, in light and in dark mode, and
+// enters by itself when a permit is free.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
-	// Sessions outlast the test also where the machine stands still; T is raised instead.
+	// Sessions outlast the test even if the machine pauses; T is raised instead.
 	tree, _ := grow(t, 1, 60, 10*time.Minute)
 	ctx := browsertest.Open(t)
 	first, second := newBrowser(t), newBrowser(t)
@@ -65,16 +65,16 @@ func TestBrowser(t *testing.T) {
 		}
 	})
 	everywhere(t, tree, "every edge counts who waits", func(v *wire.View) bool { return v.Line.Total() > .9 })
-	screens := os.Getenv("VESTIBULE_SCREENS") // a folder in which pictures are kept, for who wants to look
+	screens := os.Getenv("VESTIBULE_SCREENS") // folder for screenshots, for inspection
 
 	browsertest.Do(t, ctx, chromedp.Navigate(tree.Info.Edges[1].URL), chromedp.WaitVisible(chromedp.CSS("dl")))
 	counted := regexp.MustCompile(`People ahead of you\s+1`)
 	title, text := browsertest.See(t, ctx, chromedp.Title()), ""
-	eventually(t, "the place is counted", func() bool { // no number is told before
+	eventually(t, "the place is counted", func() bool { // no number is shown before
 		text = browsertest.See(t, ctx, chromedp.Text(chromedp.CSS("main")))
 		return counted.MatchString(text)
 	})
-	// The browser reads a page with gzip.
+	// The browser supports gzip.
 	const sizes = `(e => e.encodedBodySize > 0 && e.encodedBodySize < e.decodedBodySize / 2)(performance.getEntriesByType("navigation")[0])`
 	if !browsertest.See(t, ctx, chromedp.Evaluate[bool](sizes)) {
 		t.Error("the page came as it is, not with gzip")
@@ -99,12 +99,12 @@ func TestBrowser(t *testing.T) {
 		t.Errorf("the page is %s in light and in dark", background["light"])
 	}
 
-	// Nobody touches the browser from here on.
+	// No interaction from here on.
 	begun := time.Now()
 	edit(t, tree, "total_active_users: 1", "total_active_users: 3")
 	eventually(t, "the browser is in", func() bool {
 		heading, err := browsertest.Look(ctx, chromedp.Evaluate[string](`document.querySelector("h1")?.textContent ?? ""`))
-		return err == nil && heading == "You are in" // an error: the page is just being replaced
+		return err == nil && heading == "You are in" // an error: the page is being replaced
 	})
 	t.Logf("the browser came in by itself after %v", time.Since(begun).Round(100*time.Millisecond))
 	browsertest.Keep(t, screens, "inside.png", browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
@@ -114,11 +114,11 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// TestOnePlacePerBrowser: neither a reload nor a second tab at another edge is
-// somebody new, and who leaves the line has left it in every tab.
+// TestOnePlacePerBrowser: neither a reload nor a second tab at another edge is a new visitor, and leaving in one
+// tab leaves in all.
 func TestOnePlacePerBrowser(t *testing.T) {
 	t.Parallel()
-	// Nobody else is let in meanwhile, and nobody is held until then.
+	// Nobody else is admitted or held meanwhile.
 	tree, _ := grow(t, 1, 60, 10*time.Minute, func(o *Options) { o.Params.Hold = 100 * time.Millisecond })
 	ctx := browsertest.Open(t)
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
@@ -139,12 +139,12 @@ func TestOnePlacePerBrowser(t *testing.T) {
 	if again := browsertest.See(t, tab, joined); again != place {
 		t.Errorf("joined at %s, in a second tab at %s", place, again)
 	}
-	// A question of the first tab that is on its way to the other edge may bring the ticket
-	// back: that edge does not know yet. Who leaves again has left.
+	// A pending poll of the first tab at the other edge may restore the ticket, since that edge does not know yet.
+	// Leaving again is final.
 	eventually(t, "the visitor has left the line in every tab", func() bool {
 		do(ctx, chromedp.Navigate("about:blank"))
 		do(tab, chromedp.Navigate(tree.Info.Edges[1].URL), waiting)
-		// Not by the mouse: what the page is told may move the button away from under it.
+		// Not with the mouse: an update of the page may move the button.
 		browsertest.See(t, tab, chromedp.Evaluate[bool](`document.getElementById("leave").requestSubmit(), true`))
 		do(tab, chromedp.WaitVisible(chromedp.CSS(".l a")))
 		do(ctx, chromedp.Navigate(tree.Info.Edges[0].URL), waiting)
@@ -155,9 +155,8 @@ func TestOnePlacePerBrowser(t *testing.T) {
 	}
 }
 
-// TestABrowserGoesAway: who closes the page is counted no more at once, and keeps
-// the place; a reload counts nobody twice and nobody less; so it is with a page of
-// the operator's own that has our script.
+// TestABrowserGoesAway: closing the page ends the count at once, and keeps the place; a reload changes no count;
+// the same applies to a custom page with our script.
 func TestABrowserGoesAway(t *testing.T) {
 	t.Parallel()
 	for name, page := range map[string]string{
@@ -166,7 +165,7 @@ func TestABrowserGoesAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Nobody else is let in meanwhile.
+			// Nobody else is admitted meanwhile.
 			tree, _ := grow(t, 1, 60, 10*time.Minute, func(o *Options) { o.Params.Hold = 100 * time.Millisecond })
 			ctx := browsertest.Open(t)
 			if page != "" {
@@ -195,7 +194,7 @@ func TestABrowserGoesAway(t *testing.T) {
 			waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
 			joined := chromedp.Evaluate[string](`document.getElementById("joined").dateTime || document.getElementById("joined").textContent`)
 			var place string
-			var told [2]bool // that the page goes away: by closing it, by going on to another page
+			var told [2]bool // departures: by closing the page, and by navigating to another one
 			for round := 0; round < 8 && (!told[0] || !told[1]); round++ {
 				tab, closeTab := browsertest.Tab(t, ctx)
 				do(tab, chromedp.Navigate(edge), waiting)
@@ -206,7 +205,7 @@ func TestABrowserGoesAway(t *testing.T) {
 				}
 				eventually(t, "the visitor is counted", func() bool { return counted() == 1 })
 				for range 3 {
-					// Near its turn a custom page asks for itself: an error where it just does.
+					// Near its turn a custom page polls by itself: an error at that time.
 					eventually(t, "the page is reloaded", func() bool {
 						for _, step := range []chromedp.Action[chromedp.Void]{chromedp.Reload(), waiting} {
 							if _, err := browsertest.Look(tab, step); err != nil {
@@ -224,9 +223,8 @@ func TestABrowserGoesAway(t *testing.T) {
 				} else {
 					closeTab()
 				}
-				// A question of the page that crosses with its goodbye counts the visitor
-				// for another minute: then the next round tells. A slow machine has more time
-				// in later rounds, and less than that minute.
+				// A poll that crosses with the departure counts the visitor for another minute: then the next round
+				// decides. A slow machine gets more time in later rounds, but less than that minute.
 				long := 3 * time.Second
 				if round >= 4 {
 					long = 30 * time.Second
@@ -245,8 +243,8 @@ func TestABrowserGoesAway(t *testing.T) {
 	}
 }
 
-// TestABrowserThatKeepsNoCookies: it is told so, whether the script finds out by what comes
-// back or the edge does, and loads the page again slowly.
+// TestABrowserThatKeepsNoCookies: the page shows that cookies are blocked, detected by the script or by the edge,
+// and reloads slowly.
 func TestABrowserThatKeepsNoCookies(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60, 10*time.Minute)
@@ -260,7 +258,7 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 		noScript     bool
 		polls        int32 // before it knows
 	}{
-		// What would be done after a minute is done when the test says so.
+		// The test triggers actions that are due after a minute.
 		{"cookies are lost on the way", `const wait = setTimeout; window.setTimeout = (f, ms) => ms >= 60000 ? (window.afterAMinute = f, 0) : wait(f, ms)`, false, 1},
 		{"the browser says so", `Object.defineProperty(navigator, "cookieEnabled", {get: () => false})`, false, 0},
 		{"without script", "", true, 0},
@@ -330,14 +328,13 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 	})
 }
 
-// TestTheHeadOfTheLineInABrowser: what browsers ask for beside a visit takes no slot, whoever is at
-// the head of the line sees the page with every load of it, and a page that is open while everything is stopped
-// and started again stays, says so, and comes in by itself.
+// TestTheHeadOfTheLineInABrowser: a browser's requests besides a visit take no permit, the head of the queue sees
+// the page on every load, and an open page stays during a restart of everything, shows that, and enters by itself.
 func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	t.Parallel()
 	var o Options
 	small := func(opts *Options) {
-		// Questions at the head are held for an hour: a load of the page that were held would never come.
+		// Polls at the head are held for an hour: a held page load would never finish.
 		opts.DataCenters, opts.Edges, opts.Params.Hold = []string{"nairobi"}, 1, time.Hour
 		if o.DataDir != "" {
 			opts.DataDir = o.DataDir
@@ -347,7 +344,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	tree, _ := grow(t, 2, 600, 10*time.Minute, small)
 	room := func() admission.Ledger { return tree.edges[0].Status().Rooms["demo"] }
 
-	var to atomic.Pointer[url.URL] // the edge, nil while there is none
+	var to atomic.Pointer[url.URL] // the edge, nil while stopped
 	aim := func() {
 		u, err := url.Parse(tree.Info.Edges[0].URL)
 		if err != nil {
@@ -365,7 +362,8 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 			p.SetURL(to.Load())
 			p.Out.Host = p.In.Host
 		},
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // as where nobody listens
+		// like a refused connection
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	way := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch dest := r.Header.Get("Sec-Fetch-Dest"); {
@@ -389,7 +387,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	}))
 	inside := browsertest.Open(t)
 
-	// A page of another site asks before anybody has come.
+	// A page of another site sends a request before any visitor.
 	browsertest.Do(t, inside, chromedp.Navigate(app))
 	browsertest.See(t, inside, chromedp.Evaluate[bool](fmt.Sprintf(`Promise.allSettled([
 		fetch(%[1]q + "/cart", {method: "PUT"}), fetch(%[1]q + "/stock"),
@@ -401,9 +399,9 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	if n := room().Admitted; n != 0 {
 		t.Errorf("they took %d slots", n)
 	}
-	// Both slots are there for people.
+	// Both permits are free for visitors.
 	browsertest.Do(t, inside, chromedp.Navigate(way))
-	says := func(ctx context.Context) string { // what the page is, "" while it is replaced
+	says := func(ctx context.Context) string { // the state of the page, "" while it is replaced
 		text, err := browsertest.Look(ctx, chromedp.Evaluate[string](`(document.getElementById("vr")?.dataset.state || document.querySelector("h1")?.textContent) ?? ""`))
 		if err != nil {
 			return ""
@@ -418,7 +416,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 	}
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 
-	// Whoever comes next is at the head of a full room.
+	// The next visitor is at the head of a full room's queue.
 	waits, _ := browsertest.Tab(t, inside, chromedp.WithNewBrowserContext())
 	line := chromedp.WaitVisible(chromedp.CSS("dl.few"))
 	held := func() { eventually(t, "the page's question is held", func() bool { return room().Held > 0 }) }
@@ -433,7 +431,7 @@ func TestTheHeadOfTheLineInABrowser(t *testing.T) {
 		t.Errorf("%d were let in, T is 2", n)
 	}
 
-	// Everything is stopped, and started again with one more slot.
+	// Everything is restarted with one more permit.
 	held()
 	to.Store(nil)
 	if err := tree.Stop(); err != nil {

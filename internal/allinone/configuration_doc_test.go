@@ -18,7 +18,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the tables of docs/CONFIGURATION.md anew")
 
-// TestConfigurationDocument: the tables of docs/CONFIGURATION.md are those of the nodes' configurations.
+// TestConfigurationDocument: the tables of docs/CONFIGURATION.md match the nodes' configurations.
 func TestConfigurationDocument(t *testing.T) {
 	const file = "../../docs/CONFIGURATION.md"
 	ec, rc, gc := edge.DefaultConfig(), regional.DefaultConfig(), global.DefaultConfig()
@@ -48,7 +48,7 @@ func TestConfigurationDocument(t *testing.T) {
 	}
 }
 
-// settingTables returns a Markdown table for each set of tiers that share keys of the same meaning.
+// settingTables returns a Markdown table for each set of tiers that share keys with the same meaning.
 func settingTables(tiers []node.Config) map[string]string {
 	type row struct {
 		node.Setting

@@ -26,8 +26,8 @@ type entrant struct {
 	edge string
 
 	mu    sync.Mutex
-	told  []int         // people ahead, before the start, where a number was told
-	proof *draw.Receipt // once there is one
+	told  []int         // visitors ahead, before the start, if shown
+	proof *draw.Receipt // once it exists
 }
 
 func (e *entrant) run(ctx context.Context, start time.Time) {
@@ -40,7 +40,7 @@ func (e *entrant) run(ctx context.Context, start time.Time) {
 		req.Header.Set("Accept", "application/json")
 		resp, err := e.Do(req)
 		if err != nil {
-			return // the test is over
+			return // the test has ended
 		}
 		var told struct {
 			Vestibule struct {
@@ -73,8 +73,8 @@ func (e *entrant) run(ctx context.Context, start time.Time) {
 	}
 }
 
-// TestADrawInABrowser: pages tell the place in the draw before the start, nobody with many people in front is told of none, and the
-// start is seen at once.
+// TestADrawInABrowser: pages show the place in the draw before the start, a visitor with many in front is never
+// shown zero, and the start is noticed at once.
 func TestADrawInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a draw takes a minute")
@@ -128,7 +128,7 @@ func TestADrawInABrowser(t *testing.T) {
 	stop()
 	running.Wait()
 
-	// The people in front follow from the receipts; pages are not among them.
+	// The visitors in front follow from the receipts; pages are not among them.
 	var places []int64
 	for _, e := range all {
 		if e.proof != nil {

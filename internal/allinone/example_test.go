@@ -42,8 +42,8 @@ func TestExampleScript(t *testing.T) {
 	}
 }
 
-// newShop returns the address of a site with pages outside of /api, of the examples of docs, and an API. Each body of an order is
-// written to orders as a line.
+// newShop returns the address of a site with pages outside of /api, from the examples of the docs, and an API. Each
+// order's body is written to orders as a line.
 func newShop(t *testing.T, orders io.Writer) (url string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -70,8 +70,8 @@ func newShop(t *testing.T, orders io.Writer) (url string) {
 	return s.URL
 }
 
-// TestExampleClient: the client of docs/examples, as it stands there, waits in
-// the line of a full room without a cookie and enters at its turn.
+// TestExampleClient: the client of docs/examples, unchanged, waits in the queue of a full room without a cookie and
+// enters at its turn.
 func TestExampleClient(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "client")

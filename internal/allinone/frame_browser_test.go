@@ -23,9 +23,9 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// TestAFrameOfAnotherSiteInABrowser: the waiting page in a frame on a page of another site, in a browser that keeps no cookies
-// of third parties but partitioned ones, keeps its place and opens the site at the turn. Without Partitioned it cannot, and pages
-// that the room does not name show no waiting page.
+// TestAFrameOfAnotherSiteInABrowser: in a frame on a page of another site, in a browser that only accepts
+// partitioned third-party cookies, the waiting page keeps its place and opens the site at the turn. Without
+// Partitioned it cannot, and pages of other origins show no waiting page.
 func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	t.Parallel()
 	var orders testkit.Log
@@ -36,7 +36,7 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	}
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 
-	var plain atomic.Bool // cookies come without Partitioned
+	var plain atomic.Bool // cookies without Partitioned
 	var frames, streams, with, without, inside atomic.Int32
 	shop := tlsServer(t, &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -73,7 +73,7 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 
 	edit(t, tree, `host: "localhost"`, "host: shop.test")
 	edit(t, tree, "    total_active_users:", "    cookie_samesite: none\n    cookie_secure: always\n    cookie_partitioned: true\n    frame_ancestors: "+partner+"\n    total_active_users:")
-	ticket := "new" // whoever asks what the policy is must be one person
+	ticket := "new" // requests for the policy must be from one visitor
 	policy := func(want string) func() bool {
 		return func() bool {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tree.Info.Edges[0].URL, http.NoBody)
@@ -118,7 +118,7 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	edit(t, tree, "    frame_ancestors: "+partner+"\n", "")
 	names := policy("frame-ancestors 'self';")
 	eventually(t, "the edge names nobody", func() bool {
-		ticket = "new" // a visitor of before may be admitted by now
+		ticket = "new" // an earlier visitor may be admitted by now
 		return names()
 	})
 	loads, asked := frames.Load(), streams.Load()
@@ -128,7 +128,7 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 	}
 }
 
-// tlsServer serves with a certificate of the test until it ends, and returns its address.
+// tlsServer serves with a test certificate until the test ends, and returns its address.
 func tlsServer(t *testing.T, h http.Handler) (url string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)

@@ -18,8 +18,7 @@ import (
 
 func seeded(seed uint64) *mrand.Rand { return mrand.New(mrand.NewPCG(seed, seed)) }
 
-// TestKeyRotation: new keys seal the tickets anew as they come by; nobody loses
-// a session or a place.
+// TestKeyRotation: tickets are sealed again with new keys at their next request; nobody loses a session or a place.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60, 10*time.Minute)
@@ -44,7 +43,7 @@ func TestKeyRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := opened(t, ring, waiter, edges[2].URL)
-	// As Rotate does, but that sealing with the next key begins at once instead of in a day.
+	// Like Rotate, but the next key seals at once instead of in a day.
 	ring.Keys[1].SealFrom = fleettime.TimeOf(time.Now())
 	next, err := ring.Rotate(ring.Keys[1].SealFrom, time.Hour, rand.Reader)
 	if err != nil {
@@ -73,7 +72,7 @@ func TestKeyRotation(t *testing.T) {
 	if _, err := waiter.wait(ctx, edges[3].URL); err != nil {
 		t.Fatal(err)
 	}
-	// Who was held just as an edge took the keys has a ticket sealed with the old one until the next request.
+	// A visitor held while an edge switched keys has a ticket with the old one until the next request.
 	if !waiter.open(edges[2].URL).inside {
 		t.Error("the admission was lost")
 	}
@@ -89,7 +88,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// opened returns the ticket that a browser carries.
+// opened returns the ticket of a browser.
 func opened(t *testing.T, ring ticket.Keyring, b *browser, edge string) ticket.Ticket {
 	t.Helper()
 	name := ticket.CookieName("demo", false)

@@ -19,7 +19,7 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// list is the list of data centres as commands change it.
+// list is the list of data centres, changed like by commands.
 type list struct {
 	t    *testing.T
 	docs *natsbus.Documents
@@ -71,7 +71,7 @@ func (l *list) change(f func(m *node.Members) (*node.Members, error)) {
 	}
 }
 
-// readyz returns what a node says of itself.
+// readyz returns the readiness of a node.
 func readyz(t *testing.T, metrics string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, metrics+"/readyz", http.NoBody)
@@ -90,9 +90,8 @@ func readyz(t *testing.T, metrics string) (status int, text string) {
 	return resp.StatusCode, string(body)
 }
 
-// A data centre is added and drained under load, while globals who know only the
-// list that the fleet was founded with take over: the limits hold at the site. Until
-// it is listed its nodes are not ready, and say why, and so does global.
+// A data centre is added and drained under load, while new globals with only the initial list take over: the limits
+// hold at the site. Until it is listed its nodes are not ready, with the reason, and so is global.
 func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
@@ -107,7 +106,7 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 	l := &list{t, natsbus.NewDocuments(conn, 0)}
 	eventually(t, "the list is founded", func() bool { m, _ := l.get(); return m != nil && len(m.List) == 2 })
 
-	// People come all the while, also to the new data centre.
+	// Visitors come all the while, also to the new data centre.
 	regionals, edges := tree.tier("regional of lima"), tree.tier("edge of lima")
 	if err := tree.startRegional(regionals, &o, "lima", true); err != nil {
 		t.Fatal(err)
@@ -171,7 +170,7 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 	after := lima.Status().Rooms["demo"].Admitted
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for slices.Contains(l.names(), "lima") { // rights of R come back after a minute
+	for slices.Contains(l.names(), "lima") { // permits of R return after a minute
 		if time.Since(drained) > wire.RateWindow+2*patience {
 			t.Fatalf("not off the list: %+v", lima.Status())
 		}

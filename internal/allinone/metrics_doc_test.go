@@ -22,19 +22,18 @@ import (
 	"vestibule/internal/regional"
 )
 
-// metric is what a registered metric and its row in docs/METRICS.md must agree
-// on.
+// metric is the properties that a registered metric and its row in docs/METRICS.md must share.
 type metric struct {
 	Kind   string // counter, gauge or histogram
-	Labels string // names, in alphabetic order
-	Nodes  string // of the tiers that have it
+	Labels string // names, sorted
+	Nodes  string // the tiers that have it
 }
 
-// recorder writes down what is registered.
+// recorder records registrations.
 type recorder struct {
 	tier    string
 	metrics map[string]metric
-	values  map[string]map[string]bool // by metric: label values that are there from the start
+	values  map[string]map[string]bool // by metric: initial label values
 	vectors []prometheus.Collector
 }
 
@@ -69,7 +68,7 @@ func (r *recorder) Register(c prometheus.Collector) error {
 	return nil
 }
 
-// collect writes down the label values that there are.
+// collect records the current label values.
 func (r *recorder) collect() error {
 	samples := make(chan prometheus.Metric, 1000)
 	for _, c := range r.vectors {
@@ -102,7 +101,7 @@ func (r *recorder) MustRegister(cs ...prometheus.Collector) {
 
 func (r *recorder) Unregister(prometheus.Collector) bool { return false }
 
-// Every metric of every tier is in docs/METRICS.md, and nothing else is.
+// docs/METRICS.md lists exactly the metrics of all tiers.
 func TestMetricsDocument(t *testing.T) {
 	r := &recorder{metrics: map[string]metric{}, values: map[string]map[string]bool{}}
 	log := slog.New(slog.DiscardHandler)
@@ -168,7 +167,7 @@ func TestMetricsDocument(t *testing.T) {
 		slices.Sort(labels)
 		told[name] = metric{Kind: cells[1], Labels: strings.Join(labels, " "), Nodes: tier}
 		if name == "vestibule_build_info" {
-			continue // what its labels say changes with every build
+			continue // its label values change with every build
 		}
 		for _, v := range slices.Sorted(maps.Keys(r.values[name])) {
 			if !regexp.MustCompile(`[ :(]` + regexp.QuoteMeta(v) + `([,;)]|$)`).MatchString(cells[2]) {
@@ -184,8 +183,7 @@ func TestMetricsDocument(t *testing.T) {
 	}
 }
 
-// TestStatusNamesAreWhole: every number that a node tells by /status has a name that says what it
-// counts.
+// TestStatusNamesAreWhole: every number of /status has a descriptive name.
 func TestStatusNamesAreWhole(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[global.Status](), reflect.TypeFor[regional.Status](), reflect.TypeFor[gate.Status]()} {
 		for _, gap := range node.StatusGaps(of) {

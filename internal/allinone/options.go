@@ -22,33 +22,34 @@ import (
 	"vestibule/internal/node"
 )
 
-// Options say what the tree looks like.
+// Options configure a tree.
 type Options struct {
 	DataCenters []string
 	Edges       int    // per data centre
-	Listen      string // host:port of the first edge; the others take the ports that follow
+	Listen      string // host:port of the first edge; the others use the following ports
 	TLS         edge.TLSConfig
-	Proxies     []string // whose X-Forwarded-For the edges believe
-	Control     string   // host:port of the API, "" for [Options.follow]
-	Metrics     string   // host:port of the first node's metrics, the others take the ports that follow; "" for [Options.follow]
-	NATS        bool     // other processes may connect to the nats-server, at a port of [Options.follow]
-	DataDir     string
-	Sockets     *node.Sockets // that were passed to this process; for one edge
-	Params      wire.Params
-	Log         *slog.Logger
+	Proxies     []string // trusted for X-Forwarded-For by the edges
+	Control     string   // host:port of the API, "" for [Options.followingPorts]
+	// host:port of the first node's metrics, the others use the following ports; "" for [Options.followingPorts]
+	Metrics string
+	NATS    bool // open the nats-server to other processes, at a port of [Options.followingPorts]
+	DataDir string
+	Sockets *node.Sockets // passed to this process; for one edge
+	Params  wire.Params
+	Log     *slog.Logger
 
 	RoomsFile         string   // of the operator; "" for one that is made of the following
 	StoreRooms        bool     // there is no rooms file: the API makes the rooms
 	Room              string   // its name, "" for demo
-	Hosts             []string // that visitors ask for, beside localhost and the address of Listen
+	Hosts             []string // for visitors, besides localhost and the address of Listen
 	TotalActiveUsers  int
 	NewUsersPerMinute int
 	SessionDuration   time.Duration
 	Origin            string // the site, "" for the demo's own
-	Busy              bool   // there is a second room, at [BusyPath], that [Tree.Crowd] fills
+	Busy              bool   // add a second room, at [BusyPath], for [Tree.Crowd]
 }
 
-// Validate returns everything that is wrong with the options.
+// Validate returns all faults in the options.
 func (o *Options) Validate() []error {
 	var errs []error
 	if len(o.DataCenters) == 0 {
@@ -74,7 +75,7 @@ func (o *Options) Validate() []error {
 	return append(errs, o.checkRooms()...)
 }
 
-// checkListeners returns what is wrong with the addresses.
+// checkListeners validates the addresses.
 func (o *Options) checkListeners() []error {
 	errs := node.CheckAddr("listen", o.Listen)
 	if _, port, err := net.SplitHostPort(o.Listen); err == nil {
@@ -109,7 +110,7 @@ func (o *Options) checkListeners() []error {
 	return append(append(errs, node.CheckFile("tls-cert", o.TLS.Cert)...), node.CheckFile("tls-key", o.TLS.Key)...)
 }
 
-// checkRooms returns what is wrong with the room. A file is judged by global.
+// checkRooms validates the room. Global validates a file.
 func (o *Options) checkRooms() (errs []error) {
 	if o.StoreRooms {
 		if rule := room.CheckOrigin(o.Origin); o.Origin != "" && rule != "" {
@@ -130,7 +131,7 @@ func (o *Options) checkRooms() (errs []error) {
 	return errs
 }
 
-// settings is the room, as it is in the rooms file.
+// settings returns the room for the rooms file.
 func (o *Options) settings(origin string) room.Settings {
 	if o.Origin != "" {
 		origin = o.Origin
@@ -141,13 +142,13 @@ func (o *Options) settings(origin string) room.Settings {
 	}
 }
 
-// BusyPath is where the room is that [Tree.Crowd] fills.
+// BusyPath is the path of the room that [Tree.Crowd] fills.
 const BusyPath = "/busy"
 
-// busySession is short, so that the line of the busy room moves: nobody there says goodbye.
+// busySession is short, so that the queue of the busy room moves: nobody there leaves explicitly.
 const busySession = 10 * time.Second
 
-// hosts are all that the rooms cover: those of the site, and this machine by every name.
+// hosts returns all hosts of the rooms: those of the site, and the names of this machine.
 func (o *Options) hosts() (out []string) {
 	all := append(slices.Clone(o.Hosts), "localhost", "127.0.0.1", "::1")
 	if host, _, err := net.SplitHostPort(o.Listen); err == nil {
@@ -163,7 +164,7 @@ func (o *Options) hosts() (out []string) {
 	return out
 }
 
-// writeRooms writes the rooms, in a file that may be edited while the tree runs.
+// writeRooms writes the rooms file, which may be edited while the tree runs.
 func writeRooms(file string, o *Options, origin string) error {
 	rooms := []room.Settings{o.settings(origin)}
 	if o.Busy {
@@ -187,15 +188,14 @@ rooms:
 	return os.WriteFile(file, []byte(b.String()), 0o600)
 }
 
-// anyFree is an address of this machine with a port that is free.
+// anyFree is an address of this machine with a free port.
 const anyFree = "127.0.0.1:0"
 
-// ports gives out addresses of this machine for what has none of its own.
-type ports struct{ next int } // 0 for any that is free
+// ports hands out addresses of this machine with consecutive ports; next is 0 for any free port.
+type ports struct{ next int }
 
-// follow returns the ports that come after those of the edges, leaving room for ten: what
-// listens there is found at the same place after each start.
-func (o *Options) follow() *ports {
+// followingPorts returns the ports from ten after that of the first edge: addresses that stay the same between starts.
+func (o *Options) followingPorts() *ports {
 	_, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return &ports{}
@@ -207,8 +207,8 @@ func (o *Options) follow() *ports {
 	return &ports{first + max(10, o.Edges*len(o.DataCenters))}
 }
 
-// take returns the next address, with another port where somebody else listens there.
-func (p *ports) take() string {
+// nextAddr returns the next address, with another port if it is in use.
+func (p *ports) nextAddr() string {
 	if p.next == 0 || p.next > 65535 {
 		return anyFree
 	}
@@ -220,16 +220,16 @@ func (p *ports) take() string {
 	return addr
 }
 
-// Free reports that nobody listens at an address.
+// Free reports whether an address is not in use.
 func Free(addr string) bool {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return !errors.Is(err, syscall.EADDRINUSE) // a machine without IPv6, say: whoever listens is told
+		return !errors.Is(err, syscall.EADDRINUSE) // for example without IPv6; the following listen reports it
 	}
 	return l.Close() == nil
 }
 
-// after returns the n-th address after that of the first.
+// after returns the n-th address after first.
 func after(first string, n int) (string, error) {
 	host, port, err := net.SplitHostPort(first)
 	if err != nil {
@@ -245,13 +245,13 @@ func after(first string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(p)), nil
 }
 
-// splitFolder is where configuration files are written, below the data folder.
+// splitFolder is the folder of configuration files below the data folder.
 const splitFolder = "split"
 
-// splitNATS is where the nats-server listens once the nodes are processes of their own.
+// splitNATS is the nats-server's address if the nodes run as separate processes.
 const splitNATS = "127.0.0.1:4222"
 
-// absolute returns an absolute path of the data folder.
+// absolute returns an absolute path below the data folder.
 func (o *Options) absolute(names ...string) (string, error) {
 	dir, err := filepath.Abs(o.DataDir)
 	if err != nil {

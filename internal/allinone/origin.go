@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// OriginOptions say what the demo's site is.
+// OriginOptions configure the demo's site.
 type OriginOptions struct {
 	Listen  string
-	Session time.Duration // somebody is in until so long after the last request
-	Header  string        // request header that tells visitors apart; "" for a cookie of the site's own
-	Journal io.Writer     // where every visit is written as a line of JSON, see [Visit]; nil for nowhere
+	Session time.Duration // a visitor is active until this long after its last request
+	Header  string        // request header that identifies visitors; "" for a cookie of the site
+	Journal io.Writer     // receives every visit as a line of JSON, see [Visit]; or nil
 	Log     *slog.Logger
 }
 
-// Visit is a line of the journal: a request as the site saw it.
+// Visit is a line of the journal: one request to the site.
 type Visit struct {
 	At    time.Time `json:"at"`
 	Guest string    `json:"guest"`
 }
 
-// Origin is the site behind the demo: it counts who is in by means of its own
-// and knows nothing of waiting rooms, so that it can judge them.
+// Origin is the site of the demo. It counts its sessions by its own means, without knowledge of waiting rooms, so
+// that its counts verify them.
 type Origin struct {
 	session  time.Duration
 	header   string
@@ -68,7 +68,7 @@ func NewOrigin(opts OriginOptions) (*Origin, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stats", o.stats)
-	// Browsers ask for it beside the page, without the page's cookie: it is no visit.
+	// Browsers request it without the page's cookie: it is no visit.
 	mux.HandleFunc("/favicon.ico", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=86400")
 		w.WriteHeader(http.StatusNoContent)
@@ -78,7 +78,7 @@ func NewOrigin(opts OriginOptions) (*Origin, error) {
 	return o, nil
 }
 
-// URL returns where the site answers.
+// URL returns the site's address.
 func (o *Origin) URL() string { return "http://" + o.listener.Addr().String() }
 
 // Run serves until ctx ends.
@@ -98,16 +98,16 @@ func (o *Origin) Run(ctx context.Context) error {
 	return nil
 }
 
-// OriginStats is what the origin saw.
+// OriginStats are the counts of the origin.
 type OriginStats struct {
 	Active   int `json:"active"`    // sessions seen within the session duration
-	Peak     int `json:"peak"`      // most of them at any moment
-	PeakRate int `json:"peak_rate"` // most new sessions in any 60 seconds
-	Total    int `json:"total"`     // sessions ever
+	Peak     int `json:"peak"`      // maximum of Active
+	PeakRate int `json:"peak_rate"` // maximum of new sessions in any 60 seconds
+	Total    int `json:"total"`     // total of sessions
 	Requests int `json:"requests"`
 }
 
-// Stats returns what the origin saw so far.
+// Stats returns the counts so far.
 func (o *Origin) Stats() OriginStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,7 +115,7 @@ func (o *Origin) Stats() OriginStats {
 	return OriginStats{Active: len(o.seen), Peak: o.peak, PeakRate: o.peakRate, Total: o.total, Requests: o.requests}
 }
 
-// sweep forgets sessions that ended.
+// sweep removes expired sessions.
 func (o *Origin) sweep(now time.Time) {
 	for id, g := range o.seen {
 		if now.Sub(g.last) >= o.session {
@@ -124,7 +124,7 @@ func (o *Origin) sweep(now time.Time) {
 	}
 }
 
-// visit counts a request of the guest with this id; "" is a new one.
+// visit counts a request of the visitor with this ID; "" is a new one.
 func (o *Origin) visit(id string) (string, guest, int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -132,7 +132,7 @@ func (o *Origin) visit(id string) (string, guest, int) {
 	o.requests++
 	g := o.seen[id]
 	if g != nil && now.Sub(g.last) >= o.session {
-		g = nil // its session ended; the same browser starts another
+		g = nil // its session has expired; the same browser starts a new one
 	}
 	if g == nil {
 		o.sweep(now)

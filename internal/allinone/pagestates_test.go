@@ -31,21 +31,21 @@ const look = `(() => {
 	return {State: document.getElementById("vr")?.dataset.state ?? (document.querySelector("h1") ? "in" : ""), Head: text("head"), Text: text("text"), Ahead: text("ahead"), Place: text("place")};
 })()`
 
-// until waits until a page shows something, and returns how long that took.
+// until waits for a state of a page, and returns how long that took.
 func until(t *testing.T, ctx context.Context, what string, ok func(shows) bool) time.Duration {
 	t.Helper()
 	return eventually(t, what, func() bool {
-		s, err := browsertest.Look(ctx, chromedp.Evaluate[shows](look)) // an error: the page is just being replaced
+		s, err := browsertest.Look(ctx, chromedp.Evaluate[shows](look)) // an error: the page is being replaced
 		return err == nil && ok(s)
 	})
 }
 
-// first reports whether the page tells that nobody stands in front.
+// first reports whether the page shows nobody in front.
 func first(s shows) bool {
 	return s.State == "next" || s.State == "queued" && s.Ahead == "0" && !strings.Contains(s.Text, "being counted")
 }
 
-// asks asks an edge as a program does, and returns the state that it is told, "inside" for the site.
+// asks polls an edge like a program, and returns the state, "inside" for the site.
 func (b *browser) asks(edge string) (state string) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, edge+"/", http.NoBody)
@@ -71,8 +71,8 @@ func (b *browser) asks(edge string) (state string) {
 	return told.Vestibule.State
 }
 
-// TestThePageIsSoonRight: the page is right within seconds for the first visitor of an empty line, after a pause, a
-// closure and a lost connection. How many is printed.
+// TestThePageIsSoonRight: the page is right within seconds for the first visitor of an empty queue, after a pause,
+// a closure and a lost connection. The time is printed.
 func TestThePageIsSoonRight(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60, 10*time.Minute)
@@ -88,7 +88,7 @@ func TestThePageIsSoonRight(t *testing.T) {
 	}
 	t.Logf("the first visitor of an empty line: %v (at first %+v)", until(t, ctx, "the first visitor is told to be the first", first).Round(10*time.Millisecond), s)
 
-	// A network that is gone carries no stream either: the way is cut, and the browser is told so.
+	// A failed network carries no stream either: the connection is cut, and the browser knows.
 	offline := func(off bool) {
 		w.set(off)
 		browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
@@ -102,7 +102,7 @@ func TestThePageIsSoonRight(t *testing.T) {
 		t.Logf("after offline: %v", until(t, ctx, "the page is right after it was offline", first).Round(10*time.Millisecond))
 	}
 
-	// An operator pauses the room and goes on.
+	// An operator pauses the room and resumes it.
 	other := newBrowser(t)
 	for range 2 {
 		edit(t, tree, "new_users_per_minute: 60", "new_users_per_minute: 60\n    queue_all: true")
@@ -113,7 +113,7 @@ func TestThePageIsSoonRight(t *testing.T) {
 		t.Logf("after resume: %v", until(t, ctx, "the page says that the line goes on", first).Round(10*time.Millisecond))
 	}
 
-	// The room is closed, and opens.
+	// The room is closed, and opened.
 	edit(t, tree, "new_users_per_minute: 60", "new_users_per_minute: 60\n    queueing_method: reject")
 	late := browsertest.Open(t)
 	eventually(t, "the edge knows that the room is closed", func() bool { return newBrowser(t).asks(edge) == "closed" })
@@ -126,7 +126,7 @@ func TestThePageIsSoonRight(t *testing.T) {
 	t.Logf("after reopening, until it is counted: %v more", until(t, late, "the place is told", func(s shows) bool { return s.Ahead != "–" }).Round(10*time.Millisecond))
 }
 
-// way is a way to an edge that can be cut.
+// way is a connection to an edge that can be cut.
 type way struct {
 	net.Listener
 	mu    sync.Mutex
@@ -177,7 +177,7 @@ func (w *way) carry(c net.Conn) {
 	back.Wait()
 }
 
-// set cuts the way, as where an edge is killed, or mends it.
+// set cuts the connection, like a killed edge, or restores it.
 func (w *way) set(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +188,7 @@ func (w *way) set(cut bool) {
 	w.conns = nil
 }
 
-// TestNumbersOfALostEdgeAreOld: where the edge is gone, the page says within seconds that its numbers are old.
+// TestNumbersOfALostEdgeAreOld: after the loss of the edge the page shows within seconds that its numbers are old.
 func TestNumbersOfALostEdgeAreOld(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60, 10*time.Minute)

@@ -17,7 +17,7 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// ask sends a request to the API of a tree, and reads its result into out.
+// ask sends a request to the API of a tree, and decodes its result into out.
 func ask(t *testing.T, tree *Tree, method, path, body, key string, out any) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(testkit.Within(t), method, tree.Info.Control.URL+path, bytes.NewReader([]byte(body)))
@@ -41,7 +41,7 @@ func ask(t *testing.T, tree *Tree, method, path, body, key string, out any) int 
 	return resp.StatusCode
 }
 
-// TestRelease: in a room that is paused people wait at every edge, and so many enter as are released, no more.
+// TestRelease: in a paused room visitors wait at every edge, and exactly the released number enters.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)

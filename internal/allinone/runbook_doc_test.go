@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestRunbookDocument: every alarm and log message that docs/RUNBOOK.md names is in the code, word for word.
+// TestRunbookDocument: every alarm and log message of docs/RUNBOOK.md is in the code, word for word.
 func TestRunbookDocument(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/RUNBOOK.md")
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package allinone wires a whole tree into one process: an embedded
-// nats-server, global, a regional per data centre, edges, and a demo site
-// behind them. It is what `make run` runs and what integration tests stand on;
-// every node is the one that runs alone elsewhere, over real NATS.
+// Package allinone runs a whole tree in one process: an embedded nats-server, global, a regional per data centre,
+// edges, and a demo site behind them. `make run` and the integration tests use it. Every node is the production
+// one, on real NATS.
 package allinone
 
 import (
@@ -27,7 +26,7 @@ import (
 	"vestibule/internal/regional"
 )
 
-// EdgeInfo is where an edge of the tree is found.
+// EdgeInfo holds the addresses of an edge.
 type EdgeInfo struct {
 	DC      string `json:"dc"`
 	Name    string `json:"name"`
@@ -35,45 +34,46 @@ type EdgeInfo struct {
 	Metrics string `json:"metrics"`
 }
 
-// NodeInfo is where a node without visitors is found.
+// NodeInfo holds the address of a node without visitors.
 type NodeInfo struct {
 	DC      string `json:"dc,omitempty"`
 	Name    string `json:"name"`
 	Metrics string `json:"metrics"`
 }
 
-// Info is where everything of the tree is found: what the READY line says.
+// Info holds the addresses of the tree: the content of the READY line.
 type Info struct {
 	Edges     []EdgeInfo `json:"edges"`
 	Origin    string     `json:"origin"`
 	NATS      string     `json:"nats"`
 	Global    NodeInfo   `json:"global"`
 	Regionals []NodeInfo `json:"regionals"`
-	Rooms     string     `json:"rooms"`           // the rooms file
-	Busy      string     `json:"busy,omitempty"`  // where somebody waits at once, with [Tree.Crowd]
-	Split     string     `json:"split,omitempty"` // folder of the configurations by which the nodes run as processes of their own
+	Rooms     string     `json:"rooms"`          // the rooms file
+	Busy      string     `json:"busy,omitempty"` // address of a room with a queue, with [Tree.Crowd]
+	// folder of configurations for running the nodes as separate processes
+	Split string `json:"split,omitempty"`
 
-	Control *global.ControlInfo `json:"control"` // the API, with its token once it is ready
+	Control *global.ControlInfo `json:"control"` // the API, with its token once available
 }
 
 // Tree is a running tree.
 type Tree struct {
 	Info   Info
-	Origin *Origin // nil where Options named one
+	Origin *Origin // nil if Options named one
 
 	log    *slog.Logger
 	closer node.Closer
 	nats   *embedded.Server
 	edges  []*edge.Node
 	global *global.Node
-	tiers  []*tier // in the order in which they stop
+	tiers  []*tier // in the order of shutdown
 	ports  *ports
-	nodes  int           // that listen for metrics
+	nodes  int           // with a metrics listener
 	ended  chan struct{} // closed when a tier ends
 	end    func()
 }
 
-// tier is what stops together.
+// tier is a group of components that stop together.
 type tier struct {
 	name string
 	stop context.CancelFunc
@@ -95,7 +95,7 @@ func Start(o Options) (*Tree, error) {
 	if errs := o.Validate(); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	t := &Tree{log: o.Log, ports: o.follow(), ended: make(chan struct{})}
+	t := &Tree{log: o.Log, ports: o.followingPorts(), ended: make(chan struct{})}
 	t.end = sync.OnceFunc(func() { close(t.ended) })
 	if err := t.start(&o); err != nil {
 		return nil, errors.Join(err, t.Stop())
@@ -104,7 +104,7 @@ func Start(o Options) (*Tree, error) {
 }
 
 func (t *Tree) start(o *Options) (err error) {
-	// A folder that is new has never had anybody admitted.
+	// With a new folder nobody was ever admitted.
 	global, err := o.absolute("global")
 	if err != nil {
 		return err
@@ -129,12 +129,11 @@ func (t *Tree) start(o *Options) (err error) {
 		return fmt.Errorf("data-dir: %w", err)
 	}
 
-	// They stop in this order: edges tell their regionals what they leave
-	// behind, regionals store it.
+	// The order of shutdown: edges send final reports to their regionals, regionals store them.
 	edges, regionals, globals, origins := t.tier("edges"), t.tier("regionals"), t.tier("global"), t.tier("origin")
 
 	if o.Control == "" {
-		o.Control = t.ports.take()
+		o.Control = t.ports.nextAddr()
 	}
 	if err := t.startSite(origins, o); err != nil {
 		return err
@@ -164,14 +163,14 @@ func (t *Tree) start(o *Options) (err error) {
 	return nil
 }
 
-// startSite starts what is behind the edges, and writes the rooms file.
+// startSite starts the site, and writes the rooms file.
 func (t *Tree) startSite(x *tier, o *Options) (err error) {
 	t.Info.Origin, t.Info.Rooms = o.Origin, o.RoomsFile
 	if o.RoomsFile != "" {
 		return nil
 	}
 	if o.Origin == "" {
-		if t.Origin, err = NewOrigin(OriginOptions{Listen: t.ports.take(), Session: o.SessionDuration, Log: o.Log}); err != nil {
+		if t.Origin, err = NewOrigin(OriginOptions{Listen: t.ports.nextAddr(), Session: o.SessionDuration, Log: o.Log}); err != nil {
 			return err
 		}
 		t.Info.Origin = t.Origin.URL()
@@ -184,10 +183,10 @@ func (t *Tree) startSite(x *tier, o *Options) (err error) {
 	return writeRooms(t.Info.Rooms, o, t.Info.Origin)
 }
 
-// metrics returns where the next node listens for those who watch it.
+// metrics returns the metrics address of the next node.
 func (t *Tree) metrics(o *Options) (string, error) {
 	if o.Metrics == "" {
-		return t.ports.take(), nil
+		return t.ports.nextAddr(), nil
 	}
 	t.nodes++
 	addr, err := after(o.Metrics, t.nodes-1)
@@ -197,8 +196,8 @@ func (t *Tree) metrics(o *Options) (string, error) {
 	return addr, nil
 }
 
-// split writes the configuration by which a node of the tree runs as a process of its own.
-func (t *Tree) split(name string, cfg, defaults node.Config) error {
+// writeSplitConfig writes the configuration for running a node as a separate process.
+func (t *Tree) writeSplitConfig(name string, cfg, defaults node.Config) error {
 	text, err := node.File(cfg, defaults)
 	if err != nil {
 		return err
@@ -208,7 +207,7 @@ func (t *Tree) split(name string, cfg, defaults node.Config) error {
 	return node.WriteFile(filepath.Join(t.Info.Split, name+".yaml"), append([]byte(head), text...))
 }
 
-// connect returns a connection of a node to the embedded server.
+// connect returns a node's connection to the embedded server.
 func (t *Tree) connect(name, inbox string, log *slog.Logger) (*natsbus.Conn, error) {
 	c, err := natsbus.Connect(t.nats.Client(name, inbox, log))
 	if err != nil {
@@ -234,11 +233,11 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) (err error) {
 	}
 	cfg.DataCenters, cfg.Control.Listen, cfg.Control.Origin, cfg.NATS.Embedded = o.DataCenters, cmp.Or(o.Control, anyFree), t.Info.Origin, true
 	if o.NATS {
-		cfg.NATS.Listen = t.ports.take()
+		cfg.NATS.Listen = t.ports.nextAddr()
 	}
 	apart := cfg
 	apart.NATS.Listen = splitNATS
-	if err := t.split("global", &apart, &defaults); err != nil {
+	if err := t.writeSplitConfig("global", &apart, &defaults); err != nil {
 		return err
 	}
 	cfg.Bootstrap = fresh
@@ -256,8 +255,8 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) (err error) {
 	return nil
 }
 
-// connectGlobal returns the connection of a global. The first one has the nats-server in its
-// folder, as in a process of its own.
+// connectGlobal returns the connection of a global. The first one has the nats-server in its folder, as in a
+// separate process.
 func (t *Tree) connectGlobal(cfg *global.Config, log *slog.Logger) (conn *natsbus.Conn, err error) {
 	inbox := natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, cfg.Name)
 	if t.nats != nil {
@@ -278,7 +277,7 @@ func (t *Tree) startRegional(x *tier, o *Options, dc string, fresh bool) (err er
 		return err
 	}
 	cfg.DataCenter = dc
-	if err := t.split("regional-"+dc, &cfg, &defaults); err != nil {
+	if err := t.writeSplitConfig("regional-"+dc, &cfg, &defaults); err != nil {
 		return err
 	}
 	cfg.Bootstrap = fresh
@@ -305,11 +304,11 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err erro
 		return err
 	}
 	cfg.DataCenter, cfg.Name, cfg.Listen, cfg.TLS, cfg.Proxies = dc, name, listen, o.TLS, o.Proxies
-	if err := t.split("edge-"+dc+"-"+name, &cfg, &defaults); err != nil {
+	if err := t.writeSplitConfig("edge-"+dc+"-"+name, &cfg, &defaults); err != nil {
 		return err
 	}
 	if o.Edges*len(o.DataCenters) > 1 {
-		cfg.Connections.Total, cfg.Events.Total = 4000, 2500 // all edges share the files that one process may open
+		cfg.Connections.Total, cfg.Events.Total = 4000, 2500 // all edges share the file limit of one process
 	}
 	conn, err := t.connect(dc+"-"+name, natsbus.NodeInbox(natsbus.RoleEdge, dc, name), log)
 	if err != nil {
@@ -325,13 +324,13 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err erro
 	return nil
 }
 
-// TakeToken has Info tell the API's token, for those who own the whole tree.
+// TakeToken sets the API's token in Info, for the owner of the whole tree.
 func (t *Tree) TakeToken(ctx context.Context) (err error) {
 	t.Info.Control.Token, err = t.global.Control.Token(ctx)
 	return err
 }
 
-// WaitReady returns when every edge can admit visitors, or with ctx's error, or once a node has failed.
+// WaitReady returns when every edge can admit visitors, or with ctx's error, or after the failure of a node.
 func (t *Tree) WaitReady(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -349,10 +348,10 @@ func (t *Tree) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// errEnded says that a node has ended before its time; Stop tells why.
+// errEnded means that a node has ended unexpectedly; Stop returns the reason.
 var errEnded = errors.New("a node has ended")
 
-// Wait returns when ctx ends, or with the error of the first node that failed.
+// Wait returns when ctx ends, or with the error of the first failed node.
 func (t *Tree) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

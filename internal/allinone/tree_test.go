@@ -27,15 +27,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(tests(m)) }
 
-// tests runs the tests of this package; where some need a browser, these share one.
+// tests runs the tests of this package; browser tests share one browser.
 var tests = func(m *testing.M) goleak.TestingM { return m }
 
-// patience is how long a test waits for what must happen; what is measured is
-// printed, not judged.
+// patience is how long a test waits for a required event; measurements are printed, not checked.
 const patience = testkit.Patience
 
-// grow starts a tree of two data centres with two edges each, and waits until
-// it is ready; it is stopped with the test.
+// grow starts a tree of two data centres with two edges each, and waits until it is ready; it stops with the test.
 func grow(t *testing.T, total, rate int, session time.Duration, change ...func(*Options)) (*Tree, *testkit.Log) {
 	t.Helper()
 	l := &testkit.Log{}
@@ -88,7 +86,7 @@ func newBrowser(t *testing.T) *browser {
 	return &browser{Client: http.Client{Jar: jar, Transport: transport, Timeout: 2 * patience}, t: t}
 }
 
-// page is what a browser shows.
+// page is a page in a browser.
 type page struct {
 	inside bool
 	status int
@@ -102,7 +100,7 @@ var (
 	joinedIn = regexp.MustCompile(`<time id="joined" datetime="([^"]*)"`)
 )
 
-// try opens the page behind an edge, or asks for one of these types.
+// try opens the page behind an edge, or requests one of these types.
 func (b *browser) try(ctx context.Context, edge string, accept ...string) (page, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, edge+"/", http.NoBody)
 	if err != nil {
@@ -136,9 +134,8 @@ func (b *browser) try(ctx context.Context, edge string, accept ...string) (page,
 	return p, nil
 }
 
-// open opens the page behind an edge. The first request of a browser is
-// answered at once; later ones are held at the edge while the visitor's turn is
-// near.
+// open opens the page behind an edge. The first request of a browser is answered at once; later ones are held at
+// the edge while the turn is near.
 func (b *browser) open(edge string) page {
 	b.t.Helper()
 	p, err := b.try(b.t.Context(), edge)
@@ -148,22 +145,22 @@ func (b *browser) open(edge string) page {
 	return p
 }
 
-// enters opens the page behind an edge until the browser is in: where the machine was too
-// busy for leases, nobody is let in for a moment.
+// enters opens the page behind an edge until the browser is in: on a busy machine leases lapse, and nobody is
+// admitted for a moment.
 func (b *browser) enters(edge string) {
 	b.t.Helper()
 	eventually(b.t, "a visitor is in where there is room", func() bool { return b.open(edge).inside })
 }
 
-// stays enters, and comes again: who does not is put out after a minute, which a test may take
-// where the machine stands still.
+// stays enters, and comes again: otherwise the session ends after a minute, which a test may take on a slow
+// machine.
 func (b *browser) stays(edge string) {
 	b.t.Helper()
 	b.enters(edge)
 	eventually(b.t, "its second request is inside too", func() bool { return b.open(edge).inside })
 }
 
-// wait does as the waiting page, whose questions are held, until the browser is in.
+// wait polls like the waiting page, with held polls, until the browser is in.
 func (b *browser) wait(ctx context.Context, edge string) (time.Duration, error) {
 	begun := time.Now()
 	for {
@@ -171,7 +168,7 @@ func (b *browser) wait(ctx context.Context, edge string) (time.Duration, error) 
 		if err != nil || p.inside {
 			return time.Since(begun), err
 		}
-		sleep(ctx, p.retry) // what the page asks of a browser
+		sleep(ctx, p.retry) // the page's retry time
 	}
 }
 
@@ -183,7 +180,7 @@ func (t *Tree) ledgers() []admission.Ledger {
 	return out
 }
 
-// everywhere waits until every edge's view of the room is as ok says.
+// everywhere waits until every edge's view of the room satisfies ok.
 func everywhere(t *testing.T, tree *Tree, what string, ok func(*wire.View) bool) time.Duration {
 	t.Helper()
 	return eventually(t, what, func() bool {
@@ -196,7 +193,7 @@ func everywhere(t *testing.T, tree *Tree, what string, ok func(*wire.View) bool)
 	})
 }
 
-// edit replaces text in the rooms file, as an operator's editor does.
+// edit replaces text in the rooms file, like an operator's editor.
 func edit(t *testing.T, tree *Tree, old, replacement string) {
 	t.Helper()
 	data, err := os.ReadFile(tree.Info.Rooms)
@@ -237,7 +234,7 @@ func TestStop(t *testing.T) {
 		}
 	}
 	begun := time.Now()
-	for range 2 { // twice is harmless
+	for range 2 { // repeating it is harmless
 		if err := tree.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -253,13 +250,13 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestRestart: what the fleet knew is there again, the folder is not taken for a fresh one,
-// and nobody waits for what edges held that have said goodbye.
+// TestRestart: the state of the fleet is restored, the folder does not count as new, and nobody waits for permits
+// of edges with a final report.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	jar := newBrowser(t)
-	// A site lives on, as a demo's own would not: edges let people in before they know another address of it.
+	// The site survives, unlike the demo's own: edges admit visitors before they learn another address of it.
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Demo-Origin", "1") }))
 	t.Cleanup(site.Close)
 	logged := &testkit.Log{}
@@ -307,7 +304,7 @@ func TestRoomsFile(t *testing.T) {
 		t.Fatal("came in beyond T")
 	}
 	passer := newBrowser(t)
-	passer.Jar = nil // somebody new each time
+	passer.Jar = nil // a new visitor each time
 	answers := func(status int) func() bool {
 		return func() bool {
 			for _, e := range edges {
@@ -352,8 +349,8 @@ func TestRoomsFile(t *testing.T) {
 	}
 }
 
-// TestSpread measures how long a change at one edge takes to be in the state of
-// all edges: at most two sync intervals is the goal.
+// TestSpread measures the time from a change at one edge until all edges know it: the goal is at most two sync
+// intervals.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	const rounds = 2
@@ -385,11 +382,11 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestOrder: without any script, those who wait come in by themselves when a
-// slot is free, at whatever edge of the data centre, the first to join first.
+// TestOrder: without scripts, waiting visitors enter by themselves when a permit is free, at any edge of the data
+// centre, in the order of joining.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	// Slots come free by the rooms file: no session ends in the middle, however slow the machine is.
+	// The rooms file frees permits: no session expires during the test, however slow the machine is.
 	tree, logged := grow(t, 1, 1000, 10*time.Minute)
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	type turn struct {
@@ -406,7 +403,7 @@ func TestOrder(t *testing.T) {
 		if p := b.open(edge); p.inside || p.ahead == "" {
 			t.Fatalf("visitor %d: inside %v, %q ahead", i, p.inside, p.ahead)
 		}
-		go func() { // held at the edge until it is the visitor's turn
+		go func() { // held at the edge until the visitor's turn
 			took, err := b.wait(ctx, edge)
 			turns <- turn{i, took, err}
 		}()
@@ -432,7 +429,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestPromises lets simulated people loose on all edges; the site judges.
+// TestPromises runs simulated visitors against all edges; the site verifies the limits.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	const total, rate = 6, 40
@@ -450,7 +447,7 @@ func TestPromises(t *testing.T) {
 	}()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); ; <-tick.C { // longer where the machine was too busy for a lease
+	for end := time.Now().Add(10 * time.Second); ; <-tick.C { // longer if the machine was too busy for a lease
 		s := tree.Origin.Stats()
 		if s.Peak >= total && s.Total > total && time.Now().After(end) || ctx.Err() != nil {
 			break

@@ -21,14 +21,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// BenchmarkFreedSlot is how long a slot that is free waits for the next visitor to
-// be inside: a tree of two data centres with two edges each, 50 slots and 300 people
-// in line, who listen as the page's script does, or have no script. Slots are freed
-// by people who leave, each a few seconds after coming in, or by people who go
-// without a word.
+// BenchmarkFreedSlot measures how long a free permit waits until the next visitor is inside: a tree of two data
+// centres with two edges each, 50 permits and 300 waiting visitors, with the page's script or without scripts.
+// Permits are freed by visitors that leave, each a few seconds after entering, or by expiry.
 //
-// The n-th admission that people waited for is held against the n-th slot that came
-// free. A slot is free once leaving was answered, or the ticket has expired.
+// The n-th admission of a waiting visitor is compared with the n-th freed permit. A permit is free once the
+// departure was answered, or the ticket has expired.
 func BenchmarkFreedSlot(b *testing.B) {
 	for _, way := range []struct {
 		name   string
@@ -64,7 +62,7 @@ const (
 	queue = 300
 )
 
-// sale is a full room and a line in front of it.
+// sale is a full room with a queue.
 type sale struct {
 	script, leave bool
 	urls          []string
@@ -106,7 +104,7 @@ func (s *sale) run(b *testing.B) {
 	s.client.Transport = transport
 
 	var people sync.WaitGroup
-	defer people.Wait() // after everybody was told to go
+	defer people.Wait() // after all were told to end
 	defer cancel()
 	failed := make(chan error, slots+queue)
 	come := func(i int, play func(p *person) error) {
@@ -120,7 +118,7 @@ func (s *sale) run(b *testing.B) {
 			}
 		})
 	}
-	full := make(chan struct{}) // there is a line
+	full := make(chan struct{}) // there is a queue
 	var inside sync.WaitGroup
 	inside.Add(slots)
 	for i := range slots {
@@ -193,7 +191,7 @@ type person struct {
 	url    string
 	rng    *rand.Rand
 	joined time.Time
-	until  time.Time // the ticket expires
+	until  time.Time // expiry of the ticket
 }
 
 func (s *sale) person(ctx context.Context, i int) (*person, error) {
@@ -206,14 +204,14 @@ func (s *sale) person(ctx context.Context, i int) (*person, error) {
 	}, nil
 }
 
-// news is what a waiting visitor is told.
+// news is the state of a waiting visitor.
 type news struct {
 	State  string    `json:"state"`
 	Retry  int       `json:"retryAfterSeconds"`
 	Joined time.Time `json:"joinedAt"`
 }
 
-// ask asks for the page, or, as a poll, for news.
+// ask requests the page, or, as a poll, the state.
 func (p *person) ask(poll bool) (n news, inside bool, err error) {
 	r, err := http.NewRequestWithContext(p.ctx, http.MethodGet, p.url+"/", http.NoBody)
 	if err != nil {
@@ -234,7 +232,7 @@ func (p *person) ask(poll bool) (n news, inside bool, err error) {
 	}
 	for _, c := range resp.Cookies() {
 		if c.Name != ticket.CookieName("demo", false) {
-			continue // the site's
+			continue // of the site
 		}
 		p.until = time.Unix(time.Now().Unix()+int64(c.MaxAge), 0)
 	}
@@ -250,7 +248,7 @@ func (p *person) ask(poll bool) (n news, inside bool, err error) {
 	return n, n.State == "entering", nil
 }
 
-// enter comes, and waits until it is in.
+// enter joins, and waits until it is in.
 func (p *person) enter() error {
 	n, inside, err := p.ask(false)
 	if err != nil || inside {
@@ -269,7 +267,7 @@ func (p *person) enter() error {
 	return nil
 }
 
-// listen waits as the page's script does: see page.js.
+// listen waits like the page's script: see page.js.
 func (p *person) listen(n news) error {
 	type told struct {
 		n      news
@@ -312,7 +310,7 @@ func (p *person) listen(n news) error {
 			switch {
 			case a.err != nil:
 				return a.err
-			case a.inside: // and the page asks for the site
+			case a.inside: // and the page requests the site
 				_, inside, err := p.ask(false)
 				if err == nil && !inside {
 					err = fmt.Errorf("told to enter, and not let in: %+v", a.n)
@@ -327,7 +325,7 @@ func (p *person) listen(n news) error {
 	}
 }
 
-// stream tells with every message of the event stream whether the turn is near.
+// stream reports with every message of the event stream whether the turn is near.
 func (p *person) stream(ctx context.Context, heard chan<- bool) {
 	for ctx.Err() == nil {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/.well-known/vestibule/events?room=demo", http.NoBody)
@@ -358,7 +356,7 @@ func (p *person) stream(ctx context.Context, heard chan<- bool) {
 	}
 }
 
-// stay keeps the session until full is closed, and frees the slot some time after.
+// stay keeps the session until full is closed, and ends it some time later.
 func (p *person) stay(full <-chan struct{}) error {
 	spread := 4 * time.Second
 	if full != nil {
@@ -368,13 +366,14 @@ func (p *person) stay(full <-chan struct{}) error {
 				waiting = false
 			case <-p.ctx.Done():
 				return nil
-			case <-time.After(time.Second/4 + time.Duration(p.rng.Int64N(int64(time.Second)))): // nobody asks in step
+			// not in step with others
+			case <-time.After(time.Second/4 + time.Duration(p.rng.Int64N(int64(time.Second)))):
 				if n, inside, err := p.ask(false); err != nil || !inside {
 					return fmt.Errorf("out again: %+v %w", n, err)
 				}
 			}
 		}
-		if !p.leave { // not all at once
+		if !p.leave { // spread over time
 			for until := time.Now().Add(time.Duration(p.rng.Int64N(int64(5 * time.Second)))); time.Now().Before(until); {
 				sleep(p.ctx, time.Second/4+time.Duration(p.rng.Int64N(int64(time.Second))))
 				if n, inside, err := p.ask(false); err != nil || !inside {

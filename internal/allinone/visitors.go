@@ -15,23 +15,22 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// Visitors are simulated people with browsers of their own who play with a
-// demo: they come, wait as the page tells them, look at a few pages, leave and
-// come back some time later as somebody new.
+// Visitors are simulated people with separate browsers for a demo: they come, wait as the page asks, look at a few
+// pages, leave, and come back later as new visitors.
 type Visitors struct {
 	URLs   []string // of the edges, or of a path there
 	N      int
-	Think  time.Duration // mean time between two pages of somebody inside
-	Pause  time.Duration // mean time before somebody who left comes again
-	AtOnce bool          // they do not pause before the first visit
+	Think  time.Duration // mean time between two pages
+	Pause  time.Duration // mean time between two visits
+	AtOnce bool          // no pause before the first visit
 	Rand   *rand.Rand
 	Log    *slog.Logger
 }
 
-// busyVisitors are as many as fill the busy room, with a line of some 20 in front of whoever comes.
+// busyVisitors fill the busy room, with a queue of about 20.
 const busyVisitors = 30
 
-// Crowd lets n simulated visitors play with the tree, and those of its busy room, until ctx ends.
+// Crowd runs n simulated visitors, and those of the busy room, until ctx ends.
 func (t *Tree) Crowd(ctx context.Context, n int, chance *rand.Rand) {
 	main := Visitors{N: n, Think: 5 * time.Second, Pause: 20 * time.Second, Rand: rand.New(rand.NewPCG(chance.Uint64(), chance.Uint64())), Log: t.log}
 	busy := Visitors{N: busyVisitors, Think: 3 * time.Second, Pause: 4 * time.Second, AtOnce: true, Rand: chance, Log: t.log}
@@ -46,8 +45,8 @@ func (t *Tree) Crowd(ctx context.Context, n int, chance *rand.Rand) {
 	all.Wait()
 }
 
-// WaitBusy returns when every edge has counted a line in the busy room, or when ctx ends: whoever comes
-// from then on is told a number at once.
+// WaitBusy returns when every edge has counted the queue in the busy room, or when ctx ends: later visitors see a
+// number at once.
 func (t *Tree) WaitBusy(ctx context.Context) {
 	counted := func(e *edge.Node) bool {
 		v := e.Status().Rooms["busy"].View
@@ -66,7 +65,7 @@ func (t *Tree) WaitBusy(ctx context.Context) {
 	}
 }
 
-// Run lets them play until ctx ends.
+// Run runs the visitors until ctx ends.
 func (v *Visitors) Run(ctx context.Context) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	defer transport.CloseIdleConnections()
@@ -86,7 +85,7 @@ func (v *Visitors) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// visit is one person's visit, from coming to leaving.
+// visit is one person's visit, from arrival to departure.
 func (v *Visitors) visit(ctx context.Context, transport http.RoundTripper, rng *rand.Rand) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -109,7 +108,7 @@ func (v *Visitors) visit(ctx context.Context, transport http.RoundTripper, rng *
 	}
 }
 
-// request asks for a page once; wait is what the waiting page asked for.
+// request requests a page once; wait is the retry time of the waiting page.
 func request(ctx context.Context, client *http.Client, url string) (wait time.Duration, inside bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -123,7 +122,7 @@ func request(ctx context.Context, client *http.Client, url string) (wait time.Du
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return 0, false, err
 	}
-	if resp.Header.Get(gate.DecisionHeader) == "" { // the site has answered, and no edge
+	if resp.Header.Get(gate.DecisionHeader) == "" { // a response of the site
 		return 0, true, nil
 	}
 	n, err := strconv.Atoi(resp.Header.Get("Retry-After"))

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootID returns what tells this start of the machine's kernel from others; "" where that is not known.
+// bootID returns the kernel's boot ID, or "" if unknown.
 func bootID() string { return firstLine("/proc/sys/kernel/random/boot_id") }
 
-// sinceBoot returns the time since the machine's kernel was started, suspended time included.
+// sinceBoot returns the time since boot, including suspend.
 func sinceBoot() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// bootID returns "": nothing here tells one start of the machine from another.
+// bootID returns "": this system has no boot ID.
 func bootID() string { return "" }
 
 func sinceBoot() (time.Duration, error) {

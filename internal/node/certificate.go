@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Certificate is a certificate from files, read again when they change. A
-// broken new one is refused; the last good one stays. It is safe for concurrent use.
+// Certificate is a certificate from files that are reloaded when they change. If the new files are invalid, the
+// last valid certificate stays. It is safe for concurrent use.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -23,10 +23,10 @@ type Certificate struct {
 	checked time.Time
 }
 
-// recheck is how often the files are looked at, at most.
+// recheck is the minimum time between checks of the files.
 const recheck = 2 * time.Second
 
-// NewCertificate returns the certificate of two PEM files.
+// NewCertificate loads the certificate of two PEM files.
 func NewCertificate(cert, key string, log *slog.Logger, now func() time.Time) (*Certificate, error) {
 	c := &Certificate{certFile: cert, keyFile: key, log: log, now: now}
 	if err := c.load(); err != nil {
@@ -35,7 +35,7 @@ func NewCertificate(cert, key string, log *slog.Logger, now func() time.Time) (*
 	return c, nil
 }
 
-// stampOf tells versions of the files apart.
+// stampOf identifies versions of the files.
 func (c *Certificate) stampOf() string {
 	var stamp strings.Builder
 	for _, f := range []string{c.certFile, c.keyFile} {
@@ -49,7 +49,7 @@ func (c *Certificate) stampOf() string {
 func (c *Certificate) load() error {
 	stamp := c.stampOf()
 	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	c.stamp, c.checked = stamp, c.now() // also of a broken pair: it is tried again when it changes
+	c.stamp, c.checked = stamp, c.now() // also of an invalid pair: it is tried again after the next change
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
@@ -57,12 +57,12 @@ func (c *Certificate) load() error {
 	return nil
 }
 
-// TLS returns the configuration of a listener with this certificate.
+// TLS returns a listener configuration with this certificate.
 func (c *Certificate) TLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.Get, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// Get is tls.Config.GetCertificate.
+// Get implements tls.Config.GetCertificate.
 func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if err := c.load(); err != nil {
 				c.log.Error("new certificate refused, the last good one stays", slog.Any("error", err))
 			} else {
-				c.log.Info("certificate read again", slog.String("file", c.certFile))
+				c.log.Info("certificate reloaded", slog.String("file", c.certFile))
 			}
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Closer releases what was acquired, in reverse order. The zero value holds
-// nothing. It is safe for concurrent use.
+// Closer releases resources in reverse order of acquisition. The zero value is empty. It is safe for concurrent
+// use.
 type Closer struct {
 	mu    sync.Mutex
 	steps []closeStep
@@ -18,14 +18,14 @@ type closeStep struct {
 	do   func()
 }
 
-// Add registers how to release what name was just acquired.
+// Add registers the release function of a resource.
 func (c *Closer) Add(name string, do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.steps = append(c.steps, closeStep{name, do})
 }
 
-// Close releases everything that was added; a second call does nothing.
+// Close releases all resources. A second call does nothing.
 func (c *Closer) Close(log *slog.Logger) {
 	c.mu.Lock()
 	steps := c.steps

@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// Base is the part of the configuration that all nodes share.
+// Base is the part of the configuration common to all nodes.
 type Base struct {
 	DataDir string        `mapstructure:"data_dir" doc:"folder for last good copies of rooms and keys, fleet time, and an embedded server's JetStream; it holds secrets"`
 	Log     LogConfig     `mapstructure:"log"`
@@ -27,7 +27,7 @@ type MetricsConfig struct {
 	Listen string `mapstructure:"listen" doc:"host:port of metrics, health, status and pprof, not for visitors; port 0 chooses a free one"`
 }
 
-// ClientConfig says how to reach NATS.
+// ClientConfig is the configuration of a NATS client.
 type ClientConfig struct {
 	URL    string `mapstructure:"url" doc:"servers to connect to, separated by commas"`
 	Creds  string `mapstructure:"creds" doc:"file with user credentials"`
@@ -37,21 +37,21 @@ type ClientConfig struct {
 	Domain string `mapstructure:"domain" doc:"JetStream domain, where it is not the server's own"`
 }
 
-// Options returns how a node called name connects, which hears its answers below inbox.
+// Options returns the connection options of a node called name that receives its answers below inbox.
 func (c *ClientConfig) Options(name, inbox string, log *slog.Logger) natsbus.Options {
 	return natsbus.Options{
 		URL: c.URL, Name: name, Inbox: inbox, Creds: c.Creds, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain, Log: log,
 	}
 }
 
-// Validate returns everything that is wrong with the keys below prefix.
+// Validate returns all faults in the keys below prefix.
 func (c *ClientConfig) Validate(prefix string) []error {
 	var errs []error
 	for server := range strings.SplitSeq(c.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(server))
 		if c.URL != "" && (err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme)) {
 			errs = append(errs, fmt.Errorf("%s.url: must be addresses such as nats://host:4222 (nats, tls, ws or wss), separated by commas; one is not", prefix))
-			break // it may hold a password
+			break // it may contain a password
 		}
 	}
 	if (c.Cert == "") != (c.Key == "") {
@@ -63,7 +63,7 @@ func (c *ClientConfig) Validate(prefix string) []error {
 	return errs
 }
 
-// ServerConfig says how to reach NATS, or to be it.
+// ServerConfig is the configuration of a NATS client or an embedded server.
 type ServerConfig struct {
 	ClientConfig `mapstructure:",squash"`
 	Replicas     int      `mapstructure:"replicas" doc:"replicas of the buckets that this node creates: 1, 3, 5, or 0 for 3 on a cluster and 1 on a single server"`
@@ -74,18 +74,18 @@ type ServerConfig struct {
 	Credentials  string   `mapstructure:"credentials" doc:"clients of the embedded server: auto for those with the password of data_dir/nats.password, which is made where a new server listens for other machines; none for all"`
 }
 
-// Credentials of an embedded server.
+// Values of nats.credentials for an embedded server.
 const (
 	AutoCredentials = "auto"
 	NoCredentials   = "none"
 )
 
-// DefaultServer returns the defaults of how to reach NATS, or to be it.
+// DefaultServer returns the defaults of ServerConfig.
 func DefaultServer() ServerConfig {
 	return ServerConfig{ClientConfig: DefaultClient(), Credentials: AutoCredentials}
 }
 
-// BucketReplicas returns the replicas of buckets, as configured, as natsbus takes them.
+// BucketReplicas converts the configured number of replicas to that of natsbus.
 func BucketReplicas(configured int) int {
 	if configured == 0 {
 		return natsbus.Auto
@@ -93,7 +93,7 @@ func BucketReplicas(configured int) int {
 	return configured
 }
 
-// CheckReplicas returns what is wrong with the replicas of buckets under a key.
+// CheckReplicas validates the number of replicas under a key.
 func CheckReplicas(key string, n int) []error {
 	if n != 0 && n != 1 && n != 3 && n != 5 {
 		return []error{fmt.Errorf("%s: must be 0, 1, 3 or 5, got %d", key, n)}
@@ -101,7 +101,7 @@ func CheckReplicas(key string, n int) []error {
 	return nil
 }
 
-// Validate returns everything that is wrong with the keys below nats.
+// Validate returns all faults in the keys below nats.
 func (c *ServerConfig) Validate() []error {
 	errs := append(c.ClientConfig.Validate("nats"), CheckReplicas("nats.replicas", c.Replicas)...)
 	for _, a := range []struct{ key, addr string }{{"nats.listen", c.Listen}, {"nats.leafs", c.Leafs}} {
@@ -120,13 +120,14 @@ func (c *ServerConfig) Validate() []error {
 	}
 	for i, hub := range c.Hubs {
 		if u, err := url.Parse(hub); err != nil || u.Host == "" {
-			errs = append(errs, fmt.Errorf("nats.hubs[%d]: must be an address such as nats-leaf://host:7422", i)) // it may hold a password
+			// it may contain a password
+			errs = append(errs, fmt.Errorf("nats.hubs[%d]: must be an address such as nats-leaf://host:7422", i))
 		}
 	}
 	return errs
 }
 
-// DefaultBase returns the defaults of what all nodes share, for one of a tier.
+// DefaultBase returns the defaults of Base for a tier.
 func DefaultBase(tier string) Base {
 	return Base{
 		DataDir: "./var/" + tier,
@@ -135,10 +136,10 @@ func DefaultBase(tier string) Base {
 	}
 }
 
-// DefaultClient returns the defaults of how to reach NATS.
+// DefaultClient returns the defaults of ClientConfig.
 func DefaultClient() ClientConfig { return ClientConfig{URL: "nats://127.0.0.1:4222"} }
 
-// Validate returns everything that is wrong with the shared part.
+// Validate returns all faults in the common part.
 func (b *Base) Validate() []error {
 	errs := b.Log.validate()
 	if b.DataDir == "" {
@@ -147,7 +148,7 @@ func (b *Base) Validate() []error {
 	return append(errs, CheckAddr("metrics.listen", b.Metrics.Listen)...)
 }
 
-// CheckAddr reports what is wrong with a listen address.
+// CheckAddr validates a listen address.
 func CheckAddr(key, addr string) []error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -159,7 +160,7 @@ func CheckAddr(key, addr string) []error {
 	return nil
 }
 
-// Loopback reports whether only processes of this machine reach a listen address.
+// Loopback reports whether a listen address is reachable only from this machine.
 func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -169,7 +170,7 @@ func Loopback(addr string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// CheckFile reports that a file which is named cannot be read.
+// CheckFile checks that a configured file is readable.
 func CheckFile(key, file string) []error {
 	if file == "" {
 		return nil

@@ -20,15 +20,13 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// ErrUsage says that the process is to end without running: the command line
-// was not understood and has been told so.
+// ErrUsage means that the command line was invalid and the error was printed.
 var ErrUsage = errors.New("usage")
 
-// ErrHelp says that the process is to end without running: help was asked for
-// and has been given.
+// ErrHelp means that help was requested and printed.
 var ErrHelp = errors.New("help")
 
-// ConfigError is everything that is wrong with a configuration.
+// ConfigError is a list of all faults in a configuration.
 type ConfigError []error
 
 func (e ConfigError) Error() string {
@@ -39,24 +37,21 @@ func (e ConfigError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Config is a configuration that can check itself.
+// Config is a configuration that can validate itself.
 type Config interface {
-	// Validate returns everything that is wrong, each error naming the key and
-	// the rule.
+	// Validate returns all faults, each with the key and the rule.
 	Validate() []error
 }
 
-// Doubter is a [Config] in which something may be good and yet not meant so.
+// Doubter is a [Config] with warnings about valid but suspicious values.
 type Doubter interface {
-	// Doubts returns what --check-config tells beside the faults, of a configuration that has none.
+	// Doubts returns the warnings of a valid configuration for --check-config.
 	Doubts() []string
 }
 
-// Load fills cfg, which holds the defaults, from the file named by --config,
-// from the environment (VESTIBULE_ and the key in capitals, _ for a dot) and
-// from flags (the key with - for a dot and _), each stronger than the one
-// before. It returns a ConfigError with all faults at once, ErrUsage or ErrHelp.
-// check is true where --check-config asked only for the faults.
+// Load fills cfg, which holds the defaults, from the file of --config, the environment (VESTIBULE_ and the key in
+// capitals, _ for a dot) and flags (the key with - for a dot and _), in increasing precedence. It returns a
+// ConfigError with all faults, ErrUsage or ErrHelp. check is true if --check-config requested only the validation.
 func Load(command string, cfg Config, args []string, out io.Writer) (check bool, err error) {
 	keys := fields(reflect.ValueOf(cfg).Elem(), "")
 	v := viper.New()
@@ -68,7 +63,7 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	flags.SortFlags = false
 	flags.SetOutput(out)
 	file := flags.String("config", "", "YAML configuration file")
-	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2; what is only doubtful is told and is no fault")
+	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2; warnings are no faults")
 	if err := bind(v, flags, keys); err != nil {
 		return false, err
 	}
@@ -105,9 +100,9 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	for _, k := range keys {
 		got := v.Get(k.key)
 		if got == nil {
-			continue // something else stands where its section should
+			continue // the value of its section is not a section
 		}
-		if err := v.UnmarshalKey(k.key, k.value.Addr().Interface(), strictly); err != nil {
+		if err := v.UnmarshalKey(k.key, k.value.Addr().Interface(), strictDecoding); err != nil {
 			if in, ok := errors.AsType[elementError](err); ok {
 				got = in
 			}
@@ -121,7 +116,7 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	return check, nil
 }
 
-// bind makes a flag for every key and has it, the environment and the default looked at.
+// bind creates a flag for every key and binds the flag, the environment and the default.
 func bind(v *viper.Viper, flags *pflag.FlagSet, keys []field) error {
 	for _, k := range keys {
 		v.SetDefault(k.key, k.value.Interface())
@@ -145,8 +140,7 @@ func bind(v *viper.Viper, flags *pflag.FlagSet, keys []field) error {
 	return nil
 }
 
-// unknownKey says what is wrong with a key that the configuration does not have:
-// nothing, where it is a section in which nothing is written.
+// unknownKey returns the fault of an unknown key, or nil for an empty section.
 func unknownKey(key string, value any, keys []field) error {
 	for _, k := range keys {
 		if strings.HasPrefix(k.key, key+".") {
@@ -156,12 +150,11 @@ func unknownKey(key string, value any, keys []field) error {
 			return fmt.Errorf("%s: must be a section of keys, such as %s", key, k.key)
 		}
 	}
-	return fmt.Errorf("%s: unknown key%s", key, meant(key, keys))
+	return fmt.Errorf("%s: unknown key%s", key, suggestion(key, keys))
 }
 
-// meant adds the key that was probably meant to a message about an unknown one. A key
-// of the right name in the wrong section counts.
-func meant(key string, keys []field) string {
+// suggestion suggests a known key for an unknown one. It also finds the right name in another section.
+func suggestion(key string, keys []field) string {
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		names[i] = k.key
@@ -178,17 +171,17 @@ func meant(key string, keys []field) string {
 	return fmt.Sprintf(", did you mean %q?", s)
 }
 
-// envKey returns the variable of the environment that sets a key.
+// envKey returns the environment variable of a key.
 func envKey(key string) string {
 	return "VESTIBULE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// link matches what Kubernetes puts into the environment of every pod for a service
-// called vestibule-something.
+// link matches the environment variables that Kubernetes sets in every pod for a service called
+// vestibule-something.
 var link = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_.*)?$|_PORT$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$`)
 
-// strayVariables returns a fault for every variable of the environment that looks like a key of cfg
-// and is none. An empty one is as good as none.
+// strayVariables returns a fault for every environment variable that looks like a key of cfg but is none. Empty
+// ones are ignored.
 func strayVariables(cfg Config, environ []string) []error {
 	keys := fields(reflect.ValueOf(cfg).Elem(), "")
 	var faults []error
@@ -212,7 +205,7 @@ func strayVariables(cfg Config, environ []string) []error {
 	return faults
 }
 
-// rules say what a key of a type must be.
+// rules describe the valid values of a key by type.
 var rules = map[reflect.Type]string{
 	reflect.TypeFor[string]():        "text",
 	reflect.TypeFor[bool]():          "true or false",
@@ -228,10 +221,10 @@ type elementError struct{ element any }
 
 func (e elementError) Error() string { return fmt.Sprintf("%v in it", e.element) }
 
-// strictly makes the decoder take what YAML told as it is, and the text of the environment
-// or of a flag as the type of the key says.
-func strictly(c *mapstructure.DecoderConfig) {
-	c.WeaklyTypedInput, c.ZeroFields = false, true // the decoder would write into the default of a list
+// strictDecoding makes the decoder take YAML values as they are, and parse texts of the environment or a flag by the
+// key's type.
+func strictDecoding(c *mapstructure.DecoderConfig) {
+	c.WeaklyTypedInput, c.ZeroFields = false, true // otherwise the decoder would write into the default list
 	c.DecodeHook = mapstructure.DecodeHookFuncValue(func(from, to reflect.Value) (any, error) {
 		raw := from.Interface()
 		text, isText := raw.(string)
@@ -250,14 +243,14 @@ func strictly(c *mapstructure.DecoderConfig) {
 				return strconv.Atoi(text)
 			}
 			if !from.CanInt() {
-				return nil, errType // 1.5 would be 1
+				return nil, errType // 1.5 would become 1
 			}
 		case time.Duration:
 			if isText {
 				return time.ParseDuration(text)
 			}
 			if !isDuration {
-				return nil, errType // 7 would be 7ns
+				return nil, errType // 7 would become 7ns
 			}
 		case []string:
 			if isText {
@@ -278,14 +271,14 @@ func strictly(c *mapstructure.DecoderConfig) {
 	})
 }
 
-// field is one leaf of a configuration struct.
+// field is a leaf of a configuration struct.
 type field struct {
 	key   string
 	doc   string
 	value reflect.Value
 }
 
-// fields lists the leaves of a configuration struct by their dotted keys.
+// fields lists the leaves of a configuration struct by dotted key.
 func fields(v reflect.Value, prefix string) []field {
 	var out []field
 	for i := range v.NumField() {
@@ -307,8 +300,7 @@ func fields(v reflect.Value, prefix string) []field {
 	return out
 }
 
-// Keys lists every key of a configuration, for the test that keeps the example
-// files whole.
+// Keys lists every key of a configuration, for the test of the example files.
 func Keys(cfg Config) []string {
 	var out []string
 	for _, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
@@ -342,7 +334,7 @@ func Values(cfg Config) map[string]any {
 	return out
 }
 
-// File returns the configuration file of cfg: the keys that differ from those of defaults.
+// File returns a configuration file with the keys that differ from defaults.
 func File(cfg, defaults Config) ([]byte, error) {
 	tree, other := map[string]any{}, fields(reflect.ValueOf(defaults).Elem(), "")
 	for i, f := range fields(reflect.ValueOf(cfg).Elem(), "") {

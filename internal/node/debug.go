@@ -18,26 +18,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Readiness is what /readyz answers.
+// Readiness is the response of /readyz.
 type Readiness struct {
 	Ready    bool     `json:"ready"`
-	Isolated bool     `json:"isolated"` // without its parent; this alone does not make a node unready
+	Isolated bool     `json:"isolated"` // without a parent; this alone does not make a node unready
 	Reasons  []string `json:"reasons,omitempty"`
-	Alarms   []string `json:"alarms,omitempty"` // for a person to look at; these do not make a node unready
+	Alarms   []string `json:"alarms,omitempty"` // for operators; these do not make a node unready
 }
 
-// Debug is the listener for people and machines that watch a node: metrics,
-// health, readiness, status and pprof. It serves nothing that visitors may see.
+// Debug is the listener for monitoring: metrics, health, readiness, status and pprof. It must not be reachable by
+// visitors.
 type Debug struct {
 	Registry *prometheus.Registry
-	Links    *Links // what is refused there is among the alarms
+	Links    *Links // their refusals are alarms
 	listener net.Listener
 	title    string
 	log      *slog.Logger
 }
 
-// NewDebug opens the listener; it answers once it Runs. title names the node on the front
-// page.
+// NewDebug opens the listener; Run serves it. title names the node on the index page.
 func NewDebug(listen, title string, log *slog.Logger) (*Debug, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -53,13 +52,15 @@ func NewDebug(listen, title string, log *slog.Logger) (*Debug, error) {
 	return d, nil
 }
 
-// handler answers for a node. ready and status are asked on every request.
+// handler serves a node. It calls ready and status for every request.
 func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.Registry, promhttp.HandlerOpts{
 		Registry: d.Registry, ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
 	}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { d.say(w, http.StatusOK, map[string]bool{"alive": true}) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		d.writeJSON(w, http.StatusOK, map[string]bool{"alive": true})
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		r := ready()
 		r.Alarms = append(r.Alarms, d.Links.alarms()...)
@@ -67,7 +68,7 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 		if !r.Ready {
 			code = http.StatusServiceUnavailable
 		}
-		d.say(w, code, r)
+		d.writeJSON(w, code, r)
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		data, err := statusJSON(status())
@@ -75,7 +76,7 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		d.say(w, http.StatusOK, json.RawMessage(data))
+		d.writeJSON(w, http.StatusOK, json.RawMessage(data))
 	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -91,7 +92,7 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 	return mux
 }
 
-func (d *Debug) say(w http.ResponseWriter, code int, v any) {
+func (d *Debug) writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
@@ -102,15 +103,14 @@ func (d *Debug) say(w http.ResponseWriter, code int, v any) {
 	}
 }
 
-// URL returns where the listener answers.
+// URL returns the address of the listener.
 func (d *Debug) URL() string { return "http://" + d.listener.Addr().String() }
 
-// Close closes a listener that is not to Run.
+// Close closes a listener that does not Run.
 func (d *Debug) Close() error { return d.listener.Close() }
 
-// Run runs a node and answers for it until it has ended, also while it drains: at the end of
-// ctx, or because the node or the listener fails. ready and status must be safe for
-// concurrent use.
+// Run runs a node and serves its state until the node has ended, including its shutdown: because ctx ended, or the
+// node or the listener failed. ready and status must be safe for concurrent use.
 func (d *Debug) Run(ctx context.Context, run func(context.Context) error, ready func() Readiness, status func() any) error {
 	server := &http.Server{
 		Handler: d.handler(ready, status), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,

@@ -1,8 +1,6 @@
-// Package node is what the shells of all tiers share: configuration, logs,
-// metrics and debug listener, the process's clock, the last good copies of
-// what the fleet was told, and teardown.
+// Package node is the shared shell of all tiers: configuration, logs, the monitoring listener, the process's clock,
+// local copies of the fleet's documents, and shutdown.
 //
-// A command is eight steps: defaults, flags and file and environment, check,
-// log, node, NATS, server, run. Everything that is acquired on the way is
-// released in reverse order, by name.
+// A command has eight steps: defaults, flags and file and environment, validation, log, node, NATS, server, run.
+// Resources acquired on the way are released in reverse order, by name.
 package node

@@ -24,7 +24,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// The documents that global publishes and every node watches.
+// Documents that global publishes and every node watches.
 const (
 	RoomsDocument    = roomdoc.RoomsDocument
 	KeysDocument     = "keys"
@@ -32,13 +32,13 @@ const (
 	DrawsDocument    = "draws"
 )
 
-// followed lists the documents of which a node may keep a last good copy.
+// followed lists the documents that nodes keep copies of.
 var followed = []string{RoomsDocument, KeysDocument, MembersDocument, ControlsDocument, DrawsDocument}
 
-// Fleet is what this node was told of the fleet: the room set, the keys, the custom
-// pages, and at globals and regionals the list of data centres. It keeps the last good copies on disk and never lets an older,
-// an empty or a broken document replace them; while the store holds one that was
-// refused, there is an alarm. It is safe for concurrent use.
+// Fleet is this node's view of the fleet's documents: the room set, the keys, the custom pages, and at globals and
+// regionals the list of data centres. It keeps copies of the last valid ones on disk. An older, empty or invalid
+// document never replaces them; while the store holds a rejected one, there is an alarm. It is safe for concurrent
+// use.
 type Fleet struct {
 	dir     string
 	docs    wire.DocumentFeed
@@ -46,35 +46,34 @@ type Fleet struct {
 	changed func()
 
 	mu       sync.Mutex
-	turn     uint64                   // number of the newest rooms that were offered
-	late     []byte                   // those, while sections of them are not there yet
-	sections map[string]room.Document // of the rooms in use, by content hash
-	digest   [sha256.Size]byte        // of the rooms of set, sorted, with their defaults
-	missing  []string                 // content hashes of pages that set names and that are not here yet
+	turn     uint64                   // number of the newest offer of rooms
+	late     []byte                   // that offer, while some of its sections are missing
+	sections map[string]room.Document // of the current rooms, by content hash
+	digest   [sha256.Size]byte        // of the sorted rooms of set, with defaults
+	missing  []string                 // content hashes of missing pages that set refers to
 	set      atomic.Pointer[room.Set]
 	ring     atomic.Pointer[ticket.Keyring]
 	pages    atomic.Pointer[map[string][]byte] // by content hash
 
-	members atomic.Pointer[Members] // nil before there is a list, and at edges
+	members atomic.Pointer[Members] // nil before the first list, and at edges
 
-	base     *room.Set                     // as published; set is this one in its phases, under the controls
-	controls atomic.Pointer[room.Controls] // nil before there are any
-	board    atomic.Pointer[draw.Board]    // what is public of draws, nil before anything is
-	laid     int64                         // fleet time of which set is, in milliseconds
-	bound    time.Duration                 // by how much that may be wrong
-	ends     int64                         // fleet time at which a phase begins, or something in the controls ends, 0 for never
+	base     *room.Set                     // as published; set adds event phases and controls
+	controls atomic.Pointer[room.Controls] // nil before the first
+	board    atomic.Pointer[draw.Board]    // public state of draws, nil before the first
+	laid     int64                         // fleet time of set, in milliseconds
+	bound    time.Duration                 // its uncertainty
+	ends     int64                         // fleet time of the next change of a phase or a control, 0 for never
 	clock    atomic.Pointer[func() (fleettime.Time, time.Duration)]
 
-	doubts    chan struct{} // somebody doubts that the keys are the newest
-	confirmed atomic.Int64  // when the store was asked last whether they are, and said so: nanoseconds since begun, 0 for never
+	doubts    chan struct{} // requests to confirm that the keys are the newest
+	confirmed atomic.Int64  // last confirmation by the store: nanoseconds since begun, 0 for never
 	begun     time.Time
 
 	*alarms
 	version *prometheus.GaugeVec
 }
 
-// NewFleet returns what is on disk. changed is called after every change, not
-// concurrently.
+// NewFleet loads the copies on disk. It calls changed after every change, never concurrently.
 func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg prometheus.Registerer, changed func()) (*Fleet, error) {
 	log = log.With(slog.String("component", "fleet"))
 	f := &Fleet{
@@ -102,7 +101,7 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 		if err != nil {
 			return nil, fmt.Errorf("data_dir: %w", err)
 		}
-		if err := f.take(doc, data); err != nil {
+		if err := f.adopt(doc, data); err != nil {
 			f.log.Error("last good copy cannot be used", slog.String("document", doc), slog.Any("error", err))
 		}
 	}
@@ -111,24 +110,24 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 
 func (f *Fleet) file(doc string) string { return filepath.Join(f.dir, doc+".json") }
 
-// Set returns the room set in use, nil before there is one.
+// Set returns the current room set, or nil before the first.
 func (f *Fleet) Set() *room.Set { return f.set.Load() }
 
-// Ring returns the keys in use; empty before there are any.
+// Ring returns the current keys, empty before the first.
 func (f *Fleet) Ring() ticket.Keyring { return *f.ring.Load() }
 
-// Controls returns what operators say for now, nil before anybody has. It must not be modified.
+// Controls returns the operators' current controls, or nil before the first. It must not be modified.
 func (f *Fleet) Controls() *room.Controls { return f.controls.Load() }
 
-// Board returns what is public of draws, nil before anything is. It must not be modified.
+// Board returns the public state of draws, or nil before the first. It must not be modified.
 func (f *Fleet) Board() *draw.Board { return f.board.Load() }
 
-// Tell has phases of events begin and controls end by the fleet time that now returns, and by how much that may be wrong;
-// before it is told, by the machine's.
+// Tell sets the clock for event phases and controls, fleet time with its uncertainty. Before, they follow the
+// machine's clock.
 func (f *Fleet) Tell(now func() (fleettime.Time, time.Duration)) { f.clock.Store(&now) }
 
-// layOut makes the room set in use of the published one, its events and the controls.
-func (f *Fleet) layOut() {
+// rebuild builds the current room set from the published one, its events and the controls.
+func (f *Fleet) rebuild() {
 	now, bound := (*f.clock.Load())()
 	f.laid, f.bound = int64(now), bound
 	base := f.base.Told(f.board.Load())
@@ -136,9 +135,9 @@ func (f *Fleet) layOut() {
 	f.set.Store(base.Under(f.controls.Load(), f.laid, f.bound))
 }
 
-// turnPhase makes the room set anew where a phase has begun or something in the controls has ended since, or has not by a
-// clock that was put right or is surer now. It returns in how long to look again.
-func (f *Fleet) turnPhase() time.Duration {
+// updatePhase rebuilds the room set if a phase or a control has begun or ended since, also by a correction of the
+// clock. It returns the time until the next check.
+func (f *Fleet) updatePhase() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.controls.Load() == nil && !f.base.Planned() {
@@ -148,8 +147,8 @@ func (f *Fleet) turnPhase() time.Duration {
 	now := int64(t)
 	if now < f.laid || (f.ends != 0 && now >= f.ends) || (bound-f.bound).Abs() > fleettime.Guard {
 		before := f.set.Load()
-		if f.layOut(); f.set.Load() != before {
-			f.log.Info("a phase of an event or the end of a control: rooms read anew", slog.Uint64("rooms", f.base.Version()))
+		if f.rebuild(); f.set.Load() != before {
+			f.log.Info("rooms rebuilt for a phase of an event or the end of a control", slog.Uint64("rooms", f.base.Version()))
 			f.changed()
 		}
 	}
@@ -159,14 +158,14 @@ func (f *Fleet) turnPhase() time.Duration {
 	return lateEvery
 }
 
-// Members returns the list of data centres in use, nil before there is one.
+// Members returns the current list of data centres, or nil before the first.
 func (f *Fleet) Members() *Members { return f.members.Load() }
 
 // Run follows the documents until ctx ends.
 func (f *Fleet) Run(ctx context.Context) error {
 	var again sync.WaitGroup
 	defer again.Wait()
-	again.Go(func() { // a page or a section may reach the store's replicas after what names it
+	again.Go(func() { // a page or section may reach the store's replicas after the document that refers to it
 		again := time.NewTimer(0)
 		defer again.Stop()
 		for n := 0; ; n++ {
@@ -176,7 +175,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 			case <-again.C:
 			}
 			f.retry(ctx, n%pagesEvery == 0)
-			again.Reset(f.turnPhase())
+			again.Reset(f.updatePhase())
 		}
 	})
 	again.Go(func() { f.confirm(ctx) })
@@ -184,11 +183,11 @@ func (f *Fleet) Run(ctx context.Context) error {
 }
 
 const (
-	lateEvery  = 250 * time.Millisecond // between looks for sections that are not there yet
-	pagesEvery = 8                      // so many of them between looks for pages
+	lateEvery  = 250 * time.Millisecond // interval of look-ups of missing sections
+	pagesEvery = 8                      // intervals between look-ups of pages
 )
 
-// retry brings in what was not there when it was named.
+// retry loads sections and pages that were missing.
 func (f *Fleet) retry(ctx context.Context, pages bool) {
 	f.mu.Lock()
 	late, turn, missing := f.late, f.turn, f.missing
@@ -208,9 +207,8 @@ func (f *Fleet) retry(ctx context.Context, pages bool) {
 	}
 }
 
-// Offer brings in a document from the store, nil for one that is not there. What
-// is refused is logged and counted, and the last good one stays: that is an alarm
-// until the store holds what this node uses, or something newer.
+// Offer handles a document from the store, or nil for a missing one. A rejected one is logged and counted, and the
+// last valid one stays in use. It raises an alarm until the store holds the document in use, or a newer one.
 func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 	f.mu.Lock()
 	if doc == RoomsDocument {
@@ -222,23 +220,23 @@ func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 	}
 	defer f.mu.Unlock()
 	keys, members, controls, board := f.ring.Load(), f.members.Load(), f.controls.Load(), f.board.Load()
-	err := f.take(doc, data)
-	if f.refuses(doc, err) || (f.ring.Load() == keys && f.members.Load() == members && f.controls.Load() == controls && f.board.Load() == board) {
+	err := f.adopt(doc, data)
+	if f.record(doc, err) || (f.ring.Load() == keys && f.members.Load() == members && f.controls.Load() == controls && f.board.Load() == board) {
 		return
 	}
-	f.taken(doc, data)
+	f.saveCopy(doc, data)
 }
 
-// taken keeps a copy of a document that is in use from now on, and tells.
-func (f *Fleet) taken(doc string, data []byte) {
+// saveCopy stores a copy of a new document and calls changed.
+func (f *Fleet) saveCopy(doc string, data []byte) {
 	if err := WriteFile(f.file(doc), data); err != nil {
 		f.log.Error("last good copy not written", slog.String("document", doc), slog.Any("error", err))
 	}
-	f.log.Info("document taken", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
+	f.log.Info("document updated", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
 	f.changed()
 }
 
-// versionOf returns the version of a document in use, 0 for none.
+// versionOf returns the version of a document in use, or 0.
 func (f *Fleet) versionOf(doc string) uint64 {
 	switch doc {
 	case RoomsDocument:
@@ -262,13 +260,12 @@ func (f *Fleet) versionOf(doc string) uint64 {
 	return f.ring.Load().Version
 }
 
-// take takes a document over. It returns nil, and does nothing, for the one in
-// use.
-func (f *Fleet) take(doc string, data []byte) error {
+// adopt switches to a document. It does nothing for the one in use.
+func (f *Fleet) adopt(doc string, data []byte) error {
 	if data == nil {
 		have := f.versionOf(doc)
 		if have == 0 {
-			return nil // a fleet that begins
+			return nil // a new fleet
 		}
 		return &refusedError{why: missing, have: have}
 	}
@@ -278,9 +275,9 @@ func (f *Fleet) take(doc string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		return f.takeRooms(roomsOffer{version: version, doc: d})
+		return f.adoptRooms(roomsOffer{version: version, doc: d})
 	case KeysDocument:
-		return f.takeKeys(data)
+		return f.adoptKeys(data)
 	case MembersDocument:
 		m, err := DecodeMembers(data)
 		if err != nil {
@@ -295,7 +292,7 @@ func (f *Fleet) take(doc string, data []byte) error {
 		}
 		news, err := replace(f, doc, &f.controls, c, func(c *room.Controls) uint64 { return c.Version })
 		if news {
-			f.layOut()
+			f.rebuild()
 		}
 		return err
 	case DrawsDocument:
@@ -305,14 +302,14 @@ func (f *Fleet) take(doc string, data []byte) error {
 		}
 		news, err := replace(f, doc, &f.board, b, func(b *draw.Board) uint64 { return b.Version })
 		if news {
-			f.layOut()
+			f.rebuild()
 		}
 		return err
 	}
 	return fmt.Errorf("unknown document %q", doc)
 }
 
-// replace has next used in place of what is in use of a document, unless it is the same. It reports whether it was another.
+// replace switches to next unless it equals the document in use. It reports whether it did.
 func replace[T any](f *Fleet, doc string, in *atomic.Pointer[T], next *T, version func(*T) uint64) (news bool, err error) {
 	if have := in.Load(); have != nil {
 		same := reflect.DeepEqual(next, have)
@@ -325,8 +322,8 @@ func replace[T any](f *Fleet, doc string, in *atomic.Pointer[T], next *T, versio
 	return true, nil
 }
 
-// takeKeys takes a key ring over, as take does.
-func (f *Fleet) takeKeys(data []byte) error {
+// adoptKeys switches to a key ring, like adopt.
+func (f *Fleet) adoptKeys(data []byte) error {
 	ring, err := ticket.DecodeKeyring(data)
 	if err != nil {
 		return err

@@ -24,8 +24,8 @@ func controls(t *testing.T, version uint64, until int64) []byte {
 	return data
 }
 
-// TestControlsGoBeforeTheRooms: a node goes by them until they end by fleet time, whatever is published of the
-// rooms meanwhile, after a restart too; an older or a broken document changes nothing.
+// TestControlsGoBeforeTheRooms: controls apply until they end by fleet time, across new versions of the rooms and
+// restarts; an older or invalid document has no effect.
 func TestControlsGoBeforeTheRooms(t *testing.T) {
 	dir := t.TempDir()
 	f := follow(t, dir, shelf{})
@@ -64,7 +64,8 @@ func TestControlsGoBeforeTheRooms(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
-	testkit.Eventually(t, "the controls are in force again", func() bool { return total() == 3 }) // by the machine's clock they had ended
+	// by the machine's clock they had ended
+	testkit.Eventually(t, "the controls are in force again", func() bool { return total() == 3 })
 	now.Store(2000)
 	testkit.Eventually(t, "they have ended", func() bool { return total() == published })
 	cancel()
@@ -73,8 +74,8 @@ func TestControlsGoBeforeTheRooms(t *testing.T) {
 	}
 }
 
-// TestPhasesBeginByThemselves: a node goes by the phases of an event as they begin by fleet time, and with the smaller
-// limits for as long as its clock may be wrong; nothing has to arrive for that. Pages of events are held from the beginning.
+// TestPhasesBeginByThemselves: the phases of an event begin by fleet time, with the smaller limits during the clock
+// uncertainty, without any message. Pages of events are loaded from the start.
 func TestPhasesBeginByThemselves(t *testing.T) {
 	f := follow(t, t.TempDir(), shelf{})
 	now, bound := &atomic.Int64{}, &atomic.Int64{}

@@ -9,20 +9,18 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// handEvery is how often questions of the leading global are answered at most.
+// handEvery is the minimum time between answers to the leading global.
 const handEvery = 500 * time.Millisecond
 
-// Hand lets this node of a data centre, or of [wire.Root], tell the leading global of
-// what that one lacks, of those of the documents that are named: keys of which it tells
-// another sum, the list of data centres and the rooms where it tells an older version.
-// Of the rooms only the version is told: what they are says the rooms file. It answers
-// until stop is called.
+// Hand makes this node of a data centre, or of [wire.Root], send documents to the leading global that it lacks:
+// keys with another checksum, and the list of data centres and the rooms if its version is older. Of the rooms only
+// the version is sent: their content is in the rooms file. Hand answers until stop is called.
 func (f *Fleet) Hand(bus wire.Bus, dc string, documents ...string) (stop func(), err error) {
 	var last time.Time
 	return bus.Subscribe(wire.AskSubject, func(_ string, question []byte) {
 		var ask wire.CopyAsk
 		if err := json.Unmarshal(question, &ask); err != nil {
-			f.log.Warn("question of global refused", slog.Any("error", err))
+			f.log.Warn("invalid request of global for documents", slog.Any("error", err))
 			return
 		}
 		if time.Since(last) < handEvery {
@@ -30,19 +28,19 @@ func (f *Fleet) Hand(bus wire.Bus, dc string, documents ...string) (stop func(),
 		}
 		last = time.Now()
 		for _, doc := range documents {
-			data, err := f.lacking(doc, &ask)
+			data, err := f.missingPart(doc, &ask)
 			if err == nil && data != nil {
 				err = bus.Publish(wire.CopySubject(doc, dc), data)
 			}
 			if err != nil {
-				f.log.Warn("not handed to global", slog.String("document", doc), slog.Any("error", err))
+				f.log.Warn("document not sent to global", slog.String("document", doc), slog.Any("error", err))
 			}
 		}
 	})
 }
 
-// lacking returns what whoever asks lacks of a document, nil for nothing.
-func (f *Fleet) lacking(doc string, ask *wire.CopyAsk) ([]byte, error) {
+// missingPart returns the part of a document that the asking node lacks, or nil.
+func (f *Fleet) missingPart(doc string, ask *wire.CopyAsk) ([]byte, error) {
 	switch doc {
 	case KeysDocument:
 		ring := f.Ring()

@@ -10,15 +10,15 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// How long the store's word that the keys are the newest is good for, and how often
-// it is asked at most. A key is known for ten minutes before anybody seals with it.
+// Validity of a confirmation that the keys are the newest, and the minimum time between checks. A key is published
+// ten minutes before its first use.
 const (
 	confirmFor   = 10 * time.Second
 	confirmEvery = time.Second
 )
 
-// KeysAreNewest reports whether the store was asked a moment ago for the keys, and
-// holds those in use. It never waits: where that is not known, it has the store asked.
+// KeysAreNewest reports whether the store has recently confirmed the keys in use. It never blocks: if that is
+// unknown, it triggers a check.
 func (f *Fleet) KeysAreNewest() bool {
 	if at := f.confirmed.Load(); at != 0 && time.Since(f.begun)-time.Duration(at) < confirmFor {
 		return true
@@ -30,7 +30,7 @@ func (f *Fleet) KeysAreNewest() bool {
 	return false
 }
 
-// confirm answers doubts about the keys until ctx ends.
+// confirm checks the keys on request until ctx ends.
 func (f *Fleet) confirm(ctx context.Context) {
 	for {
 		select {
@@ -39,8 +39,8 @@ func (f *Fleet) confirm(ctx context.Context) {
 		case <-f.doubts:
 		}
 		at := time.Since(f.begun)
-		if err := f.askKeys(ctx); err != nil {
-			f.log.Debug("whether the keys are the newest is not known", slog.Any("error", err))
+		if err := f.checkKeys(ctx); err != nil {
+			f.log.Debug("keys not confirmed by the store", slog.Any("error", err))
 		} else {
 			f.confirmed.Store(int64(at))
 		}
@@ -52,11 +52,11 @@ func (f *Fleet) confirm(ctx context.Context) {
 	}
 }
 
-// askKeys returns nil where the store holds the keys in use, perhaps since now.
-func (f *Fleet) askKeys(ctx context.Context) error {
+// checkKeys returns nil if the store holds the keys in use, possibly after an update.
+func (f *Fleet) checkKeys(ctx context.Context) error {
 	ask, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	// A copy that was cut off, and we with it, would confirm the keys of before. Newer ones are taken from any.
+	// An isolated replica would confirm old keys. Newer ones are accepted from any replica.
 	behind := f.docs.Current(ask)
 	data, _, err := f.docs.Get(ask, KeysDocument)
 	if err != nil {
@@ -66,11 +66,11 @@ func (f *Fleet) askKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ring.Newer(f.Ring()) { // the watch is behind, or cut off
+	if ring.Newer(f.Ring()) { // the watch is late or disconnected
 		f.Offer(ctx, KeysDocument, data)
 	}
 	if have := f.Ring(); have.Version != ring.Version || !slices.Equal(have.Keys, ring.Keys) {
-		return errors.New("the store holds other keys")
+		return errors.New("the store holds different keys")
 	}
 	if why := f.Alarm(KeysDocument); why != "" {
 		return errors.New(why)

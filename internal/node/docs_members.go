@@ -14,24 +14,22 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// MembersDocument is the document that lists the data centres of the fleet.
-// Globals and regionals follow it; edges are told by their regional.
+// MembersDocument is the list of the fleet's data centres. Globals and regionals follow it; edges learn it from
+// their regional.
 const MembersDocument = "members"
 
-// MembersStatusDocument is what the leading global tells of them, for people: see
-// [MembersStatus]. No node reads it.
+// MembersStatusDocument is the leading global's report about them for operators: see [MembersStatus]. No node reads
+// it.
 const MembersStatusDocument = "members.status"
 
-// Members are the data centres of a fleet: one document, whose version grows with
-// every change. It is changed by compare-and-set, by `vestibule fleet` and by the
-// leading global when a data centre has drained.
+// Members is the list of the fleet's data centres: one document, with a version that increases with every change.
+// It is changed by compare-and-set, by `vestibule fleet` and by the leading global when a data centre has drained.
 type Members struct {
-	Version uint64   `json:"version"` // at least 1, and never below the date in milliseconds when it was made
+	Version uint64   `json:"version"` // at least 1, and at least its creation time in milliseconds
 	List    []Member `json:"data_centers"`
 
-	// Forced names the data centres that were taken off by force and may hold rights:
-	// a new coordinator waits for their word. The leading global takes a name off when
-	// nothing of it can be out.
+	// Forced names the data centres that were removed by force and may hold permits: a new coordinator waits for
+	// their reports. The leading global removes a name once no permits of it can be out.
 	Forced []Forced `json:"forced,omitempty"`
 }
 
@@ -39,38 +37,38 @@ type Members struct {
 type Member struct {
 	Name  string      `json:"name"`
 	State MemberState `json:"state"`
-	Site  uint64      `json:"site,omitempty"`  // tells copied data centres apart; 0 for unknown
-	Since uint64      `json:"since,omitempty"` // version that added it, or told its site; 0 for those of the first list
+	Site  uint64      `json:"site,omitempty"`  // cluster ID, distinguishes copied data centres; 0 for unknown
+	Since uint64      `json:"since,omitempty"` // version that added it, or its cluster ID; 0 for the first list
 }
 
-// Forced is a data centre that was taken off by force.
+// Forced is a data centre that was removed by force.
 type Forced struct {
 	Name string `json:"name"`
 	Site uint64 `json:"site,omitempty"`
 }
 
-// MemberState is what is to become of a data centre. The set is closed.
+// MemberState is the target state of a data centre. The set is closed.
 type MemberState string
 
-// The states.
+// States of a member.
 const (
 	Active   MemberState = "active"
-	Draining MemberState = "draining" // nobody is let in; it leaves the list when all its rights are back
+	Draining MemberState = "draining" // no admissions; removed from the list once all its permits are returned
 )
 
 // maxMembers bounds the list.
 const maxMembers = 1000
 
-// Errors of a change of the list.
+// Errors of changes to the list.
 var (
 	ErrNoMember = errors.New("no such data centre in the list")
 	ErrMember   = errors.New("it is in the list already")
 )
 
-// EncodeMembers returns the document.
+// EncodeMembers encodes the document.
 func EncodeMembers(m *Members) ([]byte, error) { return json.Marshal(m) }
 
-// DecodeMembers reads the document. The error names the field and the rule.
+// DecodeMembers decodes the document. The error names the field and the rule.
 func DecodeMembers(data []byte) (*Members, error) {
 	var m struct {
 		Members
@@ -117,17 +115,17 @@ func (m *Members) validate() error {
 	return nil
 }
 
-// CheckMember reports why a data centre cannot be called name beside others.
+// CheckMember validates the name of a data centre next to others.
 func CheckMember(name string, others []string) error {
 	if err := wire.CheckName(name); err != nil {
 		return err
 	}
 	if ticket.DCOf(name) == ticket.Nobody {
-		return fmt.Errorf("%q is what tickets keep for no data centre: choose another name", name)
+		return fmt.Errorf("%q has the ID that tickets reserve for no data centre: choose another name", name)
 	}
 	for _, other := range others {
 		if ticket.DCOf(name) == ticket.DCOf(other) {
-			return fmt.Errorf("%q must differ from %q, also in what tickets keep of the name", name, other)
+			return fmt.Errorf("%q must differ from %q, also in the ID that tickets keep of the name", name, other)
 		}
 	}
 	return nil
@@ -146,17 +144,17 @@ func versionAfter(have uint64, now time.Time) uint64 {
 	return max(have+1, uint64(max(0, now.UnixMilli())))
 }
 
-// next returns a copy to be changed, under a new version.
+// next returns a copy with a new version, for a change.
 func (m *Members) next(now time.Time) *Members {
 	return &Members{Version: versionAfter(m.Version, now), List: slices.Clone(m.List), Forced: slices.Clone(m.Forced)}
 }
 
-// Find returns the place of a data centre in the list, -1 for none.
+// Find returns the index of a data centre in the list, or -1.
 func (m *Members) Find(name string) int {
 	return slices.IndexFunc(m.List, func(d Member) bool { return d.Name == name })
 }
 
-// Add returns the list with another data centre. One that drains stays.
+// Add returns the list with another data centre. A draining one becomes active again.
 func (m *Members) Add(now time.Time, name string) (*Members, error) {
 	next := m.next(now)
 	if i := m.Find(name); i >= 0 {
@@ -187,7 +185,7 @@ func (m *Members) Add(now time.Time, name string) (*Members, error) {
 	return next, nil
 }
 
-// Drain returns the list in which a data centre is to leave.
+// Drain returns the list with a data centre draining.
 func (m *Members) Drain(now time.Time, name string) (*Members, error) {
 	i := m.Find(name)
 	if i < 0 {
@@ -199,7 +197,7 @@ func (m *Members) Drain(now time.Time, name string) (*Members, error) {
 	next := m.next(now)
 	next.List[i].State = Draining
 	if !slices.ContainsFunc(next.List, func(d Member) bool { return d.State == Active }) {
-		return nil, fmt.Errorf("data centre %q is the last one that lets people in: add another first", name)
+		return nil, fmt.Errorf("data centre %q is the last active one: add another first", name)
 	}
 	return next, nil
 }
@@ -218,7 +216,7 @@ func (m *Members) Remove(now time.Time, name string) (*Members, error) {
 	return next, nil
 }
 
-// RemoveByForce returns the list without a data centre that may hold rights.
+// RemoveByForce returns the list without a data centre that may hold permits.
 func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
 	i := m.Find(name)
 	next, err := m.Remove(now, name)
@@ -232,16 +230,15 @@ func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
 	return next, nil
 }
 
-// Release returns the list in which nobody waits any more for a data centre that was
-// taken off by force.
+// Release returns the list without a wait for a data centre that was removed by force.
 func (m *Members) Release(now time.Time, name string) *Members {
 	next := m.next(now)
 	next.Forced = slices.DeleteFunc(next.Forced, func(o Forced) bool { return o.Name == name })
 	return next
 }
 
-// Prove returns the list that holds the site of a data centre, which had none. Rights are
-// lent to it when the others know.
+// Prove returns the list with the cluster ID of a data centre that had none. It is granted permits once all others
+// know it.
 func (m *Members) Prove(now time.Time, name string, site uint64) *Members {
 	next := m.next(now)
 	if i := next.Find(name); i >= 0 && next.List[i].Site == 0 {
@@ -250,7 +247,7 @@ func (m *Members) Prove(now time.Time, name string, site uint64) *Members {
 	return next
 }
 
-// Ledger returns what the ledger needs to know of the list.
+// Ledger returns the list in the form of the ledger.
 func (m *Members) Ledger() ledger.Members {
 	if m == nil {
 		return ledger.Members{}
@@ -265,25 +262,25 @@ func (m *Members) Ledger() ledger.Members {
 	return out
 }
 
-// MembersStatus is what the leading global tells of the data centres.
+// MembersStatus is the leading global's report about the data centres.
 type MembersStatus struct {
-	Version uint64        `json:"version"`          // of the list that it goes by
-	Newest  uint64        `json:"newest,omitempty"` // a newer one that a data centre knows; 0 for none
+	Version uint64        `json:"version"`          // of the list in use
+	Newest  uint64        `json:"newest,omitempty"` // a newer one known to a data centre; 0 for none
 	At      time.Time     `json:"at"`               // by its clock
 	List    []CentreState `json:"data_centers"`
 }
 
-// CentreState is one data centre, summed over all rooms.
+// CentreState is the state of one data centre, summed over all rooms.
 type CentreState struct {
 	Name     string `json:"name"`
 	Site     uint64 `json:"site,omitempty"`
 	State    string `json:"state"` // active, draining or unlisted
-	Told     bool   `json:"told"`  // it says what it holds, and was heard in the last seconds
-	Held     int64  `json:"held"`  // rights of total_active_users
+	Told     bool   `json:"told"`  // it reports its permits, and did so in the last seconds
+	Held     int64  `json:"held"`  // permits of total_active_users
 	RateHeld int64  `json:"rate_held"`
 	Sessions uint64 `json:"sessions"`
-	Excess   int64  `json:"excess"` // sessions that may be valid beyond those rights
+	Excess   int64  `json:"excess"` // possibly valid sessions beyond those permits
 }
 
-// Site is a data centre's site in logs.
+// Site is a data centre's cluster ID in logs.
 func Site(site uint64) slog.Attr { return slog.String("site", fmt.Sprintf("%016x", site)) }

@@ -21,7 +21,7 @@ func members(t *testing.T, m *Members) []byte {
 	return data
 }
 
-// The document as it is stored: what a change here breaks is a running fleet.
+// The stored document: an incompatible change breaks running fleets.
 func TestTheMembersDocumentIsStoredLikeThis(t *testing.T) {
 	m := NewMembers(june, []string{"nairobi", "dublin"})
 	m, err := m.Add(june, "lima")
@@ -108,7 +108,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 		"must be 1 to 64 characters": func() (*Members, error) { return m.Add(june, "Lima") },
 		"no such data centre":        func() (*Members, error) { return m.Drain(june, "lima") },
 		"it drains already":          func() (*Members, error) { return drained.Drain(june, "lima") },
-		"last one that lets people in": func() (*Members, error) {
+		"is the last active one": func() (*Members, error) {
 			m, err := NewMembers(june, []string{"a", "b"}).Drain(june, "a")
 			if err != nil {
 				return nil, err
@@ -128,8 +128,8 @@ func TestChangesOfTheMembers(t *testing.T) {
 	}
 }
 
-// A node keeps the newest list that it saw, over a restart too, and says so while
-// the store holds an older one or none.
+// A node keeps the newest list that it saw, across restarts, and raises an alarm while the store holds an older one
+// or none.
 func TestTheNewestMembersStay(t *testing.T) {
 	f := follow(t, t.TempDir(), shelf{})
 	first := NewMembers(june, []string{"nairobi"})

@@ -12,14 +12,12 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 )
 
-// Page returns the custom page with this content hash, nil where this node
-// does not have it yet.
+// Page returns the custom page with this content hash, or nil if this node does not have it yet.
 func (f *Fleet) Page(hash string) []byte {
 	return (*f.pages.Load())[hash]
 }
 
-// keepPages makes the pages that the room set names those in use, of what there
-// was and what was got, and notes which are missing.
+// keepPages keeps the pages of the room set, from the current and the fetched ones, and records missing ones.
 func (f *Fleet) keepPages(got map[string][]byte) {
 	have, need := *f.pages.Load(), map[string][]byte{}
 	f.missing = nil
@@ -45,17 +43,17 @@ func (f *Fleet) keepPages(got map[string][]byte) {
 	f.pages.Store(&need)
 }
 
-// fetchPages returns those of the pages that can be had within a second, from disk
-// or from the store. The rooms of the others show the built-in page meanwhile.
+// fetchPages returns the pages available within a second from disk or the store. Rooms of the others show the
+// built-in page meanwhile.
 func (f *Fleet) fetchPages(ctx context.Context, hashes []string) map[string][]byte {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var mu sync.Mutex
 	got := map[string][]byte{}
-	atOnce(hashes, func(_ int, hash string) {
+	forEachParallel(hashes, func(_ int, hash string) {
 		page, err := f.fetchPage(ctx, hash)
 		if err != nil {
-			f.log.Debug("page not had", slog.String("page", hash), slog.Any("error", err))
+			f.log.Debug("page not available", slog.String("page", hash), slog.Any("error", err))
 			return
 		}
 		mu.Lock()
@@ -65,8 +63,8 @@ func (f *Fleet) fetchPages(ctx context.Context, hashes []string) map[string][]by
 	return got
 }
 
-// atOnce calls do with every item, a few at a time.
-func atOnce(items []string, do func(i int, item string)) {
+// forEachParallel calls do with every item, a few concurrently.
+func forEachParallel(items []string, do func(i int, item string)) {
 	var g sync.WaitGroup
 	slots := make(chan struct{}, 8)
 	for i, item := range items {
@@ -93,7 +91,7 @@ func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
 		return nil, fmt.Errorf("the store's page: %w", err)
 	}
 	if err := WriteFile(file, page); err != nil {
-		f.log.Error("page not kept", slog.Any("error", err))
+		f.log.Error("page not stored", slog.Any("error", err))
 	}
 	return page, nil
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// refusal is why a document is refused. The set is closed: it labels metrics.
+// refusal is why a document is rejected. The set is closed: it labels metrics.
 type refusal string
 
 const (
-	older   refusal = "older"   // the store came back older than what was seen
-	missing refusal = "missing" // it came back emptier
-	differs refusal = "differs" // it has another document of the version in use
-	foreign refusal = "foreign" // keys that were begun anew
-	invalid refusal = "invalid" // what cannot be read, or breaks a rule
+	older   refusal = "older"   // the store was restored from an older state
+	missing refusal = "missing" // the store lost it
+	differs refusal = "differs" // another document has the version in use
+	foreign refusal = "foreign" // keys of another fleet
+	invalid refusal = "invalid" // unreadable, or it violates a rule
 )
 
 type refusedError struct {
@@ -38,8 +38,7 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("version %d, have version %d", e.got, e.have)
 }
 
-// succeeds decides about a version where another one is in use; nil says that it
-// is taken. same tells that the contents are equal.
+// succeeds decides whether a version may replace the one in use; nil means yes. same reports equal contents.
 func succeeds(have, got uint64, same bool) error {
 	switch {
 	case got < have:
@@ -50,14 +49,14 @@ func succeeds(have, got uint64, same bool) error {
 	return nil
 }
 
-// alarms are what a node has to say about documents of the store that it refused.
+// alarms are a node's alarms about rejected documents.
 type alarms struct {
 	log     *slog.Logger
 	refused *prometheus.CounterVec
 	raised  *prometheus.GaugeVec
 
 	mu  sync.Mutex
-	why map[string]string // by document: why what the store holds is refused
+	why map[string]string // by document: why the stored version is rejected
 }
 
 func newAlarms(log *slog.Logger, reg prometheus.Registerer) *alarms {
@@ -80,8 +79,8 @@ func newAlarms(log *slog.Logger, reg prometheus.Registerer) *alarms {
 	return a
 }
 
-// refuses notes what became of an offer.
-func (a *alarms) refuses(doc string, err error) bool {
+// record records the result of an offer.
+func (a *alarms) record(doc string, err error) bool {
 	if err == nil {
 		a.raise(doc, "")
 		return false
@@ -96,7 +95,7 @@ func (a *alarms) refuses(doc string, err error) bool {
 	return true
 }
 
-// raise sets the alarm of a document, or ends it where there is nothing to say.
+// raise sets the alarm of a document, or clears it if why is "".
 func (a *alarms) raise(doc, why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,19 +106,18 @@ func (a *alarms) raise(doc, why string) {
 	case a.why[doc] != "":
 		delete(a.why, doc)
 		a.raised.WithLabelValues(doc).Set(0)
-		a.log.Info("the store holds again what is in use", slog.String("document", doc))
+		a.log.Info("the store holds the document in use again", slog.String("document", doc))
 	}
 }
 
-// Alarm returns why what the store holds of a document is refused, "" where it
-// is not.
+// Alarm returns why the stored version of a document is rejected, or "".
 func (a *alarms) Alarm(doc string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.why[doc]
 }
 
-// Alarms returns all alarms, for people.
+// Alarms returns all alarms for operators.
 func (a *alarms) Alarms() []string {
 	var out []string
 	for _, doc := range followed {

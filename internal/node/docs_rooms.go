@@ -20,16 +20,15 @@ func sortDocument(d *room.Document) {
 	slices.SortStableFunc(d.Hosts, func(a, b room.Host) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// roomsOffer is a rooms document read whole.
+// roomsOffer is a complete rooms document.
 type roomsOffer struct {
 	version  uint64
 	doc      room.Document
-	sections map[string]room.Document // that it was made of, by content hash; nil for a plain one
-	pages    map[string][]byte        // that the rooms name, by content hash, of those that were had just now
+	sections map[string]room.Document // its sections by content hash; nil for a plain document
+	pages    map[string][]byte        // its pages by content hash, as far as available
 }
 
-// unknown returns the content hashes of the pages that the rooms name and that are
-// not in have.
+// unknown returns the content hashes of the rooms' pages that are not in have.
 func (o *roomsOffer) unknown(have map[string][]byte) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -44,14 +43,13 @@ func (o *roomsOffer) unknown(have map[string][]byte) []string {
 	return out
 }
 
-// lateError says that the store does not hold yet what a rooms document names.
+// lateError means that the store does not hold a referenced section yet.
 type lateError struct{ error }
 
-// sectionWait is how long sections are waited for in one go.
+// sectionWait is how long one attempt waits for sections.
 const sectionWait = 5 * time.Second
 
-// readRooms reads a rooms document of either form, and from the store the sections
-// that are not in use already.
+// readRooms decodes a rooms document of either form, and reads sections from the store that are not in use already.
 func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) {
 	h, err := roomdoc.DecodeHead(data)
 	if err != nil {
@@ -77,7 +75,7 @@ func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) 
 	ctx, cancel := context.WithTimeout(ctx, sectionWait)
 	defer cancel()
 	got, failed := make([][]byte, len(missing)), make([]error, len(missing))
-	atOnce(missing, func(i int, hash string) {
+	forEachParallel(missing, func(i int, hash string) {
 		got[i], _, failed[i] = f.docs.Get(ctx, roomdoc.SectionDocument(hash))
 	})
 	late := func(hash string, err error) error {
@@ -108,11 +106,10 @@ func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) 
 	return o, nil
 }
 
-// takeRooms makes the rooms those in use. It returns nil, and does nothing, for
-// those that are.
-func (f *Fleet) takeRooms(o roomsOffer) error {
+// adoptRooms switches to the rooms. It does nothing for those in use.
+func (f *Fleet) adoptRooms(o roomsOffer) error {
 	d := o.doc.WithDefaults()
-	sortDocument(&d) // where a room stands says nothing
+	sortDocument(&d) // the order of rooms has no meaning
 	plain, err := room.EncodeDocument(d)
 	if err != nil {
 		return err
@@ -129,14 +126,14 @@ func (f *Fleet) takeRooms(o roomsOffer) error {
 		return err
 	}
 	f.digest, f.sections, f.base = digest, o.sections, set
-	f.layOut()
+	f.rebuild()
 	f.version.WithLabelValues(RoomsDocument).Set(float64(o.version))
 	f.keepPages(o.pages)
 	return nil
 }
 
-// offerRooms is Offer for the rooms. What they consist of is read from the store
-// before anything is locked; what was overtaken meanwhile is dropped.
+// offerRooms is Offer for the rooms. It reads sections from the store without a lock, and drops an offer overtaken
+// meanwhile.
 func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 	var o roomsOffer
 	var err error
@@ -160,27 +157,27 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 	switch {
 	case err != nil:
 	case data == nil:
-		err = f.take(RoomsDocument, nil)
+		err = f.adopt(RoomsDocument, nil)
 	default:
-		err = f.takeRooms(o)
+		err = f.adoptRooms(o)
 	}
-	if f.refuses(RoomsDocument, err) || f.set.Load() == before {
+	if f.record(RoomsDocument, err) || f.set.Load() == before {
 		return
 	}
 	if len(f.missing) > 0 {
 		f.log.Error("pages missing, the built-in one is shown", slog.Any("pages", f.missing))
 	}
-	if o.sections != nil { // the copy on disk is whole, and of the form that every release reads
+	if o.sections != nil { // the copy on disk is complete, in the form that every release reads
 		if data, err = roomdoc.EncodeRooms(o.version, o.doc); err != nil {
 			f.log.Error("last good copy not written", slog.String("document", RoomsDocument), slog.Any("error", err))
 			f.changed()
 			return
 		}
 	}
-	f.taken(RoomsDocument, data)
+	f.saveCopy(RoomsDocument, data)
 }
 
-// LedgerRooms returns what the ledger needs to know of the rooms of a set.
+// LedgerRooms returns the rooms of a set in the form of the ledger.
 func LedgerRooms(set *room.Set) []ledger.RoomConfig {
 	var out []ledger.RoomConfig
 	for _, r := range set.Rooms() {

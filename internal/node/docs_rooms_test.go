@@ -17,7 +17,7 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// many returns so many rooms, and a host that has an origin.
+// many returns n rooms, and a host with an origin.
 func many(n int) room.Document {
 	d := testkit.Rooms(n)
 	d.Hosts = []room.Host{{Name: d.Rooms[0].Host, Origin: "http://10.0.0.1"}}
@@ -83,7 +83,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 		t.Error("the same document is not known again")
 	}
 
-	// One room more changes one section, wherever it stands.
+	// One more room changes one section, at any position.
 	before := maps.Clone(docs)
 	next := room.Document{Rooms: slices.Concat(many(501).Rooms[500:], d.Rooms), Hosts: d.Hosts}
 	head = publish(t, docs, 8, next, limit)
@@ -92,7 +92,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 	}
 	f.docs = docs
 	for key := range before {
-		delete(docs, key) // those that did not change are not read again
+		delete(docs, key) // unchanged ones are not read again
 	}
 	f.Offer(t.Context(), RoomsDocument, head)
 	if n := len(f.Set().Rooms()); n != 501 {
@@ -100,7 +100,7 @@ func TestALargeDocumentIsDivided(t *testing.T) {
 	}
 }
 
-// A section may reach a store's replica after the head that names it.
+// A section may reach a store's replica after the head that refers to it.
 func TestSectionsMayBeLate(t *testing.T) {
 	docs := shelf{}
 	f := follow(t, t.TempDir(), docs)

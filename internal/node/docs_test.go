@@ -129,7 +129,7 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 	for _, c := range []struct {
 		name, doc string
 		data      []byte
-		reason    string // "" for one that is passed over in silence
+		reason    string // "" for one that is ignored silently
 	}{
 		{"the same again", RoomsDocument, rooms(t, 3, "", "a", "b"), ""},
 		{"older", RoomsDocument, rooms(t, 2, "", "a"), "older"},
@@ -195,7 +195,7 @@ func TestTheLastGoodDocumentsStay(t *testing.T) {
 	}
 }
 
-// A node that knows nothing yet takes an empty store for a fleet that begins.
+// A node without copies takes an empty store for a new fleet.
 func TestAFleetThatBeginsIsNoAlarm(t *testing.T) {
 	f := follow(t, t.TempDir(), nil)
 	f.Offer(t.Context(), RoomsDocument, nil)
@@ -203,7 +203,7 @@ func TestAFleetThatBeginsIsNoAlarm(t *testing.T) {
 	if n := len(f.Alarms()); n != 0 || f.changes != 0 {
 		t.Errorf("%d changes, alarms %q", f.changes, f.Alarms())
 	}
-	// With copies of its own it knows better.
+	// With its own copies it knows better.
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 3, "", "a"))
 	again := follow(t, f.dir, nil)
 	again.Offer(t.Context(), RoomsDocument, nil)
@@ -212,8 +212,7 @@ func TestAFleetThatBeginsIsNoAlarm(t *testing.T) {
 	}
 }
 
-// A copy on disk that cannot be read is no reason not to start: the store has
-// the document.
+// An unreadable copy on disk does not prevent a start: the store has the document.
 func TestABrokenCopyOnDiskIsReplaced(t *testing.T) {
 	for name, broken := range map[string][]byte{
 		"empty": {}, "truncated": rooms(t, 9, "", "old")[:30], "nonsense": []byte("nonsense"),
@@ -239,7 +238,7 @@ func TestABrokenCopyOnDiskIsReplaced(t *testing.T) {
 	}
 }
 
-// A disk that is full does not keep a change from being taken.
+// A full disk does not prevent a change.
 func TestAChangeThatCannotBeKeptIsTakenAllTheSame(t *testing.T) {
 	f := follow(t, t.TempDir(), nil)
 	if err := os.RemoveAll(f.dir); err != nil {
@@ -287,7 +286,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What a room says of partitions reaches the ledger.
+// A room's partition policy reaches the ledger.
 func TestTheLedgerGoesByTheRooms(t *testing.T) {
 	d := room.Document{}
 	for _, name := range []string{"a", "b"} {

@@ -2,5 +2,5 @@
 
 package node
 
-// MaxFiles returns how many files this process may have open; here nobody tells.
+// MaxFiles returns the limit of open files, which is unknown on this system.
 func MaxFiles() (int, error) { return 1 << 20, nil }

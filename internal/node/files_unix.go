@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// MaxFiles returns how many files this process may have open, after it has asked for
-// as many as it may get.
+// MaxFiles raises the limit of open files as far as possible and returns it.
 func MaxFiles() (int, error) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
@@ -17,7 +16,7 @@ func MaxFiles() (int, error) {
 	if l.Cur < l.Max {
 		more := l
 		more.Cur = l.Max
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &more); err == nil { // else as before
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &more); err == nil { // otherwise unchanged
 			l = more
 		}
 	}

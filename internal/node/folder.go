@@ -14,16 +14,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Folder is the data_dir of a process that uses it alone: it is locked until Close, so
-// whoever has it knows that every process which had it before has ended. It is used
-// by one goroutine at a time.
+// Folder is the locked data_dir of a process. The lock proves that every earlier process with it has ended. One
+// goroutine at a time uses it.
 type Folder struct {
 	dir   string
 	lock  *os.File
 	place fleettime.Place
 }
 
-// ErrFolderInUse says that another process uses the data_dir.
+// ErrFolderInUse is returned if another process uses the data_dir.
 var ErrFolderInUse = errors.New("in use by another process: give every process a data_dir of its own")
 
 const (
@@ -32,14 +31,14 @@ const (
 	endedFile = "ended.json"
 )
 
-// OpenFolder makes the folder if need be and locks it. It returns ErrFolderInUse where
-// another process has it.
+// OpenFolder creates the folder if needed and locks it. It returns ErrFolderInUse if another process holds the
+// lock.
 func OpenFolder(dir string) (*Folder, error) {
 	fail := func(err error) (*Folder, error) { return nil, fmt.Errorf("data_dir %s: %w", dir, err) }
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	// Never replaced: what is locked, and what tells the place, is the file itself.
+	// The file is never replaced: the lock and the place refer to its inode.
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fail(err)
@@ -51,11 +50,10 @@ func OpenFolder(dir string) (*Folder, error) {
 	return &Folder{dir: dir, lock: lock, place: place}, nil
 }
 
-// Close gives the folder to the next process.
+// Close releases the lock.
 func (f *Folder) Close() error { return f.lock.Close() }
 
-// Succeeds returns the incarnations that this process succeeds: those that have used
-// the folder, if it lies where it lay then.
+// Succeeds returns the earlier instances that used the folder in the same place.
 func (f *Folder) Succeeds(log *slog.Logger) []uint64 {
 	var l fleettime.Lives
 	err := f.read(livesFile, &l)
@@ -63,30 +61,31 @@ func (f *Folder) Succeeds(log *slog.Logger) []uint64 {
 		return nil
 	}
 	if err != nil {
-		log.Warn("data_dir does not tell who used it before: what those processes may still hold counts until lost_after", slog.Any("error", err))
+		log.Warn("instance IDs in data_dir cannot be read: permits of earlier processes count until lost_after", slog.Any("error", err))
 		return nil
 	}
 	past, moved := l.Succeed(f.place)
 	if moved {
-		log.Warn("data_dir was copied or moved, or this machine has no id: it proves nothing about the processes that used it; what they may still hold counts until lost_after",
+		log.Warn("data_dir was copied or moved, or this machine has no id: it proves nothing about earlier processes, whose permits count until lost_after",
 			slog.String("data_dir", f.dir), slog.Int("incarnations", len(l.Incs)))
 	}
 	return past
 }
 
-// Keep stores which incarnations have used the folder, for the next process.
+// Keep stores the instance IDs that used the folder.
 func (f *Folder) Keep(incs []uint64) error {
 	return f.write(livesFile, fleettime.Lives{Place: f.place, Incs: incs})
 }
 
-// KeepEnded stores sessions that have ended, for the next process: it refuses their tickets, and tells its regional.
+// KeepEnded stores revoked sessions for the next process, which rejects their tickets and reports them to its
+// regional.
 func (f *Folder) KeepEnded(all map[room.ID][]wire.End) error { return f.write(endedFile, all) }
 
-// Ended returns the sessions that had ended when the process before this one was told to end.
+// Ended returns the sessions that were revoked when the previous process stopped.
 func (f *Folder) Ended(log *slog.Logger) (all map[room.ID][]wire.End) {
 	err := f.read(endedFile, &all)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		log.Warn("data_dir does not tell which sessions have ended: they count until their tickets expire", slog.Any("error", err))
+		log.Warn("revoked sessions in data_dir cannot be read: they count until their tickets expire", slog.Any("error", err))
 		return nil
 	}
 	return all
@@ -114,7 +113,7 @@ func (f *Folder) write(name string, v any) error {
 	return nil
 }
 
-// firstLine returns the first line of a file, "" where it cannot be read.
+// firstLine returns the first line of a file, or "" if it cannot be read.
 func firstLine(name string) string {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -124,17 +123,16 @@ func firstLine(name string) string {
 	return strings.TrimSpace(line)
 }
 
-// WriteFile replaces a file in one step, so that a crash leaves the old one or
-// the new one. The content may hold keys: only the owner may read it.
+// WriteFile replaces a file atomically. It may contain keys, so only the owner can read it.
 func WriteFile(name string, data []byte) error { return replaceFile(name, data, true) }
 
-// replaceFile replaces a file in one step; durable says whether it is to outlive a crash of the machine.
+// replaceFile replaces a file atomically; durable means that it must survive a crash of the machine.
 func replaceFile(name string, data []byte, durable bool) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // gone already when all went well
+	defer os.Remove(tmp.Name()) // already renamed on success
 	if _, err := tmp.Write(data); err != nil {
 		return errors.Join(err, tmp.Close())
 	}

@@ -8,5 +8,5 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// lockPlace can lock nothing here, so a folder proves nothing.
+// lockPlace cannot lock on this system, so a folder proves nothing.
 func lockPlace(*os.File) (fleettime.Place, error) { return fleettime.Place{}, nil }

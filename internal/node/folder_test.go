@@ -28,7 +28,7 @@ func closeFolder(t *testing.T, f *node.Folder) {
 	}
 }
 
-// used returns a folder that two incarnations have used.
+// used returns a folder that two instances have used.
 func used(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "edge")

@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// lockPlace locks a file until it is closed, and tells where it lies.
+// lockPlace locks a file until it is closed, and returns its place.
 func lockPlace(f *os.File) (fleettime.Place, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

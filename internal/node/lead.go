@@ -17,14 +17,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Ledger is what a leader drives, as far as its tier does not matter.
+// Ledger is the part of a ledger that is common to the tiers.
 type Ledger interface {
 	SetLease(until fleettime.Mono)
 	SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig)
 	SetMembers(now fleettime.Mono, list ledger.Members)
 
-	// Fenced reports whether a successor has been seen, and a term that it cannot
-	// be below.
+	// Fenced reports whether a successor was seen, and a lower bound of its term.
 	Fenced() (by uint64, fenced bool)
 }
 
@@ -33,38 +32,36 @@ var (
 	_ Ledger = (*root.Allocator)(nil)
 )
 
-// ErrAsleep says that the machine was asleep while leading.
-var ErrAsleep = errors.New("the machine was asleep: its lease cannot be believed")
+// ErrAsleep is returned if the machine was suspended while leading.
+var ErrAsleep = errors.New("the machine was suspended: its lease is void")
 
-// CandidateOptions are what a candidate is made of.
+// CandidateOptions configure a candidate.
 type CandidateOptions struct {
 	Lease wire.Leadership
-	Clock *Clock // the one that Lease reads
+	Clock *Clock // the clock of Lease
 	Log   *slog.Logger
 
-	// Inbox bounds the messages waiting for the ledger. Beyond it they are dropped and
-	// counted: the next ones say the same.
+	// Inbox bounds the messages queued for the ledger. Further ones are dropped and counted: later ones replace
+	// them.
 	Inbox       int
 	Dropped     prometheus.Counter
-	Regressions prometheus.Counter // terms led from a store that did not know of a term that was seen
+	Regressions prometheus.Counter // terms led with a store that did not know an observed term
 }
 
-// Candidate stands for leadership, and while it leads drives a ledger: that of a data
-// centre, or of the fleet. Leading is being inside one function, and leaving it undoes
-// everything. It is safe for concurrent use.
+// Candidate stands for leadership and, while leading, drives the ledger of a data centre or of the fleet. Leading
+// is one function call, and its return undoes everything. It is safe for concurrent use.
 type Candidate struct {
 	CandidateOptions
 	minTerm atomic.Uint64
-	changed chan struct{} // the rooms or the list of data centres
+	changed chan struct{} // change of the rooms or the list of data centres
 }
 
-// NewCandidate returns a candidate; it stands once it Runs.
+// NewCandidate returns a candidate. Run makes it stand.
 func NewCandidate(o CandidateOptions) *Candidate {
 	return &Candidate{CandidateOptions: o, changed: make(chan struct{}, 1)}
 }
 
-// Changed tells that the rooms or the list of data centres have changed: what
-// [NewFleet] is to call.
+// Changed reports a change of the rooms or the list of data centres; [NewFleet] calls it.
 func (c *Candidate) Changed() {
 	select {
 	case c.changed <- struct{}{}:
@@ -72,8 +69,8 @@ func (c *Candidate) Changed() {
 	}
 }
 
-// Run stands for leadership until ctx ends, and calls lead for each term that is won,
-// with a context that ends with the lease. The ledger is told what f knows.
+// Run stands for leadership until ctx ends. For each term won it calls lead, with a context that ends with the
+// lease.
 func (c *Candidate) Run(ctx context.Context, f *Fleet, lead func(context.Context, *Term) error) error {
 	return IgnoreEnd(ctx, c.Lease.Run(ctx, c.minTerm.Load, func(ctx context.Context, l wire.Leading) {
 		if l.Behind {
@@ -89,8 +86,7 @@ func (c *Candidate) Run(ctx context.Context, f *Fleet, lead func(context.Context
 	}))
 }
 
-// Term is one time of leading. One goroutine leads: it calls Drive, which does one thing
-// after the other.
+// Term is one term of leadership. One goroutine leads: it calls Drive, which runs everything in sequence.
 type Term struct {
 	wire.Leading
 	c        *Candidate
@@ -100,21 +96,21 @@ type Term struct {
 	outcomes chan func() error
 }
 
-// Brief tells a ledger that begins of its lease, the rooms and the data centres.
+// Brief gives a new ledger its lease, the rooms and the data centres.
 func (t *Term) Brief(l Ledger) {
 	l.SetLease(t.Until)
-	t.tell(l)
+	t.configure(l)
 }
 
-func (t *Term) tell(l Ledger) {
+func (t *Term) configure(l Ledger) {
 	l.SetRooms(t.c.Clock.Now(), LedgerRooms(t.fleet.Set()))
 	if m := t.fleet.Members(); m != nil {
 		l.SetMembers(t.c.Clock.Now(), m.Ledger())
 	}
 }
 
-// Offer has a message taken by who leads. It never waits: where the inbox is full, the
-// message is dropped. It is safe for concurrent use.
+// Offer queues a message for the leading goroutine. It never blocks: if the inbox is full, it drops the message. It
+// is safe for concurrent use.
 func (t *Term) Offer(take func()) {
 	select {
 	case t.inbox <- take:
@@ -123,8 +119,8 @@ func (t *Term) Offer(take func()) {
 	}
 }
 
-// Outcome has that of some work taken by who leads, and waits for it until ctx ends. An
-// error that take returns ends the term. It is safe for concurrent use.
+// Outcome queues the result of some work for the leading goroutine, and blocks until there is space or ctx ends. An
+// error of take ends the term. It is safe for concurrent use.
 func (t *Term) Outcome(ctx context.Context, take func() error) {
 	select {
 	case t.outcomes <- take:
@@ -132,7 +128,7 @@ func (t *Term) Outcome(ctx context.Context, take func() error) {
 	}
 }
 
-// Drain takes the messages that are in the inbox.
+// Drain handles the queued messages.
 func (t *Term) Drain() {
 	for {
 		select {
@@ -144,14 +140,12 @@ func (t *Term) Drain() {
 	}
 }
 
-// Above has the candidate stand for terms above this one only.
+// Above makes the candidate stand only for terms above this one.
 func (t *Term) Above(term uint64) { t.c.minTerm.Store(max(term, t.c.minTerm.Load())) }
 
-// Drive drives a ledger until ctx ends, and returns nil then, or the reason why the term
-// ends earlier. pump is called first and after everything that happens: it sends what is
-// due, and returns for how long nothing will be, or why the term is to end. lock guards
-// the ledger against those who look at it meanwhile; pump, messages and outcomes take it
-// themselves.
+// Drive drives a ledger until ctx ends, or returns the reason for an earlier end of the term. It calls pump first
+// and after every event: pump sends due messages and returns the time until the next one, or why the term ends.
+// lock guards the ledger against concurrent readers; pump, messages and outcomes take it themselves.
 func (t *Term) Drive(ctx context.Context, l Ledger, lock sync.Locker, pump func() (time.Duration, error)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -171,7 +165,7 @@ func (t *Term) Drive(ctx context.Context, l Ledger, lock sync.Locker, pump func(
 			}
 		case <-t.c.changed:
 			lock.Lock()
-			t.tell(l)
+			t.configure(l)
 			lock.Unlock()
 		case <-timer.C:
 		}
@@ -190,14 +184,13 @@ func (t *Term) Drive(ctx context.Context, l Ledger, lock sync.Locker, pump func(
 	}
 }
 
-// Failed is the one of [Results] that is nobody's outage, and is logged.
+// Failed is the one of [Results] that is not an outage, and is logged.
 const Failed = "failed"
 
-// Results are what becomes of a message that is sent, as metrics name it.
+// Results are the results of sending a message, as metric labels.
 var Results = []string{"sent", "down", Failed}
 
-// Result returns which of [Results] an error of sending is; "sent" for nil, "down" for
-// [wire.ErrDown].
+// Result returns the [Results] entry of a send error: "sent" for nil, "down" for [wire.ErrDown].
 func Result(err error) string {
 	switch {
 	case err == nil:
@@ -208,7 +201,7 @@ func Result(err error) string {
 	return Failed
 }
 
-// SendGrants publishes the grants of a parent, and tells count what became of each.
+// SendGrants publishes the grants of a parent and calls count with each result.
 func SendGrants(bus wire.Bus, parent string, grants []wire.Grant, count func(error)) {
 	for i := range grants {
 		data, err := wire.EncodeGrant(&grants[i])

@@ -19,12 +19,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// won is a leadership that is won at once, as often as it is stood for.
+// won is a leadership that every candidacy wins at once.
 type won struct {
 	wire.Leadership
 	terms   int
 	extends chan fleettime.Mono
-	above   []uint64 // what each candidature was to exceed
+	above   []uint64 // the term that each candidacy had to exceed
 }
 
 func (w *won) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
@@ -35,10 +35,10 @@ func (w *won) Run(ctx context.Context, minTerm func() uint64, lead func(context.
 	return nil
 }
 
-// toldLedger is a ledger that remembers what it was told.
+// toldLedger is a ledger that records its calls.
 type toldLedger struct {
 	until fleettime.Mono
-	rooms int // times
+	rooms int // number of calls
 	by    uint64
 }
 
@@ -65,13 +65,12 @@ func (w *won) candidateOf(t *testing.T, c *Clock) (*Candidate, *Fleet) {
 
 var errBroken = errors.New("broken")
 
-// A term ends for every reason that its leader may have, and a leader that met a newer
-// term stands for one above it.
+// A term ends for every reason of its leader, and a leader that met a newer term stands for one above it.
 func TestWhyATermEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		happens func(*Term, *toldLedger, *Clock) error // when pumped first
+		happens func(*Term, *toldLedger, *Clock) error // at the first pump
 		want    error
-		above   uint64 // at the next candidature
+		above   uint64 // at the next candidacy
 	}{
 		"pump": {func(*Term, *toldLedger, *Clock) error { return errBroken }, errBroken, 0},
 		"outcome": {func(t *Term, _ *toldLedger, _ *Clock) error {
@@ -119,8 +118,7 @@ func TestWhyATermEnds(t *testing.T) {
 	}
 }
 
-// What happens reaches the ledger, in order, as much of it as the inbox takes; and the
-// end of the lease is no error.
+// Events reach the ledger in order, up to the limit of the inbox; and the end of the lease is no error.
 func TestALeaderTellsItsLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &won{terms: 1, extends: make(chan fleettime.Mono, 1)}
@@ -153,13 +151,13 @@ func TestALeaderTellsItsLedger(t *testing.T) {
 		before := pumps.Load()
 		w.extends <- 9
 		candidate.Changed()
-		candidate.Changed() // once more before it was looked at: nothing new
+		candidate.Changed() // repeated before it was handled: no effect
 		synctest.Wait()
 		if l.until != 9 || l.rooms < 2 || pumps.Load() != before+int64(l.rooms) {
 			t.Errorf("lease until %d, rooms told %d times, pumped %d times more", l.until, l.rooms, pumps.Load()-before)
 		}
 		before = pumps.Load()
-		time.Sleep(time.Hour) // nothing was due for so long
+		time.Sleep(time.Hour) // nothing due for that time
 		synctest.Wait()
 		if pumps.Load() != before+1 {
 			t.Errorf("pumped %d times within an hour in which nothing was due, want once", pumps.Load()-before)

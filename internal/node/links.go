@@ -10,37 +10,36 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Link is what is watched of a connection to NATS.
+// Link is the observed state of a NATS connection.
 type Link interface {
 	Connected() bool
-	Refused() string // why the server does not let this node in, "" where it does or is not reached
+	Refused() string // why the server refuses this node, "" if it does not or is not reached
 }
 
-// Links are the connections that a node works with. They are safe for concurrent
-// use.
+// Links are a node's connections. They are safe for concurrent use.
 type Links struct {
 	connected *prometheus.Desc
 
 	mu   sync.Mutex
-	keys []string // of the configuration, in the order in which they were added
+	keys []string // of the configuration, in order of Add
 	all  []Link
 }
 
-// NewLinks returns no connections, with their metrics on reg.
+// NewLinks returns an empty set with its metrics on reg.
 func NewLinks(reg prometheus.Registerer) *Links {
 	l := &Links{connected: prometheus.NewDesc("vestibule_nats_connected", "1 while the connection to NATS stands, 0 while it is made.", []string{"connection"}, nil)}
 	reg.MustRegister(l)
 	return l
 }
 
-// Add adds a connection, named by the key of the configuration that it is made by.
+// Add adds a connection under its configuration key.
 func (l *Links) Add(key string, link Link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keys, l.all = append(l.keys, key), append(l.all, link)
 }
 
-// alarms returns what people should know of the connections.
+// alarms returns the alarms of the connections.
 func (l *Links) alarms() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +68,7 @@ func (l *Links) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// LeaseAlarms returns the alarm that the store takes no leases, where it has taken none
-// for longer than replacing a server takes.
+// LeaseAlarms returns an alarm if the store has rejected leases for longer than a server replacement takes.
 func LeaseAlarms(l wire.Leadership) []string {
 	if d, why := l.Trouble(); d > leaseAlarmAfter {
 		return []string{fmt.Sprintf("the store has taken no lease for %v, nobody can lead: %s (where a disk was full, restart nats-server once there is room)", d.Round(time.Second), why)}

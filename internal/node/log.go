@@ -6,13 +6,13 @@ import (
 	"log/slog"
 )
 
-// LogConfig says what is logged and how.
+// LogConfig is the configuration of the log.
 type LogConfig struct {
 	Level  string `mapstructure:"level" doc:"debug, info, warn or error"`
 	Format string `mapstructure:"format" doc:"text or json"`
 }
 
-// NewLogger returns a logger that writes to w; the config was validated.
+// NewLogger returns a logger that writes to w. The configuration must be valid.
 func NewLogger(w io.Writer, c LogConfig) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {

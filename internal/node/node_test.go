@@ -72,7 +72,7 @@ func TestFlagsBeatEnvironmentBeatsFileBeatsDefaults(t *testing.T) {
 	}
 }
 
-// A list replaces the default whole, and leaves the default as it is for others.
+// A list replaces the whole default, without changing the default itself.
 func TestListsAreReplacedWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		yaml, env string
@@ -165,7 +165,7 @@ func TestAJumpOfTheWallClockIsASleep(t *testing.T) {
 	}{
 		{0, 0},
 		{jumpLimit / 2, 0}, // a time daemon
-		{-time.Hour, 0},    // set back: no lease is believed for longer
+		{-time.Hour, 0},    // set back: no lease is extended
 		{jumpLimit + 100*time.Millisecond, 1},
 		{0, 1},
 		{8 * time.Hour, 2},
@@ -242,7 +242,7 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 			t.Errorf("%s: %d %.80q, want %d with %q", c.path, code, body, c.code, c.has)
 		}
 	}
-	// Being cut off from the parent does not make a node unready.
+	// Isolation from the parent does not make a node unready.
 	ready = Readiness{Ready: true, Isolated: true}
 	code, body := get("/readyz")
 	var r Readiness

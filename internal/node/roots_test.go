@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A machine without certificates, as the image, trusts those that are compiled in.
+// A machine without certificates, like the image, trusts the compiled-in ones.
 func TestRootsOfAMachineWithoutAny(t *testing.T) {
 	const inside = "VESTIBULE_TEST_ROOTS"
 	if os.Getenv(inside) == "" {

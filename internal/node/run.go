@@ -16,8 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	// The image has no certificates to trust by default: these are for machines that
-	// have none, and for no others.
+	// The image has no trusted certificates: this is the fallback for machines without any.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
@@ -25,15 +24,15 @@ import (
 const (
 	ExitOK    = 0
 	ExitError = 1 // it ran, and failed
-	ExitUsage = 2 // it did not run: the command line or the configuration is wrong
+	ExitUsage = 2 // it did not run: invalid command line or configuration
 )
 
-// ErrTerminated is the cause of the end of a program's context where it was told to end by
-// SIGTERM, as supervisors do. Whoever interrupts it (SIGINT) sits before it and waits.
+// ErrTerminated is the cause of a context that ended by SIGTERM, as sent by supervisors. SIGINT comes from a person
+// at the terminal.
 var ErrTerminated = errors.New("terminated")
 
-// Main is what the main functions of all tiers do: load the configuration,
-// answer --check-config, and run until a signal. It returns the exit code.
+// Main is the main function of all tiers: it loads the configuration, handles --check-config, and runs until a
+// signal. It returns the exit code.
 func Main[C Config](command string, cfg C, base *Base, args []string, stdout, stderr io.Writer, run func(context.Context, *slog.Logger) error) int {
 	if slices.Contains(args, "--version") {
 		fmt.Fprintf(stdout, "%s %s\n", command, BuildVersion())
@@ -51,7 +50,7 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: the configuration is not valid:\n%v\n", command, err) // nowhere left to say it
+		fmt.Fprintf(stderr, "%s: the configuration is not valid:\n%v\n", command, err) // no other place to report it
 		return ExitUsage
 	case check:
 		if d, ok := any(cfg).(Doubter); ok {
@@ -59,7 +58,7 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 				fmt.Fprintf(stdout, "%s: doubtful: %s\n", command, doubt)
 			}
 		}
-		fmt.Fprintf(stdout, "%s: the configuration is valid\n", command) // the exit code says it too
+		fmt.Fprintf(stdout, "%s: the configuration is valid\n", command) // the exit code reports it too
 		return ExitOK
 	}
 	log := NewLogger(stderr, base.Log)
@@ -73,8 +72,8 @@ func Main[C Config](command string, cfg C, base *Base, args []string, stdout, st
 	return ExitOK
 }
 
-// untilSignal returns a context that ends with the first SIGINT or, with the cause
-// [ErrTerminated], SIGTERM. After stop a signal does what it does to any process.
+// untilSignal returns a context that ends with the first SIGINT or, with the cause [ErrTerminated], SIGTERM. After
+// stop signals have their default effect.
 func untilSignal() (ctx context.Context, stop func()) {
 	terminated, stopTerms := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	base, end := context.WithCancelCause(context.Background())
@@ -87,15 +86,13 @@ func untilSignal() (ctx context.Context, stop func()) {
 	}
 }
 
-// notice is within what time after us others are told to end that are stopped together with
-// us, and have said so.
+// notice is how long after us other processes may be told to stop together with us, and have said so.
 const notice = time.Second
 
-// Outlive returns a context that ends after ctx. Where the cause is [ErrTerminated], the
-// process goes on while others are to end as well that rely on it: they leave behind what
-// would have to be presumed of them. From then on others is asked how many there are, and how
-// many of them have said that they end. Where none says so it is asked for a second, and in
-// all for most at most. The caller calls stop in the end.
+// Outlive returns a context that ends after ctx. If the cause is [ErrTerminated], the process waits for dependent
+// processes that stop too: their final reports avoid reservations. others returns how many there are, and how many
+// of them are stopping. If none is stopping, Outlive waits for a second, otherwise until they have ended, at most
+// for most. The caller must call stop.
 func Outlive(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) (out context.Context, stop func()) {
 	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -104,7 +101,7 @@ func Outlive(ctx context.Context, most time.Duration, others func() (here, leavi
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), ErrTerminated) {
-				seeOff(out, most, others, log)
+				waitForPeers(out, most, others, log)
 			}
 			end(context.Cause(ctx))
 		case <-out.Done():
@@ -116,8 +113,8 @@ func Outlive(ctx context.Context, most time.Duration, others func() (here, leavi
 	}
 }
 
-// seeOff returns once others that are to end have ended, or ctx has.
-func seeOff(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) {
+// waitForPeers returns once the stopping processes have ended, or ctx has.
+func waitForPeers(ctx context.Context, most time.Duration, others func() (here, leaving int), log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	began, told := time.Now(), false
@@ -130,7 +127,7 @@ func seeOff(ctx context.Context, most time.Duration, others func() (here, leavin
 		}
 		if leaving > 0 && !told {
 			told = true
-			log.Info("others stop too: they are waited for", slog.Int("others", leaving), slog.Duration("at_most", most))
+			log.Info("waiting for other processes that are stopping", slog.Int("others", leaving), slog.Duration("at_most", most))
 		}
 		select {
 		case <-look.C:
@@ -140,8 +137,8 @@ func seeOff(ctx context.Context, most time.Duration, others func() (here, leavin
 	}
 }
 
-// BuildVersion returns the version of this program, its commit and its Go release, as the
-// toolchain noted them; "unknown" for a part that it did not.
+// BuildVersion returns the version of this program, its commit and its Go release from the build information;
+// "unknown" for a missing part.
 func BuildVersion() string {
 	b := readBuild()
 	return fmt.Sprintf("%s (commit %s, %s)", b.version, b.commit, b.goVersion)
@@ -166,7 +163,7 @@ func readBuild() build {
 	return b
 }
 
-// RegisterBuild puts the metric on reg that tells which program runs.
+// RegisterBuild registers the build information metric on reg.
 func RegisterBuild(reg prometheus.Registerer) {
 	b := readBuild()
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -176,8 +173,8 @@ func RegisterBuild(reg prometheus.Registerer) {
 	info.WithLabelValues(b.version, b.commit, b.goVersion).Set(1)
 }
 
-// Announce prints where a node is found: a line for people and, for scripts, a
-// line LISTENING with the same addresses as JSON.
+// Announce prints the addresses of a node: a line for people and, for scripts, a line LISTENING with the same
+// addresses as JSON.
 func Announce(w io.Writer, people string, addresses any) error {
 	line, err := json.Marshal(addresses)
 	if err != nil {
@@ -187,7 +184,7 @@ func Announce(w io.Writer, people string, addresses any) error {
 	return err
 }
 
-// IgnoreEnd turns the end of ctx into no error.
+// IgnoreEnd returns err unless it is the end of ctx.
 func IgnoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

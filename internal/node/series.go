@@ -8,20 +8,18 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Labels that stand for many rooms. No room can be called so.
+// Labels for many rooms. They are no valid room names.
 const (
-	IdleRooms  = "(idle)"  // rooms in which nobody is and nobody waits
+	IdleRooms  = "(idle)"  // rooms without visitors
 	OtherRooms = "(other)" // busy rooms beyond MaxRoomSeries
 )
 
-// MaxRoomSeries is how many rooms have series of their own at a node: the first
-// that were busy.
+// MaxRoomSeries is the maximum number of rooms with their own series at a node: the first busy ones.
 const MaxRoomSeries = 1000
 
-// RoomSeries decides under which name a room shows in the metrics of a node, so
-// that their number is bounded and rooms without visitors cost nothing. A room
-// that was busy once keeps its place until it leaves the room set. The zero value
-// is ready for use; it is safe for concurrent use.
+// RoomSeries assigns metric labels to the rooms of a node, so that the number of series is bounded and rooms
+// without visitors cost nothing. A room that was once busy keeps its label until it is removed. The zero value is
+// ready. It is safe for concurrent use.
 type RoomSeries struct {
 	mu  sync.Mutex
 	own map[string]struct{}
@@ -47,7 +45,7 @@ func (s *RoomSeries) Label(name string, busy bool) string {
 	return name
 }
 
-// Keep gives up the places of rooms that are not in set.
+// Keep drops the labels of rooms that are not in set.
 func (s *RoomSeries) Keep(set *room.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +56,8 @@ func (s *RoomSeries) Keep(set *room.Set) {
 	}
 }
 
-// RoomMetrics passes the metrics of rooms on; those of rooms that share a label
-// are added up. It serves one scrape: Close ends it.
+// RoomMetrics forwards the metrics of rooms, and sums those of rooms with the same label. It is for one scrape,
+// which Close ends.
 type RoomMetrics struct {
 	out  chan<- prometheus.Metric
 	sums map[seriesKey]float64
@@ -68,16 +66,15 @@ type RoomMetrics struct {
 type seriesKey struct {
 	desc        *prometheus.Desc
 	kind        prometheus.ValueType
-	room, label string // label: of the metrics that have another one beside the room
+	room, label string // label: second label of the metric, if any
 }
 
-// NewRoomMetrics returns what passes on to out.
+// NewRoomMetrics returns a RoomMetrics that forwards to out.
 func NewRoomMetrics(out chan<- prometheus.Metric) *RoomMetrics {
 	return &RoomMetrics{out: out, sums: map[seriesKey]float64{}}
 }
 
-// Gauge passes on a gauge of the room with this label, or adds it to those of the
-// other rooms that have it.
+// Gauge forwards a gauge of a room, or adds it to a shared label.
 func (m *RoomMetrics) Gauge(d *prometheus.Desc, v float64, room string, label ...string) {
 	m.add(d, prometheus.GaugeValue, v, room, label)
 }
@@ -87,15 +84,14 @@ func (m *RoomMetrics) Counter(d *prometheus.Desc, v float64, room string, label 
 	m.add(d, prometheus.CounterValue, v, room, label)
 }
 
-// Own passes on a gauge that cannot be added up: it is left out where rooms share
-// a label.
+// Own forwards a gauge that cannot be summed: it is omitted for shared labels.
 func (m *RoomMetrics) Own(d *prometheus.Desc, v float64, room string) {
 	if room != IdleRooms && room != OtherRooms {
 		m.add(d, prometheus.GaugeValue, v, room, nil)
 	}
 }
 
-// Least passes on a gauge; of rooms that share a label, the least.
+// Least forwards a gauge; for shared labels it is the minimum.
 func (m *RoomMetrics) Least(d *prometheus.Desc, v float64, room string) {
 	k := seriesKey{desc: d, kind: prometheus.GaugeValue, room: room}
 	if old, ok := m.sums[k]; ok {
@@ -116,7 +112,7 @@ func (m *RoomMetrics) add(d *prometheus.Desc, kind prometheus.ValueType, v float
 	m.sums[k] += v
 }
 
-// Close passes on what was added up.
+// Close forwards the sums.
 func (m *RoomMetrics) Close() {
 	for k, v := range m.sums {
 		labels := []string{k.room}

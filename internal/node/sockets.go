@@ -8,21 +8,21 @@ import (
 	"strconv"
 )
 
-// Sockets are listening sockets that this process was started with, as systemd passes them
-// (sd_listen_fds(3), "socket activation"). They stay open in the supervisor while the process
-// restarts: connections wait in their backlog instead of being refused. The zero value has none.
+// Sockets are listening sockets passed to this process by systemd (sd_listen_fds(3), "socket activation"). They
+// stay open in the supervisor while the process restarts: connections wait in the backlog instead of being refused.
+// The zero value is empty.
 type Sockets struct {
-	listeners []*net.TCPListener // that nobody has taken
+	listeners []*net.TCPListener // not taken yet
 }
 
-// firstSocket is the number of the first file that a supervisor passes.
+// firstSocket is the first file descriptor that a supervisor passes.
 const firstSocket = 3
 
-// PassedSockets takes the sockets that LISTEN_FDS and LISTEN_PID tell of. It is called once, before
-// the process starts others: what it has read is not in the environment any more.
+// PassedSockets takes the sockets of LISTEN_FDS and LISTEN_PID. It is called once, before the process starts
+// others: it removes these variables from the environment.
 func PassedSockets() (*Sockets, error) {
 	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
-	if pid != strconv.Itoa(os.Getpid()) { // none, or meant for the process that started this one
+	if pid != strconv.Itoa(os.Getpid()) { // none, or for the parent process
 		return &Sockets{}, nil
 	}
 	errs := []error{os.Unsetenv("LISTEN_PID"), os.Unsetenv("LISTEN_FDS"), os.Unsetenv("LISTEN_FDNAMES")}
@@ -45,16 +45,16 @@ func PassedSockets() (*Sockets, error) {
 	return s, nil
 }
 
-// maxSockets bounds how many sockets may be passed.
+// maxSockets bounds the number of passed sockets.
 const maxSockets = 64
 
-// passed returns the listener of a file that was passed.
+// passed returns the listener of a passed file descriptor.
 func passed(fd uintptr) (*net.TCPListener, error) {
 	f := os.NewFile(fd, "socket")
 	if f == nil {
 		return nil, errors.New("is no file")
 	}
-	l, err := net.FileListener(f) // of a copy
+	l, err := net.FileListener(f) // a duplicate
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("must be a listening TCP socket: %w", err)
 	}
@@ -64,14 +64,14 @@ func passed(fd uintptr) (*net.TCPListener, error) {
 	return nil, errors.Join(fmt.Errorf("must be a listening TCP socket, is one of %s", l.Addr().Network()), l.Close())
 }
 
-// Take returns the socket that listens at addr, nil where none was passed. The caller closes it.
+// Take returns the socket that listens at addr, or nil. The caller closes it.
 func (s *Sockets) Take(addr string) *net.TCPListener {
 	if s == nil || len(s.listeners) == 0 {
 		return nil
 	}
 	want, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
-		return nil // whoever listens there is told
+		return nil // the following listen reports it
 	}
 	everywhere := func(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
 	for i, l := range s.listeners {
@@ -84,7 +84,7 @@ func (s *Sockets) Take(addr string) *net.TCPListener {
 	return nil
 }
 
-// Left returns the addresses of the sockets that nobody has taken.
+// Left returns the addresses of the sockets not taken.
 func (s *Sockets) Left() (addrs []string) {
 	if s == nil {
 		return nil
@@ -95,7 +95,7 @@ func (s *Sockets) Left() (addrs []string) {
 	return addrs
 }
 
-// Close closes the sockets that nobody has taken.
+// Close closes the sockets not taken.
 func (s *Sockets) Close() error {
 	if s == nil {
 		return nil

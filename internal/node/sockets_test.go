@@ -13,8 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Variables that are meant for another process are left alone; those that are meant for this one must be
-// a number.
+// Variables for another process are ignored; those for this one must be a number.
 func TestPassedSockets(t *testing.T) {
 	us := strconv.Itoa(os.Getpid())
 	for name, tc := range map[string]struct{ pid, fds, fault string }{
@@ -45,14 +44,14 @@ func TestPassedSockets(t *testing.T) {
 	}
 }
 
-// A socket is taken for the address that it is bound to, once.
+// A socket is taken by its bound address, once.
 func TestSocketsAreTakenByAddress(t *testing.T) {
 	open := func(addr string) *net.TCPListener {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = l.Close() }) // it may be closed
+		t.Cleanup(func() { _ = l.Close() }) // maybe closed
 		return l.(*net.TCPListener)
 	}
 	one, everywhere := open("127.0.0.1:0"), open(":0")
@@ -77,7 +76,7 @@ func TestSocketsAreTakenByAddress(t *testing.T) {
 	}
 }
 
-// What File writes, Load reads; what has its default is left out.
+// Load reads the file written by File; defaults are omitted.
 func TestFileIsLoaded(t *testing.T) {
 	was, cfg := defaults(), defaults()
 	cfg.Name, cfg.On, cfg.List, cfg.Wait, cfg.Deeper.Name, cfg.DataDir = "a: b", false, []string{"x, y", "z"}, 90*time.Second, "below", "/data"

@@ -14,8 +14,7 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// statusNames names the numbers of a node's state by what they count, under their type and
-// field. [StatusGaps] tells of numbers that it lacks.
+// statusNames are the JSON names of state fields, by type and field. [StatusGaps] reports missing ones.
 var statusNames = map[string]string{
 	"admission.Status.Inc": "incarnation", "admission.Status.Tenure": "tenure", "admission.Status.Site": "data_center_site",
 
@@ -54,10 +53,10 @@ var statusNames = map[string]string{
 	"estimate.Pace.Mu": "entering_per_second", "estimate.Range.Low": "low_times_forecast", "estimate.Range.High": "high_times_forecast",
 }
 
-// secret stands for the name of what a node keeps to itself: with a round's seed places can be foretold.
+// secret marks fields that must not be shown: a round's seed reveals future places.
 const secret = "-"
 
-// statusWords are the words for sets of values that have none of their own, by number.
+// statusWords are the names of enum values without a String method, by number.
 var statusWords = map[string][]string{"region.WaitReason": {"", "time", "books", "edge", "sessions", "rate_rights", "guessed_time"}}
 
 var (
@@ -67,11 +66,11 @@ var (
 	stringerType = reflect.TypeFor[fmt.Stringer]()
 )
 
-// lastTime is after every fleet time that is told: what is later stands for "no bound".
+// lastTime bounds the fleet times shown: later ones mean "no bound".
 var lastTime = fleettime.TimeOf(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// statusJSON returns a node's state as JSON: names in small letters, durations in seconds, times in
-// UTC, sets of values by their words, and nothing that means something inside the process only.
+// statusJSON returns a node's state as JSON: snake case names, durations in seconds, times in UTC, enums by name,
+// and no process-internal values.
 func statusJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := writeStatus(&b, reflect.ValueOf(v)); err != nil {
@@ -120,7 +119,7 @@ func writeStatus(b *bytes.Buffer, v reflect.Value) error {
 	case reflect.Slice, reflect.Array:
 		return writeAll(b, "[]", v.Len(), func(i int) error { return writeStatus(b, v.Index(i)) })
 	case reflect.Uint64:
-		if v.Uint() > 1<<53 { // a reader's number has no more digits
+		if v.Uint() > 1<<53 { // exact range of a JSON reader's numbers
 			return writeValue(b, strconv.FormatUint(v.Uint(), 10))
 		}
 		return writeValue(b, v.Interface())
@@ -143,7 +142,7 @@ func writeAll(b *bytes.Buffer, ends string, n int, one func(i int) error) error 
 	return nil
 }
 
-// writeFields writes the fields of a struct, those of embedded ones among them.
+// writeFields writes the fields of a struct, including embedded ones.
 func writeFields(b *bytes.Buffer, v reflect.Value) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -177,7 +176,7 @@ func writeValue(b *bytes.Buffer, v any) error {
 	return err
 }
 
-// statusName returns the name of a field, and whether it means something outside the process.
+// statusName returns the JSON name of a field, and whether to show it.
 func statusName(t reflect.Type, f reflect.StructField) (name string, shown bool) {
 	if !f.IsExported() || f.Type == monoType || f.Type.Kind() == reflect.Struct && f.Type.NumField() > 0 && !anyExported(f.Type) {
 		return "", false
@@ -207,7 +206,7 @@ func anyExported(t reflect.Type) bool {
 	return false
 }
 
-// snake returns a Go name in small letters with _ between words.
+// snake converts a Go name to snake case.
 func snake(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -219,8 +218,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// StatusGaps returns the numbers in a node's state that have no name that says what they count, for
-// the test that keeps the names whole.
+// StatusGaps returns state fields without a name, for the test of statusNames.
 func StatusGaps(t reflect.Type) (gaps []string) {
 	seen := map[reflect.Type]bool{}
 	var look func(t reflect.Type)

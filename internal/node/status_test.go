@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Bond is exported, as what shells embed is.
+// Bond is exported, like structs that shells embed.
 type Bond struct {
 	LeaseEnd fleettime.Mono
 	SyncAge  time.Duration

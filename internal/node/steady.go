@@ -6,16 +6,16 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Steady finds the states of a process that begin and end, for its log. A state that comes back within
-// [SteadyFor] has not ended: one that flaps is told once. The zero value has none. It is used by one goroutine at a time.
+// Steady finds states that begin and end, for the log. A state that comes back within [SteadyFor] has not ended: a
+// flapping one is reported once. The zero value is empty. One goroutine at a time uses it.
 type Steady[K comparable] struct {
 	seen map[K]fleettime.Mono
 }
 
-// SteadyFor is for how long a state has to be away before it is over.
+// SteadyFor is how long a state must be absent to end.
 const SteadyFor = 30 * time.Second
 
-// Note takes which states there are now. It returns those that begin, and whether the last one is over.
+// Note records the current states. It returns the new ones, and whether the last one has ended.
 func (s *Steady[K]) Note(now fleettime.Mono, states []K) (begin []K, over bool) {
 	if s.seen == nil {
 		s.seen = map[K]fleettime.Mono{}

@@ -7,8 +7,8 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// TestAStateThatFlapsIsToldOnce: a state that comes and goes every second begins once, and is over once it has been away
-// for long enough.
+// TestAStateThatFlapsIsToldOnce: a state that comes and goes every second begins once, and ends after a long enough
+// absence.
 func TestAStateThatFlapsIsToldOnce(t *testing.T) {
 	var s Steady[string]
 	begun, over := 0, 0

@@ -13,12 +13,11 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Timekeeper keeps fleet time in the data_dir of a process, so that the next process knows it on a machine
-// that was not started anew: a fleet whose processes were all started again goes on with its time. It is
-// safe for concurrent use.
+// Timekeeper stores fleet time in the data_dir of a process for the next process on a machine without a reboot: a
+// fleet continues with its time after a restart of all processes. It is safe for concurrent use.
 type Timekeeper struct {
 	file  string
-	boot  string // this start of the machine's kernel; "" where that is not known: then nothing is kept
+	boot  string // boot ID of the machine's kernel; "" if unknown: then nothing is stored
 	clock *Clock
 	log   *slog.Logger
 
@@ -35,7 +34,7 @@ const (
 	keepEvery = time.Second
 )
 
-// NewTimekeeper reads what the process before this one knew of fleet time.
+// NewTimekeeper loads the fleet time stored by the previous process.
 func NewTimekeeper(dir string, clock *Clock, log *slog.Logger) *Timekeeper {
 	k := &Timekeeper{file: filepath.Join(dir, timeFile), boot: bootID(), clock: clock, log: log}
 	data, err := os.ReadFile(k.file)
@@ -56,29 +55,29 @@ func NewTimekeeper(dir string, clock *Clock, log *slog.Logger) *Timekeeper {
 		}
 	}
 	if err != nil {
-		log.Info("fleet time of before this start is not known from data_dir: it is learned from the fleet", slog.String("file", k.file), slog.Any("reason", err))
+		log.Info("no usable fleet time in data_dir: learning it from the fleet", slog.String("file", k.file), slog.Any("reason", err))
 		return k
 	}
-	log.Info("fleet time is known from before this start", slog.Time("time", known.Time.Std()), slog.Duration("wrong_by_at_most", known.Bound))
+	log.Info("fleet time restored from data_dir", slog.Time("time", known.Time.Std()), slog.Duration("uncertainty", known.Bound))
 	return k
 }
 
-// moment is one reading of all clocks of the machine.
-type moment struct {
+// clockReading is one reading of all clocks of the machine.
+type clockReading struct {
 	now   fleettime.Mono
 	wall  fleettime.Time
-	boot  time.Duration // since the machine's kernel was started
-	apart time.Duration // between the readings, at most
+	boot  time.Duration // since boot
+	apart time.Duration // maximum time between the readings
 }
 
-func (k *Timekeeper) moment() (moment, error) {
+func (k *Timekeeper) moment() (clockReading, error) {
 	before := k.clock.Now()
 	boot, err := sinceBoot()
 	now, wall := k.clock.Read()
-	return moment{now, fleettime.TimeOf(wall), boot, now.Sub(before)}, err
+	return clockReading{now, fleettime.TimeOf(wall), boot, now.Sub(before)}, err
 }
 
-// Known returns fleet time at reading now; the zero value where it is not known.
+// Known returns fleet time at reading now, or the zero value if it is unknown.
 func (k *Timekeeper) Known(now fleettime.Mono) fleettime.Known {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,7 +86,7 @@ func (k *Timekeeper) Known(now fleettime.Mono) fleettime.Known {
 	return known
 }
 
-// Run stores what look returns of fleet time, once a second and at the end, until ctx ends.
+// Run stores the fleet time of look, once a second and at the end, until ctx ends.
 func (k *Timekeeper) Run(ctx context.Context, look func(now fleettime.Mono) fleettime.Known) {
 	if k.boot == "" {
 		return
@@ -105,7 +104,7 @@ func (k *Timekeeper) Run(ctx context.Context, look func(now fleettime.Mono) flee
 	}
 }
 
-// keep stores fleet time as it is known now. What is not known changes nothing: the file tells what was.
+// keep stores the current fleet time. If it is unknown the file stays as it is.
 func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
 	m, err := k.moment()
 	known := look(m.now)
@@ -120,11 +119,11 @@ func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
 		r := fleettime.Record{Boot: k.boot, At: m.boot, Wall: m.wall, Time: known.Time, Bound: known.Bound + m.apart, Guess: known.Guess}
 		var data []byte
 		if data, err = json.Marshal(r); err == nil {
-			err = replaceFile(k.file, data, false) // after a crash of the machine it is of no use
+			err = replaceFile(k.file, data, false) // after a crash of the machine it is useless
 		}
 	}
 	if err != nil && !k.unkept {
-		k.log.Warn("fleet time is not stored: if every process of the fleet is started again, nobody is let in until the tickets of before have expired", slog.String("file", k.file), slog.Any("error", err))
+		k.log.Warn("fleet time is not stored: after a restart of every process of the fleet nobody is let in until all earlier tickets have expired", slog.String("file", k.file), slog.Any("error", err))
 	}
 	k.unkept = err != nil
 }

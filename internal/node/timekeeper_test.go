@@ -13,8 +13,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// TestFleetTimeIsKeptOverAStart: a process stores fleet time as it ends, and the next one in its folder knows it, as well as it says.
-// A file that is damaged, or of another start of the machine, tells nothing, and the log says why.
+// TestFleetTimeIsKeptOverAStart: a process stores fleet time as it ends, and the next one in its folder knows it
+// with its uncertainty. A file that is damaged, or of another boot, is ignored, with a reason in the log.
 func TestFleetTimeIsKeptOverAStart(t *testing.T) {
 	if bootID() == "" {
 		t.Skip("nothing here tells one start of the machine from another")
@@ -35,7 +35,7 @@ func TestFleetTimeIsKeptOverAStart(t *testing.T) {
 	if off := truth().Sub(k.Time).Abs(); !k.OK() || off > k.Bound || k.Bound > time.Second || !k.Guess {
 		t.Errorf("known: %+v, off by %v", k, off)
 	}
-	// What is not known any more does not replace what was.
+	// An unknown time does not replace the stored one.
 	next.Run(ended, func(fleettime.Mono) fleettime.Known { return fleettime.Known{} })
 	if k := NewTimekeeper(dir, clock, quiet).Known(clock.Now()); !k.OK() {
 		t.Errorf("forgotten: %+v", k)
@@ -55,7 +55,7 @@ func TestFleetTimeIsKeptOverAStart(t *testing.T) {
 		}
 		var log testkit.Log
 		k := NewTimekeeper(dir, clock, slog.New(slog.NewTextHandler(&log, nil))).Known(clock.Now())
-		if k.OK() || !strings.Contains(log.String(), "is not known from data_dir") {
+		if k.OK() || !strings.Contains(log.String(), "no usable fleet time in data_dir") {
 			t.Errorf("%s: %+v, and the log says %q", name, k, &log)
 		}
 	}

@@ -16,8 +16,8 @@ func TestWhoWantsJSON(t *testing.T) {
 		{"*/*", false},
 		{"application/json", true},
 		{"Application/JSON; charset=utf-8", true},
-		{"application/json, text/plain, */*", true},                                           // what axios sends
-		{"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8", false}, // what browsers send
+		{"application/json, text/plain, */*", true},                                           // axios
+		{"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8", false}, // browsers
 		{"text/html, application/json;q=0.9", false},
 		{"text/html;q=0.5, application/json;q=0.9", true},
 		{"text/html, application/json", false},
@@ -74,7 +74,7 @@ func TestLanguages(t *testing.T) {
 		{strings.Repeat("x", 5000), "hu-HU", "hu-HU"},
 		{"ko," + strings.Repeat("a-b-c,", 5000), "hu-HU", "ko-KR"},
 	} {
-		for range 2 { // the second time from memory
+		for range 2 { // the second time from the cache
 			if got := p.Pick(tc.header, page.LangOf(tc.otherwise)).Code(); got != tc.want {
 				t.Errorf("%.40q: %s, want %s", tc.header, got, tc.want)
 			}
@@ -85,7 +85,7 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// Whatever somebody sends, an answer is chosen; said twice it is the same.
+// Any header gets an answer, and the same one for the same header.
 func FuzzHeaders(f *testing.F) {
 	for _, s := range []string{"text/html,*/*;q=0.8", "application/json;q=1.0;x=y", "fr-CA,fr;q=0.9,*;q=0.1", "zh-Hant-HK-x-y;q=", "i-klingon,sl-rozaj-biske"} {
 		f.Add(s, s)

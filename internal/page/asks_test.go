@@ -7,7 +7,7 @@ import (
 	"vestibule/internal/page"
 )
 
-// Visitors of a pre-queue ask when there is something to tell, spread over some seconds, and before anybody enters by a
+// Visitors of a pre-queue poll when there is news, spread over some seconds, and before the first admission by a
 // draw.
 func TestWhenPeopleWhoGatherAsk(t *testing.T) {
 	const wait = 20 * time.Second

@@ -326,7 +326,7 @@ func (c *catalog) text(v *Visitor) string {
 			return c.msg.QueuedCounting
 		case v.longer():
 			return c.msg.QueuedLonger
-		case v.lots():
+		case v.randomOrder():
 			return c.msg.QueuedRandom
 		}
 		return c.msg.QueuedText
@@ -337,14 +337,14 @@ func (c *catalog) text(v *Visitor) string {
 
 // textOrDraw describes the visitor's state, like text or drawText.
 func (c *catalog) textOrDraw(v *Visitor) string {
-	if stage := v.stage(); c.tellsDraw(v, stage) {
+	if stage := v.stage(); c.drawIsState(v, stage) {
 		return c.drawText(stage)
 	}
 	return c.text(v)
 }
 
-// tellsDraw reports whether the stage of a draw describes the state completely.
-func (c *catalog) tellsDraw(v *Visitor, stage string) bool {
+// drawIsState reports whether the stage of a draw describes the state completely.
+func (c *catalog) drawIsState(v *Visitor, stage string) bool {
 	return stage != "" && (v.State() == Before || v.State() == Queued && c.text(v) == c.msg.QueuedText)
 }
 

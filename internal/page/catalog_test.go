@@ -10,8 +10,8 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Every language has a file and every file a language; that none misses a
-// message, a plural form or a placeholder is checked whenever they are loaded.
+// Every language has a file and every file a language; loading checks for missing messages, plural forms and
+// placeholders.
 func TestEveryLanguageHasACatalog(t *testing.T) {
 	files, err := filepath.Glob("messages/*.json")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestEveryLanguageHasACatalog(t *testing.T) {
 	}
 }
 
-// No translation is the English text left standing.
+// No translation is the unchanged English text.
 func TestTranslationsAreTranslated(t *testing.T) {
 	english := catalogs[English]
 	for _, c := range catalogs[1:] {
@@ -41,7 +41,7 @@ func TestTranslationsAreTranslated(t *testing.T) {
 				same++
 			}
 		}
-		if same > 1 { // some languages have a word in common with English
+		if same > 1 { // some languages share a word with English
 			t.Errorf("%s: %d messages are the English ones", c.code, same)
 		}
 	}
@@ -119,7 +119,7 @@ func TestNumbersAndDurations(t *testing.T) {
 			t.Errorf("%s: %v is %q, want %q", tc.lang, tc.d, got, tc.want)
 		}
 	}
-	// A range that ends in a number said in words is not said in words.
+	// A range that ends in a number in words is written in digits.
 	if got := string(catalogs[LangOf("he-IL")].appendRange(nil, minutes, 1, 2)); got != "1–\u20602 דקות" {
 		t.Errorf("a range of one to two minutes is %q", got)
 	}

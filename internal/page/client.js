@@ -5,7 +5,7 @@
 const own = "/.well-known/vestibule/", ticketHeader = "Vestibule-Ticket", send = globalThis.fetch.bind(globalThis);
 const hosts = new Map(), listeners = new Set(), waits = new Map(); // waits: line -> newest state, the newest line last
 
-// WaitingRoomError rejects a request that waiting cannot deliver. state is the newest answer of the room.
+// WaitingRoomError is the rejection of a request that waiting cannot deliver. state is the room's newest answer.
 export class WaitingRoomError extends Error {
 	constructor(message, state) {
 		super(message);
@@ -14,14 +14,14 @@ export class WaitingRoomError extends Error {
 	}
 }
 
-// waitingFetch is fetch, but a request that a waiting room answers in place of the site waits in line and is sent again
-// after admission. The site receives it at most once: only a request that the room itself answered is repeated.
+// waitingFetch is fetch, but a request that is answered by a waiting room waits in the queue and is sent again after
+// admission. The site receives it at most once: only a request that the room itself answered is repeated.
 export async function waitingFetch(input, init) {
 	const request = new Request(input, init);
 	if (!/^https?:/.test(request.url) || request.mode === "no-cors") return send(request);
 	const host = hostOf(new URL(request.url).origin, request);
 	for (;;) {
-		// The edge holds a request of a visitor whose turn is near, without an answer. So a poll goes first, which tells what to show.
+		// The edge holds a request of a visitor whose turn is near, without an answer. So a poll goes first, to get a state to show.
 		if (host.waited) await admission(host, request.url, request, null);
 		const response = await inTurn(host, request);
 		if (!response) continue;
@@ -33,8 +33,8 @@ export async function waitingFetch(input, init) {
 	}
 }
 
-// onWait calls callback with the state of the line whenever it changes, and with null when nothing waits. Without a
-// callback the module shows a small box of its own. onWait returns a function that removes the callback.
+// onWait calls callback with the state of the queue whenever it changes, and with null when nothing waits. Without a
+// callback the module shows a small box. onWait returns a function that removes the callback.
 export function onWait(callback) {
 	listeners.add(callback);
 	if (waits.size) notify(callback);
@@ -78,7 +78,7 @@ async function read(response) {
 }
 
 // inTurn sends the first request to a host before all others. Its answer brings the ticket; without one every request would
-// join the line as another person. The others follow after two seconds in any case. It returns nothing where the answer to the first was to wait.
+// join the queue as another visitor. The others follow after two seconds in any case. It returns nothing if the first has to wait.
 async function inTurn(host, request) {
 	async function go() {
 		const response = await ask(host, request.clone());
@@ -96,7 +96,7 @@ async function inTurn(host, request) {
 	return host.first ? go() : inTurn(host, request);
 }
 
-// admission resolves when the visitor is let in. Requests for one room share one line.
+// admission resolves when the visitor is admitted. Requests for one room share one line.
 async function admission(host, url, request, state) {
 	if (!state) state = await poll(host, url, request.credentials, request.signal, "now");
 	host.waited = state.state !== "entering";
@@ -112,7 +112,7 @@ async function admission(host, url, request, state) {
 			waits.delete(line);
 			notify();
 		});
-		line.over.catch(function () {}); // each request is told by itself
+		line.over.catch(function () {}); // each request gets its own rejection
 	}
 	const over = line.over;
 	line.requests++;
@@ -124,8 +124,8 @@ async function admission(host, url, request, state) {
 	}
 }
 
-// poll asks for the state of the line. Such a question never reaches the site. how is "now" for one that the edge is
-// not to hold until the turn: nothing right is shown yet.
+// poll asks for the state of the queue. A poll never reaches the site. how is "now" if the edge must not hold it until
+// the turn, because no current state is shown yet.
 async function poll(host, url, credentials, signal, how) {
 	const cut = new AbortController(), stop = function () { cut.abort() }, patience = setTimeout(stop, 45000);
 	if (signal.aborted) stop();
@@ -137,7 +137,7 @@ async function poll(host, url, credentials, signal, how) {
 		if (isWaiting(response)) {
 			const state = await read(response);
 			if (state) return state;
-		} else if (response.status < 500 && response.status !== 429) return { state: "entering" }; // there is no room any more
+		} else if (response.status < 500 && response.status !== 429) return { state: "entering" }; // the room is gone
 		throw Object.assign(new Error("status " + response.status), { retryAfter: +response.headers.get("Retry-After") || 0 });
 	} finally {
 		clearTimeout(patience);
@@ -145,12 +145,12 @@ async function poll(host, url, credentials, signal, how) {
 	}
 }
 
-// wait asks as often as the room says until the visitor is let in or no request needs the line any more.
+// wait polls at the room's interval until the visitor is admitted or no request needs the line any more.
 async function wait(line, state) {
 	const host = line.host, signal = line.cut.signal;
 	let fails = 0, asked = 0, how = "now", source, wake = function () {};
 	function within(seconds) { setTimeout(function () { wake() }, seconds * 1000) }
-	// The event stream ends a pause when the turn is near. Only pages of the host itself may hear it.
+	// The event stream ends a pause when the turn is near. Only pages of the host itself may read it.
 	function listen() {
 		if (source || host.byHeader || !globalThis.EventSource || location.origin !== host.origin) return;
 		source = new EventSource(own + "events?room=" + encodeURIComponent(state.room));
@@ -163,7 +163,7 @@ async function wait(line, state) {
 			if (e.data === "ask") within(Math.random() * 3);
 		});
 	}
-	// away takes the visitor out of the count of waiting visitors at once. The place is kept.
+	// away removes the visitor from the count of waiting visitors at once. The place is kept.
 	function away() {
 		if (!host.byHeader && globalThis.navigator && navigator.sendBeacon && location.origin === host.origin)
 			navigator.sendBeacon(own + "away?room=" + encodeURIComponent(state.room) + "&answer=" + state.answer);
@@ -230,14 +230,14 @@ function orAborted(promise, signal) {
 	});
 }
 function newest() { return Array.from(waits.values()).pop() || null }
-// notify tells one callback or all of them. An error in one stops neither the wait nor the others.
+// notify calls one callback or all of them. An error in one stops neither the wait nor the others.
 function notify(only) {
 	const state = newest();
 	(only ? [only] : Array.from(listeners)).forEach(function (callback) { queueMicrotask(function () { callback(state) }) });
 	show();
 }
 
-// The box that is shown where no callback is. Its styles are set by script, so that a strict content security policy allows it.
+// The box that is shown without a callback. Its styles are set by script, so that a strict content security policy allows it.
 let box, words, spoken = {};
 async function show() {
 	const state = newest();
@@ -276,7 +276,7 @@ async function show() {
 		return p;
 	}));
 	box.setAttribute("aria-label", head);
-	// A screen reader hears another state, and when half of the people are gone.
+	// Screen readers announce a new state, and when half of the visitors in front are gone.
 	if (spoken.state === state.state && spoken.counting === state.counting && !(state.peopleAhead < spoken.ahead / 2)) return;
 	spoken = { state: state.state, ahead: state.peopleAhead, counting: state.counting };
 	box.lastChild.textContent = lines.filter(Boolean).join(". ");
@@ -295,7 +295,7 @@ function build() {
 	box.append(document.createElement("div"), say);
 	document.body.append(box);
 }
-// duration is the wait in words. Nothing is said of a wait that is not known.
+// duration is the wait in words, or "" if it is unknown.
 function duration(state) {
 	if (!state.waitTimeKnown) return words.wait_unknown;
 	const high = state.waitTimeHighSeconds, low = state.waitTimeLowSeconds, hours = high > 7200, size = hours ? 3600 : 60;

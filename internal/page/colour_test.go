@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// luminance returns the relative luminance of a colour in hexadecimal, as the
-// web's accessibility guidelines (WCAG 2) define it.
+// luminance returns the relative luminance of a hexadecimal colour by the accessibility guidelines (WCAG 2).
 func luminance(t *testing.T, hex string) float64 {
 	t.Helper()
 	if len(hex) == 3 {

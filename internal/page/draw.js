@@ -1,5 +1,6 @@
-// Only pages of an event with a draw have this. drawn shows the proof of the draw, and before the start the drawn place; find and count are those of page.js. A message of the stream tells the place too, by the people
-// ahead. Free slots are not taken off before the start.
+// Only pages of an event with a draw have this script. drawn shows the proof of the draw, and before the start the drawn
+// place; find and count are those of page.js. A stream message has the place too, as the number of people ahead. Free
+// session permits are not subtracted before the start.
 window.drawn = function (d, stands, find, count, message, ahead) {
 	if (message && message.entrants) {
 		d.place = Math.round(Math.max(0, ahead + Math.max(0, message.slots))) + 1;

@@ -13,7 +13,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// heard is a message as a page reads it.
+// heard is a message as a page parses it.
 type heard struct {
 	At      int64     `json:"at"`
 	Paused  string    `json:"pausedBy"`
@@ -39,7 +39,7 @@ func hear(t *testing.T, b *Broadcast) (h heard, size int) {
 	return h, len(text)
 }
 
-// before is the place of who joined at, as the page works it out.
+// before is the number of visitors before a join time, as computed by the page.
 func (h heard) before(at fleettime.Time) float64 {
 	n, end := 0.0, 0.0
 	for i := 0; i < len(h.Line); i += 3 {
@@ -50,8 +50,7 @@ func (h heard) before(at fleettime.Time) float64 {
 	return n
 }
 
-// Two hours of a line fit into a message of 1 KB, and everybody finds the own
-// place in it to a sixteenth.
+// Two hours of a queue fit into a message of 1 KB, with every position to within a sixteenth.
 func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 	const start = fleettime.Time(1_790_000_000_000)
 	var h estimate.Histogram
@@ -75,7 +74,7 @@ func TestEverybodyFindsThePlaceInABroadcast(t *testing.T) {
 	}
 }
 
-// Numbers that no script knows are not sent.
+// Numbers that scripts do not support are not sent.
 func TestABroadcastIsReadByScripts(t *testing.T) {
 	got, _ := hear(t, &Broadcast{Now: 5, PausedBy: PausedBySystem, View: &wire.View{Horizon: estimate.Open, Park: estimate.Open, Paces: []estimate.Pace{{Mu: math.Inf(1)}}, Theta: math.NaN()}})
 	if got.Horizon != maxDate || got.Park != maxDate || !slices.Equal(got.Paces, []float64{0, 0}) || got.Theta != 0 || got.Paused != "system" || len(got.Line) > 0 {

@@ -29,16 +29,16 @@ type Packer struct {
 // gzipHead is a gzip header: no name, no time, any system.
 var gzipHead = [10]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
-// begin starts a page after dst. It returns the buffer for a visitor's values. Each of [Packer.text],
+// start starts a page after dst. It returns the buffer for a visitor's values. Each of [Packer.text],
 // [Packer.variable] and [Packer.end] takes the buffer and returns it longer or emptied.
-func (p *Packer) begin(dst []byte, t *pack) (plain []byte) {
+func (p *Packer) start(dst []byte, t *pack) (plain []byte) {
 	p.pack, p.size, p.sum, p.packed = t, 0, 0, 0
 	p.starts = slices.Grow(p.starts[:0], len(t.texts))[:len(t.texts)]
 	p.w = newBitWriter(append(dst, t.head...))
 	p.w.reserve(t.rest.bits())
 	p.w.run(&t.rest)
 	if t.opens() {
-		return p.wrote(p.plain[:0], 0)
+		return p.recordText(p.plain[:0], 0)
 	}
 	return p.plain[:0]
 }
@@ -77,11 +77,11 @@ func (p *Packer) text(plain []byte, i int) []byte {
 	}
 	p.w.at, p.w.acc, p.w.n = at, acc, n
 	p.w.run(&t.tail)
-	return p.wrote(plain, i)
+	return p.recordText(plain, i)
 }
 
-// wrote records a written text.
-func (p *Packer) wrote(plain []byte, i int) []byte {
+// recordText records a written text.
+func (p *Packer) recordText(plain []byte, i int) []byte {
 	t := &p.pack.texts[i]
 	p.starts[i] = p.size
 	p.size += len(t.text)

@@ -17,7 +17,7 @@ import (
 	"vestibule/internal/page"
 )
 
-// unpacked returns what the standard library reads.
+// unpacked decompresses with the standard library.
 func unpacked(t *testing.T, data []byte) []byte {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(data))
@@ -32,7 +32,7 @@ func unpacked(t *testing.T, data []byte) []byte {
 	return out
 }
 
-// samePage holds a page with gzip against the same without.
+// samePage compares a page with gzip to the same without.
 func samePage(t *testing.T, p *page.Page, v *page.Visitor, out *page.Packer, name string) (size int) {
 	t.Helper()
 	const before = "what was there"
@@ -47,8 +47,7 @@ func samePage(t *testing.T, p *page.Page, v *page.Visitor, out *page.Packer, nam
 	return len(data)
 }
 
-// A page with gzip is the same page, in every state and language, and as small as if it
-// had been compressed for the visitor.
+// A page with gzip is the same page, in every state and language, and as small as one compressed per visitor.
 func TestPagesWithGzip(t *testing.T) {
 	var out page.Packer
 	for _, s := range page.Samples {
@@ -80,8 +79,8 @@ func TestPagesWithGzip(t *testing.T) {
 	}
 }
 
-// Pages that differ in digits alone are made from one another. Each is the visitor's own all the same: whatever of it is
-// told to others as well, in every language, with several visitors at once.
+// Pages that differ only in digits share a stencil. Each is the visitor's own page nevertheless, for any shared
+// values, in every language, with several visitors at once.
 func TestPagesThatDifferInDigits(t *testing.T) {
 	branded, err := page.Custom([]byte("p{color:red}"))
 	if err != nil {
@@ -91,7 +90,7 @@ func TestPagesThatDifferInDigits(t *testing.T) {
 		t.Run(strconv.FormatUint(worker, 10), func(t *testing.T) {
 			t.Parallel()
 			chance := rand.New(rand.NewPCG(1, worker))
-			digits := func(n uint64) uint64 { // another number that is as long, mostly
+			digits := func(n uint64) uint64 { // another number, mostly of the same length
 				if n < 10 || chance.IntN(10) == 0 {
 					return n
 				}
@@ -114,7 +113,7 @@ func TestPagesThatDifferInDigits(t *testing.T) {
 					d.Ticket.Joined = fleettime.Time(digits(uint64(d.Ticket.Joined)))
 					d.Ticket.Answer = uint8(digits(uint64(d.Ticket.Answer)))
 					samePage(t, p, &v, &out, fmt.Sprintf("%+v", v))
-					other := v // shares all but one thing
+					other := v // differs in only one value
 					change(chance, &other)
 					samePage(t, p, &other, &out, fmt.Sprintf("%+v", other))
 				}
@@ -123,7 +122,7 @@ func TestPagesThatDifferInDigits(t *testing.T) {
 	}
 }
 
-// change changes one thing of what a page tells that is no number of the visitor's.
+// change changes one shared value of a page.
 func change(chance *rand.Rand, v *page.Visitor) {
 	d := &v.Decision
 	some := func(all ...string) string { return all[chance.IntN(len(all))] }
@@ -163,8 +162,8 @@ func change(chance *rand.Rand, v *page.Visitor) {
 	}
 }
 
-// Pages of operators: with sections that are shown or not, in which nothing is copied from
-// what was not shown; with much between two texts; of the greatest size.
+// Operators' pages: with sections shown or not, where nothing is copied from hidden text; with long text in
+// between; of maximum size.
 func TestPagesOfOperatorsWithGzip(t *testing.T) {
 	letters := func(n int, of string) string {
 		chance, b := rand.New(rand.NewPCG(1, 2)), make([]byte, n)
@@ -202,14 +201,14 @@ func TestPagesOfOperatorsWithGzip(t *testing.T) {
 			v.Message = strings.Repeat("0123456789 \xff\x00é", 300)
 			samePage(t, p, &v, &out, name+", "+s.Name+", with a long message")
 			if len(text) > 100<<10 {
-				break // of that size one is enough
+				break // one of that size is enough
 			}
 		}
 	}
 }
 
-// How long a page is with gzip tells nothing of what in it is equal to something else:
-// changing one digit for another changes it by what the digit's word is longer.
+// The length of a page with gzip reveals no repetitions in it: replacing a digit changes it only by the difference
+// of their words.
 func TestLengthsTellOnlyLengths(t *testing.T) {
 	var out page.Packer
 	v := one()

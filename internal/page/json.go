@@ -162,7 +162,7 @@ var ours = func() []field {
 			if text := catalogs[v.Lang].lost(v); text != "" {
 				dst = appendString(append(dst, `,"lostText":`...), text)
 			}
-			if v.lots() && v.known() {
+			if v.randomOrder() && v.known() {
 				dst = append(dst, `,"waitTimePercentileSeconds":[`...)
 				for i, d := range v.Decision.Quartiles {
 					if i > 0 {
@@ -200,7 +200,7 @@ func (v *Visitor) appendDraw(dst []byte) []byte {
 		dst = strconv.AppendUint(append(dst, `,"entrants":`...), of, 10)
 	}
 	c, state := catalogs[v.Lang], v.State()
-	if dst = append(dst, '}'); !c.tellsDraw(v, stage) {
+	if dst = append(dst, '}'); !c.drawIsState(v, stage) {
 		return dst
 	}
 	text := c.drawText(stage) // the text needs no escaping in JSON or HTML

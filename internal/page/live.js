@@ -1,7 +1,7 @@
 (function (now) {
 "use strict";
-// For a page of an operator's own, which its Refresh header keeps current: says when
-// the page goes away, and asks for the page at the turn, not a refresh later.
+// For a custom page, which its Refresh header keeps current: reports when the page
+// goes away, and requests the page at the turn, not a refresh later.
 var at = "/.well-known/vestibule/", room = "?room=" + encodeURIComponent(now.room), begun = Date.now(), going = false, source;
 function again(s) {
 	if (going) return;
@@ -19,7 +19,7 @@ if (!window.EventSource || !(now.retryAfterSeconds > 0)) return;
 source = new EventSource(at + "events" + room);
 source.onmessage = function (e) {
 	var n = JSON.parse(e.data);
-	// A question near the turn is held; one that comes back at once is not repeated at once.
+	// A poll near the turn is held; after an immediate answer the next poll waits.
 	if (!n.pausedBy && Date.parse(now.place || now.joinedAt) <= Math.max(n.horizon, n.park)) again(Math.max(.05, 2 - (Date.now() - begun) / 1000) + Math.random() * .45);
 };
 source.addEventListener("over", function (e) {

@@ -210,7 +210,7 @@ func (p *packer) find() {
 			if q < 0 || p.distance(at, int(q)) > maxReach-slack {
 				break
 			}
-			if n := p.agree(at, int(q)); n > best {
+			if n := p.commonLength(at, int(q)); n > best {
 				p.found[at] = append(p.found[at], copied{n, q})
 				if best = n; n == maxCopy {
 					break
@@ -226,8 +226,8 @@ func (p *packer) distance(at, from int) int {
 	return at - from + int(p.owner[at]-p.owner[from])*p.gap
 }
 
-// agree returns the length of the common text. A copy does not cross the end of a text.
-func (p *packer) agree(at, from int) int32 {
+// commonLength returns the length of the common text. A copy does not cross the end of a text.
+func (p *packer) commonLength(at, from int) int32 {
 	i, j := p.owner[at], p.owner[from]
 	end := p.start[i] + len(p.texts[i].text)
 	n := min(end-at, maxCopy)
@@ -299,7 +299,7 @@ func (p *packer) parse(counts *symbols) {
 		for at := to; at > from; at -= int(step.length) {
 			step = p.way[at]
 		}
-		p.turn(from, to)
+		p.reverseSteps(from, to)
 		for at := from; at < to; at += int(p.way[at].length) {
 			if s := p.way[at]; s.length == 1 {
 				counts.lit[p.all[at]]++
@@ -313,8 +313,8 @@ func (p *packer) parse(counts *symbols) {
 	}
 }
 
-// turn stores the steps in way by their start.
-func (p *packer) turn(from, to int) {
+// reverseSteps stores the steps in way by their start.
+func (p *packer) reverseSteps(from, to int) {
 	next := p.way[to]
 	for at := to; at > from; {
 		at -= int(next.length)

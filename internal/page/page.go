@@ -205,7 +205,7 @@ func (p *Page) RenderGzip(dst []byte, v *Visitor, out *Packer) []byte {
 			return page
 		}
 	}
-	return out.end(p.render(out.begin(dst, texts()), v, out))
+	return out.end(p.render(out.start(dst, texts()), v, out))
 }
 
 // render appends the page to dst, or writes it to out, if not nil, with dst as its buffer.
@@ -259,7 +259,7 @@ func packAll() []func() *pack {
 
 var variables = map[string]variable{
 	"title": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.State() == Queued && !v.counting() && !v.lots() {
+		if v.State() == Queued && !v.counting() && !v.randomOrder() {
 			dst = append(dst, '(')
 			dst = c.appendNumber(dst, v.Decision.Ahead)
 			dst = append(dst, ") "...)

@@ -1,18 +1,18 @@
 addEventListener("DOMContentLoaded", function () {
 "use strict";
-// What the page was served with. Without this script it reloads by itself, see
-// the head of the page; with it, it is told of news and never reloads before
-// the turn has come.
+// The state that the page was served with. Without this script it reloads by itself,
+// see the head of the page; with it, it gets updates and never reloads before the
+// turn has come.
 var $ = function (id) { return document.getElementById(id) };
 var words = JSON.parse($("words").textContent), now = JSON.parse($("now").textContent);
 var lang = document.documentElement.lang, vr = $("vr");
 var count = new Intl.NumberFormat(lang), plural = new Intl.PluralRules(lang);
-// stored outlasts a reload of this tab, where the browser keeps it.
+// stored survives a reload of this tab, if the browser keeps it.
 var stored = {};
-try { stored = JSON.parse(sessionStorage.vestibule) } catch (e) {} // nothing is kept yet, or may be
+try { stored = JSON.parse(sessionStorage.vestibule) } catch (e) {} // nothing is stored yet, or storage is blocked
 function store(key, value) {
 	stored[key] = value;
-	try { sessionStorage.vestibule = JSON.stringify(stored) } catch (e) {} // then the next page begins anew
+	try { sessionStorage.vestibule = JSON.stringify(stored) } catch (e) {} // then the next page starts fresh
 }
 var short = { hour: "numeric", minute: "2-digit" }, long = { hour: "numeric", minute: "2-digit", second: "2-digit" };
 
@@ -35,7 +35,7 @@ function wait(s) {
 	var low = s.waitTimeLowSeconds, high = s.waitTimeHighSeconds, ranged = low < high;
 	if (!s.waitTimeKnown) return words.wait_unknown;
 	if (lots(s) && s.waitTimePercentileSeconds) return s.waitTimePercentileSeconds.map(function (t) {
-		var size = t > 60 ? 60 : 5; // as coarsely as it is known
+		var size = t > 60 ? 60 : 5; // the precision of the estimate
 		return span(Math.ceil(t / size) * size || 5);
 	}).map(function (t, i, all) {
 		return t == all[++i] ? "" : count.format(25 * i) + "\u00a0% ≤ " + t + "\n";
@@ -46,16 +46,16 @@ function wait(s) {
 	if (!ranged) return unit(name, Math.round(low / size));
 	low = Math.max(1, Math.floor(low / size));
 	high = Math.ceil(high / size);
-	return unit(name, high, low < high && count.format(low) + "–\u2060" + count.format(high)); // no line ends in it
+	return unit(name, high, low < high && count.format(low) + "–\u2060" + count.format(high)); // no line break inside
 }
-// lots tells whether chance decides who is next. Then there is no place: only an answer tells whether the turn has come.
+// lots reports whether the order is random. Then there is no position: only an answer shows whether the turn has come.
 function lots(s) { return s.queueingMethod == "random" }
-// at returns the place in the line: when the visitor joined, unless told otherwise.
+// at returns the place in the queue: the join time, unless the visitor was given another one.
 function at(s) { return Date.parse(s.place || s.joinedAt) }
 function clock(time, how) { return new Intl.DateTimeFormat(lang, how).format(new Date(time)) }
 function put(id, text) { var e = $(id); if (e.textContent != text) e.textContent = text }
 
-// Showing. Times run by the server's clock: skew is how far ours is from it.
+// Display. Times use the server's clock: skew is the difference to ours.
 var skew = 0, state = "", done = 0, told = { state: now.state, ahead: now.peopleAhead, counting: now.counting, at: Date.now() };
 function show(s) {
 	if (at(s) != at(now)) done = grew = 0; // another place
@@ -83,7 +83,7 @@ function show(s) {
 	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.counting ? words.queued_counting : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && lots(s) ? words.queued_random : words[s.state + "_text"]);
 	tick();
 }
-// note shows the organiser's message, and those that this page has shown before.
+// note shows the organiser's message, and the earlier ones that this page has shown.
 function note(s) {
 	var seen = (stored.seen || []).filter(function (x) { return x[0] == s.room }), last = seen[seen.length - 1];
 	put("note", s.message);
@@ -103,17 +103,17 @@ function tick() {
 	var t = Date.now() - skew, start = Date.parse(now.startsAt);
 	put("waited", span((t - Date.parse(now.joinedAt)) / 1000));
 	if (start) put("starts", span((start - t) / 1000));
-	// A stream says something every five seconds at least.
+	// A stream sends a message every five seconds at least.
 	if (said && Date.now() - said > 12000) { hush(); lost(); stream(); return turn("offline", words.offline_text) }
-	// It has started, and no stream says where everybody stands.
+	// It has started, and no stream reports positions.
 	if (state == "before" && !said && Date.parse(now.updatedAt) < start && t > start + 1000) {
 		fresh = true;
 		within(Math.random() * 8);
 		show(word = Object.assign({}, now, { state: "queued", counting: true, updatedAt: new Date(t).toISOString() }));
 	}
 }
-// tell reads aloud what a person cares about, and not every second: another
-// state; half of the people gone; otherwise every five minutes.
+// tell makes screen readers announce important changes only: another state; half of
+// the visitors in front gone; otherwise every five minutes.
 function tell(to, text) {
 	var ahead = lots(now) ? 1 : now.peopleAhead, late = Date.now() - told.at > 300000 && ahead != told.ahead;
 	var longer = now.waitTimeLonger && !told.longer, counted = told.counting && !now.counting;
@@ -132,12 +132,12 @@ function enter() {
 	if ($("notify").getAttribute("aria-pressed") == "true") {
 		try {
 			new Notification(words.entering, { body: location.host, tag: "vestibule" }).onclick = function () { window.focus() };
-		} catch (e) {} // some browsers let only service workers notify; the title and the sound tell as well
+		} catch (e) {} // some browsers allow notifications only from service workers; title and sound remain
 	}
 	ring(reload);
 }
-// blocked tells that the browser keeps no cookies, and asks no more: every question would
-// be somebody new. The page is loaded again slowly.
+// blocked shows that the browser blocks cookies, and stops polling: every poll would be a
+// new visitor. The page reloads slowly.
 function blocked() {
 	entering = true;
 	hush();
@@ -145,8 +145,8 @@ function blocked() {
 	turn("blocked", words.blocked_text);
 	setTimeout(reload, (now.state == "blocked" ? now.retryAfterSeconds : 60 + Math.random() * 30) * 1000);
 }
-// reload asks for the page itself. It is a GET even where this page answered a
-// form, and never comes in a hurry twice.
+// reload requests the page itself. It is a GET even if this page answered a form, and
+// never repeats quickly.
 function reload() {
 	var last = stored.reload;
 	store("reload", Date.now());
@@ -155,29 +155,29 @@ function reload() {
 	}, Date.now() - last < 5000 ? 5000 : 0);
 }
 
-// News. listen is the one place that knows how they come: it calls heard with
-// each, and missed where the site does not answer.
+// Updates. Only listen knows their transport: it calls heard with each, and missed if
+// the site does not answer.
 var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, near = false, sent = 0, word = now, grew = 0, drew = 0, heights = [];
-// fresh: nothing right is shown yet, so the next question is not held. broken: the stream broke off, and nothing was heard since.
+// fresh: no current state is shown yet, so the next poll is not held. broken: the stream was interrupted, with no message since.
 var fresh = true, broken = false;
 function listen() { later(now.counting ? 1 : now.retryAfterSeconds); stream() }
 function later(s) {
 	clearTimeout(timer);
 	due = 0;
 	if (!(s > 0) || entering) return;
-	// Who hears from the stream asks only to stay in line.
+	// With a stream, polls only keep the place.
 	if (!near && Date.now() - said < 12000) s = Math.max(s, 15 + Math.random() * 10);
 	within(s);
 }
-// within has the page ask after s seconds, if it does not ask before.
+// within makes the page poll after at most s seconds.
 function within(s) {
 	if (due && due < Date.now() + s * 1000) return;
 	clearTimeout(timer);
 	due = Date.now() + s * 1000;
 	timer = setTimeout(ask, s * 1000);
 }
-// stream hears every second where everybody stands. The turn itself is a
-// question: its answer alone carries the ticket.
+// stream gets the state of the queue every second. Entering needs a poll: only its answer
+// carries the ticket.
 function stream() {
 	if (source || entering || !window.EventSource || !(now.retryAfterSeconds > 0)) return;
 	source = new EventSource("/.well-known/vestibule/events?room=" + encodeURIComponent(now.room));
@@ -193,22 +193,22 @@ function stream() {
 		if (source && source.readyState == 2) { hush(); setTimeout(stream, 45000 + Math.random() * 30000) } else if (said) lost();
 	};
 }
-// lost asks soon, once: where the site does not answer either, the numbers shown are old.
+// lost polls soon, once: if the site does not answer either, the numbers shown are old.
 function lost() {
 	said = 0;
 	broken = fresh = true;
 	within(.2 + Math.random() * 3);
 }
-// away says that this page goes away, closed or left behind (it may come back
-// from where browsers keep pages). The place is kept. What this page was told last
-// tells it from one that has been asked for since, as by a reload.
+// away reports that this page goes away, closed or left (it may come back from the
+// browser's page cache). The place is kept. The page's last answer number distinguishes
+// it from a newer page, for example after a reload.
 function away() {
 	hush();
 	stopAsking();
 	if (!entering) navigator.sendBeacon("/.well-known/vestibule/away?room=" + encodeURIComponent(now.room) + "&answer=" + now.answer);
 }
-// stopAsking gives up the question on its way: its answer would bring back the ticket of who
-// leaves the line meanwhile.
+// stopAsking cancels a pending poll: its answer would restore the ticket of a visitor that
+// has left the queue meanwhile.
 function stopAsking() { if (asking) asking.abort() }
 function hush() { if (source) source.close(); source = null; said = 0; near = false }
 function placed(n) {
@@ -221,18 +221,18 @@ function placed(n) {
 	if (!n.line || "queued next paused before".indexOf(now.state) < 0) return;
 	var was = near, joined = at(now), early = now.state == "before", p = place(n, joined);
 	if (early && now.place && window.drawn) drawn(now.draw, true, $, count, n, p.ahead);
-	// Of a line of many the answer knows sooner whether everybody in front is counted.
+	// In a long queue the answer knows sooner whether all visitors in front are counted.
 	var counted = !now.counting || n.horizon < 8.64e15 && n.at >= joined + 2000 && p.total < 20;
-	// Where nothing is shown here, the answer to the next question tells more.
+	// If nothing is shown here, the answer to the next poll has more.
 	if (counted && !lots(now) && (!early || !n.starts && n.at >= Date.parse(now.startsAt))) show(shown(n, p));
 	else if (state == "offline") show(now);
-	if (n.drawn > joined && n.drawn != drew) within(Math.random() * 10, drew = n.drawn); // once: the answer tells the place
+	if (n.drawn > joined && n.drawn != drew) within(Math.random() * 10, drew = n.drawn); // once: the answer has the place
 	near = !n.pausedBy && (joined <= Math.max(n.horizon, early ? 0 : n.park) || lots(now) && was);
-	// Timers of pages in the background are slow; messages are not.
+	// Timers of background pages are slow; messages are not.
 	if (near && !was) later(.05 + Math.random() * (early ? 1.5 : .45)); else if (due && Date.now() > due) ask();
 }
-// shown returns what the page shows after a message: never more than the newest answer
-// said. What only one message or two say, as where an edge has yet to be heard, is not shown.
+// shown returns the state to show after a message: never more than the newest answer. A
+// change in only one or two messages, for example before all edges report, is not shown.
 function shown(n, p) {
 	var s = Object.assign({}, now), known = word.waitTimeKnown, ahead = p.ahead, w = p.wait;
 	heights = heights.filter(function (h) { return h[0] > n.at - 2500 && h[0] <= n.at });
@@ -262,8 +262,8 @@ function shown(n, p) {
 	s.progressPercent = s.waitTimeKnown && s.state == "queued" ? Math.floor(100 * waited / Math.max(1, waited + w)) : -1;
 	return s;
 }
-// keep keeps what is shown from rising by a little, as the edge does where it answers (see
-// keepMonotone in internal/core/admission/estimate.go). Where it rises, the page says so.
+// keep prevents small increases of the shown wait, like the edge in its answers (see
+// keepMonotone in internal/core/admission/estimate.go). The page explains larger ones.
 function keep(s) {
 	var high = now.waitTimeHighSeconds, both = now.waitTimeKnown && s.waitTimeKnown;
 	if (both && s.waitTimeHighSeconds > high + Math.max(60, high / 5)) grew = Date.now();
@@ -277,16 +277,16 @@ function keep(s) {
 	s.waitTimeLonger = word.waitTimeLonger || Date.now() - grew < 300000;
 }
 // The arithmetic of places, as in internal/core/wire/view.go and internal/core/estimate/estimate.go;
-// testdata/places.json holds both to the same.
-// place returns what a message says of somebody who joined then: people ahead (below
-// zero where there are slots to spare), people in all, seconds to wait, and whether
-// the turn is sure to come within seconds.
+// testdata/places.json tests that both agree.
+// place returns the state of a visitor with a join time according to a message: visitors
+// ahead (negative if permits are left over), visitors in total, seconds to wait, and
+// whether the turn will certainly come within seconds.
 function place(n, joined) {
 	var ahead = 0, total = 0, from = 0, l = n.line, since = (joined - n.at) / 1000 + .5;
 	for (var i = 0; i < l.length; i += 3) {
 		from += l[i];
 		var part = Math.min(1, Math.max(0, (joined - from) / l[i + 1]));
-		ahead += part * (l[i + 2] - (part < 1 ? Math.min(1, l[i + 2]) : 0)); // nobody stands in front of themselves
+		ahead += part * (l[i + 2] - (part < 1 ? Math.min(1, l[i + 2]) : 0)); // a visitor is not in front of itself
 		total += l[i + 2];
 		from += l[i + 1];
 	}
@@ -298,8 +298,8 @@ function place(n, joined) {
 		next: n.horizon < 8.64e15 && joined <= Math.min(Math.max(n.horizon, n.park), n.at - 2000) && soon > 0 && Math.max(0, ahead) <= soon - 2.5 * Math.sqrt(soon)
 	};
 }
-// lasts returns for how many seconds so many people ahead will take, at paces of so
-// many seconds and people a second each, if a share gives up each second.
+// lasts returns the seconds until the visitors ahead have entered, at paces of seconds and
+// visitors per second each, if a fraction abandons each second.
 function lasts(ahead, paces, theta) {
 	for (var i = 0, t = 0; i < paces.length; i += 2) {
 		var d = paces[i], mu = paces[i + 1], end = i + 2 == paces.length, s = theta > 0 ? Math.log1p(theta * ahead / mu) / theta : ahead / mu;
@@ -310,7 +310,7 @@ function lasts(ahead, paces, theta) {
 	}
 	return Infinity;
 }
-// entered returns how many people will enter within so many seconds.
+// entered returns how many visitors enter within a number of seconds.
 function entered(paces, within) {
 	for (var i = 0, n = 0; i < paces.length; i += 2) {
 		var d = i + 2 == paces.length ? within : Math.min(within, paces[i]);
@@ -320,7 +320,7 @@ function entered(paces, within) {
 	return n;
 }
 // End of the arithmetic.
-// anew asks once the way is open again: what was asked before may never be answered.
+// anew polls after a reconnect: an earlier poll may never be answered.
 function anew() {
 	if (!fails) return;
 	again = !!asking;
@@ -334,7 +334,7 @@ function ask() {
 		.then(function (r) {
 			if (/json/.test(r.headers.get("Content-Type"))) return r.json();
 			if (r.status >= 500) throw r.status;
-			return {}; // the site itself: there is no line any more
+			return {}; // the site itself: the queue is gone
 		})
 		.then(function (j) { heard(j.vestibule || { state: "entering" }) }, missed)
 		.then(settled, settled);
@@ -348,19 +348,19 @@ function ask() {
 function heard(s) {
 	fails = 0;
 	broken = false;
-	// A page that was given a ticket, and comes without any from the first question on, keeps none.
+	// A page that was given a ticket, and polls without one from the start, blocks cookies.
 	if (s.state == "reload") return s.cookies === false && !kept && now.state != "moment" && now.state != "closed" ? blocked() : reload();
 	kept = true;
 	if (s.state == "entering") return enter();
-	// What was told stands, but cannot be told anew for a moment.
+	// The shown state stays, but cannot be updated for a moment.
 	fresh = s.state == "moment" || s.counting;
 	if (s.state == "moment") { turn(s.state, words.moment_text); return later(s.retryAfterSeconds) }
 	word = Object.assign({}, s);
-	// The stream may have told less since than the ticket remembers.
+	// The stream may have shown less since than the ticket remembers.
 	if (!now.counting && at(s) == at(now) && !lots(s)) keep(s);
 	show(s);
 	if (lots(s)) near = s.retryAfterSeconds < 4; // called
-	// Whose question was held for as long as may be has the turn near.
+	// A poll that was held for the maximum time means that the turn is near.
 	later(near && Date.now() - sent > 5000 ? .1 : s.retryAfterSeconds);
 }
 function missed() {
@@ -371,10 +371,10 @@ function missed() {
 }
 function wake() { if (document.visibilityState == "visible" && (fails || Date.now() - skew - Date.parse(now.updatedAt) > 30000)) ask() }
 
-// What the visitor may switch on.
+// Options of the visitor.
 function toggle(button, on) { button.setAttribute("aria-pressed", on); store(button.id, on); return on }
 function pressed(e) { return e.currentTarget.getAttribute("aria-pressed") == "true" }
-// armed makes ring sound. Some browsers play nothing on a page before somebody has touched it.
+// armed enables ring. Some browsers play no sound before a user interaction.
 function armed() {
 	sound = sound || new (window.AudioContext || window.webkitAudioContext)();
 	ring = function (done) {

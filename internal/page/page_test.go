@@ -27,7 +27,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// one is a visitor like most: some people in front, an estimate with a range.
+// one is a typical visitor: some visitors in front, an estimate with a range.
 func one() page.Visitor { return page.Samples[0].Visitor }
 
 // sample returns the sample called name.
@@ -58,8 +58,7 @@ func golden(t *testing.T, file string, got []byte) {
 	}
 }
 
-// body returns the page without what is the same on all pages: styles, words
-// and scripts.
+// body returns the page without the parts common to all pages: styles, words and scripts.
 func body(shown []byte) []byte {
 	shown = regexp.MustCompile(`(?s)<style>.*?</style>`).ReplaceAll(shown, []byte("<style></style>"))
 	shown = regexp.MustCompile(`(?s)<script>.*?</script>`).ReplaceAll(shown, []byte("<script></script>"))
@@ -71,7 +70,7 @@ func TestThePageIsGolden(t *testing.T) {
 	golden(t, "testdata/page.golden.html", body(page.Builtin().Render(nil, &v)))
 }
 
-// Whatever the method and the event, the documented fields tell what templates are told.
+// The documented JSON fields equal the template variables, for any method and event.
 func TestTheJSONTellsWhatTemplatesAreTold(t *testing.T) {
 	for _, method := range []string{"", room.MethodFIFO, "random", room.MethodPassthrough, room.MethodReject} {
 		for name, event := range map[string]page.Event{
@@ -137,7 +136,8 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 			`>&lt;/p&gt;&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; &#39;so&#39;</p>`, `"message":"\u003c/p\u003e\u003cscript\u003ealert(\"1\")`,
 		}, []string{`<script>alert`}},
 		{"next", nil, []string{"<title>You are next</title>", ">You are next</h1>", `id="wait">Any moment now<`, "as soon as there is room", `content="2"`}, nil},
-		{"next", func(v *page.Visitor) { v.Decision.Waiting = 0 }, []string{`id="total">1<`}, nil}, // before the regional counted anybody
+		// before the regional has counted anybody
+		{"next", func(v *page.Visitor) { v.Decision.Waiting = 0 }, []string{`id="total">1<`}, nil},
 		{"entering", nil, []string{">It is your turn</h1>", "The site is opening."}, nil},
 		{"paused-system", nil, []string{">The line is paused</h1>", "Nobody can be let in at the moment. Your place is kept"}, nil},
 		{"paused-operator", nil, []string{"The organiser has paused the line.", "We let the next people in at 17:00."}, nil},
@@ -178,7 +178,7 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 	}
 }
 
-// An estimate is told as coarsely as it is known.
+// An estimate is shown with its precision.
 func TestEstimates(t *testing.T) {
 	for _, tc := range []struct {
 		wait, low, high time.Duration
@@ -207,14 +207,14 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// Every page, in every state and language, is light, stands by itself and is
-// well formed; its scripts and styles are those that its policy names.
+// Every page, in every state and language, is small, self-contained and well formed; its scripts and styles are
+// those of its policy.
 func TestEveryPageStandsByItself(t *testing.T) {
 	never := regexp.MustCompile(`(?i)\bon[a-z]+\s*=\s*"|javascript:|\ssrc\s*=|url\(|@import|https?://|<(iframe|object|embed|link|base|img)|{{|\sstyle\s*=`)
 	inline := regexp.MustCompile(`(?s)<(?:script|style)>(.*?)</(?:script|style)>`)
 	data := regexp.MustCompile(`(?s)<script type="application/json" id="(?:words|now)">(.*?)</script>`)
 	heaviest, heaviestZipped := 0, 0
-	looked := map[string]bool{} // styles and scripts, which are the same on all pages
+	looked := map[string]bool{} // styles and scripts, which are common to all pages
 	policy := page.Builtin().Policy("", "")
 	for _, s := range page.Samples {
 		for lang := range room.Languages {
@@ -230,7 +230,7 @@ func TestEveryPageStandsByItself(t *testing.T) {
 			if err := z.Close(); err != nil {
 				t.Fatal(err)
 			}
-			const noIcon = `<link rel="icon" href="data:,">` // or browsers ask for one, and stand in line for it
+			const noIcon = `<link rel="icon" href="data:,">` // otherwise browsers request one, and queue for it
 			if strings.Count(string(shown), noIcon) != 1 {
 				t.Errorf("%s: browsers will ask for an icon", name)
 			}
@@ -281,7 +281,7 @@ var (
 	voids   = regexp.MustCompile(`<(meta|link|br)([^>]*)>`)
 )
 
-// wellFormed tells whether every tag that is opened is closed, in its order.
+// wellFormed checks that every opened tag is closed, in order.
 func wellFormed(shown string) error {
 	shown = scripts.ReplaceAllString(shown, "")
 	shown = voids.ReplaceAllString(strings.TrimPrefix(shown, "<!doctype html>"), "<$1$2/>")
@@ -297,8 +297,8 @@ func wellFormed(shown string) error {
 	}
 }
 
-// All schemes define the same colours, and text keeps a contrast of 4.5 to 1 on
-// what it stands on, 7 to 1 where more is asked for; what is drawn keeps 3 to 1.
+// All colour schemes define the same colours. Text has a contrast of 4.5 to 1 with its background, 7 to 1 with
+// prefers-contrast; graphics have 3 to 1.
 func TestColours(t *testing.T) {
 	v := one()
 	shown := string(page.Builtin().Render(nil, &v))
@@ -339,7 +339,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// A few lines of CSS brand the built-in page, and the policy knows them.
+// A few lines of CSS brand the built-in page, and the policy allows them.
 func TestBranding(t *testing.T) {
 	const style = ":root{--vr-accent:#0a7d4f;\r\n  --vr-logo:url(data:image/svg+xml,%3Csvg/%3E);--vr-logo-display:block}\r\n/* { } */ h1::after{content:\"}\"}\n"
 	if _, err := checkpage.Check([]byte(style)); err != nil {
@@ -384,7 +384,7 @@ func TestBuiltinRendersWithoutAllocating(t *testing.T) {
 	}
 }
 
-// Times are written as the standard library writes them.
+// Times have the format of the standard library.
 func TestTimes(t *testing.T) {
 	v := one()
 	chance := rand.New(rand.NewPCG(1, 2))

@@ -43,9 +43,9 @@ type parser struct {
 // maxDepth bounds the nesting of sections.
 const maxDepth = 32
 
-// add adds a text. It gives the nonce to the operator's own scripts, by which browsers distinguish them from
+// addText adds a text. It gives the nonce to the operator's own scripts, by which browsers distinguish them from
 // injected ones.
-func (p *parser) add(text string) {
+func (p *parser) addText(text string) {
 	for {
 		i := endOfScriptTagName(text)
 		if i < 0 {
@@ -82,7 +82,7 @@ func (p *parser) next() (t tag, ok bool, err error) {
 	before, after, ok := strings.Cut(p.rest, "{{")
 	p.line += strings.Count(before, "\n")
 	if !ok {
-		p.add(before)
+		p.addText(before)
 		p.rest = ""
 		return t, false, nil
 	}
@@ -101,16 +101,16 @@ func (p *parser) next() (t tag, ok bool, err error) {
 	}
 	alone := false
 	if strings.IndexByte("#^/!", t.text[0]) >= 0 {
-		before, rest, alone = p.takeLine(before, rest)
+		before, rest, alone = p.trimLine(before, rest)
 	}
-	p.add(before)
+	p.addText(before)
 	p.rest, p.atStart = rest, alone
 	return t, true, nil
 }
 
-// takeLine removes the line around a tag, between before and rest, if a section, its end or a comment is alone on
+// trimLine removes the line around a tag, between before and rest, if a section, its end or a comment is alone on
 // it.
-func (p *parser) takeLine(before, rest string) (left, right string, alone bool) {
+func (p *parser) trimLine(before, rest string) (left, right string, alone bool) {
 	lead := before[strings.LastIndexByte(before, '\n')+1:]
 	if strings.Trim(lead, " \t") != "" || (lead == before && !p.atStart) {
 		return before, rest, false

@@ -15,8 +15,8 @@ import (
 	"vestibule/internal/page"
 )
 
-// vector is a message of an event stream, and what it says of somebody who joined
-// then. The page's script is held against the same in the tests of preview.
+// vector is a message of an event stream and the resulting state for a join time. The tests of preview check the
+// page's script with it.
 type vector struct {
 	Message json.RawMessage `json:"message"`
 	Joined  int64           `json:"joined"`
@@ -41,7 +41,7 @@ func (x *vector) work(t *testing.T) {
 	x.Next = v.Next(joined, x.Ahead)
 }
 
-// drawVector draws a message as they are sent, and a place in its line.
+// drawVector draws a realistic message, and a place in its queue.
 func drawVector(t *testing.T, rng *rand.Rand) vector {
 	const start = fleettime.Time(1_790_000_000_000)
 	v := &wire.View{At: start + 600_000, Horizon: start + fleettime.Time(rng.IntN(600_000)), Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300}
@@ -57,7 +57,7 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 		h = append(h, estimate.Slice{Start: at, Width: 1000, N: float64(rng.IntN(60)) / 10})
 	}
 	joined := v.At - fleettime.Time(rng.ExpFloat64()*200_000) + 2000
-	if rng.IntN(3) == 0 { // around the places that are next
+	if rng.IntN(3) == 0 { // around the next places
 		joined = v.At - fleettime.Time(rng.IntN(4000))
 		v.Horizon, v.Park = joined+fleettime.Time(rng.IntN(3000)-1000), v.At
 		v.Slots = int64(h.Before(joined)) - int64(rng.IntN(3))
@@ -71,8 +71,7 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 	return vector{Message: json.RawMessage(strings.TrimPrefix(b, "data: ")), Joined: int64(joined)}
 }
 
-// TestPlaces holds the arithmetic of places against the file that the page's script
-// is held against.
+// TestPlaces checks the arithmetic of places with the same file as the page's script.
 func TestPlaces(t *testing.T) {
 	const file = "testdata/places.json"
 	if *rewrite {

@@ -271,12 +271,12 @@ func (v *Visitor) method() string {
 	return v.Method
 }
 
-// lots reports whether the order is random, so that there is no position.
-func (v *Visitor) lots() bool { return v.method() == room.MethodRandom }
+// randomOrder reports whether the order is random, so that there is no position.
+func (v *Visitor) randomOrder() bool { return v.method() == room.MethodRandom }
 
 // quartile returns the longest wait of the fastest 25, 50 or 75 percent, for k from 0 to 2, or 0 if not shown.
 func (v *Visitor) quartile(k int) time.Duration {
-	if !v.lots() || !v.known() {
+	if !v.randomOrder() || !v.known() {
 		return 0
 	}
 	return v.Decision.Quartiles[k]
@@ -291,7 +291,7 @@ func (v *Visitor) waited() time.Duration { return max(0, v.Now.Sub(v.Decision.Ti
 // progress returns the elapsed part of the wait in percent, and whether it is known: the time waited over that time
 // plus the estimate.
 func (v *Visitor) progress() (percent int, ok bool) {
-	if !v.known() || v.State() != Queued || v.lots() {
+	if !v.known() || v.State() != Queued || v.randomOrder() {
 		return 0, false
 	}
 	done := v.waited()

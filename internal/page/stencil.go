@@ -94,7 +94,7 @@ func (p *Packer) findStencil(hash uint64, is *common, v *Visitor) *stencil {
 	if free == nil || free.missed.Swap(hash) != hash {
 		return nil
 	}
-	x := cut(is, p, v)
+	x := newStencil(is, p, v)
 	free.used.Store(second)
 	free.stencil.Store(x)
 	return x
@@ -158,8 +158,8 @@ func (p *Packer) mask(hash uint64) uint64 {
 	return hash
 }
 
-// cut makes the stencil for p.masked. It has no tail if more bytes follow a digit than there are sums for.
-func cut(is *common, p *Packer, v *Visitor) *stencil {
+// newStencil makes the stencil for p.masked. It has no tail if more bytes follow a digit than there are sums for.
+func newStencil(is *common, p *Packer, v *Visitor) *stencil {
 	x := &stencil{common: *is, key: slices.Clone(p.masked)}
 	x.common.room, x.common.message, x.common.back = strings.Clone(is.room), strings.Clone(is.message), strings.Clone(is.back)
 	var values []byte
@@ -168,7 +168,7 @@ func cut(is *common, p *Packer, v *Visitor) *stencil {
 	}
 	var out Packer
 	t := packs[v.Lang]()
-	plain, at := out.begin(nil, t), int32(0)
+	plain, at := out.start(nil, t), int32(0)
 	var places, bits []int
 	for i := range compiled[v.Lang] {
 		part := &compiled[v.Lang][i]

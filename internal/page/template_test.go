@@ -37,7 +37,7 @@ func TestCustomPages(t *testing.T) {
 	}
 }
 
-// Who is let in within seconds is told the same wait by every variable.
+// Every variable shows the same wait for a visitor that is next.
 func TestAShortWaitIsOneMinute(t *testing.T) {
 	p, err := page.Custom([]byte("{{waitTime}}, {{waitTimeHours}}:{{waitTimeHourMinutes}}, {{waitTimeFormatted}}<br>"))
 	if err != nil {
@@ -54,8 +54,7 @@ func TestAShortWaitIsOneMinute(t *testing.T) {
 	}
 }
 
-// The scripts that a page calls itself get the nonce of the policy, wherever
-// they stand; nothing else does.
+// The page's own scripts get the nonce of the policy, at any position; nothing else does.
 func TestScriptsOfCustomPagesGetTheNonce(t *testing.T) {
 	const text = "<script src=\"https://x.test/a.js\"></script><SCRIPT>if (1<2) {{#queueAll}}<script\n>{{/queueAll}}</SCRIPT><scripty {{! <script> }}<script"
 	p, err := page.Custom([]byte(text))
@@ -96,8 +95,8 @@ func TestBrokenPagesAreRefusedWithEveryFault(t *testing.T) {
 	}
 }
 
-// What is misspelt stays empty, as in any Mustache, and is told; so is what the policy of the
-// page stops in a browser.
+// A misspelt variable stays empty, as in any Mustache, with a warning; so does content that the page's policy
+// blocks.
 func TestDoubtsAboutAPage(t *testing.T) {
 	for _, tc := range []struct {
 		name, page, shown string
@@ -138,7 +137,7 @@ func TestDoubtsAboutAPage(t *testing.T) {
 	}
 }
 
-// Origins of the room's setting may be used by the operator's page, and by no other.
+// Only the operator's page may use the origins of the room's setting.
 func TestSourcesOfAPage(t *testing.T) {
 	shown, err := page.Custom([]byte("<script src=https://cdn.test/a.js></script>"))
 	if err != nil {
@@ -155,7 +154,7 @@ func TestSourcesOfAPage(t *testing.T) {
 	}
 }
 
-// What our renderer accepts it renders as a full Mustache library does, with gzip and without.
+// An accepted page renders like with a full Mustache library, with gzip and without.
 func FuzzCustomPage(f *testing.F) {
 	for _, s := range []string{
 		"{{peopleAhead}}", "a {{#queueAll}}\n b{{/queueAll}}", "{{^queueAll}}x\n {{/queueAll}} \ny", "{{! c }}\n{{!d}}", "{{{waitTimeFormatted}}}\r\n", "\n {{#inWaitingRoom}} \n\n{{/inWaitingRoom}}\n",
@@ -170,7 +169,7 @@ func FuzzCustomPage(f *testing.F) {
 		}
 		oracle, err := mustache.ParseString(text)
 		if err != nil {
-			return // checkpage refuses it
+			return // checkpage rejects it
 		}
 		for i := range page.Samples {
 			v := &page.Samples[i].Visitor

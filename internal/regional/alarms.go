@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// Ready tells whether this regional leads, or stands by to lead.
+// Ready reports whether this regional leads or stands by.
 func (s *Server) Ready() node.Readiness {
 	var st region.Status
 	var twins []string
@@ -51,13 +51,13 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, s.waitAlarm(&w))
 	}
 	if d, why := s.unsaved.now(); d > time.Second {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("promises have not been stored for %v, edges that are new get no lease: %s", d.Round(time.Second), why))
+		r.Alarms = append(r.Alarms, fmt.Sprintf("promises have not been stored for %v, new edges get no lease: %s", d.Round(time.Second), why))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r
 }
 
-// waitAlarm says what is waited for, until when, and what would end it.
+// waitAlarm describes a wait, its end, and how an operator can end it earlier.
 func (s *Server) waitAlarm(w *region.Wait) string {
 	dc := s.Config.DataCenter
 	until := "until "
@@ -69,47 +69,47 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 	case w.Why == region.WaitRate:
 		what = fmt.Sprintf("%d admissions a minute stay unused", w.Rate)
 	case w.Why == region.WaitGuess:
-		what = fmt.Sprintf("no slot of the %d that are taken comes free", w.Sessions)
+		what = fmt.Sprintf("none of the %d session permits in use becomes free", w.Sessions)
 	case !w.Closed:
-		what = fmt.Sprintf("%d slots stay unused", w.Sessions)
+		what = fmt.Sprintf("%d session permits stay unused", w.Sessions)
 	}
-	edge := fmt.Sprintf("edge %s (incarnation %d)", w.Edge, w.Inc)
+	edge := fmt.Sprintf("edge %s (instance %d)", w.Edge, w.Inc)
 	end := fmt.Sprintf("; if it has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
 	if w.Edge == wire.UnknownPast {
-		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every edge that lives is heard: vestibule fleet forget --all --dc %s", dc)
+		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every running edge reports: vestibule fleet forget --all --dc %s", dc)
 	}
 	if w.Ended {
-		end = "; it has ended, and this is for what it let in before"
+		end = "; it has ended; this is for its earlier admissions"
 	}
 	switch w.Why {
 	case region.WaitTime:
-		return what + ": neither global nor an edge has told fleet time"
+		return what + ": neither global nor an edge has reported fleet time"
 	case region.WaitBooks:
-		return what + ": global has not told yet what this data centre holds, see the alarms of its /readyz"
+		return what + ": global has not sent the allocation of this data centre yet, see the alarms of its /readyz"
 	case region.WaitEdge:
-		return fmt.Sprintf("%s %s%s is heard: nobody else knows what it counted%s", what, until, edge, end)
+		return fmt.Sprintf("%s %s%s reports: only it knows its counts%s", what, until, edge, end)
 	case region.WaitRate:
-		return fmt.Sprintf("%s, fewer every second, the last until %s UTC: edges that are not heard any more may have let in so many", what, clock(w.Until))
+		return fmt.Sprintf("%s, fewer every second, until %s UTC: silent edges may have made these admissions", what, clock(w.Until))
 	case region.WaitGuess:
-		return fmt.Sprintf("%s until %s UTC: nobody in the fleet knew the time when it was started, so every ticket of before is waited for; see that the processes keep their data_dir", what, clock(w.Until))
+		return fmt.Sprintf("%s until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts", what, clock(w.Until))
 	case region.WaitSessions:
-		return fmt.Sprintf("%s %s%s is heard: it may go on renewing sessions%s", what, until, edge, end)
+		return fmt.Sprintf("%s %s%s reports: it may still renew sessions%s", what, until, edge, end)
 	}
 	return fmt.Sprintf("%s, for reason %d", what, w.Why)
 }
 
-// clock is the time of day of fleet time.
+// clock formats fleet time as time of day.
 func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }
 
-// alarmEvery is how often it is looked whether there is something new to wait for.
+// alarmEvery is the interval of checks for new waits.
 const alarmEvery = time.Second
 
-// tellWaits logs what is waited for when that changes.
-func (s *Server) tellWaits(now fleettime.Mono, agg *region.Aggregator) {
-	if s.looked != 0 && now.Sub(s.looked) < alarmEvery {
+// logWaits logs changes of the waits.
+func (s *Server) logWaits(now fleettime.Mono, agg *region.Aggregator) {
+	if s.waitsChecked != 0 && now.Sub(s.waitsChecked) < alarmEvery {
 		return
 	}
-	s.looked = now
+	s.waitsChecked = now
 	waits := agg.Waits(now)
 	keys := make([]region.Wait, len(waits))
 	for i, w := range waits {
@@ -122,6 +122,6 @@ func (s *Server) tellWaits(now fleettime.Mono, agg *region.Aggregator) {
 		}
 	}
 	if over {
-		s.log.Info("nothing is waited for any more")
+		s.log.Info("no longer waiting")
 	}
 }

@@ -14,8 +14,9 @@ type Config struct {
 	DataCenter string            `mapstructure:"data_center" doc:"data centre of this regional; required"`
 	Name       string            `mapstructure:"name" doc:"name of this candidate, unique in its data centre"`
 	NATS       node.ServerConfig `mapstructure:"nats"`
-	Upstream   node.ClientConfig `mapstructure:"upstream"` // by which global and the documents are reached; no URL: the same connection, in the domain given here
-	Bootstrap  bool              `mapstructure:"bootstrap" doc:"assert that this data centre is new and that no edge of it ever admitted anybody"`
+	// for global and the documents; without a URL: the same connection, with this domain
+	Upstream  node.ClientConfig `mapstructure:"upstream"`
+	Bootstrap bool              `mapstructure:"bootstrap" doc:"assert that this data centre is new and that no edge of it ever admitted anybody"`
 }
 
 // DefaultConfig returns the defaults.

@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// forget answers an operator who says that an edge has ended.
+// forget handles an operator's declaration that an edge has ended.
 func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 	var ask wire.ForgetAsk
 	var out wire.ForgetAnswer
@@ -25,13 +25,13 @@ func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 		s.mu.Unlock()
 		who := ask.Edge
 		if ask.All {
-			who = "edges that are not heard"
+			who = "silent edges"
 		}
-		out.Done = fmt.Sprintf("%d processes of %s have ended; what they held (%d sessions are known of) counts for %v at most", len(f.Incs), who, f.Sessions, f.Within.Round(time.Second))
+		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most", len(f.Incs), who, f.Sessions, f.Within.Round(time.Second))
 	}
 	if err != nil {
 		out = wire.ForgetAnswer{Error: err.Error()}
-		s.log.Warn("an edge was not forgotten", slog.Any("error", err))
+		s.log.Warn("edge not forgotten", slog.Any("error", err))
 	} else {
 		s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.String("result", out.Done))
 	}
@@ -42,16 +42,16 @@ func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 	return answer
 }
 
-// rejoin answers an operator who says that this data centre is the one of the list.
+// rejoin handles an operator's declaration that this data centre is the listed one.
 func (s *Server) rejoin(agg *region.Aggregator) []byte {
 	s.mu.Lock()
 	err := agg.Rejoin()
 	s.mu.Unlock()
-	out := wire.ForgetAnswer{Done: fmt.Sprintf("%s goes on as the data centre of the list; what was out counts until it ends", s.Config.DataCenter)}
+	out := wire.ForgetAnswer{Done: fmt.Sprintf("%s continues as the listed data centre; its earlier permits stay reserved until they expire", s.Config.DataCenter)}
 	if err != nil {
 		out = wire.ForgetAnswer{Error: err.Error()}
 	}
-	s.log.Warn("an operator said that this is the data centre of the list", slog.Any("error", err))
+	s.log.Warn("an operator declared this the listed data centre", slog.Any("error", err))
 	answer, err := json.Marshal(out)
 	if err != nil {
 		s.log.Error("answer not written", slog.Any("error", err))

@@ -16,18 +16,18 @@ import (
 	"vestibule/internal/node"
 )
 
-// errRejoins says that an operator wants the data centre to go on as the one of the list.
-var errRejoins = errors.New("the data centre goes on as the one of the list")
+// errRejoins ends a term after rejoin.
+var errRejoins = errors.New("restarting as the listed data centre")
 
-// newSite draws a number that tells data centres apart.
-func newSite() (site uint64) {
+// newClusterID returns a new random cluster ID.
+func newClusterID() (site uint64) {
 	for site == 0 {
 		site = rand.Uint64()
 	}
 	return site
 }
 
-// lead drives an aggregator of its own for one term. stops tells whether the term ends because the process does.
+// lead drives a new aggregator for one term. stops reports whether the term ends with the process.
 func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) error {
 	agg, err := s.open(ctx, t)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 		return err
 	}
 	store := newStorer(ctx, s.Promises, &s.unsaved, s.log, func(ctx context.Context, version uint64, err error) {
-		t.Outcome(ctx, func() error { return s.saved(agg, version, err) })
+		t.Outcome(ctx, func() error { return s.onSaved(agg, version, err) })
 	})
 	defer store.stop()
 	err = t.Drive(ctx, agg, &s.mu, func() (time.Duration, error) {
@@ -56,62 +56,62 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	if err != nil {
 		return err
 	}
-	// What the edges said last as they stopped is worth storing.
+	// Include the final reports of stopping edges.
 	store.stop()
-	s.hearOut(stops())
+	s.drainEdges(stops())
 	t.Drain()
 	return s.flush(agg)
 }
 
-// These bound how long a leader waits for what edges have said already: one that stops, and one that lost
-// its lease and is to stand again. What a fleet that stops does not hear is presumed for as long as a
-// session lasts once it runs again, and a machine that stops everything may be very busy.
+// Limits of the wait for edges that are done reporting: for a stopping leader, and for one that lost its lease and
+// will stand again. Permits of an edge whose final report is lost stay reserved for a session length, and a machine
+// that stops everything may be very busy.
 const (
-	lastWords = 3 * time.Second
-	lostWords = 500 * time.Millisecond
+	drainTimeout          = 3 * time.Second
+	lostLeaseDrainTimeout = 500 * time.Millisecond
 )
 
-// hearOut waits for what edges that have stopped before have said.
-func (s *Server) hearOut(stops bool) {
-	most := lostWords
+// drainEdges waits for the reports of edges that have stopped before.
+func (s *Server) drainEdges(stops bool) {
+	most := lostLeaseDrainTimeout
 	if stops {
-		most = lastWords
+		most = drainTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	switch err := s.Edges.Flush(ctx); {
 	case err != nil && stops:
-		s.log.Warn("what edges said last may not be heard: what they held is presumed for a while", slog.Any("error", err))
+		s.log.Warn("final reports of edges may be lost: their permits stay reserved for a session length", slog.Any("error", err))
 	case err != nil:
-		s.log.Debug("what edges said last is not heard", slog.Any("error", err))
+		s.log.Debug("final reports of edges are lost", slog.Any("error", err))
 	}
 }
 
-// open returns the aggregator of a term, over what is stored of the data centre.
+// open returns the aggregator of a term, with the stored promises of the data centre.
 func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, error) {
 	if !t.Before {
-		s.fresh = s.Config.Bootstrap // it stays true where the promises cannot be opened under this lease
+		s.fresh = s.Config.Bootstrap // still valid if the promises cannot be opened under this lease
 	}
-	if t.Rival { // what was stored since is not known here
+	if t.Rival { // later writes are not known here
 		s.own, s.ownTerm = wire.Durable{}, 0
 	}
 	stored, err := s.Promises.Open(ctx, t.Term)
 	if !errors.Is(err, wire.ErrFenced) && ctx.Err() == nil {
-		s.unsaved.note(err)
+		s.unsaved.record(err)
 	}
 	if err != nil {
 		if by, ok := errors.AsType[*wire.FencedError](err); ok {
-			t.Above(by.Term) // the leases are behind the promises
+			t.Above(by.Term) // the lease store is behind the promises
 		}
 		return nil, fmt.Errorf("open promises: %w", err)
 	}
-	// What was said of a data centre that begins is true until something is stored.
+	// bootstrap remains valid until something is stored.
 	s.fresh = s.Config.Bootstrap && stored.Version == 0 && (!t.Before || s.fresh)
 	if s.Config.Bootstrap && stored.Version == 0 && !s.fresh {
-		s.log.Error("bootstrap is not believed: somebody led this data centre before, and what was stored of it is lost")
+		s.log.Error("bootstrap is not believed: this data centre had a leader before, and its stored promises are lost")
 	}
 	if stored.Version == 0 && !s.fresh {
-		s.log.Warn("nothing is stored of this data centre: nobody is let in until every session that may exist has ended, or every edge tells that it followed nobody since this process led",
+		s.log.Warn("no promises are stored for this data centre: nobody is let in until every possible session has expired, or every edge reports that it followed no other leader since this process led",
 			slog.Bool("led", s.own.Version > 0))
 	}
 	s.mu.Lock()
@@ -120,23 +120,23 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	now := s.Clock.Now()
 	return region.New(now, region.Config{
 		DC: s.Config.DataCenter, Time: s.times.Known(now), Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
-		Own: s.own, OwnTerm: s.ownTerm, Site: newSite(), Known: known,
+		Own: s.own, OwnTerm: s.ownTerm, Site: newClusterID(), Known: known,
 	}, stored), nil
 }
 
-// siteEvery is how often a process looks which site is stored.
+// siteEvery is the interval of checks of the stored cluster ID.
 const siteEvery = 10 * time.Second
 
-// lookForSite remembers which site is stored, whoever leads, until ctx ends: where the store is
-// lost, and the edges that knew it have ended, whoever takes over knows it.
-func (s *Server) lookForSite(ctx context.Context) {
+// pollClusterID remembers the stored cluster ID, also as a follower, until ctx ends: if the store is lost, and the
+// edges that knew the ID have ended, the next leader still knows it.
+func (s *Server) pollClusterID(ctx context.Context) {
 	tick := time.NewTicker(siteEvery)
 	defer tick.Stop()
 	for {
 		site, err := s.Promises.Site(ctx)
 		switch {
 		case err != nil:
-			s.log.Debug("which site is stored", slog.Any("error", err))
+			s.log.Debug("cluster ID not read from the store", slog.Any("error", err))
 		case site != 0:
 			s.mu.Lock()
 			s.site = site
@@ -150,17 +150,17 @@ func (s *Server) lookForSite(ctx context.Context) {
 	}
 }
 
-// show lets /status and metrics look at an aggregator, nil for none.
+// show publishes an aggregator for /status and metrics, or nil.
 func (s *Server) show(agg *region.Aggregator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.agg = agg
 	if agg != nil {
-		s.unknown, s.twins, s.waits, s.builds, s.toldEdges, s.news, s.reported = 0, 0, node.Steady[region.Wait]{}, map[uint64]string{}, 0, false, 0
+		s.unknown, s.twins, s.waits, s.builds, s.edgesReported, s.edgeNews, s.reported = 0, 0, node.Steady[region.Wait]{}, map[uint64]string{}, 0, false, 0
 	}
 }
 
-// listen brings in what edges, global and operators say, until what it adds to c is closed.
+// listen handles messages of edges, global and operators, until c is closed.
 func (s *Server) listen(agg *region.Aggregator, t *node.Term, c *node.Closer) error {
 	dc := s.Config.DataCenter
 	stop, err := s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
@@ -201,24 +201,24 @@ func (s *Server) understood(what string, err error) bool {
 	return false
 }
 
-// observe takes a report of an edge.
+// observe handles a report of an edge.
 func (s *Server) observe(agg *region.Aggregator, m *wire.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	agg.Observe(s.Clock.Now(), *m)
-	s.news = s.news || len(m.Rooms) > 0
+	s.edgeNews = s.edgeNews || len(m.Rooms) > 0
 	if m.Build != "" && len(s.builds) < maxBuilds {
 		s.builds[m.Inc] = m.Build
 	}
 	if e := agg.Edges(); e.Unknown != s.unknown {
 		s.metrics.unknownEdges.Add(float64(e.Unknown - s.unknown))
 		s.unknown = e.Unknown
-		s.log.Error("an edge came with sessions or rights that nothing stored tells of: the store lost writes, or the edge was declared lost and was alive",
+		s.log.Error("an edge reported sessions or permits unknown to the store: the store lost writes, or the edge was declared lost while running",
 			slog.String("edge", e.LastUnknown))
 	}
 }
 
-// apply takes a grant of global.
+// apply handles a grant of global.
 func (s *Server) apply(agg *region.Aggregator, g *wire.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +230,8 @@ func (s *Server) apply(agg *region.Aggregator, g *wire.Grant) {
 	}
 }
 
-// saved tells the aggregator that a version is stored, or ends the term.
-func (s *Server) saved(agg *region.Aggregator, version uint64, err error) error {
+// onSaved notifies the aggregator of a stored version, or ends the term.
+func (s *Server) onSaved(agg *region.Aggregator, version uint64, err error) error {
 	if err != nil {
 		return fmt.Errorf("store promises: %w", err)
 	}
@@ -242,17 +242,16 @@ func (s *Server) saved(agg *region.Aggregator, version uint64, err error) error 
 	return nil
 }
 
-// reportDue returns when global is to be told next: where edges told something of a room since, as soon
-// as of a room in which much changes, so that what operators see is not old. The caller holds the lock.
+// reportDue returns when the next report to global is due: after news from edges about a room, as soon as for a
+// busy room, so that operators see current numbers. The caller holds the lock.
 func (s *Server) reportDue(agg *region.Aggregator) fleettime.Mono {
-	if s.news {
+	if s.edgeNews {
 		return min(agg.ReportDue(), s.reported.Add(s.Params.SyncFast))
 	}
 	return agg.ReportDue()
 }
 
-// pump sends what is due, hands over what is to be stored, and returns how long
-// nothing will be due.
+// pump sends due messages, hands promises to the store, and returns the time until the next due message.
 func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
 	s.mu.Lock()
 	now := s.Clock.Now()
@@ -262,17 +261,17 @@ func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
 		grants = agg.Grants(now)
 		if e := agg.Edges(); e.Met != s.twins {
 			s.twins = e.Met
-			s.log.Error("two processes bear one edge's name, and neither has succeeded the other: they are counted as two edges; give one of them another name, and remove its data_dir if that was copied",
+			s.log.Error("two processes use one edge's name, and neither succeeded the other: they count as two edges; give one of them another name, and remove its data_dir if that was copied",
 				slog.Any("edges", e.Twins))
 		}
 	}
-	s.tellWaits(now, agg)
+	s.logWaits(now, agg)
 	if s.reportDue(agg) <= now {
 		reports = agg.Report(now)
-		s.news, s.reported = false, now
+		s.edgeNews, s.reported = false, now
 	}
 	if len(reports) > 0 {
-		s.tellEdges(now, agg, &reports[0])
+		s.addEdgeStates(now, agg, &reports[0])
 	}
 	if d, ok := agg.Unsaved(); ok {
 		store.offer(d)
@@ -291,18 +290,18 @@ func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
 }
 
 const (
-	edgesEvery = 5 * time.Second // how often global is told of the edges
+	edgesEvery = 5 * time.Second // interval of reports about the edges to global
 	maxBuilds  = 10_000
 )
 
-// tellEdges adds to a report what people look at: the release of this process, and now and then how
-// the edges are: first those that are neither well nor given up. The caller holds the lock.
-func (s *Server) tellEdges(now fleettime.Mono, agg *region.Aggregator, m *wire.Report) {
+// addEdgeStates adds monitoring data to a report: the version of this process and, periodically, the state of the
+// edges, abnormal ones first. The caller holds the lock.
+func (s *Server) addEdgeStates(now fleettime.Mono, agg *region.Aggregator, m *wire.Report) {
 	m.Build = node.BuildVersion()
-	if s.toldEdges != 0 && now.Sub(s.toldEdges) < edgesEvery {
+	if s.edgesReported != 0 && now.Sub(s.edgesReported) < edgesEvery {
 		return
 	}
-	s.toldEdges = now
+	s.edgesReported = now
 	all, builds := agg.Status(now).Edges, map[uint64]string{}
 	for _, e := range all {
 		if b, ok := s.builds[e.Inc]; ok {

@@ -10,8 +10,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// metrics are what a regional counts; state is read from the aggregator when it
-// is asked for.
+// metrics are the counters of a regional; state is read from the aggregator at scrape time.
 type metrics struct {
 	s       *Server
 	dropped prometheus.Counter
@@ -21,7 +20,7 @@ type metrics struct {
 	invalid      *prometheus.CounterVec
 	sent         *prometheus.CounterVec
 	sync         prometheus.Histogram
-	heard        atomic.Int64 // reading of the clock at the newest grant
+	heard        atomic.Int64 // clock reading at the newest grant
 	series       node.RoomSeries
 
 	leaseTrouble, leading, term, unsaved, syncAge, lag, edges, twins              *prometheus.Desc
@@ -80,7 +79,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 	return m
 }
 
-// count counts a message by what became of it.
+// count counts a message by result.
 func (m *metrics) count(what string, err error, log *slog.Logger) {
 	result := node.Result(err)
 	m.sent.WithLabelValues(what, result).Inc()

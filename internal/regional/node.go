@@ -10,14 +10,14 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// Node is a regional with its listener for people and machines that watch it.
+// Node is a regional with its monitoring listener.
 type Node struct {
 	*Server
 	Debug *node.Debug
 }
 
-// NewNode returns the regional of cfg. It reaches its edges and its store by edges, global and
-// the documents by up, which may be the same connection.
+// NewNode returns the regional of cfg. edges is its connection to edges and its store, up to global and the
+// documents; they may be the same.
 func NewNode(cfg Config, params wire.Params, edges, up *natsbus.Conn, log *slog.Logger) (*Node, error) {
 	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule regional "+cfg.DataCenter, log)
 	if err != nil {

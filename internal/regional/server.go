@@ -1,14 +1,12 @@
-// Package regional is the shell of a data centre's regional: it stands for
-// leadership, and while it leads it drives the aggregator, the parent of the
-// edges and the child of global.
+// Package regional is the shell of a data centre's regional: it stands for leadership, and while leading drives the
+// aggregator, the parent of the edges and the child of global.
 //
-// While it leads, one goroutine owns the aggregator: it takes messages from a
-// bounded inbox, sends what the aggregator says, and has stored what must be
-// stored before the aggregator goes on. Leading is being inside lead; leaving
-// it undoes everything.
+// While leading, one goroutine owns the aggregator. It takes messages from a bounded inbox, sends the aggregator's
+// messages, and stores its promises before it goes on. Leading is one call of lead, and its return undoes
+// everything.
 //
-// Lock: Server.mu guards the aggregator so that /status and metrics can look at
-// it between two steps of that goroutine.
+// Lock: Server.mu guards the aggregator, so that /status and metrics can read it between two steps of that
+// goroutine.
 package regional
 
 import (
@@ -26,17 +24,17 @@ import (
 	"vestibule/internal/node"
 )
 
-// Options are what a server is made of.
+// Options configure a server.
 type Options struct {
 	Config   Config
 	Params   wire.Params
 	Edges    wire.Bus  // to the edges
 	Global   wire.Bus  // to global; may be the same
-	Desk     wire.Desk // where operators ask, on the edges' side
+	Desk     wire.Desk // for operators' requests, on the edges' side
 	Docs     wire.DocumentFeed
 	Lease    wire.Leadership
 	Promises wire.PromiseStore
-	Clock    *node.Clock // the one that Lease reads
+	Clock    *node.Clock // the clock of Lease
 	Reg      prometheus.Registerer
 	Log      *slog.Logger
 }
@@ -52,29 +50,29 @@ type Server struct {
 
 	mu      sync.Mutex
 	agg     *region.Aggregator // nil while not leading
-	twins   uint64             // edges of one name that were told of
-	unknown uint64             // edges that nothing stored tells of, likewise
+	twins   uint64             // reported duplicate edge names
+	unknown uint64             // reported edges missing in the store
 
-	news     bool           // edges told something of a room since global was told
-	reported fleettime.Mono // when global was told last
+	edgeNews bool           // edges sent news about a room since the last report to global
+	reported fleettime.Mono // last report to global
 
-	builds    map[uint64]string // what edges run, by incarnation
-	toldEdges fleettime.Mono    // when global was told of the edges last
+	builds        map[uint64]string // versions of edges, by instance ID
+	edgesReported fleettime.Mono    // last report about edges to global
 
-	waits  node.Steady[region.Wait] // what was said to be waited for
-	looked fleettime.Mono           // when it was last looked
+	waits        node.Steady[region.Wait] // logged waits
+	waitsChecked fleettime.Mono           // last check of waits
 
-	fresh   bool    // that the data centre is new was said, and believed; until something is stored
-	unsaved trouble // with storing promises
+	fresh   bool    // bootstrap is set and accepted, until something is stored
+	unsaved trouble // of storing promises
 
-	site uint64 // that was read from the store; 0 for none
+	site uint64 // as read from the store; 0 for none
 
-	// What was to be stored when this process led last, for a store that was lost since.
+	// Last promises of this process as leader, for a store that has lost them since.
 	own     wire.Durable
 	ownTerm uint64
 }
 
-// New returns a server; it leads and answers once it Runs.
+// New returns a server. Run makes it stand and lead.
 func New(o Options) (*Server, error) {
 	s := &Server{
 		Options: o,
@@ -94,7 +92,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// time returns fleet time where this process leads and knows it, else what the machine takes for it.
+// time returns fleet time while leading, if known, otherwise the machine's time.
 func (s *Server) time() fleettime.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +104,7 @@ func (s *Server) time() fleettime.Time {
 	return fleettime.TimeOf(time.Now())
 }
 
-// known returns fleet time for the data folder; the zero value where this process does not lead or know it.
+// known returns fleet time for the data folder, or the zero value if this process does not lead or know it.
 func (s *Server) known(now fleettime.Mono) fleettime.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,9 +114,8 @@ func (s *Server) known(now fleettime.Mono) fleettime.Known {
 	return s.agg.Known(now)
 }
 
-// Run stands for leadership, and leads, until ctx ends; where the cause is
-// [node.ErrTerminated], until edges that were told to end as well have said goodbye, for 20 s
-// at most.
+// Run stands for leadership, and leads, until ctx ends. If the cause is [node.ErrTerminated], it waits for the
+// final reports of edges that stop too, for at most 20 s.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, end := node.Outlive(ctx, seeOffMost, s.edges, s.log)
 	defer end()
@@ -130,7 +127,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error {
-		s.lookForSite(ctx)
+		s.pollClusterID(ctx)
 		return nil
 	})
 	g.Go(func() error {
@@ -145,11 +142,11 @@ func (s *Server) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// seeOffMost is longer than edges take to end whose drain_delay is not very long.
+// seeOffMost is longer than the shutdown of edges without a very long drain_delay.
 const seeOffMost = 20 * time.Second
 
-// edges returns how many edges report here, and how many of them are about to end; none where
-// this regional does not lead. It tells global that this process is about to end.
+// edges returns how many edges report here, and how many of them are stopping; none while not leading. It tells
+// global that this process is stopping.
 func (s *Server) edges() (reporting, leaving int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

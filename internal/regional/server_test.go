@@ -42,7 +42,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 var eventually = testkit.Eventually
 
-// operator reaches the store as an operator does.
+// operator opens the store as an operator.
 func (s *site) operator() jetstream.JetStream {
 	s.t.Helper()
 	nc, err := nats.Connect("", nats.InProcessServer(s.nats))
@@ -63,7 +63,7 @@ type site struct {
 	nats  *embedded.Server
 	edges []*natsbus.Conn
 
-	promises func(wire.PromiseStore) wire.PromiseStore // what regionals have in place of it; nil for itself
+	promises func(wire.PromiseStore) wire.PromiseStore // wraps the regionals' store; nil for none
 }
 
 func newSite(t *testing.T) *site {
@@ -174,8 +174,8 @@ func leased(e *edge.Server) func() bool {
 	return func() bool { r := e.Ready(); return r.Ready && !r.Isolated }
 }
 
-// The whole way of a right, with everybody started before whom they need: the
-// edge reports, the regional asks global, and the right comes down.
+// The whole path of a permit, with components started before their dependencies: the edge reports, the regional
+// asks global, and the permit comes down.
 func TestRightsComeDownFromGlobal(t *testing.T) {
 	s := newSite(t)
 	e := s.edge()
@@ -255,7 +255,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 		t.Errorf("%d incarnations of the edge in the books, want 1", n)
 	}
 
-	// Without global the data centre goes on, and says so.
+	// Without global the data centre continues, and reports so.
 	stopGlobal()
 	eventually(t, "the edge keeps its lease", leased(e))
 	if !b.Ready().Ready {
@@ -263,8 +263,8 @@ func TestAStandbyTakesOver(t *testing.T) {
 	}
 }
 
-// Three stand; the leader dies without a word, twice. The edge goes over to a
-// higher term each time. How long it was without is printed; the goal is 2 s.
+// Of three candidates the leader dies without a message, twice. Each time the edge switches to a higher term. The
+// gap is printed; the goal is 2 s.
 func TestAnEdgeGoesOverToWhoeverLeads(t *testing.T) {
 	s := newSite(t)
 	s.global()
@@ -286,8 +286,8 @@ func TestAnEdgeGoesOverToWhoeverLeads(t *testing.T) {
 	}
 }
 
-// What is no message is refused and counted, and leadership goes on.
-// Two processes that bear one name are told of on both sides, and served both.
+// An invalid message is rejected and counted, and leadership continues. Two processes with one name are reported on
+// both sides, and both served.
 func TestTwoEdgesOfOneNameAreTold(t *testing.T) {
 	s := newSite(t)
 	s.global()
@@ -299,8 +299,7 @@ func TestTwoEdgesOfOneNameAreTold(t *testing.T) {
 	}
 }
 
-// An operator who says that an edge has ended is answered by whoever leads; an edge that
-// is heard is not forgotten.
+// The leader handles an operator's declaration that an edge has ended; an edge that reports is not forgotten.
 func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 	s := newSite(t)
 	s.global()
@@ -326,7 +325,7 @@ func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 			t.Errorf("%s: %q %q, want %q", question, answer.Done, answer.Error, want)
 		}
 	}
-	if done := forget(t, r, `{"edge": "", "all": true}`); !strings.HasPrefix(done, "0 processes of edges that are not heard have ended") {
+	if done := forget(t, r, `{"edge": "", "all": true}`); !strings.HasPrefix(done, "0 processes of silent edges have ended") {
 		t.Errorf("all that are silent, where nobody is: %q", done)
 	}
 	r.stop()
@@ -335,7 +334,7 @@ func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 	}
 }
 
-// forget asks for edges to be forgotten, and returns what the leader says that it did.
+// forget asks to forget edges, and returns the leader's answer.
 func forget(t *testing.T, r *candidate, question string) string {
 	t.Helper()
 	data, err := r.conn.Ask(t.Context(), wire.ForgetSubject("dublin"), []byte(question))
@@ -349,8 +348,8 @@ func forget(t *testing.T, r *candidate, question string) string {
 	return answer.Done
 }
 
-// A successor that misses an edge says whom it waits for, until when, and what would end
-// it; an operator who says that the edge has ended is answered meanwhile.
+// A successor that misses an edge reports the wait, its end, and how to end it earlier; meanwhile it accepts the
+// declaration that the edge has ended.
 func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
 	s := newSite(t)
 	s.global()
@@ -361,7 +360,7 @@ func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
 	if two.leads() {
 		was, next = two, one
 	}
-	s.edges[0].Close() // it is cut off
+	s.edges[0].Close() // isolate it
 	was.conn.Close()
 	eventually(t, "the successor leads", next.leads)
 	alarms := func() string { return strings.Join(next.Ready().Alarms, "\n") }
@@ -371,7 +370,7 @@ func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
 		t.Error(done)
 	}
 	eventually(t, "it knows that the edge has ended", func() bool {
-		return strings.Contains(alarms(), "it has ended, and this is for what it let in before")
+		return strings.Contains(alarms(), "it has ended; this is for its earlier admissions")
 	})
 }
 
@@ -389,7 +388,7 @@ func (s *shutOnce) Open(ctx context.Context, t wire.Term) (wire.Durable, error) 
 	return s.PromiseStore.Open(ctx, t)
 }
 
-// A data centre that begins is new also where its first leader could not open the promises.
+// A new data centre is still new if its first leader could not open the promises.
 func TestAFounderMayLoseItsFirstLease(t *testing.T) {
 	s := newSite(t)
 	s.promises = func(p wire.PromiseStore) wire.PromiseStore { return &shutOnce{PromiseStore: p} }
@@ -437,8 +436,8 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// The leases come back older than the promises, and the promises older than the
-// edges: terms go up all the same, and both are told.
+// The leases are restored from before the promises, and the promises from before the edges: terms increase all the
+// same, and both are reported.
 func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
 	s := newSite(t)
 	const ahead = 1 << 40
@@ -451,7 +450,7 @@ func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
 	if n := r.counter("vestibule_regional_store_regressions_total"); n != 1 {
 		t.Errorf("%v regressions told, want 1", n)
 	}
-	// An edge that no roster tells of, with a session.
+	// An edge that is in no roster, with a session.
 	now := fleettime.TimeOf(time.Now())
 	m := wire.Report{
 		From: "edge-9", Inc: 9, Tenure: 1, Seq: 1, Parts: 1, AsOf: now, Join: true,
@@ -489,9 +488,8 @@ func (c *candidate) counter(name string) (sum float64) {
 	return sum
 }
 
-// That a data centre is new is believed of the first who leads it. Where somebody led
-// before and nothing is stored, the store was lost: what there may have been is waited
-// for, though the configuration says bootstrap.
+// Only the first leader of a data centre accepts bootstrap. If there was a leader before and nothing is stored, the
+// store was lost: the regional waits for possible sessions in spite of bootstrap.
 func TestBootstrapIsBelievedOnce(t *testing.T) {
 	s := newSite(t)
 	waits := func(r *candidate) bool {
@@ -518,8 +516,8 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 	}
 }
 
-// A data centre whose name the list gives to another site says so and is not ready; on an
-// operator's word it leads anew as the one of the list.
+// A data centre whose name is listed with another cluster ID reports so and is not ready; on an operator's command
+// it leads anew as the listed one.
 func TestACopiedDataCentreSaysSo(t *testing.T) {
 	s := newSite(t)
 	r := s.regional("one")
@@ -563,7 +561,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	})
 }
 
-// readings is a store of promises that tells once a site was read.
+// readings is a store of promises that reports when the cluster ID was read.
 type readings struct {
 	wire.PromiseStore
 	site *atomic.Uint64
@@ -575,8 +573,7 @@ func (r readings) Site(ctx context.Context) (uint64, error) {
 	return site, err
 }
 
-// Where the store is lost with everybody who followed, a regional that stood by knows which data
-// centre this is.
+// If the store is lost with all followers, a standby regional still knows the cluster ID.
 func TestWhoStandsByKnowsTheSite(t *testing.T) {
 	s := newSite(t)
 	first := s.regional("one")
@@ -597,8 +594,7 @@ func TestWhoStandsByKnowsTheSite(t *testing.T) {
 	eventually(t, "it leads, with the site of before", func() bool { return second.leads() && second.Status().Region.Site == own })
 }
 
-// A store of promises that is emptied while a regional leads knows them again
-// before a successor needs them.
+// A leader restores an emptied store of promises before a successor needs them.
 func TestPromisesAreStoredAgain(t *testing.T) {
 	s := newSite(t)
 	s.global()

@@ -12,29 +12,26 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// storeAgain is how often promises are stored that are stored already: a store
-// that was emptied or put back meanwhile is to know them again before a successor
-// needs them.
+// storeAgain is the interval for storing unchanged promises again: a store that was emptied or restored meanwhile
+// must hold them before a successor needs them.
 const storeAgain = 5 * time.Second
 
-// storeTime bounds one attempt.
+// storeTime is the timeout of one attempt.
 const storeTime = 5 * time.Second
 
-// trouble is why something does not work that is tried again, and since when. It is
-// safe for concurrent use.
+// trouble records why a repeated operation fails, and since when. It is safe for concurrent use.
 type trouble struct {
 	mu    sync.Mutex
 	since time.Time
-	last  time.Time // when it failed last
+	last  time.Time // time of the last failure
 	why   string
 }
 
-// troubleFor is how long after the last failure there still is trouble: somebody else
-// may lead since.
+// troubleFor is how long after the last failure there is still trouble: another process may lead since.
 const troubleFor = 30 * time.Second
 
-// note takes note of an outcome, nil for success, and reports whether that is news.
-func (t *trouble) note(err error) bool {
+// record records a result, nil for success, and reports whether it is new.
+func (t *trouble) record(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil {
@@ -50,7 +47,7 @@ func (t *trouble) note(err error) bool {
 	return news
 }
 
-// now returns for how long there has been trouble, 0 for none, and why.
+// now returns how long there has been trouble, 0 for none, and why.
 func (t *trouble) now() (time.Duration, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +57,7 @@ func (t *trouble) now() (time.Duration, string) {
 	return time.Since(t.since), t.why
 }
 
-// A write that failed is tried again soon, and ever less often.
+// Backoff of failed writes.
 const (
 	storeSoon = 50 * time.Millisecond
 	storeLate = 2 * time.Second
@@ -70,9 +67,10 @@ const (
 type storer struct {
 	trouble *trouble
 	want    chan wire.Durable
-	saved   func(ctx context.Context, version uint64, err error) // what became of a write; waits until ctx ends at most
+	// handles the result of a write; blocks until ctx ends at most
+	saved   func(ctx context.Context, version uint64, err error)
 	offered uint64
-	last    wire.Durable // stored, and stored again from time to time
+	last    wire.Durable // stored, and stored again periodically
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -100,24 +98,23 @@ func newStorer(ctx context.Context, store wire.PromiseStore, trouble *trouble, l
 	return w
 }
 
-// write stores d, trying until it is stored, overtaken by a newer one, or the
-// term is over.
+// write retries to store d until success, a newer version, or the end of the term.
 func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Durable, log *slog.Logger) {
 	for wait := storeSoon; ; wait = min(2*wait, storeLate) {
 		try, cancel := context.WithTimeout(ctx, storeTime)
 		err := store.Put(try, d)
 		cancel()
 		if err == nil || errors.Is(err, wire.ErrFenced) {
-			w.trouble.note(nil)
+			w.trouble.record(nil)
 			w.last = d
 			w.saved(ctx, d.Version, err)
 			return
 		}
 		if ctx.Err() != nil {
-			return // the term ends; its last act is to store what is left
+			return // the term ends; flush stores the rest
 		}
-		if w.trouble.note(err) {
-			log.Warn("promises not stored yet: no edge that is new gets a lease", slog.Any("error", err))
+		if w.trouble.record(err) {
+			log.Warn("promises not stored yet: new edges get no lease", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -125,14 +122,13 @@ func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Dura
 		case <-time.After(wait):
 		}
 		select {
-		case d = <-w.want: // something newer by now
+		case d = <-w.want: // a newer version
 		default:
 		}
 	}
 }
 
-// offer hands over what is to be stored; an older one that was not begun is
-// replaced.
+// offer queues promises for storing. It replaces an older version that was not begun.
 func (w *storer) offer(d wire.Durable) {
 	if d.Version <= w.offered {
 		return
@@ -148,10 +144,10 @@ func (w *storer) offer(d wire.Durable) {
 func (w *storer) stop() {
 	w.cancel()
 	<-w.done
-	w.trouble.note(nil) // the next leader's
+	w.trouble.record(nil) // the next leader's
 }
 
-// flush stores what is not stored yet, as the last act of a term.
+// flush stores unsaved promises at the end of a term.
 func (s *Server) flush(agg *region.Aggregator) error {
 	s.mu.Lock()
 	d, ok := agg.Unsaved()
@@ -171,7 +167,7 @@ func (s *Server) flush(agg *region.Aggregator) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("store promises as the last act: %w", err)
+			return fmt.Errorf("store promises at the end of the term: %w", err)
 		case <-time.After(storeSoon):
 		}
 	}

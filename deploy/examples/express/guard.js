@@ -1,17 +1,17 @@
 "use strict";
-// Express middleware for a site that takes requests from the edges of a waiting room only.
-// It checks the proof that they send along (Vestibule-Proof) and refuses who comes to the
-// site's address directly. It needs nothing but Node (18 or newer):
+// Express middleware for a site that accepts requests only from the edges of a waiting room.
+// It checks the proof in each request (Vestibule-Proof) and rejects requests sent to the
+// site's address directly. It needs only Node (18 or newer):
 //
 //	app.use(guard({
 //	  keys: "https://shop.example/.well-known/vestibule/jwks.json",
 //	  audience: "http://10.0.0.5:8080", // this site, as the room's origin names it
-//	  room: "shop",                     // leave it out to take any
+//	  room: "shop",                     // omit it to accept any
 //	}));
 const { createPublicKey, verify } = require("node:crypto");
 
 const keysFor = 300e3, askEvery = 10e3; // milliseconds
-const leeway = 30; // seconds, for this machine's clock
+const leeway = 30; // seconds, for clock differences
 
 module.exports = function guard({ keys, audience, room }) {
 	let known = new Map(), asked = 0, asking = null;

@@ -1,5 +1,5 @@
 "use strict";
-// node site.js PORT KEYS AUDIENCE ROOM serves "the site" to who comes from the edges. With
+// node site.js PORT KEYS AUDIENCE ROOM serves "the site" to requests from the edges. With
 // Express it is: const app = require("express")(); app.use(guard({ keys, audience, room }));
 const http = require("node:http");
 const guard = require("./guard");

@@ -1,6 +1,6 @@
-// Command site is an example of a site that takes requests from the edges of a waiting
-// room only: it checks the proof that they send along (Vestibule-Proof) and refuses who
-// comes to its address directly.
+// Command site is an example of a site that accepts requests only from the edges of a waiting
+// room: it checks the proof in each request (Vestibule-Proof) and rejects requests sent to its
+// address directly.
 //
 //	site --listen 127.0.0.1:8090 --keys https://shop.example/.well-known/vestibule/jwks.json \
 //	    --audience http://10.0.0.5:8080 --room shop
@@ -34,7 +34,7 @@ func main() {
 	log.Fatal(srv.ListenAndServe())
 }
 
-// Guard checks proofs. Its fields are set before it is used.
+// Guard checks proofs. Set its fields before use.
 type Guard struct {
 	Keys     string // URL of the key set
 	Audience string
@@ -45,19 +45,19 @@ type Guard struct {
 	asked time.Time
 }
 
-// How long keys are good, and how often unknown ones are asked for at most.
+// Validity of cached keys, and the minimum time between fetches for unknown ones.
 const (
 	keysFor  = 5 * time.Minute
 	askEvery = 10 * time.Second
 )
 
-// claims are what a proof says beside the registered claims.
+// claims are the claims of a proof besides the registered ones.
 type claims struct {
 	jwt.Claims
 	Room string `json:"room"`
 }
 
-// Wrap serves requests with a good proof by next, and others by 403.
+// Wrap passes requests with a valid proof to next, and answers others with 403.
 func (g *Guard) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.check(r); err != nil {
@@ -85,7 +85,7 @@ func (g *Guard) check(r *http.Request) error {
 	if err := t.Claims(&set, &c); err != nil {
 		return err
 	}
-	// The leeway is for this machine's clock; an expired proof is good for so much longer.
+	// The leeway is for clock differences; an expired proof is valid for that much longer.
 	if err := c.ValidateWithLeeway(jwt.Expected{Issuer: "vestibule", AnyAudience: jwt.Audience{g.Audience}, Time: time.Now()}, 30*time.Second); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (g *Guard) check(r *http.Request) error {
 	return nil
 }
 
-// keys returns the key set. It is asked for anew when it is old, or lacks a key.
+// keys returns the key set. It is fetched again when it is old, or lacks a key.
 func (g *Guard) keys(ctx context.Context, id string) (jose.JSONWebKeySet, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

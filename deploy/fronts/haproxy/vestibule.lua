@@ -1,9 +1,9 @@
--- Vestibule for HAProxy: asks the edge about a request, and takes out of headers what could make the
--- site serve another request than the one that was asked about. See haproxy.cfg.
+-- Vestibule for HAProxy: asks the edge about a request, and removes headers that could make the site serve
+-- another request than the checked one. See haproxy.cfg.
 
 local edge = os.getenv("VESTIBULE_EDGE")
 
--- What of the visitor's header the edge is to know.
+-- Headers of the visitor that the edge needs.
 local told = {
 	"accept", "accept-language", "cookie", "origin", "sec-fetch-site", "upgrade", "vestibule-poll", "vestibule-ticket",
 }
@@ -19,7 +19,7 @@ local function all(headers, name)
 	return out
 end
 
--- Between the edge and this server, not for the visitor.
+-- Headers between the edge and this server, not for the visitor.
 local hop = {
 	["connection"] = true, ["content-length"] = true, ["date"] = true, ["keep-alive"] = true,
 	["transfer-encoding"] = true, ["vestibule-decision"] = true,
@@ -82,9 +82,9 @@ core.register_action("vestibule-ask", { "http-req" }, function(txn)
 	txn:done(reply)
 end)
 
--- Headers that some sites take for the path, the method, the host, the scheme or the address of a request.
+-- Headers that some sites read as the path, the method, the host, the scheme or the address of a request.
 local moving = {
--- made of internal/edge/origin/headers.go: make golden
+-- generated from internal/edge/origin/headers.go: make golden
 	["ali-cdn-real-ip"] = true,
 	["base-url"] = true,
 	["cdn-real-ip"] = true,
@@ -222,7 +222,7 @@ local function strip(name)
 	return false
 end
 
--- is_ticket tells whether a cookie, name=value, is between the visitor and the edge.
+-- is_ticket reports whether a cookie, name=value, is a ticket for the edge.
 local function is_ticket(cookie)
 	return cookie:find("^%s*vestibule%-") or cookie:find("^%s*__Host%-vestibule%-")
 end

@@ -19,7 +19,7 @@ func (s *byteStream) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cookies seals and opens as an edge does.
+// cookies returns a codec like that of an edge.
 func cookies(b *testing.B) (*ticket.Codec, *ticket.Scratch) {
 	b.Helper()
 	ring, err := ticket.Keyring{}.Rotate(day-1000, 0, new(byteStream))
@@ -33,7 +33,7 @@ func cookies(b *testing.B) (*ticket.Codec, *ticket.Scratch) {
 	return c, ticket.NewScratch(sha256.Sum256([]byte("bench")))
 }
 
-// cycle is what an edge does with one cookie: open, decide, seal.
+// cycle is an edge's work for one cookie: open, decide, seal.
 func cycle(b *testing.B, e *Engine, c *ticket.Codec, s *ticket.Scratch, t ticket.Ticket, want Verdict, goal string) {
 	b.Helper()
 	now := at(0)
@@ -67,7 +67,7 @@ func BenchmarkDecideAdmitted(b *testing.B) {
 	cycle(b, e, c, s, first.Ticket, Serve, goal)
 }
 
-// BenchmarkDecideRenewal is the same visitor at a request that renews.
+// BenchmarkDecideRenewal is the same visitor with a request that renews.
 func BenchmarkDecideRenewal(b *testing.B) {
 	e, r := newEdge(b, at(0), 10, 10)
 	c, s := cookies(b)
@@ -81,8 +81,8 @@ func BenchmarkDecideRenewal(b *testing.B) {
 	value := string(c.Seal(nil, day, &old, s))
 	b.ReportAllocs()
 	for b.Loop() {
-		state.tickets.recent.Put(old.ID, stamped{until: old.Until}) // as if its last stamp were old
-		state.moves.list = state.moves.list[:0]                     // as if reported
+		state.tickets.recent.Put(old.ID, stamped{until: old.Until}) // with an old last stamp
+		state.moves.list = state.moves.list[:0]                     // reported
 		var got ticket.Ticket
 		if err := c.Open(&got, value, s); err != nil {
 			b.Fatal(err)
@@ -96,7 +96,7 @@ func BenchmarkDecideRenewal(b *testing.B) {
 	b.Logf("goal: %s", goal)
 }
 
-// BenchmarkDecideNew is a visitor without a ticket who is queued.
+// BenchmarkDecideNew is a visitor without a ticket that is queued.
 func BenchmarkDecideNew(b *testing.B) {
 	e, r := newEdge(b, at(0), 10, 10)
 	g := r.held
@@ -115,7 +115,7 @@ func BenchmarkDecideNew(b *testing.B) {
 	b.Logf("goal: %s", goal)
 }
 
-// BenchmarkDecideWaiting is a visitor who waits and polls.
+// BenchmarkDecideWaiting is a waiting visitor that polls.
 func BenchmarkDecideWaiting(b *testing.B) {
 	e, r := newEdge(b, at(0), 10, 10)
 	g := r.held
@@ -125,7 +125,7 @@ func BenchmarkDecideWaiting(b *testing.B) {
 	cycle(b, e, c, s, waiting(77, time.Second), Queue, goal)
 }
 
-// BenchmarkDecideAdmission is a visitor without a ticket who is admitted.
+// BenchmarkDecideAdmission is a visitor without a ticket that is admitted.
 func BenchmarkDecideAdmission(b *testing.B) {
 	e, r := newEdge(b, at(0), 1<<40, 1<<40)
 	_ = r
@@ -135,7 +135,7 @@ func BenchmarkDecideAdmission(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if len(state.moves.list) == cap(state.moves.list) {
-			state.moves.list = state.moves.list[:0] // as if reported
+			state.moves.list = state.moves.list[:0] // reported
 		}
 		d := e.Arrive(at(0), sale, ticket.Ticket{})
 		if d.Verdict != Admit {

@@ -13,7 +13,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// line of the tests of those who go away: an edge with a lease, nobody let in.
+// awayEdge returns an edge with a lease that admits nobody, for tests of departures.
 func awayEdge(t testing.TB, seed uint64, limit int) (*Engine, *regional) {
 	t.Helper()
 	e := New(Config{
@@ -35,8 +35,7 @@ func counted(e *Engine, now fleettime.Mono) int64 {
 	return w.sum
 }
 
-// TestWhoGoesAwayIsCountedNoMore: a page that is closed, reloaded or left, in the
-// orders in which browsers say so.
+// TestWhoGoesAwayIsCountedNoMore: a page is closed, reloaded or left, with the requests in the orders of browsers.
 func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
 	e, _ := awayEdge(t, 1, 10)
 	now := at(0)
@@ -99,7 +98,7 @@ func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
 	k = ask(reloaded)
 	want(2, "until the new page asks")
 	away(k, k.Answer, true)
-	away(reloaded, reloaded.Answer, false) // a copy that is older
+	away(reloaded, reloaded.Answer, false) // an older copy
 	want(1, "closed")
 
 	now = at(59 * time.Second)
@@ -134,9 +133,8 @@ func TestWhoGoesAwayIsCountedNoMore(t *testing.T) {
 	want(1, "words of others")
 }
 
-// TestWhoGoesAwayWhileHeld: near the turn a question is open most of the time.
-// Whether the edge hears first that the connection is gone or that the page is,
-// nobody stays in the count.
+// TestWhoGoesAwayWhileHeld: near the turn a poll is open most of the time. In either order of a closed connection
+// and a departure nobody remains counted.
 func TestWhoGoesAwayWhileHeld(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		for order := range 4 {
@@ -177,7 +175,7 @@ func TestWhoGoesAwayWhileHeld(t *testing.T) {
 				}
 				k = v.Decision.Ticket
 				e.Away(now, sale, k, k.Answer)
-			case 3: // the turn comes in that very moment
+			case 3: // the turn comes at the same time
 				e.Away(now, sale, k, k.Answer)
 				r.lease(now)
 				r.grant(now, 1, 1)
@@ -201,21 +199,19 @@ func TestWhoGoesAwayWhileHeld(t *testing.T) {
 	}
 }
 
-// guest is a browser with one ticket and some pages; each page knows what it was
-// told last. The twin's: whether the guest is there, since which second, and the
-// same of the ticket that the browser holds.
+// guest is a browser with one ticket and several pages, each with its last state. For the twin: whether the guest
+// is present, since which second, and the same for the ticket in the browser.
 type guest struct {
 	ticket ticket.Ticket
 	pages  []uint8
-	visit  *Visit // a question that is held
+	visit  *Visit // a held poll
 
 	there bool
 	last  int64
 }
 
-// TestTheCountOfThoseWhoGoAwayIsExact: at one edge, whatever people with one or
-// more tabs do, in the orders in which browsers tell of it, the edge counts whom a
-// twin counts that keeps a list.
+// TestTheCountOfThoseWhoGoAwayIsExact: at one edge, for any actions of visitors with one or more tabs, in the
+// orders of browsers, the edge's count equals that of a twin with a list.
 func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		e, r := awayEdge(t, rapid.Uint64().Draw(rt, "seed"), 1000)
@@ -322,7 +318,7 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 					closePage(g, i)
 				}
 				e.Abandon(now, g.visit)
-				if (!first || !mine) && g.ticket.Flags&ticket.Returned != 0 { // where the ticket has it
+				if (!first || !mine) && g.ticket.Flags&ticket.Returned != 0 { // if the ticket has it
 					g.there, g.last = true, int64(g.ticket.Seen)
 				}
 				if !first {
@@ -375,18 +371,17 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 	})
 }
 
-// TestAWrongCountHealsInAMinute: whatever is said by whom in whatever order at two
-// edges, a minute later the count is right.
+// TestAWrongCountHealsInAMinute: after any requests in any order at two edges, the count is right a minute later.
 func TestAWrongCountHealsInAMinute(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var edges [2]*Engine
 		for i := range edges {
-			// Never the same one: they would give two visitors one ticket.
+			// Different seeds: with equal ones two visitors would get one ticket.
 			seed := rapid.Uint64().Draw(rt, "seed")<<1 | uint64(i)
 			edges[i], _ = awayEdge(t, seed, rapid.IntRange(0, 5).Draw(rt, "limit"))
 		}
 		now := at(0)
-		var tickets [][]ticket.Ticket // of each visitor, all that there were
+		var tickets [][]ticket.Ticket // all tickets of each visitor
 		total := func() (n int64) {
 			for _, e := range edges {
 				n += counted(e, now)
@@ -429,8 +424,7 @@ func TestAWrongCountHealsInAMinute(t *testing.T) {
 	})
 }
 
-// TestWhatIsKnownOfThoseWhoGoAwayIsBounded, and who does not fit stays counted, so
-// that nobody is taken out twice.
+// TestWhatIsKnownOfThoseWhoGoAwayIsBounded: visitors beyond the limit stay counted, so that none is removed twice.
 func TestWhatIsKnownOfThoseWhoGoAwayIsBounded(t *testing.T) {
 	const limit = 100
 	e, _ := awayEdge(t, 1, limit)

@@ -9,19 +9,19 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// drawnRoom is the room after a draw whose entries closed then.
+// drawnRoom is the room after a draw whose entries closed at closes.
 func drawnRoom(closes fleettime.Time, secret byte) (Room, *draw.Draw) {
 	r := &draw.Record{Algorithm: draw.Algorithm, Room: "r", Event: "e", Closes: closes.Std(), Secret: draw.Hash{secret}}
 	return Room{ID: sale, Drawn: r}, r.Draw()
 }
 
-// TestWhoWasDrawnStandsThere: whoever joined before entries closed is moved to the place that was drawn when asking next, with
-// what is counted, and told anew where that is; the same again at any edge. Who joined later stays, behind everybody drawn, also
-// where the edge's clock is slow.
+// TestWhoWasDrawnStandsThere: with the next request a visitor that joined before the close moves to the drawn
+// place, with its count and a new estimate; the same again at any edge. Later visitors stay behind all drawn ones,
+// also with a slow clock of the edge.
 func TestWhoWasDrawnStandsThere(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 0, 0)
-	e.since = 1 // other edges have counted for long
+	e.since = 1 // other edges have long been counting
 	ft := e.Time(now)
 	early, late := waiting(7, 2*time.Minute), waiting(8, 10*time.Second)
 	early.Longer, early.Forecast = 5, 9
@@ -55,13 +55,13 @@ func TestWhoWasDrawnStandsThere(t *testing.T) {
 	if counted[want.Second()] != 1 || counted[late.Joined.Second()] != 0 || counted[early.Joined.Second()] != -1 {
 		t.Errorf("counted %v, one more at %v, and one less at %v, where they were counted elsewhere", counted, want, early.Joined)
 	}
-	for _, w := range []ticket.Ticket{early, first.Ticket} { // the answer was lost; the next question
+	for _, w := range []ticket.Ticket{early, first.Ticket} { // the response was lost; the next request
 		if d := e.Arrive(now, sale, w); d.Ticket.Place() != want {
 			t.Errorf("again: %v, want %v", d.Ticket.Place(), want)
 		}
 	}
 
-	// A second draw counts for everybody who joined before its entries closed, the first one no more.
+	// A second draw applies to all visitors that joined before its close, and replaces the first one.
 	again, places := drawnRoom(ft.Add(-5*time.Second), 2)
 	e.SetRooms(now, []Room{again})
 	for _, w := range []ticket.Ticket{first.Ticket, late} {
@@ -70,7 +70,8 @@ func TestWhoWasDrawnStandsThere(t *testing.T) {
 		}
 	}
 
-	// Nobody who is new takes part in a draw that is known, whatever this clock says; and what was drawn stays when it is forgotten.
+	// New visitors never take part in a known draw, whatever this clock shows; and drawn places stay when the draw
+	// is forgotten.
 	soon, _ := drawnRoom(ft.Add(time.Second), 3)
 	e.SetRooms(now, []Room{soon})
 	if d := e.Arrive(now, sale, ticket.Ticket{}); d.Ticket.Joined < ft.Add(time.Second) {
@@ -82,8 +83,8 @@ func TestWhoWasDrawnStandsThere(t *testing.T) {
 	}
 }
 
-// TestADrawThatIsReadAgain: with every change of what is public of draws a record is read again. That asks nothing of those who
-// are held.
+// TestADrawThatIsReadAgain: every change of the draw registry decodes the records again, which does not affect held
+// visitors.
 func TestADrawThatIsReadAgain(t *testing.T) {
 	now := at(0)
 	e, _ := newEdge(t, now, 0, 0)

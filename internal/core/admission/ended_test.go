@@ -10,15 +10,15 @@ import (
 
 var dublin = ticket.DCOf("dublin")
 
-// abroad returns a ticket whose session another data centre holds.
+// abroad returns a ticket with a session of another data centre.
 func abroad(id uint64, left int64) ticket.Ticket {
 	t := inside(id, left)
 	t.Home = dublin
 	return t
 }
 
-// TestWhoMovesHereTakesARightOfThisDataCentre and nothing of R: the visitor was
-// admitted already. The old home is told.
+// TestWhoMovesHereTakesARightOfThisDataCentre and none of R: the visitor was already admitted. The old home is
+// notified.
 func TestWhoMovesHereTakesARightOfThisDataCentre(t *testing.T) {
 	e, r := newEdge(t, at(0), 2, 1)
 	old := abroad(7, 10)
@@ -70,8 +70,7 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 	}
 }
 
-// TestWhoMovesComesBeforeWhoWaits: a right that comes free is kept for them for
-// half a minute.
+// TestWhoMovesComesBeforeWhoWaits: a freed permit is reserved for migrating sessions for half a minute.
 func TestWhoMovesComesBeforeWhoWaits(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 5)
 	e.Arrive(at(0), sale, abroad(7, 100))
@@ -96,7 +95,7 @@ func TestWhoMovesComesBeforeWhoWaits(t *testing.T) {
 	}
 }
 
-// TestNoRightIsKeptForASessionThatHasEnded: its visitor cannot move any more.
+// TestNoRightIsKeptForASessionThatHasEnded: it cannot migrate any more.
 func TestNoRightIsKeptForASessionThatHasEnded(t *testing.T) {
 	const left = 3
 	e, r := newEdge(t, at(0), 0, 5)
@@ -111,8 +110,7 @@ func TestNoRightIsKeptForASessionThatHasEnded(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesIsAcceptedNoMore, here from the moment, elsewhere as soon as it
-// is told; and saying so twice changes nothing.
+// TestWhoLeavesIsAcceptedNoMore: here at once, elsewhere after the report; repeating it has no effect.
 func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 	e, r := newEdge(t, at(0), 5, 5)
 	in := e.Arrive(at(0), sale, waiting(7, time.Minute)).Ticket
@@ -148,7 +146,7 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 		t.Error("not known as left")
 	}
 
-	// It is told once: also an edge that is between two leases takes it in.
+	// It is reported once: an edge between two leases records it too.
 	lapsed, l := newEdge(t, at(0), 5, 5)
 	lapsed.Lapse(at(0))
 	g = l.held
@@ -159,13 +157,13 @@ func TestWhoLeavesIsAcceptedNoMore(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesTheLineIsNotCountedThere, however often it is said.
+// TestWhoLeavesTheLineIsNotCountedThere, however often it is repeated.
 func TestWhoLeavesTheLineIsNotCountedThere(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	g := r.held
 	g.View = view(100, day, day)
 	r.room(at(0), g)
-	back := func(id uint64) ticket.Ticket { // for the second time, so it counts from here
+	back := func(id uint64) ticket.Ticket { // the second request, so it is counted
 		t := waiting(id, time.Minute)
 		t.Flags = 0
 		return e.Arrive(at(0), sale, t).Ticket
@@ -190,8 +188,7 @@ func TestWhoLeavesTheLineIsNotCountedThere(t *testing.T) {
 	}
 }
 
-// TestAMovedSessionIsServedAndNotRenewed at its old home, and ends by the clock
-// of whoever may be ahead of ours.
+// TestAMovedSessionIsServedAndNotRenewed at its old home, and ends by the earliest clock of the fleet.
 func TestAMovedSessionIsServedAndNotRenewed(t *testing.T) {
 	e, r := newEdge(t, at(0), 5, 5)
 	in := inside(7, 100)
@@ -216,8 +213,8 @@ func TestAMovedSessionIsServedAndNotRenewed(t *testing.T) {
 	}
 }
 
-// TestMarksOutliveTheRegionalAndNotTheTickets: a new regional hears them with the
-// first word; they go when the watermark has passed them.
+// TestMarksOutliveTheRegionalAndNotTheTickets: a new regional gets them with the first report; they are dropped
+// once the watermark has passed them.
 func TestMarksOutliveTheRegionalAndNotTheTickets(t *testing.T) {
 	e, r := newEdge(t, at(0), 5, 5)
 	in := e.Arrive(at(0), sale, waiting(7, time.Minute)).Ticket

@@ -10,9 +10,8 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// TestWhatIsToldRisesOnlyWithAWord: from one visit to the next neither the wait, nor
-// its ends, nor the number of people ahead rises, unless the page says that the wait
-// did; and then it did by much. Tickets are sealed between the visits.
+// TestWhatIsToldRisesOnlyWithAWord: between visits neither the wait, nor its range, nor the position rises, unless
+// the page explains a longer wait; and then it rose by much. Tickets are sealed between the visits.
 func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d Decision
@@ -58,7 +57,8 @@ func TestWhatIsToldRisesOnlyWithAWord(t *testing.T) {
 	})
 }
 
-// TestAChangeOfLimitsIsToldAtOnce: within a minute after it a wait that is longer by a little is told, with the word.
+// TestAChangeOfLimitsIsToldAtOnce: within a minute of a change a slightly longer wait is shown, with the
+// explanation.
 func TestAChangeOfLimitsIsToldAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		since  time.Duration // since the change
@@ -87,7 +87,7 @@ func TestAChangeOfLimitsIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheWordFades: the page says for five minutes that the wait has grown.
+// TestTheWordFades: the page explains a longer wait for five minutes.
 func TestTheWordFades(t *testing.T) {
 	var d Decision
 	tell := func(at fleettime.Time, wait time.Duration) bool {

@@ -17,7 +17,7 @@ const day = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var sale = room.IDOf("sale")
 
-// regional plays the parent: it says what a test wants said.
+// regional is the parent, controlled by the test.
 type regional struct {
 	t    testing.TB
 	e    *Engine
@@ -26,13 +26,12 @@ type regional struct {
 	inc  uint64
 	ten  uint64
 	last wire.Report
-	held wire.RoomGrant // what was granted so far
+	held wire.RoomGrant // granted so far
 
 	standing wire.Standing
 }
 
-// newEdge returns an engine that has joined its regional, with a lease from
-// reading now on and the given rights.
+// newEdge returns an engine that has joined its regional, with a lease from reading now on and the given permits.
 func newEdge(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine, *regional) {
 	t.Helper()
 	e := New(Config{
@@ -51,7 +50,7 @@ func newEdge(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine, *r
 	return e, r
 }
 
-// hear takes the edge's report.
+// hear receives the edge's report.
 func (r *regional) hear(now fleettime.Mono) wire.Report {
 	reports := r.e.Report(now)
 	if len(reports) != 1 {
@@ -73,7 +72,7 @@ func (r *regional) say(now fleettime.Mono, g wire.Grant) {
 	r.e.Apply(now, g)
 }
 
-// grant hands out more rights, with a fresh lease.
+// grant grants further permits, with a new lease.
 func (r *regional) grant(now fleettime.Mono, credit, rate uint64) {
 	r.held.Permits.Sessions.Granted += credit
 	r.held.Permits.Rate.Granted += rate
@@ -82,13 +81,12 @@ func (r *regional) grant(now fleettime.Mono, credit, rate uint64) {
 	r.room(now, r.held)
 }
 
-// lease hears the edge and answers with a lease, of a new tenure where the old
-// one has lapsed.
+// lease answers the edge with a lease, of a new epoch if the old one has lapsed.
 func (r *regional) lease(now fleettime.Mono) {
 	r.t.Helper()
 	if r.hear(now).Final {
 		r.ten++
-		r.held.Permits.Rate.Granted = 0 // what was used stays behind with the old tenure
+		r.held.Permits.Rate.Granted = 0 // used permits remain in the old epoch
 	}
 	r.grant(now, 0, 0)
 	if !r.e.Status(now).Leased {
@@ -96,13 +94,13 @@ func (r *regional) lease(now fleettime.Mono) {
 	}
 }
 
-// room sends one room's part of a grant, with a fresh lease.
+// room sends one room's part of a grant, with a new lease.
 func (r *regional) room(now fleettime.Mono, g wire.RoomGrant) {
 	r.say(now, wire.Grant{Lease: 3 * time.Second, Standing: r.standing, Rooms: []wire.RoomGrant{g}})
 }
 
-// view returns a view in which people queue: n joined in the minute before
-// day, and who joined before horizon may enter.
+// view returns a view with a queue: n joined in the minute before day, and visitors that joined before horizon may
+// enter.
 func view(n float64, horizon, park fleettime.Time) *wire.View {
 	return &wire.View{
 		Version: 1, At: day, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0, Paces: []estimate.Pace{{Mu: 0.5}},
@@ -113,8 +111,7 @@ func view(n float64, horizon, park fleettime.Time) *wire.View {
 // at returns the reading of the clock after d.
 func at(d time.Duration) fleettime.Mono { return fleettime.Mono(0).Add(time.Hour + d) }
 
-// waiting returns a ticket that joined so long before day, came back, and was told of
-// a wait.
+// waiting returns a ticket that joined ago before day, came back, and was shown a wait.
 func waiting(id uint64, ago time.Duration) ticket.Ticket {
 	joined := day.Add(time.Hour - ago)
 	return ticket.Ticket{ID: id, Joined: joined, Seen: uint32(day.Add(time.Hour).Second()) - 5, Wait: 60, High: 90, Flags: ticket.Returned}

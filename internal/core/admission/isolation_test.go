@@ -13,12 +13,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// isolating is a room that says what newcomers meet at an isolated edge.
+// isolating is a room with an isolation policy.
 func isolating(policy string, limit int) []Room {
 	return []Room{{ID: sale, Session: session * time.Second, OnIsolation: policy, IsolationLimit: limit}}
 }
 
-// cutOff returns an edge whose lease ended at 3 s, as it sees at that moment.
+// cutOff returns an edge whose lease ended at 3 s, and the state at that time.
 func cutOff(t *testing.T, policy string, limit int) (*Engine, *regional) {
 	t.Helper()
 	e, r := newEdge(t, at(0), 10, 10)
@@ -30,8 +30,7 @@ func cutOff(t *testing.T, policy string, limit int) (*Engine, *regional) {
 	return e, r
 }
 
-// TestWhoLooksOnChangesNothing: a lease that ended is noticed by the edge, not by who asks
-// for its state.
+// TestWhoLooksOnChangesNothing: the edge itself detects the end of a lease, reading its state has no side effects.
 func TestWhoLooksOnChangesNothing(t *testing.T) {
 	e, _ := newEdge(t, at(0), 10, 10)
 	e.SetRooms(at(0), isolating(room.IsolationOpen, 5))
@@ -81,8 +80,8 @@ func TestNewcomersAtAnIsolatedEdge(t *testing.T) {
 	}
 }
 
-// Where the data centre drains nobody is let in, also not by an edge that was cut off
-// since: its regional may have been stopped before it.
+// In a draining data centre nobody is admitted, also not by an isolated edge: its regional may have stopped before
+// it.
 func TestAnIsolatedEdgeOfADataCentreThatDrains(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	r.standing = wire.Draining
@@ -97,9 +96,8 @@ func TestAnIsolatedEdgeOfADataCentreThatDrains(t *testing.T) {
 	}
 }
 
-// What an isolated edge lets in appears in no number of the ledger: what the
-// edge reports afterwards is what it would have reported without them, but for
-// who waits.
+// No number of the ledger includes the admissions of an isolated edge: its later reports are the same as without
+// them, but for the waiting visitors.
 func TestSessionsOfNobodyAreInNoBooks(t *testing.T) {
 	reports := func(visitors int) []wire.Report {
 		e, _ := cutOff(t, room.IsolationOpen, 100)
@@ -111,7 +109,7 @@ func TestSessionsOfNobodyAreInNoBooks(t *testing.T) {
 			}
 			in = append(in, d.Ticket)
 		}
-		// Renewed, repeated and expired: nothing of it is told.
+		// Renewed, repeated and expired: none of it is reported.
 		for _, after := range []time.Duration{isolated + time.Second, 100 * time.Second, 200 * time.Second, 2000 * time.Second} {
 			for _, t := range in {
 				e.Arrive(at(after), sale, t)
@@ -139,7 +137,7 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 		t.Errorf("not renewed once it is: %+v", kept)
 	}
 
-	// The regional is back: served to the end, renewed no more, then in line.
+	// The regional is back: served to the end, not renewed, then queued.
 	r.lease(at(60 * time.Second))
 	served := e.Arrive(at(100*time.Second), sale, kept.Ticket)
 	if served.Verdict != Serve || served.Reseal {
@@ -156,7 +154,7 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 		t.Errorf("rights spent %d (want 1: for the visitor who was in before), let in %d", l.Spent, l.LetIn)
 	}
 
-	// Who leaves has left, and nobody is told.
+	// A visitor that leaves is gone, and nothing is reported.
 	leaver, lr := cutOff(t, room.IsolationOpen, 1)
 	in := leaver.Arrive(at(isolated), sale, ticket.Ticket{})
 	if !leaver.Quit(at(isolated), sale, in.Ticket) || leaver.Quit(at(isolated), sale, in.Ticket) {
@@ -169,7 +167,7 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 		t.Errorf("the regional is told of %+v", rep.Rooms[0].Ends)
 	}
 
-	// A cut-off edge of another room policy serves it, and does not renew it.
+	// An isolated edge with another policy serves it, and does not renew it.
 	other, _ := cutOff(t, room.IsolationHold, 0)
 	if d := other.Arrive(at(isolated+30*time.Second), sale, d.Ticket); d.Verdict != Serve || d.Reseal {
 		t.Errorf("at an edge that holds: %+v", d)
@@ -191,9 +189,8 @@ func TestAnIsolationHasOneLimit(t *testing.T) {
 	if n := letIn(isolated); n != 3 {
 		t.Errorf("let in %d, want 3", n)
 	}
-	// Nothing that happens in between gives the edge another round: the rooms are
-	// published again, the regional answers that it has forgotten the edge, the
-	// machine sleeps.
+	// No event in between gives the edge a new allowance: the rooms are published again, the regional has forgotten
+	// the edge, the machine is suspended.
 	e.SetRooms(at(isolated), isolating(room.IsolationOpen, 3))
 	e.Lapse(at(isolated))
 	r.hear(at(isolated))
@@ -205,7 +202,7 @@ func TestAnIsolationHasOneLimit(t *testing.T) {
 	if n := letIn(60 * time.Second); n != 2 {
 		t.Errorf("a limit that was raised by two: %d more", n)
 	}
-	r.held = wire.RoomGrant{Room: sale, Life: 330} // the new incarnation holds nothing
+	r.held = wire.RoomGrant{Room: sale, Life: 330} // the new instance holds nothing
 	r.lease(at(60 * time.Second))
 	e.Report(at(64 * time.Second))
 	if n := letIn(73 * time.Second); n != 0 {
@@ -219,8 +216,7 @@ func TestAnIsolationHasOneLimit(t *testing.T) {
 	}
 }
 
-// A process that stood still, and a machine that slept, find out first that
-// nobody answers.
+// A suspended process or machine first finds out that nobody answers.
 func TestTimeThatPassedUnseenIsNoIsolation(t *testing.T) {
 	for what, pause := range map[string]func(e *Engine, now fleettime.Mono){
 		"stopped": func(*Engine, fleettime.Mono) {},
@@ -241,8 +237,8 @@ func TestTimeThatPassedUnseenIsNoIsolation(t *testing.T) {
 	}
 }
 
-// An edge that starts with what it kept on disk, and finds nobody: it knows the
-// time by its machine's clock alone, and still does as the room says.
+// An edge that starts from its data folder without a regional: it knows the time only from the machine's clock, and
+// still applies the room's policy.
 func TestAnEdgeThatNeverHadALease(t *testing.T) {
 	for policy, want := range map[string]Reason{room.IsolationHold: Unsure, room.IsolationOpen: Uncounted, room.IsolationClosed: Closed} {
 		e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))})

@@ -18,8 +18,7 @@ func byJoining(a, b *Visit) int {
 	return cmp.Or(cmp.Compare(a.Ticket.Joined, b.Ticket.Joined), cmp.Compare(a.Ticket.ID, b.Ticket.ID))
 }
 
-// TestHeldEqualsASortedList holds, releases and gives up at random beside a
-// twin that sorts all visits each time.
+// TestHeldEqualsASortedList holds, releases and gives up at random next to a twin that sorts all visits each time.
 func TestHeldEqualsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var h held
@@ -76,7 +75,7 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 	if rep.HeldPeople != 90 || len(rep.HeldJoined) != 90 {
 		t.Errorf("%d of %d parked are told", len(rep.HeldJoined), rep.HeldPeople)
 	}
-	r.queueing(at(0)) // joined 20 s ago or earlier: may enter
+	r.queueing(at(0)) // joined at least 20 s ago: may enter
 	turn := 0
 	for _, v := range held {
 		if v.Ticket.Joined <= present-20_000 {
@@ -150,16 +149,15 @@ func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
 	}
 }
 
-// TestAPollerIsCountedOnceAndWhoLeavesDropsOut plays visitors who poll at two
-// edges whose clocks differ a little, some of whom go away, and compares the
-// line with the visitors themselves.
+// TestAPollerIsCountedOnceAndWhoLeavesDropsOut simulates visitors that poll at two edges with slightly different
+// clocks, some of which leave, and compares the count with the visitors.
 func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var books [2]waitBook
 		ahead := fleettime.Time(rapid.Int64Range(0, 300).Draw(t, "ms that the second clock is ahead"))
 		type visitor struct {
 			joined fleettime.Time
-			seen   uint32 // as the ticket says
+			seen   uint32 // as in the ticket
 			polled fleettime.Time
 			next   fleettime.Time
 			gone   bool
@@ -215,8 +213,8 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 	})
 }
 
-// TestAPollSeenByAClockAheadIsNotCountedTwice: two requests of one page reach
-// two edges, and for one of them the next window has begun.
+// TestAPollSeenByAClockAheadIsNotCountedTwice: two requests of one page reach two edges, one of which has begun the
+// next window.
 func TestAPollSeenByAClockAheadIsNotCountedTwice(t *testing.T) {
 	var behind, ahead queue
 	border := fleettime.Time(windowOf(day.Second()) * windowLen * 1000)
@@ -225,7 +223,7 @@ func TestAPollSeenByAClockAheadIsNotCountedTwice(t *testing.T) {
 	behind.wait.add(k.Joined, k.Seen, 1)
 	ahead.checkIn(border+10, &k, k.Place())
 	behind.checkIn(border-40, &k, k.Place())
-	for _, after := range []fleettime.Time{0, 45_000, 55_000} { // the last two: where it was counted first is over
+	for _, after := range []fleettime.Time{0, 45_000, 55_000} { // the last two: the first count is over
 		behind.wait.advance(border + after)
 		ahead.wait.advance(border + after)
 		if n := behind.wait.sum + ahead.wait.sum; n != 1 {
@@ -240,7 +238,7 @@ func TestAPollSeenByAClockAheadIsNotCountedTwice(t *testing.T) {
 func TestWhoIsAdmittedOrAwayTooLongWaitsNoMore(t *testing.T) {
 	e, r := newEdge(t, at(0), 1, 10)
 	a, b := waiting(7, time.Minute), waiting(8, 30*time.Second)
-	a.Flags, b.Flags = 0, 0 // their first time back
+	a.Flags, b.Flags = 0, 0 // their first return
 	r.queueing(at(0))
 	r.held.View = nil
 	g := r.held
@@ -280,9 +278,8 @@ func TestWhoIsAdmittedOrAwayTooLongWaitsNoMore(t *testing.T) {
 	}
 }
 
-// TestTheGraceIsTheRooms: it begins when the visitor is counted no more, a minute
-// after the last question, so that who asks once a minute keeps the place
-// however short it is. A changed one holds at once, for everybody.
+// TestTheGraceIsTheRooms: it begins when the visitor is not counted any more, a minute after the last request, so
+// that one request a minute keeps the place, however short it is. A changed one applies at once, to all.
 func TestTheGraceIsTheRooms(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	r.queueing(at(0))
@@ -310,8 +307,8 @@ func TestTheGraceIsTheRooms(t *testing.T) {
 	}
 }
 
-// TestTheBookDoesNotGrowWithItsAge: for six hours people come, poll in time and
-// are admitted, so that every window is empty before it is dropped.
+// TestTheBookDoesNotGrowWithItsAge: for six hours visitors come, poll in time and are admitted, so that every
+// window is empty before it is dropped.
 func TestTheBookDoesNotGrowWithItsAge(t *testing.T) {
 	var w waitBook
 	for second := int64(0); second < 6*3600; second += 5 {
@@ -335,7 +332,7 @@ func TestALineOfManySecondsFitsAReport(t *testing.T) {
 	for s := range 4000 {
 		w.add(present.Add(-time.Duration(s)*time.Second), seen, 1)
 	}
-	w.add(present.Add(-100*time.Hour), seen, 5) // longer ago than the book reaches
+	w.add(present.Add(-100*time.Hour), seen, 5) // older than the book reaches
 	h := w.histogram()
 	if len(h) > wire.MaxSlices || h.Total() < 4004.999 || h.Total() > 4005.001 {
 		t.Errorf("%d slices of %v people", len(h), h.Total())
@@ -346,7 +343,7 @@ func TestALineOfManySecondsFitsAReport(t *testing.T) {
 	if oldest := h[0].Start; oldest < present.Add(-(maxLine+2*windowLen)*time.Second) {
 		t.Errorf("the line begins at %v", oldest)
 	}
-	w.advance(present.Add(time.Hour)) // nobody came: all are gone at once
+	w.advance(present.Add(time.Hour)) // nobody came: all are dropped at once
 	if w.sum != 0 || len(w.total) != 0 {
 		t.Errorf("%d wait after an hour of silence", w.sum)
 	}
@@ -375,8 +372,8 @@ func TestArrivalsKeepTheLastMinutes(t *testing.T) {
 	}
 }
 
-// TestATicketIsOneVisitorHoweverOftenItIsShown shows old versions of one ticket at two
-// edges: of long ago they add nobody, and of late once at each.
+// TestATicketIsOneVisitorHoweverOftenItIsShown presents old versions of one ticket at two edges: very old ones add
+// nothing, recent ones count once at each.
 func TestATicketIsOneVisitorHoweverOftenItIsShown(t *testing.T) {
 	var edges [2]*Engine
 	var parents [2]*regional
@@ -384,7 +381,7 @@ func TestATicketIsOneVisitorHoweverOftenItIsShown(t *testing.T) {
 		edges[i], parents[i] = awayEdge(t, uint64(i), 1000)
 		parents[i].queueing(at(0))
 	}
-	early := edges[0].Arrive(at(0), sale, ticket.Ticket{}).Ticket // before it was ever counted
+	early := edges[0].Arrive(at(0), sale, ticket.Ticket{}).Ticket // before its first count
 	counted := edges[0].Arrive(at(2*time.Second), sale, early).Ticket
 	show := func(from, to time.Duration, most int64, versions ...ticket.Ticket) {
 		t.Helper()
@@ -411,7 +408,7 @@ func TestATicketIsOneVisitorHoweverOftenItIsShown(t *testing.T) {
 	if got := parents[0].hear(at(300 * time.Second)).Rooms[0]; got.Joined != 1 || got.Pending.Total() > 0 {
 		t.Errorf("%d joined, %v are expected", got.Joined, got.Pending)
 	}
-	// The newest version is somebody who waits.
+	// The newest version is a waiting visitor.
 	back := edges[1].Arrive(at(301*time.Second), sale, counted).Ticket
 	if back = edges[1].Arrive(at(303*time.Second), sale, back).Ticket; edges[1].Ledger(at(303*time.Second), sale).Waiting != 1 {
 		t.Error("who is back is not counted")
@@ -419,8 +416,8 @@ func TestATicketIsOneVisitorHoweverOftenItIsShown(t *testing.T) {
 	show(304*time.Second, 310*time.Second, 2, early, counted, back)
 }
 
-// TestTheTabsOfOneVisitorAreHeldAsOne: many requests of one ticket are one person at
-// the head of the line, a few are held, and all enter by one right.
+// TestTheTabsOfOneVisitorAreHeldAsOne: many requests of one ticket are one visitor at the head of the queue, a few
+// are held, and all enter with one permit.
 func TestTheTabsOfOneVisitorAreHeldAsOne(t *testing.T) {
 	e, r := newEdge(t, at(0), 0, 0)
 	k, other := waiting(7, time.Minute), waiting(8, 30*time.Second)

@@ -12,15 +12,14 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// answer is an answer on its way to a browser.
+// answer is a response on its way to a browser.
 type answer struct {
 	there time.Duration
 	pass  ticket.Ticket
 }
 
-// TestNoBrowserIsTakenForACopy: a browser with twenty tabs asks for many things at
-// once, at edges of its balancer's choice, with answers that are lost, slow at the site
-// and late on the way. Whatever it does, its session goes on.
+// TestNoBrowserIsTakenForACopy: a browser with twenty tabs sends concurrent requests to edges chosen by a load
+// balancer, with responses that are lost, slow at the site and late on the way. Its session always continues.
 func TestNoBrowserIsTakenForACopy(tt *testing.T) {
 	rapid.Check(tt, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -45,7 +44,7 @@ func TestNoBrowserIsTakenForACopy(tt *testing.T) {
 		for now := time.Duration(0); now < 6*time.Minute; {
 			step := time.Duration(rng.Int64N(int64(session / 3)))
 			next := now + step
-			for now < next { // what arrives until then, in the order of arrival
+			for now < next { // arrivals until then, in order
 				k := -1
 				for i, a := range under {
 					if a.there <= next && (k < 0 || a.there < under[k].there) {
@@ -77,7 +76,7 @@ func TestNoBrowserIsTakenForACopy(tt *testing.T) {
 				if d.Fresh == Copied || !d.Enters() {
 					t.Fatalf("after %v: %v (%v, %d), with %+v", now, d.Verdict, d.Reason, d.Fresh, jar)
 				}
-				if !d.Reseal || rng.IntN(10) == 0 { // nothing to tell, or lost
+				if !d.Reseal || rng.IntN(10) == 0 { // unchanged, or lost
 					continue
 				}
 				a := answer{pass: d.Ticket}
@@ -94,15 +93,14 @@ func TestNoBrowserIsTakenForACopy(tt *testing.T) {
 	})
 }
 
-// TestCopiesOfATicketAreNotFreeEntries: many clients with one ticket, of a place or of
-// a session, go on by themselves at one edge. One of them stays; who else is let in
-// takes a right.
+// TestCopiesOfATicketAreNotFreeEntries: many clients continue separately with copies of one place or session at one
+// edge. One of them remains; every other admission takes a permit.
 func TestCopiesOfATicketAreNotFreeEntries(t *testing.T) {
 	const session = time.Minute
 	for _, tc := range []struct {
 		name    string
 		clients int
-		place   bool // the place is copied, else the session
+		place   bool // the place is copied, otherwise the session
 		by      time.Duration
 	}{
 		{"50 copies of a place", 50, true, time.Minute},
@@ -142,7 +140,7 @@ func TestCopiesOfATicketAreNotFreeEntries(t *testing.T) {
 						t.Fatalf("%s: a copy goes on as %+v (%v)", tc.name, d.Ticket, d.Verdict)
 					}
 				}
-				if jars[i] = d.Ticket; d.Verdict == Hold { // hung up
+				if jars[i] = d.Ticket; d.Verdict == Hold { // disconnected
 					jars[i].Flags = 0
 				}
 				next[i] = now + 5*time.Second + time.Duration(rng.Int64N(int64(10*time.Second)))
@@ -163,10 +161,9 @@ func TestCopiesOfATicketAreNotFreeEntries(t *testing.T) {
 	}
 }
 
-// TestASessionIsBoundToItsNetwork: a session's ticket is good in the network in which the
-// session began, for as long as it lasts. Whoever shows it elsewhere, or the place that
-// became it, is one newcomer in each network, and takes a right. Who waits may be
-// anywhere.
+// TestASessionIsBoundToItsNetwork: a session's ticket is valid only in the network in which the session began. A
+// client that presents it, or its place, elsewhere is one newcomer per network, and takes a permit. Waiting
+// visitors may change networks.
 func TestASessionIsBoundToItsNetwork(t *testing.T) {
 	const home, away, strict = ticket.Network(0x1d0e_0002), ticket.Network(0xa3a4_0004), ticket.Network(0x1d0e_0003)
 	in := func(k ticket.Ticket, n ticket.Network) ticket.Ticket { k.Network = n; return k }
@@ -203,7 +200,7 @@ func TestASessionIsBoundToItsNetwork(t *testing.T) {
 	})
 	t.Run("elsewhere", func(t *testing.T) {
 		e, _, place, pass := begin(t, home)
-		for i := range 50 { // many requests at once, with the session or the place, take one right
+		for i := range 50 { // many concurrent requests, with the session or the place, take one permit
 			k := pass
 			if i%2 == 1 {
 				k = place
@@ -232,7 +229,7 @@ func TestASessionIsBoundToItsNetwork(t *testing.T) {
 		e, r, _, pass := begin(t, home)
 		r.held.View = view(100, day.Add(time.Minute), 0)
 		r.grant(at(time.Second), 0, 0)
-		e.Arrive(at(time.Second), sale, ticket.Ticket{})  // takes the other right
+		e.Arrive(at(time.Second), sale, ticket.Ticket{})  // takes the other permit
 		before := e.Ledger(at(time.Second), sale).Waiting // the place was counted at another edge
 		var place ticket.Ticket
 		for range 20 {
@@ -241,7 +238,7 @@ func TestASessionIsBoundToItsNetwork(t *testing.T) {
 		if n := e.Ledger(at(time.Second), sale).Waiting - before; n != 0 {
 			t.Errorf("%d wait before anybody came back", n)
 		}
-		for i := range 20 { // from wherever
+		for i := range 20 { // from any network
 			place = e.Arrive(at(3*time.Second), sale, in(place, ticket.Network(2*i+2))).Ticket
 		}
 		if n := e.Ledger(at(3*time.Second), sale).Waiting - before; n != 1 {

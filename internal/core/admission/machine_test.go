@@ -12,9 +12,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// machine is an edge between visitors who copy, replay and lose their tickets
-// and a regional whose grants come late, twice, in any order or not at all;
-// beside it a twin that keeps lists of everything and compares.
+// machine is an edge between visitors that copy, replay and lose their tickets and a regional whose grants arrive
+// late, twice, out of order or not at all, next to a twin that keeps lists and compares.
 type machine struct {
 	e    *Engine
 	cap  bool
@@ -24,26 +23,26 @@ type machine struct {
 	cookies []ticket.Ticket
 	held    []*Visit
 
-	// The regional's books.
+	// The regional's ledger.
 	term   wire.Term
 	seq    uint64
 	report wire.Report
 	joined bool
 	tenure uint64
 	books  wire.RoomGrant
-	sent   []wire.Grant // on their way, and kept for doubles
+	sent   []wire.Grant // in flight, and kept for duplicates
 
-	// The twin. What it counts begins anew with an incarnation.
+	// The twin. Its counts restart with a new instance.
 	inc      uint64
-	newest   map[uint64]uint32 // by ticket: newest second stamped
+	newest   map[uint64]uint32 // by ticket: newest stamped second
 	counts   map[uint32]wire.Expiry
-	folded   int64 // seconds up to here may be told together
+	folded   int64 // seconds up to here may be reported together
 	spent    uint64
 	renewed  uint64
 	admitted []admission
-	mark     fleettime.Time // highest watermark ever sent
+	mark     fleettime.Time // highest watermark sent
 	lapsed   map[[2]uint64]bool
-	was      wire.RoomReport // as last reported under inc
+	was      wire.RoomReport // last report under inc
 }
 
 type admission struct {
@@ -68,7 +67,7 @@ func newMachine(t *rapid.T) *machine {
 	return m
 }
 
-// begin starts the twin's counts of a new incarnation.
+// begin resets the twin's counts for a new instance.
 func (m *machine) begin() {
 	m.inc = m.e.Status(m.now).Inc
 	m.counts, m.spent, m.renewed, m.was = map[uint32]wire.Expiry{}, 0, 0, wire.RoomReport{}
@@ -80,8 +79,7 @@ func (m *machine) count(until uint32, stamped, consumed uint64) {
 	m.counts[until] = c
 }
 
-// took compares a decision for a visitor who brought a ticket with the counters
-// before and after it.
+// took compares the decision for a ticket with the counters before and after it.
 func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Ledger, status Status) {
 	after := m.e.Ledger(m.now, sale)
 	switch after.Spent - before.Spent {
@@ -110,7 +108,7 @@ func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Led
 		}
 		m.renewed++
 		from := m.newest[d.Ticket.ID]
-		if brought.ID == d.Ticket.ID { // else it was shown in another network, by somebody who is inside there
+		if brought.ID == d.Ticket.ID { // otherwise it was presented in another network, with a session there
 			from = max(from, brought.Until)
 		}
 		m.count(from, 0, 1)
@@ -150,14 +148,14 @@ func (m *machine) arrive(t *rapid.T) {
 	d := m.e.Arrive(m.now, sale, brought)
 	m.took(t, brought, d, before, status)
 	if d.Enters() && brought.ID != 0 && d.Ticket.ID == brought.ID {
-		// The reply is lost and the same ticket comes again: charged once.
+		// The response is lost and the same ticket comes again: charged once.
 		before := m.e.Ledger(m.now, sale)
 		again := m.e.Arrive(m.now, sale, brought)
 		if again.Fresh == Copied && d.Reason == Repeated {
-			return // one more time too often
+			return // one more violation
 		}
 		after := m.e.Ledger(m.now, sale)
-		after.Copied = before.Copied // it may be one time too often
+		after.Copied = before.Copied // it may be one too many
 		if again.Verdict != Serve || again.Ticket.Until != d.Ticket.Until || after != before {
 			t.Fatalf("again: %v until %d, was %v until %d", again.Verdict, again.Ticket.Until, d.Verdict, d.Ticket.Until)
 		}
@@ -178,7 +176,7 @@ func (m *machine) arrive(t *rapid.T) {
 	}
 }
 
-// release lets Release decide, one right after the other, and checks the order.
+// release makes Release decide, one visit at a time, and checks the order.
 func (m *machine) release(t *rapid.T) {
 	before, status := m.e.Ledger(m.now, sale), m.e.Status(m.now)
 	out := m.e.Release(m.now, nil)
@@ -196,7 +194,7 @@ func (m *machine) release(t *rapid.T) {
 		}
 		d := v.Decision
 		if d.Fresh == Elsewhere && d.Verdict == Queue && d.Ticket.ID != v.Ticket.ID {
-			continue // another request went in, in another network
+			continue // another request was admitted, in another network
 		}
 		if !d.Enters() || !status.Leased || !status.Sure {
 			t.Fatalf("released %v under %+v", d.Verdict, status)
@@ -206,7 +204,7 @@ func (m *machine) release(t *rapid.T) {
 			m.spent++
 			m.count(d.Ticket.Until, 1, 0)
 			m.admitted = append(m.admitted, admission{m.now, status.Inc, status.Tenure})
-		} else if stamp := m.newest[d.Ticket.ID]; d.Ticket.Until > stamp { // it was renewed on the way
+		} else if stamp := m.newest[d.Ticket.ID]; d.Ticket.Until > stamp { // it was renewed in flight
 			m.renewed++
 			m.count(stamp, 0, 1)
 			m.count(d.Ticket.Until, 1, 0)
@@ -234,7 +232,7 @@ func (m *machine) giveUp(t *rapid.T) {
 	}
 }
 
-// hear takes a report and compares it with the twin.
+// hear receives a report and compares it with the twin.
 func (m *machine) hear(t *rapid.T) {
 	rep := m.e.Report(m.now)[0]
 	if rep.Inc != m.inc {
@@ -247,7 +245,7 @@ func (m *machine) hear(t *rapid.T) {
 		t.Fatalf("fleet time went back from %v to %v", m.report.AsOf, rep.AsOf)
 	}
 	m.report = rep
-	if !m.e.Status(m.now).Leased { // what ended long ago is told in one
+	if !m.e.Status(m.now).Leased { // old seconds are reported as one
 		m.folded = max(m.folded, rep.AsOf.Second()-keptAlone)
 	}
 	for _, r := range rep.Rooms {
@@ -339,7 +337,7 @@ func (m *machine) report0() wire.RoomReport {
 	return m.was
 }
 
-// deliver brings any grant that was ever sent, again.
+// deliver delivers any earlier grant again.
 func (m *machine) deliver(t *rapid.T) {
 	if len(m.sent) == 0 {
 		return
@@ -363,7 +361,7 @@ func (m *machine) deliver(t *rapid.T) {
 		m.joined, m.tenure = false, 1
 		m.books.Permits.Sessions.Granted, m.books.Permits.Rate.Granted, m.books.RenewCeil = 0, 0, 0
 	}
-	// The same once more changes nothing.
+	// A duplicate has no effect.
 	ledger := m.e.Ledger(m.now, sale)
 	m.e.Apply(m.now, g)
 	if got := m.e.Ledger(m.now, sale); got != ledger || m.e.Status(m.now) != after {
@@ -418,7 +416,7 @@ func TestAnEdgeKeepsItsPromisesWhateverComes(t *testing.T) {
 			switch rapid.IntRange(0, 24).Draw(t, "do") {
 			case 0, 1, 2, 3, 4, 5, 6, 7, 8:
 				m.arrive(t)
-			case 9, 10, 11, 12, 13, 14, 15: // an exchange, as most are
+			case 9, 10, 11, 12, 13, 14, 15: // an exchange, the most frequent step
 				m.hear(t)
 				m.answer(t)
 				m.deliver(t)
@@ -462,7 +460,7 @@ func TestAnEdgeKeepsItsPromisesWhateverComes(t *testing.T) {
 		renewed += int(m.renewed)
 		tenures += len(m.lapsed)
 	})
-	// A test of an edge that does nothing would pass.
+	// The test must not pass with an idle edge.
 	if admitted < 100 || renewed < 10 || tenures < 50 {
 		t.Errorf("only %d admitted, %d renewed, %d leases lapsed", admitted, renewed, tenures)
 	}

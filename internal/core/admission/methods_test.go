@@ -10,8 +10,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestNobodyEntersARoomThatIsShut: those inside are served as ever, whoever waits keeps the place, held
-// visitors are not let in, and the rights go to other edges.
+// TestNobodyEntersARoomThatIsShut: sessions are served, places are kept, held visitors are not admitted, and the
+// permits go to other edges.
 func TestNobodyEntersARoomThatIsShut(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 10, 10)
@@ -47,8 +47,7 @@ func TestNobodyEntersARoomThatIsShut(t *testing.T) {
 	}
 }
 
-// TestARoomThatRejectsGivesNoPlace: who is new, or was away for too long, gets no ticket and is counted
-// nowhere.
+// TestARoomThatRejectsGivesNoPlace: new visitors, and those absent too long, get no ticket and are not counted.
 func TestARoomThatRejectsGivesNoPlace(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 10, 10)
@@ -67,8 +66,8 @@ func TestARoomThatRejectsGivesNoPlace(t *testing.T) {
 	}
 }
 
-// TestARenewalThatIsSwitchedOff: a session ends session_duration after its admission, however often its
-// visitor asks and with whichever of its tickets, and a probation is not used.
+// TestARenewalThatIsSwitchedOff: a session ends session_duration after its admission, for any number of requests
+// with any of its tickets, and probation is ignored.
 func TestARenewalThatIsSwitchedOff(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 10, 10)
@@ -95,7 +94,7 @@ func TestARenewalThatIsSwitchedOff(t *testing.T) {
 		t.Errorf("after the end: %+v", d)
 	}
 
-	// Who was admitted on probation before gets the whole of the session, and no more.
+	// A visitor admitted on probation before gets exactly the full session.
 	e, r = newEdge(t, now, 10, 10)
 	e.SetRooms(now, []Room{{ID: sale, Probation: time.Minute}})
 	in = e.Arrive(now, sale, ticket.Ticket{})
@@ -107,8 +106,8 @@ func TestARenewalThatIsSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestFreeSlotsAreNotTakenOffBeforeTheStart: people who gather for an event are told the people ahead, however many slots
-// are free; once it has begun, as many as there are free slots are not counted.
+// TestFreeSlotsAreNotTakenOffBeforeTheStart: visitors that gather for an event are shown the visitors ahead,
+// without subtracting free permits; after the start the free permits are subtracted.
 func TestFreeSlotsAreNotTakenOffBeforeTheStart(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 0, 0)
@@ -128,9 +127,9 @@ func TestFreeSlotsAreNotTakenOffBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestNobodyEntersWhilePeopleGather: before an event nobody is let in from the moment at which it may have begun to be
-// before it by the edge's clock, until that moment is over for certain. Whoever waits keeps the place, whatever the
-// method is, who is inside is served, and no wait is told.
+// TestNobodyEntersWhilePeopleGather: nobody is admitted from the earliest possible start of the interval before an
+// event, by the edge's clock, until its latest possible end. Places are kept, whatever the method, sessions are
+// served, and no wait is shown.
 func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 10, 10)
@@ -149,10 +148,10 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 	}{
 		{-time.Minute, time.Minute, true},
 		{-time.Minute, 1, true},
-		{-time.Minute, -bound + time.Millisecond, true},    // by its own clock it is over
-		{bound - time.Millisecond, time.Minute, true},      // by its own clock it has not begun
-		{-time.Minute, -bound - 2*time.Millisecond, false}, // it is over for certain
-		{bound + 2*time.Millisecond, time.Minute, false},   // it cannot have begun
+		{-time.Minute, -bound + time.Millisecond, true},    // over by its own clock
+		{bound - time.Millisecond, time.Minute, true},      // not begun by its own clock
+		{-time.Minute, -bound - 2*time.Millisecond, false}, // certainly over
+		{bound + 2*time.Millisecond, time.Minute, false},   // certainly not begun
 		{-2 * time.Minute, -time.Minute, false},
 	} {
 		for _, shut := range []Reason{None, Rejected} {
@@ -192,14 +191,14 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 	}
 }
 
-// passes hands out passes of a release.
+// passes grants passes of a release.
 func (r *regional) passes(now fleettime.Mono, release, granted uint64) {
 	r.held.Passes = wire.Passes{Release: release, Allocation: wire.Allocation{Granted: granted, Keep: granted}}
 	r.grant(now, 0, 0)
 }
 
-// TestRule11APassLetsInOnePerson: of those who are held the first enter, one for each pass, if they have been called
-// and a right of T and one of R are there. Those of an earlier release are gone with the next.
+// TestRule11APassLetsInOnePerson: of the held visitors the first enter, one per pass, if they were called and a
+// permit of T and one of R are there. Passes of an earlier release end with the next.
 func TestRule11APassLetsInOnePerson(t *testing.T) {
 	now := at(0)
 	paused := func(credit uint64, called fleettime.Time) (*Engine, *regional) {
@@ -261,7 +260,7 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 		t.Errorf("called are those who joined 58 s ago or before: %v enter", in)
 	}
 
-	// A regional that replaces the one that lent them counts none of them.
+	// A regional that replaces the granting one counts none of them.
 	_, r = paused(20, all)
 	r.passes(now, 7, 2)
 	r.term.N++
@@ -271,7 +270,7 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 		t.Errorf("told to another parent: %+v", rep.Passes)
 	}
 
-	// Once the room is open they go back.
+	// They are returned once the room is open.
 	e, r = paused(0, all)
 	r.passes(now, 7, 2)
 	e.SetRooms(now, []Room{{ID: sale}})

@@ -13,10 +13,10 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// drawnAt is the place that these tests give ticket id, apart from every time at which anybody joins.
+// drawnAt is the place of ticket id in these tests, distinct from every join time.
 func drawnAt(id uint64) fleettime.Time { return day - 3600_000 + fleettime.Time(id*7919%3000)*1000 }
 
-// waitingAt returns who waits by the second of their place, at all queues together.
+// waitingAt returns the waiting visitors by the second of their place, summed over queues.
 func waitingAt(queues ...*queue) map[int64]float64 {
 	sum := map[int64]float64{}
 	for _, q := range queues {
@@ -29,10 +29,10 @@ func waitingAt(queues ...*queue) map[int64]float64 {
 	return sum
 }
 
-// TestAPlaceMovesWithItsPerson plays requests of all versions of tickets at two edges, each of which learns at some
-// moment that places have changed, beside twins that never learn it. Whatever is shown where, each edge counts as many
-// people as its twin, window by window. Where everybody shows the newest ticket, each is counted once, under the place
-// that it has; and a minute later that is so whatever was shown before.
+// TestAPlaceMovesWithItsPerson sends requests with all versions of tickets to two edges, each of which learns of
+// changed places at some time, next to twins that never do. For any requests each edge counts as many visitors as
+// its twin, per window. If only newest tickets are presented, each visitor is counted once, under its place; and a
+// minute later that holds after any requests.
 func TestAPlaceMovesWithItsPerson(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var real, twin [2]queue
@@ -46,7 +46,7 @@ func TestAPlaceMovesWithItsPerson(t *testing.T) {
 		var drawn [2]bool
 		type version struct{ real, twin ticket.Ticket }
 		var people [][]version
-		plain := rapid.Bool().Draw(t, "plain") // only newest versions are shown, and all answers taken
+		plain := rapid.Bool().Draw(t, "plain") // only newest versions are presented, and all responses arrive
 		least := 0
 		if plain {
 			least = 4
@@ -113,7 +113,7 @@ func TestAPlaceMovesWithItsPerson(t *testing.T) {
 				if a != b {
 					t.Fatalf("departs: %v, the twin %v", a, b)
 				}
-			case 1: // the visitor does not take the answer
+			case 1: // the response is lost
 				was := v
 				v = show(e, v)
 				a, b := real[e].moved(&was.real, &v.real), twin[e].moved(&was.twin, &v.twin)
@@ -124,7 +124,7 @@ func TestAPlaceMovesWithItsPerson(t *testing.T) {
 					real[e].undo(now, &was.real, &v.real)
 					twin[e].undo(now, &was.twin, &v.twin)
 				}
-			case 2: // the visitor leaves, and is back later all the same
+			case 2: // the visitor leaves, and returns later
 				for _, x := range []struct {
 					q *queue
 					k *ticket.Ticket
@@ -134,7 +134,7 @@ func TestAPlaceMovesWithItsPerson(t *testing.T) {
 						x.q.uncount(x.k)
 					}
 				}
-			case 3: // of a network of which too many are counted
+			case 3: // from a network over its limit
 				v.real.Uncounted, v.twin.Uncounted = true, true
 				v = show(e, v)
 				v.real.Uncounted, v.twin.Uncounted = false, false
@@ -174,8 +174,8 @@ func TestAPlaceMovesWithItsPerson(t *testing.T) {
 	})
 }
 
-// TestAMovedPlaceDecides: who stands where is decided by the place, and by nothing else that the ticket holds; what
-// was told of an earlier place binds nobody.
+// TestAMovedPlaceDecides: only the place decides the order, not the rest of the ticket; waits shown for an earlier
+// place are dropped.
 func TestAMovedPlaceDecides(t *testing.T) {
 	e, r := newEdge(t, at(0), 5, 5)
 	r.held.View = view(40, day-30_000, day-10_000)
@@ -204,8 +204,8 @@ func TestAMovedPlaceDecides(t *testing.T) {
 	}
 }
 
-// TestPlacesFarAwayAreCountedAtTheEnds: a place is sealed and so believed, but no book grows beyond its
-// bounds by one, and who has it enters once everybody else has.
+// TestPlacesFarAwayAreCountedAtTheEnds: a place is sealed and therefore trusted, but no book grows beyond its
+// bounds by one, and its visitor enters after all others.
 func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	var w waitBook
 	w.advance(present)

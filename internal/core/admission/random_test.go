@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// lots returns a view of a room whose method is random: its newest round began three seconds before the present and has called a share.
+// lots returns a view of a random room: its newest round began three seconds ago and has called a share.
 func lots(share float64, before ...draw.Round) *wire.View {
 	newest := draw.NewRound(present, 77).Upto(share, 0)
 	v := view(1000, newest.Called, newest.Called)
@@ -20,7 +20,8 @@ func lots(share float64, before ...draw.Round) *wire.View {
 	return v
 }
 
-// calls returns the number of a ticket that was in line a minute ago, and that the round calls with a share of a half, or does not.
+// calls returns a ticket number that joined a minute ago, and that the round does, or does not, call with a share
+// of one half.
 func calls(r draw.Round, called bool, from uint64) uint64 {
 	for id := from; ; id++ {
 		if r = r.Upto(0.5, 0); r.Place(id, day.Add(time.Hour-time.Minute)) <= r.Called == called {
@@ -29,8 +30,8 @@ func calls(r draw.Round, called bool, from uint64) uint64 {
 	}
 }
 
-// TestChanceDecidesWhoIsCalled: whom a round has called enters, whoever joined first; nobody else does, and nobody new. Who was called
-// by a round that is over still enters. Of the ticket nothing is changed, so that the order of joining is what it was.
+// TestChanceDecidesWhoIsCalled: called visitors enter, whatever their join time; others and new visitors do not. A
+// visitor called by a past round still enters. The ticket is unchanged, so the order of joining is preserved.
 func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 10, 10)
@@ -68,7 +69,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 		t.Errorf("is told %+v", d)
 	}
 
-	// What is told rises by much only, and with the word; and to who was told of another order, anew.
+	// The shown wait rises only by much, with the explanation; for a visitor from another order it starts anew.
 	longer := lots(0.5)
 	for i := range longer.Waits {
 		longer.Waits[i] += longer.Waits[i] / 10
@@ -101,7 +102,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 		t.Errorf("who was called by a round that is over: %v, %v", d.Verdict, d.Reason)
 	}
 
-	// fifo again: who joined first enters first, as ever.
+	// Back to fifo: the order of joining applies.
 	give(view(1000, early.Joined, early.Joined))
 	if d := e.Arrive(now, sale, d.Ticket); d.Verdict != Admit {
 		t.Errorf("first in line by fifo: %v, %v", d.Verdict, d.Reason)
@@ -111,7 +112,8 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 	}
 }
 
-// TestWhoIsHeldIsOrderedAnew: with every round, and where the method changes, those who are held stand where they are called now.
+// TestWhoIsHeldIsOrderedAnew: with every round, and after a change of the method, held visitors are sorted by their
+// new turns.
 func TestWhoIsHeldIsOrderedAnew(t *testing.T) {
 	now := at(0)
 	e, r := newEdge(t, now, 0, 0)

@@ -10,8 +10,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestAgesOfRightsOfR: what an edge tells of when it used its rights sums to those that are in
-// use, and makes none of them older than it is, nor younger by more than a slot and a second.
+// TestAgesOfRightsOfR: the reported ages of used permits of R sum to the permits in use; no age is too old, or too
+// young by more than a slot and a second.
 func TestAgesOfRightsOfR(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := fleettime.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))

@@ -9,8 +9,8 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// TestWhoIsToReturnIsExpected lets people join who are back two seconds
-// later, among others who never are, and compares with who is really on the way.
+// TestWhoIsToReturnIsExpected lets visitors join and return two seconds later, among others that never do, and
+// compares with the true number on the way.
 func TestWhoIsToReturnIsExpected(t *testing.T) {
 	for _, c := range []struct {
 		why            string
@@ -24,7 +24,7 @@ func TestWhoIsToReturnIsExpected(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		var p pendingReturns
-		back := map[int][]fleettime.Time{} // by second, who returns
+		back := map[int][]fleettime.Time{} // returning visitors by second
 		waiting := 0
 		for s := range 120 {
 			now := day.Add(time.Duration(s) * time.Second)
@@ -48,7 +48,7 @@ func TestWhoIsToReturnIsExpected(t *testing.T) {
 			}
 			settled := (s > returnWait+1 && s < 30) || s > 30+returnWait+returnTrial
 			if c.why == "a flood of robots" && s >= 30 && s <= 30+returnWait {
-				continue // whether a rush is one of people is not known before they return
+				continue // a rush is known to be real only after returns
 			}
 			if math.Abs(got-float64(waiting)) > 0.25*float64(waiting)+15 && (settled || c.why == "a rush") {
 				t.Errorf("%s: second %d: %.1f expected, %d are on the way", c.why, s, got, waiting)
@@ -60,8 +60,8 @@ func TestWhoIsToReturnIsExpected(t *testing.T) {
 	}
 }
 
-// TestRobotsAreNobodyAtASmallEdge: where few people join, what is expected of a flood
-// before anybody was seen to return must not be people at every edge.
+// TestRobotsAreNobodyAtASmallEdge: at an edge with few visitors the expectation before the first returns must not
+// turn a flood into visitors.
 func TestRobotsAreNobodyAtASmallEdge(t *testing.T) {
 	for _, robots := range []int{0, 100, 1000} {
 		var p pendingReturns
@@ -71,7 +71,7 @@ func TestRobotsAreNobodyAtASmallEdge(t *testing.T) {
 			for range robots {
 				p.issued(now, now)
 			}
-			p.issued(now, now) // one person a second, back after two
+			p.issued(now, now) // one visitor a second, back after two
 			if s >= 2 {
 				p.returned(now, now.Add(-2*time.Second))
 			}

@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// later is a fleet time as a ticket's second, so long after at(0).
+// later is a fleet time in ticket seconds, d after at(0).
 func later(d time.Duration) uint32 { return uint32(present.Add(d).Second()) }
 
 func TestALostReplyIsChargedOnce(t *testing.T) {
@@ -30,8 +30,8 @@ func TestALostReplyIsChargedOnce(t *testing.T) {
 	}
 }
 
-// TestALostReplyCostsNobodyTheSession: whoever comes back within the session's
-// duration is inside, whichever ticket the browser kept.
+// TestALostReplyCostsNobodyTheSession: a visitor that comes back within the session's duration is served, with any
+// ticket that the browser kept.
 func TestALostReplyCostsNobodyTheSession(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	lease := func(d time.Duration) { r.lease(at(d)) }
@@ -43,7 +43,7 @@ func TestALostReplyCostsNobodyTheSession(t *testing.T) {
 	if d.Reason != Repeated || d.Ticket.Until < later((200+session)*time.Second) {
 		t.Errorf("a request after 200 s with the waiting ticket leaves %d s, want the whole duration", int(d.Ticket.Until)-int(later(200*time.Second)))
 	}
-	lease(400 * time.Second) // the first pass has ended meanwhile, and the grace of the place
+	lease(400 * time.Second) // the first ticket and the place's grace have expired
 	for _, old := range []ticket.Ticket{pass, place} {
 		d = e.Arrive(at(400*time.Second), sale, old)
 		if d.Verdict != Serve || d.Reason != Repeated || d.Fresh != Kept || d.Ticket.Until < later((400+session)*time.Second) {
@@ -129,8 +129,8 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 	}
 }
 
-// TestGuestsOfAnEdgeWithoutALease: under serve it renews sessions that other edges have
-// stamped, which nobody counts until it is heard. It tells how many.
+// TestGuestsOfAnEdgeWithoutALease: under serve it renews foreign sessions, which no ledger counts until it
+// reconnects. It reports their number.
 func TestGuestsOfAnEdgeWithoutALease(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	own := e.Arrive(at(0), sale, ticket.Ticket{}).Ticket
@@ -149,7 +149,7 @@ func TestGuestsOfAnEdgeWithoutALease(t *testing.T) {
 	}
 	guests("its own sessions", 0)
 	e.Arrive(later, sale, inside(8, 10+100))
-	e.Arrive(later, sale, inside(8, 10+100)) // the same page's next request
+	e.Arrive(later, sale, inside(8, 10+100)) // the next request of the same page
 	e.Arrive(later, sale, inside(9, 10+100))
 	e.Arrive(later, sale, inside(10, 330+100)) // not due
 	guests("two from elsewhere", 2)
@@ -157,9 +157,8 @@ func TestGuestsOfAnEdgeWithoutALease(t *testing.T) {
 	guests("with a lease again", 0)
 }
 
-// TestAnUnsureClockStampsForLess: a ticket ends no later than if it had been stamped by
-// a clock that is right, however wrong ours is within what it knows; and nobody is let
-// in for a session that would not last.
+// TestAnUnsureClockStampsForLess: a ticket ends no later than one stamped by the true clock, for any error within
+// the uncertainty; and nobody is admitted to a session that would not last.
 func TestAnUnsureClockStampsForLess(t *testing.T) {
 	const life = 330
 	for _, c := range []struct {
@@ -203,8 +202,8 @@ func TestAnUnsureClockStampsForLess(t *testing.T) {
 	}
 }
 
-// TestASessionEndsEarlierWhereNobodyWaitsForThisClock: the home frees a second
-// when its own edges have reported past it, not when we have.
+// TestASessionEndsEarlierWhereNobodyWaitsForThisClock: the home frees a second when its own edges have reported
+// past it, not when we have.
 func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
 	e, _ := newEdge(t, at(0), 10, 10)
 	home, abroad := ticket.DCOf("nairobi"), ticket.DCOf("dublin")
@@ -224,8 +223,8 @@ func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
 	}
 }
 
-// In a copy of a data centre nobody waits for this clock, nor counts what is renewed here,
-// although the sessions are of the same home by name.
+// In a copied data centre nobody waits for this clock or counts its renewals, although the sessions have the same
+// home by name.
 func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	home := ticket.DCOf("nairobi")
@@ -249,9 +248,8 @@ func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestTicketsAreCountedInWhateverOrderTheirSecondsCome: a new edge meets the
-// sessions that others admitted, the one that ends next after the one that ends
-// last.
+// TestTicketsAreCountedInWhateverOrderTheirSecondsCome: a new edge meets sessions of other admissions, the earliest
+// expiry after the latest.
 func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s sessions
@@ -317,7 +315,7 @@ func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
 		t.Errorf("%d sessions", s.live)
 	}
 	e, _ := newEdge(t, at(0), 10, 10)
-	e.rooms[sale].sessions.issue(later(24 * time.Hour)) // as if left over from another time
+	e.rooms[sale].sessions.issue(later(24 * time.Hour)) // left over from another time
 	before := e.Ledger(at(0), sale)
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Verdict != Hold || e.Ledger(at(0), sale) != before {
 		t.Errorf("%v although the session cannot be counted: %+v", d.Verdict, e.Ledger(at(0), sale))
@@ -327,8 +325,7 @@ func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
 	}
 }
 
-// TestRightsOfRAreBusyForAWholeWindow spends as fast as it can and looks at
-// every window of 60 s.
+// TestRightsOfRAreBusyForAWholeWindow spends as fast as possible and checks every window of 60 s.
 func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r rateRights
@@ -338,7 +335,7 @@ func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			pause := time.Duration(rapid.SampledFrom([]int64{0, 1, 40e6, 99e6, 3e9, 31e9, 200e9}).Draw(t, "pause"))
 			if len(used) > 0 && rapid.IntRange(0, 3).Draw(t, "to the end of a window") == 0 {
-				// The last moment at which a use is a minute old on no clock.
+				// The last time at which a use is a minute old on no clock.
 				u := used[rapid.IntRange(0, len(used)-1).Draw(t, "whose")]
 				pause = max(0, u.Add(fleettime.Stretch(wire.RateWindow)-1).Sub(now))
 			}

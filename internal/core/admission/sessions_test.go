@@ -10,16 +10,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestFoldedSecondsAreNeverCountedForLess: an edge that is cut off for hours goes
-// on stamping and consuming, and what it reports, now and then or only at the
-// end, never makes its parent count fewer than there are, whichever second the
-// watermark comes to afterwards. What is not folded is counted exactly.
+// TestFoldedSecondsAreNeverCountedForLess: an edge that is isolated for hours continues to stamp and supersede. Its
+// reports, periodic or only at the end, never make its parent count too few sessions, at whatever second the
+// watermark arrives. Unfolded seconds are exact.
 func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s sessions
-		truth := map[int64]int64{} // stamped minus consumed
+		truth := map[int64]int64{} // stamped minus superseded
 		parent := map[uint32]wire.Expiry{}
-		last := map[int64]int64{} // truth as of the newest report
+		last := map[int64]int64{} // truth at the newest report
 		now := int64(10_000)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now += rapid.Int64Range(0, 700).Draw(t, "pause")
@@ -75,8 +74,7 @@ func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
 	})
 }
 
-// take lets the parent merge what the edge reports: seconds that are not named
-// stay as they were, counters grow.
+// take merges a report like the parent: missing seconds stay, counters grow.
 func take(parent map[uint32]wire.Expiry, last map[int64]int64, s *sessions, truth map[int64]int64) {
 	for _, e := range s.report() {
 		p := parent[e.Until]

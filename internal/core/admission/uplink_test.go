@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// state is everything about an edge that a message may change.
+// state is all state of an edge that a message may change.
 func state(e *Engine, now fleettime.Mono) [3]any {
 	return [3]any{e.Ledger(now, sale), e.Status(now), e.up}
 }
@@ -18,7 +18,7 @@ func state(e *Engine, now fleettime.Mono) [3]any {
 func TestALeaseEndsCountedFromTheSendingOfTheReport(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	r.hear(at(time.Second))
-	r.grant(at(2*time.Second), 0, 0) // the answer took a second
+	r.grant(at(2*time.Second), 0, 0) // the response took a second
 	end := at(time.Second).Add(fleettime.Shrink(3 * time.Second))
 	if got := e.Status(at(2 * time.Second)); got.LeaseEnd != end || !got.Leased {
 		t.Errorf("leased until %v, want %v", got.LeaseEnd, end)
@@ -26,7 +26,7 @@ func TestALeaseEndsCountedFromTheSendingOfTheReport(t *testing.T) {
 	if !e.Status(end-1).Leased || e.Status(end).Leased {
 		t.Error("the lease does not end when it ends")
 	}
-	if e.Report(end); e.Status(at(0)).Leased { // noticed once
+	if e.Report(end); e.Status(at(0)).Leased { // detected once
 		t.Error("a clock that went back revives a lease")
 	}
 }
@@ -35,7 +35,7 @@ func TestALeaseThatLapsedStaysLapsedForItsTenure(t *testing.T) {
 	for _, looked := range []bool{true, false} {
 		e, r := newEdge(t, at(0), 10, 10)
 		r.hear(at(2 * time.Second))
-		late := at(4 * time.Second) // the lease ended at 3 s; this answer would lengthen it to 5 s
+		late := at(4 * time.Second) // the lease ended at 3 s; this grant would extend it to 5 s
 		if looked {
 			e.Arrive(at(3500*time.Millisecond), sale, ticket.Ticket{})
 		}
@@ -74,7 +74,7 @@ func TestTheFinalReportEndsATenure(t *testing.T) {
 		t.Errorf("final %v: %+v", rep.Final, got)
 	}
 	before := state(e, at(0))
-	r.grant(at(0), 3, 3) // of the tenure that is over
+	r.grant(at(0), 3, 3) // of the past epoch
 	if got := state(e, at(0)); got[0] != before[0] || got[1] != before[1] {
 		t.Errorf("a grant of the tenure that is over changed %+v to %+v", before, got)
 	}
@@ -167,7 +167,7 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 			t.Errorf("a grant %s changed %+v to %+v", why, before, got)
 		}
 	}
-	// Counters that would go down stay; policy is replaced.
+	// Lower counters are ignored; policy is replaced.
 	lower := base
 	lower.Seq = 300
 	lower.Rooms = []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1, Keep: 2}, Rate: wire.Allocation{Granted: 1, Keep: 3}}, RenewCeil: 1, Life: 60}, {Room: 4711, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 9}}}}
@@ -354,7 +354,7 @@ func TestAReportIsTheWholeStateUntilItIsAcknowledged(t *testing.T) {
 			t.Errorf("unanswered, the report became %+v, was %+v", again.Rooms, first.Rooms)
 		}
 	}
-	r.grant(at(0), 0, 0) // acknowledges; and its higher ceiling is to be acknowledged in turn
+	r.grant(at(0), 0, 0) // acknowledges; its higher ceiling needs an acknowledgement in turn
 	if got := r.hear(at(0)); len(got.Rooms) != 1 || got.Acked != r.seq || len(got.Rooms[0].Moves) != 0 || got.Rooms[0].FirstMove != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -384,8 +384,7 @@ func TestMovesThatDoNotFitGiveWayOldestFirst(t *testing.T) {
 	}
 }
 
-// TestMovesAreForgottenOnlyWhenTaken lets many reports go unanswered and then
-// acknowledges each of them in turn.
+// TestMovesAreForgottenOnlyWhenTaken leaves many reports unanswered and then acknowledges each of them in turn.
 func TestMovesAreForgottenOnlyWhenTaken(t *testing.T) {
 	e, r := newEdge(t, at(0), 1000, 1000)
 	const n = maxMarks + 20
@@ -455,7 +454,7 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 		t.Errorf("%d rights left of %d wanted, and the refill is not hurried", e.Ledger(now, sale).Credit(), want)
 	}
 
-	// Nobody comes: nothing is wanted after a while.
+	// Without visitors nothing is wanted after a while.
 	for i := range 300 {
 		now = now.Add(250 * time.Millisecond)
 		if rep := r.hear(now); i > 250 && len(rep.Rooms) > 0 && rep.Rooms[0].Want != 0 {

@@ -16,15 +16,15 @@ const (
 	session = 300            // seconds of session_duration; the harness grants a life of 330
 )
 
-// queueing makes the room one in which people queue: who joined more than 20 s
-// ago may enter, who joined more than 10 s ago may be held.
+// queueing gives the room a queue: visitors that joined more than 20 s ago may enter, those that joined more than
+// 10 s ago may be held.
 func (r *regional) queueing(now fleettime.Mono) {
 	g := r.held
 	g.View = view(1000, present.Add(-20*time.Second), present.Add(-10*time.Second))
 	r.room(now, g)
 }
 
-// inside returns a ticket with a session that ends so many seconds from at(0).
+// inside returns a ticket with a session that ends left seconds after at(0).
 func inside(id uint64, left int64) ticket.Ticket {
 	second := present.Second()
 	return ticket.Ticket{
@@ -156,8 +156,7 @@ func TestEveryVerdict(t *testing.T) {
 	}
 	reasons[GaveUp] = true
 
-	// Who is held when the site falls silent enters when it answers again, and no
-	// right is wished for meanwhile.
+	// A visitor that is held when the site fails enters when it is back, and no permit is wanted meanwhile.
 	e, r := newEdge(t, now, 0, 0)
 	v = &Visit{Room: sale, Ticket: e.Arrive(now, sale, ticket.Ticket{}).Ticket}
 	e.Hold(now, v)
@@ -177,7 +176,7 @@ func TestEveryVerdict(t *testing.T) {
 		t.Errorf("%+v", told)
 	}
 
-	// Where the data centre leaves the fleet, nobody new is let in, rights or not.
+	// If the data centre leaves the fleet nobody new is admitted, with or without permits.
 	e, r = newEdge(t, now, 5, 5)
 	r.standing = wire.Draining
 	r.grant(now, 5, 5)
@@ -204,8 +203,8 @@ func TestEveryVerdict(t *testing.T) {
 	}
 }
 
-// TestAnEdgeThatWasToldNothingServesAndAdmitsNobody is an edge that has just
-// started: keys and rooms are there, its regional is not.
+// TestAnEdgeThatWasToldNothingServesAndAdmitsNobody is an edge that has just started: it has keys and rooms, but no
+// regional.
 func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
 	now := at(0)
 	e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))})
@@ -226,9 +225,8 @@ func TestAnEdgeThatWasToldNothingServesAndAdmitsNobody(t *testing.T) {
 	}
 }
 
-// TestNobodyIsCountedByAGuessedTime: the ticket is not resealed, so the check-in
-// would be counted again, and a guess far ahead would close the book of those
-// who wait until then.
+// TestNobodyIsCountedByAGuessedTime: the ticket is not resealed, so the check-in would be counted again, and a
+// guess far ahead would close the book until then.
 func TestNobodyIsCountedByAGuessedTime(t *testing.T) {
 	now := at(0)
 	e := New(Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Limits: DefaultLimits(), Rand: rand.New(rand.NewPCG(1, 2))})
@@ -260,7 +258,7 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 	joined := func(at fleettime.Time) ticket.Ticket {
 		return ticket.Ticket{ID: 5, Joined: at, Seen: uint32(present.Second()), Flags: ticket.Returned}
 	}
-	d := e.Arrive(at(0), sale, joined(day-12_000)) // 799.2 joined before who are somebody else, 100 of them have a slot
+	d := e.Arrive(at(0), sale, joined(day-12_000)) // 799.2 others joined before, 100 of them have a permit
 	if d.Ahead != 699 || d.Waiting != 1000 || d.Wait != 1399*time.Second || !d.Known {
 		t.Errorf("%d ahead of %d, %v (%v)", d.Ahead, d.Waiting, d.Wait, d.Known)
 	}
@@ -284,8 +282,8 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsIsToldWithoutBeingCounted: an event stream is for places in the
-// line as it is, and asking for one changes nothing.
+// TestWhoWaitsIsToldWithoutBeingCounted: an event stream is for valid places, and asking for one has no side
+// effects.
 func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {
 	e, r := newEdge(t, at(0), 1, 1)
 	place := waiting(7, time.Minute)

@@ -16,7 +16,7 @@ const (
 	eventID = "25756b2dfe6e378a06b033b670413757"
 )
 
-// start is of the event of these tests, now a moment before or after it.
+// start is the start of the event in these tests; now is just before or after it.
 var start = fleettime.TimeOf(closes.Add(Lead))
 
 func launch() Event { return Event{Room: roomID, ID: eventID, Start: start, End: start.Add(time.Hour)} }
@@ -32,7 +32,7 @@ func announced(t *testing.T) (*Board, Secret) {
 	return b, s
 }
 
-// published returns a board with the event's record, that was published at a time.
+// published returns a board with the event's record, published at a time.
 func published(t *testing.T, at fleettime.Time) *Board {
 	t.Helper()
 	b, s := announced(t)
@@ -46,7 +46,7 @@ func published(t *testing.T, at fleettime.Time) *Board {
 	return b
 }
 
-// What a leader has to do, by what the board says and by its clock.
+// The leader's work follows from the board and its clock.
 func TestWhatIsDue(t *testing.T) {
 	none := (*Board)(nil)
 	said, _ := announced(t)
@@ -95,7 +95,7 @@ func TestWhatIsDue(t *testing.T) {
 	}
 }
 
-// Nobody enters before the record has been public for as long as it takes to settle, however late that is.
+// Nobody enters before the record has been public for the settling time, however late it is.
 func TestWhenADrawOpens(t *testing.T) {
 	said, _ := announced(t)
 	e := launch()
@@ -120,7 +120,7 @@ func TestWhenADrawOpens(t *testing.T) {
 	}
 }
 
-// A secret other than the one that was committed to makes no record.
+// Another secret than the committed one makes no record.
 func TestTheRecordIsOfTheCommit(t *testing.T) {
 	b, s := announced(t)
 	s[5]++
@@ -129,7 +129,7 @@ func TestTheRecordIsOfTheCommit(t *testing.T) {
 	}
 }
 
-// A board is read as it was written, and no other one is taken.
+// A board is decoded as encoded, and invalid ones are rejected.
 func TestBoardsAreRead(t *testing.T) {
 	b := published(t, start.Add(-Lead+time.Second))
 	data, err := EncodeBoard(b)
@@ -168,7 +168,7 @@ func TestBoardsAreRead(t *testing.T) {
 	}
 }
 
-// A board has a bound: of records of events that are over the oldest go, a draw that is to come never does.
+// A board is bounded: the oldest records of past events are dropped, a future draw never is.
 func TestABoardIsBounded(t *testing.T) {
 	var b *Board
 	now := start.Add(-time.Hour)

@@ -18,7 +18,7 @@ import (
 
 var closes = time.Date(2026, 12, 1, 9, 59, 30, 0, time.UTC)
 
-// record returns a record whose secret is made of n.
+// record returns a record with a secret made of n.
 func record(n byte) *Record {
 	s := Secret{0: n, 31: 1}
 	return &Record{
@@ -29,8 +29,8 @@ func record(n byte) *Record {
 
 func noBeacon(*Beacon, time.Time) error { return errors.New("none") }
 
-// Places of one record, written down: who repeats the draw in another language must come to these,
-// and no build of ours may come to others.
+// Fixed places of one record: an implementation in another language must give these, and so must every build of
+// ours.
 func TestPlacesAreThese(t *testing.T) {
 	d := record(7).Draw()
 	for _, tt := range []struct {
@@ -42,7 +42,7 @@ func TestPlacesAreThese(t *testing.T) {
 		{0, closes.Add(-time.Hour), 0, "2026-12-01T09:37:10.019Z"},
 		{0x0123456789abcdef, closes.Add(-time.Millisecond), 0, "2026-12-01T09:09:21.249Z"},
 		{0x0123456789abcdef, closes.Add(-72 * time.Hour), 2, "2026-12-01T07:09:21.249Z"},
-		{math.MaxUint64, closes, 3, "2026-12-01T09:59:30.000Z"}, // too late: no class helps
+		{math.MaxUint64, closes, 3, "2026-12-01T09:59:30.000Z"}, // too late: the class has no effect
 		{5, closes.Add(time.Minute), 0, "2026-12-01T10:00:30.000Z"},
 	} {
 		got := time.UnixMilli(int64(d.Place(tt.ticket, fleettime.TimeOf(tt.joined), tt.class))).UTC().Format(TimeFormat)
@@ -52,7 +52,7 @@ func TestPlacesAreThese(t *testing.T) {
 	}
 }
 
-// Everybody drawn is before whoever came later, a higher class is before a lower one, and whoever came later is in order.
+// All drawn visitors are before later ones, a higher class is before a lower one, and later visitors are in order.
 func TestWhoComesLaterIsBehind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := record(rapid.Byte().Draw(t, "secret")).Draw()
@@ -76,8 +76,8 @@ func TestWhoComesLaterIsBehind(t *testing.T) {
 	})
 }
 
-// deviation returns by how many standard deviations the sum of chi-square over draws is above
-// what chance gives, of tables that count who is of a group and has a place in a tenth.
+// deviation returns by how many standard deviations the sum of chi-square over draws exceeds its expectation, for
+// tables that count the members of a group with a place in each tenth.
 func deviation(draws int, groups int, groupOf func(i int) int, place func(draw, i int) float64, people int) float64 {
 	sum, freedom := 0.0, 0.0
 	for n := range draws {
@@ -102,9 +102,8 @@ func deviation(draws int, groups int, groupOf func(i int) int, place func(draw, 
 	return (sum - freedom) / math.Sqrt(2*freedom)
 }
 
-// A hundred draws of ten thousand: neither the time of joining, nor the data centre, nor the edge
-// says anything of the place. The numbers of tickets that edges give out are random; here they
-// count up, which a draw must not show either.
+// A hundred draws of ten thousand: neither the join time, nor the data centre, nor the edge predicts the place.
+// Edges assign random ticket numbers; here they count up, which must not show either.
 func TestTheDrawIsFair(t *testing.T) {
 	const draws, people = 100, 10_000
 	at := fleettime.TimeOf(closes)
@@ -117,7 +116,7 @@ func TestTheDrawIsFair(t *testing.T) {
 		}
 	}
 	place := func(n, i int) float64 { return places[n][i] }
-	const unlikely = 2.33 // a hundredth of fair draws deviate by more
+	const unlikely = 2.33 // one percent of fair draws deviate by more
 	for _, tt := range []struct {
 		by      string
 		groups  int
@@ -130,7 +129,7 @@ func TestTheDrawIsFair(t *testing.T) {
 		if d := deviation(draws, tt.groups, tt.groupOf, place, people); d > unlikely {
 			t.Errorf("by %s places deviate by %.2f from chance", tt.by, d)
 		}
-		// A draw that gives one group in a hundred a place a little nearer is noticed.
+		// A draw that moves one group in a hundred slightly forward is detected.
 		unfair := func(n, i int) float64 {
 			if tt.groupOf(i) == 0 {
 				return place(n, i) * .95
@@ -163,7 +162,7 @@ func TestRecordsAreChecked(t *testing.T) {
 	}
 }
 
-// What is written is read, and what is not known is refused.
+// Encoded records and receipts are decoded, and unknown fields are rejected.
 func TestRecordsAndReceiptsAreRead(t *testing.T) {
 	r := record(1)
 	r.Beacon = &Beacon{Round: 5, Signature: []byte{1, 2, 255}}
@@ -188,7 +187,7 @@ func TestRecordsAndReceiptsAreRead(t *testing.T) {
 	}
 }
 
-// Of a thousand receipts every one is right, and none with anything changed.
+// A thousand receipts are valid, and none with any change is.
 func TestForgedReceiptsAreFound(t *testing.T) {
 	d, rng := record(3).Draw(), rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
@@ -224,7 +223,7 @@ func TestForgedReceiptsAreFound(t *testing.T) {
 	}
 }
 
-// FuzzRecord: a record that is read is written and read again as it was.
+// FuzzRecord: a decoded record encodes and decodes to the same.
 func FuzzRecord(f *testing.F) {
 	r := record(1)
 	data, err := EncodeRecord(r)
@@ -245,7 +244,7 @@ func FuzzRecord(f *testing.F) {
 		r.Check(noBeacon)
 		text, err := EncodeRecord(r)
 		if err != nil {
-			return // a year that JSON cannot say
+			return // a year that JSON cannot represent
 		}
 		again, err := DecodeRecord(text)
 		if err != nil || again.seed() != r.seed() {
@@ -266,8 +265,8 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// TestPeopleAheadByTheLawOfADraw: what is told before everybody has asked again is seldom fewer than it turns out to be, and never
-// more than there are.
+// TestPeopleAheadByTheLawOfADraw: the number shown before everyone has asked again is rarely too low, and never
+// above the number of entrants.
 func TestPeopleAheadByTheLawOfADraw(t *testing.T) {
 	r := record(7)
 	r.Entrants = 300

@@ -10,11 +10,11 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// roundAt is a round that began when entries of the other tests close.
+// roundAt is a round that begins when entries of the other tests close.
 func roundAt(seed uint64) Round { return NewRound(StartOf(fleettime.TimeOf(closes)), seed) }
 
-// TestInARoundEverybodyHasTheSameChance: a round that has called a share has called that share of those who take part, of every
-// group of them; and whether somebody was called by one round says nothing of the next one.
+// TestInARoundEverybodyHasTheSameChance: a round that has called a share has called that share of the participants,
+// in every group; and being called by one round does not influence the next.
 func TestInARoundEverybodyHasTheSameChance(t *testing.T) {
 	const people, share = 100_000, 0.3
 	one, other := roundAt(1).Upto(share, 0), roundAt(2).Upto(share, 0)
@@ -39,8 +39,8 @@ func TestInARoundEverybodyHasTheSameChance(t *testing.T) {
 	}
 }
 
-// TestWhoComesDuringARoundIsBehind: behind everybody who takes part, in order; so nobody who comes again as somebody new has another
-// chance before the next round.
+// TestWhoComesDuringARoundIsBehind: behind all participants, in order, so that joining again as a new visitor gives
+// no further chance before the next round.
 func TestWhoComesDuringARoundIsBehind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := roundAt(rapid.Uint64().Draw(t, "seed"))
@@ -71,7 +71,8 @@ func TestWhoComesDuringARoundIsBehind(t *testing.T) {
 	})
 }
 
-// TestWhoWasCalledStaysCalled: a call counts when the round is over, too. Who was not called stands in the newest round.
+// TestWhoWasCalledStaysCalled: a call stays valid after its round. An uncalled visitor has its place in the newest
+// round.
 func TestWhoWasCalledStaysCalled(t *testing.T) {
 	first := roundAt(1)
 	second := NewRound(first.Start().Add(RoundLength), 2)
@@ -92,7 +93,7 @@ func TestWhoWasCalledStaysCalled(t *testing.T) {
 	if called < 450 || called > 550 {
 		t.Errorf("%d of 1000 were called", called)
 	}
-	// A round that was over when somebody came has not called that one.
+	// A round that ended before the visitor joined has not called it.
 	if came := second.Start() + 1; rounds.Place(1, came) < second.Start() {
 		t.Error("who came later was called by a round of before")
 	}

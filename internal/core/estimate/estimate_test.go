@@ -57,7 +57,7 @@ func TestEstimateGrowsWithWhoIsAheadAndShrinksWithWhoEntersOrGivesUp(t *testing.
 		if shorter, _ := Estimate(ahead, steady(mu), theta*more+1e-6); shorter > wait+slack {
 			t.Errorf("more give up, longer to wait: %v after %v", shorter, wait)
 		}
-		// When hardly anybody gives up it is the line over its speed.
+		// With almost no abandonment it is the queue over its speed.
 		plain, _ := Estimate(ahead, steady(mu), 0)
 		if hardly, _ := Estimate(ahead, steady(mu), 1e-14); math.Abs(float64(hardly-plain)) > 1e-6*float64(plain)+1e3 {
 			t.Errorf("%v if next to nobody gives up, %v if nobody does", hardly, plain)
@@ -65,7 +65,7 @@ func TestEstimateGrowsWithWhoIsAheadAndShrinksWithWhoEntersOrGivesUp(t *testing.
 	})
 }
 
-// TestEstimateEqualsPlayingTheLineOut steps the line through time instead.
+// TestEstimateEqualsPlayingTheLineOut steps the queue through time instead.
 func TestEstimateEqualsPlayingTheLineOut(t *testing.T) {
 	for _, c := range []struct{ ahead, mu, theta float64 }{
 		{1000, 5, 0}, {1000, 5, 0.001}, {50, 0.2, 0.01}, {100_000, 30, 0.0005},
@@ -83,7 +83,7 @@ func TestEstimateEqualsPlayingTheLineOut(t *testing.T) {
 	}
 }
 
-// TestEstimateOverPhasesEqualsPlayingThemOut steps through paces that change.
+// TestEstimateOverPhasesEqualsPlayingThemOut steps through changing paces.
 func TestEstimateOverPhasesEqualsPlayingThemOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var paces []Pace
@@ -113,9 +113,8 @@ func TestEstimateOverPhasesEqualsPlayingThemOut(t *testing.T) {
 			}
 			return played
 		}
-		// A step too many at the fastest pace, and the error of a step over the
-		// whole line, shift the end by so many people. Where a pace slows down
-		// or stops there, few people make a long time.
+		// One step too many at the fastest pace, and the error of a step over the whole queue, shift the end by
+		// this many visitors. If a pace slows down or stops there, few visitors take a long time.
 		slack := fastest*dt + 0.001*ahead
 		soonest, latest := play(max(0, ahead-slack)), play(ahead+slack)
 		got, known := Estimate(ahead, paces, theta)
@@ -124,7 +123,7 @@ func TestEstimateOverPhasesEqualsPlayingThemOut(t *testing.T) {
 			wait = never
 		}
 		if ahead == 0 || wait > 0.99*never && latest >= never {
-			return // who is at the head enters when somebody does
+			return // the head of the queue enters with the next admission
 		}
 		if wait < 0.99*soonest-3*dt || wait > 1.01*latest+3*dt {
 			t.Fatalf("estimate %v (%v), played out %.2f to %.2f s", got, known, soonest, latest)
@@ -132,8 +131,8 @@ func TestEstimateOverPhasesEqualsPlayingThemOut(t *testing.T) {
 	})
 }
 
-// TestLater: who enters after some time has passed is who enters in all, less those who entered
-// meanwhile; the paces themselves stay as they were.
+// TestLater: the admissions after some time are all admissions, less those in that time; the paces themselves do
+// not change.
 func TestLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var paces []Pace

@@ -10,8 +10,8 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// lines draws histograms of whole people within some hundred milliseconds, so
-// that a twin can keep each millisecond.
+// lines draws histograms of whole visitors within a few hundred milliseconds, so that a twin can store each
+// millisecond.
 func lines(least, most int) *rapid.Generator[Histogram] {
 	return rapid.Custom(func(t *rapid.T) Histogram {
 		at := fleettime.Time(rapid.Int64Range(-50, 50).Draw(t, "start"))
@@ -26,7 +26,7 @@ func lines(least, most int) *rapid.Generator[Histogram] {
 	})
 }
 
-// spread is a line as a dumb twin keeps it: people per millisecond.
+// spread is the naive twin of a histogram: visitors per millisecond.
 type spread map[fleettime.Time]float64
 
 func (p spread) add(h Histogram) {
@@ -49,7 +49,7 @@ func (p spread) before(t fleettime.Time) float64 {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(1+math.Abs(a)+math.Abs(b)) }
 
-// sound fails the test where h breaks what its type promises.
+// sound fails the test if h violates the invariants of its type.
 func sound(t *rapid.T, h Histogram) {
 	for i, s := range h {
 		if s.Width < 1 || (i > 0 && s.Start < h[i-1].End()) {
@@ -107,7 +107,7 @@ func TestAtIsTheInverseOfBefore(t *testing.T) {
 			}
 			return
 		}
-		// The first millisecond with n people in front of it.
+		// The first millisecond with n visitors in front.
 		const eps = 1e-6
 		if got := h.Before(at); got < min(n, total)-eps {
 			t.Fatalf("%v people joined before %d, want at least %v", got, int64(at), n)
@@ -170,8 +170,7 @@ func TestSumEqualsAddingUpEachMillisecond(t *testing.T) {
 	})
 }
 
-// fraction returns the least of the fractions that Compact tries which makes h
-// fit.
+// fraction returns the smallest of Compact's fractions for which h fits.
 func fraction(h Histogram, limit int) float64 {
 	for f := 0.0; ; f = max(2*f, 1.0/256) {
 		if _, ok := h.merge(f, limit); ok {
@@ -204,7 +203,7 @@ func TestCompactKeepsTotalAndOrderAndKnowsAPlaceWithinAFractionOfItself(t *testi
 		if off := math.Abs(got - want); f <= 1 && off > f*want+1e-6 {
 			t.Fatalf("a place moved by %v from %v, more than %v of it", off, want, f)
 		}
-		// No slice holds anybody who joined outside it.
+		// No slice contains visitors that joined outside it.
 		if len(c) > 0 && (h.Before(c[0].Start) != 0 || !near(h.Before(c[len(c)-1].End()), h.Total())) {
 			t.Fatalf("people of %v lie outside %v", h, c)
 		}
@@ -223,8 +222,8 @@ func TestCompactKeepsTheTotalOfALineWithNegativeSlices(t *testing.T) {
 	})
 }
 
-// TestAMillionPeopleFitAReport is the case that the number of slices was chosen
-// for: one joins every 3.6 ms for an hour, known by the second.
+// TestAMillionPeopleFitAReport is the case for which the number of slices was chosen: one visitor joins every 3.6
+// ms for an hour, in slices of a second.
 func TestAMillionPeopleFitAReport(t *testing.T) {
 	var h Histogram
 	for second := range 3600 {

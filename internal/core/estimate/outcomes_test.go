@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRangesHoldFourOfFive: whatever waits are in truth beside their forecasts,
-// four of five end up in the range that is told, also when that changes.
+// TestRangesHoldFourOfFive: whatever the ratio of waits to forecasts, four of five end up in the published range,
+// also after a change.
 func TestRangesHoldFourOfFive(t *testing.T) {
 	for _, c := range []struct {
 		why   string
@@ -48,7 +48,7 @@ func TestRangesHoldFourOfFive(t *testing.T) {
 			o.Add(forecast, actual)
 			s.Take(o.Outcomes())
 		}
-		// Outside of the outermost bound nothing can be told apart.
+		// Beyond the outermost bound waits cannot be distinguished.
 		if share := float64(inside) / float64(n); math.Abs(share-0.8) > 0.03 && c.why != "off by what nobody would believe" {
 			t.Errorf("%s: %.3f inside", c.why, share)
 		}
@@ -63,7 +63,7 @@ func TestRangesByClass(t *testing.T) {
 		o.Add(time.Hour, 61*time.Minute)
 	}
 	s.Take(o.Outcomes())
-	s.Take(slices.Clone(o.Outcomes())) // the same again is nothing new
+	s.Take(slices.Clone(o.Outcomes())) // unchanged outcomes
 	r := s.Ranges(Doubt{})
 	if _, high := r.Of(30 * time.Second); high < 50*time.Second {
 		t.Errorf("half a minute takes up to %v, though it took twice as long each time", high)
@@ -87,14 +87,13 @@ func TestRangesByClass(t *testing.T) {
 	}
 }
 
-// TestOutcomesGain: what a chain of counters passes on, some of which begin anew,
-// is what was counted.
+// TestOutcomesGain: a chain of counters, some of which restart, passes on all counts.
 func TestOutcomesGain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var child, seen, parent, all Outcomes
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "do") {
-			case 0: // the child begins anew, and is told apart by that
+			case 0: // the child restarts, and is recognised by that
 				parent, _ = parent.Gain(seen, child)
 				child, seen = nil, nil
 			case 1, 2:

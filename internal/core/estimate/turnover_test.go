@@ -12,13 +12,13 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// site plays a room out, session by session: the dumb twin of Turnover.
+// site simulates a room session by session: the naive twin of Turnover.
 type site struct {
 	rng          *rand.Rand
 	life, browse float64 // seconds
 	total, rate  int
 	ends         floats
-	entered      []float64 // when, newest last
+	entered      []float64 // times, newest last
 	admitted     int
 }
 
@@ -35,8 +35,7 @@ func (f *floats) Pop() any {
 	return x
 }
 
-// step moves the site to second t, with want people at its doors, and returns how
-// many entered.
+// step moves the site to second t, with want visitors waiting, and returns how many entered.
 func (s *site) step(t float64, want int) (n int) {
 	for len(s.ends) > 0 && s.ends[0] <= t {
 		heap.Pop(&s.ends)
@@ -53,13 +52,13 @@ func (s *site) step(t float64, want int) (n int) {
 	return n
 }
 
-// TestTurnoverForeseesAnotherLife: where tickets live for another time from now on, what was learned of people holds, and who enters
-// within the next minutes is foreseen at once.
+// TestTurnoverForeseesAnotherLife: after a change of the ticket life the learned behaviour stays valid, and the
+// admissions of the next minutes are predicted at once.
 func TestTurnoverForeseesAnotherLife(t *testing.T) {
 	for _, to := range []float64{35, 12} {
 		const total, browse, before, after = 1000, 9.0, 120.0, 90.0
 		s := &site{rng: rand.New(rand.NewPCG(7, 7)), total: total, rate: math.MaxInt32}
-		type visitor struct{ stops, ends float64 } // looks at pages until, and is counted until
+		type visitor struct{ stops, ends float64 } // browses until, and is counted until
 		var inside []*visitor
 		var u Turnover
 		life, admitted, foreseen := 22.0, 0, 0.0
@@ -95,20 +94,19 @@ func TestTurnoverForeseesAnotherLife(t *testing.T) {
 	}
 }
 
-// TestTurnoverForeseesWhoEnters compares what is foreseen with what then happens,
-// in rooms that are full for long, that have just opened, or whose limit is about
-// to be changed.
+// TestTurnoverForeseesWhoEnters compares predictions with the following admissions, in rooms that have been full
+// for long, have just opened, or are about to change their limit.
 func TestTurnoverForeseesWhoEnters(t *testing.T) {
 	const crowd = math.MaxInt32
 	for _, c := range []struct {
 		why         string
 		life        time.Duration
-		browse      float64 // seconds beyond the life of a ticket
+		browse      float64 // seconds beyond the ticket life
 		total, rate int
 		quiet       int           // seconds with half the demand
-		full        int           // seconds with too much, before the forecast is made
-		lower       int           // T from then on, 0 for the same
-		slack       float64       // of the people who enter in that time
+		full        int           // seconds with too much demand, before the forecast
+		lower       int           // T from then on, 0 for unchanged
+		slack       float64       // of the visitors that enter in that time
 		after       time.Duration // from then on
 	}{
 		{"full for long, T binds", 66 * time.Second, 50, 1000, 1 << 20, 0, 1200, 0, 0.05, 5 * time.Minute},
@@ -156,7 +154,7 @@ func TestTurnoverForeseesWhoEnters(t *testing.T) {
 	}
 }
 
-// entered returns how many people enter within s seconds.
+// entered returns how many visitors enter within s seconds.
 func entered(paces []Pace, s float64) (n float64) {
 	for i, p := range paces {
 		d := p.For.Seconds()
@@ -168,8 +166,7 @@ func entered(paces []Pace, s float64) (n float64) {
 	return n
 }
 
-// TestTurnoverBearsAnything: whatever it is told, what it says is a forecast, and
-// none that breaks the limits.
+// TestTurnoverBearsAnything: for any input the output is a valid forecast within the limits.
 func TestTurnoverBearsAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var u Turnover
@@ -208,15 +205,15 @@ func TestTurnoverBearsAnything(t *testing.T) {
 		if d := u.Doubt(x).Stay; !(d >= 0 && d < 1) {
 			t.Fatalf("doubt %v", d)
 		}
-		// The window of R slides; in half of one no more can enter than R.
+		// The window of R slides; half a window cannot admit more than R.
 		if n := entered(paces, 30); n > x.PerMinute*1.1+2 {
 			t.Fatalf("%.0f in 30 s with R %v: %v", n, x.PerMinute, paces)
 		}
 	})
 }
 
-// TestTurnoverBeginsInTheMiddle: an observer who comes to a full room learns its
-// pace although nobody was seen to enter.
+// TestTurnoverBeginsInTheMiddle: an observer of an already full room learns its pace without having seen
+// admissions.
 func TestTurnoverBeginsInTheMiddle(t *testing.T) {
 	s := &site{rng: rand.New(rand.NewPCG(3, 4)), life: 66, browse: 50, total: 1000, rate: 1 << 20}
 	var u Turnover
@@ -228,7 +225,7 @@ func TestTurnoverBeginsInTheMiddle(t *testing.T) {
 			continue
 		}
 		u.Observe(fleettime.Mono(second)*fleettime.Mono(time.Second), 66*time.Second, float64(len(s.ends)), float64(s.admitted-before))
-		if second == 1205 { // the supposed stay is 1.3 lives: 86 s instead of 116
+		if second == 1205 { // the prior stay is 1.3 lives: 86 s instead of 116
 			if n := entered(u.Paces(Limits{Total: 1000, PerMinute: 1e6}), 60); n < 300 || n > 900 {
 				t.Errorf("%.0f within a minute, of some 520", n)
 			}
@@ -239,13 +236,13 @@ func TestTurnoverBeginsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestARushComesBackInAllItsBursts: who entered in bursts gives the rights of R back in the
-// same bursts a minute later, and the forecast follows them to the last.
+// TestARushComesBackInAllItsBursts: bursts of admissions return their permits of R in the same bursts a minute
+// later, and the forecast follows them to the last.
 func TestARushComesBackInAllItsBursts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	const rate = 352
 	var u Turnover
-	var used []float64 // when, in seconds
+	var used []float64 // times, in seconds
 	at := 0.0
 	u.Observe(0, 40*time.Second, 0, 0)
 	look := func() {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestLotsAreWhatChanceMakesOfALine draws who is next among those who wait, one by one, while others come, and holds what
-// became of those who waited at first against what was told.
+// TestLotsAreWhatChanceMakesOfALine draws the next admission among the waiting visitors, one by one, while others
+// join, and compares the first visitors' waits with the quantiles.
 func TestLotsAreWhatChanceMakesOfALine(t *testing.T) {
 	for _, tc := range []struct {
 		why     string
@@ -22,7 +22,7 @@ func TestLotsAreWhatChanceMakesOfALine(t *testing.T) {
 		{"the rate falls", 2000, 5, []Pace{{For: 30 * time.Second, Mu: 40}, {Mu: 10}}},
 	} {
 		rng := rand.New(rand.NewPCG(1, 2))
-		var in []float64 // of those who waited at first
+		var in []float64 // of the first visitors
 		line, others := tc.people, 0
 		came, enters := 0.0, 0.0
 		for sec := 0.0; sec < 2000; sec += 0.25 {
@@ -67,7 +67,7 @@ func TestLotsAreWhatChanceMakesOfALine(t *testing.T) {
 	}
 }
 
-// TestWhoIsSupposedToComeFades: of those who are supposed to come there are joining*fading in all, whatever comes first.
+// TestWhoIsSupposedToComeFades: the expected arrivals sum to joining*fading, in whatever steps.
 func TestWhoIsSupposedToComeFades(t *testing.T) {
 	all, _ := Lots(100, 10, 10*time.Second, steady(10), 0)
 	none, _ := Lots(100, 0, 0, steady(10), 0)
@@ -77,8 +77,8 @@ func TestWhoIsSupposedToComeFades(t *testing.T) {
 	}
 }
 
-// TestWaitsAreAsWideAsChanceAndForecastTogether: an error of the forecast that is small beside what chance does adds little, and
-// where chance does nothing it is all there is.
+// TestWaitsAreAsWideAsChanceAndForecastTogether: a forecast error that is small next to chance adds little, and
+// without chance it is the whole error.
 func TestWaitsAreAsWideAsChanceAndForecastTogether(t *testing.T) {
 	r := Ranges{}
 	for c := range r {

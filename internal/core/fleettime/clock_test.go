@@ -7,19 +7,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// node is a clock on a machine whose oscillator runs fast or slow.
+// node is a clock on a machine with a fast or slow oscillator.
 type node struct {
 	Clock
 	rate  float64 // readings per nanosecond of real time
-	start Mono    // reading when the world began
+	start Mono    // reading at the start of the world
 	last  Time
 }
 
 func (n *node) read(real time.Duration) Mono { return n.start + Mono(float64(real)*n.rate) }
 
-// TestTheErrorBoundHolds passes time down a chain of three nodes over links
-// whose two ways differ, with dwells in between, and compares what the clocks
-// read with what is true. Fleet time is what the root's clock says, unrounded.
+// TestTheErrorBoundHolds passes time down a chain of three nodes over asymmetric links, with dwells in between, and
+// compares the clock readings with the true time. Fleet time is the root's clock, unrounded.
 func TestTheErrorBoundHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const epoch = int64(1622133200_000) * 1e6
@@ -52,7 +51,7 @@ func TestTheErrorBoundHolds(t *testing.T) {
 				if at := Certain(got, bound); int64(at)*1e6 > epoch+int64(real)+int64(MaxError)+2e6 || at > got {
 					t.Fatalf("node %d: it is certainly %v, and %v at most", i, at, got)
 				}
-				// One millionth and a microsecond for the floats of this test.
+				// One millionth and a microsecond for this test's floats.
 				off := time.Duration(int64(got)*1e6 - epoch - int64(real))
 				if off.Abs() > bound+bound/1e6+time.Microsecond {
 					t.Fatalf("node %d is off by %v and believes %v", i, off, bound)
@@ -147,7 +146,7 @@ func TestWithoutNewSamplesTheErrorGrowsUntilTheClockIsUnsure(t *testing.T) {
 	if c.Bound(end.Add(-time.Second)) >= Rough || c.Bound(end.Add(time.Second)) <= Rough {
 		t.Errorf("sure until %v, want %v", c.Bound(end), Rough)
 	}
-	// Now even a poor sample is better than what is left of the good one.
+	// Now even a poor sample is better than the aged good one.
 	if !c.Sync(hour, hour.Add(-400*time.Millisecond), 0, 3_601_000, 0) || c.Bound(hour) > MaxError {
 		t.Error("a sample of 400 ms was not taken after an hour")
 	}
@@ -187,14 +186,14 @@ func TestADwellLongerThanTheRoundTripCountsAsNone(t *testing.T) {
 	}
 }
 
-// TestASlewedClockNeverJumps pulls a clock about and holds it to the rate.
+// TestASlewedClockNeverJumps pulls a clock back and forth and checks the rate.
 func TestASlewedClockNeverJumps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const rate = 100e-6
 		var c Clock
 		now := Mono(0)
 		c.Set(now, 1_000_000, 0)
-		total := time.Duration(0) // how far it can have been pulled
+		total := time.Duration(0) // maximum total correction
 		for range rapid.IntRange(1, 30).Draw(t, "calls") {
 			dt := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "pause"))
 			now = now.Add(dt)
@@ -226,9 +225,8 @@ func TestASlewedClockArrives(t *testing.T) {
 	}
 }
 
-// TestAWayThatIsAlwaysLong: where every answer takes more than a second, time is
-// learned all the same, and known to be as uncertain as that. One late answer among
-// others tells nothing.
+// TestAWayThatIsAlwaysLong: if every round trip takes more than a second, time is learned all the same, with that
+// uncertainty. A single late response is ignored.
 func TestAWayThatIsAlwaysLong(t *testing.T) {
 	const trip = 3 * time.Second
 	at := func(now Mono) Time { return 5_000_000 + Time(now/1e6) } // true fleet time

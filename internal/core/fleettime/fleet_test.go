@@ -59,8 +59,7 @@ func TestTimeAndMonoAreMovedByDurations(t *testing.T) {
 	}
 }
 
-// TestTheHolderGivesUpALeaseBeforeTheLenderTakesItBack lets both measure one
-// lease on clocks that run apart by as much as they may.
+// TestTheHolderGivesUpALeaseBeforeTheLenderTakesItBack measures one lease on two clocks at the drift limit.
 func TestTheHolderGivesUpALeaseBeforeTheLenderTakesItBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lease := time.Duration(rapid.Int64Range(int64(10*time.Millisecond), int64(24*time.Hour)).Draw(t, "lease"))

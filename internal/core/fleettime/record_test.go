@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestARecordedTimeIsAsGoodAsItSays: whatever the oscillator of the machine does within the bound of drift, and however long ago
-// the time was stored, it is wrong by no more than it says.
+// TestARecordedTimeIsAsGoodAsItSays: with any oscillator within the drift bound, and a record of any age, the error
+// is at most the reported uncertainty.
 func TestARecordedTimeIsAsGoodAsItSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drift := rapid.Float64Range(-Drift, Drift).Draw(t, "drift")
@@ -33,8 +33,8 @@ func TestARecordedTimeIsAsGoodAsItSays(t *testing.T) {
 	})
 }
 
-// TestARecordThatDoesNotTell: a record of another start of the machine, from now on, damaged, or from before the machine
-// stood still unnoticed is not gone by.
+// TestARecordThatDoesNotTell: a record from another boot, from the future, damaged, or from before an undetected
+// suspend is rejected.
 func TestARecordThatDoesNotTell(t *testing.T) {
 	const now = Time(1_622_131_200_000)
 	good := Record{Boot: "a", At: time.Hour, Wall: now, Time: now, Bound: time.Millisecond}

@@ -51,8 +51,7 @@ func session(now fleettime.Time) ticket.Ticket {
 	return ticket.Ticket{ID: 1<<63 | 7, Admitted: uint32(now.Second()) - 60, Until: uint32(now.Second()) + 3600, Home: ticket.DCOf("nairobi"), Epoch: 3}
 }
 
-// A site that knows the published keys alone learns from a proof who is inside, and a node
-// of the fleet which ticket that is.
+// With only the published keys a site learns the session of a proof, and a node of the fleet its ticket.
 func TestAProofSaysWhoIsInside(t *testing.T) {
 	k := keysOf(t, ringOf(t, 1))
 	s := session(begin)
@@ -95,7 +94,7 @@ func TestAProofSaysWhoIsInside(t *testing.T) {
 	if who != (ticket.Ticket{ID: s.ID, Home: s.Home, Until: s.Until, Admitted: s.Admitted, Epoch: s.Epoch}) {
 		t.Errorf("whose: %+v", who)
 	}
-	// The subject is the same for the whole session, and another's is another.
+	// The subject is constant within a session and differs between sessions.
 	s.Until++
 	_, again, err := k.Inside(begin, site, saleRoom(), &s)
 	if err != nil || again.Subject != made.Subject || again.Session == made.Session {
@@ -107,7 +106,7 @@ func TestAProofSaysWhoIsInside(t *testing.T) {
 	}
 }
 
-// Nobody is good for longer than [Life], nor than the session.
+// No proof is valid for longer than [Life], or than its session.
 func TestAProofEnds(t *testing.T) {
 	k := keysOf(t, ringOf(t, 1))
 	for left, want := range map[uint32]time.Duration{3600: Life, 20: 20 * time.Second} {
@@ -133,7 +132,7 @@ func TestAProofEnds(t *testing.T) {
 	}
 }
 
-// Nothing that the fleet did not sign is a proof, whatever is changed in one.
+// Only proofs signed by the fleet are valid, after any change none is.
 func TestNobodyMakesAProof(t *testing.T) {
 	ring := ringOf(t, 1)
 	k := keysOf(t, ring)
@@ -145,7 +144,7 @@ func TestNobodyMakesAProof(t *testing.T) {
 	for i := range len(text) {
 		for _, c := range []byte{'A', 'b', '.'} {
 			forged := text[:i] + string(c) + text[i+1:]
-			// The last characters of a part have bits that mean nothing.
+			// The last characters of a part have unused bits.
 			if same, _, err := k.Check(begin, forged); forged != text && err == nil {
 				if parts := strings.Split(forged, "."); len(parts) != 3 || same.Room != "sale" || same.Audience != site {
 					t.Fatalf("%d: %s is a proof of %+v", i, forged, same)
@@ -161,7 +160,7 @@ func TestNobodyMakesAProof(t *testing.T) {
 	if _, _, err := k.Check(begin, foreign); !errors.Is(err, ErrKey) {
 		t.Errorf("of another fleet: %v", err)
 	}
-	// Of another fleet, under the name of a key of this one.
+	// From another fleet, under the ID of a key of this one.
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +179,7 @@ func TestNobodyMakesAProof(t *testing.T) {
 	if _, _, err := k.Check(begin, signed(jose.EdDSA, private)); !errors.Is(err, ErrSignature) {
 		t.Errorf("by another key: %v", err)
 	}
-	// The public key taken for a shared secret, and no signature at all.
+	// The public key used as a shared secret, and no signature at all.
 	public := []byte(k.keys[0].public)
 	if _, _, err := k.Check(begin, signed(jose.HS256, public)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("HS256: %v", err)
@@ -199,8 +198,8 @@ func TestNobodyMakesAProof(t *testing.T) {
 	}
 }
 
-// Keys are published for a rotation before they sign, and after; a node that has not heard
-// of the newest ring makes proofs that all others take.
+// Keys are published for a rotation before and after they sign; proofs of a node with an older ring are valid
+// everywhere.
 func TestProofKeysRotate(t *testing.T) {
 	rings := []ticket.Keyring{ringOf(t, 1)}
 	now := begin

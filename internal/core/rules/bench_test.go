@@ -20,8 +20,8 @@ func compiled(b *testing.B, expressions ...string) (all []*Rule) {
 	return all
 }
 
-// BenchmarkRules is what rules cost on a browser's request with cookies: one of three terms, then
-// twenty of a room, none of which matches.
+// BenchmarkRules measures rules on a browser's request with cookies: one of three terms, then twenty of a room
+// without a match.
 func BenchmarkRules(b *testing.B) {
 	req := sample()
 	req.Headers = append(req.Headers, Header{"Cookie", "session=" + strings.Repeat("c", 300) + "; theme=dark; ab=7"})
@@ -50,8 +50,8 @@ func BenchmarkRules(b *testing.B) {
 	}
 }
 
-// largest is the largest request that an edge reads, its whole header at the disposal of whoever
-// sends it: one header, or as many as there can be.
+// largest is the largest request that an edge reads, with a header under full control of the client: one header, or
+// the maximum number.
 func largest() map[string]*Request {
 	const room = 20 << 10
 	out := map[string]*Request{}
@@ -82,7 +82,7 @@ func largest() map[string]*Request {
 	return out
 }
 
-// costly are rules of the largest size that make much of one thing.
+// costly are rules of maximum size that each stress one feature.
 func costly() map[string]string {
 	many := func(term, with string) string {
 		return strings.Repeat(term+with, (MaxExpression-len(term))/(len(term)+len(with))) + term

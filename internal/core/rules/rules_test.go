@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// sample is a request that most tests ask about.
+// sample is the request of most tests.
 func sample() *Request {
 	return &Request{
 		Method: "GET", Scheme: "https", Host: "shop.example", Query: "a=1&b=two&a=3&x=%41+b", Version: "HTTP/1.1", Paths: []string{"/articles/2008/Photo.JPG"},
@@ -202,7 +202,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What nobody can know does not match, neither as it is nor turned round.
+// An unknown value does not match, nor does its negation.
 func TestSources(t *testing.T) {
 	for expression, fault := range map[string]string{
 		`not ip.src.country eq "DE"`: "geo.file",
@@ -225,7 +225,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A rule lets past only what it matches however a site reads the path.
+// A rule bypasses only paths that it matches under every reading.
 func TestEveryReading(t *testing.T) {
 	for _, c := range []struct {
 		expression string
@@ -241,7 +241,7 @@ func TestEveryReading(t *testing.T) {
 		{`not starts_with(http.request.uri.path, "/checkout")`, []string{"/open"}, true},
 		{`ssl`, nil, false},
 		{`not http.request.uri.path eq "/"`, nil, false},
-		// A site may take capital letters for small ones.
+		// A site may ignore letter case.
 		{`not starts_with(http.request.uri.path, "/checkout")`, []string{"/CheckOut"}, false},
 		{`http.request.uri.path ne "/Checkout"`, []string{"/cHECKOUT"}, false},
 		{`not http.request.uri.path in {"/Checkout"}`, []string{"/cHECKOUT"}, false},
@@ -305,8 +305,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// A rule that costs more than its budget does not match, neither as it is nor turned round, and what one
-// spends another has not.
+// A rule over its budget does not match, nor does its negation, and it does not use up the budget of another one.
 func TestBudget(t *testing.T) {
 	req := &Request{Scheme: "https", Paths: []string{"/"}, Headers: []Header{{"User-Agent", strings.Repeat("a", 16<<10)}}}
 	term := `lower(http.user_agent) contains "ab"`

@@ -12,8 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// twin evaluates an expression the dumb way: by walking its tree, with maps, copies and package
-// regexp. It says what the closures must.
+// twin evaluates an expression naively: by walking its tree, with maps, copies and package regexp.
 type twin struct {
 	req    *Request
 	path   string
@@ -71,7 +70,7 @@ func orNil(v string) any {
 	return v
 }
 
-// value returns what a node is: nil where it is missing.
+// value returns the value of a node, or nil if it is missing.
 func (w twin) value(n *node) any {
 	all := func() (out []any) {
 		for _, a := range n.args {
@@ -297,7 +296,7 @@ func (w twin) compare(n *node) any {
 		}
 		return regexp.MustCompile(lit).MatchString(v.(string))
 	case opWildcard:
-		parts := strings.Split(lit, "*") // what is tried has no backslashes
+		parts := strings.Split(lit, "*") // these patterns have no backslashes
 		for i := range parts {
 			parts[i] = regexp.QuoteMeta(parts[i])
 		}
@@ -340,7 +339,7 @@ func (w twin) compare(n *node) any {
 	return map[op]bool{opEq: order == 0, opNe: order != 0, opLt: order < 0, opLe: order <= 0, opGt: order > 0, opGe: order >= 0}[n.op]
 }
 
-// words are what is put together at random: few, so that things are often equal.
+// words are the random values: few, so that they are often equal.
 var words = []string{"", "/", "/a", "/A/b", "a", "A", "b", "ab", "aB.Js", "%41", "/a%2fb", "+", "k", "K", "x-a", "=", "é", "a\nb", "aab"}
 
 func pick(t *rapid.T, from ...string) string { return rapid.SampledFrom(from).Draw(t, "word") }
@@ -429,9 +428,9 @@ func someRequest(t *rapid.T) *Request {
 	return r
 }
 
-// The closures say what the dumb twin says, of any expression and request.
+// The closures agree with the naive twin for any expression and request.
 func TestTwin(t *testing.T) {
-	var s Scratch // for all, so that what one leaves behind would be seen by the next
+	var s Scratch // shared, so that leftovers of one evaluation would affect the next
 	seen := map[bool]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		expression := someExpression(t, rapid.IntRange(0, 2).Draw(t, "depth"))
@@ -455,7 +454,7 @@ func TestTwin(t *testing.T) {
 	}
 }
 
-// Whatever is written, the parser ends, and the closures say what the twin says within the budget.
+// For any input the parser ends, and the closures agree with the twin within the budget.
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{
 		`ssl and not http.host eq "a" or ip.src in {10.0.0.0/8 ::1}`, `any(lower(http.request.headers["x-a"][*]) contains r#"b"#)`,
@@ -483,7 +482,7 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// An automaton matches what package regexp matches.
+// An automaton matches like package regexp.
 func FuzzAutomaton(f *testing.F) {
 	for _, seed := range []string{`^a|b$`, `(?i)k\b.`, `[^\n]{2,5}\B`, `(?m)^x$`, `\PL+é?`, `(a|ab)(c|bcd)(d*)`, `\x{10FFFF}`, `\A\z`} {
 		f.Add(seed, "aKé\nx\nabcd\xff", true)

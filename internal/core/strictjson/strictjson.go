@@ -1,6 +1,5 @@
-// Package strictjson reads documents that nodes of a fleet write for each other, and files of
-// ours: one JSON value, and in it no field that the reader does not know. What a newer
-// build has added is refused, and not dropped in silence.
+// Package strictjson decodes documents among the nodes of a fleet and files of ours: one JSON value without unknown
+// fields. A field of a newer version is rejected rather than silently dropped.
 package strictjson
 
 import (
@@ -10,7 +9,7 @@ import (
 	"io"
 )
 
-// Decode reads data into what v points to.
+// Decode decodes data into the value that v points to.
 func Decode(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

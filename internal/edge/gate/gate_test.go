@@ -27,7 +27,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// Beyond so many busy rooms the rest are counted together, also once they went.
+// Busy rooms beyond the limit share one series, also after their removal.
 func TestSeriesAreBounded(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())
 	for i := range node.MaxRoomSeries + 10 {
@@ -42,13 +42,13 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 	late := m.room("r0")
 	m.keep(nil)
-	late.count(&admission.Decision{Verdict: admission.Serve, Reason: admission.Session}) // a request that was in flight
+	late.count(&admission.Decision{Verdict: admission.Serve, Reason: admission.Session}) // a request in flight
 	if n := len(m.counted()); n != 1 || m.other.decisions[admission.Serve][admission.Session].Load() != 10 {
 		t.Errorf("%d labels once all rooms went", n)
 	}
 }
 
-// TestASlowAnswerBringsALateTicket: the browser may have gone on with newer ones.
+// TestASlowAnswerBringsALateTicket: the browser may hold newer ones.
 func TestASlowAnswerBringsALateTicket(t *testing.T) {
 	g, err := New(Options{
 		Engine:        admission.Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))},
@@ -74,7 +74,7 @@ func TestASlowAnswerBringsALateTicket(t *testing.T) {
 		if late {
 			o.sealed[0].at = o.sealed[0].at.Add(-inFlight - time.Second)
 		}
-		// Of another room, in which the visitor was held until now.
+		// Of another room, which held the visitor until now.
 		o.seal(rm, g.now(), ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6, Parent: 4, Root: 3}, false)
 		fields := o.Tickets()
 		value, _, _ := strings.Cut(strings.TrimPrefix(fields[0].Value, name+"="), ";")
@@ -96,7 +96,7 @@ func TestASlowAnswerBringsALateTicket(t *testing.T) {
 	}
 }
 
-// told returns a fleet and offers it rooms and keys.
+// told returns a fleet and functions that offer it rooms and keys.
 func told(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...string), keys func(ticket.Keyring)) {
 	t.Helper()
 	f, err := node.NewFleet(t.TempDir(), nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), func() {})
@@ -130,8 +130,7 @@ func told(t testing.TB) (f *node.Fleet, rooms func(version uint64, names ...stri
 	return f, rooms, keys
 }
 
-// TestCodecsAreDerivedOncePerKeys: a change of rooms derives those of new rooms only, a
-// change of keys all.
+// TestCodecsAreDerivedOncePerKeys: a change of rooms derives codecs of new rooms only, a change of keys all.
 func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 	f, rooms, keys := told(t)
 	m, log := newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler)
@@ -186,8 +185,7 @@ func TestCodecsAreDerivedOncePerKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkRoomsChange is what one change of the rooms document costs an edge of 1,000
-// rooms, once it is read.
+// BenchmarkRoomsChange is the cost of one change of the rooms document at an edge with 1,000 rooms, after decoding.
 func BenchmarkRoomsChange(b *testing.B) {
 	f, rooms, keys := told(b)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
@@ -207,11 +205,11 @@ func BenchmarkRoomsChange(b *testing.B) {
 	}
 }
 
-// BenchmarkDecideBesides is the whole decision about a request of somebody inside, by so many procs at once: how long
-// one takes and how long it waits for the engine's lock, where the procs do nothing else, and where each does 20 us of
-// other work between two decisions, less than an edge does that passes a request on. Where procs are more than cores, who
-// holds the lock may be put off in the middle, and all others wait for that: it shows in the mean, and not in
-// the median. held is what is done with the lock in hand, and taking it.
+// BenchmarkDecideBesides measures the whole decision about a request within a session, by procs goroutines in
+// parallel: its duration and the wait for the engine's lock, if the goroutines do nothing else, and if each does 20
+// us of other work between decisions, less than an edge that forwards a request. With more goroutines than cores
+// the holder of the lock may be descheduled, and all others wait for it: that shows in the mean, not in the median.
+// held is the time under the lock, including its acquisition.
 func BenchmarkDecideBesides(b *testing.B) {
 	f, rooms, keys := told(b)
 	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now().Add(-time.Hour)), 24*time.Hour, crand.Reader)
@@ -263,8 +261,8 @@ func BenchmarkDecideBesides(b *testing.B) {
 	})
 }
 
-// besides has so many procs decide beside each other. Every 16th time each looks how long the engine's lock takes, the
-// clock's two readings included.
+// besides runs decide in procs parallel goroutines. Every 16th time each measures the engine's lock, including two
+// clock readings.
 func besides(b *testing.B, g *Gate, procs int, decide func()) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 	waited := lockWait()
@@ -294,21 +292,21 @@ func besides(b *testing.B, g *Gate, procs int, decide func()) {
 
 var pile [1 << 10]byte
 
-// work computes for so many rounds.
+// work computes for a number of rounds.
 func work(rounds int) {
 	for range rounds {
 		crc32.ChecksumIEEE(pile[:])
 	}
 }
 
-// roundsIn returns how many rounds of work take so long.
+// roundsIn returns how many rounds of work take d.
 func roundsIn(d time.Duration) int {
 	begun := time.Now()
 	work(10_000)
 	return int(10_000 * d / time.Since(begun))
 }
 
-// lockWait is for how long goroutines have waited for locks, as the runtime reckons.
+// lockWait returns how long goroutines have waited for locks, by the runtime's metrics.
 func lockWait() time.Duration {
 	s := []rt.Sample{{Name: "/sync/mutex/wait/total:seconds"}}
 	rt.Read(s)

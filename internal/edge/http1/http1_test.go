@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// head is the head of a request with these lines beside Host.
+// head returns a request head with these lines besides Host.
 func head(first string, lines ...string) string {
 	return first + "\r\nHost: shop.example\r\n" + strings.Join(append(lines, ""), "\r\n") + "\r\n"
 }
@@ -132,7 +132,7 @@ func TestWhatIsPlain(t *testing.T) {
 	}
 }
 
-// However a head is cut into pieces, it is read as if it came in one.
+// A head in any number of pieces is parsed like one in a single piece.
 func TestHeadsInPieces(t *testing.T) {
 	for name, text := range plainHeads {
 		var whole, pieces Request
@@ -152,7 +152,7 @@ func TestHeadsInPieces(t *testing.T) {
 	}
 }
 
-// Values are looked at eight bytes at once, and that tells every byte apart as the table does.
+// Values are checked eight bytes at once, with the same result per byte as the table.
 func TestEveryByteOfAValue(t *testing.T) {
 	for c := range 256 {
 		for at := range 20 {
@@ -168,7 +168,7 @@ func TestEveryByteOfAValue(t *testing.T) {
 	}
 }
 
-// A reader that is used again keeps nothing.
+// A reused parser keeps nothing.
 func TestAReaderIsUsedAgain(t *testing.T) {
 	var r Request
 	r.Parse([]byte(head("POST /long HTTP/1.1", "Content-Length: 5", "Connection: close", "X-A: b")))
@@ -183,8 +183,8 @@ func TestAReaderIsUsedAgain(t *testing.T) {
 	}
 }
 
-// compare reads a head here and with net/http. It returns whether it is plain, and an
-// error where net/http refuses it or reads something else.
+// compare parses a head here and with net/http. It returns whether it is plain, and an error if net/http rejects it
+// or parses it differently.
 func compare(data []byte) (plain bool, err error) {
 	var r Request
 	n, v := r.Parse(data)
@@ -228,8 +228,7 @@ func compare(data []byte) (plain bool, err error) {
 	return true, nil
 }
 
-// FuzzRequest looks for heads that are read here and that net/http refuses or reads
-// otherwise.
+// FuzzRequest looks for heads that are accepted here and that net/http rejects or parses differently.
 func FuzzRequest(f *testing.F) {
 	for _, heads := range []map[string]string{plainHeads, oddHeads} {
 		for _, text := range heads {
@@ -320,8 +319,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// compareAnswer reads an answer here and with net/http, and returns how they differ where
-// it is plain.
+// compareAnswer parses a response here and with net/http, and returns their difference if it is plain.
 func compareAnswer(data []byte, method string) error {
 	var r Response
 	n, err := r.Parse(data)
@@ -341,7 +339,7 @@ func compareAnswer(data []byte, method string) error {
 	case Chunked:
 		var c Chunks
 		if _, end, err := c.Scan(rest); err != nil || !c.Done {
-			return nil // of chunks more is refused here
+			return nil // chunk parsing is stricter here
 		} else if body, err = dataOf(rest[:end], len(rest)); err != nil {
 			return err
 		}
@@ -365,7 +363,7 @@ func compareAnswer(data []byte, method string) error {
 	return nil
 }
 
-// dataOf returns the data of a chunked body that comes in pieces of so many bytes.
+// dataOf returns the data of a chunked body that arrives in pieces of size bytes.
 func dataOf(in []byte, size int) (out []byte, err error) {
 	var c Chunks
 	for len(in) > 0 && !c.Done {
@@ -381,7 +379,7 @@ func dataOf(in []byte, size int) (out []byte, err error) {
 	return out, nil
 }
 
-// FuzzAnswer looks for answers whose status or body is another here than in net/http.
+// FuzzAnswer looks for responses with another status or body here than in net/http.
 func FuzzAnswer(f *testing.F) {
 	for _, text := range plainAnswers {
 		f.Add([]byte(text), false)

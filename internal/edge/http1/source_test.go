@@ -34,8 +34,7 @@ func pairOf(t *testing.T) (here, there *net.TCPConn) {
 	return a.(*net.TCPConn), b.(*net.TCPConn)
 }
 
-// What comes is read as it comes, whether it was there or is waited for, from a socket and
-// from what is none; then the end.
+// Bytes are read as they arrive, available or awaited, from a socket and from another connection; then the end.
 func TestASourceTellsAllThatComes(t *testing.T) {
 	want := strings.Repeat("0123456789abcdef", 4<<10)
 	for name, hide := range map[string]bool{"a socket": false, "something else": true} {
@@ -74,7 +73,7 @@ func TestASourceTellsAllThatComes(t *testing.T) {
 	}
 }
 
-// The buffer of who waits may be used otherwise; what comes goes into another.
+// The buffer can be used otherwise while waiting; bytes then go into another one.
 func TestASourceThatWaitsNeedsNoBuffer(t *testing.T) {
 	if !canTry {
 		t.Skip("the system cannot be asked without waiting")
@@ -110,7 +109,7 @@ func TestASourceThatWaitsNeedsNoBuffer(t *testing.T) {
 	}
 }
 
-// A source ends with a deadline as its connection does, and goes on after it.
+// A deadline ends a read of a source as that of its connection, and reading continues after it.
 func TestASourceKeepsDeadlines(t *testing.T) {
 	here, there := pairOf(t)
 	var s Source

@@ -17,8 +17,7 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// scripted is a site that answers each request on a connection with the next of these
-// texts, and closes it then.
+// scripted is a site that answers each request on a connection with the next of these texts, and then closes it.
 func scripted(t *testing.T, answers ...string) (addr string) {
 	t.Helper()
 	return testkit.Listen(t, func(c net.Conn) {
@@ -46,11 +45,11 @@ func get(t *testing.T, p *Pool, host string) *Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() }) // it may be closed already
+	t.Cleanup(func() { c.Close() }) // maybe already closed
 	return c
 }
 
-// ask sends a request and reads the head of the answer.
+// ask sends a request and parses the response head.
 func ask(c *Conn) (*Response, error) {
 	if _, err := c.Ask([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// What a site says unasked is nobody's answer, and neither is the end of a connection.
+// Unsolicited bytes of a site are nobody's response, and neither is the end of a connection.
 func TestASiteThatSpeaksUnasked(t *testing.T) {
 	for name, answers := range map[string][]string{
 		"behind its answer":  {empty + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", empty},
@@ -148,7 +147,7 @@ func TestASiteThatSpeaksUnasked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// And once it is idle.
+	// And while idle.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ var rewrite = flag.Bool("rewrite", false, "write the lists of deploy/fronts anew
 
 var tables = [][]string{pathHeaders, methodHeaders, hostHeaders, schemeHeaders, addressHeaders}
 
-// The tables are looked up as net/http spells names.
+// The tables use the spelling of net/http.
 func TestTheTablesOfHeadersAreCanonical(t *testing.T) {
 	rules := NewHeaderRules(nil)
 	for _, table := range append(tables, edgeHeaders) {
@@ -34,7 +34,7 @@ func TestTheTablesOfHeadersAreCanonical(t *testing.T) {
 	}
 }
 
-// nginx knows no families of headers. These are what is known of them.
+// nginx does not support header families. These are the known members.
 var familyMembers = []string{
 	"Forwarded", "Forwarded-For", "Forwarded-Host", "Forwarded-Proto", "Proxy-Client-Ip", "Proxy-Host", "Proxy-Url", "Wl-Proxy-Client-Ip", "Wl-Proxy-Ssl",
 	"X-Arr-Ssl", "X-Envoy-External-Address", "X-Envoy-Original-Host", "X-Envoy-Original-Path", "X-Forward-For", "X-Forwarded", "X-Forwarded-By",
@@ -45,8 +45,8 @@ var familyMembers = []string{
 	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Poll", "Vestibule-Ticket", "X-Vestibule-Decision",
 }
 
-// Snippets for servers in front of the site take out what the edge takes out. `make golden`
-// writes their lists.
+// Configurations of servers in front of the site remove the same headers as the edge. `make golden` writes their
+// lists.
 func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 	rules := NewHeaderRules(nil)
 	names := slices.Sorted(slices.Values(slices.Concat(tables...)))
@@ -56,10 +56,10 @@ func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 		}
 	}
 	families := append(slices.Clone(headerFamilies), ownFamilies...)
-	const note = "made of internal/edge/origin/headers.go: make golden"
+	const note = "generated from internal/edge/origin/headers.go: make golden"
 
 	var nginx strings.Builder
-	nginx.WriteString("# Headers that some sites take for the path, the method, the host, the scheme or the address of a request, and ours.\n# " + note + "\n")
+	nginx.WriteString("# Headers that some sites read as the path, the method, the host, the scheme or the address of a request, and ours.\n# " + note + "\n")
 	for _, name := range slices.Sorted(slices.Values(append(slices.Clone(names), familyMembers...))) {
 		nginx.WriteString("proxy_set_header " + name + " \"\";\n")
 	}
@@ -77,14 +77,14 @@ func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 
 	var traefik strings.Builder
 	for _, name := range slices.Sorted(slices.Values(append(slices.Clone(names), familyMembers...))) {
-		if !hasFamily(name, ownFamilies) { // ours are for the edge, and taken out behind it
+		if !hasFamily(name, ownFamilies) { // ours are for the edge, and removed behind it
 			traefik.WriteString("          " + name + ": \"\"\n")
 		}
 	}
 	same(t, "traefik/vestibule.yaml", "# "+note+"\n", "# end\n", traefik.String())
 
 	var caddy strings.Builder
-	for _, family := range headerFamilies { // ours are for the edge, and taken out behind it
+	for _, family := range headerFamilies { // ours are for the edge, and removed behind it
 		caddy.WriteString("\trequest_header -" + family + "*\n")
 	}
 	for _, c := range "_.!#$%&'+^`|~" {
@@ -96,7 +96,7 @@ func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
 	same(t, "caddy/vestibule.caddy", "# "+note+"\n", "# end\n", caddy.String())
 }
 
-// same holds a part of a file, between two lines, or all of it, to what it is to be.
+// same compares the part of a file between two lines, or all of it, with the expected text.
 func same(t *testing.T, name, from, to, want string) {
 	t.Helper()
 	name = "../../../deploy/fronts/" + name
@@ -126,7 +126,7 @@ func same(t *testing.T, name, from, to, want string) {
 	}
 }
 
-// Of a line of cookies all stay that are no tickets, in their order.
+// All cookies but tickets remain, in order.
 func TestTicketsGoOutOfCookies(t *testing.T) {
 	plainly := func(l string) string {
 		if !strings.Contains(l, ticket.CookieStem) {

@@ -20,8 +20,7 @@ import (
 
 var eventually = testkit.Eventually
 
-// A client that does not read makes nobody wait: it skips messages, never
-// half of one, and hears the newest once it reads again.
+// A client that does not read blocks nobody: it skips whole messages, and gets the newest once it reads again.
 func TestASlowReaderSkips(t *testing.T) {
 	if !CanTakeOver {
 		t.Skip("sockets cannot be written without waiting on this system")
@@ -89,7 +88,7 @@ func TestASlowReaderSkips(t *testing.T) {
 					sent++
 				}
 			}
-			if sent > 200 { // 1 MB: the client's own buffer is the larger part
+			if sent > 200 { // 1 MB: mostly the client's own buffer
 				t.Errorf("%d messages are kept for a client that does not read", sent)
 			}
 			if !p.Alive() {
@@ -103,7 +102,7 @@ func TestASlowReaderSkips(t *testing.T) {
 				}
 				return line[0]
 			}
-			// The last message may be half on its way.
+			// The last message may be partly sent.
 			for range sent - 1 {
 				whole()
 			}
@@ -126,15 +125,14 @@ func TestASlowReaderSkips(t *testing.T) {
 	}
 }
 
-// nothing is a subscriber that takes everything.
+// nothing is a subscriber that accepts everything.
 type nothing struct{ ended *int }
 
 func (nothing) Send([]byte) (bool, error) { return false, nil }
 func (nothing) Alive() bool               { return true }
 func (n nothing) Close()                  { *n.ended++ }
 
-// TestStreamsComeAndGo opens and ends streams at random beside a twin that knows
-// who has one.
+// TestStreamsComeAndGo starts and ends streams at random next to a twin that tracks them.
 func TestStreamsComeAndGo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e, err := New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()})
@@ -186,7 +184,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 	})
 }
 
-// wrapped is a connection as the edge's listeners give it.
+// wrapped is a connection as accepted by the edge's listeners.
 type wrapped struct{ *net.TCPConn }
 
 type wrapping struct{ net.Listener }

@@ -1,5 +1,5 @@
-// Command bench runs the benchmarks whose figures docs/FIGURES.md shows and prints
-// each beside its goal. It judges nothing: a figure depends on the machine.
+// Command bench runs the benchmarks of docs/FIGURES.md and prints each figure next to its goal. It never fails on a
+// figure, which depends on the machine.
 package main
 
 import (
@@ -20,9 +20,9 @@ import (
 	"vestibule/internal/page"
 )
 
-// figure is one benchmark and what it is held against.
+// figure is one benchmark and its goal.
 type figure struct {
-	name string // of the benchmark, without the Benchmark in front
+	name string // of the benchmark, without the prefix Benchmark
 	what string
 	goal string
 }
@@ -114,7 +114,7 @@ func run(ctx context.Context, out io.Writer, benchtime string) error {
 			name = name[:i] // the number of cores
 		}
 		what, goal := name, "-"
-		for _, f := range figures { // the longest name that fits stands last
+		for _, f := range figures { // the longest matching name is last
 			if rest, ok := strings.CutPrefix(name+"/", f.name+"/"); ok {
 				seen[f.name] = true
 				what, goal = strings.TrimSuffix(f.what+": "+rest, "/"), f.goal
@@ -132,8 +132,7 @@ func run(ctx context.Context, out io.Writer, benchtime string) error {
 	return size(ctx, out)
 }
 
-// weigh tells how heavy the waiting page is, all in, in the language in which it
-// is heaviest.
+// weigh prints the size of the waiting page in its heaviest language.
 func weigh(out io.Writer) {
 	plain, zipped := 0, 0
 	var packer page.Packer
@@ -147,7 +146,7 @@ func weigh(out io.Writer) {
 	fmt.Fprintf(out, "%-72s %.1f KB, %.1f KB gzip\n%-72s goal: <= 30 KB, <= 10 KB gzip\n", "built-in waiting page, all in, heaviest of all languages", float64(plain)/1e3, float64(zipped)/1e3, "")
 }
 
-// size builds the edge as it is deployed and tells how large it is.
+// size builds the edge as deployed and prints its size.
 func size(ctx context.Context, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "vestibule-bench-")
 	if err != nil {
@@ -168,7 +167,7 @@ func size(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// cpu names the processor, where the system tells.
+// cpu returns the name of the processor, if known.
 func cpu() string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

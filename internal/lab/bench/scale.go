@@ -27,9 +27,8 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// scale starts bin/global, bin/regional and bin/edge as processes of their own, with
-// the cores of 49 more edges in this one, and tells what many rooms cost them while
-// nobody comes, and what they add to traffic in some of them.
+// scale starts bin/global, bin/regional and bin/edge as separate processes, with the cores of 49 more edges in this
+// one. It measures the cost of many rooms without visitors, and of traffic in some of them.
 func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) error {
 	fmt.Fprintf(out, "%s; %d rooms, %d edges\n\n", cpu(), rooms, edges)
 	dir, err := os.MkdirTemp("", "vestibule-scale-")
@@ -63,7 +62,7 @@ func row(out io.Writer, what, got, goal string) {
 	fmt.Fprintf(out, "%-72s %s\n%-72s goal: %s\n", what, got, "", goal)
 }
 
-// process is a node that runs.
+// process is a running node.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -78,7 +77,7 @@ type nodes struct {
 	order []*process
 	edge  *process
 	nats  string
-	site  string   // of the first busy rooms, empty for one that is not there
+	site  string   // of the first busy rooms; empty to have none
 	paths []string // of the rooms
 }
 
@@ -91,7 +90,7 @@ func (f *nodes) stop() {
 	}
 }
 
-// writeRooms writes so many rooms with hosts of a generation.
+// writeRooms writes n rooms with the hosts of a generation.
 func (f *nodes) writeRooms(n int, generation string) error {
 	var b strings.Builder
 	b.WriteString("rooms:\n")
@@ -110,7 +109,7 @@ func (f *nodes) writeRooms(n int, generation string) error {
 	return os.WriteFile(f.file, []byte(b.String()), 0o600)
 }
 
-// startFleet starts a fleet from nothing and waits until its edge is ready.
+// startFleet starts a new fleet and waits until its edge is ready.
 func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes, time.Duration, error) {
 	dir, err := os.MkdirTemp(bin, "fleet-")
 	if err != nil {
@@ -183,7 +182,7 @@ func (f *nodes) start(bin, name string, args []string) (*process, error) {
 	case <-p.done:
 		return nil, fmt.Errorf("%s ended", name)
 	case <-time.After(time.Minute):
-		return nil, fmt.Errorf("%s told no address", name)
+		return nil, fmt.Errorf("%s printed no address", name)
 	}
 }
 
@@ -203,7 +202,7 @@ func until(ctx context.Context, what string, ok func() bool) error {
 	return nil
 }
 
-// answers returns the status of an answer, 0 for none.
+// answers returns the status of a response, 0 for none.
 func answers(url, host string) int {
 	r, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -214,11 +213,11 @@ func answers(url, host string) int {
 	if err != nil {
 		return 0
 	}
-	defer a.Body.Close() // nothing of it is read
+	defer a.Body.Close() // the body is not used
 	return a.StatusCode
 }
 
-// knows reports whether the edge judges requests for a host.
+// knows reports whether the edge decides requests for a host.
 func (f *nodes) knows(host string) bool {
 	code := answers(f.edge.at["url"]+"/nowhere", host)
 	return code != 0 && code != http.StatusMisdirectedRequest
@@ -237,7 +236,7 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 	if err := until(ctx, "all edges have a lease", leased); err != nil {
 		return err
 	}
-	select { // first rights, first views
+	select { // first permits, first views
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(10 * time.Second):
@@ -320,7 +319,7 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 	return nil
 }
 
-// scrape returns the size of what a node tells, and the best time of five.
+// scrape returns the size of a node's metrics, and the best time of five.
 func scrape(url string) (size int, best time.Duration, err error) {
 	best = time.Hour
 	for range 5 {
@@ -339,12 +338,12 @@ func get(url string) (string, time.Duration, error) {
 	if err != nil {
 		return "", 0, err
 	}
-	defer a.Body.Close() // all of it is read
+	defer a.Body.Close() // read completely
 	data, err := io.ReadAll(a.Body)
 	return string(data), time.Since(begun), err
 }
 
-// used returns the processor time of a process.
+// used returns the CPU time of a process.
 func used(pid int) (time.Duration, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -363,7 +362,7 @@ func used(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
-// others runs the cores of edges that nobody visits in this process.
+// others runs the cores of idle edges in this process.
 func others(url string, rooms, n int) (stop func(), err error) {
 	conn, err := natsbus.Connect(natsbus.Options{Name: "others", URL: url, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -390,7 +389,7 @@ func others(url string, rooms, n int) (stop func(), err error) {
 			if g, err := wire.DecodeGrant(data); err == nil {
 				select {
 				case inbox <- g:
-				default: // the next one says the same
+				default: // the next one has the same content
 				}
 			}
 		})

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	busy     = 20 // rooms with traffic, and people inside who ask
+	busy     = 20 // rooms with traffic, and active visitors
 	askEvery = 20 * time.Millisecond
 	turns    = 3
 	siteText = "the site"
 )
 
-// traffic lets people inside ask at the same pace in the only room of one fleet, and in a few of the many rooms of another,
-// in turns, and tells what processor time that takes of their edges; the edge whose turn it is not is idle.
+// traffic compares the edges' CPU time for the same request rate in the only room of one fleet and in a few of the
+// many rooms of another. They alternate; the other edge is idle.
 func traffic(ctx context.Context, out io.Writer, bin string, rooms, edges int, watch time.Duration) error {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, siteText) //nolint:errcheck // who asked checks it
@@ -54,7 +54,7 @@ func traffic(ctx context.Context, out io.Writer, bin string, rooms, edges int, w
 			return err
 		}
 		begun := time.Now()
-		n, err := fleets[i].ask(ctx, watch/turns)
+		n, err := fleets[i].sendRequests(ctx, watch/turns)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func traffic(ctx context.Context, out io.Writer, bin string, rooms, edges int, w
 	return nil
 }
 
-// usedBy returns the processor time of the edges.
+// usedBy returns the CPU time of the edges.
 func usedBy(fleets [2]*crowd) (out [2]time.Duration, err error) {
 	for i, c := range fleets {
 		if out[i], err = used(c.f.edge.cmd.Process.Pid); err != nil {
@@ -88,7 +88,7 @@ func usedBy(fleets [2]*crowd) (out [2]time.Duration, err error) {
 	return out, nil
 }
 
-// crowd are people inside of the first rooms of a fleet.
+// crowd is a number of active visitors in the first rooms of a fleet.
 type crowd struct {
 	f      *nodes
 	people []*person
@@ -101,7 +101,7 @@ type person struct {
 	host, cookie string
 }
 
-// enter lets people into the first rooms of a fleet.
+// enter admits visitors to the first rooms of a fleet.
 func enter(ctx context.Context, f *nodes, rooms int) (*crowd, error) {
 	c := &crowd{f: f}
 	for i := range busy {
@@ -109,7 +109,7 @@ func enter(ctx context.Context, f *nodes, rooms int) (*crowd, error) {
 		p := &person{client: http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, url: f.edge.at["url"] + f.paths[at], host: fmt.Sprintf("a-%d.example", at)}
 		c.people = append(c.people, p)
 		if err := until(ctx, "somebody is let in", func() bool {
-			inside, err := p.ask(ctx)
+			inside, err := p.request(ctx)
 			return err == nil && inside
 		}); err != nil {
 			return nil, err
@@ -124,8 +124,8 @@ func (c *crowd) leave() {
 	}
 }
 
-// ask has everybody ask at a steady pace, and returns how many requests that were.
-func (c *crowd) ask(ctx context.Context, length time.Duration) (int64, error) {
+// sendRequests sends requests at a steady rate for length, and returns their number.
+func (c *crowd) sendRequests(ctx context.Context, length time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, length, nil)
 	defer cancel()
 	var n atomic.Int64
@@ -141,9 +141,9 @@ func (c *crowd) ask(ctx context.Context, length time.Duration) (int64, error) {
 					return
 				case <-tick.C:
 				}
-				inside, err := p.ask(context.WithoutCancel(ctx))
+				inside, err := p.request(context.WithoutCancel(ctx))
 				if err == nil && !inside {
-					err = errors.New("somebody was put out")
+					err = errors.New("a visitor lost its session")
 				}
 				if err != nil {
 					faults <- err
@@ -158,8 +158,8 @@ func (c *crowd) ask(ctx context.Context, length time.Duration) (int64, error) {
 	return n.Load(), <-faults
 }
 
-// ask asks for the site, and reports whether it answered.
-func (p *person) ask(ctx context.Context) (inside bool, err error) {
+// request sends a request, and reports whether the site answered.
+func (p *person) request(ctx context.Context) (inside bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
 	if err != nil {
 		return false, err
@@ -172,7 +172,7 @@ func (p *person) ask(ctx context.Context) (inside bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer a.Body.Close() // all of it is read
+	defer a.Body.Close() // read completely
 	body, err := io.ReadAll(a.Body)
 	for _, cookie := range a.Cookies() {
 		if strings.HasPrefix(cookie.Name, "vestibule-") {

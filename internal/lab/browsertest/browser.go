@@ -1,5 +1,5 @@
-// Package browsertest opens a real browser for tests of what people see. Tests
-// that need one are skipped where it is not installed, and say so.
+// Package browsertest opens a real browser for tests of pages. If none is installed, these tests are skipped with a
+// message.
 package browsertest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// shared is the browser of all tests of a package, where [Main] runs them.
+// shared is the browser of all tests of a package, if [Main] runs them.
 var shared struct {
 	sync.Mutex
 	on  bool
@@ -27,8 +27,7 @@ var shared struct {
 	end func()
 }
 
-// Main runs the tests of a package, in one browser with a profile for each, and returns what
-// m.Run does.
+// Main runs the tests of a package in one browser with a profile for each, and returns the exit code.
 func Main(m *testing.M) int {
 	shared.on = true
 	defer func() {
@@ -39,8 +38,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Open returns a new profile of a real browser, started. It has no deadline: [See], [Do] and
-// [Look] have one each.
+// Open returns a started browser with a new profile. It has no deadline: [See], [Do] and [Look] have one each.
 func Open(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -58,7 +56,7 @@ func Open(t *testing.T) context.Context {
 	return ctx
 }
 
-// OpenWith returns a new browser for this test alone, started with options of its own.
+// OpenWith returns a new browser for this test only, started with extra options.
 func OpenWith(t *testing.T, o ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -73,7 +71,7 @@ func OpenWith(t *testing.T, o ...chromedp.ExecAllocatorOption) context.Context {
 	return ctx
 }
 
-// ofAll returns the browser of all tests; the first that asks starts it.
+// ofAll returns the shared browser, and starts it on first use.
 func ofAll(path string) (context.Context, error) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -87,7 +85,7 @@ func ofAll(path string) (context.Context, error) {
 	ctx, stop, err := start(path, dir)
 	end := func() {
 		stop()
-		_ = os.RemoveAll(dir) // the system's folder of temporary files
+		_ = os.RemoveAll(dir) // a temporary directory
 	}
 	if err != nil {
 		end()
@@ -97,7 +95,7 @@ func ofAll(path string) (context.Context, error) {
 	return ctx, nil
 }
 
-// Tab opens one more tab in the browser of ctx, which leave closes, or the end of the test.
+// Tab opens another tab in the browser of ctx. leave, or the end of the test, closes it.
 func Tab(t *testing.T, ctx context.Context, o ...chromedp.ContextOption) (tab context.Context, leave func()) {
 	t.Helper()
 	tab, leave = chromedp.NewContext(ctx, o...)
@@ -108,8 +106,8 @@ func Tab(t *testing.T, ctx context.Context, o ...chromedp.ContextOption) (tab co
 	return tab, leave
 }
 
-// first is the first action of a browser or a tab. What it is given lives as long as its context, so it gets
-// one without a deadline, which is ended where it takes too long.
+// first runs the first action of a browser or a tab. Its resources live as long as its context, so that has no
+// deadline; a slow start is cancelled by end.
 func first(ctx context.Context, end func()) error {
 	late := time.AfterFunc(testkit.Patience, end)
 	err := chromedp.Do(ctx)
@@ -119,8 +117,7 @@ func first(ctx context.Context, end func()) error {
 	return err
 }
 
-// start starts a browser with a profile in dir. end is not nil, and waits until it has ended:
-// where it does not end by itself soon, it is killed.
+// start starts a browser with a profile in dir. end is not nil, and waits for its exit; after a while it kills it.
 func start(path, dir string, o ...chromedp.ExecAllocatorOption) (ctx context.Context, end func(), err error) {
 	alloc, cancel := chromedp.NewExecAllocator(context.Background(), append(append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(dir), chromedp.WindowSize(900, 700)), o...)...)
@@ -135,9 +132,9 @@ func start(path, dir string, o ...chromedp.ExecAllocatorOption) (ctx context.Con
 	return ctx, end, first(ctx, stop)
 }
 
-// Serve answers at the returned address until the test ends. It ends what is open before it waits
-// for its handlers, as a page keeps a stream open. Serve first and open the browser then: so the
-// browser has left before.
+// Serve serves h at the returned address until the test ends. It closes open connections before it waits for its
+// handlers, since a page keeps a stream open. Call Serve before opening the browser, so that the browser is closed
+// first.
 func Serve(t *testing.T, h http.Handler) (url string) {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -157,7 +154,7 @@ func Look[T any](ctx context.Context, a chromedp.Action[T]) (T, error) {
 	return chromedp.Run(ctx, a)
 }
 
-// See is Look where an error fails the test.
+// See is Look, but an error fails the test.
 func See[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
 	t.Helper()
 	v, err := Look(ctx, a)
@@ -167,7 +164,7 @@ func See[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
 	return v
 }
 
-// Do takes steps in the browser, with [testkit.Patience] for each.
+// Do runs steps in the browser, each with [testkit.Patience].
 func Do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	for _, s := range steps {
@@ -175,7 +172,7 @@ func Do(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Voi
 	}
 }
 
-// Keep writes a picture to a folder, for who wants to look; "" is no folder.
+// Keep writes a screenshot to a folder, for inspection; "" is no folder.
 func Keep(t *testing.T, folder, name string, picture []byte) {
 	t.Helper()
 	if folder == "" {

@@ -1,8 +1,7 @@
-// Command crowd lets real HTTP clients, each with cookies and connections of its
-// own, come to four real edges in two data centres, and compares what everybody
-// is told with what then happens. It prints the figures of each scenario beside
-// their goals, and exits with 1 where somebody did not come in. `make crowd` runs
-// it. The same measures on virtual time: vestibule simulate figures --only crowd.
+// Command crowd runs real HTTP clients with separate cookies and connections against four real edges in two data
+// centres. It compares every forecast with the actual wait, prints the figures of each scenario next to their
+// goals, and exits with 1 if a client did not get in. `make crowd` runs it. The same figures on virtual time:
+// vestibule simulate figures --only crowd.
 package main
 
 import (
@@ -64,8 +63,8 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	defer site.Close() // it listens no more
-	t, err := plant(ctx, dir, site.addr)
+	defer site.Close() // closed for new connections
+	t, err := startTree(ctx, dir, site.addr)
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 	if err := t.ready(ctx, scenarios); err != nil {
 		return err
 	}
-	// Three run beside each other, so that all is over within six minutes.
+	// Three run in parallel, to finish within six minutes.
 	lanes := make([][]*scenario, 3)
 	chosen := 0
 	for i := range scenarios {
@@ -114,22 +113,23 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 	return errors.Join(errs...)
 }
 
-// scenario is a crowd that comes to a room of its own.
+// scenario is a crowd in a separate room.
 type scenario struct {
 	sim.Crowd
 	room  string
-	event string       // in rooms.yaml, "" for none
-	heard atomic.Int64 // from which time on, since the beginning, answers go by the newest change of the limits; 0 for no change
+	event string // in rooms.yaml, "" for none
+	// time since the start from which answers reflect the newest change of the limits; 0 for no change
+	heard atomic.Int64
 }
 
 func (s *scenario) title() string {
 	return fmt.Sprintf("%s (T %d, R %d, sessions of %v)", s.Name, s.Total, s.Rate, s.Session)
 }
 
-// host is the name under which the scenario's room is reached.
+// host returns the host of the scenario's room.
 func (s *scenario) host() string { return s.room + ".example" }
 
-// play lets the crowd come, and returns what it heard once everybody is inside.
+// play runs the crowd, and returns the forecasts once everybody is inside.
 func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, error) {
 	ctx, stop := context.WithTimeout(ctx, s.Over+5*time.Minute)
 	defer stop()
@@ -156,7 +156,7 @@ func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, e
 			if !pause(ctx, at) {
 				return
 			}
-			joined, entered, ok := p.come(ctx)
+			joined, entered, ok := p.waitInside(ctx)
 			mu.Lock()
 			switch {
 			case !ok:
@@ -180,7 +180,7 @@ func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, e
 	return words, nil
 }
 
-// change changes the limits as an operator does, each in its time.
+// change changes the limits at their times, like an operator.
 func (s *scenario) change(ctx context.Context, t *tree, begin time.Time) error {
 	for _, c := range s.Changes {
 		if !pause(ctx, time.Until(begin.Add(c.At))) {
@@ -194,7 +194,7 @@ func (s *scenario) change(ctx context.Context, t *tree, begin time.Time) error {
 	return nil
 }
 
-// announce gives the room an event that begins with a draw, and waits until every node has read of it.
+// announce gives the room an event with a draw, and waits until every node knows it.
 func (s *scenario) announce(ctx context.Context, t *tree) error {
 	const read = 5 * time.Second
 	now := time.Now().UTC()
@@ -207,7 +207,7 @@ func (s *scenario) announce(ctx context.Context, t *tree) error {
 	return err
 }
 
-// pause waits; false where ctx ended first.
+// pause sleeps; it returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -241,13 +241,13 @@ func openSite() (*site, error) {
 	}}
 	go func() {
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			panic(err) // the run is worth nothing without it
+			panic(err) // the run is useless without it
 		}
 	}()
 	return s, nil
 }
 
-// tree is the running waiting room: vestibule demo, with rooms of our own.
+// tree is the running waiting room: vestibule demo with our rooms.
 type tree struct {
 	Edges []struct{ URL, Metrics string }
 	Rooms string
@@ -259,8 +259,8 @@ type tree struct {
 	origin    string // address of the site
 }
 
-// plant builds and starts the waiting room, in front of our site.
-func plant(ctx context.Context, dir, site string) (*tree, error) {
+// startTree builds and starts the waiting room in front of our site.
+func startTree(ctx context.Context, dir, site string) (*tree, error) {
 	binary := filepath.Join(dir, "vestibule")
 	if text, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "vestibule/cmd/vestibule").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w\n%s", err, text)
@@ -269,7 +269,7 @@ func plant(ctx context.Context, dir, site string) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process writes to it
+	defer log.Close() // written by the process
 	t := &tree{}
 	t.cmd = exec.Command(binary, "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2", "--origin", "http://"+site)
 	t.cmd.Stderr = log
@@ -299,7 +299,7 @@ func (t *tree) stop() error {
 	return t.cmd.Wait()
 }
 
-// edit lets something be other in scenarios, and writes the rooms of all of them.
+// edit changes scenarios, and writes the rooms of all of them.
 func (t *tree) edit(change func()) error {
 	t.editing.Lock()
 	defer t.editing.Unlock()
@@ -316,7 +316,7 @@ func (t *tree) edit(change func()) error {
 	return os.Rename(t.Rooms+".new", t.Rooms)
 }
 
-// ready waits until every edge knows every room, and a moment longer for the rights.
+// ready waits until every edge knows every room, and a while longer for the permits.
 func (t *tree) ready(ctx context.Context, scenarios []*scenario) error {
 	ctx, stop := context.WithTimeout(ctx, 30*time.Second)
 	defer stop()
@@ -330,7 +330,7 @@ func (t *tree) ready(ctx context.Context, scenarios []*scenario) error {
 				req.Host = scenarios[i].host()
 				resp, err := http.DefaultClient.Do(req)
 				if err == nil {
-					resp.Body.Close() // nothing is in it
+					resp.Body.Close() // empty
 					if resp.StatusCode == http.StatusNoContent {
 						break // it knows the room, and nobody waits
 					}
@@ -341,6 +341,6 @@ func (t *tree) ready(ctx context.Context, scenarios []*scenario) error {
 			}
 		}
 	}
-	pause(ctx, 3*time.Second) // rights are on their way to the edges
+	pause(ctx, 3*time.Second) // permits are on their way to the edges
 	return nil
 }

@@ -18,19 +18,19 @@ import (
 	"vestibule/internal/page"
 )
 
-// person is somebody with a browser, or an app, of their own.
+// person is a visitor with a browser, or an app.
 type person struct {
 	s       *scenario
 	t       *tree
 	rng     *rand.Rand
 	drawn   fleettime.Time
-	begin   time.Time // when the scenario began
-	page    bool      // a browser with script: on the event stream, as page.js is; else an app that polls
+	begin   time.Time // start of the scenario
+	page    bool      // a browser with the event stream, like page.js; otherwise an app that polls
 	edge    int
 	client  *http.Client
 	cookies map[string]string
 	heard   sim.Hearing
-	from    time.Duration // from which on answers go by the limits that the person is judged by
+	from    time.Duration // start of the answers by which the forecasts are judged
 	trace   bool
 	number  int
 }
@@ -47,7 +47,7 @@ func (p *person) since() time.Duration { return time.Since(p.begin) }
 // news is the vestibule object of the JSON form; see docs/WAITING-PAGE.md.
 type news struct {
 	State           string
-	PeopleAhead     int64 // below 0 where it is not told
+	PeopleAhead     int64 // negative if absent
 	Counting        bool
 	Answer          uint8
 	WaitTimeKnown   bool
@@ -62,10 +62,10 @@ type news struct {
 	Place                     time.Time // zero for JoinedAt
 }
 
-// lots reports whether chance decides who is next.
+// lots reports whether the order is random.
 func (n *news) lots() bool { return n.QueueingMethod == room.MethodRandom }
 
-// standing returns the place in the line, as page.js has it.
+// standing returns the place in the queue, like page.js.
 func (n *news) standing() fleettime.Time {
 	if n.Place.IsZero() {
 		return fleettime.TimeOf(n.JoinedAt)
@@ -73,9 +73,9 @@ func (n *news) standing() fleettime.Time {
 	return fleettime.TimeOf(n.Place)
 }
 
-// ask sends one request; inside reports that the site itself answered.
+// ask sends one request; inside reports that the site answered.
 func (p *person) ask(ctx context.Context, poll bool) (n news, inside bool, err error) {
-	if p.rng.IntN(5) == 0 { // a balancer sends the next request elsewhere
+	if p.rng.IntN(5) == 0 { // a load balancer sends the next request elsewhere
 		p.edge = p.rng.IntN(len(p.t.Edges))
 	}
 	req, err := p.request(ctx, "/")
@@ -90,7 +90,7 @@ func (p *person) ask(ctx context.Context, poll bool) (n news, inside bool, err e
 	if err != nil {
 		return n, false, err
 	}
-	defer resp.Body.Close() // it was read
+	defer resp.Body.Close() // read completely
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return n, false, err
@@ -120,18 +120,18 @@ func (p *person) request(ctx context.Context, path string) (*http.Request, error
 	return req, nil
 }
 
-// anew has the person be judged by what is told after the newest change of the limits.
-func (p *person) anew() {
+// discard drops forecasts from before the newest change of the limits.
+func (p *person) discard() {
 	if from := time.Duration(p.s.heard.Load()); from != p.from {
 		p.from = from
 		p.heard.Anew(from)
 	}
 }
 
-// hear notes what is shown.
-func (p *person) hear(n *news, answer bool) {
+// record records a shown state.
+func (p *person) record(n *news, answer bool) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	p.anew()
+	p.discard()
 	t := sim.Telling{
 		At: p.since(), Answer: answer, Known: n.WaitTimeKnown, Wait: seconds(n.WaitTimeSeconds),
 		Low: seconds(n.WaitTimeLowSeconds), High: seconds(n.WaitTimeHighSeconds),
@@ -151,29 +151,29 @@ func (p *person) hear(n *news, answer bool) {
 	}
 }
 
-// come waits until the person is inside.
-func (p *person) come(ctx context.Context) (joined, entered time.Duration, ok bool) {
+// waitInside waits until the person is inside.
+func (p *person) waitInside(ctx context.Context) (joined, entered time.Duration, ok bool) {
 	joined = p.since()
 	n, inside, err := p.ask(ctx, false)
 	for err != nil && pause(ctx, time.Second) {
 		n, inside, err = p.ask(ctx, false)
 	}
 	if err == nil && !inside {
-		p.hear(&n, true)
+		p.record(&n, true)
 		if p.page {
 			inside = p.watch(ctx, n)
 		} else {
 			inside = p.poll(ctx, n)
 		}
 	}
-	p.anew()
+	p.discard()
 	if p.trace && inside {
 		fmt.Printf("TRACE %s #%d %6.2f inside after %.2f\n", p.s.Name, p.number, p.since().Seconds(), (p.since() - joined).Seconds())
 	}
 	return joined, p.since(), inside && ctx.Err() == nil
 }
 
-// poll asks when told to, as an app does.
+// poll asks at the retry times, like an app.
 func (p *person) poll(ctx context.Context, n news) bool {
 	for pause(ctx, time.Duration(n.RetryAfterSeconds*float64(time.Second))) {
 		next, inside, err := p.ask(ctx, false)
@@ -184,13 +184,13 @@ func (p *person) poll(ctx context.Context, n news) bool {
 			continue
 		}
 		n = next
-		p.hear(&n, true)
+		p.record(&n, true)
 	}
 	return false
 }
 
-// watch does as page.js does: it hears from the event stream, works out the own
-// place, and asks to stay in line and when the turn is near.
+// watch follows page.js: it reads the event stream, computes its own position, and asks to keep the place and when
+// the turn is near.
 func (p *person) watch(ctx context.Context, n news) bool {
 	ctx, stop := context.WithCancel(ctx)
 	casts := make(chan *page.Broadcast, 1)
@@ -218,9 +218,9 @@ func (p *person) watch(ctx context.Context, n news) bool {
 			said = time.Now()
 			if s, ok := placed(b, &n); ok {
 				n = s
-				p.hear(&n, false)
+				p.record(&n, false)
 			}
-			if b.Drawn > n.standing() && b.Drawn != p.drawn { // the answer tells the place that was drawn
+			if b.Drawn > n.standing() && b.Drawn != p.drawn { // the response has the drawn place
 				p.drawn = b.Drawn
 				if soon := time.Now().Add(time.Duration(p.rng.Float64() * float64(10*time.Second))); soon.Before(due) {
 					due = soon
@@ -254,7 +254,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 				}
 			}
 			n = next
-			p.hear(&n, true)
+			p.record(&n, true)
 			if n.lots() {
 				near = n.RetryAfterSeconds < 4
 			}
@@ -267,7 +267,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 	}
 }
 
-// stream hands on what the event stream says, until ctx ends or the stream.
+// stream forwards the event stream until it or ctx ends.
 func (p *person) stream(ctx context.Context, out chan<- *page.Broadcast, edge int) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.t.Edges[edge].URL+"/.well-known/vestibule/events?room="+p.s.room, nil)
 	if err != nil {
@@ -298,7 +298,7 @@ func (p *person) stream(ctx context.Context, out chan<- *page.Broadcast, edge in
 	}
 }
 
-// placed returns what page.js shows after a message.
+// placed returns the state that page.js shows after a message.
 func placed(b *page.Broadcast, now *news) (news, bool) {
 	v := b.View
 	if v == nil || now.Counting || now.lots() || now.PeopleAhead < 0 || now.State != "queued" && now.State != "next" {
@@ -341,7 +341,7 @@ func (p *person) browse(ctx context.Context) {
 			return
 		}
 		if _, inside, err := p.ask(ctx, false); err == nil && !inside {
-			return // the session has ended: the person goes home
+			return // the session has expired: the person leaves
 		}
 	}
 }

@@ -4,5 +4,5 @@ package e2e
 
 import "syscall"
 
-// alone puts a process in a group of its own.
+// alone puts a process in its own group.
 func alone() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -21,17 +21,15 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// drainRate is how many requests a second the people of TestDrain make; `make drain`
-// has them make more.
+// drainRate is the number of requests a second in TestDrain; `make drain` sends more.
 var drainRate = flag.Int("drain-rate", 200, "requests per second that TestDrain makes")
 
-// balancer is from where HAProxy connects to edges, by the PROXY protocol.
+// balancer is the address of HAProxy's connections to edges, by the PROXY protocol.
 const balancer = "127.0.0.2"
 
-// TestStopOfEverything stops every process of a fleet at the same moment, as whoever stops a
-// machine does, and starts them again. Sessions last for five minutes. What the edge says last
-// is heard, so nothing has to be presumed, and newcomers need not wait for the sessions that
-// there may be.
+// TestStopOfEverything stops every process of a fleet at once, like a machine's shutdown, and restarts them.
+// Sessions last for five minutes. The edge's final report arrives, so no permits stay reserved, and newcomers need
+// not wait for possible sessions.
 func TestStopOfEverything(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -67,12 +65,11 @@ func TestStopOfEverything(t *testing.T) {
 	}
 }
 
-// TestDrain ends edges with SIGTERM and starts them again, one after the other, behind
-// balancers and under load. Behind HAProxy, which asks for their health and repeats
-// nothing, no request fails. nginx asks for no health and learns from a connection that
-// is refused; it repeats a GET elsewhere, so none of these fails. Of POSTs, what may be lost on
-// a machine that stands still is told and not judged. Where the balancer gets no turn within
-// drain_delay, requests fail that are not ours to save: what failed is tried once more with a long one.
+// TestDrain stops edges with SIGTERM and restarts them, one after the other, behind load balancers and under load.
+// Behind HAProxy, with health checks and without retries, no request fails. nginx has no health checks and learns
+// from refused connections; it retries a GET, so no GET fails. POSTs that may be lost on a paused machine are
+// reported, not judged. If the balancer is not scheduled within drain_delay, the edge cannot prevent failures: such
+// a run is repeated once with a long delay.
 func TestDrain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes half a minute; `make e2e` runs it")
@@ -111,7 +108,7 @@ proxy_protocol: {trusted: [%s]}
 		}
 		e.start(2 * time.Second)
 	}
-	// play rolls the edges behind a balancer; failed says how many requests failed that must not.
+	// play rolls the edges behind a balancer; failed returns the number of failures that must not occur.
 	play := func(t *testing.T, addr, behind string, failed func(l *load) int) {
 		t.Helper()
 		l := roll(t, "http://"+addr, *drainRate, edges[:])
@@ -179,7 +176,7 @@ backend edges
 	})
 }
 
-// drained is an edge that ends and starts again at the same addresses.
+// drained is an edge that stops and restarts at the same addresses.
 type drained struct {
 	*process
 	addr, metrics string
@@ -189,7 +186,7 @@ type drained struct {
 
 func (e *drained) ready() bool { return ready("http://" + e.metrics) }
 
-// balance runs a balancer until the test ends.
+// balance runs a load balancer until the test ends.
 func balance(t *testing.T, addr, program string, args ...string) {
 	t.Helper()
 	serve(t, program, args...)
@@ -204,7 +201,7 @@ func balanced(t *testing.T, addr, program string) {
 	})
 }
 
-// serve runs a server that is not ours until the test ends.
+// serve runs an external server until the test ends.
 func serve(t *testing.T, program string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(testkit.Program(t, program), args...)
@@ -219,17 +216,16 @@ func serve(t *testing.T, program string, args ...string) {
 	})
 }
 
-// load is what became of the requests of people who are inside.
+// load is the result of the requests of active visitors.
 type load struct {
 	mu     sync.Mutex
 	begun  time.Time
 	asked  map[string]int      // by method
-	faults map[string][]string // likewise
+	faults map[string][]string // by method
 	took   time.Duration
 }
 
-// roll ends every edge and starts it again, one after the other, under rate requests a
-// second, of which every tenth is a POST.
+// roll stops and restarts every edge, one after the other, under rate requests a second, every tenth a POST.
 func roll(t *testing.T, url string, rate int, edges []drained) *load {
 	t.Helper()
 	l := &load{asked: map[string]int{}, faults: map[string][]string{}}
@@ -266,7 +262,7 @@ func roll(t *testing.T, url string, rate int, edges []drained) *load {
 	return l
 }
 
-// visit makes the requests of the i-th of so many people until ctx ends.
+// visit sends the requests of the i-th visitor until ctx ends.
 func (l *load) visit(ctx context.Context, c *http.Client, url string, i, people, rate int) {
 	every := time.Duration(people) * time.Second / time.Duration(rate)
 	next := time.Now().Add(every * time.Duration(i) / time.Duration(people))
@@ -298,7 +294,7 @@ func visitOnce(c *http.Client, method, url string) error {
 	if method == http.MethodGet {
 		r.Body, r.ContentLength = nil, 0
 	}
-	// A POST on an idle connection that the balancer closes is not repeated by net/http.
+	// net/http does not retry a POST on an idle connection that the balancer closes.
 	r.GetBody = nil
 	res, err := c.Do(r)
 	if err != nil {

@@ -28,24 +28,24 @@ import (
 
 var drawn = flag.Int("drawn", 0, "people who come to TestADraw; 0: it is skipped")
 
-// The event of TestADraw. Its first people come in at once; then slots come free as sessions end.
+// The event of TestADraw. Its first visitors enter at once; then permits become free as sessions end.
 const (
 	drawTotal, drawRate = 300, 1500
 	drawSession         = 10 * time.Second
 	drawLead            = 90 * time.Second // from the start of the first process to that of the event
 
-	// drawLag is what the judge allows for: a stream tells every second, an edge hears the horizon up to a second later than
-	// another, and who is next is told so once and asks again a second later.
+	// drawLag is the oracle's tolerance: streams send every second, edges learn the admission cutoff up to a second
+	// apart, and a next visitor is told once and asks a second later.
 	drawLag = 2 * time.Second
 )
 
-// TestADraw has a fleet of processes, two data centres with two edges each, and people with cookies and connections
-// of their own who gather for an event that begins with a draw, and a twentieth as many who come when entries have closed.
-// They ask when they are told to. The site's journal says in which order they entered; receipts, which are held against
-// the public record, say in which order they were drawn. An admission is out of order where it was before the call: no stream
-// had told by drawLag later that the horizon had reached the place. That people enter later than they are called is no fault: they
-// enter when they ask, every 15 to 25 s. Beside it the run tells how many entered while somebody with an earlier place had been
-// told to be next drawLag before, and was not in: slots come free at one edge, and who is next may wait at another.
+// TestADraw runs a fleet of processes, two data centres with two edges each, and visitors with separate cookies and
+// connections that gather for an event with a draw, and a twentieth as many late ones. They poll at their retry
+// times. The site's journal has the order of entering; the receipts, which are checked with the public record, have
+// the drawn order. An admission is out of order if it is before the call: drawLag later no stream had reported a
+// cutoff at its place. A late entry is no fault: called visitors ask every 15 to 25 s. The run also reports how
+// many entered while a visitor with an earlier place had been next for drawLag and was not in: permits become free
+// at one edge, and the next visitor may wait at another.
 func TestADraw(t *testing.T) {
 	if *drawn == 0 {
 		t.Skip("it takes three minutes; `make draw` runs it")
@@ -109,8 +109,8 @@ rooms:
 	}
 }
 
-// gather lets people come until entries close, and a few after that, and returns them when all have entered,
-// with what streams told of the horizon.
+// gather lets visitors join until entries close, and a few later, and returns them when all have entered, with the
+// cutoffs from the streams.
 func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time) ([]*entrant, *horizons) {
 	t.Helper()
 	closes, rng := begins.Add(-draw.Lead), rand.New(rand.NewPCG(seed, seed))
@@ -134,7 +134,7 @@ func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time)
 			pause(ctx, time.Until(at))
 			p.fault = p.come(ctx)
 		})
-		if i >= len(people)-len(edges) { // the last who come hear of everybody's calls
+		if i >= len(people)-len(edges) { // the last ones observe all calls
 			seen.Go(func() { p.witness(witnesses, edges[len(people)-1-i], calls) })
 		}
 	}
@@ -144,7 +144,7 @@ func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time)
 	return people, calls
 }
 
-// entrant is somebody with cookies and connections of their own, who asks for JSON as an app does.
+// entrant is a visitor with separate cookies and connections that asks for JSON, like an app.
 type entrant struct {
 	n      int
 	edges  []string
@@ -156,12 +156,12 @@ type entrant struct {
 
 	joined  time.Time
 	receipt *draw.Receipt
-	place   time.Time // as told last
-	next    time.Time // when the visitor was told to be next, zero for never
+	place   time.Time // as last shown
+	next    time.Time // when the visitor was shown to be next, zero for never
 	fault   error
 }
 
-// told is what a visitor hears; see docs/WAITING-PAGE.md.
+// told is the state of a visitor; see docs/WAITING-PAGE.md.
 type told struct {
 	State, Lost       string
 	JoinedAt, Place   time.Time
@@ -172,7 +172,7 @@ type told struct {
 	}
 }
 
-// ask sends one request as a visitor of the site; nil where the site itself answered.
+// ask sends one request as a visitor of the site; it returns nil if the site answered.
 func (p *entrant) ask(ctx context.Context, n int) (*told, error) {
 	req, err := p.request(ctx, p.edges[p.rng.IntN(len(p.edges))]+"/")
 	if err != nil {
@@ -216,7 +216,7 @@ func (p *entrant) request(ctx context.Context, url string) (*http.Request, error
 	return req, nil
 }
 
-// come waits until the visitor is inside. It returns how the place was lost, if it was.
+// come waits until the visitor is inside. It returns an error if the place was lost.
 func (p *entrant) come(ctx context.Context) error {
 	for {
 		a, err := p.ask(ctx, p.n)
@@ -244,19 +244,19 @@ func (p *entrant) come(ctx context.Context) error {
 	}
 }
 
-// horizons is how far people were called, as event streams told.
+// horizons are the admission cutoffs from event streams.
 type horizons struct {
 	mu   sync.Mutex
 	told []call
 }
 
-// call is a horizon that was told.
+// call is a reported cutoff.
 type call struct {
 	at      time.Time
 	horizon int64 // Unix milliseconds
 }
 
-// witness notes what an edge's event stream tells, until ctx ends.
+// witness records an edge's event stream until ctx ends.
 func (p *entrant) witness(ctx context.Context, edge string, calls *horizons) {
 	for ; ctx.Err() == nil; pause(ctx, time.Second/4) {
 		req, err := p.request(ctx, edge+"/.well-known/vestibule/events?room=sale")
@@ -281,7 +281,7 @@ func (p *entrant) witness(ctx context.Context, edge string, calls *horizons) {
 	}
 }
 
-// until returns the latest place that had been called by then.
+// until returns the latest place called by then.
 func (h *horizons) until(at time.Time) (called int64) {
 	for _, c := range h.told {
 		if !c.at.After(at) {
@@ -291,7 +291,7 @@ func (h *horizons) until(at time.Time) (called int64) {
 	return called
 }
 
-// recordOf asks an edge for the public record of the draw, nil for none.
+// recordOf requests the public record of the draw from an edge, nil for none.
 func recordOf(t *testing.T, edge string) *draw.Record {
 	t.Helper()
 	resp, err := client.Get(edge + drawPath)
@@ -311,16 +311,16 @@ func recordOf(t *testing.T, edge string) *draw.Record {
 
 const drawPath = "/.well-known/vestibule/draw?room=sale"
 
-// drawJudgement is what came of a draw.
+// drawJudgement is the result of a draw.
 type drawJudgement struct {
 	drawn, entered int
-	early, over    int // admissions before the call; while somebody with an earlier place was next
+	early, over    int // admissions before the call; while a visitor with an earlier place was next
 	first          time.Time
-	off            []float64 // places between the two orders, from the least
+	off            []float64 // differences in place between the two orders, sorted
 	lost           []error
 }
 
-// judgeDraw holds the order of entering against the order that was drawn.
+// judgeDraw compares the order of entering with the drawn order.
 func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *horizons, visits []allinone.Visit) *drawJudgement {
 	t.Helper()
 	j, d, entered := &drawJudgement{}, record.Draw(), map[int]time.Time{}
@@ -378,13 +378,13 @@ func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *hori
 	return j
 }
 
-// TestJudgeOfADraw holds the judge to a story that can be told by hand.
+// TestJudgeOfADraw tests the oracle with a hand-made journal.
 func TestJudgeOfADraw(t *testing.T) {
 	closes := time.UnixMilli(1_800_000_000_000).UTC()
 	secret := draw.Secret{1}
 	record := &draw.Record{Algorithm: draw.Algorithm, Room: "r", Event: "e", Commit: secret.Commit(), Committed: closes.Add(-time.Hour), Closes: closes, Secret: draw.Hash(secret)}
 	at := func(s float64) time.Time { return closes.Add(draw.Lead + time.Duration(s*float64(time.Second))) }
-	// Who came late stands in the order of coming.
+	// Late visitors are in the order of joining.
 	one := func(n int) *entrant {
 		joined := closes.Add(time.Duration(n) * time.Second)
 		return &entrant{n: n, joined: joined, place: joined}
@@ -397,7 +397,7 @@ func TestJudgeOfADraw(t *testing.T) {
 		p.place = time.UnixMilli(int64(record.Draw().Place(uint64(p.n), 0, 0)) + int64(i)).UTC()
 		p.receipt = &draw.Receipt{Ticket: draw.Ticket(p.n), Joined: p.joined, Place: p.place}
 	}
-	lost.n, lost.joined = 12, closes.Add(-time.Second) // was told no place
+	lost.n, lost.joined = 12, closes.Add(-time.Second) // had no place
 	people := []*entrant{first, second, third, fourth, drawn, forged, lost, gone}
 	calls := &horizons{told: []call{{at(0), third.place.UnixMilli()}, {at(20), fourth.place.UnixMilli()}}}
 	var visits []allinone.Visit
@@ -408,7 +408,8 @@ func TestJudgeOfADraw(t *testing.T) {
 		visits = append(visits, allinone.Visit{At: at(v.s), Guest: strconv.Itoa(v.n)})
 	}
 	j := judgeDraw(t, record, people, calls, visits)
-	// 4 entered before the call; 3 while 1 had been next for three seconds, 2 had been so for one. 11 has another place, 12 none, 5 never entered.
+	// 4 entered before the call; 3 while 1 had been next for three seconds, 2 for one. 11 has another place, 12
+	// none, 5 never entered.
 	if j.early != 1 || j.over != 1 || len(j.lost) != 3 || j.drawn != 2 || j.entered != 7 || !j.first.Equal(at(.1)) {
 		t.Errorf("judged %+v", j)
 	}

@@ -19,21 +19,20 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// The room of the run. The first T come in at once; then T binds (at 4 to 5 s
-// inside and 7 s until a slot is free again, it lets about 200 a minute in)
-// until R is used up, then R until the first minute is over.
+// The room of the run. The first T enter at once; then T limits (with 4 to 5 s inside and 7 s until a permit is
+// free again, it admits about 200 a minute) until R is used up, then R until the first minute is over.
 const (
 	total    = 40
 	rate     = 150
 	session  = 6 * time.Second
 	visitors = 300
-	length   = 66 * time.Second // of the visitors' play: more than a minute, so that R comes free again
+	length   = 66 * time.Second // duration of the visits: more than a minute, so that R becomes free again
 	seed     = 2
 )
 
-// TestEndToEnd runs what an operator deploys: a nats-server of global and one of each of two data
-// centres, which know every node by its certificate, global, a regional and two edges in each, and a site that
-// counts by itself, all as processes of their own; then some hundred visitors come.
+// TestEndToEnd runs a deployment: a nats-server of global and one of each of two data centres, with client
+// certificates, global, a regional and two edges in each, and a site with its own counts, all as separate
+// processes; then some hundred visitors come.
 func TestEndToEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes more than a minute; `make e2e` runs it")
@@ -48,10 +47,9 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
-// play lets the visitors come, once. It returns false, and judges nothing, where
-// the machine stood still for longer than a lease and may: then requests are under
-// way for longer than the site can allow for, and what lies between an edge and
-// the site is no part of the promise.
+// play runs the visitors once. It returns false, without a verdict, if the machine paused for longer than a lease
+// and that is tolerated: requests then take longer than the site can allow for, and the way between an edge and the
+// site is not part of the promise.
 func play(t *testing.T, bin string, last bool) bool {
 	t.Helper()
 	begun := time.Now()
@@ -72,7 +70,7 @@ func play(t *testing.T, bin string, last bool) bool {
 	for i := range people {
 		v := &visitor{n: i, dir: jars, site: tree.site, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
 		people[i] = v
-		// Two thirds come when the doors open, the others within the first 50 s.
+		// Two thirds come at the opening, the others within the first 50 s.
 		after := time.Duration(rng.Int64N(int64(10 * time.Second)))
 		if i%3 == 0 {
 			after = time.Duration(rng.Int64N(int64(50 * time.Second)))
@@ -86,7 +84,7 @@ func play(t *testing.T, bin string, last bool) bool {
 	}
 	robots := make(chan string, 1)
 	go func() { robots <- hammer(ctx, tree.site[0][0]) }()
-	// A slow machine has longer to bring T and R to be used.
+	// A slow machine has more time to reach T and R.
 	pause(ctx, length)
 	until(t, "T and R are used", func() bool {
 		s := tree.stats(t)
@@ -154,7 +152,7 @@ func play(t *testing.T, bin string, last bool) bool {
 	if fair.rate > rate {
 		t.Errorf("overshoot of R: %d admissions in %v (%d in a minute), R is %d", fair.rate, time.Minute-slow, strict.rate, rate)
 	}
-	// The site's own count is strict about the minute and takes no side.
+	// The site's own count is exact about the minute, and independent.
 	if own.Peak != strict.peak || own.PeakRate != strict.rate || own.Total != strict.admitted {
 		t.Errorf("the site counted %+v itself, its journal says %+v", own, strict)
 	}
@@ -164,18 +162,17 @@ func play(t *testing.T, bin string, last bool) bool {
 	return true
 }
 
-// tree is what was deployed.
+// tree is the deployment.
 type tree struct {
 	site    site
 	origin  string
 	journal string
 	nats    *bus
 	dir     string
-	nodes   []*process // in the order in which they were started
+	nodes   []*process // in the order of their start
 }
 
-// another adds an edge that knows nothing yet and returns how long it took from
-// its start until it could admit.
+// another adds a new edge and returns the time from its start until it can admit.
 func (tr *tree) another(t *testing.T, bin string) time.Duration {
 	t.Helper()
 	config := edgeFile(t, tr.dir, tr.nats, "nairobi", "edge-3", quickEdge)
@@ -187,13 +184,12 @@ func (tr *tree) another(t *testing.T, bin string) time.Duration {
 	return took
 }
 
-// stoodStill reports whether a leader lost its lease: nothing in this run takes
-// one away, so it could not renew it in time.
+// stoodStill reports whether a leader lost its lease: in this run only because the machine prevented a renewal.
 func (tr *tree) stoodStill() bool {
 	return slices.ContainsFunc(tr.nodes, func(p *process) bool { return strings.Contains(p.logs(), "no longer leading") })
 }
 
-// quickEdge is an edge that says little and stops at once.
+// quickEdge is an edge with a short log that stops at once.
 const quickEdge = `
 listen: 127.0.0.1:0
 drain_delay: 0s
@@ -244,13 +240,13 @@ func file(t *testing.T, dir, name, format string, args ...any) string {
 	return name
 }
 
-// ready tells whether an edge can admit.
+// ready reports whether an edge can admit.
 func ready(metrics string) bool {
 	var r struct{ Ready, Isolated bool }
 	return get(metrics+"/readyz", &r) == nil && r.Ready && !r.Isolated
 }
 
-// stats asks the site what it counted.
+// stats returns the counts of the site.
 func (tr *tree) stats(t *testing.T) (s struct {
 	Peak, Total int
 	PeakRate    int `json:"peak_rate"`
@@ -263,7 +259,7 @@ func (tr *tree) stats(t *testing.T) (s struct {
 	return s
 }
 
-// client asks once; it gives up where nothing comes for long.
+// client sends one request, with a long timeout.
 var client = &http.Client{Timeout: testkit.Patience}
 
 func get(url string, to any) (err error) {
@@ -275,8 +271,8 @@ func get(url string, to any) (err error) {
 	return json.NewDecoder(resp.Body).Decode(to)
 }
 
-// hammer lets robots without cookies ask one edge as fast as they can for some
-// seconds while others wait, and returns what they say of it.
+// hammer sends requests of robots without cookies to one edge as fast as possible for some seconds while others
+// wait, and returns a summary.
 func hammer(ctx context.Context, url string) string {
 	wrk, err := exec.LookPath("wrk")
 	if err != nil {

@@ -18,15 +18,14 @@ import (
 	"vestibule/internal/node"
 )
 
-// The edge may have fewFiles files open, and so many pages ask it for an event stream.
+// The edge may open fewFiles files, and more pages request an event stream.
 const (
 	fewFiles = 512
 	pages    = 1200
 )
 
-// TestFewFilesMayBeOpen: more pages want an event stream than the edge may have files.
-// It caps them, says so at its start and in its metrics, and whoever asks for its
-// health hears that it is well, all the time.
+// TestFewFilesMayBeOpen: more pages request an event stream than the edge may open files. It limits the streams,
+// reports that in its log and metrics, and stays healthy for health checks all the time.
 func TestFewFilesMayBeOpen(t *testing.T) {
 	if most, err := node.MaxFiles(); err != nil || most < 2*pages {
 		t.Skipf("this process may have %d files open (%v), and opens %d connections", most, err, pages)
@@ -54,7 +53,7 @@ events: {per_prefix: 65536}
 		t.Errorf("the edge says nothing about its limit:\n%s", log)
 	}
 
-	// Whoever asks for its health: a connection of its own each time.
+	// Health checks, each with a new connection.
 	watch, ended := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	asked, worst, unwell := 0, time.Duration(0), []string(nil)
@@ -117,21 +116,21 @@ events: {per_prefix: 65536}
 
 var until = testkit.Eventually
 
-// statusOf asks over a connection of its own and returns the status, 0 for none.
+// statusOf sends a request over a new connection and returns the status, 0 for none.
 func statusOf(url string) int {
 	client := http.Client{Timeout: testkit.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(url)
 	if err != nil {
 		return 0
 	}
-	defer resp.Body.Close() // nothing of it is kept
+	defer resp.Body.Close() // the body is not used
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return 0
 	}
 	return resp.StatusCode
 }
 
-// queueUp fills the room and returns the tickets of so many who wait.
+// queueUp fills the room and returns the tickets of n waiting visitors.
 func queueUp(t *testing.T, url string) []string {
 	t.Helper()
 	if code := statusOf(url + "/"); code != http.StatusOK {
@@ -140,7 +139,7 @@ func queueUp(t *testing.T, url string) []string {
 	out := make([]string, pages)
 	faults := make([]error, len(out))
 	var all sync.WaitGroup
-	const at = 20 // a time
+	const at = 20 // at a time
 	for first := range at {
 		all.Go(func() {
 			client := http.Client{Timeout: testkit.Patience, Transport: &http.Transport{}}
@@ -173,8 +172,7 @@ func queueUp(t *testing.T, url string) []string {
 	return out
 }
 
-// listen asks for an event stream over a connection of its own, which it leaves open,
-// and returns the status, or why there is none.
+// listen requests an event stream over a new connection, which stays open, and returns the status or the error.
 func listen(addr, cookie string) (net.Conn, string) {
 	c, err := net.DialTimeout("tcp", addr, testkit.Patience)
 	if err != nil {
@@ -195,14 +193,14 @@ func listen(addr, cookie string) (net.Conn, string) {
 	return c, words[1]
 }
 
-// gauge returns a metric without labels, 0 where there is none.
+// gauge returns a metric without labels, 0 if missing.
 func gauge(t *testing.T, p *process, name string) int {
 	t.Helper()
 	resp, err := client.Get(p.at["metrics"] + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() // all of it is read
+	defer resp.Body.Close() // read completely
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
 			n, err := strconv.ParseFloat(text, 64)

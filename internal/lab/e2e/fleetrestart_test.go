@@ -19,9 +19,9 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// TestRestartOfAllBehindHAProxy ends a whole fleet with SIGTERM at one moment and starts it again, behind a
-// real HAProxy. With the backups of docs/INTEGRATIONS.md, every request of people inside is answered by
-// the site, late; without it, HAProxy answers 503 by itself while no edge listens.
+// TestRestartOfAllBehindHAProxy stops a whole fleet with SIGTERM at once and restarts it, behind a real HAProxy.
+// With the backups of docs/INTEGRATIONS.md the site answers every request of active visitors, late; without it,
+// HAProxy answers 503 while no edge listens.
 func TestRestartOfAllBehindHAProxy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes a minute; `make e2e` runs it")
@@ -80,7 +80,7 @@ backend edges
 	}
 }
 
-// restarted is a fleet that ends and begins again as one.
+// restarted is a fleet that restarts as a whole.
 type restarted struct {
 	t     *testing.T
 	dir   string
@@ -99,8 +99,7 @@ func newRestarted(t *testing.T, site string) *restarted {
 	return f
 }
 
-// addEdge starts an edge, and returns its address and the port of its health. Its listener may be one that
-// outlives it.
+// addEdge starts an edge, and returns its address and its health port. Its listener may outlive it.
 func (f *restarted) addEdge(name string, passed bool) (addr, health string) {
 	t := f.t
 	t.Helper()
@@ -127,7 +126,7 @@ func (f *restarted) addEdge(name string, passed bool) (addr, health string) {
 	return addr, health
 }
 
-// restart ends every process with SIGTERM and begins all again, while people who are inside go on.
+// restart stops every process with SIGTERM and restarts all, while active visitors continue.
 func (f *restarted) restart(url string) *load {
 	t := f.t
 	t.Helper()

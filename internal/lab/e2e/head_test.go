@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestTheHeadOfTheLine: what is no visit takes no slot, and who is at the head of the line sees a
-// page with every load of it. Two visitors fit in; before them come the preflights, icons and files
-// of robots that browsers and crawlers ask for by themselves.
+// TestTheHeadOfTheLine: a request that is no visit takes no permit, and the head of the queue sees a page on every
+// load. Two visitors fit in; before them come the preflights, icons and robots.txt requests that browsers and
+// crawlers send by themselves.
 func TestTheHeadOfTheLine(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -74,12 +74,12 @@ func TestTheHeadOfTheLine(t *testing.T) {
 		t.Errorf("two visitors took %d slots", n)
 	}
 
-	// Ten who wait, each of whom loads the page ten times: the first of them are at the head.
+	// Ten waiting visitors, each of which loads the page ten times: the first of them are at the head.
 	var all sync.WaitGroup
 	took := make([][]time.Duration, 10)
 	for i := range took {
 		v := visitor()
-		browse(t, v, http.MethodGet, edge.at["url"], navigation...) // the first load joins the line
+		browse(t, v, http.MethodGet, edge.at["url"], navigation...) // the first load joins the queue
 		all.Go(func() {
 			for range 10 {
 				begun := time.Now()
@@ -97,7 +97,7 @@ func TestTheHeadOfTheLine(t *testing.T) {
 		3*each, len(loads), loads[len(loads)/2].Round(time.Millisecond), loads[len(loads)*99/100].Round(time.Millisecond), loads[len(loads)-1].Round(time.Millisecond))
 }
 
-// browse asks once and returns what came, "" for nothing.
+// browse sends one request and returns the body, "" for none.
 func browse(t *testing.T, c *http.Client, method, url string, header ...string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)

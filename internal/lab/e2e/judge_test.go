@@ -13,35 +13,32 @@ import (
 	"vestibule/internal/allinone"
 )
 
-// transit is what the judge allows between an edge's decision and the moment at
-// which the site's clock sees the request: the promises hold at the edge's
-// decision, and on its way through the proxy and two schedulers a request that
-// entered early may be delayed more than the one that took its place. So the
-// judge closes both windows this much earlier: a session is in for its duration
-// less transit after its last request, and admissions are counted in 60 seconds
-// less transit. An error of the protocol would be larger than this: a ticket's
-// second, a lease, a minute.
+// transit is the oracle's tolerance between an edge's decision and the site's clock: the promises hold at the
+// edge's decision, and on the way through the proxy and two schedulers an early request may be delayed more than
+// its successor. So the oracle shortens both windows: a session lasts for its duration less transit after its last
+// request, and admissions are counted in 60 seconds less transit. An error of the protocol would be larger: a
+// ticket's second, a lease, a minute.
 const transit = 500 * time.Millisecond
 
-// judgement is what the site's journal says of the two promises.
+// judgement is the result of the site's journal for the two promises.
 type judgement struct {
-	peak     int           // most sessions at any instant
-	rate     int           // most admissions in any window
-	admitted int           // sessions ever
-	guests   int           // people who ever came in
-	tightest time.Duration // in which most+1 admissions were made; 0 for fewer
-	use      float64       // mean of sessions at an instant, from the first peak to the last admission
+	peak     int           // maximum of sessions
+	rate     int           // maximum of admissions in any window
+	admitted int           // total of sessions
+	guests   int           // total of visitors
+	tightest time.Duration // of most+1 admissions; 0 for fewer
+	use      float64       // mean of sessions, from the first peak to the last admission
 }
 
-// judge counts visits, in their order; a session is in for session after its last
-// request, and most may be admitted in window. It knows nothing of rooms.
+// judge counts visits in order; a session lasts for session after its last request, and most may be admitted in
+// window. It knows nothing of rooms.
 func judge(visits []allinone.Visit, session, window time.Duration, most int) judgement {
 	var j judgement
 	last := map[string]time.Time{}
 	entries := []time.Time{}
 	area, full, before := time.Duration(0), time.Time{}, time.Time{}
 	for _, v := range visits {
-		// Sessions that ended before this visit, each at its own instant.
+		// Sessions that expired before this visit, each at its own time.
 		var ends []time.Time
 		for g, at := range last {
 			if end := at.Add(session); !end.After(v.At) {
@@ -92,7 +89,7 @@ func judge(visits []allinone.Visit, session, window time.Duration, most int) jud
 	return j
 }
 
-// read returns the visits of a journal, in their order.
+// read returns the visits of a journal in order.
 func read(t *testing.T, journal string) []allinone.Visit {
 	t.Helper()
 	f, err := os.Open(journal)
@@ -116,7 +113,7 @@ func read(t *testing.T, journal string) []allinone.Visit {
 	return visits
 }
 
-// TestJudge holds the judge to a story that can be counted by hand.
+// TestJudge tests the oracle with a hand-made journal.
 func TestJudge(t *testing.T) {
 	file := t.TempDir() + "/journal"
 	f, err := os.Create(file)

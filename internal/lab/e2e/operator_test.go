@@ -26,9 +26,9 @@ import (
 
 var operated = flag.Duration("operated", 10*time.Second, "time between the steps of TestAnOperatorWithTheOfficialClient; people come for three of them and 10 s more")
 
-// TestAnOperatorWithTheOfficialClient has a fleet that knows no file of rooms, over three nats-servers of global and one
-// of each data centre. An operator, a program that knows nothing but the official client of the hosted API, makes
-// two rooms, raises the limit of one, suspends and deletes the other, while people come to both. The site judges by its own journal.
+// TestAnOperatorWithTheOfficialClient runs a fleet without a rooms file, over three nats-servers of global and one
+// of each data centre. An operator, a program with only the official client of the hosted API, creates two rooms,
+// raises the limit of one, suspends and deletes the other, under traffic. The site judges by its journal.
 func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes a minute; `make e2e` runs it")
@@ -38,8 +38,8 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	}
 	t.Parallel()
 	const (
-		session       = time.Minute // the shortest that the hosted API has
-		concert, sale = 150, 30     // people of each room, told apart by their numbers
+		session       = time.Minute // the minimum of the hosted API
+		concert, sale = 150, 30     // visitors of each room, distinguished by their numbers
 	)
 	bin, dir := build(t), t.TempDir()
 	tr := &tree{journal: filepath.Join(dir, "journal"), dir: dir}
@@ -79,7 +79,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		v := &visitor{n: i, dir: jars, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
 		for _, dc := range tr.site {
 			edges := []string{dc[0] + "/concert", dc[1] + "/concert"}
-			if i >= concert { // no edge hears at the same moment as another that a room is suspended
+			if i >= concert { // edges learn of a suspended room at different times
 				edges = []string{dc[i%2] + "/merch"}
 			}
 			v.site = append(v.site, edges)
@@ -93,7 +93,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		})
 	}
 	raised, suspended := steps("raised"), steps("suspended")
-	// Beside the client somebody at a shell pauses a room, tells who waits, and resumes it.
+	// Meanwhile a person at a shell pauses a room, shows the waiting visitors, and resumes it.
 	asWho := []string{"VESTIBULE_TOKEN=" + token}
 	const word = "The artist is stuck in traffic."
 	command(t, asWho, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
@@ -176,7 +176,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		raised.Until.Sub(raised.From), suspended.Until.Sub(suspended.From), deleted.Until.Sub(deleted.From))
 }
 
-// shown returns what somebody without a cookie is shown, "" for nothing.
+// shown returns the response to a visitor without a cookie, "" for none.
 func shown(t *testing.T, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -195,8 +195,8 @@ func shown(t *testing.T, url string) string {
 	return string(text)
 }
 
-// gated tells whether a waiting room is in force at an address. It asks for an image, for which nobody
-// is let in who was not seen before.
+// gated reports whether a waiting room is active at an address. It requests an image, which never admits a new
+// visitor.
 func gated(t *testing.T, url string) bool {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -217,8 +217,8 @@ type change struct {
 	From, Until time.Time
 }
 
-// operate starts the operator once there is a token. What it returns waits for the next step, which is to be
-// the one that is named, or with "" for the operator's good end; and it returns the token.
+// operate starts the operator once there is a token, which it also returns. next waits for the next step, which
+// must have this name, or with "" for the operator's success.
 func operate(t *testing.T, ctx context.Context, url, tokenFile string) (next func(did string) change, token string) {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "operator")

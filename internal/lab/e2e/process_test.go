@@ -19,7 +19,7 @@ import (
 
 var built struct {
 	sync.Mutex
-	dir string // folder in which the commands are built, "" before
+	dir string // folder of the built commands, "" before
 }
 
 func TestMain(m *testing.M) {
@@ -33,8 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the commands, once for all tests, and returns the folder in
-// which they are.
+// build builds the commands, once for all tests, and returns their folder.
 func build(t *testing.T) string {
 	t.Helper()
 	built.Lock()
@@ -65,10 +64,10 @@ type process struct {
 
 	mu  sync.Mutex
 	log bytes.Buffer // standard error
-	err error        // how it ended
+	err error        // its exit error
 }
 
-// Write keeps the log.
+// Write stores the log.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,8 +80,8 @@ func (p *process) logs() string {
 	return p.log.String()
 }
 
-// start starts a command and returns once it has told its addresses. It ends
-// with the test, also where the test's process is killed.
+// start starts a command and returns once it has printed its addresses. It ends with the test, also if the test's
+// process is killed.
 func start(t *testing.T, bin string, args ...string) *process {
 	t.Helper()
 	p, listening := launch(t, nil, bin, args...)
@@ -96,13 +95,13 @@ func start(t *testing.T, bin string, args ...string) *process {
 	return p
 }
 
-// launch starts a command with more variables than ours, and returns what tells its addresses.
+// launch starts a command with additional variables, and returns a channel for its addresses.
 func launch(t *testing.T, env []string, bin string, args ...string) (*process, <-chan map[string]string) {
 	t.Helper()
 	return launchWith(t, env, nil, bin, args...)
 }
 
-// launchWith is launch of a command that is given open files, numbered from 3.
+// launchWith is launch with open files for the command, numbered from 3.
 func launchWith(t *testing.T, env []string, files []*os.File, bin string, args ...string) (*process, <-chan map[string]string) {
 	t.Helper()
 	p := &process{name: strings.Join(append([]string{filepath.Base(bin)}, args...), " "), gone: make(chan struct{})}
@@ -111,7 +110,7 @@ func launchWith(t *testing.T, env []string, files []*os.File, bin string, args .
 	p.cmd.ExtraFiles = files
 	p.cmd.Stderr = p
 	p.cmd.SysProcAttr = alone()
-	p.cmd.WaitDelay = testkit.Patience / 4 // for what it started and left behind
+	p.cmd.WaitDelay = testkit.Patience / 4 // for leftover child processes
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +130,7 @@ func launchWith(t *testing.T, env []string, files []*os.File, bin string, args .
 			if at, err := addresses(text); ok && err == nil {
 				select {
 				case listening <- at:
-				default: // it was told
+				default: // already known
 				}
 			}
 		}
@@ -147,7 +146,7 @@ func launchWith(t *testing.T, env []string, files []*os.File, bin string, args .
 	return p, listening
 }
 
-// addresses reads what a process tells of where it listens.
+// addresses parses the addresses printed by a process.
 func addresses(text string) (map[string]string, error) {
 	var told map[string]any
 	if err := json.Unmarshal([]byte(text), &told); err != nil {
@@ -163,21 +162,21 @@ func addresses(text string) (map[string]string, error) {
 	return at, nil
 }
 
-// kill sends a signal to the process and to what it started.
+// kill sends a signal to the process and its children.
 func (p *process) kill(s syscall.Signal) {
 	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil && err != syscall.ESRCH {
 		_, _ = p.Write([]byte("kill: " + err.Error() + "\n"))
 	}
 }
 
-// stop ends the process as an operator does, and expects that it ends well.
+// stop stops the process like an operator, and expects success.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	p.kill(syscall.SIGTERM)
 	p.ends(t)
 }
 
-// ends expects that the process ends well, as it was told to.
+// ends expects that a stopped process ends with success.
 func (p *process) ends(t *testing.T) {
 	t.Helper()
 	select {
@@ -190,19 +189,19 @@ func (p *process) ends(t *testing.T) {
 	}
 }
 
-// again starts the command of a process that has ended once more.
+// again restarts the command of a process that has ended.
 func (p *process) again(t *testing.T) *process {
 	t.Helper()
 	return start(t, p.cmd.Path, p.cmd.Args[1:]...)
 }
 
-// bus is the NATS of a fleet: servers of each place and, where they know users, their files.
+// bus is the NATS of a fleet: servers of each place and, with NATS users, their files.
 type bus struct {
 	url map[string]string // by data centre, and "global"
-	dir string            // of what `vestibule nats-config` wrote; "" for one server without users
+	dir string            // written by `vestibule nats-config`; "" for one server without users
 }
 
-// of returns what a node's configuration says of it.
+// of returns the NATS section of a node's configuration.
 func (b *bus) of(place, role, name string) string {
 	if b.dir == "" {
 		return fmt.Sprintf("nats: {url: %q}\n", b.url["global"])
@@ -218,8 +217,8 @@ func (b *bus) of(place, role, name string) string {
 	return text + "}\n"
 }
 
-// withUsers runs as many nats-servers of global as are wanted and one of each data centre, as
-// `vestibule nats-config` writes them, and makes their buckets.
+// withUsers runs nats-servers of global and one of each data centre with the configuration of `vestibule
+// nats-config`, and creates their buckets.
 func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 	t.Helper()
 	const host = "localhost,127.0.0.1"
@@ -244,7 +243,7 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 			}
 			at, monitor := testkit.FreeAddr(t), testkit.FreeAddr(t)
 			urls, monitors = append(urls, "tls://"+at), append(monitors, monitor)
-			// One machine has one port 4222, and one disk for all.
+			// One machine has one port 4222, and one disk.
 			own := strings.NewReplacer("0.0.0.0:4222", at, "0.0.0.0:8222", monitor, "0.0.0.0:7422", hubs[i],
 				"sync_interval: always", "sync_interval: 2m", "store-"+place, fmt.Sprintf("store-%s-%d", place, i)).Replace(string(text))
 			if place == "global" && globals > 1 {
@@ -264,7 +263,7 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 	return b
 }
 
-// command runs a command to its end, with more variables than ours.
+// command runs a command to its end, with additional variables.
 func command(t *testing.T, env []string, bin string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(testkit.Within(t), bin, args...)
@@ -274,8 +273,8 @@ func command(t *testing.T, env []string, bin string, args ...string) {
 	}
 }
 
-// fleet starts what there is beside edges: a global with its nats-server, and a regional in
-// each data centre. It returns where NATS is.
+// fleet starts everything but the edges: a global with its nats-server, and a regional in each data centre. It
+// returns the NATS.
 func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (*bus, []*process) {
 	t.Helper()
 	b := &bus{url: map[string]string{}}
@@ -284,15 +283,14 @@ func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (*bus, []*proces
 	return b, append([]*process{global}, startRegionals(t, bin, dir, b, dcs)...)
 }
 
-// fleetOver is a fleet over NATS servers that run, with a file of rooms or without, and with
-// more lines for global than every global has.
+// fleetOver is a fleet on running NATS servers, with or without a rooms file, and with additional lines for global.
 func fleetOver(t *testing.T, b *bus, bin, dir, rooms, more string, dcs ...string) []*process {
 	t.Helper()
 	global := startGlobal(t, bin, dir, rooms, b.of("global", "global", "global-1")+more, dcs)
 	return append([]*process{global}, startRegionals(t, bin, dir, b, dcs)...)
 }
 
-// startGlobal starts global, with a file of rooms if there is to be one.
+// startGlobal starts global, optionally with a rooms file.
 func startGlobal(t *testing.T, bin, dir, rooms, nats string, dcs []string) *process {
 	t.Helper()
 	if rooms != "" {
@@ -322,7 +320,7 @@ log: {level: warn}
 	return nodes
 }
 
-// edgeFile writes the configuration of an edge, with more lines than every edge has.
+// edgeFile writes the configuration of an edge, with additional lines.
 func edgeFile(t *testing.T, dir string, b *bus, dc, name, more string) string {
 	t.Helper()
 	return file(t, dir, dc+"-"+name+".yaml", `

@@ -14,9 +14,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// TestSitesAskForAProof runs the examples of deploy/examples behind an edge: who comes by
-// the edge sees the site, and who goes around it to the site's own address does not,
-// whatever is sent along.
+// TestSitesAskForAProof runs the examples of deploy/examples behind an edge: requests through the edge reach the
+// site, and requests to the site's own address do not, whatever their headers.
 func TestSitesAskForAProof(t *testing.T) {
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
@@ -30,7 +29,7 @@ func TestSitesAskForAProof(t *testing.T) {
 		if p := r.Header.Get("Vestibule-Proof"); p != "" {
 			select {
 			case proofs <- p:
-			default: // one will do
+			default: // one is enough
 			}
 		}
 	}))
@@ -46,7 +45,7 @@ drain_delay: 0s
 proof: {enabled: true}
 `, visitors)))
 	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
-	// A good proof, for another site.
+	// A valid proof for another site.
 	until(t, "a visitor comes in by the edge", func() bool {
 		r, err := client.Get("http://" + visitors + "/tells")
 		return err == nil && r.Body.Close() == nil && len(proofs) > 0
@@ -81,7 +80,7 @@ proof: {enabled: true}
 	})
 }
 
-// guarded tries a site by the edge and around it, also with a proof for another site.
+// guarded tests a site through the edge and directly, also with a proof for another site.
 func guarded(t *testing.T, edge, site, path, stolen string) {
 	t.Helper()
 	ask := func(addr string, proofs ...string) (int, string) {

@@ -16,7 +16,7 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// block is a fenced block of the document: what it is for, and its text.
+// block is a fenced block of the document: its purpose and its text.
 type block struct{ lang, use, text string }
 
 var fence = regexp.MustCompile("(?ms)^```(\\w+) (\\S+)\n(.*?)^```$")
@@ -28,7 +28,7 @@ func blocks(t *testing.T) []block {
 		t.Fatal(err)
 	}
 	text := string(doc)
-	// The ports of the document are for people; here every one becomes a free one.
+	// The ports of the document are replaced by free ones.
 	taken := map[string]string{}
 	text = regexp.MustCompile(`127\.0\.0\.1:[1-9]\d*`).ReplaceAllStringFunc(text, func(addr string) string {
 		if taken[addr] == "" {
@@ -43,7 +43,7 @@ func blocks(t *testing.T) []block {
 	return out
 }
 
-// TestQuickstartByHand: the files and commands of docs/QUICKSTART.md, in its order, lead to a visitor who is in.
+// TestQuickstartByHand: the files and commands of docs/QUICKSTART.md, in order, lead to an admitted visitor.
 func TestQuickstartByHand(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil || runtime.GOOS == "windows" {
 		t.Skip("needs a shell and curl")
@@ -53,7 +53,7 @@ func TestQuickstartByHand(t *testing.T) {
 	if err := os.Symlink(build(t), filepath.Join(dir, "bin")); err != nil {
 		t.Fatal(err)
 	}
-	var log testkit.Log // what processes write
+	var log testkit.Log // the output of processes
 	defer func() {
 		if t.Failed() {
 			t.Logf("the processes said:\n%s", &log)

@@ -20,17 +20,16 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// restartPeople is how many people come to TestRestartUnderLoad; none for not at all.
+// restartPeople is the number of visitors in TestRestartUnderLoad; 0 skips it.
 var restartPeople = flag.Int("restart-people", 0, "people who come to a fleet that is started again meanwhile (`make restart`)")
 
-// restartSession is the session_duration then.
+// restartSession is its session_duration.
 var restartSession = flag.Duration("restart-session", 15*time.Second, "session_duration of TestRestartUnderLoad")
 
 var restartLimit = flag.Duration("restart-limit", 7*time.Minute, "within which everybody is to come in")
 
-// TestRestartOfAll: two visitors are inside a full room, one of them in place of somebody who said goodbye, and
-// another one waits. Every process is told to end and started again. One of those inside says goodbye, and the one
-// who waits enters.
+// TestRestartOfAll: two visitors are inside a full room, one of them in place of one that left, and another one
+// waits. Every process is stopped and restarted. One of the visitors inside leaves, and the waiting one enters.
 func TestRestartOfAll(t *testing.T) {
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
@@ -52,7 +51,7 @@ rooms:
 		t.Fatalf("the goodbye is answered with status %d", code)
 	}
 	until(t, "somebody is inside in place of who said goodbye", second.inside)
-	for range 2 { // counted with the second question
+	for range 2 { // counted with the second request
 		if third.inside() {
 			t.Fatal("another one is inside a room for two")
 		}
@@ -63,7 +62,7 @@ rooms:
 	if code := first.leave(t); code != http.StatusNoContent {
 		t.Fatalf("the goodbye is answered with status %d", code)
 	}
-	// Tickets live for more than two minutes: without the goodbye the third does not enter within this time.
+	// Tickets live for more than two minutes: without the departure the third does not enter within this time.
 	took = until(t, "the next visitor is inside", third.inside)
 	t.Logf("the next visitor was inside %.1f s after the goodbye (goal: 5 s)", took.Seconds())
 	if first.inside() {
@@ -87,8 +86,8 @@ rooms:
 	t.Logf("the next visitor was inside %.1f s after the goodbye under a new aggregator (goal: 5 s)", took.Seconds())
 }
 
-// TestRestartUnderLoad: people fill a room in two data centres with two edges each and wait in front of it, and every
-// process is told to end and started again. It prints for how long nobody was let in, and what was told falsely.
+// TestRestartUnderLoad: visitors fill a room in two data centres with two edges each and wait in front of it, and
+// every process is stopped and restarted. It prints the pause of admissions and the wrong forecasts.
 func TestRestartUnderLoad(t *testing.T) {
 	if *restartPeople == 0 {
 		t.Skip("`make restart` runs it")
@@ -133,7 +132,7 @@ rooms:
 	crowd.report(t, stopped, started, up)
 }
 
-// restartable starts a fleet whose edges have addresses that they keep, and returns its processes and the addresses.
+// restartable starts a fleet whose edges keep their addresses, and returns its processes and the addresses.
 func restartable(t *testing.T, bin, dir, rooms string, each int, dcs ...string) (nodes []*process, edges []string) {
 	t.Helper()
 	b, nodes := fleet(t, bin, dir, rooms, dcs...)
@@ -150,7 +149,7 @@ func restartable(t *testing.T, bin, dir, rooms string, each int, dcs ...string) 
 	return nodes, edges
 }
 
-// restart ends every process, edges first and global last, and starts them again. It returns how long that took.
+// restart stops every process, edges first and global last, and restarts them. It returns the duration.
 func restart(t *testing.T, nodes []*process) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -163,7 +162,7 @@ func restart(t *testing.T, nodes []*process) time.Duration {
 	return time.Since(begun)
 }
 
-// guest is a visitor with cookies and connections of its own.
+// guest is a visitor with separate cookies and connections.
 type guest struct {
 	http.Client
 	url string
@@ -180,7 +179,7 @@ func newGuest(t *testing.T, addr string) *guest {
 	return &guest{Client: http.Client{Jar: jar, Transport: transport, Timeout: testkit.Patience}, url: "http://" + addr}
 }
 
-// heard is what somebody who waits was told.
+// heard is the state of a waiting visitor.
 type heard struct {
 	at       time.Duration
 	Ahead    int  `json:"peopleAhead"`
@@ -191,7 +190,7 @@ type heard struct {
 	State    string
 }
 
-// ask asks for the page as a program does; ok is false where nothing was answered.
+// ask requests the page like a program; ok is false without an answer.
 func (g *guest) ask(ctx context.Context) (h heard, inside, ok bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url+"/", nil)
 	if err != nil {
@@ -202,7 +201,7 @@ func (g *guest) ask(ctx context.Context) (h heard, inside, ok bool) {
 	if err != nil {
 		return h, false, false
 	}
-	defer resp.Body.Close() // all of it is read
+	defer resp.Body.Close() // read completely
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return h, false, false
@@ -217,17 +216,17 @@ func (g *guest) ask(ctx context.Context) (h heard, inside, ok bool) {
 	return said.Vestibule, false, true
 }
 
-// inside asks for the page and reports whether the site answered.
+// inside requests the page and reports whether the site answered.
 func (g *guest) inside() bool {
 	resp, err := g.Get(g.url + "/")
 	if err != nil {
 		return false
 	}
-	defer resp.Body.Close() // the header says all
+	defer resp.Body.Close() // the header is enough
 	return resp.Header.Get("X-Demo-Origin") != ""
 }
 
-// leave says goodbye and returns the status.
+// leave leaves and returns the status.
 func (g *guest) leave(t *testing.T) int {
 	t.Helper()
 	status, err := g.goodbye()
@@ -242,11 +241,11 @@ func (g *guest) goodbye() (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close() // the status says all
+	defer resp.Body.Close() // the status is enough
 	return resp.StatusCode, nil
 }
 
-// crowd is people who visit, and what each of them was told.
+// crowd is visitors with the forecasts of each.
 type crowd struct {
 	edges []string
 	begun time.Time
@@ -255,7 +254,7 @@ type crowd struct {
 	waits []wait
 }
 
-// wait is how somebody waited.
+// wait is one visitor's wait.
 type wait struct {
 	joined, entered time.Duration
 	told            []heard
@@ -263,7 +262,7 @@ type wait struct {
 
 func (c *crowd) since() time.Duration { return time.Since(c.begun) }
 
-// visit waits for the turn and stays for a while. Where sessions are long, a goodbye ends it.
+// visit waits for the turn and stays for a while. With long sessions it leaves explicitly.
 func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session time.Duration) {
 	w := wait{joined: c.since()}
 	for ctx.Err() == nil {
@@ -299,7 +298,7 @@ func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session tim
 	}
 }
 
-// longSession is the longest session whose end people say nothing about: of others they say goodbye.
+// longSession is the longest session that visitors let expire: they leave longer ones explicitly.
 const longSession = time.Minute
 
 // report prints the figures.

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestSimulate: four minutes of three data centres are the same to the byte in
-// two processes.
+// TestSimulate: four minutes of three data centres are byte-identical in two processes.
 func TestSimulate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes some seconds; `make e2e` runs it")
@@ -25,7 +24,7 @@ func TestSimulate(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "vestibule"),
 				"simulate", "--data-centers", "3", "--edges", "4", "--demand", "2000/min", "--minutes", "4", "--seed", "7")
 			cmd.SysProcAttr = alone()
-			out, err := cmd.Output() // how fast it was is on standard error
+			out, err := cmd.Output() // its speed is on standard error
 			results <- result{out, err}
 		}()
 	}

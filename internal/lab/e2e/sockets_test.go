@@ -19,8 +19,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// TestRestartWithPassedSockets: where a supervisor holds the listening socket, as systemd does, an
-// edge restarts under load and no connection is refused or reset. Whoever is inside gets the site, late.
+// TestRestartWithPassedSockets: with the listening socket in a supervisor, like systemd, an edge restarts under
+// load and no connection is refused or reset. Active visitors get the site, late.
 func TestRestartWithPassedSockets(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -59,7 +59,7 @@ func TestRestartWithPassedSockets(t *testing.T) {
 	for range restarts {
 		pause(ctx, time.Second)
 		edge.stop(t)
-		pause(ctx, 300*time.Millisecond) // as a supervisor with RestartSec
+		pause(ctx, 300*time.Millisecond) // like a supervisor with RestartSec
 		edge = begin()
 		until(t, "the edge is ready again", func() bool { return ready("http://" + metrics) })
 	}
@@ -88,7 +88,7 @@ func listening(t *testing.T) (addr string, socket *os.File) {
 		t.Fatal(err)
 	}
 	socket, err = l.(*net.TCPListener).File()
-	if err = errors.Join(err, l.Close()); err != nil { // the file is a copy
+	if err = errors.Join(err, l.Close()); err != nil { // the file is a duplicate
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -99,14 +99,14 @@ func listening(t *testing.T) (addr string, socket *os.File) {
 	return l.Addr().String(), socket
 }
 
-// withSocket launches a command that is passed a listening socket, as systemd does.
+// withSocket launches a command with a passed listening socket, like systemd.
 func withSocket(t *testing.T, socket *os.File, bin string, args ...string) (*process, <-chan map[string]string) {
 	t.Helper()
-	const passed = `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"` // the process is not known before
+	const passed = `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"` // the process ID is not known before
 	return launchWith(t, nil, []*os.File{socket}, "/bin/sh", append([]string{"-c", passed, bin}, args...)...)
 }
 
-// TestSystemdPassesSockets: the edge takes what systemd's own program passes, and so does vestibule serve.
+// TestSystemdPassesSockets: the edge accepts sockets passed by systemd's own program, and so does vestibule serve.
 func TestSystemdPassesSockets(t *testing.T) {
 	t.Parallel()
 	program := testkit.Program(t, "systemd-socket-activate")
@@ -139,12 +139,12 @@ func TestSystemdPassesSockets(t *testing.T) {
 	}
 	p.stop(t)
 
-	// A socket for which the configuration has no use is a mistake in the unit.
+	// A socket for an unknown address is a mistake in the unit.
 	other := testkit.FreeAddr(t)
 	p, _ = launch(t, nil, program, "--listen="+other, filepath.Join(bin, "edge"), "--config", config)
 	until(t, "it ends", func() bool {
 		if r, err := client.Get("http://" + other); err == nil {
-			r.Body.Close() // nobody is to answer
+			r.Body.Close() // no response is expected
 		}
 		select {
 		case <-p.gone:
@@ -158,7 +158,7 @@ func TestSystemdPassesSockets(t *testing.T) {
 	}
 }
 
-// answers are what newcomers are told.
+// answers are the responses to newcomers.
 type answers struct {
 	mu      sync.Mutex
 	codes   map[int]int
@@ -166,7 +166,7 @@ type answers struct {
 	slowest time.Duration
 }
 
-// come has newcomers come, one after the other, each with a connection of its own.
+// come sends newcomers, one after the other, each with a new connection.
 func (a *answers) come(ctx context.Context, url string) {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
 	for ctx.Err() == nil {
@@ -174,7 +174,7 @@ func (a *answers) come(ctx context.Context, url string) {
 		r, err := c.Get(url + "/") //nolint:noctx // what was asked is answered
 		if err == nil {
 			_, err = io.Copy(io.Discard, r.Body)
-			r.Body.Close() // it was read
+			r.Body.Close() // read completely
 		}
 		a.mu.Lock()
 		if err != nil {

@@ -14,9 +14,9 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// TestSplit: `vestibule serve` is stopped, and global, a regional and an edge go on as processes of
-// their own with the files that it has written. Whoever was inside is inside, whoever waited has the
-// same place and stands before newcomers. Then the one process goes on again.
+// TestSplit: `vestibule serve` is stopped, and global, a regional and an edge continue as separate processes with
+// the files that it has written. Sessions continue, and waiting visitors keep their place before newcomers. Then
+// the single process continues.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -76,7 +76,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// person is a browser at an edge, that asks for a host.
+// person is a browser at an edge that requests a host.
 type person struct {
 	http.Client
 	t    *testing.T
@@ -93,15 +93,15 @@ func shopper(t *testing.T, addr string) *person {
 	return &person{http.Client{Jar: jar, Transport: tr, Timeout: testkit.Patience}, t, addr}
 }
 
-// sight is what a person sees.
+// sight is the visible state of a person's page.
 type sight struct {
 	inside bool
-	joined string // when the line was joined, "" where the page does not tell it
+	joined string // when the visitor joined, "" if not shown
 }
 
 var joinedAt = regexp.MustCompile(`<time id="joined" datetime="([^"]+)"`)
 
-// look opens the page; it sees nothing where nobody answers.
+// look opens the page; it is empty without an answer.
 func (p *person) look() (s sight) {
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.addr+"/", http.NoBody)
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// makeRun has TestFirstPage begin with `make run`, which builds; `make first-page` does.
+// makeRun makes TestFirstPage start with `make run`, which builds; `make first-page` sets it.
 var makeRun = flag.Bool("make-run", false, "TestFirstPage begins with `make run`")
 
-// screens is a folder in which pictures are kept, for people to look at.
+// screens is a folder for screenshots.
 var screens = os.Getenv("VESTIBULE_SCREENS")
 
-// TestFirstPage: somebody who has just started the demo opens the address that it prints first, and
-// sees a waiting page with a number, and then the site. The command that it prints works as it stands.
+// TestFirstPage: a user that has just started the demo opens the first printed address, and sees a waiting page
+// with a number, and then the site. The printed command works as it is.
 func TestFirstPage(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("chromium"); err != nil {
@@ -58,7 +58,7 @@ func TestFirstPage(t *testing.T) {
 	browsertest.Keep(t, screens, "first-page.png", browsertest.See(t, ctx, chromedp.FullScreenshot(100)))
 	until(t, "the browser is in", func() bool {
 		heading, err := browsertest.Look(ctx, chromedp.Evaluate[string](`document.querySelector("h1")?.textContent ?? ""`))
-		return err == nil && heading == "You are in" // an error: the page is just being replaced
+		return err == nil && heading == "You are in" // an error: the page is being replaced
 	})
 	t.Logf("in %.1f s after the start", time.Since(begun).Seconds())
 
@@ -74,7 +74,7 @@ func TestFirstPage(t *testing.T) {
 	}
 }
 
-// demo starts a demo that ends with the test, and returns what it says to people and to scripts.
+// demo starts a demo that ends with the test, and returns its output for people and for scripts.
 func demo(t *testing.T, cmd *exec.Cmd) (said string, info allinone.Info) {
 	t.Helper()
 	cmd.SysProcAttr = alone()

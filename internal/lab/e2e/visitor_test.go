@@ -15,11 +15,10 @@ import (
 	"time"
 )
 
-// site is where visitors may go: the addresses of the edges, data centre by
-// data centre.
+// site is the addresses of the edges, by data centre.
 type site [][]string
 
-// visitor is somebody with a browser: curl and a jar of cookies.
+// visitor is a person with a browser: curl and a cookie jar.
 type visitor struct {
 	n     int
 	dir   string
@@ -31,23 +30,23 @@ type visitor struct {
 	inside atomic.Bool
 }
 
-// tally is what all visitors did together.
+// tally is the sum over all visitors.
 type tally struct {
 	curls, waitingPages, pages, parallel, replays, replaysIn atomic.Int64
 }
 
-// answer is what curl got.
+// answer is curl's result.
 type answer struct {
 	inside bool
 	retry  time.Duration
 }
 
-// visitorHeader tells the site who asks; the waiting room knows nothing of it.
+// visitorHeader identifies the visitor to the site; the waiting room does not use it.
 const visitorHeader = "X-Visitor"
 
 func (v *visitor) jar() string { return filepath.Join(v.dir, fmt.Sprintf("jar-%d", v.n)) }
 
-// curl asks url once with the cookies of the jar, as a browser does.
+// curl sends one request with the cookies of the jar, like a browser.
 func (v *visitor) curl(ctx context.Context, jar, url string) (answer, error) {
 	v.tally.curls.Add(1)
 	cmd := exec.CommandContext(ctx, "curl", "-sS", "--max-time", "60", "-b", jar, "-c", jar,
@@ -73,8 +72,8 @@ func (v *visitor) curl(ctx context.Context, jar, url string) (answer, error) {
 	return answer{retry: time.Duration(retry) * time.Second}, nil
 }
 
-// burst asks for one page and what belongs to it over all edges of a data
-// centre at once, with the cookies of one jar.
+// burst requests one page and its resources over all edges of a data centre in parallel, with the cookies of one
+// jar.
 func (v *visitor) burst(ctx context.Context, dc []string) error {
 	args := []string{
 		"-sS", "--parallel", "--parallel-immediate", "--max-time", "60", "-b", v.jar(), "-c", v.jar(),
@@ -90,12 +89,12 @@ func (v *visitor) burst(ctx context.Context, dc []string) error {
 	return cmd.Run()
 }
 
-// visit is the whole visit: wait as the page asks, look at some pages, leave.
+// visit is a complete visit: wait as the page asks, look at some pages, leave.
 func (v *visitor) visit(ctx context.Context, session time.Duration) error {
 	parallel, replays := v.n%10 == 3, v.n%10 == 7
 	home := v.rng.IntN(len(v.site))
 	begun := time.Now()
-	var safe time.Time // until then the session cannot have ended: counted from before the last request inside
+	var safe time.Time // until then the session cannot have expired: counted from before the last request inside
 	old := v.jar() + "-old"
 	for pages := 2 + v.rng.IntN(3); pages > 0; {
 		edges := v.site[home]
@@ -127,7 +126,7 @@ func (v *visitor) visit(ctx context.Context, session time.Duration) error {
 					return err
 				}
 			}
-			if v.rng.IntN(4) == 0 { // who waits may wander between data centres
+			if v.rng.IntN(4) == 0 { // waiting visitors may move between data centres
 				home = v.rng.IntN(len(v.site))
 			}
 			pause(ctx, a.retry+time.Duration(v.rng.Int64N(int64(500*time.Millisecond))))
@@ -136,8 +135,8 @@ func (v *visitor) visit(ctx context.Context, session time.Duration) error {
 	if !replays {
 		return nil
 	}
-	// The session is over. The jars of then, at an edge of another data centre:
-	// they may wait, or come in as somebody new who is counted as such.
+	// The session is over. Old cookie jars, at an edge of another data centre: they may wait, or enter as a new
+	// visitor, counted as such.
 	pause(ctx, session+3*time.Second)
 	away := v.site[(home+1)%len(v.site)]
 	for _, jar := range []string{v.jar(), old} {
@@ -167,7 +166,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, 0o600)
 }
 
-// pause lets a visitor look at a page.
+// pause is the time of a visitor on a page.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

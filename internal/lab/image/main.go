@@ -1,10 +1,8 @@
-// Command image writes a container image without a container engine: an OCI
-// layout in one tar, which engines load and registries take. The same files,
-// version and date make the same bytes.
+// Command image writes a container image without a container engine: an OCI layout in one tar, for engines and
+// registries. Equal files, version and date give equal bytes.
 //
-// The image is FROM scratch: the files of a folder, one layer each, and a folder
-// /data that the user of the image owns. The Dockerfile says the same for
-// builders that want one; a test holds the two together.
+// The image is FROM scratch: the files of a folder, one layer each, and a folder /data owned by the user of the
+// image. The Dockerfile describes the same image for other builders; a test compares the two.
 package main
 
 import (
@@ -31,7 +29,7 @@ import (
 
 // Labels and configuration of the image, besides version, revision and date.
 const (
-	user        = 65532 // and group: nobody's
+	user        = 65532 // and group: nobody
 	entrypoint  = "/vestibule"
 	title       = "vestibule"
 	description = "A waiting room that holds a hard limit across regions: edge, regional, global, the vestibule command and nats-server."
@@ -42,7 +40,7 @@ const (
 
 // options are the content of the image and its labels.
 type options struct {
-	files    string // folder, of which every file goes to /
+	files    string // folder of the files for /
 	name     string // with its tag
 	version  string
 	revision string
@@ -74,7 +72,7 @@ func main() {
 
 // build returns the image as a tar, and the digest of its manifest.
 func build(o *options) ([]byte, string, error) {
-	entries, err := os.ReadDir(o.files) // in the order of their names
+	entries, err := os.ReadDir(o.files) // sorted by name
 	if err != nil {
 		return nil, "", fmt.Errorf("files: %w", err)
 	}
@@ -143,8 +141,7 @@ func pack(created time.Time, h *tar.Header, content []byte) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
 }
 
-// write returns the tar of an OCI layout, with the list of layers that older
-// engines load.
+// write returns the tar of an OCI layout, with the list of layers for older engines.
 func write(o *options, image v1.Image) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "image")
 	if err != nil {
@@ -198,5 +195,5 @@ func write(o *options, image v1.Image) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// blobPath is where a blob lies in a layout.
+// blobPath returns the path of a blob in a layout.
 func blobPath(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }

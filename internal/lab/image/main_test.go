@@ -158,7 +158,7 @@ func TestTheSameFilesMakeTheSameImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := testOptions(t) // other files with the same content, in another folder
+	o := testOptions(t) // different files with the same content, in another folder
 	later := time.Now().Add(time.Hour)
 	if err := os.Chtimes(filepath.Join(o.files, "edge"), later, later); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestOnlyPlainFiles(t *testing.T) {
 	}
 }
 
-// The Dockerfile makes the same image: every line of it that says something is here.
+// The Dockerfile makes the same image: each of its relevant lines is represented here.
 func TestTheDockerfileSaysTheSame(t *testing.T) {
 	text, err := os.ReadFile("../../../Dockerfile")
 	if err != nil {

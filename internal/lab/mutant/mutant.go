@@ -1,11 +1,9 @@
-// Package mutant holds the switches that take a rule of the hard limit out of
-// the code. A rule that nothing would miss is not tested: `make mutants` builds
-// the nodes with the tag `mutants`, removes one rule after the other and
-// demands that a named test or a simulated fleet notices.
+// Package mutant holds the switches that remove a rule of the hard limit. A rule that nothing would miss is not
+// tested: `make mutants` builds the nodes with the tag `mutants`, removes the rules one by one, and requires that a
+// named test or a simulated fleet detects each removal.
 //
-// The mutants themselves are patches over the product's files (patches), which command
-// overlay applies for such a build; no product file names one. In every other build [On] is
-// the constant false. See decision 17.
+// The mutants themselves are patches to the product's files (patches), which command overlay applies for such a
+// build; no product file names one. In every other build [On] is the constant false. See decision 17.
 package mutant
 
 // ID is one mutant; the zero value is none.
@@ -15,7 +13,7 @@ type ID uint8
 const (
 	None ID = iota
 
-	// Rule 1: a right in hand, a valid lease, one step.
+	// Rule 1: an unspent permit, a valid lease, one step.
 	NoRight
 	NoRateRight
 	ChargeLate
@@ -23,10 +21,10 @@ const (
 	LeaseFromReceipt
 	ShortWindow
 
-	// Rule 2: what is unreported is bounded in advance.
+	// Rule 2: unreported renewals are bounded in advance.
 	NoRenewalCeiling
 
-	// Rule 3: presumed spent.
+	// Rule 3: unreachable permits are reserved.
 	NothingPresumed
 	NoRatePresumed
 	NoRateReuse
@@ -34,7 +32,7 @@ const (
 	LateFinalWord
 	RosterForgetsPresumed
 
-	// Rule 4: watermark ageing, and a head-count that can only be too high.
+	// Rule 4: watermark ageing, and a session count that is never too low.
 	AgeByClock
 	ClockBehindWatermark
 	NoJudgeMargin
@@ -46,7 +44,7 @@ const (
 	RecordNotAged
 	NegativeRoundsLater
 
-	// Rule 5: silence is never emptiness.
+	// Rule 5: silence does not mean empty.
 	NoHold
 	LostIsFree
 	LostIsStill
@@ -141,14 +139,14 @@ const (
 	PreflightPasses
 	RuleOneReading
 
-	// What an operator says of a room.
+	// Operators' controls.
 	ShutAdmits
 	RejectQueues
 	RenewalStays
 	PassthroughStays
 	PassthroughLent
 
-	// Rule 11: a release lets in no more than its number.
+	// Rule 11: a release admits at most its number.
 	ReleaseUnmarked
 	ReleaseMarkedTwice
 	PassesBackTwice
@@ -169,7 +167,7 @@ const (
 	DrawLateJoiner
 	DrawIgnored
 
-	// Rounds of a room whose method is random.
+	// Rounds of a random room.
 	RoundTakesNewcomers
 	RoundsAlike
 	CallForgotten
@@ -177,7 +175,7 @@ const (
 	count
 )
 
-// Mutant is what a mutant is called and what it does.
+// Mutant describes a mutant.
 type Mutant struct {
 	ID   ID
 	Name string
@@ -330,8 +328,7 @@ var list = [count]Mutant{
 	PassOfOldRelease:       {Name: "pass-of-old-release", Rule: 11, Says: "passes of an earlier release are used as those of the newest"},
 }
 
-// Variable names the environment variable that chooses a mutant for a process, in
-// builds that have them.
+// Variable is the environment variable that selects a mutant, in builds that have them.
 const Variable = "VESTIBULE_MUTANT"
 
 // All returns the mutants in the order of their rules.

@@ -11,8 +11,7 @@ import (
 	"vestibule/internal/lab/mutant"
 )
 
-// Every mutant has a name of its own, a rule and a sentence, every rule has a
-// mutant, and the document tells of all.
+// Every mutant has a unique name, a rule and a sentence, every rule has a mutant, and the document lists all.
 func TestEveryRuleHasMutantsAndEveryMutantIsTold(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/GUARANTEES.md")
 	if err != nil {
@@ -35,8 +34,7 @@ func TestEveryRuleHasMutantsAndEveryMutantIsTold(t *testing.T) {
 	}
 }
 
-// Without the tag nothing of a mutant is in a program: neither the switch nor its
-// name.
+// Without the tag a program contains nothing of a mutant: neither the switch nor its name.
 func TestNoMutantIsInAProgram(t *testing.T) {
 	if mutant.Built {
 		t.Skip("built with the tag mutants")

@@ -2,12 +2,11 @@
 
 package mutant
 
-// On reports whether the rule that id removes is missing: never, in a build
-// without the tag.
+// On reports whether the rule of id is removed: never, in a build without the tag.
 func On(ID) bool { return false }
 
 // Built reports whether this build has mutants.
 const Built = false
 
-// Set chooses a mutant. There are none in this build.
+// Set selects a mutant. There are none in this build.
 func Set(ID) { panic("built without the tag mutants") }

@@ -9,8 +9,7 @@ import (
 
 var active = chosen(os.Getenv(Variable))
 
-// chosen panics on a name that no mutant has: a test that fails for want of a
-// mutant would look like one that kills it.
+// chosen panics on an unknown name: a test that fails without a mutant would look like a kill.
 func chosen(name string) ID {
 	if name == "" {
 		return None
@@ -23,11 +22,10 @@ func chosen(name string) ID {
 	panic(fmt.Sprintf("%s=%s: there is no such mutant", Variable, name))
 }
 
-// On reports whether the rule that id removes is missing.
+// On reports whether the rule of id is removed.
 func On(id ID) bool { return id == active }
 
-// Set chooses the mutant, None for the rules as they are. Nothing else may run
-// meanwhile.
+// Set selects the mutant, or None. Nothing else may run meanwhile.
 func Set(id ID) { active = id }
 
 // Built reports whether this build has mutants.

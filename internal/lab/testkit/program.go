@@ -11,13 +11,12 @@ import (
 	"testing"
 )
 
-// Program returns where a program is that a test drives, and skips the test where it is not
-// installed.
+// Program returns the path of an external program, and skips the test if it is not installed.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	file, err := exec.LookPath(name)
 	if err != nil {
-		file, err = exec.LookPath("/usr/sbin/" + name) // on the path of root alone
+		file, err = exec.LookPath("/usr/sbin/" + name) // only on root's PATH
 	}
 	if err != nil {
 		t.Skipf("%s is not installed: make packages", name)
@@ -25,17 +24,16 @@ func Program(t testing.TB, name string) string {
 	return file
 }
 
-var given sync.Map // addresses that FreeAddr returned
+var given sync.Map // addresses returned by FreeAddr
 
-// FreeAddr returns an address at which nobody listens at the moment, another one each time. Its port is drawn
-// below those that Linux gives to connections and to who listens at port 0 (from 32,768), so that nobody is given
-// it meanwhile.
+// FreeAddr returns an unused address, a different one each time. Its port is below Linux's ephemeral ports (from
+// 32,768), so that the system does not assign it meanwhile.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(20_000)))
 		if err != nil {
-			continue // somebody has it
+			continue // in use
 		}
 		defer l.Close()
 		if _, before := given.LoadOrStore(l.Addr().String(), true); !before {
@@ -46,13 +44,13 @@ func FreeAddr(t testing.TB) string {
 	return ""
 }
 
-// Nginx writes a configuration of nginx into a folder of its own, with http in its section of
-// that name, and returns how to run it: one worker, that ends with its master.
+// Nginx writes an nginx configuration into a folder of its own, with http as the content of its http section, and
+// returns the arguments to run it: one worker, which ends with its master.
 func Nginx(t testing.TB, dir, http string) (args []string) {
 	t.Helper()
 	user, temp := "", ""
 	if os.Getuid() == 0 {
-		user = "user root;" // the folder is ours alone
+		user = "user root;" // only we can read the folder
 	}
 	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temp += name + "_temp_path " + filepath.Join(dir, name) + "; "

@@ -9,11 +9,10 @@ import (
 	"vestibule/internal/global/audit"
 )
 
-// Stream is an audit stream in memory. It is safe for concurrent use.
+// Stream is an in-memory audit stream. It is safe for concurrent use.
 type Stream struct {
-	// Before, where there is one, is called before every operation. What it returns becomes of
-	// the operation: "" nothing, "failed" it is not done, "silent" it is done and not
-	// answered, "stale" what is read ends before the newest entry.
+	// Before, if set, is called before every operation and returns its result: "" normal, "failed" not done,
+	// "silent" done but not answered, "stale" a read that ends before the newest entry.
 	Before func(op string) string
 
 	mu       sync.Mutex
@@ -23,7 +22,7 @@ type Stream struct {
 
 var _ audit.Stream = (*Stream)(nil)
 
-// ErrStream says that a stream does not answer.
+// ErrStream is returned by a stream that does not answer.
 var ErrStream = errors.New("the stream does not answer")
 
 func (s *Stream) fate(op string) string {
@@ -80,7 +79,7 @@ func (s *Stream) Read(_ context.Context, from uint64, n int, subject string) (ou
 	return out, nil
 }
 
-// Entries returns what the stream holds, the oldest first.
+// Entries returns the content of the stream, oldest first.
 func (s *Stream) Entries() (out [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package testkit holds what tests of several packages need: to wait for what other
-// goroutines, processes or machines bring about, to read what these log, to start programs
-// that are not ours, and rooms in large numbers.
+// Package testkit holds test helpers of several packages: to wait for other goroutines, processes or machines, to
+// read logs, to start external programs, and to generate many rooms.
 package testkit
 
 import (
@@ -17,19 +16,18 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Patience is how long a test waits for what must happen. It is long, because a machine
-// may be busy with other things; a test that passes does not wait for it.
+// Patience is how long a test waits for a required event. It is long because the machine may be busy; a passing
+// test does not wait for it.
 const Patience = 2 * time.Minute
 
-// It is looked often at first, and seldom where it takes long: to look costs other tests time.
+// Polling starts fast and backs off, since it takes CPU time from other tests.
 const (
 	soonest = 2 * time.Millisecond
 	latest  = 20 * time.Millisecond
 )
 
-// Eventually waits until ok returns true, and returns how long that took. The test fails
-// at once where it does not within [Patience]. what says what is waited for. ok is called
-// by the goroutine of the test.
+// Eventually waits until ok returns true, and returns how long that took. It fails the test after [Patience]; what
+// describes the condition. The goroutine of the test calls ok.
 func Eventually(t testing.TB, what string, ok func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -43,8 +41,7 @@ func Eventually(t testing.TB, what string, ok func() bool) time.Duration {
 	return time.Since(begun)
 }
 
-// Receive returns the next value of ch. The test fails at once where none comes within
-// [Patience].
+// Receive returns the next value of ch. It fails the test after [Patience].
 func Receive[T any](t testing.TB, what string, ch <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -63,8 +60,8 @@ func Within(t testing.TB) context.Context {
 	return ctx
 }
 
-// Still returns for how long this machine let nobody run, at worst, until ctx ended: where it stands
-// still a lease is lost, and a request is so much longer under way than usual.
+// Still measures the longest pause of this machine until ctx ends: during a pause leases expire, and requests take
+// that much longer.
 func Still(ctx context.Context) (worst time.Duration) {
 	const step = 20 * time.Millisecond
 	tick := time.NewTimer(step)
@@ -80,8 +77,8 @@ func Still(ctx context.Context) (worst time.Duration) {
 	}
 }
 
-// Listen has serve take every connection to the address that it returns, each in a goroutine, and closes it
-// when serve returns or the test ends, which waits for every serve.
+// Listen serves every connection to the returned address in a goroutine. The connection is closed when serve
+// returns or the test ends, which waits for all goroutines.
 func Listen(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,20 +96,20 @@ func Listen(t testing.TB, serve func(net.Conn)) (addr string) {
 			}
 			mu.Lock()
 			if conns[c] = true; over {
-				c.Close() // it was accepted as the test ended
+				c.Close() // accepted as the test ended
 			}
 			mu.Unlock()
 			open.Go(func() {
 				serve(c)
 				mu.Lock()
 				defer mu.Unlock()
-				c.Close() // the test may have
+				c.Close() // maybe closed by the test
 				delete(conns, c)
 			})
 		}
 	})
 	t.Cleanup(func() {
-		ln.Close() // nothing is lost by an error
+		ln.Close() // an error has no consequence
 		mu.Lock()
 		over = true
 		for c := range conns {
@@ -124,8 +121,7 @@ func Listen(t testing.TB, serve func(net.Conn)) (addr string) {
 	return ln.Addr().String()
 }
 
-// Log keeps what is written to it, for tests that read it meanwhile. The zero value is
-// empty. It is safe for concurrent use.
+// Log keeps its output for tests that read it concurrently. The zero value is empty. It is safe for concurrent use.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -138,7 +134,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the output so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,8 +144,7 @@ func (l *Log) String() string {
 // Has reports whether text was written.
 func (l *Log) Has(text string) bool { return strings.Contains(l.String(), text) }
 
-// Rooms returns n rooms as an operator may have them, the same ones each time, with hosts
-// that no compression makes smaller.
+// Rooms returns n realistic rooms, always the same, with hosts that do not compress well.
 func Rooms(n int) room.Document {
 	rng := rand.New(rand.NewPCG(1, 2))
 	text := func(n int) string {

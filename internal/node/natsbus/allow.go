@@ -12,46 +12,43 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Role is what a user of NATS is.
+// Role is the role of a NATS user.
 type Role string
 
-// The roles. There is one user per node; data centres and global (the place
-// [wire.Root]) have NATS servers, and users, of their own.
+// Roles. There is one user per node; data centres and global (the place [wire.Root]) have their own NATS servers
+// and users.
 const (
 	RoleEdge      Role = "edge"
 	RoleRegional  Role = "regional"
 	RoleGlobal    Role = "global"
-	RoleOperator  Role = "operator"  // who runs `vestibule fleet`
-	RoleProvision Role = "provision" // who makes the buckets, so that no node may
-	RoleLeaf      Role = "leaf"      // the servers of a data centre, at global's
+	RoleOperator  Role = "operator"  // a person with `vestibule fleet`
+	RoleProvision Role = "provision" // creates the buckets, so that no node may
+	RoleLeaf      Role = "leaf"      // the servers of a data centre, at those of global
 )
 
-// inboxPrefix begins every inbox. Whose it is stands in the tokens that follow, so
-// that nobody can be allowed another's.
+// inboxPrefix begins every inbox. The following tokens name the owner, so that permissions can exclude others.
 const inboxPrefix = "_INBOX."
 
-// OperatorInbox is where answers to people arrive.
+// OperatorInbox is the inbox of operators.
 const OperatorInbox = string(RoleOperator)
 
-// NodeInbox is where answers to a node of a data centre, or of [wire.Root], arrive.
+// NodeInbox is the inbox of a node of a data centre, or of [wire.Root].
 func NodeInbox(role Role, place, name string) string {
 	return place + "." + string(role) + "." + name
 }
 
-// Allowed is what a user may say and hear. All else is refused.
+// Allowed are the permissions of a user. Everything else is denied.
 type Allowed struct {
 	Publish   []string
 	Subscribe []string
 }
 
-// DocumentsDomain is the JetStream domain in which users without buckets of their own
-// find rooms and keys: those of data centres, and operators. It is no domain of a
-// server but the name under which their accounts import what they may read: under a
-// server's own they would reach the API of their own account too.
+// DocumentsDomain is the JetStream domain in which users without their own buckets find rooms and keys: data
+// centres and operators. It is not the domain of a server but the name under which their accounts import the
+// readable parts: under a server's own they would reach the API of their own account too.
 const DocumentsDomain = "documents"
 
-// api is the JetStream API as clients of a domain's own servers name it, or as
-// those of other servers do.
+// api is the JetStream API subject prefix for clients of a domain's own servers, or of others.
 func api(domain string) string {
 	if domain == "" {
 		return "$JS.API."
@@ -59,8 +56,7 @@ func api(domain string) string {
 	return "$JS." + domain + ".API."
 }
 
-// reading is what reading some keys of a bucket takes; "" for all and for what is
-// newer than some revision.
+// reading are the permissions to read some keys of a bucket; "" for all keys and for newer entries.
 func reading(domain, bucket string, keys ...string) []string {
 	out := []string{api(domain) + "STREAM.INFO.KV_" + bucket}
 	for _, key := range keys {
@@ -74,7 +70,7 @@ func reading(domain, bucket string, keys ...string) []string {
 	return out
 }
 
-// watching is what a consumer of a bucket takes, for the keys that match.
+// watching are the permissions of a consumer of a bucket with matching keys.
 func watching(bucket, keys string) []string {
 	return []string{
 		api("") + "CONSUMER.CREATE.KV_" + bucket + ".*.$KV." + bucket + "." + keys,
@@ -90,18 +86,16 @@ func writing(bucket string, keys ...string) (out []string) {
 	return out
 }
 
-// standing is what standing for leadership under a name takes.
+// standing are the permissions to stand for leadership under a name.
 func standing(name string) []string {
 	return slices.Concat(reading("", leasesBucket, name), watching(leasesBucket, name), writing(leasesBucket, name))
 }
 
-// Allow returns what a user may say and hear at the servers of a place: a data
-// centre or [wire.Root]. For a leaf, place is the data centre whose servers join
-// those of global.
+// Allow returns the permissions of a user at the servers of a place: a data centre or [wire.Root]. For a leaf,
+// place is the data centre whose servers join those of global.
 //
-// Nobody but globals hears [wire.Copies]: there are keys in it. Nobody makes a
-// consumer but who may stand for leadership, of a bucket that holds no secret. Only
-// regionals purge, in the bucket of their own data centre's promises.
+// Only globals receive [wire.Copies], which contain keys. Only candidates for leadership create consumers, of a
+// bucket without secrets. Only regionals purge, in the bucket of their own data centre's promises.
 func Allow(role Role, place, name string) Allowed {
 	inbox := inboxPrefix + NodeInbox(role, place, name) + ".>"
 	switch role {
@@ -157,10 +151,10 @@ func Allow(role Role, place, name string) Allowed {
 			Subscribe: []string{wire.GrantSubject(wire.Root, place), wire.AskSubject, inboxPrefix + place + ".>"},
 		}
 	}
-	return Allowed{} // nobody
+	return Allowed{} // no permissions
 }
 
-// Buckets are those that the servers of a place keep.
+// Buckets returns the buckets on the servers of a place.
 func Buckets(place string) []string {
 	if place == wire.Root {
 		return []string{documentsBucket, leasesBucket, controlBucket}
@@ -168,7 +162,7 @@ func Buckets(place string) []string {
 	return []string{leasesBucket, promisesBucket}
 }
 
-// Streams are those that the servers of a place keep.
+// Streams returns the streams on the servers of a place.
 func Streams(place string) (out []string) {
 	for _, bucket := range Buckets(place) {
 		out = append(out, "KV_"+bucket)
@@ -179,8 +173,8 @@ func Streams(place string) (out []string) {
 	return out
 }
 
-// Provision makes the buckets and streams of a place that are missing, with replicas or [Auto].
-// It returns the names of those that it made.
+// Provision creates missing buckets and streams of a place, with replicas or [Auto]. It returns the names of those
+// created.
 func (c *Conn) Provision(ctx context.Context, place string, replicas int) (made []string, err error) {
 	js, err := c.jetStream()
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// The stream takes an entry only after the newest, is read in order, and nobody can delete
-// from it.
+// The stream accepts an entry only after the newest, is read in order, and does not allow deletions.
 func TestTheAuditStream(t *testing.T) {
 	server := newSite(t)
 	stream := natsbus.NewAudit(connect(t, server.URL(), "global"), 1)

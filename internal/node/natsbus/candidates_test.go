@@ -16,7 +16,7 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// court is three candidates, each with a network path of its own.
+// court is three candidates, each with a separate network path.
 type court struct {
 	*throne
 	all   map[string]*candidate
@@ -34,14 +34,14 @@ func newCourt(t *testing.T, replicas int, urls ...string) *court {
 	return c
 }
 
-// another waits until somebody else than name leads.
+// another waits until another candidate than name leads.
 func (c *court) another(name string) {
 	c.t.Helper()
 	eventually(c.t, "another than "+name+" leads", func() bool { next := c.now(); return next != "" && next != name })
 }
 
-// settles waits until somebody leads for longer than a lease without a break, and
-// returns who. Where the machine stands still in between, another may come first.
+// settles waits until a candidate has led for longer than a lease without interruption, and returns it. A pause of
+// the machine may bring another one first.
 func (c *court) settles() (leader string) {
 	c.t.Helper()
 	reign, from := 0, int64(0)
@@ -62,7 +62,7 @@ func (c *court) settles() (leader string) {
 	return leader
 }
 
-// bucket is the store as an operator reaches it.
+// bucket opens the store as an operator.
 func (s *site) bucket(name string) (jetstream.JetStream, jetstream.KeyValue) {
 	s.t.Helper()
 	js := jetStream(s.t, s.URL())
@@ -73,10 +73,9 @@ func (s *site) bucket(name string) (jetstream.JetStream, jetstream.KeyValue) {
 	return js, kv
 }
 
-// A lock with one backup is easy. With more they wake up together when the
-// leader is silent, one of them may take what the other has just taken, and the
-// leader may come back in the middle of it. Round after round the leader stands
-// still beyond its lease, wakes up, and stands again behind the others.
+// A lock with one standby is easy. Several wake up together when the leader is silent, one may take the lease just
+// taken by another, and the leader may come back in between. Round after round the leader is suspended beyond its
+// lease, wakes up, and stands again behind the others.
 func TestThreeCandidatesAndALeaderThatComesAndGoes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -105,7 +104,7 @@ func TestTheLastOfThreeLeads(t *testing.T) {
 	c := newCourt(t, 1, s.URL())
 	for range 2 {
 		leader := c.settles()
-		c.paths[leader].up.hold() // dead, not stopped: nothing is given up
+		c.paths[leader].up.hold() // dead, not stopped: nothing is released
 		c.paths[leader].cut()
 		c.all[leader].conn.Close()
 		c.another(leader)
@@ -113,8 +112,7 @@ func TestTheLastOfThreeLeads(t *testing.T) {
 	c.settles()
 }
 
-// A candidate that sees an old key finds the leader silent and is wrong: its
-// compare-and-set fails.
+// A candidate with a stale view of the key wrongly finds the leader silent: its compare-and-set fails.
 func TestAStaleViewTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -124,7 +122,7 @@ func TestAStaleViewTakesNothing(t *testing.T) {
 		n, from := c.count(), c.all[leader].renewed.Load()
 		for name, path := range c.paths {
 			if name != leader {
-				path.down.hold() // what it does arrives; what it sees is of before
+				path.down.hold() // its writes arrive; its reads are stale
 			}
 		}
 		eventually(t, leader+" renews, or lost its lease", func() bool { return c.all[leader].renewed.Load() >= from+5 || c.count() > n })
@@ -138,8 +136,8 @@ func TestAStaleViewTakesNothing(t *testing.T) {
 	})
 }
 
-// The write that takes a lease happens and its answer is lost: the candidate
-// finds its nonce in the key, and leads by that write instead of another.
+// The write that takes a lease succeeds and its response is lost: the candidate finds its nonce in the key, and
+// leads by that write.
 func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 	t.Parallel()
 	tries(t, func() string {
@@ -170,7 +168,7 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 			return v
 		}
 		first.up.hold()
-		holder() // what a wrote is in the store
+		holder() // the write of a is in the store
 		echo := make(chan struct{}, 1)
 		if _, err := b.conn.Subscribe("vestibule.v1.echo", func(string, []byte) { echo <- struct{}{} }); err != nil {
 			t.Fatal(err)
@@ -182,7 +180,7 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 		path.down.hold()
 		eventually(t, "b has taken the lease", func() bool { return holder().Leader == "b" })
 		taken := holder().Term
-		timer := time.NewTimer(natsbus.LeaseLength / 2) // b waits for its answer for a third
+		timer := time.NewTimer(natsbus.LeaseLength / 2) // b waits for its response for a third
 		<-timer.C
 		path.down.free()
 		r.leads("b")
@@ -195,8 +193,8 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 	})
 }
 
-// Whatever becomes of the store, no two lead at a time, terms grow, and who leads
-// next knows that the store has forgotten. All three lose sight of it.
+// Whatever happens to the store, no two lead at a time, terms increase, and the next leader knows that the store
+// lost data. All three are disconnected from it.
 func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, s *site, old []byte){
@@ -246,7 +244,7 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := c.count()
-			c.all[c.settles()].resign <- struct{}{} // so that what was read is of an older term
+			c.all[c.settles()].resign <- struct{}{} // so that the last read is of an older term
 			eventually(t, "somebody leads again", func() bool { return c.count() > n && c.now() != "" })
 			c.settles()
 			n = c.count()
@@ -264,8 +262,7 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 	}
 }
 
-// Who stands for the first time, while the store has lost its memory and the
-// leader does not know yet, waits all the same.
+// A new candidate waits even if the store lost its data and the leader does not know that yet.
 func TestANewcomerWaitsForALeaderThatTheStoreHasForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -274,17 +271,17 @@ func TestANewcomerWaitsForALeaderThatTheStoreHasForgotten(t *testing.T) {
 	a := stand(t, r, path.url(), "a")
 	r.leads("a")
 	a.renews(t, 1)
-	path.up.hold() // it hears of nothing; its lease goes on
+	path.up.hold() // it receives nothing; its lease continues
 	js, _ := s.bucket("vestibule_leases")
 	if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
 		t.Fatal(err)
 	}
-	stand(t, r, s.URL(), "b") // the throne sees to it that a has stepped down
+	stand(t, r, s.URL(), "b") // throne checks that a has stepped down
 	r.leads("b")
 	path.up.free()
 }
 
-// cluster starts three servers that keep JetStream together.
+// cluster starts three servers with a common JetStream.
 func cluster(t *testing.T) []*server.Server {
 	t.Helper()
 	var all []*server.Server
@@ -325,9 +322,8 @@ func cluster(t *testing.T) []*server.Server {
 	return all
 }
 
-// Three candidates at three servers that keep the store together: one server
-// dies, the one of the leader or another, and the store with it where that one led
-// it. Somebody goes on to lead, and only one.
+// Three candidates at three servers with a common store: one server dies, the leader's or another, and with it the
+// store's leader if it was there. One candidate continues to lead, and only one.
 func TestLeadershipOutlivesOneServerOfThree(t *testing.T) {
 	t.Parallel()
 	servers := cluster(t)

@@ -17,16 +17,16 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// trouble is why the store takes no lease, and since when. It is safe for concurrent use.
+// trouble records why the store accepts no lease, and since when. It is safe for concurrent use.
 type trouble struct {
 	mu    sync.Mutex
 	since time.Time
 	why   string
 }
 
-// note takes note of how a write ended, nil for well. Who is cut off, or was slower than
-// a rival, learns nothing of the store by it.
-func (t *trouble) note(err error) {
+// record records the result of a write, nil for success. A lost connection or a faster rival says nothing about the
+// store.
+func (t *trouble) record(err error) {
 	if errors.Is(err, wire.ErrDown) || errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -59,10 +59,10 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	defer cancel()
 	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
 	if err != nil {
-		l.trouble.note(err)
-		return fmt.Errorf("%w: %w", errShut, err)
+		l.trouble.record(err)
+		return fmt.Errorf("%w: %w", errUnavailable, err)
 	}
-	t, err := l.take(ctx, kv, again, minTerm)
+	t, err := l.acquire(ctx, kv, again, minTerm)
 	if err != nil {
 		return err
 	}
@@ -70,30 +70,30 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	return nil
 }
 
-// taken is a lease that was taken.
+// taken is an acquired lease.
 type taken struct {
 	value  leaseValue
 	rev    uint64
-	sent   fleettime.Mono // when it was asked for
-	behind bool           // the store did not know of a term that was seen
+	sent   fleettime.Mono // time of the request
+	behind bool           // the store did not know an observed term
 }
 
-// candidature is what a candidate has seen of the key, and written to it.
+// candidature is a candidate's view of the key, and its own writes.
 type candidature struct {
 	*Lease
 	kv    jetstream.KeyValue
 	seen  leaseValue
-	rev   uint64      // of what was seen, 0 for no key
-	tried *taken      // the newest that we wrote without hearing what became of it, nil for none
-	timer *time.Timer // when the key may be taken, as it has not changed
+	rev   uint64      // of the last entry seen, 0 for no key
+	tried *taken      // our newest write with an unknown result, or nil
+	timer *time.Timer // fires when the key may be taken, having not changed
 }
 
-// patience is how long a rival waits for a sign of life.
+// patience is how long a rival waits without a change of the key.
 var patience = fleettime.Stretch(fleettime.Stretch(LeaseLength)) + rivalMargin
 
-// take watches the key until it may be taken, and takes it. The watch ends with it: who
-// leads does not read it, and nats.go keeps what nobody reads.
-func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
+// acquire watches the key until it may be taken, and takes it. It ends the watch: a leader does not read it, and
+// nats.go would buffer its messages.
+func (l *Lease) acquire(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
 	w, err := kv.Watch(ctx, l.name)
 	if err != nil {
 		return taken{}, fmt.Errorf("watch lease: %w", err)
@@ -116,10 +116,10 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 			switch {
 			case !ok:
 				return taken{}, errors.New("watch lease: ended by the server")
-			case e == nil: // everything there was has been told
+			case e == nil: // the initial state is complete
 				free = l.fresh && c.rev == 0 && !l.met && !l.conn.link.broken()
 			default:
-				won, given := c.see(e)
+				won, given := c.observe(e)
 				if won != nil {
 					return *won, nil
 				}
@@ -141,36 +141,36 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 	}
 }
 
-// see takes note of what the key holds. It returns the lease where that is what we wrote,
-// and whether the leader has given it up.
-func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
+// observe records an entry of the key. It returns the lease if the entry is our write, and whether the leader released
+// it.
+func (c *candidature) observe(e jetstream.KeyValueEntry) (won *taken, given bool) {
 	before := c.seen
 	c.rev, c.seen = e.Revision(), leaseValue{}
 	err := json.Unmarshal(e.Value(), &c.seen)
 	if err != nil && len(e.Value()) > 0 {
-		c.log.Error("the key holds no lease; it is taken over if it stays so", slog.Any("error", err))
+		c.log.Error("the key holds no valid lease; taking it over if it does not change", slog.Any("error", err))
 	}
 	if c.tried != nil && c.seen == c.tried.value && c.now() < c.tried.sent.Add(fleettime.Shrink(LeaseLength)) {
-		// Our write had happened: it succeeded, only its answer was lost.
+		// Our write succeeded, only its response was lost.
 		c.tried.rev = c.rev
 		return c.tried, false
 	}
 	if before.Nonce != 0 && c.seen != before {
-		c.trouble.note(nil) // somebody else writes
+		c.trouble.record(nil) // another candidate writes
 	}
 	c.met, c.term = true, max(c.term, c.seen.Term)
 	c.rival = c.rival || c.seen.Nonce != c.led
-	c.meetNamesake(c.seen)
+	c.warnNamesake(c.seen)
 	c.timer.Reset(patience)
 	return nil, err == nil && c.seen.Leader == ""
 }
 
-// try writes a lease of ours in place of what was seen, for a term above minTerm, and
-// returns it where that is certain. An error says that the watch is of no use any more.
+// try writes our lease in place of the last entry seen, for a term above minTerm, and returns it if that certainly
+// succeeded. After an error the watch is useless.
 func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	known := max(c.term, minTerm)
 	t := &taken{
-		value:  leaseValue{Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, date())},
+		value:  leaseValue{Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, unixSeconds())},
 		sent:   c.now(),
 		behind: known > c.seen.Term,
 	}
@@ -180,19 +180,18 @@ func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	case err == nil:
 		return t, nil
 	case errors.Is(err, jetstream.ErrKeyExists):
-		return nil, errors.New("somebody was faster") // or the watch is behind: a new one is not
+		return nil, errors.New("another candidate was faster") // or the watch is late: a new one is not
 	}
-	// It may have been written. Wait: either the watch shows it, or it was not.
+	// It may have been written. Wait for the watch to tell.
 	c.tried = t
 	c.log.Debug("lease not taken", slog.Any("error", err))
 	c.timer.Reset(patience)
 	return nil, nil
 }
 
-// meetNamesake warns, once, of a rival that bears our name: a lease under it that goes
-// on being renewed is not that of the process before this one. Both stand as any two
-// candidates do, because what tells leases apart is their nonce.
-func (l *Lease) meetNamesake(seen leaseValue) {
+// warnNamesake warns once of a rival with our name: a lease under it that is still being renewed is not from our
+// previous process. Both stand like any candidates, since leases are identified by their nonce.
+func (l *Lease) warnNamesake(seen leaseValue) {
 	was := l.namesake
 	l.namesake = seen
 	if seen.Leader != l.me || l.me == "" || seen.Nonce != was.Nonce || seen.Beat == was.Beat || l.beats < 0 {
@@ -204,10 +203,10 @@ func (l *Lease) meetNamesake(seen leaseValue) {
 	}
 }
 
-// date returns the present in seconds, for terms.
-func date() uint64 { return uint64(max(0, time.Now().Unix())) }
+// unixSeconds returns the current time in seconds, for terms.
+func unixSeconds() uint64 { return uint64(max(0, time.Now().Unix())) }
 
-// nonce returns a random number that no other write has.
+// nonce returns a random number that identifies a write.
 func nonce() uint64 {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {

@@ -1,12 +1,11 @@
-// Package natsbus is what Vestibule asks of NATS, one file each: a bus for
-// reports and grants ([Conn]), documents that every node watches ([Documents]),
-// leadership ([Lease]) and what a data centre has promised ([Promises]).
+// Package natsbus implements Vestibule's interfaces on NATS, one file each: a bus for reports and grants ([Conn]),
+// documents that every node watches ([Documents]), leadership ([Lease]) and the promises of a data centre
+// ([Promises]).
 //
-// Core NATS carries what is sent again anyway, so nothing is buffered while the
-// connection is down: a late flush would be noise. JetStream KV holds what must
-// survive; it is never trusted for the hard limit, and nothing is decided from
-// a read, only from a compare-and-set that succeeded (reads may be stale, and a
-// write that timed out may have happened).
+// Core NATS carries messages that are repeated anyway, so nothing is buffered while disconnected: a late flush
+// would be noise. JetStream KV holds state that must survive. The hard limit never depends on it, and decisions are
+// never based on a read, only on a successful compare-and-set (reads may be stale, and a write that timed out may
+// have succeeded).
 //
 // The one knob is the lease's length, [LeaseLength].
 package natsbus
@@ -25,15 +24,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Options say how to reach NATS.
+// Options configure a NATS connection.
 type Options struct {
-	URL      string // one or several, separated by commas
+	URL      string // one or more, separated by commas
 	Name     string // of this node, shown by the server
-	Inbox    string // below which answers arrive, "" for the name: see NodeInbox
+	Inbox    string // prefix for answers, "" for the name: see NodeInbox
 	Creds    string // file with user credentials, "" for none
-	User     string // of an embedded server that asks for it, with Password; others have theirs in URL
+	User     string // of an embedded server with Password; others have theirs in URL
 	Password string
-	CA       string // file with the certificates to trust, "" for the system's
+	CA       string // file with trusted certificates, "" for the system's
 	Cert     string // client certificate and key files, "" for none
 	Key      string
 
@@ -44,8 +43,7 @@ type Options struct {
 	OnState func(connected bool) // called from the connection's goroutine
 }
 
-// Conn is a connection to NATS that reconnects for ever. It is safe for
-// concurrent use.
+// Conn is a connection to NATS that reconnects for ever. It is safe for concurrent use.
 type Conn struct {
 	nc     *nats.Conn
 	domain string
@@ -58,20 +56,18 @@ var (
 	_ wire.Desk = (*Conn)(nil)
 )
 
-// Connect returns a connection. It does not fail because no server answers:
-// then the connection is down until one does. It fails for options that can
-// never work.
+// Connect returns a connection. Without a reachable server it is down until one answers. It returns an error only
+// for options that can never work.
 func Connect(o Options) (*Conn, error) {
 	log := o.Log.With(slog.String("component", "nats"))
-	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), log: log, told: o.OnState}
+	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), log: log, onState: o.OnState}
 	opts := append(ln.options(),
 		nats.Name("vestibule "+o.Name),
 		nats.CustomInboxPrefix(inboxPrefix+cmp.Or(o.Inbox, o.Name)),
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		// A server that does not know this node's user may learn of it later: its
-		// configuration is read again.
+		// A server that does not know this node's user may learn it later, by a reload of its configuration.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(200*time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 300*time.Millisecond),
@@ -106,7 +102,7 @@ func Connect(o Options) (*Conn, error) {
 		ln.up.Store(true)
 		close(ln.watched)
 	} else {
-		go ln.watchFirst(nc.LastError)
+		go ln.watchUntilConnected(nc.LastError)
 	}
 	return c, nil
 }
@@ -125,9 +121,8 @@ func (c *Conn) Publish(subject string, data []byte) error {
 	return nil
 }
 
-// pending bounds what may queue for one subscription before the oldest user of
-// the memory, this process, is told that it is slow: reports are state, a newer
-// one makes up for any that was dropped.
+// pending bounds the messages queued for one subscription before this process counts as a slow consumer: reports
+// are state, so a newer one replaces any that was dropped.
 const pending = 4096
 
 // Subscribe implements [wire.Bus].
@@ -152,8 +147,7 @@ func (c *Conn) Subscribe(subject string, handle func(subject string, data []byte
 	}, nil
 }
 
-// Flush implements [wire.Bus]. A server handles what one connection sends in the order of
-// sending, and so does this process with what it is sent.
+// Flush implements [wire.Bus]. The server handles one connection's messages in order, and so does this process.
 func (c *Conn) Flush(ctx context.Context) error {
 	if err := c.nc.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("flush: %w", err)
@@ -173,9 +167,9 @@ func (c *Conn) Flush(ctx context.Context) error {
 // Answer implements [wire.Desk].
 func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error) {
 	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
-		// Who asks names the subject of the answer: none of those that nodes or stores hear.
+		// The client chooses the reply subject: never one that nodes or stores receive.
 		if !strings.HasPrefix(m.Reply, "_INBOX") {
-			c.log.Warn("question refused: the answer is wanted elsewhere than in an inbox", slog.String("subject", subject), slog.String("reply", m.Reply))
+			c.log.Warn("request rejected: its reply subject is no inbox", slog.String("subject", subject), slog.String("reply", m.Reply))
 			return
 		}
 		if err := m.Respond(handle(m.Data)); err != nil {
@@ -192,11 +186,11 @@ func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error
 	}, nil
 }
 
-// ErrNobody says that nobody answers on a subject.
-var ErrNobody = errors.New("nobody answers")
+// ErrNobody is returned if a subject has no responder.
+var ErrNobody = errors.New("no responders")
 
-// Ask returns the answer to a question. It returns ErrNobody where nobody answers the
-// subject, and ctx's error where no answer came.
+// Ask sends a request and returns the response. It returns ErrNobody without a responder, and ctx's error without a
+// response in time.
 func (c *Conn) Ask(ctx context.Context, subject string, question []byte) ([]byte, error) {
 	m, err := c.nc.RequestWithContext(ctx, subject, question)
 	if errors.Is(err, nats.ErrNoResponders) {
@@ -208,8 +202,8 @@ func (c *Conn) Ask(ctx context.Context, subject string, question []byte) ([]byte
 	return m.Data, nil
 }
 
-// WithDomain returns the same connection for the buckets of another JetStream
-// domain. Only one of the two is to be closed.
+// WithDomain returns the same connection for the buckets of another JetStream domain. Only one of the two must be
+// closed.
 func (c *Conn) WithDomain(domain string) *Conn {
 	other := *c
 	other.domain = domain
@@ -219,18 +213,17 @@ func (c *Conn) WithDomain(domain string) *Conn {
 // Connected reports whether there is a connection now.
 func (c *Conn) Connected() bool { return c.link.up.Load() && c.nc.IsConnected() }
 
-// Refused returns why the server does not let this node in, "" while it does, or
-// while it is not reached at all. It never waits.
+// Refused returns why the server refuses this node, or "" if it does not or cannot be reached. It never blocks.
 func (c *Conn) Refused() string {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	return c.link.refused
 }
 
-// URL returns the address of the server connected to, without a password, "" for none.
+// URL returns the address of the connected server without a password, or "".
 func (c *Conn) URL() string { return c.nc.ConnectedUrlRedacted() }
 
-// Close ends the connection; it sends what was published.
+// Close flushes and closes the connection.
 func (c *Conn) Close() {
 	if c.Connected() {
 		if err := c.nc.FlushTimeout(500 * time.Millisecond); err != nil {

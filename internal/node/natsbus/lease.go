@@ -14,30 +14,26 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// LeaseLength is how long a leader leads without renewing. A rival waits for
-// that long after the last sign of life, so together with its first exchange
-// it bounds a takeover.
+// LeaseLength is how long a leader leads without a renewal. A rival waits that long after the last renewal, so
+// together with its first exchange it bounds a failover.
 const LeaseLength = 1200 * time.Millisecond
 
 const (
 	leasesBucket = "vestibule_leases"
-	// rivalMargin is how much longer than a lease a rival waits, beside drift.
+	// rivalMargin is how much longer than a lease a rival waits, besides drift.
 	rivalMargin = 100 * time.Millisecond
 )
 
-// Lease is leadership under one name: of global, or of one data centre. Any
-// number of candidates may stand.
+// Lease is leadership under one name: of global, or of one data centre. Any number of candidates may stand.
 //
-// It needs no clock but each candidate's own: the leader renews a key by
-// compare-and-set and believes itself until its lease ends, counted from before
-// the write was sent; a rival takes over by compare-and-set once it has seen the
-// key unchanged for longer than a lease, counted from when it saw it. A stale
-// view only makes the compare-and-set fail. A key that is not there is waited
-// for as long: where a store was lost its leader may still believe in its lease.
+// It uses only each candidate's own clock. The leader renews a key by compare-and-set and leads until its lease
+// ends, measured from before the write. A rival takes over by compare-and-set after it has seen the key unchanged
+// for longer than a lease, measured from when it saw it. A stale view only makes the compare-and-set fail. For a
+// missing key the rival waits as long: if the store was lost, its leader may still hold a lease.
 //
-// The term is a number inside the key; it grows with every takeover and is never
-// below the date, so that it exceeds those of a store that was lost or came back
-// older, also where nobody remembers them.
+// The term is a number in the key. It increases with every takeover and is at least the current time in seconds, so
+// that it exceeds the terms of a store that was lost or restored from an older state, even if nobody remembers
+// them.
 type Lease struct {
 	conn     *Conn
 	name     string
@@ -46,20 +42,19 @@ type Lease struct {
 	now      func() fleettime.Mono
 	log      *slog.Logger
 
-	fresh bool   // nobody ever led: the operator says so
-	met   bool   // somebody led while we watched
-	term  uint64 // highest one met
+	fresh bool   // the operator asserts that nobody ever led
+	met   bool   // we saw a leader
+	term  uint64 // highest one seen
 
-	trouble trouble // with writing
-	led     uint64  // nonce of the lease that this candidate had last, 0 for none
-	rival   bool    // a lease of somebody else was seen since
+	trouble trouble // of writes
+	led     uint64  // nonce of our last lease, 0 for none
+	rival   bool    // another candidate led since
 
-	namesake leaseValue // a lease under our own name that is not ours, as last seen
-	beats    int        // how often it was renewed while we watched; below zero once that was told
+	namesake leaseValue // the last lease under our own name that is not ours
+	beats    int        // renewals of it seen; negative after the warning
 }
 
-// leaseValue is what the key holds. The nonce tells after a write that timed
-// out whether it had happened.
+// leaseValue is the content of the key. The nonce shows whether a write that timed out succeeded.
 type leaseValue struct {
 	Leader string `json:"leader"`
 	Nonce  uint64 `json:"nonce"`
@@ -67,8 +62,7 @@ type leaseValue struct {
 	Beat   uint64 `json:"beat"`
 }
 
-// NewLease returns the leadership called name for the candidate me. now reads
-// this process's monotonic clock.
+// NewLease returns the leadership called name for the candidate me. now reads this process's monotonic clock.
 func NewLease(conn *Conn, name, me string, replicas int, now func() fleettime.Mono) *Lease {
 	return &Lease{
 		conn: conn, name: name, me: me, replicas: replicas, now: now,
@@ -76,19 +70,18 @@ func NewLease(conn *Conn, name, me string, replicas int, now func() fleettime.Mo
 	}
 }
 
-// Bootstrap tells whether the operator asserts that nobody ever led under this
-// name: then a key that is not there need not be waited for.
+// Bootstrap sets whether the operator asserts that nobody ever led under this name: then a missing key is taken at
+// once.
 func (l *Lease) Bootstrap(asserted bool) *Lease {
 	l.fresh = asserted
 	return l
 }
 
-// ErrLeaseLost says that another candidate leads, or may.
+// ErrLeaseLost means that another candidate leads, or may lead.
 var ErrLeaseLost = errors.New("lease lost")
 
-// errShut says that there is no store to stand at: it does not answer, or cannot
-// be made as it is asked for.
-var errShut = errors.New("the store of leases cannot be opened")
+// errUnavailable means that the store is not available: it does not answer, or cannot be created as configured.
+var errUnavailable = errors.New("the lease store is not available")
 
 var errExpired = fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
 
@@ -96,13 +89,13 @@ var _ wire.Leadership = (*Lease)(nil)
 
 // Run implements [wire.Leadership].
 func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
-	said := false // that the store cannot be opened
+	said := false // that the store is not available
 	for {
 		err := l.stand(ctx, minTerm, lead)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		switch shut := errors.Is(err, errShut) && !errors.Is(err, wire.ErrDown); {
+		switch shut := errors.Is(err, errUnavailable) && !errors.Is(err, wire.ErrDown); {
 		case shut && !said:
 			said = true
 			l.log.Warn("nobody can stand for leadership yet", slog.Any("error", err))
@@ -133,18 +126,17 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 	} else {
 		rev, err = kv.Update(try, l.name, data, rev)
 	}
-	l.trouble.note(err)
+	l.trouble.record(err)
 	return rev, err
 }
 
-// lead is leadership: everything in it ends when the lease does. What leads has
-// ended before the lease is given up.
+// lead runs the leader until the lease ends. The leader has stopped before the lease is released.
 func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead func(context.Context, wire.Leading)) {
 	v := t.value
 	scope, end := context.WithCancel(ctx)
 	defer end()
 	until := t.sent.Add(fleettime.Shrink(LeaseLength))
-	// By its own timer, so that no write that hangs can put the end off.
+	// A separate timer, so that a blocked write cannot delay the end.
 	expiry := time.AfterFunc(until.Sub(l.now()), end)
 	defer expiry.Stop()
 	extends := make(chan fleettime.Mono, 1)
@@ -159,29 +151,28 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 		defer close(done)
 		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Rival: rival})
 	}()
-	rev, err := l.hold(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
+	rev, err := l.keepRenewing(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
 	if err != nil {
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}
 	end()
 	<-done
 	if err == nil {
-		l.giveUp(kv, v, rev)
+		l.release(kv, v, rev)
 	}
 }
 
-// tenure is one time of leadership.
+// tenure is one period of leadership.
 type tenure struct {
 	scope   context.Context
 	expiry  *time.Timer // ends scope
 	extends chan fleettime.Mono
-	done    <-chan struct{} // whoever leads has stopped
+	done    <-chan struct{} // the leader has stopped
 }
 
-// hold renews the lease until ctx ends or the tenure is done; then it returns
-// the revision of the lease. It returns an error when the lease is lost, or not
-// renewed in time.
-func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
+// keepRenewing renews the lease until ctx ends or the tenure is done, and returns the revision of the lease. It
+// returns an error if the lease is lost, or not renewed in time.
+func (l *Lease) keepRenewing(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
 	for {
@@ -214,7 +205,7 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 			}
 			t.extends <- until
 		case errors.Is(err, jetstream.ErrKeyExists):
-			if rev, err = l.own(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
+			if rev, err = l.confirmOwn(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
 				return 0, err
 			}
 		default:
@@ -223,10 +214,9 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	}
 }
 
-// own looks whether the key still holds our own lease after a refused write:
-// then an earlier write that timed out had happened. The revision it returns is
-// only good for the next compare-and-set, which decides.
-func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
+// confirmOwn checks after a rejected write whether the key still holds our lease: then an earlier write that timed
+// out had succeeded. The returned revision is only for the next compare-and-set, which decides.
+func (l *Lease) confirmOwn(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e, err := kv.Get(try, l.name)
@@ -240,9 +230,8 @@ func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue, li
 	return e.Revision(), nil
 }
 
-// giveUp lets rivals take over at once. Where it fails they wait for the lease
-// to end.
-func (l *Lease) giveUp(kv jetstream.KeyValue, v leaseValue, rev uint64) {
+// release releases the lease, so that rivals can take over at once. If it fails they wait for its end.
+func (l *Lease) release(kv jetstream.KeyValue, v leaseValue, rev uint64) {
 	v.Leader = ""
 	if _, err := l.write(context.Background(), kv, v, rev, LeaseLength/3); err != nil {
 		l.log.Debug("lease not given up", slog.Any("error", err))

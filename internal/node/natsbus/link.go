@@ -10,70 +10,69 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// link is the state of a connection as its handlers have told it. The client
-// itself cannot be asked: while it tries to connect again it holds its lock, for
-// seconds where packets vanish, and whoever asks waits with it.
+// link is the state of a connection as reported by its handlers. The client itself cannot be asked: while
+// reconnecting it holds its lock, for seconds if packets are lost, and would block the caller.
 type link struct {
-	up   atomic.Bool
-	log  *slog.Logger
-	told func(connected bool) // nil for nobody
+	up      atomic.Bool
+	log     *slog.Logger
+	onState func(connected bool) // nil for none
 
 	mu      sync.Mutex
-	refused string        // why the server does not let this node in, "" where that is not the trouble
-	again   chan struct{} // closed when the connection is made again
-	broke   bool          // it was
+	refused string        // why the server refuses this node, or ""
+	again   chan struct{} // closed on reconnect
+	broke   bool          // it was disconnected
 
 	close   sync.Once
 	closed  chan struct{}
-	watched chan struct{} // closed when nobody watches for the first connection any more
+	watched chan struct{} // closed when the watch for the first connection ends
 }
 
-// next returns a channel that is closed when the connection is made again.
+// next returns a channel that is closed on the next reconnect.
 func (l *link) next() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.again
 }
 
-// broken reports whether the connection was ever made again.
+// broken reports whether there was a reconnect.
 func (l *link) broken() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.broke
 }
 
-// options are the handlers of the client by which it tells of its connection.
+// options are the client's connection handlers.
 func (l *link) options() []nats.Option {
 	return []nats.Option{
 		nats.ConnectHandler(func(*nats.Conn) {
 			l.log.Info("connected")
 			l.up.Store(true)
-			l.refuse("")
-			l.tell(true)
+			l.setRefused("")
+			l.notify(true)
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
-			l.log.Info("connected again")
-			l.made()
-			l.tell(true)
+			l.log.Info("reconnected")
+			l.reconnected()
+			l.notify(true)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			l.up.Store(false)
 			if err != nil {
 				l.log.Warn("connection lost", slog.Any("error", err))
 			}
-			l.tell(false)
+			l.notify(false)
 		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // it is not reached
-			l.refuse("")
-			l.log.Debug("not connected again", slog.Any("error", err))
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // not reached
+			l.setRefused("")
+			l.log.Debug("reconnect failed", slog.Any("error", err))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			subject := ""
 			if s != nil {
 				subject = s.Subject
 			}
-			if refuses(err) {
-				l.tellRefused(err)
+			if isRefusal(err) {
+				l.logRefused(err)
 				l.log.Debug("refused", slog.Any("error", err))
 				return
 			}
@@ -82,13 +81,13 @@ func (l *link) options() []nats.Option {
 	}
 }
 
-func (l *link) tell(up bool) {
-	if l.told != nil {
-		l.told(up)
+func (l *link) notify(up bool) {
+	if l.onState != nil {
+		l.onState(up)
 	}
 }
 
-func (l *link) made() {
+func (l *link) reconnected() {
 	l.up.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,16 +97,15 @@ func (l *link) made() {
 	l.broke = true
 }
 
-// tellRefused says that the server does not let this node in, once for every reason.
-func (l *link) tellRefused(err error) {
-	if l.refuse(err.Error()) {
-		l.log.Error("the server refuses this node, which goes on asking", slog.Any("error", err))
+// logRefused logs that the server refuses this node, once per reason.
+func (l *link) logRefused(err error) {
+	if l.setRefused(err.Error()) {
+		l.log.Error("the server refuses this node, retrying", slog.Any("error", err))
 	}
 }
 
-// refuse notes why the server does not let this node in, "" where it does or is not
-// reached, and reports whether that is news.
-func (l *link) refuse(why string) bool {
+// setRefused sets why the server refuses this node, or "", and reports whether that changed.
+func (l *link) setRefused(why string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news := why != l.refused
@@ -115,27 +113,25 @@ func (l *link) refuse(why string) bool {
 	return news
 }
 
-// refuses reports whether an error of the connection says that the server does not
-// know this node, or no longer.
-func refuses(err error) bool {
+// isRefusal reports whether a connection error means that the server does not, or no longer, know this node.
+func isRefusal(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// errAgain says that a watch ended because the connection was made again. A
-// watch would find out by itself only after many missed heartbeats, and never
-// that a server came back without what it had stored.
-var errAgain = errors.New("the connection was made again")
+// errAgain means that a watch ended because of a reconnect. By itself a watch would notice only after many missed
+// heartbeats, and never that a server came back without its data.
+var errAgain = errors.New("reconnected")
 
-// watchFirst tells of refusals before there ever was a connection: the client calls
-// nobody for them. lastError may wait for the client's lock.
-func (l *link) watchFirst(lastError func() error) {
+// watchUntilConnected detects refusals before the first connection, for which the client calls no handler.
+// lastError may block on the client's lock.
+func (l *link) watchUntilConnected(lastError func() error) {
 	defer close(l.watched)
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for !l.up.Load() {
-		if err := lastError(); err != nil && refuses(err) && !l.up.Load() {
-			l.tellRefused(err)
+		if err := lastError(); err != nil && isRefusal(err) && !l.up.Load() {
+			l.logRefused(err)
 		}
 		select {
 		case <-l.closed:
@@ -143,5 +139,5 @@ func (l *link) watchFirst(lastError func() error) {
 		case <-tick.C:
 		}
 	}
-	l.refuse("")
+	l.setRefused("")
 }

@@ -59,8 +59,8 @@ func TestPromisesReachTheSuccessor(t *testing.T) {
 	}
 }
 
-// Whoever leads knows more than a store that was emptied or put back, and stores
-// it again. A predecessor that wakes up meanwhile stays fenced.
+// A leader knows more than an emptied or restored store, and stores it again. A predecessor that resumes meanwhile
+// stays fenced.
 func TestPromisesOutliveTheirStore(t *testing.T) {
 	const bucket = "vestibule_promises"
 	for name, spoil := range map[string]func(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, backup []byte){
@@ -129,8 +129,8 @@ func TestPromisesOutliveTheirStore(t *testing.T) {
 	}
 }
 
-// Two terms with the same number, as after a store was lost: the one that
-// opens last has the promises, the other one notices.
+// Two terms with the same number, as after a loss of the store: the last one to open has the promises, the other
+// one notices.
 func TestTermsOfTheSameNumberFenceEachOther(t *testing.T) {
 	s := newSite(t)
 	a := natsbus.NewPromises(connect(t, s.URL(), "a"), "dublin", 1)
@@ -151,7 +151,7 @@ func TestTermsOfTheSameNumberFenceEachOther(t *testing.T) {
 	}
 }
 
-// A write that timed out may have happened. Writing again stores the newest.
+// A write that timed out may have succeeded. Writing again stores the newest.
 func TestAPromiseIsKeptAcrossAWriteThatTimedOut(t *testing.T) {
 	s := newSite(t)
 	path := newLink(t, s.URL())
@@ -214,8 +214,8 @@ func (s *site) keysOf(t *testing.T, kv jetstream.KeyValue) (keys []string, large
 	return keys, largest
 }
 
-// What gone edges left behind lies in sections of a bounded size: whoever comes next
-// reads all of it, what is over is removed, and one that is lost is an unknown past.
+// The leftovers of gone edges are in sections of a bounded size: a successor reads all of them, expired ones are
+// removed, and a lost one is an unknown past.
 func TestLargePromisesLieInSections(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -264,7 +264,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	if kept := sections(); !slices.Equal(after, kept) {
 		t.Errorf("the successor has %v, want what the predecessor wrote: %v", kept, after)
 	}
-	// Who was replaced writes a section before it learns so; nobody names it.
+	// A replaced leader writes a section before it learns of that; nothing refers to it.
 	if err := p.Put(within(t), many(3, 1)); !errors.Is(err, wire.ErrFenced) {
 		t.Errorf("the predecessor writes: %v", err)
 	}

@@ -13,9 +13,8 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// A server whose configuration is read again without this node's user, and later
-// with it, has the node back: it is asked for ever, and the node says meanwhile why it
-// is alone.
+// A server that is reconfigured without this node's user, and later with it, gets the node back: the node retries
+// for ever, and meanwhile reports why it is disconnected.
 func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 	if err != nil {
@@ -84,7 +83,7 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	})
 }
 
-// A node that starts before its user is there comes in later.
+// A node that starts before its user exists connects later.
 func TestAUserThatComesLateIsConnected(t *testing.T) {
 	host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 	if err != nil {

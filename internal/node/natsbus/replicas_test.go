@@ -14,7 +14,7 @@ import (
 	"vestibule/internal/node/natsbus/embedded"
 )
 
-// replicas returns with how many replicas the bucket of the documents was made.
+// replicas returns the number of replicas of the documents bucket.
 func replicas(t *testing.T, url string) int {
 	t.Helper()
 	s, err := jetStream(t, url).Stream(t.Context(), "KV_vestibule_documents")
@@ -41,14 +41,14 @@ func leaf(t *testing.T) *embedded.Server {
 	return start(embedded.Options{Name: "leaf", Domain: "leaf", Hubs: []string{"nats-leaf://" + leafs}})
 }
 
-// Nobody has to say how many copies there are to be of what must survive a server.
+// The number of replicas is chosen automatically.
 func TestReplicasAreAsTheServersAllow(t *testing.T) {
 	for name, c := range map[string]struct {
 		url  string
 		want int
 	}{
 		"single":  {newSite(t).URL(), 1},
-		"a leaf":  {leaf(t).URL(), 1}, // of a server that has the name of a cluster for it
+		"a leaf":  {leaf(t).URL(), 1}, // of a server with a cluster name for it
 		"cluster": {cluster(t)[0].ClientURL(), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestReplicasAreAsTheServersAllow(t *testing.T) {
 	}
 }
 
-// More copies than there are servers is told, not tried in silence for ever.
+// More replicas than servers are reported, not retried silently for ever.
 func TestTooManyReplicasAreTold(t *testing.T) {
 	s := newSite(t)
 	var told testkit.Log
@@ -89,8 +89,8 @@ func TestTooManyReplicasAreTold(t *testing.T) {
 	}
 }
 
-// Any server that keeps a copy answers who reads. So the newest was only read for certain where the
-// leader of the store has heard of every copy.
+// Any server with a replica answers reads. So a read is certain only if the leader of the store has heard from
+// every replica.
 func TestReadingIsCertainWhereNoCopyIsBehind(t *testing.T) {
 	alone := natsbus.NewDocuments(connect(t, newSite(t).URL(), "edge"), 1)
 	if err := alone.Current(t.Context()); err == nil {

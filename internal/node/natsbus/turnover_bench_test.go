@@ -21,10 +21,9 @@ import (
 	"vestibule/internal/node/natsbus/embedded"
 )
 
-// BenchmarkEdgesComeAndGo is an hour of a data centre, on virtual time, in which 1,000
-// edges come, let people in to 100 rooms with sessions of 30 min, and leave: the largest
-// value that is stored, and for how long an edge waits for its first lease. What the store
-// takes, a real one, counts for as long as it takes.
+// BenchmarkEdgesComeAndGo is an hour of a data centre, on virtual time: 1,000 edges start, admit visitors to 100
+// rooms with sessions of 30 min, and stop. It measures the largest stored value, and how long an edge waits for its
+// first lease. The store is real, and its time counts.
 func BenchmarkEdgesComeAndGo(b *testing.B) {
 	const (
 		edges, rooms, visitors = 1000, 100, 5 // visitors of each room at each edge

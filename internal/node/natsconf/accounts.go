@@ -11,11 +11,11 @@ import (
 // user is one user of a place.
 type user struct {
 	role natsbus.Role
-	name string // "" where there is one of the role
-	leaf string // data centre, of a leaf at the hub
+	name string // "" for the only user of the role
+	leaf string // data centre of a leaf at the hub
 }
 
-// id is what the certificate of a user bears, and its server's configuration.
+// id is the name in the user's certificate and in the server's configuration.
 func (u user) id(place string) string {
 	switch {
 	case u.leaf != "":
@@ -26,7 +26,7 @@ func (u user) id(place string) string {
 	return u.name + "." + string(u.role) + "." + place
 }
 
-// allowed is what the user may say and hear.
+// allowed returns the user's permissions.
 func (u user) allowed(place string) natsbus.Allowed {
 	if u.leaf != "" {
 		return natsbus.Allow(u.role, u.leaf, "")
@@ -38,7 +38,7 @@ func (u user) allowed(place string) natsbus.Allowed {
 	return natsbus.Allow(u.role, place, name)
 }
 
-// connection is the kind of connection that the user may make.
+// connection is the allowed type of connection.
 func (u user) connection() string {
 	if u.leaf != "" {
 		return "LEAFNODE"
@@ -46,23 +46,22 @@ func (u user) connection() string {
 	return "STANDARD"
 }
 
-// mainAccount is that of nodes, and of their buckets.
+// mainAccount is the account of nodes and their buckets.
 const mainAccount = "VESTIBULE"
 
 // account is one account of a place.
 type account struct {
 	name    string
 	users   []user
-	imports []imported // from the main account; all that is there but its users' own
+	imports []imported // from the main account: everything but its users' own subjects
 }
 
 type imported struct{ kind, subject, as string }
 
-// accounts lists the accounts of a place. At the hub, the servers of each data centre
-// and the operator have one of their own. The subject on which an answer arrives is
-// chosen by who asks, and no list of permissions bounds it: in the account of the
-// buckets, whoever may read a document could have it written into another one, or
-// sent to another data centre. In an account of its own it reaches itself.
+// accounts lists the accounts of a place. At the hub, the servers of each data centre and the operator have
+// separate accounts. The client chooses the reply subject, which permissions do not restrict: in the account of the
+// buckets, a user that may read a document could have it written into another one, or sent to another data centre.
+// In a separate account the reply stays there.
 func (p *Plan) accounts(place string) []account {
 	first := account{name: mainAccount}
 	var guests []account
@@ -79,7 +78,7 @@ func (p *Plan) accounts(place string) []account {
 	return append([]account{first}, guests...)
 }
 
-// guest returns the account of one user, with what it may say and hear in the main one.
+// guest returns the account of one user, with its permissions in the main account.
 func guest(name string, u user, place string) account {
 	a := account{name: name, users: []user{u}}
 	allowed := u.allowed(place)
@@ -106,7 +105,7 @@ type exported struct {
 	to            []string
 }
 
-// exports lists what the main account lets the others have.
+// exports lists the exports of the main account to the others.
 func exports(accounts []account) (out []exported) {
 	for _, a := range accounts {
 		for _, i := range a.imports {

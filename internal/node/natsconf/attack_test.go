@@ -27,8 +27,7 @@ type who struct {
 
 func (w who) String() string { return w.name + "@" + w.place }
 
-// users lists one user of each kind that an attacker may be, and the others whom it
-// may attack.
+// users lists one user of each kind of attacker, and the others as targets.
 func (f *fleet) users() []who {
 	out := []who{
 		{natsbus.RoleGlobal, wire.Root, "global-0"}, {natsbus.RoleOperator, wire.Root, "operator"}, {natsbus.RoleProvision, wire.Root, "provision"},
@@ -42,7 +41,7 @@ func (f *fleet) users() []who {
 	return out
 }
 
-// concrete returns a subject that a pattern matches.
+// concrete returns a subject that matches a pattern.
 func concrete(pattern string) string {
 	pattern = strings.ReplaceAll(pattern, ".*", ".edge-1")
 	if rest, ok := strings.CutSuffix(pattern, ".>"); ok {
@@ -55,7 +54,7 @@ func allowed(subject string, by []string) bool {
 	return slices.ContainsFunc(by, func(pattern string) bool { return server.SubjectsCollide(subject, pattern) })
 }
 
-// heard is what the witnesses of all places heard that nobody may have said.
+// heard is the forbidden messages that the witnesses of all places received.
 type heard struct {
 	mu  sync.Mutex
 	all []string
@@ -65,8 +64,8 @@ const marker = "ATTACK"
 
 var domains = regexp.MustCompile(`^\$JS\.[a-z]+\.API\.`)
 
-// stray reports whether a message can only come of an attack: it is marked, or it is
-// a store's answer on a subject on which no store answers.
+// stray reports whether a message can only come from an attack: it is marked, or it is a store's answer on another
+// subject than the stores'.
 func stray(m *nats.Msg) bool {
 	if strings.Contains(string(m.Data), marker) {
 		return true
@@ -129,7 +128,7 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 	}
 	testkit.Eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("dublin edge-1"), inside) })
 
-	// The witnesses hear what is said, or this test could not fail.
+	// The witnesses receive marked messages, or this test could not fail.
 	for place, c := range witnesses {
 		if err := c.Publish("vestibule.v1."+place+".grant.nobody", []byte(marker)); err != nil {
 			t.Fatal(err)
@@ -142,8 +141,8 @@ func TestNobodyMaySayOrHearWhatIsAnothers(t *testing.T) {
 	})
 }
 
-// stored tells what the stores hold, but for what changes by itself: the beats of
-// leases, promises that are written again, the status of the list.
+// stored returns the content of the stores, except for changing parts: the renewals of leases, promises that are
+// written again, the status of the list.
 func (f *fleet) stored(witnesses map[string]*nats.Conn) string {
 	f.t.Helper()
 	var b strings.Builder
@@ -179,7 +178,7 @@ func (f *fleet) stored(witnesses map[string]*nats.Conn) string {
 				case bucket == "vestibule_promises" && !strings.Contains(key, "."): // written again, by its owner alone
 					fmt.Fprintf(&b, "%s %s of %d bytes or so\n", place, key, len(e.Value())/1000)
 				case bucket == "vestibule_leases":
-					lease, _, _ := strings.Cut(string(e.Value()), `"nonce"`) // a leader that was held up leads anew
+					lease, _, _ := strings.Cut(string(e.Value()), `"nonce"`) // a delayed leader leads anew
 					fmt.Fprintf(&b, "%s %s %s\n", place, key, lease)
 				default:
 					fmt.Fprintf(&b, "%s %s revision %d\n", place, key, e.Revision())
@@ -190,11 +189,11 @@ func (f *fleet) stored(witnesses map[string]*nats.Conn) string {
 	return b.String()
 }
 
-// attack lets one user try what it may not, and returns how many attempts it made.
+// attack makes one user try everything forbidden, and returns the number of attempts.
 func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tried int) {
 	cert, key, _ := f.credentials(w.role, w.place, w.name)
 
-	// At the servers of other places it is nobody.
+	// At the servers of other places it does not exist.
 	for place := range f.servers {
 		if place == w.place {
 			continue
@@ -210,7 +209,7 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 	}
 	mine := natsbus.Allow(w.role, w.place, w.name)
 
-	// Whatever others may say and hear, and subjects of servers and stores.
+	// All permissions of others, and subjects of servers and stores.
 	var say, hear []string
 	for _, other := range f.users() {
 		a := natsbus.Allow(other.role, other.place, other.name)
@@ -241,7 +240,7 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 
 	refused := func(what, subject string) {
 		t.Helper()
-		// A server takes its own domain's name off before it looks.
+		// A server strips its own domain's name first.
 		mapped := domains.ReplaceAllString(subject, "$$JS.API.")
 		if err := c.Flush(); err != nil {
 			t.Fatalf("%s %s: %v", what, subject, err)
@@ -262,7 +261,7 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 			continue
 		}
 		tried++
-		// A consumer that would deliver to another's grants, were it made.
+		// A consumer that would deliver to another's grants.
 		body := fmt.Sprintf(`{"stream_name":"KV_vestibule_documents","config":{"description":%q,"deliver_subject":"vestibule.v1.dublin.grant.edge-1","ack_policy":"none","deliver_policy":"all"}}`, marker)
 		if err := c.PublishRequest(s, "_INBOX."+natsbus.NodeInbox(w.role, w.place, w.name)+".x", []byte(body)); err != nil {
 			t.Fatal(err)
@@ -284,8 +283,8 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 		}
 	}
 
-	// Nobody chooses where a server's answer goes: what it may ask, aimed at what is
-	// another's. The last is aimed at its own inbox; when that came, all have been answered.
+	// No user can direct a server's answer: its allowed requests, with another's subject as the reply. The last
+	// goes to its own inbox, so that all are answered when it arrives.
 	aims := []string{
 		"vestibule.v1.dublin.grant.edge-1", "vestibule.v1.nairobi.report.edge-1", "vestibule.v1.global.grant.dublin", "vestibule.v1.global.report.dublin",
 		"vestibule.v1.global.copy.keys.dublin", "$KV.vestibule_documents.rooms", "$KV.vestibule_documents.keys", "$KV.vestibule_leases.global",
@@ -293,11 +292,11 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 	}
 	ask := slices.IndexFunc(mine.Publish, func(s string) bool { return strings.Contains(s, "API.STREAM.INFO.") })
 	if ask < 0 || w.role == natsbus.RoleGlobal || w.role == natsbus.RoleProvision {
-		return tried // it asks no store, or what it may change includes what it could aim at
+		return tried // it asks no store, or may change its targets itself
 	}
 	questions := map[string]string{mine.Publish[ask]: ""}
 	for _, s := range mine.Publish {
-		// A regional's own store is its own to write.
+		// A regional may write to its own store.
 		if strings.Contains(s, ".DIRECT.GET.") && !strings.HasPrefix(s, "$JS.API.") {
 			s = strings.TrimSuffix(concrete(s), ".x")
 			if !strings.Contains(s, ".$KV.") {
@@ -310,10 +309,12 @@ func (f *fleet) attack(t *testing.T, w who, witnesses map[string]*nats.Conn) (tr
 	for question, body := range questions {
 		for _, aim := range aims {
 			if allowed(aim, mine.Publish) {
-				continue // it may say so itself
+				continue // it may publish this itself
 			}
 			if aim == wire.GrantSubject(wire.Root, w.place) || aim == wire.ReportSubject(wire.Root, w.place) {
-				continue // of its own data centre: what is stored gets there, and is refused as no message (decision 56)
+				// of its own data centre: stored data gets there, and is rejected as an invalid message (decision
+				// 56)
+				continue
 			}
 			tried++
 			if err := c.PublishRequest(question, aim, []byte(body)); err != nil {

@@ -22,10 +22,10 @@ type Authority struct {
 	key     *ecdsa.PrivateKey
 }
 
-// clockSlack is by how much another machine's clock may be behind.
+// clockSlack is how far another machine's clock may be behind.
 const clockSlack = 10 * time.Minute
 
-// NewAuthority makes an authority that is valid for longer than what it signs.
+// NewAuthority creates an authority that is valid for longer than its certificates.
 func NewAuthority(random io.Reader, now time.Time) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
 	if err != nil {
@@ -51,8 +51,7 @@ func NewAuthority(random io.Reader, now time.Time) (*Authority, error) {
 	return &Authority{cert, encode("CERTIFICATE", der), key}, nil
 }
 
-// LoadAuthority returns the authority of a certificate and its key, both PEM; the key
-// must be of ECDSA.
+// LoadAuthority returns the authority of a PEM certificate and its PEM ECDSA key.
 func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	c, _ := pem.Decode(certPEM)
 	k, _ := pem.Decode(keyPEM)
@@ -80,7 +79,7 @@ func LoadAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 // CertPEM returns the authority's certificate.
 func (a *Authority) CertPEM() []byte { return a.certPEM }
 
-// KeyPEM returns the authority's key: who has it can be any user.
+// KeyPEM returns the authority's key. Its owner can act as any user.
 func (a *Authority) KeyPEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
@@ -89,7 +88,7 @@ func (a *Authority) KeyPEM() ([]byte, error) {
 	return encode("PRIVATE KEY", der), nil
 }
 
-// Issue returns a certificate for some hosts, addresses or users, and its key.
+// Issue returns a certificate for hosts, addresses or users, and its key.
 func (a *Authority) Issue(random io.Reader, now time.Time, valid time.Duration, names []string) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), random)
 	if err != nil {

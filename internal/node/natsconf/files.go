@@ -16,17 +16,17 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// File is one file to write. Secret ones are for their owner only.
+// File is a file to write. Secret ones are readable by the owner only.
 type File struct {
 	Path   string
 	Data   []byte
 	Secret bool
 }
 
-// serversDir is the folder of what servers need; those of users bear the role.
+// serversDir is the folder with the servers' certificates; those of users have the name of the role.
 const serversDir = "servers"
 
-// folder is where the files of a role lie.
+// folder is the folder of a role's files.
 func folder(role natsbus.Role) string {
 	switch role {
 	case natsbus.RoleOperator, natsbus.RoleProvision:
@@ -38,7 +38,7 @@ func folder(role natsbus.Role) string {
 	return string(role) + "s"
 }
 
-// Folders lists the folders of files that there are, in all places.
+// Folders lists all folders of files, of all places.
 func (p *Plan) Folders() []string {
 	out := []string{serversDir}
 	for _, place := range p.places() {
@@ -50,9 +50,8 @@ func (p *Plan) Folders() []string {
 	return slices.Compact(out)
 }
 
-// Files returns all that is to be written: for each place the servers' configuration,
-// a folder of certificates for the servers and one for each role, and the same as
-// objects for Kubernetes.
+// Files returns all files to write: for each place the servers' configuration, a folder of certificates for the
+// servers and one for each role, and the same as Kubernetes objects.
 func (p *Plan) Files(now time.Time, ca *Authority) ([]File, error) {
 	out := []File{{"ca.crt", ca.CertPEM(), false}}
 	for _, place := range p.places() {
@@ -84,7 +83,7 @@ func (p *Plan) Files(now time.Time, ca *Authority) ([]File, error) {
 		}
 		for _, u := range p.users(place) {
 			if u.leaf != "" {
-				continue // its own servers hold it
+				continue // its own servers have it
 			}
 			file := u.name
 			if file == "" {
@@ -110,13 +109,13 @@ func (p *Plan) Files(now time.Time, ca *Authority) ([]File, error) {
 	return out, nil
 }
 
-// at puts a place and a number into a text.
+// at substitutes place and number in a text.
 func at(text, place string, n int) string {
 	return strings.NewReplacer("{place}", place, "{n}", strconv.Itoa(n)).Replace(text)
 }
 
-// kubernetes returns a ConfigMap `nats` with the servers' configuration and Secrets
-// with the folders, for the namespace that they are applied to.
+// kubernetes returns a ConfigMap `nats` with the servers' configuration and Secrets with the folders, for any
+// namespace.
 func kubernetes(conf []byte, folders map[string]map[string][]byte) ([]byte, error) {
 	type object struct {
 		APIVersion string            `yaml:"apiVersion"`
@@ -207,7 +206,7 @@ func (p *Plan) config(place string) []byte {
 // configWriter writes the configuration of a server.
 type configWriter struct {
 	strings.Builder
-	dir string // of certificates and keys
+	dir string // with certificates and keys
 }
 
 func (c *configWriter) line(format string, v ...any) { fmt.Fprintf(c, format+"\n", v...) }

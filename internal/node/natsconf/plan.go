@@ -1,10 +1,8 @@
-// Package natsconf writes the configuration of NATS servers in which every node is
-// a user of its own, known by a client certificate, and may say and hear only what
-// its role does (natsbus.Allow).
+// Package natsconf writes the configuration of NATS servers in which every node is a user, identified by a client
+// certificate, with only the permissions of its role (natsbus.Allow).
 //
-// Global has servers of its own, the hub, and so has every data centre; those of a
-// data centre join the hub as leaf nodes, each with a JetStream domain of its own. So
-// a data centre that is cut off goes on, and its users are nobody elsewhere.
+// Global has its own servers, the hub, and so has every data centre, whose servers join the hub as leaf nodes with
+// a separate JetStream domain. So an isolated data centre continues to work, and its users do not exist elsewhere.
 package natsconf
 
 import (
@@ -19,29 +17,29 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Plan says which servers and users there are. In texts {place} stands for "global"
-// or a data centre's name, and {n} for the number of a server, from 0.
+// Plan lists the servers and users. In texts {place} stands for "global" or a data centre's name, and {n} for the
+// number of a server, from 0.
 type Plan struct {
 	DataCenters []string
 	Globals     []string // names of nodes, the same in every place
 	Regionals   []string
 	Edges       []string
 
-	Servers int      // of every place: 1, 3 or 5
-	Routes  string   // host of server {n}, by which those of a place find each other
-	Names   []string // hosts and addresses for which servers have certificates
-	Hub     []string // host:port on which the hub takes leaf nodes
+	Servers int      // in every place: 1, 3 or 5
+	Routes  string   // host of server {n}, for the cluster routes
+	Names   []string // hosts and addresses in the servers' certificates
+	Hub     []string // host:port of the hub for leaf nodes
 
-	CertDir  string // where a server finds its certificates
-	StoreDir string // where a server keeps JetStream
+	CertDir  string // folder with the server's certificates
+	StoreDir string // folder of JetStream
 
-	Valid time.Duration // of the certificates
+	Valid time.Duration // validity of the certificates
 }
 
 // maxUsers bounds the users of a place: their list is one file.
 const maxUsers = 10_000
 
-// Validate returns everything that is wrong with the plan.
+// Validate returns all faults in the plan.
 func (p *Plan) Validate() []error {
 	var errs []error
 	if len(p.DataCenters) == 0 {
@@ -93,10 +91,10 @@ func (p *Plan) Validate() []error {
 	return errs
 }
 
-// maxValid is the longest life of a certificate.
+// maxValid is the maximum validity of a certificate.
 const maxValid = 10 * 365 * 24 * time.Hour
 
-// Expand returns the names that a list means: "edge-0..9" means ten.
+// Expand expands ranges in a list of names: "edge-0..9" becomes ten.
 func Expand(list []string) ([]string, error) {
 	var out []string
 	for _, s := range list {

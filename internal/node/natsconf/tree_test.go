@@ -32,7 +32,7 @@ import (
 	"vestibule/internal/regional"
 )
 
-// linesOf returns the lines of a log that hold a word.
+// linesOf returns the lines of a log with a word.
 func linesOf(l *testkit.Log, word string) (out []string) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(strings.ToLower(line), word) {
@@ -42,7 +42,7 @@ func linesOf(l *testkit.Log, word string) (out []string) {
 	return out
 }
 
-// fleet is NATS servers as they were written, with a tree of nodes over them.
+// fleet is NATS servers with the written configuration, and a tree of nodes on them.
 type fleet struct {
 	t       *testing.T
 	dir     string
@@ -55,10 +55,10 @@ type fleet struct {
 	edges   map[string]*edge.Server // by data centre and name
 }
 
-// inside is what the site answers.
+// inside is the response of the site.
 const inside = "8d3f: you are inside"
 
-// witness is a user of a test, who may hear and say everything in every main account.
+// witness is a test user with all permissions in every main account.
 const witness = "witness"
 
 func testPlan(dir string) *natsconf.Plan {
@@ -69,7 +69,7 @@ func testPlan(dir string) *natsconf.Plan {
 	}
 }
 
-// start writes the configuration, runs the servers from it, and makes the buckets.
+// start writes the configuration, runs the servers with it, and creates the buckets.
 func start(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{t: t, dir: t.TempDir(), servers: map[string]*server.Server{}, urls: map[string]string{}, edges: map[string]*edge.Server{}}
@@ -126,8 +126,7 @@ func (f *fleet) write(name string, data []byte) {
 	}
 }
 
-// serve runs the server of a place on ports that are free, and returns where it takes
-// leaf nodes.
+// serve runs the server of a place on free ports, and returns its address for leaf nodes.
 func (f *fleet) serve(place string, hub *url.URL) *url.URL {
 	f.t.Helper()
 	f.t.Setenv("NATS_SERVER_NAME", "nats-"+place)
@@ -136,7 +135,7 @@ func (f *fleet) serve(place string, hub *url.URL) *url.URL {
 		f.t.Fatal(err)
 	}
 	o.Host, o.Port, o.HTTPHost, o.HTTPPort, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, "127.0.0.1", server.RANDOM_PORT, true, true
-	o.SyncAlways = false // no test stops the machine, and three servers that wait for one disk lose leases
+	o.SyncAlways = false // no test stops the machine, and three servers on one slow disk lose leases
 	if hub == nil {
 		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", server.RANDOM_PORT
 	} else {
@@ -182,7 +181,7 @@ func (f *fleet) credentials(role natsbus.Role, place, name string) (cert, key, c
 	return filepath.Join(f.dir, place, dir, name+".crt"), filepath.Join(f.dir, place, dir, name+".key"), filepath.Join(f.dir, "ca.crt")
 }
 
-// node returns the connection of a node, as the programs make it.
+// node returns the connection of a node, made like in the programs.
 func (f *fleet) node(role natsbus.Role, place, name, domain string) *natsbus.Conn {
 	f.t.Helper()
 	cert, key, ca := f.credentials(role, place, name)
@@ -212,7 +211,7 @@ func (f *fleet) run(run func(context.Context) error) {
 	})
 }
 
-// tree runs global, a regional in each data centre and its edges, before a site.
+// tree runs global, a regional in each data centre and its edges, in front of a site.
 func (f *fleet) tree(total int) {
 	t := f.t
 	t.Helper()
@@ -270,7 +269,7 @@ func (f *fleet) tree(total int) {
 	}
 }
 
-// visit returns what a newcomer meets at an edge.
+// visit returns the response to a newcomer at an edge.
 func (f *fleet) visit(edge string) string {
 	f.t.Helper()
 	c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -286,8 +285,7 @@ func (f *fleet) visit(edge string) string {
 	return string(body)
 }
 
-// dial returns a plain connection with the certificate of a user, and what the
-// server complains of.
+// dial returns a plain connection with the certificate of a user, and the server's errors.
 func (f *fleet) dial(place, cert, key string) (*nats.Conn, chan error, error) {
 	complaints := make(chan error, 1000)
 	c, err := nats.Connect(f.urls[place], nats.ClientCert(cert, key), nats.RootCAs(filepath.Join(f.dir, "ca.crt")),
@@ -301,7 +299,7 @@ func (f *fleet) dial(place, cert, key string) (*nats.Conn, chan error, error) {
 
 func TestATreeRunsWithCredentials(t *testing.T) {
 	f := start(t)
-	// A section of promises that nobody names any more: the regional sweeps it away.
+	// An unreferenced section of promises: the regional removes it.
 	w, _, err := f.dial("nairobi", filepath.Join(f.dir, "witness.crt"), filepath.Join(f.dir, "witness.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +326,7 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 		return err == nats.ErrKeyNotFound //nolint:errorlint // what Get returns
 	})
 
-	// Rooms that change reach every edge.
+	// Changed rooms reach every edge.
 	data, err := os.ReadFile(filepath.Join(f.dir, "rooms.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,4 @@
-// Package nodetest holds a command's example configuration true: it loads, it
-// names every key, and it shows the defaults.
+// Package nodetest verifies a command's example configuration: it loads, names every key, and shows the defaults.
 package nodetest
 
 import (
@@ -16,8 +15,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// Example checks the example file of a command. fresh returns the defaults;
-// without names the keys that have none, for which the file shows an example.
+// Example checks the example file of a command. fresh returns the defaults; without names the keys without a
+// default, for which the file shows an example.
 func Example[C any, P interface {
 	*C
 	node.Config
@@ -54,8 +53,7 @@ func Example[C any, P interface {
 	}
 }
 
-// equal compares values of a configuration; no list and an empty one are the
-// same.
+// equal compares configuration values; nil and empty lists are equal.
 func equal(a, b any) bool {
 	if x, ok := a.([]string); ok && len(x) == 0 {
 		y, ok := b.([]string)

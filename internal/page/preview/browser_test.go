@@ -27,20 +27,20 @@ import (
 	"vestibule/internal/page"
 )
 
-// axe is the accessibility checker axe-core; its licence lies beside it.
+// axe is the accessibility checker axe-core, with its licence next to it.
 //
 //go:embed testdata/axe.min.js
 var axe string
 
-// site is a waiting room played by a test.
+// site is a waiting room simulated by a test.
 type site struct {
 	*Handler
 	mu   sync.Mutex
-	news func() []byte // what pages are told, nil for the sample they were made from
+	news func() []byte // the updates of pages, nil for their original sample
 	down bool          // connections are cut
 	in   bool          // visitors see the site
 
-	asked int // questions for news so far
+	asked int // number of polls
 }
 
 func (s *site) play(change func(*site)) {
@@ -71,7 +71,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
 
-// open opens a browser beside a waiting room that answers at url.
+// open opens a browser and a waiting room that answers at url.
 func open(t *testing.T) (ctx context.Context, s *site, url string) {
 	t.Helper()
 	s = &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
@@ -79,7 +79,7 @@ func open(t *testing.T) (ctx context.Context, s *site, url string) {
 	return browsertest.Open(t), s, url
 }
 
-// media pretends preferences of the visitor.
+// media emulates preferences of the visitor.
 func media(features ...string) chromedp.Action[cdp.Empty] {
 	var list []*emulation.MediaFeature
 	for i := 0; i < len(features); i += 2 {
@@ -109,8 +109,7 @@ var do = browsertest.Do
 func wide() chromedp.Action[chromedp.Void]  { return chromedp.EmulateViewport(1280, 800) }
 func phone() chromedp.Action[chromedp.Void] { return chromedp.EmulateViewport(390, 844) }
 
-// shot returns a picture of the whole page on a screen of this size, or as much
-// higher as the page is.
+// shot returns a screenshot of the whole page in a viewport of this size, or higher.
 func shot(t *testing.T, ctx context.Context, width, height int64) []byte {
 	t.Helper()
 	do(t, ctx, chromedp.EmulateViewport(width, height))
@@ -119,8 +118,7 @@ func shot(t *testing.T, ctx context.Context, width, height int64) []byte {
 	return browsertest.See(t, ctx, chromedp.CaptureScreenshot())
 }
 
-// check holds the page that is open against axe-core, all rules that come with
-// it, best practices too.
+// check runs axe-core on the open page, with all rules, including best practices.
 func check(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	for _, v := range violations(t, ctx) {
@@ -135,8 +133,8 @@ func violations(t *testing.T, ctx context.Context) []string {
 		r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html)))`, chromedp.EvalAwaitPromise))
 }
 
-// Every state, in a real browser: the policy lets the page's own script run and
-// it shows what the server wrote, and axe-core finds nothing.
+// Every state, in a real browser: the policy allows the page's script, which shows the same as the server, and
+// axe-core finds nothing.
 func TestStatesInABrowser(t *testing.T) {
 	ctx, s, url := open(t)
 	do(t, ctx, wide())
@@ -181,8 +179,7 @@ func TestStatesInABrowser(t *testing.T) {
 	}
 }
 
-// again has the page ask for news, and waits until it has. A page that waits for
-// an answer does not ask a second time, so it is told until it does.
+// again makes the page poll, and waits for it. A page with a pending poll does not poll again, so it is repeated.
 func (s *site) again(t *testing.T, ctx context.Context) {
 	t.Helper()
 	count := func() (n int) {
@@ -196,23 +193,23 @@ func (s *site) again(t *testing.T, ctx context.Context) {
 	})
 }
 
-// waitFor waits until an expression is true in the page, whatever page that is.
+// waitFor waits until an expression is true in the current page.
 func waitFor(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
 	poll(t, expression, func() bool {
 		ok, err := browsertest.Look(ctx, chromedp.Evaluate[bool](expression))
-		return err == nil && ok // an error: the page is just being replaced
+		return err == nil && ok // an error: the page is being replaced
 	})
 }
 
 var poll = testkit.Eventually
 
-// What the script writes is what the server wrote, in every language: numbers,
-// plural forms and durations come from two libraries.
+// The script writes the same text as the server, in every language: numbers, plural forms and durations come from
+// two libraries.
 func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
 	ctx, s, url := open(t)
 	written := regexp.MustCompile(`id="(head|text|lost|note|ahead|wait|starts|total|kept|number|place|proof)"[^>]*>([^<]*)<`)
-	do(t, ctx, chromedp.Navigate(url+"/nothing")) // a page with frames: it takes much longer to load one after the other
+	do(t, ctx, chromedp.Navigate(url+"/nothing")) // a page with frames: loading pages one by one takes much longer
 	states := []string{"queued", "queued-message", "queued-million", "lost-away", "before", "draw-placed"}
 	for _, lang := range room.Languages {
 		shown := browsertest.See(t, ctx, chromedp.Evaluate[[]map[string]string](fmt.Sprintf(`document.body.replaceChildren(), Promise.all(%q.split(" ").map(state => new Promise(done => {
@@ -236,8 +233,7 @@ func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
 	}
 }
 
-// No language breaks out of a narrow screen, with text of double size, on which
-// nothing may be cut off; and nothing is lost on the widest.
+// Every language fits a narrow screen, with text of double size and without truncation, and the widest.
 func TestEveryLanguageFits(t *testing.T) {
 	ctx, _, url := open(t)
 	for _, lang := range room.Languages {
@@ -253,7 +249,7 @@ func TestEveryLanguageFits(t *testing.T) {
 			}
 		}
 	}
-	// Numbers are not broken, and a page on paper has no buttons.
+	// Numbers are not broken, and a printed page has no buttons.
 	do(t, ctx, chromedp.EmulateViewport(320, 640))
 	for _, state := range []string{"queued", "queued-million"} {
 		for _, lang := range []string{"en-US", "de-DE", "fr-FR", "ar-EG"} {
@@ -285,7 +281,7 @@ func TestEveryLanguageFits(t *testing.T) {
 	}
 }
 
-// The page without script says the same, can be left, and asks again by itself.
+// The page without script has the same content, can be left, and reloads itself.
 func TestWithoutScript(t *testing.T) {
 	ctx, s, url := open(t)
 	browsertest.See(t, ctx, scripts(true))
@@ -303,15 +299,14 @@ func TestWithoutScript(t *testing.T) {
 	if title := browsertest.See(t, ctx, chromedp.Title()); title != "You have left the line" {
 		t.Errorf("after leaving: %q", title)
 	}
-	// The page of who is next asks again after two seconds.
+	// The page of a visitor that is next reloads after two seconds.
 	do(t, ctx, chromedp.Navigate(url+"/next"))
 	s.play(func(s *site) { s.in = true })
 	do(t, ctx, chromedp.WaitVisible(chromedp.CSS("h1.in")))
 }
 
-// News change the page in place; what is read aloud is what a person cares
-// about; a lost connection is told and mended; at the turn the page opens the
-// site.
+// Updates change the page in place; screen readers announce only important changes; a lost connection is shown and
+// restored; at the turn the page opens the site.
 func TestNewsInABrowser(t *testing.T) {
 	ctx, s, url := open(t)
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
@@ -340,7 +335,7 @@ func TestNewsInABrowser(t *testing.T) {
 		v.Decision.Ahead, v.Message, v.Decision.High = 600, "<b>Soon</b>", 10*time.Minute
 	})
 	waitFor(t, ctx, `document.getElementById("ahead").textContent == "600"`)
-	// The wait that is told does not rise without a word of why.
+	// The shown wait does not rise without an explanation.
 	if said := text("say"); said != "You are in line. People ahead of you: 600. Estimated wait: 7–\u20609 minutes" {
 		t.Errorf("read aloud: %q", said)
 	}
@@ -378,7 +373,7 @@ func TestNewsInABrowser(t *testing.T) {
 	waitFor(t, ctx, `document.title == "The site"`)
 }
 
-// Sound, notification and the organiser's messages outlast a reload; the turn is told by the visitor's clock.
+// Sound, notification and the organiser's messages survive a reload; the turn is shown in the visitor's time zone.
 func TestAPageRemembers(t *testing.T) {
 	ctx, s, url := open(t)
 	var v page.Visitor
@@ -401,7 +396,7 @@ func TestAPageRemembers(t *testing.T) {
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](pressed)); got != "truefalse" {
 		t.Errorf("after a reload sound and notification are %s", got)
 	}
-	// The sample that is loaded has no message, so both are earlier ones.
+	// The loaded sample has no message, so both are earlier ones.
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("seen").textContent`)); got != "10:03 PM · Doors open at 8.\n10:03 PM · Seats from 40 to 90 are still here." {
 		t.Errorf("earlier messages are %q", got)
 	}
@@ -409,7 +404,7 @@ func TestAPageRemembers(t *testing.T) {
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`document.getElementById("clock").textContent`)); got != "10:13 PM" && got != "10:13\u202fPM" {
 		t.Errorf("the turn in ten minutes is told for %s", got)
 	}
-	// Without storage the page works.
+	// The page works without storage.
 	browsertest.See(t, ctx, atStart(`Object.defineProperty(window, "sessionStorage", {get() { throw new Error("denied") }})`))
 	do(t, ctx, chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("#tools")), chromedp.Click(chromedp.CSS("#sound")))
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](pressed)); got != "truefalse" {
@@ -417,8 +412,8 @@ func TestAPageRemembers(t *testing.T) {
 	}
 }
 
-// TestTheProofAndTheLanguages: the receipt of a draw stands in details, and can be copied and saved; a page leads to the list of
-// languages.
+// TestTheProofAndTheLanguages: the receipt of a draw is in details, and can be copied and saved; a page links to
+// the list of languages.
 func TestTheProofAndTheLanguages(t *testing.T) {
 	ctx, s, url := open(t)
 	browsertest.See(t, ctx, atStart(`Object.defineProperty(navigator, "clipboard", {value: {writeText(text) { window.copied = text }}})`))
@@ -446,7 +441,7 @@ func TestTheProofAndTheLanguages(t *testing.T) {
 		browsertest.Keep(t, screens, "draw-proof-phone.png", shot(t, ctx, 390, 844))
 	}
 
-	// The list of languages is a page of the same look, and leads on.
+	// The list of languages has the same style, and links back.
 	do(t, ctx, chromedp.Navigate(url+"/queued?lang=ar-EG"), chromedp.Click(chromedp.CSS(".g a")), chromedp.WaitVisible(chromedp.CSS("li a")))
 	check(t, ctx, "languages")
 	if screens != "" {
@@ -456,7 +451,7 @@ func TestTheProofAndTheLanguages(t *testing.T) {
 	waitFor(t, ctx, `document.documentElement.lang == "de-DE" && document.getElementById("vr").dataset.state == "queued"`)
 }
 
-// Whoever has no pointer reaches everything, in order, and sees where they are.
+// With the keyboard alone everything is reachable, in order, with visible focus.
 func TestTheKeyboardReachesEverything(t *testing.T) {
 	ctx, _, url := open(t)
 	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
@@ -473,8 +468,8 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	}
 }
 
-// TestPlacesInABrowser holds the page's arithmetic of places against the same file as
-// TestPlaces in the package above.
+// TestPlacesInABrowser checks the page's arithmetic of places with the same file as TestPlaces in the package
+// above.
 func TestPlacesInABrowser(t *testing.T) {
 	ctx := browsertest.Open(t)
 	script, err := os.ReadFile("../page.js")

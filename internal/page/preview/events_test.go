@@ -18,13 +18,12 @@ import (
 	"vestibule/internal/page"
 )
 
-// A page with an event stream works out its own place from what everybody is
-// told, does not ask while nothing concerns it, and asks at once when its turn
-// is near.
+// A page with an event stream computes its own position from broadcasts, does not poll without a reason, and polls
+// at once when its turn is near.
 func TestTheStreamInABrowser(t *testing.T) {
 	ctx := browsertest.Open(t)
 	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
-	streams := make(chan chan []byte, 8) // one for each that was opened
+	streams := make(chan chan []byte, 8) // one for each opened stream
 	mux := http.NewServeMux()
 	mux.Handle("/", s)
 	mux.HandleFunc("/.well-known/vestibule/events", func(w http.ResponseWriter, r *http.Request) {
@@ -50,14 +49,14 @@ func TestTheStreamInABrowser(t *testing.T) {
 
 	me := page.Samples[0].Visitor
 	joined := me.Decision.Ticket.Joined
-	// Of 800 people half joined before me, and 210 long before.
+	// Of 800 visitors half joined before this one, and 210 long before.
 	b := page.Broadcast{Now: me.Now.Add(-3 * time.Second), View: &wire.View{
 		At:      me.Now,
 		Horizon: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []estimate.Pace{{Mu: 2}}, Line: estimate.NewDigest(estimate.Histogram{
 			{Start: joined - 600_000, Width: 1000, N: 210}, {Start: joined - 20_000, Width: 40_000, N: 800},
 		}),
 	}}
-	var stream chan []byte // of the page that is open
+	var stream chan []byte // of the open page
 	path := "/queued"
 	visit := func() {
 		t.Helper()
@@ -71,7 +70,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 			}
 		})
 	}
-	say := func(change func()) { // so much later that the last message says nothing any more
+	say := func(change func()) { // sent so late that the previous message has no effect any more
 		change()
 		b.Now = b.Now.Add(3 * time.Second)
 		stream <- page.AppendBroadcast(nil, &b)
@@ -85,7 +84,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 		waitFor(t, ctx, fmt.Sprintf(`document.getElementById(%q).textContent == %q`, id, want))
 	}
 
-	// Pages ask every 20 seconds, which may pass here. To these no more than ten do.
+	// Pages poll every 20 seconds, which may happen here. At most ten such polls.
 	browsertest.See(t, ctx, atStart(`{
 		const later = setTimeout, clock = Date.now, start = clock();
 		window.setTimeout = (f, ms) => ms < 10000 ? later(f, ms) : 0;
@@ -96,19 +95,19 @@ func TestTheStreamInABrowser(t *testing.T) {
 	say(func() {})
 	shown("ahead", "600")
 	shown("total", "1,010")
-	shown("wait", "4–\u20606 minutes") // half of the wait that the page came with: 8 to 11
+	shown("wait", "4–\u20606 minutes") // half of the initial wait of the page: 8 to 11
 	if got := browsertest.See(t, ctx, chromedp.Evaluate[float64](`document.getElementById("bar").value`)); got != 56 {
 		t.Errorf("the progress is %v %%", got)
 	}
 	say(func() { b.View.Slots, b.View.Theta = 0, .001 })
 	say(func() { b.PausedBy = page.PausedBySystem })
 	shown("head", "The line is paused")
-	shown("ahead", "600") // ten more are no reason to take back what was told
+	shown("ahead", "600") // ten more are no reason to raise the shown number
 	say(func() { b.PausedBy, b.View.Slots = "", 700 })
-	shown("ahead", "0") // and yet not next: it is nobody's turn who joined then
+	shown("ahead", "0") // and still not next: its turn has not come
 
-	// Where one message lacks most of those in front, nothing of it is shown. Where many do, and
-	// they come back, the page says that the wait has grown, and no more than it said before.
+	// A message that lacks most of the visitors in front has no effect. If many do, and they come back, the page
+	// explains a longer wait, at most the earlier one.
 	visit()
 	whole := b.View.Line
 	say(func() { b.View.Slots, b.View.Theta = 10, 0 })
@@ -149,7 +148,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 		t.Errorf("the page asked %d times", n)
 	}
 
-	// The record of a draw is there: a page asks once for its place, and one that came after entries had closed does not.
+	// The record of a draw is published: a page polls once for its place, a page of a late visitor does not.
 	s.play(func(s *site) { s.news, s.in, s.asked = nil, false, 0 })
 	browsertest.See(t, ctx, atStart(`Math.random = () => 0`))
 	path, b.View.Horizon, b.View.Park = "/before-draw", 0, 0
@@ -161,15 +160,15 @@ func TestTheStreamInABrowser(t *testing.T) {
 	}
 	say(func() { b.Drawn = joined + 1 })
 	poll(t, "the page asks", func() bool { return asked() == 1 })
-	// While a question is under way no other is asked: the turn comes when the answer is there.
+	// There is no second poll while one is pending: the turn comes with its answer.
 	waitFor(t, ctx, `performance.getEntriesByType("resource").some(e => e.initiatorType == "fetch" && e.responseEnd > 0)`)
 	say(func() {})
 	say(func() { b.View.Horizon = joined })
 	poll(t, "the page asks at the turn", func() bool { return asked() == 2 })
 }
 
-// TestALostConnectionIsFoundAgain: a page that lost the connection asks at once when the event
-// stream finds the way again, also where its last question hangs, and asks every 12.5 seconds at least.
+// TestALostConnectionIsFoundAgain: a page without a connection polls at once when the event stream reconnects, even
+// with a hanging poll, and otherwise at least every 12.5 seconds.
 func TestALostConnectionIsFoundAgain(t *testing.T) {
 	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
 	var hangs, hung, streams atomic.Bool

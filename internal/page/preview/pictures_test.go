@@ -23,7 +23,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "take the pictures of docs/images anew")
 
-// pictures are those that docs show, by name.
+// pictures are the pictures of the docs, by name.
 var pictures = []struct {
 	name, path string
 	wide       bool // of a desktop, otherwise of a phone
@@ -54,9 +54,9 @@ var pictures = []struct {
 	{name: "chinese", path: "/queued-message?lang=zh-CN"},
 }
 
-// TestPictures: the pictures of docs show the page as it is. The words in a picture's Description must be those of the page, to the
-// letter. The picture itself is compared by blocks, as letters differ a little between versions of browsers and fonts.
-// With -rewrite they are taken anew.
+// TestPictures: the pictures of the docs show the current page. The words in a picture's Description must equal
+// those of the page. The picture is compared by blocks, since glyphs differ slightly between versions of browsers
+// and fonts. -rewrite takes new ones.
 func TestPictures(t *testing.T) {
 	ctx, s, url := open(t)
 	folder := "../../../docs/images"
@@ -127,10 +127,10 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// standstill stops the clock of a page, which counts seconds.
+// standstill stops the clock of a page.
 const standstill = `(function (now) { Date.now = function () { return now } })(Date.now())`
 
-// hasChinese tells whether two Chinese letters look different, as they do not where no font has them.
+// hasChinese reports whether two Chinese characters look different; without a font they do not.
 const hasChinese = `(function () {
 	var pictures = ["待", "间"].map(function (letter) {
 		var c = document.createElement("canvas"), g = c.getContext("2d");
@@ -141,15 +141,15 @@ const hasChinese = `(function () {
 	return pictures[0] != pictures[1];
 })()`
 
-// Blocks of a picture are squares of so many pixels a side. Letters of another version of the browser change the mean of
-// one by some 10 of 255; a line more or less, a colour or another order of parts changes many blocks by more.
+// Blocks of a picture are squares of this many pixels a side. Glyphs of another browser version change the mean of
+// one by about 10 of 255; an extra line, another colour or order changes many blocks by more.
 const (
 	block     = 24
 	tolerance = 24.0 // of the mean of a block
-	most      = 0.02 // share of blocks that may be beyond it
+	most      = 0.02 // maximum share of blocks beyond it
 )
 
-// compare tells what is different between two pictures, "" for nothing that somebody would see.
+// compare returns the visible difference of two pictures, or "".
 func compare(t *testing.T, a, b []byte) string {
 	t.Helper()
 	was, now := decode(t, a), decode(t, b)
@@ -202,7 +202,7 @@ func mean(img image.Image, x, y int) (m [3]float64) {
 // pngHead is the length of a PNG's signature and first chunk.
 const pngHead = 8 + 12 + 13
 
-// describe returns a picture with a text chunk that says what it shows.
+// describe adds a text chunk with the content of the picture.
 func describe(picture []byte, words string) []byte {
 	chunk := append([]byte("iTXtDescription\x00\x00\x00\x00\x00"), words...)
 	out := append([]byte(nil), picture[:pngHead]...)
@@ -212,7 +212,7 @@ func describe(picture []byte, words string) []byte {
 	return append(out, picture[pngHead:]...)
 }
 
-// description returns what describe wrote, "" for nothing.
+// description returns the text chunk of a picture, or "".
 func description(picture []byte) string {
 	for at := 8; at+12 <= len(picture); {
 		n := int(binary.BigEndian.Uint32(picture[at:]))
@@ -227,7 +227,7 @@ func description(picture []byte) string {
 	return ""
 }
 
-// TestComparingPictures: another colour, another text and another size are seen, and a little noise is not.
+// TestComparingPictures: another colour, text or size is detected, a little noise is not.
 func TestComparingPictures(t *testing.T) {
 	ctx, _, url := open(t)
 	take := func(change string) []byte {

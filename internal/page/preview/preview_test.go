@@ -26,7 +26,7 @@ func ask(t *testing.T, h http.Handler, method, path, accept string) (int, http.H
 	return w.Code, w.Result().Header, string(body)
 }
 
-// Every state can be looked at, as a page and as JSON, in every language.
+// Every state can be previewed, as a page and as JSON, in every language.
 func TestPreviewsOfTheBuiltinPage(t *testing.T) {
 	h := New("", "", slog.New(slog.DiscardHandler))
 	_, _, index := ask(t, h, http.MethodGet, "/", "text/html")
@@ -45,7 +45,7 @@ func TestPreviewsOfTheBuiltinPage(t *testing.T) {
 	if _, _, body := ask(t, h, http.MethodPost, "/.well-known/vestibule/leave?room=sale", "text/html"); !strings.Contains(body, "You have left the line") {
 		t.Errorf("leaving: %.60q", body)
 	}
-	// What a page asks for by itself is there too: a missing one is an error on its console.
+	// Resources that a page requests exist too: a missing one is an error on its console.
 	if code, header, body := ask(t, h, http.MethodGet, "/.well-known/vestibule/events?room=sale", "text/event-stream"); code != http.StatusOK || header.Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(body, "retry: ") {
 		t.Errorf("the stream: %d %.60q", code, body)
 	}
@@ -59,7 +59,7 @@ func TestPreviewsOfTheBuiltinPage(t *testing.T) {
 	}
 }
 
-// A file is read anew with every look, and what is wrong with it is told.
+// A file is read on every request, and its faults are shown.
 func TestPreviewsOfAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.html")
 	h := New(file, "", slog.New(slog.DiscardHandler))

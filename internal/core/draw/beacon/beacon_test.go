@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/core/draw"
 )
 
-// Round 657413 of quicknet, as it was published.
+// Round 657413 of quicknet, as published.
 const (
 	round      = 657413
 	signature  = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b"

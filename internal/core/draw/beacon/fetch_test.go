@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// TestTheFirstMirrorThatTellsTheTruth: mirrors that lie, fail, say nothing or say too much are no harm beside one that does not.
+// TestTheFirstMirrorThatTellsTheTruth: mirrors that lie, fail, hang or send too much do no harm next to a correct
+// one.
 func TestTheFirstMirrorThatTellsTheTruth(t *testing.T) {
 	end, patience := make(chan struct{}), fetchWithin
 	defer func() { fetchWithin = patience }()
-	fetchWithin = time.Minute // where somebody tells the truth it is not needed
+	fetchWithin = time.Minute // not needed with a correct mirror
 	serve := func(answer func(w http.ResponseWriter, r *http.Request)) string {
 		s := httptest.NewServer(http.HandlerFunc(answer))
 		t.Cleanup(s.Close)
@@ -40,7 +41,7 @@ func TestTheFirstMirrorThatTellsTheTruth(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	})
-	t.Cleanup(func() { close(end) }) // before the servers wait for their answers
+	t.Cleanup(func() { close(end) }) // before the servers wait for their responses
 	closes := Published(round).Add(-time.Second)
 	b, err := append(bad, silent, good+"/").Fetch(t.Context(), closes)
 	if err != nil || b.Round != round {

@@ -8,9 +8,8 @@ import (
 	"vestibule/internal/core/room/match"
 )
 
-// attackDoc has one room to attack and one beside it, which tells a path that
-// is gated because a reading names the room from one that is gated because
-// nobody can tell what it names.
+// attackDoc has one room to attack and one beside it, which distinguishes a path gated because a reading matches
+// the room from one gated because it is ambiguous.
 var attackDoc = room.Document{
 	Rooms: []room.Settings{
 		valid("sale", "shop.test", "/sale"),
@@ -33,13 +32,12 @@ const (
 	opaque            // unreadable: every room gates
 )
 
-// pathAttacks are spellings under which some origin serves what is under
-// /sale. Each must be gated by the room.
+// pathAttacks are spellings for which some origin serves content under /sale. The room must gate each.
 var pathAttacks = []struct {
 	path string
 	how  how
 }{
-	// As it is.
+	// Literal.
 	{"/sale", reads},
 	{"/sale/", reads},
 	{"/sale/x", reads},
@@ -73,7 +71,7 @@ var pathAttacks = []struct {
 	{"/x%5cy/%2e%2e/sale", reads},
 	{"/sale%2fx", reads},
 	{"/sale%2f", reads},
-	// Twice and more.
+	// Double and more.
 	{"/s%2561le", reads},
 	{"/s%252561le", reads},
 	{"/x/%252e%252e/sale", reads},
@@ -134,7 +132,7 @@ var pathAttacks = []struct {
 	{"/%2fevil.test/sale", reads},
 	{"//user@evil.test/sale", reads},
 	{"//evil.test;x/sale", reads},
-	// Names as Windows reads them, and ASP.NET.
+	// Names read by Windows, and ASP.NET.
 	{"/sale.", reads},
 	{"/sale%20", reads},
 	{"/sale%2e", reads},
@@ -151,7 +149,7 @@ var pathAttacks = []struct {
 	{"/x/%252e%252e;a=1%255cSALE", reads},
 	{"/x;y/%2e%2e;z//s%61le;w", reads},
 	{`/X\%2e%2e//;a/SA%4cE`, reads},
-	// What cannot be read.
+	// Unreadable paths.
 	{"/sale%00", opaque},
 	{"/sale%00.jpg", opaque},
 	{"/x%00/../sale", opaque},
@@ -216,8 +214,8 @@ func TestPathAttacks(t *testing.T) {
 	t.Logf("%d path spellings", len(pathAttacks))
 }
 
-// TestStepsAreNeeded takes the steps away one by one: the attacks that need
-// the step must then get through. It shows that the table above can fail.
+// TestStepsAreNeeded removes the steps one by one: the attacks that need the step must then get through. It shows
+// that the table above can fail.
 func TestStepsAreNeeded(t *testing.T) {
 	s := mustSet(t, attackDoc)
 	for i := range match.Steps() {
@@ -237,7 +235,7 @@ func TestStepsAreNeeded(t *testing.T) {
 	}
 }
 
-// TestHonestPaths checks that what is not under /sale to anybody is not gated.
+// TestHonestPaths checks that paths that no origin reads as under /sale are not gated.
 func TestHonestPaths(t *testing.T) {
 	s := mustSet(t, attackDoc)
 	for _, path := range []string{
@@ -252,8 +250,8 @@ func TestHonestPaths(t *testing.T) {
 	}
 }
 
-// hostAttacks are spellings of the host of a request for /sale. Each must be
-// gated or unknown: an unknown host is never forwarded.
+// hostAttacks are spellings of the host of a request for /sale. Each must be gated or unknown: an unknown host is
+// never forwarded.
 var hostAttacks = []struct {
 	host  string
 	known bool
@@ -336,8 +334,8 @@ func TestHostAttacks(t *testing.T) {
 	t.Logf("%d host spellings", len(hostAttacks))
 }
 
-// TestOtherHostInPath checks that a path which can be read as naming another
-// host of the set is refused, also where no room is near.
+// TestOtherHostInPath checks that a path that can be read as naming another host of the set is refused, also
+// without a room nearby.
 func TestOtherHostInPath(t *testing.T) {
 	s := mustSet(t, attackDoc)
 	for _, c := range []struct {

@@ -59,7 +59,7 @@ func long(n int) string {
 	return s
 }
 
-// worst is a path whose readings use up the bound on their bytes.
+// worst is a path whose readings exhaust the byte limit.
 func worst() string {
 	return "/" + long(250) + "%2525252525252561;a" + long(250)
 }

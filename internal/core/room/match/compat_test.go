@@ -14,9 +14,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite compat_table.go from x/text instead of checking it")
 
-// TestCompatTable holds compat_table.go to the tables of x/text, which the
-// package itself may not import: every rune beyond ASCII whose NFKC form is
-// printable ASCII, with that form.
+// TestCompatTable compares compat_table.go with the tables of x/text, which the package itself may not import:
+// every non-ASCII rune with a printable ASCII NFKC form, with that form.
 func TestCompatTable(t *testing.T) {
 	var runs []compatRun
 	checked := 0

@@ -1,6 +1,6 @@
 package match
 
-// What the external tests need: they compare the package with a twin, through sets of rooms.
+// Exports for the external tests, which compare the package with a twin through sets of rooms.
 var (
 	CompatOf   = compatOf
 	Ignorable  = ignorable
@@ -8,10 +8,10 @@ var (
 	Spellings  = spellings
 )
 
-// Steps returns how many steps of reading a path there are.
+// Steps returns the number of reading steps.
 func Steps() int { return len(steps) }
 
-// WithoutStep takes step i away until restore is called.
+// WithoutStep removes step i until restore is called.
 func WithoutStep(i int) (restore func()) {
 	kept := steps[i].when
 	steps[i].when = 0

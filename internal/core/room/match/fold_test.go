@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestFoldMergesCase checks every rune: whatever an origin does to letter
-// case, what it takes for the same has the same Fold.
+// TestFoldMergesCase checks every rune: texts that any origin treats as equal apart from case have the same Fold.
 func TestFoldMergesCase(t *testing.T) {
 	merged := 0
 	for r := rune(0); r <= utf8.MaxRune; r++ {
@@ -54,9 +53,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestIgnorable holds the list to its definition in Unicode's
-// DerivedCoreProperties: Other_Default_Ignorable_Code_Point + Cf +
-// Variation_Selector, less white space, interlinear annotations, Egyptian
+// TestIgnorable compares the list with its definition in Unicode's DerivedCoreProperties:
+// Other_Default_Ignorable_Code_Point + Cf + Variation_Selector, less white space, interlinear annotations, Egyptian
 // format controls and prepended marks.
 func TestIgnorable(t *testing.T) {
 	for r := rune(0); r <= utf8.MaxRune; r++ {

@@ -41,7 +41,7 @@ func TestCanonicalHost(t *testing.T) {
 		{"0x0a000005", ""},
 		{"10.0.0.0x5", ""},
 		{"10.0.0.0x", ""},
-		{"a.1", ""}, // some resolver would take it for an address
+		{"a.1", ""}, // some resolver would read it as an address
 		{"a.0x1f", ""},
 		{"a.0xg", "a.0xg"},
 		{"[::1]", "::1"},
@@ -115,7 +115,7 @@ func FuzzCanonicalHost(f *testing.F) {
 				t.Fatalf("%q is %q, which is %q, %v", raw, host, got, ok)
 			}
 		}
-		// A host that a request can name, an operator can name.
+		// An operator can name every host that a request can name.
 		set, err := room.NewSet(room.Document{Rooms: []room.Settings{valid("sale", host, "/")}}, 1)
 		if err != nil || set.Origins()[host] == "" {
 			t.Fatalf("%q is %q, which in a document is refused: %v", raw, host, err)

@@ -84,8 +84,7 @@ func TestMatch(t *testing.T) {
 		{"[::1]:443", "/six", []string{"six"}, "http://10.0.0.5:8080", "http://10.0.0.5:8080", false},
 		{"static.test", "/sale", nil, "https://static.internal", "https://static.internal", false},
 		{"static.test", "/%zz", nil, "https://static.internal", "https://static.internal", false},
-		// Honest requests for the room that is more specific than another are
-		// gated once, however clients must spell them.
+		// Honest requests for the more specific of two rooms are gated once, in every required spelling.
 		{"whole.test", "/x", []string{"site"}, "http://10.0.0.5:8080", "http://10.0.0.5:8080", false},
 		{"whole.test", "/Part/x", []string{"part"}, "http://10.0.0.5:8080", "http://10.0.0.5:8080", false},
 		{"whole.test", "/part/x", []string{"site", "part"}, "http://10.0.0.5:8080", "http://10.0.0.5:8080", false},
@@ -123,8 +122,8 @@ func TestMatchOrder(t *testing.T) {
 	}
 }
 
-// TestMatchEndsAtSegments has no longer path in the set than the one that the
-// request only begins with.
+// TestMatchEndsAtSegments: the set's longest path is only a textual prefix of the request's path, not of its
+// segments.
 func TestMatchEndsAtSegments(t *testing.T) {
 	s := mustSet(t, room.Document{Rooms: []room.Settings{valid("sale", "x.test", "/sale")}})
 	for path, want := range map[string]int{
@@ -144,7 +143,7 @@ func TestMatchOfEmptySets(t *testing.T) {
 	}
 }
 
-// randomDoc draws a valid document of rooms that are near each other.
+// randomDoc draws a valid document of neighbouring rooms.
 func randomDoc() *rapid.Generator[room.Document] {
 	segment := rapid.SampledFrom([]string{"sale", "Sale", "SALE", "vip", "a", "b", "é", "É", "my sale", "k", "a.test", "s%61le"})
 	host := rapid.SampledFrom([]string{"a.test", "B.test", "c.test"})
@@ -183,7 +182,7 @@ func checkLikeTwin(t rapid.TB, s *room.Set, doc room.Document, host, path string
 	want := twinMatchOf(t, doc, host, path)
 	got := twinMatch{Known: m.Known, Refuse: m.Refuse, Origin: m.Origin, Rooms: names(&m)}
 	if want.Refuse && len(want.Rooms) > match.Most {
-		got.Rooms, want.Rooms = nil, nil // which four are kept is not promised
+		got.Rooms, want.Rooms = nil, nil // the choice of four is not specified
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("Match(%q, %q) of %v:\n%s", host, path, doc.Rooms, diff)
@@ -243,8 +242,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestRoomPathsArePlain: a path that a room may have has one reading once it
-// is decoded, so the room covers what it says and nothing else is meant.
+// TestRoomPathsArePlain: a valid room path has one reading once decoded, so the extent of a room is unambiguous.
 func TestRoomPathsArePlain(t *testing.T) {
 	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -266,8 +264,7 @@ func TestRoomPathsArePlain(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreStable: filling in defaults twice is filling them in once, and
-// what is valid stays so.
+// TestDefaultsAreStable: filling in defaults is idempotent, and keeps a valid document valid.
 func TestDefaultsAreStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		doc := randomDoc().Draw(t, "doc")

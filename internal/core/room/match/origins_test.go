@@ -10,9 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Models of how origins get from the path of the request line to what they
-// serve. They owe nothing to the steps of readings; each is written from the
-// documentation of its original, and returns "" when that refuses the path.
+// Models of how origins map the path of the request line to the served path. They are independent of the reading
+// steps; each is written from the documentation of its original, and returns "" if that rejects the path.
 var origins = map[string]func(string) string{
 	"go ServeMux": func(p string) string {
 		u, err := url.ParseRequestURI(p)
@@ -113,8 +112,7 @@ func tomcat(p string) string {
 
 func escapeAgain(p string) string { return (&url.URL{Path: p}).EscapedPath() }
 
-// TestNoOriginIsReached holds Match to all the models at once: where one of
-// them serves what is under /sale, the room gates.
+// TestNoOriginIsReached compares Match with all models: if one of them serves content under /sale, the room gates.
 func TestNoOriginIsReached(t *testing.T) {
 	s := mustSet(t, attackDoc)
 	reached := make(map[string]int)

@@ -22,7 +22,7 @@ func collect(path string) (all []string, ok bool) {
 func TestReadings(t *testing.T) {
 	for _, c := range []struct {
 		path string
-		want []string // nil: no readings that can be relied on
+		want []string // nil: no reliable readings
 	}{
 		{"/", []string{"/"}},
 		{"/sale/x-1_2~3!'()*+,=:@&$", []string{"/sale/x-1_2~3!'()*+,=:@&$"}},
@@ -95,7 +95,7 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// TestReadingsStops checks that yield can end the walk, which is no failure.
+// TestReadingsStops checks that yield can end the iteration, which is no failure.
 func TestReadingsStops(t *testing.T) {
 	calls := 0
 	if ok := match.Readings("/s%61le//x", func(string) bool { calls++; return false }); !ok || calls != 1 {
@@ -103,7 +103,7 @@ func TestReadingsStops(t *testing.T) {
 	}
 }
 
-// TestReadingsBound checks the two bounds from both sides.
+// TestReadingsBound checks both limits from both sides.
 func TestReadingsBound(t *testing.T) {
 	nested := func(n int) string { return "/%" + strings.Repeat("25", n) + "61" } // has n+2 readings
 	if all, ok := collect(nested(match.MaxReadings - 2)); !ok || len(all) != match.MaxReadings {
@@ -121,7 +121,7 @@ func TestReadingsBound(t *testing.T) {
 	}
 }
 
-// nasty are the pieces of which attacks are made.
+// nasty are building blocks of attacks.
 var nasty = []string{
 	"/", "/", "/", "//", "/./", "/../", "/..;/", "..", ".", "%2f", "%2F", "%252f", "%5c", `\`, ";x", "%3b", "?", "%3f", "#",
 	"%2e", "%252e", "%2e%2e", "sale", "sale", "SALE", "Sale", "s%61le", "s%2561le", "ｓale", "%EF%BD%93ale", "vip", "VIP", "a", "b",
@@ -161,8 +161,7 @@ func checkReadings(t rapid.TB, path string) {
 			t.Fatalf("Readings(%q) lacks %q", path, r)
 		}
 	}
-	// The quick test must never call a path ordinary that has other readings;
-	// calling one odd that has none only costs time.
+	// The quick test must never call a path with other readings ordinary; a false negative only costs time.
 	if match.IsOrdinary(path) && len(want) != 1 {
 		t.Fatalf("match.IsOrdinary(%q), but the twin reads %v", path, want)
 	}

@@ -12,9 +12,8 @@ import (
 	"vestibule/internal/core/room/match"
 )
 
-// The dumb twin: what the package says of readings and matching, written again
-// as plainly as it can be said, with regular expressions and loops over
-// everything, and no thought of speed.
+// The naive twin: readings and matching written as plainly as possible, with regular expressions and exhaustive
+// loops, without regard to speed.
 
 var (
 	twinEscape    = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
@@ -78,7 +77,7 @@ func twinTrim(s string) string {
 func twinCompat(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		to, ok := match.CompatOf(r) // held to x/text by TestCompatTable
+		to, ok := match.CompatOf(r) // compared with x/text by TestCompatTable
 		switch {
 		case ok:
 			b.WriteString(to)
@@ -110,8 +109,7 @@ var twinSteps = []func(string) string{
 	twinCompat,
 }
 
-// twinReadings returns the set of readings, nil when there is none that can be
-// relied on.
+// twinReadings returns the set of readings, or nil if there are no reliable ones.
 func twinReadings(path string) map[string]bool {
 	if !strings.HasPrefix(path, "/") || strings.Contains(twinEscape.ReplaceAllString(path, ""), "%") {
 		return nil
@@ -140,7 +138,7 @@ func twinReadings(path string) map[string]bool {
 	return all
 }
 
-// twinCovers tells whether a room with this path covers what a reading names.
+// twinCovers reports whether a room with this path covers a reading.
 func twinCovers(path, reading string) bool {
 	return path == "/" || reading == path || strings.HasPrefix(reading, path+"/")
 }
@@ -151,7 +149,7 @@ type twinMatch struct {
 	Rooms         []string
 }
 
-// twinMatchOf is Set.Match over a document, by looking at everything.
+// twinMatchOf is Set.Match over a document, by exhaustive search.
 func twinMatchOf(t rapid.TB, doc room.Document, rawHost, path string) twinMatch {
 	doc = doc.WithDefaults()
 	origins := mustSet(t, doc).Origins()

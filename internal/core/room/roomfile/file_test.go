@@ -64,7 +64,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// good is a room that lacks nothing, at lines 2 to 6 of a file.
+// good is a complete room, at lines 2 to 6 of a file.
 const good = `rooms:
   - name: tickets
     host: shop.example.com
@@ -270,8 +270,7 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
-// TestParseReadsWhatItMeans writes random valid documents as YAML and reads
-// them back.
+// TestParseReadsWhatItMeans writes random valid documents as YAML and parses them.
 func TestParseReadsWhatItMeans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var want room.Document
@@ -345,8 +344,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What was read can be published. JSON is YAML, so it can be read
-			// here too, but for texts that are empty.
+			// Parsed rooms can be published. JSON is YAML, so it can be parsed here too, but for empty texts.
 			if _, err := room.DecodeDocument(encoded); err != nil {
 				t.Fatal(err)
 			}

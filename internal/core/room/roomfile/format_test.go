@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Whatever is set, what Format writes is read as the same.
+// Format writes any settings so that Parse reads the same.
 func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 	plain := func(name string) room.Settings {
 		return room.Settings{Name: name, Host: name + ".example", TotalActiveUsers: 9, NewUsersPerMinute: 5, Origin: "http://10.0.0.1"}
@@ -77,7 +77,7 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 			}
 			doc := room.Document{Rooms: []room.Settings{r}}.WithDefaults()
 			if len(doc.Validate()) > 0 {
-				continue // not one that a store holds
+				continue // not one that a store accepts
 			}
 			tried++
 			same(fmt.Sprintf("%s: %v", s.Key, v), doc)

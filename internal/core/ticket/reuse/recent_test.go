@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRecentRemembersTheNewestTickets compares with a twin that keeps a list: a ticket
-// that is put again, because its session was renewed, is among the newest.
+// TestRecentRemembersTheNewestTickets compares with a twin that keeps a list: a ticket that is put again, for a
+// renewed session, becomes one of the newest.
 func TestRecentRemembersTheNewestTickets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(0, 5).Draw(t, "limit")

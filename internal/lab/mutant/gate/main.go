@@ -1,9 +1,7 @@
-// Command gate takes the rules of the hard limit out one by one and demands that
-// somebody notices: a named test that fails, and for most of them a simulated
-// world in which a promise is broken (see package mutant and decision 17). It
-// prints what killed each mutant and fails if one survives, or if anything is
-// noticed where all rules are in force. Build it with the tag mutants, over the files that
-// the command overlay writes (make mutants does both):
+// Command gate removes the rules of the hard limit one by one, and requires that tests detect each removal: a named
+// test, and for most of them a simulated world with a broken promise (see package mutant and decision 17). It
+// prints the detection of each mutant and fails if one survives, or if a test fails with all rules in force. Build
+// it with the tag mutants, with the files of command overlay (make mutants does both):
 //
 //	go run ./internal/lab/mutant/overlay -out .tools/mutants
 //	go run -tags mutants -overlay .tools/mutants/overlay.json ./internal/lab/mutant/gate
@@ -44,7 +42,7 @@ func main() {
 	target := flag.String("target", "", "with -mutant: play one world of this target and tell what happens in it")
 	seed := flag.Uint64("seed", 1, "with -target: which")
 	flag.Parse()
-	debug.SetGCPercent(400) // worlds are small, and die young
+	debug.SetGCPercent(400) // worlds are small and short-lived
 	err := errors.New("built without the tag mutants: use make mutants")
 	switch {
 	case !mutant.Built:
@@ -67,12 +65,12 @@ type gate struct {
 	dir   string // of the test binaries
 
 	overlay string
-	folders map[string]string // of packages, by their names
+	folders map[string]string // folders of packages by name
 
-	proof map[string]int // by target: the last seed that a mutant was noticed in
+	proof map[string]int // by target: the last seed that killed a mutant
 }
 
-// replay plays one world and tells what goes wrong in it.
+// replay runs one world and prints its fault.
 func (g *gate) replay(target string, seed uint64) error {
 	if g.only != "" && g.only != "none" {
 		i := slices.IndexFunc(mutant.All(), func(m mutant.Mutant) bool { return m.Name == g.only })
@@ -135,9 +133,9 @@ func (g *gate) run(ctx context.Context) (err error) {
 			all = append(all, m)
 		}
 	}
-	// The tests are processes of their own, as many at a time as there are cores. Worlds
-	// are played in this process, which can have one mutant at a time.
-	verdicts := g.noticed(ctx, all)
+	// Tests are separate processes, one per core at a time. Worlds run in this process, which can have one mutant
+	// at a time.
+	verdicts := g.runTests(ctx, all)
 	killed := 0
 	fmt.Fprintf(g.out, "%-24s %-4s  %-70s %s\n", "mutant", "rule", "test", "worlds")
 	for i, m := range all {
@@ -154,7 +152,7 @@ func (g *gate) run(ctx context.Context) (err error) {
 	return errors.Join(faults...)
 }
 
-// folders returns the folders of all packages by their names, which plans go by.
+// folders returns the folders of all packages by name, as used in plans.
 func folders(ctx context.Context) (map[string]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Name}} {{.Dir}}", "./internal/...").Output()
 	if err != nil {
@@ -168,15 +166,15 @@ func folders(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// verdict is what the tests of a plan say of a mutant.
+// verdict is the result of a plan's tests for a mutant.
 type verdict struct {
-	failed   []string // which noticed, by package
-	survived bool     // some did not
+	failed   []string // failed tests by package
+	survived bool     // some tests passed
 	err      error
 }
 
-// noticed runs the tests of all mutants' plans.
-func (g *gate) noticed(ctx context.Context, all []mutant.Mutant) []verdict {
+// runTests runs the tests of all mutants' plans.
+func (g *gate) runTests(ctx context.Context, all []mutant.Mutant) []verdict {
 	out := make([]verdict, len(all))
 	parallel(len(all), func(i int) {
 		v := &out[i]
@@ -193,7 +191,7 @@ func (g *gate) noticed(ctx context.Context, all []mutant.Mutant) []verdict {
 	return out
 }
 
-// parallel calls f with every number below n, for as many at a time as there are cores.
+// parallel calls f with every number below n, with one call per core at a time.
 func parallel(n int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -218,7 +216,7 @@ func (k killer) each() iter.Seq2[string, string] {
 	}
 }
 
-// cleanTests demands that no test notices anything where every rule is in force.
+// cleanTests requires that every test passes with all rules in force.
 func (g *gate) cleanTests(ctx context.Context, tests map[string][]string) []error {
 	packages := slices.Sorted(maps.Keys(tests))
 	found := make([]error, len(packages))
@@ -233,8 +231,7 @@ func (g *gate) cleanTests(ctx context.Context, tests map[string][]string) []erro
 	return found
 }
 
-// cleanWorlds demands the same of the worlds in which mutants were noticed; of all, where
-// that is the only thing asked for.
+// cleanWorlds requires the same of the worlds that killed mutants, or of all if nothing else was requested.
 func (g *gate) cleanWorlds() (faults []error) {
 	for _, h := range sim.Targets {
 		seeds := g.seeds
@@ -250,7 +247,7 @@ func (g *gate) cleanWorlds() (faults []error) {
 	return faults
 }
 
-// kill demands that everything in the plan of m notices it. v is what its tests say.
+// kill requires that everything in the plan of m detects it; v is the result of its tests.
 func (g *gate) kill(m mutant.Mutant, v verdict) error {
 	k, ok := plan[m.ID]
 	switch {
@@ -291,8 +288,7 @@ func (g *gate) kill(m mutant.Mutant, v verdict) error {
 
 var failure = regexp.MustCompile(`--- FAIL: (\S+)`)
 
-// test runs tests of a package against a mutant and returns the name of the last
-// one that failed, the most particular, "" for none.
+// test runs tests of a package against a mutant and returns the last failed one, the most specific, or "".
 func (g *gate) test(ctx context.Context, id mutant.ID, pkg, pattern string) (failed string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -324,14 +320,14 @@ func (g *gate) test(ctx context.Context, id mutant.ID, pkg, pattern string) (fai
 	return failed, nil
 }
 
-// noted is a world in which a promise was broken.
+// noted is a world with a broken promise.
 type noted struct {
 	seed  int
 	fault string
 }
 
-// target plays worlds of h, several at a time, from seed 1, and tells in which of them a
-// promise was broken. Without all it stops at the first.
+// target runs worlds of h in parallel, from seed 1, and returns those with a broken promise. Without all it stops
+// at the first.
 func (g *gate) target(h sim.Target, seeds int, all bool) []noted {
 	found := make([]noted, seeds)
 	var stop atomic.Bool
@@ -347,8 +343,7 @@ func (g *gate) target(h sim.Target, seeds int, all bool) []noted {
 	return slices.DeleteFunc(found, func(n noted) bool { return n.fault == "" })
 }
 
-// play plays one world and returns the promise that was broken in it. A node that
-// panics was noticed too.
+// play runs one world and returns the broken promise. A panic of a node counts too.
 func play(h sim.Target, seed uint64) (fault string) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -2,14 +2,14 @@ package main
 
 import "vestibule/internal/lab/mutant"
 
-// killer is what has to notice that a rule is missing.
+// killer is the tests that must detect a mutant.
 type killer struct {
-	tests  string // packages and names of tests, or how the names of several begin
-	target string // name of the simulated worlds; "" for none
+	tests  string // packages and test names, or prefixes of them
+	target string // name of the simulated worlds, or ""
 }
 
-// plan says for every mutant what kills it: always a named test, and a
-// simulated world wherever chance leads there within 64 seeds.
+// plan names the killers of every mutant: always a named test, and a simulated world if chance finds a fault within
+// 64 seeds.
 var plan = map[mutant.ID]killer{
 	mutant.NoRight:          {"ledger.TestRule1", "expiry"},
 	mutant.NoRateRight:      {"ledger.TestRule1", "guests"},

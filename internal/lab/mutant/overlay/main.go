@@ -1,13 +1,13 @@
-// Command overlay puts the mutants into copies of the product's files, for builds with the
-// tag mutants: no product file names a mutant. The mutants are unified diffs in
-// internal/lab/mutant/patches, one for each product file, under the file's own path.
+// Command overlay applies the mutants to copies of the product's files, for builds with the tag mutants: no product
+// file names a mutant. The mutants are unified diffs in internal/lab/mutant/patches, one for each product file,
+// under the file's path.
 //
 //	go run ./internal/lab/mutant/overlay -out DIR            write the mutated files and DIR/overlay.json
 //	go build -tags mutants -overlay DIR/overlay.json ./...   build with them
-//	go run ./internal/lab/mutant/overlay -out DIR -record    make the patches anew from the files in DIR
+//	go run ./internal/lab/mutant/overlay -out DIR -record    recreate the patches from the files in DIR
 //
-// To add or mend a mutant: write the files to a folder, edit the copy there, and record. A
-// patch that no longer applies is reported with the lines that it looked for.
+// To add or change a mutant: write the files to a folder, edit the copy there, and record. A patch that no longer
+// applies is reported with the lines that it expected.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// patches is where the patches lie, seen from the top of the repository.
+// patches is the folder of the patches, relative to the top of the repository.
 const patches = "internal/lab/mutant/patches"
 
 func main() {
@@ -43,14 +43,14 @@ func main() {
 	}
 }
 
-// writeAll applies every patch and writes the mutated files and overlay.json. It reports
-// all patches that do not apply.
+// writeAll applies every patch and writes the mutated files and overlay.json. It reports all patches that do not
+// apply.
 func writeAll(out string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(out); err != nil { // files of patches that are gone
+	if err := os.RemoveAll(out); err != nil { // files of removed patches
 		return err
 	}
 	replace := map[string]string{}
@@ -103,7 +103,7 @@ func patched(patch, file string) ([]byte, error) {
 	return []byte(mutated), nil
 }
 
-// recordAll makes the patches anew from mutated files.
+// recordAll recreates the patches from mutated files.
 func recordAll(out string) error {
 	if _, err := os.Stat(filepath.Join(out, "overlay.json")); err != nil {
 		return fmt.Errorf("%w; write the files first, without -record", err)
@@ -120,7 +120,7 @@ func recordAll(out string) error {
 			return err
 		}
 		diff, err := record(file, name)
-		if err != nil || diff == "" { // "": the mutants were taken out
+		if err != nil || diff == "" { // "": the mutants were removed
 			return err
 		}
 		patch := filepath.Join(patches, file+".patch")
@@ -131,7 +131,7 @@ func recordAll(out string) error {
 	})
 }
 
-// record returns the diff that makes mutated of file, with as much context as Apply needs.
+// record returns the diff that makes mutated of file, with as much context as apply needs.
 func record(file, mutated string) (string, error) {
 	src, err := os.ReadFile(file)
 	if err != nil {
@@ -142,7 +142,7 @@ func record(file, mutated string) (string, error) {
 		return "", err
 	}
 	for context := 1; context <= len(src); context *= 2 {
-		// git diff exits with 1 where the files differ.
+		// git diff exits with 1 if the files differ.
 		diff, err := exec.Command("git", "diff", "--no-index", "--no-color", fmt.Sprintf("-U%d", context), "--", file, mutated).Output()
 		var exit *exec.ExitError
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
@@ -160,14 +160,14 @@ func record(file, mutated string) (string, error) {
 	return "", fmt.Errorf("%s: no diff of %s applies to it", file, mutated)
 }
 
-// apply applies a unified diff to src. A hunk is looked for by its text alone, from the
-// hunk before it on, so that a patch outlives changes elsewhere in its file.
+// apply applies a unified diff to src. It searches each hunk by its text only, after the previous hunk, so that a
+// patch survives changes elsewhere in its file.
 func apply(src, diff string) (string, error) {
 	var out strings.Builder
 	rest := src
 	for i, hunk := range strings.Split("\n"+diff, "\n@@")[1:] {
 		_, body, _ := strings.Cut(hunk, "\n")
-		if !strings.HasSuffix(body, "\n") { // Split took the newline before the next hunk
+		if !strings.HasSuffix(body, "\n") { // Split removed the newline before the next hunk
 			body += "\n"
 		}
 		var before, after strings.Builder

@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/lab/mutant"
 )
 
-// Every patch applies to the product, and every mutant is in one.
+// Every patch applies to the product, and contains every mutant.
 func TestThePatchesApplyAndHoldEveryMutant(t *testing.T) {
 	t.Chdir("../../../..")
 	dir := t.TempDir()

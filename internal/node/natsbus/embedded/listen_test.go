@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestBeyondLoopback: an address that other machines reach is told of.
+// TestBeyondLoopback: addresses that other machines can reach are reported.
 func TestBeyondLoopback(t *testing.T) {
 	for addr, want := range map[string]bool{
 		"": false, "127.0.0.1:4222": false, "[::1]:4222": false, "localhost:4222": false, "127.8.0.1:0": false,
@@ -31,7 +31,7 @@ func TestPassword(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stored, beyond bool
 		file           string
-		want           string // "new" for one that is made
+		want           string // "new" for a generated one
 		fault          bool
 	}{
 		"new, beyond this machine":             {beyond: true, want: "new"},

@@ -40,7 +40,7 @@ func start(t *testing.T, o embedded.Options) *embedded.Server {
 
 var eventually = testkit.Eventually
 
-// What keeps a server from running is told, at once and with the reason.
+// A server that cannot run reports the reason at once.
 func TestAServerThatCannotRunSaysWhy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,7 +75,7 @@ func TestAServerThatCannotRunSaysWhy(t *testing.T) {
 	}
 }
 
-// A node joins the server that it runs itself, and tells where others reach it.
+// A node joins its own server, and reports its address for others.
 func TestJoin(t *testing.T) {
 	for _, c := range []struct {
 		listen string
@@ -103,7 +103,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestAServerAsksForItsPassword: who does not know it is refused, as a client and as a leaf node.
+// TestAServerAsksForItsPassword: clients and leaf nodes without it are rejected.
 func TestAServerAsksForItsPassword(t *testing.T) {
 	const secret = "correct-horse-battery-staple"
 	leafs := testkit.FreeAddr(t)
@@ -155,7 +155,7 @@ func TestAServerAsksForItsPassword(t *testing.T) {
 	}
 }
 
-// A node goes on with its server while others are connected that end too, and no longer.
+// A node keeps its server running while other stopping processes are connected, and no longer.
 func TestOutlive(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -210,8 +210,8 @@ func TestOutlive(t *testing.T) {
 	}
 }
 
-// A data centre with a server of its own, joined to global's as a leaf: messages
-// and, by their domain, documents go between the two.
+// A data centre with its own server, joined to global's as a leaf: messages and, by their domain, documents pass
+// between the two.
 func TestLeafNodes(t *testing.T) {
 	leafs := testkit.FreeAddr(t)
 	hub := start(t, embedded.Options{Domain: "hub", Leafs: leafs})
