@@ -17,98 +17,88 @@ import (
 // It does no compression per visitor. The fixed texts of a page are compressed once; a visitor's values are written
 // as literals and never matched against other data. So the length of the result reveals only their length.
 type Packer struct {
-	pack   *pack
-	w      bitWriter
-	open   bool   // a block of literals is open
-	size   int    // bytes written, uncompressed
-	sum    uint32 // of them, without plain
-	plain  []byte // buffer: short pieces are added to sum at once
-	packed int    // bytes of it already written compressed
+	pack  *pack
+	plain []byte // buffer: the page without the texts that are blocks
+	marks []mark
 }
+
+// mark is the position of a text in a page.
+type mark struct{ at, text int }
 
 // gzipHead is a gzip header: no name, no time, any system.
 const gzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
-// begin starts a page after dst. It returns the buffer for a visitor's values. Each of [Packer.text],
-// [Packer.variable] and [Packer.end] takes the buffer and returns it longer or emptied.
-func (p *Packer) begin(dst []byte, t *pack) (plain []byte) {
-	p.pack, p.open, p.size, p.sum, p.packed = t, false, 0, 0, 0
-	dst = append(dst, gzipHead...)
-	p.w = bitWriter{dst: dst, at: len(dst)}
+// begin starts a page. It returns the buffer for a visitor's values, to which [Packer.text] adds a text.
+func (p *Packer) begin(t *pack) (plain []byte) {
+	p.pack, p.marks = t, append(p.marks[:0], mark{})
 	return p.plain[:0]
 }
 
-// text writes one of the texts.
+// text adds one of the texts.
 func (p *Packer) text(plain []byte, i int) []byte {
-	t := &p.pack.texts[i]
-	if t.blocks == "" {
-		p.openBlock()
-		p.w.run(&t.literals)
+	p.marks = append(p.marks, mark{len(plain), i + 1})
+	if t := &p.pack.texts[i+1]; t.blocks == "" {
 		plain = append(plain, t.text...)
-		p.size += len(t.text)
-		p.packed = len(plain)
-		return plain
-	}
-	if p.open {
-		p.closeBlock()
-		p.w.put(0, 3) // an empty stored block follows, for it ends with a byte
-		p.w.align()
-		p.w.bytes("\x00\x00\xff\xff")
-	}
-	p.w.bytes(t.blocks)
-	if p.size == 0 {
-		p.sum = t.sum
-	} else {
-		p.sum = crc32.Update(crc32.Update(p.sum, crc32.IEEETable, plain), crc32.IEEETable, t.text)
-	}
-	p.size += len(t.text)
-	p.packed = 0
-	return plain[:0]
-}
-
-// variable writes the bytes appended to plain.
-func (p *Packer) variable(plain []byte) []byte {
-	if b := plain[p.packed:]; len(b) > 0 {
-		p.openBlock()
-		p.w.literals(&p.pack.code, b)
-		p.size += len(b)
-		p.packed = len(plain)
 	}
 	return plain
 }
 
-func (p *Packer) openBlock() {
-	if !p.open {
-		p.w.run(&p.pack.open)
-		p.open = true
+// end appends the page to dst.
+func (p *Packer) end(dst, plain []byte) []byte {
+	p.plain = plain
+	p.marks = append(p.marks, mark{at: len(plain)})
+	dst = append(dst, gzipHead...)
+	w := bitWriter{dst: dst, at: len(dst)}
+	w.reserve(maxBits*len(plain) + p.pack.bits)
+	open, size := false, len(plain)
+	sum, at := uint32(0), 0 // the checksum is that of the page before plain[at]
+	for i, m := range p.marks[:len(p.marks)-1] {
+		values := plain[m.at:p.marks[i+1].at]
+		t := &p.pack.texts[m.text]
+		if t.blocks != "" {
+			if open { // pad to bytes by an empty stored block
+				open = false
+				w.word(p.pack.code[endOfBlock])
+				w.put(0, 3)
+				w.align()
+				w.bytes("\x00\x00\xff\xff")
+			}
+			w.bytes(t.blocks)
+			if size == len(plain) && m.at == 0 {
+				sum = t.sum
+			} else {
+				sum = crc32.Update(crc32.Update(sum, crc32.IEEETable, plain[at:m.at]), crc32.IEEETable, t.text)
+			}
+			size += len(t.text)
+			at = m.at
+		}
+		if len(values) == 0 {
+			continue
+		}
+		if !open {
+			open = true
+			w.run(&p.pack.open)
+		}
+		if t.blocks == "" {
+			w.run(&t.literals)
+			values = values[len(t.text):]
+		}
+		w.literals(&p.pack.code, values)
 	}
-}
-
-// closeBlock closes an open block, and makes space for a few bits.
-func (p *Packer) closeBlock() {
-	p.w.reserve(64)
-	if p.open {
-		end := p.pack.code[endOfBlock]
-		p.w.put(uint64(end.bits), uint(end.n))
-		p.open = false
+	if open {
+		w.word(p.pack.code[endOfBlock])
 	}
-}
-
-// end ends the page and returns it.
-func (p *Packer) end(plain []byte) []byte {
-	p.closeBlock()
-	p.w.put(1|1<<1, 3+7) // the last block, empty
-	dst := p.w.align()
-	p.w, p.plain = bitWriter{}, plain
-	dst = binary.LittleEndian.AppendUint32(dst, crc32.Update(p.sum, crc32.IEEETable, plain))
-	return binary.LittleEndian.AppendUint32(dst, uint32(p.size))
+	w.put(1|1<<1, 3+7) // the last block, empty
+	dst = binary.LittleEndian.AppendUint32(w.align(), crc32.Update(sum, crc32.IEEETable, plain[at:]))
+	return binary.LittleEndian.AppendUint32(dst, uint32(size))
 }
 
 // pack is the fixed texts of a page, compressed. It is immutable.
 type pack struct {
 	code  code
-	open  run // the header of a block of literals
-	texts []packed
+	open  run      // the header of a block of literals
+	bits  int      // upper bound, without literals
+	texts []packed // after an empty one, as a page may begin with a variable
 }
 
 // packed is one text. It is either whole blocks, or literals if these are about as short.
@@ -135,7 +125,7 @@ const (
 
 // newPack compresses texts. sample is typical text between them.
 func newPack(texts []string, sample []byte) *pack {
-	p := &pack{}
+	p := &pack{texts: make([]packed, 1)}
 	var blocks []string
 	for _, text := range texts {
 		b := ""
@@ -147,10 +137,12 @@ func newPack(texts []string, sample []byte) *pack {
 		blocks = append(blocks, b)
 	}
 	p.open, p.code = newCode(sample)
+	p.bits = p.open.bits() + 64
 	for i, text := range texts {
 		t := packed{text: []byte(text), blocks: blocks[i], sum: crc32.ChecksumIEEE([]byte(text))}
-		if blocks[i] == "" {
+		if p.bits += 8*len(t.blocks) + p.open.bits() + 64; t.blocks == "" {
 			var w bitWriter
+			w.reserve(maxBits * len(text))
 			w.literals(&p.code, t.text)
 			t.literals = w.take()
 		}
@@ -166,7 +158,8 @@ const minBlocks = 512
 // deflate compresses a text into blocks that end with a byte. Scripts get blocks of their own, if that is shorter.
 func deflate(text string) string {
 	var best string
-	for _, parts := range [][]string{{text}, strings.SplitAfter(text, "</script>")} {
+	last := max(0, strings.LastIndex(text, "<script>"))
+	for _, parts := range [][]string{{text}, {text[:last], text[last:]}, strings.SplitAfter(text, "</script>")} {
 		var b bytes.Buffer
 		w := must(flate.NewWriter(&b, flate.BestCompression))
 		for _, part := range parts {
@@ -290,7 +283,10 @@ type run struct {
 	n     uint   // fewer than 64
 }
 
-// bitWriter writes bits, lowest first.
+// bits returns the number of bits.
+func (r *run) bits() int { return 64*len(r.words) + int(r.n) }
+
+// bitWriter writes bits, lowest first. reserve makes space for them.
 type bitWriter struct {
 	dst []byte // written up to at
 	at  int
@@ -322,9 +318,10 @@ func put(dst []byte, at int, acc uint64, n uint, b uint64, k uint) (int, uint64,
 	return at + int(n/8), acc >> (n & maxPut), n % 8
 }
 
+func (w *bitWriter) word(x word) { w.put(uint64(x.bits), uint(x.n)) }
+
 // literals writes bytes as literals.
 func (w *bitWriter) literals(c *code, b []byte) {
-	w.reserve(maxBits * len(b))
 	dst, at, acc, n := w.dst, w.at, w.acc, w.n
 	for ; len(b) >= 3; b = b[3:] { // at most 45 bits
 		x, y, z := c[b[0]], c[b[1]], c[b[2]]
@@ -339,7 +336,6 @@ func (w *bitWriter) literals(c *code, b []byte) {
 
 // run writes a run of bits.
 func (w *bitWriter) run(r *run) {
-	w.reserve(64*len(r.words) + 64)
 	dst, at, acc, n := w.dst, w.at, w.acc, w.n
 	for _, x := range r.words {
 		binary.LittleEndian.PutUint64(dst[at:], acc|x<<n)
@@ -368,8 +364,7 @@ func (w *bitWriter) take() run {
 
 // bytes writes whole bytes after a whole byte.
 func (w *bitWriter) bytes(b string) {
-	w.dst = append(w.dst[:w.at], b...)
-	w.at = len(w.dst)
+	w.at += copy(w.dst[w.at:], b)
 }
 
 // align pads the last byte and returns all bytes.

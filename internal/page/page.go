@@ -132,7 +132,7 @@ var compiled = compileAll()
 func compileAll() [][]part {
 	all := make([][]part, len(catalogs))
 	for i, c := range catalogs {
-		all[i] = compile(pageHTML, c)
+		all[i] = compile(strings.ReplaceAll(pageHTML, ">\n<", "><"), c)
 	}
 	return all
 }
@@ -177,10 +177,10 @@ func (p *Page) RenderGzip(dst []byte, v *Visitor, out *Packer) []byte {
 	if p.custom != nil {
 		texts = p.custom.pack
 	}
-	return out.end(p.render(out.begin(dst, texts()), v, out))
+	return out.end(dst, p.render(out.begin(texts()), v, out))
 }
 
-// render appends the page to dst, or writes it to out, if not nil, with dst as its buffer.
+// render appends the page to dst. If out is not nil, dst is its buffer, and it adds the texts.
 func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 	if p.custom != nil {
 		return p.custom.render(dst, v, out)
@@ -195,9 +195,6 @@ func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 		}
 		if f := parts[i].variable; f != nil {
 			dst = f(dst, v, c, p)
-		}
-		if out != nil {
-			dst = out.variable(dst)
 		}
 	}
 	return dst

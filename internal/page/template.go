@@ -67,7 +67,7 @@ func (t *template) packTexts() *pack {
 	return newPack(texts, sample)
 }
 
-// render appends the page for one visitor to dst, or writes it to out: see Page.render.
+// render appends the page for one visitor to dst: see Page.render.
 func (t *template) render(dst []byte, v *Visitor, out *Packer) []byte {
 	for i := 0; i < len(t.steps); i++ {
 		s := &t.steps[i]
@@ -95,9 +95,6 @@ func (t *template) render(dst []byte, v *Visitor, out *Packer) []byte {
 			if s.truth(v) {
 				i += s.skip
 			}
-		}
-		if out != nil {
-			dst = out.variable(dst)
 		}
 	}
 	return dst
