@@ -7,6 +7,7 @@ GOLANGCI_LINT  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BUF            := github.com/bufbuild/buf/cmd/buf@v1.57.2
 OAPI_CODEGEN   := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+ESBUILD        := github.com/evanw/esbuild/cmd/esbuild@v0.28.2
 TOXIPROXY      := github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
 KUSTOMIZE      := sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
 KUBE_VALIDATE  := sigs.k8s.io/kubectl-validate@v0.0.4
@@ -277,6 +278,12 @@ k8s: $(TOOLS)/kustomize ## run both data centres and global as pods of a Kuberne
 generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/oapi-codegen ## make the generated code anew
 	cd internal/core/wire/proto && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf lint && PATH="$(TOOLS):$$PATH" $(TOOLS)/buf generate
 	cd internal/global/control/api && $(TOOLS)/oapi-codegen -config config.yaml ../openapi.yaml
+	$(MAKE) --no-print-directory scripts
+
+# esbuild changes names and blanks alone: old browsers get the syntax that was written for them.
+.PHONY: scripts
+scripts: $(TOOLS)/esbuild ## make the minified scripts and style of the waiting page anew
+	cd internal/page && $(TOOLS)/esbuild *.js *.css --minify-whitespace --minify-identifiers --charset=utf8 --outdir=min --log-level=warning && sha256sum *.js *.css min/*.js min/*.css >min/SUMS
 
 .PHONY: golden
 golden: ## write the golden files anew; read the difference before you commit it
@@ -294,6 +301,8 @@ $(TOOLS)/protoc-gen-go:
 	GOBIN=$(TOOLS) $(GO) install $(PROTOC_GEN_GO)
 $(TOOLS)/oapi-codegen:
 	GOBIN=$(TOOLS) $(GO) install $(OAPI_CODEGEN)
+$(TOOLS)/esbuild:
+	GOBIN=$(TOOLS) $(GO) install $(ESBUILD)
 $(TOOLS)/toxiproxy/server:
 	GOBIN=$(TOOLS)/toxiproxy $(GO) install $(TOXIPROXY)
 $(TOOLS)/kustomize:

@@ -34,8 +34,8 @@ func TestTheClientsExitCodes(t *testing.T) {
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"leader":"g1","candidates":[{"name":"g1","term":"7","leading":true,"alarms":["the store is full"]}],"data_centers":[{"name":"nairobi","state":"active","told":true,"clock_bound_seconds":0.004,"rights":30,"edges_count":2,"edges":[{"name":"edge-7","state":"awaiting","build":"v0.1.1"}]}]}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/export"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}}`)
-		case strings.HasSuffix(r.URL.Path, "/vestibule/import"):
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"applied":false,"changes":[{"kind":"room","name":"shop","change":"changed","settings":["path"]}]}}`)
+		case strings.HasSuffix(r.URL.Path, "/vestibule/apply"):
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"applied":false,"changes":[{"kind":"room","name":"shop","change":"changed","settings":[{"key":"total_active_users","before":7,"after":9},{"key":"rules","before":[],"after":["`+strings.Repeat("x", 60)+`"]}]}]}}`)
 		case strings.HasSuffix(r.URL.Path, "/waiting_rooms/0123/rules"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"r1","version":"1","action":"bypass_waiting_room","expression":"starts_with(http.request.uri.path, \"/a/\")","description":"assets","enabled":true,"last_updated":"2026-11-22T17:00:00Z"},{"id":"r2","version":"1","action":"bypass_waiting_room","expression":"ssl","description":"","enabled":false,"last_updated":"2026-11-22T17:00:00Z"}]}`)
 		case r.Method == http.MethodPatch:
@@ -72,11 +72,12 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rooms set shop", "good", 2, "usage:"},
 		{"rooms set shop x", "good", 2, "must be KEY=VALUE"},
 		{"rooms list --output xml", "good", 2, "output: must be table or json"},
-		{"rooms export " + file, "good", 0, "written, with 1 pages"},
-		{"rooms export " + file, "good", 0, "written"}, // the same again
-		{"rooms export -", "good", 1, "name a file"},
-		{"rooms import " + file + " --dry-run", "good", 0, "dry run"},
-		{"rooms import " + file + ".not", "good", 1, "no such file"},
+		{"rooms export -f " + file, "good", 0, "written, with 1 pages"},
+		{"rooms export -f " + file, "good", 0, "written"}, // the same again
+		{"rooms export", "good", 1, "name a file"},
+		{"rooms apply -f " + file + " --dry-run", "good", 0, "room shop  changed  total_active_users: 7 -> 9, rules\nchanges: 1 (dry run: none applied)"},
+		{"rooms apply", "good", 2, "usage:"},
+		{"rooms apply -f " + file + ".not", "good", 1, "no such file"},
 		{"fleet status", "good", 0, "±4 ms"},
 		{"fleet status", "good", 0, "alarm of g1: the store is full"},
 		{"fleet status --output json", "good", 0, `"rights": 30`},

@@ -11,7 +11,7 @@ import (
 
 // verbs are what a command does, where it does several things.
 var verbs = map[string][]string{
-	"rooms":       {"list", "get", "create", "set", "delete", "site", "revisions", "restore", "export", "import"},
+	"rooms":       {"list", "get", "create", "set", "delete", "site", "revisions", "restore", "apply", "export"},
 	"events":      {"list", "get", "create", "set", "delete", "draw", "record"},
 	"tokens":      {"list", "create", "revoke"},
 	"audit":       {"list", "verify"},

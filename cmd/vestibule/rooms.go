@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/node"
 )
 
-const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE... | set ROOM KEY=VALUE... | delete ROOM | site HOST URL | revisions ROOM | restore ROOM REVISION | export FILE | import FILE [flags]
+const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE... | set ROOM KEY=VALUE... | delete ROOM | site HOST URL | revisions ROOM | restore ROOM REVISION | apply -f FILE | export [flags]
 
   list                    all rooms
   get ROOM                one room, by its name or id, as JSON
@@ -25,9 +25,10 @@ const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE...
   site HOST URL           say which site is behind a host
   revisions ROOM          what a room was and who made it so; the id of a room that is deleted
   restore ROOM REVISION   make a room again what it was; a room that is deleted is made again
-  export FILE             write all rooms as a rooms.yaml, with their pages beside it; - for the standard output
-  import FILE             make the rooms of the API what a rooms.yaml says, in one change: rooms that it does
-                          not name are deleted. --dry-run tells what would change
+  apply -f FILE           make or replace the rooms and hosts of a rooms.yaml, all or none, and print what changed.
+                          --prune deletes those that it does not name. --dry-run changes nothing
+  export                  print all rooms as a rooms.yaml that apply takes; with -f FILE write it, and waiting
+                          pages beside it
 
 Keys are those of the API; vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product has not.
 A value is JSON where it can be read as such, else a text. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not reachable.
@@ -105,8 +106,9 @@ func body(pairs []string) (json.RawMessage, error) {
 func rooms(args []string, stdout, stderr io.Writer) error {
 	f, flags := flagSet("rooms", stderr), &clientFlags{}
 	flags.add(f)
-	dry := f.Bool("dry-run", false, "import: tell what would change, and change nothing")
-	takeOver := f.Bool("take-over", false, "import: rooms of a rooms file become the API's too; for when no global has that file any more")
+	file := f.StringP("file", "f", "", "apply, export: the rooms.yaml")
+	prune := f.Bool("prune", false, "apply: delete the rooms and hosts that the file does not name")
+	dry := f.Bool("dry-run", false, "apply: print what would change, and change nothing")
 	c, words, done, err := flags.open(f, args, roomsUsage, stdout, stderr)
 	if err != nil {
 		return err
@@ -114,8 +116,8 @@ func rooms(args []string, stdout, stderr io.Writer) error {
 	defer done()
 	n := len(words)
 	words = append(words, "", "")
-	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "site": 3, "revisions": 2, "restore": 3, "export": 2, "import": 2}[words[0]]
-	if least == 0 || n < least || n > least && words[0] != "create" && words[0] != "set" {
+	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "site": 3, "revisions": 2, "restore": 3, "apply": 1, "export": 1}[words[0]]
+	if least == 0 || n < least || n > least && words[0] != "create" && words[0] != "set" || words[0] == "apply" && *file == "" {
 		fmt.Fprint(stderr, roomsUsage)
 		return node.ErrUsage
 	}
@@ -124,9 +126,9 @@ func rooms(args []string, stdout, stderr io.Writer) error {
 	}
 	switch words[0] {
 	case "export":
-		return c.export(words[1])
-	case "import":
-		return c.load(words[1], *dry, *takeOver)
+		return c.export(*file)
+	case "apply":
+		return c.apply(*file, *dry, *prune)
 	}
 	err = c.rooms(words[0], words[1], words[2:max(2, n)], words)
 	if bad, ok := errors.AsType[*pairError](err); ok {
@@ -146,9 +148,9 @@ func (c *client) rooms(verb, name string, pairs, words []string) error {
 			return err
 		}
 		return c.print(list, func(w io.Writer) {
-			fmt.Fprintln(w, "NAME\tHOST\tPATH\tTOTAL\tPER MINUTE\tSESSION\tOWNER\tID")
+			fmt.Fprintln(w, "NAME\tHOST\tPATH\tTOTAL\tPER MINUTE\tSESSION\tID")
 			for _, r := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%v\t%v\t%s\n", r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Vestibule["owner"], r.Id)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%v\t%s\n", r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Id)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&o.Origin, "origin", "", "the site to put the waiting room in front of, such as http://127.0.0.1:3000")
 	f.StringSliceVar(&o.Hosts, "host", nil, "names by which visitors ask for the site, beside localhost and the address of --listen")
 	limitFlags(f, &o, 100, 100, 5*time.Minute)
-	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits; changes are taken while running")
+	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits, read again when it changes; \"\" where the API makes the rooms, with --origin as their site")
 	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
 	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS, empty for none")
 	f.StringVar(&o.TLS.Cert, "tls-cert", "", "certificate file (PEM), read again when it changes")
@@ -54,6 +54,9 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	}
 	defer o.Sockets.Close() // the edge has told of those that it did not take
 	return grow(&o, func(ctx context.Context, tree *allinone.Tree) error {
+		if o.StoreRooms { // it is ready once there are some
+			return announceServe(stdout, tree, &o)
+		}
 		if err := tree.WaitReady(ctx); err != nil { // it may wait for sessions of before, and serves those meanwhile
 			return err
 		}
@@ -63,15 +66,20 @@ func serve(args []string, stdout, stderr io.Writer) error {
 
 // checkServe returns what is wrong with how the flags are given together.
 func checkServe(f *pflag.FlagSet, o *allinone.Options) (faults []error) {
-	if o.RoomsFile == "" {
-		if o.Origin == "" {
-			faults = append(faults, errors.New("origin: must be given, or rooms"))
-		}
+	o.StoreRooms = f.Changed("rooms") && o.RoomsFile == ""
+	if o.RoomsFile == "" && o.Origin == "" {
+		faults = append(faults, errors.New("origin: must be given, or rooms"))
+	}
+	if !f.Changed("rooms") {
 		return faults
 	}
+	from := "file"
+	if o.StoreRooms {
+		from = "API"
+	}
 	for _, name := range []string{"origin", "host", "total-active-users", "new-users-per-minute", "session-duration"} {
-		if f.Changed(name) {
-			faults = append(faults, fmt.Errorf("%s: must not be given with rooms: the file says it", name))
+		if f.Changed(name) && (name != "origin" || !o.StoreRooms) {
+			faults = append(faults, fmt.Errorf("%s: must not be given with rooms: the %s says it", name, from))
 		}
 	}
 	return faults
@@ -81,15 +89,20 @@ func checkServe(f *pflag.FlagSet, o *allinone.Options) (faults []error) {
 // prints lies in a log.
 func announceServe(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
 	var b strings.Builder
-	if o.RoomsFile == "" {
+	switch {
+	case o.StoreRooms:
+		fmt.Fprintf(&b, "The waiting rooms that the API makes.\n\n  Visitors  %s\n", t.Info.Edges[0].URL)
+	case o.RoomsFile == "":
 		fmt.Fprintf(&b, "A waiting room in front of %s: %d at a time, %d new per minute, sessions of %s.\n\n", o.Origin, o.TotalActiveUsers, o.NewUsersPerMinute, short(o.SessionDuration))
 		for i, h := range append(o.Hosts, "localhost") {
 			fmt.Fprintf(&b, "%s http://%s\n", []string{"  Visitors ", "           "}[min(i, 1)], withPort(h, t.Info.Edges[0].URL))
 		}
-	} else {
+	default:
 		fmt.Fprintf(&b, "The waiting rooms of %s.\n\n  Visitors  %s\n", o.RoomsFile, t.Info.Edges[0].URL)
 	}
-	fmt.Fprintf(&b, "  Rooms     %s\n", t.Info.Rooms)
+	if t.Info.Rooms != "" {
+		fmt.Fprintf(&b, "  Rooms     %s\n", t.Info.Rooms)
+	}
 	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=$(cat %s) %s rooms list\n", t.Info.Control.URL, shellWord(t.Info.Control.TokenFile), program())
 	fmt.Fprintf(&b, "  Health    %s/readyz\n", t.Info.Edges[0].Metrics)
 	fmt.Fprintf(&b, "  Split     %s: the same as separate processes, when one is not enough\n\n", t.Info.Split)

@@ -38,6 +38,7 @@ type Options struct {
 	Log         *slog.Logger
 
 	RoomsFile         string   // of the operator; "" for one that is made of the following
+	StoreRooms        bool     // there is no rooms file: the API makes the rooms
 	Room              string   // its name, "" for demo
 	Hosts             []string // that visitors ask for, beside localhost and the address of Listen
 	TotalActiveUsers  int
@@ -110,6 +111,12 @@ func (o *Options) checkListeners() []error {
 
 // checkRooms returns what is wrong with the room. A file is judged by global.
 func (o *Options) checkRooms() (errs []error) {
+	if o.StoreRooms {
+		if rule := room.CheckOrigin(o.Origin); o.Origin != "" && rule != "" {
+			errs = append(errs, fmt.Errorf("origin: %s", rule))
+		}
+		return errs
+	}
 	if o.RoomsFile != "" {
 		return node.CheckFile("rooms", o.RoomsFile)
 	}

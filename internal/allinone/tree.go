@@ -177,6 +177,9 @@ func (t *Tree) startSite(x *tier, o *Options) (err error) {
 		t.Info.Origin = t.Origin.URL()
 		x.g.Go(func() error { return t.Origin.Run(x.ctx) })
 	}
+	if o.StoreRooms {
+		return nil
+	}
 	t.Info.Rooms = filepath.Join(o.DataDir, "rooms.yaml")
 	return writeRooms(t.Info.Rooms, o, t.Info.Origin)
 }
@@ -221,8 +224,10 @@ func (t *Tree) startGlobal(x *tier, o *Options, fresh bool) (err error) {
 	if cfg.DataDir, err = o.absolute("global"); err != nil {
 		return err
 	}
-	if cfg.Rooms, err = filepath.Abs(t.Info.Rooms); err != nil {
-		return err
+	if cfg.Rooms = ""; !o.StoreRooms {
+		if cfg.Rooms, err = filepath.Abs(t.Info.Rooms); err != nil {
+			return err
+		}
 	}
 	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
 		return err

@@ -135,7 +135,7 @@ func BenchmarkChangeInForce(b *testing.B) {
 	n := 0
 	change := func() *roomstore.State {
 		n++
-		state, err := store.Change(b.Context(), roomstore.API, func(d *roomstore.Draft) error { return d.Put(club(n)) })
+		state, err := store.Change(b.Context(), func(d *roomstore.Draft) error { d.Put(club(n)); return nil })
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -94,7 +94,7 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 	return doc, pages, doubts, errors.Join(faults...)
 }
 
-// publisher keeps the file's part of the rooms in the store as the rooms file says, and makes
+// publisher keeps the rooms in the store as the rooms file says, where there is one, and makes
 // the first keys. Only a leader runs one.
 type publisher struct {
 	name    string      // of this candidate
@@ -131,7 +131,7 @@ type publisher struct {
 	again     bool   // what was read is not published yet, as far as is known
 	good      bool   // what was read last is sound
 	doc       room.Document
-	beaten    bool              // it cannot be stored, or does not go with rooms of the API
+	beaten    bool              // it cannot be stored, or the store is the authority and says something else
 	pages     map[string][]byte // by file
 	published uint64            // version of the rooms that was published last, or was there
 }
@@ -241,16 +241,28 @@ func (p *publisher) look(ctx context.Context) {
 		return
 	}
 	err := p.publish(ctx)
+	differs, held := errors.AsType[*roomstore.DiffersError](err)
+	if held {
+		err = nil // the store's rooms are published
+	}
 	p.tell(node.RoomsDocument, err)
 	p.again = err != nil
 	_, large := errors.AsType[*roomstore.TooLargeError](err)
 	faults, refused := errors.AsType[room.Faults](err)
-	if p.good && (large || refused) != p.beaten {
-		p.beaten = large || refused // not in force, however long it is tried
+	if held {
+		p.metrics.trouble.refuse(differs)
+	} else if p.good {
+		p.metrics.trouble.refuse(nil)
+	}
+	if p.good && (large || refused || held) != p.beaten {
+		p.beaten = !p.beaten // not in force, however long it is tried
 		p.metrics.roomsValid.Set(1)
 		if p.beaten {
 			p.metrics.roomsValid.Set(0)
 			p.metrics.roomsRefused.Inc()
+		}
+		if held {
+			p.log.Error("rooms refused, those in the store stay", slog.String("file", p.file), slog.Any("error", differs))
 		}
 		for _, f := range faults {
 			p.log.Error("rooms refused, the last good ones stay", slog.String("file", p.file), slog.Any("error", f))
@@ -305,26 +317,41 @@ func (p *publisher) stampNow() string {
 	return stamp.String()
 }
 
-// publish makes the file's part of the rooms what the file says, where that is sound, and gives the
-// store back what it lost.
+// publish makes the rooms what the file says, where that is sound, and gives the store back what it
+// lost. Without a file the store is the authority. The error is a [*roomstore.DiffersError] where it
+// is so still, and the file says something else.
 func (p *publisher) publish(ctx context.Context) error {
 	before := p.rooms.Known()
 	renamed := p.fleet.Set().Renamed(p.doc)
 	ctx = roomstore.By(ctx, audit.By{Name: "rooms file", From: p.name, Operation: "publish"})
-	state, err := p.rooms.Publish(ctx, roomstore.File, p.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
-		if !p.good {
-			return nil
+	var differs *roomstore.DiffersError
+	state, err := p.rooms.Publish(ctx, p.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
+		differs = nil
+		switch {
+		case p.file == "":
+			d.Detach()
+		case p.good:
+			if err := d.Follow(p.doc); errors.As(err, &differs) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			for name, page := range p.pages {
+				d.AddPage("waiting_page "+filepath.Base(name), page)
+			}
 		}
-		for name, page := range p.pages {
-			d.AddPage("waiting_page "+filepath.Base(name), page)
-		}
-		d.Set(p.doc)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	p.published = state.Version
+	if differs != nil {
+		return differs
+	}
+	if before != nil && before.FromFile != state.FromFile {
+		p.log.Info("rooms have another authority", slog.Bool("file", state.FromFile))
+	}
 	if before != nil && before.Version == state.Version {
 		return nil
 	}
@@ -334,7 +361,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 	changed := len(state.Rooms)
 	if before != nil {
-		changed = len(roomstore.Diff(before, state))
+		changed = len(roomstore.Changes(before, state))
 	}
 	p.log.Info("rooms published", slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
 	return nil

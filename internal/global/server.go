@@ -78,7 +78,7 @@ func New(o Options) (*Server, error) {
 		s.metrics.roomsValid.Set(1) // nothing is refused
 	}
 	s.rooms = roomstore.New(roomstore.Options{
-		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), Log: s.log, Floor: s.newestRooms, Keep: node.WriteFile, Journal: o.Audit,
+		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), File: o.Config.Rooms, Log: s.log, Floor: s.newestRooms, Keep: node.WriteFile, Journal: o.Audit,
 	})
 	s.candidate = node.NewCandidate(node.CandidateOptions{
 		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 1024, Dropped: s.metrics.dropped, Regressions: s.metrics.regressions,
@@ -183,7 +183,7 @@ func (s *Server) Ready() node.Readiness {
 	c := s.census()
 	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits())}
 	if why := s.rooms.Alarm(); why != "" {
-		r.Alarms = append(r.Alarms, "the store's rooms with their owners are not used: "+why)
+		r.Alarms = append(r.Alarms, "the store's rooms.owned is not used: "+why)
 	}
 	if why := s.rooms.Untold(); why != "" {
 		r.Alarms = append(r.Alarms, "who changed rooms is not in the audit stream yet: "+why)

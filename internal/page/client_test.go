@@ -3,18 +3,44 @@ package page
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
 	"encoding/json"
+	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"vestibule/internal/core/room"
 )
 
+//go:embed client.js
+var clientJS string
+
+// TestMinifiedFilesAreCurrent: `make scripts` ran after the last change of a script or the style.
+func TestMinifiedFilesAreCurrent(t *testing.T) {
+	sums, err := os.ReadFile("min/SUMS")
+	if err != nil || len(sums) == 0 {
+		t.Fatalf("%d bytes, %v", len(sums), err)
+	}
+	for line := range strings.Lines(string(sums)) {
+		want, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sha256.Sum256(data); hex.EncodeToString(got[:]) != want {
+			t.Errorf("%s has changed: run make scripts", name)
+		}
+	}
+}
+
 // TestTheClientHasItsWords: every message that the module shows is there in every language, and a state that it may be told of
 // has a heading.
 func TestTheClientHasItsWords(t *testing.T) {
 	used := map[string]bool{}
-	for _, m := range regexp.MustCompile(`words\.([a-z_]+)`).FindAllStringSubmatch(Client, -1) {
+	for _, m := range regexp.MustCompile(`words\.([a-z_]+)`).FindAllStringSubmatch(clientJS, -1) {
 		used[m[1]] = true
 	}
 	delete(used, "json") // the file

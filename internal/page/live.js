@@ -1,4 +1,4 @@
-function (now) {
+(function (now) {
 "use strict";
 // For a page of an operator's own, which its Refresh header keeps current: says when
 // the page goes away, and asks for the page at the turn, not a refresh later.
@@ -26,4 +26,4 @@ source.addEventListener("over", function (e) {
 	source.close();
 	if (e.data == "ask") again(Math.random() * 3);
 });
-}
+})

@@ -32,24 +32,22 @@ type Page struct {
 var (
 	//go:embed page.html
 	pageHTML string
-	//go:embed page.css
-	pageCSS string
-	//go:embed page.js
-	pageJS string
-	//go:embed draw.js
-	drawJS string
-	//go:embed watch.js
-	watchJS string
-	//go:embed live.js
+	// The style and the scripts, minified by `make scripts`.
+	//go:embed min/page.css
+	css string
+	//go:embed min/page.js
+	scriptJS string
+	//go:embed min/draw.js
+	drawn string
+	//go:embed min/watch.js
+	watch string
+	//go:embed min/live.js
 	liveJS string
 )
 
 var (
-	css    = strings.ReplaceAll(squeeze(pageCSS), "\n", "")
-	script = strings.Replace(shortenNames(squeezeScript(pageJS)), "{{fields}}", nowFields(), 1)
-	drawn  = shortenNames(squeezeScript(drawJS))
-	watch  = squeezeScript(watchJS)
-	live   = squeezeScript(liveJS)
+	live   = strings.TrimSuffix(liveJS, ";\n") // a function, to be called
+	script = strings.Replace(scriptJS, "{{fields}}", nowFields(), 1)
 )
 
 // part is a text and the variable after it, or nil.

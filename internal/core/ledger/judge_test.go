@@ -13,7 +13,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// judge holds the nodes to the invariants of the ledger (docs/RIGHTS.md, invariants)
+// judge holds the nodes to the invariants of the ledger (docs/GUARANTEES.md, invariants)
 // after every step:
 //
 //	HC1  no more sessions are valid than T; HC2 no more admissions in 60 s than R

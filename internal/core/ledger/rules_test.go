@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// The rules of the hard limit (docs/RIGHTS.md), told as stories in the
+// The rules of the hard limit (docs/GUARANTEES.md), told as stories in the
 // language of the scripts. What nodes say to each other is not written down
 // here: a story ends well if the judge has found no promise broken. Each of them
 // ends badly without its rule; `make mutants` takes the rules out one by one and

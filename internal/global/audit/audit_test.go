@@ -42,7 +42,7 @@ func entries(t testing.TB, n int) [][]byte {
 			if i%3 == 1 {
 				e.Base = max(0, uint64(10*i)-20) // the one before is about a token
 			}
-			e.Rooms = []audit.Room{{ID: "f", Name: "fair", Owner: "api", After: json.RawMessage(fmt.Sprintf(`{"v":%d}`, i))}}
+			e.Rooms = []audit.Room{{ID: "f", Name: "fair", After: json.RawMessage(fmt.Sprintf(`{"v":%d}`, i))}}
 		}
 		if err := j.Add(t.Context(), e); err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestALargeChangeIsToldInParts(t *testing.T) {
 	j := audit.NewJournal(stream)
 	e := audit.Entry{ID: "import", Version: 7}
 	for i := range 3000 {
-		e.Rooms = append(e.Rooms, audit.Room{ID: fmt.Sprint(i), Name: fmt.Sprint("room-", i), Owner: "api", After: json.RawMessage(`"` + strings.Repeat("x", 400) + `"`)})
+		e.Rooms = append(e.Rooms, audit.Room{ID: fmt.Sprint(i), Name: fmt.Sprint("room-", i), After: json.RawMessage(`"` + strings.Repeat("x", 400) + `"`)})
 	}
 	for range 2 { // the second time it is there already
 		if err := j.Add(t.Context(), e); err != nil {

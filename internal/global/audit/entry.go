@@ -59,7 +59,6 @@ type Entry struct {
 type Room struct {
 	ID     string          `json:"id"`
 	Name   string          `json:"name"`
-	Owner  string          `json:"owner"`
 	Before json.RawMessage `json:"before,omitempty"` // a document of rooms with it alone, absent where it was made
 	After  json.RawMessage `json:"after,omitempty"`  // absent where it was deleted
 }
@@ -67,7 +66,6 @@ type Room struct {
 // Host is what became of the entry of a host.
 type Host struct {
 	Name   string `json:"name"`
-	Owner  string `json:"owner"`
 	Before string `json:"before,omitempty"` // the site behind it, "" for none
 	After  string `json:"after,omitempty"`
 }

@@ -109,7 +109,7 @@ var needs = map[string]Role{
 	"WaitingRoomPatchZoneSettings":       Editor,
 	"PutHost":                            Editor,
 	"DeleteHost":                         Editor,
-	"ImportRooms":                        Editor,
+	"ApplyRooms":                         Editor,
 	"ListRevisions":                      Editor,
 	"RestoreRevision":                    Editor,
 

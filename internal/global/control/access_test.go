@@ -45,7 +45,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for call, least := range map[string]Role{
 		"GET {z}": Viewer, "GET {z}/settings": Viewer, "GET /user/tokens/verify": Viewer, "POST {z}/preview": Operator, "POST {z}": Editor,
 		"PUT {z}/x": Editor, "PATCH {z}/x": Editor, "DELETE {z}/x": Editor, "PUT /vestibule/hosts/a": Editor,
-		"GET /vestibule/export": Viewer, "GET /vestibule/fleet": Viewer, "POST /vestibule/import": Editor, "GET /vestibule/rooms/x/revisions": Editor, "POST /vestibule/rooms/x/revisions/1/restore": Editor, "GET /vestibule/audit": Admin,
+		"GET /vestibule/export": Viewer, "GET /vestibule/fleet": Viewer, "POST /vestibule/apply": Editor, "GET /vestibule/rooms/x/revisions": Editor, "POST /vestibule/rooms/x/revisions/1/restore": Editor, "GET /vestibule/audit": Admin,
 		"GET /vestibule/tokens": Admin, "POST /vestibule/tokens": Admin, "DELETE /vestibule/tokens/x": Admin,
 	} {
 		method, path, _ := strings.Cut(call, " ")

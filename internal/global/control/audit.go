@@ -205,7 +205,7 @@ func (s *revisionService) ListRevisions(ctx context.Context, q api.ListRevisions
 		if err != nil {
 			return nil, err
 		}
-		shown := api.RoomRevision{At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number), Owner: r.room.Owner, Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after)}
+		shown := api.RoomRevision{At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number), Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after)}
 		shown.By.Id, shown.By.Name, shown.By.Role, shown.By.From, shown.By.Operation = r.By.ID, r.By.Name, r.By.Role, r.By.From, r.By.Operation
 		out = append(out, shown)
 	}
@@ -317,7 +317,7 @@ func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevi
 		pages = append(pages, page)
 	}
 	name := settings.Name
-	state, err := s.rooms.change(ctx, func(d *roomstore.Draft) error {
+	state, err := s.rooms.store.Change(ctx, func(d *roomstore.Draft) error {
 		for _, page := range pages {
 			d.AddPage("custom_page_html", page)
 		}
@@ -329,7 +329,8 @@ func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevi
 			return err
 		}
 		if r == nil {
-			return d.Put(*settings)
+			d.Put(*settings)
+			return nil
 		}
 		return d.Replace(r.Name, *settings)
 	})

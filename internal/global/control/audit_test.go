@@ -194,7 +194,7 @@ func TestWithoutTheAuditStream(t *testing.T) {
 			delete(f.token, role)
 		}
 	}
-	if _, err := f.rooms.Publish(t.Context(), roomstore.File, false, func(*roomstore.Draft) error { return nil }); err != nil {
+	if _, err := f.rooms.Publish(t.Context(), false, func(*roomstore.Draft) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	var late []audit.Entry

@@ -305,7 +305,7 @@ func readOwn(g *given, v json.RawMessage) bool {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		at := "/vestibule/" + key
 		switch {
-		case key == "owner" || key == "revision" || key == "identity":
+		case key == "revision" || key == "identity":
 		case !slices.Contains(own, key):
 			g.faults.add(at, "%s: no such setting, there are %s", cmpName(at), strings.Join(own, ", "))
 		case !readSetting(g, settingOf(key), at, m[key]):

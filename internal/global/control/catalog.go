@@ -12,10 +12,10 @@ import (
 // Rooms is where rooms are kept: a [roomstore.Store].
 type Rooms interface {
 	Read(ctx context.Context) (*roomstore.State, error)
-	Change(ctx context.Context, by roomstore.Owner, edit func(*roomstore.Draft) error) (*roomstore.State, error)
+	Change(ctx context.Context, edit func(*roomstore.Draft) error) (*roomstore.State, error)
 }
 
-// catalog are the rooms as the API knows them: by ids of its own, with their pages, and changed as the API's.
+// catalog are the rooms as the API knows them: by ids of its own, with their pages.
 type catalog struct {
 	store  Rooms
 	page   func(ctx context.Context, hash string) ([]byte, error) // a waiting page, nil for none
@@ -39,11 +39,6 @@ func (c *catalog) find(state *roomstore.State, id string) *roomstore.Room {
 	return state.Room(c.names[id])
 }
 
-// change changes rooms of the API. edit may be called again where somebody else wrote meanwhile.
-func (c *catalog) change(ctx context.Context, edit func(*roomstore.Draft) error) (*roomstore.State, error) {
-	return c.store.Change(ctx, roomstore.API, edit)
-}
-
 // look returns a room of a zone as it is now.
 func (c *catalog) look(ctx context.Context, zone, id string) (*roomstore.Room, error) {
 	if err := checkZone(zone); err != nil {
@@ -65,16 +60,12 @@ func (c *catalog) read(ctx context.Context, id string) (*roomstore.State, *rooms
 	return nil, nil, errNotFound
 }
 
-// ofAPI returns the room with this id that a draft is to change.
-func (c *catalog) ofAPI(d *roomstore.Draft, id string) (*roomstore.Room, error) {
-	r := c.find(d.Base(), id)
-	switch {
-	case r == nil:
-		return nil, errNotFound
-	case r.Owner != roomstore.API:
-		return nil, &roomstore.OwnedError{Name: r.Name, Owner: r.Owner}
+// draft returns the room with this id that a draft is to change.
+func (c *catalog) draft(d *roomstore.Draft, id string) (*roomstore.Room, error) {
+	if r := c.find(d.Base(), id); r != nil {
+		return r, nil
 	}
-	return r, nil
+	return nil, errNotFound
 }
 
 // siteOf returns what is behind a host: what its entry says, or all of its rooms, or where

@@ -139,8 +139,8 @@ func start(t testing.TB) *fixture {
 		}
 		f.token[role] = value
 	}
-	_, err := f.rooms.Change(t.Context(), roomstore.API, func(d *roomstore.Draft) error {
-		d.SetHosts([]room.Host{{Name: "shop.example", Origin: "http://10.0.0.1"}})
+	_, err := f.rooms.Change(t.Context(), func(d *roomstore.Draft) error {
+		d.PutHost(room.Host{Name: "shop.example", Origin: "http://10.0.0.1"})
 		return nil
 	})
 	if err != nil {
@@ -295,33 +295,84 @@ func TestEveryFaultOfABodyIsNamed(t *testing.T) {
 	}
 }
 
-func TestRoomsOfTheFileRefuseChanges(t *testing.T) {
-	f := start(t)
-	_, err := f.rooms.Change(t.Context(), roomstore.File, func(d *roomstore.Draft) error {
-		d.Set(room.Document{Rooms: []room.Settings{{Name: "filed", Host: "filed.example", TotalActiveUsers: 3, NewUsersPerMinute: 5, Origin: "http://10.0.0.2"}}, Hosts: []room.Host{{Name: "h.example", Origin: "http://10.0.0.3"}}})
+// follow makes a rooms file the authority, as a leader does that has it.
+func (f *fixture) follow(doc room.Document) {
+	f.Helper()
+	_, err := f.rooms.Publish(f.Context(), false, func(d *roomstore.Draft) error {
+		d.Set(room.Document{})
 		return nil
 	})
+	if err == nil {
+		_, err = f.rooms.Publish(f.Context(), false, func(d *roomstore.Draft) error { return d.Follow(doc) })
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// Where a rooms file is the authority, the API shows rooms, and says where they come from to whoever changes them or what
+// belongs to them. Controls work.
+func TestRoomsOfAFileRefuseChanges(t *testing.T) {
+	f := start(t)
+	sale := room.Event{Name: "sale", Start: 4e12, End: 4e12 + 3.6e6}
+	f.follow(room.Document{
+		Rooms: []room.Settings{{
+			Name: "filed", Host: "filed.example", TotalActiveUsers: 3, NewUsersPerMinute: 5, Origin: "http://10.0.0.2", Events: []room.Event{sale}, Rules: []room.Rule{{Expression: "ssl"}},
+		}},
+		Hosts: []room.Host{{Name: "h.example", Origin: "http://10.0.0.3"}},
+	})
+	id := room.PublicID("filed")
+	at := "{z}/" + id
+	event, _ := f.ask(Viewer, "GET", at+"/events", "").Result.([]any)[0].(map[string]any)["id"].(string)
+	rule, _ := f.ask(Viewer, "GET", at+"/rules", "").Result.([]any)[0].(map[string]any)["id"].(string)
+	revisions, _ := f.ask(Editor, "GET", "/vestibule/rooms/"+id+"/revisions", "").Result.([]any)
+	if len(revisions) != 1 {
+		t.Fatalf("revisions: %+v", revisions)
+	}
+	restore := fmt.Sprintf("/vestibule/rooms/%s/revisions/%.0f/restore", id, revisions[0].(map[string]any)["revision"])
+	before, err := f.rooms.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := "{z}/" + room.PublicID("filed")
-	if a := f.ask(Viewer, "GET", at, ""); a.code != 200 || a.field("name") != "filed" {
-		t.Errorf("%+v", a)
-	}
-	for _, r := range []answer{
-		f.ask(Editor, "PUT", at, shop+"}"), f.ask(Editor, "PATCH", at, `{"total_active_users":9}`), f.ask(Editor, "DELETE", at, ""),
-		f.ask(Editor, "PUT", "/vestibule/hosts/h.example", `{"origin":"http://10.0.0.4"}`), f.ask(Editor, "DELETE", "/vestibule/hosts/h.example", ""),
+	const launch = `{"name":"launch","event_start_time":"2096-11-22T20:00:00Z","event_end_time":"2096-11-22T21:00:00Z"}`
+	for _, c := range []struct {
+		role         Role
+		method, path string
+		body         string
+		code         int
+	}{
+		{Viewer, "GET", at, "", 200},
+		{Viewer, "GET", at + "/status", "", 200},
+		{Viewer, "GET", at + "/events/" + event + "/details", "", 200},
+		{Viewer, "GET", "/vestibule/hosts", "", 200},
+		{Viewer, "GET", "/vestibule/export", "", 200},
+		{Editor, "POST", "{z}", shop + "}", 400},
+		{Editor, "PUT", at, shop + "}", 400},
+		{Editor, "PATCH", at, `{"total_active_users":9}`, 400},
+		{Editor, "DELETE", at, "", 400},
+		{Editor, "POST", at + "/events", launch, 400},
+		{Editor, "PATCH", at + "/events/" + event, `{"suspended":true}`, 400},
+		{Editor, "DELETE", at + "/events/" + event, "", 400},
+		{Editor, "PUT", at + "/rules", "[]", 400},
+		{Editor, "DELETE", at + "/rules/" + rule, "", 400},
+		{Editor, "PUT", "/vestibule/hosts/h.example", `{"origin":"http://10.0.0.4"}`, 400},
+		{Editor, "DELETE", "/vestibule/hosts/h.example", "", 400},
+		{Editor, "POST", restore, "", 400},
+		{Editor, "POST", "/vestibule/apply", `{"rooms_yaml":"rooms: []","prune":true}`, 400},
+		{Editor, "POST", "/vestibule/apply", `{"rooms_yaml":"rooms: []","dry_run":true}`, 400},
+		{Operator, "PATCH", "/vestibule/rooms/" + id + "/controls", `{"pause":{},"message":{"text":"a moment"},"limits":{"total_active_users":2,"until":"` + soon() + `"}}`, 200},
+		{Operator, "POST", "/vestibule/rooms/" + id + "/releases", `{"people":1}`, 200},
 	} {
-		if r.code != 400 || r.Errors[0].Code != 1101 {
-			t.Errorf("%+v", r)
+		a := f.ask(c.role, c.method, c.path, c.body)
+		if a.code != c.code {
+			t.Errorf("%s %s: %d, want %d: %+v", c.method, c.path, a.code, c.code, a.Errors)
+		}
+		if c.code == 400 && (len(a.Errors) != 1 || a.Errors[0].Code != codeFromFile || a.Errors[0].Message != "rooms come from the rooms file of the leading global: change them there") {
+			t.Errorf("%s %s: %+v", c.method, c.path, a.Errors)
 		}
 	}
-	// A room of the API on a host that the file has takes its site, and may not take its place.
-	if a := f.ask(Editor, "POST", "{z}", `{"name":"x","host":"filed.example","path":"/x","total_active_users":3,"new_users_per_minute":5}`); a.code != 200 {
-		t.Errorf("%+v", a)
-	}
-	if a := f.ask(Editor, "POST", "{z}", `{"name":"y","host":"filed.example","total_active_users":3,"new_users_per_minute":5}`); a.code != 400 || !slices.Equal(a.pointers(), []string{"/path"}) {
-		t.Errorf("%+v", a)
+	if now, err := f.rooms.Read(t.Context()); err != nil || now.Version != before.Version {
+		t.Errorf("version %d after %d, %v", now.Version, before.Version, err)
 	}
 }
 
@@ -428,7 +479,7 @@ func BenchmarkFirstPage(b *testing.B) {
 	for i := range 10_000 {
 		doc.Rooms = append(doc.Rooms, room.Settings{Name: fmt.Sprint("r", i), Host: fmt.Sprintf("h%d.example", i), Origin: "http://10.0.0.2", TotalActiveUsers: 3, NewUsersPerMinute: 5})
 	}
-	if _, err := f.rooms.Change(b.Context(), roomstore.File, func(d *roomstore.Draft) error { d.Set(doc); return nil }); err != nil {
+	if _, err := f.rooms.Change(b.Context(), func(d *roomstore.Draft) error { d.Set(doc); return nil }); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {

@@ -115,19 +115,19 @@ func TestControlsThatAreRefused(t *testing.T) {
 
 func soon() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
 
-// TestControlsOfManyWriters: each change is made on top of all others; rooms of the file are controlled as well; what is said of a room
+// TestControlsOfManyWriters: each change is made on top of all others; what is said of a room
 // that is gone goes with the next change; and a store that came back older gets what this node knows.
 func TestControlsOfManyWriters(t *testing.T) {
 	f := start(t)
 	ids := []string{f.made()}
-	_, err := f.rooms.Change(t.Context(), roomstore.File, func(d *roomstore.Draft) error {
+	_, err := f.rooms.Change(t.Context(), func(d *roomstore.Draft) error {
 		var doc room.Document
 		for i := range 5 {
 			doc.Rooms = append(doc.Rooms, room.Settings{
 				Name: fmt.Sprint("file", i), Host: fmt.Sprintf("f%d.example", i), TotalActiveUsers: 9, NewUsersPerMinute: 9, Origin: "http://10.0.0.2",
 			})
 		}
-		d.Set(doc)
+		d.Merge(doc)
 		return nil
 	})
 	if err != nil {

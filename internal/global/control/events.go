@@ -196,8 +196,8 @@ func (s *eventService) changeEvent(ctx context.Context, zone, id, event string, 
 		return a, err
 	}
 	name, there := "", false
-	state, err := s.change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.ofAPI(d, id)
+	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
+		r, err := s.draft(d, id)
 		if err != nil {
 			return err
 		}

@@ -241,7 +241,7 @@ func TestDrawsOfFilesAndRevisions(t *testing.T) {
 	} {
 		f.draws = c.draws
 		for _, dry := range []bool{true, false} {
-			a := f.load(c.file, map[string]any{"dry_run": dry})
+			a := f.apply(c.file, map[string]any{"dry_run": dry, "prune": true})
 			if (a.code == 200) != (c.says == "") || a.code != 200 && (a.code != 400 || !strings.Contains(fmt.Sprint(a.Errors), c.says)) {
 				t.Errorf("%s, dry %v: %+v", c.what, dry, a)
 			}
@@ -252,7 +252,7 @@ func TestDrawsOfFilesAndRevisions(t *testing.T) {
 	id, _ := f.ask(Viewer, "GET", "{z}", "").list()[1]["id"].(string)
 	path := "/vestibule/rooms/" + id + "/revisions"
 	revision := f.ask(Editor, "GET", path, "").list()[0]["revision"]
-	if a := f.load("rooms: []\n", nil); a.code != 200 {
+	if a := f.apply("rooms: []\n", map[string]any{"prune": true}); a.code != 200 {
 		t.Fatalf("%+v", a)
 	}
 	restore := func() answer { return f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, revision), "") }

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"vestibule/internal/core/room"
@@ -21,7 +20,7 @@ func (s *hostService) ListHosts(ctx context.Context, _ api.ListHostsRequestObjec
 	}
 	out := []api.Host{}
 	for _, h := range state.Hosts {
-		out = append(out, api.Host{Name: h.Name, Origin: h.Origin, Owner: string(h.Owner)})
+		out = append(out, api.Host{Name: h.Name, Origin: h.Origin})
 	}
 	info := api.ResultInfo{Page: 1, PerPage: len(out), Count: len(out), TotalCount: len(out), TotalPages: 1}
 	return api.ListHosts200JSONResponse{HostsAnswerJSONResponse: api.HostsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info}}, nil
@@ -36,15 +35,11 @@ func (s *hostService) PutHost(ctx context.Context, q api.PutHostRequestObject) (
 		return nil, invalid(f)
 	}
 	entry := room.Document{Hosts: []room.Host{{Name: q.Host, Origin: site}}}.WithDefaults().Hosts[0]
-	_, err := s.change(ctx, func(d *roomstore.Draft) error {
+	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		before := s.siteOf(d.Base(), entry.Name)
-		hosts, err := ours(d.Base(), entry.Name)
-		if err != nil {
-			return err
-		}
-		d.SetHosts(append(hosts, entry))
+		d.PutHost(entry)
 		for _, r := range d.Base().Rooms { // rooms that had the site of the host have it again
-			if r.Owner == roomstore.API && r.Host == entry.Name && r.Origin == before && before != entry.Origin {
+			if r.Host == entry.Name && r.Origin == before && before != entry.Origin {
 				moved := r.Settings
 				moved.Origin = entry.Origin
 				if err := d.Replace(r.Name, moved); err != nil {
@@ -65,35 +60,18 @@ func (s *hostService) PutHost(ctx context.Context, q api.PutHostRequestObject) (
 		err = invalid(f)
 	}
 	a := api.HostAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
-	a.Result = api.Host{Name: entry.Name, Origin: entry.Origin, Owner: string(roomstore.API)}
+	a.Result = api.Host{Name: entry.Name, Origin: entry.Origin}
 	return api.PutHost200JSONResponse{HostAnswerJSONResponse: a}, err
-}
-
-// ours returns the entries of the API without that of a host, which must not be the file's.
-func ours(state *roomstore.State, but string) (out []room.Host, err error) {
-	for _, h := range state.Hosts {
-		switch {
-		case h.Name == but && h.Owner != roomstore.API:
-			return nil, &roomstore.OwnedError{Name: h.Name, Owner: h.Owner}
-		case h.Name != but && h.Owner == roomstore.API:
-			out = append(out, h.Host)
-		}
-	}
-	return out, nil
 }
 
 // DeleteHost implements [api.StrictServerInterface].
 func (s *hostService) DeleteHost(ctx context.Context, q api.DeleteHostRequestObject) (api.DeleteHostResponseObject, error) {
 	name := strings.ToLower(q.Host)
-	_, err := s.change(ctx, func(d *roomstore.Draft) error {
-		if !slices.ContainsFunc(d.Base().Hosts, func(h *roomstore.Host) bool { return h.Name == name }) {
+	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
+		if !d.DeleteHost(name) {
 			return errNotFound
 		}
-		hosts, err := ours(d.Base(), name)
-		if err == nil {
-			d.SetHosts(hosts)
-		}
-		return err
+		return nil
 	})
 	return api.DeleteHost200JSONResponse{DeletedAnswerJSONResponse: deleted(name)}, between(err)
 }

@@ -82,7 +82,7 @@ func (s *roomService) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.Wa
 		return nil, err
 	}
 	spare, name := "room-"+strings.ToLower(rand.Text()), ""
-	state, err := s.change(ctx, func(d *roomstore.Draft) error {
+	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		g := readRoom(*q.Body, room.Settings{})
 		if d.Room(g.settings.Name) != nil && !g.bad["name"] {
 			g.faults.add("/name", "name is the name of another room already")
@@ -96,7 +96,8 @@ func (s *roomService) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.Wa
 		if name = settings.Name; err != nil {
 			return err
 		}
-		return d.Put(settings)
+		d.Put(settings)
+		return nil
 	})
 	a, err := s.changed(ctx, state, name, err)
 	return api.WaitingRoomCreateWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
@@ -129,8 +130,8 @@ func (s *roomService) update(ctx context.Context, zone, id string, body json.Raw
 		return a, err
 	}
 	name := ""
-	state, err := s.change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.ofAPI(d, id)
+	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
+		r, err := s.draft(d, id)
 		if err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (s *roomService) WaitingRoomDeleteWaitingRoom(ctx context.Context, q api.Wa
 	if err := checkZone(q.ZoneId); err != nil {
 		return nil, err
 	}
-	_, err := s.change(ctx, func(d *roomstore.Draft) error {
+	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		r := s.find(d.Base(), q.WaitingRoomId)
 		if r == nil {
 			return errNotFound

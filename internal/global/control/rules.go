@@ -111,8 +111,8 @@ func (s *ruleService) changeRules(ctx context.Context, zone, id string, edit fun
 		return a, err
 	}
 	name := ""
-	state, err := s.change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.ofAPI(d, id)
+	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
+		r, err := s.draft(d, id)
 		if err != nil {
 			return err
 		}

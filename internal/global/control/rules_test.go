@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/global/roomstore"
 )
 
 // listed returns the expressions of an answer, and the rule that has one.
@@ -115,18 +114,5 @@ func TestFaultsOfRules(t *testing.T) {
 	}
 	if a := f.ask(Operator, "POST", at, `{"action":"bypass_waiting_room","expression":"ssl"}`); a.code != 403 {
 		t.Errorf("an operator makes rules: %d", a.code)
-	}
-	_, err := f.rooms.Change(t.Context(), roomstore.File, func(d *roomstore.Draft) error {
-		return d.Put(room.Settings{Name: "file", Host: "shop.example", Path: "/file", TotalActiveUsers: 1, NewUsersPerMinute: 1, Origin: "http://10.0.0.1", Rules: []room.Rule{{Expression: "ssl"}}})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ofFile := "{z}/" + room.PublicID("file") + "/rules"
-	if all, _ := listed(t, f.ask(Viewer, "GET", ofFile, ""), ""); len(all) != 1 {
-		t.Errorf("rules of the file: %v", all)
-	}
-	if a := f.ask(Editor, "PUT", ofFile, "[]"); a.code != 400 || a.Errors[0].Code != codeOfFile {
-		t.Errorf("the API changes rules of the file: %+v", a)
 	}
 }

@@ -32,7 +32,7 @@ const (
 	codeAuthentication = 1000
 	codeNotFound       = 1001
 	codeInvalid        = 1002
-	codeOfFile         = 1101
+	codeFromFile       = 1101
 	codeNotNow         = 1102
 	codeNoRoute        = 7003
 	codeForbidden      = 10000
@@ -89,7 +89,7 @@ func (c clock) fleet() int64 { return int64(c.time()) }
 type Server struct {
 	*roomService
 	*hostService
-	*transferService
+	*applyService
 	*revisionService
 	*ruleService
 	*eventService
@@ -114,18 +114,18 @@ func New(o Options) *Server {
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at, o.Draws}
 	s := &Server{
-		roomService:     &roomService{rooms, at, draws},
-		hostService:     &hostService{rooms},
-		transferService: &transferService{rooms, draws},
-		ruleService:     &ruleService{rooms, at},
-		eventService:    &eventService{rooms, at, o.Board, draws},
-		controlService:  &controlService{rooms, at, said, o.Board},
-		releaseService:  &releaseService{rooms, at, said, o.Numbers},
-		statusService:   &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
-		auditService:    &auditService{o.Audit},
-		tokenService:    &tokenService{newTokens(o.Docs, o.Audit, o.Log), o.Name},
-		previews:        newPreviews(),
-		out:             &envelope{o.Count, o.Log},
+		roomService:    &roomService{rooms, at, draws},
+		hostService:    &hostService{rooms},
+		applyService:   &applyService{rooms, draws},
+		ruleService:    &ruleService{rooms, at},
+		eventService:   &eventService{rooms, at, o.Board, draws},
+		controlService: &controlService{rooms, at, said, o.Board},
+		releaseService: &releaseService{rooms, at, said, o.Numbers},
+		statusService:  &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
+		auditService:   &auditService{o.Audit},
+		tokenService:   &tokenService{newTokens(o.Docs, o.Audit, o.Log), o.Name},
+		previews:       newPreviews(),
+		out:            &envelope{o.Count, o.Log},
 	}
 	s.revisionService = &revisionService{o.Audit, s.roomService, draws}
 	mux := http.NewServeMux()
@@ -175,8 +175,8 @@ func (e *envelope) serve(w http.ResponseWriter, r *http.Request, handler http.Ha
 		return
 	}
 	most := int64(maxBody)
-	if r.URL.Path == importPath {
-		most = maxImport
+	if r.URL.Path == applyPath {
+		most = maxApply
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, most)
 	handler.ServeHTTP(w, r)
@@ -240,8 +240,8 @@ func explain(err error) *refusalError {
 	if r, ok := errors.AsType[*refusalError](err); ok {
 		return r
 	}
-	if owned, ok := errors.AsType[*roomstore.OwnedError](err); ok {
-		return refusef(http.StatusBadRequest, codeOfFile, "rooms are managed by rooms.yaml: %v", owned)
+	if file, ok := errors.AsType[*roomstore.FromFileError](err); ok { // not 409, which the hosted product's clients try again
+		return refusef(http.StatusBadRequest, codeFromFile, "%v", file)
 	}
 	if large, ok := errors.AsType[*roomstore.TooLargeError](err); ok {
 		return refusef(http.StatusBadRequest, codeInvalid, "%v: invalid data", large)

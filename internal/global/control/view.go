@@ -43,7 +43,7 @@ func (s *roomService) show(ctx context.Context, r *roomstore.Room) (out api.Room
 
 // shownOwn is what the hosted product has not.
 func shownOwn(r *roomstore.Room) map[string]any {
-	out := map[string]any{"owner": string(r.Owner), "revision": r.Revision, "identity": r.Known()}
+	out := map[string]any{"revision": r.Revision, "identity": r.Known()}
 	for _, key := range own {
 		switch v := settingOf(key).Field(&r.Settings).(type) {
 		case *string:

@@ -1,6 +1,7 @@
 package roomstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,26 +25,34 @@ var errConflict = errors.New("somebody else wrote first")
 // changeWithin bounds one change with all its tries.
 const changeWithin = 15 * time.Second
 
-// Change makes one change of what an owner has. edit is called with what there is, and again
-// where somebody else wrote meanwhile; it must do the same each time and must not keep the
-// draft. An error of edit, [room.Faults] and [*TooLargeError] mean that nothing was
-// changed, [ErrUnknown] says that this is not known; nil says that the change is durable, and every node
-// is told of it or will be within seconds.
-func (s *Store) Change(ctx context.Context, by Owner, edit func(*Draft) error) (*State, error) {
-	return s.change(ctx, by, edit, nil)
+// FromFileError says that a rooms file is the authority for rooms, so that nothing else
+// changes them.
+type FromFileError struct{ File string } // of this candidate, "" where only others have one
+
+func (e *FromFileError) Error() string {
+	return "rooms come from " + cmp.Or(e.File, "the rooms file of the leading global") + ": change them there"
 }
 
-// Publish is Change for the leader, who answers for the store: what it lost is given back,
+// Change makes one change where the store is the authority. edit is called with what there is, and again
+// where somebody else wrote meanwhile; it must do the same each time and must not keep the
+// draft. A [*FromFileError], an error of edit, [room.Faults] and [*TooLargeError] mean that nothing was
+// changed, [ErrUnknown] says that this is not known; nil says that the change is durable, and every node
+// is told of it or will be within seconds.
+func (s *Store) Change(ctx context.Context, edit func(*Draft) error) (*State, error) {
+	return s.change(ctx, edit, nil)
+}
+
+// Publish is Change for the leader, whatever the authority. It answers for the store: what it lost is given back,
 // a rooms document that says something else than the state is replaced, and parts that nothing
 // names any more are deleted. doubted says that this node refuses what the store holds.
-func (s *Store) Publish(ctx context.Context, by Owner, doubted bool, edit func(*Draft) error) (*State, error) {
+func (s *Store) Publish(ctx context.Context, doubted bool, edit func(*Draft) error) (*State, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWithin)
 	defer cancel()
 	parts, err := s.Docs.List(ctx, "*.*")
 	if err != nil {
 		return nil, err
 	}
-	state, err := s.change(ctx, by, edit, &stock{parts: parts, doubted: doubted})
+	state, err := s.change(ctx, edit, &stock{parts: parts, doubted: doubted})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +65,7 @@ type stock struct {
 	doubted bool
 }
 
-func (s *Store) change(ctx context.Context, by Owner, edit func(*Draft) error, have *stock) (*State, error) {
+func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock) (*State, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWithin)
 	defer cancel()
 	select {
@@ -83,7 +92,7 @@ func (s *Store) change(ctx context.Context, by Owner, edit func(*Draft) error, h
 				return nil, ErrUnknown
 			}
 			var next *State
-			if next, err = s.attempt(ctx, v, id, by, edit, have); err == nil {
+			if next, err = s.attempt(ctx, v, id, edit, have); err == nil {
 				return next, nil
 			}
 		}
@@ -145,11 +154,14 @@ func (s *Store) forget() {
 }
 
 // attempt makes the change over what was seen.
-func (s *Store) attempt(ctx context.Context, v *view, id string, by Owner, edit func(*Draft) error, have *stock) (*State, error) {
+func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draft) error, have *stock) (*State, error) {
 	doubted := have != nil && have.doubted
 	now, floor, limit := s.now().UnixMilli(), s.Floor(), s.Docs.Limit()
 	above := max(v.state.Version, v.version, floor, uint64(max(0, now-1)))
-	d := NewDraft(v.state, by)
+	if have == nil && (v.state.FromFile || s.File != "" && v.state.empty()) {
+		return nil, &refusal{&FromFileError{s.File}}
+	}
+	d := NewDraft(v.state)
 	if err := edit(d); err != nil {
 		return nil, &refusal{err}
 	}
@@ -174,8 +186,8 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, by Owner, edit 
 	var own *audit.Entry
 	if !stands {
 		changes := append(slices.Clone(v.state.changes), id)
-		next = &State{Version: above + 1, Rooms: next.Rooms, Hosts: next.Hosts, changes: changes[max(0, len(changes)-maxChanges):]}
-		if own, err = s.enclose(ctx, id, now, by, v.state, next); err != nil {
+		next = &State{Version: above + 1, Rooms: next.Rooms, Hosts: next.Hosts, FromFile: next.FromFile, changes: changes[max(0, len(changes)-maxChanges):]}
+		if own, err = s.enclose(ctx, id, now, have != nil, v.state, next); err != nil {
 			return nil, &refusal{err}
 		}
 		if err := s.keepPages(ctx, v.state, next); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
@@ -12,7 +13,7 @@ import (
 
 // The keys of the store. PROTOCOL.md has their forms.
 const (
-	// OwnedDocument is the state: the rooms with their owners. Writers compare and set it.
+	// OwnedDocument is the state. Writers compare and set it.
 	OwnedDocument = "rooms.owned"
 )
 
@@ -127,6 +128,7 @@ func (o *owned) assemble(get func(hash string, most int) (*part, error)) (*State
 		}
 	}
 	s.sort()
+	s.FromFile = !s.empty() && !slices.ContainsFunc(s.parts, func(p *part) bool { return p.owner != ownerFile && !p.empty() })
 	return s, nil
 }
 
@@ -192,8 +194,7 @@ func pack(s *State, limit int, reuse []*part) (*packed, error) {
 	return p, nil
 }
 
-// Pack returns what a store whose values have at most limit bytes holds of a document that
-// nobody but a rooms file wrote, by key: the rooms document, and the sections that it names. A [*TooLargeError]
+// Pack returns what a store whose values have at most limit bytes holds of a document, by key: the rooms document, and the sections that it names. A [*TooLargeError]
 // says that it cannot be stored.
 func Pack(version uint64, d room.Document, limit int) (map[string][]byte, error) {
 	s := imported(d, 1)
@@ -213,7 +214,7 @@ func Pack(version uint64, d room.Document, limit int) (map[string][]byte, error)
 
 // encodeCopy returns a state as one value of any size, for the copy on disk.
 func encodeCopy(s *State) ([]byte, error) {
-	p, err := encodePart(s.Rooms, s.Hosts)
+	p, err := encodePart(s.Rooms, s.Hosts, s.owner())
 	if err != nil {
 		return nil, err
 	}

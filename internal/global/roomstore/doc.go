@@ -1,8 +1,10 @@
-// Package roomstore keeps the rooms of a fleet in the store, with an owner for each: the rooms
-// file of the leading global, or the API at any candidate.
+// Package roomstore keeps the rooms of a fleet in the store.
 //
-// A [State] is all rooms and hosts at one version. A [Draft] changes what one owner has of it and
-// checks the whole by every rule between rooms. Both are values, without clock or I/O.
+// One authority decides about all rooms: the rooms file of the leading global, or the store
+// itself, which the API changes at any candidate. The state records which of the two it is.
+//
+// A [State] is all rooms and hosts at one version. A [Draft] changes it and checks the
+// result by every rule between rooms. Both are values, without clock or I/O.
 // [Store] reads a state, lets a writer draft a change, and writes it compare-and-set; where
 // somebody else wrote first it begins again. Then it writes the rooms document that every
 // node follows, which is made of the state alone.

@@ -3,23 +3,26 @@ package roomstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 )
 
-// Draft is a change that one owner makes to a state. It holds that owner's rooms and hosts
-// and changes no others. It may be made several times, where others write meanwhile.
+// Draft is a change of a state. It may be made several times, where others write meanwhile.
 type Draft struct {
-	base   *State
-	by     Owner
-	rooms  []*Room // of the owner, in the order in which they were written
-	hosts  []*Host
-	taken  bool // what was another's is the owner's
-	set    bool // everything was written anew
-	pages  map[string]page
-	byName map[string]int // into rooms, nil before it is needed
+	base     *State
+	rooms    []*Room // in the order in which they were written
+	hosts    []*Host
+	fromFile bool
+	set      bool // everything was written anew
+	pages    map[string]page
+	byName   map[string]int // into rooms, nil before it is needed
+
+	// So many rooms and hosts, the last ones, stand in a file: faults name them by their place in it.
+	listedRooms, listedHosts int
 }
 
 type page struct {
@@ -28,47 +31,20 @@ type page struct {
 }
 
 // NewDraft returns a draft that changes nothing yet.
-func NewDraft(base *State, by Owner) *Draft {
-	d := &Draft{base: base, by: by, pages: map[string]page{}}
-	for _, r := range base.Rooms {
-		if r.Owner == by {
-			d.rooms = append(d.rooms, r)
-		}
-	}
-	for _, h := range base.Hosts {
-		if h.Owner == by {
-			d.hosts = append(d.hosts, h)
-		}
-	}
-	return d
+func NewDraft(base *State) *Draft {
+	return &Draft{base: base, rooms: slices.Clone(base.Rooms), hosts: slices.Clone(base.Hosts), fromFile: base.FromFile, pages: map[string]page{}}
 }
 
 // Base returns the state that the draft changes.
 func (d *Draft) Base() *State { return d.base }
 
-// ErrNotThere says that the writer owns no room or host of that name.
+// ErrNotThere says that there is no room of that name.
 var ErrNotThere = errors.New("no such room")
 
-// OwnedError says that a room or a host belongs to somebody else.
-type OwnedError struct {
-	Name  string
-	Owner Owner
-}
-
-func (e *OwnedError) Error() string {
-	if e.Owner == File {
-		return fmt.Sprintf("%q stands in the rooms file: change it there", e.Name)
-	}
-	return fmt.Sprintf("%q was made by the API: change it there", e.Name)
-}
-
-// Room returns a room as the draft has it, of any owner; nil for none.
+// Room returns a room as the draft has it, nil for none.
 func (d *Draft) Room(name string) *Room {
 	if i, ok := d.find(name); ok {
 		return d.rooms[i]
-	}
-	if r := d.base.Room(name); r != nil && r.Owner != d.by && !d.taken {
-		return r
 	}
 	return nil
 }
@@ -84,123 +60,193 @@ func (d *Draft) find(name string) (int, bool) {
 	return i, ok
 }
 
-// Put makes or replaces the owner's room of that name. Whether it may be is told when the
-// change is made, together with everything else that is wrong. It returns an [*OwnedError]
-// where the room is somebody else's.
-func (d *Draft) Put(s room.Settings) error {
-	if r := d.Room(s.Name); r != nil && r.Owner != d.by {
-		return &OwnedError{s.Name, r.Owner}
-	}
+// Put makes or replaces the room of that name. Whether it may be is told when the
+// change is made, together with everything else that is wrong.
+func (d *Draft) Put(s room.Settings) {
 	i, ok := d.find(s.Name)
 	switch {
 	case !ok:
 		d.byName[s.Name] = len(d.rooms)
-		d.rooms = append(d.rooms, &Room{Mark{Owner: d.by}, s.WithDefaults()})
+		d.rooms = append(d.rooms, &Room{Mark{}, s.WithDefaults()})
 	case !d.rooms[i].Equal(s):
-		d.rooms[i] = &Room{Mark{Owner: d.by, Created: d.rooms[i].Created}, s.WithDefaults()}
+		d.rooms[i] = &Room{Mark{Created: d.rooms[i].Created}, s.WithDefaults()}
 	}
-	return nil
 }
 
-// Replace makes the owner's room of that name what s says, also where s has another name:
-// it stays the same room. It returns [ErrNotThere] or an [*OwnedError].
+// Replace makes the room of that name what s says, also where s has another name:
+// it stays the same room. It returns [ErrNotThere].
 func (d *Draft) Replace(name string, s room.Settings) error {
 	i, ok := d.find(name)
 	if !ok {
-		return d.notOurs(name)
+		return fmt.Errorf("%q: %w", name, ErrNotThere)
 	}
 	if r := d.rooms[i]; !r.Equal(s) {
 		if s = s.WithDefaults(); s.Name != name && s.Known() != r.Known() {
 			s.Identity = r.Known()
 		}
-		d.rooms[i] = &Room{Mark{Owner: d.by, Created: r.Created}, s.WithDefaults()}
+		d.rooms[i] = &Room{Mark{Created: r.Created}, s.WithDefaults()}
 		d.byName = nil
 	}
 	return nil
 }
 
-// notOurs says why the writer may not change a room.
-func (d *Draft) notOurs(name string) error {
-	if r := d.Room(name); r != nil {
-		return &OwnedError{name, r.Owner}
-	}
-	return fmt.Errorf("%q: %w", name, ErrNotThere)
-}
-
-// Delete removes the owner's room of that name. It returns [ErrNotThere] or an [*OwnedError].
+// Delete removes the room of that name. It returns [ErrNotThere].
 func (d *Draft) Delete(name string) error {
 	i, ok := d.find(name)
 	if !ok {
-		return d.notOurs(name)
+		return fmt.Errorf("%q: %w", name, ErrNotThere)
 	}
 	d.rooms = slices.Delete(d.rooms, i, i+1)
 	d.byName = nil
 	return nil
 }
 
-// Set makes doc all that the owner has.
+// PutHost makes or replaces the entry of a host.
+func (d *Draft) PutHost(h room.Host) {
+	d.Merge(room.Document{Hosts: []room.Host{h}})
+	d.listedHosts = 0
+}
+
+// DeleteHost removes the entry of a host, and reports whether there was one.
+func (d *Draft) DeleteHost(name string) bool {
+	before := len(d.hosts)
+	d.hosts = slices.DeleteFunc(d.hosts, func(h *Host) bool { return h.Name == name })
+	return len(d.hosts) < before
+}
+
+// Set makes doc all that there is.
 func (d *Draft) Set(doc room.Document) {
-	doc = doc.WithDefaults()
-	had := d.rooms
+	d.Merge(doc)
 	d.set, d.byName = true, nil
-	before := make(map[string]*Room, len(had))
-	for _, r := range had {
-		before[r.Name] = r
+	d.rooms = d.rooms[len(d.rooms)-d.listedRooms:]
+	d.hosts = d.hosts[len(d.hosts)-d.listedHosts:]
+}
+
+// Merge makes or replaces the rooms and hosts of doc; others stay.
+func (d *Draft) Merge(doc room.Document) {
+	doc = doc.WithDefaults()
+	d.byName, d.listedRooms, d.listedHosts = nil, len(doc.Rooms), len(doc.Hosts)
+	rooms := make(map[string]*Room, len(d.rooms))
+	for _, r := range d.rooms {
+		rooms[r.Name] = r
 	}
-	d.rooms = nil
-	for _, s := range doc.Rooms {
-		r := &Room{Mark{Owner: d.by}, s}
-		if old := before[s.Name]; old != nil {
-			if r.Created = old.Created; old.Equal(s) {
-				r = old
+	listed := make([]*Room, len(doc.Rooms))
+	for i, s := range doc.Rooms {
+		listed[i] = &Room{Mark{}, s}
+		if old := rooms[s.Name]; old != nil {
+			if listed[i].Created = old.Created; old.Equal(s) {
+				listed[i] = old
 			}
-			delete(before, s.Name) // a second one of that name is a fault, not the same room
+			delete(rooms, s.Name) // a second one of that name is a fault, not the same room
 		}
-		d.rooms = append(d.rooms, r)
 	}
 	hosts := make(map[string]*Host, len(d.hosts))
 	for _, h := range d.hosts {
 		hosts[h.Name] = h
 	}
-	d.hosts = nil
-	for _, h := range doc.Hosts {
-		n := &Host{Mark{Owner: d.by}, h}
+	listedHosts := make([]*Host, len(doc.Hosts))
+	for i, h := range doc.Hosts {
+		listedHosts[i] = &Host{Mark{}, h}
 		if old := hosts[h.Name]; old != nil {
-			if n.Created = old.Created; old.Host == h {
-				n = old
+			if listedHosts[i].Created = old.Created; old.Host == h {
+				listedHosts[i] = old
 			}
 			delete(hosts, h.Name)
 		}
-		d.hosts = append(d.hosts, n)
 	}
+	d.rooms = append(slices.DeleteFunc(d.rooms, func(r *Room) bool { return rooms[r.Name] == nil }), listed...)
+	d.hosts = append(slices.DeleteFunc(d.hosts, func(h *Host) bool { return hosts[h.Name] == nil }), listedHosts...)
 }
 
-// SetHosts makes hosts all entries that the owner has.
-func (d *Draft) SetHosts(hosts []room.Host) {
-	rooms, named := d.rooms, d.byName
-	d.Set(room.Document{Hosts: hosts})
-	d.rooms, d.byName = rooms, named
+// DiffersError says that a rooms file cannot become the authority, since it says something else than the
+// store.
+type DiffersError struct {
+	Missing []string // rooms, and hosts with "host " before the name, that only the store has
+	Added   []string // that only the file has
+	Changed []string
 }
 
-// TakeOver makes everything the owner's that was not. An operator who takes the rooms file
-// away says so; otherwise its rooms stay as they were, and nobody may change them.
-func (d *Draft) TakeOver() {
-	if d.taken {
-		return
-	}
-	d.taken = true
-	for _, r := range d.base.Rooms {
-		if r.Owner != d.by {
-			d.rooms = append(d.rooms, &Room{Mark{Owner: d.by, Created: r.Created}, r.Settings})
+func (e *DiffersError) Error() string {
+	var all []string
+	for _, p := range []struct {
+		what  string
+		names []string
+	}{{"not in the file", e.Missing}, {"not in the store", e.Added}, {"different", e.Changed}} {
+		if n := len(p.names); n > 5 {
+			all = append(all, fmt.Sprintf("%s: %s and %d more", p.what, strings.Join(p.names[:5], ", "), n-5))
+		} else if n > 0 {
+			all = append(all, p.what+": "+strings.Join(p.names, ", "))
 		}
 	}
-	for _, h := range d.base.Hosts {
-		if h.Owner != d.by {
-			d.hosts = append(d.hosts, &Host{Mark{Owner: d.by, Created: h.Created}, h.Host})
-		}
-	}
-	d.byName = nil
+	return "the store is the authority for rooms until the file says the same (" + strings.Join(all, "; ") +
+		"): make the store what the file says with \"vestibule rooms apply --prune\", or the file what the store says with \"vestibule rooms export\""
 }
+
+// Follow makes a rooms file the authority, and doc all that there is. Where the store is the
+// authority, and has rooms or hosts, doc must say the same: else the error is a [*DiffersError],
+// or [room.Faults], and nothing is changed.
+func (d *Draft) Follow(doc room.Document) error {
+	if !d.base.FromFile && !d.base.empty() {
+		trial := NewDraft(d.base)
+		trial.Set(doc)
+		next, err := trial.Apply(1, d.base.Version+1)
+		if err != nil {
+			return err
+		}
+		if e := differ(d.base, next); e != nil {
+			return e
+		}
+	}
+	d.Set(doc)
+	d.fromFile = true
+	return nil
+}
+
+// differ returns an error where a file that says next cannot follow base.
+func differ(base, next *State) error {
+	e := &DiffersError{}
+	put := func(name string, before, after bool) {
+		switch {
+		case !after:
+			e.Missing = append(e.Missing, name)
+		case !before:
+			e.Added = append(e.Added, name)
+		default:
+			e.Changed = append(e.Changed, name)
+		}
+	}
+	for _, c := range Changes(base, next) {
+		put(c.Name, c.Before != nil, c.After != nil)
+	}
+	before, after := base.Sites(), next.Sites()
+	for _, name := range HostChanges(before, after) {
+		put("host "+name, before[name] != "", after[name] != "")
+	}
+	if len(e.Missing)+len(e.Added)+len(e.Changed) == 0 {
+		return nil
+	}
+	return e
+}
+
+// Sites returns the sites of hosts by name.
+func (s *State) Sites() map[string]string {
+	out := map[string]string{}
+	for _, h := range s.Hosts {
+		out[h.Name] = h.Origin
+	}
+	return out
+}
+
+// HostChanges returns the names of hosts of which the sites differ, in order.
+func HostChanges(before, after map[string]string) []string {
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	maps.DeleteFunc(all, func(name, _ string) bool { return before[name] == after[name] })
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Detach makes the store the authority. The rooms stay as they are.
+func (d *Draft) Detach() { d.fromFile = false }
 
 // AddPage brings in a custom waiting page, stored before the rooms that name it, and returns
 // the name that rooms give it. The label stands in errors about it.
@@ -212,23 +258,9 @@ func (d *Draft) AddPage(label string, content []byte) (name string) {
 
 // Apply returns what the draft makes of its base, with this version and the time in Unix
 // milliseconds: the base itself where nothing changed. Everything that is wrong with the rooms
-// of all owners together is told at once, as [room.Faults]; what is wrong between two of them
-// is told at the writer's, and names both.
+// is told at once, as [room.Faults].
 func (d *Draft) Apply(now int64, version uint64) (*State, error) {
-	next := &State{Version: version, changes: d.base.changes}
-	if !d.taken {
-		for _, r := range d.base.Rooms {
-			if r.Owner != d.by {
-				next.Rooms = append(next.Rooms, r)
-			}
-		}
-		for _, h := range d.base.Hosts {
-			if h.Owner != d.by {
-				next.Hosts = append(next.Hosts, h)
-			}
-		}
-	}
-	others, otherHosts := slices.Clip(next.Rooms), slices.Clip(next.Hosts)
+	next := &State{Version: version, changes: d.base.changes, FromFile: d.fromFile && len(d.rooms)+len(d.hosts) > 0}
 	// What has no revision is new: the draft made it.
 	stamp := func(m Mark) Mark {
 		if m.Changed, m.Revision = now, version; m.Created == 0 {
@@ -236,7 +268,7 @@ func (d *Draft) Apply(now int64, version uint64) (*State, error) {
 		}
 		return m
 	}
-	changed := d.set && d.base.Version == 0 || len(others)+len(d.rooms) != len(d.base.Rooms) || len(otherHosts)+len(d.hosts) != len(d.base.Hosts)
+	changed := d.set && d.base.Version == 0 || next.FromFile != d.base.FromFile || len(d.rooms) != len(d.base.Rooms) || len(d.hosts) != len(d.base.Hosts)
 	for _, r := range d.rooms {
 		if r.Revision == 0 {
 			changed = true
@@ -255,33 +287,22 @@ func (d *Draft) Apply(now int64, version uint64) (*State, error) {
 		return d.base, nil
 	}
 	doc := next.Document()
-	if err := doc.ValidateAs(d.labels(others, otherHosts)).Err(); err != nil {
+	if err := doc.ValidateAs(d.labels()).Err(); err != nil {
 		return nil, err
 	}
 	next.sort()
 	return next, nil
 }
 
-// labels names rooms and hosts for faults: those of the file by where they stand in it.
-func (d *Draft) labels(rooms []*Room, hosts []*Host) room.Labels {
-	return room.Labels{
-		Room: func(i int) string {
-			switch {
-			case i < len(rooms):
-				return "a room " + rooms[i].Owner.who()
-			case d.by == File:
-				return fmt.Sprintf("rooms[%d]", i-len(rooms))
+// labels names rooms and hosts for faults: those of a file by where they stand in it.
+func (d *Draft) labels() room.Labels {
+	label := func(one, list string, others int) func(int) string {
+		return func(i int) string {
+			if i < others {
+				return one
 			}
-			return "room"
-		},
-		Host: func(i int) string {
-			switch {
-			case i < len(hosts):
-				return "an entry " + hosts[i].Owner.who()
-			case d.by == File:
-				return fmt.Sprintf("hosts[%d]", i-len(hosts))
-			}
-			return "host"
-		},
+			return fmt.Sprintf("%s[%d]", list, i-others)
+		}
 	}
+	return room.Labels{Room: label("room", "rooms", len(d.rooms)-d.listedRooms), Host: label("host", "hosts", len(d.hosts)-d.listedHosts)}
 }

@@ -25,8 +25,8 @@ import (
 // marked as late. It leaves the document with the first change after it is known to be in the stream.
 
 const (
-	// maxOutbox is how many entries wait in the document at most. Then changes of the API are
-	// refused until the stream can be written; the file's are made, and the oldest entry is lost,
+	// maxOutbox is how many entries wait in the document at most. Then changes by the API are
+	// refused until the stream can be written; the leader's are made, and the oldest entry is lost,
 	// which the stream shows as a gap of versions.
 	maxOutbox = 100
 
@@ -98,7 +98,7 @@ func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.En
 		if r == nil {
 			r = c.Before
 		}
-		told := audit.Room{ID: room.PublicID(r.Known()), Name: r.Name, Owner: string(r.Owner)}
+		told := audit.Room{ID: room.PublicID(r.Known()), Name: r.Name}
 		var err, err2 error
 		told.Before, err = alone(c.Before)
 		told.After, err2 = alone(c.After)
@@ -109,10 +109,10 @@ func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.En
 	}
 	hosts := map[string]audit.Host{}
 	for _, h := range base.Hosts {
-		hosts[h.Name] = audit.Host{Name: h.Name, Owner: string(h.Owner), Before: h.Origin}
+		hosts[h.Name] = audit.Host{Name: h.Name, Before: h.Origin}
 	}
 	for _, h := range next.Hosts {
-		hosts[h.Name] = audit.Host{Name: h.Name, Owner: string(h.Owner), Before: hosts[h.Name].Before, After: h.Origin}
+		hosts[h.Name] = audit.Host{Name: h.Name, Before: hosts[h.Name].Before, After: h.Origin}
 	}
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		if h := hosts[name]; h.Before != h.After {
@@ -145,7 +145,7 @@ func Changes(base, next *State) (out []Change) {
 		}
 	}
 	for known, r := range after {
-		if old := before[known]; old == nil || old.Owner != r.Owner || !old.Equal(r.Settings) {
+		if old := before[known]; old == nil || !old.Equal(r.Settings) {
 			out = append(out, Change{Name: r.Name, Before: old, After: r})
 		}
 	}
@@ -155,7 +155,7 @@ func Changes(base, next *State) (out []Change) {
 
 // enclose puts the entry of a change into the outbox of the state that it makes. It returns the
 // entry whole.
-func (s *Store) enclose(ctx context.Context, id string, now int64, by Owner, base, next *State) (*audit.Entry, error) {
+func (s *Store) enclose(ctx context.Context, id string, now int64, leader bool, base, next *State) (*audit.Entry, error) {
 	if s.Journal == nil {
 		return nil, nil
 	}
@@ -170,7 +170,7 @@ func (s *Store) enclose(ctx context.Context, id string, now int64, by Owner, bas
 		}
 	}
 	if len(next.outbox) >= maxOutbox {
-		if by != File {
+		if !leader {
 			return nil, errOutbox
 		}
 		next.outbox = slices.Clone(next.outbox[1:])

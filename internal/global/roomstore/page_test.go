@@ -14,7 +14,7 @@ import (
 func TestPagesOfAllSizes(t *testing.T) {
 	for _, size := range []int{0, 1, roomdoc.PlainPage, roomdoc.PlainPage + 1, room.MaxPageBytes} {
 		page := []byte(strings.Repeat("<p>wait</p>", size/11+1)[:size])
-		d := NewDraft(&State{}, File)
+		d := NewDraft(&State{})
 		hash := d.AddPage("p", page)
 		stored := d.pages[hash].content
 		if hash != roomdoc.Hash(page) || (size <= roomdoc.PlainPage) != bytes.Equal(stored, page) || len(stored) > roomdoc.PlainPage {

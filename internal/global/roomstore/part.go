@@ -18,6 +18,7 @@ type part struct {
 	hosts []*Host
 	hash  string // of the content
 	size  int    // bytes of it
+	owner string // of all entries, "" where there are none or several
 	data  []byte // the content, compressed
 }
 
@@ -28,30 +29,47 @@ type content struct {
 	Document json.RawMessage `json:"document"`
 }
 
+// mark has the authority as an owner, the same in every entry, since builds before this one ask
+// for one. Those let rooms of a file and of the API stand together; here such a set is the
+// store's.
 type mark struct {
-	Owner    Owner  `json:"owner"`
-	Created  int64  `json:"created"`
-	Changed  int64  `json:"changed"`
-	Revision uint64 `json:"revision"`
+	Owner string `json:"owner"`
+	Mark
 }
 
-func encodePart(rooms []*Room, hosts []*Host) (*part, error) {
+// The owners.
+const (
+	ownerFile = "file"
+	ownerAPI  = "api"
+)
+
+// owner is what marks say of the authority.
+func (s *State) owner() string {
+	if s.FromFile {
+		return ownerFile
+	}
+	return ownerAPI
+}
+
+func (p *part) empty() bool { return len(p.rooms)+len(p.hosts) == 0 }
+
+func encodePart(rooms []*Room, hosts []*Host, owner string) (*part, error) {
 	doc, err := room.EncodeDocument(document(rooms, hosts))
 	if err != nil {
 		return nil, err
 	}
 	c := content{Rooms: []mark{}, Hosts: []mark{}, Document: doc}
 	for _, r := range rooms {
-		c.Rooms = append(c.Rooms, mark(r.Mark))
+		c.Rooms = append(c.Rooms, mark{owner, r.Mark})
 	}
 	for _, h := range hosts {
-		c.Hosts = append(c.Hosts, mark(h.Mark))
+		c.Hosts = append(c.Hosts, mark{owner, h.Mark})
 	}
 	plain, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
-	return &part{rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain)}, nil
+	return &part{rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain), owner: owner}, nil
 }
 
 // decodePart reads a part, of which hash is the content hash where it is known.
@@ -82,17 +100,21 @@ func decodePart(hash string, data []byte, most int) (*part, error) {
 	if len(c.Rooms) != len(doc.Rooms) || len(c.Hosts) != len(doc.Hosts) {
 		return nil, errors.New("rooms, hosts: not as many as in the document")
 	}
-	for i, m := range slices.Concat(c.Rooms, c.Hosts) {
-		if !m.Owner.valid() || m.Created < 0 || m.Created > maxVersion || m.Changed < 0 || m.Changed > maxVersion || m.Revision == 0 || m.Revision > maxVersion {
-			return nil, fmt.Errorf("rooms, hosts: entry %d: owner %q, created %d, changed %d, revision %d: out of bounds", i, m.Owner, m.Created, m.Changed, m.Revision)
+	marks := slices.Concat(c.Rooms, c.Hosts)
+	for i, m := range marks {
+		if m.Created < 0 || m.Created > maxVersion || m.Changed < 0 || m.Changed > maxVersion || m.Revision == 0 || m.Revision > maxVersion {
+			return nil, fmt.Errorf("rooms, hosts: entry %d: created %d, changed %d, revision %d: out of bounds", i, m.Created, m.Changed, m.Revision)
 		}
+	}
+	if len(marks) > 0 && !slices.ContainsFunc(marks, func(m mark) bool { return m.Owner != marks[0].Owner }) {
+		p.owner = marks[0].Owner
 	}
 	doc = doc.WithDefaults()
 	for i, s := range doc.Rooms {
-		p.rooms = append(p.rooms, &Room{Mark(c.Rooms[i]), s})
+		p.rooms = append(p.rooms, &Room{c.Rooms[i].Mark, s})
 	}
 	for i, h := range doc.Hosts {
-		p.hosts = append(p.hosts, &Host{Mark(c.Hosts[i]), h})
+		p.hosts = append(p.hosts, &Host{c.Hosts[i].Mark, h})
 	}
 	return p, nil
 }
@@ -141,9 +163,9 @@ func divideInto(s *State, n, limit int, reuse []*part) (parts []*part, size int,
 	}
 	parts = make([]*part, n)
 	for i := range parts {
-		if reuse != nil && slices.Equal(reuse[i].rooms, rooms[i]) && slices.Equal(reuse[i].hosts, hosts[i]) {
+		if reuse != nil && (reuse[i].owner == s.owner() || reuse[i].empty()) && slices.Equal(reuse[i].rooms, rooms[i]) && slices.Equal(reuse[i].hosts, hosts[i]) {
 			parts[i] = reuse[i]
-		} else if parts[i], err = encodePart(rooms[i], hosts[i]); err != nil {
+		} else if parts[i], err = encodePart(rooms[i], hosts[i], s.owner()); err != nil {
 			return nil, 0, err
 		}
 		if len(parts[i].data) > limit {

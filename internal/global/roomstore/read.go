@@ -202,13 +202,13 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 	return got, err
 }
 
-// found returns the state of a store that has no owners: that of a fleet that begins, or was
+// found returns the state of a store that has a rooms document at most: that of a fleet that begins, or was
 // of release 0.1.0. h is its rooms document, nil for none that can be read.
 func (s *Store) found(ctx context.Context, h *roomdoc.Head) (state *State, err error) {
 	if h == nil {
 		return &State{}, nil
 	}
-	if len(h.Sections) > 0 { // they know the owners
+	if len(h.Sections) > 0 { // they have the marks
 		state, err = s.assemble(ctx, &owned{Format: format, Version: h.Version, Sections: h.Sections}, nil)
 	} else {
 		var d room.Document

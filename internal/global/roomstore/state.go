@@ -2,46 +2,25 @@ package roomstore
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"vestibule/internal/core/room"
 )
 
-// Owner is who writes a room or a host. The set is closed.
-type Owner string
-
-// The owners.
-const (
-	File Owner = "file" // the rooms file of the leading global
-	API  Owner = "api"  // the API, at any candidate for global
-)
-
-func (o Owner) valid() bool { return o == File || o == API }
-
-// who names an owner in a fault, behind "a room".
-func (o Owner) who() string {
-	if o == File {
-		return "of the rooms file"
-	}
-	return "of the API"
-}
-
-// Mark is what the store knows of a room or a host beside what the operator wrote.
+// Mark is what the store knows of a room or a host beside its settings.
 type Mark struct {
-	Owner    Owner
-	Created  int64  // Unix milliseconds
-	Changed  int64  // Unix milliseconds
-	Revision uint64 // version of the first state that has it as it is now
+	Created  int64  `json:"created"`  // Unix milliseconds
+	Changed  int64  `json:"changed"`  // Unix milliseconds
+	Revision uint64 `json:"revision"` // version of the first state that has it as it is now
 }
 
-// Room is a room with its owner. It must not be modified.
+// Room is a room in the store. It must not be modified.
 type Room struct {
 	Mark
 	room.Settings // defaults filled in
 }
 
-// Host is the entry of a host with its owner. It must not be modified.
+// Host is the entry of a host. It must not be modified.
 type Host struct {
 	Mark
 	room.Host
@@ -55,13 +34,17 @@ type State struct {
 	Rooms   []*Room // by name
 	Hosts   []*Host // by name
 
+	// FromFile says that the rooms file of the leading global is the authority: nobody else
+	// changes rooms. It is false where there are neither rooms nor hosts.
+	FromFile bool
+
 	changes  []string  // ids of the last changes, the newest last
 	outbox   []waiting // entries that may not be in the audit stream yet, the oldest first
 	parts    []*part   // what it is stored as, nil where it was not
 	sections bool      // the parts are sections, and not inside the owned document
 }
 
-// Document returns the rooms and hosts as every node follows them: without owners.
+// Document returns the rooms and hosts as every node follows them.
 func (s *State) Document() room.Document {
 	return document(s.Rooms, s.Hosts)
 }
@@ -86,11 +69,14 @@ func (s *State) Room(name string) *Room {
 	return s.Rooms[i]
 }
 
-// imported returns the state of a document that has no owners: everything in it came from a
-// rooms file.
+// empty reports whether there are neither rooms nor hosts.
+func (s *State) empty() bool { return len(s.Rooms)+len(s.Hosts) == 0 }
+
+// imported returns the state of a rooms document alone: a rooms file is not the authority
+// until it says the same.
 func imported(d room.Document, version uint64) *State {
 	s := &State{Version: version}
-	m := Mark{Owner: File, Created: int64(version), Changed: int64(version), Revision: version}
+	m := Mark{Created: int64(version), Changed: int64(version), Revision: version}
 	d = d.WithDefaults()
 	for _, r := range d.Rooms {
 		s.Rooms = append(s.Rooms, &Room{m, r})
@@ -111,21 +97,4 @@ func (s *State) sort() {
 type Change struct {
 	Name          string
 	Before, After *Room // nil where the room is not there
-}
-
-// Diff returns which rooms differ, by name. Rooms that are written anew as they were do not.
-func Diff(before, after *State) []Change {
-	names := map[string]Change{}
-	for _, r := range before.Rooms {
-		names[r.Name] = Change{Name: r.Name, Before: r}
-	}
-	for _, r := range after.Rooms {
-		c := names[r.Name]
-		if c.Name, c.After = r.Name, r; c.Before != nil && (c.Before == r || (c.Before.Owner == r.Owner && c.Before.Equal(r.Settings))) {
-			delete(names, r.Name)
-			continue
-		}
-		names[r.Name] = c
-	}
-	return slices.SortedFunc(maps.Values(names), func(a, b Change) int { return cmp.Compare(a.Name, b.Name) })
 }

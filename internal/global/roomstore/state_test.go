@@ -3,7 +3,6 @@ package roomstore
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -28,11 +27,7 @@ func written(t testing.TB, changes ...func(d *Draft)) *State {
 	t.Helper()
 	s := &State{}
 	for i := range changes {
-		by := File
-		if i%2 == 1 {
-			by = API
-		}
-		d := NewDraft(s, by)
+		d := NewDraft(s)
 		changes[i](d)
 		next, err := d.Apply(int64(1000+i), uint64(i+1))
 		if err != nil {
@@ -46,9 +41,16 @@ func written(t testing.TB, changes ...func(d *Draft)) *State {
 func put(rooms ...room.Settings) func(*Draft) {
 	return func(d *Draft) {
 		for _, r := range rooms {
-			if err := d.Put(r); err != nil {
-				panic(err)
-			}
+			d.Put(r)
+		}
+	}
+}
+
+// follow makes a file the authority.
+func follow(doc room.Document) func(*Draft) {
+	return func(d *Draft) {
+		if err := d.Follow(doc); err != nil {
+			panic(err)
 		}
 	}
 }
@@ -57,52 +59,56 @@ func set(d room.Document) func(*Draft) { return func(w *Draft) { w.Set(d) } }
 
 func (s *State) String() string {
 	var b strings.Builder
+	if s.FromFile {
+		b.WriteString("file: ")
+	}
 	for _, r := range s.Rooms {
-		fmt.Fprintf(&b, "%s:%s@%d ", r.Owner, r.Name, r.Revision)
+		fmt.Fprintf(&b, "%s@%d ", r.Name, r.Revision)
 	}
 	for _, h := range s.Hosts {
-		fmt.Fprintf(&b, "%s:host %s@%d ", h.Owner, h.Name, h.Revision)
+		fmt.Fprintf(&b, "host %s@%d ", h.Name, h.Revision)
 	}
 	return strings.TrimSpace(b.String())
 }
 
-func TestEachOwnerChangesItsPartAlone(t *testing.T) {
-	base := written(t, set(shops("a", "b")), put(shop("x", 5), shop("y", 5)))
-	const begun = "file:a@1 file:b@1 api:x@2 api:y@2"
+func TestChanges(t *testing.T) {
+	host := room.Host{Name: "h.example", Origin: "http://10.0.0.2"}
+	base := written(t, put(shop("a", 5), shop("b", 5)), func(d *Draft) { d.PutHost(host) })
+	const begun = "a@1 b@1 host h.example@2"
+	doc := func(rooms ...room.Settings) room.Document {
+		return room.Document{Rooms: rooms, Hosts: []room.Host{host}}
+	}
 	for _, c := range []struct {
 		what string
-		by   Owner
 		edit func(*Draft)
 		want string
 	}{
-		{"nothing", API, func(*Draft) {}, begun},
-		{"the file as it was", File, set(shops("b", "a")), begun},
-		{"one room of the file more", File, set(shops("a", "b", "c")), "file:a@1 file:b@1 file:c@9 api:x@2 api:y@2"},
-		{"one less", File, set(shops("b")), "file:b@1 api:x@2 api:y@2"},
-		{"an empty file", File, set(room.Document{}), "api:x@2 api:y@2"},
-		{"another total", File, set(room.Document{Rooms: []room.Settings{shop("a", 6), shop("b", 5)}}), "file:a@9 file:b@1 api:x@2 api:y@2"},
-		{"a room of the API more", API, put(shop("c", 5)), "file:a@1 file:b@1 api:c@9 api:x@2 api:y@2"},
-		{"the same room again", API, put(shop("x", 5)), begun},
-		{"changed", API, put(shop("x", 7)), "file:a@1 file:b@1 api:x@9 api:y@2"},
-		{"changed and back", API, put(shop("x", 7), shop("x", 5)), "file:a@1 file:b@1 api:x@9 api:y@2"},
-		{"deleted", API, func(d *Draft) { mustDelete(t, d, "x") }, "file:a@1 file:b@1 api:y@2"},
-		{"renamed", API, func(d *Draft) { mustDelete(t, d, "x"); put(shop("z", 5))(d) }, "file:a@1 file:b@1 api:y@2 api:z@9"},
-		{"a host", API, func(d *Draft) { d.SetHosts([]room.Host{{Name: "h.example", Origin: "http://10.0.0.2"}}) }, begun + " api:host h.example@9"},
-		{"all for the API", API, func(d *Draft) { d.TakeOver() }, "api:a@9 api:b@9 api:x@2 api:y@2"},
-		{"all for the file", File, func(d *Draft) { d.TakeOver(); d.TakeOver() }, "file:a@1 file:b@1 file:x@9 file:y@9"},
+		{"nothing", func(*Draft) {}, begun},
+		{"one room more", put(shop("c", 5)), "a@1 b@1 c@9 host h.example@2"},
+		{"the same room again", put(shop("a", 5)), begun},
+		{"changed", put(shop("a", 7)), "a@9 b@1 host h.example@2"},
+		{"changed and back", put(shop("a", 7), shop("a", 5)), "a@9 b@1 host h.example@2"},
+		{"deleted", func(d *Draft) { mustDelete(t, d, "a") }, "b@1 host h.example@2"},
+		{"renamed", func(d *Draft) { mustDelete(t, d, "a"); d.Put(shop("z", 5)) }, "b@1 z@9 host h.example@2"},
+		{"a host", func(d *Draft) { d.PutHost(room.Host{Name: "i.example", Origin: "http://10.0.0.2"}) }, begun + " host i.example@9"},
+		{"another site", func(d *Draft) { d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.3"}) }, "a@1 b@1 host h.example@9"},
+		{"no host", func(d *Draft) { d.DeleteHost("h.example") }, "a@1 b@1"},
+		{"all as it was", set(doc(shop("b", 5), shop("a", 5))), begun},
+		{"all anew", set(doc(shop("b", 6), shop("c", 5))), "b@9 c@9 host h.example@2"},
+		{"nothing at all", set(room.Document{}), ""},
+		{"a part as it was", func(d *Draft) { d.Merge(shops("b")) }, begun},
+		{"a part", func(d *Draft) { d.Merge(room.Document{Rooms: []room.Settings{shop("c", 5), shop("b", 6)}}) }, "a@1 b@9 c@9 host h.example@2"},
+		{"the file is the authority", follow(doc(shop("a", 5), shop("b", 5))), "file: " + begun},
+		{"it stays the store", (*Draft).Detach, begun},
 	} {
-		d := NewDraft(base, c.by)
+		d := NewDraft(base)
 		c.edit(d)
 		got, err := d.Apply(5000, 9)
 		if err != nil {
 			t.Errorf("%s: %v", c.what, err)
 			continue
 		}
-		want := strings.Fields(c.want)
-		have := strings.Fields(got.String())
-		slices.Sort(want)
-		slices.Sort(have)
-		if !slices.Equal(want, have) {
+		if got.String() != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 		if (got == base) != (c.want == begun) {
@@ -117,6 +123,55 @@ func TestEachOwnerChangesItsPartAlone(t *testing.T) {
 			}
 		}
 	}
+	if err := NewDraft(base).Delete("nobody"); !errors.Is(err, ErrNotThere) {
+		t.Errorf("deleted nobody: %v", err)
+	}
+}
+
+// A file becomes the authority where it says what the store says; from then on it decides, until there is none.
+func TestTheAuthorityChangesOverTheSameRooms(t *testing.T) {
+	store := func(*testing.T) *State {
+		return written(t, put(shop("a", 5), shop("b", 5)), func(d *Draft) { d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.2"}) })
+	}
+	same := store(t).Document()
+	other := store(t).Document()
+	other.Rooms = []room.Settings{shop("a", 6), shop("c", 5)}
+	other.Hosts = []room.Host{{Name: "i.example", Origin: "http://10.0.0.2"}}
+	for _, c := range []struct {
+		what string
+		base *State
+		doc  room.Document
+		want string
+		says string // of the error
+	}{
+		{"an empty store", &State{}, shops("a"), "file: a@9", ""},
+		{"nothing in either", &State{}, room.Document{}, "", ""},
+		{"a store that says the same", store(t), same, "file: a@1 b@1 host h.example@2", ""},
+		{"a store that says something else", store(t), other, "", `(not in the file: b, host h.example; not in the store: c, host i.example; different: a)`},
+		{"a store with more", store(t), shops("a", "b"), "", `(not in the file: host h.example)`},
+		{"an empty file", store(t), room.Document{}, "", `(not in the file: a, b, host h.example)`},
+		{"many", written(t, set(shops("a", "b", "c", "d", "e", "f", "g"))), shops("a"), "", `(not in the file: b, c, d, e, f and 1 more)`},
+		{"a file that followed before", written(t, follow(same)), other, "file: a@9 c@9 host i.example@9", ""},
+		{"a file that was emptied before", written(t, follow(same), follow(room.Document{})), other, "file: a@9 c@9 host i.example@9", ""},
+		{"a store that was detached", written(t, follow(same), (*Draft).Detach), other, "", "different: a"},
+		{"a store that was detached, as it is", written(t, follow(same), (*Draft).Detach), same, "file: a@1 b@1 host h.example@1", ""},
+	} {
+		d := NewDraft(c.base)
+		err := d.Follow(c.doc)
+		if _, ok := errors.AsType[*DiffersError](err); ok != (c.says != "") || ok && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %s", c.what, err, c.says)
+		}
+		got, e := d.Apply(5000, 9)
+		if e != nil {
+			t.Errorf("%s: %v", c.what, e)
+		}
+		if err != nil && got != c.base || err == nil && got.String() != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+	if _, ok := errors.AsType[room.Faults](NewDraft(store(t)).Follow(shops("a", "a"))); !ok {
+		t.Error("a file with a fault is followed")
+	}
 }
 
 func mustDelete(t *testing.T, d *Draft, name string) {
@@ -126,94 +181,33 @@ func mustDelete(t *testing.T, d *Draft, name string) {
 	}
 }
 
-func TestWhatSomebodyElseOwnsIsRefusedByName(t *testing.T) {
-	base := written(t, set(shops("a")), put(shop("x", 5)))
-	for _, c := range []struct {
-		by   Owner
-		name string
-		want string
-	}{
-		{API, "a", `"a" stands in the rooms file: change it there`},
-		{File, "x", `"x" was made by the API: change it there`},
-	} {
-		d := NewDraft(base, c.by)
-		for what, err := range map[string]error{"put": d.Put(shop(c.name, 9)), "delete": d.Delete(c.name)} {
-			if owned, ok := errors.AsType[*OwnedError](err); !ok || err.Error() != c.want || owned.Owner == c.by {
-				t.Errorf("%s %s by %s: %v", what, c.name, c.by, err)
-			}
-		}
-		if got, err := d.Apply(1, 9); err != nil || got != base {
-			t.Errorf("by %s: %v, %v", c.by, got, err)
-		}
-	}
-	if err := NewDraft(base, API).Delete("nobody"); !errors.Is(err, ErrNotThere) {
-		t.Errorf("deleted nobody: %v", err)
-	}
-}
-
-// Everything that is wrong is told at once, and where two owners meet both are named.
+// Everything that is wrong is told at once, and where two rooms meet both are named: those of a file by
+// their place in it.
 func TestTheWholeIsChecked(t *testing.T) {
-	api := shop("x", 5)
-	api.AdditionalRoutes = []room.Route{{Host: "both.example", Path: "/sale"}}
-	base := written(t, set(shops("a")), func(d *Draft) {
-		put(api)(d)
-		d.SetHosts([]room.Host{{Name: "h.example", Origin: "http://10.0.0.2"}})
+	club := shop("x", 5)
+	club.AdditionalRoutes = []room.Route{{Host: "both.example", Path: "/sale"}}
+	base := written(t, func(d *Draft) {
+		put(club)(d)
+		d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.2"})
 	})
 	clash := shop("c", 5)
 	clash.Host, clash.Path = "BOTH.example", "/Sale/"
-	d := NewDraft(base, File)
-	d.Set(room.Document{
-		Rooms: []room.Settings{shop("a", 0), shop("x", 5), clash, shop("c", 5)},
-		Hosts: []room.Host{{Name: "h.example", Origin: "http://10.0.0.3"}},
-	})
+	d := NewDraft(base)
+	d.Merge(room.Document{Rooms: []room.Settings{shop("a", 0), clash, shop("c", 5)}, Hosts: []room.Host{{Name: "no host", Origin: "http://10.0.0.3"}}})
 	_, err := d.Apply(1, 9)
 	faults, _ := errors.AsType[room.Faults](err)
-	want := `hosts[0] "h.example": name: has an entry already: an entry of the API
+	if got := faults.Error(); !strings.HasPrefix(got, `hosts[0] "no host": name: `) || !strings.HasSuffix(got, `
 rooms[0] "a": total_active_users: must be 1 to 2147483647, got 0
-rooms[1] "x": name: is the name of a room of the API already
-rooms[1] "x": path: names x.example/, which a room of the API "x" covers already
-rooms[2] "c": path: names both.example/Sale, which a room of the API "x" covers already
-rooms[3] "c": name: is the name of rooms[2] already`
-	if faults.Error() != want {
-		t.Errorf("by the file:\n%v\nwant\n%s", err, want)
+rooms[1] "c": path: names both.example/Sale, which room "x" covers already
+rooms[2] "c": name: is the name of rooms[1] already`) {
+		t.Errorf("of a file:\n%v", err)
 	}
 
-	d = NewDraft(base, API)
+	d = NewDraft(base)
 	mine := shop("m", 5)
-	mine.Host = "a.example"
-	put(mine)(d)
-	if _, err = d.Apply(1, 9); err == nil || err.Error() != `room "m": path: names a.example/, which a room of the rooms file "a" covers already` {
-		t.Errorf("by the API: %v", err)
-	}
-	// What one writer takes away may be what a room of the other needs.
-	needs := shop("n", 5)
-	needs.Host, needs.Path, needs.Origin = "a.example", "/n", "http://10.0.0.9"
-	base = written(t, func(d *Draft) {
-		d.Set(room.Document{Rooms: shops("a").Rooms, Hosts: []room.Host{{Name: "a.example", Origin: "http://10.0.0.1"}}})
-	}, put(needs))
-	d = NewDraft(base, File)
-	d.Set(shops("a"))
-	if _, err = d.Apply(1, 9); err == nil || !strings.Contains(err.Error(), `rooms[0] "a": origin: differs from that of a room of the API "n"`) {
-		t.Errorf("without the entry: %v", err)
-	}
-}
-
-func TestDiff(t *testing.T) {
-	before := written(t, set(shops("a", "b")), put(shop("x", 5)))
-	d := NewDraft(before, File)
-	d.Set(room.Document{Rooms: []room.Settings{shop("b", 6), shop("c", 5)}})
-	after, err := d.Apply(1, 9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range Diff(before, after) {
-		got = append(got, fmt.Sprintf("%s %t %t", c.Name, c.Before != nil, c.After != nil))
-	}
-	if !slices.Equal(got, []string{"a true false", "b true true", "c false true"}) {
-		t.Errorf("got %v", got)
-	}
-	if n := len(Diff(after, after)); n != 0 {
-		t.Errorf("%d differences to itself", n)
+	mine.Host = "x.example"
+	d.Put(mine)
+	if _, err = d.Apply(1, 9); err == nil || err.Error() != `room "m": path: names x.example/, which room "x" covers already` {
+		t.Errorf("of one room: %v", err)
 	}
 }

@@ -38,6 +38,7 @@ type Documents interface {
 type Options struct {
 	Docs Documents
 	Copy string // file for the last good copy, "" for none
+	File string // rooms file of this candidate, "" for none
 	Log  *slog.Logger
 
 	// Journal is where each change has its entry, nil for nowhere. By says whose change it is.
@@ -51,7 +52,7 @@ type Options struct {
 	Keep func(file string, data []byte) error
 }
 
-// Store is the rooms of a fleet with their owners, at one candidate for global. Any number of
+// Store is the rooms of a fleet at one candidate for global. Any number of
 // candidates may write: a change is compare-and-set on the whole state. Its methods are
 // safe for concurrent use.
 //

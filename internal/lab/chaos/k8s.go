@@ -518,6 +518,40 @@ func (c *cluster) evict(ctx context.Context, s set) error {
 	return nil
 }
 
+// restartAll deletes every pod of edge, regional and global at once, as an operator that restarts the whole fleet. NATS
+// and all volumes stay.
+func (c *cluster) restartAll(ctx context.Context) error {
+	begun := c.since()
+	old := map[string]bool{}
+	for _, s := range c.sets() {
+		if s.name == "nats" {
+			continue
+		}
+		for i, n := range c.of(s.name, s.place) {
+			if err := c.kube.ask(ctx, http.MethodDelete, s.pod(i), "", nil, nil); err != nil {
+				return err
+			}
+			old[n.uid] = true
+		}
+	}
+	err := c.patiently(ctx, 3*time.Minute, func() error {
+		for _, n := range c.here() {
+			if old[n.uid] {
+				return fmt.Errorf("pod %s is still there", n.name)
+			}
+		}
+		return nil
+	})
+	for _, s := range c.sets() {
+		err = errors.Join(err, c.whole(ctx, s, 0))
+	}
+	if err = errors.Join(err, c.right(ctx)); err != nil {
+		return fmt.Errorf("restart of all: %w", err)
+	}
+	c.j.tell("restarted all", "restart  %d pods at once, all ready and in step again after %.1f s", len(old), (c.since() - begun).Seconds())
+	return nil
+}
+
 // kill kills the processes of a pod, as a machine without memory does; kubelet starts its container anew.
 func (c *cluster) kill(ctx context.Context, n *node) error {
 	pids, err := processes(n.uid)
@@ -744,6 +778,7 @@ func (c *cluster) operate(ctx context.Context, out io.Writer) error {
 	}
 	steps = append(steps,
 		func() error { planned = d.since(); return nil },
+		func() error { return c.restartAll(come) },
 		func() error { return c.killForAWhile(come) },
 		func() error { return c.replaceVolume(come, set{d.dcs[0], "edge"}, 1) },
 		func() error { return c.replaceVolume(come, set{d.dcs[1], "regional"}, 0) },

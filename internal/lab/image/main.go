@@ -11,94 +11,36 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What the image says of itself, beside version, revision and date.
+// Labels and configuration of the image, besides version, revision and date.
 const (
 	user        = 65532 // and group: nobody's
 	entrypoint  = "/vestibule"
 	title       = "vestibule"
 	description = "A waiting room that holds a hard limit across regions: edge, regional, global, the vestibule command and nats-server."
 	dataDir     = "data"
-)
-
-// Media types and annotations of the OCI image specification.
-const (
-	typeIndex    = "application/vnd.oci.image.index.v1+json"
-	typeManifest = "application/vnd.oci.image.manifest.v1+json"
-	typeConfig   = "application/vnd.oci.image.config.v1+json"
-	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 	annotation = "org.opencontainers.image."
 )
 
-// descriptor names a blob.
-type descriptor struct {
-	MediaType   string            `json:"mediaType"`
-	Digest      string            `json:"digest"`
-	Size        int               `json:"size"`
-	Platform    *platform         `json:"platform,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
-type platform struct {
-	Architecture string `json:"architecture"`
-	OS           string `json:"os"`
-}
-
-type index struct {
-	SchemaVersion int          `json:"schemaVersion"`
-	MediaType     string       `json:"mediaType"`
-	Manifests     []descriptor `json:"manifests"`
-}
-
-type manifest struct {
-	SchemaVersion int               `json:"schemaVersion"`
-	MediaType     string            `json:"mediaType"`
-	Config        descriptor        `json:"config"`
-	Layers        []descriptor      `json:"layers"`
-	Annotations   map[string]string `json:"annotations"`
-}
-
-type config struct {
-	platform
-	Created time.Time `json:"created"`
-	Config  struct {
-		User       string
-		Entrypoint []string
-		WorkingDir string
-		Labels     map[string]string
-	} `json:"config"`
-	RootFS struct {
-		Type    string   `json:"type"`
-		DiffIDs []string `json:"diff_ids"`
-	} `json:"rootfs"`
-	History []history `json:"history"`
-}
-
-type history struct {
-	Created   time.Time `json:"created"`
-	CreatedBy string    `json:"created_by"`
-}
-
-// dockerManifest is what engines older than the OCI layout look for.
-type dockerManifest struct {
-	Config   string
-	RepoTags []string
-	Layers   []string
-}
-
-// options say what the image is made of.
+// options are the content of the image and its labels.
 type options struct {
 	files    string // folder, of which every file goes to /
 	name     string // with its tag
@@ -130,56 +72,36 @@ func main() {
 	fmt.Printf("%s %s %s (%d bytes)\n", *out, o.name, digest, len(data))
 }
 
-// blobs collects what goes into the layout.
-type blobs struct {
-	names []string
-	data  map[string][]byte
-}
-
-func (b *blobs) add(mediaType string, data []byte) descriptor {
-	sum := sha256.Sum256(data)
-	name := hex.EncodeToString(sum[:])
-	if _, known := b.data[name]; !known {
-		b.names = append(b.names, name)
-		b.data[name] = data
-	}
-	return descriptor{MediaType: mediaType, Digest: "sha256:" + name, Size: len(data)}
-}
-
-func (b *blobs) addJSON(mediaType string, v any) (descriptor, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return descriptor{}, err
-	}
-	return b.add(mediaType, data), nil
-}
-
 // build returns the image as a tar, and the digest of its manifest.
 func build(o *options) ([]byte, string, error) {
 	entries, err := os.ReadDir(o.files) // in the order of their names
 	if err != nil {
 		return nil, "", fmt.Errorf("files: %w", err)
 	}
-	b := blobs{data: map[string][]byte{}}
-	c := config{platform: platform{o.arch, "linux"}, Created: o.created}
-	c.Config.User = fmt.Sprintf("%d:%d", user, user)
-	c.Config.Entrypoint = []string{entrypoint}
-	c.Config.WorkingDir = "/"
-	c.Config.Labels = labels(o)
-	c.RootFS.Type = "layers"
-	m := manifest{SchemaVersion: 2, MediaType: typeManifest, Annotations: c.Config.Labels}
-	layer := func(h *tar.Header, content []byte) error {
-		plain, packed, err := pack(o.created, h, content)
+	created := v1.Time{Time: o.created}
+	labels := map[string]string{
+		annotation + "title":       title,
+		annotation + "description": description,
+		annotation + "version":     o.version,
+		annotation + "revision":    o.revision,
+		annotation + "created":     o.created.Format(time.RFC3339),
+	}
+	image, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), &v1.ConfigFile{
+		Architecture: o.arch, OS: "linux", Created: created, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{User: fmt.Sprintf("%d:%d", user, user), Entrypoint: []string{entrypoint}, WorkingDir: "/", Labels: labels},
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	add := func(h *tar.Header, content []byte) error {
+		packed, err := pack(o.created, h, content)
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(plain)
-		c.RootFS.DiffIDs = append(c.RootFS.DiffIDs, "sha256:"+hex.EncodeToString(sum[:]))
-		c.History = append(c.History, history{o.created, "/" + h.Name})
-		m.Layers = append(m.Layers, b.add(typeLayer, packed))
-		return nil
+		image, err = mutate.Append(image, mutate.Addendum{Layer: packed, History: v1.History{Created: created, CreatedBy: "/" + h.Name}})
+		return err
 	}
-	if err := layer(&tar.Header{Typeflag: tar.TypeDir, Name: dataDir + "/", Mode: 0o700, Uid: user, Gid: user}, nil); err != nil {
+	if err := add(&tar.Header{Typeflag: tar.TypeDir, Name: dataDir + "/", Mode: 0o700, Uid: user, Gid: user}, nil); err != nil {
 		return nil, "", err
 	}
 	for _, e := range entries {
@@ -190,102 +112,91 @@ func build(o *options) ([]byte, string, error) {
 		if err != nil {
 			return nil, "", fmt.Errorf("files: %w", err)
 		}
-		if err := layer(&tar.Header{Typeflag: tar.TypeReg, Name: e.Name(), Mode: 0o555}, content); err != nil {
+		if err := add(&tar.Header{Typeflag: tar.TypeReg, Name: e.Name(), Mode: 0o555}, content); err != nil {
 			return nil, "", err
 		}
 	}
-	if m.Config, err = b.addJSON(typeConfig, c); err != nil {
-		return nil, "", err
-	}
-	top, err := b.addJSON(typeManifest, m)
+	image = mutate.Annotations(image, labels).(v1.Image)
+	digest, err := image.Digest()
 	if err != nil {
 		return nil, "", err
 	}
-	top.Platform = &c.platform
-	top.Annotations = map[string]string{"io.containerd.image.name": o.name, annotation + "ref.name": o.name}
-	data, err := layout(&b, o, index{2, typeIndex, []descriptor{top}}, &m)
-	return data, top.Digest, err
+	data, err := write(o, image)
+	return data, digest.String(), err
 }
 
-// labels are what the image tells of itself.
-func labels(o *options) map[string]string {
-	return map[string]string{
-		annotation + "title":       title,
-		annotation + "description": description,
-		annotation + "version":     o.version,
-		annotation + "revision":    o.revision,
-		annotation + "created":     o.created.Format(time.RFC3339),
-	}
-}
-
-// pack returns a layer of one file, plain and compressed.
-func pack(created time.Time, h *tar.Header, content []byte) (plain, packed []byte, err error) {
-	var b, z bytes.Buffer
+// pack returns a layer of one file.
+func pack(created time.Time, h *tar.Header, content []byte) (v1.Layer, error) {
+	var b bytes.Buffer
 	h.Size, h.ModTime, h.Format = int64(len(content)), created, tar.FormatUSTAR
 	w := tar.NewWriter(&b)
 	if err := w.WriteHeader(h); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if _, err := w.Write(content); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := w.Close(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	g := gzip.NewWriter(&z) // without a name and a date
-	if _, err := g.Write(b.Bytes()); err != nil {
-		return nil, nil, err
-	}
-	if err := g.Close(); err != nil {
-		return nil, nil, err
-	}
-	return b.Bytes(), z.Bytes(), nil
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
 }
 
-// layout returns the tar of an OCI layout, with the list of layers that older
-// engines want beside it.
-func layout(b *blobs, o *options, top index, m *manifest) ([]byte, error) {
-	docker := dockerManifest{Config: blobPath(m.Config.Digest), RepoTags: []string{o.name}}
+// write returns the tar of an OCI layout, with the list of layers that older
+// engines load.
+func write(o *options, image v1.Image) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "image")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	top, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return nil, err
+	}
+	if err := top.AppendImage(image, layout.WithPlatform(v1.Platform{Architecture: o.arch, OS: "linux"}),
+		layout.WithAnnotations(map[string]string{"io.containerd.image.name": o.name, annotation + "ref.name": o.name})); err != nil {
+		return nil, err
+	}
+	m, err := image.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	docker := tarball.Descriptor{Config: blobPath(m.Config.Digest), RepoTags: []string{o.name}}
 	for _, l := range m.Layers {
 		docker.Layers = append(docker.Layers, blobPath(l.Digest))
 	}
+	list, err := json.Marshal(tarball.Manifest{docker})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "manifest.json"), list, 0o600); err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	put := func(name string, data []byte) error {
+	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
 		if err := w.WriteHeader(&tar.Header{
 			Typeflag: tar.TypeReg, Name: name, Mode: 0o444, Size: int64(len(data)), ModTime: o.created, Format: tar.FormatUSTAR,
 		}); err != nil {
 			return err
 		}
-		_, err := io.Copy(w, bytes.NewReader(data))
+		_, err = w.Write(data)
 		return err
+	})
+	if err == nil {
+		err = w.Close()
 	}
-	for _, f := range []struct {
-		name string
-		v    any
-	}{
-		{"oci-layout", map[string]string{"imageLayoutVersion": "1.0.0"}},
-		{"index.json", top},
-		{"manifest.json", []dockerManifest{docker}},
-	} {
-		data, err := json.Marshal(f.v)
-		if err == nil {
-			err = put(f.name, data)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.name, err)
-		}
-	}
-	for _, name := range b.names {
-		if err := put("blobs/sha256/"+name, b.data[name]); err != nil {
-			return nil, fmt.Errorf("blob %s: %w", name, err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return out.Bytes(), err
 }
 
 // blobPath is where a blob lies in a layout.
-func blobPath(digest string) string { return "blobs/sha256/" + digest[len("sha256:"):] }
+func blobPath(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 var programs = map[string]string{"edge": "an edge", "global": "a global", "vestibule": "a command"}
@@ -54,13 +56,13 @@ func readTar(t *testing.T, r io.Reader) (map[string]*tar.Header, map[string][]by
 }
 
 // blob returns the blob that a descriptor names, whose length and sum must be right.
-func blob(t *testing.T, files map[string][]byte, d descriptor) []byte {
+func blob(t *testing.T, files map[string][]byte, d v1.Descriptor) []byte {
 	t.Helper()
 	data, ok := files[blobPath(d.Digest)]
 	if !ok {
 		t.Fatalf("no blob %s", d.Digest)
 	}
-	if sum := sha256.Sum256(data); "sha256:"+hex.EncodeToString(sum[:]) != d.Digest || len(data) != d.Size {
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != d.Digest.Hex || int64(len(data)) != d.Size {
 		t.Errorf("blob %s: has sum %x and %d bytes, want %d", d.Digest, sum, len(data), d.Size)
 	}
 	return data
@@ -73,12 +75,9 @@ func TestTheImageHoldsTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, files := readTar(t, bytes.NewReader(data))
-	if got := string(files["oci-layout"]); got != `{"imageLayoutVersion":"1.0.0"}` {
-		t.Errorf("oci-layout: %s", got)
-	}
-	var top index
-	var m manifest
-	var c config
+	var top v1.IndexManifest
+	var m v1.Manifest
+	var c v1.ConfigFile
 	decode := func(data []byte, v any) {
 		t.Helper()
 		d := json.NewDecoder(bytes.NewReader(data))
@@ -87,8 +86,13 @@ func TestTheImageHoldsTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var version map[string]string
+	decode(files["oci-layout"], &version)
+	if diff := cmp.Diff(map[string]string{"imageLayoutVersion": "1.0.0"}, version); diff != "" {
+		t.Error(diff)
+	}
 	decode(files["index.json"], &top)
-	if len(top.Manifests) != 1 || top.Manifests[0].Digest != digest {
+	if len(top.Manifests) != 1 || top.Manifests[0].Digest.String() != digest {
 		t.Fatalf("index: %+v, want %s", top, digest)
 	}
 	decode(blob(t, files, top.Manifests[0]), &m)
@@ -101,7 +105,7 @@ func TestTheImageHoldsTogether(t *testing.T) {
 		t.Error(diff)
 	}
 	if c.Architecture != "amd64" || c.OS != "linux" {
-		t.Errorf("platform: %+v", c.platform)
+		t.Errorf("platform: %s, %s", c.Architecture, c.OS)
 	}
 	if got := c.Config.Labels["org.opencontainers.image.revision"]; got != "abc" {
 		t.Errorf("label revision: got %q", got)
@@ -119,7 +123,7 @@ func TestTheImageHoldsTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sum := sha256.Sum256(plain); "sha256:"+hex.EncodeToString(sum[:]) != c.RootFS.DiffIDs[i] {
+		if sum := sha256.Sum256(plain); hex.EncodeToString(sum[:]) != c.RootFS.DiffIDs[i].Hex {
 			t.Errorf("layer %d: sum %x, want %s", i, sum, c.RootFS.DiffIDs[i])
 		}
 		headers, contents := readTar(t, bytes.NewReader(plain))
@@ -142,7 +146,7 @@ func TestTheImageHoldsTogether(t *testing.T) {
 		t.Error(diff)
 	}
 
-	var docker []dockerManifest
+	var docker tarball.Manifest
 	decode(files["manifest.json"], &docker)
 	if len(docker) != 1 || docker[0].Config != blobPath(m.Config.Digest) || len(docker[0].Layers) != len(m.Layers) {
 		t.Errorf("manifest.json: %+v", docker)

@@ -11,7 +11,7 @@ package mutant
 // ID is one mutant; the zero value is none.
 type ID uint8
 
-// The mutants, by the rule that they remove (docs/RIGHTS.md).
+// The mutants, by the rule that they remove (docs/GUARANTEES.md).
 const (
 	None ID = iota
 

@@ -14,7 +14,7 @@ import (
 // Every mutant has a name of its own, a rule and a sentence, every rule has a
 // mutant, and the document tells of all.
 func TestEveryRuleHasMutantsAndEveryMutantIsTold(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/RIGHTS.md")
+	doc, err := os.ReadFile("../../../docs/GUARANTEES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestEveryRuleHasMutantsAndEveryMutantIsTold(t *testing.T) {
 		}
 		rules[m.Rule], names[m.Name] = true, true
 		if !bytes.Contains(doc, []byte("`"+m.Name+"`")) {
-			t.Errorf("docs/RIGHTS.md does not tell of %s", m.Name)
+			t.Errorf("docs/GUARANTEES.md does not tell of %s", m.Name)
 		}
 	}
 	for rule := 1; rule <= 12; rule++ {

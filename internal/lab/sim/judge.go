@@ -482,7 +482,7 @@ func (j *judge) ledger(w *World) {
 	j.whole(w)
 }
 
-// centre checks what the head-count alone does not show (docs/RIGHTS.md, invariants): in
+// centre checks what the head-count alone does not show (docs/GUARANTEES.md, invariants): in
 // every data centre true sessions, live credit and what is free fit into what
 // it holds. Books that are being rebuilt after a takeover are judged when they
 // are complete.

@@ -9,7 +9,7 @@ import (
 // counts is the head-count of a data centre by expiry second: for each second
 // that is not freed yet, tickets stamped minus tickets renewed away, over all
 // edges. Single seconds may be negative for a while; they are neither clamped
-// nor dropped early, because the sum is what is safe (docs/RIGHTS.md: a
+// nor dropped early, because the sum is what is safe (docs/GUARANTEES.md: a
 // renewal is -1 at x and +1 at y with x <= y, so it can only over-count once x
 // is freed).
 type counts struct {

@@ -157,7 +157,7 @@ func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
 // coarsen returns sessions on a grid of so many seconds: fewer entries that never
 // count less. A session that ends later counts for longer; a ticket that was renewed
 // away stops being subtracted sooner. Moved the other way, either would be taken for
-// over while it is valid (docs/RIGHTS.md).
+// over while it is valid (docs/GUARANTEES.md).
 func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
 	var up, down []wire.Expiry
 	add := func(list []wire.Expiry, s wire.Expiry) []wire.Expiry {

@@ -251,7 +251,7 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 }
 
 // reclaimAfter returns how long after its last word a data centre cannot hold
-// a valid session of the room (docs/RIGHTS.md): its leader's lease, its own,
+// a valid session of the room (docs/GUARANTEES.md): its leader's lease, its own,
 // its edges', and the life of a ticket, all on clocks that drift.
 func (p *pool) reclaimAfter() time.Duration {
 	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)

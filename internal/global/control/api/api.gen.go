@@ -20,15 +20,15 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
-// Defines values for ImportedChangeChange.
+// Defines values for AppliedChangeChange.
 const (
-	Changed ImportedChangeChange = "changed"
-	Deleted ImportedChangeChange = "deleted"
-	Made    ImportedChangeChange = "made"
+	Changed AppliedChangeChange = "changed"
+	Deleted AppliedChangeChange = "deleted"
+	Made    AppliedChangeChange = "made"
 )
 
-// Valid indicates whether the value is a known member of the ImportedChangeChange enum.
-func (e ImportedChangeChange) Valid() bool {
+// Valid indicates whether the value is a known member of the AppliedChangeChange enum.
+func (e AppliedChangeChange) Valid() bool {
 	switch e {
 	case Changed:
 		return true
@@ -41,18 +41,18 @@ func (e ImportedChangeChange) Valid() bool {
 	}
 }
 
-// Defines values for ImportedChangeKind.
+// Defines values for AppliedChangeKind.
 const (
-	ImportedChangeKindHost ImportedChangeKind = "host"
-	ImportedChangeKindRoom ImportedChangeKind = "room"
+	AppliedChangeKindHost AppliedChangeKind = "host"
+	AppliedChangeKindRoom AppliedChangeKind = "room"
 )
 
-// Valid indicates whether the value is a known member of the ImportedChangeKind enum.
-func (e ImportedChangeKind) Valid() bool {
+// Valid indicates whether the value is a known member of the AppliedChangeKind enum.
+func (e AppliedChangeKind) Valid() bool {
 	switch e {
-	case ImportedChangeKindHost:
+	case AppliedChangeKindHost:
 		return true
-	case ImportedChangeKindRoom:
+	case AppliedChangeKindRoom:
 		return true
 	default:
 		return false
@@ -106,6 +106,39 @@ func (e StatusStatus) Valid() bool {
 		return false
 	}
 }
+
+// Applied defines model for Applied.
+type Applied struct {
+	// Applied false for a dry run
+	Applied bool            `json:"applied"`
+	Changes []AppliedChange `json:"changes"`
+}
+
+// AppliedChange defines model for AppliedChange.
+type AppliedChange struct {
+	Change AppliedChangeChange `json:"change"`
+	Kind   AppliedChangeKind   `json:"kind"`
+	Name   string              `json:"name"`
+
+	// Settings those of a room that changed
+	Settings []AppliedSetting `json:"settings"`
+}
+
+// AppliedChangeChange defines model for AppliedChange.Change.
+type AppliedChangeChange string
+
+// AppliedChangeKind defines model for AppliedChange.Kind.
+type AppliedChangeKind string
+
+// AppliedSetting defines model for AppliedSetting.
+type AppliedSetting struct {
+	After  interface{} `json:"after"`
+	Before interface{} `json:"before"`
+	Key    string      `json:"key"`
+}
+
+// ApplyBody defines model for ApplyBody.
+type ApplyBody = json.RawMessage
 
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
@@ -371,39 +404,14 @@ type Fleet struct {
 type Host struct {
 	Name   string `json:"name"`
 	Origin string `json:"origin"`
-	Owner  string `json:"owner"`
 }
 
 // HostBody defines model for HostBody.
 type HostBody = json.RawMessage
 
-// ImportBody defines model for ImportBody.
-type ImportBody = json.RawMessage
-
-// Imported defines model for Imported.
-type Imported struct {
-	// Applied false for a dry run
-	Applied bool             `json:"applied"`
-	Changes []ImportedChange `json:"changes"`
-}
-
-// ImportedChange defines model for ImportedChange.
-type ImportedChange struct {
-	Change   ImportedChangeChange `json:"change"`
-	Kind     ImportedChangeKind   `json:"kind"`
-	Name     string               `json:"name"`
-	Settings []string             `json:"settings"`
-}
-
-// ImportedChangeChange defines model for ImportedChange.Change.
-type ImportedChangeChange string
-
-// ImportedChangeKind defines model for ImportedChange.Kind.
-type ImportedChangeKind string
-
 // Note defines model for Note.
 type Note struct {
-	// Code 1000 who are you, 1001 not found, 1002 invalid, 1101 of the rooms file, 1102 not now, 7003 no such route or zone, 10000 not allowed
+	// Code 1000 who are you, 1001 not found, 1002 invalid, 1101 rooms come from a file, 1102 not now, 7003 no such route or zone, 10000 not allowed
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 	Source  *struct {
@@ -481,7 +489,7 @@ type Room struct {
 	TurnstileAction  string `json:"turnstile_action"`
 	TurnstileMode    string `json:"turnstile_mode"`
 
-	// Vestibule owner (file or api), revision, and the settings that the hosted product has not
+	// Vestibule revision, identity, and the settings that the hosted product has not
 	Vestibule map[string]interface{} `json:"vestibule"`
 }
 
@@ -510,8 +518,7 @@ type RoomRevision struct {
 	Name string `json:"name"`
 
 	// Number of the entry
-	Number int64  `json:"number"`
-	Owner  string `json:"owner"`
+	Number int64 `json:"number"`
 
 	// Revision version of the rooms that this change made
 	Revision int64 `json:"revision"`
@@ -640,6 +647,14 @@ type WaitingRoomId = string
 // ZoneId defines model for zone_id.
 type ZoneId = string
 
+// ApplyAnswer defines model for ApplyAnswer.
+type ApplyAnswer struct {
+	Errors   []Note  `json:"errors"`
+	Messages []Note  `json:"messages"`
+	Result   Applied `json:"result"`
+	Success  bool    `json:"success"`
+}
+
 // AuditAnswer defines model for AuditAnswer.
 type AuditAnswer struct {
 	Errors     []Note       `json:"errors"`
@@ -734,14 +749,6 @@ type HostsAnswer struct {
 	Result     []Host     `json:"result"`
 	ResultInfo ResultInfo `json:"result_info"`
 	Success    bool       `json:"success"`
-}
-
-// ImportAnswer defines model for ImportAnswer.
-type ImportAnswer struct {
-	Errors   []Note   `json:"errors"`
-	Messages []Note   `json:"messages"`
-	Result   Imported `json:"result"`
-	Success  bool     `json:"success"`
 }
 
 // PreviewAnswer defines model for PreviewAnswer.
@@ -848,6 +855,9 @@ type ZoneSettingsAnswer struct {
 	Success bool `json:"success"`
 }
 
+// ApplyRequest defines model for ApplyRequest.
+type ApplyRequest = ApplyBody
+
 // ControlsRequest what is named is changed, null takes it back
 type ControlsRequest = ControlsBody
 
@@ -859,9 +869,6 @@ type EventRequest = EventBody
 
 // HostRequest defines model for HostRequest.
 type HostRequest = HostBody
-
-// ImportRequest defines model for ImportRequest.
-type ImportRequest = ImportBody
 
 // PreviewRequest defines model for PreviewRequest.
 type PreviewRequest = PreviewBody
@@ -939,11 +946,11 @@ type WaitingRoomListEventsParams struct {
 	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// ApplyRoomsJSONRequestBody defines body for ApplyRooms for application/json ContentType.
+type ApplyRoomsJSONRequestBody = ApplyBody
+
 // PutHostJSONRequestBody defines body for PutHost for application/json ContentType.
 type PutHostJSONRequestBody = HostBody
-
-// ImportRoomsJSONRequestBody defines body for ImportRooms for application/json ContentType.
-type ImportRoomsJSONRequestBody = ImportBody
 
 // PatchControlsJSONRequestBody defines body for PatchControls for application/json ContentType.
 type PatchControlsJSONRequestBody = ControlsBody
@@ -1074,6 +1081,20 @@ type ClientInterface interface {
 	// Corresponds with GET /user/tokens/verify (the `VerifyToken` operationId).
 	VerifyToken(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ApplyRoomsWithBody Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /vestibule/apply (the `ApplyRooms` operationId).
+	ApplyRoomsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApplyRooms Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /vestibule/apply (the `ApplyRooms` operationId).
+	ApplyRooms(ctx context.Context, body ApplyRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListAudit Who changed what, the newest first; from a number on, the oldest first
 	//
 	// Corresponds with GET /vestibule/audit (the `ListAudit` operationId).
@@ -1099,33 +1120,19 @@ type ClientInterface interface {
 	// Corresponds with DELETE /vestibule/hosts/{host} (the `DeleteHost` operationId).
 	DeleteHost(ctx context.Context, host HostName, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutHostWithBody Say which site is behind a host; rooms of the API that had the former one follow
+	// PutHostWithBody Say which site is behind a host; rooms that had the former one follow
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 	PutHostWithBody(ctx context.Context, host HostName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PutHost Say which site is behind a host; rooms of the API that had the former one follow
+	// PutHost Say which site is behind a host; rooms that had the former one follow
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 	PutHost(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// ImportRoomsWithBody Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
-	ImportRoomsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
-	ImportRooms(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetControls What operators say of a room for now, and what is in force
 	//
@@ -1458,6 +1465,40 @@ func (c *Client) VerifyToken(ctx context.Context, reqEditors ...RequestEditorFn)
 	return c.Client.Do(req)
 }
 
+// ApplyRoomsWithBody Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /vestibule/apply (the `ApplyRooms` operationId).
+func (c *Client) ApplyRoomsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApplyRoomsRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApplyRooms Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /vestibule/apply (the `ApplyRooms` operationId).
+func (c *Client) ApplyRooms(ctx context.Context, body ApplyRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApplyRoomsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListAudit Who changed what, the newest first; from a number on, the oldest first
 //
 // Corresponds with GET /vestibule/audit (the `ListAudit` operationId).
@@ -1533,7 +1574,7 @@ func (c *Client) DeleteHost(ctx context.Context, host HostName, reqEditors ...Re
 	return c.Client.Do(req)
 }
 
-// PutHostWithBody Say which site is behind a host; rooms of the API that had the former one follow
+// PutHostWithBody Say which site is behind a host; rooms that had the former one follow
 //
 // Takes any type of body and a specified content type.
 //
@@ -1550,47 +1591,13 @@ func (c *Client) PutHostWithBody(ctx context.Context, host HostName, contentType
 	return c.Client.Do(req)
 }
 
-// PutHost Say which site is behind a host; rooms of the API that had the former one follow
+// PutHost Say which site is behind a host; rooms that had the former one follow
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 func (c *Client) PutHost(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutHostRequest(c.Server, host, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// ImportRoomsWithBody Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
-func (c *Client) ImportRoomsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewImportRoomsRequestWithBody(c.Server, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
-func (c *Client) ImportRooms(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewImportRoomsRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2481,6 +2488,46 @@ func NewVerifyTokenRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewApplyRoomsRequest calls the generic ApplyRooms builder with application/json body
+func NewApplyRoomsRequest(server string, body ApplyRoomsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewApplyRoomsRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewApplyRoomsRequestWithBody constructs an http.Request for the ApplyRooms method, with any body, and a specified content type
+func NewApplyRoomsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/vestibule/apply")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListAuditRequest constructs an http.Request for the ListAudit method
 func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request, error) {
 	var err error
@@ -2712,46 +2759,6 @@ func NewPutHostRequestWithBody(server string, host HostName, contentType string,
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
-	if err != nil {
-		return nil, err
-	}
-
-	req.Header.Add("Content-Type", contentType)
-
-	return req, nil
-}
-
-// NewImportRoomsRequest calls the generic ImportRooms builder with application/json body
-func NewImportRoomsRequest(server string, body ImportRoomsJSONRequestBody) (*http.Request, error) {
-	var bodyReader io.Reader
-	buf, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	bodyReader = bytes.NewReader(buf)
-	return NewImportRoomsRequestWithBody(server, "application/json", bodyReader)
-}
-
-// NewImportRoomsRequestWithBody constructs an http.Request for the ImportRooms method, with any body, and a specified content type
-func NewImportRoomsRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/vestibule/import")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -4436,6 +4443,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /user/tokens/verify (the `VerifyToken` operationId).
 	VerifyTokenWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*VerifyTokenResponse, error)
 
+	// ApplyRoomsWithBodyWithResponse Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /vestibule/apply (the `ApplyRooms` operationId).
+	ApplyRoomsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApplyRoomsResponse, error)
+
+	// ApplyRoomsWithResponse Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /vestibule/apply (the `ApplyRooms` operationId).
+	ApplyRoomsWithResponse(ctx context.Context, body ApplyRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*ApplyRoomsResponse, error)
+
 	// ListAuditWithResponse Who changed what, the newest first; from a number on, the oldest first
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4471,33 +4492,19 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /vestibule/hosts/{host} (the `DeleteHost` operationId).
 	DeleteHostWithResponse(ctx context.Context, host HostName, reqEditors ...RequestEditorFn) (*DeleteHostResponse, error)
 
-	// PutHostWithBodyWithResponse Say which site is behind a host; rooms of the API that had the former one follow
+	// PutHostWithBodyWithResponse Say which site is behind a host; rooms that had the former one follow
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 	PutHostWithBodyWithResponse(ctx context.Context, host HostName, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutHostResponse, error)
 
-	// PutHostWithResponse Say which site is behind a host; rooms of the API that had the former one follow
+	// PutHostWithResponse Say which site is behind a host; rooms that had the former one follow
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /vestibule/hosts/{host} (the `PutHost` operationId).
 	PutHostWithResponse(ctx context.Context, host HostName, body PutHostJSONRequestBody, reqEditors ...RequestEditorFn) (*PutHostResponse, error)
-
-	// ImportRoomsWithBodyWithResponse Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
-	ImportRoomsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error)
-
-	// ImportRoomsWithResponse Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
-	ImportRoomsWithResponse(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error)
 
 	// GetControlsWithResponse What operators say of a room for now, and what is in force
 	//
@@ -4932,6 +4939,54 @@ func (r VerifyTokenResponse) ContentType() string {
 	return ""
 }
 
+type ApplyRoomsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApplyAnswer
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *FailedAnswer
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ApplyRoomsResponse) GetJSON200() *ApplyAnswer {
+	return r.JSON200
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ApplyRoomsResponse) GetJSONDefault() *FailedAnswer {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApplyRoomsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApplyRoomsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApplyRoomsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApplyRoomsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListAuditResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -5214,54 +5269,6 @@ func (r PutHostResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutHostResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type ImportRoomsResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *ImportAnswer
-	// JSONDefault the response for an HTTP default `application/json` response
-	JSONDefault *FailedAnswer
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ImportRoomsResponse) GetJSON200() *ImportAnswer {
-	return r.JSON200
-}
-
-// GetJSONDefault returns the response for an HTTP default `application/json` response
-func (r ImportRoomsResponse) GetJSONDefault() *FailedAnswer {
-	return r.JSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ImportRoomsResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r ImportRoomsResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r ImportRoomsResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ImportRoomsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6878,6 +6885,32 @@ func (c *ClientWithResponses) VerifyTokenWithResponse(ctx context.Context, reqEd
 	return ParseVerifyTokenResponse(rsp)
 }
 
+// ApplyRoomsWithBodyWithResponse Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /vestibule/apply (the `ApplyRooms` operationId).
+func (c *ClientWithResponses) ApplyRoomsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ApplyRoomsResponse, error) {
+	rsp, err := c.ApplyRoomsWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApplyRoomsResponse(rsp)
+}
+
+// ApplyRoomsWithResponse Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /vestibule/apply (the `ApplyRooms` operationId).
+func (c *ClientWithResponses) ApplyRoomsWithResponse(ctx context.Context, body ApplyRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*ApplyRoomsResponse, error) {
+	rsp, err := c.ApplyRooms(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApplyRoomsResponse(rsp)
+}
+
 // ListAuditWithResponse Who changed what, the newest first; from a number on, the oldest first
 //
 // Returns a wrapper object for the known response body format(s).
@@ -6943,7 +6976,7 @@ func (c *ClientWithResponses) DeleteHostWithResponse(ctx context.Context, host H
 	return ParseDeleteHostResponse(rsp)
 }
 
-// PutHostWithBodyWithResponse Say which site is behind a host; rooms of the API that had the former one follow
+// PutHostWithBodyWithResponse Say which site is behind a host; rooms that had the former one follow
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6956,7 +6989,7 @@ func (c *ClientWithResponses) PutHostWithBodyWithResponse(ctx context.Context, h
 	return ParsePutHostResponse(rsp)
 }
 
-// PutHostWithResponse Say which site is behind a host; rooms of the API that had the former one follow
+// PutHostWithResponse Say which site is behind a host; rooms that had the former one follow
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -6967,32 +7000,6 @@ func (c *ClientWithResponses) PutHostWithResponse(ctx context.Context, host Host
 		return nil, err
 	}
 	return ParsePutHostResponse(rsp)
-}
-
-// ImportRoomsWithBodyWithResponse Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
-func (c *ClientWithResponses) ImportRoomsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error) {
-	rsp, err := c.ImportRoomsWithBody(ctx, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseImportRoomsResponse(rsp)
-}
-
-// ImportRoomsWithResponse Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /vestibule/import (the `ImportRooms` operationId).
-func (c *ClientWithResponses) ImportRoomsWithResponse(ctx context.Context, body ImportRoomsJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportRoomsResponse, error) {
-	rsp, err := c.ImportRooms(ctx, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseImportRoomsResponse(rsp)
 }
 
 // GetControlsWithResponse What operators say of a room for now, and what is in force
@@ -7685,6 +7692,39 @@ func ParseVerifyTokenResponse(rsp *http.Response) (*VerifyTokenResponse, error) 
 	return response, nil
 }
 
+// ParseApplyRoomsResponse parses an HTTP response from a ApplyRoomsWithResponse call
+func ParseApplyRoomsResponse(rsp *http.Response) (*ApplyRoomsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApplyRoomsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApplyAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest FailedAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListAuditResponse parses an HTTP response from a ListAuditWithResponse call
 func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -7866,39 +7906,6 @@ func ParsePutHostResponse(rsp *http.Response) (*PutHostResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest HostAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest FailedAnswer
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
-// ParseImportRoomsResponse parses an HTTP response from a ImportRoomsWithResponse call
-func ParseImportRoomsResponse(rsp *http.Response) (*ImportRoomsResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &ImportRoomsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ImportAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -9013,6 +9020,9 @@ type ServerInterface interface {
 	// VerifyToken What the token that is shown is good for
 	// (GET /user/tokens/verify)
 	VerifyToken(w http.ResponseWriter, r *http.Request)
+	// ApplyRooms Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+	// (POST /vestibule/apply)
+	ApplyRooms(w http.ResponseWriter, r *http.Request)
 	// ListAudit Who changed what, the newest first; from a number on, the oldest first
 	// (GET /vestibule/audit)
 	ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams)
@@ -9028,12 +9038,9 @@ type ServerInterface interface {
 	// DeleteHost Take the entry of a host away; its rooms keep their site
 	// (DELETE /vestibule/hosts/{host})
 	DeleteHost(w http.ResponseWriter, r *http.Request, host HostName)
-	// PutHost Say which site is behind a host; rooms of the API that had the former one follow
+	// PutHost Say which site is behind a host; rooms that had the former one follow
 	// (PUT /vestibule/hosts/{host})
 	PutHost(w http.ResponseWriter, r *http.Request, host HostName)
-	// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-	// (POST /vestibule/import)
-	ImportRooms(w http.ResponseWriter, r *http.Request)
 	// GetControls What operators say of a room for now, and what is in force
 	// (GET /vestibule/rooms/{waiting_room_id}/controls)
 	GetControls(w http.ResponseWriter, r *http.Request, waitingRoomId WaitingRoomId)
@@ -9213,6 +9220,20 @@ func (siw *ServerInterfaceWrapper) VerifyToken(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ApplyRooms operation middleware
+func (siw *ServerInterfaceWrapper) ApplyRooms(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ApplyRooms(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListAudit operation middleware
 func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Request) {
 
@@ -9357,20 +9378,6 @@ func (siw *ServerInterfaceWrapper) PutHost(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutHost(w, r, host)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ImportRooms operation middleware
-func (siw *ServerInterfaceWrapper) ImportRooms(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ImportRooms(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -10716,13 +10723,20 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.DeleteHost)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/vestibule/hosts/{host}", wrapper.PutHost)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/export", wrapper.ExportRooms)
-	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/import", wrapper.ImportRooms)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/apply", wrapper.ApplyRooms)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/fleet", wrapper.GetFleet)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/audit", wrapper.ListAudit)
 	m.HandleFunc(http.MethodGet+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/revisions", wrapper.ListRevisions)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/vestibule/rooms/{waiting_room_id}/revisions/{revision}/restore", wrapper.RestoreRevision)
 
 	return m
+}
+
+type ApplyAnswerJSONResponse struct {
+	Errors   []Note  `json:"errors"`
+	Messages []Note  `json:"messages"`
+	Result   Applied `json:"result"`
+	Success  bool    `json:"success"`
 }
 
 type AuditAnswerJSONResponse struct {
@@ -10807,13 +10821,6 @@ type HostsAnswerJSONResponse struct {
 	Result     []Host     `json:"result"`
 	ResultInfo ResultInfo `json:"result_info"`
 	Success    bool       `json:"success"`
-}
-
-type ImportAnswerJSONResponse struct {
-	Errors   []Note   `json:"errors"`
-	Messages []Note   `json:"messages"`
-	Result   Imported `json:"result"`
-	Success  bool     `json:"success"`
 }
 
 type PreviewAnswerJSONResponse struct {
@@ -10975,6 +10982,45 @@ type VerifyTokendefaultJSONResponse struct {
 }
 
 func (response VerifyTokendefaultJSONResponse) VisitVerifyTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApplyRoomsRequestObject struct {
+	Body *ApplyRoomsJSONRequestBody
+}
+
+type ApplyRoomsResponseObject interface {
+	VisitApplyRoomsResponse(w http.ResponseWriter) error
+}
+
+type ApplyRooms200JSONResponse struct{ ApplyAnswerJSONResponse }
+
+func (response ApplyRooms200JSONResponse) VisitApplyRoomsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApplyRoomsdefaultJSONResponse struct {
+	Body       Failure
+	StatusCode int
+}
+
+func (response ApplyRoomsdefaultJSONResponse) VisitApplyRoomsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11207,45 +11253,6 @@ type PutHostdefaultJSONResponse struct {
 }
 
 func (response PutHostdefaultJSONResponse) VisitPutHostResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ImportRoomsRequestObject struct {
-	Body *ImportRoomsJSONRequestBody
-}
-
-type ImportRoomsResponseObject interface {
-	VisitImportRoomsResponse(w http.ResponseWriter) error
-}
-
-type ImportRooms200JSONResponse struct{ ImportAnswerJSONResponse }
-
-func (response ImportRooms200JSONResponse) VisitImportRoomsResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type ImportRoomsdefaultJSONResponse struct {
-	Body       Failure
-	StatusCode int
-}
-
-func (response ImportRoomsdefaultJSONResponse) VisitImportRoomsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -12595,6 +12602,9 @@ type StrictServerInterface interface {
 	// VerifyToken What the token that is shown is good for
 	// (GET /user/tokens/verify)
 	VerifyToken(ctx context.Context, request VerifyTokenRequestObject) (VerifyTokenResponseObject, error)
+	// ApplyRooms Make or replace the rooms and hosts of a file rooms.yaml, all in one change; with prune, delete all others
+	// (POST /vestibule/apply)
+	ApplyRooms(ctx context.Context, request ApplyRoomsRequestObject) (ApplyRoomsResponseObject, error)
 	// ListAudit Who changed what, the newest first; from a number on, the oldest first
 	// (GET /vestibule/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
@@ -12610,12 +12620,9 @@ type StrictServerInterface interface {
 	// DeleteHost Take the entry of a host away; its rooms keep their site
 	// (DELETE /vestibule/hosts/{host})
 	DeleteHost(ctx context.Context, request DeleteHostRequestObject) (DeleteHostResponseObject, error)
-	// PutHost Say which site is behind a host; rooms of the API that had the former one follow
+	// PutHost Say which site is behind a host; rooms that had the former one follow
 	// (PUT /vestibule/hosts/{host})
 	PutHost(ctx context.Context, request PutHostRequestObject) (PutHostResponseObject, error)
-	// ImportRooms Make the rooms and hosts of the API what a file rooms.yaml says, all in one change
-	// (POST /vestibule/import)
-	ImportRooms(ctx context.Context, request ImportRoomsRequestObject) (ImportRoomsResponseObject, error)
 	// GetControls What operators say of a room for now, and what is in force
 	// (GET /vestibule/rooms/{waiting_room_id}/controls)
 	GetControls(ctx context.Context, request GetControlsRequestObject) (GetControlsResponseObject, error)
@@ -12807,6 +12814,37 @@ func (sh *strictHandler) VerifyToken(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// ApplyRooms operation middleware
+func (sh *strictHandler) ApplyRooms(w http.ResponseWriter, r *http.Request) {
+	var request ApplyRoomsRequestObject
+
+	var body ApplyRoomsJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ApplyRooms(ctx, request.(ApplyRoomsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ApplyRooms")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ApplyRoomsResponseObject); ok {
+		if err := validResponse.VisitApplyRoomsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListAudit operation middleware
 func (sh *strictHandler) ListAudit(w http.ResponseWriter, r *http.Request, params ListAuditParams) {
 	var request ListAuditRequestObject
@@ -12957,37 +12995,6 @@ func (sh *strictHandler) PutHost(w http.ResponseWriter, r *http.Request, host Ho
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutHostResponseObject); ok {
 		if err := validResponse.VisitPutHostResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// ImportRooms operation middleware
-func (sh *strictHandler) ImportRooms(w http.ResponseWriter, r *http.Request) {
-	var request ImportRoomsRequestObject
-
-	var body ImportRoomsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.ImportRooms(ctx, request.(ImportRoomsRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ImportRooms")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(ImportRoomsResponseObject); ok {
-		if err := validResponse.VisitImportRoomsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -99,13 +100,40 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// tree is a whole fleet in one process.
+// tree is a whole fleet in one process, of which the API makes the rooms: there is one, called demo.
 func tree(t *testing.T) *allinone.Tree {
 	t.Helper()
-	x, err := allinone.Start(allinone.Options{
+	x := begin(t, func(o *allinone.Options) { o.StoreRooms = true })
+	ask := fmt.Sprintf(`{"name":"demo","host":"localhost","total_active_users":3,"new_users_per_minute":60,"session_duration":1,"vestibule":{"origin":%q}}`, x.Info.Origin)
+	testkit.Eventually(t, "the API makes a room", func() bool {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, x.Info.Control.URL+"/zones/"+x.Info.Control.Zone+"/waiting_rooms", strings.NewReader(ask))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return false
+		}
+		return res.Body.Close() == nil && res.StatusCode == http.StatusOK
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := x.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// begin starts a fleet, whose edges may not be ready yet.
+func begin(t *testing.T, change func(*allinone.Options)) *allinone.Tree {
+	t.Helper()
+	o := allinone.Options{
 		DataCenters: []string{"nairobi"}, Edges: 1, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Params: wire.DefaultParams(), Log: slog.New(slog.DiscardHandler),
 		TotalActiveUsers: 3, NewUsersPerMinute: 60, SessionDuration: time.Minute,
-	})
+	}
+	change(&o)
+	x, err := allinone.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +144,7 @@ func tree(t *testing.T) *allinone.Tree {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := errors.Join(x.WaitReady(ctx), x.TakeToken(ctx)); err != nil {
+	if err := x.TakeToken(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return x
@@ -243,11 +271,6 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 	_, err = rooms.Get(ctx, made.ID, params[waiting_rooms.WaitingRoomGetParams]("ZoneID", api.Zone))
 	if !errors.As(err, &refused) || refused.StatusCode != 404 {
 		t.Errorf("a room that is gone: %v", err)
-	}
-	filed := ofAccount.Result[0]
-	_, err = rooms.Delete(ctx, filed.ID, params[waiting_rooms.WaitingRoomDeleteParams]("ZoneID", api.Zone))
-	if !errors.As(err, &refused) || refused.Errors[0].Code != 1101 {
-		t.Errorf("a room of the file: %v", err)
 	}
 	if served := len(h.calls) - 1; served != 24 { // without put-host: all that there are
 		t.Errorf("%d operations of the hosted API were called: %v", served, h.calls)
@@ -386,7 +409,7 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own[any](t, x, h, "POST", "/vestibule/import", string(dry))
+	own[any](t, x, h, "POST", "/vestibule/apply", string(dry))
 	testkit.Eventually(t, "the fleet is told", func() bool {
 		fleet := own[struct {
 			Leader      string
@@ -405,8 +428,43 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 			t.Errorf("%s: %v %s", e.Entry, err, gap)
 		}
 	}
-	if len(entries) < 9 { // the file, the first token, the demo's, and the seven above
+	if len(entries) < 9 { // the first token, the demo's, its room, and the seven above
 		t.Errorf("%d entries", len(entries))
+	}
+}
+
+// The clients of the hosted product show where rooms come from, and do not try again: each request is made once.
+func TestTheClientsSayThatRoomsComeFromAFile(t *testing.T) {
+	x := begin(t, func(*allinone.Options) {})
+	api := x.Info.Control
+	h := newHeld(t, api.URL)
+	ctx := t.Context()
+	rooms := waiting_rooms.NewWaitingRoomService(option.WithAPIToken(api.Token), option.WithBaseURL(api.URL+"/"), option.WithHTTPClient(&http.Client{Transport: h}))
+	var id string
+	testkit.Eventually(t, "the room of the file is there", func() bool {
+		all, err := rooms.List(ctx, params[waiting_rooms.WaitingRoomListParams]("AccountID", api.Account))
+		if err == nil && len(all.Result) == 1 {
+			id = all.Result[0].ID
+		}
+		return id != ""
+	})
+	says := "rooms come from " + filepath.Join(filepath.Dir(x.Info.Split), "rooms.yaml") + ": change them there"
+	_, err := rooms.Delete(ctx, id, params[waiting_rooms.WaitingRoomDeleteParams]("ZoneID", api.Zone))
+	var refused *waiting_rooms.Error
+	if !errors.As(err, &refused) || refused.StatusCode != 400 || refused.Errors[0].Code != 1101 || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, want %s", err, says)
+	}
+	old, err := v0.NewWithAPIToken(api.Token, v0.BaseURL(api.URL), v0.HTTPClient(&http.Client{Transport: h}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.DeleteWaitingRoom(ctx, api.Zone, id); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, want %s", err, says)
+	}
+	for operation, n := range h.calls {
+		if strings.Contains(operation, "delete") && n != 2 {
+			t.Errorf("%s was called %d times", operation, n)
+		}
 	}
 }
 

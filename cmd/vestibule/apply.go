@@ -14,7 +14,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// export writes rooms.yaml, and the pages that it names beside it. Nothing is written over but
+// export prints rooms.yaml, or writes it to a file, and the pages that it names beside it. Nothing is written over but
 // what is there already as it is.
 func (c *client) export(file string) error {
 	var got api.RoomsFile
@@ -25,9 +25,9 @@ func (c *client) export(file string) error {
 	if c.output == "json" {
 		return c.print(got, nil)
 	}
-	if file == "-" {
+	if file == "" {
 		if len(got.Pages) > 0 {
-			return fmt.Errorf("the rooms have %d waiting pages: name a file, beside which they are written, or use --output json", len(got.Pages))
+			return fmt.Errorf("the rooms have %d waiting pages: name a file with -f, beside which they are written, or use --output json", len(got.Pages))
 		}
 		_, err := io.WriteString(c.out, got.RoomsYaml)
 		return err
@@ -53,8 +53,8 @@ func (c *client) export(file string) error {
 	return err
 }
 
-// load makes the rooms of the API what a file says.
-func (c *client) load(file string, dry, takeOver bool) error {
+// apply makes or replaces the rooms of a file; with prune, it deletes all others.
+func (c *client) apply(file string, dry, prune bool) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -76,22 +76,37 @@ func (c *client) load(file string, dry, takeOver bool) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	body, err := json.Marshal(map[string]any{"rooms_yaml": string(data), "pages": pages, "dry_run": dry, "take_over": takeOver})
+	body, err := json.Marshal(map[string]any{"rooms_yaml": string(data), "pages": pages, "dry_run": dry, "prune": prune})
 	if err != nil {
 		return err
 	}
-	var got api.Imported
-	res, err := c.ImportRooms(c.ctx, body)
+	var got api.Applied
+	res, err := c.ApplyRooms(c.ctx, body)
 	if err := take(res, err, &got); err != nil {
 		return err
 	}
 	return c.print(got, func(w io.Writer) {
-		fmt.Fprintln(w, "WHAT\tNAME\tCHANGE\tSETTINGS")
 		for _, x := range got.Changes {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", x.Kind, x.Name, x.Change, strings.Join(x.Settings, " "))
+			var settings []string
+			for _, s := range x.Settings {
+				settings = append(settings, difference(s))
+			}
+			fmt.Fprintf(w, "%s %s\t%s\t%s\n", x.Kind, x.Name, x.Change, strings.Join(settings, ", "))
 		}
+		note := ""
 		if !got.Applied {
-			fmt.Fprintln(w, "nothing was changed: this was a dry run")
+			note = " (dry run: none applied)"
 		}
+		fmt.Fprintf(w, "changes: %d%s\n", len(got.Changes), note)
 	})
+}
+
+// difference shows a setting as it was and as it is, where both are short.
+func difference(s api.AppliedSetting) string {
+	before, err := json.Marshal(s.Before)
+	after, err2 := json.Marshal(s.After)
+	if err != nil || err2 != nil || max(len(before), len(after)) > 60 {
+		return s.Key
+	}
+	return fmt.Sprintf("%s: %s -> %s", s.Key, before, after)
 }

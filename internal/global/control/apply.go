@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
+	"reflect"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
@@ -17,20 +16,20 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// maxImport bounds the body of an import: the largest rooms file, escaped, and some pages.
-const maxImport = 32 << 20
+// maxApply bounds the body of a file to apply: the largest rooms file, escaped, and some pages.
+const maxApply = 32 << 20
 
-// importPath is the one path whose body may be so large.
-const importPath = Prefix + "/vestibule/import"
+// applyPath is the one path whose body may be so large.
+const applyPath = Prefix + "/vestibule/apply"
 
-// transferService writes rooms as a rooms file, and takes them from one.
-type transferService struct {
+// applyService writes rooms as a rooms file, and takes them from one.
+type applyService struct {
 	*catalog
 	draws *drawRules
 }
 
 // ExportRooms implements [api.StrictServerInterface].
-func (s *transferService) ExportRooms(ctx context.Context, _ api.ExportRoomsRequestObject) (api.ExportRoomsResponseObject, error) {
+func (s *applyService) ExportRooms(ctx context.Context, _ api.ExportRoomsRequestObject) (api.ExportRoomsResponseObject, error) {
 	state, err := s.store.Read(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +62,7 @@ func (s *transferService) ExportRooms(ctx context.Context, _ api.ExportRoomsRequ
 }
 
 // dryRunError ends a change that is not to be made.
-type dryRunError struct{ changes []api.ImportedChange }
+type dryRunError struct{ changes []api.AppliedChange }
 
 func (e *dryRunError) Error() string { return "dry run" }
 
@@ -92,13 +91,13 @@ func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[stri
 	return files
 }
 
-// ImportRooms implements [api.StrictServerInterface].
-func (s *transferService) ImportRooms(ctx context.Context, q api.ImportRoomsRequestObject) (api.ImportRoomsResponseObject, error) {
+// ApplyRooms implements [api.StrictServerInterface].
+func (s *applyService) ApplyRooms(ctx context.Context, q api.ApplyRoomsRequestObject) (api.ApplyRoomsResponseObject, error) {
 	var f faults
 	m := f.object("", *q.Body)
 	text, _ := f.text("/rooms_yaml", m["rooms_yaml"])
 	dry, _ := f.flag("/dry_run", m["dry_run"])
-	take, _ := f.flag("/take_over", m["take_over"])
+	prune, _ := f.flag("/prune", m["prune"])
 	var pages map[string]string
 	if v := m["pages"]; !null(v) && json.Unmarshal(v, &pages) != nil {
 		f.add("/pages", "pages must be an object of texts")
@@ -118,12 +117,13 @@ func (s *transferService) ImportRooms(ctx context.Context, q api.ImportRoomsRequ
 	if len(f) > 0 {
 		return nil, invalid(f)
 	}
-	var changes []api.ImportedChange
-	_, err = s.change(ctx, func(d *roomstore.Draft) error {
-		if take {
-			d.TakeOver()
+	var changes []api.AppliedChange
+	_, err = s.store.Change(ctx, func(d *roomstore.Draft) error {
+		if prune {
+			d.Set(doc)
+		} else {
+			d.Merge(doc)
 		}
-		d.Set(doc)
 		for name := range files {
 			d.AddPage(name, []byte(pages[name]))
 		}
@@ -131,10 +131,10 @@ func (s *transferService) ImportRooms(ctx context.Context, q api.ImportRoomsRequ
 		if err != nil {
 			return err
 		}
-		if err := s.importedDraws(doc.Rooms, d.Base(), next); err != nil {
+		if err := s.appliedDraws(doc.Rooms, d.Base(), next); err != nil {
 			return err
 		}
-		if changes = imported(d.Base(), next); dry {
+		if changes = applied(d.Base(), next); dry {
 			return &dryRunError{changes}
 		}
 		return nil
@@ -148,14 +148,14 @@ func (s *transferService) ImportRooms(ctx context.Context, q api.ImportRoomsRequ
 		}
 		err = invalid(f)
 	}
-	a := api.ImportAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.Imported{Applied: !dry, Changes: changes}}
-	return api.ImportRooms200JSONResponse{ImportAnswerJSONResponse: a}, err
+	a := api.ApplyAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.Applied{Applied: !dry, Changes: changes}}
+	return api.ApplyRooms200JSONResponse{ApplyAnswerJSONResponse: a}, err
 }
 
-// imported tells what an import changes.
-func imported(base, next *roomstore.State) []api.ImportedChange {
-	out := []api.ImportedChange{}
-	kind := func(before, after bool) api.ImportedChangeChange {
+// applied tells what a file changes.
+func applied(base, next *roomstore.State) []api.AppliedChange {
+	out := []api.AppliedChange{}
+	kind := func(before, after bool) api.AppliedChangeChange {
 		switch {
 		case !before:
 			return api.Made
@@ -165,21 +165,24 @@ func imported(base, next *roomstore.State) []api.ImportedChange {
 		return api.Changed
 	}
 	for _, c := range roomstore.Changes(base, next) {
-		out = append(out, api.ImportedChange{
-			Kind: api.ImportedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: differ(settingsOf(c.Before), settingsOf(c.After)),
-		})
-	}
-	before, after := sites(base), sites(next)
-	for _, name := range slices.Sorted(maps.Keys(union(before, after))) {
-		if before[name] != after[name] {
-			out = append(out, api.ImportedChange{Kind: api.ImportedChangeKindHost, Name: name, Change: kind(before[name] != "", after[name] != ""), Settings: []string{}})
+		a := api.AppliedChange{Kind: api.AppliedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: []api.AppliedSetting{}}
+		for _, key := range differ(settingsOf(c.Before), settingsOf(c.After)) {
+			s := api.AppliedSetting{Key: key, Before: (*plain(&c.Before.Settings))[key], After: (*plain(&c.After.Settings))[key]}
+			if !reflect.DeepEqual(s.Before, s.After) { // not by when an event was made
+				a.Settings = append(a.Settings, s)
+			}
 		}
+		out = append(out, a)
+	}
+	before, after := base.Sites(), next.Sites()
+	for _, name := range roomstore.HostChanges(before, after) {
+		out = append(out, api.AppliedChange{Kind: api.AppliedChangeKindHost, Name: name, Change: kind(before[name] != "", after[name] != ""), Settings: []api.AppliedSetting{}})
 	}
 	return out
 }
 
-// importedDraws returns the draws of rooms of a file that cannot be made.
-func (s *transferService) importedDraws(rooms []room.Settings, base, next *roomstore.State) error {
+// appliedDraws returns the draws of rooms of a file that cannot be made.
+func (s *applyService) appliedDraws(rooms []room.Settings, base, next *roomstore.State) error {
 	var faults room.Faults
 	at := make(map[string]int, len(rooms)) // by name: there may be 10,000 of them
 	for i := range rooms {
@@ -199,18 +202,4 @@ func settingsOf(r *roomstore.Room) *room.Settings {
 		return nil
 	}
 	return &r.Settings
-}
-
-func sites(s *roomstore.State) map[string]string {
-	out := map[string]string{}
-	for _, h := range s.Hosts {
-		out[h.Name] = h.Origin
-	}
-	return out
-}
-
-func union(a, b map[string]string) map[string]string {
-	out := maps.Clone(a)
-	maps.Copy(out, b)
-	return out
 }

@@ -1,0 +1,1 @@
+setTimeout(function(){window.vestibule||location.reload()},2e4);
