@@ -158,8 +158,7 @@ const minBlocks = 512
 // deflate compresses a text into blocks that end with a byte. Scripts get blocks of their own, if that is shorter.
 func deflate(text string) string {
 	var best string
-	last := max(0, strings.LastIndex(text, "<script>"))
-	for _, parts := range [][]string{{text}, {text[:last], text[last:]}, strings.SplitAfter(text, "</script>")} {
+	for _, parts := range [][]string{{text}, strings.SplitAfter(text, "</script>")} {
 		var b bytes.Buffer
 		w := must(flate.NewWriter(&b, flate.BestCompression))
 		for _, part := range parts {

@@ -130,7 +130,7 @@ var compiled = compileAll()
 func compileAll() [][]part {
 	all := make([][]part, len(catalogs))
 	for i, c := range catalogs {
-		all[i] = compile(strings.ReplaceAll(pageHTML, ">\n<", "><"), c)
+		all[i] = compile(pageHTML, c)
 	}
 	return all
 }
