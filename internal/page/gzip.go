@@ -341,8 +341,12 @@ func (w *bitWriter) run(r *run) {
 		acc = x >> (64 - n)
 		at += 8
 	}
-	at, acc, n = put(dst, at, acc, n, r.last&math.MaxUint32, min(r.n, 32))
-	w.at, w.acc, w.n = put(dst, at, acc, n, r.last>>32, max(r.n, 32)-32)
+	last, left := r.last, r.n
+	if left > maxPut {
+		at, acc, n = put(dst, at, acc, n, last&math.MaxUint32, 32)
+		last, left = last>>32, left-32
+	}
+	w.at, w.acc, w.n = put(dst, at, acc, n, last, left)
 }
 
 // take returns the run written since the last call.

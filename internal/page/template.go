@@ -62,6 +62,7 @@ func (t *template) packTexts() *pack {
 			texts = append(texts, s.text)
 		case stepValue, stepRaw:
 			sample = append(sample, s.of(&Samples[0].Visitor)...)
+		case stepSection, stepInverted, stepNonce:
 		}
 	}
 	return newPack(texts, sample)
