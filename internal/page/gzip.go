@@ -157,19 +157,24 @@ const minBlocks = 512
 
 // deflate compresses a text into blocks that end with a byte. Scripts get blocks of their own, if that is shorter.
 func deflate(text string) string {
-	var best string
-	for _, parts := range [][]string{{text}, strings.SplitAfter(text, "</script>")} {
-		var b bytes.Buffer
-		w := must(flate.NewWriter(&b, flate.BestCompression))
-		for _, part := range parts {
-			must(w.Write([]byte(part)))
-			must(0, w.Flush())
-		}
-		if best == "" || b.Len() < len(best) {
-			best = b.String()
+	whole := deflateParts(text)
+	if parts := strings.SplitAfter(text, "</script>"); len(parts) > 1 {
+		if apart := deflateParts(parts...); len(apart) < len(whole) {
+			return apart
 		}
 	}
-	return best
+	return whole
+}
+
+// deflateParts compresses a text, each part into blocks of its own.
+func deflateParts(parts ...string) string {
+	var b bytes.Buffer
+	w := must(flate.NewWriter(&b, flate.BestCompression))
+	for _, part := range parts {
+		must(w.Write([]byte(part)))
+		must(0, w.Flush())
+	}
+	return b.String()
 }
 
 // newCode returns a code that has a word for every byte and suits texts like sample, with the block header that
