@@ -127,7 +127,7 @@ func TestOnePlacePerBrowser(t *testing.T) {
 		browsertest.Do(t, ctx, steps...)
 	}
 	waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
-	joined := chromedp.Evaluate[string](`JSON.parse(document.getElementById("now").textContent).joinedAt`)
+	joined := chromedp.Evaluate[string](`JSON.parse(document.getElementById("now").textContent).pop().joinedAt`)
 	do(ctx, chromedp.Navigate(tree.Info.Edges[0].URL), waiting)
 	place := browsertest.See(t, ctx, joined)
 	do(ctx, chromedp.Reload(), waiting)
@@ -310,7 +310,7 @@ func TestABrowserThatKeepsNoCookies(t *testing.T) {
 				eventually(t, "it loads the page again", func() bool { return loads.Load() >= 2 })
 			}
 			if tc.polls > 0 || tc.noScript {
-				retry := chromedp.Evaluate[int](`(s => s.state == "blocked" ? s.retryAfterSeconds : 0)(JSON.parse(document.getElementById("now")?.textContent ?? "{}"))`)
+				retry := chromedp.Evaluate[int](`(s => s[0] == "blocked" ? s[14] : 0)(JSON.parse(document.getElementById("now")?.textContent ?? "[]"))`) // state, retryAfterSeconds
 				eventually(t, "the edge knows", func() bool {
 					n, err := browsertest.Look(ctx, retry)
 					return err == nil && n >= 60 && n <= 90

@@ -1,130 +1,302 @@
 package page
 
 import (
+	"bytes"
+	"compress/flate"
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+	"math/bits"
 	"slices"
+	"strings"
 )
 
 // Packer writes a page with gzip. The zero value is ready. One goroutine at a time uses it, for any number of
 // pages.
 //
 // It does no compression per visitor. The fixed texts of a page are compressed once; a visitor's values are written
-// as literals of the same code and never matched against other data. So the length of the result reveals only their
-// length.
+// as literals and never matched against other data. So the length of the result reveals only their length.
 type Packer struct {
-	pack   *pack
-	w      bitWriter
-	starts []int // start of each text in the output
-	size   int   // bytes written, uncompressed
-	sum    uint32
-	plain  []byte // buffer of output that is not in sum yet: short pieces are added at once
-	packed int    // bytes of it already written compressed
-
-	values []byte   // a visitor's values outside of the stencil, with a zero byte after each
-	masked []uint64 // values with 0 for every digit
+	pack  *pack
+	plain []byte // buffer: the page without the texts that are blocks
+	marks []mark
 }
 
-// gzipHead is a gzip header: no name, no time, any system.
-var gzipHead = [10]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
+// mark is the position of a text in a page.
+type mark struct{ at, text int }
 
-// start starts a page after dst. It returns the buffer for a visitor's values. Each of [Packer.text],
-// [Packer.variable] and [Packer.end] takes the buffer and returns it longer or emptied.
-func (p *Packer) start(dst []byte, t *pack) (plain []byte) {
-	p.pack, p.size, p.sum, p.packed = t, 0, 0, 0
-	p.starts = slices.Grow(p.starts[:0], len(t.texts))[:len(t.texts)]
-	p.w = newBitWriter(append(dst, t.head...))
-	p.w.reserve(t.rest.bits())
-	p.w.run(&t.rest)
-	if t.opens() {
-		return p.recordText(p.plain[:0], 0)
-	}
+// gzipHead is a gzip header: no name, no time, any system.
+const gzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+
+// begin starts a page. It returns the buffer for a visitor's values, to which [Packer.text] adds a text.
+func (p *Packer) begin(t *pack) (plain []byte) {
+	p.pack, p.marks = t, append(p.marks[:0], mark{})
 	return p.plain[:0]
 }
 
-// text writes one of the texts.
+// text adds one of the texts.
 func (p *Packer) text(plain []byte, i int) []byte {
-	if p.pack.texts[i].opens { // already written
-		return plain
-	}
-	t := &p.pack.texts[i]
-	p.w.reserve(t.bits)
-	code := &p.pack.code
-	dst, at, acc, n := p.w.dst, p.w.at, p.w.acc, p.w.n
-	for k := range t.ops {
-		o := &t.ops[k]
-		dist := p.size + int(o.at) - p.starts[o.of] - int(o.from)
-		if o.short.n > 0 && dist <= maxReach {
-			symbol, extra, more := distSymbol(dist)
-			x := code.dist[symbol]
-			long := uint(o.short.n) + uint(x.n)
-			at, acc, n = put(dst, at, acc, n, uint64(o.short.bits)|uint64(x.bits)<<(o.short.n&31)|uint64(extra)<<(long&63), long+more)
-			continue
-		}
-		at, acc, n = putRun(dst, at, acc, n, &o.bits)
-		if dist > maxReach { // the text between is long
-			p.w.at, p.w.acc, p.w.n = at, acc, n
-			p.w.literals(code, t.text[o.at:o.end])
-			p.w.reserve(t.bits)
-			dst, at, acc, n = p.w.dst, p.w.at, p.w.acc, p.w.n
-			continue
-		}
-		symbol, extra, more := distSymbol(dist)
-		x := code.dist[symbol]
-		long := uint(o.length.n) + uint(x.n)
-		at, acc, n = put(dst, at, acc, n, uint64(o.length.bits)|uint64(x.bits)<<o.length.n|uint64(extra)<<long, long+more)
-	}
-	p.w.at, p.w.acc, p.w.n = at, acc, n
-	p.w.run(&t.tail)
-	return p.recordText(plain, i)
-}
-
-// recordText records a written text.
-func (p *Packer) recordText(plain []byte, i int) []byte {
-	t := &p.pack.texts[i]
-	p.starts[i] = p.size
-	p.size += len(t.text)
-	if t.sum.over == nil {
+	p.marks = append(p.marks, mark{len(plain), i + 1})
+	if t := &p.pack.texts[i+1]; t.blocks == "" {
 		plain = append(plain, t.text...)
-		p.packed = len(plain)
-		return plain
-	}
-	p.sum = t.sum.after(crc32.Update(p.sum, crc32.IEEETable, plain))
-	p.packed = 0
-	return plain[:0]
-}
-
-// variable writes the bytes appended to plain.
-func (p *Packer) variable(plain []byte) []byte {
-	if b := plain[p.packed:]; len(b) > 0 {
-		p.w.literals(&p.pack.code, b)
-		p.size += len(b)
-		p.packed = len(plain)
 	}
 	return plain
 }
 
-// end ends the page and returns it.
-func (p *Packer) end(plain []byte) []byte {
-	p.w.reserve(maxBits)
-	p.w.word(p.pack.code.lit[endOfBlock])
-	dst := p.w.flush()
-	p.w, p.plain = bitWriter{}, plain
-	p.sum = crc32.Update(p.sum, crc32.IEEETable, plain)
-	dst = binary.LittleEndian.AppendUint32(dst, p.sum)
-	return binary.LittleEndian.AppendUint32(dst, uint32(p.size))
+// end appends the page to dst.
+func (p *Packer) end(dst, plain []byte) []byte {
+	p.plain = plain
+	p.marks = append(p.marks, mark{at: len(plain)})
+	dst = append(dst, gzipHead...)
+	w := bitWriter{dst: dst, at: len(dst)}
+	w.reserve(maxBits*len(plain) + p.pack.bits)
+	open, size := false, len(plain)
+	sum, at := uint32(0), 0 // the checksum is that of the page before plain[at]
+	for i, m := range p.marks[:len(p.marks)-1] {
+		values := plain[m.at:p.marks[i+1].at]
+		t := &p.pack.texts[m.text]
+		if t.blocks != "" {
+			if open { // pad to bytes by an empty stored block
+				open = false
+				w.word(p.pack.code[endOfBlock])
+				w.put(0, 3)
+				w.align()
+				w.bytes("\x00\x00\xff\xff")
+			}
+			w.bytes(t.blocks)
+			if size == len(plain) && m.at == 0 {
+				sum = t.sum
+			} else {
+				sum = crc32.Update(crc32.Update(sum, crc32.IEEETable, plain[at:m.at]), crc32.IEEETable, t.text)
+			}
+			size += len(t.text)
+			at = m.at
+		}
+		if len(values) == 0 {
+			continue
+		}
+		if !open {
+			open = true
+			w.run(&p.pack.open)
+		}
+		if t.blocks == "" {
+			w.run(&t.literals)
+			values = values[len(t.text):]
+		}
+		w.literals(&p.pack.code, values)
+	}
+	if open {
+		w.word(p.pack.code[endOfBlock])
+	}
+	w.put(1|1<<1, 3+7) // the last block, empty
+	dst = binary.LittleEndian.AppendUint32(w.align(), crc32.Update(sum, crc32.IEEETable, plain[at:]))
+	return binary.LittleEndian.AppendUint32(dst, uint32(size))
 }
 
-// bitWriter writes bits, lowest first.
+// pack is the fixed texts of a page, compressed. It is immutable.
+type pack struct {
+	code  code
+	open  run      // the header of a block of literals
+	bits  int      // upper bound, without literals
+	texts []packed // after an empty one, as a page may begin with a variable
+}
+
+// packed is one text. It is either whole blocks, or literals if these are about as short.
+type packed struct {
+	text     []byte
+	blocks   string
+	sum      uint32
+	literals run
+}
+
+// code is the encoding of literals.
+type code [endOfBlock + 1]word
+
+// word is the bits of one symbol.
+type word struct {
+	bits uint16
+	n    uint8
+}
+
+const (
+	endOfBlock = 256 // the symbol
+	maxBits    = 15  // of a word
+)
+
+// newPack compresses texts. sample is typical text between them.
+func newPack(texts []string, sample []byte) *pack {
+	p := &pack{texts: make([]packed, 1)}
+	var blocks []string
+	for _, text := range texts {
+		b := ""
+		if len(text) > minBlocks {
+			b = deflate(text)
+		} else {
+			sample = append(sample, text...)
+		}
+		blocks = append(blocks, b)
+	}
+	p.open, p.code = newCode(sample)
+	p.bits = p.open.bits() + 64
+	for i, text := range texts {
+		t := packed{text: []byte(text), blocks: blocks[i], sum: crc32.ChecksumIEEE([]byte(text))}
+		if p.bits += 8*len(t.blocks) + p.open.bits() + 64; t.blocks == "" {
+			var w bitWriter
+			w.reserve(maxBits * len(text))
+			w.literals(&p.code, t.text)
+			t.literals = w.take()
+		}
+		p.texts = append(p.texts, t)
+	}
+	return p
+}
+
+// minBlocks is the number of bytes above which a text is compressed on its own. A block has a code of its own, in some
+// 80 bytes.
+const minBlocks = 512
+
+// deflate compresses a text into blocks that end with a byte. Scripts get blocks of their own, if that is shorter.
+func deflate(text string) string {
+	whole := deflateParts(text)
+	if parts := strings.SplitAfter(text, "</script>"); len(parts) > 1 {
+		if apart := deflateParts(parts...); len(apart) < len(whole) {
+			return apart
+		}
+	}
+	return whole
+}
+
+// deflateParts compresses a text, each part into blocks of its own.
+func deflateParts(parts ...string) string {
+	var b bytes.Buffer
+	w := must(flate.NewWriter(&b, flate.BestCompression))
+	for _, part := range parts {
+		must(w.Write([]byte(part)))
+		must(0, w.Flush())
+	}
+	return b.String()
+}
+
+// newCode returns a code that has a word for every byte and suits texts like sample, with the block header that
+// declares it.
+func newCode(sample []byte) (header run, c code) {
+	const most, times = 5 << 10, 12 // so that all fits one block, in which bytes that the sample lacks are rare
+	all := bytes.Repeat(sample[:min(len(sample), most)], times)
+	for b := range 256 {
+		all = append(all, byte(b))
+	}
+	var b bytes.Buffer
+	w := must(flate.NewWriter(&b, flate.HuffmanOnly))
+	must(w.Write(all))
+	must(0, w.Close())
+	r := bitReader{b: b.Bytes()}
+	if r.take(3) != dynamic { // the sample is noise
+		return newCode([]byte(pageHTML))
+	}
+	symbols, distances := 257+r.take(5), 1+r.take(5)
+	var lengths [19]uint8
+	for _, s := range headerOrder[:4+r.take(4)] {
+		lengths[s] = uint8(r.take(3))
+	}
+	var list []uint8
+	for of := words(lengths[:]); len(list) < symbols+distances; {
+		switch s := r.symbol(of); s {
+		case 16:
+			list = append(list, bytes.Repeat(list[len(list)-1:], 3+r.take(2))...)
+		case 17:
+			list = append(list, make([]uint8, 3+r.take(3))...)
+		case 18:
+			list = append(list, make([]uint8, 11+r.take(7))...)
+		default:
+			list = append(list, uint8(s))
+		}
+	}
+	return r.taken(), code(words(list[:len(c)]))
+}
+
+const dynamic = 0 | 2<<1 // a block with a code of its own, not the last
+
+// headerOrder is the order in which a block header lists the lengths of the code for its other lengths.
+var headerOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+
+// words returns the words of given lengths in DEFLATE order.
+func words(lengths []uint8) []word {
+	out, next := make([]word, len(lengths)), uint16(0)
+	for n := uint8(1); n <= maxBits; n++ {
+		for i, l := range lengths {
+			if l == n {
+				out[i] = word{bits.Reverse16(next) >> (16 - n), n}
+				next++
+			}
+		}
+		next <<= 1
+	}
+	return out
+}
+
+// bitReader reads bits, lowest first.
+type bitReader struct {
+	b  []byte
+	at int // in bits
+}
+
+func (r *bitReader) take(n int) (x int) {
+	for i := range n {
+		x |= int(r.b[r.at/8]>>(r.at%8)&1) << i
+		r.at++
+	}
+	return x
+}
+
+// symbol reads one of the words.
+func (r *bitReader) symbol(words []word) int {
+	var x word
+	for {
+		x.bits |= uint16(r.take(1)) << x.n
+		x.n++
+		if i := slices.Index(words, x); i >= 0 {
+			return i
+		}
+	}
+}
+
+// taken returns all bits read.
+func (r *bitReader) taken() run {
+	var w bitWriter
+	n := r.at
+	for r.at = 0; r.at < n; {
+		k := min(8, n-r.at)
+		w.reserve(k)
+		w.put(uint64(r.take(k)), uint(k))
+	}
+	return w.take()
+}
+
+// must returns x. Nothing here can fail: it is written to memory.
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic("waiting page: " + err.Error())
+	}
+	return x
+}
+
+// run is a run of bits, the first in the lowest bit of the first word.
+type run struct {
+	words []uint64
+	last  uint64 // its lowest n bits follow; the others are zero
+	n     uint   // fewer than 64
+}
+
+// bits returns the number of bits.
+func (r *run) bits() int { return 64*len(r.words) + int(r.n) }
+
+// bitWriter writes bits, lowest first. reserve makes space for them.
 type bitWriter struct {
 	dst []byte // written up to at
 	at  int
 	acc uint64
 	n   uint // bits in acc, fewer than 8
 }
-
-func newBitWriter(dst []byte) bitWriter { return bitWriter{dst: dst, at: len(dst)} }
 
 // reserve makes space for a number of bits, and for the overrun of put.
 func (w *bitWriter) reserve(bits int) {
@@ -154,44 +326,32 @@ func (w *bitWriter) word(x word) { w.put(uint64(x.bits), uint(x.n)) }
 
 // literals writes bytes as literals.
 func (w *bitWriter) literals(c *code, b []byte) {
-	w.reserve(maxBits * len(b))
 	dst, at, acc, n := w.dst, w.at, w.acc, w.n
 	for ; len(b) >= 3; b = b[3:] { // at most 45 bits
-		x, y, z := c.lit[b[0]], c.lit[b[1]], c.lit[b[2]]
+		x, y, z := c[b[0]], c[b[1]], c[b[2]]
 		two := uint(x.n + y.n)
 		at, acc, n = put(dst, at, acc, n, uint64(x.bits)|uint64(y.bits)<<(x.n&15)|uint64(z.bits)<<(two&31), two+uint(z.n))
 	}
 	for _, x := range b {
-		l := c.lit[x]
-		at, acc, n = put(dst, at, acc, n, uint64(l.bits), uint(l.n))
+		at, acc, n = put(dst, at, acc, n, uint64(c[x].bits), uint(c[x].n))
 	}
 	w.at, w.acc, w.n = at, acc, n
 }
 
-// copy writes a copy of the bytes dist before.
-func (w *bitWriter) copy(c *code, length *word32, dist int) {
-	symbol, extra, n := distSymbol(dist)
-	x := c.dist[symbol]
-	w.put(uint64(length.bits)|uint64(x.bits)<<length.n|uint64(extra)<<(uint(length.n)+uint(x.n)), uint(length.n)+uint(x.n)+n)
-}
-
 // run writes a run of bits.
 func (w *bitWriter) run(r *run) {
-	w.at, w.acc, w.n = putRun(w.dst, w.at, w.acc, w.n, r)
-}
-
-// putRun is bitWriter.run with its state in registers, like put.
-func putRun(dst []byte, at int, acc uint64, n uint, r *run) (int, uint64, uint) {
+	dst, at, acc, n := w.dst, w.at, w.acc, w.n
 	for _, x := range r.words {
 		binary.LittleEndian.PutUint64(dst[at:], acc|x<<n)
 		acc = x >> (64 - n)
 		at += 8
 	}
-	if r.n <= maxPut {
-		return put(dst, at, acc, n, r.last, r.n)
+	last, left := r.last, r.n
+	if left > maxPut {
+		at, acc, n = put(dst, at, acc, n, last&math.MaxUint32, 32)
+		last, left = last>>32, left-32
 	}
-	at, acc, n = put(dst, at, acc, n, r.last&math.MaxUint32, 32)
-	return put(dst, at, acc, n, r.last>>32, r.n-32)
+	w.at, w.acc, w.n = put(dst, at, acc, n, last, left)
 }
 
 // take returns the run written since the last call.
@@ -210,50 +370,15 @@ func (w *bitWriter) take() run {
 	return r
 }
 
-// bytes returns the output since the last call: whole bytes, and the bits of one more.
-func (w *bitWriter) bytes() ([]byte, run) {
-	b := slices.Clone(w.dst[:w.at])
-	r := run{last: w.acc, n: w.n}
-	*w = bitWriter{dst: w.dst}
-	return b, r
+// bytes writes whole bytes after a whole byte.
+func (w *bitWriter) bytes(b string) {
+	w.at += copy(w.dst[w.at:], b)
 }
 
-// flush pads the last byte and returns all bytes.
-func (w *bitWriter) flush() []byte {
+// align pads the last byte and returns all bytes.
+func (w *bitWriter) align() []byte {
 	if w.n > 0 {
 		w.put(0, 8-w.n)
 	}
 	return w.dst[:w.at]
-}
-
-// sum is the checksum of a text (CRC-32), prepared for appending to other text. CRC-32 is linear: the text before
-// contributes a term that depends on its own sum and on the length of this text. The zero value is unprepared.
-type sum struct {
-	own  uint32
-	over *[4][256]uint32 // contribution of each byte of the sum before
-}
-
-// newSum returns the sum of a text. It leaves a short one unprepared, which is as fast to read.
-func newSum(text []byte) sum {
-	if len(text) < 1<<10 {
-		return sum{}
-	}
-	raw := func(before uint32, b []byte) uint32 { return ^crc32.Update(^before, crc32.IEEETable, b) }
-	s := sum{own: raw(0, text), over: new([4][256]uint32)}
-	zeros := make([]byte, len(text))
-	for bit := range 32 {
-		added := raw(1<<bit, zeros)
-		for b := range 256 {
-			if b>>(bit%8)&1 == 1 {
-				s.over[bit/8][b] ^= added
-			}
-		}
-	}
-	return s
-}
-
-// after returns the checksum of the text appended to data with the sum before.
-func (s *sum) after(before uint32) uint32 {
-	before = ^before
-	return ^(s.own ^ s.over[0][byte(before)] ^ s.over[1][byte(before>>8)] ^ s.over[2][byte(before>>16)] ^ s.over[3][before>>24])
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -101,23 +102,51 @@ func appendOurs(dst []byte, v *Visitor) []byte {
 	return append(dst, '}')
 }
 
-// field is a field of the vestibule object with the text before its value.
+// appendNow writes the vestibule object for the page's script, without the names that the script knows: a list of
+// the values, and an object with the others.
+func appendNow(dst []byte, v *Visitor) []byte {
+	dst = append(dst, '[')
+	for i := range ours {
+		if ours[i].name != "" {
+			dst = append(ours[i].append(dst, v), ',')
+		}
+	}
+	others := len(dst)
+	dst = appendOthers(dst, v)
+	if len(dst) == others {
+		dst = append(dst, '{')
+	}
+	dst[others] = '{'
+	return append(dst, "}]"...)
+}
+
+// nowFields returns the names of the values in the list.
+func nowFields() string {
+	var names []string
+	for _, f := range ours {
+		if f.name != "" {
+			names = append(names, f.name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// field is a field of the vestibule object with the text before its value. Without a name it is all of appendOthers.
 type field struct {
-	key    string
-	own    bool // it belongs to one visitor, or changes with time
-	append func(dst []byte, v *Visitor) []byte
+	name, key string
+	append    func(dst []byte, v *Visitor) []byte
 }
 
 // ours are the fields of the vestibule object.
 var ours = func() []field {
 	whole := func(name string, f func(v *Visitor) int64) field {
-		return field{`,"` + name + `":`, true, func(dst []byte, v *Visitor) []byte { return strconv.AppendInt(dst, f(v), 10) }}
+		return field{name, `,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return strconv.AppendInt(dst, f(v), 10) }}
 	}
 	text := func(name string, f func(v *Visitor) string) field {
-		return field{`,"` + name + `":`, false, func(dst []byte, v *Visitor) []byte { return appendString(dst, f(v)) }}
+		return field{name, `,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return appendString(dst, f(v)) }}
 	}
 	is := func(name string, f func(v *Visitor) bool) field {
-		return field{`,"` + name + `":`, false, func(dst []byte, v *Visitor) []byte { return strconv.AppendBool(dst, f(v)) }}
+		return field{name, `,"` + name + `":`, func(dst []byte, v *Visitor) []byte { return strconv.AppendBool(dst, f(v)) }}
 	}
 	fields := []field{
 		text("state", func(v *Visitor) string { return v.State().String() }),
@@ -147,40 +176,43 @@ var ours = func() []field {
 		whole("retryAfterSeconds", (*Visitor).Retry),
 		whole("placeKeptSeconds", func(v *Visitor) int64 { return wholeSeconds(v.Grace) }),
 		whole("answer", func(v *Visitor) int64 { return int64(v.Decision.Ticket.Answer) }),
-		{"", true, func(dst []byte, v *Visitor) []byte {
-			if v.Event.Start != 0 {
-				dst = append(appendMoment(append(dst, `,"startsAt":"`...), v.Event.Start), '"')
-			}
-			if !v.Moment {
-				t := &v.Decision.Ticket
-				dst = append(v.appendNumber(append(dst, `,"number":"`...)), '"')
-				dst = append(appendMoment(append(dst, `,"joinedAt":"`...), t.Joined), '"')
-				if place := t.Place(); place != t.Joined {
-					dst = append(appendMoment(append(dst, `,"place":"`...), place), '"')
-				}
-			}
-			if text := catalogs[v.Lang].lost(v); text != "" {
-				dst = appendString(append(dst, `,"lostText":`...), text)
-			}
-			if v.randomOrder() && v.known() {
-				dst = append(dst, `,"waitTimePercentileSeconds":[`...)
-				for i, d := range v.Decision.Quartiles {
-					if i > 0 {
-						dst = append(dst, ',')
-					}
-					dst = strconv.AppendInt(dst, wholeSeconds(d), 10)
-				}
-				dst = append(dst, ']')
-			}
-			return v.appendDraw(dst)
-		}},
-		{`,"updatedAt":"`, true, func(dst []byte, v *Visitor) []byte { return append(appendMoment(dst, v.Now), '"') }},
+		{"", "", appendOthers},
+		{"updatedAt", `,"updatedAt":`, func(dst []byte, v *Visitor) []byte { return append(appendMoment(append(dst, '"'), v.Now), '"') }},
 		text("language", func(v *Visitor) string { return v.Lang.Code() }),
 		text("message", func(v *Visitor) string { return v.Message }),
 	}
 	fields[0].key = "{" + fields[0].key[1:]
 	return fields
 }()
+
+// appendOthers writes the fields that are not always there.
+func appendOthers(dst []byte, v *Visitor) []byte {
+	if v.Event.Start != 0 {
+		dst = append(appendMoment(append(dst, `,"startsAt":"`...), v.Event.Start), '"')
+	}
+	if !v.Moment {
+		t := &v.Decision.Ticket
+		dst = append(v.appendNumber(append(dst, `,"number":"`...)), '"')
+		dst = append(appendMoment(append(dst, `,"joinedAt":"`...), t.Joined), '"')
+		if place := t.Place(); place != t.Joined {
+			dst = append(appendMoment(append(dst, `,"place":"`...), place), '"')
+		}
+	}
+	if text := catalogs[v.Lang].lost(v); text != "" {
+		dst = appendString(append(dst, `,"lostText":`...), text)
+	}
+	if v.randomOrder() && v.known() {
+		dst = append(dst, `,"waitTimePercentileSeconds":[`...)
+		for i, d := range v.Decision.Quartiles {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = strconv.AppendInt(dst, wholeSeconds(d), 10)
+		}
+		dst = append(dst, ']')
+	}
+	return v.appendDraw(dst)
+}
 
 // appendDraw writes the state of a draw, if there is one: for apps, and the texts of the built-in page that depend
 // on it.

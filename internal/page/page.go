@@ -15,7 +15,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +36,7 @@ var (
 	//go:embed min/page.css
 	css string
 	//go:embed min/page.js
-	script string
+	scriptJS string
 	//go:embed min/draw.js
 	drawn string
 	//go:embed min/watch.js
@@ -46,14 +45,15 @@ var (
 	liveJS string
 )
 
-var live = strings.TrimSuffix(liveJS, ";\n") // a function, to be called
+var (
+	live   = strings.TrimSuffix(liveJS, ";\n") // a function, to be called
+	script = strings.Replace(scriptJS, "{{fields}}", nowFields(), 1)
+)
 
 // part is a text and the variable after it, or nil.
 type part struct {
 	text     string
 	variable variable
-	first    int  // the text of the pack that begins here, -1 inside of one
-	own      bool // the variable belongs to one visitor
 }
 
 type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
@@ -131,15 +131,6 @@ func compileAll() [][]part {
 	all := make([][]part, len(catalogs))
 	for i, c := range catalogs {
 		all[i] = compile(pageHTML, c)
-		texts, goesOn := 0, false
-		for k := range all[i] {
-			p := &all[i][k]
-			if p.first = -1; !goesOn {
-				p.first = texts
-				texts++
-			}
-			goesOn = p.variable == nil
-		}
 	}
 	return all
 }
@@ -151,46 +142,29 @@ func compile(text string, c *catalog) []part {
 		"lang": c.code, "dir": c.dir, "css": css, "watch": watch, "script": script, "words": c.script, "languages": c.languages(),
 	}
 	var parts []part
+	before := ""
 	for {
-		before, rest, ok := strings.Cut(text, "{{")
-		parts = append(parts, part{text: before})
+		more, rest, ok := strings.Cut(text, "{{")
+		before += more
 		if !ok {
-			return parts
+			return append(parts, part{text: before})
 		}
 		name, after, _ := strings.Cut(rest, "}}")
 		key, isMessage := strings.CutPrefix(name, "t.")
 		switch f := variables[name]; {
-		case name == "now":
-			for i := range ours {
-				f := ours[i].append
-				parts = append(parts, part{text: ours[i].key, own: ours[i].own, variable: func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return f(dst, v) }})
-			}
-			parts = append(parts, part{text: "}"})
 		case isMessage && c.byKey[key] != "":
-			parts = append(parts, part{text: c.byKey[key]})
+			before += c.byKey[key]
 		case f != nil:
-			parts[len(parts)-1].variable, parts[len(parts)-1].own = f, slices.Contains(ownVariables, name)
+			parts = append(parts, part{before, f})
+			before = ""
 		case fixed[name] != "":
-			parts = append(parts, part{text: fixed[name]})
+			before += fixed[name]
 		default:
 			panic("waiting page: unknown variable " + name)
 		}
 		text = after
 	}
 }
-
-// owns are the per-visitor variables of the built-in page in every language.
-var owns = func() [][]variable {
-	all := make([][]variable, len(compiled))
-	for i := range compiled {
-		for k := range compiled[i] {
-			if compiled[i][k].own {
-				all[i] = append(all[i], compiled[i][k].variable)
-			}
-		}
-	}
-	return all
-}()
 
 // Render appends the page for one visitor.
 func (p *Page) Render(dst []byte, v *Visitor) []byte { return p.render(dst, v, nil) }
@@ -200,15 +174,11 @@ func (p *Page) RenderGzip(dst []byte, v *Visitor, out *Packer) []byte {
 	texts := packs[v.Lang]
 	if p.custom != nil {
 		texts = p.custom.pack
-	} else if hasStencils(p, v) {
-		if page, ok := out.stencil(dst, p, v); ok {
-			return page
-		}
 	}
-	return out.end(p.render(out.start(dst, texts()), v, out))
+	return out.end(dst, p.render(out.begin(texts()), v, out))
 }
 
-// render appends the page to dst, or writes it to out, if not nil, with dst as its buffer.
+// render appends the page to dst. If out is not nil, dst is its buffer, and it adds the texts.
 func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 	if p.custom != nil {
 		return p.custom.render(dst, v, out)
@@ -218,14 +188,11 @@ func (p *Page) render(dst []byte, v *Visitor, out *Packer) []byte {
 	for i := range parts {
 		if out == nil {
 			dst = append(dst, parts[i].text...)
-		} else if parts[i].first >= 0 {
-			dst = out.text(dst, parts[i].first)
+		} else {
+			dst = out.text(dst, i)
 		}
 		if f := parts[i].variable; f != nil {
 			dst = f(dst, v, c, p)
-		}
-		if out != nil {
-			dst = out.variable(dst)
 		}
 	}
 	return dst
@@ -238,20 +205,17 @@ func packAll() []func() *pack {
 	all := make([]func() *pack, len(catalogs))
 	for i, c := range catalogs {
 		all[i] = sync.OnceValue(func() *pack {
-			var texts []source
+			var texts []string
 			var sample []byte
 			v := Samples[0].Visitor
 			v.Lang = Lang(i)
 			for _, p := range compiled[i] {
-				if p.first >= 0 {
-					texts = append(texts, source{always: true, opens: len(texts) == 0})
-				}
-				texts[len(texts)-1].text += p.text
+				texts = append(texts, p.text)
 				if p.variable != nil {
 					sample = p.variable(sample, &v, c, builtin)
 				}
 			}
-			return newPack(texts, sample, forEverybody)
+			return newPack(texts, sample)
 		})
 	}
 	return all
@@ -374,6 +338,7 @@ var variables = map[string]variable{
 	},
 	"room": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Room) },
 	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.back()) },
+	"now":  func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendNow(dst, v) },
 }
 
 // back returns the address for joining the queue again.

@@ -4,7 +4,8 @@ addEventListener("DOMContentLoaded", function () {
 // see the head of the page; with it, it gets updates and never reloads before the
 // turn has come.
 var $ = function (id) { return document.getElementById(id) };
-var words = JSON.parse($("words").textContent), now = JSON.parse($("now").textContent);
+var words = JSON.parse($("words").textContent), list = JSON.parse($("now").textContent), now = list.pop();
+"{{fields}}".split(" ").forEach(function (name, i) { now[name] = list[i] });
 var lang = document.documentElement.lang, vr = $("vr");
 var count = new Intl.NumberFormat(lang), plural = new Intl.PluralRules(lang);
 // stored survives a reload of this tab, if the browser keeps it.

@@ -110,6 +110,37 @@ func TestTheJSONIsGolden(t *testing.T) {
 	golden(t, "testdata/page.golden.json", indented.Bytes())
 }
 
+// The page's script starts with what it is told later: the list in the page, with the names in the script, is the JSON
+// form.
+func TestThePageHasTheJSON(t *testing.T) {
+	list := regexp.MustCompile(`(?s)id="now">(.*?)</script>`)
+	names := regexp.MustCompile(`"(state pausedBy [A-Za-z ]*)"\.split`)
+	for _, s := range page.Samples {
+		shown := page.Builtin().Render(nil, &s.Visitor)
+		var values []any
+		if err := json.Unmarshal(list.FindSubmatch(shown)[1], &values); err != nil {
+			t.Fatal(err)
+		}
+		got, ok := values[len(values)-1].(map[string]any)
+		fields := strings.Fields(string(names.FindSubmatch(shown)[1]))
+		if !ok || len(fields) != len(values)-1 {
+			t.Fatalf("%s: %d values, %d names", s.Name, len(values)-1, len(fields))
+		}
+		for i, name := range fields {
+			got[name] = values[i]
+		}
+		var want struct {
+			Vestibule map[string]any `json:"vestibule"`
+		}
+		if err := json.Unmarshal(page.AppendJSON(nil, &s.Visitor), &want); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.Vestibule, got); diff != "" {
+			t.Errorf("%s: (-JSON +page):\n%s", s.Name, diff)
+		}
+	}
+}
+
 func TestWhatVisitorsAreTold(t *testing.T) {
 	for _, tc := range []struct {
 		sample string
@@ -164,7 +195,7 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&v)
 		}
-		shown := string(page.Builtin().Render(nil, &v))
+		shown := string(page.AppendJSON(page.Builtin().Render(nil, &v), &v))
 		for _, text := range tc.says {
 			if !strings.Contains(shown, text) {
 				t.Errorf("%s: the page does not say %q", tc.sample, text)

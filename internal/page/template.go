@@ -54,24 +54,21 @@ const (
 
 // packTexts compresses the texts.
 func (t *template) packTexts() *pack {
-	var texts []source
-	var sample []byte
-	within := 0
+	var texts []string
+	sample := []byte(pageHTML) // HTML, if there is little else
 	for i := range t.steps {
 		switch s := &t.steps[i]; s.kind {
 		case stepText:
-			texts = append(texts, source{s.text, i >= within, i == 0})
+			texts = append(texts, s.text)
 		case stepValue, stepRaw:
 			sample = append(sample, s.of(&Samples[0].Visitor)...)
-		case stepSection, stepInverted:
-			within = max(within, i+s.skip+1)
-		case stepNonce:
+		case stepSection, stepInverted, stepNonce:
 		}
 	}
-	return newPack(texts, sample, forOne)
+	return newPack(texts, sample)
 }
 
-// render appends the page for one visitor to dst, or writes it to out: see Page.render.
+// render appends the page for one visitor to dst: see Page.render.
 func (t *template) render(dst []byte, v *Visitor, out *Packer) []byte {
 	for i := 0; i < len(t.steps); i++ {
 		s := &t.steps[i]
@@ -99,9 +96,6 @@ func (t *template) render(dst []byte, v *Visitor, out *Packer) []byte {
 			if s.truth(v) {
 				i += s.skip
 			}
-		}
-		if out != nil {
-			dst = out.variable(dst)
 		}
 	}
 	return dst
