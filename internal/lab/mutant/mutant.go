@@ -82,6 +82,7 @@ const (
 	EndBeforeKnown
 	LeftUncleared
 	OlderTicketForgotten
+	LostMovesForgiven
 	UnknownEndAsShown
 
 	// Rule 8: fencing.
@@ -246,6 +247,7 @@ var list = [count]Mutant{
 	EndBeforeKnown:       {Name: "end-before-known", Rule: 7, Says: "the old home forgets a session before its edges know not to renew it"},
 	LeftUncleared:        {Name: "left-uncleared", Rule: 7, Says: "the slot of who left is free before other data centres refuse the ticket"},
 	OlderTicketForgotten: {Name: "older-ticket-forgotten", Rule: 7, Says: "the slot of who moved and left is free while the ticket from before the move is valid"},
+	LostMovesForgiven:    {Name: "lost-moves-forgiven", Rule: 7, Says: "the permit of a session that left is free although moves that were not reported may have renewed it"},
 
 	UnknownEndAsShown: {Name: "unknown-end-as-shown", Rule: 7, Says: "the slot of who left, of whose stampings nobody told, is free while newer tickets of the session are valid"},
 

@@ -57,3 +57,41 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 		t.Errorf("%d sessions count, want 1", b.counts.head())
 	}
 }
+
+// TestRule7LostMovesRaiseALeaveAgain: a session of which only a predecessor heard ends. Before every edge refuses its
+// tickets, a report leaves out moves that may have given it a newer one: its permit comes free once that is refused too.
+func TestRule7LostMovesRaiseALeaveAgain(t *testing.T) {
+	const now, newest = int64(1_622_131_200), uint32(1_622_131_290)
+	all := rooms{home: 1, byID: map[room.ID]*books{}}
+	b := all.open(7)
+	b.counts.begin(fleettime.Time(now * 1000))
+	acc := b.account(&edge{name: "edge-1", inc: 1, num: 1, state: alive})
+	lose := func(first uint64) {
+		b.takeMoves(acc, &wire.RoomReport{Room: 7, FirstMove: first}, fleettime.Time(now*1000), fleettime.Time(now*1000))
+	}
+	lose(5) // they were reported to the predecessor
+	acc.sessions.take(&b.counts, []wire.Expiry{{Until: newest, Stamped: 1}})
+	b.end(wire.End{ID: 5, Home: 1, Until: newest, Shown: newest, Kind: wire.Left}, true)
+	at := closing{watermark: fleettime.Time(now * 1000), expired: newest + 10, movedIn: 1}
+	finish := func() {
+		t.Helper()
+		b.end(wire.End{ID: 5, Home: 1, Until: b.terminations.order[0].Until, Kind: wire.Cleared}, false)
+		at.known = b.terminations.n // every edge knows everything
+		b.closeTerminations(at)
+	}
+	b.closeTerminations(at) // raised
+	lose(9)
+	at.expired = newest + 60
+	finish()
+	if n := b.counts.head(); n != 1 {
+		t.Fatalf("%d sessions count, though a move that was not reported may have renewed one", n)
+	}
+	told := acc.ends.Take(1, 0)
+	if last := told[len(told)-1]; last.Until < at.expired {
+		t.Errorf("edges are told to refuse tickets until %d, and one may be valid until %d", last.Until, at.expired)
+	}
+	finish()
+	if n := b.counts.head(); n != 0 {
+		t.Errorf("%d sessions count once every edge refuses every ticket", n)
+	}
+}

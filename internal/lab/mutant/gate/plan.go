@@ -75,6 +75,7 @@ var plan = map[mutant.ID]killer{
 	mutant.EndBeforeKnown:       {"ledger.TestRule7Moves", ""},
 	mutant.LeftUncleared:        {"ledger.TestRule7Moves", ""},
 	mutant.OlderTicketForgotten: {"ledger.TestRule7Moves", ""},
+	mutant.LostMovesForgiven:    {"region.TestRule7LostMoves", ""},
 
 	mutant.NoAdoptionHandshake:  {"ledger.TestRule8", ""},
 	mutant.EdgeFollowsAnybody:   {"ledger.TestRule8", ""},
