@@ -297,9 +297,9 @@ func TestAMixedSetIsTheStores(t *testing.T) {
 	}
 }
 
-// A store of release 0.1.0 has a rooms document alone. A leader of that release
-// that comes between publishes its file alone; what the store has is not lost by it.
-func TestAStoreOfTheFirstRelease(t *testing.T) {
+// A store without a state document has a rooms document alone. A leader that knows no other form publishes its file
+// in between; the rooms of the store are not lost.
+func TestAStoreWithoutAState(t *testing.T) {
 	docs := newShelf()
 	put := func(version uint64, d room.Document) {
 		t.Helper()
