@@ -295,7 +295,7 @@ function place(n, joined) {
 	var soon = entered(n.paces, 8);
 	return {
 		ahead: ahead, total: total,
-		wait: ahead > -1 ? lasts(ahead + .5, n.paces, n.theta) : n.paces.length ? 0 : Infinity,
+		wait: ahead > -1 ? lasts(Math.max(0, ahead + .5), n.paces, n.theta) : n.paces.length ? 0 : Infinity,
 		next: n.horizon < 8.64e15 && joined <= Math.min(Math.max(n.horizon, n.park), n.at - 2000) && soon > 0 && Math.max(0, ahead) <= soon - 2.5 * Math.sqrt(soon)
 	};
 }
