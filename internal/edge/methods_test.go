@@ -83,7 +83,7 @@ func TestPeopleGatherForAnEvent(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	now := int64(st.server.gate.Time())
 	event := func(start time.Duration) room.Event {
-		return room.Event{Name: "launch", Prequeue: now - 3_600_000, Start: now + start.Milliseconds(), End: now + 7_200_000, Method: room.MethodFIFO}
+		return room.Event{Name: "launch", Prequeue: now - 3_600_000, Start: now + start.Milliseconds(), End: now + 7_200_000, Overrides: room.Overrides{"queueing_method": room.MethodFIFO}}
 	}
 	st.change(2, func(r *room.Settings) {
 		r.QueueingMethod, r.Events = room.MethodReject, []room.Event{event(30 * time.Minute)}

@@ -197,19 +197,25 @@ const (
 	PausedBySite     = "site"
 )
 
-// pausedBy returns the reason for stopped admissions, or "".
-func (v *Visitor) pausedBy() string {
-	switch v.Decision.Reason {
+// PausedBy returns what stops admissions by a reason of the edge itself, or "".
+func PausedBy(why admission.Reason) string {
+	switch why {
 	case admission.OriginDown:
 		return PausedBySite
 	case admission.Isolated, admission.Unsure, admission.Unknown, admission.Drains:
 		return PausedBySystem
 	default:
+		return ""
 	}
-	if v.QueueAll {
+}
+
+// pausedBy returns the reason for stopped admissions, or "".
+func (v *Visitor) pausedBy() string {
+	by := PausedBy(v.Decision.Reason)
+	if by == "" && v.QueueAll {
 		return PausedByOperator
 	}
-	return ""
+	return by
 }
 
 // lost returns why the visitor lost its place, or "".

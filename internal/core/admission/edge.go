@@ -81,6 +81,19 @@ func (e *edge) Isolated(now fleettime.Mono) bool {
 	return !l.leased(now) && l.alone != 0 && now.Sub(l.alone) >= e.cfg.Params.Isolation
 }
 
+// outage returns why the edge admits nobody to any room with sessions of life l, or None.
+func (e *edge) outage(m moment, l life, leased bool) Reason {
+	switch {
+	case !l.firm(m):
+		return Unsure
+	case !leased:
+		return Isolated
+	case e.up.standing != wire.Listed:
+		return Drains
+	}
+	return None
+}
+
 // Leased reports whether the edge may use its permits at now. It has no side effects.
 func (e *edge) Leased(now fleettime.Mono) bool { return e.up.leased(now) }
 

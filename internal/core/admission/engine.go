@@ -67,11 +67,12 @@ func RoomOf(r *room.Room) Room {
 		Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
 		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(),
 	}
-	switch {
-	case r.QueueAll:
+	switch r.State() {
+	case room.QueuedAll:
 		out.Shut = QueuedAll
-	case r.QueueingMethod == room.MethodReject:
+	case room.Rejecting:
 		out.Shut = Rejected
+	case room.Admitting:
 	}
 	for _, span := range r.Plan.Gathers() {
 		out.Gather = append(out.Gather, Span{fleettime.Time(span[0]), fleettime.Time(span[1])})

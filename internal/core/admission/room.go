@@ -206,30 +206,34 @@ func (r *roomState) waits(now fleettime.Mono, t *ticket.Ticket) bool {
 	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !lapsed(m.time, t, r.Grace)
 }
 
+// stopped returns why the edge admits nobody to the room, or None: first by operators and events, except for a release,
+// then by the edge itself.
+func (r *roomState) stopped(m moment) Reason {
+	if shut := r.shut(m); shut != None && !r.releases(m.now) {
+		return shut
+	}
+	if r.paused {
+		return OriginDown
+	}
+	return r.edge.outage(m, r.life, r.edge.up.check(m.now))
+}
+
 // decide sets the verdict for a visitor without a session. It admits or holds only with may.
 func (r *roomState) decide(m moment, d *Decision, may bool) {
 	t := &d.Ticket
 	p := &r.edge.cfg.Params
 	soon, turn := false, r.turn(r.view, t)
-	shut := r.shut(m)
+	why := r.stopped(m)
 	switch {
-	case shut != None && !r.releases(m.now):
-		if d.Reason = shut; shut == QueuedAll && r.edge.up.check(m.now) {
-			// hold from then on
-			soon = parks(r.view, turn, d) || t.Flags&ticket.Returned == 0 && r.view != nil && turn <= r.view.Park
-		}
-	case r.paused:
-		d.Reason = OriginDown
-	case !r.edge.up.check(m.now) && r.edge.Isolated(m.now) && r.decideAlone(m, d, may):
+	case (why == Unsure || why == Isolated) && r.edge.Isolated(m.now) && r.decideAlone(m, d, may):
 		if d.Verdict == Admit {
 			return
 		}
-	case !r.life.firm(m):
-		d.Reason = Unsure
-	case !r.edge.up.check(m.now):
-		d.Reason = Isolated
-	case r.edge.up.standing != wire.Listed:
-		d.Reason = Drains
+	case why != None:
+		if d.Reason = why; why == QueuedAll && r.edge.up.check(m.now) {
+			// hold from then on
+			soon = parks(r.view, turn, d) || t.Flags&ticket.Returned == 0 && r.view != nil && turn <= r.view.Park
+		}
 	case turn > r.upTo(r.view):
 		d.Reason = Behind
 		soon = parks(r.view, turn, d)
@@ -317,7 +321,7 @@ func (r *roomState) letGo(v *Visit) bool {
 
 // release decides about held visitors whose turn has come; see Engine.Release.
 func (r *roomState) release(m moment, out []*Visit) []*Visit {
-	for len(r.held.visits) > 0 && !r.paused && (r.shut(m) == None || r.releases(m.now)) && r.life.firm(m) {
+	for len(r.held.visits) > 0 && r.stopped(m) == None {
 		v := r.held.visits[0]
 		if v.turn > r.upTo(r.view) {
 			break

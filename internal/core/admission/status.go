@@ -78,6 +78,17 @@ func (e *Engine) Status(now fleettime.Mono) Status {
 	}
 }
 
+// Outage returns why this edge admits nobody to a room whatever its operators say, or None. It has no side effects.
+func (e *Engine) Outage(now fleettime.Mono, id room.ID) Reason {
+	var l life
+	if r := e.rooms[id]; r != nil {
+		if l = r.life; r.paused {
+			return OriginDown
+		}
+	}
+	return e.outage(e.at(now), l, e.up.leased(now))
+}
+
 // Spendable returns the usable permits of T and of R at now: none without a lease, or if the edge may not stamp
 // tickets.
 func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64) {

@@ -25,10 +25,11 @@ type RoomConfig struct {
 
 // ConfigOf returns the settings of r that the ledger needs.
 func ConfigOf(r *room.Room) RoomConfig {
+	shut := r.Closed || r.State() != room.Admitting
 	c := RoomConfig{
 		ID: r.ID, Total: uint64(r.TotalActiveUsers), Rate: uint64(r.NewUsersPerMinute), Session: r.SessionDuration,
 		Cap: r.PartitionPolicy == room.PolicyCap, LostWait: r.LostAfter,
-		Unbound: r.QueueingMethod == room.MethodPassthrough && !r.QueueAll && !r.Closed, Shut: r.QueueAll || r.Closed || r.QueueingMethod == room.MethodReject,
+		Unbound: r.QueueingMethod == room.MethodPassthrough && !shut, Shut: shut,
 		Random: r.QueueingMethod == room.MethodRandom,
 	}
 	if k := r.Control; k != nil && k.Pause != nil && k.Pause.Release != nil {

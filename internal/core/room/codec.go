@@ -83,26 +83,31 @@ func (e *encoder) settings(s *Settings) {
 		e.comma(n)
 		n++
 		e.raw(`"` + t.Key + `":`)
-		switch f := t.Field(s).(type) {
-		case *string:
-			e.text(*f)
-		case *int:
-			e.out = strconv.AppendInt(e.out, int64(*f), 10)
-		case *uint32:
-			e.out = strconv.AppendUint(e.out, uint64(*f), 10)
-		case *bool:
-			e.out = strconv.AppendBool(e.out, *f)
-		case *time.Duration:
-			e.text(f.String())
-		case *[]Route:
-			e.routes(*f)
-		case *[]Rule:
-			e.rules(*f)
-		case *[]Event:
-			e.events(*f)
-		}
+		e.value(t.Field(s))
 	}
 	e.raw("}")
+}
+
+// value writes a field of a room.
+func (e *encoder) value(field any) {
+	switch f := field.(type) {
+	case *string:
+		e.text(*f)
+	case *int:
+		e.out = strconv.AppendInt(e.out, int64(*f), 10)
+	case *uint32:
+		e.out = strconv.AppendUint(e.out, uint64(*f), 10)
+	case *bool:
+		e.out = strconv.AppendBool(e.out, *f)
+	case *time.Duration:
+		e.text(f.String())
+	case *[]Route:
+		e.routes(*f)
+	case *[]Rule:
+		e.rules(*f)
+	case *[]Event:
+		e.events(*f)
+	}
 }
 
 func (e *encoder) routes(all []Route) {
@@ -163,18 +168,36 @@ func (e *encoder) events(all []Event) {
 		if v.Shuffle {
 			e.raw(`,"shuffle":true`)
 		}
-		for _, n := range []struct {
-			key string
-			n   int
-		}{{"total_active_users", v.Total}, {"new_users_per_minute", v.Rate}, {"disable_session_renewal", int(v.NoRenewal)}} {
-			e.out = strconv.AppendInt(append(e.out, `,"`+n.key+`":`...), int64(n.n), 10)
-		}
-		e.raw(`,"session_duration":`)
-		e.text(v.Session.String())
+		e.overrides(v.Overrides)
 		e.raw("}")
 	}
 	e.raw("]")
 	e.at = room
+}
+
+// What the document has for an override that is true or false.
+const (
+	overrideFalse = 1
+	overrideTrue  = 2
+)
+
+func (e *encoder) overrides(o Overrides) {
+	over := o.Over(Settings{})
+	for t := range Overridable() {
+		if _, said := o[t.Key]; !said {
+			continue
+		}
+		e.raw(`,"` + t.Key + `":`)
+		field := t.Field(&over)
+		if truth, ok := field.(*bool); ok {
+			n := overrideFalse
+			if *truth {
+				n = overrideTrue
+			}
+			field = &n
+		}
+		e.value(field)
+	}
 }
 
 // keyed is a field of an event as documents name it.
@@ -184,7 +207,7 @@ type keyed[T any] struct {
 }
 
 func (v *Event) texts() []keyed[string] {
-	return []keyed[string]{{"name", &v.Name}, {"description", &v.Description}, {"queueing_method", &v.Method}, {"waiting_page", &v.Page}}
+	return []keyed[string]{{"name", &v.Name}, {"description", &v.Description}}
 }
 
 func (v *Event) numbers() []keyed[int64] {

@@ -84,40 +84,45 @@ func (r *reader) settings(at string) (s Settings, err error) {
 		if !ok {
 			return false, nil
 		}
-		switch f := t.Field(&s).(type) {
-		case *string:
-			return true, r.text(at, f)
-		case *int:
-			return true, r.whole(at, f)
-		case *uint32:
-			return true, r.epoch(at, f)
-		case *bool:
-			return true, r.flag(at, f)
-		case *time.Duration:
-			return true, r.duration(at, f)
-		case *[]Route:
-			return true, r.array(at, MaxRoutes, func(at string) error {
-				route, err := r.route(at)
-				*f = append(*f, route)
-				return err
-			})
-		case *[]Rule:
-			return true, r.array(at, MaxRules, func(at string) error {
-				rule, err := r.rule(at)
-				*f = append(*f, rule)
-				return err
-			})
-		case *[]Event:
-			return true, r.array(at, MaxEvents, func(at string) error {
-				v, err := r.event(at)
-				*f = append(*f, v)
-				return err
-			})
-		default:
-			panic(fmt.Sprintf("room: a setting of type %T", f))
-		}
+		return true, r.value(at, t.Field(&s))
 	})
 	return s, err
+}
+
+// value reads a field of a room.
+func (r *reader) value(at string, field any) error {
+	switch f := field.(type) {
+	case *string:
+		return r.text(at, f)
+	case *int:
+		return r.whole(at, f)
+	case *uint32:
+		return r.epoch(at, f)
+	case *bool:
+		return r.flag(at, f)
+	case *time.Duration:
+		return r.duration(at, f)
+	case *[]Route:
+		return r.array(at, MaxRoutes, func(at string) error {
+			route, err := r.route(at)
+			*f = append(*f, route)
+			return err
+		})
+	case *[]Rule:
+		return r.array(at, MaxRules, func(at string) error {
+			rule, err := r.rule(at)
+			*f = append(*f, rule)
+			return err
+		})
+	case *[]Event:
+		return r.array(at, MaxEvents, func(at string) error {
+			v, err := r.event(at)
+			*f = append(*f, v)
+			return err
+		})
+	default:
+		panic(fmt.Sprintf("room: a setting of type %T", f))
+	}
 }
 
 func (r *reader) rule(at string) (rule Rule, err error) {
@@ -177,20 +182,31 @@ func (r *reader) event(at string) (v Event, err error) {
 			return true, r.flag(at, &v.Suspended)
 		case "shuffle":
 			return true, r.flag(at, &v.Shuffle)
-		case "total_active_users":
-			return true, r.whole(at, &v.Total)
-		case "new_users_per_minute":
-			return true, r.whole(at, &v.Rate)
-		case "disable_session_renewal":
-			n, err := r.integer(at, 0, int64(overrides)-1)
-			v.NoRenewal = Override(n)
-			return true, err
-		case "session_duration":
-			return true, r.duration(at, &v.Session)
 		}
-		return false, nil
+		t, ok := settingByKey(key)
+		if !ok || !t.Events {
+			return false, nil
+		}
+		return true, r.override(at, t, &v)
 	})
 	return v, err
+}
+
+// override reads an override of an event: 0, "" and "0s" for the room's value.
+func (r *reader) override(at string, t *Setting, v *Event) error {
+	var s Settings
+	truth, ok := t.Field(&s).(*bool)
+	if !ok {
+		err := r.value(at, t.Field(&s))
+		v.Override(t, &s)
+		return err
+	}
+	n, err := r.integer(at, 0, overrideTrue)
+	if n != 0 {
+		*truth = n == overrideTrue
+		v.Override(t, &s)
+	}
+	return err
 }
 
 func (r *reader) route(at string) (route Route, err error) {

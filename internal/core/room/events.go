@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,6 @@ const (
 
 // Event is a time for which a room has other settings. Before it begins, people may gather: from Prequeue on
 // everybody without a session waits, and nobody is let in before Start. Times are fleet time in Unix milliseconds.
-// A zero value of what the room has a setting for means the room's.
 type Event struct {
 	ID          string // 32 hexadecimal digits, in lower case; "" means one that is made of the name
 	Name        string // unique in the room
@@ -32,25 +32,10 @@ type Event struct {
 	Start, End  int64
 	Suspended   bool // it does nothing
 	Shuffle     bool // whoever has joined when entries close enters in an order that is drawn, see package draw
-	Total, Rate int  // T and R: both or neither
-	Session     time.Duration
-	NoRenewal   Override
-	Method      string
-	Page        string // as Settings.WaitingPage
-	Created     int64  // Unix milliseconds, 0 where nobody noted it
+	Overrides   Overrides
+	Created     int64 // Unix milliseconds, 0 where nobody noted it
 	Changed     int64
 }
-
-// Override is what an event says of a setting that is true or false.
-type Override uint8
-
-// What it may be.
-const (
-	Inherit Override = iota // the room's
-	Off
-	On
-	overrides
-)
 
 // begins returns from when on the event changes anything.
 func (e *Event) begins() int64 {
@@ -62,6 +47,7 @@ func (e *Event) begins() int64 {
 
 // fill fills in what was left out. A second event of a name gets an ID of its own; the name is refused.
 func (e *Event) fill(before []Event) {
+	e.Overrides = e.Overrides.clone()
 	if e.ID != "" {
 		return
 	}
@@ -78,7 +64,7 @@ func (e *Event) fill(before []Event) {
 // same reports whether two events say the same: times of writing are of who wrote them.
 func (e Event) same(o Event) bool {
 	e.Created, e.Changed, o.Created, o.Changed = 0, 0, 0, 0
-	return e == o
+	return reflect.DeepEqual(e, o)
 }
 
 // Kind is what a [Phase] is.
@@ -223,21 +209,7 @@ func (s Settings) In(p Phase) Settings {
 	if e == nil {
 		return s
 	}
-	if e.Total != 0 {
-		s.TotalActiveUsers, s.NewUsersPerMinute = e.Total, e.Rate
-	}
-	if e.Session != 0 {
-		s.SessionDuration = e.Session
-	}
-	if e.NoRenewal != Inherit {
-		s.NoRenewal = e.NoRenewal == On
-	}
-	if e.Method != "" {
-		s.QueueingMethod = e.Method
-	}
-	if e.Page != "" {
-		s.WaitingPage = e.Page
-	}
+	s = e.Overrides.Over(s)
 	if p.Kind == Prequeue {
 		s.QueueingMethod = MethodFIFO
 	}
@@ -267,7 +239,7 @@ func (s *Settings) EachPage(yield func(string) bool) {
 		return
 	}
 	for i := range s.Events {
-		if page := s.Events[i].Page; page != "" && !yield(page) {
+		if page := s.Events[i].Overrides.Over(Settings{}).WaitingPage; page != "" && !yield(page) {
 			return
 		}
 	}
@@ -277,9 +249,12 @@ func (s *Settings) EachPage(yield func(string) bool) {
 // events, "" for none. What do writes there changes no other copy of s.
 func (s *Settings) Pages(do func(page *string)) {
 	do(&s.WaitingPage)
+	t, _ := settingByKey("waiting_page")
 	s.Events = slices.Clone(s.Events)
 	for i := range s.Events {
-		do(&s.Events[i].Page)
+		over := s.Events[i].Overrides.Over(Settings{})
+		do(&over.WaitingPage)
+		s.Events[i].Override(t, &over)
 	}
 }
 
@@ -293,6 +268,7 @@ func (s *Settings) checkEvents(add func(field, rule string)) {
 		e := &s.Events[i]
 		say := func(key, rule string) { add(fmt.Sprintf("events[%d].%s", i, key), rule) }
 		e.check(say)
+		e.Overrides.check(s, say)
 		for j := range s.Events[:i] {
 			o := &s.Events[j]
 			if o.ID == e.ID {
@@ -314,11 +290,6 @@ func (s *Settings) checkEvents(add func(field, rule string)) {
 
 // check holds the event against the rules that know no other one.
 func (e *Event) check(add func(key, rule string)) {
-	whole := func(key string, n int) {
-		if n != 0 && (n < 1 || n > MaxRate) {
-			add(key, fmt.Sprintf("must be 1 to %d, got %d", MaxRate, n))
-		}
-	}
 	if len(e.ID) != 32 || strings.Trim(e.ID, "0123456789abcdef") != "" {
 		add("id", "must be 32 hexadecimal digits in lower case"+got(e.ID))
 	}
@@ -345,26 +316,6 @@ func (e *Event) check(add func(key, rule string)) {
 	if e.Shuffle && e.Prequeue == 0 {
 		add("shuffle_at_event_start", "must be false without prequeue_start_time: nobody gathers who could be drawn")
 	}
-	whole("total_active_users", e.Total)
-	whole("new_users_per_minute", e.Rate)
-	if (e.Total == 0) != (e.Rate == 0) {
-		key, other := "new_users_per_minute", "total_active_users"
-		if e.Total == 0 {
-			key, other = other, key
-		}
-		add(key, "must be given with "+other+": an event overrides both or neither")
-	}
-	if e.Session != 0 {
-		t, _ := settingByKey("session_duration")
-		add("session_duration", t.Rule(&Settings{SessionDuration: e.Session}))
-	}
-	if e.Method != "" {
-		add("queueing_method", checkMethod(e.Method))
-	}
-	if e.NoRenewal >= overrides {
-		add("disable_session_renewal", "must be true, false or nothing")
-	}
-	add("waiting_page", checkPageName(e.Page))
 	if e.Created < 0 || e.Changed < 0 {
 		add("changed", "must be a time")
 	}

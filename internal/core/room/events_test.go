@@ -23,7 +23,7 @@ func sale(events ...Event) Settings {
 }
 
 func launch() Event {
-	return Event{Name: "launch", Prequeue: at(-10), Start: at(0), End: at(30), Total: 1000, Rate: 400}
+	return Event{Name: "launch", Prequeue: at(-10), Start: at(0), End: at(30), Overrides: Overrides{"total_active_users": 1000, "new_users_per_minute": 400}}
 }
 
 // TestEventsAreRefusedWithTheField: each fault of an event is told with its place in the list and its rule.
@@ -56,12 +56,15 @@ func TestEventsAreRefusedWithTheField(t *testing.T) {
 		{edit(func(e *Event) { e.Prequeue = at(5) }), "events[0].prequeue_start_time: must be 5m or more before"},
 		{edit(func(e *Event) { e.Shuffle = true }), ""},
 		{edit(func(e *Event) { e.Shuffle, e.Prequeue = true, 0 }), "events[0].shuffle_at_event_start: must be false without prequeue_start_time"},
-		{edit(func(e *Event) { e.Rate = 0 }), "events[0].new_users_per_minute: must be given with total_active_users"},
-		{edit(func(e *Event) { e.Total = 0 }), "events[0].total_active_users: must be given with new_users_per_minute"},
-		{edit(func(e *Event) { e.Total = -1 }), "events[0].total_active_users: must be 1 to 2147483647, got -1"},
-		{edit(func(e *Event) { e.Session = time.Second }), "events[0].session_duration: must be 5s to 1h"},
-		{edit(func(e *Event) { e.Method = "lottery" }), "events[0].queueing_method: must be fifo, random, passthrough or reject"},
-		{edit(func(e *Event) { e.Page = "../x" }), "events[0].waiting_page: must be a file name"},
+		{edit(func(e *Event) { e.Overrides["new_users_per_minute"] = 0 }), "events[0].new_users_per_minute: must be given with total_active_users"},
+		{edit(func(e *Event) { delete(e.Overrides, "total_active_users") }), "events[0].total_active_users: must be given with new_users_per_minute"},
+		{edit(func(e *Event) { e.Overrides["total_active_users"] = -1 }), "events[0].total_active_users: must be 1 to 2147483647, got -1"},
+		{edit(func(e *Event) { e.Overrides["session_duration"] = time.Second }), "events[0].session_duration: must be 5s to 1h"},
+		{edit(func(e *Event) { e.Overrides["queueing_method"] = "lottery" }), "events[0].queueing_method: must be fifo, random, passthrough or reject"},
+		{edit(func(e *Event) { e.Overrides["waiting_page"] = "../x" }), "events[0].waiting_page: must be a file name"},
+		{edit(func(e *Event) { e.Overrides["session_duration"] = 60 }), "events[0].session_duration: is not a setting that an event may override, or not of its type"},
+		{edit(func(e *Event) { e.Overrides["host"] = "a.example" }), "events[0].host: is not a setting that an event may override"},
+		{edit(func(e *Event) { e.Overrides["lottery"] = true }), "events[0].lottery: is not a setting that an event may override"},
 		{edit(func(e *Event) { e.ID = "x" }), "events[0].id: must be 32 hexadecimal"},
 		{edit(func(e *Event) { e.Description = strings.Repeat("x", MaxMessage+1) }), "events[0].description: must be at most"},
 		{[]Event{launch(), second(29, 40)}, `events[1].event_start_time: must not lie so that the event overlaps another one of the room: "launch" is from 2026-11-22T19:50:00Z to 2026-11-22T20:30:00Z`},
@@ -78,8 +81,10 @@ func TestEventsAreRefusedWithTheField(t *testing.T) {
 
 // TestAPlanIsAFunctionOfTime: phases follow each other by the times of the events; what is suspended is in none.
 func TestAPlanIsAFunctionOfTime(t *testing.T) {
-	off := Event{Name: "off", Start: at(100), End: at(110), Suspended: true, Total: 1, Rate: 1}
-	next := Event{Name: "next", Start: at(30), End: at(31), Method: MethodReject, NoRenewal: On, Session: 20 * time.Second, Page: "page"}
+	off := Event{Name: "off", Start: at(100), End: at(110), Suspended: true, Overrides: Overrides{"total_active_users": 1, "new_users_per_minute": 1}}
+	next := Event{Name: "next", Start: at(30), End: at(31), Overrides: Overrides{
+		"queueing_method": MethodReject, "disable_session_renewal": true, "session_duration": 20 * time.Second, "waiting_page": "page",
+	}}
 	s := sale(next, off, launch()).WithDefaults()
 	p := s.Plan()
 	got := []string{}
@@ -195,7 +200,10 @@ func TestControlsGoBeforeEvents(t *testing.T) {
 // TestEventsInDocuments: what is stored reads back, and names no events where there are none.
 func TestEventsInDocuments(t *testing.T) {
 	e := launch()
-	e.Description, e.Session, e.NoRenewal, e.Method, e.Page, e.Suspended, e.Shuffle, e.Created, e.Changed = "x", time.Minute, Off, MethodReject, "p", true, true, 5, 6
+	e.Description, e.Suspended, e.Shuffle, e.Created, e.Changed = "x", true, true, 5, 6
+	for key, v := range map[string]any{"session_duration": time.Minute, "disable_session_renewal": false, "queueing_method": MethodReject, "waiting_page": "p"} {
+		e.Overrides[key] = v
+	}
 	doc := Document{Rooms: []Settings{sale(e, Event{Name: "b", Start: at(60), End: at(61)})}}.WithDefaults()
 	data, err := EncodeDocument(doc)
 	if err != nil {

@@ -2,6 +2,7 @@ package room
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -57,12 +58,13 @@ type Settings struct {
 // the stored document, rooms.yaml, defaults, validation, the reference for operators.
 type Setting struct {
 	Key     string // in rooms.yaml and in documents
+	Events  bool   // an event may override it; its Rule sees the room with all overrides of the event
 	Default any    // of the field's type; nil where the zero value is taken as it is
 	Bounds  string // what it may be, as in "must be …"; "" where Rule says more
 	Doc     string // what it does, one or two sentences of Markdown
 
 	// Field returns where a room keeps it: a *string, *int, *uint32, *bool,
-	// *time.Duration, *[]Route, *[]Rule or *[]Event. A *bool has no default but false.
+	// *time.Duration, *[]Route, *[]Rule or *[]Event. A *bool has no default but false. Events override no list.
 	Field func(*Settings) any
 
 	// Rule returns what is wrong with it, "" for nothing. Defaults are filled in
@@ -94,12 +96,12 @@ var Schema = []Setting{
 		Bounds: fmt.Sprintf("at most %d", MaxRoutes),
 		Field:  func(s *Settings) any { return &s.AdditionalRoutes },
 	},
-	whole("total_active_users", 1, MaxRate, func(s *Settings) *int { return &s.TotalActiveUsers },
-		"T: valid sessions at any moment."),
-	whole("new_users_per_minute", 1, MaxRate, func(s *Settings) *int { return &s.NewUsersPerMinute },
-		"R: admissions in any 60 seconds."),
-	duration("session_duration", MinSession, MaxSession, DefaultSession, func(s *Settings) *time.Duration { return &s.SessionDuration },
-		"Length of a session after its visitor's last request."),
+	forEvents(whole("total_active_users", 1, MaxRate, func(s *Settings) *int { return &s.TotalActiveUsers },
+		"T: valid sessions at any moment.")),
+	forEvents(whole("new_users_per_minute", 1, MaxRate, func(s *Settings) *int { return &s.NewUsersPerMinute },
+		"R: admissions in any 60 seconds.")),
+	forEvents(duration("session_duration", MinSession, MaxSession, DefaultSession, func(s *Settings) *time.Duration { return &s.SessionDuration },
+		"Length of a session after its visitor's last request.")),
 	duration("probation", MinProbation, MaxProbation, DefaultProbation, func(s *Settings) *time.Duration { return &s.Probation },
 		"Length of a session until its visitor's second request, which extends it to `session_duration`. "+
 			"Set it to `session_duration` where visitors look at one page only."),
@@ -126,7 +128,7 @@ var Schema = []Setting{
 		Field: func(s *Settings) any { return &s.QueueingStatus }, Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
 	},
 	{
-		Key: "waiting_page", Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
+		Key: "waiting_page", Events: true, Doc: "A file beside the rooms file: a style for the built-in page, or a page of your own.", Bounds: "a file name",
 		Field: func(s *Settings) any { return &s.WaitingPage }, Rule: func(s *Settings) string { return checkPageName(s.WaitingPage) },
 	},
 	{
@@ -175,7 +177,7 @@ var Schema = []Setting{
 		Field: func(s *Settings) any { return &s.Description }, Rule: func(s *Settings) string { return checkMessage(s.Description) },
 	},
 	{
-		Key: "queueing_method", Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
+		Key: "queueing_method", Events: true, Default: DefaultMethod, Bounds: alternatives([]string{MethodFIFO, MethodRandom, MethodPassthrough, MethodReject}),
 		Doc:   "Order of admission: see [Methods](#methods).",
 		Field: func(s *Settings) any { return &s.QueueingMethod }, Rule: func(s *Settings) string { return checkMethod(s.QueueingMethod) },
 	},
@@ -183,8 +185,8 @@ var Schema = []Setting{
 		"Everybody without a session waits: see [Methods](#methods)."),
 	truth("suspended", func(s *Settings) *bool { return &s.Suspended },
 		"The room is off: see [Methods](#methods)."),
-	truth("disable_session_renewal", func(s *Settings) *bool { return &s.NoRenewal },
-		"A session ends `session_duration` after its admission; `probation` is not used."),
+	forEvents(truth("disable_session_renewal", func(s *Settings) *bool { return &s.NoRenewal },
+		"A session ends `session_duration` after its admission; `probation` is not used.")),
 	{
 		Key: "cookie_suffix", Bounds: fmt.Sprintf("at most %d of A-Z a-z 0-9 _ -", MaxSuffix),
 		Doc:   "End of the cookie's name. A change makes everybody a newcomer.",
@@ -229,6 +231,12 @@ var Schema = []Setting{
 // truth is true or false, false where nothing is written.
 func truth(key string, field func(*Settings) *bool, doc string) Setting {
 	return Setting{Key: key, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
+}
+
+// forEvents is s, which events may override.
+func forEvents(s Setting) Setting {
+	s.Events = true
+	return s
 }
 
 // whole is a number from low to high. It must be written.
@@ -279,12 +287,12 @@ func short(d time.Duration) string {
 }
 
 // settingByKey returns the line of a setting; ok is false where there is none.
-func settingByKey(key string) (s Setting, ok bool) {
+func settingByKey(key string) (t *Setting, ok bool) {
 	i, ok := byKey[key]
 	if !ok {
-		return Setting{}, false
+		return nil, false
 	}
-	return Schema[i], true
+	return &Schema[i], true
 }
 
 var byKey = func() map[string]int {
@@ -305,17 +313,19 @@ func (t *Setting) fill(s *Settings) {
 	if t.Default == nil || !t.IsZero(s) {
 		return
 	}
-	switch f := t.Field(s).(type) {
-	case *string:
-		*f = t.Default.(string)
-	case *int:
-		*f = t.Default.(int)
-	case *time.Duration:
-		*f = t.Default.(time.Duration)
-	default:
-		panic(fmt.Sprintf("room: a %T has no default", f))
-	}
+	t.set(s, t.Default)
 }
+
+// Value returns the value of the setting in s.
+func (t *Setting) Value(s *Settings) any { return reflect.ValueOf(t.Field(s)).Elem().Interface() }
+
+// holds reports whether v is of the type of the setting's field.
+func (t *Setting) holds(v any) bool {
+	return reflect.TypeOf(v) == reflect.TypeOf(t.Field(&Settings{})).Elem()
+}
+
+// set sets the value of the setting in s.
+func (t *Setting) set(s *Settings, v any) { reflect.ValueOf(t.Field(s)).Elem().Set(reflect.ValueOf(v)) }
 
 // IsZero reports whether a room says nothing of the setting.
 func (t *Setting) IsZero(s *Settings) bool {
@@ -374,5 +384,10 @@ func Reference() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.Key, byDefault, t.Bounds, t.Doc)
 	}
+	var keys []string
+	for t := range Overridable() {
+		keys = append(keys, "`"+t.Key+"`")
+	}
+	fmt.Fprintf(&b, "\nAn [event](#events) may override %s.\n", alternatives(keys))
 	return b.String()
 }

@@ -37,6 +37,9 @@ func TestTheSchemaNamesEveryField(t *testing.T) {
 		if line.Doc == "" || line.Bounds == "" {
 			t.Errorf("%s: %q, %q", line.Key, line.Bounds, line.Doc)
 		}
+		if line.Events && reflect.TypeOf(line.Field(&s)).Elem().Kind() == reflect.Slice {
+			t.Errorf("%s: an event may override a list", line.Key)
+		}
 		if line.Default == nil {
 			continue
 		}

@@ -177,9 +177,6 @@ func (a *answers) language(r *Request, rm *roomState) page.Lang {
 	return a.langs.Pick(r.Languages, rm.lang)
 }
 
-// closed reports whether a room gives no new places.
-func closed(r *room.Room) bool { return r.QueueingMethod == room.MethodReject && !r.QueueAll }
-
 // eventOf returns the room's event on the page at now: an active one, or one with gathering visitors.
 func eventOf(r *room.Room, now fleettime.Time) page.Event {
 	if len(r.Plan) <= 1 {

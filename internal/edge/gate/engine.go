@@ -126,11 +126,12 @@ func (e *engine) Told() bool { return e.told.Load() }
 // message returns the current broadcast of a room.
 func (e *engine) message(r *room.Room) []byte {
 	now := e.lock()
-	st, l := e.core.Status(now), e.core.Ledger(now, r.ID)
+	st, l, state := e.core.Status(now), e.core.Ledger(now, r.ID), r.State()
+	outage := e.core.Outage(now, r.ID)
 	e.mu.Unlock()
 	b := &page.Broadcast{Now: st.Time, View: l.View, Counting: l.Partial}
-	b.Closed = closed(r)
-	if ev := eventOf(r, st.Time); ev.Prequeue && !r.QueueAll {
+	b.Closed = state == room.Rejecting
+	if ev := eventOf(r, st.Time); ev.Prequeue && state != room.QueuedAll {
 		b.Starts = ev.Start
 		if ev.Draw.Drawn {
 			b.Drawn = ev.Draw.Closes
@@ -139,13 +140,8 @@ func (e *engine) message(r *room.Room) []byte {
 			b.Entrants = ev.Draw.Entrants
 		}
 	}
-	switch {
-	case r.QueueAll:
+	if b.PausedBy = page.PausedBy(outage); state == room.QueuedAll {
 		b.PausedBy = page.PausedByOperator
-	case l.Paused:
-		b.PausedBy = page.PausedBySite
-	case !st.Leased || !st.Sure || st.Standing != wire.Listed:
-		b.PausedBy = page.PausedBySystem
 	}
 	return page.AppendBroadcast(nil, b)
 }

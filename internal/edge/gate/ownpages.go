@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/page"
 )
@@ -202,7 +203,7 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 		return
 	}
 	st := Stay{rm.ID, t}
-	if t.ID == 0 && closed(rm.Room) {
+	if t.ID == 0 && rm.State() == room.Rejecting {
 		// A rejected visitor is notified when the room opens. The hub identifies streams by ticket.
 		o.Kind, o.Stay, o.Epoch, o.Guest = Listens, Stay{rm.ID, ticket.Ticket{ID: rand.Uint64()}}, rm.Epoch, true
 		return

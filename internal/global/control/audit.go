@@ -240,10 +240,8 @@ func plain(s *room.Settings) *map[string]any {
 	}
 	out := map[string]any{}
 	for i := range room.Schema {
-		v := reflect.ValueOf(room.Schema[i].Field(s)).Elem().Interface()
+		v := plainValue(room.Schema[i].Value(s))
 		switch x := v.(type) {
-		case time.Duration:
-			v = x.String()
 		case []room.Route:
 			list := []any{}
 			for _, r := range x {
@@ -278,12 +276,9 @@ func plainEvent(e *room.Event) map[string]any {
 	}
 	add("prequeue_start_time", e.Prequeue != 0, time.UnixMilli(e.Prequeue).UTC())
 	add("shuffle_at_event_start", e.Shuffle, true)
-	add("total_active_users", e.Total != 0, e.Total)
-	add("new_users_per_minute", e.Rate != 0, e.Rate)
-	add("session_duration", e.Session != 0, e.Session.String())
-	add("disable_session_renewal", e.NoRenewal != room.Inherit, e.NoRenewal == room.On)
-	add("queueing_method", e.Method != "", e.Method)
-	add("waiting_page", e.Page != "", e.Page)
+	for key, v := range e.Overrides {
+		out[key] = plainValue(v)
+	}
 	return out
 }
 

@@ -12,10 +12,8 @@ import (
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
-	"vestibule/internal/page/checkpage"
 )
 
 // moment shows a time in Unix milliseconds.
@@ -39,6 +37,7 @@ type eventService struct {
 
 // showEvent returns an event as the API shows it: every field, always.
 func (s *eventService) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event) (out api.Event, err error) {
+	over := e.Overrides.Over(room.Settings{})
 	created, changed := e.Created, e.Changed
 	if created == 0 { // of a rooms file
 		created, changed = r.Created, r.Changed
@@ -46,18 +45,19 @@ func (s *eventService) showEvent(ctx context.Context, r *roomstore.Room, e *room
 	out = api.Event{
 		Id: e.ID, CreatedOn: moment(created), ModifiedOn: moment(changed), Name: e.Name, Description: e.Description,
 		EventStartTime: moment(e.Start), EventEndTime: moment(e.End), Suspended: e.Suspended, ShuffleAtEventStart: e.Shuffle,
-		TotalActiveUsers: unless(e.Total, 0), NewUsersPerMinute: unless(e.Rate, 0), SessionDuration: unless(minutes(e.Session), 0), QueueingMethod: unless(e.Method, ""),
+		TotalActiveUsers: unless(over.TotalActiveUsers, 0), NewUsersPerMinute: unless(over.NewUsersPerMinute, 0), SessionDuration: unless(minutes(over.SessionDuration), 0),
+		QueueingMethod: unless(over.QueueingMethod, ""),
+		Vestibule:      shownOverrides(&over, func(key string) bool { _, said := e.Overrides[key]; return said }),
 	}
 	if e.Prequeue != 0 {
 		at := moment(e.Prequeue)
 		out.PrequeueStartTime = &at
 	}
-	if e.NoRenewal != room.Inherit {
-		on := e.NoRenewal == room.On
-		out.DisableSessionRenewal = &on
+	if _, said := e.Overrides["disable_session_renewal"]; said {
+		out.DisableSessionRenewal = &over.NoRenewal
 	}
-	if e.Page != "" {
-		page, err := s.page(ctx, e.Page)
+	if over.WaitingPage != "" {
+		page, err := s.page(ctx, over.WaitingPage)
 		if err != nil {
 			return out, err
 		}
@@ -65,6 +65,24 @@ func (s *eventService) showEvent(ctx context.Context, r *roomstore.Room, e *room
 		out.CustomPageHtml = &text
 	}
 	return out, nil
+}
+
+// shownOverrides returns what s has for the settings of ownOverrides that are to be shown, nil for none.
+func shownOverrides(s *room.Settings, shown func(key string) bool) *map[string]any {
+	var out map[string]any
+	for t := range ownOverrides {
+		if !shown(t.Key) {
+			continue
+		}
+		if out == nil {
+			out = map[string]any{}
+		}
+		out[t.Key] = plainValue(t.Value(s))
+	}
+	if out == nil {
+		return nil
+	}
+	return &out
 }
 
 // eventOf finds an event of a room.
@@ -144,6 +162,7 @@ func (s *eventService) WaitingRoomPreviewActiveEventDetails(ctx context.Context,
 		EventStartTime: shown.EventStartTime, EventEndTime: shown.EventEndTime, PrequeueStartTime: shown.PrequeueStartTime, Suspended: shown.Suspended, ShuffleAtEventStart: shown.ShuffleAtEventStart,
 		TotalActiveUsers: in.TotalActiveUsers, NewUsersPerMinute: in.NewUsersPerMinute, SessionDuration: minutes(in.SessionDuration),
 		DisableSessionRenewal: in.NoRenewal, QueueingMethod: in.QueueingMethod, CustomPageHtml: page,
+		Vestibule: shownOverrides(&in, func(string) bool { return true }),
 	}}
 	return api.WaitingRoomPreviewActiveEventDetails200JSONResponse{EventDetailsAnswerJSONResponse: a}, nil
 }
@@ -257,6 +276,8 @@ func (g *givenEvent) judge(s *room.Settings) {
 			g.faults.add("", "%s %s", f.Field, f.Rule)
 		case ok && key == "waiting_page":
 			g.faults.add("/custom_page_html", "custom_page_html %s", f.Rule)
+		case ok && ownOverride(key) != nil && !g.bad[key]:
+			g.faults.add("/vestibule/"+key, "%s %s", key, f.Rule)
 		case ok && !g.bad[key]:
 			g.faults.add("/"+key, "%s %s", key, f.Rule)
 		}
@@ -272,7 +293,7 @@ func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 	}
 	m := g.faults.object("", body)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		v, at, ok, text := m[key], "/"+key, true, ""
+		v, at, ok := m[key], "/"+key, true
 		switch key { // what is read-only comes back from clients too, and is ignored as all that is unknown
 		case "name":
 			e.Name, ok = g.faults.text(at, v)
@@ -288,48 +309,82 @@ func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 			e.Suspended, ok = g.faults.flag(at, v)
 		case "shuffle_at_event_start":
 			e.Shuffle, ok = g.faults.flag(at, v)
-		case "total_active_users":
-			e.Total, ok = g.faults.whole(at, v)
-		case "new_users_per_minute":
-			e.Rate, ok = g.faults.whole(at, v)
-		case "session_duration":
-			var n int
-			if n, ok = g.faults.whole(at, v); ok && n != minutes(e.Session) {
-				e.Session = time.Duration(max(-1, min(n, 1000))) * time.Minute
-			}
-		case "disable_session_renewal":
-			var on bool
-			on, ok = g.faults.flag(at, v)
-			switch {
-			case null(v):
-				e.NoRenewal = room.Inherit
-			case on:
-				e.NoRenewal = room.On
-			default:
-				e.NoRenewal = room.Off
-			}
-		case "queueing_method":
-			text, ok = g.faults.text(at, v)
-			e.Method = strings.ToLower(text)
-		case "custom_page_html":
-			e.Page, g.page = "", nil
-			if text, ok = g.faults.text(at, v); text == "" {
-				break
-			}
-			if _, err := checkpage.Check([]byte(text)); err != nil {
-				g.faults.add(at, "custom_page_html: %v", err)
-				ok = false
-				break
-			}
-			e.Page, g.page = roomdoc.Hash([]byte(text)), []byte(text)
+		case "vestibule":
+			g.readOwn(v)
 		case "turnstile_mode":
 			ok = onlyText(at, "invisible")(&given{}, v) || g.unserved(at, "invisible")
 		case "turnstile_action":
 			ok = onlyText(at, "log")(&given{}, v) || g.unserved(at, "log")
+		default:
+			if t := overrideOf(key); t != nil {
+				ok = g.override(t, v, fields[key])
+			}
 		}
 		g.bad[key] = g.bad[key] || !ok
 	}
 	return g
+}
+
+// overrideOf returns the setting that a key of the hosted product's events overrides, nil for none.
+func overrideOf(key string) *room.Setting {
+	name := key
+	if key == "custom_page_html" {
+		name = "waiting_page"
+	}
+	for t := range room.Overridable() {
+		if t.Key == name && fields[key] != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// ownOverrides yields the settings that events override in their object vestibule: the hosted product's events have
+// them not.
+func ownOverrides(yield func(*room.Setting) bool) {
+	for t := range room.Overridable() {
+		if t.Key != "waiting_page" && fields[t.Key] == nil && !yield(t) {
+			return
+		}
+	}
+}
+
+// ownOverride returns the setting that a key of the object vestibule overrides, nil for none.
+func ownOverride(key string) *room.Setting {
+	for t := range ownOverrides {
+		if t.Key == key {
+			return t
+		}
+	}
+	return nil
+}
+
+// override reads the override of a setting as read does that of a room; null is the room's value.
+func (g *givenEvent) override(t *room.Setting, v json.RawMessage, read func(*given, json.RawMessage) bool) bool {
+	in := given{settings: g.event.Overrides.Over(room.Settings{}), page: g.page, faults: g.faults}
+	ok := read(&in, v)
+	if g.page, g.faults = in.page, in.faults; null(v) {
+		g.event.Inherit(t)
+	} else {
+		g.event.Override(t, &in.settings)
+	}
+	return ok
+}
+
+// readOwn reads the object vestibule.
+func (g *givenEvent) readOwn(v json.RawMessage) {
+	if null(v) {
+		return
+	}
+	m := g.faults.object("/vestibule", v)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		at, t := "/vestibule/"+key, ownOverride(key)
+		if t == nil {
+			g.faults.add(at, "%s: no setting that an event overrides here", cmpName(at))
+		} else if !g.override(t, m[key], func(in *given, v json.RawMessage) bool { return readSetting(in, t, at, v) }) {
+			g.bad[key] = true
+		}
+	}
 }
 
 // unserved notes that a text may have one value only.

@@ -3,13 +3,18 @@ package control
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 )
 
 // in is so long from now, as bodies write it.
@@ -139,6 +144,86 @@ func TestFaultsOfEvents(t *testing.T) {
 	}
 	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != 5 {
 		t.Errorf("what was refused changed the events: %+v", a)
+	}
+}
+
+// TestOverridesThatTheHostedProductHasNot: where the table says that events may override a setting, they do in the object
+// vestibule, in the room's revisions and in the room that goes by the event.
+func TestOverridesThatTheHostedProductHasNot(t *testing.T) {
+	overridden := []string{"grace", "queue_message", "cookie_partitioned"}
+	for _, key := range overridden {
+		line := settingOf(key)
+		line.Events = true
+		defer func() { line.Events = false }()
+	}
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}", shop+`,"vestibule":{"queue_message":"Later."}}`).field("id").(string)
+	at := "{z}/" + id + "/events"
+	own := func(a answer) string {
+		all, _ := a.field("vestibule").(map[string]any)
+		maps.DeleteFunc(all, func(key string, _ any) bool { return !slices.Contains(overridden, key) })
+		shown, _ := json.Marshal(all)
+		return string(shown)
+	}
+	made := f.ask(Editor, "POST", at, eventBody("launch", 24*time.Hour, 25*time.Hour, `,"vestibule":{"grace":"2m","queue_message":"Soon.","cookie_partitioned":false}`))
+	if made.code != 200 || own(made) != `{"cookie_partitioned":false,"grace":"2m0s","queue_message":"Soon."}` {
+		t.Fatalf("%s of %+v", own(made), made)
+	}
+	at += "/" + made.field("id").(string)
+	if full := f.ask(Viewer, "GET", at+"/details", ""); own(full) != `{"cookie_partitioned":false,"grace":"2m0s","queue_message":"Soon."}` {
+		t.Errorf("details: %s", own(full))
+	}
+	if patched := f.ask(Editor, "PATCH", at, `{"vestibule":{"queue_message":null,"cookie_partitioned":null}}`); own(patched) != `{"grace":"2m0s"}` {
+		t.Errorf("patched: %s", own(patched))
+	}
+	if full := f.ask(Viewer, "GET", at+"/details", ""); own(full) != `{"cookie_partitioned":false,"grace":"2m0s","queue_message":"Later."}` {
+		t.Errorf("details with the room's: %s", own(full))
+	}
+	revisions, _ := json.Marshal(f.ask(Editor, "GET", "/vestibule/rooms/"+id+"/revisions", "").Result)
+	if !strings.Contains(string(revisions), `"grace":"2m0s","id"`) {
+		t.Errorf("revisions: %s", revisions)
+	}
+	for body, pointer := range map[string]string{
+		`{"vestibule":{"grace":"2s"}}`:     "/vestibule/grace",
+		`{"vestibule":{"grace":2}}`:        "/vestibule/grace",
+		`{"vestibule":{"probation":"2m"}}`: "/vestibule/probation",
+		`{"vestibule":5}`:                  "/vestibule",
+	} {
+		if a := f.ask(Editor, "PATCH", at, body); a.code != 400 || !slices.Equal(a.pointers(), []string{pointer}) {
+			t.Errorf("%s: %+v", body, a)
+		}
+	}
+	if put := f.ask(Editor, "PUT", at, eventBody("launch", 24*time.Hour, 25*time.Hour, "")); put.code != 200 || put.field("vestibule") != nil {
+		t.Errorf("put: %s", own(put))
+	}
+}
+
+// TestTheDocumentHasEveryOverride: the API's document names the overrides that the hosted product has.
+func TestTheDocumentHasEveryOverride(t *testing.T) {
+	data, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range []string{"EventBody", "Event", "EventDetails"} {
+		named := map[string]bool{}
+		for key := range doc.Components.Schemas[schema].Properties {
+			if s := overrideOf(key); s != nil {
+				named[s.Key] = true
+			}
+		}
+		for s := range room.Overridable() {
+			if !named[s.Key] && ownOverride(s.Key) == nil {
+				t.Errorf("%s has no %s", schema, s.Key)
+			}
+		}
 	}
 }
 

@@ -45,18 +45,15 @@ func (s *roomService) show(ctx context.Context, r *roomstore.Room) (out api.Room
 func shownOwn(r *roomstore.Room) map[string]any {
 	out := map[string]any{"revision": r.Revision, "identity": r.Known()}
 	for _, key := range own {
-		switch v := settingOf(key).Field(&r.Settings).(type) {
-		case *string:
-			out[key] = *v
-		case *int:
-			out[key] = *v
-		case *uint32:
-			out[key] = *v
-		case *bool:
-			out[key] = *v
-		case *time.Duration:
-			out[key] = v.String()
-		}
+		out[key] = plainValue(settingOf(key).Value(&r.Settings))
 	}
 	return out
+}
+
+// plainValue returns a value of a setting as JSON shows it.
+func plainValue(v any) any {
+	if d, ok := v.(time.Duration); ok {
+		return d.String()
+	}
+	return v
 }

@@ -93,7 +93,7 @@ func eventStart() Finding {
 	gathered, first, early := 0, int64(0), false
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
-		w.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Total: 20_000, Rate: 12_000})
+		w.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Overrides: room.Overrides{"total_active_users": 20_000, "new_users_per_minute": 12_000}})
 		w.judge.raise(w)
 		w.publish()
 	})

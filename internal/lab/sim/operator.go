@@ -94,23 +94,24 @@ func (w *World) scheduleEvent(f *fault) {
 		return
 	}
 	start := now.Add(time.Duration(1+10*f.x) * time.Second)
-	e := &room.Event{Name: "launch", Start: int64(start), End: int64(start.Add(time.Second + f.last))}
+	over := room.Overrides{}
+	e := &room.Event{Name: "launch", Start: int64(start), End: int64(start.Add(time.Second + f.last)), Overrides: over}
 	if f.y < 0.7 {
 		e.Prequeue, e.Start, e.End = e.Start, e.Start+int64(500+f.x*15_000), e.End+int64(500+f.x*15_000)
 	}
 	if f.y > 0.2 {
-		e.Total, e.Rate = max(1, int(float64(first.total)*2*f.x)), max(1, int(float64(first.rate)*2*f.y))
+		over["total_active_users"], over["new_users_per_minute"] = max(1, int(float64(first.total)*2*f.x)), max(1, int(float64(first.rate)*2*f.y))
 	}
 	if f.x > 0.8 {
-		e.NoRenewal = room.On
+		over["disable_session_renewal"] = true
 	}
 	if f.x < 0.15 {
-		e.Method = room.MethodPassthrough
+		over["queueing_method"] = room.MethodPassthrough
 	} else if f.x < 0.2 {
-		e.Method = room.MethodReject
+		over["queueing_method"] = room.MethodReject
 	}
 	w.giveEvent(e)
-	w.say(f, "an event: people gather at %v, it begins at %v and ends at %v, T %d and R %d", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), e.Total, e.Rate)
+	w.say(f, "an event: people gather at %v, it begins at %v and ends at %v, overrides %v", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), over)
 }
 
 // giveEvent puts an event on the calendar of the room, of which nodes read when the room is published.

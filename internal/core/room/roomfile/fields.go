@@ -119,19 +119,7 @@ func (p *parser) bypass(n *yaml.Node, at place) (r room.Rule) {
 
 // event reads an event of a room.
 func (p *parser) event(n *yaml.Node, at place) (e room.Event) {
-	var renewal *bool
-	flag := func(v *yaml.Node, at place) {
-		renewal = new(bool)
-		p.flag(renewal)(v, at)
-	}
-	whole := func(to *int) reader {
-		return func(v *yaml.Node, at place) {
-			if p.whole(to)(v, at); *to == 0 && !p.bad[at] {
-				p.fault(v.Line, at, "must be 1 or more: leave the key out to have the room's")
-			}
-		}
-	}
-	p.mapping(n, at, "a mapping with the keys of an event", []field{
+	fields := []field{
 		{"name", p.text(&e.Name)},
 		{"description", p.text(&e.Description)},
 		{"prequeue_start_time", p.moment(&e.Prequeue)},
@@ -139,20 +127,27 @@ func (p *parser) event(n *yaml.Node, at place) (e room.Event) {
 		{"event_end_time", p.moment(&e.End)},
 		{"shuffle_at_event_start", p.flag(&e.Shuffle)},
 		{"suspended", p.flag(&e.Suspended)},
-		{"total_active_users", whole(&e.Total)},
-		{"new_users_per_minute", whole(&e.Rate)},
-		{"session_duration", p.duration(&e.Session)},
-		{"disable_session_renewal", flag},
-		{"queueing_method", p.text(&e.Method)},
-		{"waiting_page", p.text(&e.Page)},
 		{"id", p.text(&e.ID)},
-	})
-	if renewal != nil {
-		if e.NoRenewal = room.Off; *renewal {
-			e.NoRenewal = room.On
+	}
+	for t := range room.Overridable() {
+		fields = append(fields, field{t.Key, p.override(t, &e)})
+	}
+	p.mapping(n, at, "a mapping with the keys of an event", fields)
+	return e
+}
+
+// override returns the reader of an override of an event.
+func (p *parser) override(t *room.Setting, e *room.Event) reader {
+	return func(v *yaml.Node, at place) {
+		var s room.Settings
+		p.setting(t, &s)(v, at)
+		if _, truth := t.Field(&s).(*bool); !truth && t.IsZero(&s) && !p.bad[at] {
+			p.fault(v.Line, at, "must be 1 or more: leave the key out to have the room's")
+		}
+		if !p.bad[at] {
+			e.Override(t, &s)
 		}
 	}
-	return e
 }
 
 // moment reads a time with its offset from UTC.

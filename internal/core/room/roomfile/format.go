@@ -121,12 +121,11 @@ func eventOf(e *room.Event) *yaml.Node {
 	add("event_end_time", true, moment(e.End))
 	add("shuffle_at_event_start", e.Shuffle, word("true"))
 	add("suspended", e.Suspended, word("true"))
-	add("total_active_users", e.Total != 0, word(strconv.Itoa(e.Total)))
-	add("new_users_per_minute", e.Rate != 0, word(strconv.Itoa(e.Rate)))
-	add("session_duration", e.Session != 0, word(e.Session.String()))
-	add("disable_session_renewal", e.NoRenewal != room.Inherit, word(strconv.FormatBool(e.NoRenewal == room.On)))
-	add("queueing_method", e.Method != "", text(e.Method))
-	add("waiting_page", e.Page != "", text(e.Page))
+	over := e.Overrides.Over(room.Settings{})
+	for t := range room.Overridable() {
+		_, said := e.Overrides[t.Key]
+		add(t.Key, said, valueOf(t.Field(&over)))
+	}
 	add("id", true, text(e.ID))
 	return m
 }

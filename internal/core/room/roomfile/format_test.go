@@ -40,8 +40,10 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 	events := plain("events")
 	start := time.Date(2026, 11, 22, 20, 0, 0, 5_000_000, time.UTC).UnixMilli()
 	events.Events = []room.Event{
-		{Name: "launch", Description: "- #x", Prequeue: start - 600_000, Start: start, End: start + 3_600_000, Suspended: true, Shuffle: true, Total: 7, Rate: 8, Session: 90 * time.Second, NoRenewal: room.Off, Method: "reject", Page: "page.html"},
-		{Name: "next", Start: start + 3_600_000, End: start + 7_200_000, NoRenewal: room.On},
+		{Name: "launch", Description: "- #x", Prequeue: start - 600_000, Start: start, End: start + 3_600_000, Suspended: true, Shuffle: true, Overrides: room.Overrides{
+			"total_active_users": 7, "new_users_per_minute": 8, "session_duration": 90 * time.Second, "disable_session_renewal": false, "queueing_method": "reject", "waiting_page": "page.html",
+		}},
+		{Name: "next", Start: start + 3_600_000, End: start + 7_200_000, Overrides: room.Overrides{"disable_session_renewal": true}},
 	}
 	same("events", room.Document{Rooms: []room.Settings{events}})
 

@@ -343,6 +343,9 @@ type Event struct {
 	TotalActiveUsers *int    `json:"total_active_users"`
 	TurnstileAction  *string `json:"turnstile_action"`
 	TurnstileMode    *string `json:"turnstile_mode"`
+
+	// Vestibule overrides of settings that the hosted product has not, absent for none
+	Vestibule *map[string]interface{} `json:"vestibule,omitempty"`
 }
 
 // EventBody defines model for EventBody.
@@ -376,6 +379,9 @@ type EventDetails struct {
 
 	// TotalActiveUsers both limits or neither; null for the room's
 	TotalActiveUsers int `json:"total_active_users"`
+
+	// Vestibule settings that the hosted product has not and events may override, absent for none
+	Vestibule *map[string]interface{} `json:"vestibule,omitempty"`
 }
 
 // EventPatchBody any of the fields of EventBody
