@@ -27,7 +27,7 @@ func newAuditCmd() *cobra.Command {
 func newAuditListCmd(flags *clientFlags) *cobra.Command {
 	limit := 0
 	cmd := &cobra.Command{
-		Use: "list", Short: "Show the changes and their authors, the newest first", Args: named,
+		Use: "list", Short: "Show the changes and their authors, the newest first",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {
 				return usagef("limit: must not be negative, got %d", limit)
@@ -46,7 +46,7 @@ func newAuditListCmd(flags *clientFlags) *cobra.Command {
 func newAuditVerifyCmd(flags *clientFlags) *cobra.Command {
 	known := ""
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Verify the hashes of all entries", Args: named,
+		Use: "verify", Short: "Verify the hashes of all entries",
 		Long: `Read all entries and follow their hashes. It names the first altered entry (exit code 1), or else prints number and
 hash of the newest entry. Note them elsewhere: --known NUMBER:HASH also finds entries that were removed at the end or
 written anew.`,

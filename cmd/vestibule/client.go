@@ -164,7 +164,7 @@ func (c *client) verify() (who api.Verified, err error) {
 func newLoginCmd() *cobra.Command {
 	flags := &clientFlags{}
 	cmd := &cobra.Command{
-		Use: "login", Short: "Keep the address of the API and a token", Args: named,
+		Use: "login", Short: "Keep the address of the API and a token",
 		Long:    "Keep the address of the API and a token in a file that only you can read. The token is taken from VESTIBULE_TOKEN.",
 		Example: "  VESTIBULE_TOKEN=... vestibule login --server URL",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.login(cmd) },

@@ -52,8 +52,10 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %d %s", shell, code, out.String())
 		}
 	}
-	var out bytes.Buffer
-	if code := run(t.Context(), []string{"completion", "ksh"}, &out, &out); code != node.ExitUsage {
-		t.Errorf("%d %s", code, out.String())
+	for _, args := range [][]string{{"completion"}, {"completion", "ksh"}, {"completion", "bash", "zsh"}} {
+		var out bytes.Buffer
+		if code := run(t.Context(), args, &out, &out); code != node.ExitUsage {
+			t.Errorf("%q: %d %s", args, code, out.String())
+		}
 	}
 }

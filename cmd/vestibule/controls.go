@@ -152,7 +152,7 @@ vestibule resume, --until or --for. Changes of the room (the API, Terraform, roo
 func newResumeCmd() *cobra.Command {
 	flags := &controlFlags{}
 	cmd := &cobra.Command{
-		Use: "resume ROOM", Short: "End a pause", Args: named,
+		Use: "resume ROOM", Short: "End a pause",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return flags.control(cmd, args, func(_ []string, mark map[string]any) (map[string]any, string) {
 				if len(mark) > 0 {
@@ -192,7 +192,7 @@ func newMessageCmd() *cobra.Command {
 func newLimitsCmd() *cobra.Command {
 	flags, total, rate, clear := &controlFlags{}, 0, 0, false
 	cmd := &cobra.Command{
-		Use: "limits ROOM", Short: "Set a room's limits for now, or show those in force", Args: named,
+		Use: "limits ROOM", Short: "Set a room's limits for now, or show those in force",
 		Long: `Set total_active_users and new_users_per_minute for now; --until or --for is needed. Without flags: show the limits in
 force.`,
 		Example: "  vestibule limits shop --total 300 --per-minute 60 --for 30m",

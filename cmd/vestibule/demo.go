@@ -36,7 +36,7 @@ func newDemoCmd() *cobra.Command {
 	o := &allinone.Options{Params: wire.DefaultParams(), NATS: true}
 	visitors, level := 0, (*string)(nil)
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Run a whole waiting room in one process, with a site behind it", Args: named,
+		Use: "demo", Short: "Run a whole waiting room in one process, with a site behind it",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Busy = o.Origin == ""
 			faults := o.Validate()

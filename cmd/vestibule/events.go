@@ -28,7 +28,7 @@ A value is read as JSON where it is valid JSON, otherwise as text.`,
 
 func newEventsListCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "list ROOM", Short: "Show the events of a room, five at most", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "list ROOM", Short: "Show the events of a room, five at most", ValidArgsFunction: flags.completeRoom,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, all, err := flags.openEvents(cmd, args[0])
 			if err != nil {
@@ -42,7 +42,7 @@ func newEventsListCmd(flags *clientFlags) *cobra.Command {
 func newEventsGetCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "get ROOM EVENT", Short: "Show an event, by name or ID, with the settings in force during it, as JSON",
-		Args: named, ValidArgsFunction: flags.completeRoom,
+		ValidArgsFunction: flags.completeRoom,
 		RunE: flags.ofEvent(func(c *client, r *api.Room, id string) error {
 			var e api.EventDetails
 			res, err := c.WaitingRoomPreviewActiveEventDetails(c.ctx, c.zone, r.Id, id)
@@ -57,7 +57,7 @@ func newEventsGetCmd(flags *clientFlags) *cobra.Command {
 func newEventsCreateCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "create ROOM KEY=VALUE...", Short: "Create an event; name, event_start_time and event_end_time are needed",
-		Args: named, ValidArgsFunction: flags.completeRoom,
+		ValidArgsFunction: flags.completeRoom,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := body(args[1:])
 			if err != nil {
@@ -83,7 +83,7 @@ func newEventsCreateCmd(flags *clientFlags) *cobra.Command {
 
 func newEventsSetCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "set ROOM EVENT KEY=VALUE...", Short: "Change the named settings of an event", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "set ROOM EVENT KEY=VALUE...", Short: "Change the named settings of an event", ValidArgsFunction: flags.completeRoom,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := body(args[2:])
 			if err != nil {
@@ -103,7 +103,7 @@ func newEventsSetCmd(flags *clientFlags) *cobra.Command {
 
 func newEventsDeleteCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete ROOM EVENT", Short: "Delete an event; the room returns to its own settings", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "delete ROOM EVENT", Short: "Delete an event; the room returns to its own settings", ValidArgsFunction: flags.completeRoom,
 		RunE: flags.ofEvent(func(c *client, r *api.Room, id string) error {
 			gone := map[string]any{}
 			res, err := c.WaitingRoomDeleteEvent(c.ctx, c.zone, r.Id, id)
@@ -117,7 +117,7 @@ func newEventsDeleteCmd(flags *clientFlags) *cobra.Command {
 
 func newEventsDrawCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "draw ROOM EVENT", Short: "Show the public part of an event's draw, as JSON", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "draw ROOM EVENT", Short: "Show the public part of an event's draw, as JSON", ValidArgsFunction: flags.completeRoom,
 		Long: "Show the public part of an event's draw, as JSON: the commit, later the record. The draw of a deleted event is found by the event's ID.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, d, err := flags.draw(cmd, args)
@@ -131,7 +131,7 @@ func newEventsDrawCmd(flags *clientFlags) *cobra.Command {
 
 func newEventsRecordCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "record ROOM EVENT", Short: "Show the record of an event's draw, as verify-draw reads it", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "record ROOM EVENT", Short: "Show the record of an event's draw, as verify-draw reads it", ValidArgsFunction: flags.completeRoom,
 		Example: "  vestibule events record shop launch | vestibule verify-draw - receipts.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, d, err := flags.draw(cmd, args)

@@ -14,7 +14,7 @@ import (
 func newFiguresCmd() *cobra.Command {
 	only, list := "", false
 	cmd := &cobra.Command{
-		Use: "figures", Short: "Print the figures of experiments with fixed seeds, each beside its goal", Args: named,
+		Use: "figures", Short: "Print the figures of experiments with fixed seeds, each beside its goal",
 		RunE: func(cmd *cobra.Command, _ []string) error { return figures(cmd.OutOrStdout(), only, list) },
 	}
 	cmd.Flags().StringVar(&only, "only", "", "only figures whose name contains this")

@@ -32,14 +32,14 @@ forget and rejoin need the regional that leads. The list is changed in the store
 
 func newFleetListCmd() *cobra.Command {
 	cfg := newFleetConfig()
-	cmd := &cobra.Command{Use: "list", Short: "Show the data centres of the fleet, and the permits they hold", Args: named}
+	cmd := &cobra.Command{Use: "list", Short: "Show the data centres of the fleet, and the permits they hold"}
 	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, _ string) error { return l.list(ctx) })
 	return cmd
 }
 
 func newFleetAddCmd() *cobra.Command {
 	cfg := newFleetConfig()
-	cmd := &cobra.Command{Use: "add DC", Short: "Add a data centre to the list, or end its draining", Args: named}
+	cmd := &cobra.Command{Use: "add DC", Short: "Add a data centre to the list, or end its draining"}
 	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
 		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Add(now, name) })
 	})
@@ -49,7 +49,7 @@ func newFleetAddCmd() *cobra.Command {
 func newFleetDrainCmd() *cobra.Command {
 	cfg := newFleetConfig()
 	cmd := &cobra.Command{
-		Use: "drain DC", Short: "Admit nobody in a data centre any more", Args: named,
+		Use: "drain DC", Short: "Admit nobody in a data centre any more",
 		Long: "Admit nobody in a data centre any more. It leaves the list by itself once all its permits have come back.",
 	}
 	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
@@ -67,7 +67,7 @@ type removeConfig struct {
 func newFleetRemoveCmd() *cobra.Command {
 	cfg := &removeConfig{fleetConfig: *newFleetConfig()}
 	cmd := &cobra.Command{
-		Use: "remove DC", Short: "Remove a data centre that will not come back", Args: named,
+		Use: "remove DC", Short: "Remove a data centre that will not come back",
 		Long: "Remove a data centre that will not come back. It needs --force: its sessions may exceed the limit until they end.",
 	}
 	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {

@@ -14,7 +14,7 @@ import (
 func newFleetStatusCmd() *cobra.Command {
 	flags, watch := &clientFlags{}, false
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show globals, data centres, edges and alarms, by the API", Args: named,
+		Use: "status", Short: "Show globals, data centres, edges and alarms, by the API",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.open(cmd)
 			if err != nil {

@@ -27,7 +27,7 @@ type forgetConfig struct {
 func newFleetForgetCmd() *cobra.Command {
 	cfg := &forgetConfig{fleetConfig: *newFleetConfig()}
 	cmd := &cobra.Command{
-		Use: "forget [EDGE]", Short: "Declare that an edge has ended for good", Args: named,
+		Use: "forget [EDGE]", Short: "Declare that an edge has ended for good",
 		Long: `Declare that an edge of data centre --dc has ended for good: its permits count until its sessions would have expired, not
 until lost_after. It is refused for an edge that is heard. Use it only with evidence: an edge that lives on, cut off,
 goes on renewing sessions that nobody counts.`,
@@ -58,7 +58,7 @@ goes on renewing sessions that nobody counts.`,
 func newFleetRejoinCmd() *cobra.Command {
 	cfg := newFleetConfig()
 	cmd := &cobra.Command{
-		Use: "rejoin DC", Short: "Declare that a data centre taken for a copy is the one of the list", Args: named,
+		Use: "rejoin DC", Short: "Declare that a data centre taken for a copy is the one of the list",
 		Long: `Declare that the data centre of this NATS, which is taken for a copy, is the one of the list: its store was lost with every
 edge. Use it only with evidence: if the other one lives, both hold its permits.`,
 	}

@@ -97,12 +97,14 @@ func complete(cmd *cobra.Command) {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, needsCommand
 	}
 	for _, c := range cmd.Commands() {
-		complete(c)
+		if complete(c); c.Args == nil || cmd.Name() == "completion" { // cobra's own have no usage errors
+			c.Args = named
+		}
 	}
 }
 
 func newVersionCmd() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: named, Run: func(cmd *cobra.Command, _ []string) {
+	return &cobra.Command{Use: "version", Short: "Print the version", Run: func(cmd *cobra.Command, _ []string) {
 		fmt.Fprintf(cmd.OutOrStdout(), "vestibule %s\n", cmd.Root().Version)
 	}}
 }

@@ -9,7 +9,7 @@ import (
 
 func newManCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "man DIR", Short: "Write manual pages of all commands into a folder", Args: named,
+		Use: "man DIR", Short: "Write manual pages of all commands into a folder",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // manual pages are public
 				return err

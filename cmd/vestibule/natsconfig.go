@@ -33,7 +33,7 @@ func newNATSConfigWriteCmd() *cobra.Command {
 		Hub:         []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Valid: 365 * 24 * time.Hour,
 	}
 	cmd := &cobra.Command{
-		Use: "write", Short: "Write nats.conf, certificates and Kubernetes objects", Args: named,
+		Use: "write", Short: "Write nats.conf, certificates and Kubernetes objects",
 		Long: `Write, for global and for each data centre, a nats.conf, certificates, and the same as objects for Kubernetes. Every node is
 a user of its own that may publish and subscribe only as its role needs. Written again, the authority stays.`,
 	}
@@ -50,7 +50,7 @@ a user of its own that may publish and subscribe only as its role needs. Written
 func newNATSConfigProvisionCmd() *cobra.Command {
 	cfg := &natsConfigProvision{NATS: node.DefaultClient(), Wait: time.Minute}
 	cmd := &cobra.Command{
-		Use: "provision", Short: "Create the missing buckets and streams of global or a data centre", Args: named,
+		Use: "provision", Short: "Create the missing buckets and streams of global or a data centre",
 		Long: "Create the missing buckets and streams of global or a data centre: no node may. Run it as the user provision of that place.",
 	}
 	load := node.Flags(cfg, cmd.Flags())

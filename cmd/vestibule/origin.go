@@ -17,7 +17,7 @@ func newOriginCmd() *cobra.Command {
 	o := &allinone.OriginOptions{}
 	journal, level := "", (*string)(nil)
 	cmd := &cobra.Command{
-		Use: "origin", Short: "Run a site that counts its visitors, to put behind edges", Args: named,
+		Use: "origin", Short: "Run a site that counts its visitors, to put behind edges",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			faults := node.CheckAddr("listen", o.Listen)
 			if o.Session <= 0 {

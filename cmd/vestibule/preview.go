@@ -19,7 +19,7 @@ import (
 func newPreviewCmd() *cobra.Command {
 	listen, check, sources, level := "", false, "", (*string)(nil)
 	cmd := &cobra.Command{
-		Use: "preview [FILE]", Short: "Show a waiting page in every state and language, or check it", Args: named,
+		Use: "preview [FILE]", Short: "Show a waiting page in every state and language, or check it",
 		Long: "Show a waiting page of your own, or a style of the built-in one, as visitors will see it; or only check it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuse(append(node.CheckAddr("listen", listen), checkLevel(*level)...)); err != nil {

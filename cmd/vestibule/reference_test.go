@@ -31,7 +31,7 @@ func families() []family {
 	(&controlFlags{}).add(control)
 	client.Flags().VisitAll(func(f *pflag.Flag) { control.Flags().Lookup(f.Name).Hidden = true }) // they are API flags
 	node.Flags(newFleetConfig(), nats)
-	all := []family{{"API flags", client.Flags()}, {"control flags", control.Flags()}, {"NATS flags", nats}}
+	all := []family{{"API", client.Flags()}, {"control", control.Flags()}, {"NATS", nats}}
 	for _, f := range all {
 		f.flags.SortFlags = false
 	}
@@ -51,8 +51,9 @@ completions for bash, zsh, fish and PowerShell.
 Commands with %[2]s--config%[2]s also read a YAML file and the environment; flags are stronger
 ([CONFIGURATION](CONFIGURATION.md)). This page is generated: %[2]smake golden%[2]s.
 `, root.Long, "`")
+	b.WriteString("\n## Shared flags\n")
 	for _, f := range families() {
-		fmt.Fprintf(&b, "\n**%s:**\n\n", strings.ToUpper(f.title[:1])+f.title[1:])
+		fmt.Fprintf(&b, "\n%s:\n\n", f.title)
 		f.flags.VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
 	}
 	for _, c := range root.Commands() {
@@ -89,7 +90,7 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 		fmt.Fprintf(b, ": %s.", c.Short)
 	}
 	if len(shared) > 0 {
-		fmt.Fprintf(b, " Takes %s.", strings.Join(shared, " and "))
+		fmt.Fprintf(b, " Flags: %s.", strings.Join(shared, ", "))
 	}
 	b.WriteString("\n")
 	if len(own) > 0 {

@@ -17,7 +17,7 @@ import (
 func newReleaseCmd() *cobra.Command {
 	flags, reason, replace, key := &clientFlags{}, "", false, ""
 	cmd := &cobra.Command{
-		Use: "release ROOM [N]", Short: "Admit the next N visitors of a paused room", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "release ROOM [N]", Short: "Admit the next N visitors of a paused room", ValidArgsFunction: flags.completeRoom,
 		Long: `Admit the next N visitors (1 to 1000) of a paused room, the earliest first: never more, and as many as the limits of the
 room allow. Without N: show how far the newest release is. A release ends with the pause. One that the leading global
 did not end itself admits fewer; the output says so.`,

@@ -32,7 +32,7 @@ have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 
 func newRoomsListCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "Show all rooms", Args: named,
+		Use: "list", Short: "Show all rooms",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.openZone(cmd)
 			if err != nil {
@@ -54,14 +54,14 @@ func newRoomsListCmd(flags *clientFlags) *cobra.Command {
 
 func newRoomsGetCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "get ROOM", Short: "Show a room, by name or ID, as JSON", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "get ROOM", Short: "Show a room, by name or ID, as JSON", ValidArgsFunction: flags.completeRoom,
 		RunE: flags.ofRoom(func(c *client, r api.Room) error { return c.print(r, nil) }),
 	}
 }
 
 func newRoomsCreateCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed", Args: named,
+		Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := body(args)
 			if err != nil {
@@ -83,7 +83,7 @@ func newRoomsCreateCmd(flags *clientFlags) *cobra.Command {
 
 func newRoomsSetCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", ValidArgsFunction: flags.completeRoom,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := body(args[1:])
 			if err != nil {
@@ -102,7 +102,7 @@ func newRoomsSetCmd(flags *clientFlags) *cobra.Command {
 
 func newRoomsDeleteCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site", ValidArgsFunction: flags.completeRoom,
 		RunE: flags.ofRoom(func(c *client, r api.Room) error {
 			gone := map[string]any{}
 			res, err := c.WaitingRoomDeleteWaitingRoom(c.ctx, c.zone, r.Id)
@@ -116,7 +116,7 @@ func newRoomsDeleteCmd(flags *clientFlags) *cobra.Command {
 
 func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "site HOST URL", Short: "Set the site behind a host", Args: named,
+		Use: "site HOST URL", Short: "Set the site behind a host",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.openZone(cmd)
 			if err != nil {
@@ -138,7 +138,7 @@ func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 
 func newRoomsRevisionsCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors", ValidArgsFunction: flags.completeRoom,
 		Long: "Show the earlier states of a room and their authors. A deleted room is named by its ID.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.openZone(cmd)
@@ -152,7 +152,7 @@ func newRoomsRevisionsCmd(flags *clientFlags) *cobra.Command {
 
 func newRoomsRestoreCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "restore ROOM REVISION", Short: "Restore an earlier state of a room", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "restore ROOM REVISION", Short: "Restore an earlier state of a room", ValidArgsFunction: flags.completeRoom,
 		Long: "Restore an earlier state of a room. A deleted room, named by its ID, is created again.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.openZone(cmd)
@@ -167,7 +167,7 @@ func newRoomsRestoreCmd(flags *clientFlags) *cobra.Command {
 func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
 	file, dry, prune := "", false, false
 	cmd := &cobra.Command{
-		Use: "apply -f FILE", Short: "Create or replace the rooms and hosts of a rooms.yaml, all or none, and print the changes", Args: named,
+		Use: "apply -f FILE", Short: "Create or replace the rooms and hosts of a rooms.yaml, all or none, and print the changes",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return usageError("file: is needed\nusage: " + cmd.UseLine())
@@ -188,7 +188,7 @@ func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
 func newRoomsExportCmd(flags *clientFlags) *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
-		Use: "export", Short: "Print all rooms as a rooms.yaml for rooms apply, or write it with its waiting pages", Args: named,
+		Use: "export", Short: "Print all rooms as a rooms.yaml for rooms apply, or write it with its waiting pages",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.openZone(cmd)
 			if err != nil {
@@ -287,7 +287,7 @@ func body(pairs []string) (json.RawMessage, error) {
 func newStatusCmd() *cobra.Command {
 	flags, watch := &clientFlags{}, false
 	cmd := &cobra.Command{
-		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait", ValidArgsFunction: flags.completeRoom,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.openZone(cmd)
 			if err != nil {

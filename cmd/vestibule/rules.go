@@ -30,7 +30,7 @@ func newRulesCmd() *cobra.Command {
 
 func newRulesListCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "list ROOM", Short: "Show the rules of a room", Args: named, ValidArgsFunction: flags.completeRoom,
+		Use: "list ROOM", Short: "Show the rules of a room", ValidArgsFunction: flags.completeRoom,
 		RunE: flags.ofRoom(func(c *client, r api.Room) error { return c.rules(r.Id, nil, rules.Sources{}, nil) }),
 	}
 }
@@ -38,7 +38,7 @@ func newRulesListCmd(flags *clientFlags) *cobra.Command {
 func newRulesTryCmd(flags *clientFlags) *cobra.Command {
 	try := &ruleTrial{flags: flags}
 	cmd := &cobra.Command{
-		Use: "try --request FILE --expression E|--room ROOM", Short: "Try an expression, or the rules of a room, with a request", Args: named,
+		Use: "try --request FILE --expression E|--room ROOM", Short: "Try an expression, or the rules of a room, with a request",
 		Long: `Try an expression with a request: print true or false, under every reading of its path. With --room: print the rule that lets
 the request pass, and why others do not.
 

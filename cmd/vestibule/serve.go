@@ -20,7 +20,7 @@ func newServeCmd() *cobra.Command {
 	o := &allinone.Options{Params: wire.DefaultParams(), Edges: 1, Room: "site"}
 	dc, level := "", (*string)(nil)
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run a waiting room in one process, with its data on disk, in front of a site", Args: named,
+		Use: "serve", Short: "Run a waiting room in one process, with its data on disk, in front of a site",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.DataCenters = []string{dc}
 			faults := checkServe(cmd.Flags(), o)

@@ -119,7 +119,7 @@ func (x *experiment) check(f *pflag.FlagSet) []error {
 func newSimulateCmd() *cobra.Command {
 	x := &experiment{cfg: sim.Defaults()}
 	cmd := &cobra.Command{
-		Use: "simulate", Short: "Run a fleet and its visitors on virtual time and check the promises", Args: named,
+		Use: "simulate", Short: "Run a fleet and its visitors on virtual time and check the promises",
 		PersistentPreRun: endOnSignal,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			x.stdout, x.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -278,7 +278,7 @@ func (x *experiment) tell(r *sim.Result) error {
 func newShrinkCmd() *cobra.Command {
 	x, tries := &experiment{cfg: sim.Defaults()}, 0
 	cmd := &cobra.Command{
-		Use: "shrink SEED", Short: "Look for a shorter run that breaks a promise", Args: named,
+		Use: "shrink SEED", Short: "Look for a shorter run that breaks a promise",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			x.stdout, x.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			x.small, x.seeds, x.jobs, x.demand, x.minutes = !x.vary, 1, 1, "1", 1

@@ -21,7 +21,7 @@ func newTokensCmd() *cobra.Command {
 
 func newTokensListCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "Show all tokens, without their values", Args: named,
+		Use: "list", Short: "Show all tokens, without their values",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.open(cmd)
 			if err != nil {
@@ -51,7 +51,7 @@ func newTokensListCmd(flags *clientFlags) *cobra.Command {
 func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 	role, expires := "", time.Duration(0)
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Create a token and show its value, this once", Args: named,
+		Use: "create NAME", Short: "Create a token and show its value, this once",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if expires < 0 {
 				return usagef("expires: must not be negative, got %v", expires)
@@ -84,7 +84,7 @@ func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 
 func newTokensRevokeCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID", Short: "Revoke a token", Args: named,
+		Use: "revoke ID", Short: "Revoke a token",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.open(cmd)
 			if err != nil {

@@ -19,7 +19,7 @@ import (
 
 func newVerifyDrawCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "verify-draw RECORD [RECEIPT...]", Short: "Repeat a draw from its public record, and check receipts", Args: named,
+		Use: "verify-draw RECORD [RECEIPT...]", Short: "Repeat a draw from its public record, and check receipts",
 		Long: `Repeat a draw from its public record. It checks that nobody could steer the draw: the secret is the one of the commit, and
 the beacon's round is the first one after entries closed. Of each receipt it prints whether its place is the one drawn,
 and its rank among those given. No server is asked.
