@@ -101,6 +101,17 @@ func (c *clientFlags) openZone(cmd *cobra.Command) (*client, error) {
 	return cl, err
 }
 
+// run returns the run function of a command that needs the zone.
+func (c *clientFlags) run(do func(c *client, args []string) error) func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		cl, err := c.openZone(cmd)
+		if err != nil {
+			return err
+		}
+		return do(cl, args)
+	}
+}
+
 // completeRoom offers the names of rooms for the first argument.
 func (c *clientFlags) completeRoom(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {

@@ -63,20 +63,14 @@ func newEventsCreateCmd(flags *clientFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := flags.openZone(cmd)
-			if err != nil {
-				return err
-			}
-			r, err := c.find(args[0])
-			if err != nil {
-				return err
-			}
-			var e api.Event
-			res, err := c.WaitingRoomCreateEvent(c.ctx, c.zone, r.Id, data)
-			if err := take(res, err, &e); err != nil {
-				return err
-			}
-			return c.print(e, nil)
+			return flags.ofRoom(func(c *client, r api.Room) error {
+				var e api.Event
+				res, err := c.WaitingRoomCreateEvent(c.ctx, c.zone, r.Id, data)
+				if err := take(res, err, &e); err != nil {
+					return err
+				}
+				return c.print(e, nil)
+			})(cmd, args)
 		},
 	}
 }

@@ -33,11 +33,7 @@ have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 func newRoomsListCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Show all rooms",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.openZone(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: flags.run(func(c *client, _ []string) error {
 			list, err := c.all()
 			if err != nil {
 				return err
@@ -48,7 +44,7 @@ func newRoomsListCmd(flags *clientFlags) *cobra.Command {
 					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%v\t%s\n", r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Id)
 				}
 			})
-		},
+		}),
 	}
 }
 
@@ -62,12 +58,8 @@ func newRoomsGetCmd(flags *clientFlags) *cobra.Command {
 func newRoomsCreateCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: flags.run(func(c *client, args []string) error {
 			data, err := body(args)
-			if err != nil {
-				return err
-			}
-			c, err := flags.openZone(cmd)
 			if err != nil {
 				return err
 			}
@@ -77,7 +69,7 @@ func newRoomsCreateCmd(flags *clientFlags) *cobra.Command {
 				return err
 			}
 			return c.print(r, nil)
-		},
+		}),
 	}
 }
 
@@ -117,11 +109,7 @@ func newRoomsDeleteCmd(flags *clientFlags) *cobra.Command {
 func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "site HOST URL", Short: "Set the site behind a host",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.openZone(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: flags.run(func(c *client, args []string) error {
 			data, err := json.Marshal(map[string]string{"origin": args[1]})
 			if err != nil {
 				return err
@@ -132,7 +120,7 @@ func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 				return err
 			}
 			return c.print(h, nil)
-		},
+		}),
 	}
 }
 
@@ -140,13 +128,7 @@ func newRoomsRevisionsCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors", ValidArgsFunction: flags.completeRoom,
 		Long: "Show the earlier states of a room and their authors. A deleted room is named by its ID.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.openZone(cmd)
-			if err != nil {
-				return err
-			}
-			return c.revisions(args[0])
-		},
+		RunE: flags.run(func(c *client, args []string) error { return c.revisions(args[0]) }),
 	}
 }
 
@@ -154,13 +136,7 @@ func newRoomsRestoreCmd(flags *clientFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "restore ROOM REVISION", Short: "Restore an earlier state of a room", ValidArgsFunction: flags.completeRoom,
 		Long: "Restore an earlier state of a room. A deleted room, named by its ID, is created again.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.openZone(cmd)
-			if err != nil {
-				return err
-			}
-			return c.restore(args[0], args[1])
-		},
+		RunE: flags.run(func(c *client, args []string) error { return c.restore(args[0], args[1]) }),
 	}
 }
 
@@ -168,16 +144,13 @@ func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
 	file, dry, prune := "", false, false
 	cmd := &cobra.Command{
 		Use: "apply -f FILE", Short: "Create or replace the rooms and hosts of a rooms.yaml, all or none, and print the changes",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return usageError("file: is needed\nusage: " + cmd.UseLine())
 			}
-			c, err := flags.openZone(cmd)
-			if err != nil {
-				return err
-			}
-			return c.apply(file, dry, prune)
+			return nil
 		},
+		RunE: flags.run(func(c *client, _ []string) error { return c.apply(file, dry, prune) }),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the rooms.yaml")
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete the rooms and hosts that the file does not name")
@@ -189,13 +162,7 @@ func newRoomsExportCmd(flags *clientFlags) *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
 		Use: "export", Short: "Print all rooms as a rooms.yaml for rooms apply, or write it with its waiting pages",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.openZone(cmd)
-			if err != nil {
-				return err
-			}
-			return c.export(file)
-		},
+		RunE: flags.run(func(c *client, _ []string) error { return c.export(file) }),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file to write; waiting pages are written beside it")
 	return cmd
@@ -203,17 +170,13 @@ func newRoomsExportCmd(flags *clientFlags) *cobra.Command {
 
 // ofRoom returns the run function of a command whose first argument is ROOM.
 func (c *clientFlags) ofRoom(do func(c *client, r api.Room) error) func(cmd *cobra.Command, args []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		cl, err := c.openZone(cmd)
-		if err != nil {
-			return err
-		}
+	return c.run(func(cl *client, args []string) error {
 		r, err := cl.find(args[0])
 		if err != nil {
 			return err
 		}
 		return do(cl, r)
-	}
+	})
 }
 
 // print shows a result as JSON, or as the table that show writes.
@@ -288,13 +251,7 @@ func newStatusCmd() *cobra.Command {
 	flags, watch := &clientFlags{}, false
 	cmd := &cobra.Command{
 		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait", ValidArgsFunction: flags.completeRoom,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.openZone(cmd)
-			if err != nil {
-				return err
-			}
-			return c.again(watch, func() error { return c.status(args) })
-		},
+		RunE: flags.run(func(c *client, args []string) error { return c.again(watch, func() error { return c.status(args) }) }),
 	}
 	flags.add(cmd, cmd.Flags())
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
