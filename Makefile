@@ -292,6 +292,7 @@ golden: ## rewrite the golden files; read the diff before you commit it
 	$(GO) test ./internal/core/room -run TestTheReferenceIsTheSchema -rewrite
 	$(GO) test ./internal/edge/origin -run TestFrontsTakeTheSameHeadersOut -rewrite
 	$(GO) test ./internal/allinone -run TestConfigurationDocument -rewrite
+	$(GO) test ./cmd/vestibule -run TestReference -rewrite
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI_LINT)

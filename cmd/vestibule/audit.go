@@ -10,42 +10,61 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
 )
 
-const auditUsage = `usage: vestibule audit list | verify [flags]
+func newAuditCmd() *cobra.Command {
+	flags := &clientFlags{}
+	cmd := &cobra.Command{Use: "audit", Short: "Show and verify the log of changes"}
+	flags.add(cmd, cmd.PersistentFlags())
+	cmd.AddCommand(newAuditListCmd(flags), newAuditVerifyCmd(flags))
+	return cmd
+}
 
-  list     who changed what, the newest first
-  verify   read all entries and follow the hashes: names the first entry that is not as it was
-           written, exit code 1; else tells number and hash of the newest. Note them
-           elsewhere: with --known NUMBER:HASH it is found too that entries were taken away at the end,
-           or written anew
-`
+func newAuditListCmd(flags *clientFlags) *cobra.Command {
+	limit := 0
+	cmd := &cobra.Command{
+		Use: "list", Short: "Show the changes and their authors, the newest first",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usagef("limit: must not be negative, got %d", limit)
+			}
+			c, err := flags.open(cmd)
+			if err != nil {
+				return err
+			}
+			return c.auditList(limit)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many entries, 0 for all")
+	return cmd
+}
 
-// auditLog shows the audit stream by the API.
-func auditLog(args []string, stdout, stderr io.Writer) error {
-	f, flags := flagSet("audit", stderr), &clientFlags{}
-	flags.add(f)
-	limit := f.Int("limit", 50, "list: how many entries, 0 for all")
-	known := f.String("known", "", "verify: NUMBER:HASH of an entry, as verify told it before")
-	c, words, done, err := flags.open(f, args, auditUsage, stdout, stderr)
-	if err != nil {
-		return err
+func newAuditVerifyCmd(flags *clientFlags) *cobra.Command {
+	known := ""
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Verify the hashes of all entries",
+		Long: `Read all entries and follow their hashes. It names the first altered entry (exit code 1), or else prints number and
+hash of the newest entry. Note them elsewhere: --known NUMBER:HASH also finds entries that were removed at the end or
+written anew.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			number, hash, given := strings.Cut(known, ":")
+			at, err := strconv.ParseUint(cmp.Or(number, "0"), 10, 64)
+			if err != nil || known != "" && !given {
+				return usagef("known: must be NUMBER:HASH, got %q", known)
+			}
+			c, err := flags.open(cmd)
+			if err != nil {
+				return err
+			}
+			return c.auditVerify(at, hash)
+		},
 	}
-	defer done()
-	number, hash, given := strings.Cut(*known, ":")
-	at, err := strconv.ParseUint(cmp.Or(number, "0"), 10, 64)
-	verb := append(words, "")[0]
-	if len(words) != 1 || verb != "list" && verb != "verify" || err != nil || *known != "" && !given || *limit < 0 {
-		fmt.Fprint(stderr, auditUsage)
-		return node.ErrUsage
-	}
-	if verb == "list" {
-		return c.auditList(*limit)
-	}
-	return c.auditVerify(at, hash)
+	cmd.Flags().StringVar(&known, "known", "", "NUMBER:HASH of an entry, as an earlier verify printed it")
+	return cmd
 }
 
 func (c *client) auditList(limit int) error {
@@ -176,22 +195,34 @@ func (c *client) auditVerify(at uint64, hash string) error {
 	return errors.Join(broken, err)
 }
 
-// revisions shows or restores what a room was.
-func (c *client) revisions(verb, name, revision string) error {
-	id := name
+// audited returns the id of a room, also of a deleted one, which only the audit stream knows.
+func (c *client) audited(name string) (id string, err error) {
 	r, err := c.find(name)
-	switch {
-	case err == nil:
-		id = r.Id
-	case len(name) != 32: // the id of a room that is deleted is known to the stream alone
+	if err != nil && len(name) == 32 {
+		return name, nil
+	}
+	return r.Id, err
+}
+
+// restore makes a room again as it was at a revision.
+func (c *client) restore(name, revision string) error {
+	id, err := c.audited(name)
+	if err != nil {
 		return err
 	}
-	if verb == "restore" {
-		res, err := c.RestoreRevision(c.ctx, id, revision)
-		if err := take(res, err, &r); err != nil {
-			return err
-		}
-		return c.print(r, nil)
+	var r api.Room
+	res, err := c.RestoreRevision(c.ctx, id, revision)
+	if err := take(res, err, &r); err != nil {
+		return err
+	}
+	return c.print(r, nil)
+}
+
+// revisions shows the revisions of a room.
+func (c *client) revisions(name string) error {
+	id, err := c.audited(name)
+	if err != nil {
+		return err
 	}
 	list := []api.RoomRevision{}
 	for page, per := 1, 500; ; page++ {

@@ -65,12 +65,12 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		{"the end taken away", "audit verify --known " + known(1200), func() { entries = entries[:1100] }, 1, "entry 1101: is missing: the newest is 1100, and 1200 is known"},
 		{"one changed", "audit verify", func() { entries[699] = changed }, 1, "entry 701: does not follow"},
 		{"one taken out", "audit verify --output json", func() { entries = append(entries[:30:30], entries[31:]...) }, 1, `"broken": "entry 31: is missing`},
-		{"no verb", "audit", func() {}, 2, "usage:"},
-		{"half a hash", "audit verify --known 5", func() {}, 2, "usage:"},
+		{"no verb", "audit", func() {}, 2, "needs a command\nUsage:"},
+		{"half a hash", "audit verify --known 5", func() {}, 2, "known: must be NUMBER:HASH, got \"5\""},
 	} {
 		c.change()
 		var out bytes.Buffer
-		if code := run(append(strings.Fields(c.args), "--server="+api.URL+"/client/v4"), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
+		if code := run(t.Context(), append(strings.Fields(c.args), "--server="+api.URL+"/client/v4"), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: %d %s\nwant %d %s", c.what, code, out.String(), c.code, c.says)
 		}
 		entries = stream.Entries()

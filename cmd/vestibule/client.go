@@ -9,12 +9,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"vestibule/internal/global/control/api"
@@ -58,56 +57,79 @@ type clientFlags struct {
 	timeout        time.Duration
 }
 
-func (c *clientFlags) add(f *pflag.FlagSet) {
+func (c *clientFlags) add(cmd *cobra.Command, f *pflag.FlagSet) {
 	f.StringVar(&c.server, "server", "", "address of the API, such as https://global.example:8090/client/v4 (VESTIBULE_SERVER, or that of vestibule login)")
 	f.StringVar(&c.output, "output", "table", "table or json")
 	f.DurationVar(&c.timeout, "timeout", 20*time.Second, "how long to wait for an answer")
+	offer(cmd, "output", "table", "json")
 }
 
-// open parses the flags and returns a client and the arguments that are no flags. The token is that
-// of VESTIBULE_TOKEN, or of vestibule login.
-func (c *clientFlags) open(f *pflag.FlagSet, args []string, usage string, stdout, stderr io.Writer) (cl *client, words []string, done func(), err error) {
-	f.Usage = func() { fmt.Fprintf(stderr, "%s\n%s", usage, f.FlagUsages()) }
-	switch err := f.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		return nil, nil, nil, errHelp
-	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v (see --help)\n", f.Name(), err)
-		return nil, nil, nil, node.ErrUsage
-	}
+// open returns a client of the API. The token is that of VESTIBULE_TOKEN, or of vestibule login.
+func (c *clientFlags) open(cmd *cobra.Command) (*client, error) {
 	kept := loginFile{}
 	if file, err := loginPath(); err == nil {
 		if data, err := os.ReadFile(file); err == nil {
 			if err := json.Unmarshal(data, &kept); err != nil {
-				return nil, nil, nil, fmt.Errorf("%s: %w: log in again", file, err)
+				return nil, fmt.Errorf("%s: %w: log in again", file, err)
 			}
 		}
 	}
 	token := cmp.Or(os.Getenv("VESTIBULE_TOKEN"), kept.Token)
 	c.server = strings.TrimSuffix(cmp.Or(c.server, os.Getenv("VESTIBULE_SERVER"), kept.Server), "/")
-	fault := ""
 	switch {
 	case c.server == "":
-		fault = "server: is needed (--server, VESTIBULE_SERVER, or vestibule login)"
+		return nil, usageError("server: is needed (--server, VESTIBULE_SERVER, or vestibule login)")
 	case token == "":
-		fault = "token: is needed (VESTIBULE_TOKEN, or vestibule login)"
+		return nil, usageError("token: is needed (VESTIBULE_TOKEN, or vestibule login)")
 	case c.output != "table" && c.output != "json":
-		fault = fmt.Sprintf("output: must be table or json, got %q", c.output)
-	}
-	if fault != "" {
-		fmt.Fprintf(stderr, "%s: %s\n", f.Name(), fault)
-		return nil, nil, nil, node.ErrUsage
+		return nil, usageError(fmt.Sprintf("output: must be table or json, got %q", c.output))
 	}
 	inner, err := api.NewClient(c.server, api.WithHTTPClient(&http.Client{Timeout: c.timeout}), api.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil
 	}))
+	return &client{Client: inner, ctx: cmd.Context(), output: c.output, out: cmd.OutOrStdout()}, err
+}
+
+// openZone is open for commands that need the zone.
+func (c *clientFlags) openZone(cmd *cobra.Command) (*client, error) {
+	cl, err := c.open(cmd)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	cl = &client{Client: inner, ctx: ctx, output: c.output, out: stdout}
-	return cl, f.Args(), stop, nil
+	_, err = cl.verify()
+	return cl, err
+}
+
+// run returns the run function of a command that needs the zone.
+func (c *clientFlags) run(do func(c *client, args []string) error) func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		cl, err := c.openZone(cmd)
+		if err != nil {
+			return err
+		}
+		return do(cl, args)
+	}
+}
+
+// completeRoom offers the names of rooms for the first argument.
+func (c *clientFlags) completeRoom(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c.timeout = min(c.timeout, 2*time.Second) // somebody waits at the keyboard
+	cl, err := c.openZone(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	rooms, err := cl.all()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	for _, r := range rooms {
+		names = append(names, r.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // take reads an answer into result, or returns everything that was refused.
@@ -150,20 +172,25 @@ func (c *client) verify() (who api.Verified, err error) {
 	return who, err
 }
 
+func newLoginCmd() *cobra.Command {
+	flags := &clientFlags{}
+	cmd := &cobra.Command{
+		Use: "login", Short: "Keep the address of the API and a token",
+		Long:    "Keep the address of the API and a token in a file that only you can read. The token is taken from VESTIBULE_TOKEN.",
+		Example: "  VESTIBULE_TOKEN=... vestibule login --server URL",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.login(cmd) },
+	}
+	flags.add(cmd, cmd.Flags())
+	return cmd
+}
+
 // login keeps an address and a token, once they are good.
-func login(args []string, stdout, stderr io.Writer) error {
-	f, flags := flagSet("login", stderr), &clientFlags{}
-	flags.add(f)
-	c, words, done, err := flags.open(f, args, "usage: VESTIBULE_TOKEN=... vestibule login --server URL\n\nKeeps the address and the token in a file that you alone may read.\n", stdout, stderr)
+func (c *clientFlags) login(cmd *cobra.Command) error {
+	cl, err := c.open(cmd)
 	if err != nil {
 		return err
 	}
-	defer done()
-	if len(words) > 0 {
-		fmt.Fprintf(stderr, "vestibule login: unexpected argument %q (see --help)\n", words[0])
-		return node.ErrUsage
-	}
-	who, err := c.verify()
+	who, err := cl.verify()
 	if err != nil {
 		return err
 	}
@@ -171,7 +198,7 @@ func login(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(loginFile{flags.server, os.Getenv("VESTIBULE_TOKEN")})
+	data, err := json.Marshal(loginFile{c.server, os.Getenv("VESTIBULE_TOKEN")})
 	if err != nil {
 		return err
 	}
@@ -183,6 +210,6 @@ func login(args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(stdout, "logged in as %s (token %s), kept in %s\n", who.Role, who.Id, file)
+	_, err = fmt.Fprintf(cl.out, "logged in as %s (token %s), kept in %s\n", who.Role, who.Id, file)
 	return err
 }

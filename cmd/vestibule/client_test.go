@@ -68,7 +68,12 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rooms list", "bad", 1, "who? (1000)"},
 		{"rooms delete shop", "good", 3, "not now"},
 		{"rooms list", "", 2, "token: is needed"},
-		{"rooms", "good", 2, "usage:"},
+		{"rooms", "good", 2, "needs a command\nUsage:"},
+		{"rooms lits", "good", 2, `unknown command "lits", did you mean "list"?`},
+		{"rooms --output json list", "good", 0, `"name": "shop"`},
+		{"rooms list --outptu json", "good", 2, "unknown flag: --outptu, did you mean --output?"},
+		{"rooms list -output json", "good", 2, "did you mean --output?"},
+		{"rooms list --timeout soon", "good", 2, `timeout: must be a value of type duration, got "soon"`},
 		{"rooms set shop", "good", 2, "usage:"},
 		{"rooms set shop x", "good", 2, "must be KEY=VALUE"},
 		{"rooms list --output xml", "good", 2, "output: must be table or json"},
@@ -99,7 +104,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 	} {
 		t.Setenv("VESTIBULE_TOKEN", c.token)
 		var out bytes.Buffer
-		if code := run(append(strings.Fields(c.args), server), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
+		if code := run(t.Context(), append(strings.Fields(c.args), server), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: %d %s", c.args, code, out.String())
 		}
 	}
@@ -109,7 +114,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 	}
 	api.Close()
 	var out bytes.Buffer
-	if code := run([]string{"rooms", "list", server}, &out, &out); code != exitUnreachable {
+	if code := run(t.Context(), []string{"rooms", "list", server}, &out, &out); code != exitUnreachable {
 		t.Errorf("a server that is not there: %d %s", code, out.String())
 	}
 }

@@ -2,59 +2,60 @@ package main
 
 import (
 	"bytes"
-	"os/exec"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+
+	"vestibule/internal/node"
 )
 
-// complete returns what bash offers for a line that is begun.
-func complete(t *testing.T, words ...string) string {
-	t.Helper()
-	var script bytes.Buffer
-	if code := run([]string{"completion", "bash"}, &script, &script); code != 0 {
-		t.Fatalf("%d %s", code, script.String())
-	}
-	ask := script.String() + "\nCOMP_WORDS=(vestibule '" + strings.Join(words, "' '") + "'); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _vestibule; echo \"${COMPREPLY[@]}\""
-	out, err := exec.CommandContext(t.Context(), "bash", "--norc", "-c", ask).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func TestBashCompletesCommands(t *testing.T) {
+// TestCompletion: the words that shells offer, rooms by the API among them.
+func TestCompletion(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		result := `{"id":"i","zone":"z","account":"a"}`
+		if strings.HasSuffix(r.URL.Path, "/waiting_rooms") {
+			result = `[{"id":"0123","name":"shop"},{"id":"4567","name":"news"}]`
+		}
+		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
+	}))
+	defer api.Close()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("VESTIBULE_TOKEN", "good")
+	t.Setenv("VESTIBULE_SERVER", api.URL)
 	for _, c := range []struct{ line, want string }{
 		{"ro", "rooms"},
 		{"audit ", "list verify"},
-		{"rooms re", "revisions restore"},
-		{"rooms --o", "--output"},
+		{"rooms re", "restore revisions"},
+		{"rooms list --o", "--output"},
+		{"rooms list --output ", "table json"},
+		{"rooms get ", "shop news"},
+		{"events set shop ", ""},
+		{"pause ", "shop news"},
 		{"completion f", "fish"},
+		{"fleet remove --fo", "--force"},
 	} {
-		if got := complete(t, strings.Split(c.line, " ")...); got != c.want {
+		var out bytes.Buffer
+		if code := run(t.Context(), append([]string{"__completeNoDesc"}, strings.Split(c.line, " ")...), &out, &bytes.Buffer{}); code != node.ExitOK {
+			t.Errorf("%q: %d %s", c.line, code, out.String())
+		}
+		got := slices.DeleteFunc(strings.Fields(out.String()), func(word string) bool { return word[0] == ':' })
+		if strings.Join(got, " ") != c.want {
 			t.Errorf("%q: %q, want %q", c.line, got, c.want)
 		}
 	}
-}
-
-// The verbs that are offered are those that there are, and commands that have verbs offer them.
-func TestVerbsThatAreOffered(t *testing.T) {
-	for _, c := range commands() {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		var out bytes.Buffer
-		run([]string{c.name, "--help"}, &out, &out)
-		for _, verb := range verbs[c.name] {
-			if !strings.Contains(out.String(), verb) {
-				t.Errorf("%s --help does not tell of %s", c.name, verb)
-			}
-		}
-	}
-	for _, shell := range []string{"zsh", "fish"} {
-		var out bytes.Buffer
-		if code := run([]string{"completion", shell}, &out, &out); code != 0 || !strings.Contains(out.String(), "revisions") {
+		if code := run(t.Context(), []string{"completion", shell}, &out, &out); code != node.ExitOK || !strings.Contains(out.String(), "__complete") {
 			t.Errorf("%s: %d %s", shell, code, out.String())
 		}
 	}
-	var out bytes.Buffer
-	if code := run([]string{"completion", "ksh"}, &out, &out); code != 2 {
-		t.Errorf("%d %s", code, out.String())
+	for _, args := range [][]string{{"completion"}, {"completion", "ksh"}, {"completion", "bash", "zsh"}} {
+		var out bytes.Buffer
+		if code := run(t.Context(), args, &out, &out); code != node.ExitUsage {
+			t.Errorf("%q: %d %s", args, code, out.String())
+		}
 	}
 }

@@ -7,48 +7,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
 )
 
-const (
-	pauseUsage = `usage: vestibule pause ROOM [MESSAGE] [flags]
-
-Lets nobody new in; everybody waits, places are kept, who is inside stays. MESSAGE is shown to those who wait.
-It holds until vestibule resume, or until --until or --for. What writes the room (the API, Terraform, rooms.yaml) does not undo it.
-Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not reachable.
-`
-	resumeUsage = `usage: vestibule resume ROOM [flags]
-
-Takes vestibule pause back.
-`
-	messageUsage = `usage: vestibule message ROOM TEXT [flags]; vestibule message ROOM --clear
-
-Shows TEXT to those who wait, in place of the room's queue_message.
-`
-	limitsUsage = `usage: vestibule limits ROOM [--total N] [--per-minute N] --for 30m [flags]; vestibule limits ROOM --clear; vestibule limits ROOM
-
-Sets total_active_users and new_users_per_minute for now. They need an end. Without any of them: shows what is in force.
-`
-)
-
-// controlFlags are those of what is said for now.
+// controlFlags are the flags of controls.
 type controlFlags struct {
 	clientFlags
 	until, reason string
 	lasts         time.Duration
 }
 
-func (c *controlFlags) add(f *pflag.FlagSet) {
-	c.clientFlags.add(f)
+func (c *controlFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	c.clientFlags.add(cmd, f)
 	f.StringVar(&c.until, "until", "", "when it ends, such as 2026-11-22T20:15:00Z")
 	f.DurationVar(&c.lasts, "for", 0, "how long it lasts, in place of --until")
-	f.StringVar(&c.reason, "reason", "", "why, for those who look later")
+	f.StringVar(&c.reason, "reason", "", "the reason, shown with the control")
+	cmd.ValidArgsFunction = c.completeRoom
 }
 
-// mark is what the flags say of when and why; fault says what is wrong with them.
+// mark returns the end that the flags name, or their fault.
 func (c *controlFlags) mark(now time.Time) (m map[string]any, fault string) {
 	m = map[string]any{}
 	switch {
@@ -67,60 +47,44 @@ func (c *controlFlags) mark(now time.Time) (m map[string]any, fault string) {
 	return m, ""
 }
 
-// control runs a command that says something of a room for now. body makes the request of the words after the room
-// and of what the flags say of its end; nil asks what is in force. It returns what is wrong with the words.
-func control(command, usage string, args []string, stdout, stderr io.Writer, extra func(*pflag.FlagSet),
-	body func(words []string, mark map[string]any) (b map[string]any, fault string),
-) error {
-	f, flags := flagSet(command, stderr), &controlFlags{}
-	flags.add(f)
-	if extra != nil {
-		extra(f)
+// control sets a control of a room. body makes the request of the arguments after the room and of the end that the
+// flags name; nil shows the controls in force. It returns the fault of the arguments.
+func (c *controlFlags) control(cmd *cobra.Command, args []string, body func(words []string, mark map[string]any) (b map[string]any, fault string)) error {
+	mark, fault := c.mark(time.Now())
+	var b map[string]any
+	if fault == "" {
+		b, fault = body(args[1:], mark)
 	}
-	c, words, done, err := flags.open(f, args, usage, stdout, stderr)
+	if fault != "" {
+		return usagef("%s", fault)
+	}
+	cl, err := c.openZone(cmd)
 	if err != nil {
 		return err
 	}
-	defer done()
-	mark, fault := flags.mark(time.Now())
-	var b map[string]any
-	switch {
-	case fault != "":
-	case len(words) == 0:
-		fault = "ROOM: is needed"
-	default:
-		b, fault = body(words[1:], mark)
-	}
-	if fault != "" {
-		fmt.Fprintf(stderr, "%s: %s (see --help)\n", f.Name(), fault)
-		return node.ErrUsage
-	}
-	if _, err := c.verify(); err != nil {
-		return err
-	}
-	r, err := c.find(words[0])
+	r, err := cl.find(args[0])
 	if err != nil {
 		return err
 	}
 	var now api.Controls
 	if b == nil {
-		res, err2 := c.GetControls(c.ctx, r.Id)
+		res, err2 := cl.GetControls(cl.ctx, r.Id)
 		err = take(res, err2, &now)
 	} else {
-		if flags.reason != "" {
-			b["reason"] = flags.reason
+		if c.reason != "" {
+			b["reason"] = c.reason
 		}
 		data, err2 := json.Marshal(b)
 		if err2 != nil {
 			return err2
 		}
-		res, err2 := c.PatchControls(c.ctx, r.Id, data)
+		res, err2 := cl.PatchControls(cl.ctx, r.Id, data)
 		err = take(res, err2, &now)
 	}
 	if err != nil {
 		return err
 	}
-	return c.print(now, func(w io.Writer) { showControls(w, &now) })
+	return cl.print(now, func(w io.Writer) { showControls(w, &now) })
 }
 
 func showControls(w io.Writer, c *api.Controls) {
@@ -156,71 +120,110 @@ func quoted(s *string) string {
 	return fmt.Sprintf("%q", *s)
 }
 
-func pause(args []string, stdout, stderr io.Writer) error {
-	return control("pause", pauseUsage, args, stdout, stderr, nil, func(words []string, mark map[string]any) (map[string]any, string) {
-		if len(words) > 1 {
-			return nil, "MESSAGE: must be one word of the command line, in quotes"
+// oneText refuses a text that the shell split into several arguments.
+func oneText(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 2 {
+			return usagef("%s: must be one word of the command line, in quotes", name)
 		}
-		if len(words) == 1 {
-			mark["message"] = words[0]
-		}
-		return map[string]any{"pause": mark}, ""
-	})
+		return named(cmd, args)
+	}
 }
 
-func resume(args []string, stdout, stderr io.Writer) error {
-	return control("resume", resumeUsage, args, stdout, stderr, nil, func(words []string, mark map[string]any) (map[string]any, string) {
-		if len(words) > 0 || len(mark) > 0 {
-			return nil, "takes nothing but ROOM and --reason"
-		}
-		return map[string]any{"pause": nil}, ""
-	})
+func newPauseCmd() *cobra.Command {
+	flags := &controlFlags{}
+	cmd := &cobra.Command{
+		Use: "pause ROOM [MESSAGE]", Short: "Admit no visitors for now", Args: oneText("MESSAGE"),
+		Long: `Admit no visitors for now: all wait and keep their places, and sessions go on. The page shows MESSAGE. The pause holds until
+vestibule resume, --until or --for. Changes of the room (the API, Terraform, rooms.yaml) do not end it.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return flags.control(cmd, args, func(words []string, mark map[string]any) (map[string]any, string) {
+				if len(words) == 1 {
+					mark["message"] = words[0]
+				}
+				return map[string]any{"pause": mark}, ""
+			})
+		},
+	}
+	flags.add(cmd)
+	return cmd
 }
 
-func message(args []string, stdout, stderr io.Writer) error {
-	clear := false
-	return control("message", messageUsage, args, stdout, stderr, func(f *pflag.FlagSet) {
-		f.BoolVar(&clear, "clear", false, "take the message back")
-	}, func(words []string, mark map[string]any) (map[string]any, string) {
-		switch {
-		case clear && len(words)+len(mark) == 0:
-			return map[string]any{"message": nil}, ""
-		case clear || len(words) != 1:
-			return nil, "TEXT: must be one word of the command line, in quotes, or --clear be given alone"
-		}
-		mark["text"] = words[0]
-		return map[string]any{"message": mark}, ""
-	})
+func newResumeCmd() *cobra.Command {
+	flags := &controlFlags{}
+	cmd := &cobra.Command{
+		Use: "resume ROOM", Short: "End a pause",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return flags.control(cmd, args, func(_ []string, mark map[string]any) (map[string]any, string) {
+				if len(mark) > 0 {
+					return nil, "until, for: a pause ends at once"
+				}
+				return map[string]any{"pause": nil}, ""
+			})
+		},
+	}
+	flags.add(cmd)
+	return cmd
 }
 
-func limits(args []string, stdout, stderr io.Writer) error {
-	total, rate, clear := 0, 0, false
-	return control("limits", limitsUsage, args, stdout, stderr, func(f *pflag.FlagSet) {
-		f.IntVar(&total, "total", 0, "total_active_users")
-		f.IntVar(&rate, "per-minute", 0, "new_users_per_minute")
-		f.BoolVar(&clear, "clear", false, "go by the room's own limits again")
-	}, func(words []string, mark map[string]any) (map[string]any, string) {
-		set := total != 0 || rate != 0
-		switch {
-		case len(words) > 0:
-			return nil, "takes nothing but ROOM and flags"
-		case clear && (set || len(mark) > 0):
-			return nil, "clear: must be given alone"
-		case clear:
-			return map[string]any{"limits": nil}, ""
-		case !set && len(mark) > 0:
-			return nil, "total, per-minute: one of them is needed"
-		case !set:
-			return nil, ""
-		case mark["until"] == nil:
-			return nil, "for, until: limits for now need an end"
-		}
-		if total != 0 {
-			mark["total_active_users"] = total
-		}
-		if rate != 0 {
-			mark["new_users_per_minute"] = rate
-		}
-		return map[string]any{"limits": mark}, ""
-	})
+func newMessageCmd() *cobra.Command {
+	flags, clear := &controlFlags{}, false
+	cmd := &cobra.Command{
+		Use: "message ROOM [TEXT]", Short: "Show a text on the waiting page for now", Args: oneText("TEXT"),
+		Long: "Show TEXT on the waiting page for now, in place of the room's queue_message.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return flags.control(cmd, args, func(words []string, mark map[string]any) (map[string]any, string) {
+				switch {
+				case clear && len(words)+len(mark) == 0:
+					return map[string]any{"message": nil}, ""
+				case clear || len(words) != 1:
+					return nil, "TEXT: must be given, or --clear alone"
+				}
+				mark["text"] = words[0]
+				return map[string]any{"message": mark}, ""
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&clear, "clear", false, "end the message")
+	return cmd
+}
+
+func newLimitsCmd() *cobra.Command {
+	flags, total, rate, clear := &controlFlags{}, 0, 0, false
+	cmd := &cobra.Command{
+		Use: "limits ROOM", Short: "Set a room's limits for now, or show those in force",
+		Long: `Set total_active_users and new_users_per_minute for now; --until or --for is needed. Without flags: show the limits in
+force.`,
+		Example: "  vestibule limits shop --total 300 --per-minute 60 --for 30m",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return flags.control(cmd, args, func(_ []string, mark map[string]any) (map[string]any, string) {
+				set := total != 0 || rate != 0
+				switch {
+				case clear && (set || len(mark) > 0):
+					return nil, "clear: must be given alone"
+				case clear:
+					return map[string]any{"limits": nil}, ""
+				case !set && len(mark) > 0:
+					return nil, "total, per-minute: one of them is needed"
+				case !set:
+					return nil, ""
+				case mark["until"] == nil:
+					return nil, "for, until: limits for now need an end"
+				}
+				if total != 0 {
+					mark["total_active_users"] = total
+				}
+				if rate != 0 {
+					mark["new_users_per_minute"] = rate
+				}
+				return map[string]any{"limits": mark}, ""
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().IntVar(&total, "total", 0, "total_active_users")
+	cmd.Flags().IntVar(&rate, "per-minute", 0, "new_users_per_minute")
+	cmd.Flags().BoolVar(&clear, "clear", false, "return to the room's own limits")
+	return cmd
 }

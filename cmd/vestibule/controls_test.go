@@ -47,11 +47,11 @@ func TestReleaseByTheCommandLine(t *testing.T) {
 		{[]string{"release", "shop", "many"}, 2, "^$", "N: must be a number"},
 		{[]string{"release", "shop", "0"}, 2, "^$", "N: must be a number"},
 		{[]string{"release", "shop", "--replace"}, 2, "^$", "N: is needed"},
-		{[]string{"release"}, 2, "^$", "ROOM and N"},
+		{[]string{"release"}, 2, "^$", "ROOM: is needed"},
 	} {
 		said, key = "", ""
 		var out bytes.Buffer
-		code := run(append(c.args, "--server="+api.URL), &out, &out)
+		code := run(t.Context(), append(c.args, "--server="+api.URL), &out, &out)
 		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
 			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
 		}
@@ -119,11 +119,11 @@ func TestEventsByTheCommandLine(t *testing.T) {
 		{[]string{"create", "shop", "launch"}, 2, "^$", "must be KEY=VALUE"},
 		{[]string{"set", "shop", "launch"}, 2, "^$", "usage"},
 		{[]string{"list"}, 2, "^$", "usage"},
-		{nil, 2, "^$", "usage"},
+		{nil, 2, "^$", "Usage:"},
 	} {
 		said = ""
 		var out bytes.Buffer
-		code := run(append(append([]string{"events"}, c.args...), "--server="+api.URL), &out, &out)
+		code := run(t.Context(), append(append([]string{"events"}, c.args...), "--server="+api.URL), &out, &out)
 		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
 			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
 		}
@@ -179,13 +179,14 @@ func TestControlsByTheCommandLine(t *testing.T) {
 		{[]string{"pause", "shop", "two", "words"}, 2, "^$", "in quotes"},
 		{[]string{"pause", "shop", "--until", "noon"}, 2, "^$", "until: must be a time"},
 		{[]string{"pause", "shop", "--until", "2036-11-22T20:15:00Z", "--for", "1m"}, 2, "^$", "one of them only"},
-		{[]string{"resume", "shop", "now"}, 2, "^$", "takes nothing but ROOM"},
+		{[]string{"resume", "shop", "now"}, 2, "^$", `unexpected argument "now"`},
+		{[]string{"resume", "shop", "--for", "1m"}, 2, "^$", "a pause ends at once"},
 		{[]string{"message", "shop"}, 2, "^$", "TEXT: must be"},
 		{[]string{"resume", "nobody"}, 1, "^$", `no room "nobody"`},
 	} {
 		said = ""
 		var out bytes.Buffer
-		code := run(append(c.args, server), &out, &out)
+		code := run(t.Context(), append(c.args, server), &out, &out)
 		if code != c.code || !regexp.MustCompile(c.asked).MatchString(said) || !regexp.MustCompile(c.shown).Match(out.Bytes()) {
 			t.Errorf("%q: %d, asked %s, shown %s", c.args, code, said, out.String())
 		}

@@ -4,65 +4,24 @@ import (
 	"context"
 	crand "crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 )
-
-// flagSet returns a set of flags that tells its own errors.
-func flagSet(name string, stderr io.Writer) *pflag.FlagSet {
-	f := pflag.NewFlagSet("vestibule "+name, pflag.ContinueOnError)
-	f.SortFlags = false
-	f.SetOutput(stderr)
-	return f
-}
-
-// parse parses flags that take no arguments beside them, and returns what is
-// wrong with their values. What cannot be understood at all it tells itself.
-func parse(f *pflag.FlagSet, args []string, stderr io.Writer) (faults []error, err error) {
-	err = f.ParseAll(args, func(flag *pflag.Flag, value string) error {
-		if f.Set(flag.Name, value) != nil {
-			faults = append(faults, fmt.Errorf("%s: must be a value of type %s, got %q", flag.Name, flag.Value.Type(), value))
-		}
-		return nil
-	})
-	if err == nil && f.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		return nil, errHelp
-	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v (see --help)\n", f.Name(), err)
-		return nil, node.ErrUsage
-	}
-	return faults, nil
-}
-
-// refuse tells all faults of the flags at once; nil where there are none.
-func refuse(f *pflag.FlagSet, faults []error, stderr io.Writer) error {
-	if len(faults) == 0 {
-		return nil
-	}
-	fmt.Fprintf(stderr, "%s: the flags are not valid:\n%v\n", f.Name(), errors.Join(faults...))
-	return node.ErrUsage
-}
 
 // checkLevel reports what is wrong with --log-level.
 func checkLevel(level string) []error {
@@ -73,9 +32,28 @@ func checkLevel(level string) []error {
 	return nil
 }
 
-func demo(args []string, stdout, stderr io.Writer) error {
-	o := allinone.Options{Params: wire.DefaultParams(), NATS: true}
-	f := flagSet("demo", stderr)
+func newDemoCmd() *cobra.Command {
+	o := &allinone.Options{Params: wire.DefaultParams(), NATS: true}
+	visitors, level := 0, (*string)(nil)
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Run a whole waiting room in one process, with a site behind it",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Busy = o.Origin == ""
+			faults := o.Validate()
+			if visitors < 0 {
+				faults = append(faults, fmt.Errorf("visitors: must not be negative, got %d", visitors))
+			}
+			if err := refuse(append(faults, checkLevel(*level)...)); err != nil {
+				return err
+			}
+			o.Log = node.NewLogger(cmd.ErrOrStderr(), node.LogConfig{Level: *level, Format: "text"})
+			if !cmd.Flags().Changed("listen") {
+				chooseListen(o, demoPort, cmd.OutOrStdout())
+			}
+			return demo(cmd, o, visitors)
+		},
+	}
+	f := cmd.Flags()
 	f.StringVar(&o.Origin, "origin", "", "your own site to put the waiting room in front of, such as http://127.0.0.1:3000; empty for a demo site")
 	f.StringSliceVar(&o.Hosts, "host", nil, "names by which visitors ask for the site, beside localhost and the address of --listen")
 	f.StringSliceVar(&o.DataCenters, "data-centers", []string{"nairobi", "dublin"}, "names of the data centres")
@@ -83,28 +61,15 @@ func demo(args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort), "host:port of the first edge; the others take the ports that follow. Without this flag, other ports where these are taken")
 	f.StringVar(&o.Control, "control", "", "host:port of the API, an address of this machine; empty for a port after those of the edges")
 	f.StringVar(&o.DataDir, "data-dir", "./var", "folder for the nats-server's data, the rooms file and the nodes' last good copies")
-	limitFlags(f, &o, 3, 60, time.Minute)
-	visitors := f.Int("visitors", 0, "simulated visitors who come, wait, browse and leave")
-	level := f.String("log-level", "warn", "debug, info, warn or error")
-	faults, err := parse(f, args, stderr)
-	if err != nil {
-		return err
-	}
-	o.Busy = o.Origin == ""
-	if len(faults) == 0 { // else defaults would be judged
-		faults = o.Validate()
-	}
-	if *visitors < 0 {
-		faults = append(faults, fmt.Errorf("visitors: must not be negative, got %d", *visitors))
-	}
-	if err := refuse(f, append(faults, checkLevel(*level)...), stderr); err != nil {
-		return err
-	}
-	o.Log = node.NewLogger(stderr, node.LogConfig{Level: *level, Format: "text"})
-	if !f.Changed("listen") {
-		chooseListen(&o, demoPort, stdout)
-	}
-	return grow(&o, func(ctx context.Context, tree *allinone.Tree) error {
+	limitFlags(f, o, 3, 60, time.Minute)
+	f.IntVar(&visitors, "visitors", 0, "simulated visitors that come, wait, browse and leave")
+	level = logLevel(cmd, "warn")
+	return cmd
+}
+
+// demo runs a demo until its context ends.
+func demo(cmd *cobra.Command, o *allinone.Options, visitors int) error {
+	return grow(cmd.Context(), o, func(ctx context.Context, tree *allinone.Tree) error {
 		ready, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		if err := tree.WaitReady(ready); err != nil {
@@ -121,13 +86,13 @@ func demo(args []string, stdout, stderr io.Writer) error {
 		defer crowd.Wait()
 		ctx, leave := context.WithCancel(ctx)
 		context.AfterFunc(ctx, leave)
-		crowd.Go(func() { tree.Crowd(ctx, *visitors, rand.New(rand.NewChaCha8(seed))) })
+		crowd.Go(func() { tree.Crowd(ctx, visitors, rand.New(rand.NewChaCha8(seed))) })
 		if o.Busy {
 			soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			tree.WaitBusy(soon)
 		}
-		err := announceDemo(stdout, tree, &o, *visitors)
+		err := announceDemo(cmd.OutOrStdout(), tree, o, visitors)
 		if err != nil {
 			leave()
 		}
@@ -165,12 +130,9 @@ func chooseListen(o *allinone.Options, first int, stdout io.Writer) {
 	o.Listen = "localhost:0"
 }
 
-// grow runs a tree until a signal, or until it fails. up is called when its listeners are open,
+// grow runs a tree until ctx ends, or until it fails. up is called when its listeners are open,
 // with a context that ends with the tree.
-func grow(o *allinone.Options, up func(context.Context, *allinone.Tree) error) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends what does not stop
+func grow(ctx context.Context, o *allinone.Options, up func(context.Context, *allinone.Tree) error) error {
 	tree, err := allinone.Start(*o)
 	if err != nil {
 		return err

@@ -1,79 +1,207 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
 )
 
-const eventsUsage = `usage: vestibule events list ROOM | get ROOM EVENT | create ROOM KEY=VALUE... | set ROOM EVENT KEY=VALUE... | delete ROOM EVENT | draw ROOM EVENT | record ROOM EVENT [flags]
+func newEventsCmd() *cobra.Command {
+	flags := &clientFlags{}
+	cmd := &cobra.Command{
+		Use: "events", Short: "Show and change the events of a room",
+		Long: `Show and change the events of a room.
 
-  list ROOM                     the events of a room, five at most
-  get ROOM EVENT                one event, by its name or id, with all settings that are in force while it is on, as JSON
-  create ROOM KEY=VALUE...      make an event: name, event_start_time and event_end_time are needed
-  set ROOM EVENT KEY=VALUE...   change what is named
-  delete ROOM EVENT             delete an event; the room goes on with its own settings
-  draw ROOM EVENT               what is public of the draw with which an event begins, as JSON: the commit, then the record too
-  record ROOM EVENT             the record alone, as verify-draw reads it: vestibule events record shop launch | vestibule verify-draw - receipts.json
+Keys are those of the API, such as prequeue_start_time=2026-12-01T09:00:00Z, total_active_users=500 or suspended=true.
+A value is read as JSON where it is valid JSON, otherwise as text.`,
+	}
+	flags.add(cmd, cmd.PersistentFlags())
+	cmd.AddCommand(newEventsListCmd(flags), newEventsGetCmd(flags), newEventsCreateCmd(flags), newEventsSetCmd(flags),
+		newEventsDeleteCmd(flags), newEventsDrawCmd(flags), newEventsRecordCmd(flags))
+	return cmd
+}
 
-An event that was deleted has its draw by its id.
+func newEventsListCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "list ROOM", Short: "Show the events of a room, five at most", ValidArgsFunction: flags.completeRoom,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, _, all, err := flags.openEvents(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return c.listEvents(all)
+		},
+	}
+}
 
-Keys are those of the API: prequeue_start_time=2026-12-01T09:00:00Z, total_active_users=500, suspended=true and so on.
-A value is JSON where it can be read as such, else a text. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not reachable.
-`
+func newEventsGetCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "get ROOM EVENT", Short: "Show an event, by name or ID, with the settings in force during it, as JSON",
+		ValidArgsFunction: flags.completeRoom,
+		RunE: flags.ofEvent(func(c *client, r *api.Room, id string) error {
+			var e api.EventDetails
+			res, err := c.WaitingRoomPreviewActiveEventDetails(c.ctx, c.zone, r.Id, id)
+			if err := take(res, err, &e); err != nil {
+				return err
+			}
+			return c.print(e, nil)
+		}),
+	}
+}
 
-// events manages the events of a room by the API.
-func events(args []string, stdout, stderr io.Writer) error {
-	f, flags := flagSet("events", stderr), &clientFlags{}
-	flags.add(f)
-	c, words, done, err := flags.open(f, args, eventsUsage, stdout, stderr)
-	if err != nil {
-		return err
+func newEventsCreateCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "create ROOM KEY=VALUE...", Short: "Create an event; name, event_start_time and event_end_time are needed",
+		ValidArgsFunction: flags.completeRoom,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := body(args[1:])
+			if err != nil {
+				return err
+			}
+			return flags.ofRoom(func(c *client, r api.Room) error {
+				var e api.Event
+				res, err := c.WaitingRoomCreateEvent(c.ctx, c.zone, r.Id, data)
+				if err := take(res, err, &e); err != nil {
+					return err
+				}
+				return c.print(e, nil)
+			})(cmd, args)
+		},
 	}
-	defer done()
-	if len(words) == 0 {
-		words = []string{""}
+}
+
+func newEventsSetCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "set ROOM EVENT KEY=VALUE...", Short: "Change the named settings of an event", ValidArgsFunction: flags.completeRoom,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := body(args[2:])
+			if err != nil {
+				return err
+			}
+			return flags.ofEvent(func(c *client, r *api.Room, id string) error {
+				var e api.Event
+				res, err := c.WaitingRoomPatchEvent(c.ctx, c.zone, r.Id, id, data)
+				if err := take(res, err, &e); err != nil {
+					return err
+				}
+				return c.print(e, nil)
+			})(cmd, args)
+		},
 	}
-	verb, words := words[0], words[1:]
-	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "draw": 2, "record": 2}[verb]
-	if least == 0 || len(words) < least || len(words) > least && verb != "create" && verb != "set" {
-		fmt.Fprint(stderr, eventsUsage)
-		return node.ErrUsage
+}
+
+func newEventsDeleteCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ROOM EVENT", Short: "Delete an event; the room returns to its own settings", ValidArgsFunction: flags.completeRoom,
+		RunE: flags.ofEvent(func(c *client, r *api.Room, id string) error {
+			gone := map[string]any{}
+			res, err := c.WaitingRoomDeleteEvent(c.ctx, c.zone, r.Id, id)
+			if err := take(res, err, &gone); err != nil {
+				return err
+			}
+			return c.print(gone, nil)
+		}),
 	}
-	pairs := map[string][]string{"create": words[1:], "set": words[min(2, len(words)):]}[verb]
-	data, err := body(pairs)
-	if err != nil {
-		fmt.Fprintf(stderr, "vestibule events: %v\n", err)
-		return node.ErrUsage
+}
+
+func newEventsDrawCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "draw ROOM EVENT", Short: "Show the public part of an event's draw, as JSON", ValidArgsFunction: flags.completeRoom,
+		Long: "Show the public part of an event's draw, as JSON: the commit, later the record. The draw of a deleted event is found by the event's ID.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, d, err := flags.draw(cmd, args)
+			if err != nil {
+				return err
+			}
+			return c.print(d, nil)
+		},
 	}
-	if _, err := c.verify(); err != nil {
-		return err
+}
+
+func newEventsRecordCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "record ROOM EVENT", Short: "Show the record of an event's draw, as verify-draw reads it", ValidArgsFunction: flags.completeRoom,
+		Example: "  vestibule events record shop launch | vestibule verify-draw - receipts.json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, d, err := flags.draw(cmd, args)
+			switch {
+			case err != nil:
+				return err
+			case d.Void != "":
+				return fmt.Errorf("event %q has no draw: %s", args[1], d.Void)
+			case d.Record == nil:
+				return fmt.Errorf("event %q has no record yet: entries close on %s, and it is published then", args[1], d.ClosesOn.Format(time.RFC3339))
+			}
+			return c.print(d.Record, nil)
+		},
 	}
-	r, err := c.find(words[0])
-	if err != nil {
-		return err
+}
+
+// openEvents returns a client, a room and its events.
+func (c *clientFlags) openEvents(cmd *cobra.Command, name string) (cl *client, r api.Room, all []api.Event, err error) {
+	if cl, err = c.openZone(cmd); err != nil {
+		return nil, r, nil, err
 	}
-	if verb == "create" {
-		var e api.Event
-		res, err := c.WaitingRoomCreateEvent(c.ctx, c.zone, r.Id, data)
-		if err := take(res, err, &e); err != nil {
+	if r, err = cl.find(name); err != nil {
+		return nil, r, nil, err
+	}
+	res, err := cl.WaitingRoomListEvents(cl.ctx, cl.zone, r.Id, nil)
+	return cl, r, all, take(res, err, &all)
+}
+
+// ofEvent returns the run function of a command whose arguments begin with ROOM and EVENT.
+func (c *clientFlags) ofEvent(do func(c *client, r *api.Room, id string) error) func(cmd *cobra.Command, args []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		cl, r, all, err := c.openEvents(cmd, args[0])
+		if err != nil {
 			return err
 		}
-		return c.print(e, nil)
+		id, err := eventID(&r, all, args[1])
+		if err != nil {
+			return err
+		}
+		if id == "" {
+			return fmt.Errorf("room %s has no event %q", r.Name, args[1])
+		}
+		return do(cl, &r, id)
 	}
-	var all []api.Event
-	res, err := c.WaitingRoomListEvents(c.ctx, c.zone, r.Id, nil)
-	if err := take(res, err, &all); err != nil {
-		return err
+}
+
+// eventID returns the ID of an event by its name or ID; "" where there is none.
+func eventID(r *api.Room, all []api.Event, name string) (id string, err error) {
+	for _, e := range all {
+		if e.Name != name && e.Id != name {
+			continue
+		}
+		if id != "" {
+			return "", fmt.Errorf("room %s has several events %q: name it by its id", r.Name, name)
+		}
+		id = e.Id
 	}
-	if verb == "list" {
-		return c.listEvents(all)
+	return id, nil
+}
+
+// draw returns the public part of the draw of ROOM and EVENT.
+func (c *clientFlags) draw(cmd *cobra.Command, args []string) (*client, *api.Draw, error) {
+	cl, r, all, err := c.openEvents(cmd, args[0])
+	if err != nil {
+		return nil, nil, err
 	}
-	return c.event(verb, &r, all, words[1], data)
+	id, err := eventID(&r, all, args[1])
+	if err != nil {
+		return nil, nil, err
+	}
+	var d api.Draw
+	res, err := cl.GetDraw(cl.ctx, r.Id, cmp.Or(id, args[1])) // a deleted event has its ID only
+	if err := take(res, err, &d); err != nil {
+		return nil, nil, fmt.Errorf("the draw of event %q: %w", args[1], err)
+	}
+	return cl, &d, nil
 }
 
 // listEvents shows the events of a room.
@@ -86,77 +214,13 @@ func (c *client) listEvents(all []api.Event) error {
 				from = *e.PrequeueStartTime
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\n", e.Name, from.Format(time.RFC3339), e.EventStartTime.Format(time.RFC3339), e.EventEndTime.Format(time.RFC3339),
-				ofRoom(e.TotalActiveUsers), ofRoom(e.NewUsersPerMinute), e.Suspended, e.Id)
+				eventLimit(e.TotalActiveUsers), eventLimit(e.NewUsersPerMinute), e.Suspended, e.Id)
 		}
 	})
 }
 
-// event shows, changes or deletes one of the events of a room, by its name or id.
-func (c *client) event(verb string, r *api.Room, all []api.Event, name string, data json.RawMessage) error {
-	id := ""
-	for _, e := range all {
-		if e.Name != name && e.Id != name {
-			continue
-		}
-		if id != "" {
-			return fmt.Errorf("room %s has several events %q: name it by its id", r.Name, name)
-		}
-		id = e.Id
-	}
-	public := verb == "draw" || verb == "record"
-	if id == "" && public {
-		id = name // of one that is gone
-	}
-	switch {
-	case id == "":
-		return fmt.Errorf("room %s has no event %q", r.Name, name)
-	case public:
-		return c.draw(verb, r, id, name)
-	}
-	switch verb {
-	case "set":
-		var e api.Event
-		res, err := c.WaitingRoomPatchEvent(c.ctx, c.zone, r.Id, id, data)
-		if err := take(res, err, &e); err != nil {
-			return err
-		}
-		return c.print(e, nil)
-	case "delete":
-		gone := map[string]any{}
-		res, err := c.WaitingRoomDeleteEvent(c.ctx, c.zone, r.Id, id)
-		if err := take(res, err, &gone); err != nil {
-			return err
-		}
-		return c.print(gone, nil)
-	}
-	var e api.EventDetails
-	res, err := c.WaitingRoomPreviewActiveEventDetails(c.ctx, c.zone, r.Id, id)
-	if err := take(res, err, &e); err != nil {
-		return err
-	}
-	return c.print(e, nil)
-}
-
-// draw shows what is public of the draw of an event, or its record alone.
-func (c *client) draw(verb string, r *api.Room, id, name string) error {
-	var d api.Draw
-	res, err := c.GetDraw(c.ctx, r.Id, id)
-	if err := take(res, err, &d); err != nil {
-		return fmt.Errorf("the draw of event %q: %w", name, err)
-	}
-	switch {
-	case verb == "draw":
-		return c.print(d, nil)
-	case d.Void != "":
-		return fmt.Errorf("event %q has no draw: %s", name, d.Void)
-	case d.Record == nil:
-		return fmt.Errorf("event %q has no record yet: entries close on %s, and it is published then", name, d.ClosesOn.Format(time.RFC3339))
-	}
-	return c.print(d.Record, nil)
-}
-
-// ofRoom is a limit of an event, or the word for that it has none of its own.
-func ofRoom(n *int) string {
+// eventLimit returns a limit of an event as text.
+func eventLimit(n *int) string {
 	if n == nil {
 		return "room's"
 	}

@@ -6,35 +6,37 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"vestibule/internal/lab/sim"
 )
 
-// figures prints what experiments from fixed seeds show, each beside its goal.
-// It fails where a promise is broken; a goal that is not met is a figure too.
-func figures(args []string, stdout, stderr io.Writer) error {
-	f := flagSet("simulate figures", stderr)
-	only := f.String("only", "", "only figures whose name contains this")
-	list := f.Bool("list", false, "print their names and goals, run nothing")
-	faults, err := parse(f, args, stderr)
-	if err != nil {
-		return err
+func newFiguresCmd() *cobra.Command {
+	only, list := "", false
+	cmd := &cobra.Command{
+		Use: "figures", Short: "Print the figures of experiments with fixed seeds, each beside its goal",
+		RunE: func(cmd *cobra.Command, _ []string) error { return figures(cmd.OutOrStdout(), only, list) },
 	}
+	cmd.Flags().StringVar(&only, "only", "", "only figures whose name contains this")
+	cmd.Flags().BoolVar(&list, "list", false, "print their names and goals, run nothing")
+	return cmd
+}
+
+// figures fails where a promise is broken; a goal that is not met is a figure too.
+func figures(stdout io.Writer, only string, list bool) error {
 	var chosen []sim.Figure
 	for _, x := range sim.Figures() {
-		if strings.Contains(x.Name, *only) {
+		if strings.Contains(x.Name, only) {
 			chosen = append(chosen, x)
 		}
 	}
 	if len(chosen) == 0 {
-		faults = append(faults, fmt.Errorf("only: no figure's name contains %q", *only))
-	}
-	if err := refuse(f, faults, stderr); err != nil {
-		return err
+		return usagef("only: no figure's name contains %q", only)
 	}
 	debug.SetGCPercent(400)
 	var broken error
 	for _, x := range chosen {
-		if *list {
+		if list {
 			fmt.Fprintf(stdout, "%s: %s\n", x.Name, x.Goal)
 			continue
 		}

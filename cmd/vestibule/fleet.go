@@ -6,27 +6,89 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
 
+func newFleetCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "fleet", Short: "Show and change the data centres of a fleet",
+		Long: `Show and change the data centres of a fleet.
+
+All commands but status use NATS, with the keys of the section nats of a node's configuration. No global needs to run;
+forget and rejoin need the regional that leads. The list is changed in the store by compare-and-set.`,
+	}
+	cmd.AddCommand(newFleetStatusCmd(), newFleetListCmd(), newFleetAddCmd(), newFleetDrainCmd(), newFleetRemoveCmd(),
+		newFleetForgetCmd(), newFleetRejoinCmd())
+	return cmd
+}
+
+func newFleetListCmd() *cobra.Command {
+	cfg := newFleetConfig()
+	cmd := &cobra.Command{Use: "list", Short: "Show the data centres of the fleet, and the permits they hold"}
+	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, _ string) error { return l.list(ctx) })
+	return cmd
+}
+
+func newFleetAddCmd() *cobra.Command {
+	cfg := newFleetConfig()
+	cmd := &cobra.Command{Use: "add DC", Short: "Add a data centre to the list, or end its draining"}
+	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
+		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Add(now, name) })
+	})
+	return cmd
+}
+
+func newFleetDrainCmd() *cobra.Command {
+	cfg := newFleetConfig()
+	cmd := &cobra.Command{
+		Use: "drain DC", Short: "Admit nobody in a data centre any more",
+		Long: "Admit nobody in a data centre any more. It leaves the list by itself once all its permits have come back.",
+	}
+	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
+		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Drain(now, name) })
+	})
+	return cmd
+}
+
+// removeConfig is the configuration of fleet remove.
+type removeConfig struct {
+	fleetConfig `mapstructure:",squash"`
+	Force       bool `mapstructure:"force" doc:"remove it while it holds permits; its sessions may exceed the limit until they end"`
+}
+
+func newFleetRemoveCmd() *cobra.Command {
+	cfg := &removeConfig{fleetConfig: *newFleetConfig()}
+	cmd := &cobra.Command{
+		Use: "remove DC", Short: "Remove a data centre that will not come back",
+		Long: "Remove a data centre that will not come back. It needs --force: its sessions may exceed the limit until they end.",
+	}
+	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
+		if !cfg.Force {
+			if err := l.mayRemove(ctx, name); err != nil {
+				return err
+			}
+		}
+		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
+	})
+	return cmd
+}
+
 // fleetConfig says where the list of data centres is, with the keys that nodes have.
 type fleetConfig struct {
-	NATS  node.ClientConfig `mapstructure:"nats"`
-	Force bool              `mapstructure:"force" doc:"remove: whatever the data centre may hold; its sessions may be above the limit until they end"`
-	Wait  time.Duration     `mapstructure:"wait" doc:"how long to try to reach NATS"`
-	DC    string            `mapstructure:"dc" doc:"forget: data centre of the edge"`
-	All   bool              `mapstructure:"all" doc:"forget: in place of EDGE: every edge of the data centre that is not heard"`
-	Inc   string            `mapstructure:"incarnation" doc:"forget: only this process of the edge, the number Inc in /status of the regional; without it all that are silent"`
+	NATS node.ClientConfig `mapstructure:"nats"`
+	Wait time.Duration     `mapstructure:"wait" doc:"how long to try to reach NATS"`
+}
+
+func newFleetConfig() *fleetConfig {
+	return &fleetConfig{NATS: node.DefaultClient(), Wait: 5 * time.Second}
 }
 
 // Validate implements [node.Config].
@@ -38,112 +100,33 @@ func (c *fleetConfig) Validate() []error {
 	return errs
 }
 
-const fleetUsage = `usage: vestibule fleet list|status|add NAME|drain NAME|remove NAME|forget EDGE|forget --all|rejoin NAME [flags]
-
-  status         candidates for global and data centres as they said a second ago, by the API:
-                 who leads, versions, clocks, rights held and idle, alarms (vestibule login)
-  list           the data centres of the fleet, and what they have out
-  add NAME       list a data centre; one that drains stays
-  drain NAME     let nobody in there any more; it leaves the list by itself when
-                 all that it holds has come back
-  remove NAME    take a data centre off that will not come back (needs --force:
-                 its sessions may be above the limit until they end)
-  forget EDGE    say that an edge of data centre --dc has ended for good: what it held
-                 counts until it would have expired, not until lost_after. Refused
-                 for one that is heard. Only with evidence: an edge that lives on, cut
-                 off, goes on renewing sessions that nobody counts
-  forget --all   say so of every edge of data centre --dc that is not heard, also of
-                 those that a lost store told of
-  rejoin NAME    say that the data centre whose NATS this is, and which is taken for a
-                 copy, is the one of the list: its store was lost with every edge that
-                 ran. Only with evidence: if the other one lives, both hold its rights
-
-No global needs to run, but for forget and rejoin the regional that leads. The list is changed in the store by compare-and-set.
-vestibule fleet list --help shows the flags. A file for --config has the section nats and nothing else.
-
-`
-
-// fleet changes and shows the list of data centres.
-func fleet(args []string, stdout, stderr io.Writer) error {
-	if len(args) == 0 || args[0] == "--help" || args[0] == "-h" || args[0] == "help" {
-		fmt.Fprint(stdout, fleetUsage)
-		if len(args) == 0 {
-			return node.ErrUsage
+// runs has a command do something with the list of data centres. Its flags are those of whole, of which c is a part.
+func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config, do func(ctx context.Context, l *fleetList, name string) error) {
+	load := node.Flags(whole, cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if check, err := loadConfig(load); err != nil || check {
+			return err
 		}
-		return errHelp
+		return c.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
+			return do(ctx, &fleetList{docs: natsbus.NewDocuments(conn, 0), out: cmd.OutOrStdout()}, strings.Join(args, ""))
+		})
 	}
-	if args[0] == "status" {
-		return fleetStatus(args[1:], stdout, stderr)
-	}
-	verb := args[0]
-	name, rest, err := fleetName(verb, args[1:], stderr)
-	if err != nil {
-		return err
-	}
-	cfg := fleetConfig{NATS: node.DefaultClient(), Wait: 5 * time.Second}
-	if check, err := load("fleet "+verb, &cfg, rest, stdout, stderr); err != nil || check {
-		return err
-	}
-	var ask wire.ForgetAsk
-	if verb == "forget" {
-		if ask, err = cfg.forgetAsk(name); err != nil {
-			fmt.Fprintf(stderr, "vestibule fleet forget: %v\n", err)
-			return node.ErrUsage
-		}
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	log := node.NewLogger(stderr, node.LogConfig{Level: "error", Format: "text"})
-	conn, err := natsbus.Connect(cfg.NATS.Options("vestibule-fleet", natsbus.OperatorInbox, log))
+}
+
+// connect calls do with a connection to NATS.
+func (c *fleetConfig) connect(cmd *cobra.Command, do func(ctx context.Context, conn *natsbus.Conn) error) error {
+	log := node.NewLogger(cmd.ErrOrStderr(), node.LogConfig{Level: "error", Format: "text"})
+	conn, err := natsbus.Connect(c.NATS.Options("vestibule-fleet", natsbus.OperatorInbox, log))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, cfg.Wait)
+	ctx, cancel := context.WithTimeout(cmd.Context(), c.Wait)
 	defer cancel()
-	if err := cfg.await(ctx, conn); err != nil {
+	if err := c.await(ctx, conn); err != nil {
 		return err
 	}
-	switch verb {
-	case "forget":
-		question, err := json.Marshal(ask)
-		if err != nil {
-			return err
-		}
-		return askRegional(ctx, conn, cfg.DC, wire.ForgetSubject(cfg.DC), question, stdout)
-	case "rejoin":
-		if err := wire.CheckName(name); err != nil {
-			return fmt.Errorf("NAME: %w", err)
-		}
-		return askRegional(ctx, conn, name, wire.RejoinSubject(name), nil, stdout)
-	}
-	f := &fleetList{docs: natsbus.NewDocuments(conn, 0), out: stdout}
-	return f.do(ctx, verb, name, cfg.Force)
-}
-
-// fleetName returns the name that a verb is about, "" where it needs none, and the
-// arguments after it.
-func fleetName(verb string, args []string, stderr io.Writer) (name string, rest []string, err error) {
-	switch verb {
-	case "list":
-		return "", args, nil
-	case "add", "drain", "remove", "forget", "rejoin":
-	default:
-		fmt.Fprintf(stderr, "vestibule fleet: unknown command %q (see vestibule fleet --help)\n", verb)
-		return "", nil, node.ErrUsage
-	}
-	if len(args) > 0 && (args[0] == "--help" || args[0] == "-h") || (verb == "forget" && slices.Contains(args, "--all")) {
-		return "", args, nil // all edges that are not heard have no name
-	}
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
-		what := "a data centre"
-		if verb == "forget" {
-			what = "an edge"
-		}
-		fmt.Fprintf(stderr, "vestibule fleet %s: needs the NAME of %s (see vestibule fleet --help)\n", verb, what)
-		return "", nil, node.ErrUsage
-	}
-	return args[0], args[1:], nil
+	return do(ctx, conn)
 }
 
 // await returns when there is a connection, or why there is none when ctx ends.
@@ -167,24 +150,6 @@ func (c *fleetConfig) await(ctx context.Context, conn *natsbus.Conn) error {
 type fleetList struct {
 	docs *natsbus.Documents
 	out  io.Writer
-}
-
-// do shows the list, or changes it and shows what it is now.
-func (f *fleetList) do(ctx context.Context, verb, name string, force bool) error {
-	switch verb {
-	case "list":
-		return f.list(ctx)
-	case "add":
-		return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Add(now, name) })
-	case "drain":
-		return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Drain(now, name) })
-	}
-	if !force {
-		if err := f.mayRemove(ctx, name); err != nil {
-			return err
-		}
-	}
-	return f.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
 }
 
 // errUnfounded says that no list is stored.

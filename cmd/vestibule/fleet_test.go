@@ -62,7 +62,7 @@ func (s *fleetStore) does(code int, said string, args ...string) {
 	s.t.Helper()
 	var out bytes.Buffer
 	args = append(append([]string{"fleet"}, args...), "--nats-url", s.url, "--wait", "15s")
-	if got := run(args, &out, &out); got != code || !strings.Contains(out.String(), said) {
+	if got := run(s.t.Context(), args, &out, &out); got != code || !strings.Contains(out.String(), said) {
 		s.t.Errorf("vestibule %s: exit %d, want %d:\n%s\nwant in it: %s", strings.Join(args, " "), got, code, out.String(), said)
 	}
 }
@@ -102,20 +102,20 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 
 func TestTheFleetCommandsUsage(t *testing.T) {
 	for said, args := range map[string][]string{
-		"usage: vestibule fleet list":       {},
-		"unknown command \"shrink\"":        {"shrink"},
-		"needs the NAME of a data centre":   {"add"},
-		"needs the NAME of a data centre (": {"drain", "--force"},
-		"unknown flag: --colour":            {"list", "--colour", "blue"},
-		"wait: must be above 0, got -1s":    {"list", "--wait", "-1s"},
+		"vestibule fleet COMMAND":        {},
+		"unknown command \"shrink\"":     {"shrink"},
+		"DC: is needed":                  {"add"},
+		"DC: is needed\nusage":           {"drain", "--wait", "1s"},
+		"unknown flag: --colour":         {"list", "--colour", "blue"},
+		"wait: must be above 0, got -1s": {"list", "--wait", "-1s"},
 	} {
 		var out bytes.Buffer
-		if code := run(append([]string{"fleet"}, args...), &out, &out); code != node.ExitUsage || !strings.Contains(out.String(), said) {
+		if code := run(t.Context(), append([]string{"fleet"}, args...), &out, &out); code != node.ExitUsage || !strings.Contains(out.String(), said) {
 			t.Errorf("%v: exit %d\n%s\nwant %s", args, code, out.String(), said)
 		}
 	}
 	var out bytes.Buffer
-	if code := run([]string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") {
+	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", "nats://127.0.0.1:1", "--wait", "100ms"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "does not answer within 100ms") {
 		t.Errorf("exit %d, %s", code, out.String())
 	}
 }
@@ -135,7 +135,7 @@ func TestTheFleetCommandsTellThatTheyAreRefused(t *testing.T) {
 		t.Fatal("the server does not start")
 	}
 	var out bytes.Buffer
-	if code := run([]string{"fleet", "list", "--nats-url", s.ClientURL(), "--wait", "2s"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "refuses this user (see --nats-creds") {
+	if code := run(t.Context(), []string{"fleet", "list", "--nats-url", s.ClientURL(), "--wait", "2s"}, &out, &out); code != node.ExitError || !strings.Contains(out.String(), "refuses this user (see --nats-creds") {
 		t.Errorf("exit %d, %s", code, out.String())
 	}
 }

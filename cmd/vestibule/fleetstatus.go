@@ -6,25 +6,26 @@ import (
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
 )
 
-// fleetStatus shows the fleet by the API.
-func fleetStatus(args []string, stdout, stderr io.Writer) error {
-	f, flags := flagSet("fleet status", stderr), &clientFlags{}
-	flags.add(f)
-	watch := f.Bool("watch", false, "show it again every two seconds, until interrupted")
-	c, words, done, err := flags.open(f, args, "usage: vestibule fleet status [--watch] [flags]\n", stdout, stderr)
-	if err != nil {
-		return err
+func newFleetStatusCmd() *cobra.Command {
+	flags, watch := &clientFlags{}, false
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show globals, data centres, edges and alarms, by the API",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.open(cmd)
+			if err != nil {
+				return err
+			}
+			return c.again(watch, c.fleet)
+		},
 	}
-	defer done()
-	if len(words) > 0 {
-		fmt.Fprintf(stderr, "vestibule fleet status: unexpected argument %q (see --help)\n", words[0])
-		return node.ErrUsage
-	}
-	return c.again(*watch, c.fleet)
+	flags.add(cmd, cmd.Flags())
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
+	return cmd
 }
 
 // again shows something, and where it is watched again every two seconds.

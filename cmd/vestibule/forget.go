@@ -7,13 +7,78 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
 
-// forgetAsk returns what is asked of the regional, or all that is wrong with it.
-func (c *fleetConfig) forgetAsk(edge string) (wire.ForgetAsk, error) {
+// forgetConfig is the configuration of fleet forget.
+type forgetConfig struct {
+	fleetConfig `mapstructure:",squash"`
+	DC          string `mapstructure:"dc" doc:"data centre of the edge"`
+	All         bool   `mapstructure:"all" doc:"in place of EDGE: every edge of the data centre that is not heard, also those that a lost store listed"`
+	Inc         string `mapstructure:"incarnation" doc:"only this process of the edge, the number Inc in /status of the regional; without it all that are silent"`
+}
+
+func newFleetForgetCmd() *cobra.Command {
+	cfg := &forgetConfig{fleetConfig: *newFleetConfig()}
+	cmd := &cobra.Command{
+		Use: "forget [EDGE]", Short: "Declare that an edge has ended for good",
+		Long: `Declare that an edge of data centre --dc has ended for good: its permits count until its sessions would have expired, not
+until lost_after. It is refused for an edge that is heard. Use it only with evidence: an edge that lives on, cut off,
+goes on renewing sessions that nobody counts.`,
+	}
+	load := node.Flags(cfg, cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if check, err := loadConfig(load); err != nil || check {
+			return err
+		}
+		if len(args) == 0 && !cfg.All {
+			return usagef("EDGE: needs the NAME of an edge, or --all")
+		}
+		ask, err := cfg.ask(strings.Join(args, ""))
+		if err != nil {
+			return usageError(err.Error())
+		}
+		question, err := json.Marshal(ask)
+		if err != nil {
+			return err
+		}
+		return cfg.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
+			return askRegional(ctx, conn, cfg.DC, wire.ForgetSubject(cfg.DC), question, cmd.OutOrStdout())
+		})
+	}
+	return cmd
+}
+
+func newFleetRejoinCmd() *cobra.Command {
+	cfg := newFleetConfig()
+	cmd := &cobra.Command{
+		Use: "rejoin DC", Short: "Declare that a data centre taken for a copy is the one of the list",
+		Long: `Declare that the data centre of this NATS, which is taken for a copy, is the one of the list: its store was lost with every
+edge. Use it only with evidence: if the other one lives, both hold its permits.`,
+	}
+	load := node.Flags(cfg, cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if check, err := loadConfig(load); err != nil || check {
+			return err
+		}
+		if err := wire.CheckName(args[0]); err != nil {
+			return fmt.Errorf("DC: %w", err)
+		}
+		return cfg.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
+			return askRegional(ctx, conn, args[0], wire.RejoinSubject(args[0]), nil, cmd.OutOrStdout())
+		})
+	}
+	return cmd
+}
+
+// ask returns what is asked of the regional, or all faults of the flags.
+func (c *forgetConfig) ask(edge string) (wire.ForgetAsk, error) {
 	ask := wire.ForgetAsk{Edge: edge, All: c.All}
 	var errs []error
 	if err := wire.CheckName(edge); err != nil && !c.All {

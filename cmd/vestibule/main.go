@@ -1,106 +1,231 @@
-// Command vestibule is the one command for people: it runs a whole waiting room
-// in one process (demo to try it, serve to use it), manages rooms by the API (login, rooms, events, pause, resume, release, message, limits, status, audit, tokens), tries rules (rules), rehearses one on virtual time (simulate), shows waiting
-// pages before visitors see them (preview), changes the list of data centres
-// (fleet), writes the configuration of NATS with credentials (nats-config), and runs a site to put behind the edges while trying them out (origin).
+// Command vestibule runs a waiting room in one process (demo, serve), operates rooms and fleets by the API and by NATS,
+// and checks rules, pages, draws and limits without a fleet. docs/CLI.md lists its commands.
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"vestibule/internal/core/room"
 	"vestibule/internal/node"
 )
 
-// command is one thing that vestibule can do.
-type command struct {
-	name, what string
-	run        func(args []string, stdout, stderr io.Writer) error
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends a command that does not stop
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// commands lists what there is. It is a function since one of them tells of all.
-func commands() []command {
-	return []command{
-		{"demo", "run a whole waiting room in one process, with a site behind it", demo},
-		{"serve", "run a waiting room in one process, with its data on disk, in front of a site", serve},
-		{"simulate", "run a fleet and its visitors on virtual time and judge it", simulate},
-		{"preview", "show a waiting page in every state and language, or say what is wrong with it", previewPage},
-		{"login", "keep the address of the API and a token", login},
-		{"rooms", "show, make, change and delete rooms by the API", rooms},
-		{"events", "show, make, change and delete events of a room by the API", events},
-		{"rules", "show and try rules by which people walk past a room", rulesCommand},
-		{"verify-draw", "repeat a draw from its public record, and check receipts", verifyDraw},
-		{"pause", "let nobody new into a room for now, by the API", pause},
-		{"resume", "take a pause back", resume},
-		{"release", "let in the next so many of a room that is paused", release},
-		{"message", "tell those who wait something for now", message},
-		{"limits", "set a room's limits for now, or show what is in force", limits},
-		{"status", "show how many are inside and wait, by the API", status},
-		{"audit", "show who changed what, and verify that nothing of it was changed", auditLog},
-		{"tokens", "show, make and revoke tokens of the API", tokens},
-		{"fleet", "show and change the data centres of a fleet, or forget an edge that is gone", fleet},
-		{"nats-config", "write NATS servers' configuration with a user and certificate for every node", natsConfig},
-		{"origin", "run a site that counts who is in, to put behind edges", origin},
-		{"completion", "print what makes a shell complete commands: bash, zsh or fish", completion},
-	}
-}
-
-// errHelp says that help was asked for and given.
-var errHelp = errors.New("help")
-
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
-
-func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 || args[0] == "help" || args[0] == "--help" || args[0] == "-h" {
-		usage(stdout)
-		if len(args) == 0 {
-			return node.ExitUsage
-		}
+// run executes a command line and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRootCmd(stdout, stderr)
+	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
 		return node.ExitOK
 	}
-	if args[0] == "--version" || args[0] == "version" {
-		fmt.Fprintf(stdout, "vestibule %s\n", node.BuildVersion())
-		return node.ExitOK
+	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return node.ExitUsage
 	}
-	for _, c := range commands() {
-		if c.name != args[0] {
-			continue
-		}
-		err := c.run(args[1:], stdout, stderr)
-		switch {
-		case err == nil, errors.Is(err, errHelp):
-			return node.ExitOK
-		case errors.Is(err, node.ErrUsage):
-			return node.ExitUsage
-		}
-		fmt.Fprintf(stderr, "vestibule %s: %v\n", c.name, err)
-		if _, ok := errors.AsType[*unreachableError](err); ok {
-			return exitUnreachable
-		}
-		return node.ExitError
+	if _, ok := errors.AsType[*unreachableError](err); ok {
+		return exitUnreachable
 	}
-	fmt.Fprintf(stderr, "vestibule: unknown command %q (see vestibule help)\n", args[0])
-	return node.ExitUsage
+	return node.ExitError
 }
 
-// load fills cfg with what flags, files and the environment say; check is true where there is
-// nothing to do but that. What is wrong is written to stderr.
-func load(command string, cfg node.Config, args []string, stdout, stderr io.Writer) (check bool, err error) {
-	check, err = node.Load("vestibule "+command, cfg, args, stdout)
+// newRootCmd returns the command with all others below it.
+func newRootCmd(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "vestibule",
+		Short: "A waiting room that holds a hard limit across data centres",
+		Long: `A waiting room that holds a hard limit across data centres.
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachable.`,
+		Version:           node.BuildVersion(),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "\n  {{.CommandPath}} [command]", "", 1)) // Use says it
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Run a waiting room:", []*cobra.Command{newDemoCmd(), newServeCmd(), newOriginCmd()}},
+		{"Operate rooms by the API:", []*cobra.Command{
+			newLoginCmd(), newRoomsCmd(), newEventsCmd(), newRulesCmd(), newPauseCmd(), newResumeCmd(), newReleaseCmd(),
+			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newAuditCmd(), newTokensCmd(),
+		}},
+		{"Operate a fleet:", []*cobra.Command{newFleetCmd(), newNATSConfigCmd()}},
+		{"Check and rehearse:", []*cobra.Command{newPreviewCmd(), newSimulateCmd(), newVerifyDrawCmd()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(newManCmd(), newVersionCmd())
+	root.InitDefaultCompletionCmd()
+	complete(root)
+	return root
+}
+
+// complete sets what all commands have in common: flags stand in their order, and a command that only has others
+// refuses to run without one of them.
+func complete(cmd *cobra.Command) {
+	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
+	cmd.SuggestionsMinimumDistance = 2
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Use += " COMMAND"
+		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, needsCommand
+	}
+	for _, c := range cmd.Commands() {
+		if complete(c); c.Args == nil || cmd.Name() == "completion" { // cobra's own have no usage errors
+			c.Args = named
+		}
+	}
+}
+
+func newVersionCmd() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print the version", Run: func(cmd *cobra.Command, _ []string) {
+		fmt.Fprintf(cmd.OutOrStdout(), "vestibule %s\n", cmd.Root().Version)
+	}}
+}
+
+// usageError says that the command line or a configuration is wrong.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// usagef returns a usageError that points to the help.
+func usagef(format string, args ...any) error {
+	return usageError(fmt.Sprintf(format, args...) + " (see --help)")
+}
+
+// refuse returns a usageError with all faults; nil for none.
+func refuse(faults []error) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return usageError("the flags are not valid:\n" + errors.Join(faults...).Error())
+}
+
+// needsCommand is the run function of commands that only have others.
+func needsCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	return usageError("needs a command\n" + strings.TrimSpace(cmd.UsageString()))
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	meant := ""
+	if names := cmd.SuggestionsFor(name); len(names) > 0 {
+		meant = fmt.Sprintf(", did you mean %q?", names[0])
+	}
+	return usagef("unknown command %q%s", name, meant)
+}
+
+// named checks the arguments against those that Use names: ROOM is needed, [ROOM] is not, and three dots stand for more.
+func named(cmd *cobra.Command, args []string) error {
+	names := strings.Fields(cmd.Use)[1:]
+	if i := slices.IndexFunc(names, func(name string) bool { return name[0] == '-' }); i >= 0 {
+		names = names[:i] // flags follow
+	}
+	for i, name := range names {
+		if i >= len(args) && name[0] != '[' {
+			return usageError(fmt.Sprintf("%s: is needed\nusage: %s (see --help)", strings.TrimSuffix(name, "..."), cmd.UseLine()))
+		}
+	}
 	switch {
-	case err == nil, errors.Is(err, node.ErrUsage):
-		return check, err
-	case errors.Is(err, node.ErrHelp):
-		return false, errHelp
+	case len(args) <= len(names) || len(names) > 0 && strings.Contains(names[len(names)-1], "..."):
+		return nil
+	case cmd.HasSubCommands():
+		return unknownCommand(cmd, args[0])
 	}
-	fmt.Fprintf(stderr, "vestibule %s: the configuration is not valid:\n%v\n", command, err)
-	return false, node.ErrUsage
+	return usagef("unexpected argument %q", args[len(names)])
 }
 
-func usage(w io.Writer) {
-	fmt.Fprint(w, "Vestibule is a waiting room that holds a hard limit across data centres.\n\nusage: vestibule COMMAND [flags]; vestibule COMMAND --help tells more; vestibule --version\n\n")
-	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.what)
+// flagError makes a usageError of a flag that pflag refused. It names every value of the wrong type, where pflag
+// stops at the first.
+func flagError(cmd *cobra.Command, args []string, err error) error {
+	if _, ok := errors.AsType[*pflag.InvalidValueError](err); !ok {
+		return usagef("%v%s", err, meantFlag(cmd.Flags(), err))
+	}
+	_, rest, err := cmd.Root().Find(args)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	var faults []error
+	err = cmd.Flags().ParseAll(rest, func(f *pflag.Flag, value string) error {
+		if f.Value.Set(value) != nil {
+			faults = append(faults, fmt.Errorf("%s: must be a value of type %s, got %q", f.Name, f.Value.Type(), value))
+		}
+		return nil
+	})
+	if err != nil {
+		faults = append(faults, fmt.Errorf("%w%s", err, meantFlag(cmd.Flags(), err)))
+	}
+	return refuse(faults)
+}
+
+// meantFlag suggests a flag in place of one that does not exist, also --seeds for -seeds.
+func meantFlag(flags *pflag.FlagSet, err error) string {
+	bad, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(cmp.Or(bad.GetSpecifiedShortnames(), bad.GetSpecifiedName()), "=")
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if flags.Lookup(name) == nil {
+		name = room.Suggest(name, names)
+	}
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean --%s?", name)
+}
+
+// loadConfig fills a configuration; check is true where --check-config asked only for its faults.
+func loadConfig(load func() (check bool, err error)) (check bool, err error) {
+	if check, err = load(); err != nil {
+		return check, usageError("the configuration is not valid:\n" + err.Error())
+	}
+	return check, nil
+}
+
+// endOnSignal gives signals their default action again, for commands that have nothing to release.
+func endOnSignal(*cobra.Command, []string) { signal.Reset(os.Interrupt, syscall.SIGTERM) }
+
+// logLevel adds the flag of the log.
+func logLevel(cmd *cobra.Command, level string) *string {
+	to := cmd.Flags().String("log-level", level, "debug, info, warn or error")
+	offer(cmd, "log-level", "debug", "info", "warn", "error")
+	return to
+}
+
+// offer has shells complete a flag with values.
+func offer(cmd *cobra.Command, flag string, values ...cobra.Completion) {
+	// The only errors are a flag that does not exist and one that is registered twice.
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err)
 	}
 }

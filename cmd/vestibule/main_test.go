@@ -26,7 +26,7 @@ import (
 // TestMain lets tests run this binary as the command vestibule.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"vestibule": func() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) },
+		"vestibule": main,
 	})
 }
 

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
@@ -19,18 +19,49 @@ import (
 	"vestibule/internal/node/natsconf"
 )
 
-const natsConfigUsage = `usage: vestibule nats-config write|provision [flags]
+func newNATSConfigCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "nats-config", Short: "Write the configuration of NATS servers with a user and certificate for every node"}
+	cmd.AddCommand(newNATSConfigWriteCmd(), newNATSConfigProvisionCmd())
+	return cmd
+}
 
-  write          write the configuration of NATS servers in which every node is a user
-                 of its own that may say and hear only what its role does: for global
-                 and for each data centre a nats.conf, certificates, and the same as
-                 objects for Kubernetes. Written anew, it keeps its authority
-  provision      make the buckets and streams of global or a data centre, where they are missing:
-                 no node may. Run it as the user provision of that place
+func newNATSConfigWriteCmd() *cobra.Command {
+	cfg := &natsConfigWrite{
+		Globals: []string{"global-0..2"}, Regionals: []string{"regional-0..1"}, Edges: []string{"edge-0..19"},
+		Servers: 3, Routes: "nats-{n}.nats.vestibule-{place}.svc",
+		ServerNames: []string{"nats", "nats.vestibule-{place}.svc", "*.nats.vestibule-{place}.svc", "localhost", "127.0.0.1", "::1"},
+		Hub:         []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Valid: 365 * 24 * time.Hour,
+	}
+	cmd := &cobra.Command{
+		Use: "write", Short: "Write nats.conf, certificates and Kubernetes objects",
+		Long: `Write, for global and for each data centre, a nats.conf, certificates, and the same as objects for Kubernetes. Every node is
+a user of its own that may publish and subscribe only as its role needs. Written again, the authority stays.`,
+	}
+	load := node.Flags(cfg, cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if check, err := loadConfig(load); err != nil || check {
+			return err
+		}
+		return cfg.write(cmd.OutOrStdout())
+	}
+	return cmd
+}
 
-vestibule nats-config write --help shows the flags.
-
-`
+func newNATSConfigProvisionCmd() *cobra.Command {
+	cfg := &natsConfigProvision{NATS: node.DefaultClient(), Wait: time.Minute}
+	cmd := &cobra.Command{
+		Use: "provision", Short: "Create the missing buckets and streams of global or a data centre",
+		Long: "Create the missing buckets and streams of global or a data centre: no node may. Run it as the user provision of that place.",
+	}
+	load := node.Flags(cfg, cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if check, err := loadConfig(load); err != nil || check {
+			return err
+		}
+		return cfg.provision(cmd)
+	}
+	return cmd
+}
 
 // natsConfigWrite says what is written. Names of nodes may be ranges: edge-0..9.
 type natsConfigWrite struct {
@@ -112,44 +143,8 @@ func (c *natsConfigProvision) Validate() []error {
 	return errs
 }
 
-// natsConfig writes configurations of NATS servers and makes buckets.
-func natsConfig(args []string, stdout, stderr io.Writer) error {
-	verb := "help"
-	if len(args) > 0 {
-		verb = args[0]
-	}
-	write := natsConfigWrite{
-		Globals: []string{"global-0..2"}, Regionals: []string{"regional-0..1"}, Edges: []string{"edge-0..19"},
-		Servers: 3, Routes: "nats-{n}.nats.vestibule-{place}.svc",
-		ServerNames: []string{"nats", "nats.vestibule-{place}.svc", "*.nats.vestibule-{place}.svc", "localhost", "127.0.0.1", "::1"},
-		Hub:         []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Valid: 365 * 24 * time.Hour,
-	}
-	provision := natsConfigProvision{NATS: node.DefaultClient(), Wait: time.Minute}
-	var cfg node.Config
-	run := func() error { return writeNATS(&write, stdout) }
-	switch verb {
-	case "write":
-		cfg = &write
-	case "provision":
-		cfg, run = &provision, func() error { return provisionNATS(&provision, stdout, stderr) }
-	case "help", "--help", "-h":
-		fmt.Fprint(stdout, natsConfigUsage)
-		if len(args) == 0 {
-			return node.ErrUsage
-		}
-		return errHelp
-	default:
-		fmt.Fprintf(stderr, "vestibule nats-config: unknown command %q (see vestibule nats-config --help)\n", verb)
-		return node.ErrUsage
-	}
-	if check, err := load("nats-config "+verb, cfg, args[1:], stdout, stderr); err != nil || check {
-		return err
-	}
-	return run()
-}
-
-// writeNATS writes all files.
-func writeNATS(c *natsConfigWrite, stdout io.Writer) error {
+// write writes all files.
+func (c *natsConfigWrite) write(stdout io.Writer) error {
 	p, errs := c.plan()
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -214,14 +209,12 @@ func (c *natsConfigWrite) authority(now time.Time) (*natsconf.Authority, error) 
 	return ca, nil
 }
 
-// provisionNATS makes the buckets and streams of a place. It tries until they are there: the
+// provision makes the buckets and streams of a place. It tries until they are there: the
 // servers may be about to find each other.
-func provisionNATS(c *natsConfigProvision, stdout, stderr io.Writer) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+func (c *natsConfigProvision) provision(cmd *cobra.Command) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), c.Wait)
 	defer cancel()
-	log := node.NewLogger(stderr, node.LogConfig{Level: "error", Format: "text"})
+	log := node.NewLogger(cmd.ErrOrStderr(), node.LogConfig{Level: "error", Format: "text"})
 	conn, err := natsbus.Connect(c.NATS.Options("vestibule-provision", natsbus.NodeInbox(natsbus.RoleProvision, c.Place, string(natsbus.RoleProvision)), log))
 	if err != nil {
 		return err
@@ -238,7 +231,7 @@ func provisionNATS(c *natsConfigProvision, stdout, stderr io.Writer) error {
 			all = append(all, made...)
 		}
 		if err == nil {
-			_, err = fmt.Fprintf(stdout, "streams of %s: %s; made now: %s\n", c.Place, strings.Join(natsbus.Streams(c.Place), ", "), strings.Join(all, ", "))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "streams of %s: %s; made now: %s\n", c.Place, strings.Join(natsbus.Streams(c.Place), ", "), strings.Join(all, ", "))
 			return err
 		}
 		select {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -8,70 +9,68 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
 )
 
-const releaseUsage = `usage: vestibule release ROOM N [flags]; vestibule release ROOM
+func newReleaseCmd() *cobra.Command {
+	flags, reason, replace, key := &clientFlags{}, "", false, ""
+	cmd := &cobra.Command{
+		Use: "release ROOM [N]", Short: "Admit the next N visitors of a paused room", ValidArgsFunction: flags.completeRoom,
+		Long: `Admit the next N visitors (1 to 1000) of a paused room, the earliest first: never more, and as many as the limits of the
+room allow. Without N: show how far the newest release is. A release ends with the pause. One that the leading global
+did not end itself admits fewer; the output says so.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if reason != "" || replace || key != "" {
+					return usagef("N: is needed")
+				}
+				return flags.releases(cmd, args[0])
+			}
+			n, err := strconv.Atoi(args[1])
+			if err != nil || n < 1 {
+				return usagef("N: must be a number above 0, got %q", args[1])
+			}
+			return flags.release(cmd, args[0], cmp.Or(key, rand.Text()), map[string]any{"people": n, "reason": reason, "replace": replace})
+		},
+	}
+	flags.add(cmd, cmd.Flags())
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, shown with the release")
+	cmd.Flags().BoolVar(&replace, "replace", false, "end the open release before it: it admits nobody any more")
+	cmd.Flags().StringVar(&key, "key", "", "idempotency key: a repeated command with the same key asks for the same release; random by default")
+	return cmd
+}
 
-Lets in the next N of those who wait in a room that is paused (vestibule pause): never more than N, and as many as the limits
-of the room allow. Who joined first enters first. N is 1 to 1000. Without N: shows how far the newest release is.
-A release ends with the pause. One that the leading global did not end itself lets in fewer: what is shown says so.
-Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not reachable.
-`
+// releases shows the newest release of a room.
+func (c *clientFlags) releases(cmd *cobra.Command, name string) error {
+	return c.ofRoom(func(cl *client, r api.Room) error {
+		all := []api.Release{}
+		res, err := cl.ListReleases(cl.ctx, r.Id)
+		if err := take(res, err, &all); err != nil {
+			return err
+		}
+		return cl.printReleases(all)
+	})(cmd, []string{name})
+}
 
-func release(args []string, stdout, stderr io.Writer) error {
-	f, flags := flagSet("release", stderr), &clientFlags{}
-	flags.add(f)
-	reason := f.String("reason", "", "why, for those who look later")
-	replace := f.Bool("replace", false, "end a release before it that is open: it lets in nobody any more")
-	key := f.String("key", "", "who asks again with the same key asks for the same release; made up where it is not given")
-	c, words, done, err := flags.open(f, args, releaseUsage, stdout, stderr)
-	if err != nil {
-		return err
-	}
-	defer done()
-	n, fault := 0, ""
-	switch {
-	case len(words) == 0 || len(words) > 2:
-		fault = "ROOM and N: are needed, nothing else"
-	case len(words) == 1 && (*reason != "" || *replace || *key != ""):
-		fault = "N: is needed"
-	case len(words) == 2:
-		if n, err = strconv.Atoi(words[1]); err != nil || n < 1 {
-			fault = fmt.Sprintf("N: must be a number above 0, got %q", words[1])
+// release asks for a release and shows it.
+func (c *clientFlags) release(cmd *cobra.Command, name, key string, ask map[string]any) error {
+	return c.ofRoom(func(cl *client, r api.Room) error {
+		body, err := json.Marshal(ask)
+		if err != nil {
+			return err
 		}
-	}
-	if fault != "" {
-		fmt.Fprintf(stderr, "%s: %s (see --help)\n", f.Name(), fault)
-		return node.ErrUsage
-	}
-	if _, err := c.verify(); err != nil {
-		return err
-	}
-	r, err := c.find(words[0])
-	if err != nil {
-		return err
-	}
-	all := []api.Release{}
-	if n == 0 {
-		res, err2 := c.ListReleases(c.ctx, r.Id)
-		err = take(res, err2, &all)
-	} else {
-		if *key == "" {
-			*key = rand.Text()
+		all := make([]api.Release, 1)
+		res, err := cl.CreateRelease(cl.ctx, r.Id, &api.CreateReleaseParams{IdempotencyKey: &key}, body)
+		if err := take(res, err, &all[0]); err != nil {
+			return err
 		}
-		body, err2 := json.Marshal(map[string]any{"people": n, "reason": *reason, "replace": *replace})
-		if err2 != nil {
-			return err2
-		}
-		all = make([]api.Release, 1)
-		res, err2 := c.CreateRelease(c.ctx, r.Id, &api.CreateReleaseParams{IdempotencyKey: key}, body)
-		err = take(res, err2, &all[0])
-	}
-	if err != nil {
-		return err
-	}
+		return cl.printReleases(all)
+	})(cmd, []string{name})
+}
+
+func (c *client) printReleases(all []api.Release) error {
 	return c.print(all, func(w io.Writer) {
 		fmt.Fprintln(w, "RELEASE\tPEOPLE\tLET IN\tSTATE\tSINCE\tBY\tREASON")
 		for _, k := range all {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,28 +10,174 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
 )
 
-const roomsUsage = `usage: vestibule rooms list | get ROOM | create KEY=VALUE... | set ROOM KEY=VALUE... | delete ROOM | site HOST URL | revisions ROOM | restore ROOM REVISION | apply -f FILE | export [flags]
+func newRoomsCmd() *cobra.Command {
+	flags := &clientFlags{}
+	cmd := &cobra.Command{
+		Use: "rooms", Short: "Show and change rooms",
+		Long: `Show and change rooms.
 
-  list                    all rooms
-  get ROOM                one room, by its name or id, as JSON
-  create KEY=VALUE...     make a room: name, host, total_active_users and new_users_per_minute are needed
-  set ROOM KEY=VALUE...   change what is named
-  delete ROOM             delete a room; its visitors go straight to the site
-  site HOST URL           say which site is behind a host
-  revisions ROOM          what a room was and who made it so; the id of a room that is deleted
-  restore ROOM REVISION   make a room again what it was; a room that is deleted is made again
-  apply -f FILE           make or replace the rooms and hosts of a rooms.yaml, all or none, and print what changed.
-                          --prune deletes those that it does not name. --dry-run changes nothing
-  export                  print all rooms as a rooms.yaml that apply takes; with -f FILE write it, and waiting
-                          pages beside it
+Keys are those of the API. vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product does not
+have. A value is read as JSON where it is valid JSON, otherwise as text.`,
+	}
+	flags.add(cmd, cmd.PersistentFlags())
+	cmd.AddCommand(newRoomsListCmd(flags), newRoomsGetCmd(flags), newRoomsCreateCmd(flags), newRoomsSetCmd(flags), newRoomsDeleteCmd(flags),
+		newRoomsSiteCmd(flags), newRoomsRevisionsCmd(flags), newRoomsRestoreCmd(flags), newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
+	return cmd
+}
 
-Keys are those of the API; vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product has not.
-A value is JSON where it can be read as such, else a text. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not reachable.
-`
+func newRoomsListCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "Show all rooms",
+		RunE: flags.run(func(c *client, _ []string) error {
+			list, err := c.all()
+			if err != nil {
+				return err
+			}
+			return c.print(list, func(w io.Writer) {
+				fmt.Fprintln(w, "NAME\tHOST\tPATH\tTOTAL\tPER MINUTE\tSESSION\tID")
+				for _, r := range list {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%v\t%s\n", r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Id)
+				}
+			})
+		}),
+	}
+}
+
+func newRoomsGetCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "get ROOM", Short: "Show a room, by name or ID, as JSON", ValidArgsFunction: flags.completeRoom,
+		RunE: flags.ofRoom(func(c *client, r api.Room) error { return c.print(r, nil) }),
+	}
+}
+
+func newRoomsCreateCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed",
+		RunE: flags.run(func(c *client, args []string) error {
+			data, err := body(args)
+			if err != nil {
+				return err
+			}
+			var r api.Room
+			res, err := c.WaitingRoomCreateWaitingRoom(c.ctx, c.zone, data)
+			if err := take(res, err, &r); err != nil {
+				return err
+			}
+			return c.print(r, nil)
+		}),
+	}
+}
+
+func newRoomsSetCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", ValidArgsFunction: flags.completeRoom,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := body(args[1:])
+			if err != nil {
+				return err
+			}
+			return flags.ofRoom(func(c *client, r api.Room) error {
+				res, err := c.WaitingRoomPatchWaitingRoom(c.ctx, c.zone, r.Id, data)
+				if err := take(res, err, &r); err != nil {
+					return err
+				}
+				return c.print(r, nil)
+			})(cmd, args)
+		},
+	}
+}
+
+func newRoomsDeleteCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site", ValidArgsFunction: flags.completeRoom,
+		RunE: flags.ofRoom(func(c *client, r api.Room) error {
+			gone := map[string]any{}
+			res, err := c.WaitingRoomDeleteWaitingRoom(c.ctx, c.zone, r.Id)
+			if err := take(res, err, &gone); err != nil {
+				return err
+			}
+			return c.print(gone, nil)
+		}),
+	}
+}
+
+func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "site HOST URL", Short: "Set the site behind a host",
+		RunE: flags.run(func(c *client, args []string) error {
+			data, err := json.Marshal(map[string]string{"origin": args[1]})
+			if err != nil {
+				return err
+			}
+			var h api.Host
+			res, err := c.PutHost(c.ctx, args[0], data)
+			if err := take(res, err, &h); err != nil {
+				return err
+			}
+			return c.print(h, nil)
+		}),
+	}
+}
+
+func newRoomsRevisionsCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors", ValidArgsFunction: flags.completeRoom,
+		Long: "Show the earlier states of a room and their authors. A deleted room is named by its ID.",
+		RunE: flags.run(func(c *client, args []string) error { return c.revisions(args[0]) }),
+	}
+}
+
+func newRoomsRestoreCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "restore ROOM REVISION", Short: "Restore an earlier state of a room", ValidArgsFunction: flags.completeRoom,
+		Long: "Restore an earlier state of a room. A deleted room, named by its ID, is created again.",
+		RunE: flags.run(func(c *client, args []string) error { return c.restore(args[0], args[1]) }),
+	}
+}
+
+func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
+	file, dry, prune := "", false, false
+	cmd := &cobra.Command{
+		Use: "apply -f FILE", Short: "Create or replace the rooms and hosts of a rooms.yaml, all or none, and print the changes",
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageError("file: is needed\nusage: " + cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: flags.run(func(c *client, _ []string) error { return c.apply(file, dry, prune) }),
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the rooms.yaml")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete the rooms and hosts that the file does not name")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the changes without applying them")
+	return cmd
+}
+
+func newRoomsExportCmd(flags *clientFlags) *cobra.Command {
+	file := ""
+	cmd := &cobra.Command{
+		Use: "export", Short: "Print all rooms as a rooms.yaml for rooms apply, or write it with its waiting pages",
+		RunE: flags.run(func(c *client, _ []string) error { return c.export(file) }),
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file to write; waiting pages are written beside it")
+	return cmd
+}
+
+// ofRoom returns the run function of a command whose first argument is ROOM.
+func (c *clientFlags) ofRoom(do func(c *client, r api.Room) error) func(cmd *cobra.Command, args []string) error {
+	return c.run(func(cl *client, args []string) error {
+		r, err := cl.find(args[0])
+		if err != nil {
+			return err
+		}
+		return do(cl, r)
+	})
+}
 
 // print shows a result as JSON, or as the table that show writes.
 func (c *client) print(result any, show func(w io.Writer)) error {
@@ -73,13 +218,13 @@ func (c *client) find(name string) (api.Room, error) {
 	return rooms[i], nil
 }
 
-// body makes a JSON object of KEY=VALUE.
+// body makes a JSON object of KEY=VALUE arguments. It returns a usageError for others.
 func body(pairs []string) (json.RawMessage, error) {
 	m, own := map[string]any{}, map[string]any{}
 	for _, p := range pairs {
 		key, value, ok := strings.Cut(p, "=")
 		if !ok || key == "" {
-			return nil, fmt.Errorf("%q: must be KEY=VALUE", p)
+			return nil, usagef("%q: must be KEY=VALUE", p)
 		}
 		var v any = value
 		if d := json.NewDecoder(strings.NewReader(value)); json.Valid([]byte(value)) {
@@ -102,122 +247,15 @@ func body(pairs []string) (json.RawMessage, error) {
 	return b.Bytes(), err
 }
 
-// rooms manages rooms by the API.
-func rooms(args []string, stdout, stderr io.Writer) error {
-	f, flags := flagSet("rooms", stderr), &clientFlags{}
-	flags.add(f)
-	file := f.StringP("file", "f", "", "apply, export: the rooms.yaml")
-	prune := f.Bool("prune", false, "apply: delete the rooms and hosts that the file does not name")
-	dry := f.Bool("dry-run", false, "apply: print what would change, and change nothing")
-	c, words, done, err := flags.open(f, args, roomsUsage, stdout, stderr)
-	if err != nil {
-		return err
+func newStatusCmd() *cobra.Command {
+	flags, watch := &clientFlags{}, false
+	cmd := &cobra.Command{
+		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait", ValidArgsFunction: flags.completeRoom,
+		RunE: flags.run(func(c *client, args []string) error { return c.again(watch, func() error { return c.status(args) }) }),
 	}
-	defer done()
-	n := len(words)
-	words = append(words, "", "")
-	least := map[string]int{"list": 1, "get": 2, "create": 2, "set": 3, "delete": 2, "site": 3, "revisions": 2, "restore": 3, "apply": 1, "export": 1}[words[0]]
-	if least == 0 || n < least || n > least && words[0] != "create" && words[0] != "set" || words[0] == "apply" && *file == "" {
-		fmt.Fprint(stderr, roomsUsage)
-		return node.ErrUsage
-	}
-	if _, err := c.verify(); err != nil {
-		return err
-	}
-	switch words[0] {
-	case "export":
-		return c.export(*file)
-	case "apply":
-		return c.apply(*file, *dry, *prune)
-	}
-	err = c.rooms(words[0], words[1], words[2:max(2, n)], words)
-	if bad, ok := errors.AsType[*pairError](err); ok {
-		fmt.Fprintf(stderr, "vestibule rooms: %v\n", bad)
-		return node.ErrUsage
-	}
-	return err
-}
-
-// pairError says that a KEY=VALUE is none.
-type pairError struct{ error }
-
-func (c *client) rooms(verb, name string, pairs, words []string) error {
-	if verb == "list" {
-		list, err := c.all()
-		if err != nil {
-			return err
-		}
-		return c.print(list, func(w io.Writer) {
-			fmt.Fprintln(w, "NAME\tHOST\tPATH\tTOTAL\tPER MINUTE\tSESSION\tID")
-			for _, r := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%v\t%s\n", r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Id)
-			}
-		})
-	}
-	if verb == "site" {
-		var h api.Host
-		data, err := json.Marshal(map[string]string{"origin": words[2]})
-		if err != nil {
-			return err
-		}
-		res, err := c.PutHost(c.ctx, name, data)
-		if err := take(res, err, &h); err != nil {
-			return err
-		}
-		return c.print(h, nil)
-	}
-	if verb == "revisions" || verb == "restore" {
-		return c.revisions(verb, name, words[2])
-	}
-	if verb == "create" {
-		pairs = append([]string{name}, pairs...)
-	}
-	data, err := body(pairs)
-	if err != nil {
-		return &pairError{err}
-	}
-	var r api.Room
-	if verb == "create" {
-		res, err := c.WaitingRoomCreateWaitingRoom(c.ctx, c.zone, data)
-		if err := take(res, err, &r); err != nil {
-			return err
-		}
-		return c.print(r, nil)
-	}
-	if r, err = c.find(name); err != nil {
-		return err
-	}
-	switch verb {
-	case "set":
-		res, err := c.WaitingRoomPatchWaitingRoom(c.ctx, c.zone, r.Id, data)
-		if err := take(res, err, &r); err != nil {
-			return err
-		}
-	case "delete":
-		res, err := c.WaitingRoomDeleteWaitingRoom(c.ctx, c.zone, r.Id)
-		gone := map[string]any{}
-		if err := take(res, err, &gone); err != nil {
-			return err
-		}
-		return c.print(gone, nil)
-	}
-	return c.print(r, nil)
-}
-
-// status shows how many are inside and wait.
-func status(args []string, stdout, stderr io.Writer) error {
-	f, flags := flagSet("status", stderr), &clientFlags{}
-	flags.add(f)
-	watch := f.Bool("watch", false, "show it again every two seconds, until interrupted")
-	c, words, done, err := flags.open(f, args, "usage: vestibule status [ROOM...] [--watch] [flags]\n", stdout, stderr)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if _, err := c.verify(); err != nil {
-		return err
-	}
-	return c.again(*watch, func() error { return c.status(words) })
+	flags.add(cmd, cmd.Flags())
+	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
+	return cmd
 }
 
 func (c *client) status(names []string) error {

@@ -13,81 +13,81 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"vestibule/internal/core/room/match"
 	"vestibule/internal/core/rules"
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
 )
 
-const rulesUsage = `usage: vestibule rules try --expression E --request FILE.json [--lists FILE.json]
-       vestibule rules try --room ROOM --request FILE.json [--lists FILE.json] [flags]
-       vestibule rules list ROOM [flags]
+func newRulesCmd() *cobra.Command {
+	flags := &clientFlags{}
+	cmd := &cobra.Command{Use: "rules", Short: "Show and try bypass rules"}
+	flags.add(cmd, cmd.PersistentFlags())
+	cmd.AddCommand(newRulesTryCmd(flags), newRulesListCmd(flags))
+	return cmd
+}
 
-try prints true or false: whether the request matches the expression, under every reading of its path;
-with --room, which rule of a room would let it past, and why others would not. list shows the rules of a room.
-The request is {"method", "scheme", "host", "path", "query", "http_version", "headers": [["name", "value"]],
-"ip", "country", "continent", "asn", "eu", "verified_bot", "time"}, lists are {"name": ["10.0.0.0/8", "::1"]}.
-What is left out is missing; a time is in Unix seconds or as 2026-11-22T16:00:00Z.
-Exit codes: 0 printed, 1 a file cannot be read or refused, 2 the expression, a file or the usage is wrong, 3 not reachable.
-`
+func newRulesListCmd(flags *clientFlags) *cobra.Command {
+	return &cobra.Command{
+		Use: "list ROOM", Short: "Show the rules of a room", ValidArgsFunction: flags.completeRoom,
+		RunE: flags.ofRoom(func(c *client, r api.Room) error { return c.rules(r.Id, nil, rules.Sources{}, nil) }),
+	}
+}
 
-func rulesCommand(args []string, stdout, stderr io.Writer) error {
-	f, flags := flagSet("rules", stderr), &clientFlags{}
-	f.Usage = func() { fmt.Fprintf(stderr, "%s\n%s", rulesUsage, f.FlagUsages()) }
-	expression := f.String("expression", "", "what to try")
-	request := f.String("request", "", "JSON file of a request")
-	lists := f.String("lists", "", "JSON file of named lists")
-	of := f.String("room", "", "name or id of the room whose rules are tried")
-	flags.add(f)
-	switch err := f.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		return errHelp
-	case err != nil:
-		fmt.Fprintf(stderr, "vestibule rules: %v (see --help)\n", err)
-		return node.ErrUsage
+func newRulesTryCmd(flags *clientFlags) *cobra.Command {
+	try := &ruleTrial{flags: flags}
+	cmd := &cobra.Command{
+		Use: "try --request FILE --expression E|--room ROOM", Short: "Try an expression, or the rules of a room, with a request",
+		Long: `Try an expression with a request: print true or false, under every reading of its path. With --room: print the rule that lets
+the request pass, and why others do not.
+
+The request is {"method", "scheme", "host", "path", "query", "http_version", "headers": [["name", "value"]], "ip",
+"country", "continent", "asn", "eu", "verified_bot", "time"}, lists are {"name": ["10.0.0.0/8", "::1"]}. Fields left
+out are missing. A time is in Unix seconds or as 2026-11-22T16:00:00Z.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if try.request == "" || cmd.Flags().Changed("expression") == (try.room != "") {
+				return usageError("request and one of expression and room: are needed\nusage: " + cmd.UseLine())
+			}
+			return try.run(cmd)
+		},
 	}
-	words := f.Args()
-	list := len(words) == 2 && words[0] == "list"
-	try := slices.Equal(words, []string{"try"}) && *request != "" && f.Changed("expression") != (*of != "")
-	if !list && !try {
-		fmt.Fprint(stderr, rulesUsage)
-		return node.ErrUsage
-	}
+	f := cmd.Flags()
+	f.StringVar(&try.expression, "expression", "", "the expression")
+	f.StringVar(&try.request, "request", "", "JSON file of a request")
+	f.StringVar(&try.lists, "lists", "", "JSON file of named lists")
+	f.StringVar(&try.room, "room", "", "name or ID of a room, to try its rules")
+	return cmd
+}
+
+// ruleTrial is an expression, or a room, and the files to try it with.
+type ruleTrial struct {
+	flags                            *clientFlags
+	expression, request, lists, room string
+}
+
+func (t *ruleTrial) run(cmd *cobra.Command) error {
 	from := rules.Sources{Geo: true, Crawlers: true}
-	req, faults, err := readTried(*request, *lists, &from)
+	req, faults, err := readTried(t.request, t.lists, &from)
 	if err != nil {
 		return err
 	}
 	var rule *rules.Rule
-	if f.Changed("expression") {
-		var err error
-		if rule, err = rules.Compile(*expression, from); err != nil {
+	if t.room == "" {
+		if rule, err = rules.Compile(t.expression, from); err != nil {
 			faults = append(faults, fmt.Errorf("expression: %w", err))
 		}
 	}
 	if len(faults) > 0 {
-		fmt.Fprintln(stderr, errors.Join(faults...))
-		return node.ErrUsage
+		return usageError("the expression or a file is not valid:\n" + errors.Join(faults...).Error())
 	}
 	var s rules.Scratch
-	if req != nil {
-		s.Ask(req)
-	}
+	s.Ask(req)
 	if rule != nil {
-		_, err := fmt.Fprintln(stdout, rule.Match(&s))
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), rule.Match(&s))
 		return err
 	}
-	if list {
-		*of = words[1]
-	}
-	c, _, done, err := flags.open(f, args, rulesUsage, stdout, stderr)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return c.rules(*of, req, from, &s)
+	return t.flags.ofRoom(func(c *client, r api.Room) error { return c.rules(r.Id, req, from, &s) })(cmd, []string{t.room})
 }
 
 // tried is what one rule says of a request.
@@ -98,16 +98,9 @@ type tried struct {
 }
 
 // rules shows the rules of a room, and what each says of a request where there is one.
-func (c *client) rules(name string, req *rules.Request, from rules.Sources, s *rules.Scratch) error {
-	if _, err := c.verify(); err != nil {
-		return err
-	}
-	r, err := c.find(name)
-	if err != nil {
-		return err
-	}
+func (c *client) rules(id string, req *rules.Request, from rules.Sources, s *rules.Scratch) error {
 	var list []api.Rule
-	res, err := c.WaitingRoomListWaitingRoomRules(c.ctx, c.zone, r.Id)
+	res, err := c.WaitingRoomListWaitingRoomRules(c.ctx, c.zone, id)
 	if err := take(res, err, &list); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"vestibule/internal/allinone"
@@ -15,14 +16,28 @@ import (
 	"vestibule/internal/node"
 )
 
-// serve runs global, a regional and an edge in one process, in front of somebody's site.
-func serve(args []string, stdout, stderr io.Writer) error {
-	o := allinone.Options{Params: wire.DefaultParams(), Edges: 1, Room: "site"}
-	dc, level := "", ""
-	f := flagSet("serve", stderr)
+func newServeCmd() *cobra.Command {
+	o := &allinone.Options{Params: wire.DefaultParams(), Edges: 1, Room: "site"}
+	dc, level := "", (*string)(nil)
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run a waiting room in one process, with its data on disk, in front of a site",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.DataCenters = []string{dc}
+			faults := checkServe(cmd.Flags(), o)
+			for _, err := range o.Validate() {
+				faults = append(faults, errors.New(strings.Replace(err.Error(), "data-centers:", "data-center:", 1)))
+			}
+			if err := refuse(append(faults, checkLevel(*level)...)); err != nil {
+				return err
+			}
+			o.Log = node.NewLogger(cmd.ErrOrStderr(), node.LogConfig{Level: *level, Format: "text"})
+			return serve(cmd, o)
+		},
+	}
+	f := cmd.Flags()
 	f.StringVar(&o.Origin, "origin", "", "the site to put the waiting room in front of, such as http://127.0.0.1:3000")
 	f.StringSliceVar(&o.Hosts, "host", nil, "names by which visitors ask for the site, beside localhost and the address of --listen")
-	limitFlags(f, &o, 100, 100, 5*time.Minute)
+	limitFlags(f, o, 100, 100, 5*time.Minute)
 	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits, read again when it changes; \"\" where the API makes the rooms, with --origin as their site")
 	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
 	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS, empty for none")
@@ -33,34 +48,24 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100", "host:port of metrics and health of global; those of the regional and the edge are at the next two ports")
 	f.StringVar(&o.DataDir, "data-dir", "./vestibule", "folder for all that must last: keep it")
 	f.StringVar(&dc, "data-center", "main", "name of this data centre, for the day when there are more")
-	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
-	faults, err := parse(f, args, stderr)
-	if err != nil {
-		return err
-	}
-	o.DataCenters = []string{dc}
-	if len(faults) == 0 { // else defaults would be judged
-		faults = checkServe(f, &o)
-		for _, err := range o.Validate() {
-			faults = append(faults, errors.New(strings.Replace(err.Error(), "data-centers:", "data-center:", 1)))
-		}
-	}
-	if err := refuse(f, append(faults, checkLevel(level)...), stderr); err != nil {
-		return err
-	}
-	o.Log = node.NewLogger(stderr, node.LogConfig{Level: level, Format: "text"})
+	level = logLevel(cmd, "info")
+	return cmd
+}
+
+// serve runs global, a regional and an edge until the context ends.
+func serve(cmd *cobra.Command, o *allinone.Options) (err error) {
 	if o.Sockets, err = node.PassedSockets(); err != nil {
 		return err
 	}
 	defer o.Sockets.Close() // the edge has told of those that it did not take
-	return grow(&o, func(ctx context.Context, tree *allinone.Tree) error {
+	return grow(cmd.Context(), o, func(ctx context.Context, tree *allinone.Tree) error {
 		if o.StoreRooms { // it is ready once there are some
-			return announceServe(stdout, tree, &o)
+			return announceServe(cmd.OutOrStdout(), tree, o)
 		}
 		if err := tree.WaitReady(ctx); err != nil { // it may wait for sessions of before, and serves those meanwhile
 			return err
 		}
-		return announceServe(stdout, tree, &o)
+		return announceServe(cmd.OutOrStdout(), tree, o)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"vestibule/internal/lab/sim"
@@ -52,6 +53,7 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	f.Float64Var(&cfg.Network.Loss, "loss", cfg.Network.Loss, "share of messages lost, 0 to 1")
 	f.IntVar(&x.seeds, "seeds", 1, "so many seeds, beginning with --seed, one line each (with --small only those that break a promise)")
 	f.IntVar(&x.jobs, "jobs", runtime.GOMAXPROCS(0), "experiments that run at the same time")
+	f.Lookup("jobs").DefValue = "one per processor"
 	f.BoolVar(&x.vary, "vary", false, "draw fleet, limits, demand, people and network from the seed; of the flags above only --data-centers, --edges, --demand and --minutes then count, where they are given")
 	f.BoolVar(&x.bad, "faults", false, "with --vary: let things go wrong, drawn from the seed too")
 	f.BoolVar(&x.small, "small", false, "as --vary --faults, but small worlds full of faults, judged after every event")
@@ -114,35 +116,39 @@ func (x *experiment) check(f *pflag.FlagSet) []error {
 	return faults
 }
 
-func simulate(args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "shrink" {
-		return shrink(args[1:], stdout, stderr)
+func newSimulateCmd() *cobra.Command {
+	x := &experiment{cfg: sim.Defaults()}
+	cmd := &cobra.Command{
+		Use: "simulate", Short: "Run a fleet and its visitors on virtual time and check the promises",
+		PersistentPreRun: endOnSignal,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			x.stdout, x.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := refuse(x.check(cmd.Flags())); err != nil {
+				return err
+			}
+			return x.simulate()
+		},
 	}
-	if len(args) > 0 && args[0] == "figures" {
-		return figures(args[1:], stdout, stderr)
-	}
-	x := &experiment{cfg: sim.Defaults(), stdout: stdout, stderr: stderr}
-	f := flagSet("simulate", stderr)
-	x.flags(f)
-	faults, err := parse(f, args, stderr)
-	if err != nil {
-		return err
-	}
-	if err := refuse(f, append(faults, x.check(f)...), stderr); err != nil {
-		return err
-	}
+	x.flags(cmd.Flags())
+	offer(cmd, "without", sim.Enemies()...)
+	cmd.AddCommand(newShrinkCmd(), newFiguresCmd())
+	return cmd
+}
+
+// simulate plays all seeds and prints their sum.
+func (x *experiment) simulate() error {
 	debug.SetGCPercent(400) // worlds are small, and die young
 	start, before := time.Now(), cpuTime()
-	err = x.run()
+	err := x.run()
 	took, used := time.Since(start), cpuTime()-before
 	if x.seeds > 1 {
 		lost := ""
 		if n := x.excused.Load(); n > 0 {
 			lost = fmt.Sprintf(" (and %d in which nobody knew the time and a leader's clock was wrong: not promised)", n)
 		}
-		fmt.Fprintf(stdout, "%d seeds, %d broke a promise%s%s\n", x.ran.Load(), x.broke.Load(), lost, x.recoveries())
+		fmt.Fprintf(x.stdout, "%d seeds, %d broke a promise%s%s\n", x.ran.Load(), x.broke.Load(), lost, x.recoveries())
 	}
-	fmt.Fprintf(stderr, "%s events in %v (%v of one core, %s events/s)\n",
+	fmt.Fprintf(x.stderr, "%s events in %v (%v of one core, %s events/s)\n",
 		thousands(x.events.Load()), took.Round(time.Millisecond), used.Round(time.Millisecond), thousands(int64(float64(x.events.Load())/max(used, time.Millisecond).Seconds())))
 	return err
 }
@@ -269,45 +275,48 @@ func (x *experiment) tell(r *sim.Result) error {
 	return err
 }
 
-// shrink looks for a shorter run that breaks a promise, and tells it.
-func shrink(args []string, stdout, stderr io.Writer) error {
-	x := &experiment{cfg: sim.Defaults(), small: true}
-	f := flagSet("simulate shrink SEED", stderr)
+func newShrinkCmd() *cobra.Command {
+	x, tries := &experiment{cfg: sim.Defaults()}, 0
+	cmd := &cobra.Command{
+		Use: "shrink SEED", Short: "Look for a shorter run that breaks a promise",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			x.stdout, x.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			x.small, x.seeds, x.jobs, x.demand, x.minutes = !x.vary, 1, 1, "1", 1
+			faults := x.check(cmd.Flags())
+			if x.variant.Seed, err = strconv.ParseUint(args[0], 10, 64); err != nil {
+				faults = append(faults, fmt.Errorf("SEED: must be a number, got %q", args[0]))
+			}
+			if tries < 1 {
+				faults = append(faults, fmt.Errorf("tries: must be at least 1, got %d", tries))
+			}
+			if err := refuse(faults); err != nil {
+				return err
+			}
+			return x.shrink(tries)
+		},
+	}
+	f := cmd.Flags()
 	f.BoolVar(&x.vary, "vary", false, "the seed is one of --vary, not of --small")
 	f.BoolVar(&x.bad, "faults", false, "with --vary: the seed is one of --vary --faults")
 	f.BoolVar(&x.variant.Policy, "policy-edits", false, "as in simulate")
 	f.StringVar(&x.without, "without", "", "leave out from the beginning: "+strings.Join(sim.Enemies(), ","))
-	tries := f.Int("tries", 1000, "experiments that are run at most")
-	seed := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		seed, args = args[0], args[1:]
-	}
-	faults, err := parse(f, args, stderr)
-	if err != nil {
-		return err
-	}
-	x.small, x.seeds, x.jobs, x.demand, x.minutes = !x.vary, 1, 1, "1", 1
-	faults = append(faults, x.check(f)...)
-	if x.variant.Seed, err = strconv.ParseUint(seed, 10, 64); err != nil {
-		faults = append(faults, fmt.Errorf("SEED: must be a number, got %q", seed))
-	}
-	if *tries < 1 {
-		faults = append(faults, fmt.Errorf("tries: must be at least 1, got %d", *tries))
-	}
-	if err := refuse(f, faults, stderr); err != nil {
-		return err
-	}
+	f.IntVar(&tries, "tries", 1000, "experiments that are run at most")
+	return cmd
+}
+
+// shrink looks for a shorter run that breaks a promise, and tells it.
+func (x *experiment) shrink(tries int) error {
 	debug.SetGCPercent(400)
-	found, ok := sim.Shrink(x.variant, *tries, func(v *sim.Variant, r *sim.Result) {
-		fmt.Fprintf(stderr, "%d faults, %d data centres x %d edges, %v: %s\n", len(v.Only), r.Config.Centres, r.Config.Edges, r.Config.Length, r.Fault)
+	found, ok := sim.Shrink(x.variant, tries, func(v *sim.Variant, r *sim.Result) {
+		fmt.Fprintf(x.stderr, "%d faults, %d data centres x %d edges, %v: %s\n", len(v.Only), r.Config.Centres, r.Config.Edges, r.Config.Length, r.Fault)
 	})
 	if !ok {
 		return fmt.Errorf("seed %d breaks no promise", x.variant.Seed)
 	}
 	c := found.Config()
-	fmt.Fprintf(stdout, "%s\n\n%s\n\n", found.Command(), c.Describe())
+	fmt.Fprintf(x.stdout, "%s\n\n%s\n\n", found.Command(), c.Describe())
 	w := sim.New(c)
-	w.Trace(func(format string, args ...any) { fmt.Fprintf(stdout, format, args...) })
+	w.Trace(func(format string, args ...any) { fmt.Fprintf(x.stdout, format, args...) })
 	w.Run()
 	return nil
 }

@@ -11,22 +11,31 @@ import (
 	"slices"
 	"unicode"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/draw/beacon"
-	"vestibule/internal/node"
 )
 
-const verifyDrawUsage = `usage: vestibule verify-draw RECORD [RECEIPT…]
+func newVerifyDrawCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "verify-draw RECORD [RECEIPT...]", Short: "Repeat a draw from its public record, and check receipts",
+		Long: `Repeat a draw from its public record. It checks that nobody could steer the draw: the secret is the one of the commit, and
+the beacon's round is the first one after entries closed. Of each receipt it prints whether its place is the one drawn,
+and its rank among those given. No server is asked.
 
-It repeats a draw from its public record and tells whether it was one that nobody could steer:
-whether the secret is the one that was committed to before, and the beacon's round the first one
-after entries closed. Record and receipts are files, one of them may be "-" for standard input; each file of
-receipts holds them as JSON, one or many, in a list or one behind the other. Of each it tells whether its place is the one that was
-drawn, and which it is among those given. Nothing is asked of any server.
-Exit codes: 0 all is right, 1 something is not, or a file cannot be read, 2 the usage is wrong.
-`
+Record and receipts are files; one of them may be "-" for standard input. A file of receipts holds JSON: one receipt,
+several in a list, or several in sequence. Exit code 1 means that something is wrong or a file cannot be read.`,
+		Example: "  vestibule events record shop launch | vestibule verify-draw - receipts.json",
+		PreRun:  endOnSignal,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "-" && slices.Contains(args[1:], "-") {
+				return usagef("RECORD and RECEIPT cannot both be -: there is one standard input")
+			}
+			return verifyDraw(cmd.InOrStdin(), cmd.OutOrStdout(), args[0], args[1:])
+		},
+	}
+}
 
 // maxRecord bounds a record from standard input, in bytes; one has less than 2,000.
 const maxRecord = 1 << 20
@@ -34,33 +43,17 @@ const maxRecord = 1 << 20
 // shownReceipts bounds how many receipts are told one by one; all are counted.
 const shownReceipts = 20
 
-func verifyDraw(args []string, stdout, stderr io.Writer) error {
-	f := flagSet("verify-draw", stderr)
-	f.Usage = func() { fmt.Fprint(stderr, verifyDrawUsage) }
-	switch err := f.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		return errHelp
-	case err != nil:
-		fmt.Fprintf(stderr, "vestibule verify-draw: %v (see --help)\n", err)
-		return node.ErrUsage
-	case f.NArg() == 0:
-		fmt.Fprint(stderr, verifyDrawUsage)
-		return node.ErrUsage
-	}
-	if f.Arg(0) == "-" && slices.Contains(f.Args()[1:], "-") {
-		fmt.Fprintln(stderr, "vestibule verify-draw: RECORD and RECEIPT cannot both be -: there is one standard input")
-		return node.ErrUsage
-	}
-	data, err := readRecord(f.Arg(0))
+func verifyDraw(stdin io.Reader, stdout io.Writer, name string, receipts []string) error {
+	data, err := readRecord(stdin, name)
 	if err != nil {
 		return err
 	}
 	record, err := draw.DecodeRecord(data)
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.Arg(0), err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	if faults := record.Check(beacon.Verify); len(faults) > 0 {
-		return fmt.Errorf("%s: the record is not that of a fair draw:\n%w", f.Arg(0), errors.Join(faults...))
+		return fmt.Errorf("%s: the record is not that of a fair draw:\n%w", name, errors.Join(faults...))
 	}
 	fmt.Fprintf(stdout, "the draw of event %s: its secret was committed to on %s, entries closed on %s, %d were counted\n",
 		record.Event, record.Committed.UTC().Format(draw.TimeFormat), record.Closes.UTC().Format(draw.TimeFormat), record.Entrants)
@@ -69,8 +62,8 @@ func verifyDraw(args []string, stdout, stderr io.Writer) error {
 	} else {
 		fmt.Fprintf(stdout, "round %d of drand's quicknet: nobody knew the places before entries closed\n", record.Beacon.Round)
 	}
-	v := receiptVerifier{draw: record.Draw(), out: stdout}
-	for _, file := range f.Args()[1:] {
+	v := receiptVerifier{draw: record.Draw(), in: stdin, out: stdout}
+	for _, file := range receipts {
 		if err := v.file(file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -79,9 +72,9 @@ func verifyDraw(args []string, stdout, stderr io.Writer) error {
 }
 
 // readRecord reads the file of a record.
-func readRecord(name string) ([]byte, error) {
+func readRecord(stdin io.Reader, name string) ([]byte, error) {
 	if name == "-" {
-		return io.ReadAll(io.LimitReader(os.Stdin, maxRecord))
+		return io.ReadAll(io.LimitReader(stdin, maxRecord))
 	}
 	return os.ReadFile(name)
 }
@@ -89,6 +82,7 @@ func readRecord(name string) ([]byte, error) {
 // receiptVerifier holds receipts against a draw.
 type receiptVerifier struct {
 	draw *draw.Draw
+	in   io.Reader
 	out  io.Writer
 
 	right []draw.Receipt // the first that are, until there are too many to show
@@ -98,13 +92,14 @@ type receiptVerifier struct {
 
 // file reads the receipts of a file.
 func (v *receiptVerifier) file(name string) error {
-	in := os.Stdin
+	in := v.in
 	if name != "-" {
-		var err error
-		if in, err = os.Open(name); err != nil {
+		file, err := os.Open(name)
+		if err != nil {
 			return err
 		}
-		defer in.Close()
+		defer file.Close()
+		in = file
 	}
 	r := bufio.NewReaderSize(in, 1<<20)
 	list, err := beginsList(r)

@@ -49,24 +49,12 @@ type Doubter interface {
 	Doubts() []string
 }
 
-// Load fills cfg, which holds the defaults, from the file of --config, the environment (VESTIBULE_ and the key in
-// capitals, _ for a dot) and flags (the key with - for a dot and _), in increasing precedence. It returns a
-// ConfigError with all faults, ErrUsage or ErrHelp. check is true if --check-config requested only the validation.
+// Load is [Flags] for a command without arguments: it parses args, and also returns ErrUsage or ErrHelp.
 func Load(command string, cfg Config, args []string, out io.Writer) (check bool, err error) {
-	keys := fields(reflect.ValueOf(cfg).Elem(), "")
-	v := viper.New()
-	v.SetEnvPrefix("VESTIBULE")
-	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	v.AutomaticEnv()
-
 	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
 	flags.SortFlags = false
 	flags.SetOutput(out)
-	file := flags.String("config", "", "YAML configuration file")
-	flags.BoolVar(&check, "check-config", false, "report every fault of the configuration and exit: 0 for none, else 2; warnings are no faults")
-	if err := bind(v, flags, keys); err != nil {
-		return false, err
-	}
+	load := Flags(cfg, flags)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return false, ErrHelp
@@ -78,17 +66,60 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 		fmt.Fprintf(out, "%s: unexpected argument %q (see --help)\n", command, flags.Arg(0))
 		return false, ErrUsage
 	}
-	var faults ConfigError
-	if *file == "" {
-		*file = os.Getenv("VESTIBULE_CONFIG")
-	}
-	if *file != "" {
-		v.SetConfigFile(*file)
-		v.SetConfigType("yaml")
-		if err := v.ReadInConfig(); err != nil {
-			return check, ConfigError{fmt.Errorf("config: %w", err)}
+	return load()
+}
+
+// Flags adds to flags --config, --check-config and a flag for every key of cfg (the key with - for a dot and _). Once
+// they are parsed, load fills cfg, which holds the defaults, from the file of --config, the environment (VESTIBULE_ and
+// the key in capitals, _ for a dot) and flags, in increasing precedence. It returns a ConfigError with all faults. check
+// is true if --check-config requested only the validation.
+func Flags(cfg Config, flags *pflag.FlagSet) (load func() (check bool, err error)) {
+	keys := fields(reflect.ValueOf(cfg).Elem(), "")
+	file := flags.String("config", "", "YAML configuration file")
+	check := flags.Bool("check-config", false, "report every fault of the configuration and exit: 0 for none, else 2; warnings are no faults")
+	for _, k := range keys {
+		switch d := k.value.Interface().(type) {
+		case bool:
+			flags.Bool(k.flag(), d, k.doc)
+		case int:
+			flags.Int(k.flag(), d, k.doc)
+		case time.Duration:
+			flags.Duration(k.flag(), d, k.doc)
+		case []string:
+			flags.StringSlice(k.flag(), d, k.doc)
+		default:
+			flags.String(k.flag(), fmt.Sprint(d), k.doc)
 		}
 	}
+	return func() (bool, error) {
+		err := fill(cfg, keys, flags, *file)
+		return *check, err
+	}
+}
+
+// fill fills cfg from a file, "" for that of VESTIBULE_CONFIG, the environment and flags.
+func fill(cfg Config, keys []field, flags *pflag.FlagSet, file string) error {
+	v := viper.New()
+	v.SetEnvPrefix("VESTIBULE")
+	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
+	v.AutomaticEnv()
+	for _, k := range keys {
+		v.SetDefault(k.key, k.value.Interface())
+		if err := v.BindPFlag(k.key, flags.Lookup(k.flag())); err != nil {
+			return fmt.Errorf("flag %s: %w", k.flag(), err)
+		}
+	}
+	if file == "" {
+		file = os.Getenv("VESTIBULE_CONFIG")
+	}
+	if file != "" {
+		v.SetConfigFile(file)
+		v.SetConfigType("yaml")
+		if err := v.ReadInConfig(); err != nil {
+			return ConfigError{fmt.Errorf("config: %w", err)}
+		}
+	}
+	var faults ConfigError
 	for _, key := range v.AllKeys() {
 		if !slices.ContainsFunc(keys, func(k field) bool { return k.key == key }) {
 			if err := unknownKey(key, v.Get(key), keys); err != nil {
@@ -111,31 +142,7 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 	}
 	faults = append(faults, cfg.Validate()...)
 	if len(faults) > 0 {
-		return check, faults
-	}
-	return check, nil
-}
-
-// bind creates a flag for every key and binds the flag, the environment and the default.
-func bind(v *viper.Viper, flags *pflag.FlagSet, keys []field) error {
-	for _, k := range keys {
-		v.SetDefault(k.key, k.value.Interface())
-		name := strings.NewReplacer(".", "-", "_", "-").Replace(k.key)
-		switch d := k.value.Interface().(type) {
-		case bool:
-			flags.Bool(name, d, k.doc)
-		case int:
-			flags.Int(name, d, k.doc)
-		case time.Duration:
-			flags.Duration(name, d, k.doc)
-		case []string:
-			flags.StringSlice(name, d, k.doc)
-		default:
-			flags.String(name, fmt.Sprint(d), k.doc)
-		}
-		if err := v.BindPFlag(k.key, flags.Lookup(name)); err != nil {
-			return fmt.Errorf("flag %s: %w", name, err)
-		}
+		return faults
 	}
 	return nil
 }
@@ -277,6 +284,9 @@ type field struct {
 	doc   string
 	value reflect.Value
 }
+
+// flag returns the name of the field's flag.
+func (f field) flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(f.key) }
 
 // fields lists the leaves of a configuration struct by dotted key.
 func fields(v reflect.Value, prefix string) []field {

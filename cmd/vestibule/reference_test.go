@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"vestibule/internal/node"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write docs/CLI.md anew")
+
+// A family is a set of flags that several commands share.
+type family struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+// families returns the shared flags.
+func families() []family {
+	client, control, nats := &cobra.Command{}, &cobra.Command{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&clientFlags{}).add(client, client.Flags())
+	(&controlFlags{}).add(control)
+	client.Flags().VisitAll(func(f *pflag.Flag) { control.Flags().Lookup(f.Name).Hidden = true }) // they are API flags
+	node.Flags(newFleetConfig(), nats)
+	all := []family{{"API", client.Flags()}, {"control", control.Flags()}, {"NATS", nats}}
+	for _, f := range all {
+		f.flags.SortFlags = false
+	}
+	return all
+}
+
+// reference writes docs/CLI.md of a tree of commands.
+func reference(root *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Commands
+
+%s
+
+%[2]svestibule COMMAND --help%[2]s explains a command, %[2]svestibule man DIR%[2]s writes manual pages, and %[2]svestibule completion%[2]s writes
+completions for bash, zsh, fish and PowerShell.
+
+Commands with %[2]s--config%[2]s also read a YAML file and the environment; flags are stronger
+([CONFIGURATION](CONFIGURATION.md)). This page is generated: %[2]smake golden%[2]s.
+`, root.Long, "`")
+	b.WriteString("\n## Shared flags\n")
+	for _, f := range families() {
+		fmt.Fprintf(&b, "\n%s:\n\n", f.title)
+		f.flags.VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
+	}
+	for _, c := range root.Commands() {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", c.Name(), c.Short)
+		writeCommand(&b, c)
+		for _, sub := range c.Commands() {
+			writeCommand(&b, sub)
+		}
+	}
+	return b.String()
+}
+
+// writeCommand writes the usage line and the flags of a command. Those of a group are named at the group.
+func writeCommand(b *strings.Builder, c *cobra.Command) {
+	own, shared := []*pflag.Flag(nil), []string(nil)
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		for _, fam := range families() {
+			if s := fam.flags.Lookup(f.Name); s != nil && !s.Hidden && s.Usage == f.Usage && s.DefValue == f.DefValue {
+				if !slices.Contains(shared, fam.title) {
+					shared = append(shared, fam.title)
+				}
+				return
+			}
+		}
+		if f.Name != "help" && f.Name != "no-descriptions" {
+			own = append(own, f)
+		}
+	})
+	fmt.Fprintf(b, "\n`%s`", strings.TrimSuffix(c.UseLine(), " [flags]"))
+	if c.Parent().HasParent() {
+		fmt.Fprintf(b, ": %s.", c.Short)
+	}
+	if len(shared) > 0 {
+		fmt.Fprintf(b, " Flags: %s.", strings.Join(shared, ", "))
+	}
+	b.WriteString("\n")
+	if len(own) > 0 {
+		b.WriteString("\n")
+	}
+	for _, f := range own {
+		writeFlag(b, f)
+	}
+}
+
+func writeFlag(b *strings.Builder, f *pflag.Flag) {
+	if f.Hidden {
+		return
+	}
+	short, def := "", strings.Trim(f.DefValue, "[]")
+	if f.Shorthand != "" {
+		short = "-" + f.Shorthand + ", "
+	}
+	if !slices.Contains([]string{"", "false", "0", "0s"}, def) {
+		def = " (`" + def + "`)"
+	} else {
+		def = ""
+	}
+	fmt.Fprintf(b, "* `%s--%s`%s: %s\n", short, f.Name, def, f.Usage)
+}
+
+// TestReference: docs/CLI.md is that of the commands.
+func TestReference(t *testing.T) {
+	const file = "../../docs/CLI.md"
+	want := reference(newRootCmd(&bytes.Buffer{}, &bytes.Buffer{}))
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/CLI.md is not that of the commands: make golden")
+	}
+	if n := len(strings.Fields(want)); n > 2500 {
+		t.Errorf("docs/CLI.md has %d words, more than 2,500", n)
+	}
+}
+
+// TestManualPages: every command has a manual page.
+func TestManualPages(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "man1")
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"man", dir}, &out, &out); code != node.ExitOK {
+		t.Fatalf("%d %s", code, out.String())
+	}
+	for _, name := range []string{"vestibule.1", "vestibule-rooms-apply.1", "vestibule-fleet-forget.1"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
