@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRecentRemembersTheNewestTickets compares with a twin that keeps a list: a ticket
-// that is put again, because its session was renewed, is among the newest.
+// TestRecentRemembersTheNewestTickets compares with a model that keeps a list: a ticket put again is among the newest.
 func TestRecentRemembersTheNewestTickets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(0, 5).Draw(t, "limit")
