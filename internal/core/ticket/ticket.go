@@ -69,7 +69,7 @@ type Ticket struct {
 
 	Net uint32 // network of the session, see Bind; 0 for none. In the place of Longer
 
-	Answer uint8 // of a waiting visitor: number of the response that set the ticket, to tell pages apart; 0 if never counted
+	Answer uint8 // of a waiting visitor: number of the response that set the ticket; 0 if never counted
 	Flags  Flags
 
 	// The following fields are not sealed. The caller of the engine sets them: the client network, and whether not to

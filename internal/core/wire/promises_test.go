@@ -181,7 +181,7 @@ func TestForeignPromisesAreRefused(t *testing.T) {
 	for rule, data := range map[string][]byte{
 		"invalid character":             []byte("VSP2 of another time"),
 		"unexpected EOF":                []byte(storedMagic),
-		"unsupported version: 2":         pack(func(m *wirepb.Promises) { m.Version = 2 }),
+		"unsupported version: 2":        pack(func(m *wirepb.Promises) { m.Version = 2 }),
 		"sections[0]: must have a key":  pack(func(m *wirepb.Promises) { m.Sections = []*wirepb.Section{{Key: "a", Sum: []byte{1}}} }),
 		"roster[1]: edge: must have 1":  pack(func(m *wirepb.Promises) { m.Durable.Roster[1].Edge = "" }),
 		"sessions: seconds must ascend": pack(func(m *wirepb.Promises) { m.Durable.Roster[0].Rooms[0].Sessions.Until[1] = 0 }),
