@@ -12,46 +12,44 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Role is what a user of NATS is.
+// Role is the role of a NATS user.
 type Role string
 
-// The roles. There is one user per node; data centres and global (the place
-// [wire.Root]) have NATS servers, and users, of their own.
+// The roles. There is one user per node. Data centres and global (the place [wire.Root]) have their own NATS servers
+// and users.
 const (
 	RoleEdge      Role = "edge"
 	RoleRegional  Role = "regional"
 	RoleGlobal    Role = "global"
-	RoleOperator  Role = "operator"  // who runs `vestibule fleet`
-	RoleProvision Role = "provision" // who makes the buckets, so that no node may
-	RoleLeaf      Role = "leaf"      // the servers of a data centre, at global's
+	RoleOperator  Role = "operator"  // for `vestibule fleet`
+	RoleProvision Role = "provision" // creates the buckets, so that no node needs that permission
+	RoleLeaf      Role = "leaf"      // the servers of a data centre, at global
 )
 
-// inboxPrefix begins every inbox. Whose it is stands in the tokens that follow, so
-// that nobody can be allowed another's.
+// inboxPrefix begins every inbox. The following tokens name its owner, so that permissions can be limited to the own
+// inbox.
 const inboxPrefix = "_INBOX."
 
-// OperatorInbox is where answers to people arrive.
+// OperatorInbox is the inbox of operators.
 const OperatorInbox = string(RoleOperator)
 
-// NodeInbox is where answers to a node of a data centre, or of [wire.Root], arrive.
+// NodeInbox returns the inbox of a node of a data centre, or of [wire.Root].
 func NodeInbox(role Role, place, name string) string {
 	return place + "." + string(role) + "." + name
 }
 
-// Allowed is what a user may say and hear. All else is refused.
+// Allowed lists the permitted subjects of a user. All others are refused.
 type Allowed struct {
 	Publish   []string
 	Subscribe []string
 }
 
-// DocumentsDomain is the JetStream domain in which users without buckets of their own
-// find rooms and keys: those of data centres, and operators. It is no domain of a
-// server but the name under which their accounts import what they may read: under a
-// server's own they would reach the API of their own account too.
+// DocumentsDomain is the JetStream domain of rooms and keys for users without their own buckets: those of data centres,
+// and operators. It is not a server's domain but the name under which their accounts import the readable subjects: a
+// server's own domain would also expose the API of their own account.
 const DocumentsDomain = "documents"
 
-// api is the JetStream API as clients of a domain's own servers name it, or as
-// those of other servers do.
+// api returns the prefix of the JetStream API, of the own domain if domain is "".
 func api(domain string) string {
 	if domain == "" {
 		return "$JS.API."
@@ -59,8 +57,7 @@ func api(domain string) string {
 	return "$JS." + domain + ".API."
 }
 
-// reading is what reading some keys of a bucket takes; "" for all and for what is
-// newer than some revision.
+// reading returns the subjects for reading some keys of a bucket; "" for all keys and for reads by revision.
 func reading(domain, bucket string, keys ...string) []string {
 	out := []string{api(domain) + "STREAM.INFO.KV_" + bucket}
 	for _, key := range keys {
@@ -74,7 +71,7 @@ func reading(domain, bucket string, keys ...string) []string {
 	return out
 }
 
-// watching is what a consumer of a bucket takes, for the keys that match.
+// watching returns the subjects for a consumer of the matching keys of a bucket.
 func watching(bucket, keys string) []string {
 	return []string{
 		api("") + "CONSUMER.CREATE.KV_" + bucket + ".*.$KV." + bucket + "." + keys,
@@ -90,18 +87,16 @@ func writing(bucket string, keys ...string) (out []string) {
 	return out
 }
 
-// standing is what standing for leadership under a name takes.
+// standing returns the subjects for a candidate of a leadership name.
 func standing(name string) []string {
 	return slices.Concat(reading("", leasesBucket, name), watching(leasesBucket, name), writing(leasesBucket, name))
 }
 
-// Allow returns what a user may say and hear at the servers of a place: a data
-// centre or [wire.Root]. For a leaf, place is the data centre whose servers join
-// those of global.
+// Allow returns the permissions of a user at the servers of a place: a data centre or [wire.Root]. For a leaf, place is
+// the data centre whose servers join those of global.
 //
-// Nobody but globals hears [wire.Copies]: there are keys in it. Nobody makes a
-// consumer but who may stand for leadership, of a bucket that holds no secret. Only
-// regionals purge, in the bucket of their own data centre's promises.
+// Only globals may subscribe to [wire.Copies], which carry keys. Only candidates may create a consumer, of a bucket
+// without secrets. Only regionals may purge, in the bucket of their own data centre's promises.
 func Allow(role Role, place, name string) Allowed {
 	inbox := inboxPrefix + NodeInbox(role, place, name) + ".>"
 	switch role {
@@ -157,10 +152,10 @@ func Allow(role Role, place, name string) Allowed {
 			Subscribe: []string{wire.GrantSubject(wire.Root, place), wire.AskSubject, inboxPrefix + place + ".>"},
 		}
 	}
-	return Allowed{} // nobody
+	return Allowed{} // no permissions
 }
 
-// Buckets are those that the servers of a place keep.
+// Buckets returns the buckets on the servers of a place.
 func Buckets(place string) []string {
 	if place == wire.Root {
 		return []string{documentsBucket, leasesBucket, controlBucket}
@@ -168,7 +163,7 @@ func Buckets(place string) []string {
 	return []string{leasesBucket, promisesBucket}
 }
 
-// Streams are those that the servers of a place keep.
+// Streams returns the streams on the servers of a place.
 func Streams(place string) (out []string) {
 	for _, bucket := range Buckets(place) {
 		out = append(out, "KV_"+bucket)
@@ -179,8 +174,8 @@ func Streams(place string) (out []string) {
 	return out
 }
 
-// Provision makes the buckets and streams of a place that are missing, with replicas or [Auto].
-// It returns the names of those that it made.
+// Provision creates the missing buckets and streams of a place, with replicas or [Auto]. It returns the names of the
+// created ones.
 func (c *Conn) Provision(ctx context.Context, place string, replicas int) (made []string, err error) {
 	js, err := c.jetStream()
 	if err != nil {

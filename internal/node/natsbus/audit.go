@@ -14,9 +14,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Audit is the stream of who changed what. Globals alone write and read it. What was
-// written can neither be deleted nor purged: it goes when it is auditAge old, or the oldest
-// when there are auditBytes.
+// Audit is the stream of audit entries. Only globals write and read it. Entries cannot be deleted or purged. They
+// expire after auditAge, and the oldest are dropped above auditBytes.
 type Audit struct {
 	conn     *Conn
 	replicas int
@@ -25,13 +24,13 @@ type Audit struct {
 const (
 	auditStream = "VESTIBULE_AUDIT"
 	auditAge    = 400 * 24 * time.Hour
-	auditBytes  = 256 << 20 // about 200,000 changes of one room; a server reserves so much
+	auditBytes  = 256 << 20 // about 200,000 changes of one room; reserved by the server
 )
 
-// NewAudit returns the stream behind conn. replicas is for the stream, if it has to be made.
+// NewAudit returns the stream behind conn. replicas applies if the stream has to be created.
 func NewAudit(conn *Conn, replicas int) *Audit { return &Audit{conn, replicas} }
 
-// makeAudit makes the stream with the given number of replicas.
+// makeAudit creates the stream with the given number of replicas.
 func makeAudit(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
 	config := jetstream.StreamConfig{
 		Name: auditStream, Description: "vestibule", Subjects: []string{wire.Audits}, Storage: jetstream.FileStorage,
@@ -43,7 +42,7 @@ func makeAudit(ctx context.Context, js jetstream.JetStream, replicas int) (jetst
 	})
 }
 
-// open returns the stream, which is made if there is none.
+// open returns the stream and creates it if necessary.
 func (a *Audit) open(ctx context.Context) (jetstream.Stream, error) {
 	if !a.conn.Connected() {
 		return nil, fmt.Errorf("audit: %w", wire.ErrDown)
@@ -54,8 +53,8 @@ func (a *Audit) open(ctx context.Context) (jetstream.Stream, error) {
 	}
 	s, err := js.Stream(ctx, auditStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && a.replicas != 0 {
-		if s, err = makeAudit(ctx, js, a.replicas); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody was faster
-			s, err = js.Stream(ctx, auditStream)
+		if s, err = makeAudit(ctx, js, a.replicas); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			s, err = js.Stream(ctx, auditStream) // created concurrently
 		}
 	}
 	if err != nil {
@@ -64,7 +63,7 @@ func (a *Audit) open(ctx context.Context) (jetstream.Stream, error) {
 	return s, nil
 }
 
-// Bounds implements the interface Stream of package audit. The server that leads the stream answers.
+// Bounds implements the interface Stream of package audit. The leader of the stream answers.
 func (a *Audit) Bounds(ctx context.Context) (first, last uint64, err error) {
 	s, err := a.open(ctx)
 	if err != nil {
@@ -96,7 +95,7 @@ func (a *Audit) Append(ctx context.Context, subject string, data []byte, last ui
 	return ack.Sequence, nil
 }
 
-// readBytes bounds what one answer of a server holds, but for its first entry.
+// readBytes bounds an answer of a server, except for its first entry.
 const readBytes = 4 << 20
 
 // Read implements the interface Stream of package audit.
@@ -135,10 +134,10 @@ func (a *Audit) Read(ctx context.Context, from uint64, n int, subject string) (o
 				return nil, fmt.Errorf("audit: read: %w", err)
 			}
 			out = append(out, wire.AuditEntry{Sequence: sequence, Data: m.Data})
-		case "204", "404": // the end, or nothing at all
+		case "204", "404": // the end, or an empty stream
 			return out, nil
 		case "503":
-			return nil, fmt.Errorf("audit: read: %w", nats.ErrNoResponders) // there is no stream
+			return nil, fmt.Errorf("audit: read: %w", nats.ErrNoResponders) // no such stream
 		default:
 			return nil, fmt.Errorf("audit: read: %s %s", status, m.Header.Get("Description"))
 		}

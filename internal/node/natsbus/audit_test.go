@@ -13,8 +13,7 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// The stream takes an entry only after the newest, is read in order, and nobody can delete
-// from it.
+// TestTheAuditStream: an entry is appended only after the newest, entries are read in order, and none can be deleted.
 func TestTheAuditStream(t *testing.T) {
 	server := newSite(t)
 	stream := natsbus.NewAudit(connect(t, server.URL(), "global"), 1)

@@ -18,19 +18,17 @@ func (c *Conn) jetStream() (jetstream.JetStream, error) {
 	return jetstream.New(c.nc)
 }
 
-// Auto as a number of replicas is three on a cluster and one on a server that is
-// alone. A cluster has three servers at least: JetStream needs most of them for
-// every write, so that two are worse than one.
+// Auto chooses three replicas on a cluster and one on a single server. A cluster has at least three servers: JetStream
+// needs a majority for every write, so two are worse than one.
 const Auto = -1
 
-// alone is what a JetStream server that is no part of a cluster says of replicas.
-// Nothing else tells for certain: a single server with a leaf node has the name of a
-// cluster too, and a bucket of another domain is kept by other servers than those
-// connected to.
+// alone is the error code for replicas on a JetStream server outside of a cluster. No other sign is reliable: a single
+// server with a leaf node has a cluster name too, and a bucket of another domain lies on other servers than the
+// connected one.
 const alone jetstream.ErrorCode = 10074
 
-// makeBucket makes a bucket with the given number of replicas. A cluster that lacks
-// servers for three is an error as ever, not a reason to keep one copy.
+// makeBucket creates a bucket with the given number of replicas. A cluster with less than three available servers is an
+// error; makeBucket does not fall back to one copy.
 func makeBucket(ctx context.Context, js jetstream.JetStream, name string, replicas int) (jetstream.KeyValue, error) {
 	config := jetstream.KeyValueConfig{
 		Bucket: name, Description: "vestibule", Storage: jetstream.FileStorage, History: 1,
@@ -41,7 +39,7 @@ func makeBucket(ctx context.Context, js jetstream.JetStream, name string, replic
 	})
 }
 
-// replicated makes something with the given number of replicas, or [Auto].
+// replicated calls create with the given number of replicas, or [Auto].
 func replicated[T any](replicas int, create func(replicas int) (T, error)) (T, error) {
 	if replicas != Auto {
 		return create(replicas)
@@ -53,8 +51,8 @@ func replicated[T any](replicas int, create func(replicas int) (T, error)) (T, e
 	return made, err
 }
 
-// bucket opens the KV bucket of that name, making it with the given number of
-// replicas (or [Auto]) if there is none; replicas 0 only opens.
+// bucket opens a KV bucket. It creates a missing one with the given number of replicas (or [Auto]), except for replicas
+// 0.
 func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream.KeyValue, error) {
 	if !c.Connected() {
 		return nil, fmt.Errorf("bucket %s: %w", name, wire.ErrDown)
@@ -67,10 +65,10 @@ func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream
 	if errors.Is(err, jetstream.ErrBucketNotFound) && replicas != 0 {
 		kv, err = makeBucket(ctx, js, name, replicas)
 		switch {
-		case errors.Is(err, jetstream.ErrBucketExists): // somebody was faster
+		case errors.Is(err, jetstream.ErrBucketExists): // created concurrently
 			kv, err = js.KeyValue(ctx, name)
 		case err != nil:
-			err = fmt.Errorf("there is none, and it cannot be made; where NATS knows users, vestibule nats-config provision makes it: %w", err)
+			err = fmt.Errorf("missing and cannot be created (with NATS users, run vestibule nats-config provision): %w", err)
 		}
 	}
 	if err != nil {
@@ -79,7 +77,7 @@ func (c *Conn) bucket(ctx context.Context, name string, replicas int) (jetstream
 	return kv, nil
 }
 
-// stream returns the stream that keeps the KV bucket of that name, which is there.
+// stream returns the stream of an existing KV bucket.
 func (c *Conn) stream(ctx context.Context, bucket string) (jetstream.Stream, error) {
 	js, err := c.jetStream()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// court is three candidates, each with a network path of its own.
+// court is three candidates, each with its own network path.
 type court struct {
 	*throne
 	all   map[string]*candidate
@@ -34,14 +34,14 @@ func newCourt(t *testing.T, replicas int, urls ...string) *court {
 	return c
 }
 
-// another waits until somebody else than name leads.
+// another waits until a candidate other than name leads.
 func (c *court) another(name string) {
 	c.t.Helper()
 	eventually(c.t, "another than "+name+" leads", func() bool { next := c.now(); return next != "" && next != name })
 }
 
-// settles waits until somebody leads for longer than a lease without a break, and
-// returns who. Where the machine stands still in between, another may come first.
+// settles waits until a leader holds without interruption for longer than a lease, and returns its name. If the machine
+// stalls, another may lead first.
 func (c *court) settles() (leader string) {
 	c.t.Helper()
 	reign, from := 0, int64(0)
@@ -62,7 +62,7 @@ func (c *court) settles() (leader string) {
 	return leader
 }
 
-// bucket is the store as an operator reaches it.
+// bucket opens the store as an operator does.
 func (s *site) bucket(name string) (jetstream.JetStream, jetstream.KeyValue) {
 	s.t.Helper()
 	js := jetStream(s.t, s.URL())
@@ -73,10 +73,9 @@ func (s *site) bucket(name string) (jetstream.JetStream, jetstream.KeyValue) {
 	return js, kv
 }
 
-// A lock with one backup is easy. With more they wake up together when the
-// leader is silent, one of them may take what the other has just taken, and the
-// leader may come back in the middle of it. Round after round the leader stands
-// still beyond its lease, wakes up, and stands again behind the others.
+// TestThreeCandidatesAndALeaderThatComesAndGoes: several backups wake up together when the leader is silent. One may
+// take a lease just taken by another, and the leader may return in between. In each round the leader pauses beyond its
+// lease, resumes, and becomes a candidate again behind the others.
 func TestThreeCandidatesAndALeaderThatComesAndGoes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -98,14 +97,14 @@ func TestThreeCandidatesAndALeaderThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// A leader that dies, again and again, until the last candidate leads.
+// TestTheLastOfThreeLeads: leaders die until the last candidate leads.
 func TestTheLastOfThreeLeads(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := newCourt(t, 1, s.URL())
 	for range 2 {
 		leader := c.settles()
-		c.paths[leader].up.hold() // dead, not stopped: nothing is given up
+		c.paths[leader].up.hold() // dead, not stopped: it does not give up the lease
 		c.paths[leader].cut()
 		c.all[leader].conn.Close()
 		c.another(leader)
@@ -113,8 +112,8 @@ func TestTheLastOfThreeLeads(t *testing.T) {
 	c.settles()
 }
 
-// A candidate that sees an old key finds the leader silent and is wrong: its
-// compare-and-set fails.
+// TestAStaleViewTakesNothing: a candidate with an old view wrongly takes the leader for silent; its compare-and-set
+// fails.
 func TestAStaleViewTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -124,7 +123,7 @@ func TestAStaleViewTakesNothing(t *testing.T) {
 		n, from := c.count(), c.all[leader].renewed.Load()
 		for name, path := range c.paths {
 			if name != leader {
-				path.down.hold() // what it does arrives; what it sees is of before
+				path.down.hold() // its writes arrive; its reads are stale
 			}
 		}
 		eventually(t, leader+" renews, or lost its lease", func() bool { return c.all[leader].renewed.Load() >= from+5 || c.count() > n })
@@ -138,8 +137,8 @@ func TestAStaleViewTakesNothing(t *testing.T) {
 	})
 }
 
-// The write that takes a lease happens and its answer is lost: the candidate
-// finds its nonce in the key, and leads by that write instead of another.
+// TestALeaseThatWasTakenWithoutAnAnswerIsLedBy: the write that takes a lease succeeds and its answer is lost. The
+// candidate finds its nonce in the key and leads without another write.
 func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 	t.Parallel()
 	tries(t, func() string {
@@ -170,7 +169,7 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 			return v
 		}
 		first.up.hold()
-		holder() // what a wrote is in the store
+		holder() // the writes of a are stored
 		echo := make(chan struct{}, 1)
 		if _, err := b.conn.Subscribe("vestibule.v1.echo", func(string, []byte) { echo <- struct{}{} }); err != nil {
 			t.Fatal(err)
@@ -195,8 +194,8 @@ func TestALeaseThatWasTakenWithoutAnAnswerIsLedBy(t *testing.T) {
 	})
 }
 
-// Whatever becomes of the store, no two lead at a time, terms grow, and who leads
-// next knows that the store has forgotten. All three lose sight of it.
+// TestTermsGrowOverAStoreThatForgets: whatever happens to the store, there is one leader at a time, terms grow, and the
+// next leader knows that the store lost writes. All three candidates lose their connection.
 func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, s *site, old []byte){
@@ -246,7 +245,7 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 				t.Fatal(err)
 			}
 			n := c.count()
-			c.all[c.settles()].resign <- struct{}{} // so that what was read is of an older term
+			c.all[c.settles()].resign <- struct{}{} // so that the backup is of an older term
 			eventually(t, "somebody leads again", func() bool { return c.count() > n && c.now() != "" })
 			c.settles()
 			n = c.count()
@@ -264,8 +263,8 @@ func TestTermsGrowOverAStoreThatForgets(t *testing.T) {
 	}
 }
 
-// Who stands for the first time, while the store has lost its memory and the
-// leader does not know yet, waits all the same.
+// TestANewcomerWaitsForALeaderThatTheStoreHasForgotten: a new candidate waits although the store has lost the lease of
+// a live leader.
 func TestANewcomerWaitsForALeaderThatTheStoreHasForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -274,17 +273,17 @@ func TestANewcomerWaitsForALeaderThatTheStoreHasForgotten(t *testing.T) {
 	a := stand(t, r, path.url(), "a")
 	r.leads("a")
 	a.renews(t, 1)
-	path.up.hold() // it hears of nothing; its lease goes on
+	path.up.hold() // it learns nothing; its lease continues
 	js, _ := s.bucket("vestibule_leases")
 	if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
 		t.Fatal(err)
 	}
-	stand(t, r, s.URL(), "b") // the throne sees to it that a has stepped down
+	stand(t, r, s.URL(), "b") // the throne checks that a has stepped down
 	r.leads("b")
 	path.up.free()
 }
 
-// cluster starts three servers that keep JetStream together.
+// cluster starts a JetStream cluster of three servers.
 func cluster(t *testing.T) []*server.Server {
 	t.Helper()
 	var all []*server.Server
@@ -325,9 +324,8 @@ func cluster(t *testing.T) []*server.Server {
 	return all
 }
 
-// Three candidates at three servers that keep the store together: one server
-// dies, the one of the leader or another, and the store with it where that one led
-// it. Somebody goes on to lead, and only one.
+// TestLeadershipOutlivesOneServerOfThree: one server of three dies, with or without the leader of the store. One
+// candidate leads afterwards.
 func TestLeadershipOutlivesOneServerOfThree(t *testing.T) {
 	t.Parallel()
 	servers := cluster(t)

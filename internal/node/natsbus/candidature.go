@@ -17,15 +17,14 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// trouble is why the store takes no lease, and since when. It is safe for concurrent use.
+// trouble is the reason why the store accepts no lease, and since when. It is safe for concurrent use.
 type trouble struct {
 	mu    sync.Mutex
 	since time.Time
 	why   string
 }
 
-// note takes note of how a write ended, nil for well. Who is cut off, or was slower than
-// a rival, learns nothing of the store by it.
+// note records the result of a write, nil for success. A lost connection or a lost race says nothing about the store.
 func (t *trouble) note(err error) {
 	if errors.Is(err, wire.ErrDown) || errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, context.Canceled) {
 		return
@@ -70,29 +69,29 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	return nil
 }
 
-// taken is a lease that was taken.
+// taken is an acquired lease.
 type taken struct {
 	value  leaseValue
 	rev    uint64
-	sent   fleettime.Mono // when it was asked for
-	behind bool           // the store did not know of a term that was seen
+	sent   fleettime.Mono // time of the request
+	behind bool           // the store did not know a term seen earlier
 }
 
-// candidature is what a candidate has seen of the key, and written to it.
+// candidature is a candidate's view of the key, and its own writes.
 type candidature struct {
 	*Lease
 	kv    jetstream.KeyValue
 	seen  leaseValue
-	rev   uint64      // of what was seen, 0 for no key
-	tried *taken      // the newest that we wrote without hearing what became of it, nil for none
-	timer *time.Timer // when the key may be taken, as it has not changed
+	rev   uint64      // revision of the last seen value, 0 for no key
+	tried *taken      // our newest write without an answer, nil for none
+	timer *time.Timer // fires when the key is unchanged for long enough to be taken
 }
 
-// patience is how long a rival waits for a sign of life.
+// patience is how long a rival waits for a renewal.
 var patience = fleettime.Stretch(fleettime.Stretch(LeaseLength)) + rivalMargin
 
-// take watches the key until it may be taken, and takes it. The watch ends with it: who
-// leads does not read it, and nats.go keeps what nobody reads.
+// take watches the key until it may be taken, and takes it. The watch ends here, since a leader does not read it and
+// nats.go would buffer it.
 func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
 	w, err := kv.Watch(ctx, l.name)
 	if err != nil {
@@ -116,7 +115,7 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 			switch {
 			case !ok:
 				return taken{}, errors.New("watch lease: ended by the server")
-			case e == nil: // everything there was has been told
+			case e == nil: // the initial values are complete
 				free = l.fresh && c.rev == 0 && !l.met && !l.conn.link.broken()
 			default:
 				won, given := c.see(e)
@@ -141,22 +140,22 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 	}
 }
 
-// see takes note of what the key holds. It returns the lease where that is what we wrote,
-// and whether the leader has given it up.
+// see records the value of the key. It returns the lease if the value is our own write, and whether the leader has
+// given the lease up.
 func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
 	before := c.seen
 	c.rev, c.seen = e.Revision(), leaseValue{}
 	err := json.Unmarshal(e.Value(), &c.seen)
 	if err != nil && len(e.Value()) > 0 {
-		c.log.Error("the key holds no lease; it is taken over if it stays so", slog.Any("error", err))
+		c.log.Error("the key holds an invalid lease, which is taken over unless renewed", slog.Any("error", err))
 	}
 	if c.tried != nil && c.seen == c.tried.value && c.now() < c.tried.sent.Add(fleettime.Shrink(LeaseLength)) {
-		// Our write had happened: it succeeded, only its answer was lost.
+		// Our write succeeded, only its answer was lost.
 		c.tried.rev = c.rev
 		return c.tried, false
 	}
 	if before.Nonce != 0 && c.seen != before {
-		c.trouble.note(nil) // somebody else writes
+		c.trouble.note(nil) // another candidate's write succeeded
 	}
 	c.met, c.term = true, max(c.term, c.seen.Term)
 	c.rival = c.rival || c.seen.Nonce != c.led
@@ -165,8 +164,8 @@ func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
 	return nil, err == nil && c.seen.Leader == ""
 }
 
-// try writes a lease of ours in place of what was seen, for a term above minTerm, and
-// returns it where that is certain. An error says that the watch is of no use any more.
+// try writes our lease over the last seen value, for a term above minTerm, and returns it if the write certainly
+// succeeded. After an error the watch is useless.
 func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	known := max(c.term, minTerm)
 	t := &taken{
@@ -180,18 +179,17 @@ func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
 	case err == nil:
 		return t, nil
 	case errors.Is(err, jetstream.ErrKeyExists):
-		return nil, errors.New("somebody was faster") // or the watch is behind: a new one is not
+		return nil, errors.New("another candidate was faster") // or the watch is behind; a new one is not
 	}
-	// It may have been written. Wait: either the watch shows it, or it was not.
+	// It may have been written. Wait: the watch shows it, or it was not.
 	c.tried = t
 	c.log.Debug("lease not taken", slog.Any("error", err))
 	c.timer.Reset(patience)
 	return nil, nil
 }
 
-// meetNamesake warns, once, of a rival that bears our name: a lease under it that goes
-// on being renewed is not that of the process before this one. Both stand as any two
-// candidates do, because what tells leases apart is their nonce.
+// meetNamesake warns, once, about a rival with our name: its lease is still being renewed, so it is not that of our
+// previous process. Both remain candidates, since leases differ by their nonce.
 func (l *Lease) meetNamesake(seen leaseValue) {
 	was := l.namesake
 	l.namesake = seen
@@ -200,14 +198,14 @@ func (l *Lease) meetNamesake(seen leaseValue) {
 	}
 	if l.beats++; l.beats >= 3 {
 		l.beats = -1
-		l.log.Warn("another process with this one's name leads: give every candidate a name and a data_dir of its own", slog.String("name", l.me))
+		l.log.Warn("another process with this one's name leads: give each candidate its own name and data_dir", slog.String("name", l.me))
 	}
 }
 
-// date returns the present in seconds, for terms.
+// date returns the time in seconds, for terms.
 func date() uint64 { return uint64(max(0, time.Now().Unix())) }
 
-// nonce returns a random number that no other write has.
+// nonce returns a random number for one write.
 func nonce() uint64 {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {

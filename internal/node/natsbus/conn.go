@@ -1,12 +1,9 @@
-// Package natsbus is what Vestibule asks of NATS, one file each: a bus for
-// reports and grants ([Conn]), documents that every node watches ([Documents]),
-// leadership ([Lease]) and what a data centre has promised ([Promises]).
+// Package natsbus adapts NATS, one file each: a bus for reports and grants ([Conn]), documents that every node watches
+// ([Documents]), leadership ([Lease]) and the stored promises of a data centre ([Promises]).
 //
-// Core NATS carries what is sent again anyway, so nothing is buffered while the
-// connection is down: a late flush would be noise. JetStream KV holds what must
-// survive; it is never trusted for the hard limit, and nothing is decided from
-// a read, only from a compare-and-set that succeeded (reads may be stale, and a
-// write that timed out may have happened).
+// Core NATS carries messages that are repeated anyway, so nothing is buffered while the connection is down: a late
+// flush would be noise. JetStream KV holds durable state. It is never trusted for the hard limit. Decisions rely only
+// on a compare-and-set that succeeded, since reads may be stale and a write that timed out may have happened.
 //
 // The one knob is the lease's length, [LeaseLength].
 package natsbus
@@ -25,13 +22,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Options say how to reach NATS.
+// Options are the parameters of a connection to NATS.
 type Options struct {
 	URL      string // one or several, separated by commas
 	Name     string // of this node, shown by the server
-	Inbox    string // below which answers arrive, "" for the name: see NodeInbox
+	Inbox    string // prefix of answers, "" for the name: see NodeInbox
 	Creds    string // file with user credentials, "" for none
-	User     string // of an embedded server that asks for it, with Password; others have theirs in URL
+	User     string // of an embedded server with a password, with Password; others have theirs in URL
 	Password string
 	CA       string // file with the certificates to trust, "" for the system's
 	Cert     string // client certificate and key files, "" for none
@@ -44,8 +41,7 @@ type Options struct {
 	OnState func(connected bool) // called from the connection's goroutine
 }
 
-// Conn is a connection to NATS that reconnects for ever. It is safe for
-// concurrent use.
+// Conn is a connection to NATS that reconnects for ever. It is safe for concurrent use.
 type Conn struct {
 	nc     *nats.Conn
 	domain string
@@ -58,20 +54,18 @@ var (
 	_ wire.Desk = (*Conn)(nil)
 )
 
-// Connect returns a connection. It does not fail because no server answers:
-// then the connection is down until one does. It fails for options that can
-// never work.
+// Connect returns a connection. Without a reachable server the connection is down until there is one. It returns an
+// error only for invalid options.
 func Connect(o Options) (*Conn, error) {
 	log := o.Log.With(slog.String("component", "nats"))
-	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), log: log, told: o.OnState}
+	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), log: log, onState: o.OnState}
 	opts := append(ln.options(),
 		nats.Name("vestibule "+o.Name),
 		nats.CustomInboxPrefix(inboxPrefix+cmp.Or(o.Inbox, o.Name)),
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
-		// A server that does not know this node's user may learn of it later: its
-		// configuration is read again.
+		// A server that does not know this node's user may learn of it later, when its configuration is reloaded.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(200*time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 300*time.Millisecond),
@@ -125,9 +119,8 @@ func (c *Conn) Publish(subject string, data []byte) error {
 	return nil
 }
 
-// pending bounds what may queue for one subscription before the oldest user of
-// the memory, this process, is told that it is slow: reports are state, a newer
-// one makes up for any that was dropped.
+// pending bounds the queue of one subscription. Beyond it messages are dropped, which is harmless: reports are state,
+// and a newer one replaces them.
 const pending = 4096
 
 // Subscribe implements [wire.Bus].
@@ -152,8 +145,7 @@ func (c *Conn) Subscribe(subject string, handle func(subject string, data []byte
 	}, nil
 }
 
-// Flush implements [wire.Bus]. A server handles what one connection sends in the order of
-// sending, and so does this process with what it is sent.
+// Flush implements [wire.Bus]. A server handles the messages of one connection in order, and so does this process.
 func (c *Conn) Flush(ctx context.Context) error {
 	if err := c.nc.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("flush: %w", err)
@@ -173,9 +165,9 @@ func (c *Conn) Flush(ctx context.Context) error {
 // Answer implements [wire.Desk].
 func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error) {
 	s, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
-		// Who asks names the subject of the answer: none of those that nodes or stores hear.
+		// The requester names the subject of the answer: it must not be one that nodes or stores subscribe to.
 		if !strings.HasPrefix(m.Reply, "_INBOX") {
-			c.log.Warn("question refused: the answer is wanted elsewhere than in an inbox", slog.String("subject", subject), slog.String("reply", m.Reply))
+			c.log.Warn("request refused: the reply subject is not an inbox", slog.String("subject", subject), slog.String("reply", m.Reply))
 			return
 		}
 		if err := m.Respond(handle(m.Data)); err != nil {
@@ -192,11 +184,10 @@ func (c *Conn) Answer(subject string, handle func([]byte) []byte) (func(), error
 	}, nil
 }
 
-// ErrNobody says that nobody answers on a subject.
-var ErrNobody = errors.New("nobody answers")
+// ErrNobody reports that a subject has no responder.
+var ErrNobody = errors.New("no responder")
 
-// Ask returns the answer to a question. It returns ErrNobody where nobody answers the
-// subject, and ctx's error where no answer came.
+// Ask returns the answer to a request. It returns ErrNobody without a responder, and ctx's error without an answer.
 func (c *Conn) Ask(ctx context.Context, subject string, question []byte) ([]byte, error) {
 	m, err := c.nc.RequestWithContext(ctx, subject, question)
 	if errors.Is(err, nats.ErrNoResponders) {
@@ -208,29 +199,28 @@ func (c *Conn) Ask(ctx context.Context, subject string, question []byte) ([]byte
 	return m.Data, nil
 }
 
-// WithDomain returns the same connection for the buckets of another JetStream
-// domain. Only one of the two is to be closed.
+// WithDomain returns the same connection for the buckets of another JetStream domain. Only one of the two must be
+// closed.
 func (c *Conn) WithDomain(domain string) *Conn {
 	other := *c
 	other.domain = domain
 	return &other
 }
 
-// Connected reports whether there is a connection now.
+// Connected reports whether the connection is up.
 func (c *Conn) Connected() bool { return c.link.up.Load() && c.nc.IsConnected() }
 
-// Refused returns why the server does not let this node in, "" while it does, or
-// while it is not reached at all. It never waits.
+// Refused returns why the server refuses this node, "" if it does not, or is not reached. It never blocks.
 func (c *Conn) Refused() string {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	return c.link.refused
 }
 
-// URL returns the address of the server connected to, without a password, "" for none.
+// URL returns the address of the connected server without a password, "" for none.
 func (c *Conn) URL() string { return c.nc.ConnectedUrlRedacted() }
 
-// Close ends the connection; it sends what was published.
+// Close flushes and ends the connection.
 func (c *Conn) Close() {
 	if c.Connected() {
 		if err := c.nc.FlushTimeout(500 * time.Millisecond); err != nil {

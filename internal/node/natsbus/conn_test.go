@@ -25,7 +25,7 @@ func listen(t *testing.T, c *natsbus.Conn, subject string) (<-chan heard, func()
 	return ch, cancel
 }
 
-// meet makes sure that what was asked of the server before has been done.
+// meet makes sure that earlier requests to the server are done.
 func meet(t *testing.T, from, to *natsbus.Conn) {
 	t.Helper()
 	ch, cancel := listen(t, to, "sync.test")
@@ -63,20 +63,20 @@ func TestSubscribersHearWhatIsPublishedInOrder(t *testing.T) {
 		}
 	}
 	cancel()
-	cancel() // once more is harmless
+	cancel() // cancel is idempotent
 	if len(ch) != 0 {
 		t.Errorf("heard %v too", <-ch)
 	}
 }
 
-// What somebody had sent before is handled when Flush returns: the last words of an edge
-// count with a regional that stops right after it.
+// TestFlushWaitsForWhatOthersHaveSent: earlier messages of others are handled when Flush returns. So the last report of
+// an edge counts at a regional that stops right after it.
 func TestFlushWaitsForWhatOthersHaveSent(t *testing.T) {
 	s := newSite(t)
 	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")
 	var handled atomic.Int64
 	cancel, err := b.Subscribe(wire.Reports("dublin"), func(string, []byte) {
-		runtime.Gosched() // a handler that is not done at once
+		runtime.Gosched() // a handler that takes a moment
 		handled.Add(1)
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func TestFlushWaitsForWhatOthersHaveSent(t *testing.T) {
 	}
 	defer cancel()
 	ctx := within(t)
-	if err := b.Flush(ctx); err != nil { // the server knows of the subscription
+	if err := b.Flush(ctx); err != nil { // the server knows the subscription
 		t.Fatal(err)
 	}
 	for i := 1; i <= 50; i++ {
@@ -137,7 +137,7 @@ func TestAHandlerHasEndedWhenCancelReturns(t *testing.T) {
 	}
 }
 
-// State is sent again anyway, so what cannot be sent now is refused, not kept.
+// TestNothingIsSentLate: state is repeated anyway, so a message is refused while disconnected, not buffered.
 func TestNothingIsSentLate(t *testing.T) {
 	s := newSite(t)
 	a, b := connect(t, s.URL(), "a"), connect(t, s.URL(), "b")

@@ -13,39 +13,38 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Documents are the few small documents that every node needs: the room set,
-// the keys, the pages. Global writes them; every node watches.
+// Documents are the small documents that every node needs: the room set, the keys, the pages. Global writes them; every
+// node watches.
 type Documents struct {
 	conn     *Conn
 	bucket   string
 	replicas int
 	watched  []string
-	wrote    chan struct{} // a document was written by this node: Watch asks at once
+	wrote    chan struct{} // this node wrote a document: Watch asks at once
 
-	opened atomic.Pointer[jetstream.KeyValue] // the bucket as writes found it, nil once one failed
+	opened atomic.Pointer[jetstream.KeyValue] // the bucket found by writes, nil after a failed one
 }
 
 const (
 	documentsBucket = "vestibule_documents"
-	controlBucket   = "vestibule_control" // tokens of the API and secrets of draws: globals alone read it
+	controlBucket   = "vestibule_control" // API tokens and secrets of draws, for globals only
 )
 
-// NewDocuments returns the documents behind conn, of which Watch follows those
-// named. replicas is for the bucket, if it has to be made; 0 for nodes that only
-// read.
+// NewDocuments returns the documents behind conn. Watch follows the watched ones. replicas applies if the bucket has to
+// be created; 0 for readers.
 func NewDocuments(conn *Conn, replicas int, watched ...string) *Documents {
 	return &Documents{conn: conn, bucket: documentsBucket, replicas: replicas, watched: watched, wrote: make(chan struct{}, 1)}
 }
 
-// NewControl returns the documents that globals alone may read: tokens of the API, secrets of draws.
+// NewControl returns the documents for globals only: API tokens, secrets of draws.
 func NewControl(conn *Conn, replicas int) *Documents {
 	d := NewDocuments(conn, replicas)
 	d.bucket = controlBucket
 	return d
 }
 
-// Get returns a document and its revision, (nil, 0) if there is none. What it
-// returns may be stale: decide nothing from it but what to hand to Put.
+// Get returns a document and its revision, (nil, 0) if it does not exist. The document may be stale: use it only as a
+// base for Put.
 func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error) {
 	kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
 	if err != nil {
@@ -61,10 +60,10 @@ func (d *Documents) Get(ctx context.Context, key string) ([]byte, uint64, error)
 	return e.Value(), e.Revision(), nil
 }
 
-// A copy that the leader of the store has heard of so lately is not behind.
+// copyHeard is the maximum age of a copy's last message to the leader of the store for the copy to count as current.
 const copyHeard = 3 * time.Second
 
-// Current implements [wire.DocumentFeed]: the leader of the stream is asked, and has heard of every copy.
+// Current implements [wire.DocumentFeed]: the leader of the stream must have heard from every copy.
 func (d *Documents) Current(ctx context.Context) error {
 	if !d.conn.Connected() {
 		return fmt.Errorf("bucket %s: %w", d.bucket, wire.ErrDown)
@@ -75,7 +74,7 @@ func (d *Documents) Current(ctx context.Context) error {
 	}
 	c := stream.CachedInfo().Cluster
 	if c == nil {
-		return nil // one server
+		return nil // single server
 	}
 	if c.Leader == "" {
 		return fmt.Errorf("bucket %s has no leader", d.bucket)
@@ -88,11 +87,10 @@ func (d *Documents) Current(ctx context.Context) error {
 	return nil
 }
 
-// Put writes a document that was at revision when it was read (0: did not
-// exist). It returns [wire.ErrChanged] if it no longer is. Any other error leaves
-// open whether it was written.
+// Put writes a document last read at revision, 0 for a new one. It returns [wire.ErrChanged] if the revision differs.
+// After any other error the document may or may not be written.
 func (d *Documents) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
-	// To look whether the bucket is there costs as much as a write of a small cluster does.
+	// Checking the bucket costs as much as a write of a small cluster.
 	opened := d.opened.Load()
 	if opened == nil || !d.conn.Connected() {
 		kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
@@ -113,7 +111,7 @@ func (d *Documents) Put(ctx context.Context, key string, data []byte, revision u
 		return 0, fmt.Errorf("document %s: %w", key, wire.ErrChanged)
 	}
 	if err != nil {
-		d.opened.Store(nil) // the bucket may be gone: the next write makes it
+		d.opened.Store(nil) // the bucket may be gone: the next write creates it
 		return 0, fmt.Errorf("document %s: %w", key, err)
 	}
 	select {
@@ -123,8 +121,8 @@ func (d *Documents) Put(ctx context.Context, key string, data []byte, revision u
 	return next, nil
 }
 
-// Limit returns how many bytes a document may have: what the server takes as one
-// message. Where no server was reached yet it is what servers take by default.
+// Limit returns the maximum size of a document, in bytes: the server's message limit, or the default of servers before
+// the first connection.
 func (d *Documents) Limit() int {
 	limit := int(d.conn.nc.MaxPayload())
 	if limit == 0 {
@@ -159,7 +157,7 @@ func (d *Documents) List(ctx context.Context, pattern string) (map[string]wire.W
 			if !ok {
 				return nil, fmt.Errorf("list %s: ended by the server", pattern)
 			}
-			if e == nil { // all have been told
+			if e == nil { // the initial values are complete
 				return out, nil
 			}
 			out[e.Key()] = wire.Written{At: e.Created(), Revision: e.Revision()}
@@ -167,8 +165,8 @@ func (d *Documents) List(ctx context.Context, pattern string) (map[string]wire.W
 	}
 }
 
-// Delete removes a document that is still at revision. It leaves nothing behind but a mark of
-// a few bytes. It returns [wire.ErrChanged] where the document was written since.
+// Delete removes a document at revision, and leaves a marker of a few bytes. It returns [wire.ErrChanged] if the
+// revision differs.
 func (d *Documents) Delete(ctx context.Context, key string, revision uint64) error {
 	kv, err := d.conn.bucket(ctx, d.bucket, d.replicas)
 	if err != nil {
@@ -184,15 +182,12 @@ func (d *Documents) Delete(ctx context.Context, key string, revision uint64) err
 	return nil
 }
 
-// Watch calls handle with the watched documents, first as they are and then
-// with every change, one at a time, until ctx ends; with nil for one that is not
-// there or no longer. After the connection was lost, and when the store turns out
-// to be another one than was watched, it tells them all again, since a change may
-// have been missed. Where the store cannot be reached it tries again for ever; it
-// returns ctx's error.
+// Watch calls handle with the watched documents, first with their state and then with every change, one at a time,
+// until ctx ends; with nil for a missing one. After a reconnect, and if the store was replaced, it repeats them all,
+// since a change may have been missed. It retries for ever while the store is unreachable. It returns ctx's error.
 func (d *Documents) Watch(ctx context.Context, handle func(key string, data []byte)) error {
 	log := d.conn.log
-	said, told := false, false
+	warned, told := false, false
 	for {
 		opened, err := d.watchOnce(ctx, handle)
 		if ctx.Err() != nil {
@@ -210,13 +205,13 @@ func (d *Documents) Watch(ctx context.Context, handle func(key string, data []by
 			}
 			told = true
 		}
-		if opened || !said {
+		if opened || !warned {
 			level := slog.LevelWarn
 			if errors.Is(err, jetstream.ErrBucketNotFound) {
-				level = slog.LevelInfo // the first global of a fleet makes it
+				level = slog.LevelInfo // the first global of a fleet creates it
 			}
 			log.Log(ctx, level, "documents cannot be watched yet", slog.Any("error", err))
-			said = true
+			warned = true
 		}
 		select {
 		case <-ctx.Done():
@@ -230,18 +225,17 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 	again := d.conn.link.next()
 	open, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if _, err := d.conn.bucket(open, d.bucket, d.replicas); err != nil { // it may have to be made
+	if _, err := d.conn.bucket(open, d.bucket, d.replicas); err != nil { // it may have to be created
 		return false, err
 	}
 	stream, err := d.conn.stream(open, d.bucket)
 	if err != nil {
 		return false, fmt.Errorf("watch documents: %w", err)
 	}
-	// Read before the watch begins: a store that takes the place of this one at any
-	// moment from now on is noticed.
+	// Read before the watch begins, so that any later replacement of the store is noticed.
 	seen := stampOf(stream.CachedInfo())
-	revisions := map[string]uint64{} // of the documents that are there
-	told := map[string]uint64{}      // revision of the newest that was told of each, also that it was deleted
+	revisions := map[string]uint64{} // of existing documents
+	told := map[string]uint64{}      // revision last passed to handle per document, deletions included
 	for _, key := range d.watched {
 		if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
 			return false, fmt.Errorf("watch documents: %w", err)
@@ -266,11 +260,11 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 				return true, jetstream.ErrBucketNotFound
 			}
 			if err != nil {
-				d.conn.log.Debug("store of documents not looked at", slog.Any("error", err))
+				d.conn.log.Debug("store of documents not checked", slog.Any("error", err))
 				continue
 			}
 			if !now.follows(&seen, revisions) {
-				d.conn.log.Error("the store of documents lost its memory or came back older")
+				d.conn.log.Error("the store of documents lost writes or was restored")
 				return true, errOther
 			}
 			seen = now
@@ -279,18 +273,17 @@ func (d *Documents) watchOnce(ctx context.Context, handle func(key string, data 
 		}
 		for _, key := range d.watched {
 			if err := d.poll(ctx, stream, key, handle, revisions, told); err != nil {
-				d.conn.log.Debug("document not asked for", slog.String("document", key), slog.Any("error", err))
+				d.conn.log.Debug("document not polled", slog.String("document", key), slog.Any("error", err))
 			}
 		}
 	}
 }
 
-// askEvery is how often a watch asks for what is newer than it knows. It asks, and is
-// not told: whoever may make a consumer chooses on which subject its messages arrive,
-// which no list of permissions can bound, so nodes that visitors reach make none.
+// askEvery is the interval of polls for newer documents. Nodes poll instead of creating a consumer: the creator of a
+// consumer chooses the subject of its messages, which permissions cannot restrict, and edges are exposed to visitors.
 const askEvery = 500 * time.Millisecond
 
-// poll tells the newest state of a document, where it is newer than told.
+// poll passes the newest state of a document to handle, if newer than told.
 func (d *Documents) poll(ctx context.Context, stream jetstream.Stream, key string, handle func(string, []byte), revisions, told map[string]uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -312,14 +305,14 @@ func (d *Documents) poll(ctx context.Context, stream jetstream.Stream, key strin
 	return nil
 }
 
-// storeEvery is how often a watch looks whether the store is still the one that
-// it watches: it would not be told of one that was emptied or put back.
+// storeEvery is the interval of checks whether the store was replaced: polls do not show that it was emptied or
+// restored.
 const storeEvery = 5 * time.Second
 
-// errOther says that the store is no longer the one that was watched.
-var errOther = errors.New("watch documents: the store is another one")
+// errOther reports that the store was replaced.
+var errOther = errors.New("watch documents: the store was replaced")
 
-// stamp is what tells stores, and states of one, apart.
+// stamp identifies a store and its state.
 type stamp struct {
 	made        time.Time
 	first, last uint64 // revisions
@@ -329,7 +322,7 @@ func stampOf(info *jetstream.StreamInfo) stamp {
 	return stamp{info.Created, info.State.FirstSeq, info.State.LastSeq}
 }
 
-// lookAt asks for the stamp of a store.
+// lookAt reads the stamp of a store.
 func lookAt(ctx context.Context, stream jetstream.Stream) (stamp, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -340,8 +333,7 @@ func lookAt(ctx context.Context, stream jetstream.Stream) (stamp, error) {
 	return stampOf(info), nil
 }
 
-// follows reports whether a store may have come to be as it is since it was
-// before and held these revisions.
+// follows reports whether s can be a later state of the store that had the stamp before and held these revisions.
 func (s *stamp) follows(before *stamp, revisions map[string]uint64) bool {
 	if !before.made.IsZero() && (!s.made.Equal(before.made) || s.last < before.last) {
 		return false

@@ -21,13 +21,13 @@ func put(t *testing.T, d *natsbus.Documents, key, value string, revision uint64)
 	return next
 }
 
-// gone stands for a document that is told as not being there.
+// gone stands for a missing document.
 const gone = "(gone)"
 
-// watch follows documents until the test ends, but for those that are missing.
+// watch follows existing documents until the test ends.
 func watch(t *testing.T, d *natsbus.Documents) <-chan [2]string { return follow(t, d, false) }
 
-// watchAll tells of those too.
+// watchAll also reports missing documents.
 func watchAll(t *testing.T, d *natsbus.Documents) <-chan [2]string { return follow(t, d, true) }
 
 func follow(t *testing.T, d *natsbus.Documents, all bool) <-chan [2]string {
@@ -75,7 +75,7 @@ func TestADocumentIsWrittenOnlyAsItWasRead(t *testing.T) {
 	}
 }
 
-// Who writes does not look each time whether the bucket is there, and makes it where it is gone.
+// TestABucketThatIsGoneIsMadeByWhoWrites: a writer does not check the bucket each time, and creates a missing one.
 func TestABucketThatIsGoneIsMadeByWhoWrites(t *testing.T) {
 	s := newSite(t)
 	d := natsbus.NewDocuments(connect(t, s.URL(), "a"), 1)
@@ -94,7 +94,7 @@ func TestABucketThatIsGoneIsMadeByWhoWrites(t *testing.T) {
 func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 	s := newSite(t)
 	reader := natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys")
-	early := watch(t, reader) // there is no bucket yet, and a reader does not make one
+	early := watch(t, reader) // there is no bucket yet, and a reader does not create one
 	d := natsbus.NewDocuments(connect(t, s.URL(), "writer"), 1)
 	rev := put(t, d, "rooms", "one", 0)
 	put(t, d, "other", "nobody asked", 0)
@@ -108,7 +108,7 @@ func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 	put(t, d, "rooms", "two", rev)
 	put(t, d, "keys", "k", 0)
 	for _, ch := range []<-chan [2]string{early, late} {
-		told := map[[2]string]bool{} // of two documents either may come first
+		told := map[[2]string]bool{} // two documents arrive in any order
 		for range 2 {
 			told[testkit.Receive(t, "the change", ch)] = true
 		}
@@ -118,7 +118,7 @@ func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 	}
 }
 
-// A change while the connection was down must not be missed.
+// TestAWatchTellsEverythingAgainAfterTheServerWasAway: a change during a disconnection is not missed.
 func TestAWatchTellsEverythingAgainAfterTheServerWasAway(t *testing.T) {
 	s := newSite(t)
 	path := newLink(t, s.URL())
@@ -128,7 +128,7 @@ func TestAWatchTellsEverythingAgainAfterTheServerWasAway(t *testing.T) {
 	rev := put(t, d, "rooms", "one", 0)
 	testkit.Receive(t, "the document", ch)
 
-	path.up.hold() // connections that come now get nowhere
+	path.up.hold() // new connections hang
 	path.cut()
 	rev = put(t, d, "rooms", "two", rev)
 	path.up.free()
@@ -170,8 +170,8 @@ func TestAWatchSurvivesAServerThatForgotEverything(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the store while it is watched: what is not there any more is
-// told as missing, what came back older is told as it is, and who listens decides.
+// TestAWatchTellsThatTheStoreCameBackOlderOrEmptier: missing documents are reported as missing, older ones as they are,
+// and the receiver decides.
 func TestAWatchTellsThatTheStoreCameBackOlderOrEmptier(t *testing.T) {
 	t.Parallel()
 	const bucket = "vestibule_documents"
@@ -242,7 +242,7 @@ func TestAWatchTellsThatTheStoreCameBackOlderOrEmptier(t *testing.T) {
 	}
 }
 
-// A reader that has copies of its own hears at once that the store has nothing.
+// TestAWatchTellsWhatIsMissingFromTheStart: a reader with its own copies learns at once that the store is empty.
 func TestAWatchTellsWhatIsMissingFromTheStart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// The server leaves these behind with a stream that is deleted.
+		// The server leaks these with a deleted stream.
 		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
 		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
 	)
@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// site is a nats-server that can be stopped and started again at its address,
-// with what it has stored or without.
+// site is a nats-server that can be restarted at its address, with or without its data.
 type site struct {
 	t    *testing.T
 	opts embedded.Options
@@ -50,7 +49,7 @@ func (s *site) start() {
 	}
 }
 
-// forget makes the server start without what it had stored.
+// forget makes the server start without its data.
 func (s *site) forget() { s.opts.Dir = s.t.TempDir() }
 
 func connect(t *testing.T, url, name string) *natsbus.Conn {
@@ -63,7 +62,7 @@ func connect(t *testing.T, url, name string) *natsbus.Conn {
 	return c
 }
 
-// jetStream reaches a server's store as an operator does.
+// jetStream connects to a server's store as an operator does.
 func jetStream(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -82,8 +81,7 @@ var eventually = testkit.Eventually
 
 var within = testkit.Within
 
-// link is a network path to a server, on which either direction can be held up:
-// what is sent meanwhile arrives when it is let go.
+// link is a network path to a server. Either direction can be held: the data is delivered on release.
 type link struct {
 	listener net.Listener
 	target   string
@@ -181,7 +179,7 @@ func (l *link) join(c net.Conn) {
 	}
 }
 
-// cut ends the connections that there are.
+// cut closes all connections.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,30 +14,25 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// LeaseLength is how long a leader leads without renewing. A rival waits for
-// that long after the last sign of life, so together with its first exchange
-// it bounds a takeover.
+// LeaseLength is how long a leader leads without a renewal. A rival waits this long after the last renewal, so that it
+// bounds a takeover together with one exchange.
 const LeaseLength = 1200 * time.Millisecond
 
 const (
 	leasesBucket = "vestibule_leases"
-	// rivalMargin is how much longer than a lease a rival waits, beside drift.
+	// rivalMargin is the extra wait of a rival beyond the lease, besides clock drift.
 	rivalMargin = 100 * time.Millisecond
 )
 
-// Lease is leadership under one name: of global, or of one data centre. Any
-// number of candidates may stand.
+// Lease is the leadership of one name: of global, or of one data centre. There may be any number of candidates.
 //
-// It needs no clock but each candidate's own: the leader renews a key by
-// compare-and-set and believes itself until its lease ends, counted from before
-// the write was sent; a rival takes over by compare-and-set once it has seen the
-// key unchanged for longer than a lease, counted from when it saw it. A stale
-// view only makes the compare-and-set fail. A key that is not there is waited
-// for as long: where a store was lost its leader may still believe in its lease.
+// It needs only each candidate's own clock. The leader renews a key by compare-and-set, and leads until its lease ends,
+// counted from before the write was sent. A rival takes over by compare-and-set once it has seen the key unchanged for
+// longer than a lease, counted from its own read. A stale view only makes the compare-and-set fail. A missing key is
+// waited for as well: the store may have lost the lease of a live leader.
 //
-// The term is a number inside the key; it grows with every takeover and is never
-// below the date, so that it exceeds those of a store that was lost or came back
-// older, also where nobody remembers them.
+// The term is a number inside the key. It grows with every takeover and is never below the date, so that it exceeds
+// those of a lost or restored store even if no node remembers them.
 type Lease struct {
 	conn     *Conn
 	name     string
@@ -46,20 +41,19 @@ type Lease struct {
 	now      func() fleettime.Mono
 	log      *slog.Logger
 
-	fresh bool   // nobody ever led: the operator says so
-	met   bool   // somebody led while we watched
-	term  uint64 // highest one met
+	fresh bool   // no leader ever existed, says the operator
+	met   bool   // another leader was observed
+	term  uint64 // highest observed term
 
 	trouble trouble // with writing
-	led     uint64  // nonce of the lease that this candidate had last, 0 for none
-	rival   bool    // a lease of somebody else was seen since
+	led     uint64  // nonce of this candidate's last lease, 0 for none
+	rival   bool    // another candidate's lease was seen since
 
-	namesake leaseValue // a lease under our own name that is not ours, as last seen
-	beats    int        // how often it was renewed while we watched; below zero once that was told
+	namesake leaseValue // a lease with our name and another nonce, as last seen
+	beats    int        // its observed renewals; negative once reported
 }
 
-// leaseValue is what the key holds. The nonce tells after a write that timed
-// out whether it had happened.
+// leaseValue is the value of the key. The nonce shows whether a write that timed out happened.
 type leaseValue struct {
 	Leader string `json:"leader"`
 	Nonce  uint64 `json:"nonce"`
@@ -67,8 +61,7 @@ type leaseValue struct {
 	Beat   uint64 `json:"beat"`
 }
 
-// NewLease returns the leadership called name for the candidate me. now reads
-// this process's monotonic clock.
+// NewLease returns the leadership called name for the candidate me. now reads this process's monotonic clock.
 func NewLease(conn *Conn, name, me string, replicas int, now func() fleettime.Mono) *Lease {
 	return &Lease{
 		conn: conn, name: name, me: me, replicas: replicas, now: now,
@@ -76,19 +69,17 @@ func NewLease(conn *Conn, name, me string, replicas int, now func() fleettime.Mo
 	}
 }
 
-// Bootstrap tells whether the operator asserts that nobody ever led under this
-// name: then a key that is not there need not be waited for.
+// Bootstrap sets whether the operator asserts that this name never had a leader: then a missing key is not waited for.
 func (l *Lease) Bootstrap(asserted bool) *Lease {
 	l.fresh = asserted
 	return l
 }
 
-// ErrLeaseLost says that another candidate leads, or may.
+// ErrLeaseLost reports that another candidate leads, or may lead.
 var ErrLeaseLost = errors.New("lease lost")
 
-// errShut says that there is no store to stand at: it does not answer, or cannot
-// be made as it is asked for.
-var errShut = errors.New("the store of leases cannot be opened")
+// errShut reports that the store does not answer, or cannot be created as requested.
+var errShut = errors.New("cannot open the lease store")
 
 var errExpired = fmt.Errorf("%w: it could not be renewed", ErrLeaseLost)
 
@@ -96,19 +87,19 @@ var _ wire.Leadership = (*Lease)(nil)
 
 // Run implements [wire.Leadership].
 func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, wire.Leading)) error {
-	said := false // that the store cannot be opened
+	warned := false // the failure was logged
 	for {
 		err := l.stand(ctx, minTerm, lead)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		switch shut := errors.Is(err, errShut) && !errors.Is(err, wire.ErrDown); {
-		case shut && !said:
-			said = true
-			l.log.Warn("nobody can stand for leadership yet", slog.Any("error", err))
+		case shut && !warned:
+			warned = true
+			l.log.Warn("cannot stand for leadership yet", slog.Any("error", err))
 		case err != nil:
-			said = said && shut
-			l.log.Debug("standing for leadership", slog.Any("error", err))
+			warned = warned && shut
+			l.log.Debug("leadership attempt ended", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -137,14 +128,13 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 	return rev, err
 }
 
-// lead is leadership: everything in it ends when the lease does. What leads has
-// ended before the lease is given up.
+// lead calls lead with a context that ends with the lease. The lease is given up only after lead has returned.
 func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead func(context.Context, wire.Leading)) {
 	v := t.value
 	scope, end := context.WithCancel(ctx)
 	defer end()
 	until := t.sent.Add(fleettime.Shrink(LeaseLength))
-	// By its own timer, so that no write that hangs can put the end off.
+	// By its own timer, so that a hanging write cannot delay the end.
 	expiry := time.AfterFunc(until.Sub(l.now()), end)
 	defer expiry.Stop()
 	extends := make(chan fleettime.Mono, 1)
@@ -153,7 +143,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 	l.met, l.term, l.led, l.rival = true, v.Term, v.Nonce, false
 	l.log.Info("leading", slog.Uint64("term", v.Term))
 	if t.behind {
-		l.log.Error("the store did not know of a term that was seen: it lost writes, or came back older")
+		l.log.Error("the store did not know of a term that was seen: it lost writes or was restored")
 	}
 	go func() {
 		defer close(done)
@@ -170,17 +160,16 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 	}
 }
 
-// tenure is one time of leadership.
+// tenure is one period of leadership.
 type tenure struct {
 	scope   context.Context
 	expiry  *time.Timer // ends scope
 	extends chan fleettime.Mono
-	done    <-chan struct{} // whoever leads has stopped
+	done    <-chan struct{} // closed when lead has returned
 }
 
-// hold renews the lease until ctx ends or the tenure is done; then it returns
-// the revision of the lease. It returns an error when the lease is lost, or not
-// renewed in time.
+// hold renews the lease until ctx ends or the tenure is done, and then returns its revision. It returns an error if the
+// lease is lost, or not renewed in time.
 func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
@@ -223,9 +212,8 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	}
 }
 
-// own looks whether the key still holds our own lease after a refused write:
-// then an earlier write that timed out had happened. The revision it returns is
-// only good for the next compare-and-set, which decides.
+// own checks after a refused write whether the key still holds our lease, because an earlier write that timed out had
+// happened. The returned revision is only valid for the next compare-and-set, which decides.
 func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -240,8 +228,7 @@ func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue, li
 	return e.Revision(), nil
 }
 
-// giveUp lets rivals take over at once. Where it fails they wait for the lease
-// to end.
+// giveUp lets rivals take over at once. If it fails they wait for the end of the lease.
 func (l *Lease) giveUp(kv jetstream.KeyValue, v leaseValue, rev uint64) {
 	v.Leader = ""
 	if _, err := l.write(context.Background(), kv, v, rev, LeaseLength/3); err != nil {

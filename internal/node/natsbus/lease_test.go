@@ -20,19 +20,19 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// throne judges leaders: at no moment two of them, and every term higher than
-// the one before. Where the machine stands still the end of a lease is told late.
+// throne checks leaders: never two at once, and each term higher than the one before. If the machine stalls, the end of
+// a lease is reported late.
 type throne struct {
 	t  *testing.T
 	mu sync.Mutex
 
 	leader string
-	until  time.Time // when its lease ends, as it was told last
+	until  time.Time // last known end of its lease
 	term   uint64
 	reigns []string
 }
 
-// enter waits for a leader whose lease is over to step down, as it must by itself.
+// enter waits for a leader with an expired lease to step down by itself.
 func (r *throne) enter(name string, term uint64, until time.Time) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -82,15 +82,15 @@ func (r *throne) count() int {
 	return len(r.reigns)
 }
 
-// candidate stands for leadership until the test ends, or it is stopped.
+// candidate takes part in the election until the test ends, or it is stopped.
 type candidate struct {
 	name    string
 	conn    *natsbus.Conn
-	ahead   atomic.Int64 // of its clock, as after a machine was frozen
+	ahead   atomic.Int64 // of its clock, as after a freeze
 	renewed atomic.Int64
-	behind  atomic.Int64 // times that it led with a store that had forgotten
-	before  atomic.Int64 // times that it was told that somebody had led before
-	rivals  atomic.Int64 // times that it was told that somebody else had led since it did
+	behind  atomic.Int64 // leaderships with a store that had lost writes
+	before  atomic.Int64 // leaderships with an earlier leader
+	rivals  atomic.Int64 // leaderships with another leader since its last one
 	resign  chan struct{}
 	minTerm atomic.Uint64
 	stop    func()
@@ -106,7 +106,7 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 	c := &candidate{name: name, conn: connect(t, url, name), resign: make(chan struct{})}
 	clock := node.NewClock()
 	now := func() fleettime.Mono { return clock.Now().Add(time.Duration(c.ahead.Load())) }
-	// at returns what the clock of the test says at a moment of the candidate's, or a little less.
+	// at returns the test's time for a candidate's time, rounded down.
 	at := func(m fleettime.Mono) time.Time {
 		wall := time.Now()
 		return wall.Add(m.Sub(now()))
@@ -120,7 +120,7 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 			switch left := lead.Until.Sub(now()); {
 			case left > natsbus.LeaseLength:
 				t.Errorf("%s leads for %v", name, left)
-			case left <= 0: // the machine stood still for as long as a lease
+			case left <= 0: // the machine stalled for a whole lease
 				<-ctx.Done()
 				return
 			}
@@ -167,13 +167,13 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 	return c
 }
 
-// leads waits until the candidate does.
+// leads waits until the candidate leads.
 func (r *throne) leads(name string) {
 	r.t.Helper()
 	eventually(r.t, name+" leads", func() bool { return r.now() == name })
 }
 
-// renews waits until the candidate has renewed its lease some more.
+// renews waits for more renewals of the candidate.
 func (c *candidate) renews(t *testing.T, times int64) {
 	t.Helper()
 	from := c.renewed.Load()
@@ -208,8 +208,8 @@ func TestOneLeadsAndAnotherFollowsWhenItStops(t *testing.T) {
 	})
 }
 
-// tries repeats what a machine that stands still for a second can spoil. play returns what
-// went wrong; a defect goes wrong every time.
+// tries repeats a test that fails if the machine stalls for a second. play returns the failure; a defect fails every
+// time.
 func tries(t *testing.T, play func() (wrong string)) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -224,7 +224,7 @@ func tries(t *testing.T, play func() (wrong string)) {
 	}
 }
 
-// Who leads again is told whether somebody else led since.
+// TestWhoLedBetweenIsTold: a leader learns whether another has led since its last time.
 func TestWhoLedBetweenIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -257,7 +257,7 @@ func TestWhoLedBetweenIsTold(t *testing.T) {
 	}
 }
 
-// Two candidates of one name stand as any two do, and the second says what is wrong.
+// TestANamesakeThatLeadsIsTold: two candidates of one name compete like any two, and the second reports the conflict.
 func TestANamesakeThatLeadsIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -291,8 +291,8 @@ func TestANamesakeThatLeadsIsTold(t *testing.T) {
 	testkit.Receive(t, "it stops", done)
 }
 
-// TestWhoLeadsWatchesNoMore: what a leader does not read would be kept for it for as long
-// as it leads, and its reader in the NATS library would never end.
+// TestWhoLeadsWatchesNoMore: an unread watch of a leader would be buffered as long as it leads, and its reader in the
+// NATS library would never end.
 func TestWhoLeadsWatchesNoMore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -314,7 +314,7 @@ func TestWhoReturnsEarlyResigns(t *testing.T) {
 	a := stand(t, r, s.URL(), "a")
 	r.leads("a")
 	stand(t, r, s.URL(), "b")
-	a.minTerm.Store(1000) // what a node downstream has seen
+	a.minTerm.Store(1000) // as seen by a node downstream
 	a.resign <- struct{}{}
 	eventually(t, "somebody leads again", func() bool { return r.count() == 2 && r.now() != "" })
 	if r.now() == "a" && r.term <= 1000 {
@@ -322,7 +322,7 @@ func TestWhoReturnsEarlyResigns(t *testing.T) {
 	}
 }
 
-// A leader that is cut off steps down by its own clock before a rival leads.
+// TestWhoIsCutOffStepsDownFirst: a disconnected leader steps down by its own clock before a rival leads.
 func TestWhoIsCutOffStepsDownFirst(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*link){
@@ -358,8 +358,8 @@ func TestWhoIsCutOffStepsDownFirst(t *testing.T) {
 	}
 }
 
-// A write whose answer is late may have happened: the leader finds its nonce in
-// the key and goes on.
+// TestAnAnswerThatIsLateCostsNoLeadership: a write with a late answer may have happened; the leader finds its nonce in
+// the key and continues.
 func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -379,8 +379,7 @@ func TestAnAnswerThatIsLateCostsNoLeadership(t *testing.T) {
 	}
 }
 
-// A process that was frozen finds its lease over when it wakes, whatever the
-// store says.
+// TestWhoWasFrozenNoLongerLeads: a frozen process finds its lease expired when it resumes, whatever the store says.
 func TestWhoWasFrozenNoLongerLeads(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -417,7 +416,7 @@ func TestLeadershipOutlivesItsServer(t *testing.T) {
 	}
 }
 
-// What is no lease is treated as one that ends.
+// TestNonsenseInTheKeyIsOvercome: an invalid value counts as an expiring lease.
 func TestNonsenseInTheKeyIsOvercome(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -431,7 +430,7 @@ func TestNonsenseInTheKeyIsOvercome(t *testing.T) {
 	r := &throne{t: t}
 	stand(t, r, s.URL(), "a")
 	r.leads("a")
-	// Deleted by hand: the holder must not go on.
+	// Deleted by hand: the holder must stop.
 	if err := kv.Delete(within(t), "throne"); err != nil {
 		t.Fatal(err)
 	}

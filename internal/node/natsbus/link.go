@@ -10,25 +10,24 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// link is the state of a connection as its handlers have told it. The client
-// itself cannot be asked: while it tries to connect again it holds its lock, for
-// seconds where packets vanish, and whoever asks waits with it.
+// link is the state of a connection as reported by its handlers. The client itself cannot be asked: during a reconnect
+// it holds its lock, for seconds if packets are lost.
 type link struct {
-	up   atomic.Bool
-	log  *slog.Logger
-	told func(connected bool) // nil for nobody
+	up      atomic.Bool
+	log     *slog.Logger
+	onState func(connected bool) // may be nil
 
 	mu      sync.Mutex
-	refused string        // why the server does not let this node in, "" where that is not the trouble
-	again   chan struct{} // closed when the connection is made again
-	broke   bool          // it was
+	refused string        // why the server refuses this node, "" if it does not
+	again   chan struct{} // closed on a reconnect
+	broke   bool          // whether it ever reconnected
 
 	close   sync.Once
 	closed  chan struct{}
-	watched chan struct{} // closed when nobody watches for the first connection any more
+	watched chan struct{} // closed when the first connection is no longer watched
 }
 
-// next returns a channel that is closed when the connection is made again.
+// next returns a channel that is closed on the next reconnect.
 func (l *link) next() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,30 +41,30 @@ func (l *link) broken() bool {
 	return l.broke
 }
 
-// options are the handlers of the client by which it tells of its connection.
+// options returns the connection handlers of the client.
 func (l *link) options() []nats.Option {
 	return []nats.Option{
 		nats.ConnectHandler(func(*nats.Conn) {
 			l.log.Info("connected")
 			l.up.Store(true)
 			l.refuse("")
-			l.tell(true)
+			l.report(true)
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
-			l.log.Info("connected again")
+			l.log.Info("reconnected")
 			l.made()
-			l.tell(true)
+			l.report(true)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			l.up.Store(false)
 			if err != nil {
 				l.log.Warn("connection lost", slog.Any("error", err))
 			}
-			l.tell(false)
+			l.report(false)
 		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // it is not reached
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { // unreachable
 			l.refuse("")
-			l.log.Debug("not connected again", slog.Any("error", err))
+			l.log.Debug("not reconnected", slog.Any("error", err))
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			subject := ""
@@ -73,7 +72,7 @@ func (l *link) options() []nats.Option {
 				subject = s.Subject
 			}
 			if refuses(err) {
-				l.tellRefused(err)
+				l.logRefused(err)
 				l.log.Debug("refused", slog.Any("error", err))
 				return
 			}
@@ -82,9 +81,9 @@ func (l *link) options() []nats.Option {
 	}
 }
 
-func (l *link) tell(up bool) {
-	if l.told != nil {
-		l.told(up)
+func (l *link) report(up bool) {
+	if l.onState != nil {
+		l.onState(up)
 	}
 }
 
@@ -98,15 +97,14 @@ func (l *link) made() {
 	l.broke = true
 }
 
-// tellRefused says that the server does not let this node in, once for every reason.
-func (l *link) tellRefused(err error) {
+// logRefused logs that the server refuses this node, once per reason.
+func (l *link) logRefused(err error) {
 	if l.refuse(err.Error()) {
-		l.log.Error("the server refuses this node, which goes on asking", slog.Any("error", err))
+		l.log.Error("the server refuses this node; it keeps retrying", slog.Any("error", err))
 	}
 }
 
-// refuse notes why the server does not let this node in, "" where it does or is not
-// reached, and reports whether that is news.
+// refuse records the reason of a refusal, "" for none, and reports whether it is new.
 func (l *link) refuse(why string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,27 +113,25 @@ func (l *link) refuse(why string) bool {
 	return news
 }
 
-// refuses reports whether an error of the connection says that the server does not
-// know this node, or no longer.
+// refuses reports whether the server does not know this node, or no longer.
 func refuses(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// errAgain says that a watch ended because the connection was made again. A
-// watch would find out by itself only after many missed heartbeats, and never
-// that a server came back without what it had stored.
-var errAgain = errors.New("the connection was made again")
+// errAgain reports that a watch ended because of a reconnect. The watch itself would notice only after many missed
+// heartbeats, and never that a server lost its data.
+var errAgain = errors.New("reconnected")
 
-// watchFirst tells of refusals before there ever was a connection: the client calls
-// nobody for them. lastError may wait for the client's lock.
+// watchFirst reports refusals of the first connection, for which the client calls no handler. lastError may block on
+// the client's lock.
 func (l *link) watchFirst(lastError func() error) {
 	defer close(l.watched)
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for !l.up.Load() {
 		if err := lastError(); err != nil && refuses(err) && !l.up.Load() {
-			l.tellRefused(err)
+			l.logRefused(err)
 		}
 		select {
 		case <-l.closed:

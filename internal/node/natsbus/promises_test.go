@@ -59,8 +59,8 @@ func TestPromisesReachTheSuccessor(t *testing.T) {
 	}
 }
 
-// Whoever leads knows more than a store that was emptied or put back, and stores
-// it again. A predecessor that wakes up meanwhile stays fenced.
+// TestPromisesOutliveTheirStore: the leader knows more than an emptied or restored store, and stores its promises
+// again. A predecessor that resumes meanwhile stays fenced.
 func TestPromisesOutliveTheirStore(t *testing.T) {
 	const bucket = "vestibule_promises"
 	for name, spoil := range map[string]func(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue, backup []byte){
@@ -129,8 +129,8 @@ func TestPromisesOutliveTheirStore(t *testing.T) {
 	}
 }
 
-// Two terms with the same number, as after a store was lost: the one that
-// opens last has the promises, the other one notices.
+// TestTermsOfTheSameNumberFenceEachOther: two terms have the same number, as after a store was lost. The last to open
+// owns the promises, the other is fenced.
 func TestTermsOfTheSameNumberFenceEachOther(t *testing.T) {
 	s := newSite(t)
 	a := natsbus.NewPromises(connect(t, s.URL(), "a"), "dublin", 1)
@@ -151,7 +151,8 @@ func TestTermsOfTheSameNumberFenceEachOther(t *testing.T) {
 	}
 }
 
-// A write that timed out may have happened. Writing again stores the newest.
+// TestAPromiseIsKeptAcrossAWriteThatTimedOut: a write that timed out may have happened; a repeated one stores the
+// newest state.
 func TestAPromiseIsKeptAcrossAWriteThatTimedOut(t *testing.T) {
 	s := newSite(t)
 	path := newLink(t, s.URL())
@@ -179,7 +180,7 @@ func TestAPromiseIsKeptAcrossAWriteThatTimedOut(t *testing.T) {
 	}
 }
 
-// many returns promises of edges that left sessions of half an hour in a hundred rooms.
+// many returns promises of edges with sessions of half an hour in a hundred rooms.
 func many(version uint64, edges int) wire.Durable {
 	d := wire.Durable{Version: version, Promise: wire.Term{N: 7, Nonce: 1}}
 	rng := rand.New(rand.NewPCG(version, 1))
@@ -214,8 +215,8 @@ func (s *site) keysOf(t *testing.T, kv jetstream.KeyValue) (keys []string, large
 	return keys, largest
 }
 
-// What gone edges left behind lies in sections of a bounded size: whoever comes next
-// reads all of it, what is over is removed, and one that is lost is an unknown past.
+// TestLargePromisesLieInSections: the state of dead edges lies in sections of bounded size. The successor reads them
+// all, expired ones are removed, and a lost one is an unknown past.
 func TestLargePromisesLieInSections(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -264,7 +265,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	if kept := sections(); !slices.Equal(after, kept) {
 		t.Errorf("the successor has %v, want what the predecessor wrote: %v", kept, after)
 	}
-	// Who was replaced writes a section before it learns so; nobody names it.
+	// A replaced writer writes a section before it notices; no head names it.
 	if err := p.Put(within(t), many(3, 1)); !errors.Is(err, wire.ErrFenced) {
 		t.Errorf("the predecessor writes: %v", err)
 	}
@@ -294,7 +295,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	}
 }
 
-// The site that is stored is known to everybody, whoever leads.
+// TestTheSiteIsReadBesideTheLeader: every node can read the stored cluster ID.
 func TestTheSiteIsReadBesideTheLeader(t *testing.T) {
 	s := newSite(t)
 	conn := connect(t, s.URL(), "one")

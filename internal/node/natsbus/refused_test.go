@@ -13,9 +13,8 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// A server whose configuration is read again without this node's user, and later
-// with it, has the node back: it is asked for ever, and the node says meanwhile why it
-// is alone.
+// TestAUserThatComesBackIsConnectedAgain: a server reloads its configuration without this node's user, and later with
+// it. The node keeps trying, and reports the reason meanwhile.
 func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 	if err != nil {
@@ -58,7 +57,7 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	eventually(t, "the node says that it is refused", func() bool {
 		return !conn.Connected() && strings.Contains(strings.ToLower(conn.Refused()), "authorization")
 	})
-	// Twice would be enough for a client to give up.
+	// A client gives up after two by default.
 	eventually(t, "it has been refused five times", func() bool { return strings.Count(told.String(), "msg=refused") >= 5 })
 	if n := strings.Count(told.String(), "refuses this node"); n != 1 {
 		t.Errorf("said %d times that it is refused", n)
@@ -84,7 +83,7 @@ func TestAUserThatComesBackIsConnectedAgain(t *testing.T) {
 	})
 }
 
-// A node that starts before its user is there comes in later.
+// TestAUserThatComesLateIsConnected: a node that starts before its user exists connects later.
 func TestAUserThatComesLateIsConnected(t *testing.T) {
 	host, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 	if err != nil {

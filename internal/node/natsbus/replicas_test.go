@@ -14,7 +14,7 @@ import (
 	"vestibule/internal/node/natsbus/embedded"
 )
 
-// replicas returns with how many replicas the bucket of the documents was made.
+// replicas returns the replicas of the documents' bucket.
 func replicas(t *testing.T, url string) int {
 	t.Helper()
 	s, err := jetStream(t, url).Stream(t.Context(), "KV_vestibule_documents")
@@ -24,7 +24,7 @@ func replicas(t *testing.T, url string) int {
 	return s.CachedInfo().Config.Replicas
 }
 
-// leaf is a single server that joins another one as a leaf node.
+// leaf is a single server joined to another as a leaf node.
 func leaf(t *testing.T) *embedded.Server {
 	t.Helper()
 	start := func(o embedded.Options) *embedded.Server {
@@ -41,14 +41,14 @@ func leaf(t *testing.T) *embedded.Server {
 	return start(embedded.Options{Name: "leaf", Domain: "leaf", Hubs: []string{"nats-leaf://" + leafs}})
 }
 
-// Nobody has to say how many copies there are to be of what must survive a server.
+// TestReplicasAreAsTheServersAllow: the number of copies needs no configuration.
 func TestReplicasAreAsTheServersAllow(t *testing.T) {
 	for name, c := range map[string]struct {
 		url  string
 		want int
 	}{
 		"single":  {newSite(t).URL(), 1},
-		"a leaf":  {leaf(t).URL(), 1}, // of a server that has the name of a cluster for it
+		"a leaf":  {leaf(t).URL(), 1}, // of a server that has a cluster name because of it
 		"cluster": {cluster(t)[0].ClientURL(), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestReplicasAreAsTheServersAllow(t *testing.T) {
 	}
 }
 
-// More copies than there are servers is told, not tried in silence for ever.
+// TestTooManyReplicasAreTold: more copies than servers is reported, not retried silently.
 func TestTooManyReplicasAreTold(t *testing.T) {
 	s := newSite(t)
 	var told testkit.Log
@@ -82,15 +82,15 @@ func TestTooManyReplicasAreTold(t *testing.T) {
 		l := natsbus.NewLease(conn, "global", "global-1", 3, clock.Now)
 		done <- l.Run(ctx, func() uint64 { return 0 }, func(context.Context, wire.Leading) { t.Error("it leads") })
 	}()
-	eventually(t, "it is told", func() bool { return told.Has("nobody can stand for leadership yet") && told.Has("replicas > 1") })
+	eventually(t, "it is told", func() bool { return told.Has("cannot stand for leadership yet") && told.Has("replicas > 1") })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run: %v", err)
 	}
 }
 
-// Any server that keeps a copy answers who reads. So the newest was only read for certain where the
-// leader of the store has heard of every copy.
+// TestReadingIsCertainWhereNoCopyIsBehind: any server with a copy answers a read, so a read is current only if the
+// leader of the store has heard from every copy.
 func TestReadingIsCertainWhereNoCopyIsBehind(t *testing.T) {
 	alone := natsbus.NewDocuments(connect(t, newSite(t).URL(), "edge"), 1)
 	if err := alone.Current(t.Context()); err == nil {

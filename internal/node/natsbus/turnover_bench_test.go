@@ -21,13 +21,12 @@ import (
 	"vestibule/internal/node/natsbus/embedded"
 )
 
-// BenchmarkEdgesComeAndGo is an hour of a data centre, on virtual time, in which 1,000
-// edges come, let people in to 100 rooms with sessions of 30 min, and leave: the largest
-// value that is stored, and for how long an edge waits for its first lease. What the store
-// takes, a real one, counts for as long as it takes.
+// BenchmarkEdgesComeAndGo simulates an hour of a data centre, on virtual time. 1,000 edges come, admit visitors to 100
+// rooms with sessions of 30 min, and leave. It measures the largest stored value, and the wait of an edge for its first
+// lease. The time of the real store counts in full.
 func BenchmarkEdgesComeAndGo(b *testing.B) {
 	const (
-		edges, rooms, visitors = 1000, 100, 5 // visitors of each room at each edge
+		edges, rooms, visitors = 1000, 100, 5 // visitors per room and edge
 		step                   = 200 * time.Millisecond
 		life                   = 18 * int(time.Second/step) // steps: five edges at a time
 	)

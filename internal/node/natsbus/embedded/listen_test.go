@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestBeyondLoopback: an address that other machines reach is told of.
+// TestBeyondLoopback: an address reachable by other machines is recognized.
 func TestBeyondLoopback(t *testing.T) {
 	for addr, want := range map[string]bool{
 		"": false, "127.0.0.1:4222": false, "[::1]:4222": false, "localhost:4222": false, "127.8.0.1:0": false,
@@ -18,8 +18,8 @@ func TestBeyondLoopback(t *testing.T) {
 	}
 }
 
-// TestPassword: a new server that other machines reach asks for a password, which it goes on asking
-// for. One that nodes without a password may use already does when an operator gives it the file.
+// TestPassword: a new server reachable by other machines has a password from then on. A server whose nodes may have
+// none only gets one if an operator creates the file.
 func TestPassword(t *testing.T) {
 	write := func(t *testing.T, dir, text string) {
 		t.Helper()
@@ -31,7 +31,7 @@ func TestPassword(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stored, beyond bool
 		file           string
-		want           string // "new" for one that is made
+		want           string // "new" for a generated one
 		fault          bool
 	}{
 		"new, beyond this machine":             {beyond: true, want: "new"},

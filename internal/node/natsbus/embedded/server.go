@@ -1,12 +1,9 @@
-// Package embedded runs a nats-server inside this process: for the demo, for
-// tests, and for small installations that want no other program. It is a
-// package of its own because the server doubles a binary; edges do not import
-// it.
+// Package embedded runs a nats-server inside this process: for the demo, for tests, and for small installations without
+// another program. It is a separate package because the server doubles the size of a binary; edges do not import it.
 //
-// The server keeps JetStream in a folder and flushes every write to the disk
-// before it acknowledges it. The one knob is [Options.Listen]: without it the
-// server is reached from this process only. A server that takes other machines asks
-// them for a password, as [Join] sees to.
+// The server keeps JetStream in a folder and syncs every write to disk before it acknowledges it. The one knob is
+// [Options.Listen]: without it only this process can connect. A server that listens for other machines has a password,
+// see [Join].
 package embedded
 
 import (
@@ -29,36 +26,35 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// Options say what the server is.
+// Options are the parameters of the server.
 type Options struct {
 	Name   string
-	Dir    string // JetStream's folder
-	Listen string // host:port for other processes, "" for none; port 0 chooses a free one
+	Dir    string // folder of JetStream
+	Listen string // host:port for other processes, "" for none; port 0 selects a free one
 
 	Domain string   // JetStream domain; needed with Hubs
-	Hubs   []string // leaf-node URLs of the servers that this one joins
-	Leafs  string   // host:port on which leaf nodes may join, "" for none
+	Hubs   []string // leaf-node URLs of the servers to join
+	Leafs  string   // host:port for leaf nodes, "" for none
 
-	Password string // that clients and leaf nodes must know, as [User]; "" asks nobody
+	Password string // of clients and leaf nodes, with [User]; "" for no authentication
 
 	Log *slog.Logger
 }
 
-// User is the one user of a server that asks for a password.
+// User is the only user of a server with a password.
 const User = "vestibule"
 
-// maxPayload is what other servers take by default, in bytes. Messages of nodes are
-// smaller (wire.MaxMessage); documents may be as large.
+// maxPayload is the default of other servers, in bytes. Messages of nodes are smaller (wire.MaxMessage); documents may
+// reach it.
 const maxPayload = 1 << 20
 
 // Server is a running nats-server.
 type Server struct {
 	s      *server.Server
-	secret string // that clients must know, "" for nothing
+	secret string // password of clients, "" for none
 }
 
-// Start starts a server and returns when it is ready for connections, within
-// ten seconds.
+// Start starts a server and returns when it accepts connections, within ten seconds.
 func Start(o Options) (*Server, error) {
 	opts := &server.Options{
 		ServerName: o.Name, DontListen: o.Listen == "", NoSigs: true,
@@ -117,17 +113,16 @@ func Start(o Options) (*Server, error) {
 	return &Server{s, o.Password}, nil
 }
 
-// startTimeout bounds how long a server may take to be ready.
+// startTimeout bounds the start of a server.
 const startTimeout = 10 * time.Second
 
-// Join starts the server that cfg asks for, or none, and connects a node called
-// name, with that inbox, to it or to the servers that cfg names. What it acquires it adds to
-// closer. The server keeps its data below dir. It returns the connection and the server
-// that it started, nil for none.
+// Join connects a node called name, with that inbox, to the servers of cfg. If cfg asks for an embedded server it
+// starts one first, with its data below dir. Acquired resources are added to closer. It returns the connection and the
+// started server, nil for none.
 func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (conn *natsbus.Conn, server *Server, err error) {
 	opts := cfg.Options(name, inbox, log)
 	if cfg.Embedded {
-		open := map[string]string{} // listeners that other machines reach
+		open := map[string]string{} // listeners reachable by other machines
 		for key, addr := range map[string]string{"nats.listen": cfg.Listen, "nats.leafs": cfg.Leafs} {
 			if beyondLoopback(addr) {
 				open[key] = addr
@@ -153,10 +148,10 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 		log.Info("nats-server up", slog.String("url", server.URL()), slog.Bool("password", secret != ""))
 		for key, addr := range open {
 			if secret == "" {
-				log.Warn("the embedded NATS server takes connections from other machines, and asks nobody who they are: whoever reaches it can lend rights and read keys; "+
-					"let a firewall keep others out, or have it ask for a password (docs/INTEGRATIONS.md, NATS credentials)", slog.String("key", key), slog.String("addr", addr))
+				log.Warn("the embedded NATS server accepts connections from other machines without a password: any of them can grant permits and read keys; "+
+					"restrict it by a firewall, or set a password (docs/INTEGRATIONS.md, NATS credentials)", slog.String("key", key), slog.String("addr", addr))
 			} else {
-				log.Info("the embedded NATS server takes connections from other machines that know its password, which nothing encrypts on the way",
+				log.Info("the embedded NATS server accepts connections from other machines with its password, which is sent unencrypted",
 					slog.String("key", key), slog.String("addr", addr), slog.String("user", User), slog.String("password_file", filepath.Join(dir, passwordFile)))
 			}
 		}
@@ -169,26 +164,25 @@ func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, 
 	return conn, server, nil
 }
 
-// Store and passwordFile are where, below a node's data_dir, its server keeps what is
-// stored and the password that it asks for.
+// Store and passwordFile are the folder of the server's data and the file of its password, below a node's data_dir.
 const (
 	Store        = "nats"
 	passwordFile = "nats.password"
 )
 
-// minPassword is how long a password must be, in bytes: nobody types it.
+// minPassword is the minimum length of a password, in bytes: it is not typed by hand.
 const minPassword = 20
 
-// password returns what a server with its data below dir asks for, "" for nothing: the text of a
-// file, which is made where the server is new and beyond is true, that other machines reach it.
-// Where something is stored already and there is no file, nodes run that know no password.
+// password returns the password of a server with its data below dir, "" for none. It is read from a file, which is
+// created for a new server if other machines reach it (beyond). Existing data without a file means that the nodes know
+// no password.
 func password(dir string, beyond bool) (string, error) {
 	file := filepath.Join(dir, passwordFile)
 	data, err := os.ReadFile(file)
 	if err == nil {
 		text := strings.TrimSpace(string(data))
 		if len(text) < minPassword || url.PathEscape(text) != text {
-			return "", fmt.Errorf("%s: must be at least %d characters that a URL takes as they are", file, minPassword)
+			return "", fmt.Errorf("%s: must be at least %d URL-safe characters", file, minPassword)
 		}
 		return text, nil
 	}
@@ -207,8 +201,7 @@ func password(dir string, beyond bool) (string, error) {
 	return text, node.WriteFile(file, []byte(text+"\n"))
 }
 
-// Others returns how many connections the server has besides that of its own node; 0 for no
-// server.
+// Others returns the number of connections besides that of the own node; 0 without a server.
 func (s *Server) Others() int {
 	if s == nil {
 		return 0
@@ -216,8 +209,7 @@ func (s *Server) Others() int {
 	return s.s.NumClients() + s.s.NumLeafNodes() - 1
 }
 
-// beyondLoopback reports whether others than processes of this machine reach an address, ""
-// for none.
+// beyondLoopback reports whether other machines can reach an address, "" for none.
 func beyondLoopback(addr string) bool { return addr != "" && !node.Loopback(addr) }
 
 func hostPort(addr string) (string, int, error) {
@@ -235,7 +227,7 @@ func hostPort(addr string) (string, int, error) {
 	return host, n, nil
 }
 
-// Client returns how another node of this process connects, which hears its answers below inbox.
+// Client returns the options for another node of this process, with its inbox.
 func (s *Server) Client(name, inbox string, log *slog.Logger) natsbus.Options {
 	o := natsbus.Options{Name: name, Inbox: inbox, InProcess: s, Log: log}
 	if s.secret != "" {
@@ -244,11 +236,10 @@ func (s *Server) Client(name, inbox string, log *slog.Logger) natsbus.Options {
 	return o
 }
 
-// InProcessConn lets a client in this process connect without a socket.
+// InProcessConn connects a client of this process without a socket.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.s.InProcessConn() }
 
-// URL returns where other processes connect, "" for no server, or one that does not
-// listen.
+// URL returns the address for other processes, "" without a server or listener.
 func (s *Server) URL() string {
 	if s == nil {
 		return ""
@@ -259,27 +250,28 @@ func (s *Server) URL() string {
 	return ""
 }
 
-// Stop ends the server and waits until it has.
+// Stop ends the server and waits for it.
 func (s *Server) Stop() {
 	s.s.Shutdown()
 	s.s.WaitForShutdown()
 }
 
-// logger passes what a server says on to slog, and the first thing that keeps
-// it from running to fatal.
+// logger passes log lines of a server to slog, and its first fatal error to fatal.
 type logger struct {
 	log   *slog.Logger
 	fatal chan<- string
 }
 
-func (l logger) Noticef(format string, v ...any) { l.log.Debug("nats", told(format, v)) }
-func (l logger) Warnf(format string, v ...any)   { l.log.Warn("nats", told(format, v)) }
-func (l logger) Errorf(format string, v ...any)  { l.log.Error("nats", told(format, v)) }
+func (l logger) Noticef(format string, v ...any) { l.log.Debug("nats", textAttr(format, v)) }
+func (l logger) Warnf(format string, v ...any)   { l.log.Warn("nats", textAttr(format, v)) }
+func (l logger) Errorf(format string, v ...any)  { l.log.Error("nats", textAttr(format, v)) }
 func (l logger) Debugf(string, ...any)           {}
 func (l logger) Tracef(string, ...any)           {}
 
-// told is what the server says.
-func told(format string, v []any) slog.Attr { return slog.String("text", fmt.Sprintf(format, v...)) }
+// textAttr returns a log line as an attribute.
+func textAttr(format string, v []any) slog.Attr {
+	return slog.String("text", fmt.Sprintf(format, v...))
+}
 
 func (l logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)

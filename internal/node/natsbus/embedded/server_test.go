@@ -40,7 +40,7 @@ func start(t *testing.T, o embedded.Options) *embedded.Server {
 
 var eventually = testkit.Eventually
 
-// What keeps a server from running is told, at once and with the reason.
+// TestAServerThatCannotRunSaysWhy: a failed start returns the reason at once.
 func TestAServerThatCannotRunSaysWhy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -75,7 +75,7 @@ func TestAServerThatCannotRunSaysWhy(t *testing.T) {
 	}
 }
 
-// A node joins the server that it runs itself, and tells where others reach it.
+// TestJoin: a node joins its embedded server, and shows its public address.
 func TestJoin(t *testing.T) {
 	for _, c := range []struct {
 		listen string
@@ -103,7 +103,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestAServerAsksForItsPassword: who does not know it is refused, as a client and as a leaf node.
+// TestAServerAsksForItsPassword: clients and leaf nodes without the password are refused.
 func TestAServerAsksForItsPassword(t *testing.T) {
 	const secret = "correct-horse-battery-staple"
 	leafs := testkit.FreeAddr(t)
@@ -155,7 +155,7 @@ func TestAServerAsksForItsPassword(t *testing.T) {
 	}
 }
 
-// A node goes on with its server while others are connected that end too, and no longer.
+// TestOutlive: a node keeps its server while others are connected that are shutting down too, and no longer.
 func TestOutlive(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -210,8 +210,8 @@ func TestOutlive(t *testing.T) {
 	}
 }
 
-// A data centre with a server of its own, joined to global's as a leaf: messages
-// and, by their domain, documents go between the two.
+// TestLeafNodes: a data centre's server joins global's as a leaf. Messages and, by their domain, documents pass between
+// them.
 func TestLeafNodes(t *testing.T) {
 	leafs := testkit.FreeAddr(t)
 	hub := start(t, embedded.Options{Domain: "hub", Leafs: leafs})
