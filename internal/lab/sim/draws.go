@@ -11,15 +11,15 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// draws is what is stored of the draws of events, and what the judge makes of them.
+// draws holds the stored draws of events, and the oracle's results.
 type draws struct {
 	board   *draw.Board
 	secrets map[draw.Event]draw.Secret
-	places  map[*draw.Record]*draw.Draw // of records, as anybody works them out
+	places  map[*draw.Record]*draw.Draw // of records, recomputed by the oracle
 }
 
-// tendDraws lets every coordinator do what its shell does for draws, twice a second. The store takes a write only over what
-// the writer has read.
+// tendDraws does the work of every coordinator's shell for draws, twice a second. The store accepts a write only over
+// the revision that the writer has read.
 func (w *World) tendDraws() {
 	o := &w.operator
 	if o.event == nil || !o.event.Shuffle || w.removed {
@@ -37,14 +37,14 @@ func (w *World) tendDraws() {
 		}
 		w.in(time.Duration(w.chaos.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
 			if o.event == nil || o.draws.board != read || n.gone && w.chaos.IntN(2) == 0 {
-				return // somebody else wrote, or who wrote died before
+				return // a concurrent write, or the writer died before
 			}
 			w.writeDraws(i, now, &due)
 		})
 	}
 }
 
-// writeDraws stores what was due for a coordinator, and lets every node read it.
+// writeDraws stores the due step of a coordinator, and publishes it to every node.
 func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	o := &w.operator
 	if o.draws.secrets == nil {
@@ -81,7 +81,7 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 		w.judge.fail(w, "no board: %v", err)
 		return
 	}
-	for _, n := range next.Notices { // nobody publishes a draw twice
+	for _, n := range next.Notices { // no draw is published twice
 		if old := o.draws.board.Of(draw.Event{Room: n.Room, ID: n.Event, Start: n.Start}); old.Drawn() != nil && *old.Drawn() != *n.Drawn() {
 			w.judge.fail(w, "a second record of a draw")
 		}
@@ -92,8 +92,8 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	w.publish()
 }
 
-// scheduleDraw puts an event that begins with a draw on the calendar of the room. Its entries close soon after people have
-// begun to gather, and often the coordinator ends about then.
+// scheduleDraw adds an event with a draw to the room's calendar. Its entries close soon after visitors begin to gather,
+// and often the coordinator ends about then.
 func (w *World) scheduleDraw(f *fault) {
 	o, now := &w.operator, w.fleetTime()
 	if o.event != nil && int64(now) < o.event.End {
@@ -115,21 +115,20 @@ func (w *World) scheduleDraw(f *fault) {
 	}
 }
 
-// drawn are the events that begin with a draw, as nodes read them.
+// drawn returns the events with a draw, as nodes read them.
 func (o *operator) drawn() []draw.Event {
 	s := room.Settings{Name: firstName}
 	return []draw.Event{s.DrawOf(o.event)}
 }
 
-// undrawn reports whether the place of somebody who waits is to be drawn: nobody is told it before.
+// undrawn reports whether a waiting visitor's place is still to be drawn: it is shown to nobody before.
 func (w *World) undrawn(t *ticket.Ticket) bool {
 	e := w.operator.event
 	return e != nil && e.Shuffle && t.Joined < w.operator.drawn()[0].Closes() && t.Place() == t.Joined
 }
 
-// drawn judges an admission after a draw: nobody enters before the draw is settled, or by another place than the one that was
-// drawn, and who joined when entries had closed is behind everybody drawn. Only what happens for certain while the event
-// is on is judged.
+// drawn checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the drawn
+// one, and late visitors are behind all drawn ones. Only the certain part of the event is checked.
 func (j *judge) drawn(w *World, e *edgeNode, t *ticket.Ticket) {
 	o := &w.operator
 	const sure = 3 * time.Second
@@ -165,8 +164,8 @@ func (j *judge) drawn(w *World, e *edgeNode, t *ticket.Ticket) {
 	}
 }
 
-// Draws has events that begin with a draw, while coordinators are replaced about the moment at which entries close, edges end
-// and clocks are off.
+// Draws has events with a draw, while coordinators are replaced near the close of entries, edges end and clocks are
+// off.
 func Draws(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
 	c.Length = 2 * time.Minute

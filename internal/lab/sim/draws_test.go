@@ -7,8 +7,8 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// TestDraws: nobody enters before a draw is settled, or by another place than the one that was drawn, whatever goes wrong; and
-// draws are made in these worlds.
+// TestDraws: under faults nobody enters before a draw is settled, or by a place other than the drawn one; and these
+// worlds do make draws.
 func TestDraws(t *testing.T) {
 	t.Parallel()
 	made, entered := 0, 0

@@ -12,28 +12,27 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// operator is what operators say of the room beside its limits: by its settings, and by
-// controls. The zero value says nothing.
+// operator holds the operators' settings of the room beside its limits, and the controls. The zero value has none.
 type operator struct {
 	method    string
 	queueAll  bool
 	suspended bool
 	noRenewal bool
-	rules     uint8  // which of bypasses there are, bit by bit
-	name      string // "" for the one that it began with
+	rules     uint8  // bits of the active bypasses
+	name      string // "" for the initial one
 	control   room.Control
 	edits     int // of the method, so that an older edit does not end a newer one
 	event     *room.Event
 	draws     draws
 
-	// What nodes read is made anew where it differs: the judge asks with every event.
+	// The room set that nodes read, rebuilt after a change, since the oracle needs it for every event.
 	made     settings
 	set      *room.Set
 	controls *room.Controls
 	binding  binding
 }
 
-// settings are what a room set is made of.
+// settings are the inputs of a room set.
 type settings struct {
 	total, rate                    int
 	method, name                   string
@@ -48,8 +47,7 @@ func (o *operator) settings(w *World) settings {
 
 const firstName = "sale"
 
-// inForce returns the room as a node reads it by whose clock it is so late, give or take bound: by the code that nodes
-// read it with.
+// inForce returns the room as read at a time known up to bound, by the same code as in nodes.
 func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *room.Room {
 	want := o.settings(w)
 	if o.set == nil || o.made != want {
@@ -78,7 +76,7 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 	if o.event == nil {
 		return r
 	}
-	// An event as short as the world would be refused.
+	// An event that fits into the world is too short for validation.
 	out, base := *r, o.set.Rooms()[0].Settings
 	base.Events = []room.Event{*o.event}
 	out.Plan, out.Drawn = base.PlanBy(o.draws.board), o.draws.board.Drawn(room.PublicID(firstName))
@@ -87,7 +85,7 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 	return &out
 }
 
-// scheduleEvent puts an event on the calendar of the room: people gather soon, or not at all.
+// scheduleEvent adds an event to the room's calendar, with visitors that gather soon or not at all.
 func (w *World) scheduleEvent(f *fault) {
 	o, now, first := &w.operator, w.fleetTime(), w.judge.first
 	if o.event != nil && int64(now) < o.event.End {
@@ -113,7 +111,7 @@ func (w *World) scheduleEvent(f *fault) {
 	w.say(f, "an event: people gather at %v, it begins at %v and ends at %v, T %d and R %d", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), e.Total, e.Rate)
 }
 
-// giveEvent puts an event on the calendar of the room, of which nodes read when the room is published.
+// giveEvent adds an event to the room's calendar, which nodes read with the room.
 func (w *World) giveEvent(e *room.Event) {
 	w.operator.event = e
 	w.watchPhases()
@@ -125,12 +123,12 @@ func (w *World) giveEvent(e *room.Event) {
 	}
 }
 
-// watchPhases lets nodes look at the clock about the moments at which a phase of the event begins.
+// watchPhases makes nodes check the clock near the phase changes of the event.
 func (w *World) watchPhases() {
 	o, now := &w.operator, w.fleetTime()
 	for _, p := range o.inForce(w, now, 0).Plan[1:] {
 		w.in(fleettime.Time(p.From).Sub(now), func() { w.judge.raise(w) })
-		// Each node looks at the clock four times a second.
+		// Each node checks the clock four times a second.
 		for off := -time.Second - w.cfg.Faults.Vague; off < 2*time.Second+w.cfg.Faults.Vague; off += 250 * time.Millisecond {
 			if at := fleettime.Time(p.From).Sub(now) + off; at > 0 {
 				w.in(at+time.Duration(w.chaos.Int64N(int64(250*time.Millisecond))), w.lookAtClocks)
@@ -141,7 +139,7 @@ func (w *World) watchPhases() {
 
 func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 
-// lookAtClocks lets every node read the room anew for which another phase has begun, by the clock of its own.
+// lookAtClocks makes every node reread the room if a new phase has begun by its own clock.
 func (w *World) lookAtClocks() {
 	for i, n := range w.globals {
 		w.hear(&n.proc, func() {
@@ -172,7 +170,7 @@ func (w *World) lookAtClocks() {
 	}
 }
 
-// binding is which limits bind by true time, until something else is said or a phase or a control ends.
+// binding holds the limits in force by true time, until the next change, phase, or end of a control.
 type binding struct {
 	settings settings
 	control  room.Control
@@ -184,7 +182,7 @@ type binding struct {
 	unbound     bool
 }
 
-// limits returns which bind by what is said now: none under passthrough, where unbound is true.
+// limits returns the limits in force now: unbound is true under passthrough.
 func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 	now, b := int64(w.fleetTime()), &o.binding
 	if b.until <= now || b.settings != o.settings(w) || b.control != o.control || b.event != o.event || b.board != o.draws.board {
@@ -202,7 +200,7 @@ func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 	return b.total, b.rate, b.unbound
 }
 
-// tellEdge lets an edge read the room set.
+// tellEdge makes an edge read the room set.
 func (w *World) tellEdge(n *edgeNode, now fleettime.Mono) {
 	rooms := w.edgeRooms(n)
 	if n.core.SetRooms(now, rooms); len(rooms) == 1 {
@@ -214,14 +212,14 @@ func (w *World) tellEdge(n *edgeNode, now fleettime.Mono) {
 	}
 }
 
-// say publishes what has just been said, and again when it ends.
+// say publishes a control, and publishes again when it ends.
 func (w *World) say(f *fault, format string, args ...any) {
 	w.tell("#%d "+format, append([]any{f.number}, args...)...)
 	w.judge.raise(w)
 	w.publish()
 }
 
-// ends lets something be as before after the fault has lasted, unless the world is calm by then.
+// ends reverts a change after the length of the fault, unless the world is calm by then.
 func (w *World) ends(f *fault, do func()) {
 	w.in(f.last, func() {
 		if !w.calm {
@@ -232,7 +230,7 @@ func (w *World) ends(f *fault, do func()) {
 	})
 }
 
-// method is what the queueing method is where no operator says otherwise.
+// method returns the queueing method without an operator's override.
 func (c *Config) method() string {
 	if c.Random {
 		return room.MethodRandom
@@ -262,13 +260,13 @@ func (w *World) editMethod(f *fault) {
 	})
 }
 
-// mark is one that ends with the fault.
+// mark returns a mark that ends with the fault.
 func (w *World) mark(f *fault) room.Mark {
 	now := int64(w.fleetTime())
 	return room.Mark{Since: now, Until: now + max(1, f.last.Milliseconds())}
 }
 
-// lapses lets every node read the room again once something that was said for now has ended.
+// lapses makes every node reread the room when a temporary control has ended.
 func (w *World) lapses(f *fault) {
 	w.in(f.last+2*time.Millisecond, func() {
 		if !w.calm {
@@ -311,7 +309,7 @@ func (w *World) renameRoom(f *fault) {
 	w.say(f, "the room is called %q", w.operator.name)
 }
 
-// passBy lets a visitor through a room that is suspended: nobody is asked and nothing is counted.
+// passBy passes a visitor through a suspended room: no decision, no count.
 func (w *World) passBy(i int32) {
 	v := &w.visitors[i]
 	if v.pages = max(0, v.pages-1); v.pages == 0 {
@@ -323,7 +321,7 @@ func (w *World) passBy(i int32) {
 	w.plan(event{at: w.now + 1 + int64(w.rng.ExpFloat64()*float64(w.cfg.People.Think)), kind: evVisit, node: i, gen: v.gen})
 }
 
-// rejected lets a visitor who was given no place come again later, or not at all.
+// rejected makes a visitor without a place return later, or not at all.
 func (w *World) rejected(i int32, d *admission.Decision) {
 	v := &w.visitors[i]
 	if d.Reseal {

@@ -9,15 +9,15 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// releasing is a release as the judge sees it.
+// releasing is a release as seen by the oracle.
 type releasing struct {
 	n, in int
 	at    int64
-	last  int64 // when somebody was let in last
+	last  int64 // time of the last admission
 }
 
-// releaseSome pauses the room and lets in a few, often while those of before are on their way. Now and then
-// the coordinator ends between taking the release and lending it.
+// releaseSome pauses the room and releases a few visitors, often while earlier ones are on their way. Sometimes the
+// coordinator ends between claiming the release and allocating its passes.
 func (w *World) releaseSome(f *fault) {
 	c := &w.operator.control
 	if p := c.Pause; p == nil || c.At(int64(w.fleetTime())) == nil {
@@ -29,7 +29,7 @@ func (w *World) releaseSome(f *fault) {
 	}
 }
 
-// releaseNext writes down that so many are to be let in, and lets the coordinators read it. The room is paused.
+// releaseNext stores a release of n visitors, and makes the coordinators read it. The room is paused.
 func (w *World) releaseNext(n int) {
 	id := w.judge.newestRelease() + 1
 	w.tell("release %d: the next %d", id, n)
@@ -47,8 +47,8 @@ func (w *World) releaseNext(n int) {
 	}
 }
 
-// tendRelease does what a coordinator's shell does: it takes a release in the store before the core hears that it
-// is its own. Whoever wrote first has it.
+// tendRelease does the work of a coordinator's shell: it claims a release in the store before the core may use it. The
+// first writer wins.
 func (w *World) tendRelease(i int32) {
 	n, control := w.globals[i], &w.operator.control
 	r := control.Untaken(int64(w.fleetTime()))
@@ -59,7 +59,7 @@ func (w *World) tendRelease(i int32) {
 	w.in(time.Duration(w.rng.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
 		now := control.Untaken(int64(w.fleetTime()))
 		if w.removed || now == nil || now.ID != r.ID || n.gone && w.chaos.IntN(2) == 0 {
-			return // somebody else has it, it is over, or who wrote died before
+			return // claimed by another, over, or the writer died before
 		}
 		all := &room.Controls{Version: 1, Rooms: map[string]*room.Control{"": control}}
 		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(w.fleetTime()))
@@ -70,7 +70,7 @@ func (w *World) tendRelease(i int32) {
 			w.crashAt = 0
 			w.crashTheCoordinator(&fault{number: w.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
 		}
-		for k := range w.globals { // who wrote it knows it at once
+		for k := range w.globals { // the writer knows it at once
 			if k == int(i) {
 				w.readGlobal(int32(k))
 			} else {
@@ -87,7 +87,7 @@ func (j *judge) newestRelease() (id uint64) {
 	return id
 }
 
-// released notes that an edge let somebody in although an operator lets nobody in.
+// released records an admission in a paused room.
 func (j *judge) released(w *World, e *edgeNode) {
 	if e.told.Shut == admission.QueuedAll {
 		if r := j.releases[e.core.Passes(w.room).Release]; r != nil {
@@ -99,8 +99,8 @@ func (j *judge) released(w *World, e *edgeNode) {
 	j.fail(w, "%s admits somebody, and knows that nobody is to be let in", w.name(e))
 }
 
-// passes checks that of no release more are in, or may be let in by edges, or are yet to be lent by the
-// coordinator, than it says.
+// passes checks that the admissions of a release, the passes at edges and the coordinator's rest do not exceed its
+// number.
 func (j *judge) passes(w *World) {
 	if len(j.releases) == 0 {
 		return
@@ -122,8 +122,8 @@ func (j *judge) passes(w *World) {
 	}
 }
 
-// quietRelease draws a room, a fleet in which nothing fails and one release from a seed: people come for 75 s to a room
-// that is paused, and some of those who wait are let in.
+// quietRelease draws a room, a fleet without faults and one release from a seed: visitors come to a paused room for 75
+// s, and some of those waiting are released.
 func quietRelease(seed uint64) (w *World, n int) {
 	rng := rand.New(rand.NewPCG(seed, 0x72656c65617365))
 	c := Defaults()
@@ -142,8 +142,8 @@ func quietRelease(seed uint64) (w *World, n int) {
 	return w, n
 }
 
-// releasesInPeace tells whether releases let in as many as they say where nothing fails, and within what time from
-// the moment at which they are written down.
+// releasesInPeace measures whether releases without faults admit their exact number, and how long that takes from the
+// write.
 func releasesInPeace(seeds uint64) Finding {
 	fewer, took, people, fault := 0, time.Duration(0), 0, ""
 	for seed := range seeds {
@@ -163,7 +163,7 @@ func releasesInPeace(seeds uint64) Finding {
 	}
 }
 
-// releasesInTrouble tells whether any release let in more than it says, where everything fails that may.
+// releasesInTrouble measures whether any release admits more than its number, with all kinds of faults.
 func releasesInTrouble(seeds uint64) Finding {
 	more, all, let, of, fault := 0, 0, 0, 0, ""
 	for seed := range seeds {

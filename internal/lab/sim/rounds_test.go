@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestRandom: whatever goes wrong and however the method changes, nobody enters whom no round has called, or newcomers before those who
-// wait; and people do enter by rounds in these worlds.
+// TestRandom: under faults and changes of the method nobody enters without a call by a round, or before earlier
+// visitors; and these worlds do admit by rounds.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	entered := 0
@@ -22,7 +22,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfJoiningComesBack: after a while of random, fifo goes on in the order in which people joined.
+// TestTheOrderOfJoiningComesBack: after a while of random, fifo continues in the order of joining.
 func TestTheOrderOfJoiningComesBack(t *testing.T) {
 	t.Parallel()
 	c := crowded(false)
