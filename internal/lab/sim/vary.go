@@ -120,8 +120,8 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	if some(0.3) {
 		c.Params.RegionalLease = 10 * time.Second
 	}
-	// Not policy: an aggregator must know first whether an edge may renew without a lease, which nothing ensures (see
-	// Policy).
+	// Not policy: an aggregator must know first whether an edge may renew without a lease, which nothing
+	// ensures.
 	f.CutPair, f.Forever, f.Session = some(0.3), some(0.15), some(0.2)
 	f.Epoch, f.Remove, f.Blank, f.Rollback = some(0.15), some(0.15), some(0.1), some(0.3)
 	f.Keys = c.Network.Sealed && some(0.7)
