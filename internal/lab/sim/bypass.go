@@ -38,8 +38,8 @@ type bypass struct {
 func (w *World) editRules(f *fault) {
 	o, before := &w.operator, w.operator.rules
 	o.rules = uint8(1 + int(f.x*float64(int(1)<<len(bypasses)-1)))
-	w.say(f, "the room has the rules %04b for %v", o.rules, f.last)
-	w.ends(f, func() { o.rules = before & uint8(int(f.y*16)) })
+	w.announce(f, "the room has the rules %04b for %v", o.rules, f.last)
+	w.revertAfter(f, func() { o.rules = before & uint8(int(f.y*16)) })
 }
 
 // rulesOf returns the rules selected by the bits of which.
@@ -58,7 +58,7 @@ func (w *World) compiled(told []room.Rule) (out []bypass) {
 		i := slices.IndexFunc(bypasses, func(g given) bool { return g.expression == r.Expression })
 		c, err := rules.Compile(r.Expression, rules.Sources{})
 		if err != nil {
-			w.judge.fail(w, "a rule of the room is none: %v", err)
+			w.oracle.fail(w, "a rule of the room is none: %v", err)
 			return nil
 		}
 		out = append(out, bypass{c, bypasses[i].past})
@@ -83,9 +83,9 @@ func (w *World) letPast(n *edgeNode, v *visitor) bool {
 	should := slices.ContainsFunc(n.rules, func(b bypass) bool { return slices.Contains(b.past, path) })
 	switch {
 	case past && !should:
-		w.judge.fail(w, "%s lets somebody past the room who asks for %s, which a site may read as what no rule is about", w.name(n), path)
+		w.oracle.fail(w, "%s lets somebody past the room who asks for %s, which a site may read as what no rule is about", w.name(n), path)
 	case should && !past:
-		w.judge.fail(w, "%s counts or queues somebody who asks for %s, whom a rule lets past", w.name(n), path)
+		w.oracle.fail(w, "%s counts or queues somebody who asks for %s, whom a rule lets past", w.name(n), path)
 	}
 	if past {
 		w.meters.past++

@@ -167,7 +167,7 @@ func (x *Crowd) gather(seed uint64) *World {
 				ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true,
 				Prequeue: int64(epoch.Add(5 * time.Second)), Start: int64(start), End: int64(start.Add(time.Hour)),
 			})
-			w.judge.raise(w)
+			w.oracle.raise(w)
 			w.publish()
 		})
 	}
@@ -178,7 +178,7 @@ func (x *Crowd) gather(seed uint64) *World {
 	w.runFor(firstComes + last)
 	w.cfg.Demand = Demand{}
 	w.arrivals.begin(w)
-	for w.judge.waiting > 0 && w.now < int64(time.Hour) && !w.judge.broken() {
+	for w.oracle.waiting > 0 && w.now < int64(time.Hour) && !w.oracle.broken() {
 		w.runFor(10 * time.Second)
 	}
 	return w
@@ -187,7 +187,7 @@ func (x *Crowd) gather(seed uint64) *World {
 // change applies an operator's change of the limits. Earlier forecasts are replaced by the first one after it.
 func (w *World) change(c *Change) {
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session = c.Of(w.cfg.Total, w.cfg.Rate, w.cfg.Session)
-	w.judge.raise(w)
+	w.oracle.raise(w)
 	w.publish()
 	for i := range w.visitors {
 		if h := w.visitors[i].heard; h != nil {

@@ -61,34 +61,34 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 			o.draws.secrets[e] = s
 		}
 		write = append(write, draw.Announce(now, e, s, draw.BeaconNone))
-		w.tell("coordinator %d announces a draw whose entries close at %v", i+1, e.Closes().Sub(epoch))
+		w.tracef("coordinator %d announces a draw whose entries close at %v", i+1, e.Closes().Sub(epoch))
 	}
 	for _, e := range due.Void {
 		write = append(write, draw.Without(e, "too late"))
-		w.tell("coordinator %d: no draw, it is too late", i+1)
+		w.tracef("coordinator %d: no draw, it is too late", i+1)
 	}
 	for _, n := range due.Publish {
-		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(w.judge.waiting))
+		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(w.oracle.waiting))
 		if err != nil {
-			w.judge.fail(w, "no record of a draw: %v", err)
+			w.oracle.fail(w, "no record of a draw: %v", err)
 			return
 		}
 		write = append(write, done)
-		w.tell("coordinator %d publishes the record of the draw whose entries closed at %v", i+1, n.Closes().Sub(epoch))
+		w.tracef("coordinator %d publishes the record of the draw whose entries closed at %v", i+1, n.Closes().Sub(epoch))
 	}
 	next, err := o.draws.board.With(uint64(now), now, write, due.Forget)
 	if err != nil {
-		w.judge.fail(w, "no board: %v", err)
+		w.oracle.fail(w, "no board: %v", err)
 		return
 	}
 	for _, n := range next.Notices { // no draw is published twice
 		if old := o.draws.board.Of(draw.Event{Room: n.Room, ID: n.Event, Start: n.Start}); old.Drawn() != nil && *old.Drawn() != *n.Drawn() {
-			w.judge.fail(w, "a second record of a draw")
+			w.oracle.fail(w, "a second record of a draw")
 		}
 	}
 	o.draws.board = next
 	w.watchPhases()
-	w.judge.raise(w)
+	w.oracle.raise(w)
 	w.publish()
 }
 
@@ -103,7 +103,7 @@ func (w *World) scheduleDraw(f *fault) {
 	start := gather.Add(draw.Lead + time.Duration(f.y*10*float64(time.Second)))
 	e := &room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true, Prequeue: int64(gather), Start: int64(start), End: int64(start.Add(10*time.Second + f.last))}
 	w.giveEvent(e)
-	w.say(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
+	w.announce(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
 		sinceEpoch(e.Prequeue), start.Add(-draw.Lead).Sub(epoch), sinceEpoch(e.Start), sinceEpoch(e.End))
 	if w.cfg.Faults.CrashGlobal && f.x < 0.5 {
 		about := start.Add(-draw.Lead).Sub(now) + time.Duration((f.x-0.25)*4*float64(time.Second))
@@ -127,9 +127,9 @@ func (w *World) undrawn(t *ticket.Ticket) bool {
 	return e != nil && e.Shuffle && t.Joined < w.operator.drawn()[0].Closes() && t.Place() == t.Joined
 }
 
-// drawn checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the drawn
+// checkDraw checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the drawn
 // one, and late visitors are behind all drawn ones. Only the certain part of the event is checked.
-func (j *judge) drawn(w *World, e *edgeNode, t *ticket.Ticket) {
+func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
 	o := &w.operator
 	const sure = 3 * time.Second
 	if o.event == nil || !o.event.Shuffle || e.told.Shut == admission.QueuedAll {

@@ -235,7 +235,7 @@ func (f *Faults) kinds(all []faultKind) []*faultKind {
 	return out
 }
 
-func (w *World) tell(format string, args ...any) {
+func (w *World) tracef(format string, args ...any) {
 	if w.trace != nil {
 		w.trace("%10.3f  %s\n", float64(w.now)/1e9, fmt.Sprintf(format, args...))
 	}
@@ -251,37 +251,37 @@ func (w *World) books() {
 			continue
 		}
 		l := g.core.Ledger(w.room)
-		w.tell("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
+		w.tracef("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
 		for _, c := range l.Centres {
-			w.tell("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
+			w.tracef("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
 		}
 	}
 	for i, r := range w.regions {
-		c := &w.judge.centres[i]
-		w.tell("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(w.now))
+		c := &w.oracle.centres[i]
+		w.tracef("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(w.now))
 		for _, n := range r.procs {
 			if n.gone {
 				continue
 			}
 			now := n.clock.read(w.now)
 			l, st := n.core.Ledger(w.room), n.core.Status(now)
-			w.tell("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
+			w.tracef("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
 				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Presumed,
 				l.Settled, l.Reconstructed, l.Gen, w.fleetTime().Sub(st.Watermark))
 			for _, e := range st.Edges {
-				w.tell("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
+				w.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
 			}
 		}
 		for _, k := range r.edges {
 			e := w.edges[k]
 			now := e.clock.read(w.now)
 			l, st := e.core.Ledger(now, w.room), e.core.Status(now)
-			w.tell("  %s %016x, tenure %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
+			w.tracef("  %s %016x, tenure %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
 				e.name, st.Inc, st.Tenure, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
 				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(w.fleetTime()))
 		}
 		for id, until := range c.until {
-			w.tell("  ticket %016x until %v from now", id, time.Duration(int64(until)*1000-int64(w.fleetTime()))*time.Millisecond)
+			w.tracef("  ticket %016x until %v from now", id, time.Duration(int64(until)*1000-int64(w.fleetTime()))*time.Millisecond)
 		}
 	}
 }
@@ -308,8 +308,8 @@ func (w *World) in(d time.Duration, do func()) {
 // until returns the end of a fault that begins now.
 func (w *World) until(f *fault) int64 { return w.now + int64(f.last) }
 
-// goWrong executes one fault.
-func (w *World) goWrong(f *fault) {
+// runFault executes one fault.
+func (w *World) runFault(f *fault) {
 	if w.calm {
 		return
 	}
@@ -360,37 +360,37 @@ func (w *World) rollBackLease(f *fault) {
 		return
 	}
 	w.rolled = 1 + uint64(f.x*float64(w.lease))
-	w.tell("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, w.rolled)
+	w.tracef("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, w.rolled)
 	w.crashTheCoordinator(f)
 }
 
 func (w *World) cutAnEdge(f *fault) {
 	n := w.edges[f.who%len(w.edges)]
-	w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
 	w.cut(f, &n.cutUp, &n.cutDown)
 }
 
 func (w *World) cutACentre(f *fault) {
 	r := w.regions[f.who%len(w.regions)]
-	w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
+	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
 	w.cut(f, &r.cutUp, &r.cutDown)
 }
 
 func (w *World) editSession(f *fault) {
-	w.cfg.Session = max(5*time.Second, time.Duration(float64(w.judge.first.session)*(0.4+1.6*f.x)).Round(time.Second))
-	w.tell("#%d session_duration is now %v", f.number, w.cfg.Session)
+	w.cfg.Session = max(5*time.Second, time.Duration(float64(w.oracle.first.session)*(0.4+1.6*f.x)).Round(time.Second))
+	w.tracef("#%d session_duration is now %v", f.number, w.cfg.Session)
 	w.publish()
 }
 
 func (w *World) editPolicy(f *fault) {
 	w.cfg.Cap = f.x < 0.5
-	w.tell("#%d partition_policy cap: %v", f.number, w.cfg.Cap)
+	w.tracef("#%d partition_policy cap: %v", f.number, w.cfg.Cap)
 	w.publish()
 }
 
 func (w *World) raiseEpoch(f *fault) {
 	w.epoch++
-	w.tell("#%d the room's epoch is now %d", f.number, w.epoch)
+	w.tracef("#%d the room's epoch is now %d", f.number, w.epoch)
 	w.publish()
 }
 
@@ -399,12 +399,12 @@ func (w *World) removeRoom(f *fault) {
 	if w.removed {
 		return
 	}
-	w.tell("#%d the room is removed for %v", f.number, f.last)
+	w.tracef("#%d the room is removed for %v", f.number, f.last)
 	w.removed = true
 	w.publish()
 	w.in(f.last, func() {
 		if w.removed {
-			w.tell("#%d the room is put back", f.number)
+			w.tracef("#%d the room is put back", f.number)
 			w.removed = false
 			w.publish()
 		}
@@ -413,13 +413,13 @@ func (w *World) removeRoom(f *fault) {
 
 func (w *World) blankStore(f *fault) {
 	r := w.regions[f.who%len(w.regions)]
-	w.tell("#%d the store of %s loses its memory", f.number, r.name)
+	w.tracef("#%d the store of %s loses its memory", f.number, r.name)
 	r.forget()
 }
 
 func (w *World) failStore(f *fault) {
 	r := w.regions[f.who%len(w.regions)]
-	w.tell("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
+	w.tracef("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
 	r.failing = max(r.failing, w.until(f))
 }
 
@@ -452,7 +452,7 @@ func (w *World) cutPair(f *fault) {
 		high = nodeID{2, int32(max(0, len(w.globals)-1-f.other%2))}
 		text = fmt.Sprintf("%s and coordinator %d", r.name, high.n+1)
 	}
-	w.tell("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
+	w.tracef("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
 	w.pairs = slices.DeleteFunc(w.pairs, func(p pairCut) bool { return p.until <= w.now })
 	if f.up {
 		w.pairs = append(w.pairs, pairCut{low, high, w.until(f)})
@@ -469,9 +469,9 @@ func (w *World) crashEdge(i int32, d time.Duration, forever bool) {
 		return
 	}
 	if n.lost = forever; forever {
-		w.tell("#%d %s ends and never comes back", w.telling, w.name(n))
+		w.tracef("#%d %s ends and never comes back", w.telling, w.name(n))
 	} else {
-		w.tell("#%d %s crashes for %v", w.telling, w.name(n), d)
+		w.tracef("#%d %s crashes for %v", w.telling, w.name(n), d)
 	}
 	n.down = true
 	w.hangUp(i)
@@ -493,7 +493,7 @@ func (w *World) forget(i int32) {
 	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, inc); err != nil {
 		return
 	}
-	w.tell("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)
+	w.tracef("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)
 	n.forgotten, n.misjudged = !n.down, n.misjudged || !n.down
 	w.runRegion(agg.id)
 }
@@ -503,7 +503,7 @@ func (w *World) moveFolder(n *edgeNode, f *fault) {
 	if n.place = w.newPlace(); f.x < 0.5 {
 		n.folder, n.ended = fleettime.Lives{}, nil
 	}
-	w.tell("#%d the data folder of %s is another one (copied %v)", f.number, w.name(n), f.x >= 0.5)
+	w.tracef("#%d the data folder of %s is another one (copied %v)", f.number, w.name(n), f.x >= 0.5)
 }
 
 // mostTwins bounds the number of twins.
@@ -519,18 +519,18 @@ func (w *World) twinEdge(f *fault) {
 	}
 	w.twins++
 	if f.other%3 > 0 {
-		w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+		w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
 		w.cut(f, &n.cutUp, &n.cutDown)
 	}
 	folder := fleettime.Lives{}
 	if f.x < 0.5 {
 		folder = n.folder
 	}
-	w.tell("#%d another process begins as %s, for %v (copied folder %v)", f.number, w.name(n), f.last, f.x < 0.5)
+	w.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, w.name(n), f.last, f.x < 0.5)
 	i := w.newEdge(n.region, n.name, folder, false)
 	w.in(f.last, func() {
 		w.twins--
-		w.tell("the other %s ends", w.name(n))
+		w.tracef("the other %s ends", w.name(n))
 		w.crashEdge(i, 0, true)
 	})
 }
@@ -550,7 +550,7 @@ func (w *World) renewEdge(f *fault) {
 
 func (w *World) reviveEdge(i int32) {
 	if n := w.edges[i]; n.down && !n.lost {
-		w.tell("%s starts anew", w.name(n))
+		w.tracef("%s starts anew", w.name(n))
 		w.startEdge(i)
 	}
 }
@@ -567,7 +567,7 @@ func (w *World) loseCentre(i int) {
 	if left < 2 || r.lost {
 		return
 	}
-	w.tell("#%d %s ends and never comes back", w.telling, r.name)
+	w.tracef("#%d %s ends and never comes back", w.telling, r.name)
 	r.lost = true
 	for _, n := range r.procs {
 		n.gone = true
@@ -593,14 +593,14 @@ func (w *World) replace(f *fault, p *proc, core leader, who string, next func() 
 	case f.zombie && f.bound:
 		// Its lease ends by the time that the protocol assumes.
 		left := after + time.Duration(f.y*float64(4*time.Second))
-		w.tell("#%d %s is replaced and lives on for %v, with a lease for %v", f.number, who, f.last, left)
+		w.tracef("#%d %s is replaced and lives on for %v, with a lease for %v", f.number, who, f.last, left)
 		core.SetLease(p.clock.read(w.now).Add(fleettime.Shrink(left)))
 		w.in(f.last, func() { p.gone = true })
 	case f.zombie:
-		w.tell("#%d %s is replaced and lives on for %v", f.number, who, f.last)
+		w.tracef("#%d %s is replaced and lives on for %v", f.number, who, f.last)
 		w.in(f.last, func() { p.gone = true })
 	default:
-		w.tell("#%d %s crashes", f.number, who)
+		w.tracef("#%d %s crashes", f.number, who)
 		p.gone = true
 	}
 	w.succeed(after, who, next)
@@ -611,7 +611,7 @@ func (w *World) succeed(after time.Duration, who string, next func() bool) {
 	calm := w.calm
 	w.in(after, func() {
 		if w.calm == calm && next() { // else another began when all faults ended
-			w.tell("a successor of %s begins", who)
+			w.tracef("a successor of %s begins", who)
 		}
 	})
 }
@@ -632,28 +632,28 @@ func (w *World) nextGlobal() bool {
 func (w *World) stop(f *fault) {
 	switch f.other % 4 {
 	case 0:
-		w.tell("#%d the coordinator stands still for %v", f.number, f.last)
+		w.tracef("#%d the coordinator stands still for %v", f.number, f.last)
 		p := &w.newest().proc
 		p.asleep = max(p.asleep, w.until(f))
 	case 1:
 		r := w.regions[f.who%len(w.regions)]
-		w.tell("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
+		w.tracef("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
 		p := &r.newest().proc
 		p.asleep = max(p.asleep, w.until(f))
 	default:
 		n := w.edges[f.who%len(w.edges)]
-		w.tell("#%d %s stands still for %v", f.number, w.name(n), f.last)
+		w.tracef("#%d %s stands still for %v", f.number, w.name(n), f.last)
 		n.asleep = max(n.asleep, w.until(f))
 	}
 }
 
 // changeLimits sets T and R to between half and twice their initial values.
 func (w *World) changeLimits(f *fault) {
-	first := w.judge.first
+	first := w.oracle.first
 	w.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
 	w.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
-	w.tell("#%d T is now %d, R %d", f.number, w.cfg.Total, w.cfg.Rate)
-	w.judge.raise(w)
+	w.tracef("#%d T is now %d, R %d", f.number, w.cfg.Total, w.cfg.Rate)
+	w.oracle.raise(w)
 	w.publish()
 }
 
@@ -679,7 +679,7 @@ func (w *World) publish() {
 // readGlobal, readRegion and readEdge make a node read the newest room set.
 func (w *World) readGlobal(i int32) {
 	n := w.globals[i]
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if n.edition != w.edition {
 			n.edition, n.told = w.edition, w.roomsBy(n)
 			n.core.SetRooms(n.clock.read(w.now), n.told)
@@ -690,7 +690,7 @@ func (w *World) readGlobal(i int32) {
 
 func (w *World) readRegion(i int32) {
 	n := w.aggs[i]
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if n.edition != w.edition {
 			n.edition, n.told = w.edition, w.regionRooms(n)
 			n.core.SetRooms(n.clock.read(w.now), n.told)
@@ -701,7 +701,7 @@ func (w *World) readRegion(i int32) {
 
 func (w *World) readEdge(i int32) {
 	n := w.edges[i]
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if !n.down && n.edition != w.edition {
 			n.edition = w.edition
 			w.tellEdge(n, n.clock.read(w.now))

@@ -281,7 +281,7 @@ func restartedEdge() Finding {
 			look = func() {
 				others := w.sessions()
 				for id := range left {
-					if w.judge.alive(id) {
+					if w.oracle.alive(id) {
 						others--
 					} else {
 						delete(left, id)
@@ -518,7 +518,7 @@ func copyInside(clients int, roam, session bool, network func(client int) ticket
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
 		switch {
 		case d.Enters():
-			w.judge.issued(w, &visitor{edge: k}, d)
+			w.oracle.issued(w, &visitor{edge: k}, d)
 			next = 5*time.Second + time.Duration(rng.Int64N(int64(10*time.Second)))
 			if entered == 0 && d.Ticket.ID == place.ID {
 				entered = w.now
@@ -594,7 +594,7 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 			d := n.core.Arrive(n.clock.read(w.now), w.room, jar)
 			w.wakeEdge(k)
 			if d.Enters() {
-				w.judge.issued(w, &visitor{edge: k}, d)
+				w.oracle.issued(w, &visitor{edge: k}, d)
 			} else {
 				out++
 			}

@@ -97,7 +97,7 @@ func changingFleet() Finding {
 	w.runFor(time.Minute)
 	for range 10 {
 		w.drainCentre(2)
-		for all, _ := w.listed(); len(all) == 3 && !w.judge.broken(); all, _ = w.listed() {
+		for all, _ := w.listed(); len(all) == 3 && !w.oracle.broken(); all, _ = w.listed() {
 			w.runFor(10 * time.Second)
 		}
 		w.takeOver(w.members.store - 1) // with a list in which it drains
@@ -112,6 +112,6 @@ func changingFleet() Finding {
 		w.runFor(30 * time.Second)
 	}
 	r := w.result()
-	t, rate := float64(w.judge.peak)/float64(c.Total), float64(w.judge.peakRate)/float64(c.Rate)
+	t, rate := float64(w.oracle.peak)/float64(c.Total), float64(w.oracle.peakRate)/float64(c.Rate)
 	return Finding{Seen: fmt.Sprintf("%.3f / %.3f", t, rate), Met: t <= 1 && rate <= 1, Fault: r.Fault}
 }

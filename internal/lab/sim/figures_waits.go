@@ -93,16 +93,16 @@ func eventStart() Finding {
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
 		w.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Total: 20_000, Rate: 12_000})
-		w.judge.raise(w)
+		w.oracle.raise(w)
 		w.publish()
 	})
 	w.in(begin-3*time.Second, func() {
 		w.newest().gone = true
 		w.startGlobal(false)
 	})
-	w.in(begin-time.Millisecond, func() { gathered, early = w.judge.waiting, w.judge.peakRate > 0 })
+	w.in(begin-time.Millisecond, func() { gathered, early = w.oracle.waiting, w.oracle.peakRate > 0 })
 	w.each(10*time.Millisecond, func() {
-		if first == 0 && w.judge.peakRate > 0 {
+		if first == 0 && w.oracle.peakRate > 0 {
 			first = w.now
 		}
 	})
@@ -133,7 +133,7 @@ func drawStart() Finding {
 			called = max(called, v.Horizon)
 		}
 	}
-	w.judge.seeDrawn = func(n *draw.Notice, t *ticket.Ticket) {
+	w.oracle.seeDrawn = func(n *draw.Notice, t *ticket.Ticket) {
 		look()
 		if first == 0 {
 			first = w.now
@@ -149,14 +149,14 @@ func drawStart() Finding {
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
 		w.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end + time.Minute), Shuffle: true})
-		w.judge.raise(w)
+		w.oracle.raise(w)
 		w.publish()
 	})
 	w.in(begin-draw.Lead-3*time.Second, func() {
 		w.newest().gone = true
 		w.startGlobal(false)
 	})
-	w.in(begin-time.Millisecond, func() { gathered = w.judge.waiting })
+	w.in(begin-time.Millisecond, func() { gathered = w.oracle.waiting })
 	w.each(10*time.Millisecond, look)
 	r := w.Run()
 	after := time.Duration(first) - begin

@@ -60,7 +60,7 @@ func (k *keys) turn(w *World, now fleettime.Time) bool {
 	}
 	codec, err := ticket.NewCodec(ring, w.room, cookieName)
 	if err != nil {
-		w.judge.fail(w, "a key ring is no good: %v", err)
+		w.oracle.fail(w, "a key ring is no good: %v", err)
 		return false
 	}
 	k.ring, k.newest, k.known = ring, codec, append(k.known, codec)
@@ -73,7 +73,7 @@ func (w *World) rotate(f *fault) {
 	if !w.cfg.Network.Sealed || !w.keys.turn(w, w.fleetTime()) {
 		return
 	}
-	w.tell("#%d the keys are rotated", f.number)
+	w.tracef("#%d the keys are rotated", f.number)
 	for i := range w.edges {
 		w.in(time.Duration(w.chaos.ExpFloat64()*float64(15*time.Second)), func() { w.tellKeys(int32(i)) })
 	}
@@ -92,7 +92,7 @@ func (w *World) tellKeys(i int32) {
 		w.in(time.Duration(until-w.now), func() { w.tellKeys(i) })
 		return
 	}
-	w.hear(&n.proc, func() { n.keys = w.keys.newest })
+	w.deliver(&n.proc, func() { n.keys = w.keys.newest })
 }
 
 // open opens a browser's cookie at an edge. It reports false if the visitor must retry: the ticket may be sealed under
@@ -115,7 +115,7 @@ func (w *World) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 	}
 	if err != nil {
 		if p.sealed != 0 && w.now-p.sealed < int64(2*rotation) && w.knowsTime(n) {
-			w.judge.fail(w, "%s takes a ticket of the fleet for none: %v", w.name(n), err)
+			w.oracle.fail(w, "%s takes a ticket of the fleet for none: %v", w.name(n), err)
 		}
 		return ticket.Ticket{}, true // a ticket that does not open counts as absent
 	}

@@ -25,7 +25,7 @@ func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 		w.in(4*time.Minute, func() {
 			x.end(w)
 			w.each(100*time.Millisecond, func() {
-				part := w.toldLine() / float64(w.judge.waiting)
+				part := w.toldLine() / float64(w.oracle.waiting)
 				least, most = min(least, part), max(most, part)
 			})
 		})

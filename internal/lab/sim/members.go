@@ -65,7 +65,7 @@ func (w *World) publishMembers() {
 // tellGlobal and tellRegion make a node read a version of the list. It refuses one older than its own.
 func (w *World) tellGlobal(i int32, version int) {
 	n := w.globals[i]
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if version > n.members {
 			n.members = version
 			n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
@@ -81,7 +81,7 @@ func (w *World) tellRegion(i int32, version int) {
 		w.in(time.Duration(until-w.now), func() { w.tellRegion(i, version) })
 		return
 	}
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if version > n.members {
 			n.members = version
 			r.members = max(r.members, version)
@@ -112,7 +112,7 @@ func (w *World) drainCentre(i int) bool {
 	if _, active := w.listed(); len(active) < 2 || !slices.Contains(active, i) {
 		return false
 	}
-	w.tell("#%d %s is to drain, by version %d of the list", w.telling, centreName(i), len(w.members.versions)+1)
+	w.tracef("#%d %s is to drain, by version %d of the list", w.telling, centreName(i), len(w.members.versions)+1)
 	w.writeMembers(func(m *ledger.Members) {
 		m.List[memberNamed(m, centreName(i))].Draining = true
 	})
@@ -126,7 +126,7 @@ func (w *World) addCentre(i int) bool {
 		return false
 	}
 	version := uint64(len(w.members.versions)) + 1
-	w.tell("#%d %s is added, by version %d of the list", w.telling, centreName(i), version)
+	w.tracef("#%d %s is added, by version %d of the list", w.telling, centreName(i), version)
 	w.writeMembers(func(m *ledger.Members) {
 		if k := memberNamed(m, centreName(i)); k >= 0 {
 			m.List[k].Draining = false
@@ -152,9 +152,9 @@ func (w *World) removeCentre(i int, forsaken bool) {
 	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
 		return
 	}
-	w.tell("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
+	w.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
 	if forsaken && w.cfg.Faults.cutsCentres() {
-		w.judge.forsake(w, i)
+		w.oracle.forsake(w, i)
 	}
 	w.writeMembers(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
@@ -185,7 +185,7 @@ func (w *World) tendMembers(n *globalProc) {
 	}
 	if proofs := known.Unproven; len(proofs) > 0 && n.members == w.members.store {
 		for _, p := range proofs {
-			w.tell("the list holds the site of %s", p.Name)
+			w.tracef("the list holds the site of %s", p.Name)
 		}
 		w.writeMembers(func(m *ledger.Members) {
 			for _, p := range proofs {
@@ -195,7 +195,7 @@ func (w *World) tendMembers(n *globalProc) {
 		})
 	}
 	if names := known.Released; len(names) > 0 && n.members == w.members.store {
-		w.tell("nobody waits any more for %v, taken off by force", names)
+		w.tracef("nobody waits any more for %v, taken off by force", names)
 		w.writeMembers(func(m *ledger.Members) {
 			m.Forced = slices.DeleteFunc(m.Forced, func(o ledger.Member) bool { return slices.Contains(names, o.Name) })
 		})
@@ -257,7 +257,7 @@ func (w *World) oldLeader(f *fault) {
 	}
 	version := len(w.members.versions) - f.other%3
 	w.older, w.olderFor = max(1, version), f.last
-	w.tell("#%d the next coordinator goes by version %d of the list", f.number, w.older)
+	w.tracef("#%d the next coordinator goes by version %d of the list", f.number, w.older)
 	w.pending++
 	w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
 }
@@ -283,11 +283,11 @@ func (w *World) rollBackMembers(f *fault) {
 		return
 	}
 	lost := w.members.store
-	w.tell("#%d the store comes back with version %d of the list for %v", f.number, old, f.last)
+	w.tracef("#%d the store comes back with version %d of the list for %v", f.number, old, f.last)
 	w.members.store = old
 	w.in(f.last, func() {
 		if w.members.store == old {
-			w.tell("the store is given back version %d of the list", lost)
+			w.tracef("the store is given back version %d of the list", lost)
 			w.members.store = lost
 			w.publishMembers()
 		}
@@ -332,8 +332,8 @@ func (w *World) copyCentre(f *fault) {
 	n := int32(len(w.regions))
 	w.regions = append(w.regions, c)
 	w.isTouched = append(w.isTouched, false)
-	w.judge.copied(r.name)
-	w.tell("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
+	w.oracle.copied(r.name)
+	w.tracef("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
 	w.startRegion(n, f.x < 0.5)
 	for k := range 1 + f.other%2 {
 		w.newEdge(n, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
@@ -347,7 +347,7 @@ func (w *World) endCopy(i int32) {
 	if c.lost {
 		return
 	}
-	w.tell("the copy of %s ends", c.name)
+	w.tracef("the copy of %s ends", c.name)
 	w.copies--
 	c.lost = true
 	for _, n := range c.procs {
@@ -369,7 +369,7 @@ func (w *World) rejoin(i int32) {
 	if r.copied || r.lost || n.gone || n.asleep > w.now || r.failing > w.now || n.core.Rejoin() != nil {
 		return
 	}
-	w.tell("%s is said to be the data centre of the list", r.name)
+	w.tracef("%s is said to be the data centre of the list", r.name)
 	w.recovery.rejoined = w.now
 	r.stored, n.gone = n.core.Durable(), true
 	// Terms are dates: a new one exceeds all earlier ones of this name.

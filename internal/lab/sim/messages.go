@@ -76,7 +76,7 @@ func (w *World) travel(msg any) any {
 		}
 	}
 	if err != nil {
-		w.judge.fail(w, "a message does not survive the wire: %v", err)
+		w.oracle.fail(w, "a message does not survive the wire: %v", err)
 	}
 	return msg
 }
@@ -93,7 +93,7 @@ func (w *World) takeReport(e *event) {
 				continue
 			}
 			if n.asleep > w.now {
-				w.hear(&n.proc, func() { w.globalHears(int32(i), m) })
+				w.deliver(&n.proc, func() { w.globalHears(int32(i), m) })
 			} else {
 				w.globalHears(int32(i), m)
 			}
@@ -105,7 +105,7 @@ func (w *World) takeReport(e *event) {
 			continue
 		}
 		if n.asleep > w.now {
-			w.hear(&n.proc, func() { w.regionHears(n, m) })
+			w.deliver(&n.proc, func() { w.regionHears(n, m) })
 		} else {
 			w.regionHears(n, m)
 		}
@@ -123,13 +123,13 @@ func (w *World) regionHears(n *regionProc, m *wire.Report) {
 	w.runRegion(n.id)
 }
 
-// hear delivers a message to a process: now, after it is continued, or never. Frequent messages to running processes
+// deliver delivers a message to a process: now, after it is continued, or never. Frequent messages to running processes
 // bypass it, to save a closure each.
-func (w *World) hear(p *proc, take func()) {
+func (w *World) deliver(p *proc, take func()) {
 	switch {
 	case p.gone:
 	case p.asleep > w.now:
-		w.plan(event{at: p.asleep, kind: evDo, msg: func() { w.hear(p, take) }})
+		w.plan(event{at: p.asleep, kind: evDo, msg: func() { w.deliver(p, take) }})
 	default:
 		take()
 	}
@@ -145,7 +145,7 @@ func (w *World) takeGrant(e *event) {
 				continue
 			}
 			if n.asleep > w.now {
-				w.hear(&n.proc, func() { w.regionApplies(n, g) })
+				w.deliver(&n.proc, func() { w.regionApplies(n, g) })
 			} else {
 				w.regionApplies(n, g)
 			}
@@ -157,7 +157,7 @@ func (w *World) takeGrant(e *event) {
 		return
 	}
 	if n.asleep > w.now {
-		w.hear(&n.proc, func() { w.edgeApplies(i, g) })
+		w.deliver(&n.proc, func() { w.edgeApplies(i, g) })
 	} else {
 		w.edgeApplies(i, g)
 	}

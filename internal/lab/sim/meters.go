@@ -73,7 +73,7 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 		v.told.actual = wait
 		m.outcomes = append(m.outcomes, v.told)
 	}
-	if w.judge.waiting > 0 {
+	if w.oracle.waiting > 0 {
 		m.joined = append(m.joined, int64(d.Ticket.Place()))
 	}
 }
@@ -96,7 +96,7 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	if d.Known && !v.robot {
 		m.told += d.Wait.Seconds()
 		m.people += float64(d.Waiting)
-		m.real += float64(w.judge.waiting)
+		m.real += float64(w.oracle.waiting)
 		m.tellings++
 	}
 	if v.heard != nil {
@@ -112,8 +112,8 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	if d.Known {
 		v.told = outcome{joined: w.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
 	}
-	free := min(w.cfg.Total-w.judge.active, w.cfg.Rate-w.judge.rate(w.now))
-	if free > w.judge.waiting {
+	free := min(w.cfg.Total-w.oracle.active, w.cfg.Rate-w.oracle.rate(w.now))
+	if free > w.oracle.waiting {
 		m.queuedFree++
 	}
 }
@@ -125,14 +125,14 @@ const sampleGap = 1100 * time.Millisecond
 // sample samples the use of the limits.
 func (m *meters) sample(w *World) {
 	w.in(sampleGap, func() { m.sample(w) })
-	if w.judge.waiting < min(100, w.cfg.Total) {
+	if w.oracle.waiting < min(100, w.cfg.Total) {
 		return
 	}
-	w.judge.tick(w)
+	w.oracle.tick(w)
 	m.saturated++
-	m.useT += float64(w.judge.active) / float64(w.cfg.Total)
-	m.useR += float64(w.judge.rate(w.now)) / float64(w.cfg.Rate)
-	m.use += max(float64(w.judge.active)/float64(w.cfg.Total), float64(w.judge.rate(w.now))/float64(w.cfg.Rate))
+	m.useT += float64(w.oracle.active) / float64(w.cfg.Total)
+	m.useR += float64(w.oracle.rate(w.now)) / float64(w.cfg.Rate)
+	m.use += max(float64(w.oracle.active)/float64(w.cfg.Total), float64(w.oracle.rate(w.now))/float64(w.cfg.Rate))
 }
 
 // Result is the result of a run.
@@ -161,12 +161,12 @@ type Result struct {
 func (w *World) result() *Result {
 	m := &w.meters
 	r := &Result{
-		Config: w.cfg, Fault: w.judge.fault, Excused: w.judge.excused, Events: w.events, Elapsed: time.Duration(w.now),
+		Config: w.cfg, Fault: w.oracle.fault, Excused: w.oracle.excused, Events: w.events, Elapsed: time.Duration(w.now),
 		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
-		Peak: w.judge.peak, PeakRate: w.judge.peakRate, QueuedFree: m.queuedFree,
+		Peak: w.oracle.peak, PeakRate: w.oracle.peakRate, QueuedFree: m.queuedFree,
 		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,
 	}
-	r.Excess = max(0, w.judge.excess)
+	r.Excess = max(0, w.oracle.excess)
 	if w.recovery.recovered > 0 {
 		r.Recovery = time.Duration(w.recovery.recovered - w.recovery.began)
 		r.RecoveredUse = w.recovery.use / float64(max(1, w.recovery.seconds))

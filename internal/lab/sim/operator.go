@@ -71,7 +71,7 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 		r = o.set.Under(o.controls, int64(at), bound).Rooms()[0]
 	}
 	if r.ID != w.room {
-		w.judge.fail(w, "a room that was renamed has another id")
+		w.oracle.fail(w, "a room that was renamed has another id")
 	}
 	if o.event == nil {
 		return r
@@ -87,7 +87,7 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 
 // scheduleEvent adds an event to the room's calendar, with visitors that gather soon or not at all.
 func (w *World) scheduleEvent(f *fault) {
-	o, now, first := &w.operator, w.fleetTime(), w.judge.first
+	o, now, first := &w.operator, w.fleetTime(), w.oracle.first
 	if o.event != nil && int64(now) < o.event.End {
 		return
 	}
@@ -108,7 +108,7 @@ func (w *World) scheduleEvent(f *fault) {
 		e.Method = room.MethodReject
 	}
 	w.giveEvent(e)
-	w.say(f, "an event: people gather at %v, it begins at %v and ends at %v, T %d and R %d", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), e.Total, e.Rate)
+	w.announce(f, "an event: people gather at %v, it begins at %v and ends at %v, T %d and R %d", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), e.Total, e.Rate)
 }
 
 // giveEvent adds an event to the room's calendar, which nodes read with the room.
@@ -127,7 +127,7 @@ func (w *World) giveEvent(e *room.Event) {
 func (w *World) watchPhases() {
 	o, now := &w.operator, w.fleetTime()
 	for _, p := range o.inForce(w, now, 0).Plan[1:] {
-		w.in(fleettime.Time(p.From).Sub(now), func() { w.judge.raise(w) })
+		w.in(fleettime.Time(p.From).Sub(now), func() { w.oracle.raise(w) })
 		// Each node checks the clock four times a second.
 		for off := -time.Second - w.cfg.Faults.Vague; off < 2*time.Second+w.cfg.Faults.Vague; off += 250 * time.Millisecond {
 			if at := fleettime.Time(p.From).Sub(now) + off; at > 0 {
@@ -142,7 +142,7 @@ func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 // lookAtClocks makes every node reread the room if a new phase has begun by its own clock.
 func (w *World) lookAtClocks() {
 	for i, n := range w.globals {
-		w.hear(&n.proc, func() {
+		w.deliver(&n.proc, func() {
 			if rooms := w.roomsBy(n); !slices.Equal(rooms, n.told) && n.edition == w.edition {
 				n.told = rooms
 				n.core.SetRooms(n.clock.read(w.now), rooms)
@@ -151,7 +151,7 @@ func (w *World) lookAtClocks() {
 		})
 	}
 	for i, n := range w.aggs {
-		w.hear(&n.proc, func() {
+		w.deliver(&n.proc, func() {
 			if rooms := w.regionRooms(n); !slices.Equal(rooms, n.told) && n.edition == w.edition {
 				n.told = rooms
 				n.core.SetRooms(n.clock.read(w.now), rooms)
@@ -160,7 +160,7 @@ func (w *World) lookAtClocks() {
 		})
 	}
 	for i, n := range w.edges {
-		w.hear(&n.proc, func() {
+		w.deliver(&n.proc, func() {
 			if rooms := w.edgeRooms(n); !n.down && n.edition == w.edition && len(rooms) == 1 && !reflect.DeepEqual(rooms[0], n.told) {
 				w.tellEdge(n, n.clock.read(w.now))
 				w.release(int32(i))
@@ -212,19 +212,19 @@ func (w *World) tellEdge(n *edgeNode, now fleettime.Mono) {
 	}
 }
 
-// say publishes a control, and publishes again when it ends.
-func (w *World) say(f *fault, format string, args ...any) {
-	w.tell("#%d "+format, append([]any{f.number}, args...)...)
-	w.judge.raise(w)
+// announce publishes a control, and publishes again when it ends.
+func (w *World) announce(f *fault, format string, args ...any) {
+	w.tracef("#%d "+format, append([]any{f.number}, args...)...)
+	w.oracle.raise(w)
 	w.publish()
 }
 
-// ends reverts a change after the length of the fault, unless the world is calm by then.
-func (w *World) ends(f *fault, do func()) {
+// revertAfter reverts a change after the length of the fault, unless the world is calm by then.
+func (w *World) revertAfter(f *fault, do func()) {
 	w.in(f.last, func() {
 		if !w.calm {
 			do()
-			w.judge.raise(w)
+			w.oracle.raise(w)
 			w.publish()
 		}
 	})
@@ -251,11 +251,11 @@ func (w *World) editMethod(f *fault) {
 	}
 	o.edits++
 	edit := o.edits
-	w.say(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
-	w.ends(f, func() {
+	w.announce(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
+	w.revertAfter(f, func() {
 		if o.edits == edit {
 			o.method, o.queueAll = w.cfg.method(), false
-			w.tell("#%d queueing_method is %s", f.number, o.method)
+			w.tracef("#%d queueing_method is %s", f.number, o.method)
 		}
 	})
 }
@@ -266,11 +266,11 @@ func (w *World) mark(f *fault) room.Mark {
 	return room.Mark{Since: now, Until: now + max(1, f.last.Milliseconds())}
 }
 
-// lapses makes every node reread the room when a temporary control has ended.
-func (w *World) lapses(f *fault) {
+// rereadAfter makes every node reread the room when a temporary control has ended.
+func (w *World) rereadAfter(f *fault) {
 	w.in(f.last+2*time.Millisecond, func() {
 		if !w.calm {
-			w.judge.raise(w)
+			w.oracle.raise(w)
 			w.publish()
 		}
 	})
@@ -278,42 +278,42 @@ func (w *World) lapses(f *fault) {
 
 func (w *World) pauseRoom(f *fault) {
 	w.operator.control.Pause = &room.Pause{Mark: w.mark(f)}
-	w.say(f, "the room is paused for %v", f.last)
-	w.lapses(f)
+	w.announce(f, "the room is paused for %v", f.last)
+	w.rereadAfter(f)
 }
 
 func (w *World) limitForNow(f *fault) {
-	first := w.judge.first
+	first := w.oracle.first
 	w.operator.control.Limits = &room.Limits{
 		Mark: w.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)), NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
 	}
-	w.say(f, "T is %d and R %d for %v", w.operator.control.Limits.TotalActiveUsers, w.operator.control.Limits.NewUsersPerMinute, f.last)
-	w.lapses(f)
+	w.announce(f, "T is %d and R %d for %v", w.operator.control.Limits.TotalActiveUsers, w.operator.control.Limits.NewUsersPerMinute, f.last)
+	w.rereadAfter(f)
 }
 
 func (w *World) suspendRoom(f *fault) {
 	w.operator.suspended = true
-	w.say(f, "the room is suspended for %v", f.last)
-	w.ends(f, func() { w.operator.suspended = false })
+	w.announce(f, "the room is suspended for %v", f.last)
+	w.revertAfter(f, func() { w.operator.suspended = false })
 }
 
 func (w *World) editRenewal(f *fault) {
 	w.operator.noRenewal = !w.operator.noRenewal
-	w.say(f, "disable_session_renewal: %v", w.operator.noRenewal)
+	w.announce(f, "disable_session_renewal: %v", w.operator.noRenewal)
 }
 
 func (w *World) renameRoom(f *fault) {
 	if w.operator.name = ""; f.x < 0.8 {
 		w.operator.name = "renamed-" + string(rune('a'+int(f.y*25)))
 	}
-	w.say(f, "the room is called %q", w.operator.name)
+	w.announce(f, "the room is called %q", w.operator.name)
 }
 
 // passBy passes a visitor through a suspended room: no decision, no count.
 func (w *World) passBy(i int32) {
 	v := &w.visitors[i]
 	if v.pages = max(0, v.pages-1); v.pages == 0 {
-		w.judge.waits(v, false)
+		w.oracle.setWaiting(v, false)
 		w.end(i)
 		return
 	}
@@ -325,9 +325,9 @@ func (w *World) passBy(i int32) {
 func (w *World) rejected(i int32, d *admission.Decision) {
 	v := &w.visitors[i]
 	if d.Reseal {
-		w.judge.fail(w, "a room that rejects gave a place to somebody new")
+		w.oracle.fail(w, "a room that rejects gave a place to somebody new")
 	}
-	w.judge.waits(v, false)
+	w.oracle.setWaiting(v, false)
 	if v.robot || w.rng.IntN(2) == 0 {
 		w.end(i)
 		return

@@ -217,8 +217,8 @@ func (w *World) anyNetwork() ticket.Network {
 	return ticket.Network(2 + 2*w.rng.IntN(8))
 }
 
-// brings returns the ticket presented by visitor v, like open.
-func (w *World) brings(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
+// ticketOf returns the ticket presented by visitor v, like open.
+func (w *World) ticketOf(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
 	t, known = w.open(n, &v.pass)
 	t.Network = v.network
 	return t, known
@@ -260,12 +260,12 @@ func (w *World) visit(i int32, gen uint64) {
 	}
 	if !v.inside && w.now >= v.leaves {
 		w.meters.gaveUp++
-		w.judge.waits(v, false)
+		w.oracle.setWaiting(v, false)
 		w.end(i)
 		return
 	}
 	if w.recovery.quiet || (v.inside && v.pages == 0) {
-		w.judge.waits(v, false)
+		w.oracle.setWaiting(v, false)
 		if v.inside && !w.recovery.quiet {
 			w.quit(v)
 		}
@@ -292,9 +292,9 @@ func (w *World) quit(v *visitor) {
 	if p == 0 || v.copied || v.shared || w.rng.Float64() >= p || !w.reachable(n) {
 		return
 	}
-	t, known := w.brings(n, v)
+	t, known := w.ticketOf(n, v)
 	if known && n.core.Quit(n.clock.read(w.now), w.room, t) { // also an unknown session: the reply was lost
-		w.judge.quits(w, t.ID)
+		w.oracle.dropTicket(w, t.ID)
 	}
 	w.wakeEdge(v.edge)
 }
@@ -309,7 +309,7 @@ func (w *World) parallel(v *visitor, n int) {
 		if !w.reachable(e) || e.off {
 			continue
 		}
-		t, known := w.brings(e, v)
+		t, known := w.ticketOf(e, v)
 		if !known {
 			continue
 		}
@@ -322,8 +322,8 @@ func (w *World) parallel(v *visitor, n int) {
 		page := v.edge
 		v.edge = k
 		queued := v.queued
-		w.judge.issued(w, v, d)
-		w.judge.waits(v, queued)
+		w.oracle.issued(w, v, d)
+		w.oracle.setWaiting(v, queued)
 		v.edge = page
 		if d.Reseal {
 			last = w.seal(e, d.Ticket)
@@ -356,7 +356,7 @@ func (w *World) request(i int32) {
 		return
 	}
 	now := n.clock.read(w.now)
-	t, known := w.brings(n, v)
+	t, known := w.ticketOf(n, v)
 	if !known {
 		v.gen++
 		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(time.Second)), kind: evVisit, node: i, gen: v.gen})
@@ -364,7 +364,7 @@ func (w *World) request(i int32) {
 	}
 	d := n.core.Arrive(now, w.room, t)
 	if d.Fresh == admission.Elsewhere && !v.roamed && !v.shared && !v.copied {
-		w.judge.fail(w, "%s takes somebody for a copy who was in one network all the while", w.name(n))
+		w.oracle.fail(w, "%s takes somebody for a copy who was in one network all the while", w.name(n))
 	}
 	w.touch(n.region)
 	if d.Verdict == admission.Hold {
@@ -401,8 +401,8 @@ func (w *World) answer(i int32, d *admission.Decision) {
 	if p := w.cfg.People.Lost; p > 0 && !w.calm && w.rng.Float64() < p {
 		if d.Enters() { // the permits are spent, even if the reply is lost
 			queued := v.queued
-			w.judge.issued(w, v, *d)
-			w.judge.waits(v, queued)
+			w.oracle.issued(w, v, *d)
+			w.oracle.setWaiting(v, queued)
 		}
 		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(4*time.Second)), kind: evVisit, node: i, gen: v.gen})
 		return
@@ -418,7 +418,7 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		if !v.inside && !v.copied {
 			w.meters.entered(w, v, *d)
 		}
-		w.judge.issued(w, v, *d)
+		w.oracle.issued(w, v, *d)
 		if v.waits {
 			w.end(i) // has had its one page
 			return
@@ -447,7 +447,7 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		w.end(i)
 		return
 	}
-	w.judge.waits(v, true)
+	w.oracle.setWaiting(v, true)
 	w.plan(event{at: min(w.now+int64(d.Retry), max(v.leaves, w.now+1)), kind: evVisit, node: i, gen: v.gen})
 }
 
@@ -478,7 +478,7 @@ func (w *World) release(edge int32) {
 		i := h.Data.(int32)
 		if i < 0 { // not a visitor: see replay
 			if h.Decision.Enters() {
-				w.judge.issued(w, &visitor{edge: edge}, h.Decision)
+				w.oracle.issued(w, &visitor{edge: edge}, h.Decision)
 			}
 			continue
 		}

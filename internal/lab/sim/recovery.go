@@ -45,14 +45,14 @@ const fullDemand = 10 * time.Second
 // calmDown ends all faults: cuts are healed, dead nodes are back except lost ones, and of concurrent leaders one is
 // left.
 func (w *World) calmDown() {
-	w.tell("nothing goes wrong any more")
+	w.tracef("nothing goes wrong any more")
 	w.calm = true
 	w.recovery.began = w.now
 	w.pairs = nil
-	first := w.judge.first
+	first := w.oracle.first
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.removed = first.total, first.rate, first.session, false
 	w.operator = operator{}
-	w.judge.raise(w)
+	w.oracle.raise(w)
 	w.publish()
 	w.mendMembers()
 
@@ -108,7 +108,7 @@ func (w *World) calmDown() {
 	}
 	w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
 		if !w.recovery.settled && !w.timeLost() {
-			w.judge.fail(w, "nobody is left, and %s", w.recovery.wrong)
+			w.oracle.fail(w, "nobody is left, and %s", w.recovery.wrong)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func (w *World) wholeBy(deadline time.Duration) {
 		w.in(time.Duration(by-w.now), func() { w.wholeBy(deadline) })
 		return
 	}
-	w.judge.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
+	w.oracle.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
 }
 
 // atHome demands a lease for every edge. After a rollback of the coordinators' lease, each leader with an old term ends
@@ -142,7 +142,7 @@ func (w *World) atHome() {
 		w.in(time.Duration(by-w.now), w.atHome)
 		return
 	}
-	w.judge.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
+	w.oracle.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
 }
 
 // hearLastWord records a late report of an ended data centre to a coordinator that does not know the time. By the
@@ -157,9 +157,9 @@ func (w *World) hearLastWord(from *regionProc, m *wire.Report) {
 // longest returns the longest session_duration of the run.
 func (w *World) longest() time.Duration {
 	if w.cfg.Faults.Session {
-		return 2 * w.judge.first.session
+		return 2 * w.oracle.first.session
 	}
-	return w.judge.first.session
+	return w.oracle.first.session
 }
 
 func (w *World) longestLife() time.Duration {
@@ -201,14 +201,14 @@ func (w *World) recover() {
 			return
 		}
 		m.recovered = w.now
-		w.tell("every edge has a lease again, %v after the last fault", since)
+		w.tracef("every edge has a lease again, %v after the last fault", since)
 	}
 	if m.wrong = w.unknown(); m.wrong != "" {
 		w.in(100*time.Millisecond, w.recover)
 		return
 	}
 	m.whole = w.now
-	w.tell("the books of all data centres are known again, %v after the last fault", since)
+	w.tracef("the books of all data centres are known again, %v after the last fault", since)
 }
 
 // homeless returns an edge without a lease; "" for none.
@@ -257,16 +257,16 @@ func (w *World) measure(left time.Duration) {
 	if left <= 0 || w.recovery.quiet {
 		return
 	}
-	w.judge.tick(w)
+	w.oracle.tick(w)
 	m := &w.recovery
 	m.seconds++
-	m.use += max(float64(w.judge.active)/float64(w.cfg.Total), float64(w.judge.rate(w.now))/float64(w.cfg.Rate))
+	m.use += max(float64(w.oracle.active)/float64(w.cfg.Total), float64(w.oracle.rate(w.now))/float64(w.cfg.Rate))
 	w.in(time.Second, func() { w.measure(left - time.Second) })
 }
 
 // goQuiet sends all visitors away.
 func (w *World) goQuiet() {
-	w.tell("everybody goes; %.2f of the limits were used", w.recovery.use/float64(max(1, w.recovery.seconds)))
+	w.tracef("everybody goes; %.2f of the limits were used", w.recovery.use/float64(max(1, w.recovery.seconds)))
 	w.recovery.quiet = true
 	w.cfg.Demand.PerMinute = 0
 	w.arrivals.begin(w)
@@ -277,7 +277,7 @@ func (w *World) goQuiet() {
 		}
 		if n := w.edges[v.edge]; n.core.GiveUp(n.clock.read(w.now), v.hold) {
 			v.hold = nil
-			w.judge.waits(v, false)
+			w.oracle.setWaiting(v, false)
 			w.end(int32(i))
 			w.wakeEdge(v.edge)
 		}

@@ -23,17 +23,17 @@ func (w *World) releaseSome(f *fault) {
 	if p := c.Pause; p == nil || c.At(int64(w.fleetTime())) == nil {
 		w.pauseRoom(f)
 	}
-	w.releaseNext(1 + int(f.x*f.x*float64(w.judge.first.total)))
+	w.releaseNext(1 + int(f.x*f.x*float64(w.oracle.first.total)))
 	if f.y < 0.3 && w.cfg.Faults.CrashGlobal {
-		w.crashAt = w.judge.newestRelease()
+		w.crashAt = w.oracle.newestRelease()
 	}
 }
 
 // releaseNext stores a release of n visitors, and makes the coordinators read it. The room is paused.
 func (w *World) releaseNext(n int) {
-	id := w.judge.newestRelease() + 1
-	w.tell("release %d: the next %d", id, n)
-	w.judge.releases[id] = &releasing{n: n, at: w.now}
+	id := w.oracle.newestRelease() + 1
+	w.tracef("release %d: the next %d", id, n)
+	w.oracle.releases[id] = &releasing{n: n, at: w.now}
 	pause := *w.operator.control.Pause
 	pause.Release = &room.Release{ID: id, N: n, At: int64(w.fleetTime())}
 	w.operator.control.Pause = &pause
@@ -64,7 +64,7 @@ func (w *World) tendRelease(i int32) {
 		all := &room.Controls{Version: 1, Rooms: map[string]*room.Control{"": control}}
 		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(w.fleetTime()))
 		w.operator.control = *taken.Rooms[""]
-		w.tell("release %d is taken by coordinator %d", r.ID, i+1)
+		w.tracef("release %d is taken by coordinator %d", r.ID, i+1)
 		w.edition++
 		if w.crashAt == r.ID && !w.calm {
 			w.crashAt = 0
@@ -80,28 +80,28 @@ func (w *World) tendRelease(i int32) {
 	})
 }
 
-func (j *judge) newestRelease() (id uint64) {
+func (j *oracle) newestRelease() (id uint64) {
 	for k := range j.releases {
 		id = max(id, k)
 	}
 	return id
 }
 
-// released records an admission in a paused room.
-func (j *judge) released(w *World, e *edgeNode) {
+// checkPause records an admission in a paused room.
+func (j *oracle) checkPause(w *World, e *edgeNode) {
 	if e.told.Shut == admission.QueuedAll {
 		if r := j.releases[e.core.Passes(w.room).Release]; r != nil {
 			r.in, r.last = r.in+1, w.now
-			j.passes(w)
+			j.checkPasses(w)
 			return
 		}
 	}
 	j.fail(w, "%s admits somebody, and knows that nobody is to be let in", w.name(e))
 }
 
-// passes checks that the admissions of a release, the passes at edges and the coordinator's rest do not exceed its
+// checkPasses checks that the admissions of a release, the passes at edges and the coordinator's rest do not exceed its
 // number.
-func (j *judge) passes(w *World) {
+func (j *oracle) checkPasses(w *World) {
 	if len(j.releases) == 0 {
 		return
 	}
@@ -151,7 +151,7 @@ func releasesInPeace(seeds uint64) Finding {
 		if r := w.Run(); r.Fault != "" {
 			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
 		}
-		r := w.judge.releases[1]
+		r := w.oracle.releases[1]
 		people += r.in
 		if took = max(took, time.Duration(r.last-r.at)); r.in != n {
 			fewer++
@@ -173,7 +173,7 @@ func releasesInTrouble(seeds uint64) Finding {
 		if r := w.Run(); r.Fault != "" {
 			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
 		}
-		for _, r := range w.judge.releases {
+		for _, r := range w.oracle.releases {
 			all, let, of = all+1, let+r.in, of+r.n
 			if r.in > r.n {
 				more++

@@ -11,7 +11,7 @@ func TestReleasesLetInNoMore(t *testing.T) {
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("releases, seed %d: %s", seed, r.Fault)
 		}
-		for _, r := range w.judge.releases {
+		for _, r := range w.oracle.releases {
 			let += r.in
 		}
 	}

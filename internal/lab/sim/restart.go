@@ -82,7 +82,7 @@ func (w *World) restartAll(f *fault) {
 	if f.y < 0.4 {
 		reboots = f.y * 2.5
 	}
-	w.tell("#%d every process ends (as it is told to: %v) and starts again after %v; %.0f %% of the machines are started anew", f.number, clean, f.last, reboots*100)
+	w.tracef("#%d every process ends (as it is told to: %v) and starts again after %v; %.0f %% of the machines are started anew", f.number, clean, f.last, reboots*100)
 	w.restartFleet(clean, f.last, reboots)
 }
 

@@ -11,9 +11,9 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// byLot checks an admission in a random room, by the state of its edge: nobody enters without a call by a round, and
+// checkRounds checks an admission in a random room, by the state of its edge: nobody enters without a call by a round, and
 // nobody that came during a round enters before all who waited before it.
-func (j *judge) byLot(w *World, e *edgeNode, d *admission.Decision) {
+func (j *oracle) checkRounds(w *World, e *edgeNode, d *admission.Decision) {
 	v := e.core.Ledger(e.clock.read(w.now), w.room).View
 	if v == nil || len(v.Rounds) == 0 || !v.Queues() || d.Reason != admission.Slot || e.told.Shut == admission.QueuedAll {
 		return
@@ -148,7 +148,7 @@ func randomRounds() Finding {
 			n := &ordered
 			if random {
 				w.each(50*time.Millisecond, func() { l.look(w) })
-				w.judge.seeAdmitted = l.admitted
+				w.oracle.seeAdmitted = l.admitted
 				n = &drawn
 			}
 			w.in(from, func() { *n -= w.meters.inside })

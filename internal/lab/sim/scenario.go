@@ -19,7 +19,7 @@ func (w *World) endEdge(i int32) {
 	if n.down {
 		return
 	}
-	w.tell("%s of %s crashes", n.name, w.regions[n.region].name)
+	w.tracef("%s of %s crashes", n.name, w.regions[n.region].name)
 	n.down = true
 	w.hangUp(i)
 }
@@ -27,7 +27,7 @@ func (w *World) endEdge(i int32) {
 // leaveEdge shuts an edge down with a goodbye.
 func (w *World) leaveEdge(i int32) {
 	n := w.edges[i]
-	w.tell("%s of %s ends", n.name, w.regions[n.region].name)
+	w.tracef("%s of %s ends", n.name, w.regions[n.region].name)
 	now := n.clock.read(w.now)
 	for _, h := range n.core.Drain(now) {
 		k := h.Data.(int32)
@@ -43,14 +43,14 @@ func (w *World) leaveEdge(i int32) {
 
 // endRegion ends the leading aggregator of a data centre; another begins after d.
 func (w *World) endRegion(i int32, d time.Duration) {
-	w.tell("the aggregator of %s crashes", w.regions[i].name)
+	w.tracef("the aggregator of %s crashes", w.regions[i].name)
 	w.regions[i].newest().gone = true
 	w.in(d, func() { w.startRegion(i, false) })
 }
 
 // endGlobal ends the coordinator; another begins after d.
 func (w *World) endGlobal(d time.Duration) {
-	w.tell("the coordinator crashes")
+	w.tracef("the coordinator crashes")
 	w.newest().gone = true
 	w.in(d, func() { w.startGlobal(false) })
 }
@@ -58,7 +58,7 @@ func (w *World) endGlobal(d time.Duration) {
 // takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
 // stored one.
 func (w *World) takeOver(version int) {
-	w.tell("the coordinator crashes")
+	w.tracef("the coordinator crashes")
 	w.newest().gone = true
 	w.in(2*time.Second, func() {
 		w.older, w.olderFor = version, time.Hour
@@ -68,13 +68,13 @@ func (w *World) takeOver(version int) {
 
 // cutCentre disconnects a data centre from global for d.
 func (w *World) cutCentre(i int32, d time.Duration) {
-	w.tell("%s is cut off for %v", w.regions[i].name, d)
+	w.tracef("%s is cut off for %v", w.regions[i].name, d)
 	w.regions[i].cutUp, w.regions[i].cutDown = w.now+int64(d), w.now+int64(d)
 }
 
 // isolate disconnects every edge from its regional for d, and every regional from global, like a loss of NATS.
 func (w *World) isolate(d time.Duration) {
-	w.tell("nobody hears anybody for %v", d)
+	w.tracef("nobody hears anybody for %v", d)
 	until := w.now + int64(d)
 	for _, n := range w.edges {
 		n.cutUp, n.cutDown = until, until
@@ -105,7 +105,7 @@ func (w *World) goAway(centre int32) {
 			n.core.Abandon(n.clock.read(w.now), v.hold)
 			w.wakeEdge(v.edge)
 		}
-		w.judge.waits(v, false)
+		w.oracle.setWaiting(v, false)
 		w.end(int32(i))
 	}
 }
@@ -161,7 +161,7 @@ func (w *World) replay(p *replays) {
 		p.shown++
 		switch d := n.core.Arrive(n.clock.read(w.now), w.room, t); {
 		case d.Enters():
-			w.judge.issued(w, &visitor{edge: k}, d)
+			w.oracle.issued(w, &visitor{edge: k}, d)
 		case d.Verdict == admission.Hold:
 			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
@@ -192,7 +192,7 @@ func (w *World) oldTickets(n int) (out []ticket.Ticket) {
 			w.end(int32(i))
 		case !v.inside && v.queued && t.Flags&ticket.Returned != 0 && len(waiting) < n:
 			waiting = append(waiting, t)
-			w.judge.waits(v, false)
+			w.oracle.setWaiting(v, false)
 			w.end(int32(i))
 		}
 	}
@@ -217,14 +217,14 @@ func oneLook(v *visitor) { v.robot, v.waits, v.pages, v.leaves = true, true, 1, 
 func (w *World) runFor(d time.Duration) {
 	over := false
 	w.in(d, func() { over = true })
-	for !over && !w.judge.broken() {
+	for !over && !w.oracle.broken() {
 		e, ok := w.agenda.next()
 		if !ok {
 			return
 		}
 		w.now = e.at
 		w.events++
-		w.happen(&e)
+		w.handle(&e)
 	}
 }
 
@@ -235,8 +235,8 @@ func (w *World) measureFrom(d time.Duration) {
 
 // sessions returns the number of valid sessions.
 func (w *World) sessions() int {
-	w.judge.tick(w)
-	return w.judge.active
+	w.oracle.tick(w)
+	return w.oracle.active
 }
 
 // counted returns the number of sessions counted by the regionals, and the reserved part.
@@ -261,7 +261,7 @@ func (w *World) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.
 		d := e.core.Arrive(e.clock.read(w.now), w.room, t)
 		w.wakeEdge(i)
 		if d.Enters() {
-			w.judge.issued(w, v, d)
+			w.oracle.issued(w, v, d)
 			out = append(out, d.Ticket)
 		}
 	}

@@ -146,8 +146,8 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 func TestTheJudgeSees(t *testing.T) {
 	t.Parallel()
 	enter := func(w *World, id uint64, until int64) {
-		w.judge.issued(w, &visitor{}, admission.Decision{
-			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.judge.centres[0].home},
+		w.oracle.issued(w, &visitor{}, admission.Decision{
+			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.oracle.centres[0].home},
 		})
 	}
 	small := func() *World {
@@ -176,14 +176,14 @@ func TestTheJudgeSees(t *testing.T) {
 		{"a ticket that has expired", "was served at", func(w *World) { enter(w, 1, epoch.Second()+59) }},
 		{"a session that nobody holds a right for", "1 sessions + 0 credit", func(w *World) {
 			enter(w, 1, soon)
-			w.judge.ledger(w)
+			w.oracle.checkLedgers(w)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := small()
 			tt.play(w)
-			if !strings.Contains(w.judge.fault, tt.want) {
-				t.Errorf("the judge says %q, want it to say %q", w.judge.fault, tt.want)
+			if !strings.Contains(w.oracle.fault, tt.want) {
+				t.Errorf("the oracle says %q, want it to say %q", w.oracle.fault, tt.want)
 			}
 		})
 	}
@@ -195,10 +195,10 @@ func TestTheJudgeSees(t *testing.T) {
 			enter(w, 1, soon+5) // renewed
 			for s := int64(60); s <= at; s++ {
 				w.now = s*int64(time.Second) + int64(100*time.Millisecond) // edges are a little behind
-				w.judge.tick(w)
+				w.oracle.tick(w)
 			}
-			if w.judge.active != want {
-				t.Errorf("after %d s %d sessions are valid, want %d", at, w.judge.active, want)
+			if w.oracle.active != want {
+				t.Errorf("after %d s %d sessions are valid, want %d", at, w.oracle.active, want)
 			}
 		}
 	})

@@ -57,8 +57,8 @@ func TestStories(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()
 			s.do(t, d)
-			if s.w != nil && s.w.judge.broken() {
-				t.Fatalf("%s: broken: %s", d.Pos, s.w.judge.fault)
+			if s.w != nil && s.w.oracle.broken() {
+				t.Fatalf("%s: broken: %s", d.Pos, s.w.oracle.fault)
 			}
 			if s.out.Len() == 0 {
 				return "ok\n"
@@ -152,7 +152,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			break
 		}
 		s.printf("  time  room   waiting  order    presumed  queued early  put out")
-		for done := time.Duration(0); done < whole && !w.judge.broken(); done += every {
+		for done := time.Duration(0); done < whole && !w.oracle.broken(); done += every {
 			s.pass(every)
 		}
 
@@ -313,7 +313,7 @@ func (s *story) pass(d time.Duration) {
 	w.meters.begin(w)
 	used, presumed, looks := 0.0, 0.0, 0
 	until := w.now + int64(d)
-	for w.now < until && !w.judge.broken() {
+	for w.now < until && !w.oracle.broken() {
 		w.runFor(min(730*time.Millisecond, time.Duration(until-w.now))) // at varying fractions of a second
 		n, p := w.counted()
 		used += float64(w.sessions())
@@ -322,7 +322,7 @@ func (s *story) pass(d time.Duration) {
 	}
 	m := &w.meters
 	waiting, order := "nobody", "-"
-	if w.judge.waiting > 0 {
+	if w.oracle.waiting > 0 {
 		waiting = "people"
 	}
 	if late := quantile(m.orders(), 0.99); len(m.joined) > 0 {
@@ -380,7 +380,7 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 		d := e.core.Arrive(e.clock.read(w.now), w.room, brought)
 		w.wakeEdge(i)
 		if d.Verdict == admission.Admit || d.Verdict == admission.Serve {
-			w.judge.issued(w, v, d)
+			w.oracle.issued(w, v, d)
 		}
 		verdict := fmt.Sprintf("%v (%v)", d.Verdict, d.Reason)
 		if d.Reseal && d.Ticket.Until > brought.Until {

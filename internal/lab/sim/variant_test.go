@@ -36,8 +36,8 @@ func TestRecoveryAllowsForTheLastWord(t *testing.T) {
 		if step.last != 0 {
 			w.recovery.lastWord = began + int64(step.last)
 		}
-		if w.atHome(); (w.judge.fault != "") != step.judged {
-			t.Errorf("%v after the coordinator began, %v after the last word: judged %q", step.now, step.now-step.last, w.judge.fault)
+		if w.atHome(); (w.oracle.fault != "") != step.judged {
+			t.Errorf("%v after the coordinator began, %v after the last word: judged %q", step.now, step.now-step.last, w.oracle.fault)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 // one seed. The nodes are the production cores; the clock, the network, the stores and the visitors are simulated.
 //
 // The world knows every session and every permit. After each event that could break a promise it checks the promise
-// (see judge). Equal seeds give equal runs, to the byte.
+// (see oracle). Equal seeds give equal runs, to the byte.
 //
 // The one knob is [Config].
 package sim
@@ -85,7 +85,7 @@ type World struct {
 	free     []int32 // free slots of visitors
 	arrivals arrivals
 
-	judge  judge
+	oracle oracle
 	meters meters
 	asking rules.Scratch
 }
@@ -220,7 +220,7 @@ func New(cfg Config) *World {
 		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
 	}
 	w.isTouched, w.operator.method = make([]bool, cfg.Centres), cfg.method()
-	w.judge.begin(w)
+	w.oracle.begin(w)
 	w.meters.begin(w)
 	w.keys.begin(w)
 	w.members.begin(w, cmp.Or(cfg.Listed, cfg.Centres))
@@ -297,7 +297,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	}
 	r.owner = n.term
 	if w.cfg.Faults.Wipe && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
-		w.tell("the store of %s is lost", r.name)
+		w.tracef("the store of %s is lost", r.name)
 		r.forget()
 	}
 	if w.cfg.Faults.Torn && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
@@ -426,12 +426,12 @@ func (w *World) Run() *Result {
 	end := int64(w.cfg.Length)
 	for {
 		e, ok := w.agenda.next()
-		if !ok || e.at > end || w.judge.broken() {
+		if !ok || e.at > end || w.oracle.broken() {
 			break
 		}
 		w.now = e.at
 		w.events++
-		w.happen(&e)
+		w.handle(&e)
 		if w.cfg.Strict {
 			w.look()
 		}
@@ -454,13 +454,13 @@ func (w *World) look() {
 	}
 	for _, i := range w.touched {
 		w.isTouched[i] = false
-		w.judge.centre(w, int(i))
+		w.oracle.checkCentre(w, int(i))
 	}
 	w.touched, w.rootMoved = w.touched[:0], false
-	w.judge.whole(w)
+	w.oracle.checkTotals(w)
 }
 
-func (w *World) happen(e *event) {
+func (w *World) handle(e *event) {
 	switch e.kind {
 	case evArrival:
 		if e.gen == w.arrivals.gen {
@@ -496,10 +496,10 @@ func (w *World) happen(e *event) {
 	case evDo:
 		e.msg.(func())()
 	case evFault:
-		w.goWrong(&w.faults[e.node])
+		w.runFault(&w.faults[e.node])
 	case evSecond:
-		w.judge.tick(w)
-		w.judge.ledger(w)
+		w.oracle.tick(w)
+		w.oracle.checkLedgers(w)
 		w.keepTime()
 		w.plan(event{at: w.now + int64(time.Second), kind: evSecond})
 	}
@@ -567,12 +567,12 @@ func (w *World) runRegion(i int32) {
 	n := w.aggs[i]
 	r := w.regions[n.region]
 	if by, fenced := n.core.Fenced(); fenced {
-		w.tell("%s: the aggregator of term %d has seen term %d and stops", r.name, n.term, by)
+		w.tracef("%s: the aggregator of term %d has seen term %d and stops", r.name, n.term, by)
 		n.gone = true
 		return
 	}
 	if n.core.Rejoins() && !r.lost {
-		w.tell("%s goes on under another site", r.name)
+		w.tracef("%s goes on under another site", r.name)
 		r.stored, n.gone = n.core.Durable(), true
 		w.startRegion(n.region, false)
 		return
@@ -627,7 +627,7 @@ func (w *World) tear(r *dataCentre) {
 		}
 	}
 	if torn != "" {
-		w.tell("the store of %s loses what it held of %s, and maybe others", r.name, torn)
+		w.tracef("the store of %s loses what it held of %s, and maybe others", r.name, torn)
 		p.Lose()
 		r.stored = p.Durable
 	}
@@ -643,7 +643,7 @@ func (w *World) takeStored(e *event) {
 	}
 	if r.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
 		if !n.gone {
-			w.tell("%s: a write of term %d is refused, it stops", r.name, n.term)
+			w.tracef("%s: a write of term %d is refused, it stops", r.name, n.term)
 		}
 		n.gone = true
 		return
@@ -677,7 +677,7 @@ func (w *World) runGlobal(i int32) {
 		return
 	}
 	if by, fenced := n.core.Fenced(); fenced {
-		w.tell("the coordinator of term %d has seen term %d and stops", n.term, by)
+		w.tracef("the coordinator of term %d has seen term %d and stops", n.term, by)
 		n.gone = true
 		// Its lease was older than the fleet: the next candidate knows better.
 		w.lease = max(w.lease, by)
@@ -695,7 +695,7 @@ func (w *World) runGlobal(i int32) {
 	unknown := n.core.Time(now) == 0
 	n.core.SetTime(now, w.fleetTime().Add(n.offset))
 	if t := n.core.Time(now); unknown && (t > w.fleetTime().Add(time.Second) || t < w.fleetTime().Add(-time.Second)) && t != 0 {
-		w.tell("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", i+1, t.Sub(w.fleetTime()))
+		w.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", i+1, t.Sub(w.fleetTime()))
 		w.guess = true
 	}
 	if n.core.GrantsDue() <= now {

@@ -14,11 +14,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// judge is the oracle: it knows the truth and checks the promises of the nodes.
+// oracle knows the truth and checks the promises of the nodes.
 //
 // A ticket may have valid cookies of several homes, because its visitor moved or it was copied. T limits tickets, so
 // each counts once. The data centre of its longest valid cookie accounts for it: the others may have dropped it.
-type judge struct {
+type oracle struct {
 	fault string // the first broken promise
 
 	// The same, in a world where a coordinator used a wrong clock because no node knew the time: all that knew it may
@@ -93,7 +93,7 @@ type deed struct {
 	held, rate int64
 }
 
-func (j *judge) begin(w *World) {
+func (j *oracle) begin(w *World) {
 	j.homes = map[uint64]int16{}
 	j.latest = map[uint64]latest{}
 	j.stamps = map[uint64]stamps{}
@@ -109,19 +109,19 @@ func (j *judge) begin(w *World) {
 }
 
 // copied adds a data centre with the name of another one. Tickets of that home belong to the original.
-func (j *judge) copied(name string) {
+func (j *oracle) copied(name string) {
 	j.centres = append(j.centres, truth{home: ticket.DCOf(name), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}})
 	j.lines = append(j.lines, deed{})
 }
 
-func (j *judge) broken() bool { return j.fault != "" || j.excused != "" }
+func (j *oracle) broken() bool { return j.fault != "" || j.excused != "" }
 
-func (j *judge) fail(w *World, format string, args ...any) {
+func (j *oracle) fail(w *World, format string, args ...any) {
 	if j.broken() {
 		return
 	}
 	text := fmt.Sprintf("%v: ", time.Duration(w.now)) + fmt.Sprintf(format, args...)
-	w.tell("%s", text)
+	w.tracef("%s", text)
 	w.books()
 	if w.guess {
 		j.excused = text
@@ -130,8 +130,8 @@ func (j *judge) fail(w *World, format string, args ...any) {
 	}
 }
 
-// waits records that a visitor begins to wait or stops.
-func (j *judge) waits(v *visitor, yes bool) {
+// setWaiting records that a visitor begins to wait or stops.
+func (j *oracle) setWaiting(v *visitor, yes bool) {
 	if yes == v.queued {
 		return
 	}
@@ -144,8 +144,8 @@ func (j *judge) waits(v *visitor, yes bool) {
 }
 
 // issued records the admission of a visitor with the ticket of d.
-func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
-	j.waits(v, false)
+func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
+	j.setWaiting(v, false)
 	id, until := d.Ticket.ID, d.Ticket.Until
 	// Under faults an edge may be off by more, within the time that others wait for it.
 	if !w.cfg.Faults.any() && int64(until)*1000 <= int64(w.fleetTime())-250 {
@@ -154,13 +154,13 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	e := w.edges[v.edge]
 	if d.Verdict == admission.Admit {
 		j.admit(w, e.region)
-		j.drawn(w, e, &d.Ticket)
-		j.byLot(w, e, &d)
+		j.checkDraw(w, e, &d.Ticket)
+		j.checkRounds(w, e, &d)
 		if j.seeAdmitted != nil {
 			j.seeAdmitted(&d.Ticket)
 		}
 		if e.told.Shut != admission.None {
-			j.released(w, e)
+			j.checkPause(w, e)
 		}
 		for _, s := range e.told.Gather { // tolerance of fleet time; a manual release precedes an event
 			if now := w.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) && now < s.Until.Add(-fleettime.MaxError) {
@@ -190,11 +190,11 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		}
 	}
 	if l, known := j.latest[id]; !known || until > l.until {
-		lost := j.lost(id)
+		lost := j.uncountable(id)
 		if known {
-			j.answers(l.centre, -1, lost)
+			j.addTickets(l.centre, -1, lost)
 		}
-		j.answers(home, 1, lost)
+		j.addTickets(home, 1, lost)
 		j.latest[id] = latest{home, until}
 	}
 	j.follow(w, id, v.edge)
@@ -214,14 +214,14 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	}
 }
 
-// lost reports whether a ticket cannot be counted.
-func (j *judge) lost(id uint64) bool {
+// uncountable reports whether a ticket cannot be counted.
+func (j *oracle) uncountable(id uint64) bool {
 	s := j.stamps[id]
 	return s.away && s.moved
 }
 
-// answers changes the number of tickets that a data centre accounts for.
-func (j *judge) answers(centre, n int, lost bool) {
+// addTickets changes the number of tickets that a data centre accounts for.
+func (j *oracle) addTickets(centre, n int, lost bool) {
 	c := &j.centres[centre]
 	c.here += n
 	if lost {
@@ -229,8 +229,8 @@ func (j *judge) answers(centre, n int, lost bool) {
 	}
 }
 
-// quits records that a visitor left and keeps no cookie.
-func (j *judge) quits(w *World, id uint64) {
+// dropTicket records that a visitor left and keeps no cookie.
+func (j *oracle) dropTicket(w *World, id uint64) {
 	for i := range j.centres {
 		if c := &j.centres[i]; c.until[id] != 0 {
 			j.end(w, c, id)
@@ -247,7 +247,7 @@ func beside(moved int) string {
 }
 
 // homeOf returns the index of a data centre, -1 for none.
-func (j *judge) homeOf(home ticket.DC) int {
+func (j *oracle) homeOf(home ticket.DC) int {
 	for i := range j.centres {
 		if j.centres[i].home == home {
 			return i
@@ -257,7 +257,7 @@ func (j *judge) homeOf(home ticket.DC) int {
 }
 
 // follow records the edge that stamped a ticket, and whether the ticket can be counted.
-func (j *judge) follow(w *World, id uint64, edge int32) {
+func (j *oracle) follow(w *World, id uint64, edge int32) {
 	if !j.follows {
 		return // no stamps without a lease
 	}
@@ -301,7 +301,7 @@ func (m *window) count(now int64) int {
 }
 
 // admit records an admission and checks the window that ends with it.
-func (j *judge) admit(w *World, dc int32) {
+func (j *oracle) admit(w *World, dc int32) {
 	j.centres[dc].minute.add(w.now)
 	n := j.rate(w.now)
 	j.peakRate = max(j.peakRate, n)
@@ -311,7 +311,7 @@ func (j *judge) admit(w *World, dc int32) {
 }
 
 // rate returns the admissions of the last 60 s.
-func (j *judge) rate(now int64) int {
+func (j *oracle) rate(now int64) int {
 	n := 0
 	for i := range j.centres {
 		if c := &j.centres[i]; !c.forsaken {
@@ -323,7 +323,7 @@ func (j *judge) rate(now int64) int {
 
 // tick expires tickets. A session ends once no reachable edge accepts its ticket. tick runs only if a count seems too
 // high, and before every figure: in between, ended sessions are still counted.
-func (j *judge) tick(w *World) {
+func (j *oracle) tick(w *World) {
 	for i := range j.centres {
 		c := &j.centres[i]
 		t, some := fleettime.Time(math.MaxInt64), false
@@ -340,7 +340,7 @@ func (j *judge) tick(w *World) {
 }
 
 // expire ends the sessions of a data centre with tickets valid until second s or earlier.
-func (j *judge) expire(w *World, c *truth, s int64) {
+func (j *oracle) expire(w *World, c *truth, s int64) {
 	if c.ended == 0 {
 		c.ended = s
 	}
@@ -357,16 +357,16 @@ func (j *judge) expire(w *World, c *truth, s int64) {
 
 // end removes the cookie of one home from the count. If it was the latest, another home accounts for the ticket: a copy
 // was renewed there before all its edges knew that the session had moved.
-func (j *judge) end(w *World, c *truth, id uint64) {
+func (j *oracle) end(w *World, c *truth, id uint64) {
 	delete(c.until, id)
 	if j.homes[id]--; j.homes[id] > 0 {
 		if l := j.latest[id]; c == &j.centres[l.centre] {
-			j.passOn(w, id, l.centre)
+			j.reassign(w, id, l.centre)
 		}
 		return
 	}
-	lost := j.lost(id)
-	j.answers(j.latest[id].centre, -1, lost)
+	lost := j.uncountable(id)
+	j.addTickets(j.latest[id].centre, -1, lost)
 	delete(j.latest, id)
 	delete(j.homes, id)
 	delete(j.stamps, id)
@@ -376,17 +376,17 @@ func (j *judge) end(w *World, c *truth, id uint64) {
 	}
 }
 
-// passOn finds the home that accounts for a ticket whose latest cookie has expired.
-func (j *judge) passOn(w *World, id uint64, from int) {
+// reassign finds the home that accounts for a ticket whose latest cookie has expired.
+func (j *oracle) reassign(w *World, id uint64, from int) {
 	next := latest{}
 	for i := range j.centres {
 		if until := j.centres[i].until[id]; until > next.until {
 			next = latest{i, until}
 		}
 	}
-	lost := j.lost(id)
-	j.answers(from, -1, lost)
-	j.answers(next.centre, 1, lost)
+	lost := j.uncountable(id)
+	j.addTickets(from, -1, lost)
+	j.addTickets(next.centre, 1, lost)
 	j.latest[id] = next
 	if c := &j.centres[next.centre]; !w.accepted(id, c.home, next.until) {
 		j.end(w, c, id)
@@ -400,26 +400,26 @@ func (w *World) accepted(id uint64, home ticket.DC, until uint32) bool {
 		if e.down || !e.synced {
 			return false
 		}
-		judge := home
+		oracle := home
 		switch e.core.Ended(w.room, t) {
 		case wire.Left:
 			return false
 		case wire.Moved:
-			judge = ticket.Nobody
+			oracle = ticket.Nobody
 		case wire.Cleared: // not a revocation
 		}
-		return t.Valid(e.core.Judges(e.clock.read(w.now), judge))
+		return t.Valid(e.core.Judges(e.clock.read(w.now), oracle))
 	})
 }
 
 // raise records an edit of the limits: a raised one is in force at once.
-func (j *judge) raise(w *World) {
+func (j *oracle) raise(w *World) {
 	total, rate, _ := w.operator.limits(w)
 	j.total, j.limit, j.rateSince = max(j.total, total), max(j.limit, rate), 0
 }
 
 // settle determines the limits in force: a lowered one once the excess permits have returned, a raised one at once.
-func (j *judge) settle(w *World, root *root.Ledger) {
+func (j *oracle) settle(w *World, root *root.Ledger) {
 	total, rate, unbound := w.operator.limits(w)
 	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
 		j.rateSince = 0
@@ -441,13 +441,13 @@ func (j *judge) settle(w *World, root *root.Ledger) {
 }
 
 // forsake excludes a data centre that was removed by force.
-func (j *judge) forsake(w *World, i int) {
+func (j *oracle) forsake(w *World, i int) {
 	j.centres[i].forsaken, j.centres[i].reachable = true, w.now
 }
 
-// heard includes data centres again that the coordinator could reach for long enough to void their ledgers, and for all
+// readmit includes data centres again that the coordinator could reach for long enough to void their ledgers, and for all
 // old sessions to end.
-func (j *judge) heard(w *World) {
+func (j *oracle) readmit(w *World) {
 	for i := range j.centres {
 		c, r := &j.centres[i], w.regions[i]
 		if !c.forsaken {
@@ -463,19 +463,19 @@ func (j *judge) heard(w *World) {
 	}
 }
 
-// ledger checks all ledgers.
-func (j *judge) ledger(w *World) {
-	j.heard(w)
+// checkLedgers checks all ledgers.
+func (j *oracle) checkLedgers(w *World) {
+	j.readmit(w)
 	for i := range w.regions {
-		j.centre(w, i)
+		j.checkCentre(w, i)
 	}
-	j.whole(w)
+	j.checkTotals(w)
 }
 
-// centre checks the invariants beyond the count (docs/GUARANTEES.md, invariants): in every data centre true sessions,
+// checkCentre checks the invariants beyond the count (docs/GUARANTEES.md, invariants): in every data centre true sessions,
 // unspent permits and free permits fit into its allocation. Ledgers under reconstruction after a takeover are checked
 // once complete.
-func (j *judge) centre(w *World, i int) {
+func (j *oracle) checkCentre(w *World, i int) {
 	r := w.regions[i]
 	n := r.newest()
 	line := &j.lines[i]
@@ -520,15 +520,15 @@ func (j *judge) centre(w *World, i int) {
 	}
 }
 
-// whole checks that all allocated and free permits fit into the limits (I4).
-func (j *judge) whole(w *World) {
+// checkTotals checks that all allocated and free permits fit into the limits (I4).
+func (j *oracle) checkTotals(w *World) {
 	g := w.newest()
 	if g.gone {
 		return
 	}
 	j.root = g.core.Totals(w.room)
 	j.settle(w, &j.root)
-	j.passes(w)
+	j.checkPasses(w)
 	sum, rsum := max(0, j.root.Free), max(0, j.root.RateFree)
 	for i, l := range j.lines {
 		if j.centres[i].forsaken {
@@ -549,4 +549,4 @@ func (j *judge) whole(w *World) {
 }
 
 // alive reports whether a ticket is valid anywhere.
-func (j *judge) alive(id uint64) bool { return j.homes[id] > 0 }
+func (j *oracle) alive(id uint64) bool { return j.homes[id] > 0 }
