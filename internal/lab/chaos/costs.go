@@ -48,7 +48,7 @@ func costs(ctx context.Context, d *deployment, out io.Writer) (err error) {
 	j := &journal{out: io.Discard, d: d, done: map[string]int{}}
 	people, _, home := d.invite(ctx)
 	defer home()
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	defer func() {
 		_, e := noted()
 		err = errors.Join(err, e)
@@ -86,13 +86,13 @@ const lostGoal = 30 * time.Second
 func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	o := d.o
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	people, _, home := d.invite(ctx)
 	sleep(ctx, 2*o.session) // the room is full, and visitors come and go
 	before := d.keys.count()
 	global := d.of("global", "")[0]
 	begun := d.since()
-	j.tell("lost the machine of global", "lose     %s with NATS and all that was stored, for 2 s", global.name)
+	j.record("lost the machine of global", "lose     %s with NATS and all that was stored, for 2 s", global.name)
 	err := global.end(syscall.SIGKILL)
 	if err == nil {
 		sleep(ctx, 2*time.Second)
@@ -101,7 +101,7 @@ func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	if err == nil {
 		var e *node
 		if e, err = d.launchEdge(d.dcs[0]); err == nil {
-			j.tell("", "%s begins with an empty folder", e.name)
+			j.record("", "%s begins with an empty folder", e.name)
 			err = d.admits(ctx, e)
 		}
 	}
@@ -125,7 +125,7 @@ func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	after := d.keys.count()
 	fmt.Fprintf(out, "  %-44s %d / %d\n", "keys ever known to any node / before", after, before)
 	if after != before {
-		err = errors.Join(err, errors.New("keys were made anew"))
+		err = errors.Join(err, errors.New("new keys were created"))
 	}
 	return err
 }

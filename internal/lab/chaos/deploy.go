@@ -75,7 +75,7 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 		return d, err
 	}
 	// Bootstrap is true only at the very first start: those nodes restart without it before any visitor comes.
-	for _, n := range d.here() {
+	for _, n := range d.present() {
 		if len(n.first) > 0 {
 			if err := errors.Join(n.end(syscall.SIGTERM), n.start()); err != nil {
 				return d, err
@@ -233,14 +233,14 @@ func (d *deployment) ever() []*node {
 	return slices.Clone(d.nodes)
 }
 
-// here returns the nodes that were not removed.
-func (d *deployment) here() []*node {
+// present returns the nodes that were not removed.
+func (d *deployment) present() []*node {
 	return slices.DeleteFunc(d.ever(), func(n *node) bool { return n.gone.Load() })
 }
 
 // of returns the nodes of a role that were not removed, in a place ("" for all).
 func (d *deployment) of(role, place string) []*node {
-	return slices.DeleteFunc(d.here(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
+	return slices.DeleteFunc(d.present(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
 }
 
 // wait retries f until it succeeds or limit has passed.
@@ -292,7 +292,7 @@ func (d *deployment) informed() error {
 	d.mu.Lock()
 	newest := d.second()
 	d.mu.Unlock()
-	for _, n := range d.here() {
+	for _, n := range d.present() {
 		if !n.ours() {
 			continue
 		}
@@ -343,14 +343,14 @@ func (d *deployment) get(url string, to any) (err error) {
 	return json.NewDecoder(resp.Body).Decode(to)
 }
 
-// note writes the status log, and records stalls of the machine, until end is called.
-func (d *deployment) note(ctx context.Context) (end func() (stood []span, err error)) {
+// observe writes the status log, and records stalls of the machine, until end is called.
+func (d *deployment) observe(ctx context.Context) (end func() (stood []span, err error)) {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	var stood []span
 	var err error
 	all.Go(func() { stood = d.stalls(ctx) })
-	all.Go(func() { err = d.chronicle(ctx) })
+	all.Go(func() { err = d.logStatus(ctx) })
 	return func() ([]span, error) {
 		stop()
 		all.Wait()
@@ -361,14 +361,14 @@ func (d *deployment) note(ctx context.Context) (end func() (stood []span, err er
 // died returns the errors of processes that ended unexpectedly.
 func (d *deployment) died() error {
 	var errs []error
-	for _, n := range d.here() {
+	for _, n := range d.present() {
 		errs = append(errs, n.died())
 	}
 	return errors.Join(errs...)
 }
 
-// chronicle writes the status of every process, once a second, to find the cause of a failure afterwards.
-func (d *deployment) chronicle(ctx context.Context) (err error) {
+// logStatus writes the status of every process, once a second, to find the cause of a failure afterwards.
+func (d *deployment) logStatus(ctx context.Context) (err error) {
 	f, err := os.Create(filepath.Join(d.o.dir, "status.jsonl"))
 	if err != nil {
 		return err
@@ -381,7 +381,7 @@ func (d *deployment) chronicle(ctx context.Context) (err error) {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
-		nodes := d.here()
+		nodes := d.present()
 		lines := make([]string, len(nodes))
 		var all sync.WaitGroup
 		for i, n := range nodes {

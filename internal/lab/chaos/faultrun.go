@@ -157,7 +157,7 @@ type journal struct {
 	done map[string]int
 }
 
-func (j *journal) tell(what, format string, args ...any) {
+func (j *journal) record(what, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if what != "" {
@@ -186,7 +186,7 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	}
 	n := d.victim(f)
 	if n == nil {
-		j.tell("", "(every %s is in trouble already)", f.role)
+		j.record("", "(every %s is in trouble already)", f.role)
 		return nil
 	}
 	defer n.free()
@@ -206,7 +206,7 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	n.up.Store(f.act == actStop) // a stopped node is only noticed by requests
 	well := n.unwell()
 	if f.act == actStop {
-		j.tell("stopped "+f.role, "stop     %s for %.1f s", what, f.lasts.Seconds())
+		j.record("stopped "+f.role, "stop     %s for %.1f s", what, f.lasts.Seconds())
 		if err := n.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	if f.act == actWipe {
 		verb = "kill+wipe"
 	}
-	j.tell("killed "+f.role, "%s %s, again after %.1f s", verb, what, f.lasts.Seconds())
+	j.record("killed "+f.role, "%s %s, again after %.1f s", verb, what, f.lasts.Seconds())
 	if err := n.end(syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (d *deployment) edit(j *journal) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.edits++
-	j.tell("edited rooms", "edit     the rooms file: %s", d.second())
+	j.record("edited rooms", "edit     the rooms file: %s", d.second())
 	return d.writeRooms()
 }
 
@@ -323,10 +323,10 @@ func (l *links) do(ctx context.Context, f fault, j *journal) error {
 	}
 	var pairs [][2]string
 	if f.act == actCut {
-		j.tell("cut one way", "cut      %s -> %s for %.1f s", f.place, f.to, f.lasts.Seconds())
+		j.record("cut one way", "cut      %s -> %s for %.1f s", f.place, f.to, f.lasts.Seconds())
 		pairs = append(pairs, [2]string{f.place, f.to})
 	} else {
-		j.tell("cut off", "cut off  %s from all others for %.1f s", f.place, f.lasts.Seconds())
+		j.record("cut off", "cut off  %s from all others for %.1f s", f.place, f.lasts.Seconds())
 		for _, o := range places {
 			if o != f.place {
 				pairs = append(pairs, [2]string{f.place, o}, [2]string{o, f.place})
@@ -351,13 +351,13 @@ func (l *links) slowDown(ctx context.Context, f fault, j *journal) error {
 	var err error
 	switch {
 	case taken:
-		j.tell("", "(%s is slow already)", f.place)
+		j.record("", "(%s is slow already)", f.place)
 		return nil
 	case f.act == actLate:
-		j.tell("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s", f.place, f.by, f.lasts.Seconds())
+		j.record("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s", f.place, f.by, f.lasts.Seconds())
 		heal, err = l.gates[f.place].late(f.by)
 	default:
-		j.tell("narrowed", "narrow   the way to %s for %.1f s", f.place, f.lasts.Seconds())
+		j.record("narrowed", "narrow   the way to %s for %.1f s", f.place, f.lasts.Seconds())
 		heal, err = l.net.narrow(f.place)
 	}
 	if err != nil {
@@ -430,7 +430,7 @@ func (d *deployment) stalls(ctx context.Context) []span {
 }
 
 // errNobody reports that admissions did not resume.
-var errNobody = errors.New("too few people came in")
+var errNobody = errors.New("too few visitors were admitted")
 
 // enough is the number of admissions required in every data centre for a good end of the run.
 const enough = 5
@@ -488,17 +488,17 @@ func (c *calm) usage() string {
 // calm waits for the recovery.
 func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal) (c calm, err error) {
 	healed := d.since()
-	j.tell("", "nothing is broken any more")
+	j.record("", "nothing is broken any more")
 	if err := d.settled(ctx, wholeWithin); err != nil {
 		return c, fmt.Errorf("%v after the last fault: %w", wholeWithin, err)
 	}
 	c.whole = d.since() - healed
-	j.tell("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
+	j.record("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
 	if err := d.comeAgain(ctx, people, j, healed, &c); err != nil {
 		return c, err
 	}
 	c.again = d.since() - healed
-	j.tell("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
+	j.record("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
 	return c, nil
 }
 
@@ -532,12 +532,12 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 			}
 			if waits := until - healed; waits > c.waits+time.Second {
 				c.waits = waits
-				j.tell("", "nodes say that they wait until %.1f s after the last fault", waits.Seconds())
+				j.record("", "nodes say that they wait until %.1f s after the last fault", waits.Seconds())
 			}
 			looked = d.since()
 		}
 		if c.waits > longestWait {
-			return fmt.Errorf("nodes say that they wait until %v after the last fault, %v is the most", c.waits, longestWait)
+			return fmt.Errorf("nodes report waits until %v after the last fault, the limit is %v", c.waits, longestWait)
 		}
 		within := min(max(againWithin, c.waits+afterWait)+full, longestWait)
 		if d.o.upgrade != "" { // nothing was lost: if R is exhausted elsewhere, a data centre's turn comes later
@@ -559,7 +559,7 @@ func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journ
 		}
 	}
 	if d.since()-healed > c.again+operatorEvery {
-		j.tell("", "nothing is presumed of whoever died: %.1f s after the last fault", (d.since() - healed).Seconds())
+		j.record("", "nothing is presumed of whoever died: %.1f s after the last fault", (d.since() - healed).Seconds())
 	}
 	sleep(ctx, usedAfter)
 	use := d.use(ctx, people)
@@ -567,7 +567,7 @@ func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journ
 		return
 	}
 	c.use, c.measured = use, true
-	j.tell("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
+	j.record("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
 }
 
 // counted holds a regional's counts of a room.
@@ -628,7 +628,7 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
 		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
 		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
 	var trouble []error
 	var calms []calm
@@ -637,7 +637,7 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 	gap := firstGap
 	for len(trouble) == 0 && come.Err() == nil && (len(calms) == 0 || d.since()-j.base < o.length) {
 		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{d.net.links(), o.toxiproxy != "", o.changes})
-		j.tell("", "storm: %d faults", len(faults))
+		j.record("", "storm: %d faults", len(faults))
 		if err := d.storm(come, faults, j, links); err != nil {
 			trouble = append(trouble, err)
 			break
@@ -664,7 +664,7 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 
 // report evaluates the run and prints the result.
 func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, links *links, stood []span, calms []calm) error {
-	c := checker{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.planned}
+	c := oracle{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.planned}
 	for _, e := range d.edgesEver() {
 		c.outages = append(c.outages, slices.Concat(e.outages, links.narrowed[e.place]))
 	}

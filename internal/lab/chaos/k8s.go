@@ -37,7 +37,7 @@ import (
 func authorityClient(ca *natsconf.Authority) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca.CertPEM()) {
-		return nil, errors.New("the authority's certificate cannot be read")
+		return nil, errors.New("invalid certificate of the authority")
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}, nil
 }
@@ -142,7 +142,7 @@ func (c *cluster) apply(ctx context.Context, bootstrap bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", place, err)
 		}
-		c.j.tell("", "applied  %d objects of %s", n, place)
+		c.j.record("", "applied  %d objects of %s", n, place)
 	}
 	return nil
 }
@@ -353,7 +353,7 @@ func (c *cluster) resolve(ctx context.Context) (stop func() error, err error) {
 func (c *cluster) answer(question []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(question); err != nil || len(m.Questions) != 1 {
-		return nil, errors.Join(err, errors.New("one question was expected"))
+		return nil, errors.Join(err, errors.New("expected one question"))
 	}
 	q := m.Questions[0]
 	var found []net.IP
@@ -452,7 +452,7 @@ func (c *cluster) roll(ctx context.Context, s set) error {
 	if err := errors.Join(c.whole(ctx, s, 0), c.right(ctx)); err != nil {
 		return fmt.Errorf("roll of %v: %w", s, err)
 	}
-	c.j.tell("rolled "+s.name, "rolled   %v in %.1f s", s, (c.since() - begun).Seconds())
+	c.j.record("rolled "+s.name, "rolled   %v in %.1f s", s, (c.since() - begun).Seconds())
 	return nil
 }
 
@@ -472,7 +472,7 @@ func (c *cluster) scale(ctx context.Context, replicas int) error {
 	if err := c.right(ctx); err != nil {
 		return err
 	}
-	c.j.tell("scaled edges", "scaled   edges to %d in each data centre in %.1f s", replicas, (c.since() - begun).Seconds())
+	c.j.record("scaled edges", "scaled   edges to %d in each data centre in %.1f s", replicas, (c.since() - begun).Seconds())
 	return nil
 }
 
@@ -514,7 +514,7 @@ func (c *cluster) evict(ctx context.Context, s set) error {
 	if err = errors.Join(err, c.whole(ctx, s, 0), c.right(ctx)); err != nil {
 		return err
 	}
-	c.j.tell("evicted "+s.name, "evicted  %d pods of %v; the budget refused %d times meanwhile", len(uids), s, refusals)
+	c.j.record("evicted "+s.name, "evicted  %d pods of %v; the budget refused %d times meanwhile", len(uids), s, refusals)
 	return nil
 }
 
@@ -535,7 +535,7 @@ func (c *cluster) restartAll(ctx context.Context) error {
 		}
 	}
 	err := c.patiently(ctx, 3*time.Minute, func() error {
-		for _, n := range c.here() {
+		for _, n := range c.present() {
 			if old[n.uid] {
 				return fmt.Errorf("pod %s is still there", n.name)
 			}
@@ -548,7 +548,7 @@ func (c *cluster) restartAll(ctx context.Context) error {
 	if err = errors.Join(err, c.right(ctx)); err != nil {
 		return fmt.Errorf("restart of all: %w", err)
 	}
-	c.j.tell("restarted all", "restart  %d pods at once, all ready and in step again after %.1f s", len(old), (c.since() - begun).Seconds())
+	c.j.record("restarted all", "restart  %d pods at once, all ready and in step again after %.1f s", len(old), (c.since() - begun).Seconds())
 	return nil
 }
 
@@ -564,7 +564,7 @@ func (c *cluster) kill(ctx context.Context, n *node) error {
 			return err
 		}
 	}
-	c.j.tell("killed "+n.role, "kill     %s (%d processes)", n.name, len(pids))
+	c.j.record("killed "+n.role, "kill     %s (%d processes)", n.name, len(pids))
 	ready := func() error {
 		var p pod
 		if err := c.kube.get(ctx, "/api/v1/namespaces/"+namespace(n.place)+"/pods/"+strings.TrimPrefix(n.name, n.place+"/"), &p); err != nil {
@@ -622,7 +622,7 @@ func (c *cluster) replaceVolume(ctx context.Context, s set, i int) error {
 	if err := c.kube.ask(ctx, http.MethodDelete, s.pod(i), "", nil, nil); err != nil {
 		return err
 	}
-	c.j.tell("emptied "+s.name, "delete   %s/%s and its volume", s.place, name)
+	c.j.record("emptied "+s.name, "delete   %s/%s and its volume", s.place, name)
 	// A pod created before its claim was deleted waits for ever.
 	sleep(ctx, 2*time.Second)
 	var unbound struct{ Status struct{ Phase string } }
@@ -705,7 +705,7 @@ func inPods(ctx context.Context, o options, out io.Writer) (err error) {
 	if c.kube, err = d.startCluster(ctx, o.kube); err != nil {
 		return err
 	}
-	c.j.tell("", "the node takes pods")
+	c.j.record("", "the node takes pods")
 	for _, image := range []string{filepath.Join(o.kube, "pause.tar"), o.imageTar} {
 		if text, err := exec.CommandContext(ctx, "ctr", "--address", "/run/containerd/containerd.sock", "--namespace", "k8s.io", "images", "import", image).CombinedOutput(); err != nil {
 			return fmt.Errorf("import of %s: %w\n%s", image, err, text)
@@ -726,7 +726,7 @@ func inPods(ctx context.Context, o options, out io.Writer) (err error) {
 			return err
 		}
 	}
-	c.j.tell("", "every pod is ready")
+	c.j.record("", "every pod is ready")
 	if err := c.right(ctx); err != nil {
 		return err
 	}
@@ -736,22 +736,22 @@ func inPods(ctx context.Context, o options, out io.Writer) (err error) {
 // operate is the run once all pods exist.
 func (c *cluster) operate(ctx context.Context, out io.Writer) error {
 	d := c.deployment
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
 	use, sampled := c.watchUse(ctx, people)
 	err := c.patiently(come, time.Minute, func() error {
 		for _, dc := range d.dcs {
 			if people.entered(dc, 0) == 0 {
-				return fmt.Errorf("nobody came in yet in %s", dc)
+				return fmt.Errorf("no admission yet in %s", dc)
 			}
 		}
 		if people.waits.Load() == 0 {
-			return errors.New("nobody waits yet")
+			return errors.New("no visitor waits yet")
 		}
 		return nil
 	})
 	if err == nil {
-		c.j.tell("", "people are let in in both data centres, and others wait: %.1f s after the start of the run", d.since().Seconds())
+		c.j.record("", "people are let in in both data centres, and others wait: %.1f s after the start of the run", d.since().Seconds())
 	}
 	sleep(come, 2*d.o.session) // the room is full
 	var rolled, planned time.Duration

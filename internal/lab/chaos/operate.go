@@ -54,7 +54,7 @@ func (d *deployment) replace(ctx context.Context, n *node, j *journal) error {
 	if err != nil {
 		return err
 	}
-	j.tell("replaced edge", "replace  %s by %s", n.name, next.name)
+	j.record("replaced edge", "replace  %s by %s", n.name, next.name)
 	if err := d.admits(ctx, next); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (d *deployment) forget(ctx context.Context, n *node, j *journal, incarnatio
 	}
 	for _, w := range which {
 		if out, err := d.command(ctx, w...); err != nil {
-			j.tell("", "(%s is not forgotten yet: %s)", n.name, strings.TrimSpace(out))
+			j.record("", "(%s is not forgotten yet: %s)", n.name, strings.TrimSpace(out))
 			d.mu.Lock()
 			d.unforgotten = append(d.unforgotten, w)
 			d.mu.Unlock()
@@ -102,7 +102,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			return 0, err
 		}
 	}
-	for _, dc := range d.heard() {
+	for _, dc := range d.connected() {
 		// Live edges return within seconds; any still awaited is gone.
 		missed := func(w wait) bool { return w.Edge != "" && !w.Ended }
 		err := d.wait(settling, func() error {
@@ -122,9 +122,9 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 		if err != nil && ctx.Err() == nil {
 			return 0, fmt.Errorf("fleet forget --all --dc %s: %s", dc, strings.TrimSpace(out))
 		}
-		j.tell("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
+		j.record("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
-	for _, dc := range d.heard() {
+	for _, dc := range d.connected() {
 		waits, now, err := d.waits(dc)
 		if err != nil {
 			return 0, err
@@ -135,7 +135,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 				continue
 			}
 			if w.Until.IsZero() && w.Why != "books" { // reported by another one, which has them
-				return 0, fmt.Errorf("%s waits for %q and does not say until when", dc, w.Edge)
+				return 0, fmt.Errorf("%s waits for %q without an end", dc, w.Edge)
 			}
 			until = max(until, d.since()+w.Until.Sub(now))
 		}
@@ -144,7 +144,7 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 }
 
 // errMissed reports that a data centre waits for an edge.
-var errMissed = errors.New("an edge is not heard")
+var errMissed = errors.New("an edge does not report")
 
 // settling is how long nodes need to reconnect after a storm.
 const settling = 8 * time.Second
@@ -222,7 +222,7 @@ func (d *deployment) twin(ctx context.Context, n *node, f fault, j *journal) err
 			n.up.Store(true)
 		}()
 	}
-	j.tell("copied edge", "copy     %s with its folder for %.1f s; it stands still meanwhile: %v", n.name, f.lasts.Seconds(), still)
+	j.record("copied edge", "copy     %s with its folder for %.1f s; it stands still meanwhile: %v", n.name, f.lasts.Seconds(), still)
 	if err := d.add(t); err != nil {
 		return err
 	}
@@ -255,9 +255,9 @@ func (d *deployment) serving() []string {
 	return places[:2]
 }
 
-// heard returns the data centres connected to global: while one of them waits for an edge, global only grants returned
+// connected returns the data centres connected to global: while one of them waits for an edge, global only grants returned
 // permits, even if that one drains or is unlisted.
-func (d *deployment) heard() []string {
+func (d *deployment) connected() []string {
 	if len(d.of("regional", third)) > 0 {
 		return places
 	}
@@ -305,7 +305,7 @@ func (d *deployment) changes(ctx context.Context, verb, dc string) (said string,
 // member adds or removes the third data centre.
 func (d *deployment) member(ctx context.Context, j *journal) error {
 	if !d.changing.TryLock() {
-		j.tell("", "(%s is on its way already)", third)
+		j.record("", "(%s is on its way already)", third)
 		return nil
 	}
 	defer d.changing.Unlock()
@@ -327,10 +327,10 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 		}
 	}
 	if out, done := d.changes(ctx, "add", third); !done {
-		j.tell("", "(%s is not added: %s)", third, out)
+		j.record("", "(%s is not added: %s)", third, out)
 		return nil
 	}
-	j.tell("added data centre", "add      %s", third)
+	j.record("added data centre", "add      %s", third)
 	d.list(true)
 	for _, e := range d.of("edge", third) {
 		if err := d.admits(ctx, e); err != nil {
@@ -345,10 +345,10 @@ const drainWithin = 2 * time.Minute
 
 func (d *deployment) goAway(ctx context.Context, j *journal) error {
 	if out, done := d.changes(ctx, "drain", third); !done {
-		j.tell("", "(%s does not drain: %s)", third, out)
+		j.record("", "(%s does not drain: %s)", third, out)
 		return nil
 	}
-	j.tell("drained data centre", "drain    %s", third)
+	j.record("drained data centre", "drain    %s", third)
 	begun := d.since()
 	d.list(false)
 	for _, e := range d.of("edge", third) {
@@ -363,7 +363,7 @@ func (d *deployment) goAway(ctx context.Context, j *journal) error {
 			return fmt.Errorf("fleet list: %w: %s", err, out)
 		}
 		if strings.Contains(out, third) {
-			return errors.New("it is listed still")
+			return errors.New("still listed")
 		}
 		return nil
 	})
@@ -372,9 +372,9 @@ func (d *deployment) goAway(ctx context.Context, j *journal) error {
 	case err != nil:
 		// While the permits of another data centre are unknown, as after a loss of the store, no data centre is
 		// removed; dead edges are forgotten after the storm.
-		j.tell("", "(%s drains for more than %v: %v)", third, drainWithin, err)
+		j.record("", "(%s drains for more than %v: %v)", third, drainWithin, err)
 	default:
-		j.tell("", "%s has left the list, after %.1f s", third, (d.since() - begun).Seconds())
+		j.record("", "%s has left the list, after %.1f s", third, (d.since() - begun).Seconds())
 	}
 	return nil
 }
@@ -388,7 +388,7 @@ func (d *deployment) admits(ctx context.Context, n *node) error {
 		}
 		ready, _, err := d.ready(n)
 		if err == nil && !ready {
-			err = fmt.Errorf("%s does not get ready", n.name)
+			err = fmt.Errorf("%s does not become ready", n.name)
 		}
 		return err
 	})
@@ -406,7 +406,7 @@ func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *jour
 			for _, o := range servers[:i] {
 				o.free()
 			}
-			j.tell("", "(a NATS server is in trouble already)")
+			j.record("", "(a NATS server is in trouble already)")
 			return nil
 		}
 	}
@@ -415,7 +415,7 @@ func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *jour
 			n.free()
 		}
 	}()
-	j.tell("lost the store", "lose     all that NATS stored; its servers are back after %.1f s", lasts.Seconds())
+	j.record("lost the store", "lose     all that NATS stored; its servers are back after %.1f s", lasts.Seconds())
 	for _, n := range servers {
 		if err := n.end(syscall.SIGKILL); err != nil {
 			return err
@@ -449,7 +449,7 @@ func empty(dir string) error {
 
 // fillDisk fills the disk of a NATS server. Once there is space again it restarts the server, as the runbook says.
 func (d *deployment) fillDisk(ctx context.Context, n *node, lasts time.Duration, j *journal) error {
-	j.tell("filled a disk", "fill     the disk of %s for %.1f s", n.name, lasts.Seconds())
+	j.record("filled a disk", "fill     the disk of %s for %.1f s", n.name, lasts.Seconds())
 	filler := filepath.Join(n.dataDir(), "filler")
 	f, err := os.Create(filler)
 	if err != nil {
@@ -594,11 +594,11 @@ func (d *deployment) rotate(ctx context.Context, j *journal) error {
 		if _, err := docs.Put(try, shared.KeysDocument, data, revision); err != nil {
 			return err
 		}
-		j.tell("rotated keys", "rotate   the keys: key %d, sealed with from %v on", next.ID, known)
+		j.record("rotated keys", "rotate   the keys: key %d, sealed with from %v on", next.ID, known)
 		return nil
 	})
 	if errors.Is(err, wire.ErrDown) || errors.Is(err, context.DeadlineExceeded) {
-		j.tell("", "(the store cannot be reached)")
+		j.record("", "(the store cannot be reached)")
 		return nil
 	}
 	return err

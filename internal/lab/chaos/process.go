@@ -114,7 +114,7 @@ func (n *node) start(extra ...string) error {
 	case <-l.gone:
 		return fmt.Errorf("%s ended at its start: %w (see %s)", n.name, l.err, n.log)
 	case <-time.After(20 * time.Second):
-		return fmt.Errorf("%s told no address (see %s)", n.name, n.log)
+		return fmt.Errorf("%s reported no address (see %s)", n.name, n.log)
 	}
 }
 

@@ -25,7 +25,7 @@ func (d *deployment) restartAll(ctx context.Context, f fault, j *journal) error 
 			}
 		}
 	}
-	j.tell("started all again", "%-8s %d processes, again after %.1f s", verb, len(claimed), f.lasts.Seconds())
+	j.record("started all again", "%-8s %d processes, again after %.1f s", verb, len(claimed), f.lasts.Seconds())
 	faults := make([]error, len(claimed))
 	var all sync.WaitGroup
 	for i, n := range claimed {

@@ -32,8 +32,8 @@ type listener struct {
 	again chan struct{} // a new term was seen; of capacity 1
 }
 
-// hear records the first grant and the first lease of a newer term.
-func (l *listener) hear(parent string, data []byte) {
+// handleGrant records the first grant and the first lease of a newer term.
+func (l *listener) handleGrant(parent string, data []byte) {
 	now := l.d.since()
 	g, err := wire.DecodeGrant(data)
 	if err != nil {
@@ -73,7 +73,7 @@ func takeovers(ctx context.Context, d *deployment, out io.Writer) error {
 	l := &listener{d: d, terms: map[string]uint64{}, word: map[string]time.Duration{}, lease: map[string]time.Duration{}, again: make(chan struct{}, 1)}
 	dc := d.dcs[0]
 	for _, parent := range []string{wire.Root, dc} {
-		stop, err := conn.Subscribe(wire.GrantSubject(parent, "*"), func(_ string, data []byte) { l.hear(parent, data) })
+		stop, err := conn.Subscribe(wire.GrantSubject(parent, "*"), func(_ string, data []byte) { l.handleGrant(parent, data) })
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (l *listener) measure(ctx context.Context, parent string, n *node) (word, l
 		case <-ctx.Done():
 			return 0, 0, ctx.Err()
 		case <-limit.C:
-			return 0, 0, errors.New("nobody took over within a minute")
+			return 0, 0, errors.New("no takeover within a minute")
 		case <-l.again:
 		}
 	}

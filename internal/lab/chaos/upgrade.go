@@ -18,7 +18,7 @@ import (
 )
 
 // errNoRelease reports that the history lacks the release, as in a shallow clone.
-var errNoRelease = errors.New("the history holds no such release")
+var errNoRelease = errors.New("the history lacks the release")
 
 // release builds the binaries of the first existing one of these git revisions, once, and returns their folder in the
 // cache.
@@ -110,7 +110,7 @@ var passes = []pass{
 func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
 	o := d.o
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
 	rng := rand.New(rand.NewPCG(o.seed, 3))
 	sleep(come, o.session) // the room is full, and visitors wait
@@ -124,7 +124,7 @@ func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
 			break
 		}
 		for _, dc := range d.dcs {
-			j.tell("", "longest time in which nobody came in, %s: %.1f s", dc, people.drought(dc, begun, d.since()).Seconds())
+			j.record("", "longest time in which nobody came in, %s: %.1f s", dc, people.drought(dc, begun, d.since()).Seconds())
 		}
 	}
 	home()
@@ -140,13 +140,13 @@ func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
 // pass does one pass. In the middle it rotates keys and changes rooms, and a fleet of both builds runs until it seals
 // with the new key.
 func (d *deployment) pass(ctx context.Context, rng *rand.Rand, p pass, people *crowdOfPeople, j *journal) (calm, error) {
-	j.tell("", "%s", p.what)
+	j.record("", "%s", p.what)
 	var nodes []*node
 	for _, role := range p.roles {
 		nodes = append(nodes, d.of(role, "")...)
 	}
 	if len(p.roles) == 0 {
-		nodes = slices.DeleteFunc(d.here(), func(n *node) bool { return !n.ours() })
+		nodes = slices.DeleteFunc(d.present(), func(n *node) bool { return !n.ours() })
 		rng.Shuffle(len(nodes), func(i, k int) { nodes[i], nodes[k] = nodes[k], nodes[i] })
 	}
 	for i, n := range nodes {
@@ -197,7 +197,7 @@ func (d *deployment) exchange(ctx context.Context, n *node, back bool, s syscall
 		}
 	}
 	well()
-	j.tell("replaced "+n.role, "%-4s     %s (%v)", to, n.name, s)
+	j.record("replaced "+n.role, "%-4s     %s (%v)", to, n.name, s)
 	if err := d.settled(ctx, wholeWithin); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (w *World) compiled(told []room.Rule) (out []bypass) {
 		i := slices.IndexFunc(bypasses, func(g given) bool { return g.expression == r.Expression })
 		c, err := rules.Compile(r.Expression, rules.Sources{})
 		if err != nil {
-			w.oracle.fail(w, "a rule of the room is none: %v", err)
+			w.oracle.fail(w, "a rule of the room does not compile: %v", err)
 			return nil
 		}
 		out = append(out, bypass{c, bypasses[i].past})
@@ -83,9 +83,9 @@ func (w *World) letPast(n *edgeNode, v *visitor) bool {
 	should := slices.ContainsFunc(n.rules, func(b bypass) bool { return slices.Contains(b.past, path) })
 	switch {
 	case past && !should:
-		w.oracle.fail(w, "%s lets somebody past the room who asks for %s, which a site may read as what no rule is about", w.name(n), path)
+		w.oracle.fail(w, "%s bypasses the room for %s, which a site may read as a path without a rule", w.name(n), path)
 	case should && !past:
-		w.oracle.fail(w, "%s counts or queues somebody who asks for %s, whom a rule lets past", w.name(n), path)
+		w.oracle.fail(w, "%s counts or queues a request for %s, which a rule bypasses", w.name(n), path)
 	}
 	if past {
 		w.meters.past++

@@ -70,7 +70,7 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	for _, n := range due.Publish {
 		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(w.oracle.waiting))
 		if err != nil {
-			w.oracle.fail(w, "no record of a draw: %v", err)
+			w.oracle.fail(w, "no record of the draw: %v", err)
 			return
 		}
 		write = append(write, done)
@@ -78,7 +78,7 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	}
 	next, err := o.draws.board.With(uint64(now), now, write, due.Forget)
 	if err != nil {
-		w.oracle.fail(w, "no board: %v", err)
+		w.oracle.fail(w, "no draw registry: %v", err)
 		return
 	}
 	for _, n := range next.Notices { // no draw is published twice
@@ -142,7 +142,7 @@ func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
 	}
 	r := n.Drawn()
 	if r == nil || now < n.Published.Add(draw.Settle-fleettime.MaxError) {
-		j.fail(w, "%s admits somebody %v after the start of an event whose draw is not settled", w.name(e), now.Sub(fleettime.Time(o.event.Start)))
+		j.fail(w, "%s admits a visitor %v after the start of an event before its draw is settled", w.name(e), now.Sub(fleettime.Time(o.event.Start)))
 		return
 	}
 	d := o.draws.places[r]
@@ -156,11 +156,11 @@ func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
 	closes, place := n.Closes(), t.Place()
 	switch {
 	case t.Joined >= closes && place != t.Joined:
-		j.fail(w, "%s admits somebody who joined %v after entries closed by a place that was drawn", w.name(e), t.Joined.Sub(closes))
+		j.fail(w, "%s admits a visitor by a drawn place that joined %v after entries closed", w.name(e), t.Joined.Sub(closes))
 	case t.Joined < closes && place >= closes:
-		j.fail(w, "%s admits somebody who was drawn by a place behind the draw", w.name(e))
+		j.fail(w, "%s admits a drawn visitor by a place behind the draw", w.name(e))
 	case t.Joined < closes && place != d.Place(t.ID, t.Joined, 0):
-		j.fail(w, "%s admits somebody who was drawn by another place", w.name(e))
+		j.fail(w, "%s admits a drawn visitor by another place", w.name(e))
 	}
 }
 

@@ -60,7 +60,7 @@ func (k *keys) turn(w *World, now fleettime.Time) bool {
 	}
 	codec, err := ticket.NewCodec(ring, w.room, cookieName)
 	if err != nil {
-		w.oracle.fail(w, "a key ring is no good: %v", err)
+		w.oracle.fail(w, "invalid key ring: %v", err)
 		return false
 	}
 	k.ring, k.newest, k.known = ring, codec, append(k.known, codec)
@@ -115,7 +115,7 @@ func (w *World) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 	}
 	if err != nil {
 		if p.sealed != 0 && w.now-p.sealed < int64(2*rotation) && w.knowsTime(n) {
-			w.oracle.fail(w, "%s takes a ticket of the fleet for none: %v", w.name(n), err)
+			w.oracle.fail(w, "%s does not open a ticket of the fleet: %v", w.name(n), err)
 		}
 		return ticket.Ticket{}, true // a ticket that does not open counts as absent
 	}

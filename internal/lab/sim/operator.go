@@ -71,7 +71,7 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 		r = o.set.Under(o.controls, int64(at), bound).Rooms()[0]
 	}
 	if r.ID != w.room {
-		w.oracle.fail(w, "a room that was renamed has another id")
+		w.oracle.fail(w, "a renamed room has another id")
 	}
 	if o.event == nil {
 		return r
@@ -325,7 +325,7 @@ func (w *World) passBy(i int32) {
 func (w *World) rejected(i int32, d *admission.Decision) {
 	v := &w.visitors[i]
 	if d.Reseal {
-		w.oracle.fail(w, "a room that rejects gave a place to somebody new")
+		w.oracle.fail(w, "a rejecting room gave a place to a newcomer")
 	}
 	w.oracle.setWaiting(v, false)
 	if v.robot || w.rng.IntN(2) == 0 {

@@ -164,7 +164,7 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 		}
 		for _, s := range e.told.Gather { // tolerance of fleet time; a manual release precedes an event
 			if now := w.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) && now < s.Until.Add(-fleettime.MaxError) {
-				j.fail(w, "%s admits somebody %v before the start of an event, and knows of it", w.name(e), s.Until.Sub(now))
+				j.fail(w, "%s admits a visitor %v before the start of an event that it knows", w.name(e), s.Until.Sub(now))
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 		return
 	}
 	if last := d.Ticket.Admitted + 1 + uint32((e.told.Session+time.Second-1)/time.Second); e.told.NoRenewal && d.Reseal && until > last {
-		j.fail(w, "%s lets a session go on until second %d that is to end in second %d: renewal is switched off", w.name(e), until, last)
+		j.fail(w, "%s renews a session until second %d that must end in second %d: renewal is switched off", w.name(e), until, last)
 	}
 	c.until[id] = until
 	c.bucket[int64(until)] = append(c.bucket[int64(until)], id)
@@ -511,12 +511,12 @@ func (j *oracle) checkCentre(w *World, i int) {
 		j.tick(w)
 	}
 	if total := int64(c.here-c.moved) + sum; total > line.held {
-		j.fail(w, "%s: %d sessions + %d credit + %d free > %d held (counted %d, of which presumed %d)%s",
+		j.fail(w, "%s: %d sessions + %d unspent + %d free > %d allocated (counted %d, of which reserved %d)%s",
 			r.name, c.here, credit, l.Free, line.held, l.Active, l.Presumed, beside(c.moved))
 	}
 	used := int64(c.minute.count(w.now))
 	if total := used + rcredit + max(0, l.RateFree); total > line.rate {
-		j.fail(w, "%s: %d rights of R used in 60 s + %d idle at edges + %d free > %d held", r.name, used, rcredit, l.RateFree, line.rate)
+		j.fail(w, "%s: %d permits of R used in 60 s + %d idle at edges + %d free > %d allocated", r.name, used, rcredit, l.RateFree, line.rate)
 	}
 }
 
@@ -544,7 +544,7 @@ func (j *oracle) checkTotals(w *World) {
 		rsum += l.rate
 	}
 	if sum > int64(j.total) || rsum > int64(j.limit) {
-		j.fail(w, "held and free sum to %d of %d and %d of %d", sum, j.total, rsum, j.limit)
+		j.fail(w, "allocated and free permits sum to %d of %d and %d of %d", sum, j.total, rsum, j.limit)
 	}
 }
 

@@ -364,7 +364,7 @@ func (w *World) request(i int32) {
 	}
 	d := n.core.Arrive(now, w.room, t)
 	if d.Fresh == admission.Elsewhere && !v.roamed && !v.shared && !v.copied {
-		w.oracle.fail(w, "%s takes somebody for a copy who was in one network all the while", w.name(n))
+		w.oracle.fail(w, "%s takes a visitor for a copy that was always in one network", w.name(n))
 	}
 	w.touch(n.region)
 	if d.Verdict == admission.Hold {

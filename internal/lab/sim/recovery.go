@@ -108,7 +108,7 @@ func (w *World) calmDown() {
 	}
 	w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
 		if !w.recovery.settled && !w.timeLost() {
-			w.oracle.fail(w, "nobody is left, and %s", w.recovery.wrong)
+			w.oracle.fail(w, "all visitors are gone, and %s", w.recovery.wrong)
 		}
 	})
 }
@@ -241,7 +241,7 @@ func (w *World) unknown() string {
 		}
 	}
 	if l := g.core.Ledger(w.room); !lost && !l.Complete {
-		return "the coordinator does not know all books"
+		return "the coordinator does not know all ledgers"
 	}
 	return ""
 }
@@ -335,7 +335,7 @@ func (w *World) leftOver() string {
 			presumed = presumed || l.Reconstructed // may exceed all permits; blocked until lost_after
 		}
 		if (idle != granted && !kept) || rateIdle != rateGranted {
-			return fmt.Sprintf("%s holds %d/%d, of which %d/%d can be used (counted %d, of which presumed %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)
+			return fmt.Sprintf("%s has %d/%d permits, %d/%d of them usable (counted %d, of which reserved %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)
 		}
 		held += granted
 		rate += rateGranted
@@ -344,7 +344,7 @@ func (w *World) leftOver() string {
 		return ""
 	}
 	if held+root.Free != int64(w.cfg.Total) || rate+root.RateFree != int64(w.cfg.Rate) {
-		return fmt.Sprintf("%d/%d of %d/%d rights are there (complete %v)", held+root.Free, rate+root.RateFree, w.cfg.Total, w.cfg.Rate, root.Complete)
+		return fmt.Sprintf("%d/%d of %d/%d permits are accounted for (complete %v)", held+root.Free, rate+root.RateFree, w.cfg.Total, w.cfg.Rate, root.Complete)
 	}
 	return ""
 }

@@ -96,7 +96,7 @@ func (j *oracle) checkPause(w *World, e *edgeNode) {
 			return
 		}
 	}
-	j.fail(w, "%s admits somebody, and knows that nobody is to be let in", w.name(e))
+	j.fail(w, "%s admits a visitor although it knows that the room is closed", w.name(e))
 }
 
 // checkPasses checks that the admissions of a release, the passes at edges and the coordinator's rest do not exceed its
@@ -117,7 +117,7 @@ func (j *oracle) checkPasses(w *World) {
 	}
 	for id, r := range j.releases {
 		if r.in+int(may[id]) > r.n {
-			j.fail(w, "release %d is of %d people: %d were let in and %d more may be", id, r.n, r.in, may[id])
+			j.fail(w, "release %d is for %d visitors: %d were admitted and %d more may be", id, r.n, r.in, may[id])
 		}
 	}
 }

@@ -25,11 +25,11 @@ func (j *oracle) checkRounds(w *World, e *edgeNode, d *admission.Decision) {
 			continue
 		}
 		if j.lots++; t.Place() >= r.Start() && int64(r.Called-r.Start()) <= draw.RoundParts {
-			j.fail(w, "%s admits somebody who came during a round of those who waited before it", w.name(e))
+			j.fail(w, "%s admits a visitor that came during a round before earlier ones", w.name(e))
 		}
 		return
 	}
-	j.fail(w, "%s admits somebody whom no round has called", w.name(e))
+	j.fail(w, "%s admits a visitor that no round has called", w.name(e))
 }
 
 // Random has a random room, or one that is random for a while, with an almost permanent queue and all kinds of faults.

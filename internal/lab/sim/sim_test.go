@@ -163,18 +163,18 @@ func TestTheJudgeSees(t *testing.T) {
 		name, want string
 		play       func(w *World)
 	}{
-		{"a session too many", "3 sessions are valid, the limit is 2", func(w *World) {
+		{"one session too many", "3 sessions are valid, the limit is 2", func(w *World) {
 			for id := range uint64(3) {
 				enter(w, id+1, soon)
 			}
 		}},
-		{"an admission too many in a minute", "4 admissions in 60 s, the limit is 3", func(w *World) {
+		{"one admission too many in a minute", "4 admissions in 60 s, the limit is 3", func(w *World) {
 			for id := range uint64(4) {
 				enter(w, 1+id%2, soon)
 			}
 		}},
-		{"a ticket that has expired", "was served at", func(w *World) { enter(w, 1, epoch.Second()+59) }},
-		{"a session that nobody holds a right for", "1 sessions + 0 credit", func(w *World) {
+		{"an expired ticket", "was served at", func(w *World) { enter(w, 1, epoch.Second()+59) }},
+		{"a session without a permit", "1 sessions + 0 unspent", func(w *World) {
 			enter(w, 1, soon)
 			w.oracle.checkLedgers(w)
 		}},

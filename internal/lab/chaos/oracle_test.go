@@ -156,7 +156,7 @@ func TestJudge(t *testing.T) {
 			if c.planned {
 				planned = math.MaxInt64
 			}
-			judge := checker{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: planned}
+			judge := oracle{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: planned}
 			v := judge.judge(c.stays, 10*time.Second)
 			if len(v.broken) != len(c.broken) {
 				t.Fatalf("broken: %q, want %q", v.broken, c.broken)

@@ -38,8 +38,8 @@ type request struct {
 // stay holds all requests with one ticket, until it is certainly worthless.
 type stay struct{ requests []request }
 
-// checker is the oracle's knowledge beside the requests.
-type checker struct {
+// oracle is the oracle's knowledge beside the requests.
+type oracle struct {
 	total, rate int
 	wall        time.Time     // at offset zero
 	outages     [][]span      // of each edge: killed, stopped, or behind a slow link
@@ -86,7 +86,7 @@ func (v *verdict) breaks(format string, args ...any) {
 // judge checks the requests against the promises. It counts only certain facts: a session from the arrival of its first
 // request at the site until the second of its cookie, and an admission in a window only if both request and arrival
 // are. So a reported fault is real.
-func (c *checker) judge(stays []stay, session time.Duration) verdict {
+func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 	v := verdict{errors: map[string]int{}}
 	var sure []span    // of a valid session
 	var entries []span // of the decision of an admission
@@ -174,7 +174,7 @@ func (c *checker) judge(stays []stay, session time.Duration) verdict {
 }
 
 // decided returns the earliest time of an edge's decision about a request that reached the site.
-func (c *checker) decided(r *request) time.Duration {
+func (c *oracle) decided(r *request) time.Duration {
 	if r.arrived == 0 || c.unwell(r.edge, r.sent, r.arrived) || c.stood(r.sent, r.arrived) {
 		return r.sent
 	}
@@ -183,18 +183,18 @@ func (c *checker) decided(r *request) time.Duration {
 
 // expiry returns the certain end of a session with the given earliest time of its cookie and its Max-Age: it ends on a
 // whole second of fleet time.
-func (c *checker) expiry(decided time.Duration, maxAge int) time.Duration {
+func (c *oracle) expiry(decided time.Duration, maxAge int) time.Duration {
 	second := c.wall.Add(decided - clockError).Truncate(time.Second)
 	return second.Add(time.Duration(maxAge)*time.Second).Sub(c.wall) - clockError
 }
 
 // unwell reports whether an edge was killed, stopped or behind a slow link in an interval.
-func (c *checker) unwell(edge int, from, to time.Duration) bool {
+func (c *oracle) unwell(edge int, from, to time.Duration) bool {
 	return slices.ContainsFunc(c.outages[edge], func(s span) bool { return s.touches(from, to) })
 }
 
 // stood reports whether the machine stalled in an interval.
-func (c *checker) stood(from, to time.Duration) bool {
+func (c *oracle) stood(from, to time.Duration) bool {
 	return slices.ContainsFunc(c.stalls, func(s span) bool { return s.touches(from, to) })
 }
 
