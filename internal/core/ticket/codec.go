@@ -136,7 +136,7 @@ func (c *Codec) Seal(dst []byte, now fleettime.Time, t *Ticket, s *Scratch) []by
 	if k == nil {
 		return dst
 	}
-	version := t.put(&s.plain)
+	version := t.encode(&s.plain)
 	size := sizeOf(version)
 	s.raw[0] = version
 	binary.BigEndian.PutUint32(s.raw[1:], k.id)
@@ -181,7 +181,7 @@ func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 		if _, err := k.aead.Open(s.plain[:0], nonce, s.raw[headTotal:headTotal+size+tagSize], k.ad[version]); err != nil {
 			return ErrSeal
 		}
-		if !t.get(version, &s.plain) {
+		if !t.decode(version, &s.plain) {
 			*t = Ticket{}
 			return ErrMalformed
 		}

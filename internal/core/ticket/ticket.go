@@ -201,15 +201,15 @@ const (
 	quartileBits = 15
 )
 
-// told packs the values last shown to a waiting visitor.
-func (t *Ticket) told() (wait, high uint32) {
+// packShown packs the values last shown to a waiting visitor.
+func (t *Ticket) packShown() (wait, high uint32) {
 	const most = 1<<waitBits - 1
 	rest := min(t.Ahead, MaxAhead)<<lowBits | uint32(min(t.Low, lowParts))
 	return rest>>restBits<<waitBits | min(t.Wait, most), rest<<waitBits | min(t.High, most)
 }
 
-// untold is the inverse of told.
-func (t *Ticket) untold() {
+// unpackShown is the inverse of packShown.
+func (t *Ticket) unpackShown() {
 	const most = 1<<waitBits - 1
 	rest := t.Wait>>waitBits<<restBits | t.High>>waitBits
 	t.Ahead, t.Low = rest>>lowBits, uint16(rest&lowParts)
@@ -232,8 +232,8 @@ func getTime(p []byte) fleettime.Time {
 // sealed clamps a time to the range of a ticket.
 func sealed(t fleettime.Time) fleettime.Time { return min(max(t, 0), joinedMax) }
 
-// put writes the layout and returns its version, the first if it suffices. Big endian, for readable dumps.
-func (t *Ticket) put(p *[placedSize]byte) (version byte) {
+// encode writes the layout and returns its version, the first if it suffices. Big endian, for readable dumps.
+func (t *Ticket) encode(p *[placedSize]byte) (version byte) {
 	binary.BigEndian.PutUint64(p[0:], t.ID)
 	putTime(p[8:], t.Joined)
 	binary.BigEndian.PutUint32(p[14:], t.Seen)
@@ -242,7 +242,7 @@ func (t *Ticket) put(p *[placedSize]byte) (version byte) {
 	binary.BigEndian.PutUint32(p[26:], uint32(t.Home))
 	binary.BigEndian.PutUint32(p[30:], t.Epoch)
 	forecast, longer := t.Forecast, t.Longer
-	wait, high := t.told()
+	wait, high := t.packShown()
 	if t.IsAdmitted() {
 		forecast, wait, high, longer = t.Stamp, t.Parent, t.Root, t.Net
 	}
@@ -258,8 +258,8 @@ func (t *Ticket) put(p *[placedSize]byte) (version byte) {
 	return placed
 }
 
-// get reads the layout of a version and reports whether it can have been issued.
-func (t *Ticket) get(version byte, p *[placedSize]byte) bool {
+// decode reads the layout of a version and reports whether it can have been issued.
+func (t *Ticket) decode(version byte, p *[placedSize]byte) bool {
 	*t = Ticket{
 		ID:       binary.BigEndian.Uint64(p[0:]),
 		Joined:   getTime(p[8:]),
@@ -279,7 +279,7 @@ func (t *Ticket) get(version byte, p *[placedSize]byte) bool {
 		t.Stamp, t.Parent, t.Root, t.Net = t.Forecast, t.Wait, t.High, t.Longer
 		t.Forecast, t.Wait, t.High, t.Longer = 0, 0, 0, 0
 	} else {
-		t.untold()
+		t.unpackShown()
 	}
 	if version == placed {
 		if t.Placed = getTime(p[plainSize:]); t.Placed == t.Joined || t.Placed == 0 || t.IsAdmitted() {

@@ -605,7 +605,7 @@ func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 		t.Fatalf("bound as %+v", tk)
 	}
 	var p [placedSize]byte
-	if version := tk.put(&p); version != plain {
+	if version := tk.encode(&p); version != plain {
 		t.Errorf("sealed as version %d", version)
 	}
 	if n := binary.BigEndian.Uint32(p[46:]); n != tk.Net {
@@ -613,7 +613,7 @@ func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 	}
 	var got Ticket
 	tk.Network = 0
-	if !got.get(plain, &p) || got != tk {
+	if !got.decode(plain, &p) || got != tk {
 		t.Errorf("opened as %+v, want %+v", got, tk)
 	}
 	for _, tc := range []struct {
@@ -679,10 +679,10 @@ func FuzzLayout(f *testing.F) {
 		var tk Ticket
 		var p, back [placedSize]byte
 		copy(p[:], data)
-		if !tk.get(version, &p) {
+		if !tk.decode(version, &p) {
 			return
 		}
-		if again := tk.put(&back); again != version || !bytes.Equal(back[:len(data)], data) {
+		if again := tk.encode(&back); again != version || !bytes.Equal(back[:len(data)], data) {
 			t.Fatalf("version %d, %x read as %+v, written as version %d, %x", version, data, tk, again, back)
 		}
 	})
@@ -757,8 +757,8 @@ func TestARingContinuesAnother(t *testing.T) {
 func TestWhatWasToldFitsBesideTheWait(t *testing.T) {
 	for _, want := range []Ticket{{ID: 1, Wait: 600, High: 700, Ahead: 1201, Low: 400}, {ID: 1, Wait: 86400, High: 86400}} {
 		got := Ticket{ID: 1}
-		got.Wait, got.High = want.told()
-		if got.untold(); got != want {
+		got.Wait, got.High = want.packShown()
+		if got.unpackShown(); got != want {
 			t.Errorf("%+v becomes %+v", want, got)
 		}
 	}

@@ -7,9 +7,9 @@ type Outbox[T End | Line] struct {
 }
 
 type queued[T End | Line] struct {
-	told T
-	n    uint64 // number given to Add
-	sent uint64 // Seq of the first message with it, 0 before
+	value T
+	n     uint64 // number given to Add
+	sent  uint64 // Seq of the first message with it, 0 before
 }
 
 // Add queues e under number n; numbers ascend. It reports false if the outbox is full.
@@ -17,7 +17,7 @@ func (o *Outbox[T]) Add(e T, n uint64) bool {
 	if len(o.queue) >= MaxEnds {
 		return false
 	}
-	o.queue = append(o.queue, queued[T]{told: e, n: n})
+	o.queue = append(o.queue, queued[T]{value: e, n: n})
 	return true
 }
 
@@ -33,7 +33,7 @@ func (o *Outbox[T]) Take(seq, acked uint64) []T {
 		if q.sent == 0 {
 			q.sent = seq
 		}
-		out[i] = q.told
+		out[i] = q.value
 	}
 	return out
 }

@@ -24,8 +24,8 @@ type trouble struct {
 	why   string
 }
 
-// note records the result of a write, nil for success. A lost connection or a lost race says nothing about the store.
-func (t *trouble) note(err error) {
+// record stores the result of a write, nil for success. A lost connection or a lost race says nothing about the store.
+func (t *trouble) record(err error) {
 	if errors.Is(err, wire.ErrDown) || errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -58,10 +58,10 @@ func (l *Lease) stand(ctx context.Context, minTerm func() uint64, lead func(cont
 	defer cancel()
 	kv, err := l.conn.bucket(open, leasesBucket, l.replicas)
 	if err != nil {
-		l.trouble.note(err)
+		l.trouble.record(err)
 		return fmt.Errorf("%w: %w", errShut, err)
 	}
-	t, err := l.take(ctx, kv, again, minTerm)
+	t, err := l.acquire(ctx, kv, again, minTerm)
 	if err != nil {
 		return err
 	}
@@ -90,9 +90,9 @@ type candidature struct {
 // patience is how long a rival waits for a renewal.
 var patience = fleettime.Stretch(fleettime.Stretch(LeaseLength)) + rivalMargin
 
-// take watches the key until it may be taken, and takes it. The watch ends here, since a leader does not read it and
+// acquire watches the key until it may be taken, and takes it. The watch ends here, since a leader does not read it and
 // nats.go would buffer it.
-func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
+func (l *Lease) acquire(ctx context.Context, kv jetstream.KeyValue, again <-chan struct{}, minTerm func() uint64) (taken, error) {
 	w, err := kv.Watch(ctx, l.name)
 	if err != nil {
 		return taken{}, fmt.Errorf("watch lease: %w", err)
@@ -118,7 +118,7 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 			case e == nil: // the initial values are complete
 				free = l.fresh && c.rev == 0 && !l.met && !l.conn.link.broken()
 			default:
-				won, given := c.see(e)
+				won, given := c.observe(e)
 				if won != nil {
 					return *won, nil
 				}
@@ -130,7 +130,7 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 		if !free {
 			continue
 		}
-		won, err := c.try(ctx, minTerm())
+		won, err := c.tryWrite(ctx, minTerm())
 		if err != nil {
 			return taken{}, err
 		}
@@ -140,9 +140,9 @@ func (l *Lease) take(ctx context.Context, kv jetstream.KeyValue, again <-chan st
 	}
 }
 
-// see records the value of the key. It returns the lease if the value is our own write, and whether the leader has
+// observe records the value of the key. It returns the lease if the value is our own write, and whether the leader has
 // given the lease up.
-func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
+func (c *candidature) observe(e jetstream.KeyValueEntry) (won *taken, given bool) {
 	before := c.seen
 	c.rev, c.seen = e.Revision(), leaseValue{}
 	err := json.Unmarshal(e.Value(), &c.seen)
@@ -155,7 +155,7 @@ func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
 		return c.tried, false
 	}
 	if before.Nonce != 0 && c.seen != before {
-		c.trouble.note(nil) // another candidate's write succeeded
+		c.trouble.record(nil) // another candidate's write succeeded
 	}
 	c.met, c.term = true, max(c.term, c.seen.Term)
 	c.rival = c.rival || c.seen.Nonce != c.led
@@ -164,9 +164,9 @@ func (c *candidature) see(e jetstream.KeyValueEntry) (won *taken, given bool) {
 	return nil, err == nil && c.seen.Leader == ""
 }
 
-// try writes our lease over the last seen value, for a term above minTerm, and returns it if the write certainly
+// tryWrite writes our lease over the last seen value, for a term above minTerm, and returns it if the write certainly
 // succeeded. After an error the watch is useless.
-func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
+func (c *candidature) tryWrite(ctx context.Context, minTerm uint64) (*taken, error) {
 	known := max(c.term, minTerm)
 	t := &taken{
 		value:  leaseValue{Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, date())},

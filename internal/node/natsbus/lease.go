@@ -124,7 +124,7 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, v leaseValue, 
 	} else {
 		rev, err = kv.Update(try, l.name, data, rev)
 	}
-	l.trouble.note(err)
+	l.trouble.record(err)
 	return rev, err
 }
 
@@ -149,7 +149,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 		defer close(done)
 		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Rival: rival})
 	}()
-	rev, err := l.hold(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
+	rev, err := l.keepRenewed(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
 	if err != nil {
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}
@@ -168,9 +168,9 @@ type tenure struct {
 	done    <-chan struct{} // closed when lead has returned
 }
 
-// hold renews the lease until ctx ends or the tenure is done, and then returns its revision. It returns an error if the
+// keepRenewed renews the lease until ctx ends or the tenure is done, and then returns its revision. It returns an error if the
 // lease is lost, or not renewed in time.
-func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
+func (l *Lease) keepRenewed(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
 	for {
@@ -203,7 +203,7 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 			}
 			t.extends <- until
 		case errors.Is(err, jetstream.ErrKeyExists):
-			if rev, err = l.own(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
+			if rev, err = l.stillOwned(ctx, kv, v, min(LeaseLength/3, left)); err != nil {
 				return 0, err
 			}
 		default:
@@ -212,9 +212,9 @@ func (l *Lease) hold(ctx context.Context, kv jetstream.KeyValue, v leaseValue, r
 	}
 }
 
-// own checks after a refused write whether the key still holds our lease, because an earlier write that timed out had
+// stillOwned checks after a refused write whether the key still holds our lease, because an earlier write that timed out had
 // happened. The returned revision is only valid for the next compare-and-set, which decides.
-func (l *Lease) own(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
+func (l *Lease) stillOwned(ctx context.Context, kv jetstream.KeyValue, v leaseValue, limit time.Duration) (uint64, error) {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	e, err := kv.Get(try, l.name)
