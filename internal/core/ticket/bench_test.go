@@ -2,8 +2,7 @@ package ticket
 
 import "testing"
 
-// BenchmarkOpenSeal is the cost of a cookie in and a cookie out, without the
-// decision between them.
+// BenchmarkOpenSeal measures one cookie in and one out, without the decision between them.
 func BenchmarkOpenSeal(b *testing.B) {
 	c, s := testCodec(b, testRing(b, 3), "tickets"), scratch(9)
 	tk := Ticket{ID: 7, Joined: day, Seen: 1, Admitted: 2, Until: 3}

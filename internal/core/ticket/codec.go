@@ -16,19 +16,19 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// The ways in which a value is no ticket. But for ErrKey they are told apart for
-// metrics only; a visitor who carries any of them is a visitor without a ticket.
+// Reasons why a value is not a ticket. Except for ErrKey they differ for metrics only: the visitor counts as one
+// without a ticket.
 var (
 	ErrMalformed = errors.New("ticket: malformed")   // wrong length, alphabet or version
-	ErrKey       = errors.New("ticket: unknown key") // sealed under a key newer than all of this ring: see Codec.Behind
-	ErrOldKey    = errors.New("ticket: dropped key") // sealed under a key that this ring holds no more
+	ErrKey       = errors.New("ticket: unknown key") // sealed under a key newer than this ring: see Codec.Behind
+	ErrOldKey    = errors.New("ticket: dropped key") // sealed under a key that this ring has dropped
 	ErrSeal      = errors.New("ticket: broken seal") // altered, or of another room or cookie
 )
 
-// The versions of the layout: without and with a place at the end.
+// Versions of the layout: without and with a place at the end.
 const (
 	plain  = 1 // the place is Joined
-	placed = 2 // six bytes at the end: the place of a visitor that waits
+	placed = 2 // six bytes at the end: the place of a waiting visitor
 )
 
 const (
@@ -39,20 +39,19 @@ const (
 	rawSize   = headTotal + placedSize + tagSize
 )
 
-// ValueSize is the length of a ticket as a cookie value, and PlacedSize that of one whose
-// place is not its Joined: no ticket is longer.
+// ValueSize is the length of a ticket as a cookie value; PlacedSize that of a ticket with a place other than Joined,
+// the maximum.
 const (
 	ValueSize  = ((headTotal+plainSize+tagSize)*8 + 5) / 6
 	PlacedSize = (rawSize*8 + 5) / 6
 )
 
-// encoding of the sealed bytes. Strict: of the spellings that differ only in
-// the padding bits of the last character, one is a ticket.
+// encoding of the sealed bytes. Strict: spellings that differ only in the padding bits of the last character are
+// refused, except one.
 var encoding = base64.RawURLEncoding.Strict()
 
-// Codec seals and opens the tickets of one room and one cookie name. It is
-// immutable and safe for concurrent use; each goroutine brings its own
-// [Scratch].
+// Codec seals and opens the tickets of one room and one cookie name. It is immutable and safe for concurrent use; each
+// goroutine uses its own [Scratch].
 type Codec struct {
 	keys []roomKey // newest last
 }
@@ -64,8 +63,8 @@ type roomKey struct {
 	ad       [placed + 1][]byte // by version
 }
 
-// NewCodec derives the keys of the room from the ring. A ring without keys
-// gives a codec that opens nothing and cannot seal; see [Codec.Ready].
+// NewCodec derives the keys of the room from the ring. The codec of an empty ring opens nothing and cannot seal; see
+// [Codec.Ready].
 func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
 	c := &Codec{}
 	for _, k := range ring.Keys {
@@ -96,9 +95,8 @@ func NewCodec(ring Keyring, id room.ID, cookie string) (*Codec, error) {
 // Ready reports whether the codec can seal at time now.
 func (c *Codec) Ready(now fleettime.Time) bool { return c.sealer(now) != nil }
 
-// Behind reports whether there may be tickets at time now which are sealed under a
-// key newer than all of the ring. There are none before the newest comes into use:
-// only then another is made, and it waits for a rotation.
+// Behind reports whether tickets may exist at time now under a key newer than the ring. None exist before the newest
+// key comes into use, since the next key is only made then, and waits for one rotation.
 func (c *Codec) Behind(now fleettime.Time) bool {
 	for _, k := range slices.Backward(c.keys) {
 		if k.sealFrom < opensOnly {
@@ -108,7 +106,7 @@ func (c *Codec) Behind(now fleettime.Time) bool {
 	return false
 }
 
-// sealer returns the newest key that every node may be expected to know.
+// sealer returns the newest key that all nodes can be expected to have.
 func (c *Codec) sealer(now fleettime.Time) *roomKey {
 	for i := len(c.keys) - 1; i >= 0; i-- {
 		if c.keys[i].sealFrom <= now {
@@ -118,29 +116,27 @@ func (c *Codec) sealer(now fleettime.Time) *roomKey {
 	return nil
 }
 
-// Scratch is the working memory of Seal and Open, so that neither allocates,
-// and the source of nonces. Not safe for concurrent use: keep one per
-// goroutine, or a pool.
+// Scratch is the working memory of Seal and Open, so that neither allocates, and the source of nonces. It is not safe
+// for concurrent use: keep one per goroutine, or a pool.
 type Scratch struct {
 	raw   [rawSize]byte
 	plain [placedSize]byte
 	rng   *rand.ChaCha8
 }
 
-// NewScratch returns working memory whose nonces come from a ChaCha8 stream
-// with the given seed. Every Scratch that seals with real keys must have a
-// seed of its own from a cryptographic source: two with the same seed would
-// repeat nonces. With random 96-bit nonces a key is good for 2^32 seals.
+// NewScratch returns working memory with nonces from a ChaCha8 stream of the given seed. A Scratch that seals with real
+// keys needs its own seed from a cryptographic source: equal seeds would repeat nonces. With random 96-bit nonces a key
+// is good for 2^32 seals.
 func NewScratch(seed [32]byte) *Scratch { return &Scratch{rng: rand.NewChaCha8(seed)} }
 
-// Seal appends the ticket to dst as a cookie value of ValueSize or PlacedSize characters.
-// It returns dst unchanged where the codec is not Ready.
+// Seal appends the ticket to dst as a cookie value of ValueSize or PlacedSize characters. It returns dst unchanged if
+// the codec is not Ready.
 func (c *Codec) Seal(dst []byte, now fleettime.Time, t *Ticket, s *Scratch) []byte {
 	k := c.sealer(now)
 	if k == nil {
 		return dst
 	}
-	version := t.put(&s.plain)
+	version := t.encode(&s.plain)
 	size := sizeOf(version)
 	s.raw[0] = version
 	binary.BigEndian.PutUint32(s.raw[1:], k.id)
@@ -151,7 +147,7 @@ func (c *Codec) Seal(dst []byte, now fleettime.Time, t *Ticket, s *Scratch) []by
 	return encoding.AppendEncode(dst, s.raw[:headTotal+size+tagSize])
 }
 
-// sizeOf returns the length of a version before it is sealed.
+// sizeOf returns the unsealed length of a version.
 func sizeOf(version byte) int {
 	if version == placed {
 		return placedSize
@@ -159,10 +155,8 @@ func sizeOf(version byte) int {
 	return plainSize
 }
 
-// Open reads a cookie value into t. It returns nil, ErrMalformed, ErrKey, ErrOldKey
-// or ErrSeal; on an error t is the zero Ticket. It does not look at the ticket's
-// times or epoch: whether an opened ticket is worth anything is the engine's
-// decision.
+// Open reads a cookie value into t. It returns nil, ErrMalformed, ErrKey, ErrOldKey or ErrSeal; on an error t is the
+// zero Ticket. It does not check the ticket's times or epoch, which is the engine's task.
 func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 	*t = Ticket{}
 	version := byte(plain)
@@ -187,7 +181,7 @@ func (c *Codec) Open(t *Ticket, value string, s *Scratch) error {
 		if _, err := k.aead.Open(s.plain[:0], nonce, s.raw[headTotal:headTotal+size+tagSize], k.ad[version]); err != nil {
 			return ErrSeal
 		}
-		if !t.get(version, &s.plain) {
+		if !t.decode(version, &s.plain) {
 			*t = Ticket{}
 			return ErrMalformed
 		}

@@ -6,24 +6,23 @@ import (
 )
 
 const (
-	// MaxRead is how many cookies of one name are tried: a browser sends one,
-	// a tossed cookie adds another.
+	// MaxRead bounds the cookies tried per name: a browser sends one, a tossed cookie adds another.
 	MaxRead = 4
 
-	// maxHeader caps how much of a Cookie header is searched, in bytes.
+	// maxHeader bounds the searched part of a Cookie header, in bytes.
 	maxHeader = 16 << 10
 )
 
-// CookieStem is what the names of all tickets' cookies contain.
+// CookieStem is part of every ticket cookie's name.
 const CookieStem = "vestibule-"
 
-// IsCookieName reports whether a cookie of this name is a ticket's.
+// IsCookieName reports whether a cookie of this name holds a ticket.
 func IsCookieName(name string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "__Host-"), "__Secure-"), CookieStem)
 }
 
-// CookieName returns the name of the room's cookie. Over TLS it has the
-// __Host- prefix, which no subdomain and no plain-text response can set.
+// CookieName returns the name of the room's cookie. Over TLS it has the __Host- prefix, which no subdomain and no
+// plain-text response can set.
 func CookieName(room string, tls bool) string {
 	if tls {
 		return "__Host-" + CookieStem + room
@@ -31,9 +30,8 @@ func CookieName(room string, tls bool) string {
 	return CookieStem + room
 }
 
-// SharedCookieName returns the name of the cookie of a room whose hosts share one, by a
-// domain. It is another one than that of [CookieName], which no domain may have over
-// TLS, so that a browser that holds both says which is which. No room's name has a dot.
+// SharedCookieName returns the cookie name of a room whose hosts share one cookie by a domain. It differs from
+// [CookieName], which cannot have a domain over TLS, so that a browser can hold both. Room names have no dot.
 func SharedCookieName(room string, tls bool) string {
 	if tls {
 		return "__Secure-" + CookieStem + room + ".all"
@@ -41,8 +39,8 @@ func SharedCookieName(room string, tls bool) string {
 	return CookieStem + room + ".all"
 }
 
-// Values yields the values of the cookies called name in one Cookie header,
-// in its order, at most MaxRead of them. It allocates nothing.
+// Values yields the values of the cookies called name in one Cookie header, in order, at most MaxRead. It does not
+// allocate.
 func Values(header, name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if len(header) > maxHeader {

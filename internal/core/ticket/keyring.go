@@ -17,18 +17,15 @@ import (
 )
 
 const (
-	// MaxKeys bounds a ring: the next key, the current one, and those whose
-	// tickets are still honoured.
+	// MaxKeys bounds a ring: the next key, the current one, and older ones of valid tickets.
 	MaxKeys = 4
 
-	// MinRotation is the least time between two rotations. With MaxKeys it
-	// gives every ticket at least two rotations to be sealed anew before its
-	// key is dropped, so no place is lost.
+	// MinRotation is the minimum time between two rotations. With MaxKeys it gives every ticket at least two rotations
+	// to be sealed again before its key is dropped, so that no place is lost.
 	MinRotation = 10 * time.Minute
 )
 
-// Secret is key material. It formats as a fixed string, so that no log and no
-// error can show it.
+// Secret is key material. It formats as a fixed string, so that logs and errors cannot show it.
 type Secret [32]byte
 
 func (Secret) String() string { return "[secret]" }
@@ -43,13 +40,13 @@ func (Secret) LogValue() slog.Value { return slog.StringValue("[secret]") }
 type Key struct {
 	ID       uint32         `json:"id"`
 	Secret   Secret         `json:"secret"`
-	SealFrom fleettime.Time `json:"seal_from"` // sealing begins then, at opensOnly never; opening is allowed at once
+	SealFrom fleettime.Time `json:"seal_from"` // start of sealing, opensOnly for never; opening is allowed at once
 }
 
-// opensOnly is the SealFrom of a key of another ring: see [Keyring.Join].
+// opensOnly is the SealFrom of a key taken from another ring: see [Keyring.Join].
 const opensOnly fleettime.Time = 1 << 53
 
-// newest returns the newest key that seals or is to seal.
+// newest returns the newest key that seals now or later.
 func (r Keyring) newest() Key {
 	for _, k := range slices.Backward(r.Keys) {
 		if k.SealFrom < opensOnly {
@@ -59,8 +56,8 @@ func (r Keyring) newest() Key {
 	return Key{}
 }
 
-// Keyring is the fleet's root keys, oldest first. The zero value is empty: a
-// node that has it is not ready. Only the global coordinator makes keys.
+// Keyring holds the fleet's root keys, oldest first. The zero value is empty; a node with an empty ring is not ready.
+// Only the global coordinator makes keys.
 type Keyring struct {
 	Version uint64 `json:"version"` // grows with every change
 	Keys    []Key  `json:"keys"`
@@ -68,27 +65,24 @@ type Keyring struct {
 
 // Errors of Rotate.
 var (
-	// ErrTooSoon says that nobody seals with the newest key of the ring yet.
+	// ErrTooSoon reports that the newest key of the ring is not in use yet.
 	ErrTooSoon = errors.New("ticket: the newest key is not in use yet")
 
-	// ErrInterval says that keys were to be rotated more often than MinRotation.
+	// ErrInterval reports an interval shorter than MinRotation.
 	ErrInterval = fmt.Errorf("ticket: keys are rotated every %v at most", MinRotation)
 )
 
-// Rotate returns the ring with one more key, read from random (which must be
-// a cryptographic source), dropping the oldest beyond MaxKeys. Nobody seals with
-// a key before it has been in the ring for one interval, so whoever hears of the
-// ring once in an interval knows every key that he meets. An empty ring gets its
-// first key, which seals at once, and the next one together; only the first where
-// interval is 0, which stands for no rotation. The next rotation is due when the
-// key of this one comes into use.
+// Rotate returns the ring with one more key, read from random (a cryptographic source), and drops the oldest beyond
+// MaxKeys. A key is in the ring for one interval before it seals, so a node that reads the ring once per interval has
+// every key in use. An empty ring gets two keys: the first seals at once. With interval 0, for no rotation, it gets
+// only the first. The next rotation is due when the key of this one comes into use.
 func (r Keyring) Rotate(now fleettime.Time, interval time.Duration, random io.Reader) (Keyring, error) {
 	if interval < MinRotation && (interval != 0 || len(r.Keys) > 0) {
 		return r, ErrInterval
 	}
 	next := Keyring{Version: r.Version + 1, Keys: slices.Clone(r.Keys)}
 	if len(r.Keys) == 0 {
-		// Numbered by the date: keys of two rings have different numbers.
+		// Numbered by the date, so that keys of different rings have different numbers.
 		next.Keys = append(next.Keys, Key{ID: uint32(max(1, now.Second())), SealFrom: now})
 	}
 	if next.newest().SealFrom > now {
@@ -109,17 +103,15 @@ func (r Keyring) Rotate(now fleettime.Time, interval time.Duration, random io.Re
 	return next, nil
 }
 
-// Due reports whether a ring whose keys are rotated at intervals (0 for never) is to
-// be rotated at now.
+// Due reports whether the ring must be rotated at now, with the given interval, 0 for never.
 func (r Keyring) Due(now fleettime.Time, interval time.Duration) bool {
 	return len(r.Keys) == 0 || interval > 0 && now >= r.newest().SealFrom
 }
 
-// Join returns what becomes of r where nodes are heard that hold o. Of two rings of which
-// one came of the other by rotations it is the newer one. Of two that were begun apart
-// the older one goes on, and the key that the other one seals with only opens tickets, so
-// that nobody loses a place; a key with the number of one that is kept is left out. The
-// version of such a ring tells every node to take it.
+// Join merges the ring o of other nodes into r. If one ring descends from the other by rotations, the newer one is the
+// result. Of two unrelated rings the older one continues to seal, and the sealing key of the other only opens tickets,
+// so that no place is lost. A key whose number is taken is left out. The version of the result makes every node accept
+// it.
 func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
 	shared := slices.ContainsFunc(o.Keys, r.has)
 	switch {
@@ -136,8 +128,7 @@ func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
 	if o.Keys[0].SealFrom < r.Keys[0].SealFrom {
 		seals, opens = o, r
 	}
-	// In the order in which they are needed: what nodes seal with and will, and what
-	// they did.
+	// In the order of need: the present and next sealing keys, then the past ones.
 	at := seals.sealing(now)
 	wanted := slices.Clone(seals.Keys[at:min(at+2, len(seals.Keys))])
 	foreign := slices.Clone(opens.Keys[:opens.sealing(now)+1])
@@ -165,12 +156,12 @@ func (r Keyring) has(k Key) bool {
 	return slices.ContainsFunc(r.Keys, func(h Key) bool { return h.ID == k.ID && h.Secret == k.Secret })
 }
 
-// dropped reports whether r may have come of o and dropped all its keys since.
+// dropped reports whether r may descend from o and have dropped all its keys since.
 func (r Keyring) dropped(o Keyring) bool {
 	return r.Version >= o.Version+MaxKeys-1 && o.newest().SealFrom < r.Keys[0].SealFrom
 }
 
-// sealing returns the place of the key that is sealed with at now, 0 for none.
+// sealing returns the index of the key that seals at now, 0 for none.
 func (r Keyring) sealing(now fleettime.Time) int {
 	for i, k := range slices.Backward(r.Keys) {
 		if k.SealFrom <= now {
@@ -180,7 +171,7 @@ func (r Keyring) sealing(now fleettime.Time) int {
 	return 0
 }
 
-// Sum tells rings apart without telling anything of their keys, "" for an empty one.
+// Sum returns a checksum to compare rings, which reveals nothing about their keys; "" for an empty ring.
 func (r Keyring) Sum() (string, error) {
 	if len(r.Keys) == 0 {
 		return "", nil
@@ -193,13 +184,11 @@ func (r Keyring) Sum() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Newer reports whether r may replace o on a node that holds o: a ring that
-// is older or empties what was seen is never believed.
+// Newer reports whether r may replace o on a node: a ring that is older or empty never does.
 func (r Keyring) Newer(o Keyring) bool { return len(r.Keys) > 0 && r.Version > o.Version }
 
-// Continues reports whether r can have come of o by rotations. One that holds
-// none of the keys of o, although it cannot have dropped them all yet, was begun
-// anew: somebody lost the keys.
+// Continues reports whether r can descend from o by rotations. It cannot if it shares no key with o and is too young to
+// have dropped them all: the keys were lost and a new ring begun.
 func (r Keyring) Continues(o Keyring) bool {
 	if len(o.Keys) == 0 || r.Version >= o.Version+MaxKeys {
 		return true
@@ -208,14 +197,13 @@ func (r Keyring) Continues(o Keyring) bool {
 	return slices.ContainsFunc(r.Keys, func(k Key) bool { return k.ID == newest.ID && k.Secret == newest.Secret })
 }
 
-// EncodeKeyring returns the ring as it is stored and distributed. The result
-// holds secrets.
+// EncodeKeyring returns the ring as stored and distributed. The result holds secrets.
 func EncodeKeyring(r Keyring) ([]byte, error) { return json.Marshal(r) }
 
-// MarshalJSON writes the secret itself: the one place where it leaves memory.
+// MarshalJSON writes the secret itself. It is the only way out of memory.
 func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s[:]) }
 
-// UnmarshalJSON reads what MarshalJSON wrote and refuses any other length.
+// UnmarshalJSON reads the output of MarshalJSON and refuses any other length.
 func (s *Secret) UnmarshalJSON(data []byte) error {
 	var b []byte
 	if err := json.Unmarshal(data, &b); err != nil {
@@ -228,8 +216,7 @@ func (s *Secret) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// DecodeKeyring reads a stored ring. The error names the field and the rule
-// and never contains key material.
+// DecodeKeyring reads a stored ring. The error names the field and the rule, and never contains key material.
 func DecodeKeyring(data []byte) (Keyring, error) {
 	var r Keyring
 	if err := strictjson.Decode(data, &r); err != nil {

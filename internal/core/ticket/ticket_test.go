@@ -18,7 +18,7 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// day is a fixed moment for tests: 27 May 2021, 16:33:20 UTC.
+// day is a fixed time for tests: 27 May 2021, 16:33:20 UTC.
 const day = fleettime.Time(1622133200_000)
 
 // stream is a deterministic source of key bytes.
@@ -74,7 +74,7 @@ func genTicket(t *rapid.T) Ticket {
 		tk.Admitted = rapid.Uint32Min(1).Draw(t, "at")
 		tk.Until = rapid.Uint32Min(1).Draw(t, "until")
 		tk.Stamp, tk.Parent, tk.Root, tk.Net = told[0], told[1], told[2], told[3]
-	} else { // only who waits is told anything, of a day at most
+	} else { // only waiting visitors are shown a wait, at most a day
 		const day = 1<<waitBits - 1
 		tk.Forecast, tk.Wait, tk.High, tk.Longer = told[0], told[1]&day, told[2]&day, told[3]
 		tk.Ahead = rapid.Uint32Max(MaxAhead).Draw(t, "ahead")
@@ -121,7 +121,7 @@ func TestEverySingleBitChangeIsRefused(t *testing.T) {
 			t.Errorf("bit %d flipped: Open = %+v, %v; want no ticket", bit, got, err)
 		}
 	}
-	// The same for the characters as sent: no second spelling of a ticket.
+	// The same for the characters as sent: no ticket has a second spelling.
 	for i := range value {
 		for _, ch := range []byte("AB_-zZ09=.+/ \x00") {
 			if value[i] == ch {
@@ -187,7 +187,7 @@ func TestCodecWithoutKeysCannotSeal(t *testing.T) {
 	if got := c.Seal(nil, day, &Ticket{ID: 1}, scratch(4)); got != nil {
 		t.Errorf("Seal without keys = %q, want nothing", got)
 	}
-	// A first key whose time has not come is not used either.
+	// A first key is not used before its time either.
 	ring := Keyring{Version: 1, Keys: []Key{{ID: 1, Secret: Secret{1}, SealFrom: day + 1}}}
 	c = testCodec(t, ring, "tickets")
 	if c.Ready(day) || !c.Ready(day+1) {
@@ -195,15 +195,14 @@ func TestCodecWithoutKeysCannotSeal(t *testing.T) {
 	}
 }
 
-// A visitor who polls keeps the place through any number of rotations, also when
-// every other edge hears of each new key only just before somebody seals with it,
-// one rotation after it was made.
+// TestNoPlaceIsLostOverTwentyRotations: a polling visitor keeps the place through any number of rotations, even if
+// every other edge gets each new key just before it seals, one rotation after it was made.
 func TestNoPlaceIsLostOverTwentyRotations(t *testing.T) {
 	var (
 		s     = scratch(5)
 		src   = &stream{}
 		now   = day
-		rings []Keyring // as they were made, rotation by rotation
+		rings []Keyring // one per rotation
 	)
 	first := Ticket{ID: 42, Joined: now}
 	value := ""
@@ -221,7 +220,7 @@ func TestNoPlaceIsLostOverTwentyRotations(t *testing.T) {
 		}
 		holder := rings[len(rings)-1]
 		if poll%2 == 1 && len(rings) > 1 {
-			holder = rings[len(rings)-2] // until the next rotation, and not a moment longer
+			holder = rings[len(rings)-2] // until the next rotation
 		}
 		c := testCodec(t, holder, "tickets")
 		if value == "" {
@@ -236,8 +235,8 @@ func TestNoPlaceIsLostOverTwentyRotations(t *testing.T) {
 	}
 }
 
-// What is sealed under a key can be opened for two rotations after the key went out
-// of use: that is the time to have it sealed anew.
+// TestATicketOutlivesItsKeyByTwoRotations: tickets open for two rotations after their key stopped sealing, which is the
+// time to seal them again.
 func TestATicketOutlivesItsKeyByTwoRotations(t *testing.T) {
 	s, src := scratch(5), &stream{}
 	ring, err := Keyring{}.Rotate(day, MinRotation, src)
@@ -265,8 +264,8 @@ func TestATicketOutlivesItsKeyByTwoRotations(t *testing.T) {
 	}
 }
 
-// A ring that was current at the last rotation or after it opens whatever anybody
-// seals; of an older one it is known that it may lack a key.
+// TestWhoMissesAKeyKnowsIt: a ring as of the last rotation opens every ticket; an older ring knows that it may lack a
+// key.
 func TestWhoMissesAKeyKnowsIt(t *testing.T) {
 	s, src := scratch(5), &stream{}
 	var rings []Keyring
@@ -341,7 +340,7 @@ func TestKeyMaterialIsNotPrinted(t *testing.T) {
 	}
 }
 
-// ringOf is a ring that was begun at a time and rotated so often.
+// ringOf returns a ring begun at a time and rotated the given number of times.
 func ringOf(t *testing.T, begun fleettime.Time, rotations int, secrets byte) Keyring {
 	t.Helper()
 	src := &stream{n: secrets}
@@ -357,8 +356,8 @@ func ringOf(t *testing.T, begun fleettime.Time, rotations int, secrets byte) Key
 	return r
 }
 
-// Two rings that were begun apart become one: the older one seals as before, and what
-// nodes of either have sealed can be opened, also after the next rotation.
+// TestTwoRingsBecomeOne: of two unrelated rings the older one continues to seal, and tickets of both open, also after
+// the next rotation.
 func TestTwoRingsBecomeOne(t *testing.T) {
 	now := day.Add(30 * time.Minute)
 	for name, tc := range map[string]struct{ older, younger Keyring }{
@@ -407,7 +406,7 @@ func TestTwoRingsBecomeOne(t *testing.T) {
 			value := string(testCodec(t, r, "tickets").Seal(nil, now, &Ticket{ID: 7, Joined: now}, scratch(9)))
 			for when, ring := range map[string]Keyring{"joined": joined, "and rotated": rotated} {
 				if r.Keys[0].ID == 1 && when != "joined" {
-					continue // the lowest numbers go first
+					continue // the lowest numbers are dropped first
 				}
 				var got Ticket
 				if err := testCodec(t, ring, "tickets").Open(&got, value, scratch(9)); err != nil || got.ID != 7 {
@@ -421,7 +420,7 @@ func TestTwoRingsBecomeOne(t *testing.T) {
 	}
 }
 
-// A ring is not joined with what it came of, however long ago.
+// TestARingIsNotJoinedWithItsPast: a ring is not joined with an ancestor of any age.
 func TestARingIsNotJoinedWithItsPast(t *testing.T) {
 	ring := ringOf(t, day.Add(-20*time.Hour), 20, 1)
 	for n := range 20 {
@@ -475,7 +474,7 @@ func TestBestTicketDoesNotDependOnTheOrderSent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gen := rapid.Custom(genTicket)
 		a, b, c := gen.Draw(t, "a"), gen.Draw(t, "b"), gen.Draw(t, "c")
-		// Small ranges, so that equal fields and expired sessions happen.
+		// Small ranges, to get equal fields and expired sessions.
 		for _, tk := range []*Ticket{&a, &b, &c} {
 			tk.Joined %= 4
 			tk.Placed %= 4
@@ -531,8 +530,8 @@ func TestCookieValues(t *testing.T) {
 	}
 }
 
-// What is out there in browsers must open after an upgrade: neither the number
-// of a data centre nor the layout may ever change under a version.
+// TestFormatIsPinned: tickets in browsers must open after an upgrade. Neither the number of a data centre nor the
+// layout may change within a version.
 func TestFormatIsPinned(t *testing.T) {
 	if got := DCOf("nairobi"); got != 0x1ab64bd9 {
 		t.Errorf("DCOf(nairobi) = %#x", uint32(got))
@@ -552,8 +551,8 @@ func TestFormatIsPinned(t *testing.T) {
 	}
 }
 
-// A place that is not Joined makes a ticket of the second version. It is pinned like the first, and
-// nothing can be taken for the other one.
+// TestAPlaceOfItsOwnIsTheSecondVersion: a ticket with a place other than Joined has version 2, which is pinned like the
+// first; neither can be read as the other.
 func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
 	ring := testRing(t, 1)
 	for i := range ring.Keys {
@@ -581,11 +580,11 @@ func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
 		}
 	}
 
-	// A ticket without a place of its own is shorter.
+	// A ticket without its own place is shorter.
 	for _, tk := range []Ticket{
 		{ID: 1, Joined: day},
 		{ID: 1, Joined: day, Placed: day},
-		{ID: 1, Joined: day, Placed: day - 1, Admitted: 1, Until: 2}, // who has entered stands nowhere
+		{ID: 1, Joined: day, Placed: day - 1, Admitted: 1, Until: 2}, // a session has no place
 	} {
 		if got := c.Seal(nil, sealedAt, &tk, scratch(8)); len(got) != ValueSize {
 			t.Errorf("%+v is sealed in %d characters", tk, len(got))
@@ -597,8 +596,7 @@ func TestAPlaceOfItsOwnIsTheSecondVersion(t *testing.T) {
 	}
 }
 
-// What a session is bound to is in the place of the second at which the wait was raised, of
-// which a session's ticket has no use.
+// TestWhatASessionIsBoundToIsInThePlaceOfLonger: Net replaces Longer, which a session does not use.
 func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 	const here, there, strict = Network(0x5eed0001_00000002), Network(0x5eed0003_00000004), Network(0x5eed0001_00000003)
 	tk := Ticket{ID: 7, Admitted: 2, Until: 3, Longer: 8, Network: here}
@@ -607,7 +605,7 @@ func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 		t.Fatalf("bound as %+v", tk)
 	}
 	var p [placedSize]byte
-	if version := tk.put(&p); version != plain {
+	if version := tk.encode(&p); version != plain {
 		t.Errorf("sealed as version %d", version)
 	}
 	if n := binary.BigEndian.Uint32(p[46:]); n != tk.Net {
@@ -615,7 +613,7 @@ func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 	}
 	var got Ticket
 	tk.Network = 0
-	if !got.get(plain, &p) || got != tk {
+	if !got.decode(plain, &p) || got != tk {
 		t.Errorf("opened as %+v, want %+v", got, tk)
 	}
 	for _, tc := range []struct {
@@ -625,9 +623,9 @@ func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 	}{
 		{tk.Net, here, false},
 		{tk.Net, there, true},
-		{tk.Net, 0, false},      // tickets are not bound any more
-		{tk.Net, strict, false}, // or otherwise
-		{0, there, false},       // the session began before they were
+		{tk.Net, 0, false},      // tickets are no longer bound
+		{tk.Net, strict, false}, // another kind of binding
+		{0, there, false},       // the session began before binding
 	} {
 		if got := Elsewhere(7, tc.net, tc.in); got != tc.want {
 			t.Errorf("bound to %#x, shown in %#x: elsewhere %v", tc.net, tc.in, got)
@@ -669,7 +667,7 @@ func FuzzOpen(f *testing.F) {
 
 func FuzzLayout(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{1}, plainSize))
-	f.Add(append(bytes.Repeat([]byte{1}, 18), make([]byte, placedSize-18)...)) // who waits
+	f.Add(append(bytes.Repeat([]byte{1}, 18), make([]byte, placedSize-18)...)) // a waiting ticket
 	f.Fuzz(func(t *testing.T, data []byte) {
 		version := byte(plain)
 		if len(data) == placedSize {
@@ -681,10 +679,10 @@ func FuzzLayout(f *testing.F) {
 		var tk Ticket
 		var p, back [placedSize]byte
 		copy(p[:], data)
-		if !tk.get(version, &p) {
+		if !tk.decode(version, &p) {
 			return
 		}
-		if again := tk.put(&back); again != version || !bytes.Equal(back[:len(data)], data) {
+		if again := tk.encode(&back); again != version || !bytes.Equal(back[:len(data)], data) {
 			t.Fatalf("version %d, %x read as %+v, written as version %d, %x", version, data, tk, again, back)
 		}
 	})
@@ -727,8 +725,7 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// A ring that lacks the newest key of another one although it cannot have dropped
-// it was begun anew.
+// TestARingContinuesAnother: a ring that lacks the newest key of another, and cannot have dropped it, was begun anew.
 func TestARingContinuesAnother(t *testing.T) {
 	rings := func(secret byte) (out []Keyring) {
 		r := Keyring{}
@@ -748,7 +745,7 @@ func TestARingContinuesAnother(t *testing.T) {
 			if !ours[j].Continues(ours[i]) {
 				t.Errorf("version %d does not continue version %d", j, i)
 			}
-			// After four rotations it can no longer be told.
+			// After four rotations this is undecidable.
 			if want := i == 0 || j >= i+MaxKeys; other[j].Continues(ours[i]) != want {
 				t.Errorf("version %d of other keys continues version %d: %v", j, i, !want)
 			}
@@ -756,19 +753,18 @@ func TestARingContinuesAnother(t *testing.T) {
 	}
 }
 
-// TestWhatWasToldFitsBesideTheWait: it is read back, also where nothing but a wait was told.
+// TestWhatWasToldFitsBesideTheWait: the values are read back, also with a wait alone.
 func TestWhatWasToldFitsBesideTheWait(t *testing.T) {
 	for _, want := range []Ticket{{ID: 1, Wait: 600, High: 700, Ahead: 1201, Low: 400}, {ID: 1, Wait: 86400, High: 86400}} {
 		got := Ticket{ID: 1}
-		got.Wait, got.High = want.told()
-		if got.untold(); got != want {
+		got.Wait, got.High = want.packShown()
+		if got.unpackShown(); got != want {
 			t.Errorf("%+v becomes %+v", want, got)
 		}
 	}
 }
 
-// TestTheLowEndStaysAsItWasTold: noted again it is the same, and never more than was
-// to be told.
+// TestTheLowEndStaysAsItWasTold: storing it again does not change it, and it never exceeds the given value.
 func TestTheLowEndStaysAsItWasTold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := Ticket{Wait: rapid.Uint32Range(0, 86400).Draw(t, "wait")}

@@ -1,22 +1,22 @@
 package wire
 
-// Allocation counts the permits of one kind that a parent lends to a child. Both sides of every hop
-// keep an Allocation for permits of T, one for permits of R and one for passes, and their messages
-// carry it: a grant its Granted and Keep, a report its Granted, as applied, and Returned.
+// Allocation counts the permits of one kind that a parent allocates to a child. Both sides of every hop keep one for
+// permits of T, one for permits of R and one for passes. A grant carries Granted and Keep, a report carries Granted, as
+// applied, and Returned.
 //
-// Granted and Returned are cumulative, and each has one writer. The parent never takes permits back:
-// it lowers Keep, and the child returns the permits that it does not use beyond that.
+// Granted and Returned are cumulative, and each has one writer. The parent never takes permits back: it lowers Keep,
+// and the child returns its unused permits above Keep.
 type Allocation struct {
-	Granted  uint64 // permits ever lent; written by the parent
-	Returned uint64 // permits ever given back unused; written by the child
+	Granted  uint64 // permits ever granted; written by the parent
+	Returned uint64 // permits ever returned unused; written by the child
 	Keep     uint64 // idle target: unused permits that the child may keep; written by the parent
 }
 
-// Held returns the permits that the child has, used or unused. It is negative only in the books of a
-// parent that granted them before they were reset.
+// Held returns the permits that the child has, used or unused. It is negative only in the ledger of a parent that
+// granted them before they were reset.
 func (a *Allocation) Held() int64 { return int64(a.Granted) - int64(a.Returned) }
 
-// Unused returns the permits that the child has beyond those that it has used, at least 0.
+// Unused returns the permits that the child has not used, at least 0.
 func (a *Allocation) Unused(used uint64) uint64 {
 	if gone := a.Returned + used; gone < a.Granted {
 		return a.Granted - gone
@@ -24,24 +24,23 @@ func (a *Allocation) Unused(used uint64) uint64 {
 	return 0
 }
 
-// Surplus returns how many of the unused permits exceed the idle target.
+// Surplus returns the part of unused above the idle target.
 func (a *Allocation) Surplus(unused uint64) uint64 { return unused - min(unused, a.Keep) }
 
-// Apply applies a grant at the child. It reports whether the grant lends more permits, and whether
-// it lowers the idle target.
+// Apply applies a grant at the child. It reports whether the grant adds permits, and whether it lowers the idle target.
 func (a *Allocation) Apply(g Allocation) (more, lower bool) {
 	more, lower = g.Granted > a.Granted, g.Keep < a.Keep
 	a.Granted, a.Keep = max(a.Granted, g.Granted), g.Keep
 	return more, lower
 }
 
-// Recover raises the counters at the parent to those of a report: a predecessor may have granted
-// more than this parent knows.
+// Recover raises the counters at the parent to those of a report: a predecessor may have granted more than this parent
+// knows.
 func (a *Allocation) Recover(r Allocation) {
 	a.Granted, a.Returned = max(a.Granted, r.Granted), max(a.Returned, r.Returned)
 }
 
-// Reset begins the counters anew. The idle target stays.
+// Reset sets the counters to 0. The idle target stays.
 func (a *Allocation) Reset() { a.Granted, a.Returned = 0, 0 }
 
 // Offered returns the fields that a parent writes.
@@ -76,7 +75,7 @@ func (p *Permits) Recover(r *Permits) {
 	p.Rate.Recover(r.Rate)
 }
 
-// Reset begins the counters anew. The idle targets stay.
+// Reset sets the counters to 0. The idle targets stay.
 func (p *Permits) Reset() {
 	p.Sessions.Reset()
 	p.Rate.Reset()

@@ -9,100 +9,91 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// ErrDown says that the bus has no connection: the message was not sent and
-// will not be. State is sent again anyway, so nobody retries.
+// ErrDown reports that the bus has no connection: the message was not sent. Callers do not retry, since state is sent
+// again anyway.
 var ErrDown = errors.New("bus: not connected")
 
-// Bus carries messages between nodes, at most once and without memory. Its
-// methods are safe for concurrent use.
+// Bus carries messages between nodes, at most once, without storing them. Its methods are safe for concurrent use.
 type Bus interface {
-	// Publish sends data on subject without waiting for anybody to take it. It
-	// returns ErrDown while there is no connection.
+	// Publish sends data on subject without waiting for a receiver. It returns ErrDown without a connection.
 	Publish(subject string, data []byte) error
 
-	// Subscribe calls handle with every message on subject, one at a time, until
-	// cancel is called; handle may not be running any more when cancel returns.
-	// The subject may hold a wildcard; handle gets the one it was sent on.
+	// Subscribe calls handle with every message on subject, one at a time, until cancel is called. No call of handle is
+	// running when cancel returns. The subject may hold a wildcard; handle gets the actual one.
 	Subscribe(subject string, handle func(subject string, data []byte)) (cancel func(), err error)
 
-	// Flush waits until whatever was published here before has left, and what others had
-	// published until then was handled here. It gives up when ctx ends.
+	// Flush waits until all earlier messages of this client have left, and all messages published by others until then
+	// were handled. It returns early when ctx ends.
 	Flush(ctx context.Context) error
 }
 
-// Desk answers questions that are asked on the bus. Its methods are safe for
-// concurrent use.
+// Desk answers requests on the bus. Its methods are safe for concurrent use.
 type Desk interface {
-	// Answer calls handle with every question on subject, one at a time, and sends
-	// what it returns to who asked, until cancel is called.
+	// Answer calls handle with every request on subject, one at a time, and sends its result to the requester, until
+	// cancel is called.
 	Answer(subject string, handle func(question []byte) (answer []byte)) (cancel func(), err error)
 }
 
-// Leadership is the right to lead under one name, for which any number of
-// candidates may stand.
+// Leadership is an election of one leader among any number of candidates of one name.
 type Leadership interface {
-	// Run stands for leadership until ctx ends, whose error it returns. Each
-	// time it is won, lead is called: leading is being inside lead, which must
-	// return when its context ends; when it returns early the leadership is
-	// given up, and Run stands again. minTerm is asked before every candidature
-	// for a term number that must be exceeded, whatever a store remembers.
+	// Run is a candidate until ctx ends, and returns ctx's error. It calls lead each time it wins. The candidate leads
+	// while lead runs; lead must return when its context ends. If it returns early, Run gives up the leadership and is
+	// a candidate again. minTerm is called before every attempt and returns a term number that must be exceeded, even
+	// if the store has forgotten it.
 	Run(ctx context.Context, minTerm func() uint64, lead func(context.Context, Leading)) error
 
-	// Trouble returns for how long the store has taken nobody's lease although it can be
-	// reached, as far as this candidate knows, and why; 0 where it takes them.
+	// Trouble returns how long the store has been reachable without accepting any lease, as far as this candidate
+	// knows, and why; 0 while it accepts leases.
 	Trouble() (time.Duration, string)
 }
 
-// Leading is one time of leadership.
+// Leading is one period of leadership.
 type Leading struct {
 	Term    Term
-	Until   fleettime.Mono        // certain until then, by the own clock
-	Extends <-chan fleettime.Mono // every extension of Until; a newer one replaces one not taken yet
-	Behind  bool                  // the store did not know of a term that was seen: it lost writes
-	Before  bool                  // somebody led under this name before: what is said of a fleet that begins is not true
-	Rival   bool                  // somebody else led since this candidate did, as far as it watched
+	Until   fleettime.Mono        // leadership is certain until then, by the own clock
+	Extends <-chan fleettime.Mono // every extension of Until; a newer one replaces an unread one
+	Behind  bool                  // the store did not know a term seen earlier: it has lost writes
+	Before  bool                  // another leader preceded this one, so the fleet is not new
+	Rival   bool                  // another candidate has led since this one did, as far as observed
 }
 
-// Written is when a document was written, and its revision since.
+// Written is the time of the last write of a document, and its revision.
 type Written struct {
 	At       time.Time
 	Revision uint64
 }
 
-// ErrChanged says that a document was changed by somebody else since it was
-// read: nothing was written.
+// ErrChanged reports that the document was changed since it was read: nothing was written.
 var ErrChanged = errors.New("document changed meanwhile")
 
-// ErrFenced says that what is asked for belongs to a newer term.
+// ErrFenced reports that a newer term owns the data.
 var ErrFenced = errors.New("a newer term has taken over")
 
-// FencedError is [ErrFenced] with the term that has taken over.
+// FencedError is [ErrFenced] with the newer term.
 type FencedError struct{ Term uint64 }
 
 func (e *FencedError) Error() string { return fmt.Sprintf("%v: term %d", ErrFenced, e.Term) }
 
-// Is makes it ErrFenced for errors.Is.
+// Is makes errors.Is match ErrFenced.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 
-// PromiseStore is where a data centre keeps its promises across its
-// aggregators. Its methods are used by one goroutine at a time.
+// PromiseStore holds the stored promises of a data centre across its aggregators. Its methods are used by one goroutine
+// at a time.
 type PromiseStore interface {
-	// Open makes the promises those of term, which fences every older term from
-	// that moment, and returns them as the predecessor left them. It returns
-	// a FencedError if a newer term has them.
+	// Open claims the promises for term, which fences every older term from then on, and returns them as the
+	// predecessor left them. It returns a FencedError if a newer term owns them.
 	Open(ctx context.Context, term Term) (Durable, error)
 
-	// Site returns the site that is stored, 0 for none. It may be called while another process
-	// has the promises, and beside the other methods.
+	// Site returns the stored cluster ID, 0 for none. It may be called concurrently with the other methods, and while
+	// another process owns the promises.
 	Site(ctx context.Context) (uint64, error)
 
-	// Put stores d; when it returns nil, d is stored. It returns ErrFenced when
-	// the term that was opened is over. Any other error leaves open whether d is
-	// stored, and Put is to be called again.
+	// Put stores d; nil means that d is stored. It returns ErrFenced if the opened term is over. After any other error
+	// d may or may not be stored, and Put must be called again.
 	Put(ctx context.Context, d Durable) error
 }
 
-// AuditEntry is an entry of the audit trail, as its stream holds it.
+// AuditEntry is an entry of the audit stream.
 type AuditEntry struct {
 	Sequence uint64
 	Data     []byte

@@ -15,18 +15,17 @@ import (
 	"vestibule/internal/core/wire/wirepb"
 )
 
-// ErrVersion says that a message is of a protocol version that this node does
-// not speak.
-var ErrVersion = errors.New("wire: version not spoken")
+// ErrVersion reports a message of an unsupported protocol version.
+var ErrVersion = errors.New("wire: unsupported version")
 
-// Bounds that a decoded message is held to, beside those of a report.
+// Bounds of a decoded message, beside those of a report.
 const (
 	maxName    = 128
 	maxRooms   = 10_000
 	maxExpirys = 1 << 14
 )
 
-// EncodeReport returns the message as it travels.
+// EncodeReport encodes a report.
 func EncodeReport(m *Report) ([]byte, error) {
 	p := &wirepb.Report{
 		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
@@ -44,8 +43,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 	return proto.Marshal(p)
 }
 
-// DecodeReport reads a message. The error names the field and the rule; it is
-// ErrVersion for a message of another version.
+// DecodeReport decodes a report. The error names the field and the rule; it is ErrVersion for another protocol version.
 func DecodeReport(data []byte) (*Report, error) {
 	var p wirepb.Report
 	if err := proto.Unmarshal(data, &p); err != nil {
@@ -85,8 +83,7 @@ func DecodeReport(data []byte) (*Report, error) {
 	return m, nil
 }
 
-// shown returns a text that people look at as far as it can be printed: what is wrong with it is
-// no reason to refuse a report.
+// shown returns a text for display, or "" if it is not printable: a bad text is no reason to refuse a report.
 func shown(s string) string {
 	if s = s[:min(len(s), maxShown)]; strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return ""
@@ -94,7 +91,7 @@ func shown(s string) string {
 	return s
 }
 
-// millis is d in milliseconds, within what a message takes.
+// millis returns d in milliseconds, clamped to the range of the field.
 func millis(d time.Duration) uint32 {
 	return uint32(max(0, min(d.Milliseconds(), math.MaxUint32)))
 }

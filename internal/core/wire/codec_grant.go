@@ -14,7 +14,7 @@ import (
 	"vestibule/internal/core/wire/wirepb"
 )
 
-// EncodeGrant returns the message as it travels.
+// EncodeGrant encodes a grant.
 func EncodeGrant(g *Grant) ([]byte, error) {
 	p := &wirepb.Grant{
 		Version: Version, To: g.To, Inc: g.Inc, Tenure: g.Tenure, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
@@ -36,7 +36,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 	return proto.Marshal(p)
 }
 
-// DecodeGrant reads a message; errors as DecodeReport.
+// DecodeGrant decodes a grant; errors are as in DecodeReport.
 func DecodeGrant(data []byte) (*Grant, error) {
 	var p wirepb.Grant
 	if err := proto.Unmarshal(data, &p); err != nil {
@@ -168,7 +168,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 	return v, v.unpackRounds(p)
 }
 
-// unpackRounds reads what a view tells of rounds.
+// unpackRounds decodes the rounds of a view.
 func (v *View) unpackRounds(p *wirepb.View) error {
 	if len(p.RoundSeed) != len(p.RoundCalledMs) || len(p.RoundSeed) > draw.MaxRounds {
 		return fmt.Errorf("rounds: columns must be equally long and hold at most %d rounds", draw.MaxRounds)

@@ -91,7 +91,7 @@ func TestGoldenMessages(t *testing.T) {
 			if err := proto.Unmarshal(g.data, g.msg); err != nil {
 				t.Fatal(err)
 			}
-			// The text is for people; prototext varies its spaces on purpose.
+			// The text is for readers only; prototext varies its spaces on purpose.
 			text := strings.ReplaceAll(prototext.MarshalOptions{Multiline: true}.Format(g.msg), ":  ", ": ")
 			for file, data := range map[string][]byte{bin: g.data, filepath.Join("testdata", g.name+".v1.txtpb"): []byte(text)} {
 				if err := os.WriteFile(file, data, 0o644); err != nil {
@@ -106,7 +106,7 @@ func TestGoldenMessages(t *testing.T) {
 		if !bytes.Equal(g.data, want) {
 			t.Errorf("%s is not encoded as in %s: a change that old nodes will not understand?", g.name, bin)
 		}
-		// The text tells the same as the bytes.
+		// The text equals the bytes.
 		text, err := os.ReadFile(filepath.Join("testdata", g.name+".v1.txtpb"))
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestGoldenMessages(t *testing.T) {
 	}
 }
 
-// What people look at is cut or left out where it is wrong: it is no reason to refuse a report.
+// TestWhatPeopleLookAtIsNoReasonToRefuseAReport: bad display texts are cut or left out.
 func TestWhatPeopleLookAtIsNoReasonToRefuseAReport(t *testing.T) {
 	p := &wirepb.Report{Version: Version, From: "dublin", Parts: 1, Build: strings.Repeat("v", 100), Edges: []*wirepb.ToldEdge{
 		{Name: "a b"}, {Name: "edge-1", Build: "v1\x1b[2J", State: "alive", HeardMs: 7},
@@ -197,8 +197,8 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 	}{
 		{"nothing changed", report(func(*wirepb.Report) {}), ""},
 		{"nothing changed", grant(func(*wirepb.Grant) {}), ""},
-		{"report of version 2", report(func(p *wirepb.Report) { p.Version = 2 }), "version not spoken: 2"},
-		{"grant of version 0", grant(func(p *wirepb.Grant) { p.Version = 0 }), "version not spoken: 0"},
+		{"report of version 2", report(func(p *wirepb.Report) { p.Version = 2 }), "unsupported version: 2"},
+		{"grant of version 0", grant(func(p *wirepb.Grant) { p.Version = 0 }), "unsupported version: 0"},
 		{"no name", report(func(p *wirepb.Report) { p.From = "" }), "name"},
 		{"part out of range", report(func(p *wirepb.Report) { p.Part = 1 }), "part"},
 		{"no parts", grant(func(p *wirepb.Grant) { p.Parts = 0 }), "part"},
@@ -287,8 +287,8 @@ func TestReportsComeBackAsTheyWere(t *testing.T) {
 	})
 }
 
-// A million people waiting in a line of hours, a room of ten thousand sessions
-// of half an hour: the largest room that a data centre says anything of.
+// TestALargeRoomStaysSmallOnTheWire encodes a million visitors in a queue of hours, and ten thousand sessions of half
+// an hour: the largest room that a data centre reports.
 func TestALargeRoomStaysSmallOnTheWire(t *testing.T) {
 	r := RoomReport{Room: 1, Active: 10_000, FirstMove: 1 << 40}
 	for i := range MaxSlices {
@@ -344,8 +344,7 @@ func TestPackersCutAtTheBound(t *testing.T) {
 	}
 }
 
-// TestAsManyRoomsAsThereMayBeFit: whatever stands in each of them, no part is larger
-// than a message may be, and none is taken for the whole.
+// TestAsManyRoomsAsThereMayBeFit: with full rooms no part exceeds the message limit, and no part counts as the whole.
 func TestAsManyRoomsAsThereMayBeFit(t *testing.T) {
 	report, grant := NewReportPacker(Report{From: "e", Seq: 7}), NewGrantPacker(Grant{To: "e", Seq: 7})
 	moves := make([]Move, MaxMoves)
@@ -374,7 +373,7 @@ func TestAsManyRoomsAsThereMayBeFit(t *testing.T) {
 	for i := range reports {
 		var data []byte
 		var err error
-		if i%100 == 0 || i == len(reports)-1 { // all are alike
+		if i%100 == 0 || i == len(reports)-1 { // all are equal
 			data, err = EncodeReport(&reports[i])
 		}
 		check("report", i, len(reports[i].Rooms), reports[i].Part, reports[i].Parts, data, err, &p)
@@ -437,13 +436,12 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Life must give every visitor the whole session duration after any request,
+// TestNobodyGetsLessThanTheSessionDuration: Life must give every visitor the whole session duration after any request,
 // renewed or not.
 func TestNobodyGetsLessThanTheSessionDuration(t *testing.T) {
 	for d := 5 * time.Second; d <= time.Hour; d += time.Second {
 		life := Life(d)
-		// Just not renewed: the ticket would have been lengthened by one second
-		// less than RenewAfter.
+		// Just not renewed: a renewal would have added one second less than RenewAfter.
 		if left := life - (RenewAfter(life) - 1); time.Duration(left)*time.Second < d {
 			t.Fatalf("session %v: life %d, renewed after %d: %d s may be left", d, life, RenewAfter(life), left)
 		}

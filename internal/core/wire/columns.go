@@ -12,8 +12,7 @@ import (
 	"vestibule/internal/core/wire/wirepb"
 )
 
-// This file packs lists into columns of equal length, one number of every entry in each, and unpacks
-// them.
+// This file packs lists into columns of equal length, one per field, and unpacks them.
 
 func packSessions(sessions []Expiry) *wirepb.Sessions {
 	n := len(sessions)
@@ -62,7 +61,7 @@ func packMoves(first uint64, moves []Move) *wirepb.Moves {
 		s.Id[i], s.Until[i] = m.ID, int32(m.Until-s.Base)
 		if m.From != 0 {
 			if s.From[i] = int32(m.From - s.Base); s.From[i] <= 0 {
-				s.From[i]-- // 0 is an admission
+				s.From[i]-- // 0 means admission
 			}
 		}
 	}
@@ -185,8 +184,7 @@ func packLine(h estimate.Histogram) *wirepb.Line {
 	return p
 }
 
-// maxTime bounds join times, in milliseconds: far beyond any, and far from
-// where sums of two would overflow.
+// maxTime bounds join times, in milliseconds: far above real ones, and a sum of two cannot overflow.
 const maxTime = 1 << 50
 
 func unpackLine(p *wirepb.Line) (estimate.Histogram, error) {
@@ -213,5 +211,5 @@ func unpackLine(p *wirepb.Line) (estimate.Histogram, error) {
 	return h, nil
 }
 
-// isCount reports whether x can count people.
+// isCount reports whether x is a valid count.
 func isCount(x float64) bool { return x >= 0 && !math.IsInf(x, 0) }

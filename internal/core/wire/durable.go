@@ -6,50 +6,48 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Durable is what an aggregator's successor must know: whom the data centre
-// has promised to follow, and which edges may still hold sessions that only
-// their own reports can account for. It is stored before anything is done that
-// relies on it. A Durable that was handed out is never changed, nor is any room
-// of its roster.
+// Durable is the state that an aggregator's successor needs: the parent that the data centre has promised to follow,
+// and the edges that may hold sessions only they can report. It is stored before any action that relies on it. A
+// Durable and the rooms of its roster are immutable once returned.
 type Durable struct {
 	Version uint64 // grows with every change within a term
 	Promise Term
-	Life    uint32        // seconds: the longest life of a ticket that an edge may have stamped and that may not be over
-	Roster  []RosterEntry // by name and incarnation
+	Life    uint32        // seconds: the longest life of a ticket that may have been stamped and may still be valid
+	Roster  []RosterEntry // sorted by name and instance ID
 
-	Members uint64 // newest version of the list of data centres that was known
-	Site    uint64 // tells this data centre from others of its name; 0 before it is made
+	Members uint64 // newest known version of the membership list
+	Site    uint64 // cluster ID: tells this data centre from others of its name; 0 before it is made
 
-	// HoldUntil is the Unix second of fleet time up to which nothing is freed,
-	// because nobody knew fleet time and this one was a guess; 0 for none.
+	// HoldUntil is the Unix second of fleet time until which no permit is freed, because this data centre's fleet time
+	// is a guess; 0 for none.
 	HoldUntil int64
 
-	// MovedIn is a Unix second after which no ticket of another data centre is valid whose session
-	// moved here; 0 where that is not known.
+	// MovedIn is a Unix second after which no ticket of another data centre is valid whose session moved here; 0 for
+	// unknown.
 	MovedIn int64
 
-	Unknown []byte // fields of a newer version, kept when it is written again
+	Unknown []byte // fields of a newer version, preserved on rewrite
 }
 
-// RosterEntry is one incarnation of an edge.
+// RosterEntry is one instance of an edge.
 type RosterEntry struct {
 	Edge   string
 	Inc    uint64
 	Tenure uint64
-	Dead   bool         // nothing more will come of it than is written here
-	Rooms  []RosterRoom // of a dead one
+	Dead   bool         // the entry is final
+	Rooms  []RosterRoom // of a dead instance
 
-	Left   bool       // a dead one that said goodbye: its numbers are exact
-	Leased int64      // Unix second after which it certainly had no lease; 0 where that is not known
-	Until  int64      // Unix second after which no ticket that it stamped under a lease is valid; 0 where that is not known
-	Ended  int64      // Unix second by which its process had certainly ended; 0 where that is not known
-	Waited uint32     // seconds of its silence in which other edges were heard
-	Gone   []GoneEdge // of the entry called Gone: whose sessions are summed in it
+	Left   bool       // a dead instance that said goodbye: its numbers are exact
+	Leased int64      // Unix second after which it certainly had no lease; 0 for unknown
+	Until  int64      // Unix second after which no ticket stamped under its lease is valid; 0 for unknown
+	Ended  int64      // Unix second by which its process had certainly ended; 0 for unknown
+	Waited uint32     // seconds of its silence in which other edges reported
+	Gone   []GoneEdge // of the entry Gone: the instances summed in it
 
 	Unknown []byte
 }
 
-// Keep takes over what only a newer release knows of the same incarnation.
+// Keep copies the unknown fields of the same instance, written by a newer release.
 func (e *RosterEntry) Keep(old *RosterEntry) {
 	e.Unknown = old.Unknown
 	known := map[room.ID][]byte{}
@@ -63,55 +61,54 @@ func (e *RosterEntry) Keep(old *RosterEntry) {
 	}
 }
 
-// GoneEdge is an incarnation whose sessions were added to those of others that are
-// gone.
+// GoneEdge is an instance whose sessions were added to those of other dead instances.
 type GoneEdge struct {
 	Edge  string
 	Inc   uint64
 	Until int64 // Unix second after which none of its sessions is valid
 }
 
-// Names on a roster that no edge can have.
+// Reserved roster names, invalid for an edge.
 const (
 	// Gone is the entry of edges that are gone for good: the sum of their sessions.
 	Gone = "(gone)"
 
-	// UnknownPast stands for edges that there may have been.
+	// UnknownPast stands for edges that may have existed.
 	UnknownPast = "(unknown past)"
 )
 
-// RosterRoom is what a dead incarnation left behind in one room.
+// RosterRoom is the state that a dead instance left in one room.
 type RosterRoom struct {
 	Room          room.ID
 	Sessions      []Expiry
-	Presumed      int64 // sessions, counted until PresumedUntil
+	Presumed      int64 // reserved sessions, counted until PresumedUntil
 	PresumedUntil int64 // Unix second
-	Silent        bool  // the edge may still be renewing them: they do not age
-	PresumedRate  int64 // rights of R that it may have used in its last 60 s
-	RateUntil     int64 // Unix second after which none of those counts; 0 where that is not known
+	Silent        bool  // the edge may still renew them: they do not age
+	PresumedRate  int64 // permits of R possibly used in its last 60 s
+	RateUntil     int64 // Unix second after which none of them counts; 0 for unknown
 
-	// Rates are those of PresumedRate of which it is known when they end; at most MaxRates.
+	// Rates are those of PresumedRate with a known end; at most MaxRates.
 	Rates []RosterRate
 
 	Unknown []byte
 }
 
-// RosterRate are rights of R that count until a Unix second.
+// RosterRate is a number of permits of R that count until a Unix second.
 type RosterRate struct{ Until, N int64 }
 
 // MaxRates bounds RosterRoom.Rates.
 const MaxRates = 64
 
-// Clone returns a copy whose roster may be changed.
+// Clone returns a copy with a roster that may be changed.
 func (d Durable) Clone() Durable {
 	d.Roster = slices.Clone(d.Roster)
 	return d
 }
 
-// LoseTrack puts the unknown past on the roster: part of what was stored is lost.
+// LoseTrack puts the unknown past on the roster, because part of the stored state is lost.
 func (d *Durable) LoseTrack() {
 	d.Version = max(d.Version, 1)
-	// One that is there was perhaps waited for already.
+	// An existing entry may have been waited for already.
 	d.Roster = slices.DeleteFunc(slices.Clone(d.Roster), func(r RosterEntry) bool { return r.Edge == UnknownPast })
 	d.Roster = append(d.Roster, RosterEntry{Edge: UnknownPast})
 }

@@ -1,30 +1,27 @@
 package wire
 
-// Outbox holds ends or lines that are told with every message until one that carried
-// them is acknowledged. Bounded by MaxEnds: what does not fit is not told,
-// which costs use of the limit and no safety. The zero value is empty.
+// Outbox holds ends or lines that are repeated in every message until acknowledged. It holds at most MaxEnds. An
+// overflow costs use of the limit and no safety. The zero value is empty.
 type Outbox[T End | Line] struct {
 	queue []queued[T]
 }
 
 type queued[T End | Line] struct {
-	told T
-	n    uint64 // number given by Add
-	sent uint64 // Seq of the first message that carried it, 0 before
+	value T
+	n     uint64 // number given to Add
+	sent  uint64 // Seq of the first message with it, 0 before
 }
 
-// Add puts e into the box under number n; numbers ascend. It reports false for
-// a full box.
+// Add queues e under number n; numbers ascend. It reports false if the outbox is full.
 func (o *Outbox[T]) Add(e T, n uint64) bool {
 	if len(o.queue) >= MaxEnds {
 		return false
 	}
-	o.queue = append(o.queue, queued[T]{told: e, n: n})
+	o.queue = append(o.queue, queued[T]{value: e, n: n})
 	return true
 }
 
-// Take returns what message seq is to carry: all that no message up to acked
-// has brought over.
+// Take returns the entries for message seq: all that no message up to acked has delivered.
 func (o *Outbox[T]) Take(seq, acked uint64) []T {
 	o.Acked(acked)
 	if len(o.queue) == 0 {
@@ -36,12 +33,12 @@ func (o *Outbox[T]) Take(seq, acked uint64) []T {
 		if q.sent == 0 {
 			q.sent = seq
 		}
-		out[i] = q.told
+		out[i] = q.value
 	}
 	return out
 }
 
-// Acked drops what messages up to acked have brought over.
+// Acked drops the entries delivered by messages up to acked.
 func (o *Outbox[T]) Acked(acked uint64) {
 	n := 0
 	for n < len(o.queue) && o.queue[n].sent != 0 && o.queue[n].sent <= acked {
@@ -52,16 +49,14 @@ func (o *Outbox[T]) Acked(acked uint64) {
 	}
 }
 
-// Again tells everything anew: the other side is another one, which has
-// acknowledged nothing.
+// Again marks all entries unsent, for a new peer that has acknowledged nothing.
 func (o *Outbox[T]) Again() {
 	for i := range o.queue {
 		o.queue[i].sent = 0
 	}
 }
 
-// First returns the number of the oldest end that is still to be told; ok is
-// false for an empty box.
+// First returns the number of the oldest entry; ok is false if the outbox is empty.
 func (o *Outbox[T]) First() (n uint64, ok bool) {
 	if len(o.queue) == 0 {
 		return 0, false
@@ -69,5 +64,5 @@ func (o *Outbox[T]) First() (n uint64, ok bool) {
 	return o.queue[0].n, true
 }
 
-// Len returns how many ends are still to be told.
+// Len returns the number of entries.
 func (o *Outbox[T]) Len() int { return len(o.queue) }

@@ -1,16 +1,16 @@
 package wire
 
-// ReportPacker cuts a report into parts that each stay below MaxMessage.
+// ReportPacker splits a report into parts of at most MaxMessage bytes.
 type ReportPacker struct {
 	head Report
 	out  []Report
 	size int
 }
 
-// NewReportPacker begins a report with the given head.
+// NewReportPacker starts a report with the given head.
 func NewReportPacker(head Report) *ReportPacker { return &ReportPacker{head: head} }
 
-// Add puts one room into the report.
+// Add adds one room to the report.
 func (p *ReportPacker) Add(r RoomReport) {
 	size := reportSize(&r)
 	if len(p.out) == 0 || (p.size+size > MaxMessage && len(p.out) < MaxParts) {
@@ -33,22 +33,22 @@ func (p *ReportPacker) Reports() []Report {
 	return p.out
 }
 
-// reportSize is an upper bound of the room's encoded size, in bytes.
+// reportSize returns an upper bound of the room's encoded size, in bytes.
 func reportSize(r *RoomReport) int {
 	return 180 + 3*len(r.Outcomes) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) + 24*len(r.Waiting) + 12*len(r.Arrivals) + 25*len(r.Ends) + 16*len(r.Copied)
 }
 
-// GrantPacker cuts a grant into parts that each stay below MaxMessage.
+// GrantPacker splits a grant into parts of at most MaxMessage bytes.
 type GrantPacker struct {
 	head Grant
 	out  []Grant
 	size int
 }
 
-// NewGrantPacker begins a grant with the given head.
+// NewGrantPacker starts a grant with the given head.
 func NewGrantPacker(head Grant) *GrantPacker { return &GrantPacker{head: head} }
 
-// Add puts one room into the grant.
+// Add adds one room to the grant.
 func (p *GrantPacker) Add(r RoomGrant) {
 	size := 120 + 25*len(r.Ends) + 16*len(r.Lines)
 	if r.View != nil {

@@ -2,29 +2,28 @@ package wire
 
 import "time"
 
-// Params are the protocol's times. A fleet uses one set of them: a parent and
-// a child that differ in a lease would not agree on when it ends. The zero
-// value is not usable; see [DefaultParams].
+// Params are the protocol's timeouts and intervals. All nodes of a fleet use the same: otherwise parent and child would
+// disagree on the end of a lease. The zero value is not usable; see [DefaultParams].
 type Params struct {
-	EdgeLease     time.Duration // an edge admits for so long after a report that was answered
-	RegionalLease time.Duration // the same for a data centre and global, under partition_policy cap
+	EdgeLease     time.Duration // an edge admits for this long after an answered report
+	RegionalLease time.Duration // the same for a data centre and global, with partition_policy cap
 
-	ReportFast time.Duration // between reports of an edge that has something to say
-	ReportIdle time.Duration // between reports of an edge that has nothing to say
-	ReportGap  time.Duration // least time between reports, however urgent
+	ReportFast time.Duration // between reports of an edge with news
+	ReportIdle time.Duration // between reports of an edge without news
+	ReportGap  time.Duration // minimum between reports
 	SyncFast   time.Duration // the same between regional and global
 	SyncIdle   time.Duration
 	SyncGap    time.Duration
 
-	Isolation time.Duration // an edge without a lease for so long is isolated: on_isolation applies
+	Isolation time.Duration // an edge without a lease for this long is isolated: on_isolation applies
 
-	Knock   time.Duration // a newcomer is held so long while a right is asked for
-	Hold    time.Duration // someone at the head of the line is held so long for a turn
-	Refresh time.Duration // between polls of someone who waits far back
-	Nearest time.Duration // between polls of someone whose turn is near
+	Knock   time.Duration // how long a newcomer is held during a demand signal
+	Hold    time.Duration // how long a visitor at the head of the queue is long-polled
+	Refresh time.Duration // between polls of a visitor far back in the queue
+	Nearest time.Duration // between polls of a visitor near the head
 }
 
-// DefaultParams returns the times that a fleet is run with.
+// DefaultParams returns the production values.
 func DefaultParams() Params {
 	return Params{
 		EdgeLease:     3 * time.Second,
@@ -46,18 +45,15 @@ func DefaultParams() Params {
 // RateWindow is the window of new_users_per_minute.
 const RateWindow = time.Minute
 
-// slack bounds in seconds what a ticket lives longer than the session duration.
+// slack bounds, in seconds, how much a ticket outlives the session duration.
 const slack = 20
 
-// Life returns for how many whole seconds a ticket is stamped, so that a
-// visitor has at least the session duration d after every request although
-// tickets are renewed only once they are older than a tenth of it, or than
-// 20 s. So a slot is in use again soon after the session duration, however long
-// that is.
+// Life returns the ticket life in whole seconds for the session duration d. A visitor has at least d after every
+// request, although a ticket is renewed only once it is older than a tenth of d, or 20 s. So a permit returns soon
+// after the session duration, however long that is.
 func Life(d time.Duration) uint32 {
 	return uint32((d + min(d/10, slack*time.Second) + time.Second - 1) / time.Second)
 }
 
-// RenewAfter returns by how many seconds a renewal must lengthen a ticket of
-// the given life to be worth making.
+// RenewAfter returns the minimum number of seconds that a renewal must add to a ticket of the given life.
 func RenewAfter(life uint32) uint32 { return max(1, min(life/11, slack)) }

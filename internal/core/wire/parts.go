@@ -1,24 +1,21 @@
 package wire
 
-// Parts tells when all messages of one Seq have arrived. The zero value has
-// seen nothing.
+// Parts tracks which messages of a Seq have arrived. The zero value has seen none.
 type Parts struct {
 	seq   uint64
-	total uint32                   // of seq, as its first message said
-	left  uint32                   // of seq, not seen yet
+	total uint32                   // parts of seq, as given by its first message
+	left  uint32                   // parts of seq not seen yet
 	first uint64                   // bit per part, of the first 64
-	rest  *[MaxParts/64 - 1]uint64 // of all others; nil where there never were more
-	done  uint64                   // newest Seq that was complete
+	rest  *[MaxParts/64 - 1]uint64 // of the others; nil if there are at most 64
+	done  uint64                   // newest complete Seq
 }
 
-// MaxParts bounds how many messages one Seq may take. It is above the number of
-// rooms that a room set may have: as a part holds one room at least, no report and
-// no grant ever needs more.
+// MaxParts bounds the messages of one Seq. It exceeds the maximum number of rooms; as each part holds at least one
+// room, no report or grant needs more.
 const MaxParts = 1 << 14
 
-// Take notes part of parts of seq. fresh is false for a message that is older
-// than one already taken, or repeats it: its content must be ignored.
-// complete is true when this message was the last missing one of its Seq.
+// Take records part of parts of seq. fresh is false for an outdated or repeated message, which must be ignored.
+// complete is true for the last missing message of its Seq.
 func (p *Parts) Take(seq uint64, part, parts uint32) (fresh, complete bool) {
 	if parts == 0 || parts > MaxParts || part >= parts || seq < p.seq || seq <= p.done {
 		return false, false
@@ -30,7 +27,7 @@ func (p *Parts) Take(seq uint64, part, parts uint32) (fresh, complete bool) {
 		}
 	}
 	if parts != p.total {
-		return false, false // one Seq is cut once
+		return false, false // the number of parts is fixed per Seq
 	}
 	word := &p.first
 	if part >= 64 {
@@ -48,5 +45,5 @@ func (p *Parts) Take(seq uint64, part, parts uint32) (fresh, complete bool) {
 	return true, false
 }
 
-// Done returns the newest Seq that was complete, 0 for none.
+// Done returns the newest complete Seq, 0 for none.
 func (p *Parts) Done() uint64 { return p.done }

@@ -4,29 +4,29 @@ import (
 	"vestibule/internal/core/wire/wirepb"
 )
 
-// Passes are what a child was lent of one release: "let in the next N" of a room that is paused. A pass
-// lets one visitor in, once, beside a permit of T and one of R, and never comes again. The counters
-// begin with the release, or with the parent's term or the child's incarnation where those began later.
+// Passes are a child's passes of one release ("let in the next N" of a paused room). A pass admits one visitor, once,
+// in addition to a permit of T and one of R, and never returns. The counters start with the release, or with the
+// parent's term or the child's instance if those began later.
 type Passes struct {
-	Release uint64 // a later one has a higher number; 0 for none
+	Release uint64 // number of the release; later ones are higher, 0 for none
 	Allocation
-	Spent uint64 // admissions by them; written by the child
+	Spent uint64 // admissions with passes; written by the child
 }
 
-// Unused returns how many passes the child has not used, as far as known.
+// Unused returns the passes that the child has not used, as far as known.
 func (p *Passes) Unused() uint64 { return p.Allocation.Unused(p.Spent) }
 
-// Hand is a child's side of the passes that it was lent.
+// Hand is the child's side of its passes.
 //
-// Invariant: Returned+Spent <= Granted. Of a release that is over, or was lent by a parent that is
-// followed no more, nothing counts here: whoever lent it never lends it to others.
+// Invariant: Returned+Spent <= Granted. Passes of a finished release, or of a former parent, do not count: that parent
+// never grants them to others.
 type Hand struct {
 	Passes
-	from Term // the parent that lent them
+	from Term // the parent that granted them
 }
 
-// Take takes what the parent followed says. It reports whether that changes anything, and whether the hand
-// begins anew with it: with a later release, or under another parent.
+// Take applies a grant of the followed parent. It reports whether anything changed, and whether the counters start
+// anew, for a later release or another parent.
 func (h *Hand) Take(from Term, g *Passes) (news, anew bool) {
 	if g.Release < h.Release || g.Release == 0 {
 		return false, false
@@ -39,7 +39,7 @@ func (h *Hand) Take(from Term, g *Passes) (news, anew bool) {
 	return news || more, anew
 }
 
-// Surplus returns how many passes are to be returned: all unused ones where none may be kept.
+// Surplus returns the passes to return: all unused ones if none is set.
 func (h *Hand) Surplus(none bool) uint64 {
 	if none {
 		return h.Unused()
@@ -47,7 +47,7 @@ func (h *Hand) Surplus(none bool) uint64 {
 	return h.Allocation.Surplus(h.Unused())
 }
 
-// Tell returns what a parent is told: nothing of what another one lent.
+// Tell returns the passes to report to a parent: none if another parent granted them.
 func (h *Hand) Tell(to Term) Passes {
 	if to != h.from {
 		return Passes{}

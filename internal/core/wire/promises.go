@@ -15,45 +15,43 @@ import (
 	"vestibule/internal/core/wire/wirepb"
 )
 
-// Promises are a [Durable] as it is stored: under the fence of its owner, in a head and
-// sections.
+// Promises are a [Durable] as stored: fenced by an owner, in a head and sections.
 type Promises struct {
-	Owner    Term   // the aggregator that may write
+	Owner    Term   // the aggregator with the right to write
 	Write    uint64 // grows with every write of the owner
 	Durable  Durable
-	Sections []Section // hold the rooms of the roster's entries
+	Sections []Section // the rooms of the roster's entries
 
-	Unknown []byte // fields of a newer version, kept when they are written again
+	Unknown []byte // fields of a newer version, preserved on rewrite
 }
 
-// Section names one value beside the head by its key and the sum of its content.
+// Section refers to one value beside the head, by key and checksum.
 type Section struct {
 	Key string
 	Sum [sha256.Size]byte
 }
 
-// Bounds of stored promises, in bytes.
+// Limits of stored promises, in bytes.
 const (
 	// MaxStored bounds every value.
 	MaxStored = 256 << 10
 
-	// cutSection is at which size a section is cut, before compression: none grows
-	// by being compressed by more than a few bytes.
+	// cutSection is the maximum size of a section before compression. Compression grows none by more than a few bytes.
 	cutSection = 192 << 10
 
-	maxInflated = 16 << 20 // of one value
+	maxInflated = 16 << 20 // per value
 	maxRoster   = 1 << 16
 	maxSections = 1 << 12
 )
 
-// storedMagic begins every head and section.
+// storedMagic is the prefix of every head and section.
 const storedMagic = "VSP1"
 
-// ErrTooLarge says that promises do not fit into what may be stored.
+// ErrTooLarge reports that promises exceed the store's value size.
 var ErrTooLarge = fmt.Errorf("promises: a value may have at most %d bytes", MaxStored)
 
-// EncodeHead returns the head of promises whose rooms lie in sections. It returns
-// [ErrTooLarge] where that is too large.
+// EncodeHead returns the head of promises, without the rooms, which lie in sections. It returns [ErrTooLarge] if the
+// head is too large.
 func EncodeHead(p *Promises) ([]byte, error) {
 	head := *p
 	head.Durable = p.Durable.Clone()
@@ -80,12 +78,11 @@ func encodeHead(p *Promises) ([]byte, error) {
 	return deflate(data)
 }
 
-// stable encodes equal messages equally.
+// stable encodes equal messages to equal bytes.
 var stable = proto.MarshalOptions{Deterministic: true}
 
-// DecodePromises reads a head. The rooms that lie in sections are brought in by
-// [Promises.Join]. The error names the field and the rule; it is [ErrVersion] for another
-// version.
+// DecodePromises decodes a head. [Promises.Join] adds the rooms of its sections. The error names the field and the
+// rule; it is [ErrVersion] for another version.
 func DecodePromises(data []byte) (*Promises, error) {
 	if !bytes.HasPrefix(data, []byte(storedMagic)) {
 		return decodeJSON(data)
@@ -93,7 +90,7 @@ func DecodePromises(data []byte) (*Promises, error) {
 	return decodeHead(data)
 }
 
-// decodeJSON reads a head that holds its rooms, as builds before v0.2.0 store it: inside of a JSON document.
+// decodeJSON decodes the format of builds before v0.2.0: a JSON document with a head that holds its rooms.
 func decodeJSON(data []byte) (*Promises, error) {
 	var m struct {
 		Owner Term
@@ -138,8 +135,8 @@ func decodeHead(data []byte) (*Promises, error) {
 	return p, nil
 }
 
-// Pieces returns the rooms of a roster entry encoded for sections, each piece of no
-// more than a section holds. Pieces may be joined to one section in any order.
+// Pieces encodes the rooms of a roster entry for sections, each piece at most the size of a section. Pieces may be
+// joined to sections in any order.
 func Pieces(e *RosterEntry) ([][]byte, error) {
 	var out [][]byte
 	part := wirepb.RosterEntry{Edge: e.Edge, Inc: e.Inc}
@@ -178,7 +175,7 @@ func CutSections(pieces [][]byte) [][]byte {
 	return out
 }
 
-// PackSection returns a section as it is stored, and its sum.
+// PackSection returns a section as stored, and its checksum.
 func PackSection(content []byte) (data []byte, sum [sha256.Size]byte, err error) {
 	if data, err = deflate(content); err == nil && len(data) > MaxStored {
 		err = fmt.Errorf("%w: a section has %d", ErrTooLarge, len(data))
@@ -186,15 +183,14 @@ func PackSection(content []byte) (data []byte, sum [sha256.Size]byte, err error)
 	return data, sha256.Sum256(content), err
 }
 
-// Join brings the rooms of a section into the roster. It fails where data is not
-// what the head names.
+// Join adds the rooms of a section to the roster. It returns an error if data does not match the head.
 func (p *Promises) Join(s Section, data []byte) error {
 	raw, err := inflate(data)
 	if err != nil {
 		return fmt.Errorf("section %s: %w", s.Key, err)
 	}
 	if sha256.Sum256(raw) != s.Sum {
-		return fmt.Errorf("section %s: it is not the one that the head names", s.Key)
+		return fmt.Errorf("section %s: checksum differs from the head", s.Key)
 	}
 	var m wirepb.PromiseSection
 	if err := proto.Unmarshal(raw, &m); err != nil {
@@ -218,7 +214,7 @@ func (p *Promises) Join(s Section, data []byte) error {
 	return nil
 }
 
-// Lose takes note that a section which the head names is lost: what it held is not known.
+// Lose records that a section named by the head is lost.
 func (p *Promises) Lose() {
 	p.Durable.LoseTrack()
 }
@@ -256,7 +252,7 @@ func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 	return m
 }
 
-// unpackDurable reads what packDurable wrote. An empty one is the zero Durable.
+// unpackDurable is the inverse of packDurable. A nil message is the zero Durable.
 func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	d := Durable{
 		Version: m.GetVersion(), Promise: unpackTerm(m.GetPromise()), Life: m.GetLifeS(), HoldUntil: m.GetHoldUntilS(),
@@ -314,8 +310,7 @@ func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {
 	return out, nil
 }
 
-// unknownOf returns the fields of a message that only a newer version knows; nil for
-// none.
+// unknownOf returns the unknown fields of a message, written by a newer version; nil for none.
 func unknownOf(m proto.Message) []byte {
 	return bytes.Clone(m.ProtoReflect().GetUnknown())
 }
@@ -334,7 +329,7 @@ func deflate(data []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-var errNotStored = errors.New("it does not begin as what is stored here does")
+var errNotStored = errors.New("unknown format: wrong prefix")
 
 func inflate(data []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(data, []byte(storedMagic))

@@ -36,7 +36,7 @@ var goldenPromises = Promises{
 	Sections: []Section{{Key: "dublin.1763800000-000000000000feed.1", Sum: sha256.Sum256([]byte("content"))}},
 }
 
-// TestPromisesOfEarlierBuilds: builds before v0.2.0 store a head that holds its rooms inside of a JSON document.
+// TestPromisesOfEarlierBuilds: builds before v0.2.0 store a JSON document with a head that holds its rooms.
 func TestPromisesOfEarlierBuilds(t *testing.T) {
 	want := goldenPromises
 	want.Sections = nil
@@ -58,7 +58,7 @@ func TestPromisesOfEarlierBuilds(t *testing.T) {
 	}
 }
 
-// TestFieldsOfANewerVersionStay: what is not known here is written again as it was.
+// TestFieldsOfANewerVersionStay: unknown fields are preserved on rewrite.
 func TestFieldsOfANewerVersionStay(t *testing.T) {
 	news := protowire.AppendString(protowire.AppendTag(nil, 999, protowire.BytesType), "news")
 	p := goldenPromises
@@ -76,7 +76,7 @@ func TestFieldsOfANewerVersionStay(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsWrittenAnewKeepsThem also in its rooms, each its own.
+// TestAnEntryThatIsWrittenAnewKeepsThem: the same for a rewritten entry and each of its rooms.
 func TestAnEntryThatIsWrittenAnewKeepsThem(t *testing.T) {
 	old := RosterEntry{Edge: "d1", Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 1, Unknown: []byte("one")}, {Room: 2}, {Room: 3, Unknown: []byte("three")}}}
 	next := RosterEntry{Edge: "d1", Dead: true, Rooms: []RosterRoom{{Room: 3, Presumed: 1}, {Room: 4}, {Room: 2}}}
@@ -87,7 +87,7 @@ func TestAnEntryThatIsWrittenAnewKeepsThem(t *testing.T) {
 	}
 }
 
-// large returns promises with so many seconds of sessions in each of so many rooms.
+// large returns promises with the given number of edges, rooms per edge and session seconds per room.
 func large(edges, rooms, seconds int) *Promises {
 	rng := rand.New(rand.NewPCG(1, 2))
 	p := &Promises{Owner: Term{N: 4, Nonce: 5}, Durable: Durable{Version: 3, Life: 1820}}
@@ -105,8 +105,7 @@ func large(edges, rooms, seconds int) *Promises {
 	return p
 }
 
-// TestLargePromisesLieInSections: no value is larger than it may be, what is read is what
-// was written, and a section that is not the one named is noticed.
+// TestLargePromisesLieInSections: values stay below the limit, the round trip is exact, and a wrong section is refused.
 func TestLargePromisesLieInSections(t *testing.T) {
 	for _, p := range []*Promises{large(1, 100, 1820), large(40, 100, 30), large(2, 2, 16000)} {
 		var pieces [][]byte
@@ -182,7 +181,7 @@ func TestForeignPromisesAreRefused(t *testing.T) {
 	for rule, data := range map[string][]byte{
 		"invalid character":             []byte("VSP2 of another time"),
 		"unexpected EOF":                []byte(storedMagic),
-		"version not spoken: 2":         pack(func(m *wirepb.Promises) { m.Version = 2 }),
+		"unsupported version: 2":        pack(func(m *wirepb.Promises) { m.Version = 2 }),
 		"sections[0]: must have a key":  pack(func(m *wirepb.Promises) { m.Sections = []*wirepb.Section{{Key: "a", Sum: []byte{1}}} }),
 		"roster[1]: edge: must have 1":  pack(func(m *wirepb.Promises) { m.Durable.Roster[1].Edge = "" }),
 		"sessions: seconds must ascend": pack(func(m *wirepb.Promises) { m.Durable.Roster[0].Rooms[0].Sessions.Until[1] = 0 }),

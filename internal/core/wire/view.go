@@ -11,17 +11,17 @@ import (
 // Queues reports whether newcomers wait behind others.
 func (v *View) Queues() bool { return v.Horizon != estimate.Open }
 
-// Recount is for how long after they were told to people ask again, so that everybody is counted who waits: a refresh
-// with its jitter, and the time until it is in a view.
+// Recount returns how long it takes until all waiting visitors are counted again: one refresh with its jitter, and the
+// delay of a view.
 func Recount(refresh time.Duration) time.Duration { return refresh*5/4 + 2*time.Second }
 
-// Partial reports whether at t people who wait may have yet to be counted anew, because every process that
-// had counted them has ended; elder says that one of them is known to wait.
+// Partial reports whether waiting visitors may be missing from the count at t, because all processes that counted them
+// have ended. elder says that one such visitor is known.
 func (v *View) Partial(t fleettime.Time, refresh time.Duration, elder bool) bool {
 	return v.Since > 0 && t < v.Since.Add(Recount(refresh)) && (elder || v.Line.Histogram().Before(v.Since) >= 0.5)
 }
 
-// Newcomer returns the wait that somebody who joins now is told.
+// Newcomer returns the estimate for a visitor that joins now.
 func (v *View) Newcomer() (wait time.Duration, ok bool) {
 	if !v.Queues() {
 		return 0, true
@@ -29,23 +29,20 @@ func (v *View) Newcomer() (wait time.Duration, ok bool) {
 	return v.Wait(v.Place(v.At, false))
 }
 
-// Place returns how many people stand in front of somebody who joined at the given
-// time. Those who will be let in at once are taken off: it is below zero where
-// there is a slot to spare. counted says that the person is in the line already.
+// Place returns the number of visitors in front of a visitor that joined at the given time, minus those that can enter
+// at once: it is negative if a permit is to spare. counted says that the visitor is in the line already.
 func (v *View) Place(joined fleettime.Time, counted bool) float64 {
 	return v.Line.Ahead(joined, counted) + v.Supposed(joined) - max(0, float64(v.Slots))
 }
 
-// Supposed returns how many people in front of somebody who joined then are only
-// supposed to be there, because others came in the seconds before.
+// Supposed returns the assumed number of unreported visitors in front, from the recent join rate.
 func (v *View) Supposed(joined fleettime.Time) float64 {
 	since := joined.Sub(v.At) + reportLag
 	return v.Joining * min(5, max(0, since.Seconds()))
 }
 
-// Wait returns the estimate for somebody at that place. The n-th to enter does so
-// when the model, in which people flow, has let in half a person less: that is the
-// median where they come and go one by one.
+// Wait returns the estimate for a place. The n-th visitor enters when the fluid model has admitted n - 0.5: the median
+// for discrete visitors.
 func (v *View) Wait(place float64) (wait time.Duration, ok bool) {
 	if place <= -1 {
 		return 0, len(v.Paces) > 0
@@ -53,9 +50,8 @@ func (v *View) Wait(place float64) (wait time.Duration, ok bool) {
 	return estimate.Estimate(place+0.5, v.Paces, v.Theta)
 }
 
-// Next reports whether somebody who joined then, at that place, is sure to be let in
-// within seconds: the turn is near, and so many people will enter within
-// [nextWithin] that even with bad luck this one is among them.
+// Next reports whether a visitor is sure to enter within seconds: the turn is near, and the admissions forecast within
+// [nextWithin] include this place even with bad luck.
 func (v *View) Next(joined fleettime.Time, place float64) bool {
 	if !v.Queues() || joined > min(max(v.Horizon, v.Park), v.At.Add(-settled)) {
 		return false
@@ -66,22 +62,19 @@ func (v *View) Next(joined fleettime.Time, place float64) bool {
 
 const (
 	nextWithin = 8 * time.Second
-	// settled is after what time a view knows who took a slot: at the opening, slots
-	// that have just been taken look as if they were free.
+	// settled is the delay until a view includes new sessions: at the opening, just used permits still look free.
 	settled = 2 * time.Second
-	// badLuck is by how many standard deviations of their number fewer people may
-	// enter than is expected.
+	// badLuck is the assumed shortfall of admissions, in standard deviations.
 	badLuck = 2.5
 )
 
-// Waiting returns how many people wait.
+// Waiting returns how many visitors wait.
 func (v *View) Waiting() float64 { return v.Line.Total() }
 
-// reportLag is how old reports are on average when a view is made.
+// reportLag is the mean age of reports when a view is made.
 const reportLag = 500 * time.Millisecond
 
-// HorizonAge returns how long before now those joined who may enter; 0 while
-// nobody queues.
+// HorizonAge returns the age of the admission cutoff; 0 without a queue.
 func (v *View) HorizonAge(now fleettime.Time) time.Duration {
 	if !v.Queues() {
 		return 0

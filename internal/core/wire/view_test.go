@@ -8,8 +8,8 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// firstInLine returns what the first in line is told, for so long, who joined a room of so many slots as soon
-// as it was full.
+// firstInLine returns the view of the first visitor in line, at the time after, in a room of slots permits that was
+// just full when the visitor joined.
 func firstInLine(slots float64, session, after time.Duration) *View {
 	const at, start = fleettime.Time(1_790_000_000_000), fleettime.Mono(time.Hour)
 	life := time.Duration(Life(session)) * time.Second
@@ -28,8 +28,7 @@ func firstInLine(slots float64, session, after time.Duration) *View {
 	return v
 }
 
-// TestTheFirstInLineIsToldTheWait: who is first hears how long it will take, unless a place is really
-// free soon.
+// TestTheFirstInLineIsToldTheWait: the first visitor sees the wait, and "next" only if a permit will soon be free.
 func TestTheFirstInLineIsToldTheWait(t *testing.T) {
 	for _, tt := range []struct {
 		slots          float64
@@ -46,7 +45,7 @@ func TestTheFirstInLineIsToldTheWait(t *testing.T) {
 	} {
 		v := firstInLine(tt.slots, tt.session, tt.after)
 		joined := v.Line.Histogram()[0].Start
-		for ms := fleettime.Time(0); ms < 1000; ms += 100 { // nobody stands in front of themselves
+		for ms := fleettime.Time(0); ms < 1000; ms += 100 { // a visitor is not in front of itself
 			if ahead := v.Place(joined+ms, true); ahead != 0 {
 				t.Fatalf("alone, and %v ahead", ahead)
 			}

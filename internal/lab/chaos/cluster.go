@@ -26,11 +26,9 @@ import (
 	"vestibule/internal/node/natsconf"
 )
 
-// This file is a Kubernetes node of this machine: what it is built of, its processes, and the
-// client of its API.
+// This file builds and runs a Kubernetes node on this machine, and has a client of its API.
 
-// kubeVersion is the version of Kubernetes, and stagingVersion that of the modules which are
-// published with it.
+// kubeVersion is the version of Kubernetes, stagingVersion that of the modules published with it.
 const (
 	kubeVersion    = "v1.35.4"
 	stagingVersion = "v0.35.4"
@@ -39,7 +37,7 @@ const (
 // kubePrograms are built from source.
 var kubePrograms = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"}
 
-// pauseImage keeps the namespaces of a pod. It holds a program that waits.
+// pauseImage holds the namespaces of a pod. Its program only waits.
 const (
 	pauseImage  = "vestibule.test/pause:1"
 	pauseSource = `package main
@@ -58,8 +56,8 @@ func main() {
 `
 )
 
-// kubeBinaries builds the programs and the image of pauses into cache, once, and returns their
-// folder. The first time takes twelve minutes of one core.
+// kubeBinaries builds the programs and the pause image into cache, once, and returns their folder. The first time takes
+// twelve minutes of one core.
 func kubeBinaries(ctx context.Context, cache string, out io.Writer) (string, error) {
 	if cache == "" {
 		var err error
@@ -93,7 +91,7 @@ func kubeBinaries(ctx context.Context, cache string, out io.Writer) (string, err
 		if err != nil {
 			return err
 		}
-		// The image starts what is called like this.
+		// The name of the image's entry point.
 		if err := goIn(ctx, dir, "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(files, "vestibule"), main); err != nil {
 			return err
 		}
@@ -101,7 +99,7 @@ func kubeBinaries(ctx context.Context, cache string, out io.Writer) (string, err
 	})
 }
 
-// onceBuilt makes a file that is not there, in one step.
+// onceBuilt builds a missing file, atomically.
 func onceBuilt(file string, build func(to string) error) error {
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -123,11 +121,10 @@ func goIn(ctx context.Context, dir string, args ...string) error {
 	return nil
 }
 
-// staged is a line of Kubernetes' go.mod that takes a module from its own source.
+// staged matches a line of Kubernetes' go.mod that replaces a module by its own source.
 var staged = regexp.MustCompile(`(?m)^\s*(k8s\.io/\S+) => \./staging/`)
 
-// kubeModule writes a module that requires Kubernetes, with the modules that it has in its
-// own source as they were published.
+// kubeModule writes a module that requires Kubernetes, with its staging modules as published.
 func kubeModule(ctx context.Context, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "go.sum")); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -162,14 +159,14 @@ func kubeModule(ctx context.Context, dir string) error {
 	return goIn(ctx, dir, "mod", "tidy", "-e")
 }
 
-// machine is what a node of Kubernetes leaves behind on a machine, beside what ends with the
-// namespaces that it runs in: settings of the kernel and control groups.
+// machine is the state that a Kubernetes node leaves on a machine, beside its namespaces: kernel settings and control
+// groups.
 type machine struct{ settings map[string]string }
 
-// kernelSettings are those that kubelet changes.
+// kernelSettings are the settings changed by kubelet.
 var kernelSettings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
 
-// cgroupRoot is above the control groups of all pods.
+// cgroupRoot is the parent of the control groups of all pods.
 const cgroupRoot = "vestibule-k8s"
 
 func rememberMachine() (m machine, err error) {
@@ -184,7 +181,7 @@ func rememberMachine() (m machine, err error) {
 	return m, nil
 }
 
-// restore puts everything back, once all processes have ended.
+// restore restores everything, once all processes have ended.
 func (m machine) restore() error {
 	var errs []error
 	for name, value := range m.settings {
@@ -198,7 +195,7 @@ func (m machine) restore() error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes folders that are empty but for files of the kernel, innermost first.
+// removeTree removes folders without regular files, innermost first.
 func removeTree(dir string) error {
 	var all []string
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -212,7 +209,7 @@ func removeTree(dir string) error {
 	}
 	errs := []error{err}
 	for _, d := range slices.Backward(all) {
-		// Processes that were killed leave their group a moment later.
+		// Killed processes leave their group a moment later.
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			err := syscall.Rmdir(d)
 			if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
@@ -224,7 +221,7 @@ func removeTree(dir string) error {
 	return errors.Join(errs...)
 }
 
-// cgroups returns where control groups are: a folder for each controller, or one.
+// cgroups returns the roots of control groups: one per controller, or one.
 func cgroups() ([]string, error) {
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {
@@ -239,7 +236,7 @@ func cgroups() ([]string, error) {
 	return out, nil
 }
 
-// nodeAddr is the machine's address in the network of the pods, of which names and places follow.
+// nodeAddr is the machine's address in the pod network.
 const (
 	nodeAddr    = "10.88.0.1"
 	podNetwork  = "10.88.0.0/16"
@@ -249,13 +246,12 @@ const (
 	pluginsPath = "/usr/lib/cni"
 )
 
-// bridged is the network of a cluster: pods and this process are on one bridge.
+// bridged is the network of a cluster: pods and this process share one bridge.
 type bridged struct{ loopback }
 
 func (bridged) addr(string) string { return nodeAddr }
 
-// newBridge makes the network, the mounts and the control groups of a node, in a process that is alone in
-// namespaces of its own.
+// newBridge creates the network, the mounts and the control groups of a node, in a process with its own namespaces.
 func newBridge(ctx context.Context, dir string) error {
 	if err := ownMounts(); err != nil {
 		return err
@@ -264,7 +260,7 @@ func newBridge(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	// What is stored is worth nothing after the run, and ten stores would wait for one disk.
+	// The stored data is useless after the run, and ten stores would wait for one disk.
 	stores := filepath.Join(dir, "stores")
 	if err := os.MkdirAll(stores, 0o755); err != nil {
 		return err
@@ -283,7 +279,7 @@ func newBridge(ctx context.Context, dir string) error {
 	}
 	for _, line := range []string{
 		"ip link set lo up", "ip link add pods type bridge", "ip addr add " + nodeAddr + "/16 dev pods", "ip link set pods up",
-		"ip route add default via " + nodeAddr, // nobody is there; some programs look for the address that leads out
+		"ip route add default via " + nodeAddr, // unused; some programs look for the address of the default route
 	} {
 		if err := tool(ctx, line); err != nil {
 			return err
@@ -297,7 +293,7 @@ func newBridge(ctx context.Context, dir string) error {
 		if err := os.MkdirAll(filepath.Join(g, cgroupRoot), 0o755); err != nil {
 			return err
 		}
-		// A group of processors has none until it is told which.
+		// A cpuset group is empty until configured.
 		for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if value, err := os.ReadFile(filepath.Join(g, f)); err == nil {
 				if err := os.WriteFile(filepath.Join(g, cgroupRoot, f), value, 0); err != nil {
@@ -324,7 +320,7 @@ type refused struct {
 
 func (r *refused) Error() string { return fmt.Sprintf("status %d: %s", r.code, r.text) }
 
-// ask sends a request, and reads the answer into to, if that is not nil.
+// ask sends a request, and decodes the answer into to, if not nil.
 func (k *kube) ask(ctx context.Context, method, path, kind string, body []byte, to any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -365,7 +361,7 @@ func (k *kube) open(ctx context.Context, method, path, kind string, body []byte)
 	return nil, errors.Join(&refused{resp.StatusCode, method + " " + path + ": " + s.Message}, resp.Body.Close())
 }
 
-// get reads an object, and merge changes it.
+// get reads an object, merge changes it.
 func (k *kube) get(ctx context.Context, path string, to any) error {
 	return k.ask(ctx, http.MethodGet, path, "", nil, to)
 }
@@ -374,14 +370,14 @@ func (k *kube) merge(ctx context.Context, path, format string, args ...any) erro
 	return k.ask(ctx, http.MethodPatch, path, "merge-patch+json", fmt.Appendf(nil, format, args...), nil)
 }
 
-// watch tells what is there and every change of it, until ctx ends or the API ends it. It begins with what the API server
-// remembers: one that begins with the newest waits in vain, as Debian's etcd does not tell how far it is.
+// watch calls each with the existing objects and every change, until ctx ends or the API ends it. It starts with the
+// cache of the API server: a watch from the newest version hangs, because Debian's etcd does not report its progress.
 func (k *kube) watch(ctx context.Context, path string, each func(kind string, object []byte) error) error {
 	resp, err := k.open(ctx, http.MethodGet, path+"&watch=1&resourceVersion=0&timeoutSeconds=86400", "", nil)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() // nothing is lost with it
+	defer resp.Body.Close() // read-only
 	for d := json.NewDecoder(resp.Body); ; {
 		var e struct {
 			Type   string
@@ -399,10 +395,10 @@ func (k *kube) watch(ctx context.Context, path string, each func(kind string, ob
 	}
 }
 
-// clusterWide are the kinds that belong to no namespace.
+// clusterWide are the kinds without a namespace.
 var clusterWide = []string{"Namespace", "PersistentVolume"}
 
-// apply does a server-side apply of every object of a file, namespaces first. It returns how many there are.
+// apply does a server-side apply of every object of a file, namespaces first. It returns their number.
 func (k *kube) apply(ctx context.Context, objects []byte) (int, error) {
 	type object struct {
 		kind, path string
@@ -451,7 +447,7 @@ func (k *kube) apply(ctx context.Context, objects []byte) (int, error) {
 	return len(all), nil
 }
 
-// kubeUsers are who asks the API, with their groups.
+// kubeUsers are the users of the API, with their groups.
 var kubeUsers = []struct{ name, user, group string }{
 	{"admin", "admin", "system:masters"},
 	{"kubelet", "system:node:node", "system:nodes"},
@@ -459,7 +455,7 @@ var kubeUsers = []struct{ name, user, group string }{
 	{"kube-scheduler", "system:kube-scheduler", ""},
 }
 
-// startCluster starts the processes of a node and returns a client, once it takes pods.
+// startCluster starts the processes of a node and returns a client, once it accepts pods.
 func (d *deployment) startCluster(ctx context.Context, bin string) (*kube, error) {
 	dir := func(name ...string) string { return filepath.Join(append([]string{d.o.dir}, name...)...) }
 	ca, err := natsconf.NewAuthority(crand.Reader, time.Now())
@@ -585,7 +581,7 @@ imageGCHighThresholdPercent: 100
 	return k, nil
 }
 
-// nodeReady tells whether the node takes pods.
+// nodeReady returns an error unless the node accepts pods.
 func (k *kube) nodeReady(ctx context.Context) error {
 	var n struct {
 		Status struct {

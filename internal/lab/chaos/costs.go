@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// failure is something that goes wrong for itself, as operators meet it.
+// failure is a single failure, as operators meet it.
 type failure struct {
 	what   string
-	faults []fault // all at once
+	faults []fault // simultaneous
 }
 
-// failures are what `make costs` shows the cost of. The first data centre is hit.
+// failures are measured by `make costs`. They hit the first data centre.
 func failures(links bool) []failure {
 	dc := places[0]
 	kill := func(role string, pick int) fault {
@@ -43,20 +43,19 @@ func failures(links bool) []failure {
 	return out
 }
 
-// costs does every failure once and tells for how long nobody came in, in the
-// data centre that was hit and in the other.
+// costs runs every failure once and prints the time without admissions, in the affected data centre and in the other.
 func costs(ctx context.Context, d *deployment, out io.Writer) (err error) {
 	j := &journal{out: io.Discard, d: d, done: map[string]int{}}
 	people, _, home := d.invite(ctx)
 	defer home()
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	defer func() {
 		_, e := noted()
 		err = errors.Join(err, e)
 	}()
 	fmt.Fprintf(out, "%-36s %22s %22s\n", "killed, again after 1 s", d.dcs[0]+" (hit)", d.dcs[1])
 	links := newLinks(d)
-	sleep(ctx, 2*d.o.session) // the room is full, and people come and go
+	sleep(ctx, 2*d.o.session) // the room is full, and visitors come and go
 	for _, f := range failures(d.net.links()) {
 		begun := d.since()
 		if err := d.storm(ctx, f.faults, j, links); err != nil {
@@ -78,24 +77,22 @@ func costs(ctx context.Context, d *deployment, out io.Writer) (err error) {
 	return nil
 }
 
-// lostGoal is within which people come in again once the machine of global is lost.
+// lostGoal is the time until admissions resume after the loss of global's machine.
 const lostGoal = 30 * time.Second
 
-// lost loses the one machine of a small fleet on which global runs, with NATS in its
-// process and all that is stored, and starts it anew with nothing but its configuration
-// and the rooms file. An edge begins on an empty disk meanwhile. It demands that no key
-// but those of before is known anywhere and everything that a run with faults does, and with -strict
-// that people come in again within lostGoal of the loss.
+// lost replaces the single machine of a small fleet's global, with its embedded NATS and all data, by a new one with
+// only the configuration and the rooms file. Meanwhile an edge starts on an empty disk. It demands that no new key
+// appears and all promises of a fault run, and with -strict that admissions resume within lostGoal.
 func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	o := d.o
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	people, _, home := d.invite(ctx)
-	sleep(ctx, 2*o.session) // the room is full, and people come and go
+	sleep(ctx, 2*o.session) // the room is full, and visitors come and go
 	before := d.keys.count()
 	global := d.of("global", "")[0]
 	begun := d.since()
-	j.tell("lost the machine of global", "lose     %s with NATS and all that was stored, for 2 s", global.name)
+	j.record("lost the machine of global", "lose     %s with NATS and all that was stored, for 2 s", global.name)
 	err := global.end(syscall.SIGKILL)
 	if err == nil {
 		sleep(ctx, 2*time.Second)
@@ -104,7 +101,7 @@ func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	if err == nil {
 		var e *node
 		if e, err = d.launchEdge(d.dcs[0]); err == nil {
-			j.tell("", "%s begins with an empty folder", e.name)
+			j.record("", "%s begins with an empty folder", e.name)
 			err = d.admits(ctx, e)
 		}
 	}
@@ -128,12 +125,12 @@ func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	after := d.keys.count()
 	fmt.Fprintf(out, "  %-44s %d / %d\n", "keys ever known to any node / before", after, before)
 	if after != before {
-		err = errors.Join(err, errors.New("keys were made anew"))
+		err = errors.Join(err, errors.New("new keys were created"))
 	}
 	return err
 }
 
-// drought returns the longest time in which nobody came in, in a data centre.
+// drought returns the longest time without admissions in a data centre.
 func (c *crowdOfPeople) drought(dc string, from, to time.Duration) (longest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,42 +17,42 @@ import (
 	"time"
 )
 
-// deployment is everything that runs.
+// deployment is a running deployment.
 type deployment struct {
 	o     options
 	net   network
 	zero  time.Time
 	site  *site
 	dcs   []string
-	urls  string // of the NATS servers, of global where every data centre has its own
+	urls  string // of the NATS servers, or of global's with one per data centre
 	nats  []*natsServer
 	gates map[string]*gateway
 	ask   *http.Client
 	keys  keys
 
 	mu    sync.Mutex
-	nodes []*node        // in the order in which they were started, also those that are gone for good
-	names map[string]int // edges ever, by place
+	nodes []*node        // in the order of their start, including removed ones
+	names map[string]int // edges ever started, by place
 	edits int            // of the rooms file
 
-	changing sync.Mutex // held while a data centre comes or goes
-	listed   bool       // the third data centre is there; guarded by mu
+	changing sync.Mutex // held while a data centre is added or removed
+	listed   bool       // the third data centre is listed; guarded by mu
 
-	unforgotten [][]string // commands that nobody answered; guarded by mu
+	unforgotten [][]string // commands without an answer; guarded by mu
 }
 
-// since returns the time since the deployment began.
+// since returns the time since the start of the deployment.
 func (d *deployment) since() time.Duration { return time.Since(d.zero) }
 
-// shape says how many processes of each role a deployment has.
+// shape is the number of processes per role.
 type shape struct {
 	globals, regionals, edges int
-	embedded                  bool // the one global has NATS in its process
+	embedded                  bool // the only global has an embedded NATS
 }
 
 const host = "shop.example" // of the room
 
-// deploy starts everything and waits until all edges can admit.
+// deploy starts all processes and waits until all edges can admit.
 func deploy(ctx context.Context, o options, network network, s shape) (*deployment, error) {
 	d := &deployment{
 		o: o, net: network, zero: time.Now(), dcs: places[:2], names: map[string]int{},
@@ -74,9 +74,8 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 	if err := d.settled(ctx, 60*time.Second); err != nil {
 		return d, err
 	}
-	// Bootstrap is true at the very first start only: who asserted it starts anew
-	// without it, before anybody comes.
-	for _, n := range d.here() {
+	// Bootstrap is true only at the very first start: those nodes restart without it before any visitor comes.
+	for _, n := range d.present() {
 		if len(n.first) > 0 {
 			if err := errors.Join(n.end(syscall.SIGTERM), n.start()); err != nil {
 				return d, err
@@ -86,7 +85,7 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 	if err := d.settled(ctx, 60*time.Second); err != nil || !o.changes {
 		return d, err
 	}
-	// Data centres come and go by the list, which the leader founds.
+	// Data centres are added and removed by the membership list, which the leader creates.
 	return d, d.wait(60*time.Second, func() error {
 		if ctx.Err() != nil {
 			return nil
@@ -99,10 +98,10 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 	})
 }
 
-// second names the room that is changed while everything runs. Nobody visits it.
+// second returns the name of a room that is edited during the run. It has no visitors.
 func (d *deployment) second() string { return fmt.Sprintf("second-%d", d.edits) }
 
-// writeRooms writes the rooms file, in one step as an operator should.
+// writeRooms writes the rooms file atomically, as operators should.
 func (d *deployment) writeRooms() error {
 	file, err := write(d.o.dir, "rooms.new", `
 rooms:
@@ -149,7 +148,7 @@ func (d *deployment) startTree(s shape) error {
 		if err != nil {
 			return err
 		}
-		if i == 0 { // who asserts that this is the first start has to lead
+		if i == 0 { // the node with bootstrap has to lead
 			if err := d.wait(20*time.Second, func() error { _, err := d.leader("global", ""); return err }); err != nil {
 				return err
 			}
@@ -172,7 +171,7 @@ func (d *deployment) startTree(s shape) error {
 	return nil
 }
 
-// launch starts a node of ours for the first time.
+// launch starts a new node.
 func (d *deployment) launch(role, place, name, config string, first ...string) (*node, error) {
 	file, err := write(d.o.dir, place+"-"+name+".yaml", "name: %s\ndata_dir: %s\nmetrics: {listen: %q}\nlog: {level: info}\n%s",
 		name, filepath.Join(d.o.dir, place+"-"+name), d.net.addr(place)+":0", config)
@@ -186,19 +185,18 @@ func (d *deployment) launch(role, place, name, config string, first ...string) (
 	return n, d.add(n)
 }
 
-// launchRegional starts a regional. The first one of a data centre has to lead before
-// there are others.
+// launchRegional starts a regional. The first one of a data centre has to lead before others start.
 func (d *deployment) launchRegional(dc string, i int, first ...string) error {
 	name := fmt.Sprintf("regional-%d", i+1)
 	_, err := d.launch("regional", dc, name, fmt.Sprintf("data_center: %s\n%s", dc, d.natsFor(dc, "regional", name)), first...)
 	if err != nil || i > 0 {
 		return err
 	}
-	// Nobody leads while a disk of NATS is full, as a storm may have it.
+	// There is no leader while a NATS disk is full, which a storm may cause.
 	return d.wait(time.Minute, func() error { _, err := d.leader("regional", dc); return err })
 }
 
-// launchEdge starts an edge under a name that no edge of the place had before.
+// launchEdge starts an edge with a new name.
 func (d *deployment) launchEdge(dc string) (*node, error) {
 	d.mu.Lock()
 	d.names[dc]++
@@ -208,7 +206,7 @@ func (d *deployment) launchEdge(dc string) (*node, error) {
 		"data_center: %s\nlisten: %q\ndrain_delay: 1s\nheld: {per_prefix: 65536}\n%s", dc, d.net.addr(dc)+":0", d.natsFor(dc, "edge", name)))
 }
 
-// add starts a node for the first time.
+// add starts a new node.
 func (d *deployment) add(n *node) error {
 	n.fleet = d
 	n.log = filepath.Join(d.o.dir, strings.ReplaceAll(n.name, "/", "-")+".log")
@@ -216,7 +214,7 @@ func (d *deployment) add(n *node) error {
 	return n.start(n.first...)
 }
 
-// enlist numbers a node among those of its role.
+// enlist numbers a node within its role.
 func (d *deployment) enlist(n *node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -228,25 +226,24 @@ func (d *deployment) enlist(n *node) {
 	d.nodes = append(d.nodes, n)
 }
 
-// ever returns all nodes that there were.
+// ever returns all nodes ever started.
 func (d *deployment) ever() []*node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.nodes)
 }
 
-// here returns the nodes that are not gone for good.
-func (d *deployment) here() []*node {
+// present returns the nodes that were not removed.
+func (d *deployment) present() []*node {
 	return slices.DeleteFunc(d.ever(), func(n *node) bool { return n.gone.Load() })
 }
 
-// of returns the nodes of a role that are not gone for good, in a place ("" for
-// all).
+// of returns the nodes of a role that were not removed, in a place ("" for all).
 func (d *deployment) of(role, place string) []*node {
-	return slices.DeleteFunc(d.here(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
+	return slices.DeleteFunc(d.present(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
 }
 
-// wait asks again until there is no error or limit has passed.
+// wait retries f until it succeeds or limit has passed.
 func (d *deployment) wait(limit time.Duration, f func() error) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
 		err := f()
@@ -256,9 +253,8 @@ func (d *deployment) wait(limit time.Duration, f func() error) error {
 	}
 }
 
-// settled waits until everything is as it should be: every edge can admit, one
-// global leads and one regional in every data centre, and every node knows the
-// rooms as they were written last.
+// settled waits until the deployment is complete: every edge can admit, one global leads and one regional per data
+// centre, and every node has the newest rooms.
 func (d *deployment) settled(ctx context.Context, limit time.Duration) error {
 	err := d.wait(limit, func() error {
 		if ctx.Err() != nil {
@@ -291,12 +287,12 @@ func (d *deployment) settled(ctx context.Context, limit time.Duration) error {
 	return errors.Join(ctx.Err(), err)
 }
 
-// informed tells whether every node keeps the newest rooms.
+// informed returns an error unless every node has the newest rooms.
 func (d *deployment) informed() error {
 	d.mu.Lock()
 	newest := d.second()
 	d.mu.Unlock()
-	for _, n := range d.here() {
+	for _, n := range d.present() {
 		if !n.ours() {
 			continue
 		}
@@ -317,7 +313,7 @@ func (d *deployment) ready(n *node) (ready, isolated bool, err error) {
 	return r.Ready, r.Isolated, err
 }
 
-// leader returns the one that leads, by its own word.
+// leader returns the node that reports to lead.
 func (d *deployment) leader(role, place string) (*node, error) {
 	var found *node
 	for _, n := range d.of(role, place) {
@@ -347,14 +343,14 @@ func (d *deployment) get(url string, to any) (err error) {
 	return json.NewDecoder(resp.Body).Decode(to)
 }
 
-// note writes the chronicle, and notes when the machine stood still, until end is called.
-func (d *deployment) note(ctx context.Context) (end func() (stood []span, err error)) {
+// observe writes the status log, and records stalls of the machine, until end is called.
+func (d *deployment) observe(ctx context.Context) (end func() (stood []span, err error)) {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	var stood []span
 	var err error
 	all.Go(func() { stood = d.stalls(ctx) })
-	all.Go(func() { err = d.chronicle(ctx) })
+	all.Go(func() { err = d.logStatus(ctx) })
 	return func() ([]span, error) {
 		stop()
 		all.Wait()
@@ -362,18 +358,17 @@ func (d *deployment) note(ctx context.Context) (end func() (stood []span, err er
 	}
 }
 
-// died returns how those processes ended that were not ended by the run.
+// died returns the errors of processes that ended unexpectedly.
 func (d *deployment) died() error {
 	var errs []error
-	for _, n := range d.here() {
+	for _, n := range d.present() {
 		errs = append(errs, n.died())
 	}
 	return errors.Join(errs...)
 }
 
-// chronicle writes what every process says of itself, once a second, for whoever
-// looks for the cause afterwards.
-func (d *deployment) chronicle(ctx context.Context) (err error) {
+// logStatus writes the status of every process, once a second, to find the cause of a failure afterwards.
+func (d *deployment) logStatus(ctx context.Context) (err error) {
 	f, err := os.Create(filepath.Join(d.o.dir, "status.jsonl"))
 	if err != nil {
 		return err
@@ -386,7 +381,7 @@ func (d *deployment) chronicle(ctx context.Context) (err error) {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
-		nodes := d.here()
+		nodes := d.present()
 		lines := make([]string, len(nodes))
 		var all sync.WaitGroup
 		for i, n := range nodes {
@@ -416,7 +411,7 @@ func (d *deployment) chronicle(ctx context.Context) (err error) {
 	return nil
 }
 
-// stop ends everything, the newest first.
+// stop ends all processes, the newest first.
 func (d *deployment) stop() error {
 	var errs []error
 	var all sync.WaitGroup

@@ -17,54 +17,52 @@ import (
 	"time"
 )
 
-// act is what a fault does.
+// act is the kind of a fault.
 type act uint8
 
 const (
 	actKill    act = iota // SIGKILL, and a new process after a while
 	actStop               // SIGSTOP, and SIGCONT after a while
-	actWipe               // an edge is killed and begins anew without its folder
-	actCut                // packets from one place to another vanish
-	actPart               // packets vanish both ways between a place and all others
-	actNarrow             // little comes through to a place
-	actLate               // every message between NATS and the nodes of a place is late
-	actEdit               // the rooms file is changed
-	actReplace            // an edge ends for good, and one of another name begins
+	actWipe               // an edge is killed and restarts without its folder
+	actCut                // packets from one place to another are dropped
+	actPart               // packets between a place and all others are dropped
+	actNarrow             // a place has little bandwidth
+	actLate               // messages between NATS and the nodes of a place are delayed
+	actEdit               // the rooms file is edited
+	actReplace            // an edge ends for good, and one with a new name starts
 	actRotate             // the keys are rotated
 	actFill               // the disk of a NATS server is full for a while
-	actLose               // all that NATS stored is lost, and nothing else
-	actTwin               // an edge is copied, and both live
-	actRestart            // every process ends and begins again
-	actMember             // the third data centre comes, or goes
+	actLose               // all data of NATS is lost
+	actTwin               // an edge is copied, and both run
+	actRestart            // every process ends and restarts
+	actMember             // the third data centre is added, or removed
 )
 
-// fault is one thing that is to go wrong, as drawn.
+// fault is one drawn fault.
 type fault struct {
 	at     time.Duration
 	lasts  time.Duration
 	act    act
 	role   string
-	place  string // and for a cut the place from which nothing comes
+	place  string // for a cut: the source place
 	to     string
-	by     time.Duration // that messages are late
-	leader bool          // whoever leads
-	pick   int           // else this one, or the next that is not in trouble
+	by     time.Duration // delay of messages
+	leader bool          // the leader
+	pick   int           // otherwise this node, or the next one without a fault
 }
 
-// What comes after the last fault. Where an edge died together with whoever knew its
-// books, what it may have used is waited out, sixty seconds for R, and nodes say until when;
-// whatever else there was, people come in again soon.
+// Limits of the recovery after the last fault. If an edge died together with its regional, its possible use is waited
+// out, sixty seconds for R, and nodes report until when; otherwise admissions resume soon.
 const (
-	wholeWithin = 30 * time.Second  // every edge can admit and everything has a leader
-	againWithin = 30 * time.Second  // people come in again in every data centre
-	afterWait   = 15 * time.Second  // the same, after what nodes said that they wait for
-	longestWait = 150 * time.Second // no node may say that it waits for longer
+	wholeWithin = 30 * time.Second  // every edge can admit and every role has a leader
+	againWithin = 30 * time.Second  // admissions in every data centre
+	afterWait   = 15 * time.Second  // the same, after the reported waits
+	longestWait = 150 * time.Second // longest wait that a node may report
 )
 
-// usedAfter is how long after people come in again, and nothing is presumed any more of
-// processes that died (presumedFor at most), the limits are looked at, usedFor for how long,
-// and useGoal how much of T or of R should be in use then. That depends on the machine as
-// well: it is a figure, told beside its goal, and fails a run with -strict only.
+// usedAfter is the time from resumed admissions, without permits reserved for dead processes (presumedFor at most),
+// until the use of the limits is measured, for usedFor. useGoal is its goal, for T or R. The use depends on the machine
+// as well, so a miss fails a run with -strict only.
 const (
 	usedAfter   = 20 * time.Second
 	presumedFor = 90 * time.Second // after the last fault: R's window and a lease, and some seconds
@@ -74,19 +72,17 @@ const (
 	sampleEvery = 500 * time.Millisecond
 )
 
-// stormLength is how long faults happen in one go. Then everything heals, and has
-// to come right before the next storm: a fleet that is never left alone would
-// show that it holds the limits by admitting nobody.
+// stormLength is the length of a series of faults. Then all heals, and the fleet has to recover before the next storm:
+// under permanent faults it could keep the limits by admitting nobody.
 const stormLength = 40 * time.Second
 
-// firstGap lies between the faults of the first storm: at least twenty fit.
+// firstGap is the mean gap between the faults of the first storm: at least twenty fit.
 const firstGap = 1300 * time.Millisecond
 
-// kinds are the faults that there are: of links, of late messages, and changes of the
-// fleet itself.
+// kinds selects the kinds of faults: of links, of delayed messages, and changes of the fleet itself.
 type kinds struct{ links, late, changes bool }
 
-// change makes a fault one of the fleet itself.
+// change turns a fault into a change of the fleet itself.
 func (f *fault) change(rng *rand.Rand, links bool) {
 	switch n := rng.IntN(20); {
 	case n < 4:
@@ -105,8 +101,8 @@ func (f *fault) change(rng *rand.Rand, links bool) {
 	}
 }
 
-// plan draws the faults of one storm, gap apart in the mean. Every role is killed and stopped; stops
-// take the place of what cannot be done to links and messages.
+// plan draws the faults of one storm, with the mean gap. Every role is killed and stopped; stops replace unavailable
+// faults of links and messages.
 func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fault {
 	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "global", "nats"}
 	var out []fault
@@ -142,7 +138,7 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fa
 			f.act = actNarrow
 		default:
 			f.act = actLate
-			f.lasts *= 3 // so that it is felt
+			f.lasts *= 3 // long enough to matter
 			f.by = min(20*time.Millisecond+time.Duration(rng.ExpFloat64()*float64(400*time.Millisecond)), 2*time.Second).Round(time.Millisecond)
 		}
 		f.lasts = min(f.lasts, 15*time.Second, length+5*time.Second-at)
@@ -152,7 +148,7 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fa
 	return out
 }
 
-// journal prints what was done and when.
+// journal prints the faults with their times.
 type journal struct {
 	mu   sync.Mutex
 	out  io.Writer
@@ -161,7 +157,7 @@ type journal struct {
 	done map[string]int
 }
 
-func (j *journal) tell(what, format string, args ...any) {
+func (j *journal) record(what, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if what != "" {
@@ -170,7 +166,7 @@ func (j *journal) tell(what, format string, args ...any) {
 	fmt.Fprintf(j.out, "%7.2f s  %s\n", (j.d.since() - j.base).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// do does a fault and undoes it. An error means that the run cannot go on.
+// do executes and reverts a fault. After an error the run cannot continue.
 func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) error {
 	switch f.act {
 	case actCut, actPart, actNarrow, actLate:
@@ -190,7 +186,7 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	}
 	n := d.victim(f)
 	if n == nil {
-		j.tell("", "(every %s is in trouble already)", f.role)
+		j.record("", "(every %s is in trouble already)", f.role)
 		return nil
 	}
 	defer n.free()
@@ -207,10 +203,10 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	if f.leader && (f.role == "global" || f.role == "regional") {
 		what += ", which leads"
 	}
-	n.up.Store(f.act == actStop) // a stopped one is found out by those who ask it
+	n.up.Store(f.act == actStop) // a stopped node is only noticed by requests
 	well := n.unwell()
 	if f.act == actStop {
-		j.tell("stopped "+f.role, "stop     %s for %.1f s", what, f.lasts.Seconds())
+		j.record("stopped "+f.role, "stop     %s for %.1f s", what, f.lasts.Seconds())
 		if err := n.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
@@ -225,12 +221,12 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	if f.act == actWipe {
 		verb = "kill+wipe"
 	}
-	j.tell("killed "+f.role, "%s %s, again after %.1f s", verb, what, f.lasts.Seconds())
+	j.record("killed "+f.role, "%s %s, again after %.1f s", verb, what, f.lasts.Seconds())
 	if err := n.end(syscall.SIGKILL); err != nil {
 		return err
 	}
 	sleep(ctx, f.lasts)
-	if n.gone.Load() { // its copy was taken away meanwhile
+	if n.gone.Load() { // removed meanwhile
 		return nil
 	}
 	var ended []uint64
@@ -243,7 +239,7 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 			return err
 		}
 	}
-	// A port that was free may be taken in the meantime by a connection.
+	// A connection may have taken the free port meanwhile.
 	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
 		return err
 	}
@@ -251,7 +247,7 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 		if err := d.admits(ctx, n); err != nil {
 			return err
 		}
-		if len(ended) > 0 { // nothing proves any more that they have
+		if len(ended) > 0 { // there is no proof any more that they have ended
 			d.forget(ctx, n, j, ended...)
 		}
 	}
@@ -259,17 +255,16 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 	return nil
 }
 
-// edit changes the rooms file as all globals read it: the second room goes, and
-// another comes.
+// edit changes the rooms file, which all globals read: it replaces the second room.
 func (d *deployment) edit(j *journal) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.edits++
-	j.tell("edited rooms", "edit     the rooms file: %s", d.second())
+	j.record("edited rooms", "edit     the rooms file: %s", d.second())
 	return d.writeRooms()
 }
 
-// victim claims the node that a fault is for, nil for none.
+// victim claims the node of a fault, nil for none.
 func (d *deployment) victim(f fault) *node {
 	place := f.place
 	if f.role == "global" || f.role == "nats" {
@@ -277,7 +272,7 @@ func (d *deployment) victim(f fault) *node {
 	}
 	candidates := d.of(f.role, place)
 	if f.role == "nats" {
-		// One at a time: two of three are needed for any write.
+		// One at a time: writes need two of three.
 		for _, n := range candidates {
 			if !n.claim() {
 				return nil
@@ -298,7 +293,7 @@ func (d *deployment) victim(f fault) *node {
 	return nil
 }
 
-// links are what is cut or slow, and how often at a time.
+// links tracks cut and slow links, with the number of concurrent faults.
 type links struct {
 	net   network
 	gates map[string]*gateway
@@ -309,10 +304,10 @@ type links struct {
 	slow map[slowness]bool
 
 	since    func() time.Duration
-	narrowed map[string][]span // when the way to a place was narrow: connections to its edges, and theirs to the site, take seconds
+	narrowed map[string][]span // low bandwidth, by place: connections take seconds
 }
 
-// slowness is a place and what makes it slow.
+// slowness is a place with its kind of slowness.
 type slowness struct {
 	act   act
 	place string
@@ -328,10 +323,10 @@ func (l *links) do(ctx context.Context, f fault, j *journal) error {
 	}
 	var pairs [][2]string
 	if f.act == actCut {
-		j.tell("cut one way", "cut      %s -> %s for %.1f s", f.place, f.to, f.lasts.Seconds())
+		j.record("cut one way", "cut      %s -> %s for %.1f s", f.place, f.to, f.lasts.Seconds())
 		pairs = append(pairs, [2]string{f.place, f.to})
 	} else {
-		j.tell("cut off", "cut off  %s from all others for %.1f s", f.place, f.lasts.Seconds())
+		j.record("cut off", "cut off  %s from all others for %.1f s", f.place, f.lasts.Seconds())
 		for _, o := range places {
 			if o != f.place {
 				pairs = append(pairs, [2]string{f.place, o}, [2]string{o, f.place})
@@ -345,7 +340,7 @@ func (l *links) do(ctx context.Context, f fault, j *journal) error {
 	return l.each(pairs, l.mend)
 }
 
-// slowDown narrows the way to a place, or makes its messages late.
+// slowDown limits the bandwidth of a place, or delays its messages.
 func (l *links) slowDown(ctx context.Context, f fault, j *journal) error {
 	key := slowness{f.act, f.place}
 	l.mu.Lock()
@@ -356,13 +351,13 @@ func (l *links) slowDown(ctx context.Context, f fault, j *journal) error {
 	var err error
 	switch {
 	case taken:
-		j.tell("", "(%s is slow already)", f.place)
+		j.record("", "(%s is slow already)", f.place)
 		return nil
 	case f.act == actLate:
-		j.tell("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s", f.place, f.by, f.lasts.Seconds())
+		j.record("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s", f.place, f.by, f.lasts.Seconds())
 		heal, err = l.gates[f.place].late(f.by)
 	default:
-		j.tell("narrowed", "narrow   the way to %s for %.1f s", f.place, f.lasts.Seconds())
+		j.record("narrowed", "narrow   the way to %s for %.1f s", f.place, f.lasts.Seconds())
 		heal, err = l.net.narrow(f.place)
 	}
 	if err != nil {
@@ -414,7 +409,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// stalls notes when this process, and so the machine, stood still.
+// stalls records stalls of this process, and so of the machine.
 func (d *deployment) stalls(ctx context.Context) []span {
 	const step, limit = 10 * time.Millisecond, 150 * time.Millisecond
 	var out []span
@@ -434,19 +429,19 @@ func (d *deployment) stalls(ctx context.Context) []span {
 	return out
 }
 
-// errNobody says that nobody came in any more.
-var errNobody = errors.New("too few people came in")
+// errNobody reports that admissions did not resume.
+var errNobody = errors.New("too few visitors were admitted")
 
-// enough people have to come in, in every data centre, before the run ends well.
+// enough is the number of admissions required in every data centre for a good end of the run.
 const enough = 5
 
-// errBroken says that a promise broke.
+// errBroken reports a broken promise.
 var errBroken = errors.New("a promise broke")
 
-// errBelow says that a figure is below its goal.
+// errBelow reports a figure below its goal.
 var errBelow = errors.New("every promise is kept, but a figure is below its goal")
 
-// storm does faults.
+// storm executes faults.
 func (d *deployment) storm(ctx context.Context, faults []fault, j *journal, links *links) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -468,19 +463,18 @@ func (d *deployment) storm(ctx context.Context, faults []fault, j *journal, link
 	return errors.Join(errs...)
 }
 
-// calm is how everything came right again after a storm, counted from the end of
-// its last fault.
+// calm is the recovery after a storm, timed from the end of its last fault.
 type calm struct {
 	whole, again time.Duration
-	waits        time.Duration // until when nodes said that they wait
-	use          float64       // of T or of R, whichever was used more
-	measured     bool          // use was looked at
+	waits        time.Duration // latest wait reported by nodes
+	use          float64       // of T or of R, the larger
+	measured     bool          // use was measured
 }
 
-// below reports whether less was used than is the goal.
+// below reports whether the use is below its goal.
 func (c *calm) below() bool { return c.measured && c.use < useGoal }
 
-// usage tells use beside its goal, nothing where it was not looked at.
+// usage describes the use and its goal, "" if not measured.
 func (c *calm) usage() string {
 	switch {
 	case !c.measured:
@@ -491,30 +485,28 @@ func (c *calm) usage() string {
 	return fmt.Sprintf("; use %.3f (goal %.2f)", c.use, useGoal)
 }
 
-// calm waits until everything is right again.
+// calm waits for the recovery.
 func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal) (c calm, err error) {
 	healed := d.since()
-	j.tell("", "nothing is broken any more")
+	j.record("", "nothing is broken any more")
 	if err := d.settled(ctx, wholeWithin); err != nil {
 		return c, fmt.Errorf("%v after the last fault: %w", wholeWithin, err)
 	}
 	c.whole = d.since() - healed
-	j.tell("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
+	j.record("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
 	if err := d.comeAgain(ctx, people, j, healed, &c); err != nil {
 		return c, err
 	}
 	c.again = d.since() - healed
-	j.tell("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
+	j.record("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
 	return c, nil
 }
 
-// operatorEvery is how often an operator looks what nodes wait for: a leader that is replaced
-// after the storm has something else to say.
+// operatorEvery is the interval at which an operator checks for waits of nodes, because a new leader may report others.
 const operatorEvery = 5 * time.Second
 
-// comeAgain waits until people come in again in every data centre. The time in which the
-// limits are used up is not counted: those of one data centre may have taken all there was,
-// and the others' turn comes as sessions end.
+// comeAgain waits for admissions in every data centre. Time with exhausted limits does not count: one data centre may
+// have all permits, and the others' turn comes as sessions end.
 func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *journal, healed time.Duration, c *calm) error {
 	full, at := time.Duration(0), d.since()
 	for looked := time.Duration(0); ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
@@ -540,15 +532,15 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 			}
 			if waits := until - healed; waits > c.waits+time.Second {
 				c.waits = waits
-				j.tell("", "nodes say that they wait until %.1f s after the last fault", waits.Seconds())
+				j.record("", "nodes say that they wait until %.1f s after the last fault", waits.Seconds())
 			}
 			looked = d.since()
 		}
 		if c.waits > longestWait {
-			return fmt.Errorf("nodes say that they wait until %v after the last fault, %v is the most", c.waits, longestWait)
+			return fmt.Errorf("nodes report waits until %v after the last fault, the limit is %v", c.waits, longestWait)
 		}
 		within := min(max(againWithin, c.waits+afterWait)+full, longestWait)
-		if d.o.upgrade != "" { // nothing was lost: where R is used up elsewhere, a data centre has its turn later
+		if d.o.upgrade != "" { // nothing was lost: if R is exhausted elsewhere, a data centre's turn comes later
 			within = longestWait
 		}
 		if d.since()-healed > within {
@@ -558,8 +550,8 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 	return ctx.Err()
 }
 
-// filled waits until the limits should be used again, and tells how far they are. As long
-// as something is presumed of processes that died, not everything is back.
+// filled waits until the limits should be fully used again, and measures the use. While permits are reserved for dead
+// processes, some are missing.
 func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journal, healed time.Duration, c *calm) {
 	for ; ctx.Err() == nil && d.since()-healed < presumedFor; sleep(ctx, sampleEvery) {
 		if s, ok := d.books(); ok && s.Presumed == 0 && s.RatePresumed == 0 {
@@ -567,7 +559,7 @@ func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journ
 		}
 	}
 	if d.since()-healed > c.again+operatorEvery {
-		j.tell("", "nothing is presumed of whoever died: %.1f s after the last fault", (d.since() - healed).Seconds())
+		j.record("", "nothing is presumed of whoever died: %.1f s after the last fault", (d.since() - healed).Seconds())
 	}
 	sleep(ctx, usedAfter)
 	use := d.use(ctx, people)
@@ -575,18 +567,17 @@ func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journ
 		return
 	}
 	c.use, c.measured = use, true
-	j.tell("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
+	j.record("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
 }
 
-// counted is what regionals count and presume of a room.
+// counted holds a regional's counts of a room.
 type counted struct {
 	Active       int64 `json:"sessions"`
 	Presumed     int64 `json:"sessions_presumed"`
 	RatePresumed int64 `json:"rate_rights_presumed_used"`
 }
 
-// books returns what the regionals count and presume together. It reports false where one
-// does not tell.
+// books returns the sum of the regionals' counts. It reports false if one does not answer.
 func (d *deployment) books() (sum counted, ok bool) {
 	for _, dc := range places {
 		if len(d.of("regional", dc)) == 0 {
@@ -606,9 +597,8 @@ func (d *deployment) books() (sum counted, ok bool) {
 	return sum, true
 }
 
-// whatIsUsed returns how much is used now of the limit of which more is: of T by sessions
-// that the regionals count, without what they only presume, or of R by people who came in
-// within the last minute. It reports false where a regional does not tell.
+// whatIsUsed returns the use of the more used limit: of T by sessions that the regionals count, without reserved ones,
+// or of R by admissions of the last minute. It reports false if a regional does not answer.
 func (d *deployment) whatIsUsed(people *crowdOfPeople) (used float64, ok bool) {
 	admitted := 0
 	for _, dc := range places {
@@ -618,7 +608,7 @@ func (d *deployment) whatIsUsed(people *crowdOfPeople) (used float64, ok bool) {
 	return max(float64(s.Active-s.Presumed)/float64(d.o.total), float64(admitted)/float64(d.o.rate)), ok
 }
 
-// use returns the mean over a while of what is used, where anybody tells.
+// use returns the mean use over a while.
 func (d *deployment) use(ctx context.Context, people *crowdOfPeople) float64 {
 	sum, n := 0.0, 0
 	for begun := d.since(); d.since()-begun < usedFor && ctx.Err() == nil; sleep(ctx, sampleEvery) {
@@ -638,16 +628,16 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
 		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
 		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
 	var trouble []error
 	var calms []calm
 	rng := rand.New(rand.NewPCG(o.seed, 1))
-	sleep(come, 5*time.Second) // people come in first
+	sleep(come, 5*time.Second) // some admissions first
 	gap := firstGap
 	for len(trouble) == 0 && come.Err() == nil && (len(calms) == 0 || d.since()-j.base < o.length) {
 		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{d.net.links(), o.toxiproxy != "", o.changes})
-		j.tell("", "storm: %d faults", len(faults))
+		j.record("", "storm: %d faults", len(faults))
 		if err := d.storm(come, faults, j, links); err != nil {
 			trouble = append(trouble, err)
 			break
@@ -672,9 +662,9 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 	return errors.Join(errors.Join(trouble...), report(out, d, people, j, links, stood, calms))
 }
 
-// report judges and tells.
+// report evaluates the run and prints the result.
 func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, links *links, stood []span, calms []calm) error {
-	c := checker{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.planned}
+	c := oracle{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.planned}
 	for _, e := range d.edgesEver() {
 		c.outages = append(c.outages, slices.Concat(e.outages, links.narrowed[e.place]))
 	}
@@ -738,8 +728,7 @@ func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, lin
 	return fmt.Errorf("%w; again with SEED=%d LENGTH=%v", errBroken, d.o.seed, d.o.length)
 }
 
-// quantile returns the q-quantile of sorted values: the smallest that at least
-// that share of them does not exceed.
+// quantile returns the q-quantile of sorted values: the smallest with at least that fraction at or below it.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// gateway is a toxiproxy in a place, through which what runs in that place reaches
-// the NATS servers: one proxy for each of their ports. It makes their messages late.
+// gateway is a toxiproxy in a place, with one proxy per port of the NATS servers, to delay the messages of that place.
 type gateway struct {
 	api     string // "http://10.77.1.1:8474"
 	proxies []string
@@ -22,7 +21,7 @@ type gateway struct {
 	ask     *http.Client
 }
 
-// startGateways starts one toxiproxy per place, where there is one to start.
+// startGateways starts one toxiproxy per place, if available.
 func (d *deployment) startGateways(context.Context) error {
 	if d.o.toxiproxy == "" {
 		return nil
@@ -67,8 +66,8 @@ func (d *deployment) startGateways(context.Context) error {
 	return nil
 }
 
-// late delays every message between the place and the NATS servers by about so
-// much, half more or less, each way. It keeps their order, as a connection does.
+// late delays every message between the place and the NATS servers by about the given time, plus or minus half, each
+// way. It keeps their order, as a connection does.
 func (g *gateway) late(by time.Duration) (heal func() error, err error) {
 	heal = func() error {
 		return g.each(func(toxics, stream string) error { return g.insist(http.MethodDelete, toxics+"/"+stream, nil) })
@@ -81,8 +80,8 @@ func (g *gateway) late(by time.Duration) (heal func() error, err error) {
 	})
 }
 
-// insist makes a change of toxics, and tries again where no answer came: toxiproxy waits
-// for what is under way, at times for longer than we do.
+// insist changes toxics, and retries without an answer: toxiproxy waits for pending data, sometimes for longer than our
+// timeout.
 func (g *gateway) insist(method, path string, body any) (err error) {
 	for range 3 {
 		if err = g.call(method, path, body); err == nil || errors.Is(err, errDone) {
@@ -92,7 +91,7 @@ func (g *gateway) insist(method, path string, body any) (err error) {
 	return err
 }
 
-// each does something to both directions of every proxy.
+// each calls do for both directions of every proxy.
 func (g *gateway) each(do func(toxics, stream string) error) error {
 	var errs []error
 	for _, p := range g.proxies {
@@ -103,10 +102,10 @@ func (g *gateway) each(do func(toxics, stream string) error) error {
 	return errors.Join(errs...)
 }
 
-// errDone says that what is to be deleted is not there, or what is to be made is.
+// errDone reports that the toxic to delete does not exist, or the one to create does.
 var errDone = errors.New("toxiproxy: done already")
 
-// call asks toxiproxy for something.
+// call sends a request to toxiproxy.
 func (g *gateway) call(method, path string, body any) (err error) {
 	var text []byte
 	if body != nil {

@@ -30,14 +30,14 @@ import (
 	"vestibule/internal/node/natsconf"
 )
 
-// This file runs the manifests of deploy/k8s as pods, and does to them what operators and
-// machines do, while people come.
+// This file runs the manifests of deploy/k8s as pods, with the actions of operators and failures of machines, under
+// visitors.
 
-// authorityClient returns a client that believes an authority.
+// authorityClient returns a client that trusts an authority.
 func authorityClient(ca *natsconf.Authority) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca.CertPEM()) {
-		return nil, errors.New("the authority's certificate cannot be read")
+		return nil, errors.New("invalid certificate of the authority")
 	}
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}, nil
 }
@@ -50,14 +50,14 @@ type cluster struct {
 
 	podsMu sync.Mutex
 	pods   map[string]*node    // by UID
-	served map[string][]string // UIDs of edges to which people are sent, by EndpointSlice
+	served map[string][]string // UIDs of the edges in service, by EndpointSlice
 	names  map[string]map[string][]net.IP
 }
 
-// The images of the run, which kubelet finds on its machine.
+// pullPolicy makes kubelet use the images on its machine.
 const pullPolicy = "IfNotPresent"
 
-// overlays writes what is applied: the overlays of deploy/k8s with what is this machine's.
+// overlays writes the overlays of deploy/k8s with the patches for this machine.
 func (c *cluster) overlays(bootstrap bool) error {
 	if err := c.writeRooms(); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (c *cluster) overlays(bootstrap bool) error {
 		if err != nil {
 			return err
 		}
-		// Nodes ask for less than they get, as this machine is one for all.
+		// Small requests, since this machine runs all nodes.
 		small := func(list string, more string) string {
 			return fmt.Sprintf(`
       - {op: replace, path: /spec/template/spec/%s/imagePullPolicy, value: %s}
@@ -103,7 +103,7 @@ func (c *cluster) overlays(bootstrap bool) error {
 			}
 		} else {
 			patches["regional"] = small("containers/0", first) + small("initContainers/0", "")
-			// All people have this machine's address.
+			// All visitors have this machine's address.
 			patches["edge"] = small("containers/0", env("VESTIBULE_HELD_PER_PREFIX", "65536"))
 		}
 		var b strings.Builder
@@ -142,15 +142,15 @@ func (c *cluster) apply(ctx context.Context, bootstrap bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", place, err)
 		}
-		c.j.tell("", "applied  %d objects of %s", n, place)
+		c.j.record("", "applied  %d objects of %s", n, place)
 	}
 	return nil
 }
 
-// placesOfPods lists what has a namespace.
+// placesOfPods returns the places with a namespace.
 func (c *cluster) placesOfPods() []string { return append([]string{wire.Root}, c.dcs...) }
 
-// overlay returns the way from a folder to an overlay of the repository in which the run was started.
+// overlay returns the path from a folder to an overlay of the repository of the working directory.
 func overlay(from, place string) (string, error) {
 	to, err := filepath.Abs(filepath.Join("deploy/k8s/overlays", place))
 	if err != nil {
@@ -161,10 +161,10 @@ func overlay(from, place string) (string, error) {
 
 func namespace(place string) string { return "vestibule-" + place }
 
-// volumes is how many of each size there are: more than a run uses.
+// volumes is the number of volumes per size: more than a run uses.
 const volumes = 24
 
-// makeVolumes offers folders as volumes: there is nobody here who makes any.
+// makeVolumes offers folders as volumes, because there is no provisioner.
 func (c *cluster) makeVolumes(ctx context.Context) error {
 	for i := range 2 * volumes {
 		size := "1Gi"
@@ -189,7 +189,7 @@ spec: {capacity: {storage: %s}, accessModes: [ReadWriteOnce], persistentVolumeRe
 
 func (c *cluster) volume(name string) string { return filepath.Join(c.o.dir, "stores", name) }
 
-// pod is what is read of one.
+// pod is the used part of a pod.
 type pod struct {
 	Metadata struct {
 		Name, Namespace, UID, DeletionTimestamp string
@@ -201,11 +201,11 @@ type pod struct {
 	}
 }
 
-// roleLabel names the program of a pod.
+// roleLabel is the label with the program of a pod.
 const roleLabel = "app.kubernetes.io/name"
 
-// follow keeps the nodes of the deployment the same as the pods that there are, people's
-// edges as the EndpointSlices of Service edge say, as a balancer does, and names as headless Services have them.
+// follow mirrors the existing pods in the nodes of the deployment, sends visitors to the EndpointSlices of Service edge
+// like a balancer, and resolves headless Services.
 func (c *cluster) follow(ctx context.Context) (wait func() error) {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -269,7 +269,7 @@ func (c *cluster) seePod(ctx context.Context, kind string, p *pod) error {
 	return nil
 }
 
-// slice is what is read of an EndpointSlice.
+// slice is the used part of an EndpointSlice.
 type slice struct {
 	Metadata struct {
 		Name, Namespace string
@@ -308,7 +308,7 @@ func (c *cluster) seeSlice(kind string, s *slice) {
 	c.send()
 }
 
-// send sends people to the edges that are served.
+// send sends visitors to the edges in service.
 func (c *cluster) send() {
 	c.podsMu.Lock()
 	defer c.podsMu.Unlock()
@@ -321,7 +321,7 @@ func (c *cluster) send() {
 	}
 }
 
-// resolve answers questions for names of headless Services, as CoreDNS does in a cluster.
+// resolve answers DNS queries for headless Services, like CoreDNS.
 func (c *cluster) resolve(ctx context.Context) (stop func() error, err error) {
 	socket, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", nodeAddr+":53")
 	if err != nil {
@@ -339,7 +339,7 @@ func (c *cluster) resolve(ctx context.Context) (stop func() error, err error) {
 				done <- err
 				return
 			}
-			if answer, err := c.answer(buf[:n]); err == nil { // what cannot be read is no question
+			if answer, err := c.answer(buf[:n]); err == nil { // malformed queries are ignored
 				if _, err := socket.WriteTo(answer, from); err != nil {
 					done <- err
 					return
@@ -353,7 +353,7 @@ func (c *cluster) resolve(ctx context.Context) (stop func() error, err error) {
 func (c *cluster) answer(question []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(question); err != nil || len(m.Questions) != 1 {
-		return nil, errors.Join(err, errors.New("one question was expected"))
+		return nil, errors.Join(err, errors.New("expected one question"))
 	}
 	q := m.Questions[0]
 	var found []net.IP
@@ -375,7 +375,7 @@ func (c *cluster) answer(question []byte) ([]byte, error) {
 	return a.Pack()
 }
 
-// set names a StatefulSet.
+// set identifies a StatefulSet.
 type set struct{ place, name string }
 
 func (s set) path() string {
@@ -388,7 +388,7 @@ func (s set) pod(i int) string {
 
 func (s set) String() string { return s.place + "/" + s.name }
 
-// sets lists all StatefulSets: what the book restarts first comes first.
+// sets returns all StatefulSets, in the runbook's order of restarts.
 func (c *cluster) sets() []set {
 	var out []set
 	for _, role := range []string{"edge", "regional", "nats"} {
@@ -399,7 +399,7 @@ func (c *cluster) sets() []set {
 	return append(out, set{wire.Root, "global"}, set{wire.Root, "nats"})
 }
 
-// whole waits until a StatefulSet has as many ready pods of its newest kind as it wants.
+// whole waits until a StatefulSet has the given number of ready pods of its newest revision.
 func (c *cluster) whole(ctx context.Context, s set, replicas int) error {
 	return c.patiently(ctx, 5*time.Minute, func() error {
 		var o struct {
@@ -422,7 +422,7 @@ func (c *cluster) whole(ctx context.Context, s set, replicas int) error {
 	})
 }
 
-// patiently asks again, twice a second, until there is no error or limit has passed.
+// patiently retries f twice a second, until it succeeds or limit has passed.
 func (c *cluster) patiently(ctx context.Context, limit time.Duration, f func() error) error {
 	err := c.wait(limit, func() error {
 		err := f()
@@ -435,7 +435,7 @@ func (c *cluster) patiently(ctx context.Context, limit time.Duration, f func() e
 	return errors.Join(err, ctx.Err())
 }
 
-// right waits until the whole fleet is.
+// right waits until the whole fleet is healthy.
 func (c *cluster) right(ctx context.Context) error {
 	if err := c.settled(ctx, 3*time.Minute); err != nil {
 		return err
@@ -443,7 +443,7 @@ func (c *cluster) right(ctx context.Context) error {
 	return c.patiently(ctx, 2*time.Minute, c.reckoned)
 }
 
-// roll restarts the pods of a StatefulSet one by one, as `kubectl rollout restart` does.
+// roll restarts the pods of a StatefulSet one by one, like `kubectl rollout restart`.
 func (c *cluster) roll(ctx context.Context, s set) error {
 	begun := c.since()
 	if err := c.kube.merge(ctx, s.path(), `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano)); err != nil {
@@ -452,11 +452,11 @@ func (c *cluster) roll(ctx context.Context, s set) error {
 	if err := errors.Join(c.whole(ctx, s, 0), c.right(ctx)); err != nil {
 		return fmt.Errorf("roll of %v: %w", s, err)
 	}
-	c.j.tell("rolled "+s.name, "rolled   %v in %.1f s", s, (c.since() - begun).Seconds())
+	c.j.record("rolled "+s.name, "rolled   %v in %.1f s", s, (c.since() - begun).Seconds())
 	return nil
 }
 
-// scale changes the number of edges everywhere.
+// scale changes the number of edges in all data centres.
 func (c *cluster) scale(ctx context.Context, replicas int) error {
 	begun := c.since()
 	for _, dc := range c.dcs {
@@ -472,12 +472,12 @@ func (c *cluster) scale(ctx context.Context, replicas int) error {
 	if err := c.right(ctx); err != nil {
 		return err
 	}
-	c.j.tell("scaled edges", "scaled   edges to %d in each data centre in %.1f s", replicas, (c.since() - begun).Seconds())
+	c.j.record("scaled edges", "scaled   edges to %d in each data centre in %.1f s", replicas, (c.since() - begun).Seconds())
 	return nil
 }
 
-// evict asks for the eviction of every pod of a StatefulSet at once, as a drain of their
-// machine does, and again until all are gone. Its budget must refuse all but one at a time.
+// evict requests the eviction of every pod of a StatefulSet at once, like a drain of their machine, and repeats until
+// all are gone. The disruption budget must allow only one at a time.
 func (c *cluster) evict(ctx context.Context, s set) error {
 	var uids []string
 	for _, n := range c.of(s.name, s.place) {
@@ -514,12 +514,12 @@ func (c *cluster) evict(ctx context.Context, s set) error {
 	if err = errors.Join(err, c.whole(ctx, s, 0), c.right(ctx)); err != nil {
 		return err
 	}
-	c.j.tell("evicted "+s.name, "evicted  %d pods of %v; the budget refused %d times meanwhile", len(uids), s, refusals)
+	c.j.record("evicted "+s.name, "evicted  %d pods of %v; the budget refused %d times meanwhile", len(uids), s, refusals)
 	return nil
 }
 
-// restartAll deletes every pod of edge, regional and global at once, as an operator that restarts the whole fleet. NATS
-// and all volumes stay.
+// restartAll deletes every pod of edge, regional and global at once, like an operator's restart of the whole fleet.
+// NATS and all volumes stay.
 func (c *cluster) restartAll(ctx context.Context) error {
 	begun := c.since()
 	old := map[string]bool{}
@@ -535,7 +535,7 @@ func (c *cluster) restartAll(ctx context.Context) error {
 		}
 	}
 	err := c.patiently(ctx, 3*time.Minute, func() error {
-		for _, n := range c.here() {
+		for _, n := range c.present() {
 			if old[n.uid] {
 				return fmt.Errorf("pod %s is still there", n.name)
 			}
@@ -548,11 +548,11 @@ func (c *cluster) restartAll(ctx context.Context) error {
 	if err = errors.Join(err, c.right(ctx)); err != nil {
 		return fmt.Errorf("restart of all: %w", err)
 	}
-	c.j.tell("restarted all", "restart  %d pods at once, all ready and in step again after %.1f s", len(old), (c.since() - begun).Seconds())
+	c.j.record("restarted all", "restart  %d pods at once, all ready and in step again after %.1f s", len(old), (c.since() - begun).Seconds())
 	return nil
 }
 
-// kill kills the processes of a pod, as a machine without memory does; kubelet starts its container anew.
+// kill kills the processes of a pod, like an OOM kill; kubelet restarts its container.
 func (c *cluster) kill(ctx context.Context, n *node) error {
 	pids, err := processes(n.uid)
 	if err != nil {
@@ -564,7 +564,7 @@ func (c *cluster) kill(ctx context.Context, n *node) error {
 			return err
 		}
 	}
-	c.j.tell("killed "+n.role, "kill     %s (%d processes)", n.name, len(pids))
+	c.j.record("killed "+n.role, "kill     %s (%d processes)", n.name, len(pids))
 	ready := func() error {
 		var p pod
 		if err := c.kube.get(ctx, "/api/v1/namespaces/"+namespace(n.place)+"/pods/"+strings.TrimPrefix(n.name, n.place+"/"), &p); err != nil {
@@ -577,14 +577,14 @@ func (c *cluster) kill(ctx context.Context, n *node) error {
 		}
 		return fmt.Errorf("%s is not ready", n.name)
 	}
-	// It is ready until kubelet has looked.
+	// It is ready until kubelet has checked.
 	sleep(ctx, 3*time.Second)
 	err = c.patiently(ctx, 3*time.Minute, ready)
 	well()
 	return err
 }
 
-// processes returns those of a pod but its pause.
+// processes returns the processes of a pod except its pause.
 func processes(uid string) (out []int, err error) {
 	all, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
@@ -593,7 +593,7 @@ func processes(uid string) (out []int, err error) {
 	for _, file := range all {
 		groups, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(groups), "pod"+uid) {
-			continue // it ended meanwhile, or is none of the pod's
+			continue // ended meanwhile, or of another pod
 		}
 		dir := filepath.Dir(file)
 		argv, err := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -612,7 +612,7 @@ func processes(uid string) (out []int, err error) {
 	return out, nil
 }
 
-// replaceVolume deletes a pod with its volume: it comes again with an empty one.
+// replaceVolume deletes a pod with its volume: it returns with an empty one.
 func (c *cluster) replaceVolume(ctx context.Context, s set, i int) error {
 	name := s.name + "-" + strconv.Itoa(i)
 	claim := "/api/v1/namespaces/" + namespace(s.place) + "/persistentvolumeclaims/data-" + name
@@ -622,8 +622,8 @@ func (c *cluster) replaceVolume(ctx context.Context, s set, i int) error {
 	if err := c.kube.ask(ctx, http.MethodDelete, s.pod(i), "", nil, nil); err != nil {
 		return err
 	}
-	c.j.tell("emptied "+s.name, "delete   %s/%s and its volume", s.place, name)
-	// A pod that was made before its claim was gone waits for one that never comes.
+	c.j.record("emptied "+s.name, "delete   %s/%s and its volume", s.place, name)
+	// A pod created before its claim was deleted waits for ever.
 	sleep(ctx, 2*time.Second)
 	var unbound struct{ Status struct{ Phase string } }
 	err := c.patiently(ctx, time.Minute, func() error {
@@ -642,7 +642,7 @@ func (c *cluster) replaceVolume(ctx context.Context, s set, i int) error {
 	return errors.Join(err, c.whole(ctx, s, 0), c.right(ctx))
 }
 
-// usage samples how much of the limits is used.
+// usage samples the use of the limits.
 type usage struct {
 	mu  sync.Mutex
 	at  []time.Duration
@@ -666,7 +666,7 @@ func (c *cluster) watchUse(ctx context.Context, people *crowdOfPeople) (u *usage
 	return u, func() { stop(); all.Wait() }
 }
 
-// worst returns the least mean over a window within a stretch of time, and when that window began.
+// worst returns the minimum of the mean over a window within an interval, and the start of that window.
 func (u *usage) worst(window, from, to time.Duration) (least float64, at time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -705,7 +705,7 @@ func inPods(ctx context.Context, o options, out io.Writer) (err error) {
 	if c.kube, err = d.startCluster(ctx, o.kube); err != nil {
 		return err
 	}
-	c.j.tell("", "the node takes pods")
+	c.j.record("", "the node takes pods")
 	for _, image := range []string{filepath.Join(o.kube, "pause.tar"), o.imageTar} {
 		if text, err := exec.CommandContext(ctx, "ctr", "--address", "/run/containerd/containerd.sock", "--namespace", "k8s.io", "images", "import", image).CombinedOutput(); err != nil {
 			return fmt.Errorf("import of %s: %w\n%s", image, err, text)
@@ -726,39 +726,39 @@ func inPods(ctx context.Context, o options, out io.Writer) (err error) {
 			return err
 		}
 	}
-	c.j.tell("", "every pod is ready")
+	c.j.record("", "every pod is ready")
 	if err := c.right(ctx); err != nil {
 		return err
 	}
 	return c.operate(ctx, out)
 }
 
-// operate is the run once all pods are there.
+// operate is the run once all pods exist.
 func (c *cluster) operate(ctx context.Context, out io.Writer) error {
 	d := c.deployment
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
 	use, sampled := c.watchUse(ctx, people)
 	err := c.patiently(come, time.Minute, func() error {
 		for _, dc := range d.dcs {
 			if people.entered(dc, 0) == 0 {
-				return fmt.Errorf("nobody came in yet in %s", dc)
+				return fmt.Errorf("no admission yet in %s", dc)
 			}
 		}
 		if people.waits.Load() == 0 {
-			return errors.New("nobody waits yet")
+			return errors.New("no visitor waits yet")
 		}
 		return nil
 	})
 	if err == nil {
-		c.j.tell("", "people are let in in both data centres, and others wait: %.1f s after the start of the run", d.since().Seconds())
+		c.j.record("", "people are let in in both data centres, and others wait: %.1f s after the start of the run", d.since().Seconds())
 	}
 	sleep(come, 2*d.o.session) // the room is full
 	var rolled, planned time.Duration
 	var calms []calm
 	begun := d.since()
 	steps := []func() error{
-		func() error { return c.apply(come, false) }, // bootstrap is taken away: regionals and globals roll
+		func() error { return c.apply(come, false) }, // bootstrap is removed: regionals and globals roll
 	}
 	for _, s := range c.sets() {
 		steps = append(steps, func() error { return c.whole(come, s, 0) })
@@ -813,7 +813,7 @@ func (c *cluster) operate(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// killForAWhile kills the processes of pods at random.
+// killForAWhile kills the processes of random pods.
 func (c *cluster) killForAWhile(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(c.o.seed, 5))
 	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "nats"}

@@ -1,19 +1,16 @@
 //go:build linux
 
-// Command chaos runs a whole deployment out of the built binaries and breaks it
-// by seed while people come: processes are killed, stopped and started again,
-// links between data centres are cut and healed, one way or both. It prints what
-// it did and what the people and the site saw, beside what is promised, and exits
-// with 1 where a promise broke: a limit, somebody put out or without the place, people
-// who do not come in again within what the nodes told. How much of the limits is used then
-// depends on the machine too: it is told beside its goal, and fails a run with -strict.
+// Command chaos runs a whole deployment of the built binaries and injects faults by seed, under visitors: it kills,
+// stops and restarts processes, and cuts and heals links between data centres, one way or both. It prints the faults
+// and the observations of visitors and site, and exits with 1 on a broken promise: a limit exceeded, a session or place
+// lost, or admissions that do not resume within the reported waits. The use of the limits depends on the machine too:
+// it is printed with its goal, and fails a run with -strict only.
+//
 // `make chaos`, `make takeover` and `make k8s` run it.
 //
-// Everything runs in a process, network and mount namespace of its own, in which
-// every data centre has a network namespace: nothing of it can outlive the
-// command, and nothing of it is seen outside. Where the kernel allows none, the
-// processes run on the loopback interface and are killed and stopped only; the
-// command says so.
+// Everything runs in its own process, network and mount namespace, with a network namespace per data centre: nothing
+// outlives the command or is visible outside. If the kernel allows no namespaces, the processes run on the loopback
+// interface and are only killed and stopped; the command says so.
 package main
 
 import (
@@ -44,22 +41,22 @@ type options struct {
 	lost        bool
 	dir         string
 	keep        bool
-	inside      bool // we are the process inside the namespaces
+	inside      bool // this is the process inside the namespaces
 	plain       bool // run without namespaces
-	changes     bool // the fleet itself changes
-	credentials bool // every node is a user of NATS, with rights of its own
+	changes     bool // faults include changes of the fleet itself
+	credentials bool // every node is a NATS user with its own permissions
 	strict      bool // figures below their goals fail the run
 
 	upgrade string // git revisions of the last release
-	cache   string // where its binaries are kept
-	passes  int    // of the upgrade
+	cache   string // folder of its binaries
+	passes  int    // number of upgrade passes
 
 	planned time.Duration // until then nodes are only replaced
 
 	image     string // of pods, with its tag; empty for processes
 	imageTar  string
 	kustomize string
-	kube      string // folder of the programs of Kubernetes
+	kube      string // folder of the Kubernetes programs
 
 	toxiproxy string
 }
@@ -172,7 +169,7 @@ func (o *options) tidy(code int, out io.Writer) int {
 	return code
 }
 
-// podsOutside prepares a run with pods, and leaves the machine as it was.
+// podsOutside prepares a run with pods, and restores the machine afterwards.
 func podsOutside(ctx context.Context, o options, out io.Writer) int {
 	if os.Geteuid() != 0 {
 		return say(out, errors.New("-pods: only root can run containers"))
@@ -199,7 +196,7 @@ func podsOutside(ctx context.Context, o options, out io.Writer) int {
 	return o.tidy(code, out)
 }
 
-// lateness says whether messages are made late.
+// lateness describes whether messages are delayed.
 func (o *options) lateness() string {
 	if o.toxiproxy == "" {
 		return " NO TOXIPROXY was given: nothing is made late."
@@ -207,13 +204,13 @@ func (o *options) lateness() string {
 	return " Toxiproxy makes messages late."
 }
 
-// say tells why nothing could be judged.
+// say prints why the run has no verdict.
 func say(out io.Writer, err error) int {
 	fmt.Fprintln(out, "chaos:", err)
 	return exitBroken
 }
 
-// build builds what is run into dir/bin.
+// build builds the binaries into dir/bin.
 func build(ctx context.Context, dir string) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o700); err != nil {
@@ -226,8 +223,7 @@ func build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// outside runs this command once more inside namespaces of its own and returns
-// how it ended, exitNoNetwork where that cannot be.
+// outside reruns this command inside its own namespaces and returns its exit code, exitNoNetwork if that is impossible.
 func outside(o options, out io.Writer) int {
 	self, err := os.Executable()
 	if err != nil {
@@ -240,8 +236,7 @@ func outside(o options, out io.Writer) int {
 		fmt.Fprintf(out, "no namespaces here: %v\n", err)
 		return exitNoNetwork
 	}
-	// A signal to stop is sent on: inside, it is the first process, and when it
-	// ends the kernel ends all others.
+	// A signal to stop is passed on: inside, it is the first process, and when it ends the kernel ends all others.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -285,7 +280,7 @@ func inside(ctx context.Context, o options, out io.Writer) int {
 	return play(ctx, o, net, out)
 }
 
-// play deploys, and runs what was asked for.
+// play deploys and executes the requested run.
 func play(ctx context.Context, o options, net network, out io.Writer) int {
 	s, run := shape{globals: 3, regionals: 2, edges: 2}, faultRun
 	switch {
@@ -304,7 +299,7 @@ func play(ctx context.Context, o options, net network, out io.Writer) int {
 	return 0
 }
 
-// during deploys, and stops everything when run is over.
+// during deploys, and stops all processes when run is over.
 func during(ctx context.Context, o options, net network, s shape, run func(*deployment) error) (err error) {
 	d, err := deploy(ctx, o, net, s)
 	if d != nil {

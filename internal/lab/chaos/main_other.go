@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Command chaos breaks a whole deployment by seed. It needs Linux.
+// Command chaos injects faults into a whole deployment by seed. It needs Linux.
 package main
 
 import "fmt"

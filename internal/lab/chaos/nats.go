@@ -18,23 +18,23 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// natsServer is one NATS server: one of three that all nodes share, or, where nodes have credentials,
-// one of three of global or the one of a data centre, which joins those of global as a leaf.
+// natsServer is one NATS server: one of three shared by all nodes, or, with credentials, one of three of global or the
+// one of a data centre, which joins those of global as a leaf.
 type natsServer struct {
 	name, place string
-	domain      string // "global" or the data centre; empty for those that all share
+	domain      string // "global" or the data centre; empty if shared
 
 	client, monitor string // host and port
 	route           string // empty for none
-	leaf            string // where it takes leaf nodes, empty for nowhere
+	leaf            string // address for leaf nodes, empty for none
 }
 
-// reached reports whether nodes of a place talk to the server.
+// reached reports whether nodes of a place use the server.
 func (s *natsServer) reached(place string) bool {
 	return s.domain == "" || s.domain == wire.Root || s.domain == place
 }
 
-// embedNATS says where the server will be that global has in its process.
+// embedNATS sets the address of global's embedded server.
 func (d *deployment) embedNATS(context.Context) error {
 	port, err := d.net.port(places[0], 0)
 	if err != nil {
@@ -45,8 +45,8 @@ func (d *deployment) embedNATS(context.Context) error {
 	return nil
 }
 
-// planNATS says which servers there will be and where: three in a cluster, one in every place
-// and, where nodes have credentials, one for every data centre that there ever is.
+// planNATS sets the number and addresses of the servers: three in a cluster, one per place and, with credentials, one
+// for every data centre that can exist.
 func (d *deployment) planNATS(context.Context) error {
 	ports := 0
 	var err error
@@ -75,17 +75,16 @@ func (d *deployment) planNATS(context.Context) error {
 	return err
 }
 
-// startNATS starts the servers, makes their users where they know any, and waits until all
-// take connections.
+// startNATS starts the servers, creates their users with credentials, and waits until all accept connections.
 func (d *deployment) startNATS(ctx context.Context) error {
 	if d.o.credentials {
 		if err := d.writeUsers(ctx); err != nil {
 			return err
 		}
 	}
-	size := 48 // room for what is stored here, and full soon
+	size := 48 // enough for the data of a run, and quickly full
 	if d.o.credentials {
-		size = 512 // buckets and the audit stream are made with their largest size
+		size = 512 // buckets and the audit stream reserve their maximum size
 	}
 	for _, s := range d.nats {
 		if err := d.net.disk(filepath.Join(d.o.dir, s.name), size); err != nil {
@@ -134,7 +133,7 @@ func (d *deployment) natsConfig(s *natsServer) (string, error) {
 	return write(d.o.dir, s.name+".conf", "%s%s", strings.NewReplacer(own...).Replace(string(text)), cluster)
 }
 
-// storeOf is what stands in a written configuration for the folder of a server.
+// storeOf returns the placeholder for a server's folder in a written configuration.
 func storeOf(domain string) string { return "/store/" + domain }
 
 // users is the folder of the servers' and nodes' certificates.
@@ -146,7 +145,7 @@ func (d *deployment) certificate(domain, folder, name string) (cert, key string)
 	return cert + ".crt", cert + ".key"
 }
 
-// writeUsers has the command for people write the servers' configurations and certificates, as an operator does.
+// writeUsers makes the vestibule command write the servers' configurations and certificates, as an operator does.
 func (d *deployment) writeUsers(ctx context.Context) error {
 	var leafs, hosts []string
 	for _, s := range d.nats {
@@ -172,7 +171,7 @@ func (d *deployment) natsConfigure(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// provision makes buckets and streams, which no node may where NATS knows users.
+// provision creates buckets and streams, which nodes may not do with credentials.
 func (d *deployment) provision(ctx context.Context) error {
 	if !d.o.credentials {
 		return nil
@@ -189,8 +188,8 @@ func (d *deployment) provision(ctx context.Context) error {
 
 func (d *deployment) authority() string { return filepath.Join(d.users(), "ca.crt") }
 
-// natsURLs returns the addresses of the servers of global or of a data centre; where all share
-// the servers, these. From a place they are reached by its gateway, if it has one.
+// natsURLs returns the addresses of the servers of global or of a data centre, or of the shared servers, through the
+// gateway of the place if it has one.
 func (d *deployment) natsURLs(domain, from string) string {
 	var urls []string
 	for _, s := range d.nats {
@@ -204,7 +203,7 @@ func (d *deployment) natsURLs(domain, from string) string {
 	return strings.Join(urls, ",")
 }
 
-// through returns by which address something in a place reaches a port of a NATS server.
+// through returns the address of a NATS server's port as seen from a place.
 func (d *deployment) through(place, at string) string {
 	if g := d.gates[place]; g != nil && g.through[at] != "" {
 		return g.through[at]
@@ -212,8 +211,7 @@ func (d *deployment) through(place, at string) string {
 	return at
 }
 
-// natsFor returns the lines of a node's configuration that say where its NATS servers are,
-// and as whom it talks to them.
+// natsFor returns the NATS section of a node's configuration.
 func (d *deployment) natsFor(place, role, name string) string {
 	if !d.o.credentials {
 		return fmt.Sprintf("nats: {url: %q}\n", d.natsURLs("", place))
@@ -233,8 +231,8 @@ func (d *deployment) natsFor(place, role, name string) string {
 	return text
 }
 
-// operatorOf returns the flags by which the command for people reaches NATS: that of a data
-// centre where the command is about one that has its own.
+// operatorOf returns the NATS flags of the vestibule command: of the data centre that the command is about, if it has
+// its own NATS.
 func (d *deployment) operatorOf(args []string) []string {
 	if !d.o.credentials {
 		return []string{"--nats-url", d.urls}
@@ -247,7 +245,7 @@ func (d *deployment) operatorOf(args []string) []string {
 	return append(more, "--nats-url", d.natsURLs(domain, ""), "--nats-ca", d.authority(), "--nats-cert", cert, "--nats-key", key)
 }
 
-// natsUp tells whether every server takes connections.
+// natsUp returns an error unless every server accepts connections.
 func (d *deployment) natsUp() error {
 	for _, s := range d.nats {
 		c, err := net.DialTimeout("tcp", s.client, time.Second)

@@ -16,26 +16,25 @@ import (
 	"time"
 )
 
-// network is where the processes run: places with an address each, and links
-// between them that can be cut.
+// network is the network of the processes: places with an address each, and links between them that can be cut.
 type network interface {
-	// addr returns the address of a place, hub for our own.
+	// addr returns the address of a place, hub for this process.
 	addr(place string) string
-	// port returns a port on which nothing listens there; n tells two apart.
+	// port returns a free port there; n distinguishes several.
 	port(place string, n int) (int, error)
 	// in returns the command that runs argv in a place.
 	in(place string, argv []string) []string
-	// cut makes packets from one place to another vanish, and returns how to heal it.
+	// cut drops packets from one place to another, and returns how to heal it.
 	cut(from, to string) (heal func() error, err error)
-	// narrow lets little through to a place, and returns how to heal it.
+	// narrow limits the bandwidth of a place, and returns how to heal it.
 	narrow(place string) (heal func() error, err error)
-	// disk makes a folder that is a small disk of its own, of so many MiB, where there are links.
+	// disk creates a folder as a small disk of the given MiB, if links reports true.
 	disk(path string, size int) error
-	// links tells whether there are any to cut and to narrow, and disks to fill.
+	// links reports whether links can be cut and narrowed, and disks filled.
 	links() bool
 }
 
-// hub is the place of the site, of the people and of this process.
+// hub is the place of the site, of the visitors and of this process.
 const hub = ""
 
 // loopback is the network without namespaces.
@@ -60,12 +59,12 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// router is a network of namespaces: each place has one, and this process, in
-// the namespace that routes between them, is the hub.
+// router is a network of namespaces: one per place, and this process, in the namespace that routes between them, is the
+// hub.
 type router struct{}
 
-// places are where processes run. The last one has no edges: it is there so that
-// two of three NATS servers and globals survive the loss of any place.
+// places are the places of processes. The last one has no edges: it lets two of three NATS servers and globals survive
+// the loss of any place.
 var places = []string{"nairobi", "dublin", "lima"}
 
 // subnet returns the network of a place, 10.77.N.
@@ -73,13 +72,12 @@ func subnet(place string) string {
 	return fmt.Sprintf("10.77.%d.", 1+slices.Index(places, place))
 }
 
-// ownNamespaces makes a process that is started the first one of its own
-// namespaces, as root in them.
+// ownNamespaces makes a started process the first one of its own namespaces, as root in them.
 func ownNamespaces() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
 		Pdeathsig:  syscall.SIGKILL,
-		Setpgid:    true, // Ctrl-C comes from us, once
+		Setpgid:    true, // Ctrl-C comes from the parent, once
 	}
 	if os.Geteuid() != 0 {
 		a.Cloneflags |= syscall.CLONE_NEWUSER
@@ -89,8 +87,7 @@ func ownNamespaces() *syscall.SysProcAttr {
 	return a
 }
 
-// newRouter builds the namespaces of all places around this process, which is
-// alone in namespaces of its own.
+// newRouter creates the namespaces of all places around this process, which has its own namespaces.
 func newRouter(ctx context.Context) (*router, error) {
 	if err := ownMounts(); err != nil {
 		return nil, err
@@ -118,7 +115,7 @@ func newRouter(ctx context.Context) (*router, error) {
 	return &router{}, nil
 }
 
-// ownMounts makes the mounts of this process its own, with its own view of processes, and lets it forward packets.
+// ownMounts gives this process private mounts and its own /proc, and enables packet forwarding.
 func ownMounts() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -126,8 +123,7 @@ func ownMounts() error {
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	// ip keeps namespaces by name in a folder of this name. Ours is seen by nobody
-	// else and goes with us.
+	// ip keeps named namespaces in this folder. A private one is invisible to others and vanishes with this process.
 	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
 		return fmt.Errorf("mount /run: %w", err)
 	}
@@ -137,7 +133,7 @@ func ownMounts() error {
 	return nil
 }
 
-// tool runs a command line without quotes in it.
+// tool runs a command line without quotes.
 func tool(ctx context.Context, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -156,7 +152,7 @@ func (r *router) addr(place string) string {
 	return subnet(place) + "1"
 }
 
-// port is a number that nobody else can have: the namespace is ours.
+// port returns a fixed number: the namespace has no other processes.
 func (r *router) port(_ string, n int) (int, error) { return 4222 + n, nil }
 
 func (r *router) in(place string, argv []string) []string {
@@ -171,8 +167,7 @@ func (r *router) cut(from, to string) (func() error, error) {
 	return func() error { return tool(context.Background(), "ip rule del "+rule) }, tool(context.Background(), "ip rule add "+rule)
 }
 
-// narrow leaves 600 kbit/s. A delay would need netem, which not every
-// kernel has: see gateway.
+// narrow leaves 600 kbit/s. A delay would need netem, which not every kernel has: see gateway.
 func (r *router) narrow(place string) (func() error, error) {
 	dev := "dev to-" + place + " root"
 	return func() error { return tool(context.Background(), "tc qdisc del "+dev) },
@@ -188,5 +183,5 @@ func (r *router) disk(path string, size int) error {
 
 func (r *router) links() bool { return true }
 
-// join puts host and port together.
+// join joins host and port.
 func join(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

@@ -29,9 +29,9 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// This file is what operators and orchestrators do to a fleet, and what disks do.
+// This file has the actions of operators and orchestrators, and failures of disks.
 
-// edgesEver returns all edges that there were, by number.
+// edgesEver returns all edges ever started, by number.
 func (d *deployment) edgesEver() []*node {
 	var out []*node
 	for _, n := range d.ever() {
@@ -42,8 +42,7 @@ func (d *deployment) edgesEver() []*node {
 	return out
 }
 
-// replace ends an edge for good and starts another one under a name that nobody had
-// before, as an orchestrator does.
+// replace ends an edge for good and starts another one with a new name, as an orchestrator does.
 func (d *deployment) replace(ctx context.Context, n *node, j *journal) error {
 	n.up.Store(false)
 	n.unwell() // for ever
@@ -55,7 +54,7 @@ func (d *deployment) replace(ctx context.Context, n *node, j *journal) error {
 	if err != nil {
 		return err
 	}
-	j.tell("replaced edge", "replace  %s by %s", n.name, next.name)
+	j.record("replaced edge", "replace  %s by %s", n.name, next.name)
 	if err := d.admits(ctx, next); err != nil {
 		return err
 	}
@@ -63,9 +62,8 @@ func (d *deployment) replace(ctx context.Context, n *node, j *journal) error {
 	return nil
 }
 
-// forget tells the regional that processes of an edge have ended of which it may not
-// have heard the end: all of the name where none are named. Where nobody answers, an
-// operator tries again when nothing is broken any more.
+// forget tells the regional that processes of an edge have ended, whose end it may have missed: all of the name if none
+// are given. Without an answer, an operator retries after the storm.
 func (d *deployment) forget(ctx context.Context, n *node, j *journal, incarnations ...uint64) {
 	args := []string{"fleet", "forget", strings.TrimPrefix(n.name, n.place+"/"), "--dc", n.place}
 	which := [][]string{args}
@@ -77,7 +75,7 @@ func (d *deployment) forget(ctx context.Context, n *node, j *journal, incarnatio
 	}
 	for _, w := range which {
 		if out, err := d.command(ctx, w...); err != nil {
-			j.tell("", "(%s is not forgotten yet: %s)", n.name, strings.TrimSpace(out))
+			j.record("", "(%s is not forgotten yet: %s)", n.name, strings.TrimSpace(out))
 			d.mu.Lock()
 			d.unforgotten = append(d.unforgotten, w)
 			d.mu.Unlock()
@@ -85,9 +83,8 @@ func (d *deployment) forget(ctx context.Context, n *node, j *journal, incarnatio
 	}
 }
 
-// lookAround does what an operator does after a storm: what could not be forgotten is
-// forgotten now, and where a data centre waits for edges that are not heard although all
-// that there are are, it is told so. It returns until when nodes say that they wait.
+// lookAround does an operator's work after a storm: it repeats unanswered forgets, and forgets missing edges that a
+// data centre waits for although all existing ones are connected. It returns the latest wait reported by nodes.
 func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Duration, err error) {
 	d.mu.Lock()
 	again := d.unforgotten
@@ -105,8 +102,8 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			return 0, err
 		}
 	}
-	for _, dc := range d.heard() {
-		// Who comes back does so within seconds; whoever is awaited then is gone.
+	for _, dc := range d.connected() {
+		// Live edges return within seconds; any still awaited is gone.
 		missed := func(w wait) bool { return w.Edge != "" && !w.Ended }
 		err := d.wait(settling, func() error {
 			waits, _, err := d.waits(dc)
@@ -125,9 +122,9 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 		if err != nil && ctx.Err() == nil {
 			return 0, fmt.Errorf("fleet forget --all --dc %s: %s", dc, strings.TrimSpace(out))
 		}
-		j.tell("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
+		j.record("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
-	for _, dc := range d.heard() {
+	for _, dc := range d.connected() {
 		waits, now, err := d.waits(dc)
 		if err != nil {
 			return 0, err
@@ -137,8 +134,8 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			if !w.Closed || !serves && w.Until.IsZero() {
 				continue
 			}
-			if w.Until.IsZero() && w.Why != "books" { // that one another says, who has them
-				return 0, fmt.Errorf("%s waits for %q and does not say until when", dc, w.Edge)
+			if w.Until.IsZero() && w.Why != "books" { // reported by another one, which has them
+				return 0, fmt.Errorf("%s waits for %q without an end", dc, w.Edge)
 			}
 			until = max(until, d.since()+w.Until.Sub(now))
 		}
@@ -146,22 +143,22 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 	return until, nil
 }
 
-// errMissed says that a data centre waits for an edge.
-var errMissed = errors.New("an edge is not heard")
+// errMissed reports that a data centre waits for an edge.
+var errMissed = errors.New("an edge does not report")
 
-// settling is for how long after a storm nodes find each other again.
+// settling is how long nodes need to reconnect after a storm.
 const settling = 8 * time.Second
 
-// wait is one thing that a data centre waits for, as its regional's status tells it.
+// wait is one wait of a data centre, as reported by its regional's status.
 type wait struct {
 	Why    string
 	Edge   string
-	Until  time.Time // zero where nobody can tell
+	Until  time.Time // zero if unknown
 	Closed bool
 	Ended  bool
 }
 
-// waits returns what a data centre waits for, as its regional says, and fleet time.
+// waits returns the waits of a data centre, as reported by its regional, and fleet time.
 func (d *deployment) waits(dc string) (waits []wait, now time.Time, err error) {
 	err = d.wait(wholeWithin, func() error {
 		n, err := d.leader("regional", dc)
@@ -180,7 +177,7 @@ func (d *deployment) waits(dc string) (waits []wait, now time.Time, err error) {
 	return waits, now, err
 }
 
-// incarnations returns what the folder of an edge tells of its processes.
+// incarnations returns the instances recorded in the folder of an edge.
 func (n *node) incarnations() ([]uint64, error) {
 	data, err := os.ReadFile(filepath.Join(n.dataDir(), "incarnations.json"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -193,9 +190,8 @@ func (n *node) incarnations() ([]uint64, error) {
 	return lives.Incs, err
 }
 
-// twin starts a second process with the configuration and a copy of the folder of an
-// edge, as somebody does who copies a machine, and ends it after a while. Meanwhile
-// the first one may stand still.
+// twin starts a second process with the configuration and a copy of the folder of an edge, like a copied machine, and
+// ends it after a while. Meanwhile the first one may be stopped.
 func (d *deployment) twin(ctx context.Context, n *node, f fault, j *journal) error {
 	d.mu.Lock()
 	d.names["twin"]++
@@ -226,7 +222,7 @@ func (d *deployment) twin(ctx context.Context, n *node, f fault, j *journal) err
 			n.up.Store(true)
 		}()
 	}
-	j.tell("copied edge", "copy     %s with its folder for %.1f s; it stands still meanwhile: %v", n.name, f.lasts.Seconds(), still)
+	j.record("copied edge", "copy     %s with its folder for %.1f s; it stands still meanwhile: %v", n.name, f.lasts.Seconds(), still)
 	if err := d.add(t); err != nil {
 		return err
 	}
@@ -239,17 +235,17 @@ func (d *deployment) twin(ctx context.Context, n *node, f fault, j *journal) err
 			return err
 		}
 	}
-	sleep(ctx, f.lasts/2) // both live
+	sleep(ctx, f.lasts/2) // both run
 	t.up.Store(false)
 	t.unwell() // for ever
 	t.gone.Store(true)
 	return t.end(syscall.SIGTERM)
 }
 
-// third is the data centre that comes and goes.
+// third is the data centre that is added and removed.
 var third = places[2]
 
-// serving returns the data centres in which people are let in.
+// serving returns the data centres that admit visitors.
 func (d *deployment) serving() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -259,16 +255,16 @@ func (d *deployment) serving() []string {
 	return places[:2]
 }
 
-// heard returns the data centres that global hears: while one of them waits for an edge, global lends
-// only what comes back, also where that one drains or is not in the list.
-func (d *deployment) heard() []string {
+// connected returns the data centres connected to global: while one of them waits for an edge, global only grants returned
+// permits, even if that one drains or is unlisted.
+func (d *deployment) connected() []string {
 	if len(d.of("regional", third)) > 0 {
 		return places
 	}
 	return d.serving()
 }
 
-// where returns the data centres that faults are for.
+// where returns the data centres for faults.
 func (d *deployment) where() []string {
 	if d.o.changes {
 		return places
@@ -282,7 +278,7 @@ func (d *deployment) list(listed bool) {
 	d.listed = listed
 }
 
-// command runs the command for people.
+// command runs the vestibule command.
 func (d *deployment) command(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -290,9 +286,8 @@ func (d *deployment) command(ctx context.Context, args ...string) (string, error
 	return string(out), err
 }
 
-// changes adds a data centre to the list, or drains it, and returns what the command said and
-// whether that was done. Where the store gives no answer, the change may
-// have been made all the same: the list says so as soon as it can be read.
+// changes adds or drains a data centre, and returns the command's output and whether the change was made. Without an
+// answer of the store the change may still have been made: the list shows it as soon as it is readable.
 func (d *deployment) changes(ctx context.Context, verb, dc string) (said string, done bool) {
 	said, err := d.command(ctx, "fleet", verb, dc)
 	if err == nil {
@@ -307,10 +302,10 @@ func (d *deployment) changes(ctx context.Context, verb, dc string) (said string,
 	return strings.TrimSpace(said), done && err == nil
 }
 
-// member lets the third data centre come, or go.
+// member adds or removes the third data centre.
 func (d *deployment) member(ctx context.Context, j *journal) error {
 	if !d.changing.TryLock() {
-		j.tell("", "(%s is on its way already)", third)
+		j.record("", "(%s is on its way already)", third)
 		return nil
 	}
 	defer d.changing.Unlock()
@@ -332,10 +327,10 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 		}
 	}
 	if out, done := d.changes(ctx, "add", third); !done {
-		j.tell("", "(%s is not added: %s)", third, out)
+		j.record("", "(%s is not added: %s)", third, out)
 		return nil
 	}
-	j.tell("added data centre", "add      %s", third)
+	j.record("added data centre", "add      %s", third)
 	d.list(true)
 	for _, e := range d.of("edge", third) {
 		if err := d.admits(ctx, e); err != nil {
@@ -345,16 +340,15 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// drainWithin is how long a data centre may take to leave the list, where its
-// sessions end and nothing is broken for long.
+// drainWithin is the maximum time of a drain, whose sessions end and without long faults.
 const drainWithin = 2 * time.Minute
 
 func (d *deployment) goAway(ctx context.Context, j *journal) error {
 	if out, done := d.changes(ctx, "drain", third); !done {
-		j.tell("", "(%s does not drain: %s)", third, out)
+		j.record("", "(%s does not drain: %s)", third, out)
 		return nil
 	}
-	j.tell("drained data centre", "drain    %s", third)
+	j.record("drained data centre", "drain    %s", third)
 	begun := d.since()
 	d.list(false)
 	for _, e := range d.of("edge", third) {
@@ -369,32 +363,32 @@ func (d *deployment) goAway(ctx context.Context, j *journal) error {
 			return fmt.Errorf("fleet list: %w: %s", err, out)
 		}
 		if strings.Contains(out, third) {
-			return errors.New("it is listed still")
+			return errors.New("still listed")
 		}
 		return nil
 	})
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		// While nobody knows what another data centre holds, as after a loss of the store, none
-		// leaves; edges that are gone are forgotten after the storm.
-		j.tell("", "(%s drains for more than %v: %v)", third, drainWithin, err)
+		// While the permits of another data centre are unknown, as after a loss of the store, no data centre is
+		// removed; dead edges are forgotten after the storm.
+		j.record("", "(%s drains for more than %v: %v)", third, drainWithin, err)
 	default:
-		j.tell("", "%s has left the list, after %.1f s", third, (d.since() - begun).Seconds())
+		j.record("", "%s has left the list, after %.1f s", third, (d.since() - begun).Seconds())
 	}
 	return nil
 }
 
-// admits waits until an edge that was started is ready, and sends people there; where
-// its data centre lets nobody in, or the edge ends for good meanwhile, it does neither.
+// admits waits until a started edge is ready, and sends visitors there, unless its data centre admits nobody or the
+// edge is removed meanwhile.
 func (d *deployment) admits(ctx context.Context, n *node) error {
 	err := d.wait(45*time.Second, func() error {
 		if ctx.Err() != nil || n.gone.Load() || !slices.Contains(d.serving(), n.place) {
-			return nil // it was replaced meanwhile, or nobody is let in there
+			return nil // removed meanwhile, or its data centre admits nobody
 		}
 		ready, _, err := d.ready(n)
 		if err == nil && !ready {
-			err = fmt.Errorf("%s does not get ready", n.name)
+			err = fmt.Errorf("%s does not become ready", n.name)
 		}
 		return err
 	})
@@ -404,8 +398,7 @@ func (d *deployment) admits(ctx context.Context, n *node) error {
 	return err
 }
 
-// loseStore kills all NATS servers and starts them again with empty disks, while
-// every node of ours lives on.
+// loseStore kills all NATS servers and restarts them with empty disks, while all nodes live on.
 func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *journal) error {
 	servers := d.of("nats", "")
 	for i, n := range servers {
@@ -413,7 +406,7 @@ func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *jour
 			for _, o := range servers[:i] {
 				o.free()
 			}
-			j.tell("", "(a NATS server is in trouble already)")
+			j.record("", "(a NATS server is in trouble already)")
 			return nil
 		}
 	}
@@ -422,7 +415,7 @@ func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *jour
 			n.free()
 		}
 	}()
-	j.tell("lost the store", "lose     all that NATS stored; its servers are back after %.1f s", lasts.Seconds())
+	j.record("lost the store", "lose     all that NATS stored; its servers are back after %.1f s", lasts.Seconds())
 	for _, n := range servers {
 		if err := n.end(syscall.SIGKILL); err != nil {
 			return err
@@ -440,7 +433,7 @@ func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *jour
 	return d.provision(ctx)
 }
 
-// empty removes what a folder holds.
+// empty removes the contents of a folder.
 func empty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -454,10 +447,9 @@ func empty(dir string) error {
 	return nil
 }
 
-// fillDisk leaves no room on the disk of a NATS server. When there is room again
-// the server is started anew, as the book says.
+// fillDisk fills the disk of a NATS server. Once there is space again it restarts the server, as the runbook says.
 func (d *deployment) fillDisk(ctx context.Context, n *node, lasts time.Duration, j *journal) error {
-	j.tell("filled a disk", "fill     the disk of %s for %.1f s", n.name, lasts.Seconds())
+	j.record("filled a disk", "fill     the disk of %s for %.1f s", n.name, lasts.Seconds())
 	filler := filepath.Join(n.dataDir(), "filler")
 	f, err := os.Create(filler)
 	if err != nil {
@@ -482,8 +474,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// keys are all ticket keys that the fleet ever had: what lets the judge read the
-// tickets of people.
+// keys are all ticket keys that the fleet ever had, for the oracle to read tickets.
 type keys struct {
 	mu   sync.Mutex
 	ring ticket.Keyring
@@ -500,18 +491,18 @@ func (k *keys) learn(ring ticket.Keyring) {
 	}
 }
 
-// count returns how many keys there ever were.
+// count returns the number of keys ever.
 func (k *keys) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.ring.Keys)
 }
 
-// learnFrom adds the keys that a node keeps.
+// learnFrom adds the keys stored by a node.
 func (k *keys) learnFrom(n *node) error {
 	data, err := os.ReadFile(filepath.Join(n.dataDir(), shared.KeysDocument+".json"))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // it has none yet, or its folder was wiped
+		return nil // none yet, or its folder was wiped
 	}
 	if err != nil {
 		return err
@@ -539,8 +530,7 @@ func (k *keys) reader() (out reader, err error) {
 	return out, nil
 }
 
-// joined returns the time at which the visitor of a waiting ticket joined; 0 for what
-// is none.
+// joined returns the join time of a waiting ticket; 0 for others.
 func (r reader) joined(value string) fleettime.Time {
 	var t ticket.Ticket
 	for _, codec := range r {
@@ -551,15 +541,14 @@ func (r reader) joined(value string) fleettime.Time {
 	return 0
 }
 
-// known is for how long a key is known before anybody seals with it: a rotation of
-// a fleet that rotates as fast as these runs allow. An edge that is cut off for
-// longer meets tickets under a key that it does not know.
+// known is how long a key is distributed before it seals: one rotation, which is short in these runs. An edge that is
+// disconnected for longer sees tickets under an unknown key.
 const known = 12 * time.Second
 
-// rotate puts one more key into the store.
+// rotate adds a key to the stored ring.
 func (d *deployment) rotate(ctx context.Context, j *journal) error {
 	as := natsbus.Options{URL: d.urls, Name: "chaos-keys", Log: slog.New(slog.DiscardHandler)}
-	if d.o.credentials { // there is no user who may but global
+	if d.o.credentials { // only global's user has the permission
 		as.CA, as.Inbox = d.authority(), natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, "global-1")
 		as.Cert, as.Key = d.certificate(wire.Root, "globals", "global-1")
 	}
@@ -589,7 +578,7 @@ func (d *deployment) rotate(ctx context.Context, j *journal) error {
 		now := fleettime.TimeOf(time.Now())
 		newest := ring.Keys[len(ring.Keys)-1]
 		if newest.SealFrom > now {
-			return nil // nobody seals with the newest yet
+			return nil // the newest key does not seal yet
 		}
 		next := ticket.Key{ID: newest.ID + 1, SealFrom: now.Add(known)}
 		if _, err := rand.Read(next.Secret[:]); err != nil {
@@ -605,11 +594,11 @@ func (d *deployment) rotate(ctx context.Context, j *journal) error {
 		if _, err := docs.Put(try, shared.KeysDocument, data, revision); err != nil {
 			return err
 		}
-		j.tell("rotated keys", "rotate   the keys: key %d, sealed with from %v on", next.ID, known)
+		j.record("rotated keys", "rotate   the keys: key %d, sealed with from %v on", next.ID, known)
 		return nil
 	})
 	if errors.Is(err, wire.ErrDown) || errors.Is(err, context.DeadlineExceeded) {
-		j.tell("", "(the store cannot be reached)")
+		j.record("", "(the store cannot be reached)")
 		return nil
 	}
 	return err

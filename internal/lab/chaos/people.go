@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// crowdOfPeople are all who come.
+// crowdOfPeople are all visitors.
 type crowdOfPeople struct {
 	d    *deployment
 	life time.Duration // of a ticket
 
-	waits atomic.Int64 // answers that told somebody to wait
+	waits atomic.Int64 // waiting answers
 
 	mu     sync.Mutex
 	stays  []*stay
-	newest map[string][]time.Duration // when people came in, by data centre
+	newest map[string][]time.Duration // admission times, by data centre
 }
 
-// invite lets the people of a run come, each within 10 s. They go on coming until come
-// ends: with ctx, or as home is called, which returns once all are at home.
+// invite starts the visitors of a run, each within 10 s. They keep visiting until come ends: with ctx, or by home,
+// which returns once all have left.
 func (d *deployment) invite(ctx context.Context) (people *crowdOfPeople, come context.Context, home func()) {
 	people = &crowdOfPeople{d: d, life: d.o.session*11/10 + 2*time.Second}
 	come, stop := context.WithCancel(ctx)
@@ -46,7 +46,7 @@ func (d *deployment) invite(ctx context.Context) (people *crowdOfPeople, come co
 	return people, come, func() { stop(); crowd.Wait() }
 }
 
-// entered returns how many came in, in a data centre, since then.
+// entered returns the number of admissions in a data centre since a time.
 func (c *crowdOfPeople) entered(dc string, since time.Duration) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *crowdOfPeople) enters(dc string, at time.Duration) {
 	c.newest[dc] = append(c.newest[dc], at)
 }
 
-// newStay begins a stay; only its person touches it until the run is over.
+// newStay begins a stay; only its visitor touches it until the run is over.
 func (c *crowdOfPeople) newStay() (int, *stay) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +77,7 @@ func (c *crowdOfPeople) newStay() (int, *stay) {
 	return len(c.stays) - 1, s
 }
 
-// person is somebody with a browser of their own: its cookies and its
-// connections are kept.
+// person is a visitor with a browser that keeps cookies and connections.
 type person struct {
 	c       *crowdOfPeople
 	rng     *rand.Rand
@@ -99,7 +98,7 @@ func (c *crowdOfPeople) person(seed uint64, n int) *person {
 	}
 }
 
-// live comes, waits, looks around, leaves and comes again, until ctx ends.
+// live visits, waits, browses, leaves and returns, until ctx ends.
 func (p *person) live(ctx context.Context) {
 	defer p.client.CloseIdleConnections()
 	for ctx.Err() == nil {
@@ -111,10 +110,10 @@ func (p *person) live(ctx context.Context) {
 	}
 }
 
-// visit is a whole visit, from the first request until the person leaves.
+// visit is a whole visit, from the first request until the visitor leaves.
 func (p *person) visit(ctx context.Context) {
 	p.id, p.stay = p.c.newStay()
-	var sure time.Duration // until which the session lasts for certain
+	var sure time.Duration // certain end of the session
 	left := 2 + p.rng.IntN(5)
 	for ctx.Err() == nil {
 		p.choose(sure > 0)
@@ -142,12 +141,12 @@ func (p *person) visit(ctx context.Context) {
 			p.pause(ctx, 300*time.Millisecond, 3*time.Second)
 		case waiting:
 			p.c.waits.Add(1)
-			if sure > 0 { // put out: what comes now is another stay
+			if sure > 0 { // the session has ended: another stay begins
 				p.id, p.stay = p.c.newStay()
 				sure = 0
 			}
 			if p.rng.IntN(20) == 0 {
-				return // tired of it
+				return // abandons
 			}
 			d := time.Duration(r.maxAge) * time.Second // see ask
 			p.pause(ctx, d, d+time.Second)
@@ -155,8 +154,8 @@ func (p *person) visit(ctx context.Context) {
 			p.edge = nil
 			p.pause(ctx, 50*time.Millisecond, 300*time.Millisecond)
 		}
-		// Nobody asks with a ticket of which nobody can know whether it is still
-		// good: such a person leaves, and comes back when it surely is not.
+		// No request is sent with a ticket of uncertain validity: the visitor leaves, and returns when it has certainly
+		// expired.
 		if sure > 0 && now > sure-3*time.Second {
 			p.comeBack(ctx)
 			sure, left = 0, 2+p.rng.IntN(5)
@@ -164,7 +163,7 @@ func (p *person) visit(ctx context.Context) {
 	}
 }
 
-// comeBack comes again with the old cookies, once they are good for nothing.
+// comeBack returns with the old cookies, once they have expired.
 func (p *person) comeBack(ctx context.Context) {
 	p.pause(ctx, p.c.life+3*time.Second, p.c.life+6*time.Second)
 	p.id, p.stay = p.c.newStay()
@@ -207,8 +206,7 @@ func (p *person) somewhere() string {
 	return dcs[p.rng.IntN(len(dcs))]
 }
 
-// impatient says for how long the person waits for an answer, 0 for as long as
-// browsers do.
+// impatient returns the timeout of the visitor, 0 for the default of browsers.
 func (p *person) impatient(in bool) time.Duration {
 	if !in && p.rng.IntN(20) == 0 {
 		return time.Second + time.Duration(p.rng.Int64N(int64(5*time.Second)))
@@ -216,7 +214,7 @@ func (p *person) impatient(in bool) time.Duration {
 	return 0
 }
 
-// ask asks for a page and notes what came of it.
+// ask requests a page and records the result.
 func (p *person) ask(ctx context.Context, patience time.Duration) request {
 	r := p.send(ctx, len(p.stay.requests), p.edge, p.cookie(), patience)
 	maps.Copy(p.cookies, r.set)
@@ -227,8 +225,8 @@ func (p *person) ask(ctx context.Context, patience time.Duration) request {
 	return r.request
 }
 
-// burst asks for what belongs to a page: several requests at once with the same
-// cookies, at all edges of the data centre.
+// burst requests the subresources of a page: several parallel requests with the same cookies, at all edges of the data
+// centre.
 func (p *person) burst(ctx context.Context) {
 	var all sync.WaitGroup
 	var edges []*node
@@ -249,7 +247,7 @@ func (p *person) burst(ctx context.Context) {
 	}
 }
 
-// answer is a request and what its person keeps of it.
+// answer is a request and the data kept by its visitor.
 type answer struct {
 	request
 	set   map[string]string
@@ -284,7 +282,7 @@ func (p *person) fetch(ctx context.Context, n int, e *node, cookie string, a *an
 	req.Header.Set(visitHeader, visitID(p.id, n))
 	if cookie != "" {
 		req.Header.Set("Cookie", cookie)
-		if p.id%4 != 0 { // asks as the page does; every fourth has a browser without script
+		if p.id%4 != 0 { // like the waiting page's script; every fourth browser has no script
 			req.Header.Set("Accept", "application/json")
 		}
 	}
@@ -292,7 +290,7 @@ func (p *person) fetch(ctx context.Context, n int, e *node, cookie string, a *an
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() // nothing is lost with it
+	defer resp.Body.Close() // read-only
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return err
 	}
@@ -314,7 +312,7 @@ func (p *person) fetch(ctx context.Context, n int, e *node, cookie string, a *an
 	return nil
 }
 
-// plain tells an error without addresses, so that equal ones can be counted.
+// plain returns an error's text without addresses, so that equal ones can be counted.
 func plain(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		words := strings.Split(op.Err.Error(), ": ")

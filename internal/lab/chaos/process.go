@@ -17,48 +17,48 @@ import (
 	"time"
 )
 
-// node is one process of the deployment, and all that succeed it under its name.
+// node is one process of the deployment, and its successors of the same name.
 type node struct {
 	name   string // "nairobi/edge-1"
-	role   string // edge, regional, global, nats, toxiproxy, or cluster for what runs pods
+	role   string // edge, regional, global, nats, toxiproxy, or cluster for the processes of Kubernetes
 	place  string
 	argv   []string
-	log    string // file to which all its lives write
+	log    string // log file of all its lives
 	fleet  *deployment
-	first  []string // further arguments of the first life
+	first  []string // additional arguments of the first life
 	number int      // among edges
-	data   string   // its folder, where it is no process of ours
+	data   string   // its folder, if not ours
 	uid    string   // of a pod
 
-	url     atomic.Value // string: where people reach it
+	url     atomic.Value // string: address for visitors
 	metrics atomic.Value // string
-	up      atomic.Bool  // a load balancer would send people there
-	gone    atomic.Bool  // for good: nothing of its name comes back
+	up      atomic.Bool  // a load balancer would send visitors there
+	gone    atomic.Bool  // removed for good
 
 	mu      sync.Mutex
 	life    *life
-	busy    bool   // a fault is being done to it
-	outages []span // in which it was not well, as offsets from the deployment's zero
+	busy    bool   // claimed by a fault
+	outages []span // intervals of faults, as offsets from the deployment's zero
 }
 
 // life is one process.
 type life struct {
 	cmd  *exec.Cmd
 	gone chan struct{}
-	err  error // how it ended, once gone is closed
+	err  error // of its end, once gone is closed
 }
 
-// span is a stretch of time; one that has not ended has To 0.
+// span is an interval; To is 0 while it lasts.
 type span struct{ From, To time.Duration }
 
 func (s span) touches(from, to time.Duration) bool {
 	return s.From <= to && (s.To == 0 || s.To >= from)
 }
 
-// ours tells whether the node is one of our binaries, which tell their addresses.
+// ours reports whether the node is one of our binaries, which report their addresses.
 func (n *node) ours() bool { return n.role == "edge" || n.role == "regional" || n.role == "global" }
 
-// start begins a life and returns once the process has told its addresses.
+// start begins a life and returns once the process has reported its addresses.
 func (n *node) start(extra ...string) error {
 	file, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -114,7 +114,7 @@ func (n *node) start(extra ...string) error {
 	case <-l.gone:
 		return fmt.Errorf("%s ended at its start: %w (see %s)", n.name, l.err, n.log)
 	case <-time.After(20 * time.Second):
-		return fmt.Errorf("%s told no address (see %s)", n.name, n.log)
+		return fmt.Errorf("%s reported no address (see %s)", n.name, n.log)
 	}
 }
 
@@ -133,7 +133,7 @@ func (n *node) signal(s syscall.Signal) error {
 	return err
 }
 
-// end sends a signal that ends the process and waits until it has ended.
+// end sends a signal that ends the process and waits for its end.
 func (n *node) end(s syscall.Signal) error {
 	if err := n.signal(s); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (n *node) end(s syscall.Signal) error {
 	}
 }
 
-// died tells how the process ended, if it did without being asked to.
+// died returns the error of an unexpected end of the process.
 func (n *node) died() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -188,8 +188,7 @@ func (n *node) free() {
 	n.busy = false
 }
 
-// unwell notes that the node is not well from now on; what it returns notes that
-// it is well again.
+// unwell records the start of an outage; well records its end.
 func (n *node) unwell() (well func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -214,7 +213,7 @@ func write(dir, name, format string, args ...any) (string, error) {
 	return name, os.WriteFile(name, fmt.Appendf(nil, format, args...), 0o600)
 }
 
-// dataDir is the node's folder.
+// dataDir returns the node's folder.
 func (n *node) dataDir() string {
 	if n.data != "" {
 		return n.data

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// restartAll ends every edge, regional and global that is not in trouble, and starts them again: f.leader says
-// that they are told to end, as an operator does; else all are killed, as by a power cut. NATS and the machines go on.
+// restartAll ends every edge, regional and global that no other fault has claimed, and restarts them. With f.leader
+// they are shut down, as by an operator, otherwise killed, as by a power cut. NATS and the machines keep running.
 func (d *deployment) restartAll(ctx context.Context, f fault, j *journal) error {
 	sig, verb := syscall.SIGKILL, "kill+all"
 	if f.leader {
@@ -25,7 +25,7 @@ func (d *deployment) restartAll(ctx context.Context, f fault, j *journal) error 
 			}
 		}
 	}
-	j.tell("started all again", "%-8s %d processes, again after %.1f s", verb, len(claimed), f.lasts.Seconds())
+	j.record("started all again", "%-8s %d processes, again after %.1f s", verb, len(claimed), f.lasts.Seconds())
 	faults := make([]error, len(claimed))
 	var all sync.WaitGroup
 	for i, n := range claimed {
@@ -38,7 +38,7 @@ func (d *deployment) restartAll(ctx context.Context, f fault, j *journal) error 
 	return errors.Join(faults...)
 }
 
-// startAgain ends a process and starts it again after a while.
+// startAgain ends a process and restarts it after a while.
 func (d *deployment) startAgain(ctx context.Context, n *node, sig syscall.Signal, after time.Duration) error {
 	n.up.Store(false)
 	well := n.unwell()
@@ -46,10 +46,10 @@ func (d *deployment) startAgain(ctx context.Context, n *node, sig syscall.Signal
 		return err
 	}
 	sleep(ctx, after)
-	if n.gone.Load() { // its copy was taken away meanwhile
+	if n.gone.Load() { // removed meanwhile
 		return nil
 	}
-	// A port that was free may be taken in the meantime by a connection.
+	// A connection may have taken the free port meanwhile.
 	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
 		return err
 	}

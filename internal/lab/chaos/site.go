@@ -11,22 +11,20 @@ import (
 	"time"
 )
 
-// visitHeader carries what a person says of a request: "stay.request", both
-// numbers. The waiting room knows nothing of it.
+// visitHeader carries the identity of a request: "stay.request", both numbers. The waiting room does not know it.
 const visitHeader = "X-Visit"
 
 // siteHeader is on every page of the site.
 const siteHeader = "X-Site"
 
-// site is the site behind the waiting room. It notes when which visit arrived,
-// for the judge.
+// site is the site behind the waiting room. It records the arrival of requests, for the oracle.
 type site struct {
 	server *http.Server
 	addr   string
 	since  func() time.Duration
 
 	mu       sync.Mutex
-	arrivals map[string]time.Duration // first arrival of each visit
+	arrivals map[string]time.Duration // first arrival of each request
 }
 
 func openSite(addr string, since func() time.Duration) (*site, error) {
@@ -38,7 +36,7 @@ func openSite(addr string, since func() time.Duration) (*site, error) {
 	s.server = &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			panic(err) // the run is worth nothing without it
+			panic(err) // the run is worthless without it
 		}
 	}()
 	return s, nil
@@ -59,11 +57,11 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(siteHeader, "1")
 	w.Header().Set("Content-Type", "text/plain")
 	if _, err := w.Write([]byte("You are in.\n")); err != nil {
-		return // the edge went away: its visitor will tell
+		return // the edge went away: its visitor reports it
 	}
 }
 
-// arrived returns when a visit arrived, 0 for never.
+// arrived returns the arrival of a request, 0 for never.
 func (s *site) arrived(stay, request int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,10 +18,10 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// takeoverGoal is how long a takeover may take.
+// takeoverGoal is the maximum duration of a takeover.
 const takeoverGoal = 2 * time.Second
 
-// listener hears every grant, as anybody on NATS does.
+// listener subscribes to every grant on NATS.
 type listener struct {
 	d *deployment
 
@@ -29,15 +29,15 @@ type listener struct {
 	terms map[string]uint64 // newest of each parent
 	word  map[string]time.Duration
 	lease map[string]time.Duration
-	again chan struct{} // something new was heard; of capacity 1
+	again chan struct{} // a new term was seen; of capacity 1
 }
 
-// hear notes the first grant and the first lease of a newer term.
-func (l *listener) hear(parent string, data []byte) {
+// handleGrant records the first grant and the first lease of a newer term.
+func (l *listener) handleGrant(parent string, data []byte) {
 	now := l.d.since()
 	g, err := wire.DecodeGrant(data)
 	if err != nil {
-		return // the children count these
+		return // children ignore these
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,9 +54,8 @@ func (l *listener) hear(parent string, data []byte) {
 	}
 }
 
-// takeovers kills the leading global and the leading regional of a data centre
-// in turn, three candidates each, and measures from the kill until the successor
-// grants a lease, as heard on NATS.
+// takeovers kills the leading global and the leading regional of a data centre in turn, three candidates each, and
+// measures from the kill until the successor grants a lease, as seen on NATS.
 func takeovers(ctx context.Context, d *deployment, out io.Writer) error {
 	conn, err := natsbus.Connect(natsbus.Options{URL: d.urls, Name: "chaos", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -74,7 +73,7 @@ func takeovers(ctx context.Context, d *deployment, out io.Writer) error {
 	l := &listener{d: d, terms: map[string]uint64{}, word: map[string]time.Duration{}, lease: map[string]time.Duration{}, again: make(chan struct{}, 1)}
 	dc := d.dcs[0]
 	for _, parent := range []string{wire.Root, dc} {
-		stop, err := conn.Subscribe(wire.GrantSubject(parent, "*"), func(_ string, data []byte) { l.hear(parent, data) })
+		stop, err := conn.Subscribe(wire.GrantSubject(parent, "*"), func(_ string, data []byte) { l.handleGrant(parent, data) })
 		if err != nil {
 			return err
 		}
@@ -89,7 +88,7 @@ func takeovers(ctx context.Context, d *deployment, out io.Writer) error {
 		if i%2 == 1 {
 			role, place, parent = "regional", dc, dc
 		}
-		// At any moment of a lease, once all candidates stand.
+		// At any time within a lease, once all candidates are ready.
 		sleep(ctx, 2*time.Second+time.Duration(rng.Int64N(int64(2*time.Second))))
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
@@ -154,7 +153,7 @@ func (l *listener) measure(ctx context.Context, parent string, n *node) (word, l
 		case <-ctx.Done():
 			return 0, 0, ctx.Err()
 		case <-limit.C:
-			return 0, 0, errors.New("nobody took over within a minute")
+			return 0, 0, errors.New("no takeover within a minute")
 		case <-l.again:
 		}
 	}

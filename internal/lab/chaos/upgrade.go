@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// errNoRelease says that the history does not hold the release, as in a shallow clone.
-var errNoRelease = errors.New("the history holds no such release")
+// errNoRelease reports that the history lacks the release, as in a shallow clone.
+var errNoRelease = errors.New("the history lacks the release")
 
-// release builds the binaries of the first of these git revisions that there is, once,
-// and returns their folder in the cache.
+// release builds the binaries of the first existing one of these git revisions, once, and returns their folder in the
+// cache.
 func release(ctx context.Context, revisions, cache string) (string, error) {
 	commit := ""
 	for r := range strings.FieldsSeq(revisions) {
@@ -66,12 +66,11 @@ func release(ctx context.Context, revisions, cache string) (string, error) {
 	return done, os.Rename(bin, done)
 }
 
-// oldBinaries and newBinaries are where a deployment has the two builds, and
-// firstBinaries those with which it begins.
+// oldBinaries and newBinaries are the folders of the two builds, and firstBinaries that of the initial one.
 func (o *options) oldBinaries() string { return filepath.Join(o.dir, "old") }
 func (o *options) newBinaries() string { return filepath.Join(o.dir, "bin") }
 
-// bring puts the last release's binaries where oldBinaries says; "" for none.
+// bring puts the last release's binaries into oldBinaries; "" for none.
 func (o *options) bring(old string) error {
 	if old == "" {
 		return nil
@@ -89,16 +88,16 @@ func (o *options) firstBinaries() string {
 	return o.newBinaries()
 }
 
-// pass replaces every node of a fleet by another build, in an order.
+// pass replaces every node of a fleet by another build.
 type pass struct {
 	what  string
 	back  bool     // to the last release
-	roles []string // one after the other; none for all nodes in an order that is drawn
-	kill  bool     // every second global and regional is killed; edges are told to end, so that nobody there meets an error
+	roles []string // in this order; none for all nodes in random order
+	kill  bool     // every second global and regional is killed; edges are shut down, so that visitors see no error
 }
 
-// passes are what `make upgrade` does: there and back as the book says, and there in any
-// order; the last one only where it is asked for.
+// passes are the passes of `make upgrade`: there and back in the runbook's order, and there in random order; the last
+// one only on request.
 var passes = []pass{
 	{what: "to the new build as the book says: edges, regionals, globals", roles: []string{"edge", "regional", "global"}},
 	{what: "back as the book says: globals, regionals, edges", back: true, roles: []string{"global", "regional", "edge"}},
@@ -106,15 +105,15 @@ var passes = []pass{
 	{what: "back with globals last: regionals, edges, globals", back: true, roles: []string{"regional", "edge", "global"}},
 }
 
-// upgrades replaces a fleet of the last release node by node by the new build, and
-// back, while people come, wait and are inside.
+// upgrades replaces a fleet of the last release node by node by the new build, and back, under waiting and active
+// visitors.
 func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
 	o := d.o
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	noted := d.note(ctx)
+	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
 	rng := rand.New(rand.NewPCG(o.seed, 3))
-	sleep(come, o.session) // the room is full, and people wait
+	sleep(come, o.session) // the room is full, and visitors wait
 	var trouble []error
 	var calms []calm
 	for _, p := range passes[:o.passes] {
@@ -125,7 +124,7 @@ func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
 			break
 		}
 		for _, dc := range d.dcs {
-			j.tell("", "longest time in which nobody came in, %s: %.1f s", dc, people.drought(dc, begun, d.since()).Seconds())
+			j.record("", "longest time in which nobody came in, %s: %.1f s", dc, people.drought(dc, begun, d.since()).Seconds())
 		}
 	}
 	home()
@@ -138,16 +137,16 @@ func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
 	return errors.Join(errors.Join(trouble...), report(out, d, people, j, newLinks(d), stood, calms))
 }
 
-// pass does one pass. In its middle keys are rotated and rooms changed, and a fleet of
-// both builds goes on until it seals with the new key.
+// pass does one pass. In the middle it rotates keys and changes rooms, and a fleet of both builds runs until it seals
+// with the new key.
 func (d *deployment) pass(ctx context.Context, rng *rand.Rand, p pass, people *crowdOfPeople, j *journal) (calm, error) {
-	j.tell("", "%s", p.what)
+	j.record("", "%s", p.what)
 	var nodes []*node
 	for _, role := range p.roles {
 		nodes = append(nodes, d.of(role, "")...)
 	}
 	if len(p.roles) == 0 {
-		nodes = slices.DeleteFunc(d.here(), func(n *node) bool { return !n.ours() })
+		nodes = slices.DeleteFunc(d.present(), func(n *node) bool { return !n.ours() })
 		rng.Shuffle(len(nodes), func(i, k int) { nodes[i], nodes[k] = nodes[k], nodes[i] })
 	}
 	for i, n := range nodes {
@@ -174,14 +173,13 @@ func (d *deployment) pass(ctx context.Context, rng *rand.Rand, p pass, people *c
 	return d.calm(ctx, people, j)
 }
 
-// exchange ends a node and starts the other build in its place, with the same
-// configuration and the same folder.
+// exchange ends a node and starts the other build in its place, with the same configuration and the same folder.
 func (d *deployment) exchange(ctx context.Context, n *node, back bool, s syscall.Signal, j *journal) error {
 	bin, to := d.o.newBinaries(), "new"
 	if back {
 		bin, to = d.o.oldBinaries(), "old"
 	}
-	n.claim() // nobody else does anything to nodes
+	n.claim() // no other fault touches nodes
 	defer n.free()
 	n.up.Store(false)
 	well := n.unwell()
@@ -189,7 +187,7 @@ func (d *deployment) exchange(ctx context.Context, n *node, back bool, s syscall
 		return err
 	}
 	n.argv[0] = filepath.Join(bin, n.role)
-	// A port that was free may be taken in the meantime by a connection.
+	// A connection may have taken the free port meanwhile.
 	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
 		return err
 	}
@@ -199,7 +197,7 @@ func (d *deployment) exchange(ctx context.Context, n *node, back bool, s syscall
 		}
 	}
 	well()
-	j.tell("replaced "+n.role, "%-4s     %s (%v)", to, n.name, s)
+	j.record("replaced "+n.role, "%-4s     %s (%v)", to, n.name, s)
 	if err := d.settled(ctx, wholeWithin); err != nil {
 		return err
 	}
@@ -211,8 +209,8 @@ func (d *deployment) exchange(ctx context.Context, n *node, back bool, s syscall
 	})
 }
 
-// reckoned tells whether every data centre is lent rights and knows what all of its
-// edges hold: the book says to wait for it before the next node is replaced.
+// reckoned returns an error unless every data centre has permits and knows the sessions of all its edges: the runbook
+// waits for that before the next node is replaced.
 func (d *deployment) reckoned() error {
 	for _, dc := range d.dcs {
 		n, err := d.leader("regional", dc)

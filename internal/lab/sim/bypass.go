@@ -10,17 +10,17 @@ import (
 	"vestibule/internal/core/rules"
 )
 
-// asks are the paths that people ask for where the room has rules; most ask for the first one. Sites read the
-// last three in several ways.
+// asks are the request paths of visitors in a room with rules; most request the first. Sites interpret the last three
+// in several ways.
 var asks = [...]string{"/", "/staff/list", "/help", "/staff/..%2fcheckout", "/help;v=1", "/staff//../checkout"}
 
-// given is a rule and the paths that it lets past.
+// given is a rule and the paths that it bypasses.
 type given struct {
 	expression string
 	past       []string
 }
 
-// bypasses are rules that an operator gives the room.
+// bypasses are rules that an operator adds to the room.
 var bypasses = []given{
 	{`starts_with(http.request.uri.path, "/staff/")`, []string{"/staff/list"}},
 	{`http.request.uri.path eq "/help"`, []string{"/help"}},
@@ -28,21 +28,21 @@ var bypasses = []given{
 	{`any(http.request.headers["x-staff"][*] eq "1")`, nil},
 }
 
-// bypass is a rule as an edge has it.
+// bypass is a compiled rule at an edge.
 type bypass struct {
 	rule *rules.Rule
 	past []string
 }
 
-// editRules lets an operator give the room other rules for a while: every one of them, or some.
+// editRules replaces the rules of the room for a while, by some or all of bypasses.
 func (w *World) editRules(f *fault) {
 	o, before := &w.operator, w.operator.rules
 	o.rules = uint8(1 + int(f.x*float64(int(1)<<len(bypasses)-1)))
-	w.say(f, "the room has the rules %04b for %v", o.rules, f.last)
-	w.ends(f, func() { o.rules = before & uint8(int(f.y*16)) })
+	w.announce(f, "the room has the rules %04b for %v", o.rules, f.last)
+	w.revertAfter(f, func() { o.rules = before & uint8(int(f.y*16)) })
 }
 
-// rulesOf returns the rules of the room by the bits of which.
+// rulesOf returns the rules selected by the bits of which.
 func rulesOf(which uint8) (out []room.Rule) {
 	for i, b := range bypasses {
 		if which>>i&1 != 0 {
@@ -52,13 +52,13 @@ func rulesOf(which uint8) (out []room.Rule) {
 	return out
 }
 
-// compiled returns rules as an edge has them from now on.
+// compiled returns the rules as an edge compiles them.
 func (w *World) compiled(told []room.Rule) (out []bypass) {
 	for _, r := range told {
 		i := slices.IndexFunc(bypasses, func(g given) bool { return g.expression == r.Expression })
 		c, err := rules.Compile(r.Expression, rules.Sources{})
 		if err != nil {
-			w.judge.fail(w, "a rule of the room is none: %v", err)
+			w.oracle.fail(w, "a rule of the room does not compile: %v", err)
 			return nil
 		}
 		out = append(out, bypass{c, bypasses[i].past})
@@ -66,8 +66,8 @@ func (w *World) compiled(told []room.Rule) (out []bypass) {
 	return out
 }
 
-// letPast reports whether a rule that the edge knows lets a visitor past the room, as its gate asks. The judge knows for which
-// paths that may be: nobody else is to pass, and who passes is neither counted nor queued.
+// letPast reports whether a rule at the edge bypasses the room for a visitor, as its gate asks. The oracle knows the
+// allowed paths: no other request may pass, and one that passes is neither counted nor queued.
 func (w *World) letPast(n *edgeNode, v *visitor) bool {
 	if len(n.rules) == 0 {
 		return false
@@ -83,9 +83,9 @@ func (w *World) letPast(n *edgeNode, v *visitor) bool {
 	should := slices.ContainsFunc(n.rules, func(b bypass) bool { return slices.Contains(b.past, path) })
 	switch {
 	case past && !should:
-		w.judge.fail(w, "%s lets somebody past the room who asks for %s, which a site may read as what no rule is about", w.name(n), path)
+		w.oracle.fail(w, "%s bypasses the room for %s, which a site may read as a path without a rule", w.name(n), path)
 	case should && !past:
-		w.judge.fail(w, "%s counts or queues somebody who asks for %s, whom a rule lets past", w.name(n), path)
+		w.oracle.fail(w, "%s counts or queues a request for %s, which a rule bypasses", w.name(n), path)
 	}
 	if past {
 		w.meters.past++
@@ -93,7 +93,7 @@ func (w *World) letPast(n *edgeNode, v *visitor) bool {
 	return past
 }
 
-// asksFor draws what a visitor asks for.
+// asksFor draws a request path.
 func (w *World) asksFor() uint8 {
 	if !w.cfg.Faults.Rules || w.rng.IntN(2) == 0 {
 		return 0
@@ -101,7 +101,7 @@ func (w *World) asksFor() uint8 {
 	return uint8(w.rng.IntN(len(asks)))
 }
 
-// Bypasses has an operator change the rules of the room all the time, while coordinators, aggregators and edges are replaced and data
+// Bypasses edits the rules of the room all the time, while coordinators, aggregators and edges are replaced and data
 // centres are cut off.
 func Bypasses(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)

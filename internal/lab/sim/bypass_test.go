@@ -2,8 +2,8 @@ package sim
 
 import "testing"
 
-// TestRulesLetPast: whoever a rule matches, in every reading of the path, is neither counted nor queued, nobody else passes, and
-// the room's promises hold while the rules change.
+// TestRulesLetPast: a request that matches a rule, in every reading of the path, is neither counted nor queued, no
+// other passes, and the room's promises hold while the rules change.
 func TestRulesLetPast(t *testing.T) {
 	t.Parallel()
 	past, inside := 0, 0

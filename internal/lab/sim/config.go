@@ -11,8 +11,8 @@ import (
 type Config struct {
 	Seed    uint64
 	Centres int           // data centres
-	Listed  int           // how many of them found the fleet; 0 for all
-	Edges   int           // edges in each
+	Listed  int           // data centres that found the fleet; 0 for all
+	Edges   int           // edges per data centre
 	Length  time.Duration // of the run
 	Params  wire.Params
 
@@ -21,28 +21,27 @@ type Config struct {
 	Session   time.Duration // session_duration
 	Probation time.Duration // of the first stamp; 0 for none
 	Cap       bool          // partition_policy cap
-	Random    bool          // queueing_method random, where no operator says otherwise
+	Random    bool          // queueing_method random, unless an operator overrides it
 
 	Demand  Demand
 	People  People
 	Network Network
 	Faults  Faults
 
-	// Strict lets the judge look at the books after every event, not every second.
+	// Strict checks the ledgers after every event, not every second.
 	Strict bool
 
-	below int // the judge convicts so far below T: for the test of shrinking
+	below int // the oracle reports a fault this far below T: for the test of shrinking
 
 	// GoneAbove is region.Config.GoneAbove.
 	GoneAbove int
 
-	// Calm is when everything that can be mended is; from then on nothing goes
-	// wrong, and the fleet has to recover (see calmDown). 0 for never.
+	// Calm is when all reversible faults end. No fault happens afterwards, and the fleet has to recover (see calmDown).
+	// 0 for never.
 	Calm time.Duration
 }
 
-// Defaults returns an experiment that saturates a room of 2,000 in three data
-// centres.
+// Defaults returns an experiment that saturates a room of 2,000 in three data centres.
 func Defaults() Config {
 	return Config{
 		Seed: 1, Centres: 3, Edges: 4, Length: 30 * time.Minute, Params: wire.DefaultParams(),
@@ -53,7 +52,7 @@ func Defaults() Config {
 	}
 }
 
-// Validate returns everything that is wrong with the experiment.
+// Validate returns all errors of the experiment.
 func (c *Config) Validate() []error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -12,44 +12,43 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Crowd is people who come to a room of their own in two data centres of two
-// edges, and how they are to find what they are told. The simulator and
-// internal/lab/crowd, with real clients, hold the same ones.
+// Crowd is a crowd in a room of its own, in two data centres of two edges, with goals for its forecasts. The simulator
+// and internal/lab/crowd, with real clients, use the same crowds.
 type Crowd struct {
 	Name        string
 	Total, Rate int
 	Session     time.Duration
-	Pages       float64       // that somebody inside looks at, on average
-	Think       time.Duration // between two of them, on average
+	Pages       float64       // mean number of pages per session
+	Think       time.Duration // mean time between two pages
 	People      int
-	Over        time.Duration // in which they come, evenly
-	From        time.Duration // who comes before it is not measured
+	Over        time.Duration // duration of their arrival, evenly
+	From        time.Duration // earlier visitors are not measured
 	Method      string        // queueing_method, "" for fifo
-	Changes     []Change      // by the operator, in order of time
-	Draw        bool          // an event begins with a draw as soon as it can be after everybody has come
-	Error       float64       // goal for the median error of the first estimate
+	Changes     []Change      // by the operator, ascending
+	Draw        bool          // an event begins with a draw as soon as possible after all have arrived
+	Error       float64       // goal of the median error of the first estimate
 }
 
-// Change is what an operator changes of a room's limits.
+// Change is an operator's change of a room's limits.
 type Change struct {
-	At          time.Duration // after the first have come
+	At          time.Duration // after the first arrival
 	Total, Rate int           // 0 for no change
 	Session     time.Duration
 }
 
-// Of returns how the room is set after the change.
+// Of returns the room's limits after the change.
 func (c *Change) Of(total, rate int, session time.Duration) (int, int, time.Duration) {
 	return cmp.Or(c.Total, total), cmp.Or(c.Rate, rate), cmp.Or(c.Session, session)
 }
 
-// Heard is after which time at the latest answers go by a change.
+// Heard is the time until all answers reflect a change.
 const Heard = 3 * time.Second
 
-// Start returns when the event of a draw begins, after the first have come: a draw is announced a minute before at least.
+// Start returns when the event of a draw begins, after the first arrival: a draw is announced at least a minute before.
 func (x *Crowd) Start() time.Duration { return max(x.Over+draw.Lead+2*time.Second, 65*time.Second) }
 
-// Crowds returns all of them. In a rush the doors have just opened; a room is cold where nobody has left it yet who
-// came in a while ago; the others come a little faster than they can be let in.
+// Crowds returns all crowds. In a rush the doors have just opened; a cold room has had no ended session recently; the
+// other crowds come a little faster than they can be admitted.
 func Crowds() []Crowd {
 	const s = time.Second
 	const steady, cold, opening, changed, byLot, drawn = 0.05, 0.10, 0.12, 0.10, 0.15, 0.10
@@ -84,8 +83,7 @@ func Crowds() []Crowd {
 	return out
 }
 
-// crowds lets every crowd come, several times, and compares what everybody was
-// told with what came of it.
+// crowds runs every crowd several times, and compares the forecasts with the outcomes.
 func crowds(seeds int) Finding {
 	f := Finding{Met: true}
 	worst, cover, vain, rises := 0.0, 0.0, 0, 0
@@ -109,7 +107,7 @@ func crowds(seeds int) Finding {
 	return f
 }
 
-// anyCrowd draws a rush into a room. Two of three are bound by T.
+// anyCrowd draws a rush into a room. T limits two of three.
 func anyCrowd(seed uint64) (x Crowd, byRate bool) {
 	rng := rand.New(rand.NewPCG(seed, 0x63726f77))
 	x = Crowd{Total: 100 + rng.IntN(400), Session: time.Duration(15+rng.IntN(45)) * time.Second}
@@ -122,8 +120,8 @@ func anyCrowd(seed uint64) (x Crowd, byRate bool) {
 	return x, byRate
 }
 
-// anyCrowds lets crowds come to rooms of every kind. In the first rush of a room nobody can
-// know for how long people stay there: the range is right if it is over many rooms.
+// anyCrowds runs crowds in rooms of every kind. In the first rush of a room session lengths are unknown: the range is
+// right if it is on average over many rooms.
 func anyCrowds(seeds int) Finding {
 	var byT, byR Words
 	for seed := range uint64(seeds) {
@@ -145,10 +143,10 @@ func anyCrowds(seeds int) Finding {
 	}
 }
 
-// firstComes is when the first of a crowd come.
+// firstComes is the time of the first arrival.
 const firstComes = 10 * time.Second
 
-// gather lets the crowd come and go in.
+// gather runs the crowd.
 func (x *Crowd) gather(seed uint64) *World {
 	c := Defaults()
 	c.Seed, c.Probation = seed, room.DefaultProbation
@@ -169,7 +167,7 @@ func (x *Crowd) gather(seed uint64) *World {
 				ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true,
 				Prequeue: int64(epoch.Add(5 * time.Second)), Start: int64(start), End: int64(start.Add(time.Hour)),
 			})
-			w.judge.raise(w)
+			w.oracle.raise(w)
 			w.publish()
 		})
 	}
@@ -180,16 +178,16 @@ func (x *Crowd) gather(seed uint64) *World {
 	w.runFor(firstComes + last)
 	w.cfg.Demand = Demand{}
 	w.arrivals.begin(w)
-	for w.judge.waiting > 0 && w.now < int64(time.Hour) && !w.judge.broken() {
+	for w.oracle.waiting > 0 && w.now < int64(time.Hour) && !w.oracle.broken() {
 		w.runFor(10 * time.Second)
 	}
 	return w
 }
 
-// change does what an operator does to the limits. Who was told something before is judged by what they are told after it.
+// change applies an operator's change of the limits. Earlier forecasts are replaced by the first one after it.
 func (w *World) change(c *Change) {
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session = c.Of(w.cfg.Total, w.cfg.Rate, w.cfg.Session)
-	w.judge.raise(w)
+	w.oracle.raise(w)
 	w.publish()
 	for i := range w.visitors {
 		if h := w.visitors[i].heard; h != nil {

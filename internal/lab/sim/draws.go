@@ -11,15 +11,15 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// draws is what is stored of the draws of events, and what the judge makes of them.
+// draws holds the stored draws of events, and the oracle's results.
 type draws struct {
 	board   *draw.Board
 	secrets map[draw.Event]draw.Secret
-	places  map[*draw.Record]*draw.Draw // of records, as anybody works them out
+	places  map[*draw.Record]*draw.Draw // of records, recomputed by the oracle
 }
 
-// tendDraws lets every coordinator do what its shell does for draws, twice a second. The store takes a write only over what
-// the writer has read.
+// tendDraws does the work of every coordinator's shell for draws, twice a second. The store accepts a write only over
+// the revision that the writer has read.
 func (w *World) tendDraws() {
 	o := &w.operator
 	if o.event == nil || !o.event.Shuffle || w.removed {
@@ -37,14 +37,14 @@ func (w *World) tendDraws() {
 		}
 		w.in(time.Duration(w.chaos.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
 			if o.event == nil || o.draws.board != read || n.gone && w.chaos.IntN(2) == 0 {
-				return // somebody else wrote, or who wrote died before
+				return // a concurrent write, or the writer died before
 			}
 			w.writeDraws(i, now, &due)
 		})
 	}
 }
 
-// writeDraws stores what was due for a coordinator, and lets every node read it.
+// writeDraws stores the due step of a coordinator, and publishes it to every node.
 func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 	o := &w.operator
 	if o.draws.secrets == nil {
@@ -61,39 +61,39 @@ func (w *World) writeDraws(i int, now fleettime.Time, due *draw.Due) {
 			o.draws.secrets[e] = s
 		}
 		write = append(write, draw.Announce(now, e, s, draw.BeaconNone))
-		w.tell("coordinator %d announces a draw whose entries close at %v", i+1, e.Closes().Sub(epoch))
+		w.tracef("coordinator %d announces a draw whose entries close at %v", i+1, e.Closes().Sub(epoch))
 	}
 	for _, e := range due.Void {
 		write = append(write, draw.Without(e, "too late"))
-		w.tell("coordinator %d: no draw, it is too late", i+1)
+		w.tracef("coordinator %d: no draw, it is too late", i+1)
 	}
 	for _, n := range due.Publish {
-		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(w.judge.waiting))
+		done, err := n.Publish(now, o.draws.secrets[draw.Event{Room: n.Room, ID: n.Event, Start: n.Start, End: n.End}], nil, uint64(w.oracle.waiting))
 		if err != nil {
-			w.judge.fail(w, "no record of a draw: %v", err)
+			w.oracle.fail(w, "no record of the draw: %v", err)
 			return
 		}
 		write = append(write, done)
-		w.tell("coordinator %d publishes the record of the draw whose entries closed at %v", i+1, n.Closes().Sub(epoch))
+		w.tracef("coordinator %d publishes the record of the draw whose entries closed at %v", i+1, n.Closes().Sub(epoch))
 	}
 	next, err := o.draws.board.With(uint64(now), now, write, due.Forget)
 	if err != nil {
-		w.judge.fail(w, "no board: %v", err)
+		w.oracle.fail(w, "no draw registry: %v", err)
 		return
 	}
-	for _, n := range next.Notices { // nobody publishes a draw twice
+	for _, n := range next.Notices { // no draw is published twice
 		if old := o.draws.board.Of(draw.Event{Room: n.Room, ID: n.Event, Start: n.Start}); old.Drawn() != nil && *old.Drawn() != *n.Drawn() {
-			w.judge.fail(w, "a second record of a draw")
+			w.oracle.fail(w, "a second record of a draw")
 		}
 	}
 	o.draws.board = next
 	w.watchPhases()
-	w.judge.raise(w)
+	w.oracle.raise(w)
 	w.publish()
 }
 
-// scheduleDraw puts an event that begins with a draw on the calendar of the room. Its entries close soon after people have
-// begun to gather, and often the coordinator ends about then.
+// scheduleDraw adds an event with a draw to the room's calendar. Its entries close soon after visitors begin to gather,
+// and often the coordinator ends about then.
 func (w *World) scheduleDraw(f *fault) {
 	o, now := &w.operator, w.fleetTime()
 	if o.event != nil && int64(now) < o.event.End {
@@ -103,7 +103,7 @@ func (w *World) scheduleDraw(f *fault) {
 	start := gather.Add(draw.Lead + time.Duration(f.y*10*float64(time.Second)))
 	e := &room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Shuffle: true, Prequeue: int64(gather), Start: int64(start), End: int64(start.Add(10*time.Second + f.last))}
 	w.giveEvent(e)
-	w.say(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
+	w.announce(f, "an event with a draw: people gather at %v, entries close at %v, it begins at %v and ends at %v",
 		sinceEpoch(e.Prequeue), start.Add(-draw.Lead).Sub(epoch), sinceEpoch(e.Start), sinceEpoch(e.End))
 	if w.cfg.Faults.CrashGlobal && f.x < 0.5 {
 		about := start.Add(-draw.Lead).Sub(now) + time.Duration((f.x-0.25)*4*float64(time.Second))
@@ -115,22 +115,21 @@ func (w *World) scheduleDraw(f *fault) {
 	}
 }
 
-// drawn are the events that begin with a draw, as nodes read them.
+// drawn returns the events with a draw, as nodes read them.
 func (o *operator) drawn() []draw.Event {
 	s := room.Settings{Name: firstName}
 	return []draw.Event{s.DrawOf(o.event)}
 }
 
-// undrawn reports whether the place of somebody who waits is to be drawn: nobody is told it before.
+// undrawn reports whether a waiting visitor's place is still to be drawn: it is shown to nobody before.
 func (w *World) undrawn(t *ticket.Ticket) bool {
 	e := w.operator.event
 	return e != nil && e.Shuffle && t.Joined < w.operator.drawn()[0].Closes() && t.Place() == t.Joined
 }
 
-// drawn judges an admission after a draw: nobody enters before the draw is settled, or by another place than the one that was
-// drawn, and who joined when entries had closed is behind everybody drawn. Only what happens for certain while the event
-// is on is judged.
-func (j *judge) drawn(w *World, e *edgeNode, t *ticket.Ticket) {
+// checkDraw checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the drawn
+// one, and late visitors are behind all drawn ones. Only the certain part of the event is checked.
+func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
 	o := &w.operator
 	const sure = 3 * time.Second
 	if o.event == nil || !o.event.Shuffle || e.told.Shut == admission.QueuedAll {
@@ -143,7 +142,7 @@ func (j *judge) drawn(w *World, e *edgeNode, t *ticket.Ticket) {
 	}
 	r := n.Drawn()
 	if r == nil || now < n.Published.Add(draw.Settle-fleettime.MaxError) {
-		j.fail(w, "%s admits somebody %v after the start of an event whose draw is not settled", w.name(e), now.Sub(fleettime.Time(o.event.Start)))
+		j.fail(w, "%s admits a visitor %v after the start of an event before its draw is settled", w.name(e), now.Sub(fleettime.Time(o.event.Start)))
 		return
 	}
 	d := o.draws.places[r]
@@ -157,16 +156,16 @@ func (j *judge) drawn(w *World, e *edgeNode, t *ticket.Ticket) {
 	closes, place := n.Closes(), t.Place()
 	switch {
 	case t.Joined >= closes && place != t.Joined:
-		j.fail(w, "%s admits somebody who joined %v after entries closed by a place that was drawn", w.name(e), t.Joined.Sub(closes))
+		j.fail(w, "%s admits a visitor by a drawn place that joined %v after entries closed", w.name(e), t.Joined.Sub(closes))
 	case t.Joined < closes && place >= closes:
-		j.fail(w, "%s admits somebody who was drawn by a place behind the draw", w.name(e))
+		j.fail(w, "%s admits a drawn visitor by a place behind the draw", w.name(e))
 	case t.Joined < closes && place != d.Place(t.ID, t.Joined, 0):
-		j.fail(w, "%s admits somebody who was drawn by another place", w.name(e))
+		j.fail(w, "%s admits a drawn visitor by another place", w.name(e))
 	}
 }
 
-// Draws has events that begin with a draw, while coordinators are replaced about the moment at which entries close, edges end
-// and clocks are off.
+// Draws has events with a draw, while coordinators are replaced near the close of entries, edges end and clocks are
+// off.
 func Draws(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
 	c.Length = 2 * time.Minute

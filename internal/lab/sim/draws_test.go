@@ -7,14 +7,14 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// TestDraws: nobody enters before a draw is settled, or by another place than the one that was drawn, whatever goes wrong; and
-// draws are made in these worlds.
+// TestDraws: under faults nobody enters before a draw is settled, or by a place other than the drawn one; and these
+// worlds do make draws.
 func TestDraws(t *testing.T) {
 	t.Parallel()
 	made, entered := 0, 0
 	for seed := range uint64(12) {
 		w := New(Draws(seed))
-		w.judge.seeDrawn = func(*draw.Notice, *ticket.Ticket) { entered++ }
+		w.oracle.seeDrawn = func(*draw.Notice, *ticket.Ticket) { entered++ }
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("draws, seed %d: %s", seed, r.Fault)
 		}

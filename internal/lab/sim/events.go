@@ -1,42 +1,41 @@
 package sim
 
-// eventKind is what happens at an event.
+// eventKind is the kind of an event.
 type eventKind uint8
 
 const (
 	evVisit   eventKind = iota // a visitor acts
-	evGiveUp                   // a held visitor's patience at the edge ends
+	evGiveUp                   // a long-polled visitor's patience at the edge ends
 	evEdge                     // an edge's timer
 	evRegion                   // a regional's timer
 	evGlobal                   // global's timer
 	evReport                   // a report arrives
 	evGrant                    // a grant arrives
-	evStored                   // a regional's store has written
-	evFault                    // something goes wrong
-	evDo                       // something is done: the end of a fault
+	evStored                   // a regional's store has completed a write
+	evFault                    // a fault begins
+	evDo                       // a function, such as the end of a fault
 	evSecond                   // a second of true time begins
 	evArrival                  // the next visitor comes
 )
 
-// event is one entry of the agenda. Events of the same moment happen in the
-// order in which they were planned.
+// event is one entry of the agenda. Events of the same time happen in the order of planning.
 type event struct {
 	at   int64 // nanoseconds of true time
 	kind eventKind
-	node int32  // the node or visitor concerned
+	node int32  // the node or visitor
 	msg  any    // *wire.Report, *wire.Grant, wire.Durable, func()
-	gen  uint64 // of the timer; of a message, who sent it
+	gen  uint64 // of the timer; of a message, its sender
 }
 
-// agenda is a 4-ary heap of the moments of events, earliest first.
+// agenda is a 4-ary heap of event times, earliest first.
 type agenda struct {
 	heap   []moment
-	events []event // by moment.event
-	free   []int32 // places in events
+	events []event // indexed by moment.event
+	free   []int32 // free indices of events
 	seq    uint64
 }
 
-// moment is when an event happens. It holds no pointer: moments are moved about all the time.
+// moment is the time of an event. It holds no pointer, since moments are moved around all the time.
 type moment struct {
 	at    int64
 	seq   uint64

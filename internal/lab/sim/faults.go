@@ -10,70 +10,68 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Faults is what goes wrong. The zero value is a fleet in which nothing does.
+// Faults configures the faults. The zero value has none.
 type Faults struct {
 	Every time.Duration // mean time between two faults; 0 for none
-	Last  time.Duration // mean length of a cut, a stop, or the time until a restart
+	Last  time.Duration // mean length of a cut, a stop, or a downtime
 	Until time.Duration // no fault begins or lasts beyond it; 0 for the end of the run
 
-	// Which faults there are.
+	// The kinds of faults.
 	CrashEdge, CrashRegion, CrashGlobal bool
-	Zombies                             bool // a leader that is replaced lives on for a while and believes to lead
-	Twins                               bool // another process begins that bears an edge's name
-	Folders                             bool // an edge that ended begins in a folder that is empty, or that was moved
-	Forget                              bool // an operator declares an edge ended: one that has, or one that is cut off
-	Ephemeral                           bool // an edge ends as it is told to, and another one with a new name takes its place
-	Forever                             bool // an edge, or a whole data centre, never comes back
+	Zombies                             bool // a replaced leader lives on for a while and believes that it leads
+	Twins                               bool // another process starts with an edge's name
+	Folders                             bool // an edge restarts in an empty folder, or a moved one
+	Forget                              bool // an operator declares an edge dead: a dead one, or one that is cut off
+	Ephemeral                           bool // an edge shuts down, and one with a new name replaces it
+	Forever                             bool // an edge, or a whole data centre, never returns
 	CutEdge, CutRegion                  bool // in one direction or both
-	CutPair                             bool // between two processes, whatever they reach of others
-	Stop                                bool // processes stand still and go on
+	CutPair                             bool // between two processes, which may reach others
+	Stop                                bool // processes are stopped and continued
 	Limits                              bool // T and R are lowered and raised
 	Session                             bool // session_duration is edited
-	Policy                              bool // partition_policy is edited; no profile draws it yet, because nodes that are cut off may go by different ones
+	Policy                              bool // partition_policy is edited; in no profile yet, see enableFaults
 	Epoch                               bool // the room's epoch is raised
-	Remove                              bool // the room is removed and put back
-	Disk                                bool // stores are slow, and writes fail, or happen and are not acknowledged
-	Fail                                bool // stores fail for as long as a fault lasts
-	Torn                                bool // a store has lost part of what it held when somebody begins to lead
-	Blank                               bool // a data centre's store loses its memory
-	Wipe                                bool // a data centre's store is lost with its leader, who is followed by somebody who led before
-	Rollback                            bool // the coordinator's lease is restored from a backup: a term comes again
+	Remove                              bool // the room is removed and restored
+	Disk                                bool // stores are slow, and writes fail, or succeed without an answer
+	Fail                                bool // stores fail for the length of a fault
+	Torn                                bool // a store has lost part of its data when a new leader begins
+	Blank                               bool // a data centre's store loses its data
+	Wipe                                bool // a store is lost with its leader, and an earlier leader succeeds
+	Rollback                            bool // the coordinator's lease is restored from a backup: a term is repeated
 	Keys                                bool // keys are rotated
-	Members                             bool // data centres are added and drained, coordinators go by older lists, the store's list comes back older
-	Copies                              bool // data centres are copied, with their names, onto other NATS
-	Forsake                             bool // with Members: data centres are taken off by force, and live on
+	Members                             bool // data centres are added and drained, and lists are rolled back
+	Copies                              bool // data centres are copied, with their names, onto another NATS
+	Forsake                             bool // with Members: data centres are removed by force, and live on
 	Methods                             bool // queueing_method and queue_all are edited
 	Pause                               bool // the room is paused for a while
-	ForNow                              bool // T and R are other ones for a while
+	ForNow                              bool // T and R are overridden for a while
 	Suspend                             bool // the room is suspended for a while
 	Renewal                             bool // disable_session_renewal is edited
 	Rename                              bool // the room is renamed, and keeps its id
-	Events                              bool // the room has events, with people who gather before them
-	Draws                               bool // the room has events that begin with a draw
-	Release                             bool // the room is paused, and some are let in
-	Rules                               bool // rules of the room that let requests past are edited
-	Restart                             bool // every process ends and starts again on its machine
-	Forgetful                           bool // no process keeps fleet time in its data folder
-	Clocks                              bool // wall clocks are off by up to five minutes, monotonic ones drift at the bound
+	Events                              bool // the room has events, with visitors that gather before
+	Draws                               bool // the room has events with a draw
+	Release                             bool // the room is paused, and some visitors are released
+	Rules                               bool // the bypass rules of the room are edited
+	Restart                             bool // every process ends and restarts on its machine
+	Forgetful                           bool // no process stores fleet time in its data folder
+	Clocks                              bool // wall clocks are off by up to 5 min, monotonic ones drift at their bound
 
-	Doubled float64       // share of messages that arrive twice
-	Tardy   float64       // share of messages that are late
-	Late    time.Duration // by at most so much
+	Doubled float64       // fraction of messages that arrive twice
+	Tardy   float64       // fraction of messages that are late
+	Late    time.Duration // by at most this
 
-	// Vague is how unsure of fleet time the data centres are, and by how much they
-	// differ, to and fro in turn: as after hours in which nobody led.
+	// Vague is the uncertainty of fleet time in the data centres, and their alternating difference: as after hours
+	// without a leader.
 	Vague time.Duration
 
-	// Only lists the numbers of the faults that happen, of those that were drawn;
-	// nil for all.
+	// Only lists the numbers of the drawn faults that happen; nil for all.
 	Only []int
 }
 
-// any reports whether anything goes wrong at all.
+// any reports whether there are any faults.
 func (f *Faults) any() bool { return f.Every > 0 }
 
-// cutsCentres reports whether a data centre may be out of a coordinator's reach for
-// longer than its lease.
+// cutsCentres reports whether a data centre may be disconnected from a coordinator for longer than its lease.
 func (f *Faults) cutsCentres() bool {
 	return f.CutRegion || f.CutPair || f.Stop || f.Forever || f.Rollback || f.Disk
 }
@@ -85,8 +83,8 @@ func (f *Faults) drift() float64 {
 	return 50e-6
 }
 
-// vague makes of a grant what a data centre would hear that has gone by a clock of its
-// own for long. A coordinator that took over such a time is as unsure itself.
+// vague changes a grant as if the data centre had used its own clock for long. A coordinator that adopted such a time
+// has the same uncertainty.
 func (f *Faults) vague(g *wire.Grant, centre int) {
 	if f.Vague == 0 || g.AtBound > fleettime.MaxError {
 		return
@@ -95,7 +93,7 @@ func (f *Faults) vague(g *wire.Grant, centre int) {
 	g.AtBound += f.Vague
 }
 
-// wall draws how far a machine's wall clock is off.
+// wall draws the error of a machine's wall clock.
 func (f *Faults) wall(rng *rand.Rand) time.Duration {
 	if !f.Clocks {
 		return 0
@@ -107,7 +105,7 @@ func (f *Faults) doubled(rng *rand.Rand) bool { return f.Doubled > 0 && rng.Floa
 
 func (f *Faults) late(rng *rand.Rand) bool { return f.Tardy > 0 && rng.Float64() < f.Tardy }
 
-// slowDisk draws by how much a write takes longer.
+// slowDisk draws the extra duration of a write.
 func (w *World) slowDisk() int64 {
 	if !w.cfg.Faults.Disk || w.calm || w.chaos.IntN(4) > 0 {
 		return 0
@@ -115,14 +113,14 @@ func (w *World) slowDisk() int64 {
 	return w.chaos.Int64N(int64(3 * time.Second))
 }
 
-// faultKind is a way in which things go wrong.
+// faultKind is a kind of fault.
 type faultKind struct {
-	weight int // how much more often than others
+	weight int // relative frequency
 	drawn  func(*Faults) bool
 	happen func(*World, *fault)
 }
 
-// faultKinds lists them all, in the order in which they are drawn from.
+// faultKinds lists all kinds, in the order of the draw.
 var faultKinds = []faultKind{
 	{3, func(f *Faults) bool { return f.CrashEdge }, (*World).crashAnEdge},
 	{3, func(f *Faults) bool { return f.CrashRegion }, (*World).crashAnAggregator},
@@ -153,7 +151,7 @@ var faultKinds = []faultKind{
 	{3, func(f *Faults) bool { return f.Restart }, (*World).restartAll},
 }
 
-// operatorKinds are what operators do. They are drawn apart, so that what goes wrong stays the same.
+// operatorKinds are actions of operators. They are drawn separately, so that the faults stay the same.
 var operatorKinds = []faultKind{
 	{3, func(f *Faults) bool { return f.Methods }, (*World).editMethod},
 	{2, func(f *Faults) bool { return f.Pause }, (*World).pauseRoom},
@@ -167,25 +165,24 @@ var operatorKinds = []faultKind{
 	{4, func(f *Faults) bool { return f.Rules }, (*World).editRules},
 }
 
-// fault is one thing that goes wrong. Everything about it is drawn beforehand,
-// so that it stays the same when others are left out.
+// fault is one fault. All its parameters are drawn beforehand, so that it stays the same if others are left out.
 type fault struct {
 	number int
 	at     int64
 	kind   *faultKind
-	who    int           // which edge, data centre or process: taken modulo how many there are
-	other  int           // at the other end
-	last   time.Duration // how long
-	up     bool          // of a link: which directions are cut
+	who    int           // edge, data centre or process, modulo their number
+	other  int           // the other end
+	last   time.Duration // its length
+	up     bool          // of a link: cut directions
 	down   bool
-	zombie bool // a leader lives on
-	alone  bool // nobody stands by
-	bound  bool // the leader that lives on has a lease, as it would from its store
+	zombie bool // the replaced leader lives on
+	alone  bool // there is no standby
+	bound  bool // a leader that lives on has a lease, as from its store
 	after  time.Duration
 	x, y   float64
 }
 
-// draw returns all faults of the run, earliest first.
+// draw returns all faults of the run, ascending.
 func (f *Faults) draw(seed uint64, length time.Duration) []fault {
 	if !f.any() {
 		return nil
@@ -205,8 +202,8 @@ func (f *Faults) draw(seed uint64, length time.Duration) []fault {
 			number: len(out), at: int64(at), kind: kinds[rng.IntN(len(kinds))], who: rng.IntN(1 << 16), other: rng.IntN(1 << 16), last: d,
 			up: dir != 1, down: dir != 2,
 			zombie: rng.IntN(5) < 3 && f.Zombies, alone: rng.IntN(4) == 0,
-			// Who reaches only some of the others could rule for ever, if the lease did
-			// not end: there the protocol reckons with it.
+			// A leader that reaches only some nodes could lead for ever without an end of its lease: the protocol
+			// relies on that end.
 			bound: rng.IntN(2) == 0 || f.CutPair,
 			after: 1300*time.Millisecond + time.Duration(rng.Int64N(int64(700*time.Millisecond))),
 			x:     rng.Float64(), y: rng.Float64(),
@@ -223,7 +220,7 @@ func (f *Faults) draw(seed uint64, length time.Duration) []fault {
 	return out
 }
 
-// kinds returns the faults that there are, each as often as its weight says.
+// kinds returns the enabled faults, each repeated by its weight.
 func (f *Faults) kinds(all []faultKind) []*faultKind {
 	var out []*faultKind
 	for i := range all {
@@ -238,13 +235,13 @@ func (f *Faults) kinds(all []faultKind) []*faultKind {
 	return out
 }
 
-func (w *World) tell(format string, args ...any) {
+func (w *World) tracef(format string, args ...any) {
 	if w.trace != nil {
 		w.trace("%10.3f  %s\n", float64(w.now)/1e9, fmt.Sprintf(format, args...))
 	}
 }
 
-// books tells what everybody holds.
+// books traces the ledgers of all nodes.
 func (w *World) books() {
 	if w.trace == nil {
 		return
@@ -254,42 +251,42 @@ func (w *World) books() {
 			continue
 		}
 		l := g.core.Ledger(w.room)
-		w.tell("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
+		w.tracef("coordinator %d, term %d, list %d: limit %d/%d free %d/%d, complete %v", i+1, g.term, g.members, l.Total, l.Rate, l.Free, l.RateFree, l.Complete)
 		for _, c := range l.Centres {
-			w.tell("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
+			w.tracef("  %s: lent %d/%d idle %d/%d keep %d/%d, generation %d, adopted %v, %s", c.Name, c.Held, c.RateHeld, c.Idle, c.RateIdle, c.Keep, c.RateKeep, c.Gen, c.Adopted, c.Standing)
 		}
 	}
 	for i, r := range w.regions {
-		c := &w.judge.centres[i]
-		w.tell("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(w.now))
+		c := &w.oracle.centres[i]
+		w.tracef("%s: %d sessions in truth, %d admitted in 60 s", r.name, len(c.until), c.minute.count(w.now))
 		for _, n := range r.procs {
 			if n.gone {
 				continue
 			}
 			now := n.clock.read(w.now)
 			l, st := n.core.Ledger(w.room), n.core.Status(now)
-			w.tell("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
+			w.tracef("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
 				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Presumed,
 				l.Settled, l.Reconstructed, l.Gen, w.fleetTime().Sub(st.Watermark))
 			for _, e := range st.Edges {
-				w.tell("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
+				w.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
 			}
 		}
 		for _, k := range r.edges {
 			e := w.edges[k]
 			now := e.clock.read(w.now)
 			l, st := e.core.Ledger(now, w.room), e.core.Status(now)
-			w.tell("  %s %016x, tenure %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
+			w.tracef("  %s %016x, tenure %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
 				e.name, st.Inc, st.Tenure, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
 				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(w.fleetTime()))
 		}
 		for id, until := range c.until {
-			w.tell("  ticket %016x until %v from now", id, time.Duration(int64(until)*1000-int64(w.fleetTime()))*time.Millisecond)
+			w.tracef("  ticket %016x until %v from now", id, time.Duration(int64(until)*1000-int64(w.fleetTime()))*time.Millisecond)
 		}
 	}
 }
 
-// beginFaults plans everything that goes wrong.
+// beginFaults plans all faults.
 func (w *World) beginFaults() {
 	w.faults = w.cfg.Faults.draw(w.cfg.Seed, w.cfg.Length)
 	for i := range w.faults {
@@ -303,16 +300,16 @@ func (w *World) beginFaults() {
 	}
 }
 
-// in lets something happen after d.
+// in calls do after d.
 func (w *World) in(d time.Duration, do func()) {
 	w.plan(event{at: w.now + int64(d), kind: evDo, msg: do})
 }
 
-// until returns when a fault that begins now is over.
+// until returns the end of a fault that begins now.
 func (w *World) until(f *fault) int64 { return w.now + int64(f.last) }
 
-// goWrong lets one thing go wrong.
-func (w *World) goWrong(f *fault) {
+// runFault executes one fault.
+func (w *World) runFault(f *fault) {
 	if w.calm {
 		return
 	}
@@ -328,7 +325,7 @@ func (w *World) forgetAnEdge(f *fault) { w.forget(int32(f.who % len(w.edges))) }
 
 func (w *World) loseACentre(f *fault) { w.loseCentre(f.who % w.cfg.Centres) }
 
-// changeFolder ends an edge's process; the next one finds another data folder.
+// changeFolder ends an edge's process; the next one has another data folder.
 func (w *World) changeFolder(f *fault) {
 	i := int32(f.who % len(w.edges))
 	if w.edges[i].lost || w.edges[i].down {
@@ -357,57 +354,57 @@ func (w *World) crashTheCoordinator(f *fault) {
 	}
 }
 
-// rollBackLease does so over a lease that comes from a backup.
+// rollBackLease does the same with a lease restored from a backup.
 func (w *World) rollBackLease(f *fault) {
 	if w.newest().gone {
 		return
 	}
 	w.rolled = 1 + uint64(f.x*float64(w.lease))
-	w.tell("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, w.rolled)
+	w.tracef("#%d the coordinators' lease comes back from a backup: the next term is %d", f.number, w.rolled)
 	w.crashTheCoordinator(f)
 }
 
 func (w *World) cutAnEdge(f *fault) {
 	n := w.edges[f.who%len(w.edges)]
-	w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
 	w.cut(f, &n.cutUp, &n.cutDown)
 }
 
 func (w *World) cutACentre(f *fault) {
 	r := w.regions[f.who%len(w.regions)]
-	w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
+	w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, r.name, f.last, f.up, f.down)
 	w.cut(f, &r.cutUp, &r.cutDown)
 }
 
 func (w *World) editSession(f *fault) {
-	w.cfg.Session = max(5*time.Second, time.Duration(float64(w.judge.first.session)*(0.4+1.6*f.x)).Round(time.Second))
-	w.tell("#%d session_duration is now %v", f.number, w.cfg.Session)
+	w.cfg.Session = max(5*time.Second, time.Duration(float64(w.oracle.first.session)*(0.4+1.6*f.x)).Round(time.Second))
+	w.tracef("#%d session_duration is now %v", f.number, w.cfg.Session)
 	w.publish()
 }
 
 func (w *World) editPolicy(f *fault) {
 	w.cfg.Cap = f.x < 0.5
-	w.tell("#%d partition_policy cap: %v", f.number, w.cfg.Cap)
+	w.tracef("#%d partition_policy cap: %v", f.number, w.cfg.Cap)
 	w.publish()
 }
 
 func (w *World) raiseEpoch(f *fault) {
 	w.epoch++
-	w.tell("#%d the room's epoch is now %d", f.number, w.epoch)
+	w.tracef("#%d the room's epoch is now %d", f.number, w.epoch)
 	w.publish()
 }
 
-// removeRoom takes the room out of the set for a while.
+// removeRoom removes the room from the set for a while.
 func (w *World) removeRoom(f *fault) {
 	if w.removed {
 		return
 	}
-	w.tell("#%d the room is removed for %v", f.number, f.last)
+	w.tracef("#%d the room is removed for %v", f.number, f.last)
 	w.removed = true
 	w.publish()
 	w.in(f.last, func() {
 		if w.removed {
-			w.tell("#%d the room is put back", f.number)
+			w.tracef("#%d the room is put back", f.number)
 			w.removed = false
 			w.publish()
 		}
@@ -416,19 +413,19 @@ func (w *World) removeRoom(f *fault) {
 
 func (w *World) blankStore(f *fault) {
 	r := w.regions[f.who%len(w.regions)]
-	w.tell("#%d the store of %s loses its memory", f.number, r.name)
+	w.tracef("#%d the store of %s loses its memory", f.number, r.name)
 	r.forget()
 }
 
 func (w *World) failStore(f *fault) {
 	r := w.regions[f.who%len(w.regions)]
-	w.tell("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
+	w.tracef("#%d nothing can be stored in %s for %v", f.number, r.name, f.last)
 	r.failing = max(r.failing, w.until(f))
 }
 
 func (w *World) name(n *edgeNode) string { return n.name + " of " + w.regions[n.region].name }
 
-// cut cuts the directions of a link that the fault names.
+// cut cuts the directions of a link given by the fault.
 func (w *World) cut(f *fault, up, down *int64) {
 	if f.up {
 		*up = max(*up, w.until(f))
@@ -438,8 +435,8 @@ func (w *World) cut(f *fault, up, down *int64) {
 	}
 }
 
-// cutPair separates one edge from one aggregator, or one aggregator from one
-// coordinator, also where each reaches other processes of the other's role.
+// cutPair separates one edge from one aggregator, or one aggregator from one coordinator, while each may reach other
+// processes of the same role.
 func (w *World) cutPair(f *fault) {
 	var low, high nodeID
 	var text string
@@ -455,7 +452,7 @@ func (w *World) cutPair(f *fault) {
 		high = nodeID{2, int32(max(0, len(w.globals)-1-f.other%2))}
 		text = fmt.Sprintf("%s and coordinator %d", r.name, high.n+1)
 	}
-	w.tell("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
+	w.tracef("#%d %s do not hear each other for %v (up %v, down %v)", f.number, text, f.last, f.up, f.down)
 	w.pairs = slices.DeleteFunc(w.pairs, func(p pairCut) bool { return p.until <= w.now })
 	if f.up {
 		w.pairs = append(w.pairs, pairCut{low, high, w.until(f)})
@@ -472,9 +469,9 @@ func (w *World) crashEdge(i int32, d time.Duration, forever bool) {
 		return
 	}
 	if n.lost = forever; forever {
-		w.tell("#%d %s ends and never comes back", w.telling, w.name(n))
+		w.tracef("#%d %s ends and never comes back", w.telling, w.name(n))
 	} else {
-		w.tell("#%d %s crashes for %v", w.telling, w.name(n), d)
+		w.tracef("#%d %s crashes for %v", w.telling, w.name(n), d)
 	}
 	n.down = true
 	w.hangUp(i)
@@ -484,9 +481,8 @@ func (w *World) crashEdge(i int32, d time.Duration, forever bool) {
 	w.in(d, func() { w.reviveEdge(i) })
 }
 
-// forget lets an operator declare that the newest process of an edge has ended, which
-// the aggregator refuses where it hears that process. It may be wrong: then
-// what that one renews meanwhile is counted nowhere.
+// forget declares the newest process of an edge dead, as an operator does. The aggregator refuses if that process
+// reports to it. The declaration may be wrong: renewals of that process are then not counted.
 func (w *World) forget(i int32) {
 	n := w.edges[i]
 	agg := w.regions[n.region].newest()
@@ -497,25 +493,24 @@ func (w *World) forget(i int32) {
 	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, inc); err != nil {
 		return
 	}
-	w.tell("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)
+	w.tracef("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)
 	n.forgotten, n.misjudged = !n.down, n.misjudged || !n.down
 	w.runRegion(agg.id)
 }
 
-// moveFolder lets the next process of an edge find an empty folder, or a copy of the
-// one that the process before it used.
+// moveFolder gives the next process of an edge an empty folder, or a copy of the former one.
 func (w *World) moveFolder(n *edgeNode, f *fault) {
 	if n.place = w.newPlace(); f.x < 0.5 {
 		n.folder, n.ended = fleettime.Lives{}, nil
 	}
-	w.tell("#%d the data folder of %s is another one (copied %v)", f.number, w.name(n), f.x >= 0.5)
+	w.tracef("#%d the data folder of %s is another one (copied %v)", f.number, w.name(n), f.x >= 0.5)
 }
 
-// mostTwins bounds how many edges there are beside those that there should be.
+// mostTwins bounds the number of twins.
 const mostTwins = 3
 
-// twinEdge starts another process that bears an edge's name, in an empty folder or in a
-// copy of that edge's, often while that edge is cut off. It ends when the fault does.
+// twinEdge starts another process with an edge's name, in an empty folder or in a copy of that edge's, often while that
+// edge is cut off. It ends with the fault.
 func (w *World) twinEdge(f *fault) {
 	k := f.who % (w.cfg.Centres * w.cfg.Edges)
 	n := w.edges[k]
@@ -524,24 +519,23 @@ func (w *World) twinEdge(f *fault) {
 	}
 	w.twins++
 	if f.other%3 > 0 {
-		w.tell("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
+		w.tracef("#%d %s is cut off for %v (up %v, down %v)", f.number, w.name(n), f.last, f.up, f.down)
 		w.cut(f, &n.cutUp, &n.cutDown)
 	}
 	folder := fleettime.Lives{}
 	if f.x < 0.5 {
 		folder = n.folder
 	}
-	w.tell("#%d another process begins as %s, for %v (copied folder %v)", f.number, w.name(n), f.last, f.x < 0.5)
+	w.tracef("#%d another process begins as %s, for %v (copied folder %v)", f.number, w.name(n), f.last, f.x < 0.5)
 	i := w.newEdge(n.region, n.name, folder, false)
 	w.in(f.last, func() {
 		w.twins--
-		w.tell("the other %s ends", w.name(n))
+		w.tracef("the other %s ends", w.name(n))
 		w.crashEdge(i, 0, true)
 	})
 }
 
-// renewEdge lets an edge end as it is told to; another one takes its place, under a
-// name that was never there.
+// renewEdge shuts an edge down; another one with a new name replaces it.
 func (w *World) renewEdge(f *fault) {
 	i := int32(f.who % len(w.edges))
 	n := w.edges[i]
@@ -556,12 +550,12 @@ func (w *World) renewEdge(f *fault) {
 
 func (w *World) reviveEdge(i int32) {
 	if n := w.edges[i]; n.down && !n.lost {
-		w.tell("%s starts anew", w.name(n))
+		w.tracef("%s starts anew", w.name(n))
 		w.startEdge(i)
 	}
 }
 
-// loseCentre ends a data centre for good, if another one is left.
+// loseCentre ends a data centre for good, unless it is the last.
 func (w *World) loseCentre(i int) {
 	left := 0
 	for _, r := range w.regions {
@@ -573,7 +567,7 @@ func (w *World) loseCentre(i int) {
 	if left < 2 || r.lost {
 		return
 	}
-	w.tell("#%d %s ends and never comes back", w.telling, r.name)
+	w.tracef("#%d %s ends and never comes back", w.telling, r.name)
 	r.lost = true
 	for _, n := range r.procs {
 		n.gone = true
@@ -585,7 +579,7 @@ func (w *World) loseCentre(i int) {
 	}
 }
 
-// leader is the core of a process that leads.
+// leader is the core of a leading process.
 type leader interface{ SetLease(until fleettime.Mono) }
 
 // replace ends a leader, at once or long after its successor has begun.
@@ -597,74 +591,73 @@ func (w *World) replace(f *fault, p *proc, core leader, who string, next func() 
 	}
 	switch {
 	case f.zombie && f.bound:
-		// Its lease ends at the latest when the protocol reckons with it.
+		// Its lease ends by the time that the protocol assumes.
 		left := after + time.Duration(f.y*float64(4*time.Second))
-		w.tell("#%d %s is replaced and lives on for %v, with a lease for %v", f.number, who, f.last, left)
+		w.tracef("#%d %s is replaced and lives on for %v, with a lease for %v", f.number, who, f.last, left)
 		core.SetLease(p.clock.read(w.now).Add(fleettime.Shrink(left)))
 		w.in(f.last, func() { p.gone = true })
 	case f.zombie:
-		w.tell("#%d %s is replaced and lives on for %v", f.number, who, f.last)
+		w.tracef("#%d %s is replaced and lives on for %v", f.number, who, f.last)
 		w.in(f.last, func() { p.gone = true })
 	default:
-		w.tell("#%d %s crashes", f.number, who)
+		w.tracef("#%d %s crashes", f.number, who)
 		p.gone = true
 	}
 	w.succeed(after, who, next)
 }
 
-// succeed lets the next leader begin after a while, unless somebody has by then.
+// succeed starts the next leader after a while, unless another has begun by then.
 func (w *World) succeed(after time.Duration, who string, next func() bool) {
 	calm := w.calm
 	w.in(after, func() {
-		if w.calm == calm && next() { // else somebody began when everything was mended
-			w.tell("a successor of %s begins", who)
+		if w.calm == calm && next() { // else another began when all faults ended
+			w.tracef("a successor of %s begins", who)
 		}
 	})
 }
 
-// takeover is how long after a leader was lost the next one leads.
+// takeover draws the time without a leader.
 func (w *World) takeover() time.Duration {
 	return 1300*time.Millisecond + time.Duration(w.chaos.Int64N(int64(700*time.Millisecond)))
 }
 
-// nextGlobal lets the next coordinator begin.
+// nextGlobal starts the next coordinator.
 func (w *World) nextGlobal() bool {
 	w.pending--
 	w.startGlobal(false)
 	return true
 }
 
-// stop lets a process stand still for a while and go on as if nothing had been.
+// stop stops a process for a while; it then continues.
 func (w *World) stop(f *fault) {
 	switch f.other % 4 {
 	case 0:
-		w.tell("#%d the coordinator stands still for %v", f.number, f.last)
+		w.tracef("#%d the coordinator stands still for %v", f.number, f.last)
 		p := &w.newest().proc
 		p.asleep = max(p.asleep, w.until(f))
 	case 1:
 		r := w.regions[f.who%len(w.regions)]
-		w.tell("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
+		w.tracef("#%d %s's aggregator stands still for %v", f.number, r.name, f.last)
 		p := &r.newest().proc
 		p.asleep = max(p.asleep, w.until(f))
 	default:
 		n := w.edges[f.who%len(w.edges)]
-		w.tell("#%d %s stands still for %v", f.number, w.name(n), f.last)
+		w.tracef("#%d %s stands still for %v", f.number, w.name(n), f.last)
 		n.asleep = max(n.asleep, w.until(f))
 	}
 }
 
-// changeLimits lowers or raises T and R, to between half and twice what they
-// were at first.
+// changeLimits sets T and R to between half and twice their initial values.
 func (w *World) changeLimits(f *fault) {
-	first := w.judge.first
+	first := w.oracle.first
 	w.cfg.Total = max(1, int(float64(first.total)*(0.5+1.5*f.x)))
 	w.cfg.Rate = max(1, int(float64(first.rate)*(0.5+1.5*f.y)))
-	w.tell("#%d T is now %d, R %d", f.number, w.cfg.Total, w.cfg.Rate)
-	w.judge.raise(w)
+	w.tracef("#%d T is now %d, R %d", f.number, w.cfg.Total, w.cfg.Rate)
+	w.oracle.raise(w)
 	w.publish()
 }
 
-// publish tells every node of the room set, each in its own time.
+// publish sends the room set to every node, with separate delays.
 func (w *World) publish() {
 	w.edition++
 	delay := func() time.Duration { return time.Duration(w.chaos.ExpFloat64() * float64(300*time.Millisecond)) }
@@ -683,10 +676,10 @@ func (w *World) publish() {
 	}
 }
 
-// readGlobal, readRegion and readEdge let a node take the newest room set.
+// readGlobal, readRegion and readEdge make a node read the newest room set.
 func (w *World) readGlobal(i int32) {
 	n := w.globals[i]
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if n.edition != w.edition {
 			n.edition, n.told = w.edition, w.roomsBy(n)
 			n.core.SetRooms(n.clock.read(w.now), n.told)
@@ -697,7 +690,7 @@ func (w *World) readGlobal(i int32) {
 
 func (w *World) readRegion(i int32) {
 	n := w.aggs[i]
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if n.edition != w.edition {
 			n.edition, n.told = w.edition, w.regionRooms(n)
 			n.core.SetRooms(n.clock.read(w.now), n.told)
@@ -708,7 +701,7 @@ func (w *World) readRegion(i int32) {
 
 func (w *World) readEdge(i int32) {
 	n := w.edges[i]
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if !n.down && n.edition != w.edition {
 			n.edition = w.edition
 			w.tellEdge(n, n.clock.read(w.now))

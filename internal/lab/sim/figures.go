@@ -14,25 +14,23 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Figure is one property of the whole system that can be put into a number, the
-// goal it is held against, and the experiment that shows it.
+// Figure is one measurable property of the whole system, its goal, and the experiment that measures it.
 type Figure struct {
 	Name string
 	Goal string
 	Show func() Finding
 }
 
-// Finding is what an experiment showed.
+// Finding is the result of an experiment.
 type Finding struct {
 	Seen  string
 	Met   bool
-	Bound string // what it is bound by, where that is not plain
-	Fault string // a promise that was broken
+	Bound string // the limiting resource, if not obvious
+	Fault string // a broken promise
 }
 
-// Figures returns all of them, in the order in which they are shown. Each is
-// shown by experiments of its own, from fixed seeds: equal code shows equal
-// figures.
+// Figures returns all figures, in the order of display. Each has its own experiments with fixed seeds: equal code gives
+// equal figures.
 func Figures() []Figure {
 	const edges, centre = "use of T, every edge crashes once in 10 min and is back after ", "use of T, one of three data centres cut off for 12 min, "
 	return []Figure{
@@ -94,8 +92,8 @@ func Figures() []Figure {
 	}
 }
 
-// busy is a room of 2,000 whose sessions last a minute, in three data centres of
-// four edges each, with twice the people that it can serve.
+// busy is a room of 2,000 with sessions of a minute, in three data centres of four edges each, with twice the visitors
+// that it can serve.
 func busy(seed uint64) Config {
 	c := Defaults()
 	c.Seed, c.Length, c.Probation = seed, 18*time.Minute, room.DefaultProbation
@@ -105,11 +103,10 @@ func busy(seed uint64) Config {
 	return c
 }
 
-// fill is how long a busy room is left alone before anything is measured.
+// fill is the time to fill a busy room before any measurement.
 const fill = 5 * time.Minute
 
-// use runs a busy room, lets something happen to it once it is full, and
-// returns what came of it from then on.
+// use runs a busy room, calls happen once it is full, and returns the results from then on.
 func use(c Config, happen func(w *World)) *Result {
 	w := New(c)
 	w.measureFrom(fill)
@@ -126,8 +123,7 @@ func useOf(goal float64, capped bool, happen func(w *World)) Finding {
 	return Finding{Seen: fmt.Sprintf("%.4f", r.UseT), Met: r.UseT >= goal, Fault: r.Fault}
 }
 
-// crashEveryEdge ends every edge once within ten minutes, evenly spread; each
-// begins anew so much later.
+// crashEveryEdge ends every edge once within ten minutes, evenly spread; each restarts after later.
 func crashEveryEdge(later time.Duration) func(w *World) {
 	return func(w *World) {
 		for i := range w.edges {
@@ -138,7 +134,7 @@ func crashEveryEdge(later time.Duration) func(w *World) {
 	}
 }
 
-// killedForGood ends four of ten edges, which never come back. An operator may know.
+// killedForGood ends four of ten edges for good. told says whether an operator declares them dead.
 func killedForGood(goal float64, told bool) Finding {
 	c := busy(1)
 	c.Centres, c.Edges, c.Length = 2, 5, fill+10*time.Minute
@@ -160,8 +156,7 @@ func cutOneCentre(w *World) { w.cutCentre(0, 12*time.Minute) }
 
 func loseGlobal(w *World) { w.endGlobal(10 * time.Minute) }
 
-// hourWithoutGlobal lets nobody lead for so long that no data centre is sure of the
-// time any more.
+// hourWithoutGlobal has no coordinator for so long that no data centre is certain of the time any more.
 func hourWithoutGlobal() Finding {
 	c := busy(1)
 	c.Length = fill + time.Hour + 5*time.Minute
@@ -174,8 +169,8 @@ func hourWithoutGlobal() Finding {
 	}
 }
 
-// shortSessions fills one data centre with sessions of ten seconds, which are renewed
-// every second, and reports who was put out although there.
+// shortSessions fills one data centre with sessions of ten seconds, which are renewed every second, and returns the
+// number of active visitors that lost their session.
 func shortSessions(total int, length time.Duration, crashes bool) (early int, use float64, fault string) {
 	c := Defaults()
 	c.Seed, c.Length, c.Centres = uint64(total), time.Minute+length, 1
@@ -204,8 +199,8 @@ func sessionsOfTenSeconds() Finding {
 	return Finding{Seen: fmt.Sprintf("%d; %.4f", early, least), Met: early == 0 && least >= 0.97}
 }
 
-// spikeIntoOne lets nobody come, and then within ten seconds twenty times as
-// many as the data centre ever saw, all into the second of four.
+// spikeIntoOne sends, after a time without visitors, twenty times the data centre's record into the second of its four
+// edges, within ten seconds.
 func spikeIntoOne(peak bool) Finding {
 	var came, early, most int
 	const total = 2000
@@ -234,8 +229,7 @@ func orderStrict() Finding {
 	}
 }
 
-// orderMedian measures as the prototype did, which finds a
-// distance even where everybody enters strictly in the order of arrival.
+// orderMedian measures like the prototype, which finds a distance even for strict order of arrival.
 func orderMedian() Finding {
 	w := New(busy(1))
 	w.measureFrom(fill)
@@ -251,8 +245,7 @@ func orderMedian() Finding {
 	}
 }
 
-// spreads returns, for everybody who entered, how far in seconds the join time
-// is from the median of the last hundred.
+// spreads returns, per admission, the distance in seconds of the join time from the median of the last hundred.
 func spreads(joined []int64) []float64 {
 	var out []float64
 	for i := 99; i < len(joined); i++ {
@@ -263,9 +256,8 @@ func spreads(joined []int64) []float64 {
 	return out
 }
 
-// restartedEdge lets an edge crash in a full room, everybody inside go home at
-// that moment, and the edge begin anew two seconds later. It measures when the
-// room is full again with others.
+// restartedEdge crashes an edge in a full room whose visitors all leave then; the edge restarts two seconds later. It
+// measures when the room is full again.
 func restartedEdge() Finding {
 	out := Finding{Met: true}
 	for _, d := range []time.Duration{time.Minute, 5 * time.Minute} {
@@ -289,7 +281,7 @@ func restartedEdge() Finding {
 			look = func() {
 				others := w.sessions()
 				for id := range left {
-					if w.judge.alive(id) {
+					if w.oracle.alive(id) {
 						others--
 					} else {
 						delete(left, id)
@@ -317,12 +309,12 @@ func restartedEdge() Finding {
 	return out
 }
 
-// peakOverFaults runs fleets under cap in which everything goes wrong.
+// peakOverFaults runs fleets under cap with all kinds of faults.
 func peakOverFaults(seeds int) Finding {
 	worst, done := 0.0, 0
 	for seed := uint64(1); done < seeds; seed++ {
 		c := VaryFaults(seed)
-		if !c.Cap || c.Faults.Limits { // peak / T means nothing while T changes
+		if !c.Cap || c.Faults.Limits { // peak / T is meaningless while T changes
 			continue
 		}
 		done++
@@ -335,7 +327,7 @@ func peakOverFaults(seeds int) Finding {
 	return Finding{Seen: fmt.Sprintf("%.3f over %d seeds", worst, done), Met: worst <= 1}
 }
 
-// hourAlone lets everybody click on while for an hour no message arrives.
+// hourAlone lets visitors continue for an hour without any message between nodes.
 func hourAlone() Finding {
 	c := busy(1)
 	c.Length = fill + time.Hour + time.Minute
@@ -364,9 +356,8 @@ func hourAlone() Finding {
 	}
 }
 
-// flood lets robots hit a room of 600 before which half a thousand people wait,
-// and compares the minutes of the flood with the same minutes without it. In one
-// run chance alone moves the estimate by some per cent, so there are several.
+// flood sends robots to a room of 600 with a queue of 500, and compares those minutes with the same minutes without
+// robots. Chance moves the estimate of one run by some per cent, so there are several.
 func flood() Finding {
 	type seen struct{ people, told float64 }
 	const length = 2 * time.Minute
@@ -403,10 +394,9 @@ func flood() Finding {
 	}
 }
 
-// replayed shows old tickets beside half a thousand people who wait, and compares the
-// minutes in which that happens with the same minutes without it. A single ticket is
-// one of somebody who waits. What is told is held against how many really wait: a few
-// of the tickets are good, and take the slots that they stand for.
+// replayed presents old tickets beside a queue of 500, and compares those minutes with the same minutes without. A
+// single ticket is a waiting visitor's. The displayed numbers are compared with the true queue: a few of the tickets
+// are valid and take their permits.
 func replayed(tickets int, perSecond float64) Finding {
 	type seen struct{ let, people, told, real, tellings float64 }
 	const length = 5 * time.Minute
@@ -432,7 +422,7 @@ func replayed(tickets int, perSecond float64) Finding {
 		s.people, s.told, s.real, s.tellings = s.people+m.people, s.told+m.told, s.real+m.real, s.tellings+float64(m.tellings)
 		return old.shown, r.Fault
 	}
-	var with, without, used seen // used: the same tickets, each as often as somebody inside asks
+	var with, without, used seen // used: the same tickets, each as often as an active visitor requests
 	shown := 0
 	for seed := range uint64(6) {
 		_, fault := run(&without, seed+1, 0)
@@ -458,8 +448,7 @@ func replayed(tickets int, perSecond float64) Finding {
 	}
 }
 
-// copies gives one ticket of somebody whose turn is near to many clients, who go on by
-// themselves, in a room that others fill.
+// copies gives one ticket near its turn to many independent clients, in a room filled by others.
 func copies(clients int, roam bool) Finding {
 	seen, fault := copyInside(clients, roam, false, func(int) ticket.Network { return 0 })
 	return Finding{
@@ -467,8 +456,8 @@ func copies(clients int, roam bool) Finding {
 	}
 }
 
-// boundCopies compares what becomes of copies by whether tickets are bound: not at all,
-// to networks of five clients each, to the address of each client.
+// boundCopies compares copies by the binding of tickets: none, to networks of five clients each, to the address of each
+// client.
 func boundCopies(session bool) Finding {
 	f := Finding{Met: true}
 	var none [4]int
@@ -495,9 +484,8 @@ func boundCopies(session bool) Finding {
 	return f
 }
 
-// copyInside returns how many of the clients are inside with the ticket that they were
-// given, 15 s, 30 s, 60 s and 120 s after the first of them came in: the place that it was
-// before, or the session.
+// copyInside returns how many clients are inside with copies of one ticket, 15 s, 30 s, 60 s and 120 s after the first
+// admission: copies of the place before it, or of the session.
 func copyInside(clients int, roam, session bool, network func(client int) ticket.Network) (seen [4]int, fault string) {
 	c := Defaults()
 	c.Centres, c.Edges, c.Length = 1, 4, 12*time.Minute
@@ -530,7 +518,7 @@ func copyInside(clients int, roam, session bool, network func(client int) ticket
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
 		switch {
 		case d.Enters():
-			w.judge.issued(w, &visitor{edge: k}, d)
+			w.oracle.issued(w, &visitor{edge: k}, d)
 			next = 5*time.Second + time.Duration(rng.Int64N(int64(10*time.Second)))
 			if entered == 0 && d.Ticket.ID == place.ID {
 				entered = w.now
@@ -560,8 +548,8 @@ func copyInside(clients int, roam, session bool, network func(client int) ticket
 	return seen, fault
 }
 
-// manyTabs lets browsers ask for many things at once, from a network that changes, and
-// behind a balancer that sends every request to any edge. Answers are lost and late.
+// manyTabs has browsers with many parallel requests, from changing networks, behind a balancer that picks any edge.
+// Answers are lost and late.
 func manyTabs() Finding {
 	f := Finding{Met: true}
 	out, sep := 0, "; "
@@ -585,8 +573,8 @@ func manyTabs() Finding {
 	return f
 }
 
-// tabs returns how often a browser with many tabs is put out within an hour, for how
-// long at most it is counted more than once, and for which part of the time.
+// tabs returns how often a browser with many tabs loses its session within an hour, the longest time of being counted
+// more than once, and the fraction of that time.
 func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, part float64, fault string) {
 	c := Defaults()
 	c.Seed, c.Centres, c.Edges, c.Length = seed, 1, 4, time.Hour
@@ -606,7 +594,7 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 			d := n.core.Arrive(n.clock.read(w.now), w.room, jar)
 			w.wakeEdge(k)
 			if d.Enters() {
-				w.judge.issued(w, &visitor{edge: k}, d)
+				w.oracle.issued(w, &visitor{edge: k}, d)
 			} else {
 				out++
 			}
@@ -641,8 +629,8 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 	return out, longest, part, fault
 }
 
-// parallelAsOne asks fifty times at once with one ticket, twice: as somebody
-// whose turn has come, and as somebody whose session is to be renewed.
+// parallelAsOne sends fifty parallel requests with one ticket, twice: when its turn has come, and when its session
+// needs renewal.
 func parallelAsOne() Finding {
 	c := Defaults()
 	c.Centres, c.Edges, c.Length = 1, 4, 4*time.Minute
@@ -655,7 +643,7 @@ func parallelAsOne() Finding {
 		w.in(2*time.Second, func() { admitted, _ = w.counted() })
 		w.in(20*time.Second, func() { tickets = w.parallelRequests(0, 50, tickets[len(tickets)-1]) })
 		w.in(22*time.Second, func() { renewed, _ = w.counted() })
-		// The second for which it was stamped first is over, the renewal is not.
+		// The second of its first stamp is over, that of the renewal is not.
 		w.in(time.Duration(wire.Life(c.Session)+6)*time.Second, func() { later, _ = w.counted() })
 	})
 	r := w.Run()
@@ -665,7 +653,7 @@ func parallelAsOne() Finding {
 	}
 }
 
-// abandoners come to a room that the people who use it fill to four fifths.
+// abandoners adds visitors that abandon to a room that is four fifths full.
 func abandoners() Finding {
 	run := func(leavers bool) (people float64, fault string) {
 		c := Defaults()

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// moveOut lets everybody who is inside of a data centre that is cut off turn up
-// in another one.
+// moveOut moves all visitors of a disconnected data centre to another one.
 func moveOut() Finding {
 	c := busy(1)
 	c.People.Think = 5 * time.Second
@@ -31,9 +30,8 @@ func moveOut() Finding {
 	}
 }
 
-// awayAndBack lets the visitors of an edge that is cut off under serve go to
-// other edges, where their sessions are counted, and back, where nobody counts
-// them: the one way in which people can exceed T.
+// awayAndBack moves the visitors of a disconnected edge under serve to other edges, which count their sessions, and
+// back, where they are not counted: the only way for T to be exceeded.
 func awayAndBack() Finding {
 	c := busy(1)
 	c.People.Stay, c.People.Think, c.People.Pages = 1, 5*time.Second, 100
@@ -68,14 +66,14 @@ func awayAndBack() Finding {
 	}
 }
 
-// each lets something be done again and again.
+// each calls do every d.
 func (w *World) each(d time.Duration, do func()) {
 	var again func()
 	again = func() { do(); w.in(d, again) }
 	w.in(d, again)
 }
 
-// excessTold returns by how many sessions the nodes say that T may be exceeded.
+// excessTold returns the possible overcommit of T that the nodes report.
 func (w *World) excessTold() int64 {
 	root := w.newest().core.Ledger(w.room)
 	if root.Excess > 0 {
@@ -88,8 +86,8 @@ func (w *World) excessTold() int64 {
 	return n
 }
 
-// changingFleet lets a data centre leave a busy fleet and come back ten times, while
-// coordinators who go by the list of before take over in turn.
+// changingFleet removes a data centre from a busy fleet and adds it again ten times, while successive coordinators
+// start with the previous list.
 func changingFleet() Finding {
 	c := Defaults()
 	c.Length = 48 * time.Hour
@@ -99,21 +97,21 @@ func changingFleet() Finding {
 	w.runFor(time.Minute)
 	for range 10 {
 		w.drainCentre(2)
-		for all, _ := w.listed(); len(all) == 3 && !w.judge.broken(); all, _ = w.listed() {
+		for all, _ := w.listed(); len(all) == 3 && !w.oracle.broken(); all, _ = w.listed() {
 			w.runFor(10 * time.Second)
 		}
-		w.takeOver(w.members.store - 1) // by a list in which it drains
+		w.takeOver(w.members.store - 1) // with a list in which it drains
 		w.runFor(30 * time.Second)
 		w.takeOver(0)
 		w.runFor(20 * time.Second)
 		w.addCentre(2)
 		w.runFor(20 * time.Second)
-		w.takeOver(w.members.store - 1) // by one without it
+		w.takeOver(w.members.store - 1) // with one without it
 		w.runFor(30 * time.Second)
 		w.takeOver(0)
 		w.runFor(30 * time.Second)
 	}
 	r := w.result()
-	t, rate := float64(w.judge.peak)/float64(c.Total), float64(w.judge.peakRate)/float64(c.Rate)
+	t, rate := float64(w.oracle.peak)/float64(c.Total), float64(w.oracle.peakRate)/float64(c.Rate)
 	return Finding{Seen: fmt.Sprintf("%.3f / %.3f", t, rate), Met: t <= 1 && rate <= 1, Fault: r.Fault}
 }

@@ -11,8 +11,8 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// flappingLeaders ends every process of a full room at once, and compares how long nobody
-// comes in with and without leaders that are replaced all the time afterwards.
+// flappingLeaders ends every process of a full room at once, and compares the time until the next admission with and
+// without continuous replacement of leaders.
 func flappingLeaders() Finding {
 	f := Finding{Met: true}
 	for i, capped := range []bool{true, false} {
@@ -30,9 +30,8 @@ func flappingLeaders() Finding {
 	return f
 }
 
-// coldStart ends everything at once, lets it begin anew, and returns after how long the
-// next visitor came in; 0 for nobody. Where leaders flap, global and every regional are replaced
-// every ten seconds for five minutes.
+// coldStart ends and restarts all processes, and returns the time until the next admission; 0 for none. With flap,
+// global and every regional are replaced every ten seconds for five minutes.
 func coldStart(capped, flap bool) (first time.Duration, fault string) {
 	c := Defaults()
 	c.Centres, c.Edges, c.Length, c.Cap = 2, 3, 12*time.Minute, capped
@@ -79,8 +78,8 @@ func coldStart(capped, flap bool) (first time.Duration, fault string) {
 	return first, fault
 }
 
-// eventStart lets 200,000 people gather for an event that raises the limits tenfold, and others come after its start. The
-// coordinator is replaced shortly before, and afterwards the limits are what they were.
+// eventStart has 200,000 visitors gather for an event that raises the limits tenfold, and others after its start. The
+// coordinator is replaced shortly before, and the limits return afterwards.
 func eventStart() Finding {
 	const begin, end = 4 * time.Minute, 6 * time.Minute
 	c := Defaults()
@@ -94,16 +93,16 @@ func eventStart() Finding {
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
 		w.giveEvent(&room.Event{Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end), Overrides: room.Overrides{"total_active_users": 20_000, "new_users_per_minute": 12_000}})
-		w.judge.raise(w)
+		w.oracle.raise(w)
 		w.publish()
 	})
 	w.in(begin-3*time.Second, func() {
 		w.newest().gone = true
 		w.startGlobal(false)
 	})
-	w.in(begin-time.Millisecond, func() { gathered, early = w.judge.waiting, w.judge.peakRate > 0 })
+	w.in(begin-time.Millisecond, func() { gathered, early = w.oracle.waiting, w.oracle.peakRate > 0 })
 	w.each(10*time.Millisecond, func() {
-		if first == 0 && w.judge.peakRate > 0 {
+		if first == 0 && w.oracle.peakRate > 0 {
 			first = w.now
 		}
 	})
@@ -116,8 +115,8 @@ func eventStart() Finding {
 	}
 }
 
-// drawStart lets 200,000 people gather for an event that begins with a draw. The coordinator is replaced shortly before entries
-// close, and others come after that, until the event has begun.
+// drawStart has 200,000 visitors gather for an event with a draw. The coordinator is replaced shortly before entries
+// close, and others arrive from then until the event begins.
 func drawStart() Finding {
 	const begin, end = 4 * time.Minute, 6 * time.Minute
 	c := Defaults()
@@ -128,13 +127,13 @@ func drawStart() Finding {
 	}}
 	w := New(c)
 	gathered, drawn, first, called, early, in := 0, uint64(0), int64(0), fleettime.Time(0), 0, 0
-	var off []float64 // by how many places people entered earlier or later than in the order that was drawn
+	var off []float64 // places between the actual and the drawn order of admission
 	look := func() {
 		if v := w.newest().core.Totals(w.room).View; v != nil {
 			called = max(called, v.Horizon)
 		}
 	}
-	w.judge.seeDrawn = func(n *draw.Notice, t *ticket.Ticket) {
+	w.oracle.seeDrawn = func(n *draw.Notice, t *ticket.Ticket) {
 		look()
 		if first == 0 {
 			first = w.now
@@ -150,14 +149,14 @@ func drawStart() Finding {
 	w.in(time.Second, func() {
 		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
 		w.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(end + time.Minute), Shuffle: true})
-		w.judge.raise(w)
+		w.oracle.raise(w)
 		w.publish()
 	})
 	w.in(begin-draw.Lead-3*time.Second, func() {
 		w.newest().gone = true
 		w.startGlobal(false)
 	})
-	w.in(begin-time.Millisecond, func() { gathered = w.judge.waiting })
+	w.in(begin-time.Millisecond, func() { gathered = w.oracle.waiting })
 	w.each(10*time.Millisecond, look)
 	r := w.Run()
 	after := time.Duration(first) - begin

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Telling is what somebody who waits was told once, by an answer or by a stream.
+// Telling is the information shown to a waiting visitor by one answer or stream message.
 type Telling struct {
-	At              time.Duration // when, by any clock
-	Answer          bool          // to a question, so not by a stream
+	At              time.Duration // by any clock
+	Answer          bool          // an answer, not a stream message
 	Known           bool          // there is an estimate
-	Wait, Low, High time.Duration // only where Known
-	Ahead           uint64        // people in front
-	Counting        bool          // how many stand in front is not known yet: Ahead means nothing
+	Wait, Low, High time.Duration // only if Known
+	Ahead           uint64        // visitors in front
+	Counting        bool          // the number in front is not known yet; Ahead is meaningless
 	Next            bool          // "you are next"
-	Longer          bool          // the word that the wait has grown stands beside it
+	Longer          bool          // it says that the wait has grown
 
-	// Where chance decides who is next: the quartiles of the waits. 0 elsewhere.
+	// In a random room: the quartiles of the wait. 0 elsewhere.
 	Quartiles [3]time.Duration
 }
 
-// rises reports whether the wait is told to be longer than before.
+// rises reports whether the displayed wait is longer than before.
 func (t *Telling) rises(before *Telling) bool {
 	if !t.Known || !before.Known {
 		return false
@@ -33,30 +33,29 @@ func (t *Telling) rises(before *Telling) bool {
 	return rises
 }
 
-// Hearing follows what one visitor is told until the turn comes. The zero value
-// has heard nothing.
+// Hearing tracks the information shown to one visitor until its turn. The zero value has none.
 type Hearing struct {
 	answers     int
-	first, last Telling       // first: the forecast that is judged
-	from        time.Duration // of which answers first is one; 0 for all
+	first, last Telling       // first: the forecast to evaluate
+	from        time.Duration // first is the first answer after this; 0 for any
 	next        time.Duration
 	nextTold    bool
 	steps       int
-	wait, ahead int // steps at which they rose without the word
+	wait, ahead int // unannounced increases
 	most        uint64
-	through     bool // the limits were changed after something had been told
-	corrected   bool // the first answer was corrected upwards by the second, or by a stream before it
+	through     bool // the limits were changed in between
+	corrected   bool // the first answer was corrected upwards by the second, or by a stream message before it
 }
 
-// Anew has the first answer from then on be the one that is judged: the limits are other ones. Who waits
-// needs not be told anything new, if what was told is still so.
+// Anew makes the first answer from then on the one to evaluate, after a change of limits. It may repeat the earlier
+// forecast if that still holds.
 func (h *Hearing) Anew(from time.Duration) {
 	h.through = h.through || h.first.Known
 	h.first, h.from = Telling{}, from
 	h.nextTold = false
 }
 
-// Hear takes the next thing that the visitor is told.
+// Hear adds the next information.
 func (h *Hearing) Hear(t Telling) {
 	if h.answers > 0 {
 		h.steps++
@@ -83,35 +82,34 @@ func (h *Hearing) Hear(t Telling) {
 	h.last = t
 }
 
-// Words sum up what many were told, and what became of it. The zero value is of
-// nobody.
+// Words sum up the information shown to many visitors, and the outcomes. The zero value is empty.
 type Words struct {
-	errs      []float64 // of the first estimate, by what part of the wait it was wrong
+	errs      []float64 // relative errors of the first estimate
 	later     []float64 // seconds from joining to the first estimate
-	inside    int       // of those, in the range
-	waited    int       // people who heard anything and came in
+	inside    int       // first estimates with the wait in their range
+	waited    int       // visitors that got information and entered
 	next      int       // were told that they are next
 	nextLong  []float64 // and then waited longer than nextGoal, in seconds
-	steps     int       // things told after the first answer
-	wait      int       // of which the wait rose without the word
-	ahead     int       // the same of the people ahead
-	aheadMost uint64    // by how much at most
-	signed    []float64 // of the first estimate: above 0 where it was too long
-	corrected int       // people whose first answer the second corrected upwards
+	steps     int       // information after the first answer
+	wait      int       // of those, unannounced increases of the wait
+	ahead     int       // unannounced increases of the number ahead
+	aheadMost uint64    // largest of them
+	signed    []float64 // of the first estimate: above 0 if too long
+	corrected int       // visitors whose second answer corrected the first upwards
 
-	// Of those who waited through a change of the limits.
+	// Of visitors that waited through a change of the limits.
 	through       []float64
 	throughInside int
 
-	// Where chance decides who is next.
-	ratios []float64 // wait over the median told
-	parts  [4]int    // waits below the first quartile told, between the first and the second, and so on
+	// In random rooms.
+	ratios []float64 // wait over the forecast median
+	parts  [4]int    // waits below the first forecast quartile, between the first and the second, and so on
 }
 
-// nextGoal is within what time somebody is to come in who was told to be next.
+// nextGoal is the time within which a visitor told "next" should enter.
 const nextGoal = 10 * time.Second
 
-// Entered takes what somebody heard who came at joined and came in at now.
+// Entered adds the information of a visitor that joined at joined and entered at now.
 func (w *Words) Entered(h *Hearing, joined, now time.Duration) {
 	if h.answers == 0 {
 		return
@@ -153,7 +151,7 @@ func (w *Words) Entered(h *Hearing, joined, now time.Duration) {
 	}
 }
 
-// Add adds the words of others.
+// Add adds the counts of o.
 func (w *Words) Add(o *Words) {
 	w.errs, w.signed = append(w.errs, o.errs...), append(w.signed, o.signed...)
 	w.later, w.nextLong = append(w.later, o.later...), append(w.nextLong, o.nextLong...)
@@ -168,9 +166,9 @@ func (w *Words) Add(o *Words) {
 	}
 }
 
-// Error returns the median of |told - wait| / wait over the forecasts that are judged. Where chance decides who is
-// next, no forecast of the wait of one person can be near (where the wait is as likely to be any from 0 to L, no
-// number has a median error below 0.33): there it is by how much the medians told are off the median of the waits.
+// Error returns the median of |forecast - wait| / wait over the evaluated forecasts. In a random room no forecast of a
+// single wait can be near (for waits uniform in 0 to L every number has a median error of at least 0.33): there it is
+// the error of the forecast medians against the median wait.
 func (w *Words) Error() float64 {
 	if len(w.ratios) > 0 {
 		return math.Abs(1/quantile(w.ratios, 0.5) - 1)
@@ -178,7 +176,7 @@ func (w *Words) Error() float64 {
 	return quantile(w.errs, 0.5)
 }
 
-// Quarters returns which shares of the waits lie between the quartiles told, where chance decides who is next.
+// Quarters returns the fractions of waits between the forecast quartiles, in a random room.
 func (w *Words) Quarters() (out [4]float64) {
 	for k, n := range w.parts {
 		out[k] = float64(n) / float64(max(1, len(w.ratios)))
@@ -186,21 +184,19 @@ func (w *Words) Quarters() (out [4]float64) {
 	return out
 }
 
-// Corrected returns how many people's first answer was corrected upwards by the second.
+// Corrected returns how many visitors' second answer corrected the first upwards.
 func (w *Words) Corrected() int { return w.corrected }
 
-// Covered returns the share of waits inside the range that was told first.
+// Covered returns the fraction of waits inside the first forecast range.
 func (w *Words) Covered() float64 { return float64(w.inside) / float64(max(1, len(w.errs))) }
 
-// NextInVain returns how many were told that they are next and then waited for
-// more than ten seconds.
+// NextInVain returns how many visitors were told "next" and then waited for more than ten seconds.
 func (w *Words) NextInVain() int { return len(w.nextLong) }
 
-// Rises returns how often the wait, and how often the number of people ahead, rose
-// without the word after the first answer.
+// Rises returns the unannounced increases of the wait, and of the number ahead, after the first answer.
 func (w *Words) Rises() (wait, ahead int) { return w.wait, w.ahead }
 
-// String tells all figures in one line.
+// String returns all figures in one line.
 func (w *Words) String() string {
 	s := fmt.Sprintf("%d waited; first estimate after %.1f s (p90 %.1f): error %.3f (signed %+.3f), range covers %.2f; told \"next\" %d, in vain %d",
 		w.waited, quantile(w.later, 0.5), quantile(w.later, 0.9), w.Error(), quantile(w.signed, 0.5), w.Covered(), w.next, len(w.nextLong))

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestWordsCountWhatWentWrong: each of the things that may not be told is counted,
-// and nothing else.
+// TestWordsCountWhatWentWrong: each kind of misleading information is counted, and nothing else.
 func TestWordsCountWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	const s = time.Second

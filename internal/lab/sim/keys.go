@@ -10,32 +10,31 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// pass is what a browser holds: a ticket, or where they are sealed, a cookie.
+// pass is a browser's ticket, or its cookie if tickets are sealed.
 type pass struct {
 	ticket ticket.Ticket
 	cookie string
 
-	// Sealed is when an edge sealed the cookie that had heard of the ring within the last
-	// rotation and knew the time; 0 where it had not.
+	// sealed is the time at which the cookie was sealed, if the edge knew the time and had read the ring within the
+	// last rotation; otherwise 0.
 	sealed int64
 }
 
-// keys are the fleet's key ring and the codecs made of it.
+// keys are the fleet's key ring and its codecs.
 type keys struct {
 	ring    ticket.Keyring
 	newest  *ticket.Codec
-	known   []*ticket.Codec // every one there was, oldest first
+	known   []*ticket.Codec // all codecs ever, oldest first
 	scratch *ticket.Scratch
 	chance  *rand.ChaCha8
 }
 
-// keyPace is how much faster keys grow old than people: a rotation takes half a minute, so
-// that there are some in a small world.
+// keyPace speeds up the clock of keys: a rotation takes half a minute, so that small worlds have some.
 const keyPace = 20
 
 const rotation = ticket.MinRotation / keyPace
 
-// keyTime returns the time by which keys go.
+// keyTime returns the time on the clock of keys.
 func keyTime(t fleettime.Time) fleettime.Time { return epoch.Add(keyPace * t.Sub(epoch)) }
 
 // cookieName is bound into every seal.
@@ -57,48 +56,47 @@ func (k *keys) begin(w *World) {
 func (k *keys) turn(w *World, now fleettime.Time) bool {
 	ring, err := k.ring.Rotate(keyTime(now), ticket.MinRotation, k.chance)
 	if err != nil {
-		return false // too soon after the last time
+		return false // too soon after the last one
 	}
 	codec, err := ticket.NewCodec(ring, w.room, cookieName)
 	if err != nil {
-		w.judge.fail(w, "a key ring is no good: %v", err)
+		w.oracle.fail(w, "invalid key ring: %v", err)
 		return false
 	}
 	k.ring, k.newest, k.known = ring, codec, append(k.known, codec)
 	return true
 }
 
-// rotate lets the keys be rotated; every edge hears of it in its own time, one that is cut
-// off when it is not any more, and some only after others seal with the new key.
+// rotate rotates the keys; every edge reads the ring with its own delay. A disconnected edge reads it after
+// reconnecting, and some edges only after others seal with the new key.
 func (w *World) rotate(f *fault) {
 	if !w.cfg.Network.Sealed || !w.keys.turn(w, w.fleetTime()) {
 		return
 	}
-	w.tell("#%d the keys are rotated", f.number)
+	w.tracef("#%d the keys are rotated", f.number)
 	for i := range w.edges {
 		w.in(time.Duration(w.chaos.ExpFloat64()*float64(15*time.Second)), func() { w.tellKeys(int32(i)) })
 	}
 }
 
-// cutFromStore returns until when an edge hears nothing of the store.
+// cutFromStore returns until when an edge cannot reach the store.
 func (w *World) cutFromStore(n *edgeNode) int64 {
 	r := w.regions[n.region]
 	return max(n.cutUp, n.cutDown, r.cutUp, r.cutDown)
 }
 
-// tellKeys lets an edge take the newest ring.
+// tellKeys makes an edge read the newest ring.
 func (w *World) tellKeys(i int32) {
 	n := w.edges[i]
 	if until := w.cutFromStore(n); until > w.now {
 		w.in(time.Duration(until-w.now), func() { w.tellKeys(i) })
 		return
 	}
-	w.hear(&n.proc, func() { n.keys = w.keys.newest })
+	w.deliver(&n.proc, func() { n.keys = w.keys.newest })
 }
 
-// open is how an edge reads what a browser brings. It reports false where the visitor
-// is to come back in a moment: the ticket may be sealed under a key that the edge has not
-// heard of, and it cannot ask the store (decision 11).
+// open opens a browser's cookie at an edge. It reports false if the visitor must retry: the ticket may be sealed under
+// a key that the edge does not have, and it cannot ask the store (decision 11).
 func (w *World) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 	if n.keys == nil {
 		return p.ticket, true
@@ -117,20 +115,20 @@ func (w *World) open(n *edgeNode, p *pass) (t ticket.Ticket, known bool) {
 	}
 	if err != nil {
 		if p.sealed != 0 && w.now-p.sealed < int64(2*rotation) && w.knowsTime(n) {
-			w.judge.fail(w, "%s takes a ticket of the fleet for none: %v", w.name(n), err)
+			w.oracle.fail(w, "%s does not open a ticket of the fleet: %v", w.name(n), err)
 		}
-		return ticket.Ticket{}, true // a ticket that does not open is none
+		return ticket.Ticket{}, true // a ticket that does not open counts as absent
 	}
 	return t, true
 }
 
-// knowsTime reports whether an edge goes by the fleet's time, as far as keys show.
+// knowsTime reports whether an edge's fleet time is right, to the precision of keys.
 func (w *World) knowsTime(n *edgeNode) bool {
 	off := n.core.Time(n.clock.read(w.now)).Sub(w.fleetTime())
 	return off > -time.Second && off < time.Second
 }
 
-// seal is how an edge gives it back.
+// seal seals a ticket for the browser.
 func (w *World) seal(n *edgeNode, t ticket.Ticket) pass {
 	if n.keys == nil {
 		return pass{ticket: t}

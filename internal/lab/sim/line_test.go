@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestTheLineIsToldThroughTakeovers: where a leader is replaced or an edge ends, nobody is told of a
-// line that lacks those who wait there, or that has them twice.
+// TestTheLineIsToldThroughTakeovers: after the replacement of a leader or the end of an edge, the displayed queue
+// neither lacks waiting visitors nor counts them twice.
 func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -25,7 +25,7 @@ func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 		w.in(4*time.Minute, func() {
 			x.end(w)
 			w.each(100*time.Millisecond, func() {
-				part := w.toldLine() / float64(w.judge.waiting)
+				part := w.toldLine() / float64(w.oracle.waiting)
 				least, most = min(least, part), max(most, part)
 			})
 		})
@@ -38,7 +38,7 @@ func TestTheLineIsToldThroughTakeovers(t *testing.T) {
 	}
 }
 
-// toldLine returns how many people wait by the view of the last edge.
+// toldLine returns the number of waiting visitors in the view of the last edge.
 func (w *World) toldLine() float64 {
 	e := w.edges[len(w.edges)-1]
 	v := e.core.Ledger(e.clock.read(w.now), w.room).View

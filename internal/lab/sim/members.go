@@ -11,11 +11,10 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// membership is the list of data centres as it changes: every version there ever
-// was, and which of them the store holds.
+// membership holds all versions of the membership list, and the stored one.
 type membership struct {
 	versions []ledger.Members // version n at n-1
-	store    int              // version that the store holds
+	store    int              // stored version
 }
 
 // at returns a version.
@@ -29,8 +28,8 @@ func (m *membership) begin(w *World, centres int) {
 	m.versions, m.store = []ledger.Members{first}, 1
 }
 
-// writeMembers stores a change of the list that the store holds, as a command does:
-// under a version above all there were, since versions are never below the date.
+// writeMembers stores a change of the stored list, as a command does, under a version above all others, since versions
+// are never below the date.
 func (w *World) writeMembers(change func(m *ledger.Members)) {
 	next := w.members.at(w.members.store)
 	next.List, next.Forced = slices.Clone(next.List), slices.Clone(next.Forced)
@@ -41,8 +40,7 @@ func (w *World) writeMembers(change func(m *ledger.Members)) {
 	w.publishMembers()
 }
 
-// publishMembers tells every node of the list that the store holds, each in its own
-// time, and some of them late.
+// publishMembers sends the stored list to every node, with separate delays, some long.
 func (w *World) publishMembers() {
 	version, slow := w.members.store, w.slowDocs
 	delay := func() time.Duration {
@@ -64,11 +62,10 @@ func (w *World) publishMembers() {
 	}
 }
 
-// tellGlobal and tellRegion let a node take a version of the list. One that is older
-// than its own is refused.
+// tellGlobal and tellRegion make a node read a version of the list. It refuses one older than its own.
 func (w *World) tellGlobal(i int32, version int) {
 	n := w.globals[i]
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if version > n.members {
 			n.members = version
 			n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
@@ -80,11 +77,11 @@ func (w *World) tellGlobal(i int32, version int) {
 func (w *World) tellRegion(i int32, version int) {
 	n := w.aggs[i]
 	r := w.regions[n.region]
-	if until := max(r.cutUp, r.cutDown); until > w.now { // nor does it reach the store
+	if until := max(r.cutUp, r.cutDown); until > w.now { // the store is unreachable too
 		w.in(time.Duration(until-w.now), func() { w.tellRegion(i, version) })
 		return
 	}
-	w.hear(&n.proc, func() {
+	w.deliver(&n.proc, func() {
 		if version > n.members {
 			n.members = version
 			r.members = max(r.members, version)
@@ -95,8 +92,7 @@ func (w *World) tellRegion(i int32, version int) {
 	})
 }
 
-// listed returns the numbers of the data centres that the store's list holds, of
-// which those that do not drain.
+// listed returns the data centres of the stored list, and those that do not drain.
 func (w *World) listed() (all, active []int) {
 	list := w.members.at(w.members.store)
 	for i, r := range w.regions[:w.cfg.Centres] {
@@ -111,26 +107,26 @@ func (w *World) listed() (all, active []int) {
 	return all, active
 }
 
-// drainCentre asks a data centre to leave the fleet, if another one is left.
+// drainCentre drains a data centre, unless it is the last.
 func (w *World) drainCentre(i int) bool {
 	if _, active := w.listed(); len(active) < 2 || !slices.Contains(active, i) {
 		return false
 	}
-	w.tell("#%d %s is to drain, by version %d of the list", w.telling, centreName(i), len(w.members.versions)+1)
+	w.tracef("#%d %s is to drain, by version %d of the list", w.telling, centreName(i), len(w.members.versions)+1)
 	w.writeMembers(func(m *ledger.Members) {
 		m.List[memberNamed(m, centreName(i))].Draining = true
 	})
 	return true
 }
 
-// addCentre adds a data centre that is not listed, or lets one that drains stay.
+// addCentre adds an unlisted data centre, or cancels a drain.
 func (w *World) addCentre(i int) bool {
 	_, active := w.listed()
 	if slices.Contains(active, i) {
 		return false
 	}
 	version := uint64(len(w.members.versions)) + 1
-	w.tell("#%d %s is added, by version %d of the list", w.telling, centreName(i), version)
+	w.tracef("#%d %s is added, by version %d of the list", w.telling, centreName(i), version)
 	w.writeMembers(func(m *ledger.Members) {
 		if k := memberNamed(m, centreName(i)); k >= 0 {
 			m.List[k].Draining = false
@@ -148,18 +144,17 @@ func (w *World) addCentre(i int) bool {
 	return true
 }
 
-// removeCentre takes a data centre off the list. forsaken says that an operator did
-// it, whatever it may hold: then its sessions may be above T, and the judge leaves
-// them out until it has been heard for long. Where nobody is ever out of reach, they
-// are counted all the while.
+// removeCentre removes a data centre from the list. forsaken means by force, with permits outstanding: its sessions may
+// then exceed T, and the oracle ignores them until it was reachable for long. Without disconnections they are always
+// counted.
 func (w *World) removeCentre(i int, forsaken bool) {
 	all, active := w.listed()
 	if !slices.Contains(all, i) || (forsaken && (len(active) < 2 || !slices.Contains(active, i))) {
 		return
 	}
-	w.tell("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
+	w.tracef("#%d %s is taken off, by version %d of the list (by force: %v)", w.telling, centreName(i), len(w.members.versions)+1, forsaken)
 	if forsaken && w.cfg.Faults.cutsCentres() {
-		w.judge.forsake(w, i)
+		w.oracle.forsake(w, i)
 	}
 	w.writeMembers(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
@@ -174,8 +169,8 @@ func memberNamed(m *ledger.Members, name string) int {
 	return slices.IndexFunc(m.List, func(o ledger.Member) bool { return o.Name == name })
 }
 
-// tendMembers does what the leader's shell does: it takes off who has drained, and
-// gives the store back what it lost.
+// tendMembers does the work of the leader's shell: it removes drained data centres, and restores lost versions in the
+// store.
 func (w *World) tendMembers(n *globalProc) {
 	if n != w.newest() || n.members != w.members.store {
 		return
@@ -190,7 +185,7 @@ func (w *World) tendMembers(n *globalProc) {
 	}
 	if proofs := known.Unproven; len(proofs) > 0 && n.members == w.members.store {
 		for _, p := range proofs {
-			w.tell("the list holds the site of %s", p.Name)
+			w.tracef("the list holds the site of %s", p.Name)
 		}
 		w.writeMembers(func(m *ledger.Members) {
 			for _, p := range proofs {
@@ -200,14 +195,14 @@ func (w *World) tendMembers(n *globalProc) {
 		})
 	}
 	if names := known.Released; len(names) > 0 && n.members == w.members.store {
-		w.tell("nobody waits any more for %v, taken off by force", names)
+		w.tracef("nobody waits any more for %v, taken off by force", names)
 		w.writeMembers(func(m *ledger.Members) {
 			m.Forced = slices.DeleteFunc(m.Forced, func(o ledger.Member) bool { return slices.Contains(names, o.Name) })
 		})
 	}
 }
 
-// forsakeOften is how often a change of the list takes a data centre off by force.
+// forsakeOften returns the probability that a change of the list is a forced removal.
 func (w *World) forsakeOften() float64 {
 	switch {
 	case !w.cfg.Faults.Forsake:
@@ -222,7 +217,7 @@ func (w *World) forsakeOften() float64 {
 func (w *World) changeMembers(f *fault) {
 	i := f.who % w.cfg.Centres
 	switch {
-	case w.members.store != len(w.members.versions): // the commands refuse a store that came back older
+	case w.members.store != len(w.members.versions): // the commands refuse a store that was rolled back
 	case f.x < w.forsakeOften() && !w.regions[i].lost:
 		w.removeCentre(i, true)
 	case f.x < 0.55:
@@ -237,9 +232,8 @@ func (w *World) changeMembers(f *fault) {
 	}
 }
 
-// oldLeader is a fault: the coordinator crashes, and its successor goes by an older
-// list, for a while: a candidate whose store was restored. In half of the cases a data centre was added a moment
-// before, and few have heard of it.
+// oldLeader is a fault: the coordinator crashes, and its successor uses an older list for a while, like a candidate
+// with a restored store. In half of the cases a data centre was added just before, unknown to most nodes.
 func (w *World) oldLeader(f *fault) {
 	if f.x < 0.5 && !f.alone {
 		soon := *f
@@ -263,7 +257,7 @@ func (w *World) oldLeader(f *fault) {
 	}
 	version := len(w.members.versions) - f.other%3
 	w.older, w.olderFor = max(1, version), f.last
-	w.tell("#%d the next coordinator goes by version %d of the list", f.number, w.older)
+	w.tracef("#%d the next coordinator goes by version %d of the list", f.number, w.older)
 	w.pending++
 	w.replace(f, &n.proc, n.core, "the coordinator", w.nextGlobal)
 }
@@ -282,26 +276,25 @@ func (w *World) chooseMembers(i int32) {
 	n.core.SetMembers(n.clock.read(w.now), w.members.at(version))
 }
 
-// rollBackMembers is a fault: the store comes back with an older list, for a while.
-// Whoever knows a newer one refuses it.
+// rollBackMembers is a fault: the store is rolled back to an older list for a while. Nodes with a newer one refuse it.
 func (w *World) rollBackMembers(f *fault) {
 	old := max(1, w.members.store-1-f.other%2)
 	if old == w.members.store {
 		return
 	}
 	lost := w.members.store
-	w.tell("#%d the store comes back with version %d of the list for %v", f.number, old, f.last)
+	w.tracef("#%d the store comes back with version %d of the list for %v", f.number, old, f.last)
 	w.members.store = old
 	w.in(f.last, func() {
 		if w.members.store == old {
-			w.tell("the store is given back version %d of the list", lost)
+			w.tracef("the store is given back version %d of the list", lost)
 			w.members.store = lost
 			w.publishMembers()
 		}
 	})
 }
 
-// mendMembers lists every data centre that is left.
+// mendMembers lists every remaining data centre.
 func (w *World) mendMembers() {
 	w.members.store = len(w.members.versions)
 	for i, r := range w.regions[:w.cfg.Centres] {
@@ -313,17 +306,17 @@ func (w *World) mendMembers() {
 	w.publishMembers()
 }
 
-// siteOf returns the site that an aggregator of a data centre makes where it knows none.
+// siteOf returns the cluster ID that an aggregator creates if it knows none.
 func (w *World) siteOf(i int32, aggregator int) uint64 {
 	return rand.New(rand.NewPCG(w.cfg.Seed^uint64(i+1)<<32, uint64(aggregator))).Uint64() | 1
 }
 
-// mostCopies bounds how many copied data centres there are at once.
+// mostCopies bounds the number of copied data centres at a time.
 const mostCopies = 2
 
-// copyCentre is a fault: the configuration of a data centre is used for another one, with its
-// names, over a NATS of its own. It ends when the fault does. A list that holds no site of
-// that data centre yet cannot tell which of them is the copy.
+// copyCentre is a fault: the configuration of a data centre is used for another one, with its names, on a separate
+// NATS. It ends with the fault. A list without the cluster ID of that data centre cannot tell the copy from the
+// original.
 func (w *World) copyCentre(f *fault) {
 	i := f.who % w.cfg.Centres
 	r, list := w.regions[i], w.members.at(w.members.store)
@@ -339,8 +332,8 @@ func (w *World) copyCentre(f *fault) {
 	n := int32(len(w.regions))
 	w.regions = append(w.regions, c)
 	w.isTouched = append(w.isTouched, false)
-	w.judge.copied(r.name)
-	w.tell("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
+	w.oracle.copied(r.name)
+	w.tracef("#%d %s is copied, for %v (bootstrap %v, terms from %d)", f.number, r.name, f.last, f.x < 0.5, c.before+1)
 	w.startRegion(n, f.x < 0.5)
 	for k := range 1 + f.other%2 {
 		w.newEdge(n, fmt.Sprintf("edge%d", k+1), fleettime.Lives{}, false)
@@ -354,7 +347,7 @@ func (w *World) endCopy(i int32) {
 	if c.lost {
 		return
 	}
-	w.tell("the copy of %s ends", c.name)
+	w.tracef("the copy of %s ends", c.name)
 	w.copies--
 	c.lost = true
 	for _, n := range c.procs {
@@ -366,22 +359,20 @@ func (w *World) endCopy(i int32) {
 	}
 }
 
-// rejoinAfter is how long after a leader began somebody says that its data centre is the one
-// of the list.
+// rejoinAfter is the time from the start of a leader until an operator confirms its data centre as the listed one.
 const rejoinAfter = 20 * time.Second
 
-// rejoin lets an operator see that a data centre lost its store and everybody who knew
-// its site.
+// rejoin is the operator's reaction to a data centre that lost its store and all nodes that knew its cluster ID.
 func (w *World) rejoin(i int32) {
 	r := w.regions[i]
 	n := r.newest()
 	if r.copied || r.lost || n.gone || n.asleep > w.now || r.failing > w.now || n.core.Rejoin() != nil {
 		return
 	}
-	w.tell("%s is said to be the data centre of the list", r.name)
+	w.tracef("%s is said to be the data centre of the list", r.name)
 	w.recovery.rejoined = w.now
 	r.stored, n.gone = n.core.Durable(), true
-	// Terms are dates: whoever begins now is later than each that led under this name.
+	// Terms are dates: a new one exceeds all earlier ones of this name.
 	for _, o := range w.regions {
 		if o.name == r.name && o != r {
 			r.before = max(r.before, o.newest().term)

@@ -7,28 +7,27 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Network is how messages travel without faults.
+// Network configures the delivery of messages without faults.
 type Network struct {
 	LAN, WAN time.Duration // mean one-way delay; single messages take half to twice as long
-	Loss     float64       // share of messages lost
-	Encode   bool          // messages travel as bytes, through the wire codec; slower
-	Sealed   bool          // tickets travel as cookies, through the ticket codec; slower
+	Loss     float64       // fraction of lost messages
+	Encode   bool          // messages pass through the wire codec; slower
+	Sealed   bool          // tickets pass through the ticket codec as cookies; slower
 }
 
-// pairCut is a pair of processes of which one does not hear the other.
+// pairCut is a pair of processes with a cut direction between them.
 type pairCut struct {
 	from, to nodeID
 	until    int64
 }
 
-// nodeID is one process: the number of an edge, of an aggregator or of a
-// coordinator.
+// nodeID is one process: the number of an edge, an aggregator or a coordinator.
 type nodeID struct {
 	tier uint8 // 0 edge, 1 regional, 2 global
 	n    int32
 }
 
-// deaf reports whether a process does not hear another.
+// deaf reports whether messages from a process to another are cut.
 func (w *World) deaf(from, to nodeID) bool {
 	for _, p := range w.pairs {
 		if p.from == from && p.to == to && p.until > w.now {
@@ -38,8 +37,7 @@ func (w *World) deaf(from, to nodeID) bool {
 	return false
 }
 
-// send lets a message travel: half to twice the mean delay, or not at all; under
-// faults also much later, or twice.
+// send delivers a message after half to twice the mean delay, or loses it; under faults also much later, or twice.
 func (w *World) send(e event, mean time.Duration, cut int64) {
 	if cut > w.now || (w.cfg.Network.Loss > 0 && w.rng.Float64() < w.cfg.Network.Loss && !w.calm) {
 		return
@@ -63,7 +61,7 @@ func (w *World) send(e event, mean time.Duration, cut int64) {
 	w.plan(e)
 }
 
-// travel returns what arrives of a message that was encoded and decoded.
+// travel returns a message after encoding and decoding.
 func (w *World) travel(msg any) any {
 	var data []byte
 	var err error
@@ -78,12 +76,12 @@ func (w *World) travel(msg any) any {
 		}
 	}
 	if err != nil {
-		w.judge.fail(w, "a message does not survive the wire: %v", err)
+		w.oracle.fail(w, "a message does not survive the wire: %v", err)
 	}
 	return msg
 }
 
-// takeReport lets everybody hear a report who listens there.
+// takeReport delivers a report to all its subscribers.
 func (w *World) takeReport(e *event) {
 	m := e.msg.(*wire.Report)
 	from := nodeID{0, int32(e.gen)}
@@ -95,7 +93,7 @@ func (w *World) takeReport(e *event) {
 				continue
 			}
 			if n.asleep > w.now {
-				w.hear(&n.proc, func() { w.globalHears(int32(i), m) })
+				w.deliver(&n.proc, func() { w.globalHears(int32(i), m) })
 			} else {
 				w.globalHears(int32(i), m)
 			}
@@ -107,7 +105,7 @@ func (w *World) takeReport(e *event) {
 			continue
 		}
 		if n.asleep > w.now {
-			w.hear(&n.proc, func() { w.regionHears(n, m) })
+			w.deliver(&n.proc, func() { w.regionHears(n, m) })
 		} else {
 			w.regionHears(n, m)
 		}
@@ -125,13 +123,13 @@ func (w *World) regionHears(n *regionProc, m *wire.Report) {
 	w.runRegion(n.id)
 }
 
-// hear lets a process take a message: now, or when it is woken, or never. Of the many messages, those to
-// whoever is awake do not come this way: each would cost a function.
-func (w *World) hear(p *proc, take func()) {
+// deliver delivers a message to a process: now, after it is continued, or never. Frequent messages to running processes
+// bypass it, to save a closure each.
+func (w *World) deliver(p *proc, take func()) {
 	switch {
 	case p.gone:
 	case p.asleep > w.now:
-		w.plan(event{at: p.asleep, kind: evDo, msg: func() { w.hear(p, take) }})
+		w.plan(event{at: p.asleep, kind: evDo, msg: func() { w.deliver(p, take) }})
 	default:
 		take()
 	}
@@ -147,7 +145,7 @@ func (w *World) takeGrant(e *event) {
 				continue
 			}
 			if n.asleep > w.now {
-				w.hear(&n.proc, func() { w.regionApplies(n, g) })
+				w.deliver(&n.proc, func() { w.regionApplies(n, g) })
 			} else {
 				w.regionApplies(n, g)
 			}
@@ -159,7 +157,7 @@ func (w *World) takeGrant(e *event) {
 		return
 	}
 	if n.asleep > w.now {
-		w.hear(&n.proc, func() { w.edgeApplies(i, g) })
+		w.deliver(&n.proc, func() { w.edgeApplies(i, g) })
 	} else {
 		w.edgeApplies(i, g)
 	}

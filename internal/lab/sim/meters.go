@@ -10,42 +10,42 @@ import (
 	"vestibule/internal/core/admission"
 )
 
-// meters measure how good a run was, where the judge says whether it was right.
+// meters measure the quality of a run; the oracle checks its correctness.
 type meters struct {
 	arrived, gaveUp int
-	inside          int // visitors let in
-	past            int // requests that a rule let past the room
-	queuedFree      int // shown the waiting page while slots were free
+	inside          int // admitted visitors
+	past            int // requests that bypassed the room by a rule
+	queuedFree      int // waiting pages while permits were free
 	queued          int
 	useT, useR, use float64
-	saturated       int     // samples at which people waited
-	joined          []int64 // join times of those who entered while people waited, in the order of entering
+	saturated       int     // samples while visitors waited
+	joined          []int64 // join times in the order of admission, while visitors waited
 	waits           []float64
 	verdicts        map[admission.Reason]int
 	outcomes        []outcome
-	robots          int     // of those let in
-	early           int     // served a waiting page although they asked within session_duration of their last page
-	told            float64 // estimates that people were shown, summed
-	people, real    float64 // people waiting that they were told of, and who waited in that moment, summed
+	robots          int     // of the admitted visitors
+	early           int     // waiting pages within session_duration of the visitor's last page
+	told            float64 // sum of displayed estimates
+	people, real    float64 // displayed and true numbers of waiting visitors, summed
 	tellings        int
-	words           *Words // nil where nobody listens
+	words           *Words // may be nil
 }
 
-// outcome is what somebody was told at joining, and what became of it, in seconds.
+// outcome is a visitor's forecast at joining, and its actual wait, in seconds.
 type outcome struct {
 	joined                  int64
 	told, low, high, actual float64
 }
 
-// err is by what part of itself the wait was told wrongly.
+// err returns the relative error of the forecast.
 func (o *outcome) err() float64 { return math.Abs(o.told-o.actual) / max(o.actual, 1) }
 
-// inside reports whether the wait lay in the range that was told.
+// inside reports whether the wait was in the forecast range.
 func (o *outcome) inside() bool { return o.low <= o.actual && o.actual <= o.high }
 
 func (m *meters) begin(*World) { *m = meters{verdicts: map[admission.Reason]int{}} }
 
-// putOut notes that somebody who was inside is to wait.
+// putOut records that an active visitor has to wait.
 func (m *meters) putOut(w *World, v *visitor) {
 	if v.heard != nil {
 		v.heard = &Hearing{}
@@ -55,7 +55,7 @@ func (m *meters) putOut(w *World, v *visitor) {
 	}
 }
 
-// entered notes that a visitor got in.
+// entered records an admission.
 func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 	m.inside++
 	if v.robot {
@@ -73,14 +73,13 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 		v.told.actual = wait
 		m.outcomes = append(m.outcomes, v.told)
 	}
-	if w.judge.waiting > 0 {
+	if w.oracle.waiting > 0 {
 		m.joined = append(m.joined, int64(d.Ticket.Place()))
 	}
 }
 
-// orders returns, for everybody who entered while people waited, how far in
-// seconds their join time is from that of the person who would have entered in
-// their place had the same people entered strictly in the order of arrival.
+// orders returns, per admission while visitors waited, the distance in seconds of the join time from that at the same
+// position in strict order of arrival.
 func (m *meters) orders() []float64 {
 	fair := slices.Clone(m.joined)
 	slices.Sort(fair)
@@ -91,13 +90,13 @@ func (m *meters) orders() []float64 {
 	return out
 }
 
-// waitingPage notes that a visitor was shown the waiting page.
+// waitingPage records a waiting page.
 func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	m.verdicts[d.Reason]++
 	if d.Known && !v.robot {
 		m.told += d.Wait.Seconds()
 		m.people += float64(d.Waiting)
-		m.real += float64(w.judge.waiting)
+		m.real += float64(w.oracle.waiting)
 		m.tellings++
 	}
 	if v.heard != nil {
@@ -113,61 +112,61 @@ func (m *meters) waitingPage(w *World, v *visitor, d admission.Decision) {
 	if d.Known {
 		v.told = outcome{joined: w.now, told: d.Wait.Seconds(), low: d.Low.Seconds(), high: max(d.High.Seconds(), 1e-9)}
 	}
-	free := min(w.cfg.Total-w.judge.active, w.cfg.Rate-w.judge.rate(w.now))
-	if free > w.judge.waiting {
+	free := min(w.cfg.Total-w.oracle.active, w.cfg.Rate-w.oracle.rate(w.now))
+	if free > w.oracle.waiting {
 		m.queuedFree++
 	}
 }
 
-// sampleGap is between two looks at the use of the limits. Sessions end at whole
-// seconds of fleet time; so the looks must not come at whole seconds too.
+// sampleGap is the interval of samples of the use of the limits. Sessions end at whole seconds of fleet time, so
+// samples must not be in step with them.
 const sampleGap = 1100 * time.Millisecond
 
-// sample looks at the use of the limits.
+// sample samples the use of the limits.
 func (m *meters) sample(w *World) {
 	w.in(sampleGap, func() { m.sample(w) })
-	if w.judge.waiting < min(100, w.cfg.Total) {
+	if w.oracle.waiting < min(100, w.cfg.Total) {
 		return
 	}
-	w.judge.tick(w)
+	w.oracle.tick(w)
 	m.saturated++
-	m.useT += float64(w.judge.active) / float64(w.cfg.Total)
-	m.useR += float64(w.judge.rate(w.now)) / float64(w.cfg.Rate)
-	m.use += max(float64(w.judge.active)/float64(w.cfg.Total), float64(w.judge.rate(w.now))/float64(w.cfg.Rate))
+	m.useT += float64(w.oracle.active) / float64(w.cfg.Total)
+	m.useR += float64(w.oracle.rate(w.now)) / float64(w.cfg.Rate)
+	m.use += max(float64(w.oracle.active)/float64(w.cfg.Total), float64(w.oracle.rate(w.now))/float64(w.cfg.Rate))
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Config  Config
 	Fault   string // the first broken promise, "" for none
-	Excused string // the same, in a world that lives by a wrong clock: see the guarantees
+	Excused string // the same, in a world with a wrong clock: see the guarantees
 	Events  uint64
-	Elapsed time.Duration // of simulated time
+	Elapsed time.Duration // simulated time
 
 	Arrived, Inside, GaveUp, Queued int
 	Peak, PeakRate                  int
-	UseT, UseR                      float64 // mean use while people waited; 0 if nobody did
-	Use                             float64 // of the limit that bound
+	UseT, UseR                      float64 // mean use while visitors waited; 0 if none did
+	Use                             float64 // of the effective limit
 	Saturated                       time.Duration
 	QueuedFree                      int
 	OrderP50, OrderP99              float64 // seconds
 	WaitP50, WaitP99                float64
 	Forecast                        float64       // median of |actual-forecast|/actual
-	Excess                          int           // most sessions beyond T, of visitors who moved away from a silent edge
-	Recovery                        time.Duration // from the last fault until every edge had a lease; 0 where there was none
-	RecoveredUse                    float64       // use of the limit that bound, under full demand after the last fault
+	Excess                          int           // maximum beyond T, of sessions moved away from a silent edge
+	Recovery                        time.Duration // from the last fault until every edge had a lease; 0 without faults
+	RecoveredUse                    float64       // use of the effective limit, under full demand after the last fault
 	Reasons                         map[admission.Reason]int
 }
 
 func (w *World) result() *Result {
 	m := &w.meters
 	r := &Result{
-		Config: w.cfg, Fault: w.judge.fault, Excused: w.judge.excused, Events: w.events, Elapsed: time.Duration(w.now),
+		Config: w.cfg, Fault: w.oracle.fault, Excused: w.oracle.excused, Events: w.events, Elapsed: time.Duration(w.now),
 		Arrived: m.arrived, Inside: m.inside, GaveUp: m.gaveUp, Queued: m.queued,
-		Peak: w.judge.peak, PeakRate: w.judge.peakRate, QueuedFree: m.queuedFree,
+		Peak: w.oracle.peak, PeakRate: w.oracle.peakRate, QueuedFree: m.queuedFree,
 		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,
 	}
-	r.Excess = max(0, w.judge.excess)
+	r.Excess = max(0, w.oracle.excess)
 	if w.recovery.recovered > 0 {
 		r.Recovery = time.Duration(w.recovery.recovered - w.recovery.began)
 		r.RecoveredUse = w.recovery.use / float64(max(1, w.recovery.seconds))

@@ -12,28 +12,27 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// operator is what operators say of the room beside its limits: by its settings, and by
-// controls. The zero value says nothing.
+// operator holds the operators' settings of the room beside its limits, and the controls. The zero value has none.
 type operator struct {
 	method    string
 	queueAll  bool
 	suspended bool
 	noRenewal bool
-	rules     uint8  // which of bypasses there are, bit by bit
-	name      string // "" for the one that it began with
+	rules     uint8  // bits of the active bypasses
+	name      string // "" for the initial one
 	control   room.Control
 	edits     int // of the method, so that an older edit does not end a newer one
 	event     *room.Event
 	draws     draws
 
-	// What nodes read is made anew where it differs: the judge asks with every event.
+	// The room set that nodes read, rebuilt after a change, since the oracle needs it for every event.
 	made     settings
 	set      *room.Set
 	controls *room.Controls
 	binding  binding
 }
 
-// settings are what a room set is made of.
+// settings are the inputs of a room set.
 type settings struct {
 	total, rate                    int
 	method, name                   string
@@ -48,8 +47,7 @@ func (o *operator) settings(w *World) settings {
 
 const firstName = "sale"
 
-// inForce returns the room as a node reads it by whose clock it is so late, give or take bound: by the code that nodes
-// read it with.
+// inForce returns the room as read at a time known up to bound, by the same code as in nodes.
 func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *room.Room {
 	want := o.settings(w)
 	if o.set == nil || o.made != want {
@@ -73,12 +71,12 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 		r = o.set.Under(o.controls, int64(at), bound).Rooms()[0]
 	}
 	if r.ID != w.room {
-		w.judge.fail(w, "a room that was renamed has another id")
+		w.oracle.fail(w, "a renamed room has another id")
 	}
 	if o.event == nil {
 		return r
 	}
-	// An event as short as the world would be refused.
+	// An event that fits into the world is too short for validation.
 	out, base := *r, o.set.Rooms()[0].Settings
 	base.Events = []room.Event{*o.event}
 	out.Plan, out.Drawn = base.PlanBy(o.draws.board), o.draws.board.Drawn(room.PublicID(firstName))
@@ -87,9 +85,9 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 	return &out
 }
 
-// scheduleEvent puts an event on the calendar of the room: people gather soon, or not at all.
+// scheduleEvent adds an event to the room's calendar, with visitors that gather soon or not at all.
 func (w *World) scheduleEvent(f *fault) {
-	o, now, first := &w.operator, w.fleetTime(), w.judge.first
+	o, now, first := &w.operator, w.fleetTime(), w.oracle.first
 	if o.event != nil && int64(now) < o.event.End {
 		return
 	}
@@ -111,10 +109,10 @@ func (w *World) scheduleEvent(f *fault) {
 		over["queueing_method"] = room.MethodReject
 	}
 	w.giveEvent(e)
-	w.say(f, "an event: people gather at %v, it begins at %v and ends at %v, overrides %v", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), over)
+	w.announce(f, "an event: people gather at %v, it begins at %v and ends at %v, overrides %v", sinceEpoch(e.Prequeue), sinceEpoch(e.Start), sinceEpoch(e.End), over)
 }
 
-// giveEvent puts an event on the calendar of the room, of which nodes read when the room is published.
+// giveEvent adds an event to the room's calendar, which nodes read with the room.
 func (w *World) giveEvent(e *room.Event) {
 	w.operator.event = e
 	w.watchPhases()
@@ -126,12 +124,12 @@ func (w *World) giveEvent(e *room.Event) {
 	}
 }
 
-// watchPhases lets nodes look at the clock about the moments at which a phase of the event begins.
+// watchPhases makes nodes check the clock near the phase changes of the event.
 func (w *World) watchPhases() {
 	o, now := &w.operator, w.fleetTime()
 	for _, p := range o.inForce(w, now, 0).Plan[1:] {
-		w.in(fleettime.Time(p.From).Sub(now), func() { w.judge.raise(w) })
-		// Each node looks at the clock four times a second.
+		w.in(fleettime.Time(p.From).Sub(now), func() { w.oracle.raise(w) })
+		// Each node checks the clock four times a second.
 		for off := -time.Second - w.cfg.Faults.Vague; off < 2*time.Second+w.cfg.Faults.Vague; off += 250 * time.Millisecond {
 			if at := fleettime.Time(p.From).Sub(now) + off; at > 0 {
 				w.in(at+time.Duration(w.chaos.Int64N(int64(250*time.Millisecond))), w.lookAtClocks)
@@ -142,10 +140,10 @@ func (w *World) watchPhases() {
 
 func sinceEpoch(ms int64) time.Duration { return fleettime.Time(ms).Sub(epoch) }
 
-// lookAtClocks lets every node read the room anew for which another phase has begun, by the clock of its own.
+// lookAtClocks makes every node reread the room if a new phase has begun by its own clock.
 func (w *World) lookAtClocks() {
 	for i, n := range w.globals {
-		w.hear(&n.proc, func() {
+		w.deliver(&n.proc, func() {
 			if rooms := w.roomsBy(n); !slices.Equal(rooms, n.told) && n.edition == w.edition {
 				n.told = rooms
 				n.core.SetRooms(n.clock.read(w.now), rooms)
@@ -154,7 +152,7 @@ func (w *World) lookAtClocks() {
 		})
 	}
 	for i, n := range w.aggs {
-		w.hear(&n.proc, func() {
+		w.deliver(&n.proc, func() {
 			if rooms := w.regionRooms(n); !slices.Equal(rooms, n.told) && n.edition == w.edition {
 				n.told = rooms
 				n.core.SetRooms(n.clock.read(w.now), rooms)
@@ -163,7 +161,7 @@ func (w *World) lookAtClocks() {
 		})
 	}
 	for i, n := range w.edges {
-		w.hear(&n.proc, func() {
+		w.deliver(&n.proc, func() {
 			if rooms := w.edgeRooms(n); !n.down && n.edition == w.edition && len(rooms) == 1 && !reflect.DeepEqual(rooms[0], n.told) {
 				w.tellEdge(n, n.clock.read(w.now))
 				w.release(int32(i))
@@ -173,7 +171,7 @@ func (w *World) lookAtClocks() {
 	}
 }
 
-// binding is which limits bind by true time, until something else is said or a phase or a control ends.
+// binding holds the limits in force by true time, until the next change, phase, or end of a control.
 type binding struct {
 	settings settings
 	control  room.Control
@@ -185,7 +183,7 @@ type binding struct {
 	unbound     bool
 }
 
-// limits returns which bind by what is said now: none under passthrough, where unbound is true.
+// limits returns the limits in force now: unbound is true under passthrough.
 func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 	now, b := int64(w.fleetTime()), &o.binding
 	if b.until <= now || b.settings != o.settings(w) || b.control != o.control || b.event != o.event || b.board != o.draws.board {
@@ -203,7 +201,7 @@ func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 	return b.total, b.rate, b.unbound
 }
 
-// tellEdge lets an edge read the room set.
+// tellEdge makes an edge read the room set.
 func (w *World) tellEdge(n *edgeNode, now fleettime.Mono) {
 	rooms := w.edgeRooms(n)
 	if n.core.SetRooms(now, rooms); len(rooms) == 1 {
@@ -215,25 +213,25 @@ func (w *World) tellEdge(n *edgeNode, now fleettime.Mono) {
 	}
 }
 
-// say publishes what has just been said, and again when it ends.
-func (w *World) say(f *fault, format string, args ...any) {
-	w.tell("#%d "+format, append([]any{f.number}, args...)...)
-	w.judge.raise(w)
+// announce publishes a control, and publishes again when it ends.
+func (w *World) announce(f *fault, format string, args ...any) {
+	w.tracef("#%d "+format, append([]any{f.number}, args...)...)
+	w.oracle.raise(w)
 	w.publish()
 }
 
-// ends lets something be as before after the fault has lasted, unless the world is calm by then.
-func (w *World) ends(f *fault, do func()) {
+// revertAfter reverts a change after the length of the fault, unless the world is calm by then.
+func (w *World) revertAfter(f *fault, do func()) {
 	w.in(f.last, func() {
 		if !w.calm {
 			do()
-			w.judge.raise(w)
+			w.oracle.raise(w)
 			w.publish()
 		}
 	})
 }
 
-// method is what the queueing method is where no operator says otherwise.
+// method returns the queueing method without an operator's override.
 func (c *Config) method() string {
 	if c.Random {
 		return room.MethodRandom
@@ -254,26 +252,26 @@ func (w *World) editMethod(f *fault) {
 	}
 	o.edits++
 	edit := o.edits
-	w.say(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
-	w.ends(f, func() {
+	w.announce(f, "queueing_method %q, queue_all %v, for %v", o.method, o.queueAll, f.last)
+	w.revertAfter(f, func() {
 		if o.edits == edit {
 			o.method, o.queueAll = w.cfg.method(), false
-			w.tell("#%d queueing_method is %s", f.number, o.method)
+			w.tracef("#%d queueing_method is %s", f.number, o.method)
 		}
 	})
 }
 
-// mark is one that ends with the fault.
+// mark returns a mark that ends with the fault.
 func (w *World) mark(f *fault) room.Mark {
 	now := int64(w.fleetTime())
 	return room.Mark{Since: now, Until: now + max(1, f.last.Milliseconds())}
 }
 
-// lapses lets every node read the room again once something that was said for now has ended.
-func (w *World) lapses(f *fault) {
+// rereadAfter makes every node reread the room when a temporary control has ended.
+func (w *World) rereadAfter(f *fault) {
 	w.in(f.last+2*time.Millisecond, func() {
 		if !w.calm {
-			w.judge.raise(w)
+			w.oracle.raise(w)
 			w.publish()
 		}
 	})
@@ -281,42 +279,42 @@ func (w *World) lapses(f *fault) {
 
 func (w *World) pauseRoom(f *fault) {
 	w.operator.control.Pause = &room.Pause{Mark: w.mark(f)}
-	w.say(f, "the room is paused for %v", f.last)
-	w.lapses(f)
+	w.announce(f, "the room is paused for %v", f.last)
+	w.rereadAfter(f)
 }
 
 func (w *World) limitForNow(f *fault) {
-	first := w.judge.first
+	first := w.oracle.first
 	w.operator.control.Limits = &room.Limits{
 		Mark: w.mark(f), TotalActiveUsers: max(1, int(float64(first.total)*2*f.x)), NewUsersPerMinute: max(1, int(float64(first.rate)*2*f.y)),
 	}
-	w.say(f, "T is %d and R %d for %v", w.operator.control.Limits.TotalActiveUsers, w.operator.control.Limits.NewUsersPerMinute, f.last)
-	w.lapses(f)
+	w.announce(f, "T is %d and R %d for %v", w.operator.control.Limits.TotalActiveUsers, w.operator.control.Limits.NewUsersPerMinute, f.last)
+	w.rereadAfter(f)
 }
 
 func (w *World) suspendRoom(f *fault) {
 	w.operator.suspended = true
-	w.say(f, "the room is suspended for %v", f.last)
-	w.ends(f, func() { w.operator.suspended = false })
+	w.announce(f, "the room is suspended for %v", f.last)
+	w.revertAfter(f, func() { w.operator.suspended = false })
 }
 
 func (w *World) editRenewal(f *fault) {
 	w.operator.noRenewal = !w.operator.noRenewal
-	w.say(f, "disable_session_renewal: %v", w.operator.noRenewal)
+	w.announce(f, "disable_session_renewal: %v", w.operator.noRenewal)
 }
 
 func (w *World) renameRoom(f *fault) {
 	if w.operator.name = ""; f.x < 0.8 {
 		w.operator.name = "renamed-" + string(rune('a'+int(f.y*25)))
 	}
-	w.say(f, "the room is called %q", w.operator.name)
+	w.announce(f, "the room is called %q", w.operator.name)
 }
 
-// passBy lets a visitor through a room that is suspended: nobody is asked and nothing is counted.
+// passBy passes a visitor through a suspended room: no decision, no count.
 func (w *World) passBy(i int32) {
 	v := &w.visitors[i]
 	if v.pages = max(0, v.pages-1); v.pages == 0 {
-		w.judge.waits(v, false)
+		w.oracle.setWaiting(v, false)
 		w.end(i)
 		return
 	}
@@ -324,13 +322,13 @@ func (w *World) passBy(i int32) {
 	w.plan(event{at: w.now + 1 + int64(w.rng.ExpFloat64()*float64(w.cfg.People.Think)), kind: evVisit, node: i, gen: v.gen})
 }
 
-// rejected lets a visitor who was given no place come again later, or not at all.
+// rejected makes a visitor without a place return later, or not at all.
 func (w *World) rejected(i int32, d *admission.Decision) {
 	v := &w.visitors[i]
 	if d.Reseal {
-		w.judge.fail(w, "a room that rejects gave a place to somebody new")
+		w.oracle.fail(w, "a rejecting room gave a place to a newcomer")
 	}
-	w.judge.waits(v, false)
+	w.oracle.setWaiting(v, false)
 	if v.robot || w.rng.IntN(2) == 0 {
 		w.end(i)
 		return

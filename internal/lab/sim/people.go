@@ -8,75 +8,74 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// Demand is how many visitors come.
+// Demand configures the arrivals.
 type Demand struct {
-	PerMinute float64 // mean arrivals per minute, everywhere together
+	PerMinute float64 // mean arrivals per minute, in total
 	Spikes    []Spike // added to it
-	Skew      float64 // 0: every data centre alike; 1: the first gets everybody
+	Skew      float64 // 0: equal in all data centres; 1: all in the first
 }
 
-// Spike is demand that comes on top, for a while.
+// Spike is additional demand for a while.
 type Spike struct {
 	At, Ramp, Length time.Duration
 	PerMinute        float64
 	Centre           int // 0 for all, else only the data centre with this number, from 1
 }
 
-// People is how visitors behave.
+// People configures the behaviour of visitors. Shares are fractions of all cases.
 type People struct {
-	Pages    float64       // mean number of pages that someone inside looks at
+	Pages    float64       // mean number of pages per session
 	Think    time.Duration // mean time between two pages
-	Patience time.Duration // mean time after which someone who waits gives up; 0 for never
-	Stay     float64       // share of requests that go to the same edge as the one before
-	Robots   float64       // share of arrivals that never come back and keep no cookie
-	Parallel float64       // share of pages that ask for two to eight things at once, at any edges
-	Lost     float64       // share of replies that never reach the visitor, who asks again
-	Move     float64       // share of requests before which the visitor turns up in another data centre
-	Copy     float64       // share of replies whose cookie is copied: another browser goes on with it, anywhere
-	Old      float64       // share of requests that present a cookie kept from long before
-	Drop     float64       // share of requests before which the visitor drops every cookie
-	Burst    float64       // share of pages that ask for fifty things at once
-	Quit     float64       // share of those who leave the site that say so
+	Patience time.Duration // mean time until a waiting visitor abandons; 0 for never
+	Stay     float64       // share of requests to the same edge as the previous one
+	Robots   float64       // share of arrivals that never return and keep no cookie
+	Parallel float64       // share of pages with two to eight parallel requests, at any edges
+	Lost     float64       // share of replies that are lost; the visitor asks again
+	Move     float64       // share of requests before which the visitor moves to another data centre
+	Copy     float64       // share of replies with a copied cookie, which another browser uses anywhere
+	Old      float64       // share of requests with an old cookie
+	Drop     float64       // share of requests before which the visitor drops all cookies
+	Burst    float64       // share of pages with fifty parallel requests
+	Quit     float64       // share of leaving visitors that log out
 	Bound    bool          // tickets are bound to networks
-	Roam     float64       // share of requests before which the visitor turns up in another network, where tickets are bound
+	Roam     float64       // share of requests before which the visitor moves to another network, with Bound
 }
 
-// DefaultPeople returns visitors who look at six pages, one every 20 s.
+// DefaultPeople returns visitors of six pages, one every 20 s.
 func DefaultPeople() People {
 	return People{Pages: 6, Think: 20 * time.Second, Patience: 30 * time.Minute, Stay: 0.7}
 }
 
 // visitor is one person with a browser.
 type visitor struct {
-	gen    uint64 // of its pending event; an older event is void
+	gen    uint64 // of its pending event; older events are void
 	pass   pass
-	old    pass // kept from long before
+	old    pass // an old cookie
 	centre int32
 	edge   int32
 	came   int64
-	leaves int64 // gives up waiting
-	pages  int32 // to look at yet
+	leaves int64 // time of abandonment
+	pages  int32 // remaining pages
 	inside bool
-	robot  bool  // not one of the people whom the figures are about
+	robot  bool  // excluded from the figures
 	waits  bool  // a robot that keeps its cookie, waits for its turn, and makes no request after that
-	served int64 // when it was let in or served last
-	shared bool  // somebody else plays with its cookie
-	copied bool  // plays with the cookie of somebody else
+	served int64 // time of admission or of the last page
+	shared bool  // another visitor has a copy of its cookie
+	copied bool  // uses a copy of another visitor's cookie
 	roamed bool  // was in more than one network
-	asks   uint8 // which of the paths of asks
+	asks   uint8 // index into asks
 
-	network ticket.Network // 0 where tickets are not bound
-	queued  bool           // was shown the waiting page at least once
+	network ticket.Network // 0 if tickets are not bound
+	queued  bool           // saw the waiting page at least once
 	hold    *admission.Visit
-	told    outcome  // at joining; high is 0 for nothing
-	heard   *Hearing // where the meters listen; else nil
+	told    outcome  // at joining; high is 0 for none
+	heard   *Hearing // nil if not measured
 }
 
-// arrivals draws the moments at which visitors come: a Poisson process whose
-// rate follows the demand, by thinning.
+// arrivals draws arrival times: a Poisson process with the rate of the demand, by thinning.
 type arrivals struct {
 	peak float64 // per nanosecond
-	gen  uint64  // of the arrival that is planned
+	gen  uint64  // of the planned arrival
 }
 
 func (a *arrivals) begin(w *World) {
@@ -88,7 +87,7 @@ func (a *arrivals) begin(w *World) {
 	a.peak /= float64(time.Minute)
 }
 
-// at returns the demand per minute at true time t, for all and for each spike.
+// at returns the demand per minute at true time t, in total and of each spike.
 func (d *Demand) at(t int64) (base float64, spikes []float64) {
 	spikes = make([]float64, len(d.Spikes))
 	for i, s := range d.Spikes {
@@ -111,7 +110,7 @@ func (a *arrivals) next(w *World) int64 {
 	return w.now + int64(w.rng.ExpFloat64()/a.peak)
 }
 
-// arrive lets a visitor come, or not, and plans the next.
+// arrive adds a visitor, or none, and plans the next arrival.
 func (w *World) arrive() {
 	defer func() { w.plan(event{at: w.arrivals.next(w), kind: evArrival, gen: w.arrivals.gen}) }()
 	base, spikes := w.cfg.Demand.at(w.now)
@@ -142,7 +141,7 @@ func (w *World) arrive() {
 	w.request(i)
 }
 
-// newcomer makes a visitor of a data centre who has just come.
+// newcomer returns a new visitor of a data centre.
 func (w *World) newcomer(centre int32) int32 {
 	i := w.newVisitor()
 	p := &w.cfg.People
@@ -160,7 +159,7 @@ func (w *World) newcomer(centre int32) int32 {
 	return i
 }
 
-// newVisitor returns the number of somebody who has nothing yet.
+// newVisitor returns the number of a blank visitor.
 func (w *World) newVisitor() int32 {
 	if n := len(w.free); n > 0 {
 		i := w.free[n-1]
@@ -171,7 +170,7 @@ func (w *World) newVisitor() int32 {
 	return int32(len(w.visitors) - 1)
 }
 
-// copyPass lets another browser go on with the cookie of visitor i.
+// copyPass adds a visitor with a copy of the cookie of visitor i.
 func (w *World) copyPass(i int32) {
 	k := w.newVisitor()
 	from := &w.visitors[i]
@@ -185,7 +184,7 @@ func (w *World) copyPass(i int32) {
 	w.plan(event{at: w.now + w.rng.Int64N(2*int64(w.cfg.People.Think)+1), kind: evVisit, node: k, gen: v.gen})
 }
 
-// misbehave lets visitor v do before a request what browsers and visitors do.
+// misbehave applies the drawn misbehaviour of visitor v before a request.
 func (w *World) misbehave(v *visitor) {
 	p := &w.cfg.People
 	if p.Move > 0 && w.rng.Float64() < p.Move {
@@ -210,7 +209,7 @@ func (w *World) misbehave(v *visitor) {
 	}
 }
 
-// anyNetwork draws one of a few networks, where tickets are bound.
+// anyNetwork draws one of a few networks, if tickets are bound.
 func (w *World) anyNetwork() ticket.Network {
 	if !w.cfg.People.Bound {
 		return 0
@@ -218,14 +217,14 @@ func (w *World) anyNetwork() ticket.Network {
 	return ticket.Network(2 + 2*w.rng.IntN(8))
 }
 
-// brings returns the ticket that visitor v shows at an edge, as open does.
-func (w *World) brings(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
+// ticketOf returns the ticket presented by visitor v, like open.
+func (w *World) ticketOf(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
 	t, known = w.open(n, &v.pass)
 	t.Network = v.network
 	return t, known
 }
 
-// pages draws how many pages somebody looks at: geometric, at least one.
+// pages draws a number of pages: geometric, at least one.
 func (w *World) pages() int32 {
 	n := int32(1)
 	for w.cfg.People.Pages > 1 && w.rng.Float64() > 1/w.cfg.People.Pages && n < 1000 {
@@ -244,7 +243,7 @@ func (w *World) pick() int32 {
 func (w *World) anyEdge(centre int32) int32 {
 	edges := w.regions[centre].edges
 	if w.copies > 0 && w.rng.IntN(3) == 0 {
-		for _, r := range w.regions[w.cfg.Centres:] { // the load balancer knows the copy as well
+		for _, r := range w.regions[w.cfg.Centres:] { // the load balancer includes the copy
 			if !r.lost && r.name == w.regions[centre].name {
 				edges = r.edges
 			}
@@ -253,7 +252,7 @@ func (w *World) anyEdge(centre int32) int32 {
 	return edges[w.rng.IntN(len(edges))]
 }
 
-// visit is a visitor's own next step: a poll, or the next page.
+// visit is a visitor's next step: a poll, or the next page.
 func (w *World) visit(i int32, gen uint64) {
 	v := &w.visitors[i]
 	if v.gen != gen {
@@ -261,12 +260,12 @@ func (w *World) visit(i int32, gen uint64) {
 	}
 	if !v.inside && w.now >= v.leaves {
 		w.meters.gaveUp++
-		w.judge.waits(v, false)
+		w.oracle.setWaiting(v, false)
 		w.end(i)
 		return
 	}
 	if w.recovery.quiet || (v.inside && v.pages == 0) {
-		w.judge.waits(v, false)
+		w.oracle.setWaiting(v, false)
 		if v.inside && !w.recovery.quiet {
 			w.quit(v)
 		}
@@ -287,23 +286,21 @@ func (w *World) visit(i int32, gen uint64) {
 	w.request(i)
 }
 
-// quit lets a visitor say goodbye to the site, or just go. Nobody has a copy of
-// the cookie, so the session is over.
+// quit logs a visitor out, or just ends its visits. The session is over, since no one else has the cookie.
 func (w *World) quit(v *visitor) {
 	p, n := w.cfg.People.Quit, w.edges[v.edge]
 	if p == 0 || v.copied || v.shared || w.rng.Float64() >= p || !w.reachable(n) {
 		return
 	}
-	t, known := w.brings(n, v)
-	if known && n.core.Quit(n.clock.read(w.now), w.room, t) { // also a session that it does not know of: a lost reply
-		w.judge.quits(w, t.ID)
+	t, known := w.ticketOf(n, v)
+	if known && n.core.Quit(n.clock.read(w.now), w.room, t) { // also an unknown session: the reply was lost
+		w.oracle.dropTicket(w, t.ID)
 	}
 	w.wakeEdge(v.edge)
 }
 
-// parallel sends what a page asks for beside the page itself: n requests with the
-// same cookie, at any edges. Their replies come in any order; the browser keeps
-// the cookie that came last, which is one of theirs or the page's.
+// parallel sends a page's n subrequests with the same cookie, at any edges. Replies arrive in any order; the browser
+// keeps the last cookie, which is one of theirs or the page's.
 func (w *World) parallel(v *visitor, n int) {
 	last := v.pass
 	for range n {
@@ -312,7 +309,7 @@ func (w *World) parallel(v *visitor, n int) {
 		if !w.reachable(e) || e.off {
 			continue
 		}
-		t, known := w.brings(e, v)
+		t, known := w.ticketOf(e, v)
 		if !known {
 			continue
 		}
@@ -320,13 +317,13 @@ func (w *World) parallel(v *visitor, n int) {
 		w.wakeEdge(k)
 		w.touch(e.region)
 		if !d.Enters() {
-			continue // the session has just ended, or it was none; the page will tell
+			continue // the session has just ended, or there was none; the page shows it
 		}
 		page := v.edge
 		v.edge = k
 		queued := v.queued
-		w.judge.issued(w, v, d)
-		w.judge.waits(v, queued)
+		w.oracle.issued(w, v, d)
+		w.oracle.setWaiting(v, queued)
 		v.edge = page
 		if d.Reseal {
 			last = w.seal(e, d.Ticket)
@@ -337,15 +334,15 @@ func (w *World) parallel(v *visitor, n int) {
 	}
 }
 
-// request sends the visitor's request to its edge and acts on the answer.
+// request sends the visitor's request to its edge and handles the answer.
 func (w *World) request(i int32) {
 	v := &w.visitors[i]
 	n := w.edges[v.edge]
 	if !w.reachable(n) {
-		// A balancer sends the visitor to another edge, or nobody answers.
+		// A balancer picks another edge, or there is no answer.
 		if v.edge = w.anyEdge(v.centre); !w.reachable(w.edges[v.edge]) {
 			if w.regions[v.centre].lost || (w.cfg.People.Move > 0 && w.rng.IntN(5) == 0) {
-				v.centre = int32(w.rng.IntN(w.cfg.Centres)) // or another data centre does
+				v.centre = int32(w.rng.IntN(w.cfg.Centres)) // or another data centre answers
 				v.edge = w.anyEdge(v.centre)
 			}
 			v.gen++
@@ -359,7 +356,7 @@ func (w *World) request(i int32) {
 		return
 	}
 	now := n.clock.read(w.now)
-	t, known := w.brings(n, v)
+	t, known := w.ticketOf(n, v)
 	if !known {
 		v.gen++
 		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(time.Second)), kind: evVisit, node: i, gen: v.gen})
@@ -367,7 +364,7 @@ func (w *World) request(i int32) {
 	}
 	d := n.core.Arrive(now, w.room, t)
 	if d.Fresh == admission.Elsewhere && !v.roamed && !v.shared && !v.copied {
-		w.judge.fail(w, "%s takes somebody for a copy who was in one network all the while", w.name(n))
+		w.oracle.fail(w, "%s takes a visitor for a copy that was always in one network", w.name(n))
 	}
 	w.touch(n.region)
 	if d.Verdict == admission.Hold {
@@ -383,7 +380,7 @@ func (w *World) request(i int32) {
 	w.wakeEdge(v.edge)
 }
 
-// hangUp lets those whom an edge held lose their connection. They ask again.
+// hangUp drops the connections of an edge's long-polled visitors, which ask again.
 func (w *World) hangUp(edge int32) {
 	for k := range w.visitors {
 		if v := &w.visitors[k]; v.hold != nil && v.edge == edge {
@@ -394,19 +391,18 @@ func (w *World) hangUp(edge int32) {
 	}
 }
 
-// reachable reports whether visitors reach the edge: it runs, and was ready
-// once since it began.
+// reachable reports whether visitors reach the edge: it runs, and has been ready in this life.
 func (w *World) reachable(n *edgeNode) bool { return !n.down && n.synced && n.asleep <= w.now }
 
-// answer is the edge's answer to a visitor's request.
+// answer handles the edge's answer to a visitor's request.
 func (w *World) answer(i int32, d *admission.Decision) {
 	v := &w.visitors[i]
 	v.gen++
 	if p := w.cfg.People.Lost; p > 0 && !w.calm && w.rng.Float64() < p {
-		if d.Enters() { // charged, whether the visitor knows or not
+		if d.Enters() { // the permits are spent, even if the reply is lost
 			queued := v.queued
-			w.judge.issued(w, v, *d)
-			w.judge.waits(v, queued)
+			w.oracle.issued(w, v, *d)
+			w.oracle.setWaiting(v, queued)
 		}
 		w.plan(event{at: w.now + int64(time.Second) + w.rng.Int64N(int64(4*time.Second)), kind: evVisit, node: i, gen: v.gen})
 		return
@@ -422,15 +418,15 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		if !v.inside && !v.copied {
 			w.meters.entered(w, v, *d)
 		}
-		w.judge.issued(w, v, *d)
+		w.oracle.issued(w, v, *d)
 		if v.waits {
-			w.end(i) // has had the one look
+			w.end(i) // has had its one page
 			return
 		}
 		v.inside, v.served = true, w.now
 		think := int64(w.rng.ExpFloat64() * float64(w.cfg.People.Think))
 		if d.Verdict == admission.Admit && w.cfg.Probation > 0 {
-			think = min(think, w.rng.Int64N(int64(2*time.Second))) // what the page consists of
+			think = min(think, w.rng.Int64N(int64(2*time.Second))) // subresources of the page
 		} else {
 			v.pages--
 		}
@@ -451,11 +447,11 @@ func (w *World) answer(i int32, d *admission.Decision) {
 		w.end(i)
 		return
 	}
-	w.judge.waits(v, true)
+	w.oracle.setWaiting(v, true)
 	w.plan(event{at: min(w.now+int64(d.Retry), max(v.leaves, w.now+1)), kind: evVisit, node: i, gen: v.gen})
 }
 
-// giveUp ends the holding of a visitor's request.
+// giveUp ends the long poll of a visitor.
 func (w *World) giveUp(i int32, gen uint64) {
 	v := &w.visitors[i]
 	if v.gen != gen || v.hold == nil {
@@ -475,14 +471,14 @@ func (w *World) giveUp(i int32, gen uint64) {
 	w.wakeEdge(v.edge)
 }
 
-// release answers the held visitors whom an edge has admitted.
+// release answers the long-polled visitors that an edge has admitted.
 func (w *World) release(edge int32) {
 	n := w.edges[edge]
 	for _, h := range n.core.Release(n.clock.read(w.now), nil) {
 		i := h.Data.(int32)
-		if i < 0 { // nobody of ours: see replay
+		if i < 0 { // not a visitor: see replay
 			if h.Decision.Enters() {
-				w.judge.issued(w, &visitor{edge: edge}, h.Decision)
+				w.oracle.issued(w, &visitor{edge: edge}, h.Decision)
 			}
 			continue
 		}
@@ -491,7 +487,7 @@ func (w *World) release(edge int32) {
 	}
 }
 
-// end forgets a visitor; the ticket lives on in the judge's books.
+// end forgets a visitor; the oracle keeps the ticket.
 func (w *World) end(i int32) {
 	w.visitors[i] = visitor{gen: w.visitors[i].gen + 1}
 	w.free = append(w.free, i)

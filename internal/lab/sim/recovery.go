@@ -10,53 +10,49 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// recovery is the second half of a run: nothing goes wrong any more, and the
-// fleet has to be as good as new.
+// recovery is the second half of a run: no new faults, and the fleet must recover completely.
 type recovery struct {
 	began     int64
 	recovered int64 // when every edge had a lease again; 0 for not yet
-	whole     int64 // when every data centre had, too, and all books were known
-	lastWord  int64 // when a coordinator that did not know the time last heard somebody who knew it and had ended
-	rejoined  int64 // when an operator last said which data centre is the one of the list
-	quiet     bool  // nobody comes, nobody asks for anything any more
+	whole     int64 // when every data centre had one too, and all ledgers were known
+	lastWord  int64 // last report of an ended node that knew the time, to a coordinator that did not
+	rejoined  int64 // when an operator last confirmed a data centre as the listed one
+	quiet     bool  // no visitors and no requests any more
 	use       float64
 	seconds   int
-	settled   bool // nothing is left over
+	settled   bool // no permit is left over
 	wrong     string
 }
 
-// adoption is how long after the last fault every edge has a lease again: the
-// longest that an edge of a predecessor is waited for, and two
-// seconds.
+// adoption is the time from the last fault until every edge has a lease again: the longest wait for an edge of a
+// predecessor, plus two seconds.
 const adoption = 9 * time.Second
 
-// lastWait is how long after the last word of a data centre that has ended every edge has a
-// lease again: as long as a new coordinator waits for one that knows the time, and two seconds.
+// lastWait is the time from the last report of an ended data centre until every edge has a lease again: a new
+// coordinator's wait for one that knows the time, plus two seconds.
 const lastWait = 7 * time.Second
 
-// recoveryLength returns how long the second half takes: until everybody is at home,
-// sessions have come and gone under full demand, and all have ended again.
+// recoveryLength returns the duration of the second half: until all visitors have left, sessions have come and gone
+// under full demand, and all have ended again.
 func recoveryLength(longest, vague time.Duration) time.Duration {
 	life := time.Duration(wire.Life(longest)) * time.Second
 	return adoption + fullDemand + life + max(life, wire.RateWindow) + 12*time.Second + 6*vague
 }
 
-// fullDemand is for how long use of the limits is measured, once the sessions of
-// before have ended.
+// fullDemand is how long the use of the limits is measured, once old sessions have ended.
 const fullDemand = 10 * time.Second
 
-// calmDown ends everything that goes wrong: what was cut is whole, who was gone
-// is back, and of the leaders who do not know of each other one is left. Who never
-// comes back stays away.
+// calmDown ends all faults: cuts are healed, dead nodes are back except lost ones, and of concurrent leaders one is
+// left.
 func (w *World) calmDown() {
-	w.tell("nothing goes wrong any more")
+	w.tracef("nothing goes wrong any more")
 	w.calm = true
 	w.recovery.began = w.now
 	w.pairs = nil
-	first := w.judge.first
+	first := w.oracle.first
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session, w.removed = first.total, first.rate, first.session, false
 	w.operator = operator{}
-	w.judge.raise(w)
+	w.oracle.raise(w)
 	w.publish()
 	w.mendMembers()
 
@@ -96,11 +92,11 @@ func (w *World) calmDown() {
 
 	life := w.longestLife()
 	w.in(adoption, w.atHome)
-	// Where an edge, its regional and the coordinator ended together, nobody knows
-	// what the edge had counted before all of it is over.
+	// If an edge, its regional and the coordinator ended together, the edge's counts are unknown until all of them have
+	// expired.
 	deadline := adoption + life + wire.RateWindow + 3*time.Second
 	w.in(deadline, func() { w.wholeBy(deadline) })
-	w.in(adoption, func() { // an operator sees what alarms ask for
+	w.in(adoption, func() { // an operator reacts to alarms
 		for i := range w.regions {
 			w.rejoin(int32(i))
 		}
@@ -112,13 +108,13 @@ func (w *World) calmDown() {
 	}
 	w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-500*time.Millisecond, func() {
 		if !w.recovery.settled && !w.timeLost() {
-			w.judge.fail(w, "nobody is left, and %s", w.recovery.wrong)
+			w.oracle.fail(w, "all visitors are gone, and %s", w.recovery.wrong)
 		}
 	})
 }
 
-// wholeBy demands that all books are known so long after the last fault, or after an operator
-// has said which data centre is the one of the list.
+// wholeBy demands that all ledgers are known by this time after the last fault, or after an operator has confirmed a
+// data centre as the listed one.
 func (w *World) wholeBy(deadline time.Duration) {
 	if w.recovery.whole != 0 || w.timeLost() {
 		return
@@ -127,14 +123,13 @@ func (w *World) wholeBy(deadline time.Duration) {
 		w.in(time.Duration(by-w.now), func() { w.wholeBy(deadline) })
 		return
 	}
-	w.judge.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
+	w.oracle.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
 }
 
-// atHome demands a lease for every edge. Where the coordinators' lease came back from
-// a backup, whoever leads by an old term ends as soon as a data centre tells of a
-// newer one, each of the data centres' in turn. Nobody has a lease before the one
-// who stays has begun, so its time counts. Nor has an edge that does not know the time, which
-// the coordinator may be waiting for (see hearLastWord).
+// atHome demands a lease for every edge. After a rollback of the coordinators' lease, each leader with an old term ends
+// when a data centre reports a newer one, one data centre after the other. No edge gets a lease before the final leader
+// begins, so its start counts. Edges that do not know the time are exempt, since the coordinator may be waiting for it
+// (see hearLastWord).
 func (w *World) atHome() {
 	if w.recovery.recovered != 0 || w.timeLost() {
 		return
@@ -147,12 +142,11 @@ func (w *World) atHome() {
 		w.in(time.Duration(by-w.now), w.atHome)
 		return
 	}
-	w.judge.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
+	w.oracle.fail(w, "%v after the last fault %s", time.Duration(w.now-w.recovery.began), w.recovery.wrong)
 }
 
-// hearLastWord takes note that a report of a data centre which has ended comes late to a
-// coordinator that does not know the time. The report says that the data centre knew it, so
-// the coordinator waits for that one, as it would for any that was heard so lately.
+// hearLastWord records a late report of an ended data centre to a coordinator that does not know the time. By the
+// report the data centre knew it, so the coordinator waits for it, as for any that reported so recently.
 func (w *World) hearLastWord(from *regionProc, m *wire.Report) {
 	g, knew := w.newest(), m.AsOf > 0 && m.AsOfBound <= fleettime.Rough
 	if w.calm && w.regions[from.region].lost && knew && g.core.Time(g.clock.read(w.now)) == 0 {
@@ -160,23 +154,21 @@ func (w *World) hearLastWord(from *regionProc, m *wire.Report) {
 	}
 }
 
-// longest returns the longest session_duration that the run has seen.
+// longest returns the longest session_duration of the run.
 func (w *World) longest() time.Duration {
 	if w.cfg.Faults.Session {
-		return 2 * w.judge.first.session
+		return 2 * w.oracle.first.session
 	}
-	return w.judge.first.session
+	return w.oracle.first.session
 }
 
 func (w *World) longestLife() time.Duration {
 	return time.Duration(wire.Life(w.longest())) * time.Second
 }
 
-// timeLost reports whether a node goes by a fleet time that is not the fleet's:
-// where everybody who knew it ended at once, a leader's wrong clock is all there
-// is. What was told a time ahead stands still until the others have caught up, and
-// what goes by one behind waits for so much longer until nothing of before can be
-// valid: both keep every promise, and neither is as good as new.
+// timeLost reports whether a node uses a wrong fleet time: if all nodes that knew it ended at once, a leader's wrong
+// clock is all there is. Values ahead of it freeze until the others catch up, and nodes behind it wait longer until no
+// older ticket can be valid. Both keep every promise, and neither is a complete recovery.
 func (w *World) timeLost() bool {
 	off := time.Second + 3*w.cfg.Faults.Vague
 	wrong := func(t fleettime.Time) bool { return t > w.fleetTime().Add(off) || t < w.fleetTime().Add(-off) }
@@ -199,7 +191,7 @@ func (w *World) timeLost() bool {
 	return false
 }
 
-// recover looks whether every node has found its place again.
+// recover checks whether every node has recovered.
 func (w *World) recover() {
 	m := &w.recovery
 	since := time.Duration(w.now - m.began)
@@ -209,17 +201,17 @@ func (w *World) recover() {
 			return
 		}
 		m.recovered = w.now
-		w.tell("every edge has a lease again, %v after the last fault", since)
+		w.tracef("every edge has a lease again, %v after the last fault", since)
 	}
 	if m.wrong = w.unknown(); m.wrong != "" {
 		w.in(100*time.Millisecond, w.recover)
 		return
 	}
 	m.whole = w.now
-	w.tell("the books of all data centres are known again, %v after the last fault", since)
+	w.tracef("the books of all data centres are known again, %v after the last fault", since)
 }
 
-// homeless says which edge has no lease yet; "" for none.
+// homeless returns an edge without a lease; "" for none.
 func (w *World) homeless() string {
 	for _, e := range w.edges {
 		st := e.core.Status(e.clock.read(w.now))
@@ -230,7 +222,7 @@ func (w *World) homeless() string {
 	return ""
 }
 
-// unknown says which data centre's books are not known yet; "" for none.
+// unknown returns a data centre without a known ledger; "" for none.
 func (w *World) unknown() string {
 	g := w.newest()
 	lost := false
@@ -249,32 +241,32 @@ func (w *World) unknown() string {
 		}
 	}
 	if l := g.core.Ledger(w.room); !lost && !l.Complete {
-		return "the coordinator does not know all books"
+		return "the coordinator does not know all ledgers"
 	}
 	return ""
 }
 
-// holdsForLost reports whether a data centre whose books nobody knows waits until
-// lost_after for an edge that may be renewing alone.
+// holdsForLost reports whether a data centre without a known ledger waits until lost_after for an edge that may be
+// renewing alone.
 func (w *World) holdsForLost(st region.Status) bool {
 	return (!w.cfg.Cap || w.cfg.Faults.Remove) && slices.ContainsFunc(st.Edges, func(e region.EdgeStatus) bool { return e.State == "lost" })
 }
 
-// measure samples the use of the limit that binds, once a second.
+// measure samples the use of the effective limit, once a second.
 func (w *World) measure(left time.Duration) {
 	if left <= 0 || w.recovery.quiet {
 		return
 	}
-	w.judge.tick(w)
+	w.oracle.tick(w)
 	m := &w.recovery
 	m.seconds++
-	m.use += max(float64(w.judge.active)/float64(w.cfg.Total), float64(w.judge.rate(w.now))/float64(w.cfg.Rate))
+	m.use += max(float64(w.oracle.active)/float64(w.cfg.Total), float64(w.oracle.rate(w.now))/float64(w.cfg.Rate))
 	w.in(time.Second, func() { w.measure(left - time.Second) })
 }
 
-// goQuiet lets everybody go.
+// goQuiet sends all visitors away.
 func (w *World) goQuiet() {
-	w.tell("everybody goes; %.2f of the limits were used", w.recovery.use/float64(max(1, w.recovery.seconds)))
+	w.tracef("everybody goes; %.2f of the limits were used", w.recovery.use/float64(max(1, w.recovery.seconds)))
 	w.recovery.quiet = true
 	w.cfg.Demand.PerMinute = 0
 	w.arrivals.begin(w)
@@ -285,14 +277,14 @@ func (w *World) goQuiet() {
 		}
 		if n := w.edges[v.edge]; n.core.GiveUp(n.clock.read(w.now), v.hold) {
 			v.hold = nil
-			w.judge.waits(v, false)
+			w.oracle.setWaiting(v, false)
 			w.end(int32(i))
 			w.wakeEdge(v.edge)
 		}
 	}
 }
 
-// settleUp looks whether all rights lie idle, where they can be used.
+// settleUp checks whether all permits are idle and usable.
 func (w *World) settleUp() {
 	if w.recovery.settled {
 		return
@@ -301,14 +293,14 @@ func (w *World) settleUp() {
 	w.recovery.settled = w.recovery.wrong == ""
 }
 
-// leftOver says which rights are neither idle nor where they should be.
+// leftOver describes permits that are neither idle nor in the right place.
 func (w *World) leftOver() string {
 	root := w.newest().core.Ledger(w.room)
 	lost, presumed, lostHold := false, false, false
 	held, rate := int64(0), int64(0)
 	for _, r := range w.regions[:w.cfg.Centres] {
-		// The rights of one that has ended come back when it is reclaimed; it may be off the
-		// list. So do those that a copy of it was lent before the two were told apart.
+		// The permits of an ended data centre return when it is reclaimed; it may be unlisted. So do those granted to
+		// its copy before the two were told apart.
 		for _, c := range root.Centres {
 			if c.Name == r.name && (r.lost || c.Standing == wire.Unlisted) {
 				held += c.Held
@@ -323,7 +315,7 @@ func (w *World) leftOver() string {
 		idle, rateIdle, silent := max(0, l.Free), max(0, l.RateFree), false
 		for _, k := range r.edges {
 			e := w.edges[k]
-			silent = silent || e.lost || e.misjudged // what is presumed of one that was declared ended and lives counts to its end
+			silent = silent || e.lost || e.misjudged // reserved until its real end
 			if !e.lost {
 				credit, ridle := e.core.Spendable(e.clock.read(w.now), w.room)
 				idle += int64(credit)
@@ -334,16 +326,16 @@ func (w *World) leftOver() string {
 		st := r.newest().core.Status(r.newest().clock.read(w.now))
 		lostHold = lostHold || w.holdsForLost(st)
 		for _, e := range st.Edges {
-			silent = silent || e.State == "dead" || e.State == "lost" // or a process of long ago was heard late, and may be there
+			silent = silent || e.State == "dead" || e.State == "lost" // or an old process reported late, and may exist
 		}
-		// Under serve a lost edge may be there still, for all that anybody knows; so
-		// it may in a room of which an aggregator knew nothing, because it was removed.
+		// Under serve a lost edge may still be alive; the same holds in a room unknown to an aggregator, because it was
+		// removed.
 		kept := silent && (!w.cfg.Cap || w.cfg.Faults.Remove) && idle+l.Presumed >= granted
 		if kept {
-			presumed = presumed || l.Reconstructed // more may be presumed than there ever was: nothing of it is lent until lost_after
+			presumed = presumed || l.Reconstructed // may exceed all permits; blocked until lost_after
 		}
 		if (idle != granted && !kept) || rateIdle != rateGranted {
-			return fmt.Sprintf("%s holds %d/%d, of which %d/%d can be used (counted %d, of which presumed %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)
+			return fmt.Sprintf("%s has %d/%d permits, %d/%d of them usable (counted %d, of which reserved %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)
 		}
 		held += granted
 		rate += rateGranted
@@ -352,7 +344,7 @@ func (w *World) leftOver() string {
 		return ""
 	}
 	if held+root.Free != int64(w.cfg.Total) || rate+root.RateFree != int64(w.cfg.Rate) {
-		return fmt.Sprintf("%d/%d of %d/%d rights are there (complete %v)", held+root.Free, rate+root.RateFree, w.cfg.Total, w.cfg.Rate, root.Complete)
+		return fmt.Sprintf("%d/%d of %d/%d permits are accounted for (complete %v)", held+root.Free, rate+root.RateFree, w.cfg.Total, w.cfg.Rate, root.Complete)
 	}
 	return ""
 }

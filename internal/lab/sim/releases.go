@@ -9,31 +9,31 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// releasing is a release as the judge sees it.
+// releasing is a release as seen by the oracle.
 type releasing struct {
 	n, in int
 	at    int64
-	last  int64 // when somebody was let in last
+	last  int64 // time of the last admission
 }
 
-// releaseSome pauses the room and lets in a few, often while those of before are on their way. Now and then
-// the coordinator ends between taking the release and lending it.
+// releaseSome pauses the room and releases a few visitors, often while earlier ones are on their way. Sometimes the
+// coordinator ends between claiming the release and allocating its passes.
 func (w *World) releaseSome(f *fault) {
 	c := &w.operator.control
 	if p := c.Pause; p == nil || c.At(int64(w.fleetTime())) == nil {
 		w.pauseRoom(f)
 	}
-	w.releaseNext(1 + int(f.x*f.x*float64(w.judge.first.total)))
+	w.releaseNext(1 + int(f.x*f.x*float64(w.oracle.first.total)))
 	if f.y < 0.3 && w.cfg.Faults.CrashGlobal {
-		w.crashAt = w.judge.newestRelease()
+		w.crashAt = w.oracle.newestRelease()
 	}
 }
 
-// releaseNext writes down that so many are to be let in, and lets the coordinators read it. The room is paused.
+// releaseNext stores a release of n visitors, and makes the coordinators read it. The room is paused.
 func (w *World) releaseNext(n int) {
-	id := w.judge.newestRelease() + 1
-	w.tell("release %d: the next %d", id, n)
-	w.judge.releases[id] = &releasing{n: n, at: w.now}
+	id := w.oracle.newestRelease() + 1
+	w.tracef("release %d: the next %d", id, n)
+	w.oracle.releases[id] = &releasing{n: n, at: w.now}
 	pause := *w.operator.control.Pause
 	pause.Release = &room.Release{ID: id, N: n, At: int64(w.fleetTime())}
 	w.operator.control.Pause = &pause
@@ -47,8 +47,8 @@ func (w *World) releaseNext(n int) {
 	}
 }
 
-// tendRelease does what a coordinator's shell does: it takes a release in the store before the core hears that it
-// is its own. Whoever wrote first has it.
+// tendRelease does the work of a coordinator's shell: it claims a release in the store before the core may use it. The
+// first writer wins.
 func (w *World) tendRelease(i int32) {
 	n, control := w.globals[i], &w.operator.control
 	r := control.Untaken(int64(w.fleetTime()))
@@ -59,18 +59,18 @@ func (w *World) tendRelease(i int32) {
 	w.in(time.Duration(w.rng.Int64N(int64(20*time.Millisecond))+w.slowDisk()), func() {
 		now := control.Untaken(int64(w.fleetTime()))
 		if w.removed || now == nil || now.ID != r.ID || n.gone && w.chaos.IntN(2) == 0 {
-			return // somebody else has it, it is over, or who wrote died before
+			return // claimed by another, over, or the writer died before
 		}
 		all := &room.Controls{Version: 1, Rooms: map[string]*room.Control{"": control}}
 		taken, _ := all.Take(room.Lender{Term: n.term, Nonce: n.nonce}, int64(w.fleetTime()))
 		w.operator.control = *taken.Rooms[""]
-		w.tell("release %d is taken by coordinator %d", r.ID, i+1)
+		w.tracef("release %d is taken by coordinator %d", r.ID, i+1)
 		w.edition++
 		if w.crashAt == r.ID && !w.calm {
 			w.crashAt = 0
 			w.crashTheCoordinator(&fault{number: w.telling, who: int(i), after: time.Second, zombie: r.ID%2 == 0, last: time.Second})
 		}
-		for k := range w.globals { // who wrote it knows it at once
+		for k := range w.globals { // the writer knows it at once
 			if k == int(i) {
 				w.readGlobal(int32(k))
 			} else {
@@ -80,28 +80,28 @@ func (w *World) tendRelease(i int32) {
 	})
 }
 
-func (j *judge) newestRelease() (id uint64) {
+func (j *oracle) newestRelease() (id uint64) {
 	for k := range j.releases {
 		id = max(id, k)
 	}
 	return id
 }
 
-// released notes that an edge let somebody in although an operator lets nobody in.
-func (j *judge) released(w *World, e *edgeNode) {
+// checkPause records an admission in a paused room.
+func (j *oracle) checkPause(w *World, e *edgeNode) {
 	if e.told.Shut == admission.QueuedAll {
 		if r := j.releases[e.core.Passes(w.room).Release]; r != nil {
 			r.in, r.last = r.in+1, w.now
-			j.passes(w)
+			j.checkPasses(w)
 			return
 		}
 	}
-	j.fail(w, "%s admits somebody, and knows that nobody is to be let in", w.name(e))
+	j.fail(w, "%s admits a visitor although it knows that the room is closed", w.name(e))
 }
 
-// passes checks that of no release more are in, or may be let in by edges, or are yet to be lent by the
-// coordinator, than it says.
-func (j *judge) passes(w *World) {
+// checkPasses checks that the admissions of a release, the passes at edges and the coordinator's rest do not exceed its
+// number.
+func (j *oracle) checkPasses(w *World) {
 	if len(j.releases) == 0 {
 		return
 	}
@@ -117,13 +117,13 @@ func (j *judge) passes(w *World) {
 	}
 	for id, r := range j.releases {
 		if r.in+int(may[id]) > r.n {
-			j.fail(w, "release %d is of %d people: %d were let in and %d more may be", id, r.n, r.in, may[id])
+			j.fail(w, "release %d is for %d visitors: %d were admitted and %d more may be", id, r.n, r.in, may[id])
 		}
 	}
 }
 
-// quietRelease draws a room, a fleet in which nothing fails and one release from a seed: people come for 75 s to a room
-// that is paused, and some of those who wait are let in.
+// quietRelease draws a room, a fleet without faults and one release from a seed: visitors come to a paused room for 75
+// s, and some of those waiting are released.
 func quietRelease(seed uint64) (w *World, n int) {
 	rng := rand.New(rand.NewPCG(seed, 0x72656c65617365))
 	c := Defaults()
@@ -142,8 +142,8 @@ func quietRelease(seed uint64) (w *World, n int) {
 	return w, n
 }
 
-// releasesInPeace tells whether releases let in as many as they say where nothing fails, and within what time from
-// the moment at which they are written down.
+// releasesInPeace measures whether releases without faults admit their exact number, and how long that takes from the
+// write.
 func releasesInPeace(seeds uint64) Finding {
 	fewer, took, people, fault := 0, time.Duration(0), 0, ""
 	for seed := range seeds {
@@ -151,7 +151,7 @@ func releasesInPeace(seeds uint64) Finding {
 		if r := w.Run(); r.Fault != "" {
 			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
 		}
-		r := w.judge.releases[1]
+		r := w.oracle.releases[1]
 		people += r.in
 		if took = max(took, time.Duration(r.last-r.at)); r.in != n {
 			fewer++
@@ -163,7 +163,7 @@ func releasesInPeace(seeds uint64) Finding {
 	}
 }
 
-// releasesInTrouble tells whether any release let in more than it says, where everything fails that may.
+// releasesInTrouble measures whether any release admits more than its number, with all kinds of faults.
 func releasesInTrouble(seeds uint64) Finding {
 	more, all, let, of, fault := 0, 0, 0, 0, ""
 	for seed := range seeds {
@@ -173,7 +173,7 @@ func releasesInTrouble(seeds uint64) Finding {
 		if r := w.Run(); r.Fault != "" {
 			fault = fmt.Sprintf("seed %d: %s", seed, r.Fault)
 		}
-		for _, r := range w.judge.releases {
+		for _, r := range w.oracle.releases {
 			all, let, of = all+1, let+r.in, of+r.n
 			if r.in > r.n {
 				more++

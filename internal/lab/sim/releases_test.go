@@ -2,7 +2,7 @@ package sim
 
 import "testing"
 
-// TestReleasesLetInNoMore: whatever dies, is cut off or is told twice, a release lets in no more than it says.
+// TestReleasesLetInNoMore: under crashes, cuts and duplicates a release admits no more than its number.
 func TestReleasesLetInNoMore(t *testing.T) {
 	t.Parallel()
 	let := 0
@@ -11,7 +11,7 @@ func TestReleasesLetInNoMore(t *testing.T) {
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("releases, seed %d: %s", seed, r.Fault)
 		}
-		for _, r := range w.judge.releases {
+		for _, r := range w.oracle.releases {
 			let += r.in
 		}
 	}
@@ -20,7 +20,7 @@ func TestReleasesLetInNoMore(t *testing.T) {
 	}
 }
 
-// TestAReleaseLetsInAllOfThem: where nothing fails and so many wait, a release lets in as many as it says, on
+// TestAReleaseLetsInAllOfThem: without faults, and with enough waiting visitors, a release admits its exact number, on
 // virtual time within seconds.
 func TestAReleaseLetsInAllOfThem(t *testing.T) {
 	t.Parallel()

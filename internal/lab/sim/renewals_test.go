@@ -8,8 +8,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestNobodyIsPutOutOfAFullRoomOfShortSessions is the room in which the ceiling of
-// renewals, as a part of the rights, rounded to nothing.
+// TestNobodyIsPutOutOfAFullRoomOfShortSessions uses a room in which the renewal ceiling, as a fraction of the permits,
+// rounded to nothing.
 func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 	t.Parallel()
 	for _, total := range []int{50, 100, 200, 400} {
@@ -20,8 +20,7 @@ func TestNobodyIsPutOutOfAFullRoomOfShortSessions(t *testing.T) {
 	}
 }
 
-// TestCopiesAtEdgesOfTheirOwn: each edge is shown one copy of a ticket, and sees nothing
-// that a browser would not do.
+// TestCopiesAtEdgesOfTheirOwn: each edge sees one copy of a ticket, which behaves like a browser.
 func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	if f := copies(4, false); !f.Met || f.Fault != "" {
@@ -29,8 +28,8 @@ func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestCopiesOfASessionAtAnyEdge: each edge is shown a part of what happens, and the
-// regional hears only of versions for which a session was renewed.
+// TestCopiesOfASessionAtAnyEdge: each edge sees a part of the requests, and the regional only learns of renewed
+// versions.
 func TestCopiesOfASessionAtAnyEdge(t *testing.T) {
 	for _, clients := range []int{4, 12} {
 		seen, fault := copyInside(clients, true, true, func(int) ticket.Network { return 0 })
@@ -40,8 +39,7 @@ func TestCopiesOfASessionAtAnyEdge(t *testing.T) {
 	}
 }
 
-// TestABrowserWithManyTabsStaysInside at four edges, behind a balancer that sends each
-// request to any of them.
+// TestABrowserWithManyTabsStaysInside has four edges, behind a balancer that picks any of them per request.
 func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 	t.Parallel()
 	for _, session := range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute} {

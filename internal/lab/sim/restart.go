@@ -7,13 +7,13 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// memory is what the data folder of a process tells of fleet time, and of which start of its machine.
+// memory is the fleet time in a process's data folder, and the boot of its machine.
 type memory struct {
 	record fleettime.Record
 	boot   string
 }
 
-// keepTime lets every process store fleet time in its data folder, as it does once a second.
+// keepTime makes every process store fleet time in its data folder, once a second as in production.
 func (w *World) keepTime() {
 	if w.cfg.Faults.Forgetful {
 		return
@@ -35,7 +35,7 @@ func (w *World) keepTime() {
 	}
 }
 
-// keep stores what a process knows of fleet time; offset is that of its machine's wall clock.
+// keep stores a process's fleet time; offset is that of its machine's wall clock.
 func (w *World) keep(p *proc, offset time.Duration, k fleettime.Known) {
 	if k.OK() {
 		p.memory.record = fleettime.Record{
@@ -44,7 +44,7 @@ func (w *World) keep(p *proc, offset time.Duration, k fleettime.Known) {
 	}
 }
 
-// remembers returns what a process that begins knows of fleet time from its data folder.
+// remembers returns fleet time from the data folder of a starting process.
 func (w *World) remembers(p *proc, offset time.Duration) fleettime.Known {
 	k, err := p.memory.record.Read(p.memory.boot, time.Duration(p.clock.read(w.now)), w.fleetTime().Add(offset))
 	if err != nil {
@@ -53,14 +53,13 @@ func (w *World) remembers(p *proc, offset time.Duration) fleettime.Known {
 	return k
 }
 
-// newMachine lets a process begin on a machine that was started anew: the clock that its data folder was
-// written by begins somewhere else.
+// newMachine starts a process on a rebooted machine: its monotonic clock starts anew.
 func (w *World) newMachine(p *proc, clock nodeClock) {
 	w.boots++
 	p.clock, p.memory.boot = clock, fmt.Sprint("boot", w.boots)
 }
 
-// nextRegion returns what lets an aggregator begin in a data centre as soon as its store can be read.
+// nextRegion returns a function that starts an aggregator in a data centre as soon as its store is readable.
 func (w *World) nextRegion(i int32) (next func() bool) {
 	r := w.regions[i]
 	return func() bool {
@@ -76,18 +75,18 @@ func (w *World) nextRegion(i int32) (next func() bool) {
 	}
 }
 
-// restartAll ends every process of the fleet, as operators do or all at once, and starts them again on their
-// machines, some of which may have been started anew meanwhile.
+// restartAll ends every process of the fleet, by shutdown or crash, and restarts them on their machines, some of them
+// rebooted.
 func (w *World) restartAll(f *fault) {
 	clean, reboots := f.x < 0.5, 0.0
 	if f.y < 0.4 {
 		reboots = f.y * 2.5
 	}
-	w.tell("#%d every process ends (as it is told to: %v) and starts again after %v; %.0f %% of the machines are started anew", f.number, clean, f.last, reboots*100)
+	w.tracef("#%d every process ends (as it is told to: %v) and starts again after %v; %.0f %% of the machines are started anew", f.number, clean, f.last, reboots*100)
 	w.restartFleet(clean, f.last, reboots)
 }
 
-// restartFleet is restartAll: the processes begin after d, and the given share of the machines is started anew.
+// restartFleet implements restartAll: the processes start after d, and the given fraction of the machines is rebooted.
 func (w *World) restartFleet(clean bool, d time.Duration, reboots float64) {
 	calm, ended := w.calm, time.Duration(0)
 	later := func(end func()) { // as goodbyes are on their way

@@ -11,9 +11,9 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// byLot judges an admission in a room whose method is random, by what its edge was told: nobody enters whom no round has called, and
-// nobody who came during a round before everybody who has waited since before it.
-func (j *judge) byLot(w *World, e *edgeNode, d *admission.Decision) {
+// checkRounds checks an admission in a random room, by the state of its edge: nobody enters without a call by a round, and
+// nobody that came during a round enters before all who waited before it.
+func (j *oracle) checkRounds(w *World, e *edgeNode, d *admission.Decision) {
 	v := e.core.Ledger(e.clock.read(w.now), w.room).View
 	if v == nil || len(v.Rounds) == 0 || !v.Queues() || d.Reason != admission.Slot || e.told.Shut == admission.QueuedAll {
 		return
@@ -25,14 +25,14 @@ func (j *judge) byLot(w *World, e *edgeNode, d *admission.Decision) {
 			continue
 		}
 		if j.lots++; t.Place() >= r.Start() && int64(r.Called-r.Start()) <= draw.RoundParts {
-			j.fail(w, "%s admits somebody who came during a round of those who waited before it", w.name(e))
+			j.fail(w, "%s admits a visitor that came during a round before earlier ones", w.name(e))
 		}
 		return
 	}
-	j.fail(w, "%s admits somebody whom no round has called", w.name(e))
+	j.fail(w, "%s admits a visitor that no round has called", w.name(e))
 }
 
-// Random has a room whose method is random, or is for a while, with a line that seldom ends, while anything goes wrong.
+// Random has a random room, or one that is random for a while, with an almost permanent queue and all kinds of faults.
 func Random(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
 	c.Length = 3 * time.Minute
@@ -45,14 +45,14 @@ func Random(seed uint64) Config {
 	return c
 }
 
-// lots is what is seen of a room whose method is random: what each round called, and in which round after joining people were called.
+// lots observes a random room: the calls of each round, and the rounds from joining to the call.
 type lots struct {
-	rounds  []draw.Round                   // oldest first, as they stood last
-	entered map[fleettime.Time]map[int]int // of those who joined during a round, by its start: how many were called by the n-th that began after
+	rounds  []draw.Round                   // oldest first, with their latest state
+	entered map[fleettime.Time]map[int]int // by round of joining: number called by the n-th later round
 	joined  map[fleettime.Time]int
 }
 
-// look notes how far the rounds have called.
+// look records the progress of the rounds.
 func (l *lots) look(w *World) {
 	v := w.newest().core.Totals(w.room).View
 	if v == nil {
@@ -71,7 +71,7 @@ func (l *lots) look(w *World) {
 	}
 }
 
-// admitted notes by which round somebody was called.
+// admitted records the round that called a visitor.
 func (l *lots) admitted(t *ticket.Ticket) {
 	start := draw.StartOf(t.Place())
 	n := 0
@@ -91,8 +91,9 @@ func (l *lots) admitted(t *ticket.Ticket) {
 	l.joined[start]++
 }
 
-// off returns by how much the share of those who joined from one time to another that was called within so many rounds is off the
-// law of the rounds at most: who waits has in each round the same chance as everybody, what it called of those who took part.
+// off returns the largest deviation, among visitors that joined in an interval, of the fraction called within n rounds
+// from the law of the rounds: each round gives all waiting visitors the same chance, its calls divided by the
+// participants.
 func (l *lots) off(from, to fleettime.Time) (most float64, people int) {
 	const deep = 60
 	seen, law := [deep]float64{}, [deep]float64{}
@@ -122,7 +123,7 @@ func (l *lots) off(from, to fleettime.Time) (most float64, people int) {
 	return most, people
 }
 
-// crowded is a room with a long line: more people than come in within minutes, and as many more as leave.
+// crowded is a room with a long queue: more visitors than enter within minutes, and as many that abandon.
 func crowded(random bool) Config {
 	c := Defaults()
 	c.Random = random
@@ -132,7 +133,7 @@ func crowded(random bool) Config {
 	return c
 }
 
-// randomRounds compares a room whose method is random with the law of its rounds, and with one of fifo, as long as the line is long.
+// randomRounds compares a random room with the law of its rounds, and with a fifo room, while the queue is long.
 func randomRounds() Finding {
 	const from, to, until = 4 * time.Minute, 11 * time.Minute, 14 * time.Minute
 	var out Finding
@@ -147,7 +148,7 @@ func randomRounds() Finding {
 			n := &ordered
 			if random {
 				w.each(50*time.Millisecond, func() { l.look(w) })
-				w.judge.seeAdmitted = l.admitted
+				w.oracle.seeAdmitted = l.admitted
 				n = &drawn
 			}
 			w.in(from, func() { *n -= w.meters.inside })

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestRandom: whatever goes wrong and however the method changes, nobody enters whom no round has called, or newcomers before those who
-// wait; and people do enter by rounds in these worlds.
+// TestRandom: under faults and changes of the method nobody enters without a call by a round, or before earlier
+// visitors; and these worlds do admit by rounds.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	entered := 0
@@ -15,14 +15,14 @@ func TestRandom(t *testing.T) {
 		if r := w.Run(); r.Fault != "" {
 			t.Errorf("random, seed %d: %s", seed, r.Fault)
 		}
-		entered += w.judge.lots
+		entered += w.oracle.lots
 	}
 	if entered < 300 {
 		t.Errorf("%d people entered by rounds", entered)
 	}
 }
 
-// TestTheOrderOfJoiningComesBack: after a while of random, fifo goes on in the order in which people joined.
+// TestTheOrderOfJoiningComesBack: after a while of random, fifo continues in the order of joining.
 func TestTheOrderOfJoiningComesBack(t *testing.T) {
 	t.Parallel()
 	c := crowded(false)
@@ -31,15 +31,15 @@ func TestTheOrderOfJoiningComesBack(t *testing.T) {
 	set := func(random bool) {
 		w.cfg.Random = random
 		w.operator.method = w.cfg.method()
-		w.judge.raise(w)
+		w.oracle.raise(w)
 		w.publish()
 	}
 	w.in(3*time.Minute, func() { set(true) })
 	w.in(4*time.Minute, func() { set(false) })
 	w.in(5*time.Minute, func() { w.meters.joined = nil })
 	r := w.Run()
-	if r.Fault != "" || w.judge.lots < 500 {
-		t.Fatalf("%d people entered by rounds; %s", w.judge.lots, r.Fault)
+	if r.Fault != "" || w.oracle.lots < 500 {
+		t.Fatalf("%d people entered by rounds; %s", w.oracle.lots, r.Fault)
 	}
 	if r.OrderP50 > 1 || r.OrderP99 > 4 {
 		t.Errorf("by fifo again people enter off the order of joining by %.2f s / %.2f s (p50 / p99)", r.OrderP50, r.OrderP99)

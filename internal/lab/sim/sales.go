@@ -10,14 +10,13 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// sale is a demand that people would recognise. It is drawn for a room whose
-// slots could let in perMinute people.
+// sale is a recognizable pattern of demand. It is drawn for a room that can admit perMinute visitors.
 type sale struct {
 	name   string
 	demand func(rng *rand.Rand, perMinute float64) []Spike
 }
 
-// sales are the simulated sales over which forecasts are judged.
+// sales are the simulated sales used to evaluate forecasts.
 var sales = []sale{
 	{"doors open, a quiet site before", func(rng *rand.Rand, mu float64) []Spike {
 		quiet, rush := 5*time.Minute, time.Duration(20+rng.IntN(100))*time.Second
@@ -51,9 +50,8 @@ var sales = []sale{
 // between draws a number between a and b.
 func between(rng *rand.Rand, a, b float64) float64 { return a + (b-a)*rng.Float64() }
 
-// sellOut draws a sale and holds it until nobody waits any more. What binds, how
-// long sessions last and how soon people give up is drawn too: one in three rooms
-// is bound by R, in one of three R binds until T does.
+// sellOut draws a sale and runs it until the queue is empty. The effective limit, the session length and the patience
+// are drawn too: R limits one room in three, and in another third R limits until T does.
 func sellOut(seed uint64) soldOut {
 	rng := rand.New(rand.NewPCG(seed, 0x73616c65))
 	s := sales[seed%uint64(len(sales))]
@@ -85,21 +83,20 @@ func sellOut(seed uint64) soldOut {
 	w.runFor(last + warmUp)
 	w.cfg.Demand = Demand{}
 	w.arrivals.begin(w)
-	for w.judge.waiting > 0 && w.now < int64(6*time.Hour) && !w.judge.broken() {
+	for w.oracle.waiting > 0 && w.now < int64(6*time.Hour) && !w.oracle.broken() {
 		w.runFor(10 * time.Second)
 	}
 	return soldOut{s.name, w.meters.outcomes, w.result()}
 }
 
-// soldOut is a sale that is over.
+// soldOut is a finished sale.
 type soldOut struct {
 	name     string
 	outcomes []outcome
 	result   *Result
 }
 
-// forecasts holds many sales, and compares what everybody was told at joining with
-// what came of it.
+// forecasts runs many sales, and compares the forecasts at joining with the outcomes.
 func forecasts(seeds int) Finding {
 	type seen struct {
 		errs   []float64

@@ -2,8 +2,8 @@ package sim
 
 import "testing"
 
-// TestForecastsInASale: people who join a sale are told about as long as it then
-// takes. The figures over many sales are in "vestibule simulate figures".
+// TestForecastsInASale: forecasts at joining a sale are close to the wait. The figures over many sales are in
+// "vestibule simulate figures".
 func TestForecastsInASale(t *testing.T) {
 	t.Parallel()
 	s := sellOut(8)

@@ -10,25 +10,24 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// What a scenario does to a fleet at a moment of its choice, where [Faults]
-// draws it from the seed. Edges are numbered through all data centres, from 0.
+// This file is the actions of scenarios, at chosen times instead of drawn by [Faults]. Edges are numbered through all
+// data centres, from 0.
 
-// endEdge ends the process of an edge; whom it held loses the connection and
-// asks again.
+// endEdge ends the process of an edge; its long-polled visitors lose the connection and ask again.
 func (w *World) endEdge(i int32) {
 	n := w.edges[i]
 	if n.down {
 		return
 	}
-	w.tell("%s of %s crashes", n.name, w.regions[n.region].name)
+	w.tracef("%s of %s crashes", n.name, w.regions[n.region].name)
 	n.down = true
 	w.hangUp(i)
 }
 
-// leaveEdge lets an edge end as it does when it is told to: it says goodbye.
+// leaveEdge shuts an edge down with a goodbye.
 func (w *World) leaveEdge(i int32) {
 	n := w.edges[i]
-	w.tell("%s of %s ends", n.name, w.regions[n.region].name)
+	w.tracef("%s of %s ends", n.name, w.regions[n.region].name)
 	now := n.clock.read(w.now)
 	for _, h := range n.core.Drain(now) {
 		k := h.Data.(int32)
@@ -42,24 +41,24 @@ func (w *World) leaveEdge(i int32) {
 	n.ended = n.core.AllEnded()
 }
 
-// endRegion ends the aggregator that leads a data centre; another begins after d.
+// endRegion ends the leading aggregator of a data centre; another begins after d.
 func (w *World) endRegion(i int32, d time.Duration) {
-	w.tell("the aggregator of %s crashes", w.regions[i].name)
+	w.tracef("the aggregator of %s crashes", w.regions[i].name)
 	w.regions[i].newest().gone = true
 	w.in(d, func() { w.startRegion(i, false) })
 }
 
 // endGlobal ends the coordinator; another begins after d.
 func (w *World) endGlobal(d time.Duration) {
-	w.tell("the coordinator crashes")
+	w.tracef("the coordinator crashes")
 	w.newest().gone = true
 	w.in(d, func() { w.startGlobal(false) })
 }
 
-// takeOver ends the coordinator; another begins two seconds later that goes by a version of the
-// list of data centres, as it stands in the store for 0.
+// takeOver ends the coordinator; another begins two seconds later with a version of the membership list, 0 for the
+// stored one.
 func (w *World) takeOver(version int) {
-	w.tell("the coordinator crashes")
+	w.tracef("the coordinator crashes")
 	w.newest().gone = true
 	w.in(2*time.Second, func() {
 		w.older, w.olderFor = version, time.Hour
@@ -67,16 +66,15 @@ func (w *World) takeOver(version int) {
 	})
 }
 
-// cutCentre cuts a data centre off from global for d.
+// cutCentre disconnects a data centre from global for d.
 func (w *World) cutCentre(i int32, d time.Duration) {
-	w.tell("%s is cut off for %v", w.regions[i].name, d)
+	w.tracef("%s is cut off for %v", w.regions[i].name, d)
 	w.regions[i].cutUp, w.regions[i].cutDown = w.now+int64(d), w.now+int64(d)
 }
 
-// isolate cuts every edge off from its regional for d, and every regional from
-// global: what is left when NATS is gone.
+// isolate disconnects every edge from its regional for d, and every regional from global, like a loss of NATS.
 func (w *World) isolate(d time.Duration) {
-	w.tell("nobody hears anybody for %v", d)
+	w.tracef("nobody hears anybody for %v", d)
 	until := w.now + int64(d)
 	for _, n := range w.edges {
 		n.cutUp, n.cutDown = until, until
@@ -86,8 +84,7 @@ func (w *World) isolate(d time.Duration) {
 	}
 }
 
-// goHome lets everybody who is inside go home; their tickets stay valid until
-// they expire.
+// goHome ends the visits of all active visitors; their tickets stay valid until they expire.
 func (w *World) goHome() {
 	for i := range w.visitors {
 		if v := &w.visitors[i]; v.inside {
@@ -97,8 +94,7 @@ func (w *World) goHome() {
 	}
 }
 
-// goAway lets everybody who waits in a data centre go away without a word. The line
-// tells of them until they are missed.
+// goAway makes all waiting visitors of a data centre leave silently. They are counted until they are missed.
 func (w *World) goAway(centre int32) {
 	for i := range w.visitors {
 		v := &w.visitors[i]
@@ -109,12 +105,12 @@ func (w *World) goAway(centre int32) {
 			n.core.Abandon(n.clock.read(w.now), v.hold)
 			w.wakeEdge(v.edge)
 		}
-		w.judge.waits(v, false)
+		w.oracle.setWaiting(v, false)
 		w.end(int32(i))
 	}
 }
 
-// crowd is who comes on top of the demand.
+// crowd is arrivals in addition to the demand.
 type crowd struct {
 	from, until time.Duration
 	perSecond   float64
@@ -124,7 +120,7 @@ type crowd struct {
 	behave      func(v *visitor)
 }
 
-// bring lets a crowd come.
+// bring adds a crowd.
 func (w *World) bring(c *crowd) {
 	c.rng = rand.New(rand.NewPCG(w.cfg.Seed, 0x63726f7764))
 	var next func()
@@ -145,8 +141,7 @@ func (w *World) bring(c *crowd) {
 	w.in(c.from, next)
 }
 
-// replays show tickets again and again, each at any edge, by clients that keep no
-// answer.
+// replays present tickets again and again, each at any edge, by clients that ignore the answers.
 type replays struct {
 	from, until time.Duration
 	perSecond   float64
@@ -166,7 +161,7 @@ func (w *World) replay(p *replays) {
 		p.shown++
 		switch d := n.core.Arrive(n.clock.read(w.now), w.room, t); {
 		case d.Enters():
-			w.judge.issued(w, &visitor{edge: k}, d)
+			w.oracle.issued(w, &visitor{edge: k}, d)
 		case d.Verdict == admission.Hold:
 			w.holdFor(k, &admission.Visit{Room: w.room, Ticket: d.Ticket, Brought: t, Data: int32(-1)}, time.Duration(rng.Int64N(int64(5*time.Second))))
 		}
@@ -176,16 +171,15 @@ func (w *World) replay(p *replays) {
 	w.in(p.from, next)
 }
 
-// holdFor lets an edge hold a request whose client hangs up after d.
+// holdFor makes an edge hold a request whose client hangs up after d.
 func (w *World) holdFor(edge int32, v *admission.Visit, d time.Duration) {
 	n := w.edges[edge]
 	n.core.Hold(n.clock.read(w.now), v)
 	w.in(d, func() { n.core.Abandon(n.clock.read(w.now), v) })
 }
 
-// oldTickets returns n tickets of each kind that somebody may have kept: of places
-// and of sessions that are good, of sessions that are over, and of an earlier epoch.
-// Their visitors are gone.
+// oldTickets returns n tickets of each kind: valid places and sessions, expired sessions, and tickets of an earlier
+// epoch. Their visitors are gone.
 func (w *World) oldTickets(n int) (out []ticket.Ticket) {
 	var waiting, inside []ticket.Ticket
 	for i := range w.visitors {
@@ -198,7 +192,7 @@ func (w *World) oldTickets(n int) (out []ticket.Ticket) {
 			w.end(int32(i))
 		case !v.inside && v.queued && t.Flags&ticket.Returned != 0 && len(waiting) < n:
 			waiting = append(waiting, t)
-			w.judge.waits(v, false)
+			w.oracle.setWaiting(v, false)
 			w.end(int32(i))
 		}
 	}
@@ -213,41 +207,39 @@ func (w *World) oldTickets(n int) (out []ticket.Ticket) {
 	return append(append(out, waiting...), inside...)
 }
 
-// noCookies is the behaviour of robots: they keep nothing and never come back.
+// noCookies makes a robot: it keeps no cookie and never returns.
 func noCookies(v *visitor) { v.robot, v.pages, v.leaves = true, 1, math.MaxInt64 }
 
-// oneLook is the behaviour of people who wait for their turn, enter, and leave.
+// oneLook makes a visitor that waits for its turn, enters, and leaves.
 func oneLook(v *visitor) { v.robot, v.waits, v.pages, v.leaves = true, true, 1, math.MaxInt64 }
 
-// runFor lets d pass, or less where a promise is broken.
+// runFor runs for d, or until a promise is broken.
 func (w *World) runFor(d time.Duration) {
 	over := false
 	w.in(d, func() { over = true })
-	for !over && !w.judge.broken() {
+	for !over && !w.oracle.broken() {
 		e, ok := w.agenda.next()
 		if !ok {
 			return
 		}
 		w.now = e.at
 		w.events++
-		w.happen(&e)
+		w.handle(&e)
 	}
 }
 
-// measureFrom begins all figures anew, d after now: what was before is how the
-// fleet came into the state that is measured.
+// measureFrom resets all figures after d, once the fleet is in the state to measure.
 func (w *World) measureFrom(d time.Duration) {
 	w.in(d, func() { w.meters.begin(w) })
 }
 
-// sessions returns how many sessions are valid.
+// sessions returns the number of valid sessions.
 func (w *World) sessions() int {
-	w.judge.tick(w)
-	return w.judge.active
+	w.oracle.tick(w)
+	return w.oracle.active
 }
 
-// counted returns how many sessions the regionals count, and how many of them
-// they only presume.
+// counted returns the number of sessions counted by the regionals, and the reserved part.
 func (w *World) counted() (n, presumed int64) {
 	for _, r := range w.regions {
 		l := r.newest().core.Ledger(w.room)
@@ -257,8 +249,8 @@ func (w *World) counted() (n, presumed int64) {
 	return n, presumed
 }
 
-// parallelRequests sends n requests with the same ticket at once, by turns to
-// the edges of a data centre, and returns the tickets that came back.
+// parallelRequests sends n parallel requests with the same ticket to the edges of a data centre in turn, and returns
+// the resulting tickets.
 func (w *World) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.Ticket {
 	v := &visitor{centre: centre}
 	var out []ticket.Ticket
@@ -269,20 +261,20 @@ func (w *World) parallelRequests(centre int32, n int, t ticket.Ticket) []ticket.
 		d := e.core.Arrive(e.clock.read(w.now), w.room, t)
 		w.wakeEdge(i)
 		if d.Enters() {
-			w.judge.issued(w, v, d)
+			w.oracle.issued(w, v, d)
 			out = append(out, d.Ticket)
 		}
 	}
 	return out
 }
 
-// clock of a scenario, as people write it.
+// clockTime formats a time of a scenario.
 func clockTime(ns int64) string {
 	d := time.Duration(ns)
 	return fmt.Sprintf("%3d:%02.0f", int(d.Minutes()), math.Mod(d.Seconds(), 60))
 }
 
-// foreign returns the ticket of somebody who joined just now at some edge.
+// foreign returns the ticket of a visitor that joined just now at some edge.
 func (w *World) foreign() ticket.Ticket {
 	ft := w.fleetTime()
 	return ticket.Ticket{ID: w.rng.Uint64() | 1, Joined: ft, Seen: uint32(ft.Second())}

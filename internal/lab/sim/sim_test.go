@@ -13,12 +13,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // worlds are small, and die young
+	debug.SetGCPercent(400) // worlds are small and short-lived
 	os.Exit(m.Run())
 }
 
-// saturated is a room of T 2,000 with sessions of five minutes that more
-// people want to enter than can.
+// saturated is a room of T 2,000 with sessions of five minutes and excess demand.
 func saturated(seed uint64) Config {
 	c := Defaults()
 	c.Seed, c.Length = seed, 8*time.Minute
@@ -43,9 +42,8 @@ func TestNoLimitIsExceededWhateverBreaks(t *testing.T) {
 	}
 }
 
-// TestEqualSeedsGiveEqualRuns runs every world twice at once: with the race detector
-// it also shows that worlds, and the cores in them, share nothing. That takes long, so
-// -short leaves it at small ones.
+// TestEqualSeedsGiveEqualRuns runs every world twice at once: with the race detector it also shows that worlds, and
+// their cores, share nothing. It is slow, so -short runs small worlds only.
 func TestEqualSeedsGiveEqualRuns(t *testing.T) {
 	t.Parallel()
 	profiles := Profiles
@@ -98,8 +96,8 @@ func TestNobodyQueuesWhereThereIsRoom(t *testing.T) {
 	}
 }
 
-// TestTimeIsLearnedOverAWayOfSeconds: every way to global takes two to six seconds there
-// and back. Nobody came in, for ever.
+// TestTimeIsLearnedOverAWayOfSeconds: round trips to global take two to six seconds. They once blocked admissions for
+// ever.
 func TestTimeIsLearnedOverAWayOfSeconds(t *testing.T) {
 	t.Parallel()
 	c := Defaults()
@@ -137,20 +135,19 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 	c.Network.Encode = true
 	coded := New(c).Run()
 	plain.Config = coded.Config
-	// People and places are whole numbers and milliseconds on the wire, so the
-	// runs differ in detail; they must not differ in what comes of it.
+	// Counts and places are integers and milliseconds on the wire, so the runs differ in detail; their results must
+	// not.
 	if coded.Fault != "" || coded.Use < plain.Use-0.01 {
 		t.Errorf("through the codec:\n%s\nwithout:\n%s", coded.Table(), plain.Table())
 	}
 }
 
-// TestTheJudgeSees plays what must never happen: a judge who cannot convict is
-// no use.
+// TestTheJudgeSees: the oracle reports events that must never happen.
 func TestTheJudgeSees(t *testing.T) {
 	t.Parallel()
 	enter := func(w *World, id uint64, until int64) {
-		w.judge.issued(w, &visitor{}, admission.Decision{
-			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.judge.centres[0].home},
+		w.oracle.issued(w, &visitor{}, admission.Decision{
+			Verdict: admission.Admit, Ticket: ticket.Ticket{ID: id, Until: uint32(until), Home: w.oracle.centres[0].home},
 		})
 	}
 	small := func() *World {
@@ -166,27 +163,27 @@ func TestTheJudgeSees(t *testing.T) {
 		name, want string
 		play       func(w *World)
 	}{
-		{"a session too many", "3 sessions are valid, the limit is 2", func(w *World) {
+		{"one session too many", "3 sessions are valid, the limit is 2", func(w *World) {
 			for id := range uint64(3) {
 				enter(w, id+1, soon)
 			}
 		}},
-		{"an admission too many in a minute", "4 admissions in 60 s, the limit is 3", func(w *World) {
+		{"one admission too many in a minute", "4 admissions in 60 s, the limit is 3", func(w *World) {
 			for id := range uint64(4) {
 				enter(w, 1+id%2, soon)
 			}
 		}},
-		{"a ticket that has expired", "was served at", func(w *World) { enter(w, 1, epoch.Second()+59) }},
-		{"a session that nobody holds a right for", "1 sessions + 0 credit", func(w *World) {
+		{"an expired ticket", "was served at", func(w *World) { enter(w, 1, epoch.Second()+59) }},
+		{"a session without a permit", "1 sessions + 0 unspent", func(w *World) {
 			enter(w, 1, soon)
-			w.judge.ledger(w)
+			w.oracle.checkLedgers(w)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := small()
 			tt.play(w)
-			if !strings.Contains(w.judge.fault, tt.want) {
-				t.Errorf("the judge says %q, want it to say %q", w.judge.fault, tt.want)
+			if !strings.Contains(w.oracle.fault, tt.want) {
+				t.Errorf("the oracle says %q, want it to say %q", w.oracle.fault, tt.want)
 			}
 		})
 	}
@@ -198,10 +195,10 @@ func TestTheJudgeSees(t *testing.T) {
 			enter(w, 1, soon+5) // renewed
 			for s := int64(60); s <= at; s++ {
 				w.now = s*int64(time.Second) + int64(100*time.Millisecond) // edges are a little behind
-				w.judge.tick(w)
+				w.oracle.tick(w)
 			}
-			if w.judge.active != want {
-				t.Errorf("after %d s %d sessions are valid, want %d", at, w.judge.active, want)
+			if w.oracle.active != want {
+				t.Errorf("after %d s %d sessions are valid, want %d", at, w.oracle.active, want)
 			}
 		}
 	})
@@ -230,8 +227,7 @@ func TestFaultsOfAnExperimentAreNamedAtOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkWorld shows how fast the world turns; the goal is 1,000,000 events
-// per second on one core.
+// BenchmarkWorld measures events per second; the goal is 1,000,000 on one core.
 func BenchmarkWorld(b *testing.B) {
 	events := uint64(0)
 	for b.Loop() {
@@ -242,7 +238,7 @@ func BenchmarkWorld(b *testing.B) {
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 }
 
-// TestOperatorsBreakNoPromise: queueing methods, pauses, limits for now, suspensions, renewal and names are edited all the
+// TestOperatorsBreakNoPromise edits queueing methods, pauses, temporary limits, suspensions, renewal and names all the
 // time, while nodes are replaced and cut off.
 func TestOperatorsBreakNoPromise(t *testing.T) {
 	t.Parallel()

@@ -16,39 +16,39 @@ import (
 	"vestibule/internal/core/ticket"
 )
 
-// TestStories plays the stories in testdata: known misfortunes of whole fleets
-// with many visitors, and what comes of them. Each begins with
+// TestStories plays the stories in testdata: known faults of whole fleets with many visitors, and their results. Each
+// begins with
 //
-//	world T=200 R=6000 session=30s centres=3 edges=2 demand=600/min [policy=cap] [seed=1] [pages=6] [think=20s] [stay=0.7] [spike=40 into=2 at=1m ramp=10s length=1m]
+//	world T=200 R=6000 session=30s centres=3 edges=2 demand=600/min [policy=cap] [seed=1] [pages=6] [think=20s]
+//	      [stay=0.7] [spike=40 into=2 at=1m ramp=10s length=1m]
 //
 // Edges are numbered through all data centres, from 1. Then
 //
-//	run 60s [every=20s] [quiet]      time passes; every so often a line tells what was true meanwhile
-//	crash edge 2 [for=5s]            a process ends; another begins after so long, or never
+//	run 60s [every=20s] [quiet]      time passes; one line per interval describes it
+//	crash edge 2 [for=5s]            a process ends; another begins after that time, or never
 //	crash region 1 for=2s, crash global for=2s
-//	restart all for=1s [killed] [anew] every process ends, as it is told to or not, and begins again after so long and up to
-//	                                 three seconds, on machines that were started anew or not
+//	restart all for=1s [killed] [anew] every process ends, by shutdown or killed, and begins again after that time and
+//	                                 up to three seconds, on rebooted machines or not
 //	restart edges every=10s          each edge in turn says goodbye and is back after two seconds
-//	cut edge 1 for=5m                an edge and its regional do not hear each other
-//	twin edge 1 [copied|proves]      another process begins that bears its name, in an empty folder, in a
-//	                                 copy of its folder, or on a clone of its machine
+//	cut edge 1 for=5m                an edge and its regional are disconnected
+//	twin edge 1 [copied|proves]      another process begins with its name, in an empty folder, in a copy of its
+//	                                 folder, or on a clone of its machine
 //	status                           the edges as their regionals see them
-//	cut region 1 for=12m             a data centre and global do not hear each other
-//	cut all for=1h                   nobody hears anybody
-//	fleet add 3, fleet drain 2       the list of data centres changes; remove 2 takes one off by force
-//	fleet                            the list as it is, and who leads by which
-//	takeover [list=1] the coordinator ends; the next, two seconds later, goes by that version of the list
-//	home                             everybody inside goes home
-//	gone 2                           everybody who waits in a data centre goes away without a word
-//	books                            what is counted in the data centres
-//	count                            the same of all, to the last session
-//	ask ann at=1 [reply=lost]        somebody asks for a page; repeated by n=50 at=1,2,3,4
-//	copy ann bob                     somebody else has the same ticket
-//	... network=2                    asks in this network, where tickets are bound; 0 where they are not
+//	cut region 1 for=12m             a data centre and global are disconnected
+//	cut all for=1h                   all nodes are disconnected
+//	fleet add 3, fleet drain 2       the membership list changes; remove 2 removes one by force
+//	fleet                            the list, and the version of each leader
+//	takeover [list=1]                the coordinator ends; the next, two seconds later, uses that version of the list
+//	home                             all active visitors leave
+//	gone 2                           all waiting visitors of a data centre leave silently
+//	books                            the counts of the data centres
+//	count                            the total, to the last session
+//	ask ann at=1 [reply=lost]        a visitor requests a page; repeated by n=50 at=1,2,3,4
+//	copy ann bob                     another visitor has the same ticket
+//	... network=2                    requests from this network, with tickets bound; 0 for unbound tickets
 //
-// The judge of the world looks on at every event. What is told is coarse, in the
-// manner in which people would tell it: who changes a timer somewhere shall not
-// have to read numbers that chance has moved.
+// The oracle checks every event. The printed lines are coarse on purpose, so that a changed timer does not change
+// numbers that depend on chance.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -57,8 +57,8 @@ func TestStories(t *testing.T) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.out.Reset()
 			s.do(t, d)
-			if s.w != nil && s.w.judge.broken() {
-				t.Fatalf("%s: broken: %s", d.Pos, s.w.judge.fault)
+			if s.w != nil && s.w.oracle.broken() {
+				t.Fatalf("%s: broken: %s", d.Pos, s.w.oracle.fault)
 			}
 			if s.out.Len() == 0 {
 				return "ok\n"
@@ -152,7 +152,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			break
 		}
 		s.printf("  time  room   waiting  order    presumed  queued early  put out")
-		for done := time.Duration(0); done < whole && !w.judge.broken(); done += every {
+		for done := time.Duration(0); done < whole && !w.oracle.broken(); done += every {
 			s.pass(every)
 		}
 
@@ -281,7 +281,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// fleet tells the list of data centres, and how they stand by it.
+// fleet prints the membership list, and the state of each data centre.
 func (s *story) fleet() {
 	w := s.w
 	list := w.members.at(w.members.store)
@@ -307,14 +307,14 @@ func (s *story) fleet() {
 	}
 }
 
-// pass lets d pass and tells in a line what was true meanwhile.
+// pass runs for d and prints a line about it.
 func (s *story) pass(d time.Duration) {
 	w := s.w
 	w.meters.begin(w)
 	used, presumed, looks := 0.0, 0.0, 0
 	until := w.now + int64(d)
-	for w.now < until && !w.judge.broken() {
-		w.runFor(min(730*time.Millisecond, time.Duration(until-w.now))) // not always at the same part of a second
+	for w.now < until && !w.oracle.broken() {
+		w.runFor(min(730*time.Millisecond, time.Duration(until-w.now))) // at varying fractions of a second
 		n, p := w.counted()
 		used += float64(w.sessions())
 		presumed += float64(p) / float64(max(1, n))
@@ -322,7 +322,7 @@ func (s *story) pass(d time.Duration) {
 	}
 	m := &w.meters
 	waiting, order := "nobody", "-"
-	if w.judge.waiting > 0 {
+	if w.oracle.waiting > 0 {
 		waiting = "people"
 	}
 	if late := quantile(m.orders(), 0.99); len(m.joined) > 0 {
@@ -338,7 +338,7 @@ func (s *story) pass(d time.Duration) {
 		some(presumed/float64(looks)), some(float64(m.queuedFree)/float64(max(1, m.arrived))), some(float64(m.early)/float64(w.cfg.Total)))
 }
 
-// tenths tells a part of something.
+// tenths formats a fraction in tenths.
 func tenths(x float64) string {
 	switch {
 	case x == 0:
@@ -351,8 +351,7 @@ func tenths(x float64) string {
 	return fmt.Sprintf("%.0f %%", 10*math.Round(10*x))
 }
 
-// some tells how often something happened that should not: none is one in a
-// hundred at most.
+// some formats the frequency of an unwanted event: none is at most one in a hundred.
 func some(part float64) string {
 	switch {
 	case part <= 0.01:
@@ -363,12 +362,12 @@ func some(part float64) string {
 	return "many"
 }
 
-// ask sends n requests of somebody at once to the named edges in turn.
+// ask sends n parallel requests of a visitor to the named edges in turn.
 func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Network, number func(string) int) {
 	w := s.w
 	v := &visitor{}
 	brought, known := s.people[who]
-	if !known { // joined a moment ago, somewhere
+	if !known { // joined a moment ago, anywhere
 		brought = w.foreign()
 		s.people[who] = brought
 	}
@@ -381,7 +380,7 @@ func (s *story) ask(who string, at []string, n int, lost bool, network ticket.Ne
 		d := e.core.Arrive(e.clock.read(w.now), w.room, brought)
 		w.wakeEdge(i)
 		if d.Verdict == admission.Admit || d.Verdict == admission.Serve {
-			w.judge.issued(w, v, d)
+			w.oracle.issued(w, v, d)
 		}
 		verdict := fmt.Sprintf("%v (%v)", d.Verdict, d.Reason)
 		if d.Reseal && d.Ticket.Until > brought.Until {

@@ -7,10 +7,8 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Targets are small worlds of eight minutes, each full of what one part of the
-// protocol is there for: `make mutants` looks in them for rules that are
-// missing. Whatever breaks a promise in one of them without a mutant is a fault
-// of the nodes.
+// Targets are small worlds of eight minutes, each stressing one part of the protocol: `make mutants` runs mutants in
+// them. A broken promise in one of them without a mutant is a defect of the nodes.
 var Targets = []Target{
 	{"storm", Storm},
 	{"takeovers", Takeovers},
@@ -34,7 +32,7 @@ var Targets = []Target{
 	{"restarts", Restarts},
 }
 
-// Target is one of them.
+// Target is one of [Targets].
 type Target struct {
 	Name string
 	Draw func(seed uint64) Config
@@ -42,14 +40,14 @@ type Target struct {
 
 const targetLength = 8 * time.Minute
 
-// Storm is a small world in which anything goes wrong, for longer.
+// Storm is a small world with all kinds of faults, for longer.
 func Storm(seed uint64) Config {
 	c := Small(seed)
 	c.Length, c.People.Bound, c.People.Roam = targetLength, false, 0
 	return c
 }
 
-// tight is where a target begins: few slots, short sessions, more people than fit.
+// tight is the base of a target: few permits, short sessions, excess demand.
 func tight(seed uint64, centres, edges int, session time.Duration) (Config, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(seed, 0x68756e74))
 	c := Defaults()
@@ -63,9 +61,8 @@ func tight(seed uint64, centres, edges int, session time.Duration) (Config, *ran
 	return c, rng
 }
 
-// Takeovers replaces aggregators and coordinators all the time, often two at
-// once, while those that were replaced live on, writes are slow, and messages of
-// before arrive late or twice.
+// Takeovers replaces aggregators and coordinators all the time, often two at once, while replaced ones live on, writes
+// are slow, and old messages arrive late or twice.
 func Takeovers(seed uint64) Config {
 	c, rng := tight(seed, 2, 2, 15*time.Second)
 	f := &c.Faults
@@ -79,8 +76,7 @@ func Takeovers(seed uint64) Config {
 	return c
 }
 
-// ExpiryEdge lets reports be slow, within the lease, while sessions are renewed
-// at the last moment by clocks that disagree.
+// ExpiryEdge has slow reports, within the lease, while sessions are renewed at the last moment by clocks that disagree.
 func ExpiryEdge(seed uint64) Config {
 	c, rng := tight(seed, 1, 3, 10*time.Second)
 	c.People.Think, c.People.Stay = time.Duration(5+rng.IntN(4))*time.Second, 0.3
@@ -92,7 +88,7 @@ func ExpiryEdge(seed uint64) Config {
 	return c
 }
 
-// Cutoff cuts data centres off for longer than their rights are theirs.
+// Cutoff disconnects data centres for longer than their lease.
 func Cutoff(seed uint64) Config {
 	c, rng := tight(seed, 2, 2, time.Duration(10+rng20(seed))*time.Second)
 	c.Params.RegionalLease = 8 * time.Second
@@ -102,12 +98,11 @@ func Cutoff(seed uint64) Config {
 	return c
 }
 
-// CutoffServe does it under partition_policy serve, with edges that end or fall
-// silent, and words of them that arrive late.
+// CutoffServe does the same under partition_policy serve, with edges that end or fall silent, and late messages.
 func CutoffServe(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%2, 3, 10*time.Second)
 	c.Cap = false
-	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they go on where they are
+	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they stay at their edge
 	f := &c.Faults
 	f.Every, f.Last = 5*time.Second, time.Duration(5+rng.IntN(30))*time.Second
 	f.CutEdge, f.CrashEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0
@@ -115,9 +110,8 @@ func CutoffServe(seed uint64) Config {
 	return c
 }
 
-// Guests brings visitors who ask for many things at once, at several edges, lose
-// replies, copy cookies and turn up elsewhere, and a network that loses the lists
-// of what they did.
+// Guests has visitors with parallel requests at several edges, lost replies, copied cookies and moves, and a network
+// that loses the lists of their moves.
 func Guests(seed uint64) Config {
 	c, rng := tight(seed, 2, 3, 10*time.Second)
 	p := &c.People
@@ -130,8 +124,7 @@ func Guests(seed uint64) Config {
 	return c
 }
 
-// Fleet adds and drains data centres all the time, while coordinators are replaced by
-// some who go by older lists, or know none of them.
+// Fleet adds and drains data centres all the time, while coordinators are replaced by some with older lists, or none.
 func Fleet(seed uint64) Config {
 	c, rng := tight(seed, 2+int(seed%2), 2, 10*time.Second)
 	c.Listed = c.Centres - 1
@@ -142,8 +135,8 @@ func Fleet(seed uint64) Config {
 	return c
 }
 
-// Forced takes data centres off by force that are heard all the while, while
-// coordinators and aggregators are replaced: nothing of them is lent twice.
+// Forced removes reachable data centres by force, while coordinators and aggregators are replaced: no permit is granted
+// twice.
 func Forced(seed uint64) Config {
 	c, rng := tight(seed, 2+int(seed%2), 2, 10*time.Second)
 	f := &c.Faults
@@ -153,8 +146,8 @@ func Forced(seed uint64) Config {
 	return c
 }
 
-// Copies copies data centres onto other NATS, while coordinators and aggregators are replaced
-// and stores lose their memory.
+// Copies copies data centres onto another NATS, while coordinators and aggregators are replaced and stores lose their
+// data.
 func Copies(seed uint64) Config {
 	c, rng := tight(seed, 1+int(seed%3), 2, 10*time.Second)
 	if c.People.Pages, c.People.Stay = 12, 0.8; c.Centres > 1 {
@@ -169,8 +162,7 @@ func Copies(seed uint64) Config {
 	return c
 }
 
-// Stores fail for long and lose parts of what they hold, while edges end and aggregators are
-// replaced.
+// Stores has stores that fail for long and lose parts of their data, while edges end and aggregators are replaced.
 func Stores(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%2, 3, 15*time.Second)
 	c.People.Pages, c.People.Think, c.People.Stay = 12, 3*time.Second, 0.3
@@ -184,7 +176,7 @@ func Stores(seed uint64) Config {
 	return c
 }
 
-// Keys are rotated while edges and data centres are cut off, for longer than a rotation.
+// Keys rotates keys while edges and data centres are disconnected, for longer than a rotation.
 func Keys(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%2, 3, 15*time.Second)
 	c.Cap, c.Network.Sealed = rng.IntN(2) == 0, true
@@ -196,8 +188,8 @@ func Keys(seed uint64) Config {
 	return c
 }
 
-// Operators edit the room all the time and say things for now, while coordinators and aggregators are replaced
-// and data centres are cut off.
+// Operators edits the room and its controls all the time, while coordinators and aggregators are replaced and data
+// centres are disconnected.
 func Operators(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
 	f := &c.Faults
@@ -211,8 +203,8 @@ func Operators(seed uint64) Config {
 	return c
 }
 
-// Events has one event after the other, while coordinators, aggregators and edges are replaced, data centres are cut off
-// or are unsure of the time, and limits are edited and are other ones for now.
+// Events has one event after the other, while coordinators, aggregators and edges are replaced, data centres are
+// disconnected or unsure of the time, and limits are edited and overridden.
 func Events(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
 	f := &c.Faults
@@ -226,8 +218,8 @@ func Events(seed uint64) Config {
 	return c
 }
 
-// Releases lets some in again and again while the room is paused, and coordinators, aggregators and edges are replaced,
-// links are cut and messages come late or twice.
+// Releases releases some visitors again and again while the room is paused, and coordinators, aggregators and edges are
+// replaced, links are cut and messages are late or duplicated.
 func Releases(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%3, 2, 10*time.Second)
 	c.People.Stay = 0.5 + rng.Float64()/2
@@ -242,12 +234,12 @@ func Releases(seed uint64) Config {
 	return c
 }
 
-// Twins starts processes that bear other edges' names, in empty folders and in copies,
-// while those edges are cut off or have ended, under partition_policy serve.
+// Twins starts processes with other edges' names, in empty folders and in copies, while those edges are disconnected or
+// have ended, under partition_policy serve.
 func Twins(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%2, 2, 10*time.Second)
 	c.Cap = false
-	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they go on where they are
+	c.People.Pages, c.People.Think, c.People.Stay = 15, 2*time.Second, 0.95 // they stay at their edge
 	f := &c.Faults
 	f.Every, f.Last = 5*time.Second, time.Duration(15+rng.IntN(30))*time.Second
 	f.Twins, f.Folders, f.CutEdge, f.CrashRegion = true, rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
@@ -255,8 +247,8 @@ func Twins(seed uint64) Config {
 	return c
 }
 
-// Memory lets stores lose their memory while aggregators are replaced: whoever leads
-// next led before, not always last.
+// Memory has stores that lose their data while aggregators are replaced: the next leader is an earlier one, not always
+// the last.
 func Memory(seed uint64) Config {
 	c, rng := tight(seed, 1, 2, 15*time.Second)
 	f := &c.Faults
@@ -266,8 +258,8 @@ func Memory(seed uint64) Config {
 	return c
 }
 
-// Restarts starts the whole fleet again and again, as operators do or after a power cut, in which some machines are
-// started anew, while aggregators and edges end on their own.
+// Restarts restarts the whole fleet again and again, by shutdown or power cut, with some machines rebooted, while
+// aggregators and edges end on their own.
 func Restarts(seed uint64) Config {
 	c, rng := tight(seed, 1+rng20(seed)%2, 2, time.Duration(10+rng20(seed))*time.Second)
 	c.Cap = rng.IntN(2) == 0
@@ -281,5 +273,5 @@ func Restarts(seed uint64) Config {
 	return c
 }
 
-// rng20 draws a number below 20 that goes with the seed.
+// rng20 draws a number below 20 from the seed.
 func rng20(seed uint64) int { return rand.New(rand.NewPCG(seed, 20)).IntN(20) }

@@ -8,27 +8,25 @@ import (
 	"time"
 )
 
-// Profiles are the ways to draw an experiment from a seed, by the flags of
-// vestibule simulate that choose them.
+// Profiles are the ways to draw an experiment from a seed, with the flags of vestibule simulate that select them.
 var Profiles = []Profile{
 	{"--vary", Vary},
 	{"--vary --faults", VaryFaults},
 	{"--small", Small},
 }
 
-// Profile is one of them.
+// Profile is one of [Profiles].
 type Profile struct {
 	Flags string
 	Draw  func(seed uint64) Config
 }
 
-// Variant is an experiment as it was drawn, but for what was taken out of it.
-// The zero value of every field leaves that as it was drawn.
+// Variant is a drawn experiment with parts left out. The zero value of a field leaves nothing out.
 type Variant struct {
 	Profile Profile
 	Seed    uint64
 	Only    []int    // numbers of the faults that happen; nil for all
-	Without []string // what else does not happen, see Enemies
+	Without []string // other parts left out, see Enemies
 	Policy  bool     // partition_policy is edited too, see Faults.Policy
 
 	Minutes        float64
@@ -53,7 +51,7 @@ func (v *Variant) Config() Config {
 	}
 	if v.Centres > 0 {
 		c.Centres, c.Listed = v.Centres, min(c.Listed, v.Centres)
-		for i := range c.Demand.Spikes { // who would have come to one that is not there comes anywhere
+		for i := range c.Demand.Spikes { // visitors of a left-out data centre come anywhere
 			if s := &c.Demand.Spikes[i]; s.Centre > v.Centres {
 				s.Centre = 0
 			}
@@ -96,7 +94,7 @@ func (v *Variant) Command() string {
 	return out + " --trace"
 }
 
-// FormatNumbers writes numbers as ParseNumbers reads them; none at all is none.
+// FormatNumbers formats numbers for ParseNumbers; an empty list is "none".
 func FormatNumbers(ns []int) string {
 	if len(ns) == 0 {
 		return "none"
@@ -124,7 +122,7 @@ func ParseNumbers(text string) ([]int, error) {
 	return ns, nil
 }
 
-// enemy is something hostile that can be left out of an experiment.
+// enemy is a hostile part that can be left out of an experiment.
 type enemy struct {
 	name   string
 	listed bool // as single faults, which can be left out one by one
@@ -194,7 +192,7 @@ var enemies = []enemy{
 	{"hop", false, func(c *Config) { c.People.Stay = 1 }},
 }
 
-// Enemies names everything that Variant.Without can leave out.
+// Enemies returns the names that Variant.Without accepts.
 func Enemies() []string {
 	out := make([]string, len(enemies))
 	for i, e := range enemies {
@@ -203,7 +201,7 @@ func Enemies() []string {
 	return out
 }
 
-// CheckEnemies reports the first of names that is none of Enemies.
+// CheckEnemies returns an error for the first name that is not in Enemies.
 func CheckEnemies(names []string) error {
 	all := Enemies()
 	for _, name := range names {
@@ -214,7 +212,7 @@ func CheckEnemies(names []string) error {
 	return nil
 }
 
-// Describe returns what the experiment is made of, for people.
+// Describe returns a readable description of the experiment.
 func (c *Config) Describe() string {
 	policy := "serve"
 	if c.Cap {
@@ -234,10 +232,9 @@ func (c *Config) Describe() string {
 		c.Network.LAN, c.Network.WAN, strings.Join(with, " "))
 }
 
-// Shrink looks for a shorter experiment that breaks a promise as well: fewer
-// faults, a smaller fleet, fewer people, less time. It runs at most tries
-// experiments and returns the smallest that it found; ok is false where v breaks
-// no promise. step, if not nil, hears of every success.
+// Shrink searches for a shorter experiment that breaks a promise as well: fewer faults, a smaller fleet, fewer
+// visitors, less time. It runs at most tries experiments and returns the smallest; ok is false if v breaks no promise.
+// step, if not nil, is called for every success.
 func Shrink(v Variant, tries int, step func(v *Variant, r *Result)) (smallest Variant, ok bool) {
 	s := shrinker{best: v, left: tries, step: step}
 	if s.kind = kindOf(New(v.Config()).Run().Fault); s.kind == "" || !s.try(v) {
@@ -250,7 +247,7 @@ func Shrink(v Variant, tries int, step func(v *Variant, r *Result)) (smallest Va
 			all = append(all, f.number)
 		}
 		if v.Only = all; !s.try(v) {
-			return s.best, true // it does not fail again: nothing to go by
+			return s.best, true // it does not fail again
 		}
 	}
 	for again := true; again && s.left > 0; {
@@ -261,8 +258,7 @@ func Shrink(v Variant, tries int, step func(v *Variant, r *Result)) (smallest Va
 	return s.best, true
 }
 
-// kindOf returns which promise was broken, without the particulars: shrinking one
-// story must not end in another.
+// kindOf returns the broken promise without its details, so that shrinking keeps the same one.
 func kindOf(fault string) string {
 	var words []string
 	for word := range strings.FieldsSeq(fault) {
@@ -280,8 +276,7 @@ type shrinker struct {
 	step func(v *Variant, r *Result)
 }
 
-// try runs v, and makes it the best where it breaks a promise. It is cut off
-// where the promise broke.
+// try runs v, and keeps it as the best if it breaks the promise. The run is cut off at that point.
 func (s *shrinker) try(v Variant) bool {
 	if s.left <= 0 {
 		return false
@@ -305,8 +300,7 @@ func (s *shrinker) try(v Variant) bool {
 	return true
 }
 
-// faults leaves out as many faults as it can: first halves, then quarters, at
-// last single ones (delta debugging).
+// faults leaves out as many faults as possible: first halves, then quarters, at last single ones (delta debugging).
 func (s *shrinker) faults() (any bool) {
 	for part := max(1, len(s.best.Only)/2); ; part /= 2 {
 		for from := 0; from < len(s.best.Only); {
@@ -327,7 +321,7 @@ func (s *shrinker) faults() (any bool) {
 	}
 }
 
-// enemies leaves out what is not a single fault.
+// enemies leaves out the parts that are not single faults.
 func (s *shrinker) enemies() (any bool) {
 	for _, e := range enemies {
 		if e.listed || slices.Contains(s.best.Without, e.name) {
@@ -336,14 +330,14 @@ func (s *shrinker) enemies() (any bool) {
 		v := s.best
 		v.Without = append(slices.Clone(v.Without), e.name)
 		if with, without := s.best.Config(), v.Config(); fmt.Sprint(with) == fmt.Sprint(without) {
-			continue // it was not there
+			continue // it was not drawn
 		}
 		any = s.try(v) || any
 	}
 	return any
 }
 
-// size makes the fleet smaller and the people fewer.
+// size reduces the fleet and the visitors.
 func (s *shrinker) size() (any bool) {
 	for changed := true; changed; any = any || changed {
 		changed = false

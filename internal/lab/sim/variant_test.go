@@ -17,8 +17,8 @@ func TestSmallWorldsBreakNoPromiseAndRecover(t *testing.T) {
 	}
 }
 
-// TestRecoveryAllowsForTheLastWord: a report of a data centre that has ended, and that knew the time, makes
-// a coordinator wait that does not. The judge of recovery allows for that, and for no more.
+// TestRecoveryAllowsForTheLastWord: a report of an ended data centre that knew the time makes a coordinator without it
+// wait. The check of recovery allows for that, and for no more.
 func TestRecoveryAllowsForTheLastWord(t *testing.T) {
 	t.Parallel()
 	w := New(Small(1))
@@ -36,14 +36,14 @@ func TestRecoveryAllowsForTheLastWord(t *testing.T) {
 		if step.last != 0 {
 			w.recovery.lastWord = began + int64(step.last)
 		}
-		if w.atHome(); (w.judge.fault != "") != step.judged {
-			t.Errorf("%v after the coordinator began, %v after the last word: judged %q", step.now, step.now-step.last, w.judge.fault)
+		if w.atHome(); (w.oracle.fault != "") != step.judged {
+			t.Errorf("%v after the coordinator began, %v after the last word: judged %q", step.now, step.now-step.last, w.oracle.fault)
 		}
 	}
 }
 
-// TestShrinkingFindsAShorterStory lets a judge convict who is too strict: at T
-// sessions already. Most faults of a run have nothing to do with that.
+// TestShrinkingFindsAShorterStory uses an oracle that is too strict: it fails at T sessions. Most faults of a run do
+// not matter for that.
 func TestShrinkingFindsAShorterStory(t *testing.T) {
 	t.Parallel()
 	strict := Profile{"--small", func(seed uint64) Config {
@@ -51,7 +51,7 @@ func TestShrinkingFindsAShorterStory(t *testing.T) {
 		c.below = 1
 		return c
 	}}
-	full := uint64(0) // the first seed whose room was ever full
+	full := uint64(0) // the first seed with a full room
 	for ; New(strict.Draw(full)).Run().Fault == ""; full++ {
 		if full == 50 {
 			t.Fatal("no world is ever full")
@@ -76,7 +76,7 @@ func TestShrinkingFindsAShorterStory(t *testing.T) {
 
 func TestWhatIsLeftOutDoesNotHappen(t *testing.T) {
 	t.Parallel()
-	drawn := make([][]string, 40) // what each seed has
+	drawn := make([][]string, 40) // the parts of each seed
 	for seed := range drawn {
 		drawn[seed] = enemiesOf(Small(uint64(seed)))
 	}
@@ -106,7 +106,7 @@ func enemiesOf(c Config) []string {
 	return strings.Fields(with)
 }
 
-// TestNobodyComesToADataCentreThatWasTakenOut: where fewer are asked for than were drawn.
+// TestNobodyComesToADataCentreThatWasTakenOut: arrivals avoid data centres that were left out.
 func TestNobodyComesToADataCentreThatWasTakenOut(t *testing.T) {
 	t.Parallel()
 	for _, profile := range Profiles {

@@ -8,12 +8,11 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Vary returns an experiment drawn from seed: another fleet, other limits,
-// another network and other people for every seed, from rooms of one slot to
-// thousands, idle to four times overrun. Equal seeds give equal experiments.
+// Vary returns an experiment drawn from seed: fleet, limits, network and visitors, from rooms of one permit to
+// thousands, idle to four times overloaded. Equal seeds give equal experiments.
 func Vary(seed uint64) Config {
 	rng := rand.New(rand.NewPCG(seed, 0x76617279))
-	between := func(lo, hi float64) float64 { return lo * math.Pow(hi/lo, rng.Float64()) } // evenly in the logarithm
+	between := func(lo, hi float64) float64 { return lo * math.Pow(hi/lo, rng.Float64()) } // log-uniform
 	length := func(lo, hi time.Duration) time.Duration {
 		return time.Duration(between(float64(lo), float64(hi))).Round(time.Millisecond)
 	}
@@ -43,8 +42,7 @@ func Vary(seed uint64) Config {
 		p.Lost = between(0.001, 0.1)
 	}
 
-	// How many can be served in a minute, if only T counted; R binds in about
-	// half of the experiments.
+	// The capacity per minute by T alone; R limits about half of the experiments.
 	stay := time.Duration(p.Pages*float64(p.Think)) + c.Session
 	perMinute := float64(c.Total) / stay.Minutes()
 	c.Rate = max(1, int(perMinute*between(0.3, 3)))
@@ -75,8 +73,7 @@ func Vary(seed uint64) Config {
 	return c
 }
 
-// enemies draws visitors who do what nobody should: each kind with probability
-// often.
+// enemies draws misbehaviour of visitors: each kind with probability often.
 func (p *People) enemies(rng *rand.Rand, often float64) {
 	for _, e := range []struct {
 		share *float64
@@ -89,7 +86,7 @@ func (p *People) enemies(rng *rand.Rand, often float64) {
 	}
 }
 
-// bind draws whether tickets are bound to networks, and how often people change those.
+// bind draws whether tickets are bound to networks, and how often visitors change network.
 func (p *People) bind(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x62696e64))
 	if rng.Float64() < 0.2 {
@@ -97,8 +94,7 @@ func (p *People) bind(seed uint64) {
 	}
 }
 
-// VaryFaults returns an experiment drawn from seed in which things go wrong.
-// Each seed draws which faults there are at all.
+// VaryFaults returns an experiment with faults drawn from seed. Each seed draws its kinds of faults.
 func VaryFaults(seed uint64) Config {
 	c := Vary(seed)
 	c.Length += 2 * time.Minute
@@ -110,7 +106,7 @@ func VaryFaults(seed uint64) Config {
 	return c
 }
 
-// enableFaults draws which faults there are.
+// enableFaults draws the kinds of faults.
 func (c *Config) enableFaults(rng *rand.Rand) {
 	some := func(p float64) bool { return rng.Float64() < p }
 	f := &c.Faults
@@ -124,8 +120,8 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	if some(0.3) {
 		c.Params.RegionalLease = 10 * time.Second
 	}
-	// Not policy: that an edge may go on renewing without a lease, or may not, is
-	// to be known to its aggregator first, and nothing sees to that (see Policy).
+	// Not policy: an aggregator must know first whether an edge may renew without a lease, which nothing
+	// ensures.
 	f.CutPair, f.Forever, f.Session = some(0.3), some(0.15), some(0.2)
 	f.Epoch, f.Remove, f.Blank, f.Rollback = some(0.15), some(0.15), some(0.1), some(0.3)
 	f.Keys = c.Network.Sealed && some(0.7)
@@ -147,8 +143,7 @@ func (c *Config) enableFaults(rng *rand.Rand) {
 	}
 }
 
-// thenCalm lets nothing go wrong after the length of the run so far, and adds the
-// time that it takes to see what is left of it.
+// thenCalm ends all faults after the present length of the run, and adds the time of the recovery.
 func (c *Config) thenCalm() {
 	longest := c.Session
 	if c.Faults.Session {
@@ -158,9 +153,8 @@ func (c *Config) thenCalm() {
 	c.Length += recoveryLength(longest, c.Faults.Vague)
 }
 
-// Small returns a small world drawn from seed: a few edges, few slots, short
-// sessions, and faults all the time, judged after every event. Most mistakes
-// show in small worlds, and many fit into an hour.
+// Small returns a small world drawn from seed: a few edges, few permits, short sessions, permanent faults, checked
+// after every event. Most defects show in small worlds, and many fit into an hour.
 func Small(seed uint64) Config {
 	rng := rand.New(rand.NewPCG(seed, 0x736d616c6c))
 	between := func(lo, hi float64) float64 { return lo * math.Pow(hi/lo, rng.Float64()) }
@@ -218,7 +212,7 @@ func Small(seed uint64) Config {
 	return c
 }
 
-// restart draws whether the whole fleet is started again, and whether processes keep fleet time.
+// restart draws whether the whole fleet is restarted, and whether processes store fleet time.
 func (f *Faults) restart(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x72657374))
 	f.Restart, f.Forgetful = rng.IntN(4) == 0, rng.IntN(3) == 0

@@ -1,11 +1,8 @@
-// Package sim runs whole fleets on virtual time: edges, regionals, global and
-// their visitors, in one goroutine, from one seed. The nodes are the
-// production cores, the same code that runs behind HTTP and NATS; only the
-// clock, the network, the stores and the people are simulated.
+// Package sim runs whole fleets on virtual time: edges, regionals, global and their visitors, in one goroutine, from
+// one seed. The nodes are the production cores; the clock, the network, the stores and the visitors are simulated.
 //
-// Because the world knows every session and every right, it can judge: after
-// each event that could break a promise it checks the promise (see judge).
-// Equal seeds give equal runs, to the byte.
+// The world knows every session and every permit. After each event that could break a promise it checks the promise
+// (see oracle). Equal seeds give equal runs, to the byte.
 //
 // The one knob is [Config].
 package sim
@@ -28,75 +25,72 @@ import (
 	"vestibule/internal/lab/mutant"
 )
 
-// warmUp is when the first visitor may come: a fleet opens its doors once its
-// nodes know each other.
+// warmUp is the time of the first arrival, once the nodes know each other.
 const warmUp = 2 * time.Second
 
-// epoch is the fleet time at which every simulation begins: the day of the
-// worked example.
+// epoch is the fleet time at which every simulation begins: the day of the worked example.
 var epoch = fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC))
 
 // World is one running experiment.
 type World struct {
 	cfg    Config
 	room   room.ID
-	rng    *rand.Rand // people and network
-	chaos  *rand.Rand // faults, so that the same seed draws the same people with and without
+	rng    *rand.Rand // visitors and network
+	chaos  *rand.Rand // faults, so that the same seed draws the same visitors with and without faults
 	now    int64      // true time, nanoseconds since the start
 	agenda agenda
-	guess  bool // a coordinator has gone by a clock that is wrong
+	guess  bool // a coordinator has used a wrong clock
 	events uint64
-	trace  func(format string, args ...any) // tells faults; nil for not at all
+	trace  func(format string, args ...any) // traces faults; may be nil
 
-	globals []*globalProc // every one there ever was; the last is the newest
+	globals []*globalProc // all coordinators ever; the last is the newest
 	regions []*dataCentre
-	aggs    []*regionProc // every aggregator there ever was, by number
+	aggs    []*regionProc // all aggregators ever, by number
 	edges   []*edgeNode   // of all regions, region by region
-	lease   uint64        // highest term of a coordinator that the lease knows
-	pending int           // coordinators who are about to begin
-	rolled  uint64        // term of the next coordinator, where the lease came back older; 0 for one above all
+	lease   uint64        // highest term of a coordinator in the lease
+	pending int           // coordinators about to begin
+	rolled  uint64        // next term after a rollback of the lease; 0 for one above all
 
-	// The room set as it was last published.
+	// The room set as last published.
 	edition uint64
 	epoch   uint32
 	removed bool
 	keys    keys
 
 	operator operator
-	crashAt  uint64 // release that the coordinator ends with which takes it
+	crashAt  uint64 // release at which the claiming coordinator ends
 
 	members  membership
 	slowDocs bool        // a change of the list reaches most nodes late
-	again    *globalProc // the machine on which the next coordinator begins; nil for another one
-	older    int         // version of the list that the next coordinator goes by; 0 for what the store holds
+	again    *globalProc // machine of the next coordinator; nil for a new one
+	older    int         // version of the next coordinator's membership list; 0 for the stored one
 	olderFor time.Duration
 
-	renewed  int // edges that took the place of others
+	renewed  int // edges that replaced others
 	faults   []fault
-	telling  int    // number of the fault that happens
-	folders  uint64 // data folders that there were
-	boots    int    // starts of machines
-	twins    int    // edges beside those that there should be
-	copies   int    // data centres beside those that there should be
+	telling  int    // number of the current fault
+	folders  uint64 // data folders ever
+	boots    int    // boots of machines
+	twins    int    // additional edges of twins
+	copies   int    // additional data centres of copies
 	pairs    []pairCut
 	calm     bool
 	recovery recovery
 
-	touched   []int32 // data centres whose books the event may have changed
+	touched   []int32 // data centres whose ledgers the event may have changed
 	isTouched []bool
 	rootMoved bool
 
 	visitors []visitor
-	free     []int32 // visitors that ended
+	free     []int32 // free slots of visitors
 	arrivals arrivals
 
-	judge  judge
+	oracle oracle
 	meters meters
 	asking rules.Scratch
 }
 
-// nodeClock is the monotonic clock of one machine: it starts anywhere and runs
-// a little fast or slow.
+// nodeClock is the monotonic clock of one machine, with an offset and a drift.
 type nodeClock struct {
 	offset int64
 	drift  float64
@@ -111,26 +105,26 @@ func (c nodeClock) when(m fleettime.Mono) int64 {
 	return int64(float64(int64(m)-c.offset)/(1+c.drift)) + 1
 }
 
-// proc is what every process has: a machine's clock, a timer, and a life.
+// proc is the common part of processes: a machine's clock, a timer, and a life.
 type proc struct {
 	clock  nodeClock
 	timer  timer
 	gone   bool  // ended, for good
 	doomed bool  // its successor is about to begin
-	asleep int64 // stopped until then: it neither hears nor does anything
+	asleep int64 // stopped until then
 	memory memory
 }
 
-// globalProc is one process that leads, or believes to.
+// globalProc is one process that leads, or believes that it leads.
 type globalProc struct {
 	proc
 	term    uint64
 	nonce   uint64
 	began   int64
-	edition uint64 // of the room set that it knows
+	edition uint64 // of its room set
 	told    []ledger.RoomConfig
-	writing uint64 // release that it is about to take
-	members int    // version of the list of data centres that it knows
+	writing uint64 // release that it is about to claim
+	members int    // version of its membership list
 	core    *root.Allocator
 	offset  time.Duration // of its machine's wall clock
 }
@@ -139,21 +133,21 @@ type globalProc struct {
 type dataCentre struct {
 	name    string
 	procs   []*regionProc
-	edges   []int32 // that there ever were
+	edges   []int32 // all ever
 	stored  wire.Durable
-	owner   uint64 // term that the store belongs to
-	cutUp   int64  // nothing reaches global until then
-	cutDown int64  // nothing comes from global until then
-	lost    bool   // it never comes back
-	members int    // version of the list of data centres on its disk
-	failing int64  // until then nothing is stored, and nobody can begin to lead
-	copied  bool   // it bears the name of another one, which it was copied from
-	before  uint64 // terms that its leases begin above
-	again   *proc  // the machine on which the next aggregator begins; nil for another one
-	known   uint64 // site that was stored before the store was lost
+	owner   uint64 // term that owns the store
+	cutUp   int64  // messages to global are lost until then
+	cutDown int64  // messages from global are lost until then
+	lost    bool   // it never returns
+	members int    // version of the membership list on its disk
+	failing int64  // until then no write succeeds, and no leader begins
+	copied  bool   // a copy with the name of another one
+	before  uint64 // its lease terms begin above this
+	again   *proc  // machine of the next aggregator; nil for a new one
+	known   uint64 // cluster ID of the lost store
 }
 
-// forget makes the store lose its memory. Who owns it is known to the lease.
+// forget clears the store. The lease keeps its owner.
 func (r *dataCentre) forget() {
 	if r.stored.Site != 0 {
 		r.known = r.stored.Site
@@ -161,8 +155,7 @@ func (r *dataCentre) forget() {
 	r.stored = wire.Durable{}
 }
 
-// read returns the site that a process which is about to lead has read while it stood by: every third one; the
-// others have just started.
+// read returns the cluster ID that a new leader has read as a standby: every third one; the others have just started.
 func (r *dataCentre) read(term uint64) uint64 {
 	if term%3 == 1 {
 		return r.known
@@ -179,7 +172,7 @@ type regionProc struct {
 	region  int32
 	term    uint64
 	edition uint64
-	members int // version of the list of data centres that it knows
+	members int // version of its membership list
 	core    *region.Aggregator
 	told    []ledger.RoomConfig
 	writing uint64 // version being written
@@ -194,25 +187,25 @@ type edgeNode struct {
 	ended     admission.Ended // in the folder too
 	edition   uint64
 	core      *admission.Engine
-	keys      *ticket.Codec // nil where tickets are not sealed
+	keys      *ticket.Codec // nil if tickets are not sealed
 	down      bool          // between two lives
 	lost      bool          // for good
-	forgotten bool          // declared ended, and was not heard since
-	misjudged bool          // it was declared ended once and had not
-	synced    bool          // was told fleet time in this life: visitors are sent here
-	cutUp     int64         // nothing reaches the regional until then
-	cutDown   int64         // nothing comes from it until then
+	forgotten bool          // declared dead, and silent since
+	misjudged bool          // was declared dead while alive
+	synced    bool          // knows fleet time in this life: visitors are sent here
+	cutUp     int64         // messages to the regional are lost until then
+	cutDown   int64         // messages from it are lost until then
 
-	told admission.Room // what it knows of the room
-	off  bool           // and that it is suspended
+	told admission.Room // the edge's state of the room
+	off  bool           // the room is suspended, as known to the edge
 
-	rules []bypass // those of the room that it knows
+	rules []bypass // the edge's rules of the room
 }
 
 // newest returns the coordinator with the highest term.
 func (w *World) newest() *globalProc { return w.globals[len(w.globals)-1] }
 
-// timer is the one pending wake-up of a node.
+// timer is the pending wake-up of a node.
 type timer struct {
 	at  int64
 	gen uint64
@@ -227,7 +220,7 @@ func New(cfg Config) *World {
 		chaos: rand.New(rand.NewPCG(cfg.Seed, 0x6368616f73)),
 	}
 	w.isTouched, w.operator.method = make([]bool, cfg.Centres), cfg.method()
-	w.judge.begin(w)
+	w.oracle.begin(w)
 	w.meters.begin(w)
 	w.keys.begin(w)
 	w.members.begin(w, cmp.Or(cfg.Listed, cfg.Centres))
@@ -259,8 +252,7 @@ func (w *World) clock() nodeClock {
 
 func centreName(i int) string { return fmt.Sprintf("dc%d", i+1) }
 
-// startGlobal lets a coordinator begin to lead, under a term above all that its
-// lease knows.
+// startGlobal starts a leading coordinator, with a term above all in its lease.
 func (w *World) startGlobal(bootstrap bool) {
 	list, names := w.members.at(w.members.store), []string{}
 	if w.older > 0 {
@@ -269,8 +261,7 @@ func (w *World) startGlobal(bootstrap bool) {
 	for _, m := range list.List {
 		names = append(names, m.Name)
 	}
-	// A term counts up from the newest that the lease knows. One that was restored
-	// from a backup knows less than there was.
+	// Terms count up from the newest in the lease. A lease restored from a backup may lack some.
 	term := w.lease + 1
 	if w.rolled > 0 {
 		term, w.rolled = w.rolled, 0
@@ -297,8 +288,7 @@ func (w *World) startGlobal(bootstrap bool) {
 	w.wakeGlobal(int32(len(w.globals) - 1))
 }
 
-// startRegion lets an aggregator begin to lead its data centre: it takes the
-// store, which fences those before it, and reads what they left.
+// startRegion starts a leading aggregator: it claims the store, which fences its predecessors, and reads their data.
 func (w *World) startRegion(i int32, bootstrap bool) {
 	r := w.regions[i]
 	n := &regionProc{id: int32(len(w.aggs)), region: i, term: r.before + uint64(len(r.procs)) + 1, edition: w.edition}
@@ -307,7 +297,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	}
 	r.owner = n.term
 	if w.cfg.Faults.Wipe && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
-		w.tell("the store of %s is lost", r.name)
+		w.tracef("the store of %s is lost", r.name)
 		r.forget()
 	}
 	if w.cfg.Faults.Torn && !bootstrap && !w.calm && w.chaos.IntN(3) == 0 {
@@ -336,8 +326,8 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	w.wakeRegion(n.id)
 }
 
-// newEdge adds an edge to a data centre, in a data folder of its own, which may be a
-// copy, or on a clone of the machine, where nothing tells the copy apart, and starts it.
+// newEdge adds and starts an edge, in its own data folder, which may be a copy, or on a clone of the machine, which is
+// indistinguishable.
 func (w *World) newEdge(region int32, name string, folder fleettime.Lives, clone bool) int32 {
 	n := &edgeNode{name: name, region: region, folder: folder, place: w.newPlace()}
 	if clone {
@@ -351,14 +341,13 @@ func (w *World) newEdge(region int32, name string, folder fleettime.Lives, clone
 	return i
 }
 
-// newPlace returns where a new data folder lies.
+// newPlace returns the place of a new data folder.
 func (w *World) newPlace() fleettime.Place {
 	w.folders++
 	return fleettime.Place{Inode: w.folders, Boot: "boot"}
 }
 
-// ownMemory returns what the process remembers that is about to lead a data centre whose
-// store is empty: often it led there before, and was replaced since by others or not.
+// ownMemory returns the memory of the next leader of a data centre with an empty store: often it has led there before.
 func (w *World) ownMemory(r *dataCentre) (wire.Durable, uint64) {
 	if r.stored.Version != 0 || len(r.procs) == 0 || w.chaos.IntN(4) == 0 {
 		return wire.Durable{}, 0
@@ -384,10 +373,10 @@ func (w *World) startEdge(i int32) {
 	w.wakeEdge(i)
 }
 
-// keep stores what the edge's data folder tells of its incarnations.
+// keep stores the edge's instances in its data folder.
 func (n *edgeNode) keep() { n.folder = fleettime.Lives{Place: n.place, Incs: n.core.Incarnations()} }
 
-// edgeRooms is the room set as an edge reads it, rooms as the others do.
+// edgeRooms returns the room set as read by an edge; rooms is the version of the other roles.
 func (w *World) edgeRooms(n *edgeNode) []admission.Room {
 	if w.removed {
 		return nil
@@ -397,16 +386,16 @@ func (w *World) edgeRooms(n *edgeNode) []admission.Room {
 	return []admission.Room{r}
 }
 
-// fork returns a source of chance of its own, so that one node's draws do not
-// depend on another's.
+// fork returns a separate source of randomness, so that nodes draw independently.
 func (w *World) fork() *rand.Rand { return rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())) }
 
-// roomsBy is the room set as a coordinator reads it.
+// roomsBy returns the room set as read by a coordinator.
 func (w *World) roomsBy(n *globalProc) []ledger.RoomConfig {
 	return w.rooms(n.core.Clock(n.clock.read(w.now), w.fleetTime().Add(n.offset)))
 }
 
-// regionRooms is the room set as an aggregator reads it: by fleet time where it knows that, else by its machine, which is right.
+// regionRooms returns the room set as read by an aggregator: by fleet time if known, else by its machine's clock, which
+// is right.
 func (w *World) regionRooms(n *regionProc) []ledger.RoomConfig {
 	at, known := n.core.Clock(n.clock.read(w.now))
 	if !known {
@@ -429,22 +418,20 @@ func (w *World) fleetTime() fleettime.Time { return epoch + fleettime.Time(w.now
 
 func (w *World) plan(e event) { w.agenda.plan(e) }
 
-// Trace makes the world tell every fault through printf, with its moment in
-// seconds.
+// Trace makes the world print every fault with printf, with its time in seconds.
 func (w *World) Trace(printf func(format string, args ...any)) { w.trace = printf }
 
-// Run lets the experiment happen and returns what came of it. It stops early
-// when a promise is broken.
+// Run runs the experiment and returns the result. It stops early at a broken promise.
 func (w *World) Run() *Result {
 	end := int64(w.cfg.Length)
 	for {
 		e, ok := w.agenda.next()
-		if !ok || e.at > end || w.judge.broken() {
+		if !ok || e.at > end || w.oracle.broken() {
 			break
 		}
 		w.now = e.at
 		w.events++
-		w.happen(&e)
+		w.handle(&e)
 		if w.cfg.Strict {
 			w.look()
 		}
@@ -452,7 +439,7 @@ func (w *World) Run() *Result {
 	return w.result()
 }
 
-// touch notes that the books of a data centre may have changed.
+// touch records that the ledger of a data centre may have changed.
 func (w *World) touch(region int32) {
 	if w.cfg.Strict && !w.isTouched[region] {
 		w.isTouched[region] = true
@@ -460,20 +447,20 @@ func (w *World) touch(region int32) {
 	}
 }
 
-// look lets the judge see what the event has changed.
+// look makes the oracle check the changes of the event.
 func (w *World) look() {
 	if len(w.touched) == 0 && !w.rootMoved {
 		return
 	}
 	for _, i := range w.touched {
 		w.isTouched[i] = false
-		w.judge.centre(w, int(i))
+		w.oracle.checkCentre(w, int(i))
 	}
 	w.touched, w.rootMoved = w.touched[:0], false
-	w.judge.whole(w)
+	w.oracle.checkTotals(w)
 }
 
-func (w *World) happen(e *event) {
+func (w *World) handle(e *event) {
 	switch e.kind {
 	case evArrival:
 		if e.gen == w.arrivals.gen {
@@ -509,17 +496,16 @@ func (w *World) happen(e *event) {
 	case evDo:
 		e.msg.(func())()
 	case evFault:
-		w.goWrong(&w.faults[e.node])
+		w.runFault(&w.faults[e.node])
 	case evSecond:
-		w.judge.tick(w)
-		w.judge.ledger(w)
+		w.oracle.tick(w)
+		w.oracle.checkLedgers(w)
 		w.keepTime()
 		w.plan(event{at: w.now + int64(time.Second), kind: evSecond})
 	}
 }
 
-// asleep reports whether a process is stopped; the event comes again when it
-// goes on.
+// asleep reports whether a process is stopped; the event is repeated when it continues.
 func (w *World) asleep(p *proc, e *event) bool {
 	if p.asleep <= w.now {
 		return false
@@ -529,7 +515,7 @@ func (w *World) asleep(p *proc, e *event) bool {
 	return true
 }
 
-// due plans the wake-up of a node for reading m of its clock.
+// due plans the wake-up of a node at reading m of its clock.
 func (w *World) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
 	at := w.now
 	if m > c.read(w.now) {
@@ -562,7 +548,7 @@ func (w *World) wakeGlobal(i int32) {
 	w.due(&n.timer, n.clock, n.core.GrantsDue(), event{kind: evGlobal, node: i})
 }
 
-// runEdge does what an edge's pump does: report when it is due.
+// runEdge is the pump of an edge: it reports when due.
 func (w *World) runEdge(i int32) {
 	n := w.edges[i]
 	now := n.clock.read(w.now)
@@ -576,17 +562,17 @@ func (w *World) runEdge(i int32) {
 	w.wakeEdge(i)
 }
 
-// runRegion does what a regional's pump does.
+// runRegion is the pump of a regional.
 func (w *World) runRegion(i int32) {
 	n := w.aggs[i]
 	r := w.regions[n.region]
 	if by, fenced := n.core.Fenced(); fenced {
-		w.tell("%s: the aggregator of term %d has seen term %d and stops", r.name, n.term, by)
+		w.tracef("%s: the aggregator of term %d has seen term %d and stops", r.name, n.term, by)
 		n.gone = true
 		return
 	}
 	if n.core.Rejoins() && !r.lost {
-		w.tell("%s goes on under another site", r.name)
+		w.tracef("%s goes on under another site", r.name)
 		r.stored, n.gone = n.core.Durable(), true
 		w.startRegion(n.region, false)
 		return
@@ -597,7 +583,7 @@ func (w *World) runRegion(i int32) {
 		grants := n.core.Grants(now)
 		for k := range grants {
 			g := &grants[k]
-			for _, to := range r.edges { // all that bear the name
+			for _, to := range r.edges { // all edges of the name
 				if w.edges[to].name == g.To && !w.edges[to].lost {
 					w.send(event{kind: evGrant, node: to, gen: uint64(i), msg: g}, w.cfg.Network.LAN, w.edges[to].cutDown)
 				}
@@ -614,7 +600,7 @@ func (w *World) runRegion(i int32) {
 	w.wakeRegion(i)
 }
 
-// store begins to write what a regional wants stored.
+// store starts to write a regional's promises.
 func (w *World) store(i int32) {
 	n := w.aggs[i]
 	if n.writing != 0 || n.gone {
@@ -626,14 +612,13 @@ func (w *World) store(i int32) {
 	}
 }
 
-// write plans the moment at which d is stored.
+// write plans the completion of a write of d.
 func (w *World) write(i int32, d wire.Durable, delay int64) {
 	delay += w.rng.Int64N(int64(4*time.Millisecond)) + w.slowDisk()
 	w.plan(event{at: w.now + delay, kind: evStored, node: i, msg: d})
 }
 
-// tear lets the store lose sections of what it holds of gone edges: what is read then is
-// what a node reads.
+// tear makes the store lose sections of dead edges, read back by the same code as in nodes.
 func (w *World) tear(r *dataCentre) {
 	p, torn := wire.Promises{Durable: r.stored.Clone()}, ""
 	for i := range p.Durable.Roster {
@@ -642,23 +627,23 @@ func (w *World) tear(r *dataCentre) {
 		}
 	}
 	if torn != "" {
-		w.tell("the store of %s loses what it held of %s, and maybe others", r.name, torn)
+		w.tracef("the store of %s loses what it held of %s, and maybe others", r.name, torn)
 		p.Lose()
 		r.stored = p.Durable
 	}
 }
 
-// takeStored is the moment at which a write happens, or is refused.
+// takeStored completes or refuses a write.
 func (w *World) takeStored(e *event) {
 	n := w.aggs[e.node]
 	r := w.regions[n.region]
 	d := e.msg.(wire.Durable)
 	if n.gone && w.chaos.IntN(2) == 0 {
-		return // it died while the write was under way
+		return // it died during the write
 	}
 	if r.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
 		if !n.gone {
-			w.tell("%s: a write of term %d is refused, it stops", r.name, n.term)
+			w.tracef("%s: a write of term %d is refused, it stops", r.name, n.term)
 		}
 		n.gone = true
 		return
@@ -666,13 +651,13 @@ func (w *World) takeStored(e *event) {
 	failing := w.cfg.Faults.Disk && !w.calm && w.chaos.IntN(10) == 0
 	if r.failing > w.now {
 		failing = true
-	} else if !failing || w.chaos.IntN(2) == 0 { // else it failed and nothing happened, or nobody was told
+	} else if !failing || w.chaos.IntN(2) == 0 { // else it failed, or its success was not reported
 		r.stored = d
 	}
 	if n.gone {
 		return
 	}
-	if failing { // it is tried again, with what is newest then
+	if failing { // retried with the newest state
 		if newer, ok := n.core.Unsaved(); ok {
 			d = newer
 		}
@@ -692,9 +677,9 @@ func (w *World) runGlobal(i int32) {
 		return
 	}
 	if by, fenced := n.core.Fenced(); fenced {
-		w.tell("the coordinator of term %d has seen term %d and stops", n.term, by)
+		w.tracef("the coordinator of term %d has seen term %d and stops", n.term, by)
 		n.gone = true
-		// Its lease was older than the fleet: who stands next knows better.
+		// Its lease was older than the fleet: the next candidate knows better.
 		w.lease = max(w.lease, by)
 		if n == w.newest() && w.pending == 0 {
 			w.pending++
@@ -710,7 +695,7 @@ func (w *World) runGlobal(i int32) {
 	unknown := n.core.Time(now) == 0
 	n.core.SetTime(now, w.fleetTime().Add(n.offset))
 	if t := n.core.Time(now); unknown && (t > w.fleetTime().Add(time.Second) || t < w.fleetTime().Add(-time.Second)) && t != 0 {
-		w.tell("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", i+1, t.Sub(w.fleetTime()))
+		w.tracef("coordinator %d hears nobody who knows the time, and goes by its own clock, %v off", i+1, t.Sub(w.fleetTime()))
 		w.guess = true
 	}
 	if n.core.GrantsDue() <= now {
@@ -730,9 +715,8 @@ func (w *World) runGlobal(i int32) {
 	w.wakeGlobal(i)
 }
 
-// timeKnown reports whether anybody who could tell a new coordinator knows fleet
-// time: an aggregator, or an edge that its aggregator hears. Data centres that are
-// cut off count: they are heard later, and may be told a guess until then.
+// timeKnown reports whether any node that could tell a new coordinator knows fleet time: an aggregator, or an edge
+// connected to its aggregator. Disconnected data centres count: they report later, and may receive a guess until then.
 func (w *World) timeKnown() bool {
 	for _, r := range w.regions {
 		if n := r.newest(); !n.gone && n.asleep <= w.now && n.core.Synced(n.clock.read(w.now)) {

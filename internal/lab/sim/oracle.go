@@ -14,68 +14,64 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// judge knows the truth and holds the nodes to their promises.
+// oracle knows the truth and checks the promises of the nodes.
 //
-// A ticket may have valid cookies of several homes: its visitor moved, or it was
-// copied. The limit is one of tickets, so T counts each of them once; and the
-// data centre whose cookie of it is valid longest answers for it: the others may
-// have let go.
-type judge struct {
+// A ticket may have valid cookies of several homes, because its visitor moved or it was copied. T limits tickets, so
+// each counts once. The data centre of its longest valid cookie accounts for it: the others may have dropped it.
+type oracle struct {
 	fault string // the first broken promise
 
-	// The same, in a world in which a coordinator heard nobody who knew the time and
-	// went by a wrong clock: everybody who knew it may have ended since, and then the
-	// promises are not given.
+	// The same, in a world where a coordinator used a wrong clock because no node knew the time: all that knew it may
+	// have ended, and then the promises do not hold.
 	excused string
 
 	centres []truth
-	homes   map[uint64]int16  // data centres of which the ticket has a valid cookie
-	latest  map[uint64]latest // the cookie of each ticket that is valid longest
+	homes   map[uint64]int16  // data centres with a valid cookie of the ticket
+	latest  map[uint64]latest // the longest valid cookie of each ticket
 	active  int               // tickets with any valid cookie
 	peak    int
 
-	first struct { // settings at the beginning
+	first struct { // initial settings
 		total, rate int
 		session     time.Duration
 	}
-	total, limit int   // limits that bind now
-	rateSince    int64 // true time since which nothing is lent beyond a lowered R
+	total, limit int   // limits in force
+	rateSince    int64 // true time since which no permit beyond a lowered R is allocated
 
 	peakRate int
 
-	waiting int // people who wait, truly
+	waiting int // true number of waiting visitors
 
-	// Under partition_policy serve: tickets that an edge without a lease goes on
-	// renewing although they were stamped elsewhere too. Nobody can count them,
-	// and by so many T may be exceeded.
+	// Under partition_policy serve: tickets that an edge without a lease renews although another edge stamped them too.
+	// They cannot be counted, and T may be exceeded by their number.
 	follows bool
 	stamps  map[uint64]stamps
 	moved   int
-	excess  int // most sessions beyond T at any moment
+	excess  int // maximum of sessions beyond T
 
 	releases    map[uint64]*releasing
-	lots        int                                // people who entered by a call of a round
-	seeDrawn    func(*draw.Notice, *ticket.Ticket) // whoever enters after a draw; nil where nobody looks
-	seeAdmitted func(*ticket.Ticket)               // whoever enters; nil where nobody looks
+	lots        int                                // admissions by a call of a round
+	seeDrawn    func(*draw.Notice, *ticket.Ticket) // called for admissions after a draw; may be nil
+	seeAdmitted func(*ticket.Ticket)               // called for admissions; may be nil
 
-	lines []deed // per data centre, as of the last look
+	lines []deed // per data centre, as of the last check
 	root  root.Ledger
 }
 
-// truth is what one data centre has given out.
+// truth holds the tickets issued by one data centre.
 type truth struct {
 	home   ticket.DC
 	until  map[uint64]uint32 // newest expiry second of every ticket with a valid cookie
 	bucket map[int64][]uint64
 	ended  int64 // last second whose tickets have expired
-	here   int   // tickets whose latest cookie is of this home
-	moved  int   // of them, those that nobody can count
+	here   int   // tickets whose latest cookie has this home
+	moved  int   // of those, the uncountable ones
 	minute window
 
-	// It was taken off the list by force, and may live on: until heardFor has passed
-	// in which the coordinator could hear it, nothing of it counts.
+	// The data centre was removed by force, and may live on. It is not counted until the coordinator could reach it for
+	// heardFor.
 	forsaken  bool
-	reachable int64 // since when it could be
+	reachable int64 // start of the coordinator's reach
 }
 
 type latest struct {
@@ -83,21 +79,21 @@ type latest struct {
 	until  uint32
 }
 
-// stamps is where the cookies of a ticket come from.
+// stamps records the origin of a ticket's cookies.
 type stamps struct {
 	edge  int32
-	away  bool // an edge without a lease stamped it
-	moved bool // more than one edge did
+	away  bool // stamped by an edge without a lease
+	moved bool // stamped by more than one edge
 }
 
-// deed is what the books of a data centre say it holds.
+// deed is the ledger's view of a data centre's permits.
 type deed struct {
 	known      bool
-	shut       bool // a copy that knows that it is one, and of whose rights none is at an edge: it lends none
+	shut       bool // a copy that knows it is one, without permits at edges: it allocates none
 	held, rate int64
 }
 
-func (j *judge) begin(w *World) {
+func (j *oracle) begin(w *World) {
 	j.homes = map[uint64]int16{}
 	j.latest = map[uint64]latest{}
 	j.stamps = map[uint64]stamps{}
@@ -112,21 +108,20 @@ func (j *judge) begin(w *World) {
 	j.follows = !w.cfg.Cap || w.cfg.Faults.Policy
 }
 
-// copied makes room for a data centre that bears the name of another one. Whatever tickets
-// of that home say, they are the other's.
-func (j *judge) copied(name string) {
+// copied adds a data centre with the name of another one. Tickets of that home belong to the original.
+func (j *oracle) copied(name string) {
 	j.centres = append(j.centres, truth{home: ticket.DCOf(name), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}})
 	j.lines = append(j.lines, deed{})
 }
 
-func (j *judge) broken() bool { return j.fault != "" || j.excused != "" }
+func (j *oracle) broken() bool { return j.fault != "" || j.excused != "" }
 
-func (j *judge) fail(w *World, format string, args ...any) {
+func (j *oracle) fail(w *World, format string, args ...any) {
 	if j.broken() {
 		return
 	}
 	text := fmt.Sprintf("%v: ", time.Duration(w.now)) + fmt.Sprintf(format, args...)
-	w.tell("%s", text)
+	w.tracef("%s", text)
 	w.books()
 	if w.guess {
 		j.excused = text
@@ -135,8 +130,8 @@ func (j *judge) fail(w *World, format string, args ...any) {
 	}
 }
 
-// waits notes that a visitor begins to wait or stops.
-func (j *judge) waits(v *visitor, yes bool) {
+// setWaiting records that a visitor begins to wait or stops.
+func (j *oracle) setWaiting(v *visitor, yes bool) {
 	if yes == v.queued {
 		return
 	}
@@ -148,28 +143,28 @@ func (j *judge) waits(v *visitor, yes bool) {
 	}
 }
 
-// issued notes that a visitor was let in with the ticket of d.
-func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
-	j.waits(v, false)
+// issued records the admission of a visitor with the ticket of d.
+func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
+	j.setWaiting(v, false)
 	id, until := d.Ticket.ID, d.Ticket.Until
-	// Under faults an edge may be wrong by more, as long as it is waited for.
+	// Under faults an edge may be off by more, within the time that others wait for it.
 	if !w.cfg.Faults.any() && int64(until)*1000 <= int64(w.fleetTime())-250 {
 		j.fail(w, "a ticket that expired at %d was served at %d", until, w.fleetTime()/1000)
 	}
 	e := w.edges[v.edge]
 	if d.Verdict == admission.Admit {
 		j.admit(w, e.region)
-		j.drawn(w, e, &d.Ticket)
-		j.byLot(w, e, &d)
+		j.checkDraw(w, e, &d.Ticket)
+		j.checkRounds(w, e, &d)
 		if j.seeAdmitted != nil {
 			j.seeAdmitted(&d.Ticket)
 		}
 		if e.told.Shut != admission.None {
-			j.released(w, e)
+			j.checkPause(w, e)
 		}
-		for _, s := range e.told.Gather { // what fleet time is, is known to so much; a release by hand goes before an event
+		for _, s := range e.told.Gather { // tolerance of fleet time; a manual release precedes an event
 			if now := w.fleetTime(); e.told.Shut != admission.QueuedAll && now >= s.From.Add(fleettime.MaxError) && now < s.Until.Add(-fleettime.MaxError) {
-				j.fail(w, "%s admits somebody %v before the start of an event, and knows of it", w.name(e), s.Until.Sub(now))
+				j.fail(w, "%s admits a visitor %v before the start of an event that it knows", w.name(e), s.Until.Sub(now))
 			}
 		}
 	}
@@ -184,7 +179,7 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		return
 	}
 	if last := d.Ticket.Admitted + 1 + uint32((e.told.Session+time.Second-1)/time.Second); e.told.NoRenewal && d.Reseal && until > last {
-		j.fail(w, "%s lets a session go on until second %d that is to end in second %d: renewal is switched off", w.name(e), until, last)
+		j.fail(w, "%s renews a session until second %d that must end in second %d: renewal is switched off", w.name(e), until, last)
 	}
 	c.until[id] = until
 	c.bucket[int64(until)] = append(c.bucket[int64(until)], id)
@@ -195,11 +190,11 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 		}
 	}
 	if l, known := j.latest[id]; !known || until > l.until {
-		lost := j.lost(id)
+		lost := j.uncountable(id)
 		if known {
-			j.answers(l.centre, -1, lost)
+			j.addTickets(l.centre, -1, lost)
 		}
-		j.answers(home, 1, lost)
+		j.addTickets(home, 1, lost)
 		j.latest[id] = latest{home, until}
 	}
 	j.follow(w, id, v.edge)
@@ -219,14 +214,14 @@ func (j *judge) issued(w *World, v *visitor, d admission.Decision) {
 	}
 }
 
-// lost reports whether nobody can count a ticket.
-func (j *judge) lost(id uint64) bool {
+// uncountable reports whether a ticket cannot be counted.
+func (j *oracle) uncountable(id uint64) bool {
 	s := j.stamps[id]
 	return s.away && s.moved
 }
 
-// answers changes how many tickets a data centre answers for.
-func (j *judge) answers(centre, n int, lost bool) {
+// addTickets changes the number of tickets that a data centre accounts for.
+func (j *oracle) addTickets(centre, n int, lost bool) {
 	c := &j.centres[centre]
 	c.here += n
 	if lost {
@@ -234,8 +229,8 @@ func (j *judge) answers(centre, n int, lost bool) {
 	}
 }
 
-// quits notes that a visitor left and keeps no cookie.
-func (j *judge) quits(w *World, id uint64) {
+// dropTicket records that a visitor left and keeps no cookie.
+func (j *oracle) dropTicket(w *World, id uint64) {
 	for i := range j.centres {
 		if c := &j.centres[i]; c.until[id] != 0 {
 			j.end(w, c, id)
@@ -243,7 +238,7 @@ func (j *judge) quits(w *World, id uint64) {
 	}
 }
 
-// beside tells of those who are not counted against a limit.
+// beside describes the sessions not counted against a limit.
 func beside(moved int) string {
 	if moved == 0 {
 		return ""
@@ -251,8 +246,8 @@ func beside(moved int) string {
 	return fmt.Sprintf(", beside %d who moved away from a silent edge", moved)
 }
 
-// homeOf returns the number of a data centre, -1 for none.
-func (j *judge) homeOf(home ticket.DC) int {
+// homeOf returns the index of a data centre, -1 for none.
+func (j *oracle) homeOf(home ticket.DC) int {
 	for i := range j.centres {
 		if j.centres[i].home == home {
 			return i
@@ -261,10 +256,10 @@ func (j *judge) homeOf(home ticket.DC) int {
 	return -1
 }
 
-// follow notes which edge stamped a ticket and whether anybody can know.
-func (j *judge) follow(w *World, id uint64, edge int32) {
+// follow records the edge that stamped a ticket, and whether the ticket can be counted.
+func (j *oracle) follow(w *World, id uint64, edge int32) {
 	if !j.follows {
-		return // nobody stamps without a lease
+		return // no stamps without a lease
 	}
 	n := w.edges[edge]
 	s, known := j.stamps[id]
@@ -274,7 +269,7 @@ func (j *judge) follow(w *World, id uint64, edge int32) {
 	}
 	leased := n.core.Leased(n.clock.read(w.now))
 	n.forgotten = n.forgotten && !leased
-	s.moved = s.moved || s.edge != edge || n.forgotten // whom nobody reckons with any more
+	s.moved = s.moved || s.edge != edge || n.forgotten // a forgotten edge
 	s.away = s.away || !leased
 	j.stamps[id] = s
 	if !was && s.away && s.moved {
@@ -283,7 +278,7 @@ func (j *judge) follow(w *World, id uint64, edge int32) {
 	}
 }
 
-// window holds the moments of the last 60 s at which something happened.
+// window holds the times of events in the last 60 s.
 type window struct {
 	at   []int64
 	head int
@@ -297,7 +292,7 @@ func (m *window) add(now int64) {
 	m.at = append(m.at, now)
 }
 
-// count returns how often it happened in the 60 s before now.
+// count returns the number of events in the 60 s before now.
 func (m *window) count(now int64) int {
 	for m.head < len(m.at) && now-m.at[m.head] >= int64(time.Minute) {
 		m.head++
@@ -305,8 +300,8 @@ func (m *window) count(now int64) int {
 	return len(m.at) - m.head
 }
 
-// admit notes an admission and checks the window that ends with it.
-func (j *judge) admit(w *World, dc int32) {
+// admit records an admission and checks the window that ends with it.
+func (j *oracle) admit(w *World, dc int32) {
 	j.centres[dc].minute.add(w.now)
 	n := j.rate(w.now)
 	j.peakRate = max(j.peakRate, n)
@@ -316,7 +311,7 @@ func (j *judge) admit(w *World, dc int32) {
 }
 
 // rate returns the admissions of the last 60 s.
-func (j *judge) rate(now int64) int {
+func (j *oracle) rate(now int64) int {
 	n := 0
 	for i := range j.centres {
 		if c := &j.centres[i]; !c.forsaken {
@@ -326,11 +321,9 @@ func (j *judge) rate(now int64) int {
 	return n
 }
 
-// tick lets tickets expire. A session is over once no edge that visitors are
-// sent to would accept its ticket any more. It is called where it matters, which
-// is when a count seems too high, and before every figure: until then a session
-// that is over is counted on.
-func (j *judge) tick(w *World) {
+// tick expires tickets. A session ends once no reachable edge accepts its ticket. tick runs only if a count seems too
+// high, and before every figure: in between, ended sessions are still counted.
+func (j *oracle) tick(w *World) {
 	for i := range j.centres {
 		c := &j.centres[i]
 		t, some := fleettime.Time(math.MaxInt64), false
@@ -346,9 +339,8 @@ func (j *judge) tick(w *World) {
 	}
 }
 
-// expire ends the sessions of a data centre whose tickets are valid until
-// second s, or before.
-func (j *judge) expire(w *World, c *truth, s int64) {
+// expire ends the sessions of a data centre with tickets valid until second s or earlier.
+func (j *oracle) expire(w *World, c *truth, s int64) {
 	if c.ended == 0 {
 		c.ended = s
 	}
@@ -363,19 +355,18 @@ func (j *judge) expire(w *World, c *truth, s int64) {
 	}
 }
 
-// end takes the cookie of one home out of the count. Where it was the latest, another
-// home answers for what is left: a copy was renewed there before all of its edges knew
-// that the session had moved.
-func (j *judge) end(w *World, c *truth, id uint64) {
+// end removes the cookie of one home from the count. If it was the latest, another home accounts for the ticket: a copy
+// was renewed there before all its edges knew that the session had moved.
+func (j *oracle) end(w *World, c *truth, id uint64) {
 	delete(c.until, id)
 	if j.homes[id]--; j.homes[id] > 0 {
 		if l := j.latest[id]; c == &j.centres[l.centre] {
-			j.passOn(w, id, l.centre)
+			j.reassign(w, id, l.centre)
 		}
 		return
 	}
-	lost := j.lost(id)
-	j.answers(j.latest[id].centre, -1, lost)
+	lost := j.uncountable(id)
+	j.addTickets(j.latest[id].centre, -1, lost)
 	delete(j.latest, id)
 	delete(j.homes, id)
 	delete(j.stamps, id)
@@ -385,17 +376,17 @@ func (j *judge) end(w *World, c *truth, id uint64) {
 	}
 }
 
-// passOn finds the home that answers for a ticket whose latest cookie has expired.
-func (j *judge) passOn(w *World, id uint64, from int) {
+// reassign finds the home that accounts for a ticket whose latest cookie has expired.
+func (j *oracle) reassign(w *World, id uint64, from int) {
 	next := latest{}
 	for i := range j.centres {
 		if until := j.centres[i].until[id]; until > next.until {
 			next = latest{i, until}
 		}
 	}
-	lost := j.lost(id)
-	j.answers(from, -1, lost)
-	j.answers(next.centre, 1, lost)
+	lost := j.uncountable(id)
+	j.addTickets(from, -1, lost)
+	j.addTickets(next.centre, 1, lost)
 	j.latest[id] = next
 	if c := &j.centres[next.centre]; !w.accepted(id, c.home, next.until) {
 		j.end(w, c, id)
@@ -409,27 +400,26 @@ func (w *World) accepted(id uint64, home ticket.DC, until uint32) bool {
 		if e.down || !e.synced {
 			return false
 		}
-		judge := home
+		oracle := home
 		switch e.core.Ended(w.room, t) {
 		case wire.Left:
 			return false
 		case wire.Moved:
-			judge = ticket.Nobody
-		case wire.Cleared: // no session's end
+			oracle = ticket.Nobody
+		case wire.Cleared: // not a revocation
 		}
-		return t.Valid(e.core.Judges(e.clock.read(w.now), judge))
+		return t.Valid(e.core.Judges(e.clock.read(w.now), oracle))
 	})
 }
 
-// raise notes that the limits were edited: a raised one binds at once.
-func (j *judge) raise(w *World) {
+// raise records an edit of the limits: a raised one is in force at once.
+func (j *oracle) raise(w *World) {
 	total, rate, _ := w.operator.limits(w)
 	j.total, j.limit, j.rateSince = max(j.total, total), max(j.limit, rate), 0
 }
 
-// settle finds out which limits bind: a lowered one does once what was lent
-// beyond it has come back, a raised one at once.
-func (j *judge) settle(w *World, root *root.Ledger) {
+// settle determines the limits in force: a lowered one once the excess permits have returned, a raised one at once.
+func (j *oracle) settle(w *World, root *root.Ledger) {
 	total, rate, unbound := w.operator.limits(w)
 	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
 		j.rateSince = 0
@@ -450,14 +440,14 @@ func (j *judge) settle(w *World, root *root.Ledger) {
 	}
 }
 
-// forsake leaves a data centre out that was taken off the list by force.
-func (j *judge) forsake(w *World, i int) {
+// forsake excludes a data centre that was removed by force.
+func (j *oracle) forsake(w *World, i int) {
 	j.centres[i].forsaken, j.centres[i].reachable = true, w.now
 }
 
-// heard takes those back whom the coordinator could hear for so long that it
-// has voided their books and every session of before is over.
-func (j *judge) heard(w *World) {
+// readmit includes data centres again that the coordinator could reach for long enough to void their ledgers, and for all
+// old sessions to end.
+func (j *oracle) readmit(w *World) {
 	for i := range j.centres {
 		c, r := &j.centres[i], w.regions[i]
 		if !c.forsaken {
@@ -473,20 +463,19 @@ func (j *judge) heard(w *World) {
 	}
 }
 
-// ledger checks all books.
-func (j *judge) ledger(w *World) {
-	j.heard(w)
+// checkLedgers checks all ledgers.
+func (j *oracle) checkLedgers(w *World) {
+	j.readmit(w)
 	for i := range w.regions {
-		j.centre(w, i)
+		j.checkCentre(w, i)
 	}
-	j.whole(w)
+	j.checkTotals(w)
 }
 
-// centre checks what the head-count alone does not show (docs/GUARANTEES.md, invariants): in
-// every data centre true sessions, live credit and what is free fit into what
-// it holds. Books that are being rebuilt after a takeover are judged when they
-// are complete.
-func (j *judge) centre(w *World, i int) {
+// checkCentre checks the invariants beyond the count (docs/GUARANTEES.md, invariants): in every data centre true sessions,
+// unspent permits and free permits fit into its allocation. Ledgers under reconstruction after a takeover are checked
+// once complete.
+func (j *oracle) checkCentre(w *World, i int) {
 	r := w.regions[i]
 	n := r.newest()
 	line := &j.lines[i]
@@ -502,7 +491,7 @@ func (j *judge) centre(w *World, i int) {
 	line.rate = int64(l.RateGranted) - int64(l.RateReturned)
 	line.known = !l.Reconstructed
 	if (w.cfg.Cap || w.cfg.Faults.Policy) && !n.core.Leased(n.clock.read(w.now)) {
-		line.known = false // global may have given its rights to others
+		line.known = false // global may have granted its permits to others
 	}
 	credit, rcredit := int64(0), int64(0)
 	for _, k := range r.edges {
@@ -522,31 +511,31 @@ func (j *judge) centre(w *World, i int) {
 		j.tick(w)
 	}
 	if total := int64(c.here-c.moved) + sum; total > line.held {
-		j.fail(w, "%s: %d sessions + %d credit + %d free > %d held (counted %d, of which presumed %d)%s",
+		j.fail(w, "%s: %d sessions + %d unspent + %d free > %d allocated (counted %d, of which reserved %d)%s",
 			r.name, c.here, credit, l.Free, line.held, l.Active, l.Presumed, beside(c.moved))
 	}
 	used := int64(c.minute.count(w.now))
 	if total := used + rcredit + max(0, l.RateFree); total > line.rate {
-		j.fail(w, "%s: %d rights of R used in 60 s + %d idle at edges + %d free > %d held", r.name, used, rcredit, l.RateFree, line.rate)
+		j.fail(w, "%s: %d permits of R used in 60 s + %d idle at edges + %d free > %d allocated", r.name, used, rcredit, l.RateFree, line.rate)
 	}
 }
 
-// whole checks that all that is held and free fits into the limits (I4).
-func (j *judge) whole(w *World) {
+// checkTotals checks that all allocated and free permits fit into the limits (I4).
+func (j *oracle) checkTotals(w *World) {
 	g := w.newest()
 	if g.gone {
 		return
 	}
 	j.root = g.core.Totals(w.room)
 	j.settle(w, &j.root)
-	j.passes(w)
+	j.checkPasses(w)
 	sum, rsum := max(0, j.root.Free), max(0, j.root.RateFree)
 	for i, l := range j.lines {
 		if j.centres[i].forsaken {
 			continue
 		}
 		if l.shut || (!l.known && w.regions[i].copied) {
-			continue // nothing is lent to it, or by it
+			continue // it has no permits, and allocates none
 		}
 		if !l.known {
 			return
@@ -555,9 +544,9 @@ func (j *judge) whole(w *World) {
 		rsum += l.rate
 	}
 	if sum > int64(j.total) || rsum > int64(j.limit) {
-		j.fail(w, "held and free sum to %d of %d and %d of %d", sum, j.total, rsum, j.limit)
+		j.fail(w, "allocated and free permits sum to %d of %d and %d of %d", sum, j.total, rsum, j.limit)
 	}
 }
 
 // alive reports whether a ticket is valid anywhere.
-func (j *judge) alive(id uint64) bool { return j.homes[id] > 0 }
+func (j *oracle) alive(id uint64) bool { return j.homes[id] > 0 }

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// at returns a second of a story.
+// at returns a time in seconds.
 func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// asked is a request that was answered within 20 ms by edge 0.
+// asked is a request to edge 0, answered within 20 ms.
 func asked(o outcome, seconds float64, maxAge int) request {
 	r := request{outcome: o, sent: at(seconds), received: at(seconds + .02), maxAge: maxAge}
 	if o == page {
@@ -28,10 +28,9 @@ func asked(o outcome, seconds float64, maxAge int) request {
 
 func visitor(requests ...request) stay { return stay{requests} }
 
-// TestJudge tells small stories whose verdict can be reckoned by hand. A session
-// lasts 10 s, a cookie of it 11 s; T is 2, R is 3.
+// TestJudge checks short stories with known verdicts. A session lasts 10 s, its cookie 11 s; T is 2, R is 3.
 func TestJudge(t *testing.T) {
-	lost := func(r request) request { // the answer did not come, though the site was asked
+	lost := func(r request) request { // the answer is lost, but the site was reached
 		r.outcome, r.detail, r.arrived = failed, "EOF", r.sent+at(.01)
 		return r
 	}
@@ -157,7 +156,7 @@ func TestJudge(t *testing.T) {
 			if c.planned {
 				planned = math.MaxInt64
 			}
-			judge := checker{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: planned}
+			judge := oracle{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: planned}
 			v := judge.judge(c.stays, 10*time.Second)
 			if len(v.broken) != len(c.broken) {
 				t.Fatalf("broken: %q, want %q", v.broken, c.broken)
@@ -174,9 +173,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPlan holds what the short run in CI promises: at least twenty faults, the
-// same for the same seed, and nothing that needs links or
-// toxiproxy where there is none.
+// TestPlan checks the short run of CI: at least twenty faults, equal for equal seeds, and no fault of links or
+// toxiproxy without them.
 func TestPlan(t *testing.T) {
 	dcs := places
 	acts, killed := map[act]int{}, map[string]int{}

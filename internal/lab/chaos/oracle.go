@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// outcome is what a person got for a request.
+// outcome is the result of a request.
 type outcome uint8
 
 const (
@@ -20,60 +20,57 @@ const (
 	page                   // a page of the site
 )
 
-// request is one request as its person and the site saw it. All times are
-// offsets from one zero, on one clock.
+// request is one request as seen by its visitor and by the site. All times are offsets from one zero, on one clock.
 type request struct {
 	edge     int
 	sent     time.Duration
-	received time.Duration // of the answer, or of its absence
+	received time.Duration // time of the answer, or of the failure
 	arrived  time.Duration // at the site, 0 for never
 	outcome  outcome
-	detail   string // of what failed
-	maxAge   int    // seconds for which the cookie in the answer is good, 0 for none
-	gaveUp   bool   // the person did not want to wait for an answer
+	detail   string // of a failure
+	maxAge   int    // Max-Age of the cookie in the answer, in seconds, 0 for none
+	gaveUp   bool   // the visitor stopped waiting for the answer
 
-	ticket string         // in the answer, as it was sealed
-	joined fleettime.Time // of that ticket, of somebody who waits; 0 for none
+	ticket string         // in the answer, sealed
+	joined fleettime.Time // of that waiting ticket; 0 for none
 }
 
-// stay is everything that was asked with one ticket, from the first request of
-// the person until the ticket was worth nothing any more.
+// stay holds all requests with one ticket, until it is certainly worthless.
 type stay struct{ requests []request }
 
-// checker is what the judge must know beside what people saw.
-type checker struct {
+// oracle is the oracle's knowledge beside the requests.
+type oracle struct {
 	total, rate int
 	wall        time.Time     // at offset zero
-	outages     [][]span      // of each edge: killed, standing still, or behind a narrow link
-	stalls      []span        // in which the machine stood still
-	planned     time.Duration // until then nothing is broken but that nodes are replaced: nobody is to notice
+	outages     [][]span      // of each edge: killed, stopped, or behind a slow link
+	stalls      []span        // stalls of the machine
+	planned     time.Duration // until then nodes are only replaced, and no visitor may notice
 }
 
-// transit is how much later than the decision the site may see a request that
-// was held, where neither its edge nor the machine stood still.
+// transit is the maximum delay between a decision and the arrival of a held request at the site, if neither its edge
+// nor the machine stalls.
 const transit = 500 * time.Millisecond
 
-// clockError is what the clocks of two nodes may differ by, and unleased by how
-// much earlier an edge ends a session that it judges without a lease, doubled for
-// an edge that was cut off for long.
+// clockError is the maximum clock difference of two nodes. unleased is how much earlier an edge without a lease ends a
+// session, doubled for an edge that was disconnected for long.
 const (
 	clockError = 250 * time.Millisecond
 	unleased   = time.Second
 )
 
-// verdict is what the judge found.
+// verdict is the oracle's result.
 type verdict struct {
-	broken []string // promises, each with who and when; at most a few
+	broken []string // broken promises, with visitor and time; at most maxBroken
 
-	peak, rate   int // most sessions at any instant, most admissions in any 60 s: certain ones
-	admitted     int // stays that came in
+	peak, rate   int // maximum of concurrent sessions, and of admissions in any 60 s: certain ones
+	admitted     int // stays with an admission
 	pages, waits int
-	errors       map[string]int // answers other than these, of edges that were well, to people who wait
-	excused      int            // requests that failed at an edge that was not well
-	unrenewed    int            // put out before a whole duration after the last page, since their edge might not renew
+	errors       map[string]int // other answers of healthy edges to waiting visitors
+	excused      int            // failed requests at unhealthy edges
+	unrenewed    int            // sessions that ended early because their edge might not renew
 }
 
-// maxBroken bounds what is told in full.
+// maxBroken bounds the faults described in full.
 const maxBroken = 20
 
 func (v *verdict) breaks(format string, args ...any) {
@@ -86,27 +83,25 @@ func (v *verdict) breaks(format string, args ...any) {
 	}
 }
 
-// judge holds what people and the site saw against the promises. It counts only
-// what is certain whatever happened on the way: a session from the moment at
-// which the site saw its first request until the second that its cookie names,
-// and an admission as within a window only if request and arrival both are. So
-// what it calls broken is broken.
-func (c *checker) judge(stays []stay, session time.Duration) verdict {
+// judge checks the requests against the promises. It counts only certain facts: a session from the arrival of its first
+// request at the site until the second of its cookie, and an admission in a window only if both request and arrival
+// are. So a reported fault is real.
+func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 	v := verdict{errors: map[string]int{}}
-	var sure []span    // in which a session was valid
-	var entries []span // in which an admission was decided
+	var sure []span    // of a valid session
+	var entries []span // of the decision of an admission
 	for i := range stays {
-		var valid []span          // in which the session was, by single requests
-		known := time.Duration(0) // end of the session, as far as the person knew
-		last := time.Duration(0)  // the newest page was sent for
-		var ended time.Duration   // when the person was put out
-		var place fleettime.Time  // of the person in the line
+		var valid []span          // of the session, by single requests
+		known := time.Duration(0) // end of the session, as known to the visitor
+		last := time.Duration(0)  // time of the newest page's request
+		var ended time.Duration   // end of the session by refusal
+		var place fleettime.Time  // place of the visitor in the queue
 		reqs := slices.Clone(stays[i].requests)
 		slices.SortStableFunc(reqs, func(a, b request) int { return cmp.Compare(a.received, b.received) })
 		for k := range reqs {
 			r := &reqs[k]
 			earliest := c.decided(r)
-			if r.arrived != 0 && len(valid) == 0 { // the answer may be lost, and with it what its cookie says
+			if r.arrived != 0 && len(valid) == 0 { // the answer may be lost, with its cookie
 				entries = append(entries, span{earliest, r.arrived})
 				valid = append(valid, span{r.arrived, earliest + session})
 			}
@@ -178,35 +173,32 @@ func (c *checker) judge(stays []stay, session time.Duration) verdict {
 	return v
 }
 
-// decided returns the earliest moment at which an edge can have decided about a
-// request that reached the site.
-func (c *checker) decided(r *request) time.Duration {
+// decided returns the earliest time of an edge's decision about a request that reached the site.
+func (c *oracle) decided(r *request) time.Duration {
 	if r.arrived == 0 || c.unwell(r.edge, r.sent, r.arrived) || c.stood(r.sent, r.arrived) {
 		return r.sent
 	}
 	return max(r.sent, r.arrived-transit)
 }
 
-// expiry returns the moment until which a session is valid for certain, whose
-// cookie was made at the earliest at a moment and is good for so many seconds:
-// it ends on a whole second of fleet time.
-func (c *checker) expiry(decided time.Duration, maxAge int) time.Duration {
+// expiry returns the certain end of a session with the given earliest time of its cookie and its Max-Age: it ends on a
+// whole second of fleet time.
+func (c *oracle) expiry(decided time.Duration, maxAge int) time.Duration {
 	second := c.wall.Add(decided - clockError).Truncate(time.Second)
 	return second.Add(time.Duration(maxAge)*time.Second).Sub(c.wall) - clockError
 }
 
-// unwell reports whether an edge was killed, standing still or behind a narrow link in a
-// stretch of time.
-func (c *checker) unwell(edge int, from, to time.Duration) bool {
+// unwell reports whether an edge was killed, stopped or behind a slow link in an interval.
+func (c *oracle) unwell(edge int, from, to time.Duration) bool {
 	return slices.ContainsFunc(c.outages[edge], func(s span) bool { return s.touches(from, to) })
 }
 
-// stood reports whether the machine stood still in a stretch of time.
-func (c *checker) stood(from, to time.Duration) bool {
+// stood reports whether the machine stalled in an interval.
+func (c *oracle) stood(from, to time.Duration) bool {
 	return slices.ContainsFunc(c.stalls, func(s span) bool { return s.touches(from, to) })
 }
 
-// union returns spans that cover the same and do not touch each other.
+// union returns disjoint spans that cover the same time.
 func union(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
 	var out []span
@@ -220,7 +212,7 @@ func union(spans []span) []span {
 	return out
 }
 
-// most returns how many of the spans overlap at most, and when first.
+// most returns the maximum number of overlapping spans, and its first time.
 func most(spans []span) (n int, at time.Duration) {
 	type change struct {
 		at    time.Duration
@@ -242,8 +234,7 @@ func most(spans []span) (n int, at time.Duration) {
 	return n, at
 }
 
-// crowd returns how many of the spans lie whole within one window at most, and
-// when it begins.
+// crowd returns the maximum number of spans within one window, and the start of that window.
 func crowd(spans []span, window time.Duration) (n int, at time.Duration) {
 	spans = slices.Clone(spans)
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
