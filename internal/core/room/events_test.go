@@ -201,9 +201,7 @@ func TestControlsGoBeforeEvents(t *testing.T) {
 func TestEventsInDocuments(t *testing.T) {
 	e := launch()
 	e.Description, e.Suspended, e.Shuffle, e.Created, e.Changed = "x", true, true, 5, 6
-	for key, v := range map[string]any{"session_duration": time.Minute, "disable_session_renewal": false, "queueing_method": MethodReject, "waiting_page": "p"} {
-		e.Overrides[key] = v
-	}
+	e.Overrides = Overrides{"session_duration": time.Minute, "disable_session_renewal": false, "queueing_method": MethodReject, "waiting_page": "p"}
 	doc := Document{Rooms: []Settings{sale(e, Event{Name: "b", Start: at(60), End: at(61)})}}.WithDefaults()
 	data, err := EncodeDocument(doc)
 	if err != nil {
