@@ -340,7 +340,7 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// drainWithin is the maximum time of a drain, whose sessions end and without long faults.
+// drainWithin is the maximum time of a drain while sessions end and no fault lasts long.
 const drainWithin = 2 * time.Minute
 
 func (d *deployment) goAway(ctx context.Context, j *journal) error {
