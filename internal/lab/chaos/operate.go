@@ -255,8 +255,8 @@ func (d *deployment) serving() []string {
 	return places[:2]
 }
 
-// connected returns the data centres connected to global: while one of them waits for an edge, global only grants returned
-// permits, even if that one drains or is unlisted.
+// connected returns the data centres connected to global: while one of them waits for an edge, global only grants
+// returned permits, even if that one drains or is unlisted.
 func (d *deployment) connected() []string {
 	if len(d.of("regional", third)) > 0 {
 		return places
