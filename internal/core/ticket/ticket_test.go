@@ -256,7 +256,7 @@ func TestATicketOutlivesItsKeyByTwoRotations(t *testing.T) {
 			var got Ticket
 			err := c.Open(&got, value, s)
 			if age := now.Sub(at); age <= 2*MinRotation && err != nil {
-				t.Errorf("a ticket of %v before is no ticket: %v", age, err)
+				t.Errorf("a ticket of %v before does not open: %v", age, err)
 			} else if age > 4*MinRotation && !errors.Is(err, ErrOldKey) {
 				t.Errorf("a ticket of %v before: %v", age, err)
 			}
@@ -380,7 +380,7 @@ func TestTwoRingsBecomeOne(t *testing.T) {
 	} {
 		joined := tc.younger.Join(tc.older, now)
 		if other := tc.older.Join(tc.younger, now); !slices.Equal(joined.Keys, other.Keys) || joined.Version != other.Version {
-			t.Errorf("%s: it matters who joins whom", name)
+			t.Errorf("%s: Join is not symmetric", name)
 		}
 		if joined.Keys[joined.sealing(now)] != tc.older.Keys[tc.older.sealing(now)] {
 			t.Errorf("%s: the older ring does not go on sealing", name)
@@ -415,7 +415,7 @@ func TestTwoRingsBecomeOne(t *testing.T) {
 			}
 		}
 		if c := testCodec(t, joined, "tickets"); c.Behind(now) || !c.Behind(joined.newest().SealFrom) {
-			t.Errorf("%s: a key that only opens is taken for the newest that seals", name)
+			t.Errorf("%s: a key that only opens counts as the newest sealing key", name)
 		}
 	}
 }
@@ -498,7 +498,7 @@ func TestBestTicketDoesNotDependOnTheOrderSent(t *testing.T) {
 	})
 	late, early := Ticket{ID: 1, Joined: day}, Ticket{ID: 2, Joined: day + 1, Placed: day - 1}
 	if !Better(&early, &late, day) {
-		t.Error("the better place loses to who joined first")
+		t.Error("the better place loses to the earlier join time")
 	}
 	if none := (Ticket{}); !Better(&Ticket{ID: 1}, &none, day) {
 		t.Error("no ticket is as good as a ticket")
@@ -641,7 +641,7 @@ func TestWhatASessionIsBoundToIsInThePlaceOfLonger(t *testing.T) {
 		}
 	}
 	if same > 1 {
-		t.Errorf("%d of 65,536 networks are taken for one", same)
+		t.Errorf("%d of 65,536 networks collide", same)
 	}
 }
 
@@ -660,7 +660,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		if got.ID == 0 || got.Flags >= flagsEnd {
-			t.Fatalf("opened a ticket that nobody issues: %+v", got)
+			t.Fatalf("opened a ticket that cannot be issued: %+v", got)
 		}
 	})
 }
@@ -771,7 +771,7 @@ func TestTheLowEndStaysAsItWasTold(t *testing.T) {
 		want := time.Duration(rapid.Int64Range(0, int64(tk.Wait)).Draw(t, "low")) * time.Second
 		got := tk.PutLowEnd(want)
 		if got > want || got < want-time.Duration(tk.Wait)*time.Second/lowParts-time.Second {
-			t.Fatalf("%v of %d s is told as %v", want, tk.Wait, got)
+			t.Fatalf("%v of %d s is stored as %v", want, tk.Wait, got)
 		}
 		if again := tk.PutLowEnd(got); again != got || tk.LowEnd() != got {
 			t.Fatalf("%v becomes %v", got, again)

@@ -121,15 +121,15 @@ func TestGoldenMessages(t *testing.T) {
 	}
 	gotReport, err := DecodeReport(report)
 	if diff := cmp.Diff(&goldenReport, gotReport); diff != "" || err != nil {
-		t.Errorf("report came back otherwise (%v):\n%s", err, diff)
+		t.Errorf("report changed in the round trip (%v):\n%s", err, diff)
 	}
 	gotGrant, err := DecodeGrant(grant)
 	if diff := cmp.Diff(&goldenGrant, gotGrant, cmp.AllowUnexported(estimate.Digest{})); diff != "" || err != nil {
-		t.Errorf("grant came back otherwise (%v):\n%s", err, diff)
+		t.Errorf("grant changed in the round trip (%v):\n%s", err, diff)
 	}
 	gotPromises, err := DecodePromises(stored)
 	if diff := cmp.Diff(&goldenPromises, gotPromises); diff != "" || err != nil {
-		t.Errorf("promises came back otherwise (%v):\n%s", err, diff)
+		t.Errorf("promises changed in the round trip (%v):\n%s", err, diff)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestPromisesOfEarlierBuilds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := DecodePromises(data); err != nil || !cmp.Equal(&want, got) {
-		t.Errorf("read otherwise (%v):\n%s", err, cmp.Diff(&want, got))
+		t.Errorf("decoded differently (%v):\n%s", err, cmp.Diff(&want, got))
 	}
 	if _, err := DecodePromises([]byte(`{"owner":{"N":1},"write":1}`)); err == nil {
 		t.Error("promises without a head are read")
@@ -136,11 +136,11 @@ func TestLargePromisesLieInSections(t *testing.T) {
 		for i, s := range got.Sections {
 			if len(stored) > 1 {
 				if err := got.Join(s, stored[(i+1)%len(stored)]); err == nil {
-					t.Error("another section is taken for the one named")
+					t.Error("a section with another checksum is accepted")
 				}
 			}
 			if err := got.Join(s, stored[i][:len(stored[i])-1]); err == nil {
-				t.Error("half a section is taken for a whole one")
+				t.Error("a truncated section is accepted")
 			}
 			if err := got.Join(s, stored[i]); err != nil {
 				t.Fatal(err)
@@ -151,7 +151,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again, err := encodeHead(got); err != nil || !bytes.Equal(again, want) {
-			t.Errorf("%d edges came back otherwise: %v", len(got.Durable.Roster), err)
+			t.Errorf("%d edges changed in the round trip: %v", len(got.Durable.Roster), err)
 		}
 	}
 	many := large(30_000, 0, 0)

@@ -512,7 +512,7 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 	for looked := time.Duration(0); ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
 		if passed := d.since() - at; passed > sampleEvery {
 			at += passed
-			if used, ok := d.whatIsUsed(people); ok && used >= useGoal {
+			if used, ok := d.currentUse(people); ok && used >= useGoal {
 				full += passed
 			}
 		}
@@ -597,9 +597,9 @@ func (d *deployment) books() (sum counted, ok bool) {
 	return sum, true
 }
 
-// whatIsUsed returns the use of the more used limit: of T by sessions that the regionals count, without reserved ones,
+// currentUse returns the use of the more used limit: of T by sessions that the regionals count, without reserved ones,
 // or of R by admissions of the last minute. It reports false if a regional does not answer.
-func (d *deployment) whatIsUsed(people *crowdOfPeople) (used float64, ok bool) {
+func (d *deployment) currentUse(people *crowdOfPeople) (used float64, ok bool) {
 	admitted := 0
 	for _, dc := range places {
 		admitted += people.entered(dc, d.since()-time.Minute)
@@ -612,7 +612,7 @@ func (d *deployment) whatIsUsed(people *crowdOfPeople) (used float64, ok bool) {
 func (d *deployment) use(ctx context.Context, people *crowdOfPeople) float64 {
 	sum, n := 0.0, 0
 	for begun := d.since(); d.since()-begun < usedFor && ctx.Err() == nil; sleep(ctx, sampleEvery) {
-		if used, ok := d.whatIsUsed(people); ok {
+		if used, ok := d.currentUse(people); ok {
 			sum += used
 			n++
 		}

@@ -656,7 +656,7 @@ func (c *cluster) watchUse(ctx context.Context, people *crowdOfPeople) (u *usage
 	var all sync.WaitGroup
 	all.Go(func() {
 		for ; ctx.Err() == nil; sleep(ctx, sampleEvery) {
-			if used, ok := c.whatIsUsed(people); ok {
+			if used, ok := c.currentUse(people); ok {
 				u.mu.Lock()
 				u.at, u.use = append(u.at, c.since()), append(u.use, used)
 				u.mu.Unlock()

@@ -255,8 +255,8 @@ func (d *deployment) serving() []string {
 	return places[:2]
 }
 
-// connected returns the data centres connected to global: while one of them waits for an edge, global only grants returned
-// permits, even if that one drains or is unlisted.
+// connected returns the data centres connected to global: while one of them waits for an edge, global only grants
+// returned permits, even if that one drains or is unlisted.
 func (d *deployment) connected() []string {
 	if len(d.of("regional", third)) > 0 {
 		return places
@@ -340,7 +340,7 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// drainWithin is the maximum time of a drain, whose sessions end and without long faults.
+// drainWithin is the maximum time of a drain while sessions end and no fault lasts long.
 const drainWithin = 2 * time.Minute
 
 func (d *deployment) goAway(ctx context.Context, j *journal) error {

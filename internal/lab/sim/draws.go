@@ -127,8 +127,8 @@ func (w *World) undrawn(t *ticket.Ticket) bool {
 	return e != nil && e.Shuffle && t.Joined < w.operator.drawn()[0].Closes() && t.Place() == t.Joined
 }
 
-// checkDraw checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the drawn
-// one, and late visitors are behind all drawn ones. Only the certain part of the event is checked.
+// checkDraw checks an admission after a draw: nobody enters before the draw is settled, or by a place other than the
+// drawn one, and late visitors are behind all drawn ones. Only the certain part of the event is checked.
 func (j *oracle) checkDraw(w *World, e *edgeNode, t *ticket.Ticket) {
 	o := &w.operator
 	const sure = 3 * time.Second

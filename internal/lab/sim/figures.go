@@ -199,8 +199,8 @@ func sessionsOfTenSeconds() Finding {
 	return Finding{Seen: fmt.Sprintf("%d; %.4f", early, least), Met: early == 0 && least >= 0.97}
 }
 
-// spikeIntoOne sends, after a time without visitors, twenty times the data centre's record into the second of its four
-// edges, within ten seconds.
+// spikeIntoOne starts without visitors, then raises demand to 4,000 per minute within ten seconds, all in the second
+// of four data centres.
 func spikeIntoOne(peak bool) Finding {
 	var came, early, most int
 	const total = 2000

@@ -169,8 +169,8 @@ func memberNamed(m *ledger.Members, name string) int {
 	return slices.IndexFunc(m.List, func(o ledger.Member) bool { return o.Name == name })
 }
 
-// tendMembers does the work of the leader's shell: it removes drained data centres, and restores lost versions in the
-// store.
+// tendMembers does the work of the leader's shell: it removes drained data centres, stores proven cluster IDs, and ends
+// the waits for data centres removed by force.
 func (w *World) tendMembers(n *globalProc) {
 	if n != w.newest() || n.members != w.members.store {
 		return

@@ -445,8 +445,8 @@ func (j *oracle) forsake(w *World, i int) {
 	j.centres[i].forsaken, j.centres[i].reachable = true, w.now
 }
 
-// readmit includes data centres again that the coordinator could reach for long enough to void their ledgers, and for all
-// old sessions to end.
+// readmit includes data centres again that the coordinator could reach for long enough to void their ledgers, and for
+// all old sessions to end.
 func (j *oracle) readmit(w *World) {
 	for i := range j.centres {
 		c, r := &j.centres[i], w.regions[i]
@@ -472,9 +472,9 @@ func (j *oracle) checkLedgers(w *World) {
 	j.checkTotals(w)
 }
 
-// checkCentre checks the invariants beyond the count (docs/GUARANTEES.md, invariants): in every data centre true sessions,
-// unspent permits and free permits fit into its allocation. Ledgers under reconstruction after a takeover are checked
-// once complete.
+// checkCentre checks the invariants beyond the count (docs/GUARANTEES.md, invariants): in every data centre true
+// sessions, unspent permits and free permits fit into its allocation. Ledgers under reconstruction after a takeover are
+// checked once complete.
 func (j *oracle) checkCentre(w *World, i int) {
 	r := w.regions[i]
 	n := r.newest()

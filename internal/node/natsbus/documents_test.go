@@ -99,11 +99,11 @@ func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 	rev := put(t, d, "rooms", "one", 0)
 	put(t, d, "other", "nobody asked", 0)
 	if got := testkit.Receive(t, "the document", early); got != [2]string{"rooms", "one"} {
-		t.Errorf("told %v", got)
+		t.Errorf("got %v", got)
 	}
 	late := watch(t, reader)
 	if got := testkit.Receive(t, "the document", late); got != [2]string{"rooms", "one"} {
-		t.Errorf("told %v", got)
+		t.Errorf("got %v", got)
 	}
 	put(t, d, "rooms", "two", rev)
 	put(t, d, "keys", "k", 0)
@@ -113,7 +113,7 @@ func TestAWatchTellsWhatIsThereAndEveryChange(t *testing.T) {
 			told[testkit.Receive(t, "the change", ch)] = true
 		}
 		if !told[[2]string{"rooms", "two"}] || !told[[2]string{"keys", "k"}] {
-			t.Errorf("told %v", told)
+			t.Errorf("got %v", told)
 		}
 	}
 }
@@ -133,19 +133,19 @@ func TestAWatchTellsEverythingAgainAfterTheServerWasAway(t *testing.T) {
 	rev = put(t, d, "rooms", "two", rev)
 	path.up.free()
 	if got := testkit.Receive(t, "what was missed", ch); got[1] != "two" {
-		t.Errorf("told %v, want two", got)
+		t.Errorf("got %v, want two", got)
 	}
 
 	s.Stop()
 	eventually(t, "the writer sees it", func() bool { return !writer.Connected() })
 	s.start()
 	if got := testkit.Receive(t, "all again", ch); got[1] != "two" {
-		t.Errorf("told %v, want two", got)
+		t.Errorf("got %v, want two", got)
 	}
 	eventually(t, "the writer is back", func() bool { return writer.Connected() })
 	put(t, d, "rooms", "three", rev)
 	if got := testkit.Receive(t, "the change", ch); got[1] != "three" {
-		t.Errorf("told %v, want three", got)
+		t.Errorf("got %v, want three", got)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestAWatchSurvivesAServerThatForgotEverything(t *testing.T) {
 		return err == nil
 	})
 	if got := testkit.Receive(t, "the new document", ch); got[1] != "reborn" {
-		t.Errorf("told %v", got)
+		t.Errorf("got %v", got)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestAWatchTellsThatTheStoreCameBackOlderOrEmptier(t *testing.T) {
 			for {
 				if got := testkit.Receive(t, "what became of the rooms", ch); got[0] == "rooms" {
 					if got != c.want {
-						t.Errorf("told %q, want %q", got, c.want)
+						t.Errorf("got %q, want %q", got, c.want)
 					}
 					return
 				}
@@ -250,14 +250,14 @@ func TestAWatchTellsWhatIsMissingFromTheStart(t *testing.T) {
 	want := map[[2]string]bool{{"rooms", gone}: true, {"keys", gone}: true}
 	for range 2 {
 		if got := testkit.Receive(t, "what is missing", early); !want[got] {
-			t.Errorf("told %q", got)
+			t.Errorf("got %q", got)
 		}
 	}
 	put(t, natsbus.NewDocuments(connect(t, s.URL(), "writer"), 1), "rooms", "one", 0)
 	late := watchAll(t, natsbus.NewDocuments(connect(t, s.URL(), "reader"), 0, "rooms", "keys"))
 	for _, want := range [][2]string{{"rooms", "one"}, {"keys", gone}} {
 		if got := testkit.Receive(t, "the document", late); got != want {
-			t.Errorf("told %q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -14,14 +14,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Promises are what a data centre must remember across its aggregators: whom
-// it follows, and its roster of edges.
+// Promises are the stored promises of a data centre: the followed parent, and the roster of edges.
 //
-// They are one value, the head, written by compare-and-set: that is the fence. What gone
-// edges left behind lies in sections, values of their own that the head names.
-// Sections are written before the head that names them and never again: their names
-// hold the term of who wrote them, so that nobody who was replaced can touch those of
-// its successor. One that no head names any more is removed.
+// One value, the head, is written by compare-and-set, which is the fence. The state of dead edges lies in sections,
+// separate values named by the head. Sections are written before their head, and never changed: their names contain the
+// writer's term, so that a replaced writer cannot touch those of its successor. Unnamed sections are removed.
 type Promises struct {
 	conn     *Conn
 	dc       string
@@ -31,22 +28,21 @@ type Promises struct {
 	val wire.Promises
 	rev uint64
 
-	pieces   map[*wire.RosterRoom][][]byte // of rooms that were encoded before
-	sections map[[sha256.Size]byte]string  // key of every section that is stored, by its sum
-	number   uint64                        // of the newest section written; its name is never used again
-	swept    time.Time                     // when the sections were counted
+	pieces   map[*wire.RosterRoom][][]byte // of rooms encoded before
+	sections map[[sha256.Size]byte]string  // key of every stored section, by its checksum
+	number   uint64                        // number of the newest section; its name is never reused
+	swept    time.Time                     // time of the last listing of sections
 }
 
 var _ wire.PromiseStore = (*Promises)(nil)
 
 const promisesBucket = "vestibule_promises"
 
-// sweepEvery is how often it is looked which sections there are: some that nobody
-// names, of who ended between writing and naming them, and none missing.
+// sweepEvery is the interval of listings of the stored sections. It finds those of a writer that died before naming
+// them, and missing ones.
 const sweepEvery = time.Minute
 
-// NewPromises returns the promises of data centre dc; replicas is for the
-// bucket, if it has to be made.
+// NewPromises returns the promises of data centre dc; replicas applies if the bucket has to be created.
 func NewPromises(conn *Conn, dc string, replicas int) *Promises {
 	return &Promises{conn: conn, dc: dc, replicas: replicas}
 }
@@ -79,15 +75,13 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 		if err := p.readSections(ctx); err != nil {
 			return wire.Durable{}, fmt.Errorf("promises of %s: %w", p.dc, err)
 		}
-		// The read may have been stale: only this write decides, and it makes
-		// every older owner's next write fail.
+		// The read may have been stale. Only this write decides, and it makes the next write of every older owner fail.
 		p.val.Owner = term
 		err = p.write(ctx)
 		if err == nil {
 			return p.val.Durable, nil
 		}
-		// Nothing is written over what was not read: a predecessor may have stored
-		// more meanwhile.
+		// Nothing is written over an unread value: a predecessor may have stored more meanwhile.
 		if !errors.Is(err, wire.ErrFenced) && !errors.Is(err, errWriteAgain) {
 			return wire.Durable{}, err
 		}
@@ -119,12 +113,10 @@ func (p *Promises) Site(ctx context.Context) (uint64, error) {
 	return head.Durable.Site, nil
 }
 
-// missingWait is for how long a section is looked for that the head names: a replica
-// may be behind.
+// missingWait is how long to look for a section named by the head, since a replica may be behind.
 const missingWait = time.Second
 
-// readSections brings the sections in that the head names. Where one is lost, what it
-// held is not known: an unknown past goes on the roster.
+// readSections adds the sections named by the head. For a lost one it puts an unknown past on the roster.
 func (p *Promises) readSections(ctx context.Context) error {
 	for _, s := range p.val.Sections {
 		err := p.readSection(ctx, s)
@@ -135,7 +127,7 @@ func (p *Promises) readSections(ctx context.Context) error {
 		if !errors.Is(err, errSectionLost) {
 			return err
 		}
-		p.conn.log.Error("part of the promises is lost: nobody is let in until every session that may exist has ended",
+		p.conn.log.Error("part of the promises is lost: nobody is admitted until every possible session has ended",
 			slog.String("dc", p.dc), slog.Any("error", err))
 		p.val.Lose()
 	}
@@ -168,7 +160,7 @@ func (p *Promises) readSection(ctx context.Context, s wire.Section) error {
 	}
 }
 
-// errWriteAgain says that a write was refused and the next one may not be.
+// errWriteAgain reports a refused write that may succeed if repeated.
 var errWriteAgain = errors.New("write again")
 
 // Put implements [wire.PromiseStore].
@@ -177,7 +169,7 @@ func (p *Promises) Put(ctx context.Context, d wire.Durable) error {
 	return p.write(ctx)
 }
 
-// encode returns the head, after every section that it names has been stored.
+// encode returns the head, after storing all its sections.
 func (p *Promises) encode(ctx context.Context) ([]byte, error) {
 	p.val.Sections = nil
 	var pieces [][]byte
@@ -217,8 +209,8 @@ func (p *Promises) encode(ctx context.Context) ([]byte, error) {
 	return wire.EncodeHead(&p.val)
 }
 
-// sweep removes the sections that the head, just written, does not name. Those of a
-// higher term are somebody's who has replaced us.
+// sweep removes the sections that the head, just written, does not name, except those of a higher term, which belong to
+// a successor.
 func (p *Promises) sweep(ctx context.Context) {
 	named := map[string]bool{}
 	for _, s := range p.val.Sections {
@@ -245,18 +237,17 @@ func (p *Promises) sweep(ctx context.Context) {
 	}
 	stream, err := js.Stream(ctx, "KV_"+promisesBucket)
 	for _, key := range gone {
-		if err == nil { // a deletion would leave a mark for ever
+		if err == nil { // a deletion would leave a marker for ever
 			err = stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+promisesBucket+"."+key))
 		}
 	}
 	if err != nil {
 		p.conn.log.Debug("sections not removed", slog.Any("error", err))
-		p.swept = time.Time{} // the next sweep looks for them
+		p.swept = time.Time{} // the next sweep retries
 	}
 }
 
-// leftovers returns the sections of this data centre that nobody names: of earlier
-// terms, or of this one.
+// leftovers returns the unnamed sections of this data centre: of earlier terms, or of this one.
 func (p *Promises) leftovers(ctx context.Context, named map[string]bool) (gone []string) {
 	keys, err := p.kv.ListKeysFiltered(ctx, p.dc+".>")
 	if err != nil {
@@ -275,7 +266,7 @@ func (p *Promises) leftovers(ctx context.Context, named map[string]bool) (gone [
 	}
 	for sum, key := range p.sections {
 		if named[key] && !there[key] {
-			p.conn.log.Error("the store has lost part of the promises; it is written again", slog.String("section", key))
+			p.conn.log.Error("the store has lost part of the promises; rewriting it", slog.String("section", key))
 			delete(p.sections, sum)
 		}
 	}
@@ -313,10 +304,10 @@ func (p *Promises) write(ctx context.Context) error {
 	if !errors.Is(err, jetstream.ErrKeyExists) {
 		return fmt.Errorf("promises of %s: %w", p.dc, err)
 	}
-	// Refused. Ours all the same, if an earlier write that timed out happened.
+	// Refused. An earlier write of ours that timed out may have happened.
 	e, gerr := p.kv.Get(ctx, p.dc)
 	if errors.Is(gerr, jetstream.ErrKeyNotFound) {
-		// Nobody has opened them since, or they would be there: ours are the newest.
+		// No successor has opened them, or they would exist: ours are the newest.
 		p.rev = 0
 		clear(p.sections)
 		return fmt.Errorf("promises of %s: the store has lost them: %w", p.dc, errWriteAgain)
@@ -329,14 +320,14 @@ func (p *Promises) write(ctx context.Context) error {
 		return fmt.Errorf("promises of %s: %w", p.dc, derr)
 	}
 	if have.Owner.N < p.val.Owner.N {
-		// The store came back older than we are. The next compare-and-set decides.
+		// The store was restored to an older state. The next compare-and-set decides.
 		p.rev = e.Revision()
-		clear(p.sections) // newer than it, maybe
+		clear(p.sections) // possibly newer than it
 		return fmt.Errorf("promises of %s: the store holds those of term %d, older than ours: %w", p.dc, have.Owner.N, errWriteAgain)
 	}
 	if have.Owner != p.val.Owner {
 		return wire.ErrFenced
 	}
 	p.rev = e.Revision()
-	return fmt.Errorf("promises of %s: an earlier write had happened: %w", p.dc, errWriteAgain)
+	return fmt.Errorf("promises of %s: an earlier write succeeded: %w", p.dc, errWriteAgain)
 }

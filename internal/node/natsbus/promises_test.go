@@ -294,7 +294,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	}
 }
 
-// The site that is stored is known to everybody, whoever leads.
+// Every node can read the stored cluster ID.
 func TestTheSiteIsReadBesideTheLeader(t *testing.T) {
 	s := newSite(t)
 	conn := connect(t, s.URL(), "one")
