@@ -47,6 +47,7 @@ func reference(root *cobra.Command) string {
 
 %[2]svestibule COMMAND --help%[2]s explains a command, and %[2]svestibule man DIR%[2]s writes manual pages. %[2]svestibule completion%[2]s writes
 completions for bash (with the package bash-completion), zsh, fish and PowerShell: %[2]svestibule completion SHELL --help%[2]s.
+The flags of %[2]svestibule simulate%[2]s are in its %[2]s--help%[2]s only.
 
 Commands with %[2]s--config%[2]s also read a YAML file and the environment; flags are stronger
 ([CONFIGURATION](CONFIGURATION.md)). This page is generated: %[2]smake golden%[2]s.
@@ -97,6 +98,9 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 	}
 	if len(words) > 0 {
 		fmt.Fprintf(b, "\n%s\n", strings.Join(words, " "))
+	}
+	if strings.HasPrefix(c.CommandPath(), "vestibule simulate") {
+		return // for engineers, and many: --help has them
 	}
 	if len(own) > 0 {
 		b.WriteString("\n")
