@@ -45,8 +45,9 @@ func reference(root *cobra.Command) string {
 
 %s
 
-%[2]svestibule COMMAND --help%[2]s explains a command, %[2]svestibule man DIR%[2]s writes manual pages, and %[2]svestibule completion%[2]s writes
-completions for bash, zsh, fish and PowerShell.
+%[2]svestibule COMMAND --help%[2]s explains a command, and %[2]svestibule man DIR%[2]s writes manual pages. %[2]svestibule completion%[2]s writes
+completions for bash (with the package bash-completion), zsh, fish and PowerShell: %[2]svestibule completion SHELL --help%[2]s.
+The flags of %[2]svestibule simulate%[2]s are in its %[2]s--help%[2]s only.
 
 Commands with %[2]s--config%[2]s also read a YAML file and the environment; flags are stronger
 ([CONFIGURATION](CONFIGURATION.md)). This page is generated: %[2]smake golden%[2]s.
@@ -57,7 +58,7 @@ Commands with %[2]s--config%[2]s also read a YAML file and the environment; flag
 		f.flags.VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
 	}
 	for _, c := range root.Commands() {
-		if !c.IsAvailableCommand() {
+		if !c.IsAvailableCommand() || slices.Contains([]string{"completion", "help", "man"}, c.Name()) { // named above
 			continue
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s.\n", c.Name(), c.Short)
@@ -69,7 +70,8 @@ Commands with %[2]s--config%[2]s also read a YAML file and the environment; flag
 	return b.String()
 }
 
-// writeCommand writes the usage line and the flags of a command. Those of a group are named at the group.
+// writeCommand writes the usage line, where the heading does not say it, and the flags of a command. Those of a group
+// are named at the group.
 func writeCommand(b *strings.Builder, c *cobra.Command) {
 	own, shared := []*pflag.Flag(nil), []string(nil)
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -85,14 +87,21 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 			own = append(own, f)
 		}
 	})
-	fmt.Fprintf(b, "\n`%s`", strings.TrimSuffix(c.UseLine(), " [flags]"))
-	if c.Parent().HasParent() {
-		fmt.Fprintf(b, ": %s.", c.Short)
+	var words []string
+	if use := strings.TrimSuffix(c.UseLine(), " [flags]"); c.Parent().HasParent() {
+		words = append(words, fmt.Sprintf("`%s`: %s.", use, c.Short))
+	} else if use != c.CommandPath() && !c.HasSubCommands() { // else it says no more than the heading
+		words = append(words, fmt.Sprintf("`%s`", use))
 	}
 	if len(shared) > 0 {
-		fmt.Fprintf(b, " Flags: %s.", strings.Join(shared, ", "))
+		words = append(words, fmt.Sprintf("Flags: %s.", strings.Join(shared, ", ")))
 	}
-	b.WriteString("\n")
+	if len(words) > 0 {
+		fmt.Fprintf(b, "\n%s\n", strings.Join(words, " "))
+	}
+	if strings.HasPrefix(c.CommandPath(), "vestibule simulate") {
+		return // for engineers, and many: --help has them
+	}
 	if len(own) > 0 {
 		b.WriteString("\n")
 	}
