@@ -160,7 +160,7 @@ type envelope struct {
 	log   *slog.Logger
 }
 
-// serve calls handler and counts its answer. It refuses redirects of handler and answers that are too large.
+// serve calls handler and counts its answer. It bounds the body, and refuses paths that a mux would redirect.
 func (e *envelope) serve(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	c := &counted{ResponseWriter: w, status: http.StatusOK, operation: NoOperation}
 	if w = c; e.count != nil {
