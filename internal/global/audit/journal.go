@@ -93,7 +93,7 @@ const maxTries = 50
 
 // add adds one entry.
 func (j *Journal) add(ctx context.Context, e Entry) error {
-	tried := uint64(0) // sequence expected by the first uncertain append
+	tried := uint64(0) // the entry is not in the stream up to this sequence
 	for try := 0; ; try++ {
 		if j.head == nil {
 			h, err := j.newest(ctx)

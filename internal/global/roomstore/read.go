@@ -130,7 +130,7 @@ func (s *Store) Read(ctx context.Context) (*State, error) {
 	return v.state, nil
 }
 
-// errLate means that the store lacks a referenced section, perhaps for a moment.
+// errLate means that the store lacks a section that a document names. The section may still arrive.
 var errLate = errors.New("not in the store yet")
 
 // assemble returns the state of an owned document, from the parts of the known state and those in the store.

@@ -103,7 +103,7 @@ func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
 	}
 }
 
-// spare removes the state's references from parts.
+// spare removes from parts the sections and pages of the state.
 func (s *State) spare(parts map[string]wire.Written) {
 	for _, p := range s.parts {
 		delete(parts, roomdoc.SectionDocument(p.hash))
