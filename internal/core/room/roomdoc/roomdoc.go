@@ -137,7 +137,7 @@ func DecodePage(hash string, data []byte) ([]byte, error) {
 	return page, nil
 }
 
-// Unpack decompresses data of at most most bytes.
+// Unpack decompresses data. A result of more than most bytes is an error.
 func Unpack(data []byte, most int) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
