@@ -63,7 +63,7 @@ func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
 
 // change makes one change to the controls of a room. edit gets a copy, and is called again after a concurrent write.
 func (c *controls) change(ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error) (_ *room.Controls, err error) {
-	var undo func(context.Context) error // undoes the entry in the audit stream
+	var undo func(context.Context) error // adds to the audit stream that the change failed
 	defer func() {
 		if err != nil && undo != nil && !errors.Is(err, roomstore.ErrUnknown) {
 			err = errors.Join(err, undo(ctx))
