@@ -67,7 +67,7 @@ func (s *eventService) showEvent(ctx context.Context, r *roomstore.Room, e *room
 	return out, nil
 }
 
-// shownOverrides returns the overrides in s that are shown, nil for none.
+// shownOverrides returns the values in s of those of ownOverrides that are to be shown, nil for none.
 func shownOverrides(s *room.Settings, shown func(key string) bool) *map[string]any {
 	var out map[string]any
 	for t := range ownOverrides {
@@ -339,7 +339,8 @@ func overrideOf(key string) *room.Setting {
 	return nil
 }
 
-// ownOverrides yields the event overrides of the object vestibule, which the hosted product lacks.
+// ownOverrides yields the settings that events override in their object vestibule: those
+// that the events of the hosted product lack.
 func ownOverrides(yield func(*room.Setting) bool) {
 	for t := range room.Overridable() {
 		if t.Key != "waiting_page" && fields[t.Key] == nil && !yield(t) {
