@@ -1,5 +1,5 @@
-// Command edge is one edge of a waiting room: it admits or queues the visitors
-// of its rooms and hands those who are in to the site.
+// Command edge is one edge of a waiting room: it admits or queues the visitors of its rooms and proxies admitted
+// visitors to the site.
 package main
 
 import (
@@ -29,7 +29,7 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 	if err != nil {
 		return err
 	}
-	defer sockets.Close() // the edge has told of those that it did not take
+	defer sockets.Close() // the edge has reported the sockets that it did not take
 	var closer node.Closer
 	defer closer.Close(log)
 	conn, err := natsbus.Connect(cfg.NATS.Options(cfg.DataCenter+"-"+cfg.Name, natsbus.NodeInbox(natsbus.RoleEdge, cfg.DataCenter, cfg.Name), log))

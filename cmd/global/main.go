@@ -1,5 +1,5 @@
-// Command global is the coordinator of a waiting room: it lends slots to the
-// data centres and publishes rooms and keys. Any number may run; one leads.
+// Command global is the coordinator of a waiting room: it lends session permits to the data centres and publishes
+// rooms and keys. Any number may run; one leads.
 package main
 
 import (
@@ -47,7 +47,7 @@ func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.L
 	if err := node.Announce(stdout, people, addresses); err != nil {
 		return err
 	}
-	// Edges drain before they say goodbye, by this server.
+	// Edges drain before they say goodbye through this server.
 	said := false
 	ctx, stop := node.Outlive(ctx, 10*time.Second, func() (here, leaving int) {
 		here = server.Others()

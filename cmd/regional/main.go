@@ -1,6 +1,5 @@
-// Command regional is the aggregator of one data centre: it counts the sessions
-// of its edges, divides the data centre's rights among them, and syncs with
-// global. Any number may run for one data centre; one leads.
+// Command regional is the aggregator of one data centre: it counts the sessions of its edges, divides the permits of
+// the data centre among them, and syncs with global. Any number may run for one data centre; one leads.
 package main
 
 import (

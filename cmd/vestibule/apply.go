@@ -14,8 +14,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// export prints rooms.yaml, or writes it to a file, and the pages that it names beside it. Nothing is written over but
-// what is there already as it is.
+// export prints rooms.yaml, or writes it to a file, with its pages beside it. It overwrites a file only if the content
+// is the same.
 func (c *client) export(file string) error {
 	var got api.RoomsFile
 	res, err := c.ExportRooms(c.ctx)
@@ -101,7 +101,7 @@ func (c *client) apply(file string, dry, prune bool) error {
 	})
 }
 
-// difference shows a setting as it was and as it is, where both are short.
+// difference shows the old and the new value of a setting, if both are short.
 func difference(s api.AppliedSetting) string {
 	before, err := json.Marshal(s.Before)
 	after, err2 := json.Marshal(s.After)

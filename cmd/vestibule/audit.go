@@ -97,7 +97,7 @@ func (c *client) auditList(limit int) error {
 	})
 }
 
-// what tells in a few words what an entry is about.
+// what returns a short description of an entry.
 func what(e *audit.Entry) string {
 	var out []string
 	for i, r := range e.Rooms {
@@ -204,7 +204,7 @@ func (c *client) audited(name string) (id string, err error) {
 	return r.Id, err
 }
 
-// restore makes a room again as it was at a revision.
+// restore gives a room the settings of a revision.
 func (c *client) restore(name, revision string) error {
 	id, err := c.audited(name)
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 	"vestibule/internal/node"
 )
 
-// exitUnreachable says to scripts that the API did not answer.
+// exitUnreachable is the exit code if the API did not answer.
 const exitUnreachable = 3
 
-// unreachableError says that the API could not be asked.
+// unreachableError means that the API could not be reached.
 type unreachableError struct{ err error }
 
 func (e *unreachableError) Error() string { return "the API cannot be reached: " + e.err.Error() }
@@ -39,19 +39,19 @@ type client struct {
 	out    io.Writer
 }
 
-// loginFile is what `vestibule login` keeps.
+// loginFile is the file that `vestibule login` writes.
 type loginFile struct {
 	Server string `json:"server"`
 	Token  string `json:"token"`
 }
 
-// loginPath is where it is kept: the user alone may read it.
+// loginPath returns the path of the login file, which only the user can read.
 func loginPath() (string, error) {
 	dir, err := os.UserConfigDir()
 	return filepath.Join(dir, "vestibule", "login.json"), err
 }
 
-// clientFlags are those of every command that asks the API.
+// clientFlags are the flags of every command that calls the API.
 type clientFlags struct {
 	server, output string
 	timeout        time.Duration
@@ -117,7 +117,7 @@ func (c *clientFlags) completeRoom(cmd *cobra.Command, args []string, _ string) 
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	c.timeout = min(c.timeout, 2*time.Second) // somebody waits at the keyboard
+	c.timeout = min(c.timeout, 2*time.Second) // a user waits at the keyboard
 	cl, err := c.openZone(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
@@ -132,7 +132,7 @@ func (c *clientFlags) completeRoom(cmd *cobra.Command, args []string, _ string) 
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// take reads an answer into result, or returns everything that was refused.
+// take decodes an answer into result, or returns all refusals.
 func take(res *http.Response, err error, result any) error {
 	if err != nil {
 		return &unreachableError{err}
@@ -164,7 +164,7 @@ func take(res *http.Response, err error, result any) error {
 	return errors.Join(errs...)
 }
 
-// verify asks what the token is good for, and learns the zone.
+// verify checks the token, and learns the zone.
 func (c *client) verify() (who api.Verified, err error) {
 	res, err := c.VerifyToken(c.ctx)
 	err = take(res, err, &who)
@@ -184,7 +184,7 @@ func newLoginCmd() *cobra.Command {
 	return cmd
 }
 
-// login keeps an address and a token, once they are good.
+// login stores an address and a token, once they are valid.
 func (c *clientFlags) login(cmd *cobra.Command) error {
 	cl, err := c.open(cmd)
 	if err != nil {

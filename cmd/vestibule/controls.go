@@ -47,8 +47,8 @@ func (c *controlFlags) mark(now time.Time) (m map[string]any, fault string) {
 	return m, ""
 }
 
-// control sets a control of a room. body makes the request of the arguments after the room and of the end that the
-// flags name; nil shows the controls in force. It returns the fault of the arguments.
+// control sets a control of a room. body makes the request from the arguments after the room and the end in the flags;
+// nil shows the controls in force. It returns the fault of the arguments.
 func (c *controlFlags) control(cmd *cobra.Command, args []string, body func(words []string, mark map[string]any) (b map[string]any, fault string)) error {
 	mark, fault := c.mark(time.Now())
 	var b map[string]any

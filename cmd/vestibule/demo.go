@@ -23,7 +23,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// checkLevel reports what is wrong with --log-level.
+// checkLevel returns the fault of --log-level.
 func checkLevel(level string) []error {
 	var l slog.Level
 	if l.UnmarshalText([]byte(level)) != nil {
@@ -100,18 +100,17 @@ func demo(cmd *cobra.Command, o *allinone.Options, visitors int) error {
 	})
 }
 
-// demoPort is that of the first edge of a demo.
+// demoPort is the port of the first edge of a demo.
 const demoPort = 8080
 
-// limitFlags are the flags of a room that is made of flags.
+// limitFlags are the limits of a room defined by flags.
 func limitFlags(f *pflag.FlagSet, o *allinone.Options, total, perMinute int, session time.Duration) {
 	f.IntVar(&o.TotalActiveUsers, "total-active-users", total, "sessions that may be valid at any moment")
 	f.IntVar(&o.NewUsersPerMinute, "new-users-per-minute", perMinute, "admissions in any 60 seconds")
 	f.DurationVar(&o.SessionDuration, "session-duration", session, "how long a session lasts after the last request")
 }
 
-// chooseListen has the edges of a demo listen a hundred ports on where somebody listens at theirs,
-// or further; it says so.
+// chooseListen moves the edges of a demo up by a hundred ports, or more, if theirs are taken, and prints that.
 func chooseListen(o *allinone.Options, first int, stdout io.Writer) {
 	for base := first; base < first+1000; base += 100 {
 		taken := 0
@@ -130,8 +129,8 @@ func chooseListen(o *allinone.Options, first int, stdout io.Writer) {
 	o.Listen = "localhost:0"
 }
 
-// grow runs a tree until ctx ends, or until it fails. up is called when its listeners are open,
-// with a context that ends with the tree.
+// grow runs a tree until ctx ends or the tree fails. up is called when its listeners are open, with a context that
+// ends with the tree.
 func grow(ctx context.Context, o *allinone.Options, up func(context.Context, *allinone.Tree) error) error {
 	tree, err := allinone.Start(*o)
 	if err != nil {
@@ -157,14 +156,14 @@ func grow(ctx context.Context, o *allinone.Options, up func(context.Context, *al
 		}
 	default:
 	}
-	// Wait has told why a node failed, or the tree was ended.
+	// Wait has returned why a node failed, or the tree was stopped.
 	if e := tree.Stop(); err == nil {
 		err = e
 	}
 	return err
 }
 
-// announceDemo prints what to do first, for people, and where everything is, for scripts.
+// announceDemo prints first steps, for people, and all addresses, for scripts.
 func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A waiting room for %d at a time, %d new per minute, sessions of %s.\n\n", o.TotalActiveUsers, o.NewUsersPerMinute, short(o.SessionDuration))
@@ -196,7 +195,7 @@ func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors i
 	return ready(w, &b, &t.Info)
 }
 
-// ready writes what was said, and the line READY for scripts.
+// ready prints the announcement, and the line READY for scripts.
 func ready(w io.Writer, said *strings.Builder, info *allinone.Info) error {
 	line, err := json.Marshal(info)
 	if err != nil {
@@ -207,7 +206,7 @@ func ready(w io.Writer, said *strings.Builder, info *allinone.Info) error {
 	return err
 }
 
-// short returns a duration of whole seconds without what is zero at its end.
+// short formats a duration of whole seconds without zero units at the end.
 func short(d time.Duration) string {
 	text := strings.TrimSuffix(d.String(), "m0s")
 	if text != d.String() {
@@ -224,7 +223,7 @@ func spell(n int) string {
 	return strconv.Itoa(n)
 }
 
-// program returns how a shell starts this program again, from any folder.
+// program returns the shell command that starts this program, from any folder.
 func program() string {
 	file, err := os.Executable()
 	if err != nil {
@@ -233,10 +232,10 @@ func program() string {
 	return shellWord(file)
 }
 
-// plainWord is what a shell takes as it stands.
+// plainWord matches a word that a shell needs no quotes for.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9/._+:@%,=-]+$`)
 
-// shellWord returns text as one word of a shell.
+// shellWord quotes text as one word of a shell.
 func shellWord(text string) string {
 	if plainWord.MatchString(text) {
 		return text

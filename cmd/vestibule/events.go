@@ -172,7 +172,7 @@ func (c *clientFlags) ofEvent(do func(c *client, r *api.Room, id string) error) 
 	}
 }
 
-// eventID returns the ID of an event by its name or ID; "" where there is none.
+// eventID returns the ID of an event by its name or ID; "" for none.
 func eventID(r *api.Room, all []api.Event, name string) (id string, err error) {
 	for _, e := range all {
 		if e.Name != name && e.Id != name {
@@ -197,7 +197,7 @@ func (c *clientFlags) draw(cmd *cobra.Command, args []string) (*client, *api.Dra
 		return nil, nil, err
 	}
 	var d api.Draw
-	res, err := cl.GetDraw(cl.ctx, r.Id, cmp.Or(id, args[1])) // a deleted event has its ID only
+	res, err := cl.GetDraw(cl.ctx, r.Id, cmp.Or(id, args[1])) // a deleted event has only its ID
 	if err := take(res, err, &d); err != nil {
 		return nil, nil, fmt.Errorf("the draw of event %q: %w", args[1], err)
 	}

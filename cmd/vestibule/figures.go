@@ -22,7 +22,7 @@ func newFiguresCmd() *cobra.Command {
 	return cmd
 }
 
-// figures fails where a promise is broken; a goal that is not met is a figure too.
+// figures fails if a guarantee is violated; a missed goal is only reported.
 func figures(stdout io.Writer, only string, list bool) error {
 	var chosen []sim.Figure
 	for _, x := range sim.Figures() {

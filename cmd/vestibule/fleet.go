@@ -81,7 +81,7 @@ func newFleetRemoveCmd() *cobra.Command {
 	return cmd
 }
 
-// fleetConfig says where the list of data centres is, with the keys that nodes have.
+// fleetConfig is the NATS connection for the list of data centres, with the same keys as in nodes.
 type fleetConfig struct {
 	NATS node.ClientConfig `mapstructure:"nats"`
 	Wait time.Duration     `mapstructure:"wait" doc:"how long to try to reach NATS"`
@@ -100,7 +100,7 @@ func (c *fleetConfig) Validate() []error {
 	return errs
 }
 
-// runs has a command do something with the list of data centres. Its flags are those of whole, of which c is a part.
+// runs makes a command operate on the list of data centres. Its flags are those of whole, which contains c.
 func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config, do func(ctx context.Context, l *fleetList, name string) error) {
 	load := node.Flags(whole, cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -129,7 +129,7 @@ func (c *fleetConfig) connect(cmd *cobra.Command, do func(ctx context.Context, c
 	return do(ctx, conn)
 }
 
-// await returns when there is a connection, or why there is none when ctx ends.
+// await returns once there is a connection, or the reason for none when ctx ends.
 func (c *fleetConfig) await(ctx context.Context, conn *natsbus.Conn) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -146,13 +146,13 @@ func (c *fleetConfig) await(ctx context.Context, conn *natsbus.Conn) error {
 	return nil
 }
 
-// fleetList is the list in the store.
+// fleetList is the list of data centres in the store.
 type fleetList struct {
 	docs *natsbus.Documents
 	out  io.Writer
 }
 
-// errUnfounded says that no list is stored.
+// errUnfounded means that no list is stored.
 var errUnfounded = errors.New("the store holds no list of data centres yet: global makes it once every data centre of its data_centers was heard; see the alarms of its /readyz")
 
 func (f *fleetList) get(ctx context.Context) (*node.Members, uint64, error) {
@@ -167,7 +167,7 @@ func (f *fleetList) get(ctx context.Context) (*node.Members, uint64, error) {
 	return m, revision, err
 }
 
-// status returns what the leading global told last; nil where none did.
+// status returns the last status published by the leading global; nil for none.
 func (f *fleetList) status(ctx context.Context) (*node.MembersStatus, error) {
 	data, _, err := f.docs.Get(ctx, node.MembersStatusDocument)
 	if err != nil || data == nil {
@@ -180,7 +180,7 @@ func (f *fleetList) status(ctx context.Context) (*node.MembersStatus, error) {
 	return &st, nil
 }
 
-// change changes the list, anew where somebody else did meanwhile.
+// change changes the list, and tries again after a concurrent change.
 func (f *fleetList) change(ctx context.Context, change func(time.Time, *node.Members) (*node.Members, error)) error {
 	for {
 		m, revision, err := f.get(ctx)
@@ -215,7 +215,7 @@ func (f *fleetList) change(ctx context.Context, change func(time.Time, *node.Mem
 	}
 }
 
-// mayRemove reports what speaks against taking a data centre off the list.
+// mayRemove returns the reason why a data centre cannot be removed from the list, if any.
 func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 	m, _, err := f.get(ctx)
 	if err != nil {

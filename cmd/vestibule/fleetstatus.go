@@ -28,7 +28,7 @@ func newFleetStatusCmd() *cobra.Command {
 	return cmd
 }
 
-// again shows something, and where it is watched again every two seconds.
+// again calls show, and with watch set repeats it every two seconds.
 func (c *client) again(watch bool, show func() error) error {
 	for {
 		if err := show(); err != nil || !watch {

@@ -77,7 +77,7 @@ edge. Use it only with evidence: if the other one lives, both hold its permits.`
 	return cmd
 }
 
-// ask returns what is asked of the regional, or all faults of the flags.
+// ask returns the request to the regional, or all faults of the flags.
 func (c *forgetConfig) ask(edge string) (wire.ForgetAsk, error) {
 	ask := wire.ForgetAsk{Edge: edge, All: c.All}
 	var errs []error
@@ -99,7 +99,7 @@ func (c *forgetConfig) ask(edge string) (wire.ForgetAsk, error) {
 	return ask, errors.Join(errs...)
 }
 
-// askRegional asks the regional that leads dc on a subject of operators, and prints its answer.
+// askRegional sends a request to the leading regional of dc on a subject of operators, and prints its answer.
 func askRegional(ctx context.Context, conn *natsbus.Conn, dc, subject string, question []byte, out io.Writer) error {
 	data, err := conn.Ask(ctx, subject, question)
 	if errors.Is(err, natsbus.ErrNobody) {

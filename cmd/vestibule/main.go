@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return node.ExitError
 }
 
-// newRootCmd returns the command with all others below it.
+// newRootCmd returns the root command with all subcommands.
 func newRootCmd(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "vestibule",
@@ -62,7 +62,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "\n  {{.CommandPath}} [command]", "", 1)) // Use says it
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "\n  {{.CommandPath}} [command]", "", 1)) // Use has it already
 	for _, g := range []struct {
 		title    string
 		commands []*cobra.Command
@@ -87,8 +87,8 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 	return root
 }
 
-// complete sets what all commands have in common: flags stand in their order, and a command that only has others
-// refuses to run without one of them.
+// complete sets the common properties of all commands: flags keep their order, and a command with subcommands requires
+// one of them.
 func complete(cmd *cobra.Command) {
 	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
 	cmd.SuggestionsMinimumDistance = 2
@@ -109,7 +109,7 @@ func newVersionCmd() *cobra.Command {
 	}}
 }
 
-// usageError says that the command line or a configuration is wrong.
+// usageError means that the command line or a configuration is invalid.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
@@ -127,7 +127,7 @@ func refuse(faults []error) error {
 	return usageError("the flags are not valid:\n" + errors.Join(faults...).Error())
 }
 
-// needsCommand is the run function of commands that only have others.
+// needsCommand is the run function of commands that only have subcommands.
 func needsCommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return unknownCommand(cmd, args[0])
@@ -143,7 +143,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usagef("unknown command %q%s", name, meant)
 }
 
-// named checks the arguments against those that Use names: ROOM is needed, [ROOM] is not, and three dots stand for more.
+// named checks the arguments against those in Use: ROOM is required, [ROOM] is optional, and three dots stand for
+// more.
 func named(cmd *cobra.Command, args []string) error {
 	names := strings.Fields(cmd.Use)[1:]
 	if i := slices.IndexFunc(names, func(name string) bool { return name[0] == '-' }); i >= 0 {
@@ -163,7 +164,7 @@ func named(cmd *cobra.Command, args []string) error {
 	return usagef("unexpected argument %q", args[len(names)])
 }
 
-// flagError makes a usageError of a flag that pflag refused. It names every value of the wrong type, where pflag
+// flagError returns a usageError for a flag that pflag refused. It names every value of the wrong type, whereas pflag
 // stops at the first.
 func flagError(cmd *cobra.Command, args []string, err error) error {
 	if _, ok := errors.AsType[*pflag.InvalidValueError](err); !ok {
@@ -204,7 +205,7 @@ func meantFlag(flags *pflag.FlagSet, err error) string {
 	return fmt.Sprintf(", did you mean --%s?", name)
 }
 
-// loadConfig fills a configuration; check is true where --check-config asked only for its faults.
+// loadConfig fills a configuration; check is true if --check-config requested only its faults.
 func loadConfig(load func() (check bool, err error)) (check bool, err error) {
 	if check, err = load(); err != nil {
 		return check, usageError("the configuration is not valid:\n" + err.Error())
@@ -212,19 +213,19 @@ func loadConfig(load func() (check bool, err error)) (check bool, err error) {
 	return check, nil
 }
 
-// endOnSignal gives signals their default action again, for commands that have nothing to release.
+// endOnSignal restores the default action of signals, for commands that have nothing to release.
 func endOnSignal(*cobra.Command, []string) { signal.Reset(os.Interrupt, syscall.SIGTERM) }
 
-// logLevel adds the flag of the log.
+// logLevel adds the log level flag.
 func logLevel(cmd *cobra.Command, level string) *string {
 	to := cmd.Flags().String("log-level", level, "debug, info, warn or error")
 	offer(cmd, "log-level", "debug", "info", "warn", "error")
 	return to
 }
 
-// offer has shells complete a flag with values.
+// offer adds shell completions for a flag.
 func offer(cmd *cobra.Command, flag string, values ...cobra.Completion) {
-	// The only errors are a flag that does not exist and one that is registered twice.
+	// The only errors are an unknown flag and a second registration.
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err)
 	}

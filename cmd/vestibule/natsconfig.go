@@ -63,7 +63,7 @@ func newNATSConfigProvisionCmd() *cobra.Command {
 	return cmd
 }
 
-// natsConfigWrite says what is written. Names of nodes may be ranges: edge-0..9.
+// natsConfigWrite is the configuration of nats-config write. Names of nodes may be ranges: edge-0..9.
 type natsConfigWrite struct {
 	Out         string        `mapstructure:"out" doc:"folder to write to; its ca.key can make any user: keep it safe"`
 	DataCenters []string      `mapstructure:"data_centers" doc:"names of the data centres"`
@@ -81,7 +81,7 @@ type natsConfigWrite struct {
 	CAKey       string        `mapstructure:"ca_key" doc:"its ECDSA key (PEM, PKCS 8)"`
 }
 
-// plan returns what is to be written.
+// plan returns the files to write.
 func (c *natsConfigWrite) plan() (*natsconf.Plan, []error) {
 	p := &natsconf.Plan{
 		DataCenters: c.DataCenters, Servers: c.Servers, Routes: c.Routes, Names: c.ServerNames, Hub: c.Hub,
@@ -122,7 +122,7 @@ func (c *natsConfigWrite) Validate() []error {
 	return append(errs, node.CheckFile("ca_key", c.CAKey)...)
 }
 
-// natsConfigProvision says which buckets are made, and where.
+// natsConfigProvision is the place and the buckets to make.
 type natsConfigProvision struct {
 	NATS     node.ClientConfig `mapstructure:"nats"`
 	Place    string            `mapstructure:"place" doc:"global, or a data centre"`
@@ -170,10 +170,10 @@ func (c *natsConfigWrite) write(stdout io.Writer) error {
 		if f.Secret {
 			mode = 0o600
 		}
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // what is secret says so itself
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // secret files have their own mode
 			return err
 		}
-		// A new file takes the place of an old one: a server may be reading it.
+		// The new file replaces the old one by a rename: a server may be reading it.
 		if err := os.WriteFile(name+".new", f.Data, mode); err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (c *natsConfigWrite) write(stdout io.Writer) error {
 	return err
 }
 
-// authority returns the one that is named, or that was made before, or a new one.
+// authority returns the named authority, the one made before, or a new one.
 func (c *natsConfigWrite) authority(now time.Time) (*natsconf.Authority, error) {
 	cert, key := c.CACert, c.CAKey
 	if cert == "" {
@@ -209,8 +209,8 @@ func (c *natsConfigWrite) authority(now time.Time) (*natsconf.Authority, error) 
 	return ca, nil
 }
 
-// provision makes the buckets and streams of a place. It tries until they are there: the
-// servers may be about to find each other.
+// provision makes the buckets and streams of a place. It retries until they exist: the servers may not have found each
+// other yet.
 func (c *natsConfigProvision) provision(cmd *cobra.Command) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), c.Wait)
 	defer cancel()

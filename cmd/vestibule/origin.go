@@ -39,8 +39,7 @@ func newOriginCmd() *cobra.Command {
 	return cmd
 }
 
-// origin runs the demo's site alone, for edges that run as processes of their
-// own.
+// origin runs the demo's site alone, for edges in processes of their own.
 func origin(cmd *cobra.Command, o *allinone.OriginOptions, journal string) (err error) {
 	if journal != "" {
 		file, err := os.OpenFile(journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

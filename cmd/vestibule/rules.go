@@ -90,14 +90,14 @@ func (t *ruleTrial) run(cmd *cobra.Command) error {
 	return t.flags.ofRoom(func(c *client, r api.Room) error { return c.rules(r.Id, req, from, &s) })(cmd, []string{t.room})
 }
 
-// tried is what one rule says of a request.
+// tried is the result of one rule for a request.
 type tried struct {
 	api.Rule
 	Matches *bool  `json:"matches,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// rules shows the rules of a room, and what each says of a request where there is one.
+// rules shows the rules of a room, and the result of each for a request, if given.
 func (c *client) rules(id string, req *rules.Request, from rules.Sources, s *rules.Scratch) error {
 	var list []api.Rule
 	res, err := c.WaitingRoomListWaitingRoomRules(c.ctx, c.zone, id)
@@ -140,7 +140,7 @@ func (c *client) rules(id string, req *rules.Request, from rules.Sources, s *rul
 	})
 }
 
-// object reads a JSON object, field by field, each once. It tells everything that is wrong.
+// object reads a JSON object, field by field, each once. It returns all faults.
 func object(data []byte, field func(key string, value json.RawMessage) error) (faults []error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if tok, err := d.Token(); err != nil || tok != json.Delim('{') {
@@ -173,7 +173,7 @@ func object(data []byte, field func(key string, value json.RawMessage) error) (f
 	return faults
 }
 
-// into reads a value that must be of the type of to.
+// into decodes a value into to.
 func into(value json.RawMessage, to any, what string) error {
 	if string(value) == "null" || json.Unmarshal(value, to) != nil {
 		return fmt.Errorf("must be %s, got %s", what, strings.TrimSpace(string(value)))
@@ -181,8 +181,8 @@ func into(value json.RawMessage, to any, what string) error {
 	return nil
 }
 
-// readTried reads the request and the lists that a rule is tried with, where files of them
-// are named, and returns all that is wrong with what they hold.
+// readTried reads the request and the lists that a rule is tried with, if files are named, and returns all faults of
+// their contents.
 func readTried(request, lists string, from *rules.Sources) (req *rules.Request, faults []error, err error) {
 	for _, in := range []struct {
 		file string
@@ -275,7 +275,7 @@ func readRequest(data []byte) (*rules.Request, []error) {
 	return r, faults
 }
 
-// readTime reads Unix seconds, or a time as RFC 3339 spells it.
+// readTime reads Unix seconds, or a time in RFC 3339.
 func readTime(value json.RawMessage, to *int64) error {
 	text := ""
 	if json.Unmarshal(value, &text) == nil {

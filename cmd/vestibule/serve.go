@@ -57,19 +57,19 @@ func serve(cmd *cobra.Command, o *allinone.Options) (err error) {
 	if o.Sockets, err = node.PassedSockets(); err != nil {
 		return err
 	}
-	defer o.Sockets.Close() // the edge has told of those that it did not take
+	defer o.Sockets.Close() // the edge has reported the sockets that it did not take
 	return grow(cmd.Context(), o, func(ctx context.Context, tree *allinone.Tree) error {
-		if o.StoreRooms { // it is ready once there are some
+		if o.StoreRooms { // an empty store is not ready before its first room
 			return announceServe(cmd.OutOrStdout(), tree, o)
 		}
-		if err := tree.WaitReady(ctx); err != nil { // it may wait for sessions of before, and serves those meanwhile
+		if err := tree.WaitReady(ctx); err != nil { // it may wait for earlier sessions, and serves them meanwhile
 			return err
 		}
 		return announceServe(cmd.OutOrStdout(), tree, o)
 	})
 }
 
-// checkServe returns what is wrong with how the flags are given together.
+// checkServe returns the faults of flag combinations.
 func checkServe(f *pflag.FlagSet, o *allinone.Options) (faults []error) {
 	o.StoreRooms = f.Changed("rooms") && o.RoomsFile == ""
 	if o.RoomsFile == "" && o.Origin == "" {
@@ -90,8 +90,7 @@ func checkServe(f *pflag.FlagSet, o *allinone.Options) (faults []error) {
 	return faults
 }
 
-// announceServe prints where everything is. The token stays in its file: what a service
-// prints lies in a log.
+// announceServe prints all addresses. The token stays in its file, since the output of a service is logged.
 func announceServe(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
 	var b strings.Builder
 	switch {
@@ -114,7 +113,7 @@ func announceServe(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
 	return ready(w, &b, &t.Info)
 }
 
-// withPort returns a host with the port of a URL, where that is not that of its scheme.
+// withPort returns a host with the port of a URL, unless it is the default port of its scheme.
 func withPort(host, url string) string {
 	port := url[strings.LastIndexByte(url, ':')+1:]
 	if port == "80" {

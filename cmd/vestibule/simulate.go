@@ -20,9 +20,9 @@ import (
 	"vestibule/internal/lab/sim"
 )
 
-// experiment is what the flags of simulate say.
+// experiment is the parsed flags of simulate.
 type experiment struct {
-	cfg                     sim.Config // as the flags draw it
+	cfg                     sim.Config // from the flags
 	variant                 sim.Variant
 	seeds, jobs             int
 	drawn                   bool // from the seed, not from the flags
@@ -32,7 +32,7 @@ type experiment struct {
 	stdout, stderr          io.Writer
 	recovered               []time.Duration
 	events, ran, broke      atomic.Int64
-	excused                 atomic.Int64 // broken in worlds in which nobody knew the time any more
+	excused                 atomic.Int64 // violations in worlds that had lost fleet time
 }
 
 func (x *experiment) flags(f *pflag.FlagSet) {
@@ -64,7 +64,7 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	f.BoolVar(&cfg.Network.Encode, "encode", false, "let messages travel as bytes, through the wire codec")
 }
 
-// check returns what is wrong with the flags, and makes the variant of them.
+// check returns the faults of the flags, and derives the variant from them.
 func (x *experiment) check(f *pflag.FlagSet) []error {
 	var faults []error
 	per, err := perMinute(x.demand)
@@ -135,9 +135,9 @@ func newSimulateCmd() *cobra.Command {
 	return cmd
 }
 
-// simulate plays all seeds and prints their sum.
+// simulate runs all seeds and prints a summary.
 func (x *experiment) simulate() error {
-	debug.SetGCPercent(400) // worlds are small, and die young
+	debug.SetGCPercent(400) // worlds are small and short-lived
 	start, before := time.Now(), cpuTime()
 	err := x.run()
 	took, used := time.Since(start), cpuTime()-before
@@ -153,8 +153,7 @@ func (x *experiment) simulate() error {
 	return err
 }
 
-// cpuTime returns the processor time that the process has taken, so that what else
-// the machine does changes no figure.
+// cpuTime returns the processor time of the process, which does not depend on the load of the machine.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -163,7 +162,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// recoveries tells how fast the fleets of all seeds recovered.
+// recoveries describes how fast the fleets of all seeds recovered.
 func (x *experiment) recoveries() string {
 	n := len(x.recovered)
 	if n == 0 {
@@ -214,11 +213,10 @@ func (x *experiment) play(seed uint64) (*sim.Result, string) {
 	return r, replay
 }
 
-// enough is how many broken promises are told before the rest of the seeds is
-// left alone.
+// enough is the number of violations reported before the remaining seeds are skipped.
 const enough = 10
 
-// run plays all seeds, several at a time, and tells of them in their order.
+// run runs all seeds, several at a time, and reports them in order.
 func (x *experiment) run() error {
 	type outcome struct {
 		r      *sim.Result
@@ -262,7 +260,7 @@ func (x *experiment) run() error {
 	return errors.Join(failed...)
 }
 
-// tell prints what came of one seed.
+// tell prints the result of one seed.
 func (x *experiment) tell(r *sim.Result) error {
 	out := r.Table()
 	switch {
@@ -304,7 +302,7 @@ func newShrinkCmd() *cobra.Command {
 	return cmd
 }
 
-// shrink looks for a shorter run that breaks a promise, and tells it.
+// shrink searches for a shorter run with a violation, and prints it.
 func (x *experiment) shrink(tries int) error {
 	debug.SetGCPercent(400)
 	found, ok := sim.Shrink(x.variant, tries, func(v *sim.Variant, r *sim.Result) {

@@ -37,10 +37,10 @@ several in a list, or several in sequence. Exit code 1 means that something is w
 	}
 }
 
-// maxRecord bounds a record from standard input, in bytes; one has less than 2,000.
+// maxRecord bounds a record from standard input, in bytes; an actual record has fewer than 2,000.
 const maxRecord = 1 << 20
 
-// shownReceipts bounds how many receipts are told one by one; all are counted.
+// shownReceipts bounds the receipts printed one by one; all are counted.
 const shownReceipts = 20
 
 func verifyDraw(stdin io.Reader, stdout io.Writer, name string, receipts []string) error {
@@ -79,14 +79,14 @@ func readRecord(stdin io.Reader, name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// receiptVerifier holds receipts against a draw.
+// receiptVerifier verifies receipts against a draw.
 type receiptVerifier struct {
 	draw *draw.Draw
 	in   io.Reader
 	out  io.Writer
 
-	right []draw.Receipt // the first that are, until there are too many to show
-	all   []int64        // places of all that are, in milliseconds
+	right []draw.Receipt // the first valid ones, up to the number shown
+	all   []int64        // places of all valid ones, in milliseconds
 	wrong int
 }
 
@@ -126,7 +126,7 @@ func (v *receiptVerifier) file(name string) error {
 	return err
 }
 
-// beginsList tells whether what is read begins with a list.
+// beginsList reports whether the input begins with a list.
 func beginsList(r *bufio.Reader) (bool, error) {
 	for {
 		b, err := r.Peek(1)
@@ -157,7 +157,7 @@ func (v *receiptVerifier) take(r *draw.Receipt) {
 	}
 }
 
-// tell prints what came of it.
+// tell prints the result.
 func (v *receiptVerifier) tell() error {
 	slices.Sort(v.all)
 	if len(v.right) <= shownReceipts {

@@ -18,11 +18,11 @@ import (
 	"vestibule/internal/node"
 )
 
-// Every candidate tells the others once a second how it is, and the one that leads how the data
-// centres are: so the API shows the whole fleet at each of them.
+// Every candidate publishes its own state once a second, and the leader publishes the state of the data centres too.
+// So the API shows the whole fleet at each candidate.
 const (
 	candidateEvery = time.Second
-	candidateGone  = time.Minute // a candidate that said nothing for so long is not shown
+	candidateGone  = time.Minute // a candidate that is silent for longer is not shown
 	leaderGone     = 5 * time.Second
 	maxCandidates  = 64
 	maxToldAlarms  = 30
@@ -31,15 +31,15 @@ const (
 	maxCentres     = 1000
 )
 
-// toldCentre is what a data centre told of itself, for people to look at.
+// toldCentre is the state that a data centre reports of itself, for display only.
 type toldCentre struct {
 	build  string
 	edges  []wire.ToldEdge
 	edgesN uint32
-	at     fleettime.Mono // when it told of the edges
+	at     fleettime.Mono // when it reported the edges
 }
 
-// hearCentre takes what a report tells for people to look at. The caller holds the lock.
+// hearCentre stores the display part of a report. The caller holds the lock.
 func (s *Server) hearCentre(now fleettime.Mono, m *wire.Report) {
 	c := s.centres[m.From]
 	if c == nil {
@@ -57,7 +57,7 @@ func (s *Server) hearCentre(now fleettime.Mono, m *wire.Report) {
 	}
 }
 
-// show fills in what is told of a data centre and up to most of its edges.
+// show fills in the reported state of a data centre, with at most the given number of its edges.
 func (c *toldCentre) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	if out.Edges = []api.Edge{}; c == nil {
 		return
@@ -71,19 +71,19 @@ func (c *toldCentre) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	}
 }
 
-// toldCandidate is what a candidate tells. Readers ignore what they do not know.
+// toldCandidate is the message of a candidate. Readers ignore unknown fields.
 type toldCandidate struct {
 	api.Candidate
 	DataCenters []api.DataCenter `json:"data_centers,omitempty"`
 }
 
-// candidates are those that were heard of late. They are safe for concurrent use.
+// candidates holds the recently heard candidates. It is safe for concurrent use.
 type candidates struct {
 	mu    sync.Mutex
 	heard map[string]toldCandidate
 }
 
-// run tells how this candidate is, and hears the others.
+// run publishes the state of this candidate and receives the others'.
 func (c *candidates) run(ctx context.Context, s *Server) error {
 	deaf, err := s.Bus.Subscribe(wire.FleetSubject, func(_ string, data []byte) {
 		if err := c.hear(data, time.Now()); err != nil {
@@ -114,7 +114,7 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 	}
 }
 
-// tellCandidate returns how this candidate is.
+// tellCandidate returns the state of this candidate.
 func (s *Server) tellCandidate() toldCandidate {
 	trouble, _ := s.Lease.Trouble()
 	alarms := s.Ready()
@@ -155,7 +155,7 @@ func (s *Server) tellCandidate() toldCandidate {
 	return t
 }
 
-// hear takes what a candidate told.
+// hear takes the message of a candidate.
 func (c *candidates) hear(data []byte, now time.Time) error {
 	var t toldCandidate
 	if err := json.Unmarshal(data, &t); err != nil {
@@ -186,7 +186,7 @@ func (c *candidates) take(t toldCandidate, now time.Time) {
 
 func older(a, b toldCandidate) int { return a.AsOf.Compare(b.AsOf) }
 
-// view returns the fleet as it was told.
+// view returns the fleet as last reported.
 func (c *candidates) view() api.Fleet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +206,7 @@ func (c *candidates) view() api.Fleet {
 	return out
 }
 
-// leader returns who leads: who said so with the highest term, of late. The caller holds the lock.
+// leader returns the recent claimant with the highest term. The caller holds the lock.
 func (c *candidates) leader(now time.Time) (leader toldCandidate) {
 	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b toldCandidate) int { return cmp.Compare(a.Name, b.Name) }) {
 		if t.Leading && now.Sub(t.AsOf) <= leaderGone && (!leader.Leading || termOf(t) > termOf(leader)) {
@@ -216,7 +216,7 @@ func (c *candidates) leader(now time.Time) (leader toldCandidate) {
 	return leader
 }
 
-// termOf is the term of a candidate that leads, 0 where it tells none.
+// termOf returns the term of a leading candidate, or 0.
 func termOf(t toldCandidate) uint64 {
 	n, err := strconv.ParseUint(t.Term, 10, 64)
 	if err != nil {

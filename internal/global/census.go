@@ -10,7 +10,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// census is what the publisher needs to know of the allocator.
+// census is the publisher's view of the allocator.
 type census struct {
 	leads bool
 	root.Census
@@ -30,14 +30,14 @@ func (s *Server) census() census {
 	}
 }
 
-// changes reports whether the leader has something to change in the list.
+// changes reports whether the leader has to change the list.
 func (c *census) changes() bool {
 	return len(c.Drained)+len(c.Released) > 0 || (c.Members > 0 && len(c.Unproven) > 0)
 }
 
 func (c *census) outdated() bool { return c.Newest > c.Members }
 
-// alarms returns what is wrong with the list of data centres, for people.
+// alarms returns the faults of the list of data centres as texts for operators.
 func (c *census) alarms() []string {
 	var out []string
 	if c.outdated() {
@@ -50,7 +50,7 @@ func (c *census) alarms() []string {
 		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))
 	}
 	for _, d := range c.centres {
-		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // told by waits
+		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // reported by waits
 		if d.Heard > silentFor && d.Standing != wire.Unlisted && !waited {
 			out = append(out, fmt.Sprintf("data centre %s is in the list and has not been heard for over a minute: see whether its regional runs, has this name and reaches NATS; if it will not come: vestibule fleet remove %s", d.Name, d.Name))
 		}
@@ -58,10 +58,10 @@ func (c *census) alarms() []string {
 	return out
 }
 
-// silentFor is how long a data centre of the list may be silent before that is an alarm.
+// silentFor is how long a listed data centre may be silent before an alarm.
 const silentFor = time.Minute
 
-// waits returns whose books are waited for, for people.
+// waits describes, for operators, the missing ledgers.
 func (c *census) waits() []string {
 	var out []string
 	for _, u := range c.unknown {
@@ -78,7 +78,7 @@ func (c *census) waits() []string {
 	return out
 }
 
-// tellWaits logs whose books are waited for when that changes.
+// tellWaits logs the missing ledgers when they change.
 func (s *Server) tellWaits(c *census) {
 	names := make([]string, len(c.unknown))
 	for i, u := range c.unknown {
@@ -93,7 +93,7 @@ func (s *Server) tellWaits(c *census) {
 	}
 }
 
-// tellMembers logs what is wrong with the list of data centres, once.
+// tellMembers logs the faults of the list of data centres, once.
 func (s *Server) tellMembers() {
 	c := s.census()
 	s.tellWaits(&c)

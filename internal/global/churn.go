@@ -17,11 +17,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// churnDocument holds how long sessions were found to last in each room. A leader without it supposes
-// that sessions last as long as their ticket, so its first estimates are wrong where people leave early.
+// churnDocument holds the measured session lengths of each room. A leader without it assumes that sessions last as
+// long as their ticket, so its first estimates are wrong where visitors leave early.
 const churnDocument = "churn"
 
-// maxChurns bounds the rooms in churnDocument: those in which most sessions ended.
+// maxChurns bounds the rooms in churnDocument; the rooms with the most ended sessions are kept.
 const maxChurns = 1000
 
 // roomChurn is one room in churnDocument.
@@ -69,7 +69,7 @@ func (k *churnKeeper) keep(ctx context.Context) error {
 	}
 	revision, err := k.docs.Put(ctx, churnDocument, data, k.revision)
 	if errors.Is(err, wire.ErrChanged) {
-		// The store may have been rolled back, or the last write may have arrived without its answer.
+		// The store may have been rolled back, or the answer to the last write may have been lost.
 		if _, k.revision, err = k.docs.Get(ctx, churnDocument); err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ func (c *Config) Validate() []error {
 	return errs
 }
 
-// checkBeacon returns what is wrong with the beacon of draws.
+// checkBeacon returns the faults of the draw beacon's configuration.
 func (c *Config) checkBeacon() (errs []error) {
 	switch c.DrawBeacon {
 	case draw.BeaconNone:
@@ -87,18 +87,18 @@ func (c *Config) checkBeacon() (errs []error) {
 	return errs
 }
 
-// maxMirrors bounds how many are asked at the same time.
+// maxMirrors bounds the mirrors asked at the same time.
 const maxMirrors = 8
 
-// Doubts implements [node.Doubter]: what of the waiting pages can be used and is probably not
-// meant so.
+// Doubts implements [node.Doubter]. It returns the settings of the waiting pages that are valid but probably
+// unintended.
 func (c *Config) Doubts() []string {
 	if c.Rooms == "" {
 		return nil
 	}
 	_, _, doubts, err := readRooms(c.Rooms)
 	if err != nil {
-		return nil // Validate tells
+		return nil // Validate reports it
 	}
 	for i, d := range doubts {
 		doubts[i] = "rooms: " + d
@@ -106,7 +106,7 @@ func (c *Config) Doubts() []string {
 	return doubts
 }
 
-// split returns the faults that an error holds.
+// split returns the errors joined in err.
 func split(err error) []error {
 	if faults, ok := errors.AsType[room.Faults](err); ok {
 		var out []error
@@ -115,7 +115,7 @@ func split(err error) []error {
 		}
 		return out
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { // exactly what errors.Join returned
+	if many, ok := err.(interface{ Unwrap() []error }); ok { // only the result of errors.Join
 		return many.Unwrap()
 	}
 	return []error{err}

@@ -30,7 +30,7 @@ type ControlConfig struct {
 	Origin string `mapstructure:"origin" doc:"site for rooms that the API creates on a host without one, such as http://10.0.0.5:8080, the same at every global; empty refuses them"`
 }
 
-// Validate returns everything that is wrong with the keys below control.
+// Validate returns every fault of the keys below control.
 func (c *ControlConfig) Validate() []error {
 	if c.Listen == "" {
 		if c.Cert != "" || c.Key != "" || c.Origin != "" {
@@ -57,12 +57,12 @@ type Control struct {
 	API      *control.Server
 	listener net.Listener
 	scheme   string
-	file     string // where the first token is left
+	file     string // the first token is written here
 	log      *slog.Logger
 	first    chan struct{} // closed once there is a token
 }
 
-// TokenFile is what the file is called in which the first token is left.
+// TokenFile is the name of the file with the first token.
 const TokenFile = "control.token"
 
 func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
@@ -92,7 +92,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	return c, nil
 }
 
-// page returns a stored waiting page, nil where there is none of that name.
+// page returns a stored waiting page, or nil if there is none of that name.
 func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
 	if page := s.fleet.Page(hash); page != nil {
 		return page, nil
@@ -104,22 +104,22 @@ func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
 	return roomdoc.DecodePage(hash, data)
 }
 
-// ControlInfo is where the API of a candidate is found.
+// ControlInfo tells where the API of a candidate listens.
 type ControlInfo struct {
 	URL       string `json:"url"`
 	Token     string `json:"token,omitempty"`
-	TokenFile string `json:"token_file,omitempty"` // where the first token is, once there is one
+	TokenFile string `json:"token_file,omitempty"` // path of the first token, once there is one
 	Zone      string `json:"zone"`
 	Account   string `json:"account"`
 }
 
-// Info returns where the API is found, without a token.
+// Info returns the address of the API, without a token.
 func (c *Control) Info() *ControlInfo {
 	return &ControlInfo{URL: c.scheme + "://" + c.listener.Addr().String() + control.Prefix, TokenFile: c.file, Zone: control.Zone, Account: control.Account}
 }
 
-// Token returns a token of an admin that is good: the first one, or the one that was made here
-// before, or a new one. It is for those who own the whole fleet, as a demo does.
+// Token returns a valid admin token: the first one, the one made here before, or a new one. It is for owners of the
+// whole fleet, such as a demo.
 func (c *Control) Token(ctx context.Context) (string, error) {
 	select {
 	case <-c.first:
@@ -166,8 +166,8 @@ func (c *Control) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// makeFirst leaves the first token of a fleet in a file, which nobody else may read: what is
-// printed by a service lies in a log.
+// makeFirst writes the first token of a fleet to a file that only this user can read. A printed token would stay in
+// the service's log.
 func (c *Control) makeFirst(ctx context.Context) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -13,26 +13,25 @@ import (
 	"vestibule/internal/node"
 )
 
-// copies is what nodes handed to this leader, who asked for what it lacks: the newest
-// of each document. It is safe for concurrent use.
+// copies holds the newest version of each document that nodes returned when this leader asked. It is safe for
+// concurrent use.
 type copies struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	news    bool      // since it was looked last
+	news    bool      // since the last call of fresh
 	heard   time.Time // when the first keys came
 	ring    ticket.Keyring
 	members *node.Members
 	rooms   uint64 // version
 }
 
-// maxVersion bounds what is believed of a version, so that the next ones can be
-// counted on from it.
+// maxVersion bounds an accepted version, so that the next versions do not overflow.
 const maxVersion = 1 << 53
 
 var errVersion = errors.New("version: too large")
 
-// take takes in a document that was handed over.
+// take stores a document that a node handed over.
 func (c *copies) take(subject string, data []byte) {
 	doc, dc, _ := wire.CopyOf(subject)
 	c.mu.Lock()
@@ -94,7 +93,7 @@ func (c *copies) takeMembers(dc string, data []byte) error {
 	return nil
 }
 
-// fresh reports whether something came since it was asked last.
+// fresh reports whether anything came since the last call.
 func (c *copies) fresh() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,15 +102,14 @@ func (c *copies) fresh() bool {
 	return news
 }
 
-// keys returns the ring that was handed over, empty for none, and when the first was.
+// keys returns the received ring, empty for none, and when the first one came.
 func (c *copies) keys() (ticket.Keyring, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ring, c.heard
 }
 
-// newest returns the newer of two lists of data centres: own, and the one that was
-// handed over; nil for none.
+// newest returns the newer list of data centres: own or the received one; nil for none.
 func (c *copies) newest(own *node.Members) *node.Members {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,19 +127,19 @@ func (c *copies) roomsVersion() uint64 {
 }
 
 const (
-	// askSoon is how often nodes are asked while this leader has no keys, or knows that
-	// something newer exists; otherwise every storeEvery.
+	// askSoon is how often nodes are asked while this leader has no keys, or knows of a newer version; otherwise it
+	// asks every storeEvery.
 	askSoon = time.Second
 
-	// askFor is how long a leader without keys asks before it makes the first ones. Nodes
-	// that live have connected again by then, also to a server that was started anew.
+	// askFor is how long a leader without keys asks before it makes the first ones. Live nodes have reconnected by
+	// then, even to a restarted server.
 	askFor = 10 * time.Second
 
-	// gatherFor is how long others may still answer once keys were handed over.
+	// gatherFor is how long other nodes may still answer after the first keys came.
 	gatherFor = time.Second
 )
 
-// ask lets nodes know what this leader knows, so that they hand over what it lacks.
+// ask publishes this leader's versions, so that nodes hand over newer documents.
 func (p *publisher) ask(wall time.Time, c *census) {
 	every := storeEvery
 	if len(p.fleet.Ring().Keys) == 0 || c.outdated() || len(p.fleet.Alarms()) > 0 {
@@ -164,18 +162,18 @@ func (p *publisher) ask(wall time.Time, c *census) {
 	}
 	switch {
 	case err != nil:
-		p.asking = time.Time{} // who hears nobody does not know that nobody has any
+		p.asking = time.Time{} // silence while disconnected does not prove that there are no keys
 		p.log.Debug("nodes not asked", slog.Any("error", err))
 	case p.asking.IsZero():
 		p.asking = wall
 	}
 }
 
-// errAsking says that nodes may have keys.
+// errAsking means that nodes may still have keys.
 var errAsking = errors.New("every node that can be heard is asked for the fleet's keys first")
 
-// known returns the keys that the fleet has, as far as this node, the store (what it
-// holds may be empty) and the nodes that answered know them.
+// known returns the keys of the fleet: those of this node, of the store (possibly none) and of the nodes that
+// answered.
 func (p *publisher) known(stored ticket.Keyring, now fleettime.Time) (ticket.Keyring, error) {
 	heard, since := p.copies.keys()
 	own := p.fleet.Ring().Join(stored, now)

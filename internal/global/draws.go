@@ -19,19 +19,19 @@ import (
 	"vestibule/internal/node"
 )
 
-// Secrets is where the secrets of draws are kept: globals alone read there. Nobody removes them.
+// Secrets is the store of draw secrets. Only globals read it, and nothing is removed from it.
 type Secrets interface {
-	// Get returns a document and its revision, (nil, 0) if there is none. What it returns may be stale.
+	// Get returns a document and its revision, (nil, 0) if there is none. The result may be stale.
 	Get(ctx context.Context, key string) ([]byte, uint64, error)
 
-	// Put writes a document that was at revision when it was read, 0 for one that did not exist. It returns
-	// wire.ErrChanged if it no longer is; any other error leaves open whether it was written.
+	// Put writes a document read at revision, 0 for a new one. It returns wire.ErrChanged if the document has changed
+	// since. After any other error the write may or may not have happened.
 	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
 }
 
-// drawer tends the draws of events: it announces them with a commit, and publishes their records when entries have closed.
-// Only a leader has one. What is to be done is decided by [draw.Board.Due]; here it is done, so that whatever leaders die or
-// lead beside each other, there is one secret and one record of a draw: each is written only where there is none.
+// drawer runs the draws of events: it announces each with a commit and publishes its record after entries close. Only
+// a leader has one. [draw.Board.Due] decides the next step. A secret and a record are written only if absent, so a
+// draw has one of each, even if leaders crash or overlap.
 type drawer struct {
 	docs    wire.Documents
 	secrets Secrets
@@ -40,21 +40,21 @@ type drawer struct {
 	name    string // of this candidate
 	log     *slog.Logger
 
-	clock   func() (fleettime.Time, time.Duration)                            // fleet time, and by how much it may be wrong
-	waiting func(room string) uint64                                          // who waits in a room, by its id
+	clock   func() (fleettime.Time, time.Duration)                            // fleet time and its uncertainty
+	waiting func(room string) uint64                                          // visitors that wait in a room, by its id
 	beacon  string                                                            // policy
 	fetch   func(ctx context.Context, closes time.Time) (*draw.Beacon, error) // verified
-	missing map[string]fleettime.Time                                         // since when the store has no secret of a draw, by its key
-	noted   map[string]bool                                                   // notices of which this leader has an entry in the audit stream, by their hash
+	missing map[string]fleettime.Time                                         // by secret key: since when the store has no such secret
+	noted   map[string]bool                                                   // hashes of the notices that this leader has in the audit stream
 }
 
-// drawWithin bounds one attempt, with all that is asked of stores and beacons.
+// drawWithin bounds one attempt, with all requests to stores and beacons.
 const drawWithin = 5 * time.Second
 
-// secretLost is for how long the store has to say that it has no secret of a draw before that is believed.
+// secretLost is how long the store must report a missing secret before the secret counts as lost.
 const secretLost = time.Minute
 
-// ensure gives the store back the board that it lost, as this node knows it.
+// ensure restores this node's registry if the store lost it.
 func (d *drawer) ensure(ctx context.Context) error {
 	known := d.fleet.Board()
 	if known == nil {
@@ -67,7 +67,7 @@ func (d *drawer) ensure(ctx context.Context) error {
 		return err
 	}
 	if have, err := draw.DecodeBoard(stored); stored != nil && (err != nil || have.Version >= known.Version) {
-		return err // what a newer release wrote is not written over
+		return err // a document of a newer release is not overwritten
 	}
 	data, err := draw.EncodeBoard(known)
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *drawer) ensure(ctx context.Context) error {
 	return err
 }
 
-// tend does what is due.
+// tend does the due steps.
 func (d *drawer) tend(ctx context.Context) error {
 	now, bound := d.clock()
 	events := d.fleet.Set().Draws()
@@ -92,7 +92,7 @@ func (d *drawer) tend(ctx context.Context) error {
 	}
 	due := board.Due(now, bound, events)
 	if due.Nothing() {
-		return nil // another one did it; this node is about to hear
+		return nil // another leader did it; this node hears of it soon
 	}
 	var write []*draw.Notice
 	var faults []error
@@ -121,7 +121,7 @@ func (d *drawer) tend(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// stored returns the board as the store has it. It is at least as new as the one that this node knows.
+// stored returns the registry of the store. It is at least as new as this node's.
 func (d *drawer) stored(ctx context.Context) (board *draw.Board, revision uint64, err error) {
 	data, revision, err := d.docs.Get(ctx, node.DrawsDocument)
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *drawer) stored(ctx context.Context) (board *draw.Board, revision uint64
 	return board, revision, nil
 }
 
-// put writes a board, if nobody else has. What is told of a draw is in the audit stream before it is public.
+// put writes a registry unless another writer was first. The audit entry is written before the announcement is public.
 func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, now fleettime.Time, write, forget []*draw.Notice) error {
 	next, err := board.With(uint64(max(0, now)), now, write, forget)
 	if err != nil {
@@ -158,7 +158,7 @@ func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, no
 	}
 	switch _, err := d.docs.Put(ctx, node.DrawsDocument, data, revision); {
 	case errors.Is(err, wire.ErrChanged):
-		return nil // somebody else wrote: what is due then is done by what that one wrote
+		return nil // the other writer's registry determines the next step
 	case err != nil:
 		return err
 	}
@@ -176,7 +176,7 @@ func (d *drawer) put(ctx context.Context, board *draw.Board, revision uint64, no
 	return nil
 }
 
-// note adds to the audit stream what is about to be public of a draw.
+// note adds an announcement to the audit stream, before it becomes public.
 func (d *drawer) note(ctx context.Context, now fleettime.Time, n *draw.Notice) error {
 	if d.journal == nil {
 		return nil
@@ -188,7 +188,7 @@ func (d *drawer) note(ctx context.Context, now fleettime.Time, n *draw.Notice) e
 	sum := sha256.Sum256(data)
 	id := hex.EncodeToString(sum[:8])
 	if d.noted[id] {
-		return nil // the board could not be written then
+		return nil // the registry was not written in that attempt
 	}
 	if err := d.journal.Add(ctx, audit.Entry{
 		ID: id, At: now.Std(), By: audit.By{Name: "draw", From: d.name, Operation: "draw"}, Target: "draw of event " + n.Event + " of room " + n.Room, After: data,
@@ -202,12 +202,12 @@ func (d *drawer) note(ctx context.Context, now fleettime.Time, n *draw.Notice) e
 	return nil
 }
 
-// secretKey is what the secret of a draw is kept under.
+// secretKey returns the store key of a draw's secret.
 func secretKey(n *draw.Notice) string {
 	return fmt.Sprintf("draw.%s.%s.%d", n.Room, n.Event, int64(n.Start))
 }
 
-// secret returns the secret of a draw that the store has, nil for none, and its revision.
+// secret returns the stored secret of a draw, nil for none, and its revision.
 func (d *drawer) secret(ctx context.Context, key string) (*draw.Secret, uint64, error) {
 	if d.secrets == nil {
 		return nil, 0, errors.New("there is no store of secrets")
@@ -223,7 +223,8 @@ func (d *drawer) secret(ctx context.Context, key string) (*draw.Secret, uint64, 
 	return &s, revision, nil
 }
 
-// commit makes the secret of a draw, unless there is one, and the notice that commits to it. The secret is stored by then.
+// commit makes the secret of a draw, unless there is one, and the announcement that commits to it. The secret is
+// stored first.
 func (d *drawer) commit(ctx context.Context, now fleettime.Time, e draw.Event) (*draw.Notice, error) {
 	key := secretKey(&draw.Notice{Room: e.Room, Event: e.ID, Start: e.Start})
 	s, revision, err := d.secret(ctx, key)
@@ -236,7 +237,7 @@ func (d *drawer) commit(ctx context.Context, now fleettime.Time, e draw.Event) (
 			return nil, err
 		}
 		if _, err := d.secrets.Put(ctx, key, s[:], revision); err != nil {
-			return nil, err // where another leader has made one, the next attempt finds it
+			return nil, err // a secret made by another leader is found by the next attempt
 		}
 	}
 	return draw.Announce(now, e, *s, d.beacon), nil
@@ -264,8 +265,8 @@ func (d *drawer) publish(ctx context.Context, now fleettime.Time, n *draw.Notice
 	return n.Publish(now, *s, b, d.waiting(n.Room))
 }
 
-// lost gives a draw up whose secret the store has lost: without it nobody can keep to the commit. A store that answers from
-// a replica that is behind is asked again first.
+// lost voids a draw if the store has lost its secret, since nobody can open the commit without it. It retries first,
+// in case the answer came from a stale replica.
 func (d *drawer) lost(key string, now fleettime.Time, n *draw.Notice) (*draw.Notice, error) {
 	if d.missing == nil {
 		d.missing = map[string]fleettime.Time{}
@@ -282,7 +283,7 @@ func (d *drawer) lost(key string, now fleettime.Time, n *draw.Notice) (*draw.Not
 	return &out, nil
 }
 
-// lateDraws tells of the events that should have begun, and have not for want of the record of their draw.
+// lateDraws describes the events that are overdue because the record of their draw is missing.
 func (s *Server) lateDraws() (out []string) {
 	now, board := s.time(), s.fleet.Board()
 	for _, e := range s.fleet.Set().Draws() {
@@ -293,7 +294,7 @@ func (s *Server) lateDraws() (out []string) {
 	return out
 }
 
-// drawer returns what tends the draws while this candidate leads.
+// drawer returns the drawer of this candidate's term.
 func (s *Server) drawer() *drawer {
 	return &drawer{
 		docs: s.Docs, secrets: s.Secrets, journal: s.Audit, fleet: s.fleet, name: s.Config.Name, log: s.log,
@@ -301,7 +302,7 @@ func (s *Server) drawer() *drawer {
 	}
 }
 
-// waiting returns how many wait in a room, as far as this leader knows.
+// waiting returns how many visitors wait in a room, as far as this leader knows.
 func (s *Server) waiting(public string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

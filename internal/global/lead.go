@@ -13,8 +13,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// tellEvery is how often this machine's clock is offered as the source of fleet time,
-// and looked whether something is wrong with the list of data centres.
+// tellEvery is how often this machine's clock is offered as the source of fleet time, and the list of data centres
+// checked.
 const tellEvery = time.Second
 
 // lead drives an allocator of its own for one term.
@@ -62,15 +62,15 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	})
 }
 
-// show lets /status, metrics and the publisher look at the allocator of a term, nil for none.
+// show sets the allocator that /status, metrics and the publisher read, nil for none.
 func (s *Server) show(alloc *root.Allocator, term wire.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.alloc, s.term, s.centres = alloc, term, map[string]*toldCentre{}
 }
 
-// publish keeps rooms, keys and the list of data centres in the store as they should be,
-// beside the ledger, until stop has returned.
+// publish keeps rooms, keys and the list of data centres in the store correct, concurrently with the ledger, until
+// stop returns.
 func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term, alloc *root.Allocator) (stop func(), err error) {
 	heard := &copies{log: s.log}
 	deaf, err := s.Bus.Subscribe(wire.Copies, heard.take)
@@ -112,7 +112,7 @@ func (s *Server) setTime(alloc *root.Allocator) {
 	s.skew = alloc.SetTime(now, fleettime.TimeOf(wall))
 }
 
-// pump sends what is due and returns how long nothing will be.
+// pump sends the due grants and returns the time until the next one.
 func (s *Server) pump(alloc *root.Allocator) time.Duration {
 	s.mu.Lock()
 	now := s.Clock.Now()
@@ -126,7 +126,7 @@ func (s *Server) pump(alloc *root.Allocator) time.Duration {
 	return max(time.Millisecond, due.Sub(now))
 }
 
-// sent counts a grant by what became of it.
+// sent counts a grant by its outcome.
 func (s *Server) sent(err error) {
 	result := node.Result(err)
 	s.metrics.sent.WithLabelValues(result).Inc()

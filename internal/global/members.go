@@ -11,12 +11,11 @@ import (
 	"vestibule/internal/node"
 )
 
-// statusEvery is how often it is told at most what the data centres have out.
+// statusEvery is the minimum interval between published states of the data centres.
 const statusEvery = 2 * time.Second
 
-// tendMembers founds the list of data centres, gives the store back what it lost of
-// it, and takes off who has drained. Everything is compare-and-set: a command that
-// comes between makes it try again.
+// tendMembers creates the list of data centres, restores it if the store lost it, and removes drained data centres.
+// Every write is compare-and-set: it tries again after a concurrent command.
 func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -41,7 +40,7 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 			}
 		}
 	case own == nil:
-		return nil // it is founded when every data centre was heard; or the watch is about to bring it
+		return nil // it is created once every data centre is heard, or the watch is about to bring it
 	case have != nil && have.Version > own.Version, have != nil && have.Version == own.Version && !c.changes():
 		return nil
 	case have != nil && have.Version == own.Version && own.Version == c.Members:
@@ -60,7 +59,7 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 			p.log.Info("nothing is out any more of a data centre that was taken off by force", slog.String("dc", name))
 		}
 	case have != nil && have.Version == own.Version:
-		return nil // who drained is known when the allocator has the list
+		return nil // drained data centres are known once the allocator has the list
 	}
 	data, err := node.EncodeMembers(next)
 	if err != nil {
@@ -73,7 +72,7 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	return nil
 }
 
-// tellStatus publishes what the data centres have out, where that has changed.
+// tellStatus publishes the outstanding allocations of the data centres if they have changed.
 func (p *publisher) tellStatus(ctx context.Context, now time.Time) error {
 	c := p.census()
 	if !c.leads {

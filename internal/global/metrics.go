@@ -14,8 +14,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// metrics are what global counts; state is read from the allocator when it is
-// asked for.
+// metrics are the counters of global. State is read from the allocator on scrape.
 type metrics struct {
 	s            *Server
 	dropped      prometheus.Counter
@@ -84,7 +83,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 	return m
 }
 
-// statusClass is the class of a status that the API answers with.
+// statusClass returns the class of an API response status, such as 2xx.
 func statusClass(status int) string { return strconv.Itoa(status/100) + "xx" }
 
 // answered counts a request to the API.
@@ -99,17 +98,15 @@ func (m *metrics) descs() []*prometheus.Desc {
 	}
 }
 
-// trouble is what keeps documents from being published. It is safe for concurrent
-// use.
+// trouble records why documents cannot be published. It is safe for concurrent use.
 type trouble struct {
 	mu    sync.Mutex
 	texts map[string]string // by document
 	from  map[string]time.Time
-	file  error // what is wrong with the rooms file as it stands
+	file  error // the fault of the current rooms file
 }
 
-// note takes down how an attempt to publish ended; news says that it failed for
-// another reason than the one before.
+// note records the result of an attempt to publish. news reports whether it failed for a new reason.
 func (t *trouble) note(doc string, err error) (text string, news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,21 +126,21 @@ func (t *trouble) note(doc string, err error) (text string, news bool) {
 	return text, news
 }
 
-// refuse takes down what is wrong with the rooms file, nil for nothing.
+// refuse records the fault of the rooms file, nil for none.
 func (t *trouble) refuse(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.file = err
 }
 
-// end forgets everything: somebody else leads.
+// end forgets everything: another candidate leads.
 func (t *trouble) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.texts, t.from, t.file = nil, nil, nil
 }
 
-// since returns for how long a document could not be published.
+// since returns how long a document has been unpublished.
 func (t *trouble) since(doc string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,8 +150,7 @@ func (t *trouble) since(doc string) time.Duration {
 	return 0
 }
 
-// alarms returns what could not be published for longer than a new leader may need, and
-// what will not be.
+// alarms describes the documents that are unpublished for longer than a new leader may need, or refused.
 func (t *trouble) alarms() []string {
 	var out []string
 	t.mu.Lock()

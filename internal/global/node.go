@@ -13,14 +13,14 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// Node is a candidate for global with its listener for people and machines that watch it.
+// Node is a candidate for global with its status and metrics listener.
 type Node struct {
 	*Server
 	Debug   *node.Debug
-	Control *Control // nil where the configuration has none
+	Control *Control // nil if not configured
 }
 
-// NewNode returns the global of cfg, which reaches the regionals and the store by conn.
+// NewNode returns the global of cfg. It reaches the regionals and the store by conn.
 func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logger) (*Node, error) {
 	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule global", log)
 	if err != nil {

@@ -15,32 +15,31 @@ import (
 	"vestibule/internal/global/control"
 )
 
-// The numbers of rooms are told twice a second by the candidate that leads, so that the API
-// answers at all of them; once a second where they need several messages.
+// The leader publishes the numbers of rooms twice a second, or once a second if they need several messages. So every
+// candidate's API has them.
 const (
 	numbersEvery = 500 * time.Millisecond
-	numbersGood  = 5 * time.Second // for so long, where no newer ones come
+	numbersGood  = 5 * time.Second // validity without newer ones
 	numbersRooms = 2000            // in one message
 )
 
-// numbers are those that were told last. They are safe for concurrent use.
+// numbers holds the latest numbers. It is safe for concurrent use.
 type numbers struct {
 	mu     sync.Mutex
-	heard  time.Time   // when the last whole set came
-	leader room.Lender // who told it
+	heard  time.Time   // when the last complete set came
+	leader room.Lender // its sender
 	rooms  map[room.ID]control.Numbers
-	part   map[room.ID]control.Numbers // of the set that comes now
-	at     time.Time                   // when that one was made
+	part   map[room.ID]control.Numbers // of the incomplete set
+	at     time.Time                   // when the incomplete set was made
 }
 
-// toldNumbers is what the leader tells. Rooms in which nobody is, and whose data centres are
-// all heard, are not named.
+// toldNumbers is a message of the leader. Rooms without visitors are left out if all of their data centres are heard.
 type toldNumbers struct {
 	At    time.Time
 	First bool // of a set
 	Last  bool
 
-	Leader room.Lender // who tells
+	Leader room.Lender // the sender
 	Rooms  []toldRoom  `json:",omitempty"`
 }
 
@@ -55,7 +54,7 @@ type toldRoom struct {
 	LetIn    int    `json:",omitempty"`
 }
 
-// run tells the numbers while this candidate leads, and hears them while it does not.
+// run publishes the numbers while this candidate leads, and receives them otherwise.
 func (n *numbers) run(ctx context.Context, s *Server) error {
 	deaf, err := s.Bus.Subscribe(wire.NumbersSubject, func(_ string, data []byte) {
 		if err := n.hear(data, time.Now()); err != nil {
@@ -92,7 +91,7 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 	}
 }
 
-// tellNumbers returns what is to be told: nothing while this candidate does not lead.
+// tellNumbers returns the messages to publish; none unless this candidate leads.
 func (s *Server) tellNumbers(now time.Time) []toldNumbers {
 	rooms := s.fleet.Set().Rooms()
 	s.mu.Lock()
@@ -118,7 +117,7 @@ func (s *Server) tellNumbers(now time.Time) []toldNumbers {
 	return out
 }
 
-// numbersOf reads the numbers of a room off the books.
+// numbersOf returns the numbers of a room from its ledger.
 func numbersOf(l root.Ledger) control.Numbers {
 	n := control.Numbers{Complete: l.Complete, Longest: -1, Release: l.Passes.Release, LetIn: int(l.Passes.Spent)}
 	if v := l.View; v != nil {
@@ -131,7 +130,7 @@ func numbersOf(l root.Ledger) control.Numbers {
 	return n
 }
 
-// hear takes what a leader told.
+// hear takes a message of a leader.
 func (n *numbers) hear(data []byte, now time.Time) error {
 	var m toldNumbers
 	if err := json.Unmarshal(data, &m); err != nil {
@@ -155,7 +154,7 @@ func (n *numbers) hear(data []byte, now time.Time) error {
 	return nil
 }
 
-// Numbers returns the numbers of a room; ok is false where no leader has told any of late.
+// Numbers returns the numbers of a room; ok is false if no leader has published them recently.
 func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok bool) {
 	now := time.Now()
 	s.mu.Lock()

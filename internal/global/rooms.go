@@ -25,7 +25,7 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// watched lets the store of rooms look at what is watched.
+// watched gives the store of rooms the watched documents.
 type watched struct {
 	wire.Documents
 	store *roomstore.Store
@@ -41,12 +41,11 @@ func (w watched) Watch(ctx context.Context, handle func(key string, data []byte)
 	})
 }
 
-// Watched are the documents that a global watches.
+// Watched lists the documents that a global watches.
 var Watched = []string{node.RoomsDocument, roomstore.OwnedDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument}
 
-// readRooms reads and checks the rooms file and the pages that it names. In the
-// document pages are named by their content, in the map by their file. doubts are about
-// what can be used and is probably not meant so.
+// readRooms reads and checks the rooms file and its pages. The document names pages by their content, the map by their
+// file. doubts are about settings that are valid but probably unintended.
 func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts []string, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -81,15 +80,15 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 			*named = roomdoc.Hash(page)
 		})
 	}
-	if len(faults) == 0 { // what no store can take is refused here, not when it is to be stored
+	if len(faults) == 0 { // refuse here, not on write, if no store can take it
 		_, err = roomstore.Pack(1, doc, roomstore.SectionBytes)
 		faults = append(faults, err)
 	}
 	return doc, pages, doubts, errors.Join(faults...)
 }
 
-// publisher keeps the rooms in the store as the rooms file says, where there is one, and makes
-// the first keys. Only a leader runs one.
+// publisher keeps the rooms in the store equal to the rooms file, if there is one, and makes the first keys. Only a
+// leader runs one.
 type publisher struct {
 	name    string      // of this candidate
 	lender  room.Lender // its term
@@ -99,38 +98,38 @@ type publisher struct {
 	file    string // "" for none
 	log     *slog.Logger
 	metrics *metrics
-	fresh   bool // the operator says that the fleet begins
+	fresh   bool // the operator says that the fleet is new
 
 	census   func() census // of the data centres
 	founders []string      // the first list of them
-	status   []byte        // what was told of them last
+	status   []byte        // last published state of them
 	statusAt time.Time
 
 	churn   *churnKeeper
-	churnAt time.Time // when it was stored last
+	churnAt time.Time // when it was last stored
 
 	draws   *drawer
-	drawsAt time.Time // when they are looked at again
+	drawsAt time.Time // when to check them again
 
 	bus     wire.Bus
 	copies  *copies
-	askedAt time.Time // when nodes were asked last
-	asking  time.Time // since when they are, 0 while they cannot be
-	joined  uint64    // version of the newest ring that was told to be made of two
+	askedAt time.Time // when nodes were last asked
+	asking  time.Time // since when nodes are asked, 0 while disconnected
+	joined  uint64    // version of the newest ring logged as merged
 
-	rotate time.Duration // age at which the newest key is followed by another, 0 for never
+	rotate time.Duration // age of the newest key at which the next is made, 0 for never
 
-	stamp     string // of the file and its pages as they were read last
-	seen      string // of them as they were seen last
-	again     bool   // what was read is not published yet, as far as is known
-	good      bool   // what was read last is sound
+	stamp     string // of the file and its pages as last read
+	seen      string // of the file and its pages as last seen
+	again     bool   // the file as read may be unpublished
+	good      bool   // the file as read is valid
 	doc       room.Document
-	beaten    bool              // it cannot be stored, or the store is the authority and says something else
+	beaten    bool              // it cannot be stored, or the store is the authority and differs
 	pages     map[string][]byte // by file
-	published uint64            // version of the rooms that was published last, or was there
+	published uint64            // version of the rooms last published, or found in the store
 }
 
-// fileEvery is how often the rooms file is looked at.
+// fileEvery is how often the rooms file is checked.
 const fileEvery = 250 * time.Millisecond
 
 // run follows the file until ctx ends.
@@ -188,7 +187,7 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 		}
 		p.tell(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
 		if wall.After(roomsAt) {
-			p.again = true // what was published once may have been lost since
+			p.again = true // the store may have lost a published document
 			roomsAt = wall.Add(storeEvery)
 		}
 		p.look(ctx)
@@ -200,36 +199,34 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 	}
 }
 
-// drawAgain is when a draw is tended again with which something went wrong, drawsDue what that is told under.
+// drawAgain is the retry delay of a failed draw. drawsDue is the name that its errors are reported under.
 const (
 	drawAgain = time.Second
 	drawsDue  = node.DrawsDocument + " (what is due)"
 )
 
-// storeEvery is how often it is looked whether the store holds what it should.
+// storeEvery is how often the contents of the store are checked.
 const storeEvery = 10 * time.Second
 
-// repairEvery is how often it is put right at most, while this node refuses what
-// it holds: the node must have heard of one attempt before the next.
+// repairEvery is the minimum interval between repairs while this node refuses the contents of the store: the node must
+// see the result of one attempt before the next.
 const repairEvery = 2 * time.Second
 
-// tell notes whether a document is published, and logs that it is not yet, once
-// for every reason.
+// tell records whether a document is published, and logs each new failure once.
 func (p *publisher) tell(doc string, err error) {
 	if text, news := p.metrics.trouble.note(doc, err); news {
 		p.log.Warn("not published yet", slog.String("document", doc), slog.String("error", text))
 	}
 }
 
-// look reads the file if it has changed, and publishes it if it is sound. A file
-// that was just changed is left alone until it is seen twice as it is: it may be
-// half written, and half a file may be a valid one with fewer rooms.
+// look reads the file if it has changed, and publishes it if it is valid. A changed file must look the same twice
+// before it is read: it may be half written, and half a file may be valid, with fewer rooms.
 func (p *publisher) look(ctx context.Context) {
 	if p.file != "" {
 		p.read()
 	}
 	if known := p.rooms.Known(); known != nil && known.Version != p.published {
-		p.again = true // somebody else changed rooms: nodes may not have been told
+		p.again = true // another writer changed rooms: nodes may not know yet
 	}
 	if !p.again {
 		return
@@ -249,7 +246,7 @@ func (p *publisher) look(ctx context.Context) {
 		p.metrics.trouble.refuse(nil)
 	}
 	if p.good && (large || refused || held) != p.beaten {
-		p.beaten = !p.beaten // not in force, however long it is tried
+		p.beaten = !p.beaten // not in force, and retries do not help
 		p.metrics.roomsValid.Set(1)
 		if p.beaten {
 			p.metrics.roomsValid.Set(0)
@@ -273,11 +270,11 @@ func (p *publisher) read() {
 		return
 	}
 	doc, pages, doubts, err := readRooms(p.file)
-	if p.stampNow() != stamp { // changed while it was read: this is neither version
+	if p.stampNow() != stamp { // changed during the read: this is neither version
 		p.stamp = "changing"
 		return
 	}
-	// Pages may be named that were not before.
+	// The file may name new pages.
 	p.pages = pages
 	p.seen = p.stampNow()
 	p.stamp = p.seen
@@ -297,7 +294,7 @@ func (p *publisher) read() {
 	p.doc, p.again, p.good, p.beaten = doc, true, true, false
 }
 
-// stampNow tells versions of the file and of its pages apart.
+// stampNow identifies the version of the file and of its pages.
 func (p *publisher) stampNow() string {
 	var stamp strings.Builder
 	for _, name := range append(slices.Sorted(maps.Keys(p.pages)), p.file) {
@@ -311,9 +308,9 @@ func (p *publisher) stampNow() string {
 	return stamp.String()
 }
 
-// publish makes the rooms what the file says, where that is sound, and gives the store back what it
-// lost. Without a file the store is the authority. The error is a [*roomstore.DiffersError] where it
-// is so still, and the file says something else.
+// publish makes the rooms equal to the file, if it is valid, and restores what the store lost. Without a file the
+// store is the authority. The error is a [*roomstore.DiffersError] if the store is still the authority and the file
+// differs.
 func (p *publisher) publish(ctx context.Context) error {
 	before := p.rooms.Known()
 	renamed := p.fleet.Set().Renamed(p.doc)
@@ -361,7 +358,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	return nil
 }
 
-// ensureControls gives the store back the controls that it lost, as this node knows them.
+// ensureControls restores this node's controls if the store lost them.
 func (p *publisher) ensureControls(ctx context.Context) error {
 	known := p.fleet.Controls()
 	if known == nil {
@@ -374,7 +371,7 @@ func (p *publisher) ensureControls(ctx context.Context) error {
 		return err
 	}
 	if have, err := room.DecodeControls(stored); stored != nil && (err != nil || have.Version >= known.Version) {
-		return err // what a newer release wrote is not written over
+		return err // a document of a newer release is not overwritten
 	}
 	data, err := room.EncodeControls(known)
 	if err != nil {
@@ -384,8 +381,8 @@ func (p *publisher) ensureControls(ctx context.Context) error {
 	return err
 }
 
-// takeReleases takes in the store what operators want to have released that no global has taken. The ledger lends
-// it once this node reads that it is taken, so nothing is lent that is not stored.
+// takeReleases marks in the store the operators' releases that no global has taken. The ledger lends a release once
+// this node reads the mark, so nothing unstored is lent.
 func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error {
 	known := p.fleet.Controls()
 	if known == nil {
@@ -402,7 +399,7 @@ func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error 
 	}
 	have, err := room.DecodeControls(stored)
 	if err != nil || have.Version < known.Version {
-		return err // of a store that came back older: it is given back first
+		return err // the store was rolled back: its document is restored first
 	}
 	next, n := have.Take(p.lender, int64(now))
 	if n == 0 {
@@ -415,14 +412,13 @@ func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error 
 	if _, err = p.docs.Put(ctx, node.ControlsDocument, data, revision); err == nil {
 		p.log.Info("releases taken", slog.Int("releases", n), slog.Uint64("controls", next.Version))
 	} else if errors.Is(err, wire.ErrChanged) {
-		err = nil // somebody else wrote: what is to be taken then is read anew
+		err = nil // another writer was first: read again
 	}
 	return err
 }
 
-// ensureKeys makes the first keys of a fleet of which no node that can be heard has any,
-// gives the store back the keys that it lost, makes two rings one, and adds the next key
-// when the one before comes into use.
+// ensureKeys makes the first keys of a fleet if no reachable node has any, restores keys that the store lost, merges
+// two rings into one, and adds the next key when the newest comes into use.
 func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -1,13 +1,11 @@
-// Package global is the shell of the coordinator: it stands for leadership,
-// and while it leads it drives the allocator and publishes rooms and keys.
+// Package global is the shell of the coordinator: it campaigns for leadership. While it leads, it drives the allocator
+// and publishes rooms and keys.
 //
-// While it leads, one goroutine owns the allocator: it takes reports from a
-// bounded inbox and sends grants. Leading is being inside lead; leaving it
-// undoes everything. Nothing of the ledger is stored: a new leader learns it
-// from the data centres.
+// In a term one goroutine owns the allocator: it takes reports from a bounded inbox and sends grants. A candidate
+// leads while lead runs; returning from lead undoes everything. The ledger is not stored: a new leader rebuilds it
+// from the data centres' reports.
 //
-// Lock: Server.mu guards the allocator so that /status and metrics can look at
-// it between two steps of that goroutine.
+// Lock: Server.mu guards the allocator, so that /status and metrics can read it between two steps of that goroutine.
 package global
 
 import (
@@ -30,7 +28,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// Options are what a server is made of.
+// Options are the parts of a server.
 type Options struct {
 	Config  Config
 	Params  wire.Params
@@ -39,7 +37,7 @@ type Options struct {
 	Secrets Secrets        // of draws
 	Audit   *audit.Journal // nil for none
 	Lease   wire.Leadership
-	Clock   *node.Clock // the one that Lease reads
+	Clock   *node.Clock // the clock that Lease reads
 	Reg     prometheus.Registerer
 	Log     *slog.Logger
 }
@@ -60,17 +58,17 @@ type Server struct {
 	term  wire.Term
 	skew  time.Duration // of fleet time from this machine's clock
 
-	centres map[string]*toldCentre // what data centres told of themselves in this term, by name
+	centres map[string]*toldCentre // reports of data centres on themselves in this term, by name
 
-	told []string // what was logged last of the data centres that are wrong
+	told []string // last logged faults of the data centres
 
 	numbers    numbers    // of all rooms, for the API
-	candidates candidates // of which the API tells
+	candidates candidates // shown by the API
 
-	awaited node.Steady[string] // data centres of which was logged that their books are waited for
+	awaited node.Steady[string] // data centres logged as missing their ledgers
 }
 
-// New returns a server; it leads once it Runs.
+// New returns a server. It can lead once it Runs.
 func New(o Options) (*Server, error) {
 	s := &Server{Options: o, log: o.Log.With(slog.String("global", o.Config.Name))}
 	s.metrics = newMetrics(o.Reg, s)
@@ -102,21 +100,21 @@ func (s *Server) newestRooms() uint64 {
 	return v
 }
 
-// time returns fleet time where this process leads and knows it, else what the machine takes for it.
+// time returns fleet time if this process leads and knows it, else the machine's estimate of it.
 func (s *Server) time() fleettime.Time {
 	t, _ := s.clock()
 	return t
 }
 
-// clock is time, and by how much that may be wrong: within so much of a phase of an event, a coordinator goes by the
-// smaller limits.
+// clock returns time and its uncertainty: that close to a phase change of an event, a coordinator uses the smaller
+// limits.
 func (s *Server) clock() (fleettime.Time, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.alloc.Clock(s.Clock.Now(), fleettime.TimeOf(time.Now()))
 }
 
-// known returns fleet time for the data folder; the zero value where this process does not lead or know it.
+// known returns fleet time for the data folder; the zero value if this process does not lead or know it.
 func (s *Server) known(now fleettime.Mono) fleettime.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +124,7 @@ func (s *Server) known(now fleettime.Mono) fleettime.Known {
 	return s.alloc.Known(now)
 }
 
-// Run stands for leadership, and leads, until ctx ends.
+// Run campaigns for leadership, and leads when elected, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	stop, err := s.fleet.Hand(s.Bus, wire.Root, node.KeysDocument, node.MembersDocument, node.RoomsDocument)
 	if err != nil {
@@ -155,8 +153,8 @@ type Status struct {
 	Rooms   map[string]root.Ledger
 }
 
-// Leaving reports whether a regional has said that it was told to end; false where this global
-// does not lead. It is safe for concurrent use.
+// Leaving reports whether a regional has announced its shutdown; false if this global does not lead. It is safe for
+// concurrent use.
 func (s *Server) Leaving() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +176,7 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Ready tells whether this candidate leads, or stands by to lead.
+// Ready reports whether this candidate leads or is a healthy standby.
 func (s *Server) Ready() node.Readiness {
 	c := s.census()
 	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits())}

@@ -12,12 +12,10 @@ import (
 // MaxDocumentBytes bounds the encoded form of a document.
 const MaxDocumentBytes = 16 << 20
 
-// EncodeDocument returns doc as JSON, in the order of doc; equal documents
-// give equal bytes. It neither validates doc nor fills in defaults. It fails
-// when a text is not UTF-8 and when the result would exceed MaxDocumentBytes.
+// EncodeDocument returns doc as JSON, in the order of doc; equal documents give equal bytes. It neither validates doc
+// nor fills in defaults. It fails if a string is not UTF-8, or if the result would exceed MaxDocumentBytes.
 //
-// A setting is written where it differs from its default, so that nodes which do not know
-// it read a document that does not use it.
+// Defaults are left out, so that a node that does not know a setting can read a document that does not use it.
 func EncodeDocument(doc Document) ([]byte, error) {
 	e := encoder{}
 	e.raw(`{"rooms":[`)
@@ -49,7 +47,7 @@ func EncodeDocument(doc Document) ([]byte, error) {
 // encoder writes a document.
 type encoder struct {
 	out []byte
-	at  string // what is written, for errors
+	at  string // current position, for errors
 	err error
 }
 
@@ -175,7 +173,7 @@ func (e *encoder) events(all []Event) {
 	e.at = room
 }
 
-// What the document has for an override that is true or false.
+// The encoding of boolean overrides.
 const (
 	overrideFalse = 1
 	overrideTrue  = 2
@@ -200,7 +198,7 @@ func (e *encoder) overrides(o Overrides) {
 	}
 }
 
-// keyed is a field of an event as documents name it.
+// keyed is a field of an event with its key in documents.
 type keyed[T any] struct {
 	key string
 	to  *T

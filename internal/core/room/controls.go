@@ -14,15 +14,15 @@ import (
 	"vestibule/internal/core/strictjson"
 )
 
-// Controls are what operators say of rooms for now: a document of its own beside the rooms,
-// so that nothing that writes rooms undoes it. Times are fleet time in Unix milliseconds.
-// Every node works out for itself what is in force: see [Settings.Under].
+// Controls are the operators' temporary overrides of rooms: a document of its own, so that no writer of rooms reverts
+// them. Times are fleet time in Unix milliseconds. Every node determines by itself which are in force: see
+// [Settings.Under].
 type Controls struct {
 	Version uint64              `json:"version"` // grows with every change
 	Rooms   map[string]*Control `json:"rooms"`   // by [PublicID]
 }
 
-// Control is what is said of one room. What is nil is not said.
+// Control is the overrides of one room. A nil field overrides nothing.
 type Control struct {
 	Pause    *Pause   `json:"pause,omitempty"`
 	QueueAll *Mark    `json:"queue_all,omitempty"`
@@ -30,39 +30,39 @@ type Control struct {
 	Limits   *Limits  `json:"limits,omitempty"`
 }
 
-// Mark is who said something, when, why, and until when it holds.
+// Mark is the author, time, reason and end of a control.
 type Mark struct {
 	Since  int64  `json:"since"`
-	Until  int64  `json:"until,omitempty"` // 0: until it is taken back
+	Until  int64  `json:"until,omitempty"` // 0: until it is revoked
 	By     string `json:"by,omitempty"`    // name of a token
 	Reason string `json:"reason,omitempty"`
 }
 
-// Pause lets nobody new in, but by a release.
+// Pause stops admission, except by a release.
 type Pause struct {
 	Mark
-	Message string   `json:"message,omitempty"` // in place of every other one
+	Message string   `json:"message,omitempty"` // replaces every other message
 	Release *Release `json:"release,omitempty"` // the newest; it ends with the pause
-	Keys    []string `json:"keys,omitempty"`    // of releases before, the newest last, at most MaxKeys
+	Keys    []string `json:"keys,omitempty"`    // of earlier releases, the newest last, at most MaxKeys
 }
 
-// MaxKeys bounds how many keys of releases are remembered, MaxKey the bytes of each.
+// MaxKeys bounds the number of remembered release keys, MaxKey the bytes of each.
 const (
 	MaxKeys = 32
 	MaxKey  = 64
 )
 
-// Release lets in the next N of those who wait in a room that is paused.
+// Release admits the next N waiting visitors of a paused room.
 type Release struct {
-	ID     uint64 `json:"id"` // a later one has a higher number
-	N      int    `json:"n"`  // 1 to MaxRelease people
+	ID     uint64 `json:"id"` // increases with each release
+	N      int    `json:"n"`  // 1 to MaxRelease visitors
 	At     int64  `json:"at"`
 	By     string `json:"by,omitempty"` // name of a token
 	Reason string `json:"reason,omitempty"`
-	Key    string `json:"key,omitempty"` // who asks again with the same key asks for the same release
+	Key    string `json:"key,omitempty"` // idempotency key of the request
 
-	// Lender is the coordinator that lends the release: it alone ever does, and only once this is stored. nil
-	// before one has taken it.
+	// Lender is the coordinator that lends the release: no other ever does, and it does so only after this is stored.
+	// nil until a coordinator takes the release.
 	Lender *Lender `json:"lender,omitempty"`
 }
 
@@ -72,10 +72,10 @@ type Lender struct {
 	Nonce uint64 `json:"nonce"`
 }
 
-// MaxRelease bounds how many people one release lets in: so many are held at the edges for their turn.
+// MaxRelease bounds the visitors of one release: the edges hold that many requests for their turn.
 const MaxRelease = 1000
 
-// Untaken returns the release of a room that is paused which no coordinator has taken, nil for none.
+// Untaken returns the release of a paused room that no coordinator has taken, nil for none.
 func (c *Control) Untaken(now int64) *Release {
 	if c == nil || c.Pause == nil || c.Pause.Release == nil || c.Pause.Release.Lender != nil || !c.Pause.holds(now) {
 		return nil
@@ -83,8 +83,8 @@ func (c *Control) Untaken(now int64) *Release {
 	return c.Pause.Release
 }
 
-// Take returns c with every release that no coordinator has taken as taken by l, and how many these are. It
-// changes nothing of c. What it returns is to be stored in place of c, and of nothing else, before any of them is lent.
+// Take returns a copy of c in which l has taken all untaken releases, and the number of these. The result must be
+// stored in place of exactly c before any of them is lent.
 func (c *Controls) Take(l Lender, now int64) (next *Controls, n int) {
 	next = &Controls{Version: c.Version + 1, Rooms: maps.Clone(c.Rooms)}
 	for id, r := range c.Rooms {
@@ -98,13 +98,13 @@ func (c *Controls) Take(l Lender, now int64) (next *Controls, n int) {
 	return next, n
 }
 
-// Message is what those who wait are told, in place of the room's queue_message.
+// Message replaces the room's queue_message for waiting visitors.
 type Message struct {
 	Mark
 	Text string `json:"text"`
 }
 
-// Limits take the place of T and R, each unless it is 0.
+// Limits replace T and R, each unless it is 0.
 type Limits struct {
 	Mark
 	TotalActiveUsers  int `json:"total_active_users,omitempty"`
@@ -114,12 +114,12 @@ type Limits struct {
 // MaxReason bounds a reason, in bytes.
 const MaxReason = 200
 
-// holds reports whether what m marks is in force at now.
+// holds reports whether the control with mark m is in force at now.
 func (m *Mark) holds(now int64) bool {
 	return m.Until == 0 || now < m.Until
 }
 
-// At returns what of c is in force at now, nil for nothing.
+// At returns the part of c in force at now, nil for none.
 func (c *Control) At(now int64) *Control {
 	if c == nil {
 		return nil
@@ -143,7 +143,7 @@ func (c *Control) At(now int64) *Control {
 	return &in
 }
 
-// Under returns s as it is in force at now under c: what c says goes before what s says.
+// Under returns s with the controls of c that are in force at now.
 func (s Settings) Under(c *Control, now int64) Settings {
 	in := c.At(now)
 	if in == nil {
@@ -167,21 +167,21 @@ func (s Settings) Under(c *Control, now int64) Settings {
 	return s
 }
 
-// Surely returns s under c by a clock that is off by bound at most: with the smaller limits where some may have ended
-// or not, and with those that bind where a pause over passthrough may have.
+// Surely returns s under c with a clock uncertainty of bound. Where a control may or may not have ended, it uses the
+// smaller limits, and the binding limits under a pause instead of passthrough.
 func (s Settings) Surely(c *Control, now int64, bound time.Duration) Settings {
 	out := s.Under(c, now)
 	for _, at := range []int64{now - bound.Milliseconds(), now + bound.Milliseconds()} {
 		o := s.Under(c, at)
 		out.TotalActiveUsers, out.NewUsersPerMinute = min(out.TotalActiveUsers, o.TotalActiveUsers), min(out.NewUsersPerMinute, o.NewUsersPerMinute)
 		if out.QueueingMethod == MethodPassthrough {
-			out.QueueAll = out.QueueAll || o.QueueAll // under which limits bind
+			out.QueueAll = out.QueueAll || o.QueueAll // limits bind under queue_all
 		}
 	}
 	return out
 }
 
-// marks are those of everything that c says.
+// marks returns the marks of all controls of c.
 func (c *Control) marks() (all []*Mark) {
 	if c.Pause != nil {
 		all = append(all, &c.Pause.Mark)
@@ -198,7 +198,7 @@ func (c *Control) marks() (all []*Mark) {
 	return all
 }
 
-// Next returns the first moment after now at which something ends, 0 for never.
+// Next returns the first time after now at which a control ends, 0 for never.
 func (c *Controls) Next(now int64) (next int64) {
 	if c == nil {
 		return 0
@@ -213,7 +213,7 @@ func (c *Controls) Next(now int64) (next int64) {
 	return next
 }
 
-// Check returns everything that is wrong with c. Each error names the part and the rule.
+// Check returns all faults of c. Each error names the part and the rule.
 func (c *Control) Check() (errs []error) {
 	add := func(part, rule string) {
 		if rule != "" {
@@ -280,8 +280,8 @@ func checkShort(s string) string {
 // EncodeControls returns c as JSON; equal documents give equal bytes.
 func EncodeControls(c *Controls) ([]byte, error) { return json.Marshal(c) }
 
-// DecodeControls reads what EncodeControls wrote. It refuses fields that it does not know: what a newer release
-// says by them is not known here, so the document of before stays in force.
+// DecodeControls decodes the output of EncodeControls. It refuses unknown fields, since this release cannot apply
+// those of a newer one. The previous document then stays in force.
 func DecodeControls(data []byte) (*Controls, error) {
 	if len(data) > MaxDocumentBytes {
 		return nil, fmt.Errorf("controls: must be at most %d bytes", MaxDocumentBytes)
@@ -307,7 +307,7 @@ func DecodeControls(data []byte) (*Controls, error) {
 	return c, nil
 }
 
-// controlledID returns the ID in the id that the API gives a room.
+// controlledID returns the ID contained in a room's id in the API.
 func controlledID(public string) (ID, error) {
 	if len(public) != 32 {
 		return 0, errors.New("an id must be 32 hexadecimal digits")

@@ -12,13 +12,11 @@ import (
 	"unicode/utf8"
 )
 
-// DecodeDocument reads what EncodeDocument wrote. It is strict where
-// encoding/json is lenient: unknown and duplicate fields, names in another
-// letter case, null, numbers that are not plain integers in range and trailing
-// data are errors that name the field, such as "rooms[2].epoch". The field
-// rooms is required; other absent fields are left zero. A field that it does not know is an
-// [ErrUnknownField]: a newer build wrote the document. It is not validated but for the length
-// of its lists: [NewSet] does that.
+// DecodeDocument decodes the output of EncodeDocument. It is stricter than encoding/json: duplicate fields, names in
+// another letter case, null, numbers that are not plain integers in range and trailing data are errors that name the
+// field, such as "rooms[2].epoch". An unknown field is an [ErrUnknownField]: a newer build wrote the document. The
+// field rooms is required; other absent fields are zero. Only the length of lists is validated; [NewSet] does the
+// rest.
 func DecodeDocument(data []byte) (Document, error) {
 	doc, err := decodeDocument(data)
 	if err != nil {
@@ -27,7 +25,7 @@ func DecodeDocument(data []byte) (Document, error) {
 	return doc, nil
 }
 
-// ErrUnknownField says that a document has a field that this build does not know.
+// ErrUnknownField means that a document has a field that this build does not know.
 var ErrUnknownField = errors.New("unknown field, written by a newer build")
 
 func decodeDocument(data []byte) (doc Document, err error) {
@@ -42,7 +40,7 @@ func decodeDocument(data []byte) (doc Document, err error) {
 	hasRooms := false
 	err = r.object("", func(at, key string) (bool, error) {
 		switch key {
-		case "version", "needs": // of builds before v0.2.0: they mean nothing any more
+		case "version", "needs": // of builds before v0.2.0, ignored
 			ignored := 0
 			return true, r.whole(at, &ignored)
 		case "rooms":
@@ -130,7 +128,7 @@ func (r *reader) rule(at string) (rule Rule, err error) {
 		switch key {
 		case "id":
 			return true, r.text(at, &rule.ID)
-		case "action": // whatever else it is must not let anybody past
+		case "action": // an unknown action must not let visitors pass
 			action := ""
 			if err := r.text(at, &action); err != nil {
 				return true, err
@@ -192,7 +190,7 @@ func (r *reader) event(at string) (v Event, err error) {
 	return v, err
 }
 
-// override reads an override of an event: 0, "" and "0s" for the room's value.
+// override reads an override of an event: 0, "" and "0s" mean the room's value.
 func (r *reader) override(at string, t *Setting, v *Event) error {
 	var s Settings
 	truth, ok := t.Field(&s).(*bool)
@@ -235,8 +233,7 @@ func (r *reader) host(at string) (h Host, err error) {
 	return h, err
 }
 
-// object reads an object. It calls field with each key, which must read the
-// value or say that it does not know the key.
+// object reads an object. It calls field with each key. field must read the value or return false for an unknown key.
 func (r *reader) object(at string, field func(at, key string) (known bool, err error)) error {
 	if err := r.open(at, '{', "an object"); err != nil {
 		return err
@@ -247,7 +244,7 @@ func (r *reader) object(at string, field func(at, key string) (known bool, err e
 		if err != nil {
 			return fail(at, err)
 		}
-		key, _ := tok.(string) // the decoder takes nothing else for a key
+		key, _ := tok.(string) // the decoder accepts only string keys
 		here := clip(key)
 		if at != "" {
 			here = at + "." + here
@@ -370,7 +367,7 @@ func mismatch(at, what string) error {
 	return errors.New(at + ": must be " + what)
 }
 
-// fail adds to an error of the decoder where it came up.
+// fail adds the position to an error of the decoder.
 func fail(at string, err error) error {
 	switch {
 	case err == nil:

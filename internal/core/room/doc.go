@@ -1,10 +1,8 @@
-// Package room holds what an operator says about waiting rooms and tells, for
-// one request, which of them stand in front of it.
+// Package room holds the operators' settings of waiting rooms and finds the rooms that gate a request.
 //
-// A [Document] (rooms, and the hosts they stand on) becomes an immutable [Set]
-// by [NewSet], which reports every fault at once. [Set.Match] is the hot path:
-// it takes the host and the path of a request as they stood in the request and
-// answers which rooms gate it. Package match finds them.
+// [NewSet] turns a [Document] (rooms and their hosts) into an immutable [Set], or reports every fault at once.
+// [Set.Match] is the hot path: it takes the raw host and path of a request and returns the rooms that gate it. Package
+// match finds them.
 //
 // The package is pure: it reads no clock, opens nothing and logs nothing.
 package room

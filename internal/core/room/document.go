@@ -10,22 +10,22 @@ import (
 // MaxRooms is the largest number of rooms, and of hosts, in one document.
 const MaxRooms = 10_000
 
-// Document is everything an operator writes: the rooms, and for hosts whose
-// rooms do not agree on it, or that have none, the origin of what no room covers.
+// Document is the complete configuration: the rooms, and the pass-through origins of hosts without rooms or with rooms
+// of different origins.
 type Document struct {
 	Rooms []Settings
 	Hosts []Host
 }
 
-// Host names the pass-through origin of a host: where requests go whose path
-// no room covers. A host all of whose rooms have the same origin needs none.
+// Host sets the pass-through origin of a host: the destination of requests whose path no room covers. A host whose
+// rooms all have the same origin needs none.
 type Host struct {
 	Name   string // as in Route
 	Origin string // as in Settings
 }
 
-// WithDefaults returns d with the defaults of every room filled in and all
-// hosts and origins in canonical spelling. It shares no memory with d.
+// WithDefaults returns d with the defaults of every room filled in and all hosts and origins in canonical form. It
+// shares no memory with d.
 func (d Document) WithDefaults() Document {
 	d.Rooms, d.Hosts = slices.Clone(d.Rooms), slices.Clone(d.Hosts)
 	for i := range d.Rooms {
@@ -38,21 +38,20 @@ func (d Document) WithDefaults() Document {
 	return d
 }
 
-// Validate returns everything wrong with d: the hosts first, then the rooms,
-// each in order, with what is wrong between rooms named at the later one. An
-// empty result means that [NewSet] will take d.
+// Validate returns all faults of d: those of hosts, then those of rooms, each in order. A conflict between rooms is
+// reported for the later one. [NewSet] accepts d if the result is empty.
 func (d Document) Validate() Faults {
 	return d.validate(IDOf, Labels{})
 }
 
-// ValidateAs is Validate for a document that somebody else's rooms and hosts are part of:
-// faults name each as the labels say.
+// ValidateAs is Validate for a document that also contains rooms and hosts from elsewhere: faults name each by its
+// label.
 func (d Document) ValidateAs(l Labels) Faults {
 	return d.validate(IDOf, l)
 }
 
-// Labels name the rooms and hosts of a document, by their index, as Item of a [Fault] and
-// inside its Rule. Without one it is "rooms[2]" or "hosts[0]".
+// Labels name the rooms and hosts of a document by their index, as Item of a [Fault] and inside its Rule. The default
+// is "rooms[2]" or "hosts[0]".
 type Labels struct {
 	Room, Host func(i int) string
 }
@@ -72,7 +71,7 @@ func (l Labels) host(i int) string {
 }
 
 func (d Document) validate(idOf func(string) ID, l Labels) Faults {
-	// Before anything else, so that an absurd document costs nothing.
+	// First, so that an absurdly large document costs nothing.
 	switch {
 	case len(d.Rooms) > MaxRooms:
 		return Faults{{Field: "rooms", Rule: fmt.Sprintf("must be at most %d, got %d", MaxRooms, len(d.Rooms))}}
@@ -96,7 +95,7 @@ func (d Document) validate(idOf func(string) ID, l Labels) Faults {
 	return c.faults
 }
 
-// checker goes through a document once and remembers what it met.
+// checker validates a document in one pass.
 type checker struct {
 	doc     Document
 	labels  Labels
@@ -104,13 +103,13 @@ type checker struct {
 	names   map[string]int        // room name -> index of its first room
 	ids     map[ID]int            // the same by ID
 	routes  map[Route]int         // host and folded path -> index of the room that covers it
-	origins map[string]hostOrigin // host -> where its pass-through origin comes from
+	origins map[string]hostOrigin // host -> source of its pass-through origin
 }
 
 type hostOrigin struct {
 	origin string
-	entry  bool // from the hosts list, which ends all argument
-	first  int  // the index of that entry, or of the room
+	entry  bool // from the hosts list, which has precedence
+	first  int  // index of the host entry, or of the room
 	warned bool
 }
 
@@ -133,8 +132,7 @@ func (c *checker) host(i int) {
 		add("origin", originRule)
 	}
 	if hostRule == "" {
-		// Also when the origin is bad: it has been named once, and the rooms
-		// of the host are not at fault.
+		// Also if the origin is invalid: it has been reported once, and the rooms of the host are not at fault.
 		c.origins[h.Name] = hostOrigin{origin: h.Origin, entry: true, first: i}
 	}
 }
@@ -178,8 +176,8 @@ func (c *checker) room(i int, idOf func(string) ID) {
 	}
 }
 
-// route notes that room i covers r. Paths are compared with letter case
-// folded: an origin may ignore case, and a visitor would then be in both rooms.
+// route records that room i covers r. Paths are compared with letter case folded: an origin may ignore case, and a
+// visitor would then be in both rooms.
 func (c *checker) route(i int, field string, r Route, add func(field, rule string)) {
 	key, _ := match.Key(r.Path)
 	k := Route{Host: r.Host, Path: match.Fold(key)}
@@ -194,7 +192,7 @@ func (c *checker) route(i int, field string, r Route, add func(field, rule strin
 	}
 }
 
-// origin notes that a room on host has this origin.
+// origin records the origin of a room on host.
 func (c *checker) origin(i int, host, origin string, add func(field, rule string)) {
 	o, ok := c.origins[host]
 	switch {
@@ -215,8 +213,7 @@ func (c *checker) label(i int) string {
 
 func item(i int) string { return fmt.Sprintf("rooms[%d]", i) }
 
-// passThrough returns the pass-through origin of every host of a valid
-// document with its defaults filled in.
+// passThrough returns the pass-through origin of every host of a valid document with its defaults filled in.
 func (d Document) passThrough() map[string]string {
 	origins := make(map[string]string)
 	for _, s := range d.Rooms {

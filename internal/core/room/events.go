@@ -18,26 +18,26 @@ import (
 const (
 	MaxEvents   = 5               // of one room
 	MinEvent    = time.Minute     // from the start of an event to its end
-	MinPrequeue = 5 * time.Minute // from the moment at which people gather to the start
+	MinPrequeue = 5 * time.Minute // from the prequeue to the start
 	maxMoment   = 4102444800000   // the year 2100, in Unix milliseconds
 )
 
-// Event is a time for which a room has other settings. Before it begins, people may gather: from Prequeue on
-// everybody without a session waits, and nobody is let in before Start. Times are fleet time in Unix milliseconds.
+// Event is a time with other settings for a room. It may have a prequeue: from Prequeue on every visitor without a
+// session waits, and nobody is admitted before Start. Times are fleet time in Unix milliseconds.
 type Event struct {
-	ID          string // 32 hexadecimal digits, in lower case; "" means one that is made of the name
+	ID          string // 32 hexadecimal digits, in lower case; "" means one derived from the name
 	Name        string // unique in the room
 	Description string
-	Prequeue    int64 // 0: nobody gathers
+	Prequeue    int64 // 0: no prequeue
 	Start, End  int64
-	Suspended   bool // it does nothing
-	Shuffle     bool // whoever has joined when entries close enters in an order that is drawn, see package draw
+	Suspended   bool // it has no effect
+	Shuffle     bool // visitors that joined before entries close enter in a drawn order, see package draw
 	Overrides   Overrides
-	Created     int64 // Unix milliseconds, 0 where nobody noted it
+	Created     int64 // Unix milliseconds, 0 if unknown
 	Changed     int64
 }
 
-// begins returns from when on the event changes anything.
+// begins returns the time from which the event has an effect.
 func (e *Event) begins() int64 {
 	if e.Prequeue != 0 {
 		return e.Prequeue
@@ -45,7 +45,7 @@ func (e *Event) begins() int64 {
 	return e.Start
 }
 
-// fill fills in what was left out. A second event of a name gets an ID of its own; the name is refused.
+// fill sets the defaults. A second event of a name gets an ID of its own; validation refuses the name.
 func (e *Event) fill(before []Event) {
 	e.Overrides = e.Overrides.clone()
 	if e.ID != "" {
@@ -61,38 +61,38 @@ func (e *Event) fill(before []Event) {
 	e.ID = hex.EncodeToString(sum[:16])
 }
 
-// same reports whether two events say the same: times of writing are of who wrote them.
+// same reports whether two events are equal, apart from their times of writing.
 func (e Event) same(o Event) bool {
 	e.Created, e.Changed, o.Created, o.Changed = 0, 0, 0, 0
 	return reflect.DeepEqual(e, o)
 }
 
-// Kind is what a [Phase] is.
+// Kind is the kind of a [Phase].
 type Kind uint8
 
 // The kinds.
 const (
 	Base     Kind = iota // no event
-	Prequeue             // people gather for an event, and nobody is let in
+	Prequeue             // visitors gather for an event; nobody is admitted
 	Active               // an event
 )
 
-// Phase is a time in which the settings of a room stay as they are, until the next one begins.
+// Phase is a time with constant settings of a room, until the next phase begins.
 type Phase struct {
 	From  int64 // fleet time in Unix milliseconds
 	Kind  Kind
 	Event *Event // nil for Base; it must not be modified
 }
 
-// Plan is what a room's events make of time: phases in order, the first from the beginning of time. Every node works
-// out by itself which one is on, so nothing has to arrive when one begins.
+// Plan is the schedule of a room's events: phases in order, the first without a beginning. Every node determines the
+// current phase by itself, so no message is needed when one begins.
 type Plan []Phase
 
-// Plan returns the plan of the room: one phase where it has no events. Of draws nothing is told.
+// Plan returns the plan of the room, without knowledge of draws. Without events it has one phase.
 func (s *Settings) Plan() Plan { return s.PlanBy(nil) }
 
-// PlanBy returns the plan of the room by what a board tells of draws. An event that begins with one is not active before
-// its record has been public for long enough: people go on gathering, to the event's end where there is no word of it.
+// PlanBy returns the plan of the room with the draws of a registry. An event with a draw is not active before its
+// record has been public for long enough: its prequeue goes on, to the event's end if no record appears.
 func (s *Settings) PlanBy(board *draw.Board) Plan {
 	plan := Plan{{From: math.MinInt64}}
 	add := func(p Phase) {
@@ -120,7 +120,7 @@ func (s *Settings) PlanBy(board *draw.Board) Plan {
 	return plan
 }
 
-// opens returns when the first are let in to an event.
+// opens returns the time of the first admission to an event.
 func (s *Settings) opens(e *Event, board *draw.Board) int64 {
 	if !e.Shuffle {
 		return e.Start
@@ -128,12 +128,12 @@ func (s *Settings) opens(e *Event, board *draw.Board) int64 {
 	return max(e.Start, int64(board.Of(s.DrawOf(e)).Opens()))
 }
 
-// DrawOf returns what the draw of an event of the room is known by.
+// DrawOf returns the identity of the draw of an event.
 func (s *Settings) DrawOf(e *Event) draw.Event {
 	return draw.Event{Room: PublicID(s.Known()), ID: e.ID, Start: fleettime.Time(e.Start), End: fleettime.Time(e.End)}
 }
 
-// Told returns the set with what is public of draws, which [Set.Under] and [Set.Next] go by. The nil set is itself.
+// Told returns the set with the public state of draws, used by [Set.Under] and [Set.Next]. The nil set returns nil.
 func (s *Set) Told(board *draw.Board) *Set {
 	if s == nil || board == nil {
 		return s
@@ -143,14 +143,14 @@ func (s *Set) Told(board *draw.Board) *Set {
 	for _, n := range board.Notices {
 		if id, err := controlledID(n.Room); err == nil && n.Drawn() != nil {
 			if r := s.ByID(id); r != nil && PublicID(r.Known()) == n.Room && !slices.Contains(out.planned, r) {
-				out.planned = append(out.planned, r) // who was drawn keeps the place without the event, too
+				out.planned = append(out.planned, r) // drawn positions outlive the event
 			}
 		}
 	}
 	return &out
 }
 
-// plan returns the plan of a room by what is told of draws.
+// plan returns the plan of a room with the known draws.
 func (s *Set) plan(r *Room) Plan {
 	if s.board == nil || !slices.ContainsFunc(r.Events, func(e Event) bool { return e.Shuffle }) {
 		return r.Plan
@@ -158,7 +158,7 @@ func (s *Set) plan(r *Room) Plan {
 	return r.PlanBy(s.board)
 }
 
-// Draws returns the events of the rooms that begin with a draw. The nil set has none.
+// Draws returns the events that begin with a draw. The nil set has none.
 func (s *Set) Draws() (events []draw.Event) {
 	if s == nil {
 		return nil
@@ -173,7 +173,7 @@ func (s *Set) Draws() (events []draw.Event) {
 	return events
 }
 
-// at returns the index of the phase that is on at now.
+// at returns the index of the phase at now.
 func (p Plan) at(now int64) int {
 	i := len(p) - 1
 	for i > 0 && p[i].From > now {
@@ -182,7 +182,7 @@ func (p Plan) at(now int64) int {
 	return i
 }
 
-// At returns the phase that is on at now.
+// At returns the phase at now.
 func (p Plan) At(now int64) Phase { return p[p.at(now)] }
 
 // Next returns when the next phase after now begins, 0 for never.
@@ -193,7 +193,7 @@ func (p Plan) Next(now int64) int64 {
 	return 0
 }
 
-// Gathers returns the times in which nobody is let in because people gather for an event: from, and until, in turn.
+// Gathers returns the start and end of each prequeue, in order. Nobody is admitted in them.
 func (p Plan) Gathers() (spans [][2]int64) {
 	for i := range p {
 		if p[i].Kind == Prequeue {
@@ -203,7 +203,7 @@ func (p Plan) Gathers() (spans [][2]int64) {
 	return spans
 }
 
-// In returns s as it is in a phase of its plan. While people gather, the method is fifo, whatever it is to be.
+// In returns s in a phase of its plan. In a prequeue the method is fifo, whatever the event's.
 func (s Settings) In(p Phase) Settings {
 	e := p.Event
 	if e == nil {
@@ -216,8 +216,8 @@ func (s Settings) In(p Phase) Settings {
 	return s
 }
 
-// During returns what of s is in force at now, by a clock that is off by bound at most: as in the phase that is on, but
-// with the smallest limits of all phases that may be on. closed tells that people may be gathering in one of them.
+// During returns s in force at now with a clock uncertainty of bound: in the current phase, but with the smallest
+// limits of all phases that may be current. closed reports whether one of these may be a prequeue.
 func (s Settings) During(p Plan, now int64, bound time.Duration) (out Settings, on Phase, closed bool) {
 	off := bound.Milliseconds()
 	on = p.At(now)
@@ -233,7 +233,7 @@ func (s Settings) During(p Plan, now int64, bound time.Duration) (out Settings, 
 	return out, on, closed
 }
 
-// EachPage yields the names of the waiting pages that the room shows: its own and those of its events.
+// EachPage yields the names of the room's waiting pages: its own and those of its events.
 func (s *Settings) EachPage(yield func(string) bool) {
 	if s.WaitingPage != "" && !yield(s.WaitingPage) {
 		return
@@ -245,8 +245,8 @@ func (s *Settings) EachPage(yield func(string) bool) {
 	}
 }
 
-// Pages calls do with where the room keeps the name of each waiting page that it shows: its own and those of its
-// events, "" for none. What do writes there changes no other copy of s.
+// Pages calls do with a pointer to the name of each waiting page: the room's own and those of its events, "" for none.
+// Writes of do change no other copy of s.
 func (s *Settings) Pages(do func(page *string)) {
 	do(&s.WaitingPage)
 	t, _ := settingByKey("waiting_page")
@@ -258,7 +258,7 @@ func (s *Settings) Pages(do func(page *string)) {
 	}
 }
 
-// checkEvents holds each event against the rules, and all of them against each other.
+// checkEvents validates each event, and conflicts between them.
 func (s *Settings) checkEvents(add func(field, rule string)) {
 	if n := len(s.Events); n > MaxEvents {
 		add("events", fmt.Sprintf("must be at most %d, got %d", MaxEvents, n))
@@ -288,7 +288,7 @@ func (s *Settings) checkEvents(add func(field, rule string)) {
 	}
 }
 
-// check holds the event against the rules that know no other one.
+// check validates the event by itself.
 func (e *Event) check(add func(key, rule string)) {
 	if len(e.ID) != 32 || strings.Trim(e.ID, "0123456789abcdef") != "" {
 		add("id", "must be 32 hexadecimal digits in lower case"+got(e.ID))
@@ -321,5 +321,5 @@ func (e *Event) check(add func(key, rule string)) {
 	}
 }
 
-// showMoment writes a moment for operators.
+// showMoment formats a time for operators.
 func showMoment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }

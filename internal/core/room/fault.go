@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// Fault is one thing wrong with what an operator wrote. Item and Field say
-// where, in the operator's own words; Rule says what is asked for and what was
-// found instead.
+// Fault is one invalid thing in an operator's document. Item and Field are its place, in the operator's terms. Rule is
+// the requirement and the actual value.
 type Fault struct {
-	Line  int    // line in the file it was read from, 0 when there is none
+	Line  int    // line in the source file, 0 for none
 	Item  string // "rooms[2]" or "hosts[0]", "" for one room by itself
-	Name  string // the room's or host's name, "" when it has none
+	Name  string // the room's or host's name, "" for none
 	Field string // "total_active_users", "additional_routes[1].path"
 	Rule  string // "must be 1 to 2147483647, got 0"
 }
@@ -45,11 +44,11 @@ func (f Fault) String() string {
 // Error returns the same as String.
 func (f Fault) Error() string { return f.String() }
 
-// Faults is everything wrong with a document, in the order of the document.
-// An empty Faults is not an error; see [Faults.Err].
+// Faults are all faults of a document, in the order of the document. An empty Faults is not an error; see
+// [Faults.Err].
 type Faults []Fault
 
-// Error returns the faults, one a line.
+// Error returns the faults, one per line.
 func (fs Faults) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
@@ -58,7 +57,7 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err returns fs as an error, or nil when there is no fault.
+// Err returns fs as an error, or nil if it is empty.
 func (fs Faults) Err() error {
 	if len(fs) == 0 {
 		return nil

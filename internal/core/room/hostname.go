@@ -7,9 +7,8 @@ import (
 	"vestibule/internal/core/room/match"
 )
 
-// spellHost returns the canonical spelling of a host in an operator's
-// document, or h as it is when it is not valid. Unlike in a header, an IPv6
-// address may stand without brackets, since there can be no port.
+// spellHost returns the canonical form of a host in an operator's document, or h itself if it is invalid. Unlike in a
+// header, an IPv6 address needs no brackets, since there is no port.
 func spellHost(h string) string {
 	if strings.Count(h, ":") > 1 {
 		bare := strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")
@@ -26,8 +25,8 @@ func spellHost(h string) string {
 	return h
 }
 
-// checkHost returns the rule that the host of a document breaks, "" when it is
-// valid. It expects the spelling of spellHost.
+// checkHost returns the rule that the host of a document violates, "" if it is valid. It expects the form of
+// spellHost.
 func checkHost(h string) string {
 	if h == "" {
 		return "is required"

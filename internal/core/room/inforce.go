@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// This file has the rooms of a set in force: under their events and under the controls of operators.
+// This file derives the rooms in force: under their events and under the controls of operators.
 
-// Planned reports whether any room has an event that does something.
+// Planned reports whether any room has an event with an effect.
 func (s *Set) Planned() bool { return s != nil && len(s.planned) > 0 }
 
-// Next returns the first moment after now at which another phase of a room begins by a clock that is off by bound at
-// most, or may begin, or something in c ends, 0 for never.
+// Next returns the first time after now at which, with a clock uncertainty of bound, a phase of a room begins or may
+// begin, or a control of c ends; 0 for never.
 func (s *Set) Next(c *Controls, now int64, bound time.Duration) (next int64) {
 	next = about(c.Next, now, bound)
 	if s == nil {
@@ -24,8 +24,8 @@ func (s *Set) Next(c *Controls, now int64, bound time.Duration) (next int64) {
 	return next
 }
 
-// about returns the first moment after now at which, by a clock that is off by bound at most, something happens or may
-// happen that next tells of; 0 for never.
+// about returns the first time after now at which, with a clock uncertainty of bound, an event reported by next
+// happens or may happen; 0 for never.
 func about(next func(now int64) int64, now int64, bound time.Duration) (first int64) {
 	off := bound.Milliseconds()
 	for _, at := range []int64{next(now+off) - off, next(now), next(now-off) + off} {
@@ -36,7 +36,7 @@ func about(next func(now int64) int64, now int64, bound time.Duration) (first in
 	return first
 }
 
-// sooner returns the earlier of two moments, of which 0 is never.
+// sooner returns the earlier of two times; 0 is never.
 func sooner(a, b int64) int64 {
 	if a == 0 || (b != 0 && b < a) {
 		return b
@@ -44,9 +44,8 @@ func sooner(a, b int64) int64 {
 	return a
 }
 
-// Under returns the set as it is in force at now, by a clock that is off by bound at most: with the phases of events,
-// and under c, nil for none, which goes before them. Rooms of which nothing is said, and the set where that is all of
-// them, are those of s.
+// Under returns the set in force at now with a clock uncertainty of bound: with the phases of events, and under c, nil
+// for none, which has precedence. Unchanged rooms are shared with s; if all are, it returns s.
 func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
 	if s == nil {
 		return s
@@ -75,7 +74,7 @@ func (s *Set) Under(c *Controls, now int64, bound time.Duration) *Set {
 	return &out
 }
 
-// control lays c over rooms of s, as they are in changed or else in s.
+// control applies c to the rooms of s, or to their versions in changed.
 func (s *Set) control(c *Controls, now int64, bound time.Duration, changed map[*Room]*Room) {
 	for id, said := range c.Rooms {
 		known, err := controlledID(id)

@@ -9,11 +9,9 @@ import (
 	"vestibule/internal/core/room/match"
 )
 
-// RefusedAddr tells whether a is an address that no origin may have:
-// link-local (the metadata services of clouds live there), multicast,
-// unspecified or broadcast, also when wrapped in IPv6. Settings that name such
-// an address are refused; whoever dials an origin by name should ask again for
-// each address it resolves to.
+// RefusedAddr reports whether a is forbidden for origins: link-local (clouds have their metadata services there),
+// multicast, unspecified or broadcast, also when wrapped in IPv6. Settings with such an address are refused. A dialer
+// must check each address that the name of an origin resolves to.
 func RefusedAddr(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	if nat64.Contains(a) {
@@ -31,9 +29,8 @@ var (
 	metadataV6 = netip.MustParseAddr("fd00:ec2::254")
 )
 
-// spellOrigin returns the canonical spelling of an origin (scheme and host in
-// lower case, no default port, no slash at the end), or raw as it is when it
-// is not valid. Two rooms have the same origin when these are equal.
+// spellOrigin returns the canonical form of an origin (scheme and host in lower case, no default port, no slash at the
+// end), or raw itself if it is invalid. Two rooms have the same origin if these are equal.
 func spellOrigin(raw string) string {
 	u, rule := parseOrigin(raw)
 	if rule != "" {
@@ -52,7 +49,7 @@ func spellOrigin(raw string) string {
 	return u.Scheme + "://" + host
 }
 
-// CheckOrigin returns the rule that an origin breaks, "" when it is valid.
+// CheckOrigin returns the rule that an origin violates, "" if it is valid.
 func CheckOrigin(raw string) string {
 	if raw == "" {
 		return "is required"
@@ -63,7 +60,7 @@ func CheckOrigin(raw string) string {
 
 func parseOrigin(raw string) (u *url.URL, rule string) {
 	if strings.Contains(raw, "@") {
-		// Before anything that would show a password in a message.
+		// First, so that no message contains a password.
 		return nil, "must not carry a user name or password"
 	}
 	u, err := url.Parse(raw)

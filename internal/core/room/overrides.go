@@ -64,7 +64,7 @@ func (o Overrides) clone() Overrides {
 	return out
 }
 
-// check holds the overrides of an event of room s against the rules. The rule of a setting sees all of them.
+// check validates the overrides of an event of room s. The rule of a setting sees all of them.
 func (o Overrides) check(s *Settings, add func(key, rule string)) {
 	for key, v := range o {
 		if t, ok := settingByKey(key); !ok || !t.Events || !t.holds(v) {

@@ -17,20 +17,20 @@ const (
 	MaxDescription = 500 // bytes of a rule's description
 )
 
-// ActionBypass is the only thing that a rule does.
+// ActionBypass is the only action of rules.
 const ActionBypass = "bypass_waiting_room"
 
-// Rule lets requests past a room that match its expression.
+// Rule lets requests that match its expression pass the room.
 type Rule struct {
-	ID          string // 32 hexadecimal digits, in lower case; "" means one that is made of the expression
+	ID          string // 32 hexadecimal digits, in lower case; "" means one derived from the expression
 	Expression  string // in the language of package rules
 	Description string
 	Disabled    bool
 	Version     int   // grows with every change; 0 means 1
-	Updated     int64 // Unix milliseconds of the last change, 0 where nobody noted it
+	Updated     int64 // Unix milliseconds of the last change, 0 if unknown
 }
 
-// fill fills in what was left out. A second rule with an expression gets an ID of its own.
+// fill sets the defaults. A second rule with an expression gets an ID of its own.
 func (r *Rule) fill(before []Rule) {
 	if r.Version == 0 {
 		r.Version = 1
@@ -48,13 +48,13 @@ func (r *Rule) fill(before []Rule) {
 	r.ID = hex.EncodeToString(sum[:16])
 }
 
-// same reports whether two rules say the same: versions and times are of who wrote them.
+// same reports whether two rules are equal, apart from their versions and times.
 func (r Rule) same(o Rule) bool {
 	r.Version, r.Updated, o.Version, o.Updated = 0, 0, 0, 0
 	return r == o
 }
 
-// checkRules holds the rules against all that can be known without the files of an edge.
+// checkRules validates the rules, except against the files of an edge.
 func (s *Settings) checkRules(add func(field, rule string)) {
 	if n := len(s.Rules); n > MaxRules {
 		add("rules", fmt.Sprintf("must be at most %d, got %d", MaxRules, n))
@@ -84,7 +84,7 @@ func (s *Settings) checkRules(add func(field, rule string)) {
 	}
 }
 
-// ruleFaults tells the first faults of an expression.
+// ruleFaults returns the first faults of an expression.
 func ruleFaults(err error) string {
 	var fs rules.Faults
 	if errors.As(err, &fs) && len(fs) > 10 {

@@ -9,8 +9,8 @@ import (
 	"vestibule/internal/core/room/match"
 )
 
-// Settings is what an operator says about one room. What each field means and may be
-// is in [Schema]; the zero value of a field with a default means the default.
+// Settings are an operator's settings of one room. [Schema] documents each field and its range; the zero value of a
+// field with a default means the default.
 type Settings struct {
 	Name              string
 	Host              string
@@ -54,27 +54,26 @@ type Settings struct {
 	Events            []Event
 }
 
-// Setting is one line of the table that everything else about settings is made of:
-// the stored document, rooms.yaml, defaults, validation, the reference for operators.
+// Setting is one entry of [Schema], which determines the stored document, rooms.yaml, defaults, validation and the
+// reference for operators.
 type Setting struct {
 	Key     string // in rooms.yaml and in documents
 	Events  bool   // an event may override it; its Rule sees the room with all overrides of the event
-	Default any    // of the field's type; nil where the zero value is taken as it is
-	Bounds  string // what it may be, as in "must be …"; "" where Rule says more
-	Doc     string // what it does, one or two sentences of Markdown
+	Default any    // of the field's type; nil if the zero value is valid
+	Bounds  string // allowed values, as in "must be …"; "" if Rule tells more
+	Doc     string // effect, in one or two sentences of Markdown
 
-	// Field returns where a room keeps it: a *string, *int, *uint32, *bool,
-	// *time.Duration, *[]Route, *[]Rule or *[]Event. A *bool has no default but false. Events override no list.
+	// Field returns a pointer to the field of a room: a *string, *int, *uint32, *bool, *time.Duration, *[]Route,
+	// *[]Rule or *[]Event. The default of a *bool is false. Events override no list.
 	Field func(*Settings) any
 
-	// Rule returns what is wrong with it, "" for nothing. Defaults are filled in
-	// already. Lists have checks of their own.
+	// Rule returns the violated rule, "" for none. Defaults are filled in before. Lists have checks of their own.
 	Rule func(*Settings) string
 }
 
-// Schema is the table of a room's settings, in the order in which they are documented,
-// written and checked. To add one: a field in [Settings], a line here, a line where it acts, and
-// a test of that. No default ever changes, because a document leaves it out.
+// Schema lists a room's settings in the order in which they are documented, written and checked. To add one: a field
+// in
+// [Settings], an entry here, its effect, and a test of that. A default never changes, because documents leave it out.
 var Schema = []Setting{
 	{
 		Key: "name", Doc: "Part of the cookie's name. A renamed room is another room, unless `identity` has its old name.",
@@ -228,18 +227,18 @@ var Schema = []Setting{
 	},
 }
 
-// truth is true or false, false where nothing is written.
+// truth is a boolean setting with the default false.
 func truth(key string, field func(*Settings) *bool, doc string) Setting {
 	return Setting{Key: key, Doc: doc, Bounds: "true or false", Field: func(s *Settings) any { return field(s) }}
 }
 
-// forEvents is s, which events may override.
+// forEvents returns s as a setting that events may override.
 func forEvents(s Setting) Setting {
 	s.Events = true
 	return s
 }
 
-// whole is a number from low to high. It must be written.
+// whole is a required integer setting from low to high.
 func whole(key string, low, high int, field func(*Settings) *int, doc string) Setting {
 	return Setting{
 		Key: key, Doc: doc, Bounds: fmt.Sprintf("%d to %d", low, high), Field: func(s *Settings) any { return field(s) },
@@ -252,7 +251,7 @@ func whole(key string, low, high int, field func(*Settings) *int, doc string) Se
 	}
 }
 
-// duration is whole seconds from low to high.
+// duration is a setting of whole seconds from low to high.
 func duration(key string, low, high, byDefault time.Duration, field func(*Settings) *time.Duration, doc string) Setting {
 	bounds := short(low) + " to " + short(high) + " in whole seconds"
 	return Setting{
@@ -266,7 +265,7 @@ func duration(key string, low, high, byDefault time.Duration, field func(*Settin
 	}
 }
 
-// choice is one of several words.
+// choice is an enumerated setting.
 func choice(key, byDefault string, field func(*Settings) *string, doc string, all ...string) Setting {
 	return Setting{
 		Key: key, Default: byDefault, Doc: doc, Bounds: alternatives(all), Field: func(s *Settings) any { return field(s) },
@@ -274,7 +273,7 @@ func choice(key, byDefault string, field func(*Settings) *string, doc string, al
 	}
 }
 
-// short is d without parts that are zero: 5m and not 5m0s.
+// short formats d without zero parts: 5m and not 5m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -286,7 +285,7 @@ func short(d time.Duration) string {
 	return s
 }
 
-// settingByKey returns the line of a setting; ok is false where there is none.
+// settingByKey returns the entry of a setting; ok is false if there is none.
 func settingByKey(key string) (t *Setting, ok bool) {
 	i, ok := byKey[key]
 	if !ok {
@@ -303,12 +302,12 @@ var byKey = func() map[string]int {
 	return m
 }()
 
-// Required reports whether the setting has to be written.
+// Required reports whether the setting must be written.
 func (t *Setting) Required() bool {
 	return t.Default == nil && t.Rule != nil && t.Rule(&Settings{}) != ""
 }
 
-// fill sets the default where nothing is written.
+// fill sets the default if the field is zero.
 func (t *Setting) fill(s *Settings) {
 	if t.Default == nil || !t.IsZero(s) {
 		return
@@ -319,7 +318,7 @@ func (t *Setting) fill(s *Settings) {
 // Value returns the value of the setting in s.
 func (t *Setting) Value(s *Settings) any { return reflect.ValueOf(t.Field(s)).Elem().Interface() }
 
-// holds reports whether v is of the type of the setting's field.
+// holds reports whether v has the type of the setting's field.
 func (t *Setting) holds(v any) bool {
 	return reflect.TypeOf(v) == reflect.TypeOf(t.Field(&Settings{})).Elem()
 }
@@ -327,7 +326,7 @@ func (t *Setting) holds(v any) bool {
 // set sets the value of the setting in s.
 func (t *Setting) set(s *Settings, v any) { reflect.ValueOf(t.Field(s)).Elem().Set(reflect.ValueOf(v)) }
 
-// IsZero reports whether a room says nothing of the setting.
+// IsZero reports whether the setting is absent from a room.
 func (t *Setting) IsZero(s *Settings) bool {
 	switch f := t.Field(s).(type) {
 	case *string:
@@ -351,7 +350,7 @@ func (t *Setting) IsZero(s *Settings) bool {
 	}
 }
 
-// IsDefault reports whether a room says of the setting what it would without a word.
+// IsDefault reports whether the setting has its default value in a room.
 func (t *Setting) IsDefault(s *Settings) bool {
 	switch f := t.Field(s).(type) {
 	case *string:
@@ -365,7 +364,7 @@ func (t *Setting) IsDefault(s *Settings) bool {
 	}
 }
 
-// Reference returns the table as Markdown, for operators.
+// Reference returns the schema as Markdown, for operators.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString("| key | default | may be | meaning |\n|---|---|---|---|\n")

@@ -14,18 +14,17 @@ type Room struct {
 	ID ID
 	Settings
 	Index   int      // position in Set.Rooms
-	Control *Control // what operators say for now and is in force: Settings are under it; nil for nothing
+	Control *Control // controls in force; Settings are under them; nil for none
 	Plan    Plan     // of its events
-	Phase   Phase    // which of them is on: Settings are those in it
-	Closed  bool     // it is not certain that nobody gathers for an event
+	Phase   Phase    // current phase; Settings are those in it
+	Closed  bool     // a prequeue may be on, within the clock uncertainty
 
-	Drawn *draw.Notice // the newest draw of the room with a record: it says who has which place; nil for none
-	Draw  *draw.Notice // of the event of the phase that is on, nil where there is none or nobody has told of it
+	Drawn *draw.Notice // the newest draw of the room with a record, which holds the positions; nil for none
+	Draw  *draw.Notice // of the current phase's event, nil without a known draw
 }
 
-// Set is a document made ready for matching: every room by ID, by name and by
-// host and path. It is immutable and safe for concurrent use. The zero value
-// and nil are sets that know no host.
+// Set is a document indexed for matching: every room by ID, by name and by host and path. It is immutable and safe for
+// concurrent use. The zero value and nil are sets without hosts.
 type Set struct {
 	version uint64
 	rooms   []*Room // by ID
@@ -33,14 +32,12 @@ type Set struct {
 	byName  map[string]*Room
 	table   *match.Table      // of rooms by their index
 	origins map[string]string // pass-through origins by host
-	planned []*Room           // those with events, and those with a draw
+	planned []*Room           // those with events or a draw
 	board   *draw.Board
 }
 
-// NewSet returns the set of the rooms and hosts of doc, with defaults filled
-// in. It keeps no reference to doc. The version is the caller's, to tell sets
-// apart. When doc is not valid, the error is of type [Faults] and names
-// everything that is wrong.
+// NewSet returns the set of the rooms and hosts of doc, with defaults filled in. It keeps no reference to doc. The
+// version is the caller's, to distinguish sets. If doc is invalid, the error is of type [Faults] and holds all faults.
 func NewSet(doc Document, version uint64) (*Set, error) {
 	if err := doc.Validate().Err(); err != nil {
 		return nil, err
@@ -74,7 +71,7 @@ func NewSet(doc Document, version uint64) (*Set, error) {
 	return s, nil
 }
 
-// Version returns the version that was given to NewSet.
+// Version returns the version that was passed to NewSet.
 func (s *Set) Version() uint64 {
 	if s == nil {
 		return 0
@@ -82,8 +79,7 @@ func (s *Set) Version() uint64 {
 	return s.version
 }
 
-// Rooms returns the rooms in the order of their IDs. The slice must not be
-// modified.
+// Rooms returns the rooms in the order of their IDs. The slice must not be modified.
 func (s *Set) Rooms() []*Room {
 	if s == nil {
 		return nil
@@ -99,7 +95,7 @@ func (s *Set) Origins() map[string]string {
 	return maps.Clone(s.origins)
 }
 
-// ByID returns the room with this ID, nil when there is none.
+// ByID returns the room with this ID, nil for none.
 func (s *Set) ByID(id ID) *Room {
 	if s == nil {
 		return nil
@@ -107,7 +103,7 @@ func (s *Set) ByID(id ID) *Room {
 	return s.byID[id]
 }
 
-// ByName returns the room called name, nil when there is none.
+// ByName returns the room called name, nil for none.
 func (s *Set) ByName(name string) *Room {
 	if s == nil {
 		return nil
@@ -115,39 +111,34 @@ func (s *Set) ByName(name string) *Room {
 	return s.byName[name]
 }
 
-// Match says which rooms stand in front of one request. Its zero value is the answer
-// for an unknown host.
+// Match is the result of matching one request. Its zero value is the result for an unknown host.
 type Match struct {
-	// Known tells whether the host is in the set. A request for an unknown
-	// host is misdirected (421) and never forwarded.
+	// Known reports whether the host is in the set. A request for an unknown host is misdirected (421) and never
+	// forwarded.
 	Known bool
 
-	Host string // in canonical form; "" where it is not known
+	Host string // in canonical form; "" if unknown
 
-	// Refuse tells that the request must not be forwarded for anybody: more
-	// rooms than a visitor can hold tickets for would gate it, or its path
-	// can be read as naming another host of the set. No honest client sends
-	// such a request (400).
+	// Refuse reports that the request must never be forwarded: more rooms than a visitor can hold tickets for would
+	// gate it, or its path can be read as naming another host of the set. No honest client sends such a request (400).
 	Refuse bool
 
-	// Origin is the pass-through origin of the host: where the request goes
-	// when no room gates it.
+	// Origin is the pass-through origin of the host: the destination of requests that no room gates.
 	Origin string
 
 	rooms [match.Most]*Room
 	n     int
 }
 
-// Rooms returns the rooms that gate the request: the visitor must be admitted
-// to all of them. None means that the request passes through. The room of the
-// path as it stands comes first, the others by length of path, longest first.
-// When Refuse is set, some rooms may be missing.
+// Rooms returns the rooms that gate the request: the visitor must be admitted to all of them. None means that the
+// request passes through. The room of the raw path comes first, the others by length of path, longest first. If Refuse
+// is set, some rooms may be missing.
 //
 // The slice points into m and does not allocate.
 func (m *Match) Rooms() []*Room { return m.rooms[:m.n:m.n] }
 
-// Target returns the origin of the request once the visitor is admitted: that
-// of the first room, or the pass-through origin when no room gates it.
+// Target returns the origin of the request once the visitor is admitted: that of the first room, or the pass-through
+// origin if no room gates it.
 func (m *Match) Target() string {
 	if m.n > 0 {
 		return m.rooms[0].Origin
@@ -155,7 +146,7 @@ func (m *Match) Target() string {
 	return m.Origin
 }
 
-// Match returns which rooms gate a request: see [match.Table.Find].
+// Match returns the rooms that gate a request: see [match.Table.Find].
 func (s *Set) Match(rawHost, path string) Match {
 	if s == nil {
 		return Match{}
@@ -168,9 +159,8 @@ func (s *Set) Match(rawHost, path string) Match {
 	return m
 }
 
-// Renamed returns, for the rooms of d that the set covers under another name, the old
-// name by the new one: the same host and path. A room is known by its name, so
-// everybody in one that is renamed begins anew.
+// Renamed returns the rooms of d that the set covers under another name, with the same host and path, as a map from
+// new to old name. A room's name is its identity, so all visitors of a renamed room start again.
 func (s *Set) Renamed(d Document) map[string]string {
 	old, out := map[Route]string{}, map[string]string{}
 	for _, r := range s.Rooms() {

@@ -9,67 +9,67 @@ import (
 	"time"
 )
 
-// Bounds of what [Settings] may say.
+// Bounds of [Settings].
 const (
 	MaxName      = 64        // bytes of a room's name
 	MaxRoutes    = 64        // additional routes of one room
 	MaxRate      = 1<<31 - 1 // of TotalActiveUsers and of NewUsersPerMinute
 	MaxPageName  = 128       // bytes of a waiting page's name
 	MaxPageBytes = 1 << 20   // of a waiting page
-	MaxMessage   = 1000      // bytes of a message to those who wait, and of a description
+	MaxMessage   = 1000      // bytes of a message to waiting visitors, and of a description
 	MaxSuffix    = 32        // bytes of a cookie's suffix
 	MaxOrigins   = 32        // in a list of origins
 	MinSession   = 5 * time.Second
 	MaxSession   = time.Hour
 	MinProbation = 10 * time.Second
 	MaxProbation = time.Hour
-	MinGrace     = 10 * time.Second // a reload over a slow network takes some
-	MaxGrace     = time.Hour        // who comes back passes everybody who has waited meanwhile
+	MinGrace     = 10 * time.Second // a reload over a slow network takes seconds
+	MaxGrace     = time.Hour        // a returning visitor passes all visitors that waited meanwhile
 	MinLost      = time.Minute      // not below the lease of a data centre
 	MaxLost      = 24 * time.Hour
 )
 
-// What [Settings.PartitionPolicy] may be.
+// The values of [Settings.PartitionPolicy].
 const (
-	PolicyServe = "serve" // who is inside stays inside, even if T is exceeded by those who moved
-	PolicyCap   = "cap"   // T holds always, even if sessions end early
+	PolicyServe = "serve" // sessions continue, even if migrating sessions make them exceed T
+	PolicyCap   = "cap"   // T always holds, even if sessions end early
 )
 
-// What [Settings.OnIsolation] may be.
+// The values of [Settings.OnIsolation].
 const (
-	IsolationHold   = "hold"   // newcomers wait
-	IsolationOpen   = "open"   // they are let in without a right, up to a limit
-	IsolationClosed = "closed" // they are told to come back later
+	IsolationHold   = "hold"   // new visitors wait
+	IsolationOpen   = "open"   // new visitors enter without a permit, up to a limit
+	IsolationClosed = "closed" // new visitors are asked to come back later
 )
 
-// What [Settings.TicketBinding] may be.
+// The values of [Settings.TicketBinding].
 const (
-	BindingNone    = "none"    // a session's ticket is good wherever it is shown
-	BindingNetwork = "network" // in the neighbourhood of addresses in which the session began
-	BindingStrict  = "strict"  // at the address at which it began
+	BindingNone    = "none"    // a session's ticket is valid everywhere
+	BindingNetwork = "network" // valid in the network in which the session began
+	BindingStrict  = "strict"  // valid at the address at which the session began
 )
 
-// What [Settings.Preflights] may be.
+// The values of [Settings.Preflights].
 const (
-	PreflightsSite = "site" // the site is asked for its headers, and for nothing else
+	PreflightsSite = "site" // the site is asked, for its headers only
 	PreflightsEdge = "edge" // the edge answers by itself
 )
 
-// What [Settings.Caching] may be.
+// The values of [Settings.Caching].
 const (
-	CachingPrivate = "private" // no shared cache keeps what somebody inside was answered
-	CachingSite    = "site"    // the site says
+	CachingPrivate = "private" // no shared cache keeps answers to admitted visitors
+	CachingSite    = "site"    // the site decides
 )
 
-// What [Settings.QueueingMethod] may be.
+// The values of [Settings.QueueingMethod].
 const (
-	MethodFIFO        = "fifo"        // who joined first enters first
-	MethodRandom      = "random"      // whoever waits has the same chance to be next
+	MethodFIFO        = "fifo"        // in the order of joining
+	MethodRandom      = "random"      // each waiting visitor is next with the same probability
 	MethodPassthrough = "passthrough" // everybody enters at once; sessions are counted, and no limit binds
-	MethodReject      = "reject"      // nobody new enters or waits
+	MethodReject      = "reject"      // no new visitor enters or waits
 )
 
-// What [Settings.CookieSameSite] and [Settings.CookieSecure] may be.
+// The values of [Settings.CookieSameSite] and [Settings.CookieSecure].
 const (
 	CookieAuto   = "auto" // SameSite=Lax; Secure over TLS
 	CookieLax    = "lax"
@@ -79,13 +79,13 @@ const (
 	CookieNever  = "never"
 )
 
-// FramedByNone is what [Settings.FrameAncestors] may be, beside origins.
+// FramedByNone is the value of [Settings.FrameAncestors] other than a list of origins.
 const FramedByNone = "none"
 
-// CommandRevoke is what [Settings.OriginCommands] may be, beside "".
+// CommandRevoke is the value of [Settings.OriginCommands] other than "".
 const CommandRevoke = "revoke"
 
-// What [Settings.WithDefaults] fills in.
+// The defaults of [Settings.WithDefaults].
 const (
 	DefaultPath           = "/"
 	DefaultSession        = 5 * time.Minute
@@ -102,12 +102,11 @@ const (
 	DefaultMethod         = MethodFIFO
 )
 
-// ID names a room on the wire and in tickets: a hash of its name, or of the one that it
-// had, so that it survives the loss of every store.
+// ID identifies a room on the wire and in tickets. It is a hash of the room's name, or its former name, so it survives
+// the loss of every store.
 type ID uint64
 
-// Known returns the name by which tickets and cookies know the room: its name, or the one
-// that it had before it was renamed.
+// Known returns the room's name in tickets and cookies: its name, or the name before it was renamed.
 func (s *Settings) Known() string {
 	if s.Identity != "" {
 		return s.Identity
@@ -115,30 +114,27 @@ func (s *Settings) Known() string {
 	return s.Name
 }
 
-// PublicID returns what the API calls the room known by a name: 32 hexadecimal digits, of
-// which the first 16 are its [ID].
+// PublicID returns the API's id of the room known by a name: 32 hexadecimal digits. The first 16 are its [ID].
 func PublicID(known string) string {
 	sum := sha256.Sum256([]byte(known))
 	return hex.EncodeToString(sum[:16])
 }
 
-// IDOf returns the ID of the room known by a name: the first eight bytes of the
-// SHA-256 of the name.
+// IDOf returns the ID of the room known by a name: the first eight bytes of the SHA-256 of the name.
 func IDOf(name string) ID {
 	sum := sha256.Sum256([]byte(name))
 	return ID(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// Route is one host and path that a room covers. The path "/sale" covers
-// "/sale" and everything below it, not "/sales"; "/sale/" says the same.
+// Route is one host and path that a room covers. The path "/sale" covers "/sale" and everything below it, not
+// "/sales"; "/sale/" is the same.
 type Route struct {
 	Host string // bare name or IP address, no scheme, no port, no wildcard
 	Path string // "" means "/"
 }
 
-// WithDefaults returns s with its defaults filled in and its hosts and origin
-// in canonical spelling. What is not valid is left as it stands, for
-// [Settings.Validate] to name. The result shares no memory with s.
+// WithDefaults returns s with its defaults filled in and its hosts and origin in canonical form. Invalid values are
+// left for [Settings.Validate] to report. The result shares no memory with s.
 func (s Settings) WithDefaults() Settings {
 	for i := range Schema {
 		Schema[i].fill(&s)
@@ -174,7 +170,7 @@ func (s *Settings) routes() []Route {
 	return append(all, s.AdditionalRoutes...)
 }
 
-// Equal reports whether s and o say the same once their defaults are filled in.
+// Equal reports whether s and o are equal once their defaults are filled in.
 func (s Settings) Equal(o Settings) bool {
 	s, o = s.WithDefaults(), o.WithDefaults()
 	if !slices.Equal(s.AdditionalRoutes, o.AdditionalRoutes) {
@@ -183,7 +179,7 @@ func (s Settings) Equal(o Settings) bool {
 	if !slices.EqualFunc(s.Rules, o.Rules, Rule.same) || !slices.EqualFunc(s.Events, o.Events, Event.same) {
 		return false
 	}
-	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // none and an empty list are the same
+	s.AdditionalRoutes, o.AdditionalRoutes = nil, nil // nil and empty lists are equal
 	s.Rules, o.Rules, s.Events, o.Events = nil, nil, nil, nil
 	return reflect.DeepEqual(s, o)
 }

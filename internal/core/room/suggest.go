@@ -2,8 +2,7 @@ package room
 
 import "strings"
 
-// Suggest returns the one of the known keys that somebody who wrote key may have meant,
-// "" where none is close.
+// Suggest returns the known key that key is probably a misspelling of, "" if none is close.
 func Suggest(key string, known []string) string {
 	const longest = 40 // of a key worth comparing
 	if len(key) > longest {
@@ -18,8 +17,7 @@ func Suggest(key string, known []string) string {
 	return best
 }
 
-// distance returns how many letters must be put in, taken out, changed or
-// swapped with their neighbour to make b of a.
+// distance returns the number of insertions, deletions, substitutions and swaps of neighbours between a and b.
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

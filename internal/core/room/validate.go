@@ -10,10 +10,8 @@ import (
 	"vestibule/internal/core/room/match"
 )
 
-// Validate returns everything wrong with s, in the order in which the fields
-// are documented; an empty result means that s is valid. The zero value of a
-// field with a default is valid. The faults carry no Item; they name fields as
-// an operator writes them.
+// Validate returns all faults of s, in the order in which the fields are documented. s is valid if there are none. The
+// zero value of a field with a default is valid. The faults carry no Item; they name fields by their keys.
 func (s Settings) Validate() Faults {
 	s = s.WithDefaults()
 	var fs Faults
@@ -90,8 +88,7 @@ func alternatives(all []string) string {
 	return strings.Join(all[:last], ", ") + " or " + all[last]
 }
 
-// checkIsolationLimit asks for a limit where one is needed, so that nobody opens
-// a site by one word.
+// checkIsolationLimit requires a limit where one is needed, so that a single word cannot open a site.
 func checkIsolationLimit(n int, onIsolation string) string {
 	switch {
 	case onIsolation == IsolationOpen && (n < 1 || n > MaxRate):
@@ -110,7 +107,7 @@ func checkStatus(code int) string {
 	return fmt.Sprintf("must be 200, 202, 429 or 503, got %d", code)
 }
 
-// checkOrigins returns what is wrong with a list of origins as browsers spell them.
+// checkOrigins returns the fault of a list of origins, in the form of browsers.
 func checkOrigins(list string) string {
 	all := strings.Fields(list)
 	if len(all) > MaxOrigins {
@@ -127,7 +124,7 @@ func checkOrigins(list string) string {
 	return ""
 }
 
-// checkCookieDomain demands a domain that browsers take from every host of the room.
+// checkCookieDomain requires a domain that browsers accept from every host of the room.
 func (s *Settings) checkCookieDomain() string {
 	d := s.CookieDomain
 	if d == "" {
@@ -155,7 +152,7 @@ func checkPageName(name string) string {
 	if name == "" {
 		return ""
 	}
-	// The name is joined to a directory by whoever reads the page.
+	// The name is joined to a directory when the page is read.
 	if len(name) > MaxPageName || name[0] == '.' || strings.ContainsFunc(name, func(r rune) bool {
 		return !match.IsLetterOrDigit(r) && r != '_' && r != '-' && r != '.'
 	}) {
@@ -200,8 +197,8 @@ func (s *Settings) checkPartitioned() string {
 	return ""
 }
 
-// checkFrameAncestors demands that browsers send the cookie wherever the page may be shown: without it everybody in a frame
-// would be a newcomer with every request.
+// checkFrameAncestors requires that browsers send the cookie wherever the page may be framed: without the cookie every
+// request from a frame would be a new visitor.
 func (s *Settings) checkFrameAncestors() string {
 	if s.FrameAncestors == FramedByNone {
 		return ""
@@ -218,7 +215,8 @@ func (s *Settings) checkFrameAncestors() string {
 	return ""
 }
 
-// isOwnSite reports whether an origin is certainly of the same site as every host of the room. Which domains are sites is known to browsers alone.
+// isOwnSite reports whether an origin is certainly of the same site as every host of the room. Only browsers know
+// which domains are sites.
 func (s *Settings) isOwnSite(origin string) bool {
 	u, err := url.Parse(origin)
 	if err != nil {
@@ -238,7 +236,7 @@ func checkCommands(command string) string {
 	return ""
 }
 
-// got quotes what was found instead, for the end of a rule.
+// got quotes the actual value, for the end of a rule.
 func got(s string) string { return ", got " + strconv.Quote(clip(s)) }
 
 // clip shortens s for a message.

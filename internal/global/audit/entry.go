@@ -1,13 +1,12 @@
-// Package audit is the record of who changed what: a chain of entries, of which each has the hash
-// of the one before, so that it shows where somebody changed one, took one out, or put one
-// elsewhere. It is the history of rooms too: an entry holds a room as it was and as it became.
+// Package audit records the author of every change in a hash chain: each entry has the hash of the previous one. So
+// the chain reveals an entry that was changed, removed or moved. It is also the history of rooms: an entry holds a
+// room before and after a change.
 //
-// [Entry] and [Chain] are values, without clock or I/O. [Journal] adds entries to a [Stream], one at a time
-// for all writers together: each entry is written only if the one whose hash it has is still
-// the newest.
+// [Entry] and [Chain] are values, without clock or I/O. [Journal] adds entries to a [Stream], one at a time for all
+// writers together: each entry is written only if the entry with its previous hash is still the newest.
 //
-// What the chain cannot show by itself: entries that were taken away at its end, and a chain that was written anew
-// from some entry on. Whoever notes the number and hash of an entry elsewhere finds both.
+// The chain cannot reveal the removal of its last entries, or a rewrite of all entries from some point on. An external
+// record of the number and hash of an entry reveals both.
 package audit
 
 import (
@@ -21,62 +20,62 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// By is who makes a change.
+// By is the author of a change.
 type By struct {
 	ID        string `json:"id,omitempty"`   // of the token, "" for none
-	Name      string `json:"name"`           // of the token, or what else made the change
+	Name      string `json:"name"`           // of the token, or of another author
 	Role      string `json:"role,omitempty"` // of the token
 	From      string `json:"from,omitempty"` // address, or name of the node
 	Operation string `json:"operation"`
 }
 
-// Entry is one change that was accepted. Its form is in PROTOCOL.md.
+// Entry is one accepted change. PROTOCOL.md defines its format.
 type Entry struct {
 	Number   uint64 `json:"number"`            // 1 for the first of a stream; entries are numbered without gaps
-	Previous string `json:"previous"`          // SHA-256 of the entry before as it is stored, in hex, "" for the first
-	Through  uint64 `json:"through,omitempty"` // newest version of the rooms that this entry, or one before it, tells of
+	Previous string `json:"previous"`          // SHA-256 of the previous entry as stored, in hex, "" for the first
+	Through  uint64 `json:"through,omitempty"` // newest version of the rooms in this or an earlier entry
 
 	ID     string    `json:"id"`             // of the change
 	At     time.Time `json:"at"`             // when it was made
-	Late   bool      `json:"late,omitempty"` // added later, by another than who made it
+	Late   bool      `json:"late,omitempty"` // added later, not by the author
 	By     By        `json:"by"`
-	Target string    `json:"target,omitempty"` // what was changed that is no room, such as a token; such an entry comes before the change
-	Failed string    `json:"failed,omitempty"` // id of an entry before, of which the change was not made
+	Target string    `json:"target,omitempty"` // changed object other than a room, such as a token; the entry precedes the change
+	Failed string    `json:"failed,omitempty"` // id of an earlier entry whose change was not made
 
-	Base    uint64          `json:"base,omitempty"`    // version of the rooms over which the change was made
-	Version uint64          `json:"version,omitempty"` // that it made
+	Base    uint64          `json:"base,omitempty"`    // version of the rooms before the change
+	Version uint64          `json:"version,omitempty"` // version of the rooms after it
 	Rooms   []Room          `json:"rooms,omitempty"`
 	Hosts   []Host          `json:"hosts,omitempty"`
 	Before  json.RawMessage `json:"before,omitempty"` // of the target
 	After   json.RawMessage `json:"after,omitempty"`
 
-	Part    int `json:"part,omitempty"` // of so many entries that tell of one change together
+	Part    int `json:"part,omitempty"` // number of this entry among the Parts entries of one change
 	Parts   int `json:"parts,omitempty"`
-	Omitted int `json:"omitted,omitempty"` // rooms and hosts that changed and are not told
+	Omitted int `json:"omitted,omitempty"` // changed rooms and hosts left out
 }
 
-// Room is what became of a room.
+// Room is the change of a room.
 type Room struct {
 	ID     string          `json:"id"`
 	Name   string          `json:"name"`
-	Before json.RawMessage `json:"before,omitempty"` // a document of rooms with it alone, absent where it was made
-	After  json.RawMessage `json:"after,omitempty"`  // absent where it was deleted
+	Before json.RawMessage `json:"before,omitempty"` // a document with this room alone, absent for a new room
+	After  json.RawMessage `json:"after,omitempty"`  // absent for a deleted room
 }
 
-// Host is what became of the entry of a host.
+// Host is the change of the entry of a host.
 type Host struct {
 	Name   string `json:"name"`
-	Before string `json:"before,omitempty"` // the site behind it, "" for none
+	Before string `json:"before,omitempty"` // its site, "" for none
 	After  string `json:"after,omitempty"`
 }
 
-// RoomSubject is where entries are published that tell of one room alone.
+// RoomSubject is the subject of entries about one room alone.
 func RoomSubject(id string) string { return wire.AuditSubject("room." + id) }
 
-// RoomsSubject is where those are that tell of several rooms, or of none.
+// RoomsSubject is the subject of entries about several rooms, or none.
 var RoomsSubject = wire.AuditSubject("rooms")
 
-// Subject is where an entry is published.
+// Subject returns the subject of the entry.
 func (e *Entry) Subject() string {
 	switch {
 	case len(e.Rooms) == 1 && e.Parts == 0:
@@ -87,31 +86,30 @@ func (e *Entry) Subject() string {
 	return wire.AuditSubject("other")
 }
 
-// Hash names an entry by its stored form.
+// Hash returns the hash of a stored entry.
 func Hash(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// Chain follows entries from the oldest to the newest. The zero value takes any entry first.
+// Chain verifies entries from the oldest to the newest. The zero value accepts any first entry.
 type Chain struct {
-	Number  uint64 // of the newest
-	Hash    string // of it
+	Number  uint64 // of the newest entry
+	Hash    string // of the newest entry
 	Through uint64
 	begun   bool
 }
 
-// BrokenError says where a chain is broken.
+// BrokenError is the place of a break in a chain.
 type BrokenError struct {
-	Number uint64 // that the entry has, or should have
+	Number uint64 // actual or expected number of the entry
 	Why    string
 }
 
 func (e *BrokenError) Error() string { return fmt.Sprintf("entry %d: %s", e.Number, e.Why) }
 
-// Next takes the next entry as it is stored. gap says that rooms were changed before it and
-// nobody told: by a build that does not know this stream, or while it could not be written. The
-// error is a [*BrokenError].
+// Next verifies the next stored entry. gap describes earlier changes of rooms without an entry: by a build that does
+// not know this stream, or while it was not writable. The error is a [*BrokenError].
 func (c *Chain) Next(data []byte) (e Entry, gap string, err error) {
 	broken := func(format string, args ...any) (Entry, string, error) {
 		return e, "", &BrokenError{cmp.Or(e.Number, c.Number+1), fmt.Sprintf(format, args...)}

@@ -11,32 +11,29 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Stream is where entries are kept, and from where nobody deletes any. Its methods are safe for
-// concurrent use.
+// Stream stores the entries. Nothing is deleted from it. Its methods are safe for concurrent use.
 type Stream interface {
-	// Bounds returns the sequences of the oldest entry and of the newest: first is above last
-	// where there is none.
+	// Bounds returns the sequences of the oldest and the newest entry: first is above last if there is none.
 	Bounds(ctx context.Context) (first, last uint64, err error)
 
-	// Append adds what is published on a subject, if the newest sequence is last. It returns
-	// wire.ErrChanged if it is not; any other error leaves open whether it was added.
+	// Append adds data under a subject if the newest sequence is last. It returns wire.ErrChanged if it is not. After
+	// any other error the data may or may not have been added.
 	Append(ctx context.Context, subject string, data []byte, last uint64) (uint64, error)
 
-	// Read returns up to n entries from a sequence on, the oldest first: of one subject, or of
-	// all for "". What it returns may be stale.
+	// Read returns up to n entries from a sequence on, the oldest first: of one subject, or of all for "". The result
+	// may be stale.
 	Read(ctx context.Context, from uint64, n int, subject string) ([]wire.AuditEntry, error)
 }
 
-// Journal adds entries to a stream. Any number of journals may, at several nodes. Its methods
-// are safe for concurrent use.
+// Journal adds entries to a stream. Journals of several nodes may share one. Its methods are safe for concurrent use.
 type Journal struct {
 	Stream
 
-	// Pause waits so long, or until the context ends.
+	// Pause waits for the duration, or until the context ends.
 	Pause func(context.Context, time.Duration)
 
-	turn chan struct{} // held by who adds
-	head *head         // the newest entry as far as is known, nil for not; who has the turn owns it
+	turn chan struct{} // held while adding
+	head *head         // the newest known entry, nil for none; guarded by turn
 }
 
 type head struct {
@@ -56,11 +53,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ErrNotAdded says that it is not known whether an entry was added: the next try finds out.
+// ErrNotAdded means that an entry may or may not have been added: the next try finds out.
 var ErrNotAdded = errors.New("audit: the entry may not be in the stream")
 
-// Add adds an entry, in as many parts as it needs, unless the stream tells of its version already. It fills in
-// Number, Previous and Through. A change of the rooms must be added after all changes of lower versions.
+// Add adds an entry, in as many parts as it needs, unless the stream has an entry of its version already. It fills in
+// Number, Previous and Through. Changes of the rooms must be added in the order of their versions.
 func (j *Journal) Add(ctx context.Context, e Entry) error {
 	select {
 	case j.turn <- struct{}{}:
@@ -77,8 +74,7 @@ func (j *Journal) Add(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// Through returns up to which version of the rooms the stream is known to tell, 0 where nothing
-// is known. It never waits.
+// Through returns the newest version of the rooms known to be in the stream, 0 if unknown. It never blocks.
 func (j *Journal) Through() uint64 {
 	select {
 	case j.turn <- struct{}{}:
@@ -92,12 +88,12 @@ func (j *Journal) Through() uint64 {
 	return j.head.chain.Through
 }
 
-// maxTries is how often it is tried to add an entry, where others add theirs meanwhile.
+// maxTries bounds the attempts to add an entry beside concurrent writers.
 const maxTries = 50
 
 // add adds one entry.
 func (j *Journal) add(ctx context.Context, e Entry) error {
-	tried := uint64(0) // sequence after which it was tried first
+	tried := uint64(0) // the entry is not in the stream up to this sequence
 	for try := 0; ; try++ {
 		if j.head == nil {
 			h, err := j.newest(ctx)
@@ -155,7 +151,7 @@ func (j *Journal) newest(ctx context.Context) (*head, error) {
 	}
 	h := &head{sequence: last}
 	if first > last {
-		h.chain.Number = last // all are too old to be kept; numbers go on
+		h.chain.Number = last // all entries have expired; the numbering continues
 		return h, nil
 	}
 	got, err := j.Read(ctx, last, 1, "")
@@ -166,15 +162,13 @@ func (j *Journal) newest(ctx context.Context) (*head, error) {
 		return nil, fmt.Errorf("audit: entry %d cannot be read yet", last)
 	}
 	if _, _, err := h.chain.Next(got[0].Data); err != nil {
-		// Somebody else wrote to the stream. What follows begins a chain of its own, and
-		// who verifies finds the place.
+		// A foreign entry. The next entry begins a new chain, and verification finds the place.
 		h.chain = Chain{Number: last, Hash: Hash(got[0].Data)}
 	}
 	return h, nil
 }
 
-// has reports whether an entry is in the stream from a sequence on: it was not told whether it
-// was written.
+// has reports whether an entry is in the stream from a sequence on, after an append with an unknown result.
 func (j *Journal) has(ctx context.Context, e *Entry, from uint64) (bool, error) {
 	for from <= j.head.sequence {
 		got, err := j.Read(ctx, from, 100, "")
@@ -195,11 +189,10 @@ func (j *Journal) has(ctx context.Context, e *Entry, from uint64) (bool, error) 
 	return false, nil
 }
 
-// maxEntry is how many bytes of rooms one entry tells of about: a message may have 400 KB on the
-// smallest server.
+// maxEntry bounds the bytes of rooms in one entry: a message may have 400 KB on the smallest server.
 const maxEntry = 96 << 10
 
-// divide makes several entries of one that is large.
+// divide splits a large entry into several.
 func divide(e Entry) []Entry {
 	out := []Entry{e}
 	last := &out[0]

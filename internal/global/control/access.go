@@ -14,7 +14,7 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
-// Principal is who asks.
+// Principal is an authenticated client.
 type Principal struct {
 	ID   string // of the token
 	Name string
@@ -28,12 +28,12 @@ func principal(ctx context.Context) Principal {
 	return p
 }
 
-// authenticate lets through who shows a good token.
+// authenticate lets requests with a valid token through.
 func (t *tokens) authenticate(next http.Handler, out *envelope) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !bearer {
-			text = r.Header.Get("X-Auth-Key") // X-Auth-Email says nothing that the key does not
+			text = r.Header.Get("X-Auth-Key") // X-Auth-Email adds nothing to the key
 		}
 		who, err := t.check(r.Context(), source(r.RemoteAddr), strings.TrimSpace(text))
 		if err != nil {
@@ -52,7 +52,7 @@ func (t *tokens) authenticate(next http.Handler, out *envelope) http.Handler {
 	})
 }
 
-// source is the address for which failures are counted: a network of 64 bits of version 6.
+// source returns the address that failures are counted for: a /64 network for IPv6.
 func source(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -70,7 +70,7 @@ func source(remote string) string {
 	return a.String()
 }
 
-// needs is the role that each operation needs. One that is missing here is refused to everybody.
+// needs is the role that each operation needs. An operation missing here is refused to everybody.
 var needs = map[string]Role{
 	"VerifyToken":                          Viewer,
 	"WaitingRoomListWaitingRooms":          Viewer,
@@ -119,7 +119,7 @@ var needs = map[string]Role{
 	"DeleteToken": Admin,
 }
 
-// authorize lets through who may do the operation.
+// authorize checks the role of the principal before the operation.
 func authorize(next api.StrictHandlerFunc, operation string) api.StrictHandlerFunc {
 	need, ok := needs[operation]
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
@@ -142,13 +142,12 @@ func (s *tokenService) VerifyToken(ctx context.Context, _ api.VerifyTokenRequest
 	return api.VerifyToken200JSONResponse{VerifiedAnswerJSONResponse: a}, nil
 }
 
-// throttle bounds how many tokens that are not good an address may show. Those that were good
-// lately pass all the same, so that nobody is locked out by a neighbour. It is safe for
-// concurrent use.
+// throttle bounds how many invalid tokens an address may try. Recently valid tokens still pass, so that a neighbour
+// cannot lock anybody out. It is safe for concurrent use.
 type throttle struct {
 	mu     sync.Mutex
 	by     *simplelru.LRU[string, *failures]
-	lately *simplelru.LRU[string, struct{}] // ids of good tokens
+	lately *simplelru.LRU[string, struct{}] // ids of valid tokens
 }
 
 type failures struct {
@@ -157,7 +156,7 @@ type failures struct {
 }
 
 const (
-	maxFailures    = 10 // of an address
+	maxFailures    = 10 // per address
 	failuresWithin = time.Minute
 	maxSources     = 10_000
 )
@@ -183,7 +182,7 @@ func (t *throttle) wait(now time.Time, from string) time.Duration {
 	return max(0, failuresWithin-now.Sub(f.since))
 }
 
-// refuses returns for how long a token from an address is not looked at, 0 if it is.
+// refuses returns how long tokens from an address are refused, 0 if they are checked.
 func (t *throttle) refuses(now time.Time, from, id string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,7 +192,7 @@ func (t *throttle) refuses(now time.Time, from, id string) time.Duration {
 	return t.wait(now, from)
 }
 
-// failed notes a token that was not good, and returns how long the address has to wait.
+// failed records an invalid token, and returns how long the address has to wait.
 func (t *throttle) failed(now time.Time, from string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// maxApply bounds the body of a file to apply: the largest rooms file, escaped, and some pages.
+// maxApply bounds the body of an apply request: the largest rooms file, escaped, and some pages.
 const maxApply = 32 << 20
 
-// applyPath is the one path whose body may be so large.
+// applyPath is the only path with the larger body limit.
 const applyPath = Prefix + "/vestibule/apply"
 
-// applyService writes rooms as a rooms file, and takes them from one.
+// applyService exports rooms as a rooms file, and applies one.
 type applyService struct {
 	*catalog
 	draws *drawRules
@@ -61,13 +61,13 @@ func (s *applyService) ExportRooms(ctx context.Context, _ api.ExportRoomsRequest
 	}}, nil
 }
 
-// dryRunError ends a change that is not to be made.
+// dryRunError aborts a change that is only previewed.
 type dryRunError struct{ changes []api.AppliedChange }
 
 func (e *dryRunError) Error() string { return "dry run" }
 
-// pagesOf names the pages of rooms, which a file calls by their files' names, by what is in them, and returns
-// those files. A page that is not given or that visitors could not be shown is a fault.
+// pagesOf replaces the page file names in rooms by the hashes of the pages, and returns those files. A page that is
+// missing or invalid is a fault.
 func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[string]bool {
 	files := map[string]bool{}
 	for i := range rooms {
@@ -152,7 +152,7 @@ func (s *applyService) ApplyRooms(ctx context.Context, q api.ApplyRoomsRequestOb
 	return api.ApplyRooms200JSONResponse{ApplyAnswerJSONResponse: a}, err
 }
 
-// applied tells what a file changes.
+// applied returns the changes that a file makes.
 func applied(base, next *roomstore.State) []api.AppliedChange {
 	out := []api.AppliedChange{}
 	kind := func(before, after bool) api.AppliedChangeChange {
@@ -168,7 +168,7 @@ func applied(base, next *roomstore.State) []api.AppliedChange {
 		a := api.AppliedChange{Kind: api.AppliedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: []api.AppliedSetting{}}
 		for _, key := range differ(settingsOf(c.Before), settingsOf(c.After)) {
 			s := api.AppliedSetting{Key: key, Before: (*plain(&c.Before.Settings))[key], After: (*plain(&c.After.Settings))[key]}
-			if !reflect.DeepEqual(s.Before, s.After) { // not by when an event was made
+			if !reflect.DeepEqual(s.Before, s.After) { // ignores when an event was made
 				a.Settings = append(a.Settings, s)
 			}
 		}
@@ -181,10 +181,10 @@ func applied(base, next *roomstore.State) []api.AppliedChange {
 	return out
 }
 
-// appliedDraws returns the draws of rooms of a file that cannot be made.
+// appliedDraws returns the invalid draws in the rooms of a file.
 func (s *applyService) appliedDraws(rooms []room.Settings, base, next *roomstore.State) error {
 	var faults room.Faults
-	at := make(map[string]int, len(rooms)) // by name: there may be 10,000 of them
+	at := make(map[string]int, len(rooms)) // by name: a file may have 10,000 rooms
 	for i := range rooms {
 		at[rooms[i].Name] = i
 	}

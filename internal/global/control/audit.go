@@ -22,7 +22,7 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// operationID returns the id of an operation as the document has it, of its name in Go.
+// operationID returns the id of an operation in the OpenAPI document for its name in Go.
 func operationID(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -34,14 +34,13 @@ func operationID(name string) string {
 	return b.String()
 }
 
-// as returns a context in which what is changed is who's, by an operation.
+// as returns a context that attributes changes to the principal and an operation.
 func (who Principal) as(ctx context.Context, remote, operation string) context.Context {
 	return roomstore.By(ctx, audit.By{ID: who.ID, Name: who.Name, Role: string(who.Role), From: source(remote), Operation: operationID(operation)})
 }
 
-// announce adds an entry about something that is no room, before it is changed: an entry may tell
-// of a change that was not made, and no change is made without an entry. The
-// returned function adds that it was not made.
+// announce adds an audit entry about anything but a room, before the change. So an entry may name a change that was
+// not made, but no change lacks an entry. The returned function adds that the change failed.
 func announce(ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any) (failed func(context.Context) error, err error) {
 	e := audit.Entry{ID: rand.Text()[:16], At: now.UTC(), By: roomstore.ByOf(ctx), Target: target}
 	if e.Before, err = raw(before); err != nil {
@@ -68,10 +67,10 @@ func raw(v any) (json.RawMessage, error) {
 	return json.Marshal(v)
 }
 
-// auditService answers for who changed what.
+// auditService serves the audit stream.
 type auditService struct{ journal *audit.Journal }
 
-// readEntries returns n entries from a sequence on, or up to the newest.
+// readEntries returns up to n entries, starting at sequence from.
 func (s *auditService) readEntries(ctx context.Context, from uint64, n int) (out []wire.AuditEntry, err error) {
 	for n > 0 {
 		some, err := s.journal.Read(ctx, from, n, "")
@@ -117,7 +116,7 @@ func (s *auditService) ListAudit(ctx context.Context, q api.ListAuditRequestObje
 	}}, nil
 }
 
-// revisionService answers for what rooms were, and makes them so again.
+// revisionService serves earlier settings of rooms, and restores them.
 type revisionService struct {
 	journal *audit.Journal
 	rooms   *roomService
@@ -130,7 +129,7 @@ type revision struct {
 	room audit.Room
 }
 
-// settings returns what the room got, nil where it was deleted.
+// settings returns the settings after the revision, nil if the room was deleted.
 func (r *revision) settings() (*room.Settings, error) { return alone(r.room.After) }
 
 func alone(data json.RawMessage) (*room.Settings, error) {
@@ -151,7 +150,7 @@ func alone(data json.RawMessage) (*room.Settings, error) {
 // revisions returns the entries about a room, the oldest first.
 func (s *revisionService) revisions(ctx context.Context, id string) (out []revision, err error) {
 	if len(id) != 32 || strings.ContainsFunc(id, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) {
-		return nil, errNotFound // not in a subject
+		return nil, errNotFound // not valid in a subject
 	}
 	for _, subject := range []string{audit.RoomSubject(id), audit.RoomsSubject} {
 		for from := uint64(1); ; {
@@ -214,8 +213,7 @@ func (s *revisionService) ListRevisions(ctx context.Context, q api.ListRevisions
 	}}, nil
 }
 
-// differ lists the settings that two rooms do not have in common: none where one of them is not
-// there.
+// differ lists the settings that differ between two rooms: none if either is missing.
 func differ(before, after *room.Settings) []string {
 	out := []string{}
 	if before == nil || after == nil {
@@ -223,7 +221,7 @@ func differ(before, after *room.Settings) []string {
 	}
 	for i := range room.Schema {
 		a, b := room.Schema[i].Field(before), room.Schema[i].Field(after)
-		if t := &room.Schema[i]; t.IsZero(before) && t.IsZero(after) { // none, and an empty list
+		if t := &room.Schema[i]; t.IsZero(before) && t.IsZero(after) { // nil and empty lists are equal
 			continue
 		}
 		if !reflect.DeepEqual(a, b) {
@@ -233,7 +231,7 @@ func differ(before, after *room.Settings) []string {
 	return out
 }
 
-// plain shows settings by their keys.
+// plain returns settings by their keys.
 func plain(s *room.Settings) *map[string]any {
 	if s == nil {
 		return nil
@@ -266,7 +264,7 @@ func plain(s *room.Settings) *map[string]any {
 	return &out
 }
 
-// plainEvent shows an event by its keys in a rooms file.
+// plainEvent returns an event by its keys in a rooms file.
 func plainEvent(e *room.Event) map[string]any {
 	out := map[string]any{"id": e.ID, "name": e.Name, "description": e.Description, "suspended": e.Suspended, "event_start_time": time.UnixMilli(e.Start).UTC(), "event_end_time": time.UnixMilli(e.End).UTC()}
 	add := func(key string, said bool, v any) {
@@ -333,7 +331,7 @@ func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevi
 	return api.RestoreRevision200JSONResponse{RoomAnswerJSONResponse: a}, err
 }
 
-// announce is the function of that name for a token, of which no secret is told.
+// announce is the package's announce for a token, without its secret.
 func (t *tokens) announce(ctx context.Context, id string, before, after *token) (failed func(), err error) {
 	undo, err := announce(ctx, t.journal, t.now(), "token."+id, before.told(), after.told())
 	if err != nil {
@@ -348,7 +346,7 @@ func (t *tokens) announce(ctx context.Context, id string, before, after *token) 
 	}, nil
 }
 
-// toldToken is what an entry tells of a token.
+// toldToken is the part of a token that an audit entry shows.
 type toldToken struct {
 	Name    string    `json:"name"`
 	Role    Role      `json:"role"`

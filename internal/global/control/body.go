@@ -17,7 +17,7 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// faults collects everything that is wrong with a body, each with its JSON pointer.
+// faults collects all faults of a body, each with its JSON pointer.
 type faults []api.Note
 
 func (f *faults) add(pointer, format string, args ...any) {
@@ -38,7 +38,7 @@ func (f *faults) object(pointer string, data json.RawMessage) map[string]json.Ra
 	return m
 }
 
-// cmpName is what a message calls the place of a pointer.
+// cmpName returns the name of a pointer in messages.
 func cmpName(pointer string) string {
 	if pointer == "" {
 		return "the body"
@@ -48,7 +48,7 @@ func cmpName(pointer string) string {
 
 func null(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
 
-// text reads a text; null is "".
+// text reads a string; null is "".
 func (f *faults) text(pointer string, v json.RawMessage) (s string, ok bool) {
 	if null(v) {
 		return "", true
@@ -60,14 +60,14 @@ func (f *faults) text(pointer string, v json.RawMessage) (s string, ok bool) {
 	return s, true
 }
 
-// whole reads a whole number; null is 0. Out of range it is the bound.
+// whole reads an integer; null is 0. Out of range it is the bound.
 func (f *faults) whole(pointer string, v json.RawMessage) (n int, ok bool) {
 	if null(v) {
 		return 0, true
 	}
 	x, ok := new(big.Float), len(v) <= 40
 	if ok {
-		x, ok = x.SetString(string(v)) // a text has quotes
+		x, ok = x.SetString(string(v)) // a string has quotes
 	}
 	if !ok || !x.IsInt() {
 		f.add(pointer, "%s must be a whole number", cmpName(pointer))
@@ -88,18 +88,17 @@ func (f *faults) flag(pointer string, v json.RawMessage) (b, ok bool) {
 	return b, true
 }
 
-// given is what a body says of a room.
+// given is the parsed body of a request for a room.
 type given struct {
 	settings room.Settings
-	page     []byte // a waiting page that came with it
-	origin   bool   // it names the site, and not the host's is meant
-	session  bool   // it says how long a session is
+	page     []byte // the waiting page of the body
+	origin   bool   // the body names the origin; otherwise the host's is used
+	session  bool   // the body names the session length
 	faults   faults
-	bad      map[string]bool // settings about which there is a fault already
+	bad      map[string]bool // settings that have a fault already
 }
 
-// own are the settings that a body names in its object vestibule: all that the hosted product
-// has not, and the exact length of a session.
+// own are the settings of the object vestibule: those that the hosted product lacks, and the exact session length.
 var own = func() (keys []string) {
 	for i := range room.Schema {
 		switch key := room.Schema[i].Key; key {
@@ -113,13 +112,13 @@ var own = func() (keys []string) {
 	return keys
 }()
 
-// settingOf returns the line of a setting.
+// settingOf returns the schema entry of a setting.
 func settingOf(key string) *room.Setting {
 	i := slices.IndexFunc(room.Schema, func(t room.Setting) bool { return t.Key == key })
 	return &room.Schema[i]
 }
 
-// readRoom reads a body over what a room is: blank for a new one.
+// readRoom reads a body over existing settings: blank for a new room.
 func readRoom(body json.RawMessage, over room.Settings) *given {
 	g := &given{settings: over, bad: map[string]bool{}}
 	m := g.faults.object("", body)
@@ -131,8 +130,8 @@ func readRoom(body json.RawMessage, over room.Settings) *given {
 	return g
 }
 
-// fields reads what a body says of a room, by key. Those that are not here are ignored: what is
-// read-only comes back from clients too. A reader returns false where it named a fault.
+// fields has a reader for each key of a room's body. Other keys are ignored: clients send read-only fields back. A
+// reader returns false if it added a fault.
 var fields map[string]func(g *given, v json.RawMessage) bool
 
 func init() {
@@ -160,7 +159,7 @@ func init() {
 	fields["queueing_method"] = wordField("queueing_method", "/queueing_method")
 }
 
-// wordField reads a setting that is one of several words, in any letter case.
+// wordField reads an enumerated setting, in any letter case.
 func wordField(key, pointer string) func(*given, json.RawMessage) bool {
 	return func(g *given, v json.RawMessage) bool {
 		s, ok := g.faults.text(pointer, v)
@@ -185,7 +184,7 @@ func wholeField(key string, field func(*room.Settings) *int) func(*given, json.R
 	}
 }
 
-// onlyText takes a text that may have one value only, in any letter case.
+// onlyText accepts one text only, in any letter case.
 func onlyText(pointer, value string) func(*given, json.RawMessage) bool {
 	return func(g *given, v json.RawMessage) bool {
 		s, ok := g.faults.text(pointer, v)
@@ -197,7 +196,7 @@ func onlyText(pointer, value string) func(*given, json.RawMessage) bool {
 	}
 }
 
-// short is enough of a text for a message.
+// short truncates a text for a message.
 func short(s string) string {
 	if len(s) > 60 {
 		return strings.ToValidUTF8(s[:60], "") + "…"
@@ -230,8 +229,8 @@ func readRoutes(g *given, v json.RawMessage) bool {
 	return good
 }
 
-// readMinutes reads the length of a session in minutes. The number that stands for an exact
-// length of other than whole minutes leaves it as it is.
+// readMinutes reads the session length in minutes. A number equal to the rounded length keeps an exact length with
+// seconds.
 func readMinutes(g *given, v json.RawMessage) bool {
 	g.session = true
 	n, ok := g.faults.whole("/session_duration", v)
@@ -241,7 +240,7 @@ func readMinutes(g *given, v json.RawMessage) bool {
 	return ok
 }
 
-// minutes is d in minutes, rounded up.
+// minutes returns d in minutes, rounded up.
 func minutes(d time.Duration) int { return int((d + time.Minute - 1) / time.Minute) }
 
 func readPage(g *given, v json.RawMessage) bool {
@@ -295,8 +294,8 @@ func readCommands(g *given, v json.RawMessage) bool {
 	return true
 }
 
-// readOwn reads the object vestibule. Keys that it only shows are ignored, others that it does
-// not know are faults: nobody sends them but who means them.
+// readOwn reads the object vestibule. Its read-only keys are ignored. Unknown keys are faults, since only a client
+// that means them sends them.
 func readOwn(g *given, v json.RawMessage) bool {
 	if null(v) {
 		return true
@@ -316,10 +315,10 @@ func readOwn(g *given, v json.RawMessage) bool {
 			g.session = true
 		}
 	}
-	return true // what is wrong in it is noted by its own keys
+	return true // its faults are recorded under its own keys
 }
 
-// readSetting reads a setting of the table.
+// readSetting reads a setting of the schema.
 func readSetting(g *given, t *room.Setting, at string, v json.RawMessage) (ok bool) {
 	switch to := t.Field(&g.settings).(type) {
 	case *string:
@@ -353,7 +352,7 @@ func readSetting(g *given, t *room.Setting, at string, v json.RawMessage) (ok bo
 	return ok
 }
 
-// judge adds what the rules of the settings say, but for what is named already.
+// judge adds the faults of the validated settings, except those of fields that have one already.
 func (g *given) judge() {
 	for _, f := range g.settings.Validate() {
 		if key, _, _ := strings.Cut(f.Field, "["); !g.bad[f.Field] && !g.bad[key] {
@@ -362,7 +361,7 @@ func (g *given) judge() {
 	}
 }
 
-// rule adds what a rule of the rooms says.
+// rule adds a fault of the room rules.
 func (f *faults) rule(r room.Fault, originGiven bool) {
 	key, _, _ := strings.Cut(r.Field, "[")
 	pointer := "/" + strings.NewReplacer("[", "/", "]", "", ".", "/").Replace(r.Field)

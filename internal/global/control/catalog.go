@@ -9,24 +9,24 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// Rooms is where rooms are kept: a [roomstore.Store].
+// Rooms stores the rooms: a [roomstore.Store].
 type Rooms interface {
 	Read(ctx context.Context) (*roomstore.State, error)
 	Change(ctx context.Context, edit func(*roomstore.Draft) error) (*roomstore.State, error)
 }
 
-// catalog are the rooms as the API knows them: by ids of its own, with their pages.
+// catalog maps between the stored rooms and those of the API, with its ids and pages.
 type catalog struct {
 	store  Rooms
 	page   func(ctx context.Context, hash string) ([]byte, error) // a waiting page, nil for none
-	origin string                                                 // the site of rooms on hosts of which none is known; "": such rooms are refused
+	origin string                                                 // default origin of hosts without a known one; "": such rooms are refused
 
 	mu    sync.Mutex
 	state *roomstore.State
 	names map[string]string // of the rooms of state, by id
 }
 
-// find returns the room with an id, nil for none. The names of one state are kept.
+// find returns the room with an id, nil for none. It caches the names of one state.
 func (c *catalog) find(state *roomstore.State, id string) *roomstore.Room {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *catalog) find(state *roomstore.State, id string) *roomstore.Room {
 	return state.Room(c.names[id])
 }
 
-// look returns a room of a zone as it is now.
+// look returns the current room of a zone.
 func (c *catalog) look(ctx context.Context, zone, id string) (*roomstore.Room, error) {
 	if err := checkZone(zone); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (c *catalog) look(ctx context.Context, zone, id string) (*roomstore.Room, e
 	return r, err
 }
 
-// read returns the rooms as they are now, and the one with this id.
+// read returns the current rooms, and the one with this id.
 func (c *catalog) read(ctx context.Context, id string) (*roomstore.State, *roomstore.Room, error) {
 	state, err := c.store.Read(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *catalog) read(ctx context.Context, id string) (*roomstore.State, *rooms
 	return nil, nil, errNotFound
 }
 
-// draft returns the room with this id that a draft is to change.
+// draft returns the room with this id in a draft.
 func (c *catalog) draft(d *roomstore.Draft, id string) (*roomstore.Room, error) {
 	if r := c.find(d.Base(), id); r != nil {
 		return r, nil
@@ -68,8 +68,8 @@ func (c *catalog) draft(d *roomstore.Draft, id string) (*roomstore.Room, error) 
 	return nil, errNotFound
 }
 
-// siteOf returns what is behind a host: what its entry says, or all of its rooms, or where
-// nothing is known of it the site of such hosts; "" for neither.
+// siteOf returns the origin of a host: that of its entry, else that of all of its rooms, else the default origin; ""
+// for none.
 func (c *catalog) siteOf(state *roomstore.State, host string) string {
 	for _, h := range state.Hosts {
 		if h.Name == host {
@@ -95,7 +95,7 @@ func (c *catalog) siteOf(state *roomstore.State, host string) string {
 	return site
 }
 
-// after returns the room called name as a change left it.
+// after returns the room called name after a change.
 func after(state *roomstore.State, name string, err error) (*roomstore.Room, error) {
 	if err != nil {
 		return nil, between(err)
@@ -106,7 +106,7 @@ func after(state *roomstore.State, name string, err error) (*roomstore.Room, err
 	return nil, errNotFound
 }
 
-// between makes a refusal of what is wrong between rooms.
+// between returns the refusal of a conflict between rooms.
 func between(err error) error {
 	var f faults
 	if list, ok := asFaults(err); ok {
@@ -120,7 +120,7 @@ func between(err error) error {
 
 const perPage = 100
 
-// paged returns which of so many entries a page has: none past the last one.
+// paged returns the range of entries on a page: empty past the last page.
 func paged(total int, page, per *int) (from, to int, info api.ResultInfo, err error) {
 	info = api.ResultInfo{Page: 1, PerPage: perPage, TotalCount: total}
 	var f faults

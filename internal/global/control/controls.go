@@ -32,18 +32,18 @@ type Shared interface {
 	Limit() int
 }
 
-// controls are what operators say of rooms for now, as all nodes read it.
+// controls are the operators' temporary overrides of rooms, in the document that all nodes read.
 type controls struct {
 	clock
 	rooms   *catalog
 	shared  Shared
-	known   func() *room.Controls // those that this node goes by, nil for none
+	known   func() *room.Controls // those that this node applies, nil for none
 	journal *audit.Journal
 	log     *slog.Logger
 }
 
-// read returns the controls that are in force or will be, and the revision of what is stored: the stored ones, or
-// those that this node knows where the store came back older.
+// read returns the latest controls and the revision of the stored ones: the stored controls, or those of this node if
+// the store was rolled back.
 func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
 	data, revision, err := c.shared.Get(ctx, controlsDocument)
 	if err != nil {
@@ -61,10 +61,9 @@ func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
 	return said, revision, nil
 }
 
-// change makes one change of what is said of a room. edit gets a copy, and may be called again where
-// somebody else wrote meanwhile.
+// change makes one change to the controls of a room. edit gets a copy, and is called again after a concurrent write.
 func (c *controls) change(ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error) (_ *room.Controls, err error) {
-	var undo func(context.Context) error // of the entry in the audit stream
+	var undo func(context.Context) error // adds to the audit stream that the change failed
 	defer func() {
 		if err != nil && undo != nil && !errors.Is(err, roomstore.ErrUnknown) {
 			err = errors.Join(err, undo(ctx))
@@ -88,7 +87,7 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 			return nil, err
 		}
 		next.Rooms[id] = &said
-		for key, other := range next.Rooms { // of rooms that are gone, and what has ended
+		for key, other := range next.Rooms { // drop deleted rooms and expired controls
 			if c.rooms.find(state, key) == nil || other.At(now) == nil {
 				delete(next.Rooms, key)
 			}
@@ -105,7 +104,7 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 			if err != nil && (said.Pause == nil && said.QueueAll == nil || releaseOf(&said) != releaseOf(have.Rooms[id])) {
 				return nil, err
 			}
-			if err != nil { // who stops a rush need not wait for the stream
+			if err != nil { // stopping a rush must not wait for the audit stream
 				c.log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id), slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
 			}
 		}
@@ -119,7 +118,7 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 	return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "others write controls all the time: nothing was changed")
 }
 
-// controlService answers for what operators say of rooms for now.
+// controlService serves the controls of rooms.
 type controlService struct {
 	*catalog
 	clock
@@ -154,7 +153,7 @@ func (s *controlService) PatchControls(ctx context.Context, q api.PatchControlsR
 	return api.PatchControls200JSONResponse{ControlsAnswerJSONResponse: s.show(r, q.WaitingRoomId, c)}, nil
 }
 
-// say changes what is said as a body names it.
+// say applies a body to the controls of a room.
 func say(said *room.Control, body json.RawMessage, by string, now int64) error {
 	var f faults
 	m := f.object("", body)
@@ -162,11 +161,11 @@ func say(said *room.Control, body json.RawMessage, by string, now int64) error {
 	for key := range m {
 		switch key {
 		case "pause", "queue_all", "message", "limits", "reason":
-		default: // a word that is wrong must not pass for a pause
+		default: // a mistyped word must not pass for a pause
 			f.add("/"+key, "%s: no such control, there are pause, queue_all, message, limits and reason", short(key))
 		}
 	}
-	// part reads what is said of one thing; nil where it is taken back, or nothing is said.
+	// part reads one control; nil if it is revoked or absent.
 	part := func(key string, takeBack func()) (map[string]json.RawMessage, room.Mark) {
 		v, given := m[key]
 		if !given {
@@ -211,7 +210,7 @@ func say(said *room.Control, body json.RawMessage, by string, now int64) error {
 	return nil
 }
 
-// mark reads until when something holds that m says is said.
+// mark reads the end of a control, and returns m with it.
 func (f *faults) mark(at string, v json.RawMessage, m room.Mark) room.Mark {
 	text, ok := f.text(at, v)
 	if !ok || text == "" {
@@ -225,7 +224,7 @@ func (f *faults) mark(at string, v json.RawMessage, m room.Mark) room.Mark {
 	return m
 }
 
-// sayings names what is in force.
+// sayings names the controls in force.
 func sayings(in *room.Control) []string {
 	out := []string{}
 	if in == nil {

@@ -1,8 +1,8 @@
-// Package control is the API by which people and programs manage rooms. It is described by
-// openapi.yaml, of which package api is made, and speaks as Cloudflare's API for waiting rooms
-// does: the same paths, fields and envelope, so that clients of that one manage rooms here.
+// Package control is the API that manages rooms. openapi.yaml describes it, and package api is generated from that. It
+// is compatible with Cloudflare's API for waiting rooms: the same paths, fields and envelope, so that clients of that
+// API can manage rooms here.
 //
-// A change is compare-and-set on the stored rooms (package roomstore), so any candidate for global
-// serves the API; it need not lead. Rooms of a rooms file are shown and refuse changes.
-// Who asks shows a token. Tokens are kept in a store of their own, as hashes.
+// A change is compare-and-set on the stored rooms (package roomstore), so every candidate for global serves the API,
+// leader or not. Rooms of a rooms file are read-only. Requests carry a token. Tokens are stored as hashes, in a store
+// of their own.
 package control

@@ -14,15 +14,15 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
-// leastDraw is how long an event with a draw must be away when it is given: its commit is to be public before entries close.
+// leastDraw is the minimum time until an event with a new draw: the commit must be public before entries close.
 const leastDraw = draw.Lead + 30*time.Second
 
 const shuffleKey = "shuffle_at_event_start"
 
-// drawRules say which events may begin with a draw.
+// drawRules decides which events may begin with a draw.
 type drawRules struct{ clock }
 
-// judge adds what keeps an event that was given from beginning with a draw; see of.
+// judge adds the reason, if any, why the given event cannot begin with a draw; see of.
 func (d *drawRules) judge(g *givenEvent, old *room.Event) {
 	if g.bad[shuffleKey] {
 		return
@@ -32,8 +32,8 @@ func (d *drawRules) judge(g *givenEvent, old *room.Event) {
 	}
 }
 
-// of returns the rule that keeps e from beginning with a draw, "" for none; old is what it was, nil for nothing. What was
-// announced before is not asked again.
+// of returns the rule that forbids e a draw, "" for none; old is the event before, or nil. An announced draw is not
+// checked again.
 func (d *drawRules) of(e, old *room.Event) string {
 	if !e.Shuffle || old != nil && old.Shuffle && old.Start == e.Start && (e.Suspended || !old.Suspended) {
 		return ""
@@ -44,8 +44,8 @@ func (d *drawRules) of(e, old *room.Event) string {
 	return ""
 }
 
-// ofRoom returns what keeps the events of a room from draws that they did not begin with before; old is what the room was, nil
-// for none. Events that are over are let be: they may stand in what is imported or restored.
+// ofRoom returns the faults of new draws in the events of a room; old is the room before, or nil. Past events pass:
+// they may come with an import or a restore.
 func (d *drawRules) ofRoom(item string, r, old *room.Settings) (faults room.Faults) {
 	for i := range r.Events {
 		e, before := &r.Events[i], (*room.Event)(nil)
@@ -74,7 +74,7 @@ func (s *eventService) GetDraw(_ context.Context, q api.GetDrawRequestObject) (a
 	return api.GetDraw200JSONResponse{DrawAnswerJSONResponse: api.DrawAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: shown}}, err
 }
 
-// showDraw returns what is public of a draw as the API shows it.
+// showDraw returns the public part of a draw as the API shows it.
 func showDraw(n *draw.Notice) (out api.Draw, err error) {
 	at := func(t fleettime.Time) *time.Time {
 		if t == 0 || t == draw.Never {

@@ -16,10 +16,10 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// moment shows a time in Unix milliseconds.
+// moment returns Unix milliseconds as a time.
 func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// unless returns a pointer to what is shown of a value, nil where nothing was said.
+// unless returns a pointer to v, or nil if v equals nothing.
 func unless[T comparable](v, nothing T) *T {
 	if v == nothing {
 		return nil
@@ -27,15 +27,15 @@ func unless[T comparable](v, nothing T) *T {
 	return &v
 }
 
-// eventService answers for the events of rooms, and for their draws.
+// eventService serves the events of rooms, and their draws.
 type eventService struct {
 	*catalog
 	clock
-	board func() *draw.Board // what is public of draws, nil for nothing
+	board func() *draw.Board // public state of draws, nil for none
 	draws *drawRules
 }
 
-// showEvent returns an event as the API shows it: every field, always.
+// showEvent returns an event as the API shows it, with every field.
 func (s *eventService) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event) (out api.Event, err error) {
 	over := e.Overrides.Over(room.Settings{})
 	created, changed := e.Created, e.Changed
@@ -198,7 +198,7 @@ func (s *eventService) WaitingRoomDeleteEvent(ctx context.Context, q api.Waiting
 	return api.WaitingRoomDeleteEvent200JSONResponse{DeletedAnswerJSONResponse: deleted(q.EventId)}, err
 }
 
-// writeEvent writes an event that there is.
+// writeEvent returns an edit that changes an existing event.
 func writeEvent(body json.RawMessage, whole bool) func(*room.Event, string) (*givenEvent, error) {
 	return func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
@@ -208,8 +208,8 @@ func writeEvent(body json.RawMessage, whole bool) func(*room.Event, string) (*gi
 	}
 }
 
-// changeEvent makes of the event with an id, nil for none, what edit returns: nothing where that is nil. edit may be
-// called again where somebody else wrote meanwhile.
+// changeEvent replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit
+// is called again after a concurrent write.
 func (s *eventService) changeEvent(ctx context.Context, zone, id, event string, edit func(old *room.Event, id string) (*givenEvent, error)) (a api.EventAnswerJSONResponse, err error) {
 	if err := checkZone(zone); err != nil {
 		return a, err
@@ -226,7 +226,7 @@ func (s *eventService) changeEvent(ctx context.Context, zone, id, event string, 
 		if err != nil {
 			return err
 		}
-		// Last in the list: what is wrong between two events is told at the later one.
+		// Last in the list: a conflict of two events is reported for the later one.
 		settings := r.Settings
 		settings.Events = slices.DeleteFunc(slices.Clone(r.Events), func(e room.Event) bool { return e.ID == event })
 		if there = g != nil; there {
@@ -258,15 +258,15 @@ func (s *eventService) changeEvent(ctx context.Context, zone, id, event string, 
 	return s.oneEvent(ctx, r, event)
 }
 
-// givenEvent is what a body says of an event.
+// givenEvent is the parsed body of a request for an event.
 type givenEvent struct {
 	event  room.Event
-	page   []byte // a waiting page that came with it
+	page   []byte // the waiting page of the body
 	faults faults
-	bad    map[string]bool // keys about which there is a fault already
+	bad    map[string]bool // keys that have a fault already
 }
 
-// judge adds what the rules say of the last event of a room, but for what is named already.
+// judge adds the rule violations of the last event of a room, except those of fields that have a fault already.
 func (g *givenEvent) judge(s *room.Settings) {
 	at := "events[" + strconv.Itoa(len(s.Events)-1) + "]."
 	for _, f := range s.Validate() {
@@ -284,7 +284,7 @@ func (g *givenEvent) judge(s *room.Settings) {
 	}
 }
 
-// readEvent reads a body over what an event is. A whole one has what the body does not name by default.
+// readEvent reads a body over an event. With whole set, missing fields take their defaults.
 func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 	g := &givenEvent{event: over, bad: map[string]bool{}}
 	e := &g.event
@@ -294,7 +294,7 @@ func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 	m := g.faults.object("", body)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		v, at, ok := m[key], "/"+key, true
-		switch key { // what is read-only comes back from clients too, and is ignored as all that is unknown
+		switch key { // read-only and unknown keys are ignored: clients send them back
 		case "name":
 			e.Name, ok = g.faults.text(at, v)
 		case "description":
@@ -359,7 +359,7 @@ func ownOverride(key string) *room.Setting {
 	return nil
 }
 
-// override reads the override of a setting as read does that of a room; null is the room's value.
+// override reads an override with the reader of the room's setting; null means the room's value.
 func (g *givenEvent) override(t *room.Setting, v json.RawMessage, read func(*given, json.RawMessage) bool) bool {
 	in := given{settings: g.event.Overrides.Over(room.Settings{}), page: g.page, faults: g.faults}
 	ok := read(&in, v)
@@ -387,7 +387,7 @@ func (g *givenEvent) readOwn(v json.RawMessage) {
 	}
 }
 
-// unserved notes that a text may have one value only.
+// unserved accepts one text only, and adds a fault for any other.
 func (g *givenEvent) unserved(at, value string) bool {
 	g.faults.add(at, "%s must be %q or null: nothing else is served yet", cmpName(at), value)
 	return false
@@ -407,7 +407,7 @@ func (f *faults) moment(pointer string, v json.RawMessage) (ms int64, ok bool) {
 	return ms, true
 }
 
-// nextEvent returns when people begin to gather for the next event of a room to start, and when it starts; nil for never.
+// nextEvent returns the gathering and start times of the next event of a room; nil for none.
 func nextEvent(s *room.Settings, now int64) (gather, start *string) {
 	var next *room.Event
 	for i := range s.Events {

@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// hostService answers for the sites behind hosts.
+// hostService serves the origins of hosts.
 type hostService struct{ *catalog }
 
 // ListHosts implements [api.StrictServerInterface].
@@ -38,7 +38,7 @@ func (s *hostService) PutHost(ctx context.Context, q api.PutHostRequestObject) (
 	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		before := s.siteOf(d.Base(), entry.Name)
 		d.PutHost(entry)
-		for _, r := range d.Base().Rooms { // rooms that had the site of the host have it again
+		for _, r := range d.Base().Rooms { // rooms that had the host's origin follow it
 			if r.Host == entry.Name && r.Origin == before && before != entry.Origin {
 				moved := r.Settings
 				moved.Origin = entry.Origin
@@ -50,7 +50,7 @@ func (s *hostService) PutHost(ctx context.Context, q api.PutHostRequestObject) (
 		return nil
 	})
 	if list, ok := asFaults(err); ok {
-		for _, r := range list[:1] { // the rooms that follow have the same
+		for _, r := range list[:1] { // the other rooms have the same fault
 			pointer := "/origin"
 			if r.Field != "origin" {
 				pointer = "" // the name is in the path

@@ -15,8 +15,7 @@ import (
 	"vestibule/internal/page/checkpage"
 )
 
-// previews are pages that are shown to whoever has their address. They are kept by the candidate
-// that was asked, the last few of them.
+// previews are pages that anybody with their address can see. The candidate that made them keeps the last few.
 type previews struct {
 	mu    sync.Mutex
 	pages *simplelru.LRU[string, preview]
@@ -41,7 +40,7 @@ func newPreviews() *previews {
 	return &previews{pages: pages, now: time.Now}
 }
 
-// ServeHTTP shows a page as somebody sees it who waits, or in the state that the query names.
+// ServeHTTP shows a page as a waiting visitor sees it, or in the state that the query names.
 func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	v, ok := p.pages.Get(r.PathValue("id"))
@@ -59,10 +58,10 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	visitor.Nonce = rand.Text()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	// An origin of its own: whatever the page's scripts are, they see nothing of this one.
+	// A sandboxed origin: the page's scripts cannot reach this one.
 	w.Header().Set("Content-Security-Policy", "sandbox allow-scripts; "+v.shown.Policy(visitor.Nonce, ""))
 	if _, err := w.Write(v.shown.Render(nil, &visitor)); err != nil {
-		return // they went away
+		return // the client disconnected
 	}
 }
 

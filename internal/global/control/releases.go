@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
-// releaseService answers for releases of rooms that are paused.
+// releaseService serves releases of paused rooms.
 type releaseService struct {
 	*catalog
 	clock
@@ -19,7 +19,7 @@ type releaseService struct {
 	numbers  func(ctx context.Context, id room.ID) (n Numbers, ok bool)
 }
 
-// errSame says that the release which is asked for is there already.
+// errSame means that the requested release exists already.
 var errSame = errors.New("the same release")
 
 func releaseOf(c *room.Control) *room.Release {
@@ -46,7 +46,7 @@ func (s *releaseService) ListReleases(ctx context.Context, q api.ListReleasesReq
 	return api.ListReleases200JSONResponse{ReleasesAnswerJSONResponse: a}, nil
 }
 
-// readRelease reads what is asked for, and whether it may end a release that is open.
+// readRelease returns the requested release, and whether it may replace an open one.
 func readRelease(ctx context.Context, q *api.CreateReleaseRequestObject) (want room.Release, replace bool, err error) {
 	var f faults
 	m := f.object("", *q.Body)
@@ -129,7 +129,7 @@ func (s *releaseService) CreateRelease(ctx context.Context, q api.CreateReleaseR
 	return api.CreateRelease200JSONResponse{ReleaseAnswerJSONResponse: a}, nil
 }
 
-// show tells of a release what the leading global knows.
+// show returns a release with the numbers of the leading global.
 func (s *releaseService) show(ctx context.Context, name string, k *room.Release) api.Release {
 	a := api.Release{Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By, Reason: k.Reason}
 	n, ok := s.numbers(ctx, room.IDOf(name))

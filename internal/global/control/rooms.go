@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// roomService answers for the rooms themselves.
+// roomService serves the rooms themselves.
 type roomService struct {
 	*catalog
 	clock
@@ -87,7 +87,7 @@ func (s *roomService) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.Wa
 			g.faults.add("/name", "name is the name of another room already")
 			g.bad["name"] = true
 		}
-		// A room that was renamed may be known by this name.
+		// A renamed room may still have this id.
 		if s.find(d.Base(), room.PublicID(g.settings.Name)) != nil && !g.bad["name"] {
 			g.settings.Identity = spare
 		}
@@ -102,7 +102,7 @@ func (s *roomService) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.Wa
 	return api.WaitingRoomCreateWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
 }
 
-// changed answers a change of the room called name.
+// changed returns the answer to a change of the room called name.
 func (s *roomService) changed(ctx context.Context, state *roomstore.State, name string, err error) (a api.RoomAnswerJSONResponse, _ error) {
 	r, err := after(state, name, err)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *roomService) WaitingRoomPatchWaitingRoom(ctx context.Context, q api.Wai
 	return api.WaitingRoomPatchWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
 }
 
-// update changes a room: whole where what the body does not name goes back to its default.
+// update changes a room. With whole set, missing fields go back to their defaults.
 func (s *roomService) update(ctx context.Context, zone, id string, body json.RawMessage, whole bool) (a api.RoomAnswerJSONResponse, err error) {
 	if err := checkZone(zone); err != nil {
 		return a, err
@@ -161,7 +161,7 @@ func (s *roomService) update(ctx context.Context, zone, id string, body json.Raw
 	return s.changed(ctx, state, name, err)
 }
 
-// blank is a room without what the hosted product's clients write: a PUT begins with it.
+// blank returns a room without the fields of the hosted product's clients: the base of a PUT.
 func blank(s room.Settings) room.Settings {
 	s.Name, s.Host, s.Path, s.AdditionalRoutes = "", "", "", nil
 	s.TotalActiveUsers, s.NewUsersPerMinute, s.QueueingStatus = 0, 0, 0
@@ -192,8 +192,7 @@ func deleted(id string) api.DeletedAnswerJSONResponse {
 	return a
 }
 
-// settle returns the settings that were given, with the site of their host, or everything that is
-// wrong with them.
+// settle returns the given settings with the origin of their host, or all of their faults.
 func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
 	r := g.settings.WithDefaults()
 	if r.Origin == "" && !g.bad["origin"] {

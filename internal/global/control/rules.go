@@ -17,13 +17,13 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// ruleService answers for the rules of rooms.
+// ruleService serves the rules of rooms.
 type ruleService struct {
 	*catalog
 	clock
 }
 
-// rulesOf is the answer to every operation of rules: the whole list.
+// rulesOf returns the answer to every operation on rules: the whole list.
 func rulesOf(r *roomstore.Room) api.RulesAnswerJSONResponse {
 	a := api.RulesAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Rule{}}
 	for i := range r.Rules {
@@ -99,13 +99,12 @@ type ruleEdit struct {
 	rules  []room.Rule
 	now    int64 // Unix milliseconds
 	faults faults
-	bad    map[string]bool    // pointers about which there is a fault already
+	bad    map[string]bool    // pointers that have a fault already
 	at     func(i int) string // pointer of a rule in the body
 	err    error
 }
 
-// changeRules changes the rules of a room. What is wrong with those that the body does not name is
-// told by their place.
+// changeRules changes the rules of a room. Faults of rules outside of the body name their index.
 func (s *ruleService) changeRules(ctx context.Context, zone, id string, edit func(*ruleEdit)) (a api.RulesAnswerJSONResponse, err error) {
 	if err := checkZone(zone); err != nil {
 		return a, err
@@ -143,7 +142,7 @@ func (s *ruleService) changeRules(ctx context.Context, zone, id string, edit fun
 	return rulesOf(r), nil
 }
 
-// ruleField takes rules[3].expression apart.
+// ruleField splits a field such as rules[3].expression.
 func ruleField(field string) (i int, key string, ok bool) {
 	rest, ok := strings.CutPrefix(field, "rules[")
 	if !ok {
@@ -164,8 +163,8 @@ func (e *ruleEdit) find(id string) int {
 	return slices.IndexFunc(e.rules, func(r room.Rule) bool { return r.ID == id })
 }
 
-// read reads a rule over what it is, of an object, nil for none. A whole one has what the object
-// does not name by default.
+// read reads a rule over an existing one, from an object, nil for none. With whole set, missing keys take their
+// defaults.
 func (e *ruleEdit) read(pointer string, m map[string]json.RawMessage, over room.Rule, whole bool) room.Rule {
 	r := over
 	if whole {
@@ -204,7 +203,7 @@ func (e *ruleEdit) read(pointer string, m map[string]json.RawMessage, over room.
 	return r
 }
 
-// replace makes the rules those of a list.
+// replace replaces the rules by a list.
 func (e *ruleEdit) replace(data json.RawMessage) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(data, &list); err != nil || null(data) {
@@ -224,7 +223,7 @@ func (e *ruleEdit) replace(data json.RawMessage) {
 	}
 	for i, data := range list[:min(len(list), room.MaxRules+1)] {
 		var told struct{ ID, Expression string }
-		_ = json.Unmarshal(data, &told) // what is wrong is told below
+		_ = json.Unmarshal(data, &told) // faults are reported below
 		over, known := take(func(r room.Rule) bool { return told.ID != "" && r.ID == told.ID })
 		if !known {
 			over, known = take(func(r room.Rule) bool { return r.Expression == told.Expression })
@@ -237,7 +236,7 @@ func (e *ruleEdit) replace(data json.RawMessage) {
 	}
 }
 
-// move puts a rule where the body says.
+// move puts a rule at the requested index.
 func (e *ruleEdit) move(i int, data json.RawMessage) {
 	if null(data) {
 		return

@@ -19,7 +19,7 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// Prefix is the path below which the API answers.
+// Prefix is the path prefix of the API.
 const Prefix = "/client/v4"
 
 // There is one zone, with all hosts, and one account. Their ids never change.
@@ -28,7 +28,7 @@ var (
 	Account = room.PublicID("vestibule account")
 )
 
-// The codes of errors, as clients of the hosted product know them. Those from 1101 are ours.
+// The error codes of the hosted product. Those from 1101 on are ours.
 const (
 	codeAuthentication = 1000
 	codeNotFound       = 1001
@@ -42,50 +42,50 @@ const (
 // maxBody bounds a body: the largest waiting page, escaped.
 const maxBody = 2 << 20
 
-// Numbers is the state of one room, as the leading global knows it.
+// Numbers is the state of one room according to the leading global.
 type Numbers struct {
 	Active   int       // sessions
-	Waiting  int       // people who wait
-	Longest  float64   // seconds that the last one in line is to wait; below 0 where nobody can tell
+	Waiting  int       // waiting visitors
+	Longest  float64   // wait in seconds of the last visitor in the queue; negative if unknown
 	Beyond   int       // sessions beyond T
 	Complete bool      // every data centre is heard
-	At       time.Time // when they were so
+	At       time.Time // when the numbers were read
 
-	Release uint64      // the newest release that this global lends, 0 for none
-	LetIn   int         // people whom it has let in
-	Leader  room.Lender // who leads, and tells this
+	Release uint64      // newest release lent by the leader, 0 for none
+	LetIn   int         // visitors admitted by the release
+	Leader  room.Lender // the leader
 }
 
-// Options are what a server is made of.
+// Options are the parts of a server.
 type Options struct {
 	Name    string // of this candidate
 	Rooms   Rooms
-	Origin  string // the site of rooms on hosts of which none is known; "": such rooms are refused
+	Origin  string // default origin of hosts without a known one; "": such rooms are refused
 	Audit   *audit.Journal
 	Docs    wire.DocumentStore                                         // for tokens
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
-	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false where no global leads
-	Fleet   func() api.Fleet                                           // as candidates told it of late
-	Count   func(operation string, status int)                         // each request that was answered: see Operations; nil for nobody
+	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false without a leading global
+	Fleet   func() api.Fleet                                           // as the candidates last reported
+	Count   func(operation string, status int)                         // called for each answered request: see Operations; may be nil
 	Log     *slog.Logger
 
-	Shared   Shared                // where nodes find the controls
-	Controls func() *room.Controls // those that this node goes by, nil for none
-	Board    func() *draw.Board    // what is public of draws, nil for nothing
-	Time     func() fleettime.Time // fleet time, as far as this node knows it
+	Shared   Shared                // the document of the controls that nodes read
+	Controls func() *room.Controls // those that this node applies, nil for none
+	Board    func() *draw.Board    // public state of draws, nil for none
+	Time     func() fleettime.Time // fleet time as this node knows it
 }
 
-// clock tells the time.
+// clock holds both sources of time.
 type clock struct {
-	time func() fleettime.Time // fleet time, as far as this node knows it
+	time func() fleettime.Time // fleet time as this node knows it
 	now  func() time.Time      // the machine's
 }
 
 // fleet returns fleet time in Unix milliseconds.
 func (c clock) fleet() int64 { return int64(c.time()) }
 
-// Server answers for the API. Each of its parts answers for some operations, and has what these need and nothing else.
-// Its methods are safe for concurrent use.
+// Server serves the API. Each of its parts serves some operations, and has only the fields they need. Its methods are
+// safe for concurrent use.
 type Server struct {
 	*roomService
 	*hostService
@@ -154,13 +154,13 @@ func New(o Options) *Server {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.out.serve(w, r, s.handler) }
 
-// envelope is what all answers have in common.
+// envelope is common to all answers.
 type envelope struct {
-	count func(operation string, status int) // nil for nobody
+	count func(operation string, status int) // may be nil
 	log   *slog.Logger
 }
 
-// serve has handler answer, counts the answer, and refuses what handler would send elsewhere or is too large.
+// serve calls handler and counts its answer. It bounds the body, and refuses paths that a mux would redirect.
 func (e *envelope) serve(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	c := &counted{ResponseWriter: w, status: http.StatusOK, operation: NoOperation}
 	if w = c; e.count != nil {
@@ -171,7 +171,7 @@ func (e *envelope) serve(w http.ResponseWriter, r *http.Request, handler http.Ha
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if p := r.URL.Path; r.Method == http.MethodConnect || p == "" || p[0] != '/' || p != "/" && path.Clean(p) != p {
-		e.fail(w, noRoute(r)) // a mux would send clients elsewhere
+		e.fail(w, noRoute(r)) // a mux would redirect
 		return
 	}
 	most := int64(maxBody)
@@ -182,11 +182,10 @@ func (e *envelope) serve(w http.ResponseWriter, r *http.Request, handler http.Ha
 	handler.ServeHTTP(w, r)
 }
 
-// NoOperation is what is counted of requests that are refused before their operation is known,
-// or that are none.
+// NoOperation is the operation of counted requests that are refused before their operation is known, or have none.
 const NoOperation = "none"
 
-// counted notes what becomes of a request.
+// counted records the outcome of a request.
 type counted struct {
 	http.ResponseWriter
 	operation string
@@ -203,7 +202,7 @@ func (c *counted) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// refusalError is why something was not done.
+// refusalError is the reason of a refused request.
 type refusalError struct {
 	Status int
 	Notes  []api.Note
@@ -235,12 +234,12 @@ func badBody(err error) *refusalError {
 	return refusef(http.StatusBadRequest, codeInvalid, "the body must be JSON: invalid data")
 }
 
-// explain makes a refusal of what the store says.
+// explain returns the refusal for an error of the store.
 func explain(err error) *refusalError {
 	if r, ok := errors.AsType[*refusalError](err); ok {
 		return r
 	}
-	if file, ok := errors.AsType[*roomstore.FromFileError](err); ok { // not 409, which the hosted product's clients try again
+	if file, ok := errors.AsType[*roomstore.FromFileError](err); ok { // not 409: the hosted product's clients would retry
 		return refusef(http.StatusBadRequest, codeFromFile, "%v", file)
 	}
 	if large, ok := errors.AsType[*roomstore.TooLargeError](err); ok {
@@ -252,7 +251,7 @@ func explain(err error) *refusalError {
 	return refusef(http.StatusServiceUnavailable, codeNotNow, "the store cannot be used now: nothing was changed")
 }
 
-// fail answers with what was refused.
+// fail answers with an error.
 func (e *envelope) fail(w http.ResponseWriter, err error) {
 	r := explain(err)
 	if r.Status == http.StatusServiceUnavailable {
@@ -266,7 +265,7 @@ func (e *envelope) fail(w http.ResponseWriter, err error) {
 	}
 }
 
-// checkZone refuses zones that are not there.
+// checkZone refuses unknown zones.
 func checkZone(id string) error {
 	if id != Zone {
 		return refusef(http.StatusNotFound, codeNoRoute, "no such zone: %s; there is %s", short(id), Zone)

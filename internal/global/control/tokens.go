@@ -24,27 +24,27 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// Role is what a token may do. Each may what those before it may.
+// Role is the set of operations that a token permits. Each role includes those before it.
 type Role string
 
 // The roles.
 const (
 	Viewer   Role = "viewer"   // sees rooms and their state
-	Operator Role = "operator" // does what is needed while an event runs
+	Operator Role = "operator" // runs events
 	Editor   Role = "editor"   // makes and changes rooms
 	Admin    Role = "admin"    // makes tokens
 )
 
 var roles = []Role{Viewer, Operator, Editor, Admin}
 
-// may reports whether the role may do what needs another one.
+// may reports whether the role includes another.
 func (r Role) may(need Role) bool { return slices.Index(roles, r) >= slices.Index(roles, need) }
 
-// token is a token as it is stored, under its id.
+// token is a stored token. Its key is its id.
 type token struct {
 	Name    string    `json:"name"`
 	Role    Role      `json:"role"`
-	Hash    string    `json:"hash"` // SHA-256 of the whole token: it has 256 bits of chance, so that no slow hash is needed
+	Hash    string    `json:"hash"` // SHA-256 of the whole token: with 256 random bits it needs no slow hash
 	Issued  time.Time `json:"issued"`
 	Expires time.Time `json:"expires,omitzero"`
 	Used    time.Time `json:"used,omitzero"`
@@ -54,17 +54,17 @@ type token struct {
 const (
 	tokenPrefix = "vst_"
 	tokenIDLen  = 12
-	firstToken  = "first0000000" // the id of the one that is made where there is none
+	firstToken  = "first0000000" // the id of the first token of a fleet
 )
 
 var tokenForm = regexp.MustCompile(`^vst_([A-Za-z0-9]{12})_[A-Za-z0-9_-]{43}$`)
 
 const tokenKeys = "token."
 
-// usedEvery is how often it is written at most that a token was used.
+// usedEvery is the minimum interval between writes of a token's last use.
 const usedEvery = 5 * time.Minute
 
-// maxTokens bounds how many there are.
+// maxTokens bounds the number of tokens.
 const maxTokens = 1000
 
 type tokens struct {
@@ -79,7 +79,7 @@ func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger
 	return &tokens{docs: docs, journal: journal, log: log, now: time.Now, throttle: newThrottle()}
 }
 
-// errToken says that a token is not good. It does not say why: who guesses learns nothing.
+// errToken rejects a token. It gives no reason, so that guesses reveal nothing.
 var errToken = refusef(http.StatusUnauthorized, codeAuthentication, "Authentication error: the token is not known, or no longer good")
 
 // get returns a stored token and its revision, nil for none.
@@ -104,7 +104,7 @@ func (t *tokens) put(ctx context.Context, id string, tok *token, revision uint64
 	return err
 }
 
-// check returns whose a token is. from is the address that shows it.
+// check returns the principal of a token. from is the address of the client.
 func (t *tokens) check(ctx context.Context, from, text string) (who Principal, err error) {
 	m := tokenForm.FindStringSubmatch(text)
 	if m == nil {
@@ -147,7 +147,7 @@ func hash(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// make makes a token. It returns wire.ErrChanged where one of that id is there.
+// make makes a token. It returns wire.ErrChanged if the id is taken.
 func (t *tokens) make(ctx context.Context, id, name string, role Role, expires time.Time) (value string, tok *token, err error) {
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
@@ -166,7 +166,7 @@ func (t *tokens) make(ctx context.Context, id, name string, role Role, expires t
 	return value, tok, nil
 }
 
-// list returns the ids of all tokens, in their order.
+// list returns the sorted ids of all tokens.
 func (t *tokens) list(ctx context.Context) ([]string, error) {
 	keys, err := t.docs.List(ctx, tokenKeys+"*")
 	if err != nil {
@@ -180,14 +180,14 @@ func (t *tokens) list(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// tokenService answers for tokens.
+// tokenService serves tokens.
 type tokenService struct {
 	tokens *tokens
 	name   string // of this candidate
 }
 
-// First makes the first token, an admin's, where there is none at all. It returns "" where there
-// is one, or where another candidate makes it.
+// First makes the first token, an admin's, if there is none at all. It returns "" if there is one, or another
+// candidate makes it.
 func (s *tokenService) First(ctx context.Context) (string, error) {
 	ids, err := s.tokens.list(ctx)
 	if err != nil || len(ids) > 0 {
@@ -297,12 +297,12 @@ func (s *tokenService) DeleteToken(ctx context.Context, q api.DeleteTokenRequest
 	return api.DeleteToken200JSONResponse{DeletedAnswerJSONResponse: deleted(q.TokenId)}, nil
 }
 
-// revoke deletes a token. It does so also where the audit stream cannot be written: a token
-// that is in wrong hands must not stay good for that.
+// revoke deletes a token, even if the audit stream cannot be written: a leaked token must not stay valid because of
+// that.
 func (t *tokens) revoke(ctx context.Context, id string) error {
 	failed := func() {}
 	err := wire.ErrChanged
-	for try := 0; try < 3 && errors.Is(err, wire.ErrChanged); try++ { // it may be noted at this moment that it was used
+	for try := 0; try < 3 && errors.Is(err, wire.ErrChanged); try++ { // a concurrent write of its last use
 		stored, revision, e := t.get(ctx, id)
 		if e != nil {
 			err = e

@@ -12,7 +12,7 @@ import (
 
 func asFaults(err error) (room.Faults, bool) { return errors.AsType[room.Faults](err) }
 
-// show returns a room as the API shows it: every field, always.
+// show returns a room as the API shows it, with every field.
 func (s *roomService) show(ctx context.Context, r *roomstore.Room) (out api.Room, err error) {
 	out = api.Room{
 		Id: room.PublicID(r.Known()), CreatedOn: time.UnixMilli(r.Created).UTC(), ModifiedOn: time.UnixMilli(r.Changed).UTC(),
@@ -41,7 +41,7 @@ func (s *roomService) show(ctx context.Context, r *roomstore.Room) (out api.Room
 	return out, nil
 }
 
-// shownOwn is what the hosted product has not.
+// shownOwn returns the settings that the hosted product lacks.
 func shownOwn(r *roomstore.Room) map[string]any {
 	out := map[string]any{"revision": r.Revision, "identity": r.Known()}
 	for _, key := range own {

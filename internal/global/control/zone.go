@@ -12,10 +12,10 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
-// zoneService answers for the zone.
+// zoneService serves the zone.
 type zoneService struct{}
 
-// zoneSettings are those of the zone: nothing is served yet but the default.
+// zoneSettings returns the settings of the zone: only the default is supported.
 func zoneSettings(zone string, body json.RawMessage) (a api.ZoneSettingsAnswerJSONResponse, err error) {
 	if err := checkZone(zone); err != nil {
 		return a, err
@@ -51,7 +51,7 @@ func (zoneService) WaitingRoomPatchZoneSettings(_ context.Context, q api.Waiting
 	return api.WaitingRoomPatchZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
 }
 
-// statusService answers for what goes on in rooms and in the fleet.
+// statusService serves the state of rooms and of the fleet.
 type statusService struct {
 	*catalog
 	clock

@@ -16,35 +16,33 @@ import (
 	"vestibule/internal/global/audit"
 )
 
-// ErrUnknown says that it is not known whether a change was made.
+// ErrUnknown means that the change may or may not have been made.
 var ErrUnknown = errors.New("whether the change was made is not known")
 
-// errConflict says that somebody else wrote first.
+// errConflict means that another writer was first.
 var errConflict = errors.New("somebody else wrote first")
 
 // changeWithin bounds one change with all its tries.
 const changeWithin = 15 * time.Second
 
-// FromFileError says that a rooms file is the authority for rooms, so that nothing else
-// changes them.
+// FromFileError means that a rooms file is the authority for rooms, so that nothing else changes them.
 type FromFileError struct{ File string } // of this candidate, "" where only others have one
 
 func (e *FromFileError) Error() string {
 	return "rooms come from " + cmp.Or(e.File, "the rooms file of the leading global") + ": change them there"
 }
 
-// Change makes one change where the store is the authority. edit is called with what there is, and again
-// where somebody else wrote meanwhile; it must do the same each time and must not keep the
-// draft. A [*FromFileError], an error of edit, [room.Faults] and [*TooLargeError] mean that nothing was
-// changed, [ErrUnknown] says that this is not known; nil says that the change is durable, and every node
-// is told of it or will be within seconds.
+// Change makes one change if the store is the authority. edit is called with the current state, and again after a
+// concurrent write; it must be repeatable and must not keep the draft. After a [*FromFileError], an error of edit,
+// [room.Faults] or a [*TooLargeError] nothing was changed. [ErrUnknown] means that the change may have been made. nil
+// means that the change is durable, and that every node knows it or will within seconds.
 func (s *Store) Change(ctx context.Context, edit func(*Draft) error) (*State, error) {
 	return s.change(ctx, edit, nil)
 }
 
-// Publish is Change for the leader, whatever the authority. It answers for the store: what it lost is given back,
-// a rooms document that says something else than the state is replaced, and parts that nothing
-// names any more are deleted. doubted says that this node refuses what the store holds.
+// Publish is Change for the leader, under either authority. It also repairs the store: it restores lost documents,
+// replaces a rooms document that differs from the state, and deletes unreferenced parts. doubted means that this node
+// refuses the contents of the store.
 func (s *Store) Publish(ctx context.Context, doubted bool, edit func(*Draft) error) (*State, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWithin)
 	defer cancel()
@@ -59,7 +57,7 @@ func (s *Store) Publish(ctx context.Context, doubted bool, edit func(*Draft) err
 	return state, s.tidy(ctx, state, parts)
 }
 
-// stock is what the leader knows of the parts in the store.
+// stock is the leader's list of the parts in the store.
 type stock struct {
 	parts   map[string]wire.Written
 	doubted bool
@@ -75,8 +73,8 @@ func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock
 		return nil, ctx.Err()
 	}
 	id, fresh := rand.Text()[:16], have != nil
-	var unsure *State // over which it was tried without an answer whether it was written
-	seen := uint64(0) // the newest version that was read
+	var unsure *State // base of a try without an answer
+	seen := uint64(0) // the newest version read
 	for try := 0; ; try++ {
 		v, err := s.look(ctx, fresh)
 		if err == nil && v.state.Version < seen {
@@ -87,7 +85,7 @@ func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock
 			switch {
 			case unsure != nil && slices.Contains(v.state.changes, id):
 				s.told(ctx, v.state, nil)
-				return v.state, nil // it was written, though nobody said so
+				return v.state, nil // it was written, but the answer was lost
 			case unsure != nil && !unsure.precedes(v.state):
 				return nil, ErrUnknown
 			}
@@ -99,11 +97,11 @@ func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock
 		refused, _ := errors.AsType[*refusal](err)
 		_, newer := errors.AsType[*NewerError](err)
 		switch {
-		case refused != nil && v.fresh && unsure != nil: // it may have been refused for what it did itself
+		case refused != nil && v.fresh && unsure != nil: // its own earlier try may be the reason
 			return nil, fmt.Errorf("%w: %w", ErrUnknown, refused.err)
 		case refused != nil && v.fresh:
 			return nil, refused.err
-		case refused != nil, errors.Is(err, errConflict): // others wrote, or what was remembered may be old
+		case refused != nil, errors.Is(err, errConflict): // another writer, or a stale cache
 		case newer, have != nil: // the leader tries again anyway
 			return nil, err
 		default:
@@ -130,8 +128,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// precedes reports whether everything that was changed since s is among the changes that
-// next remembers.
+// precedes reports whether next remembers every change made since s.
 func (s *State) precedes(next *State) bool {
 	if len(s.changes) == 0 {
 		return len(next.changes) < maxChanges
@@ -139,7 +136,7 @@ func (s *State) precedes(next *State) bool {
 	return slices.Contains(next.changes, s.changes[len(s.changes)-1])
 }
 
-// refusal is what makes a change impossible, whatever happens.
+// refusal is an error that retries cannot fix.
 type refusal struct{ err error }
 
 func (e *refusal) Error() string { return e.err.Error() }
@@ -153,7 +150,7 @@ func (s *Store) forget() {
 	s.last = nil
 }
 
-// attempt makes the change over what was seen.
+// attempt makes the change over the state that was read.
 func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draft) error, have *stock) (*State, error) {
 	doubted := have != nil && have.doubted
 	now, floor, limit := s.now().UnixMilli(), s.Floor(), s.Docs.Limit()
@@ -170,12 +167,12 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 		return nil, &refusal{err}
 	}
 	if next.Version == 0 {
-		return next, nil // nobody has written anything yet
+		return next, nil // nothing is written yet
 	}
-	stands := next == v.state && v.stored && !doubted // what is stored need not be written
+	stands := next == v.state && v.stored && !doubted // the stored state need not be written
 	if stands && have != nil {
-		// Where nodes know more, or the rooms document says something else in this version or
-		// a newer one, nobody would take this version.
+		// Nobody would accept this version if nodes know a newer one, or the rooms document differs in this version or
+		// a newer one.
 		same := v.says(next)
 		if same && v.version >= max(next.Version, floor) {
 			s.told(ctx, next, nil)
@@ -222,8 +219,8 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 	return next, nil
 }
 
-// announce tells nodes and the audit stream of a change that is made, at the same time, since neither needs the
-// other. What fails now is made good by the leader.
+// announce sends a completed change to the nodes and the audit stream, concurrently, since the two are independent.
+// The leader repairs a failure.
 func (s *Store) announce(ctx context.Context, after *view, rooms []byte, own *audit.Entry) error {
 	var stream sync.WaitGroup
 	stream.Go(func() { s.told(ctx, after.state, own) })

@@ -11,32 +11,31 @@ import (
 	"vestibule/internal/core/strictjson"
 )
 
-// The keys of the store. PROTOCOL.md has their forms.
+// The keys of the store. PROTOCOL.md defines their formats.
 const (
-	// OwnedDocument is the state. Writers compare and set it.
+	// OwnedDocument is the state. It is written by compare-and-set.
 	OwnedDocument = "rooms.owned"
 )
 
 const (
-	// SectionBytes is how large a compressed section may be.
+	// SectionBytes bounds a compressed section.
 	SectionBytes = 256 << 10
 
-	// partBytes is how large a part is meant to be before it is compressed: a change of one
-	// room writes one part.
+	// partBytes is the intended size of a part before compression: a change of one room writes one part.
 	partBytes = 128 << 10
 
-	// maxChanges is how many ids of changes a state remembers, so that a writer who was not
-	// told whether its change was written can find out.
+	// maxChanges is how many change ids a state remembers, so that a writer without an answer can find out whether its
+	// change was written.
 	maxChanges = 128
 
-	// maxVersion bounds versions, revisions and times: what JSON numbers hold everywhere.
+	// maxVersion bounds versions, revisions and times, so that they are exact as JSON numbers.
 	maxVersion = 1 << 53
 
-	// format is the newest form of the owned document that this build reads.
+	// format is the newest format of the owned document that this build reads.
 	format = 1
 )
 
-// TooLargeError says that something cannot be stored because of its size.
+// TooLargeError means that a value is too large to be stored.
 type TooLargeError struct {
 	What        string
 	Size, Limit int // bytes
@@ -46,7 +45,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s: %d bytes, at most %d can be stored", e.What, e.Size, e.Limit)
 }
 
-// owned is the owned document as it is stored.
+// owned is the stored form of the owned document.
 type owned struct {
 	Format   int      `json:"format"`
 	Version  uint64   `json:"version"`
@@ -54,10 +53,10 @@ type owned struct {
 	Content  []byte   `json:"content,omitempty"`  // one part, compressed
 	Sections []string `json:"sections,omitempty"` // or the content hashes of parts
 
-	Outbox []json.RawMessage `json:"outbox,omitempty"` // entries that may not be in the audit stream yet, the oldest first
+	Outbox []json.RawMessage `json:"outbox,omitempty"` // entries that may be missing in the audit stream, the oldest first
 }
 
-// NewerError says that a newer build wrote what this one cannot read.
+// NewerError means that a newer build wrote a document that this one cannot read.
 type NewerError struct{ error }
 
 func (e *NewerError) Error() string {
@@ -92,8 +91,7 @@ func decodeOwned(data []byte) (owned, error) {
 	return o, nil
 }
 
-// assemble returns the state that an owned document names. part returns the part of a content
-// hash, of at most so many bytes.
+// assemble returns the state of an owned document. get returns the part with a content hash, of at most most bytes.
 func (o *owned) assemble(get func(hash string, most int) (*part, error)) (*State, error) {
 	s := &State{Version: o.Version, changes: o.Changes, sections: len(o.Sections) > 0}
 	var err error
@@ -133,27 +131,26 @@ type packed struct {
 	parts []*part
 	rooms []byte // the rooms document
 	owned []byte // the owned document
-	whole bool   // the one part lies in the owned document, and is no section
+	whole bool   // the only part is inside the owned document, not a section
 }
 
-// envelopeBytes is more than a rooms document takes beside what it holds.
+// envelopeBytes bounds the size of a rooms document without its contents.
 const envelopeBytes = 128
 
-// pack makes s ready for a store whose values have at most limit bytes. Parts of reuse that
-// did not change are not made again. An error of type [*TooLargeError] says that s cannot
-// be stored.
+// pack encodes s for a store with values of at most limit bytes. Unchanged parts of reuse are used again. A
+// [*TooLargeError] means that s cannot be stored.
 func pack(s *State, limit int, reuse []*part) (*packed, error) {
 	parts, err := divide(s, min(limit, SectionBytes), reuse)
 	if err != nil {
 		return nil, err
 	}
 	p := &packed{parts: parts}
-	size := 0 // of the document, or a little more
+	size := 0 // of the document, or slightly more
 	for _, part := range parts {
 		size += part.size
 	}
 	rooms := roomdoc.Head{Version: s.Version}
-	if size <= 4*limit || size > room.MaxDocumentBytes { // else it does not fit one value, whatever the marks take
+	if size <= 4*limit || size > room.MaxDocumentBytes { // else it cannot fit one value, whatever the size of the marks
 		doc, err := room.EncodeDocument(s.Document())
 		if err != nil {
 			return nil, err
@@ -190,8 +187,9 @@ func pack(s *State, limit int, reuse []*part) (*packed, error) {
 	return p, nil
 }
 
-// Pack returns what a store whose values have at most limit bytes holds of a document, by key: the rooms document, and the sections that it names. A [*TooLargeError]
-// says that it cannot be stored.
+// Pack returns a document as stored, by key, with values of at most limit bytes: the rooms document and its sections.
+// A
+// [*TooLargeError] means that it cannot be stored.
 func Pack(version uint64, d room.Document, limit int) (map[string][]byte, error) {
 	s := imported(d, 1)
 	s.Version = version
@@ -217,7 +215,7 @@ func encodeCopy(s *State) ([]byte, error) {
 	return json.Marshal(owned{Format: format, Version: s.Version, Changes: s.changes, Content: p.data, Outbox: writeOutbox(s.outbox)})
 }
 
-// decodeCopy reads what encodeCopy wrote.
+// decodeCopy decodes the output of encodeCopy.
 func decodeCopy(data []byte) (*State, error) {
 	o, err := decodeOwned(data)
 	if err != nil {

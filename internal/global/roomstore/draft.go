@@ -11,17 +11,17 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 )
 
-// Draft is a change of a state. It may be made several times, where others write meanwhile.
+// Draft is a change of a state. It may be applied several times, after concurrent writes.
 type Draft struct {
 	base     *State
-	rooms    []*Room // in the order in which they were written
+	rooms    []*Room // in the order of writing
 	hosts    []*Host
 	fromFile bool
-	set      bool // everything was written anew
+	set      bool // everything was replaced
 	pages    map[string]page
-	byName   map[string]int // into rooms, nil before it is needed
+	byName   map[string]int // index into rooms, nil until needed
 
-	// So many rooms and hosts, the last ones, stand in a file: faults name them by their place in it.
+	// The last listedRooms rooms and listedHosts hosts come from a file: faults name them by their place in it.
 	listedRooms, listedHosts int
 }
 
@@ -30,7 +30,7 @@ type page struct {
 	content []byte
 }
 
-// NewDraft returns a draft that changes nothing yet.
+// NewDraft returns a draft without changes.
 func NewDraft(base *State) *Draft {
 	return &Draft{base: base, rooms: slices.Clone(base.Rooms), hosts: slices.Clone(base.Hosts), fromFile: base.FromFile, pages: map[string]page{}}
 }
@@ -38,10 +38,10 @@ func NewDraft(base *State) *Draft {
 // Base returns the state that the draft changes.
 func (d *Draft) Base() *State { return d.base }
 
-// ErrNotThere says that there is no room of that name.
+// ErrNotThere means that there is no room of that name.
 var ErrNotThere = errors.New("no such room")
 
-// Room returns a room as the draft has it, nil for none.
+// Room returns a room of the draft, nil for none.
 func (d *Draft) Room(name string) *Room {
 	if i, ok := d.find(name); ok {
 		return d.rooms[i]
@@ -60,8 +60,7 @@ func (d *Draft) find(name string) (int, bool) {
 	return i, ok
 }
 
-// Put makes or replaces the room of that name. Whether it may be is told when the
-// change is made, together with everything else that is wrong.
+// Put makes or replaces the room of that name. Its faults are reported by Apply, together with all others.
 func (d *Draft) Put(s room.Settings) {
 	i, ok := d.find(s.Name)
 	switch {
@@ -73,8 +72,8 @@ func (d *Draft) Put(s room.Settings) {
 	}
 }
 
-// Replace makes the room of that name what s says, also where s has another name:
-// it stays the same room. It returns [ErrNotThere].
+// Replace gives the room called name the settings s. If s has another name, the room is renamed. It returns
+// [ErrNotThere].
 func (d *Draft) Replace(name string, s room.Settings) error {
 	i, ok := d.find(name)
 	if !ok {
@@ -114,7 +113,7 @@ func (d *Draft) DeleteHost(name string) bool {
 	return len(d.hosts) < before
 }
 
-// Set makes doc all that there is.
+// Set replaces all rooms and hosts by those of doc.
 func (d *Draft) Set(doc room.Document) {
 	d.Merge(doc)
 	d.set, d.byName = true, nil
@@ -137,7 +136,7 @@ func (d *Draft) Merge(doc room.Document) {
 			if listed[i].Created = old.Created; old.Equal(s) {
 				listed[i] = old
 			}
-			delete(rooms, s.Name) // a second one of that name is a fault, not the same room
+			delete(rooms, s.Name) // a second room of that name is a fault, not the same room
 		}
 	}
 	hosts := make(map[string]*Host, len(d.hosts))
@@ -158,11 +157,10 @@ func (d *Draft) Merge(doc room.Document) {
 	d.hosts = append(slices.DeleteFunc(d.hosts, func(h *Host) bool { return hosts[h.Name] == nil }), listedHosts...)
 }
 
-// DiffersError says that a rooms file cannot become the authority, since it says something else than the
-// store.
+// DiffersError means that a rooms file cannot become the authority, since it differs from the store.
 type DiffersError struct {
-	Missing []string // rooms, and hosts with "host " before the name, that only the store has
-	Added   []string // that only the file has
+	Missing []string // only in the store; hosts have the prefix "host "
+	Added   []string // only in the file
 	Changed []string
 }
 
@@ -182,9 +180,8 @@ func (e *DiffersError) Error() string {
 		"): make the store what the file says with \"vestibule rooms apply --prune\", or the file what the store says with \"vestibule rooms export\""
 }
 
-// Follow makes a rooms file the authority, and doc all that there is. Where the store is the
-// authority, and has rooms or hosts, doc must say the same: else the error is a [*DiffersError],
-// or [room.Faults], and nothing is changed.
+// Follow makes a rooms file the authority and replaces all rooms and hosts by doc. If the store is the authority and
+// not empty, doc must equal its contents: else it returns a [*DiffersError] or [room.Faults] and changes nothing.
 func (d *Draft) Follow(doc room.Document) error {
 	if !d.base.FromFile && !d.base.empty() {
 		trial := NewDraft(d.base)
@@ -202,7 +199,7 @@ func (d *Draft) Follow(doc room.Document) error {
 	return nil
 }
 
-// differ returns an error where a file that says next cannot follow base.
+// differ returns an error if a file with the state next cannot follow base.
 func differ(base, next *State) error {
 	e := &DiffersError{}
 	put := func(name string, before, after bool) {
@@ -237,7 +234,7 @@ func (s *State) Sites() map[string]string {
 	return out
 }
 
-// HostChanges returns the names of hosts of which the sites differ, in order.
+// HostChanges returns the sorted names of the hosts with different sites.
 func HostChanges(before, after map[string]string) []string {
 	all := maps.Clone(before)
 	maps.Copy(all, after)
@@ -245,23 +242,22 @@ func HostChanges(before, after map[string]string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// Detach makes the store the authority. The rooms stay as they are.
+// Detach makes the store the authority. The rooms do not change.
 func (d *Draft) Detach() { d.fromFile = false }
 
-// AddPage brings in a custom waiting page, stored before the rooms that name it, and returns
-// the name that rooms give it. The label stands in errors about it.
+// AddPage adds a custom waiting page, stored before the rooms that name it, and returns its name in rooms. Errors
+// about it contain the label.
 func (d *Draft) AddPage(label string, content []byte) (name string) {
 	name = roomdoc.Hash(content)
 	d.pages[name] = page{label, roomdoc.Compress(content)}
 	return name
 }
 
-// Apply returns what the draft makes of its base, with this version and the time in Unix
-// milliseconds: the base itself where nothing changed. Everything that is wrong with the rooms
-// is told at once, as [room.Faults].
+// Apply returns the draft's changes of its base, with this version and the time in Unix milliseconds: the base itself
+// if nothing changed. It returns all faults of the rooms together, as [room.Faults].
 func (d *Draft) Apply(now int64, version uint64) (*State, error) {
 	next := &State{Version: version, changes: d.base.changes, FromFile: d.fromFile && len(d.rooms)+len(d.hosts) > 0}
-	// What has no revision is new: the draft made it.
+	// A mark without a revision is new in this draft.
 	stamp := func(m Mark) Mark {
 		if m.Changed, m.Revision = now, version; m.Created == 0 {
 			m.Created = now
@@ -294,7 +290,7 @@ func (d *Draft) Apply(now int64, version uint64) (*State, error) {
 	return next, nil
 }
 
-// labels names rooms and hosts for faults: those of a file by where they stand in it.
+// labels names rooms and hosts in faults: those of a file by their place in it.
 func (d *Draft) labels() room.Labels {
 	label := func(one, list string, others int) func(int) string {
 		return func(i int) string {

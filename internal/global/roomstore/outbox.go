@@ -17,25 +17,23 @@ import (
 	"vestibule/internal/global/audit"
 )
 
-// Every change of the rooms has its entry in the audit stream. The two are different streams,
-// and no write is of both: a process may end between them. So the entry is written into the
-// owned document first, with the change itself, in one compare-and-set: whoever changes the rooms says
-// in the same moment who it is. It is added to the stream right after. Where that fails, it
-// waits in the document, and the next writer adds it, or the leader within seconds,
-// marked as late. It leaves the document with the first change after it is known to be in the stream.
+// Every change of the rooms has an entry in the audit stream. No write covers both, and a process may die between two
+// writes. So one compare-and-set writes the entry into the owned document together with the change. The entry is added
+// to the stream right after. If that fails, it waits in the document until the next writer adds it, or the leader
+// within seconds, marked as late. The first change after the entry is known to be in the stream removes it from the
+// document.
 
 const (
-	// maxOutbox is how many entries wait in the document at most. Then changes by the API are
-	// refused until the stream can be written; the leader's are made, and the oldest entry is lost,
-	// which the stream shows as a gap of versions.
+	// maxOutbox bounds the entries that wait in the document. Beyond it, changes by the API are refused until the
+	// stream is writable. Those of the leader are made, and the oldest entry is lost; the stream shows a gap of
+	// versions.
 	maxOutbox = 100
 
-	// maxOutboxBytes is how large they are together at most. Beyond it an entry waits without
-	// its rooms.
+	// maxOutboxBytes bounds their total size. Beyond it an entry waits without its rooms.
 	maxOutboxBytes = 32 << 10
 )
 
-// errOutbox says that too many entries wait.
+// errOutbox means that too many entries wait.
 var errOutbox = errors.New("who changed what cannot be written to the audit stream")
 
 // waiting is an entry that waits in the document.
@@ -44,8 +42,7 @@ type waiting struct {
 	raw     json.RawMessage
 }
 
-// readOutbox reads entries as they wait in the document. What a newer build wrote into them
-// stays.
+// readOutbox decodes the entries of the document. Fields of a newer build are preserved.
 func readOutbox(raw []json.RawMessage) (out []waiting, err error) {
 	if len(raw) > maxOutbox {
 		return nil, fmt.Errorf("must be at most %d, got %d", maxOutbox, len(raw))
@@ -69,12 +66,12 @@ func writeOutbox(entries []waiting) (raw []json.RawMessage) {
 
 type byKey struct{}
 
-// By returns a context in which changes are made by somebody: their entries say so.
+// By returns a context that attributes changes to by.
 func By(ctx context.Context, by audit.By) context.Context {
 	return context.WithValue(ctx, byKey{}, by)
 }
 
-// ByOf returns who makes changes with a context.
+// ByOf returns the author of changes made with a context.
 func ByOf(ctx context.Context) audit.By {
 	by, ok := ctx.Value(byKey{}).(audit.By)
 	if !ok {
@@ -83,8 +80,7 @@ func ByOf(ctx context.Context) audit.By {
 	return by
 }
 
-// entryOf returns the entry of a change. What stands in it of rooms are documents, which any
-// later build reads.
+// entryOf returns the entry of a change. It contains rooms as documents, which any later build can read.
 func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.Entry, error) {
 	e := audit.Entry{ID: id, At: now.UTC(), By: by, Base: base.Version, Version: next.Version}
 	alone := func(r *Room) (json.RawMessage, error) {
@@ -122,7 +118,7 @@ func entryOf(id string, now time.Time, by audit.By, base, next *State) (audit.En
 	return e, nil
 }
 
-// Changes returns which rooms differ. A room that was renamed is one change.
+// Changes returns the rooms that differ. A renamed room is one change.
 func Changes(base, next *State) (out []Change) {
 	before, after := map[string]*Room{}, map[string]*Room{}
 	had := make(map[*Room]bool, len(base.Rooms))
@@ -153,8 +149,7 @@ func Changes(base, next *State) (out []Change) {
 	return out
 }
 
-// enclose puts the entry of a change into the outbox of the state that it makes. It returns the
-// entry whole.
+// enclose puts the entry of a change into the outbox of the new state. It returns the complete entry.
 func (s *Store) enclose(ctx context.Context, id string, now int64, leader bool, base, next *State) (*audit.Entry, error) {
 	if s.Journal == nil {
 		return nil, nil
@@ -185,8 +180,8 @@ func (s *Store) enclose(ctx context.Context, id string, now int64, leader bool, 
 	return &e, err
 }
 
-// empty adds to the audit stream what waits in the outbox of a state: own is the entry whole of a
-// change that this process made just now, nil for none.
+// empty adds the outbox of a state to the audit stream. own is the complete entry of a change just made by this
+// process, nil for none.
 func (s *Store) empty(ctx context.Context, state *State, own *audit.Entry) error {
 	if s.Journal == nil {
 		return nil
@@ -212,7 +207,7 @@ func (s *Store) empty(ctx context.Context, state *State, own *audit.Entry) error
 	return nil
 }
 
-// told empties the outbox, and notes what stands in the way.
+// told empties the outbox, and records an error.
 func (s *Store) told(ctx context.Context, state *State, own *audit.Entry) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -230,20 +225,17 @@ func (s *Store) told(ctx context.Context, state *State, own *audit.Entry) {
 	}
 }
 
-// Untold returns why the newest change is not in the audit stream yet, "" where all are as far
-// as this candidate knows.
+// Untold returns why the newest change is missing in the audit stream, "" if this candidate knows of none.
 func (s *Store) Untold() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.untold
 }
 
-// pageFor is how long a page is kept at least that no room names any more, so that a
-// revision of a room is restored with its page.
+// pageFor is the minimum time that an unreferenced page is kept, so that a revision can be restored with its page.
 const pageFor = 30 * 24 * time.Hour
 
-// keepPages writes the pages again that a change leaves without a room: they are kept
-// from now on.
+// keepPages rewrites the pages that a change leaves without a room, so that their retention starts now.
 func (s *Store) keepPages(ctx context.Context, base, next *State) error {
 	named, left := map[string]bool{}, []string{}
 	for _, r := range next.Rooms {

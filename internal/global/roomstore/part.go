@@ -11,27 +11,25 @@ import (
 	"vestibule/internal/core/strictjson"
 )
 
-// part is a share of a state as it is stored: the rooms and hosts of which the leading bits of
-// the ID are the same. It is not modified.
+// part is a stored share of a state: the rooms and hosts with the same leading bits of the ID. It is immutable.
 type part struct {
 	rooms []*Room
 	hosts []*Host
 	hash  string // of the content
 	size  int    // bytes of it
-	owner string // of all entries, "" where there are none or several
+	owner string // of all entries, "" for none or several
 	data  []byte // the content, compressed
 }
 
-// content is what a part holds. A node reads the document alone.
+// content is the decoded content of a part. A node reads the document alone.
 type content struct {
 	Rooms    []mark          `json:"rooms"` // as in the document
 	Hosts    []mark          `json:"hosts"`
 	Document json.RawMessage `json:"document"`
 }
 
-// mark has the authority as an owner, the same in every entry, since builds before this one ask
-// for one. Those let rooms of a file and of the API stand together; here such a set is the
-// store's.
+// mark stores the authority as an owner, the same in every entry, because earlier builds require one. Those allow
+// rooms of a file beside rooms of the API; here such a set belongs to the store.
 type mark struct {
 	Owner string `json:"owner"`
 	Mark
@@ -43,7 +41,7 @@ const (
 	ownerAPI  = "api"
 )
 
-// owner is what marks say of the authority.
+// owner returns the authority as marks store it.
 func (s *State) owner() string {
 	if s.FromFile {
 		return ownerFile
@@ -72,7 +70,7 @@ func encodePart(rooms []*Room, hosts []*Host, owner string) (*part, error) {
 	return &part{rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain), owner: owner}, nil
 }
 
-// decodePart reads a part, of which hash is the content hash where it is known.
+// decodePart decodes a part. hash is its content hash, if known.
 func decodePart(hash string, data []byte, most int) (*part, error) {
 	plain, err := roomdoc.Unpack(data, most)
 	if err != nil {
@@ -115,8 +113,7 @@ func decodePart(hash string, data []byte, most int) (*part, error) {
 	return p, nil
 }
 
-// divide returns the parts of s: so many, a power of two, that each has a small size and fits
-// limit.
+// divide returns the parts of s. Their number is the power of two that makes each small enough, also for limit.
 func divide(s *State, limit int, reuse []*part) ([]*part, error) {
 	if n := len(reuse); n > 0 && n&(n-1) == 0 {
 		parts, size, err := divideInto(s, n, limit, reuse)
@@ -146,8 +143,8 @@ func divide(s *State, limit int, reuse []*part) ([]*part, error) {
 	}
 }
 
-// divideInto returns n parts and the size of all before they are compressed, or nil and the
-// compressed size of one that is larger than limit.
+// divideInto returns n parts and their total size before compression, or nil and the compressed size of a part that is
+// larger than limit.
 func divideInto(s *State, n, limit int, reuse []*part) (parts []*part, size int, err error) {
 	rooms, hosts := make([][]*Room, n), make([][]*Host, n)
 	of := func(name string) uint64 { return uint64(room.IDOf(name)) >> 32 * uint64(n) >> 32 }

@@ -15,21 +15,21 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 )
 
-// view is what the store holds, as far as it was read.
+// view is the part of the store that was read.
 type view struct {
-	state    *State          // the newest of what is stored and what is known; never nil
-	stored   bool            // the store holds exactly that
+	state    *State          // the newer of the stored and the known state; never nil
+	stored   bool            // the store holds exactly that state
 	revision uint64          // of the owned document
-	present  map[string]bool // content hashes of the parts that the stored one names
+	present  map[string]bool // content hashes of the parts in the stored state
 
-	rooms    *roomdoc.Head // the rooms document; nil for none that can be read, or where it is known without reading
-	version  uint64        // of it, 0 where it cannot be read
+	rooms    *roomdoc.Head // the rooms document; nil if unreadable or not read
+	version  uint64        // of it, 0 if unreadable
 	roomsRev uint64        // revision of it
 
 	fresh bool // read from the store just now
 }
 
-// says reports whether the rooms document that was read says what a state does.
+// says reports whether the rooms document in the view equals that of a state.
 func (v *view) says(s *State) bool {
 	h := v.rooms
 	if h == nil {
@@ -47,7 +47,7 @@ func (v *view) says(s *State) bool {
 		slices.EqualFunc(s.Hosts, have.Hosts, func(a, b *Host) bool { return a.Host == b.Host })
 }
 
-// present returns the content hashes of the sections of a state as it is stored.
+// present returns the content hashes of the sections of a stored state.
 func (s *State) present() map[string]bool {
 	out := map[string]bool{}
 	if s.sections {
@@ -58,7 +58,7 @@ func (s *State) present() map[string]bool {
 	return out
 }
 
-// readRooms fills in what the store holds of the rooms document.
+// readRooms fills in the rooms document.
 func (s *Store) readRooms(ctx context.Context, v *view) error {
 	data, revision, err := s.Docs.Get(ctx, roomdoc.RoomsDocument)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Store) readRooms(ctx context.Context, v *view) error {
 	return nil
 }
 
-// look returns what the store holds, by memory where nobody else is known to have written.
+// look returns the contents of the store, from memory if no other writer is known.
 func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
 	s.mu.Lock()
 	known, last := s.known, s.last
@@ -104,14 +104,14 @@ func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
 		case err == nil:
 			v.stored, v.present = true, v.state.present()
 		case known == nil, newer, o.Version > known.Version:
-			// Never written over: it may only be late.
+			// It may only be late, so it is never overwritten.
 			return nil, err
 		default:
 			s.Log.Error("the store holds no rooms.owned that can be read; they are replaced", slog.Any("error", err))
 		}
 	}
 	if known != nil && (v.state == nil || v.state.Version < known.Version) {
-		v.state, v.stored = known, false // it came back older, or the answer is stale: then nothing can be written over it
+		v.state, v.stored = known, false // rolled back, or a stale answer: then a write over it fails
 	}
 	if v.state == nil {
 		if v.state, err = s.found(ctx, v.rooms); err != nil {
@@ -121,8 +121,7 @@ func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
 	return v, nil
 }
 
-// Read returns the newest state that the store holds or this candidate knows: also what
-// another candidate wrote just now.
+// Read returns the newest state that the store holds or this candidate knows, including other candidates' changes.
 func (s *Store) Read(ctx context.Context) (*State, error) {
 	v, err := s.look(ctx, true)
 	if err != nil {
@@ -131,11 +130,10 @@ func (s *Store) Read(ctx context.Context) (*State, error) {
 	return v.state, nil
 }
 
-// errLate says that the store does not hold yet what a document names.
+// errLate means that the store lacks a section that a document names. The section may still arrive.
 var errLate = errors.New("not in the store yet")
 
-// assemble returns the state that an owned document holds, made of parts of the one that is
-// known and of what the store has.
+// assemble returns the state of an owned document, from the parts of the known state and those in the store.
 func (s *Store) assemble(ctx context.Context, o *owned, known *State) (*State, error) {
 	had := map[string]*part{}
 	if known != nil && known.parts != nil {
@@ -164,8 +162,7 @@ func (s *Store) assemble(ctx context.Context, o *owned, known *State) (*State, e
 	return state, err
 }
 
-// sections reads sections, a few at a time. Those that it got stay for the next try where it did
-// not get all.
+// sections reads sections, a few at a time. After a partial failure it keeps the result for the next try.
 func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byte, error) {
 	s.mu.Lock()
 	got := maps.Clone(s.partly)
@@ -202,13 +199,13 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 	return got, err
 }
 
-// found returns the state of a store without a state document: a fleet that begins, or a store that lost
-// it. h is its rooms document, nil for none that can be read.
+// found returns the state for a store without a state document: that of a new fleet, or a lost one. h is its rooms
+// document, nil if missing or unreadable.
 func (s *Store) found(ctx context.Context, h *roomdoc.Head) (state *State, err error) {
 	if h == nil {
 		return &State{}, nil
 	}
-	if len(h.Sections) > 0 { // they have the marks
+	if len(h.Sections) > 0 { // they contain the marks
 		state, err = s.assemble(ctx, &owned{Format: format, Version: h.Version, Sections: h.Sections}, nil)
 	} else {
 		var d room.Document

@@ -7,11 +7,11 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// Mark is what the store knows of a room or a host beside its settings.
+// Mark is the store's metadata of a room or a host.
 type Mark struct {
 	Created  int64  `json:"created"`  // Unix milliseconds
 	Changed  int64  `json:"changed"`  // Unix milliseconds
-	Revision uint64 `json:"revision"` // version of the first state that has it as it is now
+	Revision uint64 `json:"revision"` // version of the first state with the current settings
 }
 
 // Room is a room in the store. It must not be modified.
@@ -26,25 +26,24 @@ type Host struct {
 	room.Host
 }
 
-// State is all rooms and hosts of a fleet at one version. Versions grow with every change and
-// are never below the date in Unix milliseconds. A state is not modified; states share what
-// they have in common.
+// State is all rooms and hosts of a fleet at one version. Versions grow with every change and are never below the date
+// in Unix milliseconds. A state is immutable; states share their common parts.
 type State struct {
 	Version uint64
 	Rooms   []*Room // by name
 	Hosts   []*Host // by name
 
-	// FromFile says that the rooms file of the leading global is the authority: nobody else
-	// changes rooms. It is false where there are neither rooms nor hosts.
+	// FromFile reports whether the rooms file of the leading global is the authority: nothing else changes rooms. It
+	// is false without rooms and hosts.
 	FromFile bool
 
 	changes  []string  // ids of the last changes, the newest last
-	outbox   []waiting // entries that may not be in the audit stream yet, the oldest first
-	parts    []*part   // what it is stored as, nil where it was not
-	sections bool      // the parts are sections, and not inside the owned document
+	outbox   []waiting // entries that may be missing in the audit stream, the oldest first
+	parts    []*part   // stored form, nil if not stored
+	sections bool      // the parts are sections, not inside the owned document
 }
 
-// Document returns the rooms and hosts as every node follows them.
+// Document returns the rooms and hosts as nodes read them.
 func (s *State) Document() room.Document {
 	return document(s.Rooms, s.Hosts)
 }
@@ -72,8 +71,8 @@ func (s *State) Room(name string) *Room {
 // empty reports whether there are neither rooms nor hosts.
 func (s *State) empty() bool { return len(s.Rooms)+len(s.Hosts) == 0 }
 
-// imported returns the state of a rooms document alone: a rooms file is not the authority
-// until it says the same.
+// imported returns the state of a rooms document alone. A rooms file is not the authority until it has the same
+// content.
 func imported(d room.Document, version uint64) *State {
 	s := &State{Version: version}
 	m := Mark{Created: int64(version), Changed: int64(version), Revision: version}
@@ -96,5 +95,5 @@ func (s *State) sort() {
 // Change is one difference between two states.
 type Change struct {
 	Name          string
-	Before, After *Room // nil where the room is not there
+	Before, After *Room // nil for a missing room
 }

@@ -12,49 +12,47 @@ import (
 	"vestibule/internal/global/audit"
 )
 
-// Options are what a store is made of.
+// Options are the parts of a store.
 type Options struct {
-	Docs wire.DocumentStore // where the state is kept
+	Docs wire.DocumentStore // the store of the state
 	Copy string             // file for the last good copy, "" for none
 	File string             // rooms file of this candidate, "" for none
 	Log  *slog.Logger
 
-	// Journal is where each change has its entry, nil for nowhere. By says whose change it is.
+	// Journal gets an entry for each change; it may be nil. By sets the author.
 	Journal *audit.Journal
 
-	// Floor returns the newest version of the rooms that any node is known to have: what is
-	// written is above it.
+	// Floor returns the newest version of the rooms known to any node. New versions are above it.
 	Floor func() uint64
 
 	// Keep replaces the file of the copy in one step.
 	Keep func(file string, data []byte) error
 }
 
-// Store is the rooms of a fleet at one candidate for global. Any number of
-// candidates may write: a change is compare-and-set on the whole state. Its methods are
-// safe for concurrent use.
+// Store is the rooms of a fleet at one candidate for global. Any number of candidates may write: a change is
+// compare-and-set on the whole state. Its methods are safe for concurrent use.
 //
-// Locks: turn is held through a change, by one writer of this process at a time; mu guards
-// what is remembered and is never held across a call.
+// Locks: turn is held through a change, by one writer of this process at a time; mu guards the cache and is never held
+// across a call.
 type Store struct {
 	Options
 	now   func() time.Time
-	pause func(context.Context, time.Duration) // waits so long, or until the context ends
+	pause func(context.Context, time.Duration) // waits for the duration, or until the context ends
 	turn  chan struct{}
-	offer chan []byte   // the newest owned document that a watch told, not looked at yet
-	kept  chan struct{} // known was replaced
+	offer chan []byte   // the newest owned document from a watch, not yet processed
+	kept  chan struct{} // signals that known was replaced
 
 	mu    sync.Mutex
-	known *State // the newest that was seen, nil for none
-	last  *view  // what this process wrote last, while nobody else is known to have written
-	alarm string // why what the store holds is not used
+	known *State // the newest state seen, nil for none
+	last  *view  // last write of this process, until another writer is known
+	alarm string // why the contents of the store are not used
 
-	untold string // why the newest change is not in the audit stream yet
+	untold string // why the newest change is missing in the audit stream
 
-	partly map[string][]byte // sections that were read when others could not be
+	partly map[string][]byte // sections read although others were not available
 }
 
-// New returns a store that remembers what is on disk.
+// New returns a store that starts with the copy on disk.
 func New(o Options) *Store {
 	o.Docs = prompt{o.Docs}
 	s := &Store{Options: o, now: time.Now, pause: pause, turn: make(chan struct{}, 1), offer: make(chan []byte, 1), kept: make(chan struct{}, 1)}
@@ -81,18 +79,17 @@ func (s *Store) Known() *State {
 	return s.known
 }
 
-// Alarm returns why the store's rooms.owned are not used, "" where they are.
+// Alarm returns why the store's rooms.owned is not used, "" if it is.
 func (s *Store) Alarm() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.alarm
 }
 
-// answerWithin bounds how long the store may take over one document, so that there is time to
-// find out what became of a change.
+// answerWithin bounds a request for one document, so that there is time to find out the result of a change.
 const answerWithin = 3 * time.Second
 
-// prompt are documents of a store that is waited for so long.
+// prompt adds the timeout answerWithin to a document store.
 type prompt struct{ wire.DocumentStore }
 
 // Get implements [wire.DocumentStore].
@@ -109,7 +106,7 @@ func (d prompt) Put(ctx context.Context, key string, data []byte, revision uint6
 	return d.DocumentStore.Put(ctx, key, data, revision)
 }
 
-// learn notes a state that this process wrote, or that the store holds.
+// learn records a state that this process wrote, or that the store holds.
 func (s *Store) learn(state *State, v *view, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +117,7 @@ func (s *Store) learn(state *State, v *view, told bool) {
 	s.know(state)
 }
 
-// know notes a state that can be read, and reports whether it is the newest. The caller holds
-// the lock.
+// know records a readable state, and reports whether it is the newest. The caller holds the lock.
 func (s *Store) know(state *State) bool {
 	s.alarm = ""
 	if s.known != nil && s.known.Version >= state.Version {
@@ -135,28 +131,26 @@ func (s *Store) know(state *State) bool {
 	return true
 }
 
-// Offer brings in the owned document that a watch told of, nil for one that is not there. It
-// does not wait.
+// Offer hands over the owned document from a watch, nil for a missing one. It does not block.
 func (s *Store) Offer(data []byte) {
 	if data == nil {
-		return // what is known stays; the leader gives it back
+		return // the known state stays; the leader restores the document
 	}
 	for {
 		select {
 		case s.offer <- data:
 			return
-		case <-s.offer: // overtaken
+		case <-s.offer: // superseded
 		}
 	}
 }
 
-// Run takes in what is offered and keeps the copy on disk, until ctx ends, whose error it
-// returns.
+// Run processes offered documents and writes the copy on disk, until ctx ends. It returns the error of ctx.
 func (s *Store) Run(ctx context.Context) error {
 	var keep <-chan time.Time
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
-	var late []byte // it could not be read yet
+	var late []byte // not readable yet
 	for {
 		select {
 		case <-ctx.Done():
@@ -181,10 +175,10 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// keepEvery is how often the copy on disk is written at most.
+// keepEvery is the minimum interval between writes of the copy on disk.
 const keepEvery = 200 * time.Millisecond
 
-// take looks at an owned document. It returns it where it cannot be read yet.
+// take processes an owned document. It returns the document if it cannot be read yet.
 func (s *Store) take(ctx context.Context, data []byte) (late []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -203,7 +197,7 @@ func (s *Store) take(ctx context.Context, data []byte) (late []byte) {
 		return data
 	}
 	if s.know(state) {
-		s.last = nil // somebody else wrote it
+		s.last = nil // another writer wrote it
 	}
 	return nil
 }

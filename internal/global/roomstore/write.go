@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// putParts writes what p and the draft need and the store may not have.
+// putParts writes the parts of p and the pages of the draft that the store may lack.
 func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limit int, have *stock) error {
 	for name, page := range d.pages {
 		if len(page.content) > limit {
@@ -28,7 +28,7 @@ func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limi
 	for _, part := range p.parts {
 		listed := have
 		if !v.present[part.hash] {
-			listed = nil // what the stored state does not name may be deleted at any moment
+			listed = nil // a section outside of the stored state may be deleted at any moment
 		} else if have == nil {
 			continue
 		}
@@ -39,7 +39,7 @@ func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limi
 	return nil
 }
 
-// restore writes what a state consists of and the store lost.
+// restore writes the lost parts of a state.
 func (s *Store) restore(ctx context.Context, state *State, d *Draft, have *stock) error {
 	for name, page := range d.pages {
 		if err := s.putPart(ctx, roomdoc.PageDocument(name), page.content, have); err != nil {
@@ -57,8 +57,8 @@ func (s *Store) restore(ctx context.Context, state *State, d *Draft, have *stock
 	return nil
 }
 
-// putPart writes what is named by its content, unless the leader's list has it. What is there
-// already is written again, so that it is not deleted as something that nothing names.
+// putPart writes a value named by its content, unless the leader's list has it. An existing value is written again, so
+// that it does not get deleted as unreferenced.
 func (s *Store) putPart(ctx context.Context, key string, data []byte, have *stock) error {
 	if have != nil && !have.doubted {
 		if _, there := have.parts[key]; there {
@@ -77,17 +77,16 @@ func (s *Store) putPart(ctx context.Context, key string, data []byte, have *stoc
 		_, err = s.Docs.Put(ctx, key, data, revision)
 	}
 	if errors.Is(err, wire.ErrChanged) {
-		return nil // others write the same again and again
+		return nil // concurrent writers of the same value
 	}
 	return err
 }
 
-// tell writes the rooms document, unless the store has one of that version or a newer one. It
-// fills in what the store holds then.
+// tell writes the rooms document, unless the store has that version or a newer one. It updates the view.
 func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
 	for try := 0; ; try++ {
 		if v.version >= v.state.Version && v.version != 0 {
-			return nil // by a later change, which knew of this one
+			return nil // a later change, based on this one, has written it
 		}
 		revision, err := s.Docs.Put(ctx, roomdoc.RoomsDocument, rooms, v.roomsRev)
 		if err == nil {
@@ -104,7 +103,7 @@ func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
 	}
 }
 
-// spare takes out of parts what the state names.
+// spare removes from parts the sections and pages of the state.
 func (s *State) spare(parts map[string]wire.Written) {
 	for _, p := range s.parts {
 		delete(parts, roomdoc.SectionDocument(p.hash))
@@ -116,12 +115,11 @@ func (s *State) spare(parts map[string]wire.Written) {
 	}
 }
 
-// unnamedFor is how old sections are at least that are deleted because
-// nothing names them: a node that is slow may still be reading them. Pages are kept for pageFor.
+// unnamedFor is the minimum age of unreferenced sections before deletion: a slow node may still be reading them. Pages
+// are kept for pageFor.
 const unnamedFor = time.Hour
 
-// tidy deletes what is named by its content and nothing names any more, state neither, which
-// was published just now. A part that was written again since it was listed stays.
+// tidy deletes unreferenced content. state was just published. A part rewritten since the listing stays.
 func (s *Store) tidy(ctx context.Context, state *State, parts map[string]wire.Written) error {
 	old := maps.Clone(parts)
 	maps.DeleteFunc(old, func(key string, w wire.Written) bool {
@@ -134,7 +132,7 @@ func (s *Store) tidy(ctx context.Context, state *State, parts map[string]wire.Wr
 	if state.spare(old); len(old) == 0 {
 		return nil
 	}
-	v, err := s.look(ctx, true) // after the list: who names a part from now on writes it first
+	v, err := s.look(ctx, true) // after the listing: a later reference to a part is preceded by a write of it
 	if err != nil {
 		return err
 	}

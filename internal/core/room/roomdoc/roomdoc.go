@@ -1,8 +1,7 @@
-// Package roomdoc is the form in which the store holds the rooms document and waiting pages.
+// Package roomdoc defines the stored form of the rooms document and of waiting pages.
 //
-// A document that fits one value is stored as it is. A larger one is divided into
-// compressed sections, and the document lists their content hashes. A waiting page is stored
-// compressed, under its content hash.
+// A document that fits one value is stored plain. A larger one is divided into compressed sections, and the document
+// lists their content hashes. A waiting page is stored compressed, under its content hash.
 package roomdoc
 
 import (
@@ -28,21 +27,21 @@ const (
 	pagePrefix    = "page."
 )
 
-// SectionDocument names the section with this content hash.
+// SectionDocument returns the key of the section with this content hash.
 func SectionDocument(hash string) string { return sectionPrefix + hash }
 
-// PageDocument names the page with this content hash.
+// PageDocument returns the key of the page with this content hash.
 func PageDocument(hash string) string { return pagePrefix + hash }
 
 // IsPage reports whether a key is that of a waiting page.
 func IsPage(key string) bool { return strings.HasPrefix(key, pagePrefix) }
 
-// ByContent reports whether a key is named by its content: a page or a section.
+// ByContent reports whether a key names its content: that of a page or a section.
 func ByContent(key string) bool {
 	return strings.HasPrefix(key, sectionPrefix) || IsPage(key)
 }
 
-// Hash names a content.
+// Hash returns the content hash used in keys.
 func Hash(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:16])
@@ -52,13 +51,11 @@ const (
 	// MaxSections bounds the sections of a document.
 	MaxSections = 256
 
-	// MaxUnpacked bounds the size of all sections of a document without compression, in bytes:
-	// the rooms and their marks.
+	// MaxUnpacked bounds the total uncompressed size of a document's sections, in bytes: the rooms and their marks.
 	MaxUnpacked = room.MaxDocumentBytes + 8<<20
 )
 
-// Head is the rooms document as it is stored: plain as long as it fits one value, else the names
-// of its sections.
+// Head is the stored rooms document: plain if it fits one value, else the names of its sections.
 type Head struct {
 	Version  uint64          `json:"version"`
 	Document json.RawMessage `json:"document,omitempty"`
@@ -74,7 +71,7 @@ func EncodeRooms(version uint64, d room.Document) ([]byte, error) {
 	return json.Marshal(Head{Version: version, Document: data})
 }
 
-// DecodeRooms reads a plain rooms document.
+// DecodeRooms decodes a plain rooms document.
 func DecodeRooms(data []byte) (uint64, room.Document, error) {
 	h, err := DecodeHead(data)
 	if err != nil {
@@ -87,7 +84,7 @@ func DecodeRooms(data []byte) (uint64, room.Document, error) {
 	return h.Version, doc, err
 }
 
-// DecodeHead reads a rooms document of either form. It does not read the document in it.
+// DecodeHead decodes a rooms document of either form. It does not decode the rooms in it.
 func DecodeHead(data []byte) (Head, error) {
 	var h Head
 	if err := strictjson.Decode(data, &h); err != nil {
@@ -104,12 +101,12 @@ func DecodeHead(data []byte) (Head, error) {
 	return h, nil
 }
 
-// Compress is the opposite of [Unpack].
+// Compress is the inverse of [Unpack].
 func Compress(plain []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	if _, err := z.Write(plain); err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // a buffer accepts every write
 	}
 	if err := z.Close(); err != nil {
 		panic(err)
@@ -117,11 +114,10 @@ func Compress(plain []byte) []byte {
 	return b.Bytes()
 }
 
-// usualMessage is how large a value NATS servers take by default, in bytes, with room for what
-// goes around it.
+// usualMessage is the default maximum size of a NATS message, in bytes, less room for its envelope.
 const usualMessage = 1<<20 - 1<<10
 
-// PageDoubts tells where a waiting page may be too large for the store, nothing where it is not.
+// PageDoubts returns a warning if a waiting page may be too large for the store.
 func PageDoubts(content []byte) []string {
 	if n := len(Compress(content)); n > usualMessage {
 		return []string{fmt.Sprintf("%d bytes, and %d with gzip: more than NATS servers take by default (1 MB); it is refused when it is to be stored, unless their max_payload is larger", len(content), n)}
@@ -129,10 +125,10 @@ func PageDoubts(content []byte) []string {
 	return nil
 }
 
-// DecodePage returns the waiting page with this content hash from what is stored of it.
+// DecodePage returns the waiting page with this content hash from its stored form.
 func DecodePage(hash string, data []byte) ([]byte, error) {
 	if Hash(data) == hash {
-		return data, nil // builds before v0.2.0 store small pages as they are
+		return data, nil // builds before v0.2.0 store small pages uncompressed
 	}
 	page, err := Unpack(data, room.MaxPageBytes)
 	if err != nil || Hash(page) != hash {
@@ -141,7 +137,7 @@ func DecodePage(hash string, data []byte) ([]byte, error) {
 	return page, nil
 }
 
-// Unpack returns at most so many bytes of what was compressed.
+// Unpack decompresses data. A result of more than most bytes is an error.
 func Unpack(data []byte, most int) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -157,11 +153,11 @@ func Unpack(data []byte, most int) ([]byte, error) {
 	return plain, nil
 }
 
-// ErrContent says that a content does not have the hash that names it.
+// ErrContent means that a content does not match the hash in its name.
 var ErrContent = errors.New("another content than its name says")
 
-// DecodeSection reads the rooms and hosts of a section with this content hash. It makes at most
-// so many bytes of it, and tells how many.
+// DecodeSection decodes the rooms and hosts of the section with this content hash, of at most most bytes uncompressed.
+// It returns the uncompressed size too.
 func DecodeSection(hash string, data []byte, most int) (d room.Document, size int, err error) {
 	plain, err := Unpack(data, most)
 	if err != nil {
