@@ -27,7 +27,7 @@ type cappedListener struct {
 	last *queued
 }
 
-// queued is what happens at the end of a listener. It is safe for concurrent use.
+// queued returns the connections left in the backlog of a stopped listener. It is safe for concurrent use.
 type queued struct {
 	mu      sync.Mutex
 	conns   []*net.TCPConn // were waiting to be accepted
@@ -35,9 +35,8 @@ type queued struct {
 	closed  chan struct{}
 }
 
-// Stop ends accepting. What was waiting to be accepted is accepted still, and nobody is
-// listened to any more; at a socket of a supervisor it goes on waiting, for the next process.
-// Accept waits then, until the listener is closed.
+// Stop ends listening. Accept still returns the connections of the backlog, then waits until the listener is closed.
+// At a socket of a supervisor the backlog waits for the next process.
 func (l cappedListener) Stop() {
 	l.last.mu.Lock()
 	defer l.last.mu.Unlock()
@@ -60,9 +59,8 @@ func (l cappedListener) Close() error {
 	return l.listener.Close()
 }
 
-// next returns a connection that was waiting when the listener stopped, or how it ended: err is
-// what the system says. Of a listener that has stopped it says that the socket is not valid,
-// which is no fault but the end.
+// next returns a connection from the backlog of a stopped listener, or the error that ends it. For a stopped listener
+// err says that the socket is invalid, which is the normal end.
 func (q *queued) next(err error) (*net.TCPConn, error) {
 	q.mu.Lock()
 	if len(q.conns) > 0 {

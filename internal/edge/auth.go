@@ -21,11 +21,11 @@ import (
 // decisionHeader tells a front whether a request enters: admit, or anything else.
 const decisionHeader = gate.DecisionHeader
 
-// saysWait is what it tells of whoever does not enter, changed by nobody.
+// saysWait is the decision of an answer that admits nobody. It is read-only.
 var saysWait = []string{gate.SaysWait}
 
-// authServer answers what servers in front of the site ask. Only a request that enters is
-// answered by 200 (form accel: by X-Accel-Redirect); everything else is for the visitor.
+// authServer answers authorization requests of servers in front of the site. Only an admitted request gets 200 (form
+// accel: X-Accel-Redirect). Every other answer goes to the visitor.
 type authServer struct {
 	*Server
 	admits [2]constant // lines of every answer to a request that enters
@@ -87,7 +87,7 @@ func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Out
 	}
 }
 
-// refuseFront is the outcome of what is no question.
+// refuseFront sets the outcome of an invalid authorization request.
 func (a *authServer) refuseFront(o *gate.Outcome, err error) {
 	status := http.StatusBadRequest
 	if errors.Is(err, errUnlisted) {
@@ -110,7 +110,7 @@ func (a *authServer) admit(w http.ResponseWriter, o *gate.Outcome) {
 	w.WriteHeader(http.StatusOK) // of nothing
 }
 
-// AppendPermit implements [front.Authorizer]: the header of what admit tells.
+// AppendPermit implements [front.Authorizer]: it appends the header fields of an admission.
 func (a *authServer) AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Field {
 	for _, c := range a.admits {
 		dst = append(dst, gate.Field{Name: c.name, Value: c.lines[0]})
@@ -118,8 +118,8 @@ func (a *authServer) AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Fiel
 	return a.gives(dst, o)
 }
 
-// gives appends what a request that enters brings with it: a proof for the front to send to the site,
-// and to nobody else, and tickets for the visitor.
+// gives appends the fields of an admitted request: a proof that the front sends only to the site, and tickets for the
+// visitor.
 func (a *authServer) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
 	if proof := o.Proof(); proof != "" {
 		dst = append(dst, gate.Field{Name: gate.ProofHeader, Value: proof})
@@ -131,7 +131,7 @@ func (a *authServer) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
 	return append(dst, tickets...)
 }
 
-// wait makes an answer one that no front takes for an admission.
+// wait makes sure that no front takes the answer for an admission.
 func (a *authServer) wait(q *gate.Request, o *gate.Outcome) {
 	if o.Status < 300 {
 		o.Status = http.StatusTooManyRequests
@@ -157,8 +157,8 @@ func firstOfEach(fields []gate.Field) []gate.Field {
 
 var errUnlisted = errors.New("trusted_proxies: must list who asks here")
 
-// question makes of q, what was asked, the visitor's request that it is about. It refuses what
-// does not name one request in one way: nothing is guessed.
+// question turns the authorization request q into the visitor's request that it describes. It refuses an ambiguous
+// description rather than guess.
 func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name string) []string) error {
 	if !a.proxies.Trusts(peer) {
 		return errUnlisted
@@ -174,7 +174,7 @@ func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name 
 	if err != nil {
 		return err
 	}
-	q.Version = "" // what there is is the front's
+	q.Version = "" // the front's version is not the visitor's
 	switch strings.ToLower(proto) {
 	case "https", "wss":
 		q.Secure = true
@@ -229,8 +229,8 @@ func onlyLine(lines func(name string) []string, name string) (string, error) {
 	return all[0], nil
 }
 
-// agrees refuses a request that is the visitor's itself and is told otherwise in a
-// header: a visitor has sent it, and the front hands it on.
+// agrees refuses a visitor's own request if a header describes a different one: the visitor sent that header and the
+// front forwarded it.
 func agrees(lines func(name string) []string, q *gate.Request) error {
 	for _, is := range [...]gate.Field{{Name: "X-Forwarded-Method", Value: q.Method}, {Name: "X-Forwarded-Host", Value: q.Host}, {Name: "X-Forwarded-Uri", Value: q.Target}} {
 		for _, told := range lines(is.Name) {
@@ -242,8 +242,8 @@ func agrees(lines func(name string) []string, q *gate.Request) error {
 	return nil
 }
 
-// check answers one question. A call that is no question ends with a code of gRPC, which
-// Envoy takes for a failure; it must be told to let nobody in then (failure_mode_allow: false).
+// check answers one authorization request. An invalid call ends with a gRPC code, which Envoy counts as a failure; so
+// Envoy needs failure_mode_allow: false.
 func (a *authServer) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	h := w.Header()
 	h["Content-Type"], h["Trailer"] = []string{grpcType}, []string{"Grpc-Status", "Grpc-Message"}

@@ -15,10 +15,9 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// This file is Envoy's gRPC form of the decision service, ext_authz
-// (envoy.service.auth.v3.Authorization): one call without streams, so a message each way with five bytes
-// before it, over the HTTP/2 of net/http. What is read and written of the messages is
-// a few fields; a test asks with Envoy's own types by another client.
+// This file is Envoy's gRPC form of the decision service, ext_authz (envoy.service.auth.v3.Authorization): a unary
+// call, so one message each way with a five-byte prefix, over the HTTP/2 of net/http. It reads and writes only a few
+// fields of the messages. A test calls it with Envoy's own types and another client.
 
 const (
 	checkPath = "/envoy.service.auth.v3.Authorization/Check"
@@ -62,7 +61,7 @@ func readMessage(body io.Reader) ([]byte, error) {
 	return message, nil
 }
 
-// checked is what a CheckRequest says of the visitor's request.
+// checked holds the fields of a CheckRequest that describe the visitor's request.
 type checked struct {
 	source, method, path, host, scheme string
 	size                               int64
@@ -117,8 +116,7 @@ func inside(message []byte, way []protowire.Number, f func(field protowire.Numbe
 	})
 }
 
-// Ways to what is read: CheckRequest.attributes.source.address.socket_address and
-// CheckRequest.attributes.request.http.
+// Field paths to CheckRequest.attributes.source.address.socket_address and CheckRequest.attributes.request.http.
 var toSource, toHTTP = []protowire.Number{1, 1, 1, 1}, []protowire.Number{1, 4, 2}
 
 func (c *checked) read(message []byte) error {
@@ -147,7 +145,7 @@ func (c *checked) read(message []byte) error {
 		case 6:
 			c.scheme = string(content)
 		case 9:
-			c.size = int64(value) //nolint:gosec // -1 is told like this
+			c.size = int64(value) //nolint:gosec // -1 stands for unknown
 		}
 		return nil
 	})
@@ -180,7 +178,7 @@ func (c *checked) read(message []byte) error {
 	return nil
 }
 
-// nameAndValue reads a name and what is told by a field beside it.
+// nameAndValue reads a name and the value in field second beside it.
 func nameAndValue(content []byte, second int) (line [2]string, err error) {
 	return line, fields(content, func(field protowire.Number, content []byte, _ uint64) error {
 		switch int(field) {
@@ -193,7 +191,7 @@ func nameAndValue(content []byte, second int) (line [2]string, err error) {
 	})
 }
 
-// Numbers of fields in what is answered, and of a header's action.
+// Field numbers of the response, and the header append actions.
 const (
 	fieldStatus, fieldDenied, fieldOK               = 1, 2, 3
 	fieldDeniedStatus, fieldDeniedBody              = 1, 3
@@ -202,8 +200,8 @@ const (
 	overwrites                               uint64 = 2
 )
 
-// allowed tells Envoy that the request enters: what the visitor gets with the site's answer, the proof for the site, and which of
-// the visitor's headers do not reach it.
+// allowed encodes an admission: headers for the visitor's answer, the proof for the site, and the visitor's headers
+// to remove.
 func allowed(o *gate.Outcome, header http.Header) []byte {
 	var ok []byte
 	proof := o.Proof()
@@ -236,7 +234,7 @@ func stripped(header http.Header) (out []string) {
 
 var ownRules = origin.NewHeaderRules(nil)
 
-// denied tells Envoy what to answer the visitor.
+// denied encodes a denial with the visitor's answer.
 func denied(o *gate.Outcome) []byte {
 	d := message(nil, fieldDeniedStatus, number(nil, 1, uint64(o.Status))) //nolint:gosec // of HTTP
 	for _, h := range o.Header {

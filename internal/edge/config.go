@@ -12,13 +12,13 @@ import (
 	"vestibule/internal/node"
 )
 
-// What reads the requests of visitors.
+// Parsers of visitors' requests.
 const (
 	frontFast    = "fast"
 	frontNetHTTP = "nethttp"
 )
 
-// What becomes of PROXY headers of addresses that are not listed.
+// Policies for PROXY headers from unlisted addresses.
 const (
 	headersRefused = "refuse"
 	headersIgnored = "ignore"
@@ -49,19 +49,19 @@ type Config struct {
 	DrainDelay     time.Duration       `mapstructure:"drain_delay" doc:"time between SIGTERM and the end of the listeners, for load balancers to notice: 0s to 1h"`
 }
 
-// ProxyProtocolConfig says whose connections begin with a PROXY header.
+// ProxyProtocolConfig lists the peers that send a PROXY header.
 type ProxyProtocolConfig struct {
 	Trusted   []string `mapstructure:"trusted" doc:"addresses or prefixes of load balancers that begin every connection with a PROXY header, empty for none"`
 	Untrusted string   `mapstructure:"untrusted" doc:"PROXY header from any other address: refuse closes the connection, ignore drops the header"`
 }
 
-// ProofConfig says whether sites are told by a signed header that a request passed here.
+// ProofConfig controls the signed header that proves to a site that a request passed through the edge.
 type ProofConfig struct {
 	Enabled    bool `mapstructure:"enabled" doc:"add a proof (Vestibule-Proof) to requests to sites"`
 	Remembered int  `mapstructure:"remembered" doc:"proofs kept, one per session, 1 KB each: 1 to 4194304; others are signed for each request"`
 }
 
-// GeoConfig says by which files rules know where visitors come from.
+// GeoConfig lists the files that give rules the location of an address.
 type GeoConfig struct {
 	File string `mapstructure:"file" doc:"file of countries (MaxMind .mmdb) for rules; read at the start; empty for none"`
 	ASN  string `mapstructure:"asn_file" doc:"file of autonomous systems (.mmdb), where geo.file lacks them"`
@@ -86,7 +86,7 @@ type HeldConfig struct {
 	Prefix int `mapstructure:"per_prefix" doc:"requests held open per address prefix (IPv4 /24, IPv6 /56): 1 to 1048576"`
 }
 
-// WaitingConfig bounds what one neighbourhood adds to those who wait.
+// WaitingConfig bounds the waiting visitors of one neighbourhood.
 type WaitingConfig struct {
 	Prefix int `mapstructure:"per_prefix" doc:"waiting visitors counted anew per minute and address prefix (IPv4 /24, IPv6 /56): 1 to 1048576; further ones keep their place and are not counted"`
 }
@@ -237,15 +237,13 @@ const (
 	// method, path and query of the question mean nothing.
 	formHeaders = "headers"
 
-	// formAccel: the question is the visitor's request, without its body. What may
-	// enter is told by X-Accel-Redirect, whatever the status.
+	// formAccel: the question is the visitor's, without its body. X-Accel-Redirect admits it, whatever the status.
 	formAccel = "accel"
 
 	// formGRPC: the question is a call of Envoy's ext_authz, in which fields name the request.
 	formGRPC = "grpc"
 
-	// formPrefix: the same as accel, with a prefix before the path. What may enter is told by
-	// the status 200.
+	// formPrefix: like accel, with a prefix before the path. The status 200 admits the request.
 	formPrefix = "prefix"
 )
 

@@ -12,9 +12,8 @@ import (
 	"vestibule/internal/edge/front"
 )
 
-// Every connection takes one of the files that the process may have open, and a
-// process that has none left hears nobody: neither visitors nor whoever asks for its
-// health. So they are shared out at the start, and each use keeps within its share.
+// Every connection takes a file descriptor. A process without free descriptors can accept neither visitors nor health
+// checks, so the limit is divided at the start and each use keeps within its share.
 
 // files are the shares of one edge.
 type files struct {
@@ -24,8 +23,8 @@ type files struct {
 	origins  int // connections to origins
 }
 
-// keepFree is what nobody takes: for NATS, the listeners, health and metrics, the files
-// of data_dir and the log, and answers to those who are refused.
+// keepFree descriptors stay reserved for NATS, the listeners, health and metrics, the files of data_dir, the log, and
+// answers to refused connections.
 const keepFree = 64
 
 // shareFiles divides limit files; the configuration may ask for less than the shares
@@ -37,12 +36,11 @@ func shareFiles(limit, connections, streams int) files {
 	if connections > 0 {
 		f.visitors = min(f.visitors, connections)
 	}
-	f.streams = min(streams, f.visitors*3/4) // who asks for a page, or holds none, must come through
+	f.streams = min(streams, f.visitors*3/4) // leave room for page requests and visitors without a stream
 	return f
 }
 
-// tell logs where the limit, and not the configuration, is what holds connections or
-// event streams down.
+// tell logs if the file limit, rather than the configuration, bounds connections or event streams.
 func (f *files) tell(log *slog.Logger, cfg *Config) {
 	asked := shareFiles(1<<30, cfg.Connections.Total, cfg.Events.Total)
 	if f.visitors >= cfg.Connections.Total && f.streams >= asked.streams {
@@ -87,7 +85,7 @@ type visitorConn struct {
 	before, after *visitorConn // among them; under of.mu
 }
 
-// RemoteAddr returns the visitor's address: the peer's, or what a listed peer tells.
+// RemoteAddr returns the visitor's address: the peer's, or the one in a listed peer's PROXY header.
 func (c *visitorConn) RemoteAddr() net.Addr {
 	if c.preface != nil {
 		c.preface.read(c.TCPConn)
@@ -101,7 +99,7 @@ func (c *visitorConn) RemoteAddr() net.Addr {
 // Prefaced implements [front.Prefaced]: more than the header may have been read.
 func (c *visitorConn) Prefaced() bool { return c.preface != nil }
 
-// Read returns what the visitor sends.
+// Read reads from the visitor.
 func (c *visitorConn) Read(b []byte) (int, error) {
 	p := c.preface
 	if p == nil {
@@ -245,7 +243,7 @@ func (x *connections) State(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// refused is what is said to who finds no place. Browsers come back by themselves.
+// refused answers a connection over the limit. Browsers retry by themselves.
 const refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 61\r\n" +
 	"Retry-After: 5\r\nRefresh: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
 	"Too many people are here at the moment. Please wait a moment."
@@ -269,7 +267,7 @@ func (x *connections) refuse(c *net.TCPConn, secure bool) {
 		if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
 			return
 		}
-		// What was sent is read, or closing would take the answer away.
+		// Read the pending bytes: otherwise closing would reset the connection and lose the answer.
 		var buf [4 << 10]byte
 		if _, err := c.Read(buf[:]); err == nil {
 			if _, err := c.Write([]byte(refused)); err != nil {

@@ -116,7 +116,7 @@ func (s *Server) URL() string {
 	return scheme + is
 }
 
-// servers returns one server per listener; what they serve ends with base.
+// servers returns one server per listener. Their requests' contexts derive from base.
 func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	var out []*http.Server
 	for _, l := range s.listeners {
@@ -147,8 +147,8 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	return out, nil
 }
 
-// serve serves what comes in at a listener until the server is shut down; with the fast
-// front, what that hands over.
+// serve serves a listener until the server shuts down. With the fast front it serves the connections that the front
+// hands over.
 func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
 	if s.fast != nil && !l.grpc {
 		err = srv.Serve(s.fast.Serve(l, srv.TLSConfig.Clone(), l.auth))

@@ -6,9 +6,9 @@ import (
 	"vestibule/internal/node"
 )
 
-// What a connection begins with.
+// Beginnings of a connection.
 const (
-	headerProxied   = iota // a header that tells whose it is
+	headerProxied   = iota // a header with the visitor's address
 	headerLocal            // a header of a proxy that speaks for itself
 	headerNone             // none, of an address that is not listed
 	headerIgnored          // one, of an address that is not listed
@@ -21,7 +21,7 @@ const (
 
 var headerResultNames = [headerResults]string{"proxied", "local", "none", "ignored", "refused", "missing", "malformed", "late"}
 
-// metrics are what the shell of an edge counts; gate, origin and sse count the rest.
+// metrics are the counters of the edge server. Packages gate, origin and sse keep their own.
 type metrics struct {
 	reports                     *prometheus.CounterVec
 	grants                      *prometheus.CounterVec

@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// What the edge reads of requests of net/http, and writes to their answers.
+// Conversions from net/http requests and to net/http answers.
 
 // ruleLines are the lines of a header as rules ask for them.
 type ruleLines http.Header

@@ -9,10 +9,8 @@ import (
 	"time"
 )
 
-// A visitor who sends a body byte by byte, or takes an answer byte by byte,
-// holds a connection here and one at the origin for as long as it likes. A
-// deadline for the whole would cut honest uploads and event streams, so what is
-// bounded is the time without progress.
+// A visitor that sends a body or reads an answer byte by byte holds a connection here and one at the origin. A total
+// deadline would cut honest uploads and event streams, so the time without progress is bounded instead.
 
 // patience bounds how long visitors may take.
 type patience struct {

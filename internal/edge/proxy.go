@@ -17,11 +17,11 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// proxy hands requests to origins. Bytes of the path are passed on as they
-// came; headers by which a visitor could speak for the edge are not.
+// proxy forwards requests to origins. It keeps the bytes of the path and removes headers that would let a visitor
+// speak for the edge.
 type proxy struct {
 	transport origin.Transport
-	trip      http.RoundTripper // transport, by which visitors' requests go
+	trip      http.RoundTripper // transport, for visitors' requests
 	headers   *origin.HeaderRules
 	monitor   *origin.Monitor
 	buffers   *origin.Buffers
@@ -110,16 +110,15 @@ func setPath(u *url.URL, path string) {
 	}
 }
 
-// Preflights are answered in front of the line, so what they may ask of a site is bounded.
+// Preflights are answered before admission, so their load on a site is bounded.
 const (
 	preflightsAtOnce = 32
 	preflightTime    = 5 * time.Second
 )
 
-// preflight asks the site which pages of other origins may send a request. The site is
-// told path, origin and what is asked for, and its answer is told without anything
-// but CORS headers: nobody has been let in (decision 62). Its silence says
-// nothing about the site: a visitor could choose a path that is slow. o becomes what the visitor is answered.
+// preflight asks the site which pages of other origins may send a request. The site gets only path, origin and the
+// CORS request headers, and only CORS headers of its answer are returned: the visitor is not admitted (decision 62).
+// A timeout does not count against the site, since a visitor could choose a slow path. The answer is set in o.
 func (p *proxy) preflight(r *http.Request, o *gate.Outcome) {
 	select {
 	case p.preflights <- struct{}{}:

@@ -18,10 +18,9 @@ import (
 	"vestibule/internal/edge/clientaddr"
 )
 
-// A load balancer that passes connections on, and not requests, tells in front of each
-// whose it is: the PROXY protocol. A header is believed of listed addresses only, and one
-// that is missing there is no visitor's connection. Framing and the rules are here; what
-// lies in a header is read by the library.
+// A load balancer that forwards connections, not requests, sends each visitor's address first: the PROXY protocol.
+// The header is believed only from listed addresses, and there a connection without one is refused. Framing and rules
+// are here; the library parses the header.
 
 // proxyHeaders are the rules for all connections of an edge. It is safe for concurrent use.
 type proxyHeaders struct {
@@ -45,8 +44,8 @@ func newProxyHeaders(c *Config, m *metrics, log *slog.Logger) (*proxyHeaders, er
 	return &proxyHeaders{trusted: trusted, ignore: c.ProxyProtocol.Untrusted == headersIgnored, wait: c.Timeouts.Header, metrics: m, log: log}, nil
 }
 
-// preface is what stands before the first byte of a visitor on one connection. It is read
-// by whoever first asks for a byte or an address: the connection's own goroutine.
+// preface is the part of a connection before the visitor's first byte. The connection's own goroutine reads it with
+// the first call for a byte or an address.
 type preface struct {
 	rules *proxyHeaders
 	once  sync.Once
@@ -105,8 +104,8 @@ func headerFault(err error) int {
 	return headerMissing
 }
 
-// count counts what a connection began with. The first fault of each kind is told loudly:
-// a balancer that is set up otherwise than the edge serves nobody.
+// count counts the beginning of a connection. The first fault of each kind is logged as an error: with a balancer
+// configured differently from the edge, no visitor is served.
 func (x *proxyHeaders) count(result int, peer net.Addr, err error) {
 	x.metrics.proxyHeaders[result].Inc()
 	if err == nil || errors.Is(err, io.EOF) {
@@ -128,7 +127,7 @@ var (
 const (
 	maxHeaderV1  = 107
 	headerV2Head = 16      // signature, version and command, family, length
-	maxHeaderV2  = 4 << 10 // addresses and what a balancer adds, such as a certificate
+	maxHeaderV2  = 4 << 10 // addresses and a balancer's additions, such as a certificate
 )
 
 // readHeader reads a PROXY header, version 1 or 2, and not a byte more. Where there is
@@ -200,7 +199,7 @@ func frameV2(r io.Reader, head []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// cutShort makes of the end of a connection within a header what that is.
+// cutShort converts the end of a connection within a header to its error.
 func cutShort(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errMalformed

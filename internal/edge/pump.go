@@ -69,8 +69,7 @@ func (s *Server) pump(ctx context.Context) {
 	}
 }
 
-// tellIsolation logs that an isolation began or ended, and what it means for
-// newcomers.
+// tellIsolation logs the beginning or the end of an isolation, and its effect on newcomers.
 func (s *Server) tellIsolation(isolated bool) {
 	st := s.Status()
 	policies, letIn := s.gate.Policies(), uint64(0)
@@ -104,8 +103,7 @@ func (s *Server) send(reports []wire.Report) {
 	}
 }
 
-// onGrant applies what the regional says, and answers the held visitors who
-// may enter now.
+// onGrant applies a grant of the regional, and answers the long-polled visitors that it admits.
 func (s *Server) onGrant(_ string, data []byte) {
 	g, err := wire.DecodeGrant(data)
 	if err != nil {
@@ -134,7 +132,7 @@ func (s *Server) sayGoodbye() {
 	if err := s.folder.KeepEnded(ended); err != nil {
 		s.log.Warn("which sessions have ended is not stored: if the regional is started again too, they count until their tickets expire", slog.Any("error", err))
 	}
-	// Who stops everything stops the regional next.
+	// A shutdown of everything stops the regional next.
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
 	defer cancel()
 	if err := s.bus.Flush(ctx); err != nil {

@@ -32,7 +32,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// Options are what a server is made of.
+// Options are the parameters of a server.
 type Options struct {
 	Config Config
 	Params wire.Params
@@ -78,8 +78,7 @@ type Server struct {
 	upgrades  sync.WaitGroup // connections that were upgraded; Shutdown does not wait for those
 }
 
-// New returns a server whose listeners are open; it answers once it Runs. The data_dir
-// is its own until Run returns.
+// New returns a server with open listeners; it answers once it Runs. It owns data_dir until Run returns.
 func New(o Options) (_ *Server, err error) {
 	s := &Server{
 		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1), after: time.After,
@@ -210,9 +209,9 @@ func (s *Server) keepLives(incs []uint64) {
 	s.unkept = err != nil
 }
 
-// Run serves visitors until ctx ends, and where the cause is [node.ErrTerminated], not
-// being ready, for drain_delay more; then it ends event streams, answers what is in
-// flight, cuts the connections that were upgraded, gives its rights back and returns.
+// Run serves visitors until ctx ends. If the cause is [node.ErrTerminated], it first serves for drain_delay more
+// while not ready. Then it ends event streams, answers requests in flight, cuts upgraded connections, gives its
+// permits back and returns.
 func (s *Server) Run(ctx context.Context) error {
 	asked := ctx
 	defer s.closeFolder()
@@ -291,9 +290,8 @@ func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
 	return k
 }
 
-// drain lets balancers notice that this edge is not ready any more, before its listeners
-// close: whoever they still send meanwhile is served, and every answer ends its
-// connection, so that the next request goes elsewhere.
+// drain gives balancers time to notice that this edge is not ready before its listeners close. Visitors are still
+// served, and every answer ends its connection, so that the next request goes elsewhere.
 func (s *Server) drain(asked context.Context) {
 	s.draining.Store(true)
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Leaving(now) })
@@ -319,12 +317,11 @@ func (s *Server) Status() gate.Status { return s.gate.Status() }
 // something is wrong with one of them.
 const maxSkew = 10 * time.Second
 
-// twinAlarm is what an edge says that is told of another one with its name.
+// twinAlarm is the alarm of an edge if another process reports under its name.
 const twinAlarm = "another process reports under this edge's name: give every edge a name and a data_dir of its own; both are counted, as two edges"
 
-// Ready tells whether visitors can be served here. Being cut off from the
-// regional does not make an edge unready: who is inside goes on. But one that has
-// never been told the time gives newcomers no place, and others may.
+// Ready reports whether visitors can be served here. An edge that is cut off from the regional stays ready: admitted
+// visitors go on. An edge that never got the time is not ready, since it cannot give newcomers a place.
 func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })

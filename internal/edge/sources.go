@@ -90,10 +90,10 @@ func readLists(file string) (map[string][]string, error) {
 	return lists, nil
 }
 
-// geoFiles are files of where addresses are. What one of them does not tell the next may.
+// geoFiles are location files. A later file fills the gaps of an earlier one.
 type geoFiles []*maxminddb.Reader
 
-// record is what is read of a file.
+// record is the part of a file's record that rules use.
 type record struct {
 	Country struct {
 		Code string `maxminddb:"iso_code"`
@@ -108,7 +108,7 @@ type record struct {
 	ASN uint32 `maxminddb:"autonomous_system_number"`
 }
 
-// Locate implements [gate.Locator]. What cannot be read is not known.
+// Locate implements [gate.Locator]. A location that cannot be read is unknown.
 func (p geoFiles) Locate(a netip.Addr, r *rules.Request) {
 	if !a.IsValid() {
 		return

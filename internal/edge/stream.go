@@ -22,7 +22,7 @@ type streams struct {
 	log  *slog.Logger
 }
 
-// open opens an event stream for a visitor who waits, and serves it. It reports false where o says what to answer instead.
+// open opens an event stream for a waiting visitor and serves it. It reports false if o holds an answer instead.
 func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
 	st := &sse.Stream{Place: o.Stay.Place(), From: clientaddr.Prefix(o.Client)}
 	if err := s.hub.Reserve(st.From); err != nil {
@@ -35,8 +35,7 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	if b.msg == nil {
 		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // of a room that is gone by now it is empty
 	}
-	// Who loses the stream comes back by itself, not at the same moment as all
-	// others.
+	// Browsers reconnect by themselves after a loss; spread the moments.
 	b.head = append(strconv.AppendInt([]byte("retry: "), 2000+rand.Int64N(4000), 10), "\n\n"...)
 	b.head = append(b.head, b.msg...)
 	if r.ProtoMajor == 1 && sse.CanTakeOver {
@@ -53,13 +52,13 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	return true
 }
 
-// beginning is what a stream begins with.
+// beginning is the start of a stream.
 type beginning struct {
 	stay  gate.Stay
 	guest bool // stay is no place in the line
 	epoch uint32
 	msg   []byte // the newest message of the room
-	head  []byte // the same, and what comes before it
+	head  []byte // the same, with the header before it
 }
 
 // subscribe begins a stream, or gives its place back.
