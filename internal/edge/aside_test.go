@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// openWith is open with settings of the room sale, and so many rights of it.
+// openWith is open with settings of the room sale and a number of permits.
 func openWith(t testing.TB, rights uint64, change func(*room.Settings)) *stage {
 	t.Helper()
 	st := newStage(t, nil)
@@ -44,7 +44,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 			h.Set("Set-Cookie", "a=b")
 			h.Set("X-Secret", "content")
 		}
-		io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	})
 	inside := session(7)
 	for _, header := range [][]string{nil, {"Cookie", st.seal("sale", inside) + "; login=1", "Authorization", "Bearer x", "X-A", "1"}} {
@@ -103,7 +103,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	if n := st.admittedNow(); n != 0 || st.origin.requests() != seen {
 		t.Fatalf("%d slots taken, %d requests at the site", n, st.origin.requests()-seen)
 	}
-	// Two people do, one of whom began with a picture.
+	// Two visitors do; one began with a picture.
 	v := st.visitor()
 	v.get("http://sale.example/a.png", "Sec-Fetch-Dest", "image")
 	for _, v := range []*visitor{v, st.visitor()} {

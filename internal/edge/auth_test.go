@@ -20,8 +20,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// openFront starts an edge whose decision service speaks a form. The site behind its own
-// proxy is not to be asked.
+// openFront starts an edge with a decision service of the given form. No request may reach the site behind the edge's
+// own proxy.
 func openFront(t testing.TB, form string, change func(*stage)) *stage {
 	t.Helper()
 	st := open(t, func(st *stage) {
@@ -140,7 +140,7 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 					t.Errorf("the site's Cache-Control would be %v", a.Header["Cache-Control"])
 				}
 			}
-			// A poll of who may enter is news for the page, and no admission.
+			// A poll of an admitted visitor gets news for the page, not an admission.
 			a = st.question(form, "GET", "sale.example", "/", "Cookie", in, gate.PollHeader, "1", "Accept", "application/json")
 			if admitted(t, form, a) || !strings.Contains(a.body, `"entering"`) {
 				t.Errorf("a poll: %d %v %.80q", a.StatusCode, a.Header, a.body)
@@ -168,8 +168,8 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 	}
 }
 
-// A newcomer who finds a right is admitted with one cookie, which opens the next request. A
-// renewal reaches the visitor too.
+// A newcomer that finds a permit is admitted with one cookie, which opens the next request. A renewal reaches the
+// visitor too.
 func TestAFrontIsGivenTheTicket(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
@@ -202,8 +202,8 @@ func TestAFrontIsGivenTheTicket(t *testing.T) {
 	}
 }
 
-// Whoever is not listed, and whatever does not name one request in one way, is refused and never let in (rule 10 of the
-// hard limit); nor is a waiting page an admission, whatever status the room gives it.
+// An unlisted peer, and a question that does not name one request unambiguously, is refused and never admitted (rule
+// 10 of the hard limit). A waiting page is no admission either, whatever its status in the room's settings.
 func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
 	}
 }
 
-// What an attacker may spell is judged by the raw target, in every form.
+// In every form the raw target decides, with all spellings of an attacker.
 func TestNoSpellingOfThePathPassesAFront(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
@@ -418,8 +418,8 @@ type ledger struct {
 	undecided int // requests that nobody let in
 }
 
-// tap returns where a front is to ask the edge at addr, so that the ledger knows what is let in.
-// Every byte is passed on as it is. Fronts send no question before the last one is answered.
+// tap returns an address through which a front asks the edge at addr, so that the ledger sees each admission. Bytes
+// pass unchanged. A front sends no question before the answer to the last one.
 func (l *ledger) tap(addr string) string {
 	return testkit.Listen(l.t, func(c net.Conn) {
 		if up, err := net.Dial("tcp", addr); err == nil { // else nobody listens there any more
@@ -428,7 +428,7 @@ func (l *ledger) tap(addr string) string {
 	})
 }
 
-// pass passes on what both ends of a connection say until one of them ends.
+// pass copies both ways between two connections until one ends.
 func (l *ledger) pass(front, edge net.Conn) {
 	var mu sync.Mutex
 	var asked []byte // since the last answer
@@ -462,7 +462,7 @@ func (l *ledger) pass(front, edge net.Conn) {
 	back.Wait()
 }
 
-// note takes note of an answer that lets in what was asked about.
+// note records an answer that admits the request in asked.
 func (l *ledger) note(asked, answer []byte) {
 	a, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
 	if err != nil {
@@ -505,10 +505,10 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serve(w, r)
 		return
 	}
-	io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+	io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 }
 
-// took returns what the site saw and forgets it.
+// took returns the requests that the site saw, and forgets them.
 func (l *ledger) took() []*http.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()

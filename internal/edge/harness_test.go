@@ -103,13 +103,12 @@ func (b *bus) Subscribe(pattern string, handle func(string, []byte)) (func(), er
 	}, nil
 }
 
-// shelf is where a node's documents come from: what is offered reaches the
-// watcher.
+// shelf is the source of a node's documents: an offered document reaches the watcher.
 type shelf struct {
 	offers chan [2]string
 	pages  sync.Map
 	broken atomic.Bool // nothing can be asked for
-	behind atomic.Bool // what is answered may be of before
+	behind atomic.Bool // answers may be stale
 	doubts atomic.Int32
 }
 
@@ -146,8 +145,7 @@ func (d *shelf) Current(ctx context.Context) error {
 	return d.reach(ctx)
 }
 
-// parent plays the regional of one edge: it adopts it, answers every report,
-// and grants what a test says.
+// parent plays the regional of one edge: it does the handshake, answers every report, and sends the grants of a test.
 type parent struct {
 	t    testing.TB
 	bus  *bus
@@ -231,12 +229,10 @@ func (p *parent) grant(id room.ID, credit, rate uint64) {
 	p.say()
 }
 
-// queue lets everybody wait in a room with n people in front of a newcomer,
-// of whom mu per second are let in.
+// queue closes a room with n visitors in front of a newcomer and mu admissions per second.
 func (p *parent) queue(id room.ID, n, mu float64) { p.view(id, n, mu, 1, 0) }
 
-// view says that who joined before horizon may enter and before park may be
-// held.
+// view sends a view of the line: visitors that joined before horizon may enter, those before park may be held.
 func (p *parent) view(id room.ID, n, mu float64, horizon, park fleettime.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -395,10 +391,10 @@ func (o *auditor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handle(w, r)
 		return
 	}
-	io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+	io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 }
 
-// serves sets what the site answers with.
+// serves sets the site's handler.
 func (o *auditor) serves(h http.HandlerFunc) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -429,8 +425,7 @@ var (
 	vip  = room.IDOf("vip")
 )
 
-// document is the room set of these tests: sale covers a host, vip a path of
-// another whose rest passes through.
+// document is the room set of these tests: sale covers a host, vip one path of another host.
 func document(origin string) room.Document {
 	r := func(name, host, path string, status int) room.Settings {
 		return room.Settings{
@@ -542,14 +537,14 @@ func (st *stage) start() *stage {
 // engine has do use the engine of the edge.
 func (st *stage) engine(do func(now fleettime.Mono, eng *admission.Engine)) { st.server.gate.With(do) }
 
-// fill has n newcomers arrive in a room, who take what rights there are.
+// fill sends n newcomers into a room; they take the available permits.
 func (st *stage) fill(id room.ID, n int) {
 	for range n {
 		st.engine(func(now fleettime.Mono, eng *admission.Engine) { eng.Arrive(now, id, ticket.Ticket{}) })
 	}
 }
 
-// stop stops the edge, once, and returns what Run did.
+// stop stops the edge, once, and returns the result of Run.
 func (st *stage) stop() error {
 	st.cancel(nil)
 	err := <-st.ended
@@ -583,7 +578,7 @@ func (st *stage) adopted() {
 
 var eventually = testkit.Eventually
 
-// visitor is a browser: it reaches the edge under whatever host it asks for.
+// visitor is a browser that resolves every host to the edge.
 type visitor struct {
 	*http.Client
 	st *stage

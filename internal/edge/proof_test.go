@@ -18,8 +18,7 @@ import (
 
 func proving(st *stage) { st.cfg.Proof.Enabled = true }
 
-// proven returns what the newest proof that the site saw says, by the keys that the edge
-// publishes.
+// proven returns the claims of the newest proof that the site saw, verified with the edge's published keys.
 func (st *stage) proven() proof.Claims {
 	st.t.Helper()
 	lines := st.origin.last().Header.Values(gate.ProofHeader)
@@ -122,7 +121,7 @@ func TestKeysOfProofsArePublished(t *testing.T) {
 	st.proven()
 }
 
-// A site that asks is told whether the session of a proof goes on.
+// A site can ask whether the session of a proof goes on.
 func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 	st := open(t, proving)
 	v := st.visitor()
@@ -153,7 +152,7 @@ func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 			t.Errorf("%s: %d %v", tc.name, code, told)
 		}
 	}
-	// Who left is not inside any more, however long the proof would be good.
+	// A visitor that left is not inside any more, even while the proof is valid.
 	if a := v.ask(http.MethodPost, "http://sale.example"+gate.LeavePath, ""); a.StatusCode >= 300 {
 		t.Fatalf("leaving: %d", a.StatusCode)
 	}
@@ -212,8 +211,8 @@ func TestNoProofsUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// BenchmarkProof is what a proof adds to a request: remembered, as for all but the first of
-// some minutes, and made.
+// BenchmarkProof measures the cost of a proof per request: cached, as for all but the first request of some minutes,
+// and new.
 func BenchmarkProof(b *testing.B) {
 	st := open(b, proving)
 	st.server.proxy.trip = instantly{}
