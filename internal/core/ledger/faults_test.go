@@ -126,7 +126,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 				w.setLimits(r, rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"))
 				w.tell("limits %d/%d", r.total, r.rate)
 			case "roam":
-				if w.cap { // under serve who leaves a cut-off edge may exceed T: that is known, and counted
+				if w.cap { // under serve a visitor that leaves a cut-off edge may exceed T: that is expected and counted
 					for _, p := range w.people {
 						if p.visit == nil {
 							p.edge = edge()

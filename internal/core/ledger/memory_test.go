@@ -18,8 +18,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// house is one data centre with all its servers, without a network: what one
-// says the other hears at once.
+// house is one data centre with all its servers, without a network: messages arrive at once.
 type house struct {
 	now   fleettime.Mono
 	room  room.ID
@@ -53,7 +52,7 @@ func newHouse(tb testing.TB, total uint64) *house {
 	return h
 }
 
-// talk lets everybody say once what there is to say, 250 ms later.
+// talk has every node send its pending messages once, 250 ms later.
 func (h *house) talk(tb testing.TB) {
 	h.now = h.now.Add(250 * time.Millisecond)
 	h.root.SetTime(h.now, dawn.Add(h.now.Sub(fleettime.Mono(time.Hour))))
@@ -88,8 +87,7 @@ func (h *house) talk(tb testing.TB) {
 	}
 }
 
-// wait lets n people who joined in the last ten minutes come back once to ask for
-// their turn.
+// wait has n visitors that joined in the last ten minutes come back once to ask for their turn.
 func (h *house) wait(tb testing.TB, n int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
@@ -108,10 +106,10 @@ func (h *house) wait(tb testing.TB, n int) {
 	}
 }
 
-// heap returns what lives on the heap.
+// heap returns the live bytes on the heap.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what the first has made unreachable
+	runtime.GC() // objects that the first collection made unreachable
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
@@ -177,8 +175,8 @@ func (h *house) admitted(m wire.Report, n int) {
 	}
 }
 
-// BenchmarkSessionMemory is what a regional holds per session, with a million of
-// them: the head-count by second, and the ids that cancel doubles.
+// BenchmarkSessionMemory measures a regional's bytes per session, with a million of them: the head-count by second,
+// and the ids that cancel doubles.
 func BenchmarkSessionMemory(b *testing.B) {
 	const n = 1_000_000
 	for b.Loop() {
@@ -198,8 +196,7 @@ func BenchmarkSessionMemory(b *testing.B) {
 	}
 }
 
-// TestAMillionWaitInOneReport: the report of a data centre to global does not
-// grow with the people who wait there.
+// TestAMillionWaitInOneReport: the size of a data centre's report to global does not grow with its waiting visitors.
 func TestAMillionWaitInOneReport(t *testing.T) {
 	n := 100_000
 	if testing.Short() {

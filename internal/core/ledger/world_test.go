@@ -28,7 +28,7 @@ type world struct {
 	now    int64 // true nanoseconds since the start
 	count  int   // letters sent, for order among equals
 
-	folders uint64 // data folders that there were
+	folders uint64 // number of data folders so far
 
 	rooms  []*roomTruth // the set that is in force, and those that went
 	mail   []letter     // under way
@@ -49,10 +49,10 @@ type world struct {
 	excuse   bool   // sessions beyond T are allowed here: the script says why
 }
 
-// chaos is what the network does to each message.
+// chaos holds the network's faults per message.
 type chaos struct {
 	loss, double, late float64
-	most               time.Duration // by which a late or doubled message is late
+	most               time.Duration // longest delay of a late or doubled message
 }
 
 type letter struct {
@@ -65,7 +65,7 @@ type letter struct {
 type link struct {
 	cut    bool
 	caught bool     // messages are kept until the script delivers them
-	pile   []func() // what was kept
+	pile   []func() // caught messages
 }
 
 type proc struct {
@@ -143,7 +143,7 @@ type person struct {
 	next   int64 // next request, or the end of the patience of a held one; 0 for none
 }
 
-// roomTruth is what is true of one room, whatever the nodes believe.
+// roomTruth is the true state of one room, whatever the nodes believe.
 type roomTruth struct {
 	id          room.ID
 	name        string
@@ -185,7 +185,7 @@ func (w *world) folder() fleettime.Place {
 	return fleettime.Place{Inode: w.folders, Boot: "boot"}
 }
 
-// twin returns another edge, as somebody makes it who copies the configuration of e.
+// twin returns another edge with a copy of e's configuration.
 func (w *world) twin(e *edgeProc, name string) *edgeProc {
 	t := &edgeProc{name: name, bears: e.bears, place: w.folder(), site: e.site}
 	w.edges = append(w.edges, t)
@@ -262,7 +262,7 @@ func (w *world) startEdge(e *edgeProc) {
 	e.core.SetRooms(e.read(w.now), w.edgeRooms())
 }
 
-// keep stores what the edge's folder tells of its incarnations.
+// keep stores the edge's instance IDs in its folder.
 func (e *edgeProc) keep() {
 	e.folder = fleettime.Lives{Place: e.place, Incs: e.core.Incarnations()}
 }
@@ -510,7 +510,7 @@ func (w *world) toEdge(e *edgeProc, g wire.Grant) {
 	}
 }
 
-// store begins to write what an aggregator wants kept.
+// store begins to write the state that an aggregator must persist.
 func (w *world) store(n *aggProc) {
 	if n.writing || n.gone || n.site.diskless {
 		return
@@ -576,8 +576,7 @@ func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
 	return p
 }
 
-// leave sends everybody home, or everybody inside; whoever is held closes the
-// connection.
+// leave ends the visits of all, or of all admitted visitors; long-polled ones close the connection.
 func (w *world) leave(inside bool) {
 	for _, p := range w.people {
 		if !inside && p.visit != nil && !p.edge.gone {

@@ -21,7 +21,7 @@ func (l *lender) inside(dc string, active, want uint64) {
 	})
 }
 
-// returns lets a data centre give back what it is not to keep.
+// returns has a data centre give back the permits beyond its target.
 func (l *lender) returns(dc string, active uint64) {
 	g := l.last[dc]
 	l.back[dc] += g.Permits.Sessions.Granted - l.back[dc] - active - min(g.Permits.Sessions.Keep, g.Permits.Sessions.Granted-l.back[dc]-active)
@@ -79,8 +79,8 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 	}
 }
 
-// TestWhatPassthroughLentIsNotLentAgain: a coordinator that misses the books of a data centre lends what comes
-// back and nothing else, also where more than T was lent meanwhile.
+// TestWhatPassthroughLentIsNotLentAgain: a coordinator that misses the ledger of a data centre lends only returned
+// permits, also if more than T was lent meanwhile.
 func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.lead(2) // it knows nobody's books, and nairobi is not heard
@@ -110,8 +110,8 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyIsCalledToARoomThatIsShut: the horizon stays behind everybody, so that who waits enters in order
-// once it opens.
+// TestNobodyIsCalledToARoomThatIsShut: the admission cutoff stays before all waiting visitors, so that they enter in
+// order once the room opens.
 func TestNobodyIsCalledToARoomThatIsShut(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.set(func(r *ledger.RoomConfig) { r.Shut = true })
