@@ -12,8 +12,7 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
-// What data centres tell of themselves is shown as old as it is, and never more of it than a message
-// takes.
+// Reports of data centres about their edges are shown with their age, and never more of them than fit a message.
 func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	s := &Server{centres: map[string]*toldCentre{}}
 	s.hearCentre(10, &wire.Report{From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300, Edges: []wire.ToldEdge{

@@ -113,13 +113,13 @@ func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, c
 
 func (c *candidate) leads() bool { return c.Status().Leading }
 
-// reader is a node that follows what is published.
+// reader is a node that follows the published documents.
 func reader(t *testing.T, s *embedded.Server) *node.Fleet {
 	t.Helper()
 	return follow(t, connect(t, s, "reader"), t.TempDir(), node.RoomsDocument, node.KeysDocument)
 }
 
-// regional is a node of Dublin with a folder, that hands to global what it knows.
+// regional is a node of Dublin with a folder, that offers its documents to global.
 func regional(t *testing.T, s *embedded.Server, dir string) *node.Fleet {
 	t.Helper()
 	conn := connect(t, s, "regional")
@@ -223,7 +223,7 @@ func TestManyRoomsReachEverybody(t *testing.T) {
 	}
 }
 
-// narrow is a store whose values are small.
+// narrow is a store with a small limit on values.
 type narrow struct {
 	*natsbus.Documents
 	limit int // bytes
@@ -231,7 +231,7 @@ type narrow struct {
 
 func (n narrow) Limit() int { return n.limit }
 
-// What cannot be stored is told with its size, by the metric and by an alarm.
+// Rooms that cannot be stored are reported with their size, by the metric and by an alarm.
 func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -370,7 +370,7 @@ func TestKeysAreRotated(t *testing.T) {
 	}
 }
 
-// Bootstrap is believed once: of who leads after somebody else it is not true any more.
+// Bootstrap is believed once: a later leader ignores it.
 func TestBootstrapIsBelievedOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -389,7 +389,7 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 	}
 }
 
-// A data centre that nobody listed is told so, counted, and an alarm.
+// An unlisted data centre hears so, is counted, and raises an alarm.
 func TestADataCentreThatNobodyListed(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -492,7 +492,7 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	}
 }
 
-// What is no report is refused and counted.
+// An invalid report is refused and counted.
 func TestNonsenseIsRefused(t *testing.T) {
 	s := serve(t)
 	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)

@@ -147,8 +147,8 @@ func TestFaultsOfEvents(t *testing.T) {
 	}
 }
 
-// TestOverridesThatTheHostedProductHasNot: where the table says that events may override a setting, they do in the object
-// vestibule, in the room's revisions and in the room that goes by the event.
+// TestOverridesThatTheHostedProductHasNot: if the table lets events override a setting, they do so in the object
+// vestibule, in the room's revisions and in the room during the event.
 func TestOverridesThatTheHostedProductHasNot(t *testing.T) {
 	overridden := []string{"grace", "queue_message", "cookie_partitioned"}
 	for _, key := range overridden {
@@ -227,8 +227,7 @@ func TestTheDocumentHasEveryOverride(t *testing.T) {
 	}
 }
 
-// TestAnEventWithADraw: it is taken, and what is public of its draw is shown
-// to everybody who may look.
+// TestAnEventWithADraw: it is accepted, and the public part of its draw is shown to every role with read access.
 func TestAnEventWithADraw(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
