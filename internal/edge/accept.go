@@ -12,15 +12,15 @@ import (
 
 type listener struct {
 	*net.TCPListener
-	passed  bool // by a supervisor, which keeps it open
+	passed  bool // by a supervisor, which keeps the socket open
 	tls     bool
 	handler http.Handler
-	headers *proxyHeaders    // nil where connections begin with none
-	auth    front.Authorizer // nil where visitors come in, and not servers in front of the site that ask about them
-	grpc    bool             // HTTP/2 without TLS is spoken too
+	headers *proxyHeaders    // nil if connections have no PROXY header
+	auth    front.Authorizer // nil for a listener of visitors, else that of authorization requests
+	grpc    bool             // also serve HTTP/2 without TLS
 }
 
-// cappedListener accepts connections as long as there are places.
+// cappedListener accepts connections while the cap allows.
 type cappedListener struct {
 	listener
 	all  *connections
@@ -30,8 +30,8 @@ type cappedListener struct {
 // queued returns the connections left in the backlog of a stopped listener. It is safe for concurrent use.
 type queued struct {
 	mu      sync.Mutex
-	conns   []*net.TCPConn // were waiting to be accepted
-	stopped bool           // nobody else comes
+	conns   []*net.TCPConn // the backlog
+	stopped bool           // the backlog is complete
 	closed  chan struct{}
 }
 
@@ -42,7 +42,7 @@ func (l cappedListener) Stop() {
 	defer l.last.mu.Unlock()
 	if l.passed {
 		l.last.stopped = true
-		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends an Accept that waits
+		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends a pending Accept
 			l.all.log.Debug("the listener goes on until it is closed", slog.Any("error", err))
 		}
 		return

@@ -23,12 +23,12 @@ const (
 	checkPath = "/envoy.service.auth.v3.Authorization/Check"
 	grpcType  = "application/grpc"
 
-	// maxCheck bounds a question: Envoy takes headers of 60 KiB, told twice at most. The visitor's body is
-	// not wanted with it.
+	// maxCheck bounds a question, in bytes: Envoy accepts headers of 60 KiB and sends them at most twice. The
+	// visitor's body must not be sent with it.
 	maxCheck = 256 << 10
 )
 
-// Status codes of gRPC.
+// gRPC status codes.
 const (
 	grpcOK              = 0
 	grpcInvalidArgument = 3
@@ -38,7 +38,7 @@ const (
 
 var errTooLong = fmt.Errorf("message: must be %d bytes at most", maxCheck)
 
-// readMessage reads the only message of a call.
+// readMessage reads the single message of a call.
 func readMessage(body io.Reader) ([]byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(body, head[:]); err != nil {
@@ -66,14 +66,14 @@ type checked struct {
 	source, method, path, host, scheme string
 	size                               int64
 	header                             http.Header
-	names                              []string // of its fields, as they were spelled
+	names                              []string // of its header fields, in the original spelling
 }
 
-// errMessage says that a message cannot be read.
+// errMessage is the error of a message that cannot be decoded.
 var errMessage = errors.New("message: must be a CheckRequest")
 
-// fields calls f with the number and the content of each field of a message that has one
-// (strings and messages), and with the value of those that are numbers.
+// fields calls f with the number of each field of a message, and with its content (strings and messages) or its value
+// (numbers).
 func fields(message []byte, f func(field protowire.Number, content []byte, value uint64) error) error {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
@@ -90,7 +90,7 @@ func fields(message []byte, f func(field protowire.Number, content []byte, value
 			value, n = protowire.ConsumeVarint(message)
 		default:
 			n = protowire.ConsumeFieldValue(field, kind, message)
-			field = 0 // nobody asks for it
+			field = 0 // an unused field
 		}
 		if n < 0 {
 			return errMessage
@@ -103,7 +103,7 @@ func fields(message []byte, f func(field protowire.Number, content []byte, value
 	return nil
 }
 
-// inside calls f with each field of a message within messages, by the way to it.
+// inside calls f with each field of the nested message at a field path.
 func inside(message []byte, way []protowire.Number, f func(field protowire.Number, content []byte, value uint64) error) error {
 	if len(way) == 0 {
 		return fields(message, f)
@@ -152,7 +152,7 @@ func (c *checked) read(message []byte) error {
 	if err != nil {
 		return err
 	}
-	// header_map: the same headers, each line as it came.
+	// header_map: the same headers, each line as received.
 	err = inside(message, append(slices.Clone(toHTTP), 13), func(field protowire.Number, content []byte, _ uint64) error {
 		if field != 1 {
 			return nil
@@ -219,7 +219,8 @@ func allowed(o *gate.Outcome, header http.Header) []byte {
 	return message(status(grpcOK), fieldOK, ok)
 }
 
-// stripped returns the names of headers that no site gets from a visitor. Envoy itself writes X-Forwarded-For and X-Forwarded-Proto.
+// stripped returns the names of headers that a site never gets from a visitor. Envoy itself writes X-Forwarded-For
+// and X-Forwarded-Proto.
 func stripped(header http.Header) (out []string) {
 	left := header.Clone()
 	ownRules.Strip(left)
@@ -243,10 +244,10 @@ func denied(o *gate.Outcome) []byte {
 	return message(status(grpcDenied), fieldDenied, text(d, fieldDeniedBody, string(o.Body)))
 }
 
-// status begins a CheckResponse with a code of gRPC.
+// status begins a CheckResponse with a gRPC status code.
 func status(code uint64) []byte { return message(nil, fieldStatus, number(nil, 1, code)) }
 
-// option is a HeaderValueOption: a header that is added, or stands in the place of others.
+// option encodes a HeaderValueOption: a header that is added, or replaces others.
 func option(name, value string, added bool) []byte {
 	b := message(nil, fieldHeader, text(text(nil, 1, name), 2, value))
 	if added {

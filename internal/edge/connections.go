@@ -15,7 +15,7 @@ import (
 // Every connection takes a file descriptor. A process without free descriptors can accept neither visitors nor health
 // checks, so the limit is divided at the start and each use keeps within its share.
 
-// files are the shares of one edge.
+// files are the shares of one edge, in file descriptors.
 type files struct {
 	limit    int // of the process
 	visitors int // connections of visitors
@@ -27,8 +27,8 @@ type files struct {
 // answers to refused connections.
 const keepFree = 64
 
-// shareFiles divides limit files; the configuration may ask for less than the shares
-// of connections and streams (0 connections: the share).
+// shareFiles divides limit file descriptors. The configuration may lower the shares of connections and streams (0
+// connections: the whole share).
 func shareFiles(limit, connections, streams int) files {
 	rest := max(limit-keepFree, limit/2)
 	f := files{limit: limit, visitors: max(4, rest*2/3)}
@@ -51,9 +51,8 @@ func (f *files) tell(log *slog.Logger, cfg *Config) {
 		slog.Int("event_streams_asked_for", asked.streams))
 }
 
-// connections are those of visitors, up to a cap. Where it is reached, the one that
-// has been idle for longest makes room for the next; where none is idle, the next is
-// told to come back and closed. It is safe for concurrent use.
+// connections are the visitors' connections, up to a cap. At the cap the longest idle one is closed for the next; if
+// none is idle, the next is refused and closed. It is safe for concurrent use.
 type connections struct {
 	max     int
 	metrics *metrics
@@ -61,10 +60,10 @@ type connections struct {
 
 	mu    sync.Mutex
 	open  int
-	fresh int // of those, nothing was read yet
+	fresh int // of those, without a byte read yet
 	idle  idleConns
 
-	refusals chan struct{} // a place for each that is being refused
+	refusals chan struct{} // one place for each refusal in progress
 	refusing sync.WaitGroup
 }
 
@@ -73,16 +72,16 @@ func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
 	return &connections{max: limit, metrics: m, log: log, refusals: make(chan struct{}, keepFree/2)}
 }
 
-// visitorConn is one of them.
+// visitorConn is a visitor's connection.
 type visitorConn struct {
 	*net.TCPConn
 	of      *connections
-	preface *preface // a PROXY header, nil where none is looked for
-	fresh   bool     // nothing was read of it yet; under of.mu
+	preface *preface // a PROXY header, nil if none is expected
+	fresh   bool     // no byte was read yet; under of.mu
 	closed  bool     // under of.mu
 
-	rests         bool         // it is one of the idle ones; under of.mu
-	before, after *visitorConn // among them; under of.mu
+	rests         bool         // it is in the idle list; under of.mu
+	before, after *visitorConn // in the idle list; under of.mu
 }
 
 // RemoteAddr returns the visitor's address: the peer's, or the one in a listed peer's PROXY header.
@@ -96,7 +95,7 @@ func (c *visitorConn) RemoteAddr() net.Addr {
 	return c.TCPConn.RemoteAddr()
 }
 
-// Prefaced implements [front.Prefaced]: more than the header may have been read.
+// Prefaced implements [front.Prefaced]: bytes after the PROXY header may have been read.
 func (c *visitorConn) Prefaced() bool { return c.preface != nil }
 
 // Read reads from the visitor.
@@ -117,7 +116,7 @@ func (c *visitorConn) Read(b []byte) (int, error) {
 	return c.TCPConn.Read(b)
 }
 
-// idleConns are the connections that are idle, in a list.
+// idleConns is a list of the idle connections.
 type idleConns struct {
 	longest, newest *visitorConn
 	n               int
@@ -134,7 +133,7 @@ func (l *idleConns) add(c *visitorConn) {
 	l.n++
 }
 
-// remove takes c out, where it is in.
+// remove removes c if it is in the list.
 func (l *idleConns) remove(c *visitorConn) {
 	if !c.rests {
 		return
@@ -153,7 +152,7 @@ func (l *idleConns) remove(c *visitorConn) {
 	l.n--
 }
 
-// Close gives the place of the connection free; it may be called again.
+// Close frees the place of the connection; it may be called again.
 func (c *visitorConn) Close() error {
 	c.of.mu.Lock()
 	if !c.closed {
@@ -167,7 +166,7 @@ func (c *visitorConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// known takes a connection out of the fresh ones. The caller holds the lock.
+// known removes a connection from the fresh ones. The caller holds the lock.
 func (x *connections) known(c *visitorConn) {
 	if c.fresh {
 		c.fresh = false
@@ -175,8 +174,8 @@ func (x *connections) known(c *visitorConn) {
 	}
 }
 
-// settle waits until something was read of every connection, for settleFor at most.
-// net/http closes those that come later than its end without an answer.
+// settle waits until something was read from every connection, for settleFor at most. During its shutdown net/http
+// closes fresh connections without an answer.
 func (x *connections) settle() {
 	over := time.NewTimer(settleFor)
 	defer over.Stop()
@@ -199,7 +198,7 @@ func (x *connections) settle() {
 
 const settleFor = time.Second
 
-// take returns the connection with a place, nil where there is none.
+// take returns the connection with a place, nil if none is free.
 func (x *connections) take(c *net.TCPConn) *visitorConn {
 	for {
 		x.mu.Lock()
@@ -226,7 +225,7 @@ func (x *connections) Close(c io.Closer) {
 	}
 }
 
-// State implements [front.Connections]: it knows which connections are idle.
+// State implements [front.Connections]: it tracks the idle connections.
 func (x *connections) State(conn net.Conn, s http.ConnState) {
 	c, ok := front.Socket(conn).(*visitorConn)
 	if !ok {
@@ -248,14 +247,13 @@ const refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; c
 	"Retry-After: 5\r\nRefresh: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
 	"Too many people are here at the moment. Please wait a moment."
 
-// refuse ends a connection for which there is no place, with a word where it speaks
-// without TLS.
+// refuse closes a connection over the cap, with an answer if it is not secure.
 func (x *connections) refuse(c *net.TCPConn, secure bool) {
 	x.metrics.connectionsRefused.Inc()
 	select {
 	case x.refusals <- struct{}{}:
 	default:
-		secure = true // no time for words
+		secure = true // no time for an answer
 	}
 	if secure {
 		x.Close(c)

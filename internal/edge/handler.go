@@ -50,7 +50,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 		return
 	}
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(p) // the proxy's way to cut a connection
+		panic(p) // the proxy cuts a connection this way
 	}
 	s.metrics.panics.Inc()
 	s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
@@ -80,14 +80,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	}
 }
 
-// enter passes a request on to its site.
+// enter forwards a request to its site.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	if r.Header.Get("Upgrade") != "" {
 		s.upgrades.Add(1)
 		defer s.upgrades.Done()
 		if left, ok := o.SessionLeft(); ok {
-			// The connection lives as long as the shortest of the sessions that
-			// let it in.
+			// The connection ends with the shortest of its sessions.
 			ctx, cancel := context.WithTimeout(r.Context(), left)
 			defer cancel()
 			r = r.WithContext(ctx)

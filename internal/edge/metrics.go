@@ -9,13 +9,13 @@ import (
 // Beginnings of a connection.
 const (
 	headerProxied   = iota // a header with the visitor's address
-	headerLocal            // a header of a proxy that speaks for itself
-	headerNone             // none, of an address that is not listed
-	headerIgnored          // one, of an address that is not listed
+	headerLocal            // a header of the proxy's own connection
+	headerNone             // none, from an unlisted address
+	headerIgnored          // one from an unlisted address
 	headerRefused          // the same, and the connection is closed
-	headerMissing          // none, of a listed address; closed
-	headerMalformed        // one that cannot be read, or tells of no TCP connection; closed
-	headerLate             // it did not come in time; closed
+	headerMissing          // none, from a listed address; closed
+	headerMalformed        // one that cannot be read or is not of a TCP connection; closed
+	headerLate             // one that did not arrive in time; closed
 	headerResults
 )
 

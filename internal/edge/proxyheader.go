@@ -22,14 +22,14 @@ import (
 // The header is believed only from listed addresses, and there a connection without one is refused. Framing and rules
 // are here; the library parses the header.
 
-// proxyHeaders are the rules for all connections of an edge. It is safe for concurrent use.
+// proxyHeaders holds the rules for all connections of an edge. It is safe for concurrent use.
 type proxyHeaders struct {
 	trusted clientaddr.Proxies
-	ignore  bool          // of others: they are read and mean nothing
+	ignore  bool          // of unlisted peers: headers are read and ignored
 	wait    time.Duration // for a whole header
 	metrics *metrics
 	log     *slog.Logger
-	told    [headerResults]atomic.Bool // of a first fault of each kind
+	told    [headerResults]atomic.Bool // whether the first fault of a kind was logged
 }
 
 // newProxyHeaders returns the rules, nil for none.
@@ -50,7 +50,7 @@ type preface struct {
 	rules *proxyHeaders
 	once  sync.Once
 	from  net.Addr // the visitor's, nil for the peer's own
-	rest  []byte   // was read, and is the visitor's
+	rest  []byte   // bytes of the visitor that were read with it
 	err   error
 }
 
@@ -65,7 +65,7 @@ func (p *preface) read(c *net.TCPConn) {
 		header, rest, err := readHeader(c, listed)
 		result := headerNone
 		switch {
-		case errors.Is(err, io.EOF): // as of balancers that only look whether somebody listens
+		case errors.Is(err, io.EOF): // as from balancers that only probe the port
 		case err != nil:
 			result = headerFault(err)
 		case header == nil:
@@ -81,7 +81,7 @@ func (p *preface) read(c *net.TCPConn) {
 		}
 		p.rules.count(result, peer, err)
 		if err != nil {
-			p.err = io.EOF // for net/http: it is closed without a word
+			p.err = io.EOF // net/http then closes without an answer
 			return
 		}
 		p.err = c.SetReadDeadline(time.Time{})
@@ -118,7 +118,7 @@ func (x *proxyHeaders) count(result int, peer net.Addr, err error) {
 	x.log.Log(context.Background(), level, "connection closed for its PROXY header", slog.Any("peer", peer), slog.Any("error", err))
 }
 
-// The first bytes of headers, and bounds of their lengths.
+// Signatures of headers, and bounds of their lengths in bytes.
 var (
 	signatureV1 = []byte("PROXY ")
 	signatureV2 = proxyproto.SIGV2
@@ -130,12 +130,11 @@ const (
 	maxHeaderV2  = 4 << 10 // addresses and a balancer's additions, such as a certificate
 )
 
-// readHeader reads a PROXY header, version 1 or 2, and not a byte more. Where there is
-// none, and none is required, it returns the bytes that it read to know that. Faults are
-// errNoHeader, errMalformed, and those of r: io.EOF where it ended before it was clear
-// whether there is a header, and one is required.
+// readHeader reads a PROXY header, version 1 or 2, and no byte after it. If there is none, and none is required, it
+// returns the bytes read so far. Errors are errNoHeader, errMalformed, and those of r: io.EOF if r ended before it
+// was clear whether there is a required header.
 func readHeader(r io.Reader, required bool) (header *proxyproto.Header, rest []byte, err error) {
-	head := make([]byte, 0, len(signatureV2)) // as short as the shortest header, at most
+	head := make([]byte, 0, len(signatureV2)) // no longer than the shortest header
 	for len(head) < cap(head) && mayBeHeader(head) {
 		n, err := r.Read(head[len(head):cap(head)])
 		head = head[:len(head)+n]
@@ -143,7 +142,7 @@ func readHeader(r io.Reader, required bool) (header *proxyproto.Header, rest []b
 			if required || !errors.Is(err, io.EOF) {
 				return nil, nil, err
 			}
-			return nil, head, nil // the reader says the same again
+			return nil, head, nil // the next read returns the same error
 		}
 	}
 	var raw []byte
@@ -164,7 +163,7 @@ func readHeader(r io.Reader, required bool) (header *proxyproto.Header, rest []b
 	return header, nil, err
 }
 
-// mayBeHeader reports whether a header may begin like this.
+// mayBeHeader reports whether head may be the beginning of a header.
 func mayBeHeader(head []byte) bool {
 	return bytes.HasPrefix(signatureV2, head) || bytes.HasPrefix(signatureV1, head) || bytes.HasPrefix(head, signatureV1)
 }
@@ -182,7 +181,7 @@ func frameV1(r io.Reader, line []byte) ([]byte, error) {
 	return line, nil
 }
 
-// frameV2 reads as many bytes as a header says that it has.
+// frameV2 reads the number of bytes that a header announces.
 func frameV2(r io.Reader, head []byte) ([]byte, error) {
 	raw := append(head, make([]byte, headerV2Head-len(head))...)
 	if _, err := io.ReadFull(r, raw[len(head):]); err != nil {
@@ -207,8 +206,8 @@ func cutShort(err error) error {
 	return err
 }
 
-// parseHeader reads a whole header. It takes less than the library does: nothing but
-// connections over TCP, and of version 1 no line with more or other words than it has.
+// parseHeader parses a whole header. It accepts less than the library: only TCP connections, and of version 1 only
+// lines with exactly the specified words.
 func parseHeader(raw []byte) (*proxyproto.Header, error) {
 	in := bytes.NewReader(raw)
 	buffered := bufio.NewReaderSize(in, headerV2Head+maxHeaderV2)

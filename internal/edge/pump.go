@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// wake makes the pump look at the engine.
+// wake makes the pump check the engine.
 func (s *Server) wake() {
 	select {
 	case s.kick <- struct{}{}:
@@ -20,14 +20,13 @@ func (s *Server) wake() {
 	}
 }
 
-// pump reports to the regional whenever the engine says that it is time. A report
-// that is not answered is soon followed by another, so that a new regional hears of
-// an idle edge before the lease lapses.
+// pump reports to the regional when the engine says that a report is due. An unanswered report is soon followed by
+// another, so that a new regional hears of an idle edge before the lease lapses.
 func (s *Server) pump(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	isolated, twin := false, false
-	var reported fleettime.Mono // when the newest report was made
+	var reported fleettime.Mono // the time of the newest report
 	for {
 		select {
 		case <-ctx.Done():
@@ -119,11 +118,10 @@ func (s *Server) onGrant(_ string, data []byte) {
 	s.wake()
 }
 
-// goodbyeTime bounds how long a goodbye may take to leave, on a machine that stops everything and may be very busy.
+// goodbyeTime bounds the sending of a goodbye, on a machine that stops everything and may be very busy.
 const goodbyeTime = 3 * time.Second
 
-// sayGoodbye gives all rights back, so that nothing has to be presumed of this
-// edge.
+// sayGoodbye gives all permits back, so that nothing has to be reserved for this edge.
 func (s *Server) sayGoodbye() {
 	var reports []wire.Report
 	var ended admission.Ended

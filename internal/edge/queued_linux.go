@@ -23,11 +23,11 @@ func stopListening(l *net.TCPListener) (conns []*net.TCPConn, stopped bool, err 
 				continue
 			}
 			if err != nil {
-				break // EAGAIN: that was all
+				break // EAGAIN: the backlog is empty
 			}
 			taken = append(taken, conn)
 		}
-		end = syscall.Shutdown(int(fd), syscall.SHUT_RD) // at once: from here on nobody is accepted
+		end = syscall.Shutdown(int(fd), syscall.SHUT_RD) // at once: no connection is accepted from here on
 	})
 	errs := []error{err, end}
 	for _, fd := range taken {

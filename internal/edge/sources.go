@@ -13,14 +13,14 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// ruleSources reads the files that rules go by.
+// ruleSources reads the files that rules use.
 func ruleSources(cfg *Config) (s gate.Sources, err error) {
 	var all geoFiles
 	for _, f := range [][2]string{{"geo.file", cfg.Geo.File}, {"geo.asn_file", cfg.Geo.ASN}} {
 		if f[1] == "" {
 			continue
 		}
-		data, err := os.ReadFile(f[1]) // in memory, and not mapped: a file that is cut while it is mapped ends the process
+		data, err := os.ReadFile(f[1]) // in memory rather than mapped: truncating a mapped file ends the process
 		if err == nil {
 			var db *maxminddb.Reader
 			db, err = maxminddb.OpenBytes(data)
@@ -63,8 +63,8 @@ func ruleSources(cfg *Config) (s gate.Sources, err error) {
 	return s, nil
 }
 
-// readLists reads a file of lists of addresses and networks, or one as search engines publish
-// them: {"creationTime": "…", "prefixes": [{"ipv4Prefix": "…"}, {"ipv6Prefix": "…"}]}.
+// readLists reads a file of address and network lists, or one in the format of search engines: {"creationTime": "…",
+// "prefixes": [{"ipv4Prefix": "…"}, {"ipv6Prefix": "…"}]}.
 func readLists(file string) (map[string][]string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	s.gate.Count("stream")
 	b := &beginning{stay: o.Stay, guest: o.Guest, epoch: o.Epoch, msg: s.hub.Latest(o.Stay.Room)}
 	if b.msg == nil {
-		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // of a room that is gone by now it is empty
+		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // empty if the room is gone
 	}
 	// Browsers reconnect by themselves after a loss; spread the moments.
 	b.head = append(strconv.AppendInt([]byte("retry: "), 2000+rand.Int64N(4000), 10), "\n\n"...)
@@ -55,26 +55,25 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 // beginning is the start of a stream.
 type beginning struct {
 	stay  gate.Stay
-	guest bool // stay is no place in the line
+	guest bool // stay has no place in the line
 	epoch uint32
 	msg   []byte // the newest message of the room
 	head  []byte // the same, with the header before it
 }
 
-// subscribe begins a stream, or gives its place back.
+// subscribe begins a stream, or frees its place.
 func (s *streams) subscribe(st *sse.Stream, b *beginning, begin func() error) error {
 	if err := s.hub.Add(st, b.epoch, b.msg, begin); err != nil {
 		s.hub.Release(st.From)
 		return err
 	}
-	if !b.guest && !s.gate.Waits(&b.stay) { // it ended a moment ago, before there was a stream to end
+	if !b.guest && !s.gate.Waits(&b.stay) { // it ended before there was a stream to end
 		s.hub.Finish(st.Place)
 	}
 	return nil
 }
 
-// takeOver begins a stream on a connection that carries nothing else. It costs
-// no goroutine.
+// takeOver begins a stream on a connection of its own. It takes no goroutine.
 func (s *streams) takeOver(w http.ResponseWriter, st *sse.Stream, b *beginning) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *streams) takeOver(w http.ResponseWriter, st *sse.Stream, b *beginning) 
 	}
 }
 
-// post serves a stream by an ordinary answer, until either side ends it.
+// post serves a stream with an ordinary answer, until either side ends it.
 func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *sse.Stream, head []byte, box sse.Slot) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
