@@ -26,13 +26,13 @@ func openWith(t testing.TB, rights uint64, change func(*room.Settings)) *stage {
 	return st
 }
 
-// admittedNow returns how many the edge has let in to the room sale.
+// admittedNow returns the edge's number of admissions to the room sale.
 func (st *stage) admittedNow() uint64 { return st.server.Status().Rooms["sale"].Admitted }
 
 var preflight = []string{"Origin", "https://app.example", "Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "x-a,vestibule-ticket"}
 
-// Preflights, pictures and robots take no slot of a room with two, and see nothing of
-// the site; two visitors do.
+// Preflights, pictures and robots take no session permit of a room with two, and see nothing of the site; two
+// visitors do.
 func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	st := openWith(t, 2, func(*room.Settings) {})
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
@@ -123,8 +123,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	}
 }
 
-// The edge answers preflights itself where the room says so, and lets the pages that it names read
-// why they wait.
+// The edge answers preflights itself if the room says so, and lets the listed pages read the reason of their wait.
 func TestCORSOfARoom(t *testing.T) {
 	for _, tc := range []struct {
 		name, origins, preflights, origin string

@@ -180,7 +180,7 @@ func comparePages(b *testing.B, tools map[string]string) {
 	}, edges...))
 }
 
-// pollScript is a waiting room by a sorted set: a question keeps the place, and tells it.
+// pollScript is a waiting room with a sorted set: a poll keeps the place and returns it.
 const pollScript = `
 local redis = require "nginx.redis"
 local r = redis:new()
@@ -301,7 +301,7 @@ func bareHTTP2(b *testing.B, cert TLSConfig) (addr string) {
 		srv.ServeTLS(ln, cert.Cert, cert.Key) //nolint:errcheck // it is ended below
 	}()
 	b.Cleanup(func() {
-		srv.Close() // nobody asks any more
+		srv.Close() // no requests are left
 		<-ended
 	})
 	return ln.Addr().String()
@@ -437,7 +437,7 @@ func compareIdle(b *testing.B) {
 		}
 		b.Logf("%-34s %.1f KiB for each of %d connections that are kept, both ends of it", "edge, "+front, (heap()-before)/float64(n)/1024, n)
 		for _, c := range conns {
-			c.Close() // nobody waits for it
+			c.Close() // no request uses it
 		}
 		if err := st.stop(); err != nil {
 			b.Error(err)
@@ -459,7 +459,7 @@ func startServer(b *testing.B, tools map[string]string, addr string, command ...
 	}
 	b.Cleanup(func() {
 		cmd.Process.Kill() //nolint:errcheck // it may have ended
-		cmd.Wait()         //nolint:errcheck // it was told to end
+		cmd.Wait()         //nolint:errcheck // it was stopped
 	})
 	listens(b, command[0], addr)
 	return cmd.Process.Pid

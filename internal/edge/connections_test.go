@@ -60,8 +60,8 @@ func TestFewFilesAreToldOf(t *testing.T) {
 	}
 }
 
-// talk sends one request over a connection that stays open, and returns the status of
-// the answer, 0 where the edge closed it.
+// talk sends one request over a connection that stays open, and returns the status of the answer, 0 if the edge
+// closed it.
 func talk(t *testing.T, c net.Conn, header string) int {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {

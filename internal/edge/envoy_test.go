@@ -163,7 +163,7 @@ func TestEnvoyIsToldWhichHeadersToRemove(t *testing.T) {
 	}
 }
 
-// Envoy is not to be had here: its configuration is read by its own types, and held to the rules that they carry.
+// Envoy is not available here: its configuration is decoded with its own types, and validated with their rules.
 func TestTheConfigurationOfEnvoy(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/fronts/envoy/envoy.yaml")
 	if err != nil {

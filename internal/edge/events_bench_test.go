@@ -51,7 +51,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	st := newStage(b, func(st *stage) {
 		st.cfg.Events = EventsConfig{Total: n, Prefix: n}
 		st.params.Knock = time.Millisecond
-		st.castEvery = time.Hour // the benchmark tells
+		st.castEvery = time.Hour // the benchmark sends the messages
 		if secure {
 			st.withTLS()
 			pair(b, st.cfg.TLS, 1)

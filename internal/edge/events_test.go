@@ -352,7 +352,7 @@ func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
 	}
 }
 
-// An edge without a lease, or in a data centre that drains, says that nobody is let in.
+// An edge without a lease, or in a draining data centre, says that admissions are paused.
 func TestAStreamTellsOfAPause(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Isolation = time.Hour })
 	st.up.queue(sale, 10, 1)

@@ -139,7 +139,7 @@ func TestSmugglingOnAConnectionThatGoesOn(t *testing.T) {
 	})
 }
 
-// goingOn returns a request after which the connection goes on.
+// goingOn returns a request that keeps the connection open.
 func goingOn(text string) string {
 	text = strings.ReplaceAll(text, "Connection: close\r\n", "")
 	return strings.ReplaceAll(text, "\r\nConnection: close", "")
@@ -267,7 +267,7 @@ func TestHostileAnswers(t *testing.T) {
 	})
 }
 
-// The same over HTTP/2, where a visitor has one connection for everything.
+// The same over HTTP/2, where a visitor has one connection for all requests.
 func TestHostileAnswersOverHTTP2(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {

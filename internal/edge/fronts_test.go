@@ -177,7 +177,7 @@ func both(t *testing.T) string {
 	return written(t, dir, "both.pem", text)
 }
 
-// startFront starts a server and returns where it listens. A port that was free may be taken by then.
+// startFront starts a server and returns its addresses. It retries if a free port was taken meanwhile.
 func startFront(t testing.TB, p program, file string, at places) string {
 	t.Helper()
 	return startProgram(t, p.name, func(addr, dir string) *exec.Cmd {
@@ -245,7 +245,7 @@ func startProgram(t testing.TB, name string, command func(addr, dir string) *exe
 	return ""
 }
 
-// A visitor waits with the page and the cookie, hears the stream, is let in, is renewed and leaves.
+// A visitor waits with the page and the cookie, hears the stream, is admitted, is renewed and leaves.
 func TestAVisitOfASiteBehindAFront(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
@@ -617,7 +617,7 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 			}
 			for _, path := range vipSpellings {
 				if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, "#") || strings.Contains(path, "%u") {
-					continue // net/http does not send these, or asks again and again where the stream is reset
+					continue // net/http does not send these, or retries repeatedly if the stream is reset
 				}
 				r, err := http.NewRequest(http.MethodGet, "https://shop.example/", nil)
 				if err != nil {
@@ -640,7 +640,7 @@ func TestFrontsSendTheProofOn(t *testing.T) {
 		v := st.visitor()
 		v.Jar = nil
 		site.serves(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that tells everything
+			w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that reveals everything
 		})
 		for _, url := range []string{"http://sale.example/", "http://shop.example/about"} {
 			a := v.get(url, "Cookie", st.seal("sale", session(7)), gate.ProofHeader, "mine", "Connection", gate.ProofHeader)
@@ -672,7 +672,7 @@ func TestFrontsSendTheProofOn(t *testing.T) {
 	})
 }
 
-// Without an edge nobody comes in, inside or not.
+// Without an edge no visitor enters, admitted before or not.
 func TestNobodyPassesAFrontWithoutAnEdge(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		in := st.seal("sale", session(7))

@@ -166,7 +166,7 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()
 	st.adopted()
-	st.up.grant(sale, 0, 0) // the edge may have been adopted before it knew the room: it renews for as long as a grant says
+	st.up.grant(sale, 0, 0) // the handshake may have preceded the rooms; without a grant the edge does not renew
 	for i, tls := range []bool{false, true} {
 		v := st.visitor()
 		name, scheme, proto := ticket.SharedCookieName("sale", tls), "http://", "http"
@@ -413,7 +413,7 @@ func TestAWaitingVisitorEnters(t *testing.T) {
 	}
 }
 
-// Somebody held for a turn is let in by the grant that brings a right.
+// A held visitor is admitted by the grant of a permit.
 func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.up.queue(vip, 0, 1)

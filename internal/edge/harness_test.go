@@ -181,7 +181,7 @@ func (p *parent) hear(_ string, data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.mute {
-		for _, o := range r.Rooms { // the line that the edge follows goes on
+		for _, o := range r.Rooms { // keep the line that the edge follows
 			if g := p.held[o.Room]; g != nil && len(o.Copied) > 0 {
 				g.Lines = o.Copied
 			}
@@ -202,7 +202,7 @@ func (p *parent) say() {
 	case p.last.Seen != p.term:
 		g.Adoption, g.Lease = wire.Promise, 0
 	case p.last.Final:
-		g.Tenure++ // adopted again at once
+		g.Tenure++ // a new lease epoch at once
 		g.Lease = 0
 	}
 	if g.Adoption == wire.Adopted {
@@ -220,7 +220,7 @@ func (p *parent) say() {
 	}
 }
 
-// grant gives rights of T and R in a room; they are in hand when it returns.
+// grant grants permits of T and R in a room, and returns once the edge has them.
 func (p *parent) grant(id room.ID, credit, rate uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -308,7 +308,7 @@ func (s stamping) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// audit has an origin see which requests the edge let in.
+// audit has an origin record the requests that the edge admitted.
 func (st *stage) audit(o *auditor) {
 	st.server.proxy.trip = stamping{st.server.proxy.transport, o}
 	if p := st.server.pool; p != nil {
@@ -469,7 +469,7 @@ type stage struct {
 	server *Server
 	bus    *bus
 	docs   *shelf
-	up     *parent // nil where a test brings its own
+	up     *parent // nil if a test brings its own
 	origin *auditor
 	ring   ticket.Keyring
 	reg    *prometheus.Registry
@@ -481,7 +481,7 @@ type stage struct {
 	dialOrigin func(ctx context.Context, network, addr string) (net.Conn, error) // of the fast front
 	castEvery  time.Duration
 	chance     rand.Source
-	door       string // where visitors come, if not to the edge itself
+	door       string // the address for visitors, if not the edge's own
 	sent       int    // raw requests
 	envoy      any    // its client of the decision service: see authorization
 
@@ -489,8 +489,7 @@ type stage struct {
 	ended  chan error
 }
 
-// params are times that keep tests short: nobody waits for a right for longer
-// than a moment.
+// params returns times that keep tests short: a permit is never awaited for long.
 func params() wire.Params {
 	p := wire.DefaultParams()
 	p.Knock, p.Hold = 5*time.Millisecond, 20*time.Millisecond
@@ -552,8 +551,7 @@ func (st *stage) stop() error {
 	return err
 }
 
-// open starts an edge with the rooms of document, keys, a regional, and plenty
-// of rights.
+// open starts an edge with the rooms of document, keys, a regional, and plenty of permits.
 func open(t testing.TB, change func(*stage)) *stage {
 	t.Helper()
 	st := newStage(t, change)
@@ -586,7 +584,7 @@ type visitor struct {
 
 func (st *stage) addr(i int) string { return st.server.listeners[i].Addr().String() }
 
-// entrance returns where visitors come.
+// entrance returns the address for visitors.
 func (st *stage) entrance() string {
 	if st.door != "" {
 		return st.door

@@ -52,8 +52,8 @@ func (a answer) moment(t *testing.T, what string) {
 	}
 }
 
-// A ticket under a key that the edge has not heard of is not a ticket that is not
-// there: its visitor is asked to wait a moment, and nothing is replaced or charged.
+// A ticket under a key that the edge does not know yet is not a missing ticket: its visitor is asked to retry, and
+// nothing is replaced or charged.
 func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 	st, newest := cutOff(t)
 	place := session(7)
@@ -114,8 +114,8 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 	}
 }
 
-// A key that nobody has locks nobody out: where the store confirms the ring, and where
-// the ring is too young to lack a key, its ticket is none.
+// A key that no node has locks no visitor out: its ticket counts as none once the store confirms the ring, or if the
+// ring is too young to lack a key.
 func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 	old, newest := rotated(t, 3*ticket.MinRotation+time.Minute)
 	foreign := func(st *stage, ring ticket.Keyring) string {

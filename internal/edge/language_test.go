@@ -50,7 +50,7 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 	}
 }
 
-// TestAQuestionThatIsNotHeld: a page that has nothing right to show is answered soon, where others are held for an hour.
+// TestAQuestionThatIsNotHeld: a page with outdated content is answered soon, while others are held for an hour.
 func TestAQuestionThatIsNotHeld(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.fill(sale, 1000)

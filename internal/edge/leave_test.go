@@ -75,8 +75,7 @@ func TestLeavingIsRefusedTo(t *testing.T) {
 	}
 }
 
-// TestTheOriginPutsAVisitorOut with one header of its answer, which nobody else
-// sees.
+// TestTheOriginPutsAVisitorOut: one header of the origin's answer ends the session, and no visitor sees it.
 func TestTheOriginPutsAVisitorOut(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)

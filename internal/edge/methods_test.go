@@ -45,8 +45,8 @@ func TestASuspendedRoomIsNotThere(t *testing.T) {
 	}
 }
 
-// TestARoomThatRejects: its page and its JSON say that it is full, ask nobody back within a minute and give no ticket, and an
-// event stream tells when that changes; sessions stay. While all are queued it rejects nobody.
+// TestARoomThatRejects: its page and its JSON say that it is full, ask for no return within a minute and give no
+// ticket; an event stream reports when that changes. Sessions stay. While all visitors are queued it rejects none.
 func TestARoomThatRejects(t *testing.T) {
 	st := openWith(t, 10, func(r *room.Settings) { r.QueueingMethod, r.QueueingStatus = room.MethodReject, 429 })
 	a := st.visitor().get(saleURL)

@@ -37,7 +37,7 @@ func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 		st := openAt(t, "http://"+site.addr, func(st *stage) {
 			st.cfg.Reader = front
 			for _, limit := range []*time.Duration{&st.cfg.Timeouts.Header, &st.cfg.Timeouts.Response, &st.cfg.Timeouts.Idle} {
-				*limit = testkit.Patience // a machine that stands still cuts nobody
+				*limit = testkit.Patience // a slow machine cuts nobody
 			}
 		})
 		st.server.proxy.transport.ExpectContinueTimeout = time.Millisecond
@@ -312,7 +312,7 @@ type mixer struct {
 	out            []byte
 	steps          []step // with known fates
 	tail           bool   // requests of unknown fate follow
-	open           bool   // the connection goes on behind them
+	open           bool   // the connection stays open after them
 	cut            bool   // the client ends in the middle
 	bySite, byEdge int
 }
@@ -490,7 +490,7 @@ func (m *mixer) rare(fate, host, target, more string) {
 		m.writeAs(summed("GET", host, target, nil), "GET", "other.example", "GET http://"+host+target+" HTTP/1.1", more, fate, "", "")
 	case 4:
 		body := m.body() + "."
-		if fate == reaches { // else the connection ends where nobody wants the body
+		if fate == reaches { // else the connection ends because the body is not read
 			more += "\r\nExpect: 100-continue"
 		}
 		m.write("POST", target, host, "POST "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)), body)
@@ -590,7 +590,7 @@ func (m *mixer) play(k int) error {
 	if m.open {
 		return c.(*net.TCPConn).SetLinger(0) // avoid thousands of sockets in TIME_WAIT
 	}
-	// net/http resets a connection that is to end, where it has not read all of a body that nobody wants.
+	// net/http resets a connection that ends with an unread rest of a body.
 	if _, err := m.br.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("behind the last answer there is more, or no end: %w", err)
 	}
@@ -638,7 +638,7 @@ func (m *mixer) hearTail(c *net.TCPConn) error {
 			}
 		}
 	}
-	// It may wait for more of a body, as it was told.
+	// It may wait for the rest of an announced body.
 	if c.CloseWrite() != nil || c.SetReadDeadline(time.Now().Add(testkit.Patience)) != nil {
 		return nil // it is closed
 	}

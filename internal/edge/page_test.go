@@ -20,7 +20,7 @@ import (
 	"vestibule/internal/page"
 )
 
-// told is the JSON that apps and waiting pages get.
+// told is the JSON for apps and waiting pages.
 type told struct {
 	Cloudflare map[string]any `json:"cfWaitingRoom"`
 	Ours       map[string]any `json:"vestibule"`
@@ -69,7 +69,7 @@ func TestAppsAreToldInJSON(t *testing.T) {
 	}
 }
 
-// Browsers that take gzip get the page with gzip, from either front; nobody else does.
+// Browsers that accept gzip get the page with gzip, from either front; others do not.
 func TestPagesWithGzip(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))
@@ -108,8 +108,8 @@ func TestPagesWithGzip(t *testing.T) {
 	})
 }
 
-// A waiting page that asks for news enters without the origin seeing the
-// question, and without a ticket it is not taken for somebody new.
+// A poll of a waiting page enters without the origin seeing it. A poll without a ticket is not counted as a new
+// visitor.
 func TestAPageThatAsksForNews(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)

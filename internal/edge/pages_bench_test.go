@@ -55,8 +55,7 @@ func BenchmarkPages(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// needs returns where programs are that a benchmark drives, and skips it where one is
-// missing.
+// needs returns the paths of programs that a benchmark runs, and skips it if one is missing.
 func needs(b *testing.B, names ...string) map[string]string {
 	tools := map[string]string{}
 	for _, name := range names {
@@ -279,7 +278,7 @@ func startNginx(b *testing.B, tools map[string]string, core int, http, server st
 	}
 	b.Cleanup(func() {
 		nginx.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
-		nginx.Wait()                          //nolint:errcheck // it was told to end
+		nginx.Wait()                          //nolint:errcheck // it was stopped
 	})
 	listens(b, "nginx", addr)
 	eventually(b, "nginx has a worker", func() bool {
@@ -293,7 +292,7 @@ func startNginx(b *testing.B, tools map[string]string, core int, http, server st
 	return addr, worker
 }
 
-// listens waits until somebody listens.
+// listens waits for a listener at addr.
 func listens(b *testing.B, who, addr string) {
 	b.Helper()
 	eventually(b, who+" listens", func() bool {

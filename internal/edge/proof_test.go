@@ -56,12 +56,11 @@ func (st *stage) verify(query string, proofs ...string) (code int, v map[string]
 	return a.StatusCode, v
 }
 
-// Every request that reaches the site has one proof, the edge's own, and it never goes on
-// to the visitor.
+// Every request at the site has one proof, the edge's own. The proof never reaches the visitor.
 func TestTheSiteIsGivenAProof(t *testing.T) {
 	st := open(t, proving)
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that tells everything
+		w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that reveals everything
 	})
 	v := st.visitor()
 	a := v.get("http://sale.example/", gate.ProofHeader, "mine", "vestibule-proof", "mine", "Vestibule_Proof", "mine", "Connection", gate.ProofHeader)
@@ -87,7 +86,7 @@ func TestTheSiteIsGivenAProof(t *testing.T) {
 	if other := st.proven(); other.Subject == c.Subject {
 		t.Errorf("another visitor: %+v", other)
 	}
-	// Outside of all rooms nobody is inside, but the request came by the edge.
+	// Outside of all rooms there are no sessions, but the request passed through the edge.
 	st.visitor().get("http://shop.example/about")
 	if c := st.proven(); c.Room != "" || c.Subject != "" || c.Audience != st.origin.URL {
 		t.Errorf("outside: %+v", c)

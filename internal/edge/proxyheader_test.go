@@ -145,8 +145,8 @@ func FuzzPROXYHeader(f *testing.F) {
 	})
 }
 
-// through asks for path over a connection that begins with these bytes, and returns the
-// answer; nil where the edge closed it.
+// through requests path over a connection that begins with preface, and returns the answer; nil if the edge closed
+// it.
 func (st *stage) through(preface, request string) *http.Response {
 	st.t.Helper()
 	c := st.dial()

@@ -75,8 +75,8 @@ func TestANetworkAddsSoManyToTheLine(t *testing.T) {
 	})
 }
 
-// TestTicketBinding: where a session's ticket is good, by the address that a trusted proxy
-// tells; and in the room's setting nobody loses the session by staying where it began.
+// TestTicketBinding: a session's ticket is bound to the address that a trusted proxy sends. With the room's setting
+// no visitor loses the session by staying at its address.
 func TestTicketBinding(t *testing.T) {
 	const v4, v6 = "203.0.113.1", "2001:db8:1:200::1"
 	for _, tc := range []struct {

@@ -67,7 +67,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was started anew
+	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was restarted
 		t.Fatal(err)
 	}
 	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.ring = st.cfg.DataDir, st.ring })
@@ -291,7 +291,7 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
 		t.Errorf("the next request: %d %q", a.StatusCode, a.body)
 	}
-	// After a slot was charged: the visitor has it all the same.
+	// After a session permit was charged: the visitor gets its ticket all the same.
 	st.server.proxy.trip = panicking{}
 	if p := st.server.pool; p != nil {
 		p.Close() // nothing is idle

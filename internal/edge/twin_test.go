@@ -161,7 +161,7 @@ func (r *result) refusesLength(other *result) bool {
 		asked <= len(other.asked) && slices.Equal(r.asked, other.asked[:asked])
 }
 
-// differ tells how the two edges differ about some bytes, empty where they do not.
+// differ describes the difference of the two edges on some bytes, empty if there is none.
 func (x *twin) differ(t testing.TB, data []byte, cut int) string {
 	t.Helper()
 	var got [2]result
@@ -360,7 +360,7 @@ func (c *siteConn) Write(b []byte) (int, error) {
 			body, err = io.ReadAll(r.Body)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break // more is to come
+			break // incomplete
 		}
 		if err != nil {
 			c.of.note(fmt.Sprintf("no request: %v: %q", err, c.in))
@@ -514,8 +514,8 @@ func TestFrontsAgreeAboutHTTP2(t *testing.T) {
 			x.st[i].server.ServeHTTP(answer, w.overHTTP2())
 			var head bytes.Buffer
 			h := answer.Header()
-			h.Del("Content-Length")  // net/http tells it of a short answer by itself
-			if h.Get("Vary") != "" { // pages tell their visitors to come back at odd times
+			h.Del("Content-Length")  // net/http adds it to a short answer by itself
+			if h.Get("Vary") != "" { // pages ask their visitors to come back at random times
 				h = nil
 			}
 			h.Write(&head) //nolint:errcheck // memory

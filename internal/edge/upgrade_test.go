@@ -87,7 +87,7 @@ func TestAWebsocketEndsWithItsSession(t *testing.T) {
 	st.up.mu.Lock()
 	st.up.held[sale].RenewCeil = 0
 	st.up.mu.Unlock()
-	s.Home = ticket.Nobody // which nobody renews at an edge that is not isolated
+	s.Home = ticket.Nobody // no edge renews it unless isolated
 	c, res, br := st.upgrade(st.seal("sale", s))
 	if res.StatusCode != http.StatusSwitchingProtocols || len(res.Cookies()) > 0 {
 		t.Fatalf("got %d %v", res.StatusCode, res.Header)

@@ -16,8 +16,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// big is a coordinator with 20 data centres, 100 rooms and people waiting in
-// 120 slices of every line.
+// big is a coordinator with 20 data centres, 100 rooms and waiting visitors in 120 slices of every line.
 type big struct {
 	root    *root.Allocator
 	now     fleettime.Mono

@@ -125,7 +125,7 @@ func (w *world) watchReport(n *aggProc, m wire.Report) {
 	}
 }
 
-// issued notes that somebody got a ticket with a session.
+// issued records that a visitor got a ticket with a session.
 func (w *world) issued(p *person, d admission.Decision) {
 	r := p.room
 	id := d.Ticket.ID
@@ -215,8 +215,7 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 	return at
 }
 
-// inBooks reports whether an edge's regional counts it, and has told it once all
-// sessions that ended.
+// inBooks reports whether an edge's regional counts it, and has sent it all revocations once.
 func (w *world) inBooks(e *edgeProc) bool {
 	st := e.core.Status(e.read(w.now))
 	return st.Leased || (st.LeaseEnd != 0 || st.Tenure > 1) && !e.givenUp

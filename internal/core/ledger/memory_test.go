@@ -115,7 +115,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// fullHouse is a room for one with somebody in it.
+// fullHouse is a room for one visitor, with one session.
 func fullHouse(tb testing.TB) *house {
 	h := newHouse(tb, 1)
 	v := &admission.Visit{Room: h.room}
@@ -132,8 +132,8 @@ func fullHouse(tb testing.TB) *house {
 	return h
 }
 
-// BenchmarkWaitingMemory is by how much the memory of all servers grows per
-// person, where a million people wait instead of ten thousand.
+// BenchmarkWaitingMemory measures the memory of all servers per waiting visitor: the growth from ten thousand to a
+// million of them.
 func BenchmarkWaitingMemory(b *testing.B) {
 	measure := func(n int) int64 {
 		before := heap()
@@ -150,7 +150,7 @@ func BenchmarkWaitingMemory(b *testing.B) {
 	}
 }
 
-// admitted lets an edge report, beginning with m, that it let n people in.
+// admitted has an edge report, beginning with m, n admissions.
 func (h *house) admitted(m wire.Report, n int) {
 	const life = 320
 	rng := rand.New(rand.NewPCG(3, m.Inc))
@@ -209,8 +209,7 @@ func TestAMillionWaitInOneReport(t *testing.T) {
 	}
 }
 
-// BenchmarkSyncSize is how large the report of a data centre is with a million
-// people waiting.
+// BenchmarkSyncSize measures the size of a data centre's report with a million waiting visitors.
 func BenchmarkSyncSize(b *testing.B) {
 	for b.Loop() {
 		h := fullHouse(b)

@@ -48,8 +48,7 @@ func scenarios(t *testing.T, all map[string]string) {
 	}
 }
 
-// An edge admits only with a right in hand, under a valid lease, charging it in
-// the same step.
+// An edge admits only with a permit in hand, under a valid lease, charging it in the same step.
 func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
 	scenarios(t, map[string]string{
 		"more visitors than slots": `
@@ -157,8 +156,7 @@ func TestRule3PresumedSpent(t *testing.T) {
 	})
 }
 
-// A second is freed only when every live edge has reported past the moment at
-// which its own clock would still accept tickets of it.
+// A second is freed only after every live edge has reported a time at which its own clock refuses tickets of it.
 func TestRule4NothingIsFreedByAClockAlone(t *testing.T) {
 	scenarios(t, map[string]string{
 		"renewed at the last moment, and not reported": `
@@ -591,8 +589,8 @@ func TestRule7MovesAndGoodbyes(t *testing.T) {
 	})
 }
 
-// A node never acts on a message of a lower term or tenure than it has promised,
-// and promises are stored before they are relied on.
+// A node never acts on a message of a lower term or lease epoch than it has promised, and promises are stored before
+// they are relied on.
 func TestRule8Fencing(t *testing.T) {
 	scenarios(t, map[string]string{
 		"an old join is not the edge": `

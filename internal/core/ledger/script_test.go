@@ -458,7 +458,7 @@ func (s *script) folder(t *testing.T, d *datadriven.TestData, e *edgeProc, is fu
 	if a, ok := d.Arg("copy"); ok {
 		e.folder, e.place = s.edge(t, d, a.Vals[0]).folder, s.w.folder()
 	}
-	if a, ok := d.Arg("as"); ok { // the machine was cloned: nothing tells the two folders apart
+	if a, ok := d.Arg("as"); ok { // the machine was cloned: the two folders are indistinguishable
 		e.folder, e.place = s.edge(t, d, a.Vals[0]).folder, s.edge(t, d, a.Vals[0]).place
 	}
 }

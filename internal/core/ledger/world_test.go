@@ -155,7 +155,7 @@ type roomTruth struct {
 	home     map[uint64]*site
 	stamped  map[uint64]map[ticket.DC]uint32 // newest expiry second by home
 	quit     map[uint64]int64                // when sessions ended by a goodbye
-	admitted []int64                         // moments
+	admitted []int64                         // times of admissions
 	where    []*site
 
 	bindT, bindR uint64 // limits that bind now: a lowered one only once it has drained
@@ -296,7 +296,7 @@ func (w *world) edgeRooms() []admission.Room {
 	return out
 }
 
-// setRooms tells every process the room set.
+// setRooms sends every process the room set.
 func (w *world) setRooms() {
 	for _, n := range w.roots {
 		if !n.gone {
@@ -351,7 +351,7 @@ func (w *world) post(after int64, take func()) {
 	w.mail = append(w.mail, letter{at: w.now + after, n: w.count, take: take})
 }
 
-// run lets d pass.
+// run advances time by d.
 func (w *world) run(d time.Duration) {
 	end := w.now + int64(d)
 	for w.broken == "" {
@@ -568,7 +568,7 @@ func (w *world) runRoot(n *rootProc) {
 
 func (w *world) fleetTime() fleettime.Time { return dawn + fleettime.Time(w.now/1e6) }
 
-// arrive lets a new visitor come.
+// arrive adds a new visitor.
 func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
 	p := &person{name: name, room: r, edge: e}
 	w.people = append(w.people, p)
@@ -586,7 +586,7 @@ func (w *world) leave(inside bool) {
 	w.people = slices.DeleteFunc(w.people, func(p *person) bool { return p.in || !inside })
 }
 
-// quit lets somebody inside leave by saying so.
+// quit has an admitted visitor leave explicitly.
 func (w *world) quit(p *person) bool {
 	if p.edge.gone || !p.in || !p.edge.core.Quit(p.edge.read(w.now), p.room.id, p.ticket) {
 		return false
@@ -597,13 +597,13 @@ func (w *world) quit(p *person) bool {
 	return true
 }
 
-// copyOf lets somebody else come with the ticket of p.
+// copyOf adds a visitor with a copy of p's ticket.
 func (w *world) copyOf(p *person, e *edgeProc) {
 	w.tell("%s' comes to %s with a copy of %s's ticket", p.name, e.name, p.name)
 	w.people = append(w.people, &person{name: p.name + "'", room: p.room, edge: e, ticket: p.ticket, in: p.in, next: w.now + 1})
 }
 
-// ask lets somebody ask for a page, or lose patience while being held.
+// ask has a visitor ask for a page, or give up while held.
 func (w *world) ask(p *person) {
 	p.next = 0
 	e := p.edge
@@ -622,7 +622,7 @@ func (w *world) ask(p *person) {
 	w.decided(p, e.core.Arrive(now, p.room.id, p.ticket))
 }
 
-// click plans the next page of somebody inside: people do not click in step.
+// click plans the next page of an admitted visitor, with jitter.
 func (w *world) click(p *person) {
 	if p.next = 0; w.clicking > 0 {
 		p.next = w.now + int64(w.clicking)/2 + w.rng.Int64N(int64(w.clicking))

@@ -11,9 +11,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestAStoreThatCameBackOlderIsNoticed: the roster is written before an edge gets
-// its first lease. One that is not on it and holds sessions or rights tells that
-// the store has lost writes.
+// TestAStoreThatCameBackOlderIsNoticed: the roster is written before an edge gets its first lease. An edge with
+// sessions or permits that is not on it shows that the store has lost writes.
 func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 	const second = 1622133200
 	sale := room.IDOf("sale")

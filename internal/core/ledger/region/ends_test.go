@@ -8,8 +8,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestWhoLeavesAfterATakeover: an aggregator that took over knows a session by its seconds alone. When its visitor leaves, by
-// a ticket that is older than the newest one, the slot comes free once no edge accepts any of them.
+// TestWhoLeavesAfterATakeover: an aggregator that took over knows a session by its seconds alone. If its visitor
+// leaves with a ticket older than the newest one, the session permit comes free once no edge accepts any of them.
 func TestWhoLeavesAfterATakeover(t *testing.T) {
 	const now, shown, newest = int64(1_622_131_200), uint32(1_622_131_260), uint32(1_622_131_290)
 	all := rooms{home: 1, byID: map[room.ID]*books{}}

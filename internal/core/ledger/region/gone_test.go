@@ -114,7 +114,7 @@ func (c *comers) sessions() []wire.Expiry {
 	return out
 }
 
-// visit lets an edge come, count and go; it returns its report as it joined.
+// visit has an edge join, count and leave; it returns its report at the join.
 func (c *comers) visit(name string, inc uint64) {
 	c.say(name, inc, wire.Report{Join: true})
 	c.step(time.Second)
@@ -238,9 +238,8 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 	}
 }
 
-// TestWaitsGoOnAcrossTakeovers: an edge that never comes back is waited for once, however
-// often the aggregator is replaced meanwhile; one that had a lease again is waited for
-// anew.
+// TestWaitsGoOnAcrossTakeovers: an edge that never comes back is waited for once, however often the aggregator is
+// replaced meanwhile. An edge that had a new lease is waited for again.
 func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 	start := func() *comers {
 		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
@@ -401,7 +400,7 @@ func TestALateWordOutlivesTheAggregator(t *testing.T) {
 	c.lead(wire.Durable{})
 	c.say("stays", 1, wire.Report{Join: true})
 	c.step(time.Second)
-	for range 3 { // told until it begins anew
+	for range 3 { // sent until it begins again
 		c.say("late", 1, wire.Report{Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(c.time().Second()) + 60, Stamped: 7}}}}})
 		c.step(0)
 	}
@@ -452,7 +451,7 @@ func TestANewDataCentre(t *testing.T) {
 			c.lead(wire.Durable{})
 		}
 		if flaps > 0 {
-			c.witness("one", 1, c.ownTerm) // it promised, and was told no more
+			c.witness("one", 1, c.ownTerm) // it promised, and got no further message
 		}
 		c.say("one", 1, wire.Report{Join: true})
 		c.agg.clock.Set(c.now, c.time(), 0)

@@ -173,5 +173,5 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// day is the moment of the worked example: 27 May 2021, 16:33:20 UTC.
+// day is the time of the worked example: 27 May 2021, 16:33:20 UTC.
 const day = fleettime.Time(1622133200_000)

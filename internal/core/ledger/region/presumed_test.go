@@ -116,8 +116,8 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 	})
 }
 
-// TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain: rights of R that came free before the lease of a
-// silent edge ended may have been used again until then, and count for a minute from there.
+// TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain: permits of R that came free before the lease of a silent edge
+// ended may have been used again until then, and count for a minute from there.
 func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	b := &books{}
 	start := fleettime.Mono(time.Hour)
@@ -138,8 +138,8 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	}
 }
 
-// TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge tells a new aggregator that it used five
-// permits of R 20 s ago, and says goodbye. They count until a minute after the use.
+// TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge reports to a new aggregator that it used five permits
+// of R 20 s ago, and says goodbye. They count until a minute after the use.
 func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b}
@@ -160,8 +160,8 @@ func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	}
 }
 
-// TestRightsOfRComeBackGradually: an edge that let in one visitor a second for long and is
-// killed closes nobody out for a minute.
+// TestRightsOfRComeBackGradually: after the loss of an edge that admitted one visitor a second for long, its permits
+// of R come back gradually within a minute.
 func TestRightsOfRComeBackGradually(t *testing.T) {
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b}
@@ -188,8 +188,8 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 	}
 }
 
-// TestRightsOfRComeBackGraduallyAfterATakeover: an edge that let in one visitor a second for long
-// tells a new aggregator when, and says goodbye soon after: a rolling update.
+// TestRightsOfRComeBackGraduallyAfterATakeover: an edge that admitted one visitor a second for long reports the times
+// to a new aggregator, and says goodbye soon after, as in a rolling update.
 func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b}

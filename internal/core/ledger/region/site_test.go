@@ -38,7 +38,7 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 		bootstrap bool
 		stored    wire.Durable
 		known     uint64 // was read from the store before
-		edge      uint64 // tells this site
+		edge      uint64 // reports this site
 		want      uint64
 		after     time.Duration
 	}{
@@ -95,8 +95,8 @@ func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
 	}
 }
 
-// A copy knows by the list that it is one: it lets nobody in, and takes nothing of its home
-// for its own. An operator's word makes it the one of the list.
+// A copy learns from the list that it is one: it admits nobody, and counts no session of its home as its own. An
+// operator's command makes it the listed one.
 func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
 	a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})

@@ -23,7 +23,7 @@ type lender struct {
 	last  map[string]wire.RoomGrant
 	term  wire.Term
 	rooms []ledger.RoomConfig
-	view  *wire.View // the newest that anybody was told
+	view  *wire.View // the newest in any answer
 
 	back, rateBack map[string]uint64 // returned permits
 }
@@ -70,7 +70,7 @@ func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 	})
 }
 
-// grants lets the allocator answer.
+// grants computes the allocator's answers.
 func (l *lender) grants() {
 	l.root.SetTime(l.now, l.wall)
 	for _, g := range l.root.Grants(l.now) {
@@ -176,7 +176,7 @@ func (l *lender) crowd(dc string, inc uint64, recovering bool, waiting float64, 
 	})
 }
 
-// told returns how many people everybody was told to wait, and to be inside, last.
+// told returns the waiting and the active visitors in the last answers.
 func (l *lender) told() (waiting float64, active uint64) {
 	if l.view == nil {
 		l.t.Fatal("nothing was told")
@@ -225,8 +225,8 @@ func TestTheLineIsToldWhole(t *testing.T) {
 	expect("nothing was heard for more than a minute", 19, 40)
 }
 
-// TestANewLeaderTellsTheLineOnceItKnows: a leader that has heard one data centre of two does not
-// tell the line of that one as that of the room, but for so long only.
+// TestANewLeaderTellsTheLineOnceItKnows: a leader that has heard one data centre of two does not publish that one's
+// line as the room's, for a limited time.
 func TestANewLeaderTellsTheLineOnceItKnows(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		l := newLender(t, "16:33:20", 40, 6000)

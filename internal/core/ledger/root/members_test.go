@@ -44,7 +44,7 @@ type member struct {
 	deaf      bool
 	keepsBack bool // keeps idle permits, for now
 	reckons   bool // its books are reconstructed
-	confirmed bool // as it was told last
+	confirmed bool // by the last answer
 }
 
 const rosterTotal = 120
@@ -55,7 +55,7 @@ func newRoster(t *testing.T, n uint64, bootstrap bool, m ledger.Members) *roster
 	return r
 }
 
-// lead lets a coordinator of a new term begin.
+// lead starts a coordinator with a new term.
 func (r *roster) lead(n uint64, bootstrap bool, m ledger.Members) {
 	r.term = wire.Term{N: n, Nonce: n}
 	r.root = root.New(r.now, root.Config{Term: r.term, Params: wire.DefaultParams(), Bootstrap: bootstrap})
@@ -241,7 +241,7 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	r := newRoster(t, 2, false, founding("dublin"))
 	r.add("lima")
 	r.centres["lima"].granted, r.centres["lima"].active = 50, 30
-	r.exchange(2) // before the books of dublin are known
+	r.exchange(2) // before the ledger of dublin is known
 	r.add("dublin")
 	r.exchange(4)
 	l := r.root.Ledger(sale)
@@ -466,8 +466,8 @@ func (r *roster) copied() *member {
 	return c
 }
 
-// A copied data centre is not the successor of the one that it was copied from: it is
-// told that it is not listed, is given no books, and the other one goes on.
+// A copied data centre is not the successor of its original: it hears that it is not listed, gets no ledger, and the
+// original goes on.
 func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	r, _ := sited(t, 2, true)
 	r.exchange(4)

@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// inside lets a data centre say how many sessions it has: everything else that it was granted is idle.
+// inside reports a data centre's sessions: the rest of its grants is idle.
 func (l *lender) inside(dc string, active, want uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
@@ -33,8 +33,8 @@ func (l *lender) set(change func(*ledger.RoomConfig)) {
 	l.root.SetRooms(l.now, l.rooms)
 }
 
-// TestPassthroughLendsWhateverIsWanted: no limit binds, nobody is called to wait, and all of it is in
-// the books. Once a limit binds again nothing is lent, and nobody enters, until as many have gone.
+// TestPassthroughLendsWhateverIsWanted: no limit binds, nobody has to wait, and all sessions are in the ledger. Once
+// a limit binds again nothing is lent, and nobody enters, until enough sessions have ended.
 func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = true })
@@ -83,7 +83,7 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 // permits, also if more than T was lent meanwhile.
 func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
-	l.lead(2) // it knows nobody's books, and nairobi is not heard
+	l.lead(2) // it knows no ledger, and nairobi is not heard
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = true })
 	meet := func() {
 		l.inside("dublin", 0, 30)

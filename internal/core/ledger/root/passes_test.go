@@ -115,8 +115,8 @@ func TestRule11ASuccessorIsLentNothingTwice(t *testing.T) {
 	}
 }
 
-// TestRule11AClosedReleaseIsCalledBack: once the room lets everybody in again, or a later release is open, nothing
-// of the earlier one is lent or may be kept.
+// TestRule11AClosedReleaseIsCalledBack: once the room admits everybody again, or a later release is open, nothing of
+// the earlier one is lent or may be kept.
 func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
 	term := wire.Term{N: 1, Nonce: 1}
 	l := newReleaser(t, term)

@@ -102,8 +102,8 @@ func TestWhoKnowsTheTimeAndEndsIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-// TestAKnownTimeIsNoGuess: a coordinator that knows fleet time from before its start tells that, as soon as every data
-// centre is heard and none knows it, and not its machine's clock.
+// TestAKnownTimeIsNoGuess: a coordinator that knows fleet time from before its start uses that rather than its
+// machine's clock, as soon as every data centre is heard and none knows it.
 func TestAKnownTimeIsNoGuess(t *testing.T) {
 	const known, wall = fleettime.Time(1_622_131_200_000), fleettime.Time(1_622_131_500_000)
 	for _, c := range []struct {

@@ -44,7 +44,7 @@ func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 			called += r.share
 		}
 		all += (r.coming() - was) / (1 - 0.5/float64(callSeconds))
-		held = max(0, all-r.coming()-rate*float64(ms)/1000) // each slot that becomes free takes one of them
+		held = max(0, all-r.coming()-rate*float64(ms)/1000) // each free permit takes one of them
 	}
 	if want := (ahead.Seconds() + 100) * rate / waiting; len(seeds) != 5 || math.Abs(called/want-1) > 0.25 {
 		t.Errorf("five rounds with %d seeds called %.3f of the line together, want %.3f", len(seeds), called, want)

@@ -147,7 +147,7 @@ func TestFillIsFair(t *testing.T) {
 			}
 			sum += got[i]
 			wantSum += want[i]
-			// Rounding differs by how one rounds, by no more than a slot per part.
+			// Rounding modes differ by at most one permit per part.
 			if d := got[i] - want[i]; d < -k || d > k {
 				t.Fatalf("parts %v, one at a time %v", got, want)
 			}
