@@ -145,8 +145,8 @@ func goingOn(text string) string {
 	return strings.ReplaceAll(text, "\r\nConnection: close", "")
 }
 
-// newRawSite returns the address of a site that answers with bytes; answer is of the n-th request on a connection, and an
-// empty one ends it.
+// newRawSite returns the address of a site that answers with raw bytes. answer gets n, the index of the request on
+// its connection; an empty answer closes the connection.
 func newRawSite(t testing.TB, answer func(n int, r *http.Request) string) (addr string) {
 	t.Helper()
 	return testkit.Listen(t, func(c net.Conn) {

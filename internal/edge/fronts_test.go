@@ -634,7 +634,8 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 	})
 }
 
-// The site gets the edge's proof and no other, and the visitor gets none; and the site may ask about it through the front.
+// The site gets the edge's proof and no other, the visitor gets none, and the site may ask about it through the
+// front.
 func TestFrontsSendTheProofOn(t *testing.T) {
 	throughFrontsOf(t, false, proving, func(t *testing.T, st *stage, site *ledger) {
 		v := st.visitor()

@@ -9,8 +9,8 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// TestAVisitorChoosesALanguage: the list of languages leads back to the page that it was reached from, on this host alone,
-// and the choice goes before Accept-Language.
+// TestAVisitorChoosesALanguage: the list of languages leads back to the previous page, on this host alone, and the
+// choice has priority over Accept-Language.
 func TestAVisitorChoosesALanguage(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)

@@ -312,8 +312,8 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	}
 }
 
-// TestFrameAncestors: a waiting page may be framed by pages of its own origin and by those that the room names, by none with none; the
-// operator's own page too.
+// TestFrameAncestors: a waiting page may be framed by pages of its own origin and of the origins that the room lists,
+// or by none with the setting none; so may the operator's own page.
 func TestFrameAncestors(t *testing.T) {
 	st := openWith(t, 0, func(r *room.Settings) { r.QueueAll = true })
 	for i, tc := range []struct{ setting, want string }{

@@ -78,7 +78,7 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		if v := want("global-1", 2, 2); v.Candidates[0].Name != "global-1" || v.Candidates[0].Alarms == nil {
 			t.Errorf("%+v", v)
 		}
-		tell("global-3", "10", true, "nairobi") // two say so for a moment
+		tell("global-3", "10", true, "nairobi") // two of them for a short time
 		want("global-3", 3, 1)
 		tell("global-3", "", false)
 		want("global-1", 3, 2)

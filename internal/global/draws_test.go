@@ -21,7 +21,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// shelf is a store of documents in memory. Between reading and writing of one, interrupt may let others write.
+// shelf is a store of documents in memory. interrupt, called between the read and the write of one, may write others.
 type shelf struct {
 	mu        sync.Mutex
 	docs      map[string][]byte
@@ -209,7 +209,7 @@ func TestLeadersBesideEachOther(t *testing.T) {
 		record := ""
 		for range 12 {
 			a := rng.IntN(2)
-			for _, s := range []*shelf{h.docs, h.secrets} { // one stands still where it has read, and the other goes on
+			for _, s := range []*shelf{h.docs, h.secrets} { // one stops after its read, and the other goes on
 				if rng.IntN(2) == 0 {
 					s.interrupt = func() { leaders[1-a].tend(t.Context()) } //nolint:errcheck // the last attempts are judged
 				}
@@ -249,8 +249,8 @@ func TestLeadersBesideEachOther(t *testing.T) {
 	}
 }
 
-// TestAChangedEventHasADrawOfItsOwn: another start has another commit, an event that goes before its draw leaves nothing, and
-// a store that lost the board gets it back.
+// TestAChangedEventHasADrawOfItsOwn: another start has another commit, an event deleted before its draw leaves
+// nothing, and a store that lost the draw registry gets it back.
 func TestAChangedEventHasADrawOfItsOwn(t *testing.T) {
 	h := openHall(t)
 	start := h.now.Add(10 * time.Minute)

@@ -149,7 +149,7 @@ func BenchmarkChangeInForce(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		for range 60 {
-			time.Sleep(time.Duration(137*n%500) * time.Millisecond) // at any moment of an edge's half second
+			time.Sleep(time.Duration(137*n%500) * time.Millisecond) // spread over an edge's half second
 			state := change()
 			begun := time.Now()
 			for !inForce(state.Version) {
@@ -163,9 +163,9 @@ func BenchmarkChangeInForce(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
 }
 
-// BenchmarkAgeOfNumbers tells how long after somebody was let in at an edge the status of the room counts them
-// at every one of two candidates for global, whichever leads: visit, report of the edge, report of the regional, the
-// leader's word to the others. In the quiet room there is nobody else, in the busy one twenty more come in a second.
+// BenchmarkAgeOfNumbers measures the time from an admission at an edge until the status of the room counts it at both
+// candidates for global, whichever leads: visit, report of the edge, report of the regional, message of the leader to
+// the others. The quiet room has no other visitors, the busy one twenty more per second.
 func BenchmarkAgeOfNumbers(b *testing.B) {
 	s := serve(b)
 	site := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -77,7 +77,7 @@ func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, chang
 	return standOver(t, s, name, rooms, change, func(d *natsbus.Documents) wire.Documents { return d })
 }
 
-// standOver is stand with other documents than those that the store has.
+// standOver is stand with other documents than the store's.
 func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config), over func(*natsbus.Documents) wire.Documents) *candidate {
 	t.Helper()
 	cfg := global.DefaultConfig()
@@ -341,8 +341,7 @@ func TestKeysAreMadeOnceThoughTwoRace(t *testing.T) {
 	}
 }
 
-// A key that comes into use is followed by the next, with which nobody seals for a
-// whole rotation.
+// A key that comes into use is followed by the next, which seals nothing for a whole rotation.
 func TestKeysAreRotated(t *testing.T) {
 	s := serve(t)
 	conn := connect(t, s, "operator")
@@ -428,8 +427,8 @@ func TestADataCentreThatNobodyListed(t *testing.T) {
 	}
 }
 
-// The sites of those that found the list stand in it; another data centre of one's name is
-// told that it is not listed, raises an alarm, and does not replace the other.
+// The list holds the sites of its first data centres. Another data centre with a listed name hears that it is not
+// listed, raises an alarm, and does not replace the listed one.
 func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -276,8 +276,8 @@ func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 	}
 }
 
-// Where JetStream has no room for a lease, nobody can lead: that is an alarm at every
-// candidate, with the reason of the store. Where there is room again, they go on.
+// If JetStream has no room for a lease, nobody can lead: every candidate raises an alarm with the store's error. Once
+// there is room, they go on.
 func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 	t.Parallel()
 	const most = 4 << 20
@@ -317,8 +317,7 @@ func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 	})
 }
 
-// A global that nobody tells of keys makes the first ones, once it has asked for long
-// enough.
+// A global without keys makes the first ones only after it has asked for them long enough.
 func TestFirstKeysAreAskedForFirst(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

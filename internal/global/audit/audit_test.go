@@ -152,7 +152,7 @@ func TestManyJournalsMakeOneChain(t *testing.T) {
 		g.Go(func() {
 			for k := range each {
 				e := audit.Entry{ID: fmt.Sprintf("%d-%d", i, k), Target: "token.x"}
-				// Where nobody knows, it may be there, and is not tried again.
+				// If the result is unknown, the entry may be there, and is not sent again.
 				if err := j.Add(t.Context(), e); err != nil && !errors.Is(err, audit.ErrNotAdded) {
 					t.Error(err)
 				}

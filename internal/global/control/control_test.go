@@ -165,7 +165,7 @@ type answer struct {
 	Info   api.ResultInfo `json:"result_info"`
 }
 
-// pointers lists where the faults are.
+// pointers lists the JSON pointers of the faults.
 func (a answer) pointers() (out []string) {
 	for _, e := range a.Errors {
 		out = append(out, e.Source.Pointer)

@@ -80,7 +80,7 @@ func TestEventsAreMadeChangedAndDeleted(t *testing.T) {
 	if a := f.ask(Viewer, "GET", "{z}/"+id, ""); a.field("next_event_start_time") != late.field("event_start_time") {
 		t.Errorf("a suspended event is the next one: %+v", a)
 	}
-	// A room that is written anew keeps its events.
+	// A PUT of the room keeps its events.
 	f.ask(Editor, "PUT", "{z}/"+id, shop+"}")
 	if a := f.ask(Editor, "DELETE", at+"/"+one, ""); a.code != 200 || a.field("id") != one {
 		t.Errorf("deleted: %+v", a)
@@ -275,7 +275,8 @@ func TestAnEventWithADraw(t *testing.T) {
 	}
 }
 
-// TestDrawsOfFilesAndRevisions: an event that comes with a rooms file, or comes back with a revision, is held to the same rules of draws.
+// TestDrawsOfFilesAndRevisions: events of a rooms file, and events restored by a revision, follow the same rules of
+// draws.
 func TestDrawsOfFilesAndRevisions(t *testing.T) {
 	f := start(t)
 	file := func(start time.Duration, more string) string {

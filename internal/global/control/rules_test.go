@@ -62,7 +62,7 @@ func TestRulesAreMadeMovedChangedAndDeleted(t *testing.T) {
 	if len(all) != 2 || same["id"] != b["id"] || same["version"] != "2" || same["last_updated"] != b["last_updated"] {
 		t.Errorf("put: %v, %v was %v", all, same, b)
 	}
-	// A room that is written anew keeps its rules.
+	// A PUT of the room keeps its rules.
 	f.ask(Editor, "PUT", "{z}/"+id, shop+"}")
 	if all, _ := listed(t, f.ask(Editor, "DELETE", at+"/"+b["id"].(string), ""), ""); !slices.Equal(all, []string{"cf.client.bot"}) {
 		t.Errorf("deleted: %v", all)

@@ -144,7 +144,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	for i := range lives {
 		lives[i].Store(x.member(fmt.Sprint("candidate-", i)))
 	}
-	// again begins a candidacy anew that was killed.
+	// again restarts a killed candidacy.
 	again := func(i int) {
 		m, err := x.candidacy(fmt.Sprint("candidate-", i))
 		if err != nil {
@@ -245,7 +245,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 				broken++
 			}
 		}
-		if !done && total.Load() >= next && x.current() { // never two at once: then nobody can write
+		if !done && total.Load() >= next && x.current() { // never two at once: writes need a majority
 			victim := max(0, x.leader())
 			x.now[victim].Shutdown()
 			x.now[victim].WaitForShutdown()

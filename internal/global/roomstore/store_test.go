@@ -30,7 +30,7 @@ type shelf struct {
 
 	mu       sync.Mutex
 	docs     map[string]entry
-	past     map[string]entry // the one before, which a stale answer tells
+	past     map[string]entry // the previous one, for a stale answer
 	revision uint64
 	wrote    func(key string, data []byte) // called with every write that was made
 }
@@ -46,7 +46,7 @@ type fate int
 const (
 	done   fate = iota
 	failed      // and nothing was done
-	silent      // it was done, and nobody says so
+	silent      // done, without an answer
 	stale       // the answer is the one before
 )
 
@@ -131,7 +131,7 @@ func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
 	return nil
 }
 
-// lose empties the shelf; revisions begin anew.
+// lose empties the shelf; revisions restart.
 func (s *shelf) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +216,7 @@ func want(t testing.TB, s *shelf, rooms string) {
 	}
 }
 
-// The file or the store decides, never both, and no room is lost where one follows the other.
+// Either the file or the store decides, and no room is lost if the authority changes.
 func TestOneAuthority(t *testing.T) {
 	docs := newShelf()
 	leader, other := newStore(docs, ""), newStore(docs, "")
@@ -273,8 +273,8 @@ func TestOneAuthority(t *testing.T) {
 	want(t, docs, "x=5")
 }
 
-// A document of the build before this one, which let rooms of a file and of the API stand together, is
-// the store's, and is stored as such with the next change.
+// A document of the previous build, which allowed rooms of a file beside rooms of the API, counts as the store's, and
+// is stored as such with the next change.
 func TestAMixedSetIsTheStores(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "mixed.owned.json"))
 	if err != nil {
@@ -370,7 +370,7 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 					if what == "a section" && who == "who was restarted" {
 						continue // only their writer has them; its copy is of the same version, and must not be overwritten
 					}
-					s.take(t.Context(), docs.docs[OwnedDocument].data) // as its watch tells it
+					s.take(t.Context(), docs.docs[OwnedDocument].data) // as from its watch
 					spoil()
 					if c.file {
 						say(s, 5, 5, 7)
@@ -460,7 +460,7 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 	})
 }
 
-// An answer that is lost is found out: the change is made once, and told as made.
+// A lost answer is detected: the change is made once, and acknowledged.
 func TestAChangeWithoutAnAnswerIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, bad := range []fate{failed, silent} {
@@ -592,9 +592,9 @@ func interleave(rt *rapid.T) {
 		}
 	}
 	names := []string{"a", "b", "c", "d"}
-	acked := map[string]int{} // by room of the API: changes that were told as made
+	acked := map[string]int{} // by room of the API: acknowledged changes
 	maybe := map[string]int{} // and changes with an unknown result
-	var fileDoc room.Document // the last one that was told as published
+	var fileDoc room.Document // the last published one
 	fileSure := true          // and no other publication was under way
 	began, open := 0, 0       // publications
 	depth := 0

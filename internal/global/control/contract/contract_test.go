@@ -433,7 +433,7 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 	}
 }
 
-// The clients of the hosted product show where rooms come from, and do not try again: each request is made once.
+// The clients of the hosted product show the source of the rooms, and do not retry: each request is made once.
 func TestTheClientsSayThatRoomsComeFromAFile(t *testing.T) {
 	x := begin(t, func(*allinone.Options) {})
 	api := x.Info.Control
