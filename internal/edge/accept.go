@@ -12,38 +12,37 @@ import (
 
 type listener struct {
 	*net.TCPListener
-	passed  bool // by a supervisor, which keeps it open
+	passed  bool // by a supervisor, which keeps the socket open
 	tls     bool
 	handler http.Handler
-	headers *proxyHeaders    // nil where connections begin with none
-	auth    front.Authorizer // nil where visitors come in, and not servers in front of the site that ask about them
-	grpc    bool             // HTTP/2 without TLS is spoken too
+	headers *proxyHeaders    // nil if connections have no PROXY header
+	auth    front.Authorizer // nil for a listener of visitors, else that of authorization requests
+	grpc    bool             // also serve HTTP/2 without TLS
 }
 
-// cappedListener accepts connections as long as there are places.
+// cappedListener accepts connections while the cap allows.
 type cappedListener struct {
 	listener
 	all  *connections
 	last *queued
 }
 
-// queued is what happens at the end of a listener. It is safe for concurrent use.
+// queued returns the connections left in the backlog of a stopped listener. It is safe for concurrent use.
 type queued struct {
 	mu      sync.Mutex
-	conns   []*net.TCPConn // were waiting to be accepted
-	stopped bool           // nobody else comes
+	conns   []*net.TCPConn // the backlog
+	stopped bool           // the backlog is complete
 	closed  chan struct{}
 }
 
-// Stop ends accepting. What was waiting to be accepted is accepted still, and nobody is
-// listened to any more; at a socket of a supervisor it goes on waiting, for the next process.
-// Accept waits then, until the listener is closed.
+// Stop ends listening. Accept still returns the connections of the backlog, then waits until the listener is closed.
+// At a socket of a supervisor the backlog waits for the next process.
 func (l cappedListener) Stop() {
 	l.last.mu.Lock()
 	defer l.last.mu.Unlock()
 	if l.passed {
 		l.last.stopped = true
-		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends an Accept that waits
+		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends a pending Accept
 			l.all.log.Debug("the listener goes on until it is closed", slog.Any("error", err))
 		}
 		return
@@ -60,9 +59,8 @@ func (l cappedListener) Close() error {
 	return l.listener.Close()
 }
 
-// next returns a connection that was waiting when the listener stopped, or how it ended: err is
-// what the system says. Of a listener that has stopped it says that the socket is not valid,
-// which is no fault but the end.
+// next returns a connection from the backlog of a stopped listener, or the error that ends it. For a stopped listener
+// err says that the socket is invalid, which is the normal end.
 func (q *queued) next(err error) (*net.TCPConn, error) {
 	q.mu.Lock()
 	if len(q.conns) > 0 {

@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// openWith is open with settings of the room sale, and so many rights of it.
+// openWith is open with settings of the room sale and a number of permits.
 func openWith(t testing.TB, rights uint64, change func(*room.Settings)) *stage {
 	t.Helper()
 	st := newStage(t, nil)
@@ -26,13 +26,13 @@ func openWith(t testing.TB, rights uint64, change func(*room.Settings)) *stage {
 	return st
 }
 
-// admittedNow returns how many the edge has let in to the room sale.
+// admittedNow returns the edge's number of admissions to the room sale.
 func (st *stage) admittedNow() uint64 { return st.server.Status().Rooms["sale"].Admitted }
 
 var preflight = []string{"Origin", "https://app.example", "Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "x-a,vestibule-ticket"}
 
-// Preflights, pictures and robots take no slot of a room with two, and see nothing of
-// the site; two visitors do.
+// Preflights, pictures and robots take no session permit of a room with two, and see nothing of the site; two
+// visitors do.
 func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	st := openWith(t, 2, func(*room.Settings) {})
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +44,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 			h.Set("Set-Cookie", "a=b")
 			h.Set("X-Secret", "content")
 		}
-		io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	})
 	inside := session(7)
 	for _, header := range [][]string{nil, {"Cookie", st.seal("sale", inside) + "; login=1", "Authorization", "Bearer x", "X-A", "1"}} {
@@ -103,7 +103,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	if n := st.admittedNow(); n != 0 || st.origin.requests() != seen {
 		t.Fatalf("%d slots taken, %d requests at the site", n, st.origin.requests()-seen)
 	}
-	// Two people do, one of whom began with a picture.
+	// Two visitors do; one began with a picture.
 	v := st.visitor()
 	v.get("http://sale.example/a.png", "Sec-Fetch-Dest", "image")
 	for _, v := range []*visitor{v, st.visitor()} {
@@ -123,8 +123,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	}
 }
 
-// The edge answers preflights itself where the room says so, and lets the pages that it names read
-// why they wait.
+// The edge answers preflights itself if the room says so, and lets the listed pages read the reason of their wait.
 func TestCORSOfARoom(t *testing.T) {
 	for _, tc := range []struct {
 		name, origins, preflights, origin string

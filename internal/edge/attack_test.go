@@ -16,8 +16,8 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// raw sends bytes as they stand over a connection of its own and returns the
-// status of every answer until the edge closes, and what came of the last.
+// raw sends bytes unchanged over a connection of its own. It returns the status of every answer until the edge
+// closes, and the last answer.
 func (st *stage) raw(text string) (codes []int, last string) {
 	st.t.Helper()
 	st.sent++
@@ -64,7 +64,7 @@ var vipSpellings = []string{
 	"http://shop.example:80//vip", "/%c0%afvip", "/vip%c0%af", "/vip%20", "/vip.", "/x/%2e%2e/vip", "/%u0076ip",
 }
 
-// Whatever may be read as the room's path by some origin is gated by the room.
+// Every target that some origin may read as the room's path is gated by the room.
 func TestNoSpellingOfThePathPassesTheRoom(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(vip, 10, 1)
@@ -79,13 +79,13 @@ func TestNoSpellingOfThePathPassesTheRoom(t *testing.T) {
 	}
 }
 
-// oddTargets are those of which servers may make something else, outside of all rooms.
+// oddTargets lie outside of all rooms, and servers may rewrite them.
 var oddTargets = []string{
 	"/", "/about", "/a%2fb", "/a%2Fb?x=%zz&y;z", "//a//b", "///", "/a/./b", "/a/../b", "/a;b=1", "/a%20b", "/%C3%A9", "/%c3%a9", "/a?", "/a??b", "/a?b?c",
 	"/a!$&'()*+,;=:@", "/a{b}|c^`", `/a"<b>`, "/é", "//a%2fb?c", "/vips", "/a:80/b", "/?http://x/", "/a#b",
 }
 
-// What passes goes out byte for byte: the origin may tell spellings apart.
+// Targets are forwarded byte for byte: the origin may tell spellings apart.
 func TestTargetsAreForwardedUnchanged(t *testing.T) {
 	st := open(t, nil)
 	for _, target := range oddTargets {
@@ -98,7 +98,7 @@ func TestTargetsAreForwardedUnchanged(t *testing.T) {
 			t.Errorf("%s reached the origin as %s", target, got)
 		}
 	}
-	// Behind two slashes net/http escapes what must not stand in a target at all.
+	// Behind two slashes net/http escapes bytes that are invalid in a target.
 	for target, want := range map[string]string{"//a{b}é": "//a%7Bb%7D%C3%A9", "//a#b": "//a%23b"} {
 		if codes, _ := st.raw(request("GET "+target+" HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || st.origin.last().RequestURI != want {
 			t.Errorf("%s: %v, reached the origin as %s", target, codes, st.origin.last().RequestURI)
@@ -206,7 +206,7 @@ func TestMethodsAndUpgradesThatAreRefused(t *testing.T) {
 	}
 }
 
-// smuggled are requests for what no room covers, which hide one for the room vip.
+// smuggled are requests outside of all rooms that hide one for the room vip.
 func smuggled() map[string]string {
 	hidden := request("GET /vip HTTP/1.1", "shop.example")
 	post := func(headers ...string) string {
@@ -256,7 +256,7 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// requestsSeen returns what the site saw and forgets it.
+// requestsSeen returns the requests that the site saw, and forgets them.
 func (o *auditor) requestsSeen() []*http.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -280,7 +280,7 @@ func TestHugeHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// Who is slow with headers, or with a body that nobody wants, is cut.
+// A visitor that is slow with headers, or with a body that is not read, is cut.
 func TestSlowVisitorsAreCut(t *testing.T) {
 	t.Parallel()
 	st := open(t, func(st *stage) {
@@ -314,7 +314,7 @@ func TestSlowVisitorsAreCut(t *testing.T) {
 	}
 }
 
-// Who sends a head, or a body that nobody wants, byte by byte is cut too.
+// A visitor that sends a head, or a body that is not read, byte by byte is cut too.
 func TestVisitorsWhoDripAreCut(t *testing.T) {
 	t.Parallel()
 	eachFront(t, func(t *testing.T, front string) {
@@ -355,8 +355,7 @@ func TestVisitorsWhoDripAreCut(t *testing.T) {
 	})
 }
 
-// Who takes an answer too slowly is cut, and the origin's connection with it;
-// a quiet stream is not.
+// A visitor that reads an answer too slowly is cut, and so is the origin's connection; a quiet stream is not.
 func TestSlowReadersAreCut(t *testing.T) {
 	t.Parallel()
 	st := open(t, func(st *stage) { st.cfg.Timeouts.Idle = 100 * time.Millisecond })
@@ -383,12 +382,12 @@ func TestSlowReadersAreCut(t *testing.T) {
 		if err := http.NewResponseController(w).Flush(); err != nil {
 			t.Error(err)
 		}
-		select { // longer than the patience with who does not get on
+		select { // longer than the time allowed without progress
 		case <-time.After(250 * time.Millisecond):
 		case <-r.Context().Done():
 			t.Error("a quiet stream was cut")
 		}
-		io.WriteString(w, "still here") //nolint:errcheck // checked by who asked
+		io.WriteString(w, "still here") //nolint:errcheck // the client checks the answer
 	})
 	if a := st.visitor().get("http://shop.example/about"); a.body != "still here" {
 		t.Errorf("got %q", a.body)

@@ -111,9 +111,8 @@ func (x *tree) step() {
 	}
 }
 
-// The site counts for itself who was let in: never more than the room holds,
-// whatever several hundred visitors do at once (all requests of a page side by
-// side, the oldest ticket again, no ticket at all), and in the end as many.
+// The site counts admitted visitors itself. Several hundred visitors send all requests of a page in parallel, the
+// oldest ticket again, or no ticket: the count never exceeds the room's limit, and reaches it in the end.
 func TestNeverMoreThanTheLimit(t *testing.T) {
 	const limit, visitors, pages, atOnce = 40, 300, 3, 3
 	var mu sync.Mutex
@@ -137,7 +136,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	st.start()
 	st.adopted()
 
-	// One connection pool for all: what is tried is tickets, not sockets.
+	// One connection pool for all: the test is about tickets, not sockets.
 	shared := st.visitor()
 	shared.Transport.(*http.Transport).MaxIdleConnsPerHost = visitors
 	shared.Jar = nil

@@ -18,20 +18,20 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// decisionHeader tells a front whether a request enters: admit, or anything else.
+// decisionHeader holds the decision for a front: admit, or anything else.
 const decisionHeader = gate.DecisionHeader
 
-// saysWait is what it tells of whoever does not enter, changed by nobody.
+// saysWait is the decision of an answer that admits nobody. It is read-only.
 var saysWait = []string{gate.SaysWait}
 
-// authServer answers what servers in front of the site ask. Only a request that enters is
-// answered by 200 (form accel: by X-Accel-Redirect); everything else is for the visitor.
+// authServer answers authorization requests of servers in front of the site. Only an admitted request gets 200 (form
+// accel: X-Accel-Redirect). Every other answer goes to the visitor.
 type authServer struct {
 	*Server
-	admits [2]constant // lines of every answer to a request that enters
+	admits [2]constant // header lines of every admission
 }
 
-// constant is a line of a header that is the same in every answer, and changed by nobody.
+// constant is a read-only header line that is the same in every answer.
 type constant struct {
 	name  string
 	lines []string
@@ -40,7 +40,7 @@ type constant struct {
 func newAuthServer(s *Server) *authServer {
 	a := &authServer{s, [2]constant{{decisionHeader, []string{"admit"}}, {"Cache-Control", []string{"no-store"}}}}
 	if s.cfg.Front.Form == formAccel {
-		// No Cache-Control: nginx would have it stand in the site's answer.
+		// No Cache-Control: nginx would add it to the site's answer.
 		a.admits[1] = constant{"X-Accel-Redirect", []string{s.cfg.Front.Redirect}}
 	}
 	return a
@@ -50,7 +50,7 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := a.gate.Begin()
 	defer o.End()
 	defer a.recovered(w, r, o)
-	w.Header()[decisionHeader] = saysWait // until the gate says otherwise
+	w.Header()[decisionHeader] = saysWait // until the gate decides otherwise
 	if a.cfg.Front.Form == formGRPC && r.Method == http.MethodPost && r.RequestURI == checkPath && strings.HasPrefix(r.Header.Get("Content-Type"), grpcType) {
 		a.check(w, r, o)
 		return
@@ -69,8 +69,8 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Authorize implements [front.Authorizer]. q is the question as it was read. An outcome that neither enters nor listens
-// holds the answer to the server that asks.
+// Authorize implements [front.Authorizer]. q is the question as read. An outcome that neither enters nor listens
+// holds the answer for the server that asks.
 func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) {
 	if err := a.question(q, peer, lines); err != nil {
 		a.refuseFront(o, err)
@@ -78,16 +78,15 @@ func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Out
 	}
 	q.Patience, q.SiteApart = a.cfg.Front.Hold, true
 	a.gate.Decide(ctx, q, o)
-	o.Close = false // the connection is the front's and not the visitor's
+	o.Close = false // the connection is the front's, not the visitor's
 	if o.Kind == gate.Answered && a.cfg.Front.Form != formAccel && !gate.Answers(q.Target) {
-		// Most fronts take 2xx for an admission, which the waiting page of many rooms and
-		// news for it would be otherwise.
+		// Most fronts take 2xx for an admission, and many rooms' waiting pages and polls have such a status.
 		a.wait(q, o)
 		o.Header = firstOfEach(o.Header)
 	}
 }
 
-// refuseFront is the outcome of what is no question.
+// refuseFront sets the outcome of an invalid authorization request.
 func (a *authServer) refuseFront(o *gate.Outcome, err error) {
 	status := http.StatusBadRequest
 	if errors.Is(err, errUnlisted) {
@@ -110,7 +109,7 @@ func (a *authServer) admit(w http.ResponseWriter, o *gate.Outcome) {
 	w.WriteHeader(http.StatusOK) // of nothing
 }
 
-// AppendPermit implements [front.Authorizer]: the header of what admit tells.
+// AppendPermit implements [front.Authorizer]: it appends the header fields of an admission.
 func (a *authServer) AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Field {
 	for _, c := range a.admits {
 		dst = append(dst, gate.Field{Name: c.name, Value: c.lines[0]})
@@ -118,8 +117,8 @@ func (a *authServer) AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Fiel
 	return a.gives(dst, o)
 }
 
-// gives appends what a request that enters brings with it: a proof for the front to send to the site,
-// and to nobody else, and tickets for the visitor.
+// gives appends the fields of an admitted request: a proof that the front sends only to the site, and tickets for the
+// visitor.
 func (a *authServer) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
 	if proof := o.Proof(); proof != "" {
 		dst = append(dst, gate.Field{Name: gate.ProofHeader, Value: proof})
@@ -131,7 +130,7 @@ func (a *authServer) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
 	return append(dst, tickets...)
 }
 
-// wait makes an answer one that no front takes for an admission.
+// wait makes sure that no front takes the answer for an admission.
 func (a *authServer) wait(q *gate.Request, o *gate.Outcome) {
 	if o.Status < 300 {
 		o.Status = http.StatusTooManyRequests
@@ -141,10 +140,9 @@ func (a *authServer) wait(q *gate.Request, o *gate.Outcome) {
 	}
 }
 
-// firstOfEach returns the fields with the first line of each name. Most fronts hand on one
-// Set-Cookie only. A request has two tickets where two rooms gate it, which takes
-// an odd spelling of the path; the second is given with the next request, and until then
-// its slot counts for nobody's use.
+// firstOfEach returns the first field of each name. Most fronts forward only one Set-Cookie. A request has two
+// tickets if two rooms gate it, which takes an unusual spelling of the path. The second ticket is sent with the next
+// request; until then its session permit stays unused.
 func firstOfEach(fields []gate.Field) []gate.Field {
 	out := fields[:0]
 	for _, f := range fields {
@@ -157,8 +155,8 @@ func firstOfEach(fields []gate.Field) []gate.Field {
 
 var errUnlisted = errors.New("trusted_proxies: must list who asks here")
 
-// question makes of q, what was asked, the visitor's request that it is about. It refuses what
-// does not name one request in one way: nothing is guessed.
+// question turns the authorization request q into the visitor's request that it describes. It refuses an ambiguous
+// description rather than guess.
 func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name string) []string) error {
 	if !a.proxies.Trusts(peer) {
 		return errUnlisted
@@ -174,7 +172,7 @@ func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name 
 	if err != nil {
 		return err
 	}
-	q.Version = "" // what there is is the front's
+	q.Version = "" // the front's version is not the visitor's
 	switch strings.ToLower(proto) {
 	case "https", "wss":
 		q.Secure = true
@@ -185,7 +183,7 @@ func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name 
 	}
 	switch form := a.cfg.Front.Form; {
 	case form == formAccel || gate.Answers(q.Target):
-		// It is the visitor's as it stands, passed on by the front.
+		// The visitor's own request, forwarded by the front.
 		if form == formHeaders && lines("X-Forwarded-Uri") != nil {
 			return errors.New("X-Forwarded-Uri: must not be given with a request that is for the edge itself")
 		}
@@ -220,7 +218,7 @@ func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name 
 	return nil
 }
 
-// onlyLine returns the only line of a header.
+// onlyLine returns the value of a header with exactly one line.
 func onlyLine(lines func(name string) []string, name string) (string, error) {
 	all := lines(name)
 	if len(all) == 0 || len(all) > 1 {
@@ -229,8 +227,8 @@ func onlyLine(lines func(name string) []string, name string) (string, error) {
 	return all[0], nil
 }
 
-// agrees refuses a request that is the visitor's itself and is told otherwise in a
-// header: a visitor has sent it, and the front hands it on.
+// agrees refuses a visitor's own request if a header describes a different one: the visitor sent that header and the
+// front forwarded it.
 func agrees(lines func(name string) []string, q *gate.Request) error {
 	for _, is := range [...]gate.Field{{Name: "X-Forwarded-Method", Value: q.Method}, {Name: "X-Forwarded-Host", Value: q.Host}, {Name: "X-Forwarded-Uri", Value: q.Target}} {
 		for _, told := range lines(is.Name) {
@@ -242,8 +240,8 @@ func agrees(lines func(name string) []string, q *gate.Request) error {
 	return nil
 }
 
-// check answers one question. A call that is no question ends with a code of gRPC, which
-// Envoy takes for a failure; it must be told to let nobody in then (failure_mode_allow: false).
+// check answers one authorization request. An invalid call ends with a gRPC code, which Envoy counts as a failure; so
+// Envoy needs failure_mode_allow: false.
 func (a *authServer) check(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	h := w.Header()
 	h["Content-Type"], h["Trailer"] = []string{grpcType}, []string{"Grpc-Status", "Grpc-Message"}
@@ -283,7 +281,7 @@ func (a *authServer) check(w http.ResponseWriter, r *http.Request, o *gate.Outco
 		answer = denied(o)
 	}
 	if a.draining.Load() {
-		h.Set("Connection", "close") // HTTP/2 tells it as GOAWAY
+		h.Set("Connection", "close") // GOAWAY in HTTP/2
 	}
 	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))) //nolint:gosec // a waiting page
 	if _, err := w.Write(append(frame, answer...)); err != nil {
@@ -292,8 +290,7 @@ func (a *authServer) check(w http.ResponseWriter, r *http.Request, o *gate.Outco
 	h.Set("Grpc-Status", strconv.Itoa(grpcOK))
 }
 
-// patienceOf returns half of the time after which the caller gives up, so that
-// the answer comes in time.
+// patienceOf returns half of the caller's timeout, so that the answer comes in time.
 func patienceOf(h http.Header) time.Duration {
 	text := h.Get("Grpc-Timeout")
 	units := map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
@@ -307,8 +304,8 @@ func patienceOf(h http.Header) time.Duration {
 	return max(time.Millisecond, time.Duration(n)*units[text[len(text)-1]]/2) //nolint:gosec // an hour at most
 }
 
-// checkedQuestion returns the visitor's request that Envoy asks about. As in the other forms nothing
-// is guessed: Envoy's fields name the request, and no header of the visitor's may name another.
+// checkedQuestion returns the visitor's request that Envoy asks about. As in the other forms nothing is guessed:
+// Envoy's fields name the request, and no header of the visitor may name another.
 func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcome) (*gate.Request, error) {
 	if !a.proxies.Trusts(clientaddr.Peer(r.RemoteAddr)) {
 		return nil, errUnlisted
@@ -344,7 +341,7 @@ func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcom
 	return q, agrees(func(name string) []string { return c.header[name] }, q)
 }
 
-// FrontURL returns where servers in front of the site ask, empty where none may.
+// FrontURL returns the URL of authorization requests, empty without one.
 func (s *Server) FrontURL() string {
 	if s.cfg.Front.Listen == "" {
 		return ""

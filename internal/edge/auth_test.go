@@ -20,8 +20,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// openFront starts an edge whose decision service speaks a form. The site behind its own
-// proxy is not to be asked.
+// openFront starts an edge with a decision service of the given form. No request may reach the site behind the edge's
+// own proxy.
 func openFront(t testing.TB, form string, change func(*stage)) *stage {
 	t.Helper()
 	st := open(t, func(st *stage) {
@@ -38,9 +38,8 @@ func openFront(t testing.TB, form string, change func(*stage)) *stage {
 	return st
 }
 
-// question asks as a front of a form does, about a GET over http by a visitor at
-// 203.0.113.9. Of header, names that are there already are replaced, and left out where the
-// value is "-"; a name with + in front is added.
+// question asks like a front of a form, about a GET over http by a visitor at 203.0.113.9. A pair in header replaces
+// the header of that name, or removes it if the value is "-"; a name with a leading + is added.
 func (st *stage) question(form, method, host, target string, header ...string) answer {
 	st.t.Helper()
 	if form == formGRPC && !slices.Contains(header, "line") {
@@ -93,8 +92,7 @@ func (st *stage) question(form, method, host, target string, header ...string) a
 	return answer{res, string(body)}
 }
 
-// admitted reports whether a front of a form lets the request enter, and whether all
-// that it may judge by says the same.
+// admitted reports whether a front of a form admits the request, and fails if its criteria contradict each other.
 func admitted(t testing.TB, form string, a answer) bool {
 	t.Helper()
 	says := a.Header.Get("Vestibule-Decision") == "admit"
@@ -110,13 +108,13 @@ func admitted(t testing.TB, form string, a answer) bool {
 	return says
 }
 
-// forms are those that tests ask by. The one of Envoy is among them where its types are: see envoy_test.go.
+// forms are the forms under test. Envoy's is added with its types: see envoy_test.go.
 var (
 	forms   = []string{formHeaders, formAccel, formPrefix}
 	asEnvoy func(st *stage, method, host, target string, header ...string) answer
 )
 
-// A visitor waits, is let in, is renewed and leaves, in every form.
+// A visitor waits, is admitted, is renewed and leaves, in every form.
 func TestAFrontAsksAboutEachRequest(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
@@ -140,7 +138,7 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 					t.Errorf("the site's Cache-Control would be %v", a.Header["Cache-Control"])
 				}
 			}
-			// A poll of who may enter is news for the page, and no admission.
+			// A poll of an admitted visitor gets news for the page, not an admission.
 			a = st.question(form, "GET", "sale.example", "/", "Cookie", in, gate.PollHeader, "1", "Accept", "application/json")
 			if admitted(t, form, a) || !strings.Contains(a.body, `"entering"`) {
 				t.Errorf("a poll: %d %v %.80q", a.StatusCode, a.Header, a.body)
@@ -168,8 +166,8 @@ func TestAFrontAsksAboutEachRequest(t *testing.T) {
 	}
 }
 
-// A newcomer who finds a right is admitted with one cookie, which opens the next request. A
-// renewal reaches the visitor too.
+// A newcomer that finds a permit is admitted with one cookie, which opens the next request. A renewal reaches the
+// visitor too.
 func TestAFrontIsGivenTheTicket(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
@@ -202,8 +200,8 @@ func TestAFrontIsGivenTheTicket(t *testing.T) {
 	}
 }
 
-// Whoever is not listed, and whatever does not name one request in one way, is refused and never let in (rule 10 of the
-// hard limit); nor is a waiting page an admission, whatever status the room gives it.
+// An unlisted peer, and a question that does not name one request unambiguously, is refused and never admitted (rule
+// 10 of the hard limit). A waiting page is no admission either, whatever its status in the room's settings.
 func TestRule10AFrontIsToldNothingButTheDecision(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
@@ -293,7 +291,7 @@ func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
 	}
 }
 
-// What an attacker may spell is judged by the raw target, in every form.
+// In every form the raw target decides, with all spellings of an attacker.
 func TestNoSpellingOfThePathPassesAFront(t *testing.T) {
 	for _, form := range forms {
 		t.Run(form, func(t *testing.T) {
@@ -328,7 +326,7 @@ func TestNoSpellingOfThePathPassesAFront(t *testing.T) {
 	}
 }
 
-// TestAFrontIsNotKeptWaiting: fronts give up after a moment, so nobody is held for longer.
+// TestAFrontIsNotKeptWaiting: fronts have short timeouts, so no request is held longer.
 func TestAFrontIsNotKeptWaiting(t *testing.T) {
 	st := openFront(t, formHeaders, func(st *stage) {
 		st.cfg.Front.Hold = 10 * time.Millisecond
@@ -341,7 +339,7 @@ func TestAFrontIsNotKeptWaiting(t *testing.T) {
 	}
 }
 
-// TestAFrontHandsOnOneCookie: where two rooms gate a request, it waits for the second ticket until the next.
+// TestAFrontHandsOnOneCookie: if two rooms gate a request, the second ticket follows with the next one.
 func TestAFrontHandsOnOneCookie(t *testing.T) {
 	st := newStage(t, func(st *stage) {
 		st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies = "", "127.0.0.1:0", []string{"127.0.0.1"}
@@ -404,8 +402,8 @@ func TestAFrontPassesStreamsOn(t *testing.T) {
 	}
 }
 
-// ledger is the site behind a front, which knows of every request that the edge let in: each
-// that it sees must have been decided, by the method, host and target that it sees, once.
+// ledger is the site behind a front, which knows every admission of the edge: each request that it sees must have
+// been decided once, with the same method, host and target.
 type ledger struct {
 	t    testing.TB
 	form string
@@ -415,20 +413,20 @@ type ledger struct {
 	seen  []*http.Request
 	serve http.HandlerFunc
 
-	undecided int // requests that nobody let in
+	undecided int // requests that were not admitted
 }
 
-// tap returns where a front is to ask the edge at addr, so that the ledger knows what is let in.
-// Every byte is passed on as it is. Fronts send no question before the last one is answered.
+// tap returns an address through which a front asks the edge at addr, so that the ledger sees each admission. Bytes
+// pass unchanged. A front sends no question before the answer to the last one.
 func (l *ledger) tap(addr string) string {
 	return testkit.Listen(l.t, func(c net.Conn) {
-		if up, err := net.Dial("tcp", addr); err == nil { // else nobody listens there any more
+		if up, err := net.Dial("tcp", addr); err == nil { // else the listener is closed
 			l.pass(c, up)
 		}
 	})
 }
 
-// pass passes on what both ends of a connection say until one of them ends.
+// pass copies both ways between two connections until one ends.
 func (l *ledger) pass(front, edge net.Conn) {
 	var mu sync.Mutex
 	var asked []byte // since the last answer
@@ -462,7 +460,7 @@ func (l *ledger) pass(front, edge net.Conn) {
 	back.Wait()
 }
 
-// note takes note of an answer that lets in what was asked about.
+// note records an answer that admits the request in asked.
 func (l *ledger) note(asked, answer []byte) {
 	a, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
 	if err != nil {
@@ -505,10 +503,10 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serve(w, r)
 		return
 	}
-	io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+	io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 }
 
-// took returns what the site saw and forgets it.
+// took returns the requests that the site saw, and forgets them.
 func (l *ledger) took() []*http.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()

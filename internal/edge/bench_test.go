@@ -24,7 +24,7 @@ func (w *nowhere) Header() http.Header         { return w.h }
 func (w *nowhere) WriteHeader(code int)        { w.code = code }
 func (w *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
-// instantly is an origin without a network: what is measured is the edge.
+// instantly is an origin without a network, so that only the edge is measured.
 type instantly struct{}
 
 func (instantly) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -50,15 +50,15 @@ func benchmark(b *testing.B, st *stage, host, path, cookie string, code int) {
 	}
 }
 
-// BenchmarkServeAdmitted is a request of who is in: cookie to origin's answer,
-// without any network.
+// BenchmarkServeAdmitted measures a request of an admitted visitor, from cookie to origin's answer, without a
+// network.
 func BenchmarkServeAdmitted(b *testing.B) {
 	st := open(b, nil)
 	st.server.proxy.trip = instantly{}
 	benchmark(b, st, "sale.example", "/tickets?show=1", st.seal("sale", session(7)), http.StatusOK)
 }
 
-// BenchmarkServeQueued is a poll of who waits: cookie to page and new cookie.
+// BenchmarkServeQueued measures a poll of a waiting visitor, from cookie to page and new cookie.
 func BenchmarkServeQueued(b *testing.B) {
 	st := open(b, nil)
 	st.up.queue(vip, 1234, 2)
@@ -67,8 +67,8 @@ func BenchmarkServeQueued(b *testing.B) {
 	benchmark(b, st, "shop.example", "/vip", st.seal("vip", place), http.StatusTooManyRequests)
 }
 
-// BenchmarkFast is what one request takes of the fast front without the system calls of its
-// visitor's connection: who is inside, to a site over a real one; a page; news of a place.
+// BenchmarkFast measures one request in the fast front, without the system calls of the visitor's connection: an
+// admitted visitor to a site over a real connection, a page, and a poll.
 func BenchmarkFast(b *testing.B) {
 	site := echoSite(b, 1024)
 	for _, tc := range []struct {
@@ -106,7 +106,7 @@ func BenchmarkFast(b *testing.B) {
 	}
 }
 
-// tapeConn is a visitor who asks the same left times.
+// tapeConn is a visitor that sends the same request left times.
 type tapeConn struct {
 	peer
 	text  []byte
@@ -140,7 +140,7 @@ func (c *tapeConn) Close() error                  { close(c.done); return nil }
 func (*tapeConn) SetDeadline(time.Time) error     { return nil }
 func (*tapeConn) SetReadDeadline(time.Time) error { return nil }
 
-// echoSite is a site that answers everything with the same so many bytes, and allocates nothing for it.
+// echoSite is a site that answers every request with size bytes, without allocations.
 func echoSite(b *testing.B, size int) (addr string) {
 	b.Helper()
 	answer := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))

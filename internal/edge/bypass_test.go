@@ -50,8 +50,8 @@ func counted(t *testing.T, reg *prometheus.Registry, name string, labels ...stri
 	return 0
 }
 
-// Who matches a rule is on the site, though the room lets nobody in: without a ticket, not
-// counted and not queued.
+// A visitor that matches a rule reaches the site though the room admits nobody: without a ticket, not counted and not
+// queued.
 func TestRule10Rules(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -202,7 +202,7 @@ require("http").createServer((q, a) => {
 	}},
 }
 
-// inProcess are more of them: Go's, and one that takes every liberty that there is.
+// inProcess are further servers: Go's, and one that takes every liberty.
 var inProcess = map[string]http.Handler{
 	"go": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, checkout(path.Clean(r.URL.Path) == "/checkout"))
@@ -231,8 +231,7 @@ func checkout(yes bool) string {
 	return "other"
 }
 
-// spellings are ways to write a path that somebody may take for /checkout, while a rule may take it
-// for something else.
+// spellings are spellings of a path that some server may read as /checkout while a rule reads another path.
 func spellings() (all []string) {
 	names := []string{
 		"checkout", "Checkout", "chec%6bout", "chec%256bout", "checkout;.js", "checkout%3b.js", "checkout%00.js", "checkout?.js", "checkout%3f.js", "checkout%23.js", "checkout#.js",
@@ -246,8 +245,8 @@ func spellings() (all []string) {
 	return all
 }
 
-// No spelling of a path makes a site serve what a rule was not meant for: of requests that a rule lets
-// past, none is answered with the page behind the room, whatever the site makes of its path.
+// No spelling of a path gets a page through a rule that is not meant for it: no request that a rule lets pass is
+// answered with the page behind the room, however the site reads its path.
 func TestOddSpellingsPassNoRule(t *testing.T) {
 	try := func(t *testing.T, site string) {
 		st := open(t, func(st *stage) { st.cfg.Connections.Total = 0 })
@@ -340,8 +339,7 @@ func mmdb(data []byte) []byte {
 	return out
 }
 
-// A rule on the country goes by the file that the operator has, one on the network by a second; what
-// neither knows is missing.
+// A rule on the country uses the operator's file, one on the network a second file; a value in neither is missing.
 func TestRulesGoByCountries(t *testing.T) {
 	dir := t.TempDir()
 	country := "\xe2\x47country\xe2\x48iso_code\x42DE\x54is_in_european_union\x01\x07\x49continent\xe1\x44code\x42EU"

@@ -15,21 +15,20 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// This file is Envoy's gRPC form of the decision service, ext_authz
-// (envoy.service.auth.v3.Authorization): one call without streams, so a message each way with five bytes
-// before it, over the HTTP/2 of net/http. What is read and written of the messages is
-// a few fields; a test asks with Envoy's own types by another client.
+// This file is Envoy's gRPC form of the decision service, ext_authz (envoy.service.auth.v3.Authorization): a unary
+// call, so one message each way with a five-byte prefix, over the HTTP/2 of net/http. It reads and writes only a few
+// fields of the messages. A test calls it with Envoy's own types and another client.
 
 const (
 	checkPath = "/envoy.service.auth.v3.Authorization/Check"
 	grpcType  = "application/grpc"
 
-	// maxCheck bounds a question: Envoy takes headers of 60 KiB, told twice at most. The visitor's body is
-	// not wanted with it.
+	// maxCheck bounds a question, in bytes: Envoy accepts headers of 60 KiB and sends them at most twice. The
+	// visitor's body must not be sent with it.
 	maxCheck = 256 << 10
 )
 
-// Status codes of gRPC.
+// gRPC status codes.
 const (
 	grpcOK              = 0
 	grpcInvalidArgument = 3
@@ -39,7 +38,7 @@ const (
 
 var errTooLong = fmt.Errorf("message: must be %d bytes at most", maxCheck)
 
-// readMessage reads the only message of a call.
+// readMessage reads the single message of a call.
 func readMessage(body io.Reader) ([]byte, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(body, head[:]); err != nil {
@@ -62,19 +61,19 @@ func readMessage(body io.Reader) ([]byte, error) {
 	return message, nil
 }
 
-// checked is what a CheckRequest says of the visitor's request.
+// checked holds the fields of a CheckRequest that describe the visitor's request.
 type checked struct {
 	source, method, path, host, scheme string
 	size                               int64
 	header                             http.Header
-	names                              []string // of its fields, as they were spelled
+	names                              []string // of its header fields, in the original spelling
 }
 
-// errMessage says that a message cannot be read.
+// errMessage is the error of a message that cannot be decoded.
 var errMessage = errors.New("message: must be a CheckRequest")
 
-// fields calls f with the number and the content of each field of a message that has one
-// (strings and messages), and with the value of those that are numbers.
+// fields calls f with the number of each field of a message, and with its content (strings and messages) or its value
+// (numbers).
 func fields(message []byte, f func(field protowire.Number, content []byte, value uint64) error) error {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
@@ -91,7 +90,7 @@ func fields(message []byte, f func(field protowire.Number, content []byte, value
 			value, n = protowire.ConsumeVarint(message)
 		default:
 			n = protowire.ConsumeFieldValue(field, kind, message)
-			field = 0 // nobody asks for it
+			field = 0 // an unused field
 		}
 		if n < 0 {
 			return errMessage
@@ -104,7 +103,7 @@ func fields(message []byte, f func(field protowire.Number, content []byte, value
 	return nil
 }
 
-// inside calls f with each field of a message within messages, by the way to it.
+// inside calls f with each field of the nested message at a field path.
 func inside(message []byte, way []protowire.Number, f func(field protowire.Number, content []byte, value uint64) error) error {
 	if len(way) == 0 {
 		return fields(message, f)
@@ -117,8 +116,7 @@ func inside(message []byte, way []protowire.Number, f func(field protowire.Numbe
 	})
 }
 
-// Ways to what is read: CheckRequest.attributes.source.address.socket_address and
-// CheckRequest.attributes.request.http.
+// Field paths to CheckRequest.attributes.source.address.socket_address and CheckRequest.attributes.request.http.
 var toSource, toHTTP = []protowire.Number{1, 1, 1, 1}, []protowire.Number{1, 4, 2}
 
 func (c *checked) read(message []byte) error {
@@ -147,14 +145,14 @@ func (c *checked) read(message []byte) error {
 		case 6:
 			c.scheme = string(content)
 		case 9:
-			c.size = int64(value) //nolint:gosec // -1 is told like this
+			c.size = int64(value) //nolint:gosec // -1 stands for unknown
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	// header_map: the same headers, each line as it came.
+	// header_map: the same headers, each line as received.
 	err = inside(message, append(slices.Clone(toHTTP), 13), func(field protowire.Number, content []byte, _ uint64) error {
 		if field != 1 {
 			return nil
@@ -180,7 +178,7 @@ func (c *checked) read(message []byte) error {
 	return nil
 }
 
-// nameAndValue reads a name and what is told by a field beside it.
+// nameAndValue reads a name and the value in field second beside it.
 func nameAndValue(content []byte, second int) (line [2]string, err error) {
 	return line, fields(content, func(field protowire.Number, content []byte, _ uint64) error {
 		switch int(field) {
@@ -193,7 +191,7 @@ func nameAndValue(content []byte, second int) (line [2]string, err error) {
 	})
 }
 
-// Numbers of fields in what is answered, and of a header's action.
+// Field numbers of the response, and the header append actions.
 const (
 	fieldStatus, fieldDenied, fieldOK               = 1, 2, 3
 	fieldDeniedStatus, fieldDeniedBody              = 1, 3
@@ -202,8 +200,8 @@ const (
 	overwrites                               uint64 = 2
 )
 
-// allowed tells Envoy that the request enters: what the visitor gets with the site's answer, the proof for the site, and which of
-// the visitor's headers do not reach it.
+// allowed encodes an admission: headers for the visitor's answer, the proof for the site, and the visitor's headers
+// to remove.
 func allowed(o *gate.Outcome, header http.Header) []byte {
 	var ok []byte
 	proof := o.Proof()
@@ -221,7 +219,8 @@ func allowed(o *gate.Outcome, header http.Header) []byte {
 	return message(status(grpcOK), fieldOK, ok)
 }
 
-// stripped returns the names of headers that no site gets from a visitor. Envoy itself writes X-Forwarded-For and X-Forwarded-Proto.
+// stripped returns the names of headers that a site never gets from a visitor. Envoy itself writes X-Forwarded-For
+// and X-Forwarded-Proto.
 func stripped(header http.Header) (out []string) {
 	left := header.Clone()
 	ownRules.Strip(left)
@@ -236,7 +235,7 @@ func stripped(header http.Header) (out []string) {
 
 var ownRules = origin.NewHeaderRules(nil)
 
-// denied tells Envoy what to answer the visitor.
+// denied encodes a denial with the visitor's answer.
 func denied(o *gate.Outcome) []byte {
 	d := message(nil, fieldDeniedStatus, number(nil, 1, uint64(o.Status))) //nolint:gosec // of HTTP
 	for _, h := range o.Header {
@@ -245,10 +244,10 @@ func denied(o *gate.Outcome) []byte {
 	return message(status(grpcDenied), fieldDenied, text(d, fieldDeniedBody, string(o.Body)))
 }
 
-// status begins a CheckResponse with a code of gRPC.
+// status begins a CheckResponse with a gRPC status code.
 func status(code uint64) []byte { return message(nil, fieldStatus, number(nil, 1, code)) }
 
-// option is a HeaderValueOption: a header that is added, or stands in the place of others.
+// option encodes a HeaderValueOption: a header that is added, or replaces others.
 func option(name, value string, added bool) []byte {
 	b := message(nil, fieldHeader, text(text(nil, 1, name), 2, value))
 	if added {

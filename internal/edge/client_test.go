@@ -9,7 +9,8 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// TestTheClientModule: browsers of all origins may load the module and its words, keep them, and ask whether there are newer ones.
+// TestTheClientModule: browsers of all origins may load the module and its texts, cache them, and check for newer
+// ones.
 func TestTheClientModule(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	const base = "http://sale.example/.well-known/vestibule/"

@@ -22,10 +22,9 @@ import (
 	"vestibule/internal/node"
 )
 
-// BenchmarkCompare puts an edge with each front beside its peers, each on the first core, in
-// turns. It tells answers per second, the processor time of one, and how much less that is
-// than the first peer's, round by round: the machine may have other work. Who asks, and
-// the site, are on the other core. make compare runs it.
+// BenchmarkCompare runs an edge with each front and its peers in turns, each on the first core. It reports answers
+// per second, processor time per answer, and the saving against the first peer. The saving is taken per round, since
+// the machine may have other work. Client and site run on the other core. make compare runs it.
 func BenchmarkCompare(b *testing.B) {
 	tools := needs(b, "nginx", "wrk", "taskset")
 	b.Run("proxied", func(b *testing.B) { compareProxied(b, tools) })
@@ -37,7 +36,7 @@ func BenchmarkCompare(b *testing.B) {
 	b.Run("idle", compareIdle)
 }
 
-// table has the sides take turns, and tells what came of it.
+// table runs the sides in turns and reports the results.
 func table(b *testing.B, tools map[string]string, sides []*side) {
 	b.Helper()
 	turns(b, tools, sides)
@@ -54,7 +53,7 @@ func table(b *testing.B, tools map[string]string, sides []*side) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// optional adds what start starts where a program is there, and says where it is not.
+// optional adds the side of an optional program, or logs that the program is missing.
 func optional(b *testing.B, sides *[]*side, program string, start func(path string) *side) {
 	b.Helper()
 	path, err := exec.LookPath(program)
@@ -65,7 +64,7 @@ func optional(b *testing.B, sides *[]*side, program string, start func(path stri
 	*sides = append(*sides, start(path))
 }
 
-// benchSite is what stands behind everybody: 1 KiB from an nginx on the other core.
+// benchSite is the common site: 1 KiB from an nginx on the other core.
 func benchSite(b *testing.B, tools map[string]string) string {
 	site, _ := startNginx(b, tools, 1, "", `location / { add_header Content-Type text/plain; return 200 "`+strings.Repeat("x", 1024)+`"; }`)
 	return site
@@ -95,7 +94,7 @@ func benchEdge(b *testing.B, front, site string, secure bool) *stage {
 	return st
 }
 
-// whoIsInside are the lines of who has a session.
+// whoIsInside are the header lines of a visitor with a session.
 func whoIsInside(st *stage, secure bool) []string {
 	seal := st.seal
 	if secure {
@@ -115,7 +114,7 @@ func compareProxied(b *testing.B, tools map[string]string) {
 		return &side{name: "HAProxy", url: "http://" + addr + path, header: header, pid: pid}
 	})
 	optional(b, &sides, "haproxy", func(program string) *side {
-		// Who has a place in the table goes on; who has none gets one while there is room.
+		// A visitor in the table passes; another one is added while there is room.
 		addr, pid := startHAProxy(b, tools, program, site, "\tstick-table type string len 128 size 100k expire 5m store gpc0\n\tacl inside req.cook(place),in_table\n\tacl full table_avl lt 1\n"+
 			"\thttp-request return status 503 content-type text/html string \"please wait\" if !inside full\n\thttp-request track-sc0 req.cook(place)\n")
 		return &side{name: "HAProxy, waiting room by a table", url: "http://" + addr + path, header: header, pid: pid}
@@ -132,8 +131,7 @@ func compareProxied(b *testing.B, tools map[string]string) {
 	table(b, tools, sides)
 }
 
-// bareProxy is what no proxy in Go is below: it passes on what each of two connections says,
-// and reads nothing of it.
+// bareProxy is the lower bound of a proxy in Go: it copies between two connections without parsing.
 func bareProxy(b *testing.B, site string) (addr string) {
 	b.Helper()
 	return testkit.Listen(b, func(c net.Conn) {
@@ -182,7 +180,7 @@ func comparePages(b *testing.B, tools map[string]string) {
 	}, edges...))
 }
 
-// pollScript is a waiting room by a sorted set: a question keeps the place, and tells it.
+// pollScript is a waiting room with a sorted set: a poll keeps the place and returns it.
 const pollScript = `
 local redis = require "nginx.redis"
 local r = redis:new()
@@ -252,7 +250,7 @@ func compareHTTP2(b *testing.B, tools map[string]string) {
 	b.Run("pages", func(b *testing.B) { table(b, tools, pages) })
 }
 
-// secureSides are those who speak TLS: what passes on to a site, and what answers pages.
+// secureSides are the sides with TLS: proxies to a site, and servers of pages.
 func secureSides(b *testing.B, tools map[string]string, site string, http2 bool) (proxied, pages []*side) {
 	dir := b.TempDir()
 	cert := TLSConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
@@ -285,7 +283,7 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 	return proxied, pages
 }
 
-// bareHTTP2 is what no answer over HTTP/2 is below that net/http's server gives.
+// bareHTTP2 is the lower bound of an answer over HTTP/2 by net/http's server.
 func bareHTTP2(b *testing.B, cert TLSConfig) (addr string) {
 	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -295,7 +293,7 @@ func bareHTTP2(b *testing.B, cert TLSConfig) (addr string) {
 	text := bytes.Repeat([]byte("x"), 1024)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = []string{"text/plain"}
-		w.Write(text) //nolint:errcheck // whoever asked counts
+		w.Write(text) //nolint:errcheck // the client counts the answers
 	})}
 	ended := make(chan struct{})
 	go func() {
@@ -303,7 +301,7 @@ func bareHTTP2(b *testing.B, cert TLSConfig) (addr string) {
 		srv.ServeTLS(ln, cert.Cert, cert.Key) //nolint:errcheck // it is ended below
 	}()
 	b.Cleanup(func() {
-		srv.Close() // nobody asks any more
+		srv.Close() // no requests are left
 		<-ended
 	})
 	return ln.Addr().String()
@@ -335,8 +333,8 @@ func (s *side) loadHTTP2(b *testing.B, tools map[string]string) (rate, cpu float
 	return n / took, (s.used(b) - used) / n
 }
 
-// compareOpen is how long answers take of requests that come at a steady pace, whoever was
-// answered: 5,000 a second over 50 connections. Who asks, and the site, are on the other core.
+// compareOpen measures latency at a steady rate of requests, independent of the answers: 5,000 per second over 50
+// connections. Client and site run on the other core.
 func compareOpen(b *testing.B, tools map[string]string) {
 	h2load, err := exec.LookPath("h2load")
 	if err != nil {
@@ -439,7 +437,7 @@ func compareIdle(b *testing.B) {
 		}
 		b.Logf("%-34s %.1f KiB for each of %d connections that are kept, both ends of it", "edge, "+front, (heap()-before)/float64(n)/1024, n)
 		for _, c := range conns {
-			c.Close() // nobody waits for it
+			c.Close() // no request uses it
 		}
 		if err := st.stop(); err != nil {
 			b.Error(err)
@@ -461,13 +459,13 @@ func startServer(b *testing.B, tools map[string]string, addr string, command ...
 	}
 	b.Cleanup(func() {
 		cmd.Process.Kill() //nolint:errcheck // it may have ended
-		cmd.Wait()         //nolint:errcheck // it was told to end
+		cmd.Wait()         //nolint:errcheck // it was stopped
 	})
 	listens(b, command[0], addr)
 	return cmd.Process.Pid
 }
 
-// startHAProxy has one HAProxy pass on to a site; room is what it does before.
+// startHAProxy starts an HAProxy in front of a site; room holds its directives before forwarding.
 func startHAProxy(b *testing.B, tools map[string]string, program, site, room string) (addr string, pid int) {
 	b.Helper()
 	addr = testkit.FreeAddr(b)

@@ -12,13 +12,13 @@ import (
 	"vestibule/internal/node"
 )
 
-// What reads the requests of visitors.
+// Parsers of visitors' requests.
 const (
 	frontFast    = "fast"
 	frontNetHTTP = "nethttp"
 )
 
-// What becomes of PROXY headers of addresses that are not listed.
+// Policies for PROXY headers from unlisted addresses.
 const (
 	headersRefused = "refuse"
 	headersIgnored = "ignore"
@@ -49,49 +49,49 @@ type Config struct {
 	DrainDelay     time.Duration       `mapstructure:"drain_delay" doc:"time between SIGTERM and the end of the listeners, for load balancers to notice: 0s to 1h"`
 }
 
-// ProxyProtocolConfig says whose connections begin with a PROXY header.
+// ProxyProtocolConfig lists the peers that send a PROXY header.
 type ProxyProtocolConfig struct {
 	Trusted   []string `mapstructure:"trusted" doc:"addresses or prefixes of load balancers that begin every connection with a PROXY header, empty for none"`
 	Untrusted string   `mapstructure:"untrusted" doc:"PROXY header from any other address: refuse closes the connection, ignore drops the header"`
 }
 
-// ProofConfig says whether sites are told by a signed header that a request passed here.
+// ProofConfig controls the signed header that proves to a site that a request passed through the edge.
 type ProofConfig struct {
 	Enabled    bool `mapstructure:"enabled" doc:"add a proof (Vestibule-Proof) to requests to sites"`
 	Remembered int  `mapstructure:"remembered" doc:"proofs kept, one per session, 1 KB each: 1 to 4194304; others are signed for each request"`
 }
 
-// GeoConfig says by which files rules know where visitors come from.
+// GeoConfig lists the files that give rules the location of an address.
 type GeoConfig struct {
 	File string `mapstructure:"file" doc:"file of countries (MaxMind .mmdb) for rules; read at the start; empty for none"`
 	ASN  string `mapstructure:"asn_file" doc:"file of autonomous systems (.mmdb), where geo.file lacks them"`
 }
 
-// RulesConfig are files that rules go by.
+// RulesConfig lists the files that rules use.
 type RulesConfig struct {
 	Lists    string   `mapstructure:"lists" doc:"JSON file of named lists of addresses, {\"name\": [\"10.0.0.0/8\"]}; read at the start; empty for none"`
 	Crawlers []string `mapstructure:"crawlers" doc:"JSON files of the address ranges of crawlers, as search engines publish them, or such lists; read at the start"`
 }
 
-// TLSConfig is the TLS listener.
+// TLSConfig configures the TLS listener.
 type TLSConfig struct {
 	Listen string `mapstructure:"listen" doc:"host:port for visitors with TLS, empty for none"`
 	Cert   string `mapstructure:"cert" doc:"certificate file (PEM), read again when it changes"`
 	Key    string `mapstructure:"key" doc:"key file (PEM), read again when it changes"`
 }
 
-// HeldConfig bounds the requests that are held open for their turn.
+// HeldConfig bounds the long-polled requests.
 type HeldConfig struct {
 	Total  int `mapstructure:"total" doc:"requests held open per room: 0 to 1048576"`
 	Prefix int `mapstructure:"per_prefix" doc:"requests held open per address prefix (IPv4 /24, IPv6 /56): 1 to 1048576"`
 }
 
-// WaitingConfig bounds what one neighbourhood adds to those who wait.
+// WaitingConfig bounds the waiting visitors of one neighbourhood.
 type WaitingConfig struct {
 	Prefix int `mapstructure:"per_prefix" doc:"waiting visitors counted anew per minute and address prefix (IPv4 /24, IPv6 /56): 1 to 1048576; further ones keep their place and are not counted"`
 }
 
-// ConnectionsConfig bounds the connections of visitors.
+// ConnectionsConfig bounds visitors' connections.
 type ConnectionsConfig struct {
 	Total int `mapstructure:"total" doc:"connections of visitors: up to 1048576, 0 for two thirds of the limit of open files"`
 }
@@ -102,7 +102,7 @@ type EventsConfig struct {
 	Prefix int `mapstructure:"per_prefix" doc:"event streams per address prefix (IPv4 /24, IPv6 /56): 1 to 1048576"`
 }
 
-// TimeoutConfig are the patience of the edge with visitors and origins.
+// TimeoutConfig holds the timeouts for visitors and origins.
 type TimeoutConfig struct {
 	Header   time.Duration `mapstructure:"header" doc:"for a visitor to send headers, or to read an answer of the edge: 100ms to 1h, as all timeouts"`
 	Idle     time.Duration `mapstructure:"idle" doc:"for an idle connection of a visitor, and for a body or an answer to make progress"`
@@ -180,7 +180,7 @@ func (c *Config) Validate() []error {
 	return append(errs, c.checkBounds()...)
 }
 
-// checkBounds returns the numbers and durations that are too small or too large.
+// checkBounds returns an error for each number or duration out of range.
 func (c *Config) checkBounds() (errs []error) {
 	for _, n := range []struct {
 		key      string
@@ -220,8 +220,8 @@ func (c *Config) checkBounds() (errs []error) {
 	return errs
 }
 
-// FrontConfig is the decision service: a server in front of the site (nginx, HAProxy,
-// Caddy, Envoy) asks the edge about every request and serves the site itself.
+// FrontConfig configures the decision service: a server in front of the site (nginx, HAProxy, Caddy, Envoy) asks the
+// edge about every request and serves the site itself.
 type FrontConfig struct {
 	Listen   string        `mapstructure:"listen" doc:"host:port of the decision service for servers in front of the site, without TLS, empty for none; only trusted_proxies may ask"`
 	Form     string        `mapstructure:"form" doc:"form of the question: headers, accel (nginx), prefix or grpc (Envoy)"`
@@ -230,22 +230,19 @@ type FrontConfig struct {
 	Hold     time.Duration `mapstructure:"hold" doc:"longest time for which a question is held for the visitor's turn: 1ms to 25s, less than the front waits"`
 }
 
-// How a front says which request it asks about. A listener speaks one form and falls
-// back to no other.
+// Forms in which a front describes the visitor's request. A listener accepts one form only.
 const (
-	// formHeaders: X-Forwarded-Method, -Proto, -Host and -Uri name the request;
-	// method, path and query of the question mean nothing.
+	// formHeaders: X-Forwarded-Method, -Proto, -Host and -Uri name the request; method, path and query of the
+	// question are ignored.
 	formHeaders = "headers"
 
-	// formAccel: the question is the visitor's request, without its body. What may
-	// enter is told by X-Accel-Redirect, whatever the status.
+	// formAccel: the question is the visitor's, without its body. X-Accel-Redirect admits it, whatever the status.
 	formAccel = "accel"
 
-	// formGRPC: the question is a call of Envoy's ext_authz, in which fields name the request.
+	// formGRPC: the question is a call of Envoy's ext_authz, with fields that name the request.
 	formGRPC = "grpc"
 
-	// formPrefix: the same as accel, with a prefix before the path. What may enter is told by
-	// the status 200.
+	// formPrefix: like accel, with a prefix before the path. The status 200 admits the request.
 	formPrefix = "prefix"
 )
 

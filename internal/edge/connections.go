@@ -12,11 +12,10 @@ import (
 	"vestibule/internal/edge/front"
 )
 
-// Every connection takes one of the files that the process may have open, and a
-// process that has none left hears nobody: neither visitors nor whoever asks for its
-// health. So they are shared out at the start, and each use keeps within its share.
+// Every connection takes a file descriptor. A process without free descriptors can accept neither visitors nor health
+// checks, so the limit is divided at the start and each use keeps within its share.
 
-// files are the shares of one edge.
+// files are the shares of one edge, in file descriptors.
 type files struct {
 	limit    int // of the process
 	visitors int // connections of visitors
@@ -24,12 +23,12 @@ type files struct {
 	origins  int // connections to origins
 }
 
-// keepFree is what nobody takes: for NATS, the listeners, health and metrics, the files
-// of data_dir and the log, and answers to those who are refused.
+// keepFree descriptors stay reserved for NATS, the listeners, health and metrics, the files of data_dir, the log, and
+// answers to refused connections.
 const keepFree = 64
 
-// shareFiles divides limit files; the configuration may ask for less than the shares
-// of connections and streams (0 connections: the share).
+// shareFiles divides limit file descriptors. The configuration may lower the shares of connections and streams (0
+// connections: the whole share).
 func shareFiles(limit, connections, streams int) files {
 	rest := max(limit-keepFree, limit/2)
 	f := files{limit: limit, visitors: max(4, rest*2/3)}
@@ -37,12 +36,11 @@ func shareFiles(limit, connections, streams int) files {
 	if connections > 0 {
 		f.visitors = min(f.visitors, connections)
 	}
-	f.streams = min(streams, f.visitors*3/4) // who asks for a page, or holds none, must come through
+	f.streams = min(streams, f.visitors*3/4) // leave room for page requests and visitors without a stream
 	return f
 }
 
-// tell logs where the limit, and not the configuration, is what holds connections or
-// event streams down.
+// tell logs if the file limit, rather than the configuration, bounds connections or event streams.
 func (f *files) tell(log *slog.Logger, cfg *Config) {
 	asked := shareFiles(1<<30, cfg.Connections.Total, cfg.Events.Total)
 	if f.visitors >= cfg.Connections.Total && f.streams >= asked.streams {
@@ -53,9 +51,8 @@ func (f *files) tell(log *slog.Logger, cfg *Config) {
 		slog.Int("event_streams_asked_for", asked.streams))
 }
 
-// connections are those of visitors, up to a cap. Where it is reached, the one that
-// has been idle for longest makes room for the next; where none is idle, the next is
-// told to come back and closed. It is safe for concurrent use.
+// connections are the visitors' connections, up to a cap. At the cap the longest idle one is closed for the next; if
+// none is idle, the next is refused and closed. It is safe for concurrent use.
 type connections struct {
 	max     int
 	metrics *metrics
@@ -63,10 +60,10 @@ type connections struct {
 
 	mu    sync.Mutex
 	open  int
-	fresh int // of those, nothing was read yet
+	fresh int // of those, without a byte read yet
 	idle  idleConns
 
-	refusals chan struct{} // a place for each that is being refused
+	refusals chan struct{} // one place for each refusal in progress
 	refusing sync.WaitGroup
 }
 
@@ -75,19 +72,19 @@ func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
 	return &connections{max: limit, metrics: m, log: log, refusals: make(chan struct{}, keepFree/2)}
 }
 
-// visitorConn is one of them.
+// visitorConn is a visitor's connection.
 type visitorConn struct {
 	*net.TCPConn
 	of      *connections
-	preface *preface // a PROXY header, nil where none is looked for
-	fresh   bool     // nothing was read of it yet; under of.mu
+	preface *preface // a PROXY header, nil if none is expected
+	fresh   bool     // no byte was read yet; under of.mu
 	closed  bool     // under of.mu
 
-	rests         bool         // it is one of the idle ones; under of.mu
-	before, after *visitorConn // among them; under of.mu
+	rests         bool         // it is in the idle list; under of.mu
+	before, after *visitorConn // in the idle list; under of.mu
 }
 
-// RemoteAddr returns the visitor's address: the peer's, or what a listed peer tells.
+// RemoteAddr returns the visitor's address: the peer's, or the one in a listed peer's PROXY header.
 func (c *visitorConn) RemoteAddr() net.Addr {
 	if c.preface != nil {
 		c.preface.read(c.TCPConn)
@@ -98,10 +95,10 @@ func (c *visitorConn) RemoteAddr() net.Addr {
 	return c.TCPConn.RemoteAddr()
 }
 
-// Prefaced implements [front.Prefaced]: more than the header may have been read.
+// Prefaced implements [front.Prefaced]: bytes after the PROXY header may have been read.
 func (c *visitorConn) Prefaced() bool { return c.preface != nil }
 
-// Read returns what the visitor sends.
+// Read reads from the visitor.
 func (c *visitorConn) Read(b []byte) (int, error) {
 	p := c.preface
 	if p == nil {
@@ -119,7 +116,7 @@ func (c *visitorConn) Read(b []byte) (int, error) {
 	return c.TCPConn.Read(b)
 }
 
-// idleConns are the connections that are idle, in a list.
+// idleConns is a list of the idle connections.
 type idleConns struct {
 	longest, newest *visitorConn
 	n               int
@@ -136,7 +133,7 @@ func (l *idleConns) add(c *visitorConn) {
 	l.n++
 }
 
-// remove takes c out, where it is in.
+// remove removes c if it is in the list.
 func (l *idleConns) remove(c *visitorConn) {
 	if !c.rests {
 		return
@@ -155,7 +152,7 @@ func (l *idleConns) remove(c *visitorConn) {
 	l.n--
 }
 
-// Close gives the place of the connection free; it may be called again.
+// Close frees the place of the connection; it may be called again.
 func (c *visitorConn) Close() error {
 	c.of.mu.Lock()
 	if !c.closed {
@@ -169,7 +166,7 @@ func (c *visitorConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// known takes a connection out of the fresh ones. The caller holds the lock.
+// known removes a connection from the fresh ones. The caller holds the lock.
 func (x *connections) known(c *visitorConn) {
 	if c.fresh {
 		c.fresh = false
@@ -177,8 +174,8 @@ func (x *connections) known(c *visitorConn) {
 	}
 }
 
-// settle waits until something was read of every connection, for settleFor at most.
-// net/http closes those that come later than its end without an answer.
+// settle waits until something was read from every connection, for settleFor at most. During its shutdown net/http
+// closes fresh connections without an answer.
 func (x *connections) settle() {
 	over := time.NewTimer(settleFor)
 	defer over.Stop()
@@ -201,7 +198,7 @@ func (x *connections) settle() {
 
 const settleFor = time.Second
 
-// take returns the connection with a place, nil where there is none.
+// take returns the connection with a place, nil if none is free.
 func (x *connections) take(c *net.TCPConn) *visitorConn {
 	for {
 		x.mu.Lock()
@@ -228,7 +225,7 @@ func (x *connections) Close(c io.Closer) {
 	}
 }
 
-// State implements [front.Connections]: it knows which connections are idle.
+// State implements [front.Connections]: it tracks the idle connections.
 func (x *connections) State(conn net.Conn, s http.ConnState) {
 	c, ok := front.Socket(conn).(*visitorConn)
 	if !ok {
@@ -245,19 +242,18 @@ func (x *connections) State(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// refused is what is said to who finds no place. Browsers come back by themselves.
+// refused answers a connection over the limit. Browsers retry by themselves.
 const refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 61\r\n" +
 	"Retry-After: 5\r\nRefresh: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
 	"Too many people are here at the moment. Please wait a moment."
 
-// refuse ends a connection for which there is no place, with a word where it speaks
-// without TLS.
+// refuse closes a connection over the cap, with an answer if it is not secure.
 func (x *connections) refuse(c *net.TCPConn, secure bool) {
 	x.metrics.connectionsRefused.Inc()
 	select {
 	case x.refusals <- struct{}{}:
 	default:
-		secure = true // no time for words
+		secure = true // no time for an answer
 	}
 	if secure {
 		x.Close(c)
@@ -269,7 +265,7 @@ func (x *connections) refuse(c *net.TCPConn, secure bool) {
 		if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
 			return
 		}
-		// What was sent is read, or closing would take the answer away.
+		// Read the pending bytes: otherwise closing would reset the connection and lose the answer.
 		var buf [4 << 10]byte
 		if _, err := c.Read(buf[:]); err == nil {
 			if _, err := c.Write([]byte(refused)); err != nil {

@@ -38,8 +38,8 @@ func TestFilesAreSharedOut(t *testing.T) {
 	}
 }
 
-// The warning that few files may be open is for who can do something about it: not
-// where the configuration itself asks for few connections.
+// The warning about few files is for an operator that can change something: it is not logged if the configuration
+// itself asks for few connections.
 func TestFewFilesAreToldOf(t *testing.T) {
 	for _, tc := range []struct {
 		limit, connections, streams int
@@ -60,8 +60,8 @@ func TestFewFilesAreToldOf(t *testing.T) {
 	}
 }
 
-// talk sends one request over a connection that stays open, and returns the status of
-// the answer, 0 where the edge closed it.
+// talk sends one request over a connection that stays open, and returns the status of the answer, 0 if the edge
+// closed it.
 func talk(t *testing.T, c net.Conn, header string) int {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -93,8 +93,7 @@ func (st *stage) dial() net.Conn {
 	return c
 }
 
-// Where the cap of connections is reached, the one that is idle for longest gives way;
-// where all are busy, the next is told so.
+// At the cap of connections the longest idle one is closed; if all are busy, the next one is refused.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	st := open(t, func(st *stage) { st.cfg.Connections.Total = 3 })
 	var conns []net.Conn
@@ -149,8 +148,8 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	eventually(t, "no place is taken", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
 }
 
-// Sixty who want a stream at an edge with few files: half of them get one, the others
-// poll, and pages are answered throughout.
+// Sixty visitors want a stream at an edge with few files: half get one, the others poll, and pages are answered
+// throughout.
 func TestFewFilesLeaveRoomForPages(t *testing.T) {
 	st := open(t, func(st *stage) { st.maxFiles = 128 }) // 42 connections, 31 streams
 	st.up.queue(sale, 1000, 1)
@@ -175,8 +174,8 @@ func TestFewFilesLeaveRoomForPages(t *testing.T) {
 	}
 }
 
-// Where every connection to origins is busy, the next request waits a moment, and is told
-// to come back. That is no fault of the origin: its rooms stay open.
+// With every connection to origins busy, the next request waits briefly and then gets an answer to retry. That is no
+// fault of the origin: its rooms stay open.
 func TestBusyConnectionsToTheOriginAreNoFaultOfIt(t *testing.T) {
 	st := open(t, func(st *stage) {
 		st.maxFiles = 16 // 3 connections to origins

@@ -19,9 +19,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// An edge that is told to end is not ready from that moment on. It serves whoever comes
-// meanwhile, lets newcomers in, and ends the connection with each answer; streams go on.
-// After drain_delay they end, nobody is listened to, and the regional hears goodbye.
+// A draining edge is not ready from the start of the drain. It serves and admits new visitors and ends the connection
+// with each answer; streams go on. After drain_delay streams end, listeners close, and the regional gets a goodbye.
 func TestAnEdgeDrainsBeforeItStops(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(vip, 10, 1)
@@ -107,8 +106,7 @@ func TestAnEdgeDrainsHTTP2(t *testing.T) {
 	close(over)
 }
 
-// Without a signal, or by an interrupt, an edge stops at once; so does one whose
-// configuration says so.
+// Without a signal, on an interrupt, or with a zero drain_delay, an edge stops at once.
 func TestAnEdgeStopsAtOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -139,7 +137,7 @@ func TestAnEdgeStopsAtOnce(t *testing.T) {
 	}
 }
 
-// Who was connected by the system when a listener ends is served still, and nobody after.
+// Connections in the backlog of a listener that ends are still served; later ones are not.
 func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems than Linux reset what waits to be accepted")
@@ -177,8 +175,7 @@ func TestWhoWaitsToBeAcceptedIsServed(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// An Accept that waited when the listener stopped has been told by the system that its socket
-	// is not valid. That is the end and no fault, of which nobody is warned.
+	// Accept fails with an invalid socket if the listener stops meanwhile. That is the normal end, without a warning.
 	if _, err := l.last.next(syscall.EINVAL); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after the end: %v, want %v", err, net.ErrClosed)
 	}

@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// toldDraw is what is told of a draw in JSON.
+// toldDraw is the JSON form of a draw.
 type toldDraw struct {
 	Vestibule struct {
 		State, Place, Before, Queued string
@@ -27,8 +27,9 @@ type toldDraw struct {
 	}
 }
 
-// TestADrawIsTold: the commit from the first visitor on, then that the draw is being made, then the place with a receipt that
-// can be checked; who came later is told so. Nobody enters without the record of the draw.
+// TestADrawIsTold: a visitor sees the commit from the first answer on, then that the draw is being made, then the
+// place with a receipt that can be checked. A late visitor learns that it is late. Nobody enters without the record
+// of the draw.
 func TestADrawIsTold(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	now := st.server.gate.Time()

@@ -35,8 +35,8 @@ func init() {
 	forms, asEnvoy = append(forms, formGRPC), (*stage).check
 }
 
-// check asks as Envoy does, with its own types and another client of gRPC. The answer is what its visitor would get; of
-// an admission, what is added to the site's answer, and the proof.
+// check asks as Envoy does, with its own types and another gRPC client. It returns the visitor's answer; for an
+// admission, the headers added to the site's answer, and the proof.
 func (st *stage) check(method, host, target string, header ...string) answer {
 	st.t.Helper()
 	source, scheme := "203.0.113.9", "http"
@@ -48,7 +48,7 @@ func (st *stage) check(method, host, target string, header ...string) answer {
 			value = ""
 		}
 		is := map[string]*string{"X-Forwarded-For": &source, "X-Forwarded-Proto": &scheme}[name]
-		if is == nil { // Envoy joins what is told twice
+		if is == nil { // Envoy joins repeated headers
 			name = strings.ToLower(name)
 			if before := lines[name]; added && before != "" {
 				value = before + "," + value
@@ -111,7 +111,7 @@ func (st *stage) authorization() authv3.AuthorizationClient {
 	return c
 }
 
-// What a call of ext_authz may not be: each ends with a code, and nobody is let in.
+// Invalid calls of ext_authz: each ends with a gRPC code and admits nobody.
 func TestACallThatIsNoQuestionFails(t *testing.T) {
 	st := openFront(t, formGRPC, nil)
 	client := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
@@ -153,8 +153,8 @@ func TestACallThatIsNoQuestionFails(t *testing.T) {
 	}
 }
 
-// The edge tells Envoy which headers no site gets from a visitor; with a proof, all forged ones but the one
-// in whose place it stands.
+// The edge lists the visitor's headers that Envoy must remove; with a proof, every forged header except the one that
+// the proof replaces.
 func TestEnvoyIsToldWhichHeadersToRemove(t *testing.T) {
 	st := openFront(t, formGRPC, nil)
 	a := st.question(formGRPC, "GET", "shop.example", "/about", "X-Real-Ip", "1.2.3.4", "X_Real_Ip", "1.2.3.4", "Vestibule-Proof", "forged", "X-Vestibule-Anything", "1", "Accept", "text/html")
@@ -163,7 +163,7 @@ func TestEnvoyIsToldWhichHeadersToRemove(t *testing.T) {
 	}
 }
 
-// Envoy is not to be had here: its configuration is read by its own types, and held to the rules that they carry.
+// Envoy is not available here: its configuration is decoded with its own types, and validated with their rules.
 func TestTheConfigurationOfEnvoy(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/fronts/envoy/envoy.yaml")
 	if err != nil {

@@ -30,9 +30,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// BenchmarkEventStreams opens as many event streams as the goal names, or as the
-// machine allows, from another process, and tells everybody something new with
-// every round. What is measured is the edge's process.
+// BenchmarkEventStreams opens as many event streams from another process as the goal names or the machine allows, and
+// sends a new message to all of them in each round. It measures the edge's process.
 func BenchmarkEventStreams(b *testing.B) {
 	b.Run("plain", func(b *testing.B) { benchmarkStreams(b, false) })
 	b.Run("tls", func(b *testing.B) { benchmarkStreams(b, true) })
@@ -52,7 +51,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	st := newStage(b, func(st *stage) {
 		st.cfg.Events = EventsConfig{Total: n, Prefix: n}
 		st.params.Knock = time.Millisecond
-		st.castEvery = time.Hour // the benchmark tells
+		st.castEvery = time.Hour // the benchmark sends the messages
 		if secure {
 			st.withTLS()
 			pair(b, st.cfg.TLS, 1)
@@ -144,8 +143,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// memory returns what the heap and the stacks take, and what of the process is
-// in memory.
+// memory returns the bytes in use by heap and stacks, and the resident size of the process.
 func memory() (used, resident int64) {
 	runtime.GC()
 	debug.FreeOSMemory()

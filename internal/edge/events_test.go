@@ -27,7 +27,7 @@ func (st *stage) onStream() int {
 	return st.server.streams.hub.Open()
 }
 
-// inLine returns the ticket of somebody who joined a minute ago and came back.
+// inLine returns the ticket of a visitor that joined a minute ago and came back.
 func inLine(id uint64) ticket.Ticket {
 	t := session(id)
 	t.Admitted, t.Until, t.Home, t.Flags = 0, 0, 0, ticket.Returned
@@ -42,7 +42,7 @@ type listening struct {
 	lines  *bufio.Reader
 }
 
-// listen opens an event stream, whatever the answer is.
+// listen opens an event stream, with any answer.
 func (v *visitor) listen(url string, header ...string) *listening {
 	v.st.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // a stream that does not end fails
@@ -125,9 +125,8 @@ func (l *listening) ended() {
 	}
 }
 
-// Whoever waits is told where everybody stands, by every kind of connection;
-// nobody is counted by it; at the turn one question leads inside, and the stream
-// is over.
+// Waiting visitors get the state of the line over every kind of connection, and are not counted for it. At the turn
+// one question admits the visitor, and the stream ends.
 func TestAPageHearsUntilItsTurn(t *testing.T) {
 	for _, name := range []string{"HTTP/1.1", "HTTP/1.1 by header", "HTTP/1.1 over TLS", "HTTP/2 over TLS"} {
 		t.Run(name, func(t *testing.T) {
@@ -179,8 +178,8 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 	}
 }
 
-// Pages that hear that their turn is near ask, and are held; of three for whom
-// there is one slot one comes in, the first in line, and is charged once.
+// Pages near their turn ask, and are held. Of three with one free session permit the first in line enters, and is
+// charged once.
 func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.fill(sale, 1000)
@@ -227,7 +226,7 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 	}
 }
 
-// Nobody listens but pages of the site whose visitors wait.
+// Only pages of the visitors' own site may listen.
 func TestWhoMayListen(t *testing.T) {
 	st := open(t, func(st *stage) { st.cfg.Events.Prefix, st.cfg.Events.Total = 1, 3 })
 	st.up.queue(sale, 10, 1)
@@ -269,8 +268,8 @@ func TestWhoMayListen(t *testing.T) {
 	v.listen(streamURL, "Cookie", cookie)
 }
 
-// A ticket has one stream, the newest: its other pages are told to poll, and an
-// edge has no more streams than it may.
+// A ticket has one stream, the newest; its other pages fall back to polling. The number of an edge's streams is
+// capped.
 func TestStreamsAreCapped(t *testing.T) {
 	st := open(t, func(st *stage) { st.cfg.Events.Total = 2 })
 	st.up.queue(sale, 10, 1)
@@ -286,8 +285,8 @@ func TestStreamsAreCapped(t *testing.T) {
 	}
 }
 
-// Who leaves, whose place is void and whose room is gone is told to ask; when
-// the edge stops, everybody's stream ends.
+// A stream ends with a hint to ask if its visitor leaves, its place is void or its room is gone. All streams end when
+// the edge stops.
 func TestStreamsEnd(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -353,7 +352,7 @@ func TestStreamsOverHTTP2EndWithTheEdge(t *testing.T) {
 	}
 }
 
-// An edge without a lease, or in a data centre that drains, says that nobody is let in.
+// An edge without a lease, or in a draining data centre, says that admissions are paused.
 func TestAStreamTellsOfAPause(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Isolation = time.Hour })
 	st.up.queue(sale, 10, 1)

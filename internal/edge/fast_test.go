@@ -55,8 +55,8 @@ func byFront(t testing.TB, st *stage) (fast, netHTTP, handed float64) {
 	return fast, netHTTP, metric1(t, st, "vestibule_edge_handovers_total")
 }
 
-// What the fast front plainly knows it reads; everything else is read by net/http, also
-// what follows on that connection. Nothing is counted twice.
+// The fast front reads only requests that it fully understands. net/http reads any other, and the rest of that
+// connection. Nothing is counted twice.
 func TestWhichFrontReads(t *testing.T) {
 	const more = "GET /about HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"
 	for _, tc := range []struct {
@@ -122,9 +122,8 @@ func TestHandingOverKeepsTLS(t *testing.T) {
 	}
 }
 
-// Whatever is smuggled, with a request behind it that was poisoned, on a connection that
-// goes on: neither front lets a request through undecided. That both let the same ones
-// through is what FuzzFronts sees to.
+// Smuggling attempts with a poisoned request behind, on a connection that goes on: neither front lets an undecided
+// request through. FuzzFronts checks that both let the same ones through.
 func TestSmugglingOnAConnectionThatGoesOn(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, func(st *stage) { st.cfg.Reader, st.cfg.Timeouts.Header = front, 300*time.Millisecond })
@@ -140,14 +139,14 @@ func TestSmugglingOnAConnectionThatGoesOn(t *testing.T) {
 	})
 }
 
-// goingOn returns a request after which the connection goes on.
+// goingOn returns a request that keeps the connection open.
 func goingOn(text string) string {
 	text = strings.ReplaceAll(text, "Connection: close\r\n", "")
 	return strings.ReplaceAll(text, "\r\nConnection: close", "")
 }
 
-// newRawSite returns the address of a site that answers with bytes; answer is of the n-th request on a connection, and an
-// empty one ends it.
+// newRawSite returns the address of a site that answers with raw bytes. answer gets n, the index of the request on
+// its connection; an empty answer closes the connection.
 func newRawSite(t testing.TB, answer func(n int, r *http.Request) string) (addr string) {
 	t.Helper()
 	return testkit.Listen(t, func(c net.Conn) {
@@ -213,8 +212,8 @@ var hostile = map[string]string{
 	"a cookie like a ticket": "HTTP/1.1 200 OK\r\nSet-Cookie: vestibule-sale=x\r\nVestibule-Ticket: sale=x\r\nContent-Length: 0\r\n\r\n" + poison,
 }
 
-// hostileSite is the address of a site that gives such an answer to /about?evil. What it says to others tells a connection
-// that was not used before.
+// hostileSite returns the address of a site that answers /about?evil with text. The first answer on a new connection
+// differs from later ones, so that reuse shows.
 func hostileSite(t testing.TB, text string) (addr string) {
 	return newRawSite(t, func(n int, r *http.Request) string {
 		if r.RequestURI == "/about?evil" {
@@ -227,12 +226,12 @@ func hostileSite(t testing.TB, text string) (addr string) {
 	})
 }
 
-// poisoned reports whether a visitor has what one must not get.
+// poisoned reports whether an answer holds bytes that no visitor may get.
 func poisoned(answer string) bool {
 	return slices.ContainsFunc([]string{"poison", "vestibule-sale=x", "Vestibule-Ticket", "\rSet-Cookie"}, func(s string) bool { return strings.Contains(answer, s) })
 }
 
-// A site whose answers are broken, or hide another answer, harms nobody who asks next.
+// A site with broken answers, or answers that hide another, does not harm the next visitor.
 func TestHostileAnswers(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {
@@ -268,7 +267,7 @@ func TestHostileAnswers(t *testing.T) {
 	})
 }
 
-// The same over HTTP/2, where a visitor has one connection for everything.
+// The same over HTTP/2, where a visitor has one connection for all requests.
 func TestHostileAnswersOverHTTP2(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		for name, text := range hostile {
@@ -302,7 +301,7 @@ func TestHostileAnswersOverHTTP2(t *testing.T) {
 	})
 }
 
-// Answers of all framings come through either front, and what follows them.
+// Answers of all framings pass either front, and so do the answers after them.
 func TestAnswersOfAllFramings(t *testing.T) {
 	long := strings.Repeat("0123456789abcdef", 20<<10) // more than any buffer
 	site := newRawSite(t, func(_ int, r *http.Request) string {
@@ -362,7 +361,7 @@ func overBoth(t *testing.T, front, site string, test func(t *testing.T, st *stag
 	})
 }
 
-// A visitor who goes away while the site thinks is given up, also by the site.
+// The request of a visitor that goes away while the site thinks is cancelled, at the site too.
 func TestWhoGoesAwayIsGivenUp(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		for _, http2 := range []bool{false, true} {

@@ -30,8 +30,7 @@ type program struct {
 	config     func(t testing.TB, dir string, at places) (args, env []string)
 }
 
-// places are the addresses that a server goes by, and its certificate and key where it
-// speaks TLS and HTTP/2.
+// places are the addresses of a server, with its certificate and key for TLS and HTTP/2.
 type places struct {
 	visitors, edge, site, cert string
 
@@ -178,7 +177,7 @@ func both(t *testing.T) string {
 	return written(t, dir, "both.pem", text)
 }
 
-// startFront starts a server and returns where it listens. A port that was free may be taken by then.
+// startFront starts a server and returns its addresses. It retries if a free port was taken meanwhile.
 func startFront(t testing.TB, p program, file string, at places) string {
 	t.Helper()
 	return startProgram(t, p.name, func(addr, dir string) *exec.Cmd {
@@ -208,7 +207,7 @@ func startProgram(t testing.TB, name string, command func(addr, dir string) *exe
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			cmd.Wait() //nolint:errcheck // it is told to end, or says why it ends
+			cmd.Wait() //nolint:errcheck // it was stopped, or logs its error
 		}()
 		up := false
 		eventually(t, name+" listens or ends", func() bool {
@@ -246,7 +245,7 @@ func startProgram(t testing.TB, name string, command func(addr, dir string) *exe
 	return ""
 }
 
-// A visitor waits with the page and the cookie, hears the stream, is let in, is renewed and leaves.
+// A visitor waits with the page and the cookie, hears the stream, is admitted, is renewed and leaves.
 func TestAVisitOfASiteBehindAFront(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
@@ -355,11 +354,11 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 	})
 }
 
-// p returns by which server a test goes.
+// p returns the name of the server under test.
 func p(t *testing.T) string { return t.Name()[strings.LastIndexByte(t.Name(), '/')+1:] }
 
-// What attackers send to the proxy does not pass a front either: paths, hosts, methods, upgrades, tickets, requests in
-// requests. The ledger sees to it that the site gets nothing that was not decided as it stands.
+// Attacks on the proxy fail through a front too: paths, hosts, methods, upgrades, tickets, requests within requests.
+// The ledger checks that the site gets only requests that were decided in the same form.
 func TestNothingUnadmittedPassesAFront(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(vip, 10, 1)
@@ -445,7 +444,7 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 		if a := st.visitor().get("http://sale.example/", "Cookie", "vestibule-sale="+good); a.body != "the site" {
 			t.Errorf("a good ticket: %d %.40q", a.StatusCode, a.body)
 		}
-		// What enters is what was asked about, however it is spelled: the ledger sees to it.
+		// The ledger checks that the admitted request is the decided one, in every spelling.
 		site.took()
 		inside := "Cookie: vestibule-vip=" + st.value("vip", session(7))
 		for _, target := range slices.Concat(oddTargets, vipSpellings) {
@@ -457,8 +456,8 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 	})
 }
 
-// What a visitor says in the front's place is not believed: no header names another path, host, scheme or address, to the
-// edge or to the site; and no word of the edge reaches the site from a visitor.
+// A visitor cannot speak for the front: none of its headers names another path, host, scheme or address to the edge
+// or the site, and no header of the edge reaches the site from a visitor.
 func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
@@ -491,7 +490,7 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 			}
 			site.took()
 		}
-		// All visitors of this test come from one address, whatever they say.
+		// All visitors of this test have one address, whatever their headers say.
 		st.up.grant(sale, 10, 10)
 		for _, name := range movingHeaders {
 			if strings.Contains(name, "Anything") && p(t) == "nginx" {
@@ -521,7 +520,7 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 				t.Errorf("%s does not reach the site: %v", name, seen)
 			}
 		}
-		// Who says another address is counted by the address that the front sees.
+		// A visitor that claims another address is counted by the address that the front sees.
 		st.raw(request("GET /about HTTP/1.1", "shop.example", "X-Forwarded-For: 6.6.6.6", "X-Forwarded-Proto: https"))
 		seen := site.took()
 		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" || seen[0].Header.Get("X-Forwarded-Proto") != "http" {
@@ -530,7 +529,7 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 	})
 }
 
-// A websocket of who is inside goes through, to the site that it was asked about; who waits gets none.
+// A websocket of an admitted visitor reaches the site of the question; a waiting visitor gets none.
 func TestWebsocketsPassFronts(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		st.up.queue(sale, 10, 1)
@@ -545,7 +544,7 @@ func TestWebsocketsPassFronts(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n") //nolint:errcheck // checked by who asked
+			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n") //nolint:errcheck // the client checks the answer
 			io.Copy(conn, conn)                                                                                                                      //nolint:errcheck // as above
 		})
 		upgrade := func(cookie string) (*http.Response, net.Conn, *bufio.Reader) {
@@ -618,7 +617,7 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 			}
 			for _, path := range vipSpellings {
 				if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Contains(path, "#") || strings.Contains(path, "%u") {
-					continue // net/http does not send these, or asks again and again where the stream is reset
+					continue // net/http does not send these, or retries repeatedly if the stream is reset
 				}
 				r, err := http.NewRequest(http.MethodGet, "https://shop.example/", nil)
 				if err != nil {
@@ -635,13 +634,14 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 	})
 }
 
-// The site gets the edge's proof and no other, and the visitor gets none; and the site may ask about it through the front.
+// The site gets the edge's proof and no other, the visitor gets none, and the site may ask about it through the
+// front.
 func TestFrontsSendTheProofOn(t *testing.T) {
 	throughFrontsOf(t, false, proving, func(t *testing.T, st *stage, site *ledger) {
 		v := st.visitor()
 		v.Jar = nil
 		site.serves(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that tells everything
+			w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that reveals everything
 		})
 		for _, url := range []string{"http://sale.example/", "http://shop.example/about"} {
 			a := v.get(url, "Cookie", st.seal("sale", session(7)), gate.ProofHeader, "mine", "Connection", gate.ProofHeader)
@@ -673,7 +673,7 @@ func TestFrontsSendTheProofOn(t *testing.T) {
 	})
 }
 
-// Without an edge nobody comes in, inside or not.
+// Without an edge no visitor enters, admitted before or not.
 func TestNobodyPassesAFrontWithoutAnEdge(t *testing.T) {
 	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
 		in := st.seal("sale", session(7))

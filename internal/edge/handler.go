@@ -13,7 +13,7 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// ServeHTTP has a request of a visitor decided, and does what the outcome says.
+// ServeHTTP decides a visitor's request and carries out the outcome.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.byNetHTTP.Inc()
 	o := s.gate.Begin()
@@ -35,7 +35,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, o)
 }
 
-// request returns what a request of peer is decided by.
+// request returns the gate's view of a request from peer.
 func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gate.Request {
 	q := o.Request()
 	*q = gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
@@ -50,17 +50,17 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 		return
 	}
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(p) // the proxy's way to cut a connection
+		panic(p) // the proxy cuts a connection this way
 	}
 	s.metrics.panics.Inc()
 	s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	s.patience.hurryBody(w, r)
-	addFields(w.Header(), o.Tickets()) // a slot may have been charged: the visitor is to have it
+	addFields(w.Header(), o.Tickets()) // a session permit may have been charged: the visitor must get its ticket
 	w.Header().Set("Cache-Control", "no-store")
 	http.Error(w, "Something went wrong. Please try again.", http.StatusInternalServerError)
 }
 
-// answer writes what the edge itself has to say to a visitor.
+// answer writes the edge's own answer to a visitor.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	s.patience.hurryBody(w, r)
 	h := w.Header()
@@ -80,14 +80,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	}
 }
 
-// enter passes a request on to its site.
+// enter forwards a request to its site.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	if r.Header.Get("Upgrade") != "" {
 		s.upgrades.Add(1)
 		defer s.upgrades.Done()
 		if left, ok := o.SessionLeft(); ok {
-			// The connection lives as long as the shortest of the sessions that
-			// let it in.
+			// The connection ends with the shortest of its sessions.
 			ctx, cancel := context.WithTimeout(r.Context(), left)
 			defer cancel()
 			r = r.WithContext(ctx)

@@ -67,7 +67,7 @@ func TestListedProxiesAreBelieved(t *testing.T) {
 		header  []string
 		client  string
 		proto   string
-		host    string // cookie name over what is said to be TLS
+		host    string // cookie name if the connection claims TLS
 	}{
 		{"a proxy says who and how", []string{"127.0.0.1"}, []string{"X-Forwarded-For", "203.0.113.9", "X-Forwarded-Proto", "https"}, "203.0.113.9", "https", "__Host-vestibule-sale"},
 		{"a visitor cannot put itself behind others", []string{"127.0.0.0/8", "10.0.0.0/8"}, []string{"X-Forwarded-For", "1.1.1.1, 203.0.113.9, 10.1.1.1"}, "203.0.113.9", "http", "vestibule-sale"},
@@ -94,8 +94,7 @@ func TestListedProxiesAreBelieved(t *testing.T) {
 	}
 }
 
-// What the origin answers goes out as it is, but for what would touch the
-// visitor's ticket.
+// The origin's answer passes unchanged, except for headers that would affect the visitor's ticket.
 func TestTheOriginsAnswer(t *testing.T) {
 	st := open(t, nil)
 	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
@@ -107,7 +106,7 @@ func TestTheOriginsAnswer(t *testing.T) {
 		h.Set("Surrogate-Control", "max-age=600")
 		h.Set("Content-Encoding", "gzip")
 		w.WriteHeader(http.StatusTeapot)
-		io.WriteString(w, "not really gzip") //nolint:errcheck // checked by who asked
+		io.WriteString(w, "not really gzip") //nolint:errcheck // the client checks the answer
 	})
 	v := st.visitor()
 	a := v.get("http://sale.example/")
@@ -167,7 +166,7 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()
 	st.adopted()
-	st.up.grant(sale, 0, 0) // the edge may have been adopted before it knew the room: it renews for as long as a grant says
+	st.up.grant(sale, 0, 0) // the handshake may have preceded the rooms; without a grant the edge does not renew
 	for i, tls := range []bool{false, true} {
 		v := st.visitor()
 		name, scheme, proto := ticket.SharedCookieName("sale", tls), "http://", "http"
@@ -194,7 +193,7 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 			t.Fatalf("who was inside before the setting: %d %.60q %v", a.StatusCode, a.body, a.Header["Set-Cookie"])
 		}
 		for _, host := range []string{"sale.example/", "www.sale.example/", "a.b.sale.example/x"} {
-			// The new one is what counts where both are there.
+			// With both present, the new one counts.
 			if a := ask(host, name+"="+c.Value+"; "+own); a.body != "the site" || len(a.Cookies()) > 0 {
 				t.Errorf("%s: %d %.60q %v", host, a.StatusCode, a.body, a.Header["Set-Cookie"])
 			}
@@ -272,7 +271,7 @@ func TestBodiesStream(t *testing.T) {
 	}
 	go func() {
 		for _, want := range []string{"first", "other"} {
-			io.WriteString(send, want) //nolint:errcheck // an error shows in what is read
+			io.WriteString(send, want) //nolint:errcheck // the read shows an error
 			if got := <-read; got != want {
 				t.Errorf("the origin read %q, want %q", got, want)
 			}
@@ -284,7 +283,7 @@ func TestBodiesStream(t *testing.T) {
 	// Down: the visitor has the first bytes before the origin sends the others.
 	first := make(chan struct{})
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, "first") //nolint:errcheck // checked by who asked
+		io.WriteString(w, "first") //nolint:errcheck // the client checks the answer
 		http.NewResponseController(w).Flush()
 		<-first
 		io.WriteString(w, " second") //nolint:errcheck // as above
@@ -382,8 +381,8 @@ func (st *stage) opened(name, value string) (out ticket.Ticket) {
 	return out
 }
 
-// Who waits is let in when a slot is free, with the same ticket, and a lost
-// reply costs no second slot.
+// A waiting visitor is admitted once a session permit is free, with the same ticket. A lost answer costs no second
+// session permit.
 func TestAWaitingVisitorEnters(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -414,7 +413,7 @@ func TestAWaitingVisitorEnters(t *testing.T) {
 	}
 }
 
-// Somebody held for a turn is let in by the grant that brings a right.
+// A held visitor is admitted by the grant of a permit.
 func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.up.queue(vip, 0, 1)
@@ -436,8 +435,8 @@ func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 	}
 }
 
-// A browser shows nothing while it loads a page: who is next sees the page within a second,
-// and the page's questions are held.
+// A browser shows nothing while it loads a page: the next visitor in line sees the page within a second, and only the
+// page's questions are held.
 func TestAPageLoadIsNotHeldForLong(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.fill(sale, 1000)
@@ -455,8 +454,7 @@ func TestAPageLoadIsNotHeldForLong(t *testing.T) {
 	}
 }
 
-// One neighbourhood cannot hold all places; whoever comes on top polls, and
-// not in the same second as all others.
+// One neighbourhood cannot take all places of held requests; the visitors beyond its share poll, spread over time.
 func TestHeldRequestsAreCapped(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock, st.cfg.Held.Prefix = time.Hour, time.Hour, 1 })
 	st.fill(sale, 1000)
@@ -471,7 +469,7 @@ func TestHeldRequestsAreCapped(t *testing.T) {
 	}
 	st.up.grant(sale, 1, 1)
 	<-done
-	// The place of who was held is free again.
+	// The place of the held request is free again.
 	go func() { done <- st.visitor().get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "another one is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	st.up.grant(sale, 1, 1)
@@ -584,7 +582,7 @@ func TestACopyOfATicketIsFound(t *testing.T) {
 		old.Until -= 60
 		return cookieOf(v.get("http://sale.example/", "Cookie", st.seal("sale", old)), ticket.CookieName("sale", false)) != nil
 	})
-	var clients [2]ticket.Ticket // what each of them holds
+	var clients [2]ticket.Ticket // the ticket of each
 	for i := range clients {
 		clients[i] = session(7)
 		clients[i].Stamp, clients[i].Root = uint32(1+i), uint32(1+i)

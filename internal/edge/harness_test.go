@@ -103,13 +103,12 @@ func (b *bus) Subscribe(pattern string, handle func(string, []byte)) (func(), er
 	}, nil
 }
 
-// shelf is where a node's documents come from: what is offered reaches the
-// watcher.
+// shelf is the source of a node's documents: an offered document reaches the watcher.
 type shelf struct {
 	offers chan [2]string
 	pages  sync.Map
 	broken atomic.Bool // nothing can be asked for
-	behind atomic.Bool // what is answered may be of before
+	behind atomic.Bool // answers may be stale
 	doubts atomic.Int32
 }
 
@@ -146,8 +145,7 @@ func (d *shelf) Current(ctx context.Context) error {
 	return d.reach(ctx)
 }
 
-// parent plays the regional of one edge: it adopts it, answers every report,
-// and grants what a test says.
+// parent plays the regional of one edge: it does the handshake, answers every report, and sends the grants of a test.
 type parent struct {
 	t    testing.TB
 	bus  *bus
@@ -183,7 +181,7 @@ func (p *parent) hear(_ string, data []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.mute {
-		for _, o := range r.Rooms { // the line that the edge follows goes on
+		for _, o := range r.Rooms { // keep the line that the edge follows
 			if g := p.held[o.Room]; g != nil && len(o.Copied) > 0 {
 				g.Lines = o.Copied
 			}
@@ -204,7 +202,7 @@ func (p *parent) say() {
 	case p.last.Seen != p.term:
 		g.Adoption, g.Lease = wire.Promise, 0
 	case p.last.Final:
-		g.Tenure++ // adopted again at once
+		g.Tenure++ // a new lease epoch at once
 		g.Lease = 0
 	}
 	if g.Adoption == wire.Adopted {
@@ -222,7 +220,7 @@ func (p *parent) say() {
 	}
 }
 
-// grant gives rights of T and R in a room; they are in hand when it returns.
+// grant grants permits of T and R in a room, and returns once the edge has them.
 func (p *parent) grant(id room.ID, credit, rate uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,12 +229,10 @@ func (p *parent) grant(id room.ID, credit, rate uint64) {
 	p.say()
 }
 
-// queue lets everybody wait in a room with n people in front of a newcomer,
-// of whom mu per second are let in.
+// queue closes a room with n visitors in front of a newcomer and mu admissions per second.
 func (p *parent) queue(id room.ID, n, mu float64) { p.view(id, n, mu, 1, 0) }
 
-// view says that who joined before horizon may enter and before park may be
-// held.
+// view sends a view of the line: visitors that joined before horizon may enter, those before park may be held.
 func (p *parent) view(id room.ID, n, mu float64, horizon, park fleettime.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -312,7 +308,7 @@ func (s stamping) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// audit has an origin see which requests the edge let in.
+// audit has an origin record the requests that the edge admitted.
 func (st *stage) audit(o *auditor) {
 	st.server.proxy.trip = stamping{st.server.proxy.transport, o}
 	if p := st.server.pool; p != nil {
@@ -395,10 +391,10 @@ func (o *auditor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handle(w, r)
 		return
 	}
-	io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+	io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 }
 
-// serves sets what the site answers with.
+// serves sets the site's handler.
 func (o *auditor) serves(h http.HandlerFunc) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -429,8 +425,7 @@ var (
 	vip  = room.IDOf("vip")
 )
 
-// document is the room set of these tests: sale covers a host, vip a path of
-// another whose rest passes through.
+// document is the room set of these tests: sale covers a host, vip one path of another host.
 func document(origin string) room.Document {
 	r := func(name, host, path string, status int) room.Settings {
 		return room.Settings{
@@ -474,7 +469,7 @@ type stage struct {
 	server *Server
 	bus    *bus
 	docs   *shelf
-	up     *parent // nil where a test brings its own
+	up     *parent // nil if a test brings its own
 	origin *auditor
 	ring   ticket.Keyring
 	reg    *prometheus.Registry
@@ -486,7 +481,7 @@ type stage struct {
 	dialOrigin func(ctx context.Context, network, addr string) (net.Conn, error) // of the fast front
 	castEvery  time.Duration
 	chance     rand.Source
-	door       string // where visitors come, if not to the edge itself
+	door       string // the address for visitors, if not the edge's own
 	sent       int    // raw requests
 	envoy      any    // its client of the decision service: see authorization
 
@@ -494,8 +489,7 @@ type stage struct {
 	ended  chan error
 }
 
-// params are times that keep tests short: nobody waits for a right for longer
-// than a moment.
+// params returns times that keep tests short: a permit is never awaited for long.
 func params() wire.Params {
 	p := wire.DefaultParams()
 	p.Knock, p.Hold = 5*time.Millisecond, 20*time.Millisecond
@@ -542,14 +536,14 @@ func (st *stage) start() *stage {
 // engine has do use the engine of the edge.
 func (st *stage) engine(do func(now fleettime.Mono, eng *admission.Engine)) { st.server.gate.With(do) }
 
-// fill has n newcomers arrive in a room, who take what rights there are.
+// fill sends n newcomers into a room; they take the available permits.
 func (st *stage) fill(id room.ID, n int) {
 	for range n {
 		st.engine(func(now fleettime.Mono, eng *admission.Engine) { eng.Arrive(now, id, ticket.Ticket{}) })
 	}
 }
 
-// stop stops the edge, once, and returns what Run did.
+// stop stops the edge, once, and returns the result of Run.
 func (st *stage) stop() error {
 	st.cancel(nil)
 	err := <-st.ended
@@ -557,8 +551,7 @@ func (st *stage) stop() error {
 	return err
 }
 
-// open starts an edge with the rooms of document, keys, a regional, and plenty
-// of rights.
+// open starts an edge with the rooms of document, keys, a regional, and plenty of permits.
 func open(t testing.TB, change func(*stage)) *stage {
 	t.Helper()
 	st := newStage(t, change)
@@ -583,7 +576,7 @@ func (st *stage) adopted() {
 
 var eventually = testkit.Eventually
 
-// visitor is a browser: it reaches the edge under whatever host it asks for.
+// visitor is a browser that resolves every host to the edge.
 type visitor struct {
 	*http.Client
 	st *stage
@@ -591,7 +584,7 @@ type visitor struct {
 
 func (st *stage) addr(i int) string { return st.server.listeners[i].Addr().String() }
 
-// entrance returns where visitors come.
+// entrance returns the address for visitors.
 func (st *stage) entrance() string {
 	if st.door != "" {
 		return st.door

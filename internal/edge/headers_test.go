@@ -26,7 +26,7 @@ func (st *stage) reached(header string) []string {
 	return names
 }
 
-// movingHeaders are some by which a visitor might have the site serve another request.
+// movingHeaders may make a site serve another request.
 var movingHeaders = []string{
 	"X-Original-URL", "X-Original-Uri", "X-Original-Host", "X-Original-Path", "X-Original-Method", "X-Original-Proto", "X-Original-For",
 	"X-Rewrite-URL", "X-Rewrite-Path", "X-Override-URL", "X-Envoy-Original-Path", "X-Envoy-Original-Host", "X-Envoy-External-Address",
@@ -42,8 +42,7 @@ var movingHeaders = []string{
 	"X-Vestibule-Anything", "Vestibule-Poll-Like", "$WSSC", "$WSRA", // WebSphere's
 }
 
-// A site may take path, host, scheme, method or address from a header: none of a
-// visitor's reaches it, in whatever spelling.
+// A site may take path, host, scheme, method or address from a header: a visitor's never reach it, in any spelling.
 func TestNoHeaderOfAVisitorMovesTheRequest(t *testing.T) {
 	st := open(t, nil)
 	for _, name := range movingHeaders {
@@ -63,7 +62,7 @@ func TestNoHeaderOfAVisitorMovesTheRequest(t *testing.T) {
 	}
 }
 
-// What a proxy in front sets for the site passes where the operator names it.
+// Headers of a proxy in front pass to the site if the operator names them.
 func TestHeadersThatTheOperatorNamesPass(t *testing.T) {
 	st := open(t, func(st *stage) { st.cfg.ForwardHeaders = []string{"cf-connecting-ip", "X-Original-URL", "x_tenant"} })
 	for name, want := range map[string][]string{

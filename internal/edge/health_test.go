@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// TestAnOriginThatDoesNotAnswerPausesAdmissions: people inside get its errors, who
-// waits keeps the place and is told why, and everything goes on by itself when it
-// answers again.
+// TestAnOriginThatDoesNotAnswerPausesAdmissions: admitted visitors get its errors, waiting visitors keep their place
+// and see the reason, and admissions resume once it answers again.
 func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
@@ -51,8 +50,8 @@ func TestAnOriginThatDoesNotAnswerPausesAdmissions(t *testing.T) {
 	}
 }
 
-// TestHalfARequestSaysNothingAboutTheSite: visitors who send less of a body than they said, again and
-// again, do not pause the room.
+// TestHalfARequestSaysNothingAboutTheSite: visitors that repeatedly send less of a body than announced do not pause
+// the room.
 func TestHalfARequestSaysNothingAboutTheSite(t *testing.T) {
 	t.Parallel()
 	eachFront(t, func(t *testing.T, front string) {

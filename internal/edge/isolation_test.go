@@ -16,8 +16,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// TestIsolationAsTheRoomsSay cuts an edge off: the room sale is closed then, vip
-// lets two newcomers in, and under cap no session is renewed.
+// TestIsolationAsTheRoomsSay isolates an edge: the room sale is closed then, vip admits two newcomers, and under cap
+// no session is renewed.
 func TestIsolationAsTheRoomsSay(t *testing.T) {
 	said := &testkit.Log{}
 	st := newStage(t, func(s *stage) {
@@ -74,7 +74,7 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	if n := metric(t, st, "vestibule_edge_decisions_total", "reason", admission.Closed.String()); n != 1 {
 		t.Errorf("%v decisions for the reason closed, want 1", n)
 	}
-	old.ID++ // not the one that was renewed a moment ago
+	old.ID++ // not the one that was just renewed
 	if renewed("sale", saleURL) {
 		t.Error("renewed without a lease under cap")
 	}
@@ -90,8 +90,8 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	eventually(t, "the end is told", func() bool { return said.Has("msg=\"no longer isolated\"") && said.Has("let_in_without_a_right=2") })
 }
 
-// A store that comes back older or emptier changes nothing at an edge, and is an
-// alarm for people: the edge stays in the load balancer.
+// A store restored to an older or emptier state changes nothing at an edge, and raises an alarm for the operator: the
+// edge stays in the load balancer.
 func TestAnOlderStoreIsAnAlarmAndChangesNothing(t *testing.T) {
 	st := open(t, nil)
 	d := document(st.origin.URL)

@@ -44,7 +44,7 @@ func cutOff(t *testing.T) (st *stage, newest ticket.Keyring) {
 	return st, newest
 }
 
-// moment reports what is wrong with an answer that should ask for patience.
+// moment reports faults of an answer that asks the visitor to retry.
 func (a answer) moment(t *testing.T, what string) {
 	t.Helper()
 	if a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || len(a.Header["Set-Cookie"]) > 0 || a.Header.Get(gate.TicketHeader) != "" {
@@ -52,8 +52,8 @@ func (a answer) moment(t *testing.T, what string) {
 	}
 }
 
-// A ticket under a key that the edge has not heard of is not a ticket that is not
-// there: its visitor is asked to wait a moment, and nothing is replaced or charged.
+// A ticket under a key that the edge does not know yet is not a missing ticket: its visitor is asked to retry, and
+// nothing is replaced or charged.
 func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 	st, newest := cutOff(t)
 	place := session(7)
@@ -114,12 +114,12 @@ func TestRule10ATicketUnderANewerKeyIsNotReplaced(t *testing.T) {
 	}
 }
 
-// A key that nobody has locks nobody out: where the store confirms the ring, and where
-// the ring is too young to lack a key, its ticket is none.
+// A key that no node has locks no visitor out: its ticket counts as none once the store confirms the ring, or if the
+// ring is too young to lack a key.
 func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 	old, newest := rotated(t, 3*ticket.MinRotation+time.Minute)
 	foreign := func(st *stage, ring ticket.Keyring) string {
-		st.ring = ticket.Keyring{Version: 9, Keys: []ticket.Key{{ID: ring.Keys[len(ring.Keys)-1].ID + 1, Secret: ring.Keys[0].Secret}}} // later than what the edge knows
+		st.ring = ticket.Keyring{Version: 9, Keys: []ticket.Key{{ID: ring.Keys[len(ring.Keys)-1].ID + 1, Secret: ring.Keys[0].Secret}}} // newer than the edge's
 		return st.seal("sale", session(7))
 	}
 	t.Run("the ring is confirmed", func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestATicketUnderAKeyThatNobodyHasIsNone(t *testing.T) {
 	})
 }
 
-// An edge that was never told the time is not ready. Who comes all the same is asked
-// to come back, and given nothing that would not be kept; who is inside is served.
+// An edge that never got the time is not ready. It asks newcomers to come back without giving them a place, and
+// serves admitted visitors.
 func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 	st := newStage(t, nil)
 	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, document(st.origin.URL)))
@@ -200,7 +200,7 @@ func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 	st.up.grant(sale, 1000, 1000)
 	eventually(t, "somebody new is let in", func() bool { return v.get("http://sale.example/").body == "the site" })
 
-	// What was known once is known: nobody is sent away because the regional is silent.
+	// The edge keeps the time: nobody is sent away because the regional is silent.
 	st.up.mu.Lock()
 	st.up.mute = true
 	st.up.mu.Unlock()

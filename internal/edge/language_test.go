@@ -9,8 +9,8 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// TestAVisitorChoosesALanguage: the list of languages leads back to the page that it was reached from, on this host alone,
-// and the choice goes before Accept-Language.
+// TestAVisitorChoosesALanguage: the list of languages leads back to the previous page, on this host alone, and the
+// choice has priority over Accept-Language.
 func TestAVisitorChoosesALanguage(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -50,7 +50,7 @@ func TestAVisitorChoosesALanguage(t *testing.T) {
 	}
 }
 
-// TestAQuestionThatIsNotHeld: a page that has nothing right to show is answered soon, where others are held for an hour.
+// TestAQuestionThatIsNotHeld: a page with outdated content is answered soon, while others are held for an hour.
 func TestAQuestionThatIsNotHeld(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	st.fill(sale, 1000)

@@ -13,8 +13,8 @@ import (
 
 const leaveURL = "http://sale.example" + gate.LeavePath
 
-// TestLeaving: who says so is out at once, for good, and the browser forgets the
-// ticket; a copy of it is worth nothing here.
+// TestLeaving: a visitor that leaves is out at once, for good, and the browser forgets the ticket; a copy of it is
+// invalid here.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)
@@ -75,8 +75,7 @@ func TestLeavingIsRefusedTo(t *testing.T) {
 	}
 }
 
-// TestTheOriginPutsAVisitorOut with one header of its answer, which nobody else
-// sees.
+// TestTheOriginPutsAVisitorOut: one header of the origin's answer ends the session, and no visitor sees it.
 func TestTheOriginPutsAVisitorOut(t *testing.T) {
 	t.Parallel()
 	st := open(t, nil)

@@ -16,7 +16,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// listen opens the listeners, or takes those of sockets.
+// listen opens the listeners, or takes them from sockets.
 func (s *Server) listen(sockets *node.Sockets) error {
 	for _, l := range []struct {
 		key     string
@@ -47,8 +47,8 @@ func (s *Server) listen(sockets *node.Sockets) error {
 	return nil
 }
 
-// open opens the listeners of one address. localhost is both 127.0.0.1 and ::1: programs
-// that are given the name try one or the other, and the port is the same.
+// open opens the listeners of one address. localhost is both 127.0.0.1 and ::1, with the same port: programs try
+// either.
 func (s *Server) open(addr string, kind listener, sockets *node.Sockets) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Server) open(addr string, kind listener, sockets *node.Sockets) error {
 		case port != "0" || try == 10:
 			return err
 		}
-		// The free port of one family is taken in the other: another one.
+		// The free port of one family is taken in the other: try another one.
 		s.listeners = s.listeners[:len(s.listeners)-1]
 		if err := first.Close(); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *Server) open(addr string, kind listener, sockets *node.Sockets) error {
 	}
 }
 
-// openOne opens a listener at one address, or takes the one that was passed for it.
+// openOne opens a listener at one address, or takes the socket passed for it.
 func (s *Server) openOne(addr string, kind listener, sockets *node.Sockets) error {
 	kind.TCPListener = sockets.Take(addr)
 	if kind.passed = kind.TCPListener != nil; !kind.passed {
@@ -103,7 +103,7 @@ func (s *Server) closeListeners() error {
 	return errors.Join(errs...)
 }
 
-// URL returns where visitors reach this edge.
+// URL returns the URL of this edge for visitors.
 func (s *Server) URL() string {
 	l, addr, scheme := s.listeners[0], s.cfg.Listen, "http://"
 	if l.tls {
@@ -116,7 +116,7 @@ func (s *Server) URL() string {
 	return scheme + is
 }
 
-// servers returns one server per listener; what they serve ends with base.
+// servers returns one server per listener. Their requests' contexts derive from base.
 func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	var out []*http.Server
 	for _, l := range s.listeners {
@@ -147,8 +147,8 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	return out, nil
 }
 
-// serve serves what comes in at a listener until the server is shut down; with the fast
-// front, what that hands over.
+// serve serves a listener until the server shuts down. With the fast front it serves the connections that the front
+// hands over.
 func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
 	if s.fast != nil && !l.grpc {
 		err = srv.Serve(s.fast.Serve(l, srv.TLSConfig.Clone(), l.auth))
@@ -163,12 +163,11 @@ func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)
 }
 
-// shutDown closes the listeners, and ends connections once they are answered, or after
-// timeouts.shutdown.
+// shutDown closes the listeners, and closes connections after their answer, or after timeouts.shutdown.
 func (s *Server) shutDown(servers []*http.Server) {
 	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
 	defer cancel()
-	if s.fast != nil { // first: it may hand over still
+	if s.fast != nil { // first: it may still hand connections over
 		s.fast.Shutdown(grace)
 	}
 	var all sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// change offers the edge other settings of the room sale, and waits until they are those that it goes by.
+// change offers the edge other settings of the room sale, and waits until they are in force.
 func (st *stage) change(version uint64, change func(*room.Settings)) {
 	st.t.Helper()
 	d := document(st.origin.URL)
@@ -22,8 +22,8 @@ func (st *stage) change(version uint64, change func(*room.Settings)) {
 	testkit.Eventually(st.t, "the new settings are used", func() bool { return st.server.gate.Rooms().Version() == version })
 }
 
-// TestASuspendedRoomIsNotThere: every request passes, no ticket is read or given, a page that waits is told to
-// enter, and what is said of other rooms stays.
+// TestASuspendedRoomIsNotThere: every request passes, no ticket is read or given, a waiting page gets the hint to
+// enter, and other rooms are unaffected.
 func TestASuspendedRoomIsNotThere(t *testing.T) {
 	st := openWith(t, 0, func(r *room.Settings) { r.Suspended = true })
 	in := st.seal("sale", session(7))
@@ -45,8 +45,8 @@ func TestASuspendedRoomIsNotThere(t *testing.T) {
 	}
 }
 
-// TestARoomThatRejects: its page and its JSON say that it is full, ask nobody back within a minute and give no ticket, and an
-// event stream tells when that changes; sessions stay. While all are queued it rejects nobody.
+// TestARoomThatRejects: its page and its JSON say that it is full, ask for no return within a minute and give no
+// ticket; an event stream reports when that changes. Sessions stay. While all visitors are queued it rejects none.
 func TestARoomThatRejects(t *testing.T) {
 	st := openWith(t, 10, func(r *room.Settings) { r.QueueingMethod, r.QueueingStatus = room.MethodReject, 429 })
 	a := st.visitor().get(saleURL)
@@ -77,8 +77,9 @@ func TestARoomThatRejects(t *testing.T) {
 	testkit.Eventually(t, "who waited enters", func() bool { return v.get(saleURL).body == "the site" })
 }
 
-// TestPeopleGatherForAnEvent: before the start everybody without a session gets a place and sees a countdown, whatever the
-// method is; at the start who gathered enters with the place. A pause hides the countdown, and a suspended event does nothing.
+// TestPeopleGatherForAnEvent: before the start every visitor without a session gets a place and a countdown, with any
+// method. At the start those visitors enter with their place. A pause hides the countdown, and a suspended event has
+// no effect.
 func TestPeopleGatherForAnEvent(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	now := int64(st.server.gate.Time())
@@ -157,7 +158,7 @@ func TestTheHostedCommandPutsOutWhereTheRoomSaysSo(t *testing.T) {
 		if r.URL.Path == "/out" {
 			w.Header().Set("Cf-Waiting-Room-Command", "revoke")
 		}
-		io.WriteString(w, "the site") //nolint:errcheck // the answer is checked by who asked
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	})
 	in := []string{"Cookie", st.seal("sale", session(7))}
 	st.visitor().get("http://sale.example/out", in...)
@@ -172,8 +173,8 @@ func TestTheHostedCommandPutsOutWhereTheRoomSaysSo(t *testing.T) {
 	}
 }
 
-// TestAPauseIsShown: those who wait are told by whom and why, as text, and enter once it ends; what the rooms document
-// says meanwhile does not undo it.
+// TestAPauseIsShown: waiting visitors see the author and the reason of a pause, as text, and enter once it ends. A
+// change of the rooms document meanwhile does not end it.
 func TestAPauseIsShown(t *testing.T) {
 	st := openWith(t, 10, func(*room.Settings) {})
 	pause := func(version uint64, c *room.Control) {

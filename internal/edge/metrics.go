@@ -6,22 +6,22 @@ import (
 	"vestibule/internal/node"
 )
 
-// What a connection begins with.
+// Beginnings of a connection.
 const (
-	headerProxied   = iota // a header that tells whose it is
-	headerLocal            // a header of a proxy that speaks for itself
-	headerNone             // none, of an address that is not listed
-	headerIgnored          // one, of an address that is not listed
+	headerProxied   = iota // a header with the visitor's address
+	headerLocal            // a header of the proxy's own connection
+	headerNone             // none, from an unlisted address
+	headerIgnored          // one from an unlisted address
 	headerRefused          // the same, and the connection is closed
-	headerMissing          // none, of a listed address; closed
-	headerMalformed        // one that cannot be read, or tells of no TCP connection; closed
-	headerLate             // it did not come in time; closed
+	headerMissing          // none, from a listed address; closed
+	headerMalformed        // one that cannot be read or is not of a TCP connection; closed
+	headerLate             // one that did not arrive in time; closed
 	headerResults
 )
 
 var headerResultNames = [headerResults]string{"proxied", "local", "none", "ignored", "refused", "missing", "malformed", "late"}
 
-// metrics are what the shell of an edge counts; gate, origin and sse count the rest.
+// metrics are the counters of the edge server. Packages gate, origin and sse keep their own.
 type metrics struct {
 	reports                     *prometheus.CounterVec
 	grants                      *prometheus.CounterVec

@@ -28,20 +28,20 @@ var (
 	mixedSeed = flag.Uint64("mixed-seed", 1, "of what it draws")
 )
 
-// Connections that several clients keep open, with requests of people inside, of others and of attackers behind each other,
-// cut in two anywhere: the site gets what its label says was sent by somebody inside, or outside of all rooms, once, and
-// nothing else. Everybody inside who asks plainly is answered by the site, in the order of asking.
+// Several clients keep connections open and mix requests of admitted visitors, of others and of attackers, cut in two
+// at any byte. The site gets exactly the requests labelled as admitted or outside of all rooms, each once. Plain
+// requests of admitted visitors are answered by the site, in order.
 func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		site := newJudge(t, *mixedFlag)
 		st := openAt(t, "http://"+site.addr, func(st *stage) {
 			st.cfg.Reader = front
 			for _, limit := range []*time.Duration{&st.cfg.Timeouts.Header, &st.cfg.Timeouts.Response, &st.cfg.Timeouts.Idle} {
-				*limit = testkit.Patience // a machine that stands still cuts nobody
+				*limit = testkit.Patience // a slow machine cuts nobody
 			}
 		})
 		st.server.proxy.transport.ExpectContinueTimeout = time.Millisecond
-		st.up.queue(sale, 10, 1) // newcomers wait, whoever came before
+		st.up.queue(sale, 10, 1) // newcomers wait, whatever happened before
 		st.up.queue(vip, 10, 1)
 		var next, sent, bySite, byEdge atomic.Int64
 		var clients sync.WaitGroup
@@ -73,8 +73,8 @@ func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 	})
 }
 
-// judge is a site that reads strictly, and holds each request against its label: which connection of a client it came on
-// and which of its requests it is, what is to become of it, and the sum of what was sent.
+// judge is a site with a strict parser that checks each request against its label: its client connection and index,
+// its expected fate, and the checksum of its body.
 type judge struct {
 	t       *testing.T
 	addr    string
@@ -82,8 +82,7 @@ type judge struct {
 	reached atomic.Int64
 }
 
-// What a label says is to become of its request. Of who may reach the site or not, nothing but the target is known
-// that it has then.
+// Fates of labelled requests. One that may reach the site must then arrive with the labelled target.
 const (
 	reaches    = "in"
 	stays      = "no"
@@ -150,7 +149,7 @@ func (s *judge) serve(c net.Conn) {
 	}
 }
 
-// judge returns what a label says, and what is wrong with a request's having come.
+// judge returns the content of a label, and the fault if its request must not arrive.
 func (s *judge) judge(m *heard, target string) (fate, sum, fault string) {
 	id, rest, _ := strings.Cut(m.label, " ")
 	fate, sum, _ = strings.Cut(rest, " ")
@@ -170,7 +169,7 @@ func (s *judge) judge(m *heard, target string) (fate, sum, fault string) {
 	return fate, sum, "what must not enter"
 }
 
-// appendEcho appends what the site answers: the label, in one of two framings.
+// appendEcho appends the site's answer: the label, in one of two framings.
 func appendEcho(b []byte, label string, head bool) []byte {
 	b = append(append(b, "HTTP/1.1 200 OK\r\nX-Expect: "...), label...)
 	if label[len(label)-1] == '7' && !head {
@@ -196,7 +195,7 @@ type heard struct {
 	hosts, labels             int
 	length                    int  // -1 for none
 	chunked                   bool // length is -1
-	ours                      bool // it has what only the edge is to know
+	ours                      bool // it has a header that only the edge may set
 	body                      []byte
 }
 
@@ -225,7 +224,7 @@ func (m *heard) readHead(br *bufio.Reader) error {
 	}
 }
 
-// field notes what a line of the head says.
+// field records a header line.
 func (m *heard) field(line []byte) error {
 	name, value, ok := bytes.Cut(line, []byte(":"))
 	if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t") {
@@ -261,7 +260,7 @@ func (m *heard) field(line []byte) error {
 	return nil
 }
 
-// readBody reads the body behind a head, if one is told of.
+// readBody reads the body behind a head, if the head announces one.
 func (m *heard) readBody(br *bufio.Reader) error {
 	if !m.chunked {
 		return m.take(br, max(0, m.length))
@@ -298,7 +297,7 @@ func (m *heard) take(br *bufio.Reader, n int) error {
 	return err
 }
 
-// mixer is a client that draws what it sends.
+// mixer is a client with random requests.
 type mixer struct {
 	*rand.Rand
 	st     *stage
@@ -311,9 +310,9 @@ type mixer struct {
 
 	connection     int
 	out            []byte
-	steps          []step // of which it is known what is to become
-	tail           bool   // more is behind them, of which it is not
-	open           bool   // the connection goes on behind them
+	steps          []step // with known fates
+	tail           bool   // requests of unknown fate follow
+	open           bool   // the connection stays open after them
 	cut            bool   // the client ends in the middle
 	bySite, byEdge int
 }
@@ -348,7 +347,7 @@ func (m *mixer) renew() {
 	m.rooms[0].elsewhere, m.rooms[1].elsewhere = m.rooms[1].in, m.rooms[0].in
 }
 
-// good are the lines of who is inside.
+// good are the header lines of an admitted visitor.
 func (m *mixer) good(p *papers) string {
 	switch m.IntN(10) {
 	case 0:
@@ -363,7 +362,7 @@ func (m *mixer) good(p *papers) string {
 	return "Cookie: theirs=1; " + p.name + p.in
 }
 
-// bad are the lines of who is not.
+// bad are the header lines of a visitor that is not admitted.
 func (m *mixer) bad(p *papers) string {
 	forged := []byte(p.in)
 	at := m.IntN(len(forged))
@@ -395,7 +394,7 @@ func (m *mixer) bad(p *papers) string {
 	return "Cookie: theirs=1; " + p.name + p.waits
 }
 
-// draw draws what is sent over a connection.
+// draw draws the requests of a connection.
 func (m *mixer) draw(k int) {
 	m.Rand, m.connection = rand.New(rand.NewPCG(*mixedSeed, uint64(k))), k
 	m.out, m.steps, m.tail, m.open, m.cut = m.out[:0], m.steps[:0], false, true, false
@@ -418,7 +417,7 @@ func (m *mixer) draw(k int) {
 	m.steps = m.steps[:n]
 }
 
-// ask draws a request of which it is known what is to become.
+// ask draws a request with a known fate.
 func (m *mixer) ask(last bool) {
 	who, fate, more := m.IntN(100), reaches, "Accept: application/json\r\n"
 	host, target := "shop.example", m.one("/about", "/", "/about?x=1", "/vips")
@@ -469,7 +468,7 @@ func (m *mixer) body() string {
 	return "a=b"[:1+m.IntN(3)]
 }
 
-// rare draws a request that net/http reads, and what follows with it.
+// rare draws a request for net/http, and the requests after it.
 func (m *mixer) rare(fate, host, target, more string) {
 	switch m.IntN(8) {
 	case 0:
@@ -491,7 +490,7 @@ func (m *mixer) rare(fate, host, target, more string) {
 		m.writeAs(summed("GET", host, target, nil), "GET", "other.example", "GET http://"+host+target+" HTTP/1.1", more, fate, "", "")
 	case 4:
 		body := m.body() + "."
-		if fate == reaches { // else the connection ends where nobody wants the body
+		if fate == reaches { // else the connection ends because the body is not read
 			more += "\r\nExpect: 100-continue"
 		}
 		m.write("POST", target, host, "POST "+target+" HTTP/1.1", more, fate, "Content-Length: "+strconv.Itoa(len(body)), body)
@@ -555,7 +554,7 @@ func (m *mixer) writeAs(sum, method, host, line, more, fate, framing, body strin
 	m.steps = append(m.steps, step{len(m.out), method, label, fate == reaches})
 }
 
-// play draws a connection, and plays it: what was written is answered before the rest is.
+// play draws a connection and plays it: each part is answered before the next is sent.
 func (m *mixer) play(k int) error {
 	if time.Since(m.sealed) > 20*time.Second {
 		m.renew()
@@ -576,7 +575,7 @@ func (m *mixer) play(k int) error {
 		from := at
 		at = min(len(m.out), at+1+m.IntN(1+m.IntN(10_000)))
 		if _, err := c.Write(m.out[from:at]); err != nil {
-			at = len(m.out) // what comes last says why
+			at = len(m.out) // the last answer shows why
 		}
 		for len(steps) > 0 && steps[0].end <= at {
 			if err := m.hear(&steps[0]); err != nil {
@@ -589,9 +588,9 @@ func (m *mixer) play(k int) error {
 		return m.hearTail(c.(*net.TCPConn))
 	}
 	if m.open {
-		return c.(*net.TCPConn).SetLinger(0) // so many connections leave nothing behind
+		return c.(*net.TCPConn).SetLinger(0) // avoid thousands of sockets in TIME_WAIT
 	}
-	// net/http resets a connection that is to end, where it has not read all of a body that nobody wants.
+	// net/http resets a connection that ends with an unread rest of a body.
 	if _, err := m.br.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("behind the last answer there is more, or no end: %w", err)
 	}
@@ -622,7 +621,8 @@ func (m *mixer) hear(s *step) error {
 	return fmt.Errorf("%s %s is answered by %s %q: %.300q", s.method, s.label, a.first, a.label, a.body)
 }
 
-// hearTail reads what is answered to what may be refused, and what was sent behind it. No answer is of another connection.
+// hearTail reads the answers to requests that may be refused, and to those after them. No answer belongs to another
+// connection.
 func (m *mixer) hearTail(c *net.TCPConn) error {
 	mine := strconv.Itoa(m.connection) + "."
 	if !m.cut {
@@ -638,7 +638,7 @@ func (m *mixer) hearTail(c *net.TCPConn) error {
 			}
 		}
 	}
-	// It may wait for more of a body, as it was told.
+	// It may wait for the rest of an announced body.
 	if c.CloseWrite() != nil || c.SetReadDeadline(time.Now().Add(testkit.Patience)) != nil {
 		return nil // it is closed
 	}

@@ -8,15 +8,15 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// What the edge reads of requests of net/http, and writes to their answers.
+// Conversions from net/http requests and to net/http answers.
 
-// ruleLines are the lines of a header as rules ask for them.
+// ruleLines gives rules the lines of a header.
 type ruleLines http.Header
 
 // AppendTo implements [gate.HeaderLines].
 func (h ruleLines) AppendTo(out []rules.Header) []rules.Header {
 	for name, lines := range h {
-		if name == "Connection" || name == "Content-Length" { // the fast front has them apart
+		if name == "Connection" || name == "Content-Length" { // the fast front keeps them apart
 			continue
 		}
 		for _, line := range lines {
@@ -26,7 +26,7 @@ func (h ruleLines) AppendTo(out []rules.Header) []rules.Header {
 	return out
 }
 
-// rawTarget returns path and query as they stood in the request line.
+// rawTarget returns path and query as in the request line.
 func rawTarget(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
@@ -48,7 +48,7 @@ func hasBody(r *http.Request) bool {
 
 func addFields(h http.Header, fields []gate.Field) {
 	for _, f := range fields {
-		if f.Name == gate.DecisionHeader { // fronts have one already
+		if f.Name == gate.DecisionHeader { // fronts have it already
 			h.Del(f.Name)
 		}
 		h.Add(f.Name, f.Value)

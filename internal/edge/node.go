@@ -10,14 +10,14 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-// Node is an edge with its listener for people and machines that watch it.
+// Node is an edge with its listener for operators and monitoring.
 type Node struct {
 	*Server
 	Debug *node.Debug
 }
 
-// NewNode returns the edge of cfg, which reaches its regional and the documents by conn. It takes
-// its listeners from sockets, where there are any.
+// NewNode returns the edge of cfg, which uses conn for its regional and the documents. It takes its listeners from
+// sockets, if any.
 func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.Sockets, log *slog.Logger) (*Node, error) {
 	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule edge "+cfg.DataCenter+" "+cfg.Name, log)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"vestibule/internal/page"
 )
 
-// told is the JSON that apps and waiting pages get.
+// told is the JSON for apps and waiting pages.
 type told struct {
 	Cloudflare map[string]any `json:"cfWaitingRoom"`
 	Ours       map[string]any `json:"vestibule"`
@@ -39,8 +39,8 @@ func (a answer) told(t *testing.T) (out told) {
 
 const saleURL = "http://sale.example/"
 
-// An app that asks for JSON is told in JSON what the page tells, with the same
-// status and ticket, and gets the site's own answer when it enters.
+// An app that asks for JSON gets the content of the page as JSON, with the same status and ticket, and the site's own
+// answer when it enters.
 func TestAppsAreToldInJSON(t *testing.T) {
 	st := open(t, func(st *stage) {})
 	st.up.queue(vip, 1234, 2)
@@ -69,7 +69,7 @@ func TestAppsAreToldInJSON(t *testing.T) {
 	}
 }
 
-// Browsers that take gzip get the page with gzip, from either front; nobody else does.
+// Browsers that accept gzip get the page with gzip, from either front; others do not.
 func TestPagesWithGzip(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))
@@ -108,8 +108,8 @@ func TestPagesWithGzip(t *testing.T) {
 	})
 }
 
-// A waiting page that asks for news enters without the origin seeing the
-// question, and without a ticket it is not taken for somebody new.
+// A poll of a waiting page enters without the origin seeing it. A poll without a ticket is not counted as a new
+// visitor.
 func TestAPageThatAsksForNews(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -150,8 +150,7 @@ func TestAPageThatAsksForNews(t *testing.T) {
 	}
 }
 
-// TestTheGraceIsTold: pages and apps say for how long the room keeps a place, and
-// the edge keeps it for as long.
+// TestTheGraceIsTold: pages and apps state how long the room keeps a place, and the edge keeps it that long.
 func TestTheGraceIsTold(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
@@ -178,8 +177,7 @@ func TestTheGraceIsTold(t *testing.T) {
 	}
 }
 
-// Visitors are told in their language, or else in the room's, and the operator's
-// message is shown.
+// Pages use the visitor's language, or else the room's, and show the operator's message.
 func TestPagesInTheVisitorsLanguage(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
@@ -203,8 +201,8 @@ func TestPagesInTheVisitorsLanguage(t *testing.T) {
 	}
 }
 
-// Who waits and leaves by the page's button is told so, and stands at the end of
-// the line afterwards; an app is told in JSON; a beacon is not told anything.
+// A waiting visitor that leaves by the page's button gets a confirmation and loses its place; an app gets JSON; a
+// beacon gets an empty answer.
 func TestLeavingTheLineByThePage(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -314,8 +312,8 @@ func TestCustomPagesAreServedWithANonce(t *testing.T) {
 	}
 }
 
-// TestFrameAncestors: a waiting page may be framed by pages of its own origin and by those that the room names, by none with none; the
-// operator's own page too.
+// TestFrameAncestors: a waiting page may be framed by pages of its own origin and of the origins that the room lists,
+// or by none with the setting none; so may the operator's own page.
 func TestFrameAncestors(t *testing.T) {
 	st := openWith(t, 0, func(r *room.Settings) { r.QueueAll = true })
 	for i, tc := range []struct{ setting, want string }{

@@ -24,10 +24,9 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// BenchmarkPages is how many waiting pages with a fresh ticket the edge serves per
-// second from one core, to newcomers and to people who are back, beside an nginx
-// that serves a file of the same size. wrk asks from the other core. Rounds of each
-// take turns, and medians are told: the machine may have other work.
+// BenchmarkPages measures waiting pages with a fresh ticket per second from one core, for newcomers and returning
+// visitors, beside an nginx that serves a file of the same size. wrk runs on the other core. Rounds take turns and
+// medians are reported, since the machine may have other work.
 func BenchmarkPages(b *testing.B) {
 	tools := needs(b, "nginx", "wrk", "taskset")
 	st := open(b, func(st *stage) { st.params.Refresh = time.Hour })
@@ -56,8 +55,7 @@ func BenchmarkPages(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// needs returns where programs are that a benchmark drives, and skips it where one is
-// missing.
+// needs returns the paths of programs that a benchmark runs, and skips it if one is missing.
 func needs(b *testing.B, names ...string) map[string]string {
 	tools := map[string]string{}
 	for _, name := range names {
@@ -99,7 +97,7 @@ func turns(b *testing.B, tools map[string]string, sides []*side) {
 	}
 }
 
-// side is one of those who are asked.
+// side is one server under test.
 type side struct {
 	name, url   string
 	header      []string
@@ -153,9 +151,8 @@ func (s *side) used(b *testing.B) float64 {
 	return used
 }
 
-// BenchmarkFrontAuth is how many questions of fronts about people who are inside the edge
-// answers per second from one core, beside an answer of 200 to the same requests by
-// net/http's server.
+// BenchmarkFrontAuth measures fronts' questions about admitted visitors per second from one core, beside an answer of
+// 200 to the same requests by net/http's server.
 func BenchmarkFrontAuth(b *testing.B) {
 	tools := needs(b, "wrk", "taskset")
 	static := newStage(b, reads(frontNetHTTP))
@@ -191,9 +188,8 @@ func BenchmarkFrontAuth(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkFronts is how many requests of who is inside nginx and HAProxy pass on per
-// second from one core, which edge and site have too, when they ask the edge and when they
-// do not.
+// BenchmarkFronts measures requests of admitted visitors per second through nginx and HAProxy on one core, shared
+// with edge and site, with and without questions to the edge.
 func BenchmarkFronts(b *testing.B) {
 	tools := needs(b, "wrk", "taskset")
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the site") }))
@@ -268,9 +264,8 @@ func startFile(b *testing.B, tools map[string]string, size int) (url string, wor
 	return "http://" + addr + "/page.html", worker
 }
 
-// startNginx has one worker of an nginx on a core serve what a server block says, until
-// the benchmark ends; http is what stands beside it, more what stands behind the address, and
-// further arguments.
+// startNginx runs an nginx with one worker on a core until the benchmark ends. server is the content of its server
+// block, http stands beside it, and more holds options of the listen address and further arguments.
 func startNginx(b *testing.B, tools map[string]string, core int, http, server string, more ...string) (addr string, worker int) {
 	b.Helper()
 	addr = testkit.FreeAddr(b)
@@ -283,7 +278,7 @@ func startNginx(b *testing.B, tools map[string]string, core int, http, server st
 	}
 	b.Cleanup(func() {
 		nginx.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it may have ended
-		nginx.Wait()                          //nolint:errcheck // it was told to end
+		nginx.Wait()                          //nolint:errcheck // it was stopped
 	})
 	listens(b, "nginx", addr)
 	eventually(b, "nginx has a worker", func() bool {
@@ -297,7 +292,7 @@ func startNginx(b *testing.B, tools map[string]string, core int, http, server st
 	return addr, worker
 }
 
-// listens waits until somebody listens.
+// listens waits for a listener at addr.
 func listens(b *testing.B, who, addr string) {
 	b.Helper()
 	eventually(b, who+" listens", func() bool {

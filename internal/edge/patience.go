@@ -9,10 +9,8 @@ import (
 	"time"
 )
 
-// A visitor who sends a body byte by byte, or takes an answer byte by byte,
-// holds a connection here and one at the origin for as long as it likes. A
-// deadline for the whole would cut honest uploads and event streams, so what is
-// bounded is the time without progress.
+// A visitor that sends a body or reads an answer byte by byte holds a connection here and one at the origin. A total
+// deadline would cut honest uploads and event streams, so the time without progress is bounded instead.
 
 // patience bounds how long visitors may take.
 type patience struct {
@@ -21,12 +19,12 @@ type patience struct {
 	draining *atomic.Bool
 }
 
-// patient returns w and r for the proxy: each read of the body and each write
-// of the answer must get on within the idle timeout.
+// patient returns w and r for the proxy: each read of the body and each write of the answer must make progress within
+// the idle timeout.
 func (p *patience) patient(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	if hasBody(r) {
 		b := &patientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), patience: p.idle}
-		b.until(time.Now().Add(b.patience)) // also where the origin answers without having read it
+		b.until(time.Now().Add(b.patience)) // also if the origin answers without reading it
 		r.Body = b
 	}
 	return p.patientAnswer(w, r), r
@@ -37,9 +35,8 @@ func (p *patience) patientAnswer(w http.ResponseWriter, r *http.Request) http.Re
 	return &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), patience: p.idle, clear: r.ProtoMajor >= 2, draining: p.draining}
 }
 
-// hurryBody bounds how long an answer that does not come from the origin waits
-// for the rest of the request, which net/http reads before it answers, and for
-// the visitor to take it.
+// hurryBody bounds an answer of the edge itself: the rest of the request, which net/http reads before it answers, and
+// the visitor's reading of the answer.
 func (p *patience) hurryBody(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	end := time.Now().Add(p.header)
@@ -49,12 +46,12 @@ func (p *patience) hurryBody(w http.ResponseWriter, r *http.Request) {
 	rc.SetWriteDeadline(end) //nolint:errcheck // as above
 }
 
-// patientBody is the body of a request that net/http passes on. It is safe for concurrent use.
+// patientBody is the body of a request that net/http forwards. It is safe for concurrent use.
 type patientBody struct {
 	io.ReadCloser
 	rc       *http.ResponseController
 	patience time.Duration
-	broken   atomic.Bool // the visitor did not send all of it, which says nothing about the site
+	broken   atomic.Bool // the visitor did not send all of it, which is no fault of the site
 
 	mu     sync.Mutex
 	closed bool // the connection may carry the next request already
@@ -72,9 +69,8 @@ func (b *patientBody) Read(p []byte) (int, error) {
 	b.until(time.Now().Add(b.patience))
 	n, err := b.ReadCloser.Read(p)
 	switch {
-	case err == io.EOF: // Read returns it itself
-		// From here on net/http reads to notice that the visitor leaves; a
-		// deadline would look like that.
+	case err == io.EOF: // Read returns io.EOF itself
+		// From here on net/http reads to notice the visitor's departure; a deadline would look like one.
 		b.until(time.Time{})
 	case err != nil && !errors.Is(err, http.ErrBodyReadAfterClose):
 		b.broken.Store(true) // before the transport hears of it
@@ -93,14 +89,13 @@ type patientWriter struct {
 	http.ResponseWriter
 	rc       *http.ResponseController
 	patience time.Duration
-	clear    bool // HTTP/2: the deadline ends the stream even when nothing is written
+	clear    bool // HTTP/2: the deadline ends the stream even without a write
 	draining *atomic.Bool
 }
 
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader has the connection end with the answer while the edge drains; over HTTP/2,
-// once its other streams have ended.
+// WriteHeader closes the connection after the answer while the edge drains; over HTTP/2, after its other streams.
 func (w *patientWriter) WriteHeader(code int) {
 	if code >= http.StatusOK && w.draining.Load() {
 		w.Header().Set("Connection", "close")

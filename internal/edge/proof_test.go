@@ -18,8 +18,7 @@ import (
 
 func proving(st *stage) { st.cfg.Proof.Enabled = true }
 
-// proven returns what the newest proof that the site saw says, by the keys that the edge
-// publishes.
+// proven returns the claims of the newest proof that the site saw, verified with the edge's published keys.
 func (st *stage) proven() proof.Claims {
 	st.t.Helper()
 	lines := st.origin.last().Header.Values(gate.ProofHeader)
@@ -57,12 +56,11 @@ func (st *stage) verify(query string, proofs ...string) (code int, v map[string]
 	return a.StatusCode, v
 }
 
-// Every request that reaches the site has one proof, the edge's own, and it never goes on
-// to the visitor.
+// Every request at the site has one proof, the edge's own. The proof never reaches the visitor.
 func TestTheSiteIsGivenAProof(t *testing.T) {
 	st := open(t, proving)
 	st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that tells everything
+		w.Header().Set(gate.ProofHeader, r.Header.Get(gate.ProofHeader)) // a site that reveals everything
 	})
 	v := st.visitor()
 	a := v.get("http://sale.example/", gate.ProofHeader, "mine", "vestibule-proof", "mine", "Vestibule_Proof", "mine", "Connection", gate.ProofHeader)
@@ -88,7 +86,7 @@ func TestTheSiteIsGivenAProof(t *testing.T) {
 	if other := st.proven(); other.Subject == c.Subject {
 		t.Errorf("another visitor: %+v", other)
 	}
-	// Outside of all rooms nobody is inside, but the request came by the edge.
+	// Outside of all rooms there are no sessions, but the request passed through the edge.
 	st.visitor().get("http://shop.example/about")
 	if c := st.proven(); c.Room != "" || c.Subject != "" || c.Audience != st.origin.URL {
 		t.Errorf("outside: %+v", c)
@@ -122,7 +120,7 @@ func TestKeysOfProofsArePublished(t *testing.T) {
 	st.proven()
 }
 
-// A site that asks is told whether the session of a proof goes on.
+// A site can ask whether the session of a proof goes on.
 func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 	st := open(t, proving)
 	v := st.visitor()
@@ -153,7 +151,7 @@ func TestASiteAsksWhetherASessionIsInside(t *testing.T) {
 			t.Errorf("%s: %d %v", tc.name, code, told)
 		}
 	}
-	// Who left is not inside any more, however long the proof would be good.
+	// A visitor that left is not inside any more, even while the proof is valid.
 	if a := v.ask(http.MethodPost, "http://sale.example"+gate.LeavePath, ""); a.StatusCode >= 300 {
 		t.Fatalf("leaving: %d", a.StatusCode)
 	}
@@ -212,8 +210,8 @@ func TestNoProofsUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// BenchmarkProof is what a proof adds to a request: remembered, as for all but the first of
-// some minutes, and made.
+// BenchmarkProof measures the cost of a proof per request: cached, as for all but the first request of some minutes,
+// and new.
 func BenchmarkProof(b *testing.B) {
 	st := open(b, proving)
 	st.server.proxy.trip = instantly{}

@@ -17,16 +17,16 @@ import (
 	"vestibule/internal/edge/origin"
 )
 
-// proxy hands requests to origins. Bytes of the path are passed on as they
-// came; headers by which a visitor could speak for the edge are not.
+// proxy forwards requests to origins. It keeps the bytes of the path and removes headers that would let a visitor
+// speak for the edge.
 type proxy struct {
 	transport origin.Transport
-	trip      http.RoundTripper // transport, by which visitors' requests go
+	trip      http.RoundTripper // transport, for visitors' requests
 	headers   *origin.HeaderRules
 	monitor   *origin.Monitor
 	buffers   *origin.Buffers
 
-	preflights chan struct{} // those that sites are asked about now
+	preflights chan struct{} // preflights in progress
 
 	log   *slog.Logger
 	quiet *log.Logger
@@ -36,10 +36,10 @@ type proxy struct {
 type passage struct {
 	*proxy
 	outcome *gate.Outcome
-	body    *patientBody // nil where there is none
+	body    *patientBody // nil without a body
 }
 
-// serve passes on a request that enters.
+// serve forwards an admitted request.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	if o.Kind != gate.Enters {
 		panic("proxy: the request may not enter") // nothing may reach the origin this way
@@ -52,13 +52,12 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	rp.ServeHTTP(w, r)
 }
 
-// answered makes the visitor's answer out of the origin's.
+// answered turns the origin's answer into the visitor's.
 func (x passage) answered(r *http.Response) error {
 	x.monitor.Answered(x.outcome.Origin)
 	own := r.Header.Get(gate.CommandHeader) == gate.CommandRevoke
 	revoke := own || r.Header.Get(gate.HostedCommandHeader) == gate.CommandRevoke
-	// Here and not before: an informational answer (103) would have taken them along
-	// and left none for the final one.
+	// Not before: an informational answer (103) would have taken them, and left none for the final one.
 	tickets, private := x.outcome.ForVisitor()
 	origin.StripAnswer(r.Header, private)
 	addFields(r.Header, tickets)
@@ -68,10 +67,10 @@ func (x passage) answered(r *http.Response) error {
 	return nil
 }
 
-// failed answers in place of an origin that does not.
+// failed answers for an origin that failed.
 func (x passage) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) || (x.body != nil && x.body.broken.Load()) {
-		w.WriteHeader(499) // the visitor has gone or sent half of it; nobody reads this
+		w.WriteHeader(499) // the visitor left or sent half of a body; nobody reads this
 		return
 	}
 	f := x.monitor.Failed(x.outcome.Origin, r.Host, err)
@@ -80,19 +79,17 @@ func (x passage) failed(w http.ResponseWriter, r *http.Request, err error) {
 	fmt.Fprint(w, f.Text)
 }
 
-// rewrite makes the origin's request out of the visitor's. ReverseProxy has
-// already removed hop-by-hop headers, those that Connection named, and
-// X-Forwarded-For, -Host and -Proto.
+// rewrite turns the visitor's request into the origin's. ReverseProxy has already removed hop-by-hop headers, those
+// that Connection named, and X-Forwarded-For, -Host and -Proto.
 func (x passage) rewrite(p *httputil.ProxyRequest) {
 	out, to := p.Out, x.outcome.Origin.URL
 	out.URL.Scheme, out.URL.Host = to.Scheme, to.Host
-	// As it came, not as it was parsed: origins may tell spellings apart.
+	// As received, not as parsed: origins may tell spellings apart.
 	path, query, _ := strings.Cut(rawTarget(p.In), "?")
 	out.URL.RawQuery = query
 	setPath(out.URL, path)
 	out.Host = p.In.Host
-	// Some origins read trailers as if they were headers, and no site asks its
-	// visitors for any.
+	// Some origins read trailers as headers, and no site asks its visitors for any.
 	out.Trailer = nil
 	x.headers.Strip(out.Header)
 	for _, f := range x.outcome.AppendForSite(nil, clientaddr.Text(x.outcome.Client), p.In.Host) {
@@ -100,26 +97,25 @@ func (x passage) rewrite(p *httputil.ProxyRequest) {
 	}
 }
 
-// setPath has u name a path in the spelling in which it came.
+// setPath sets a path of u in its original spelling.
 func setPath(u *url.URL, path string) {
 	if !strings.HasPrefix(path, "//") {
-		u.Opaque = path // sent as it stands
+		u.Opaque = path // sent unchanged
 	} else if decoded, err := url.PathUnescape(path); err == nil {
 		// Opaque would be taken for host and path here.
 		u.Opaque, u.Path, u.RawPath = "", decoded, path
 	}
 }
 
-// Preflights are answered in front of the line, so what they may ask of a site is bounded.
+// Preflights are answered before admission, so their load on a site is bounded.
 const (
 	preflightsAtOnce = 32
 	preflightTime    = 5 * time.Second
 )
 
-// preflight asks the site which pages of other origins may send a request. The site is
-// told path, origin and what is asked for, and its answer is told without anything
-// but CORS headers: nobody has been let in (decision 62). Its silence says
-// nothing about the site: a visitor could choose a path that is slow. o becomes what the visitor is answered.
+// preflight asks the site which pages of other origins may send a request. The site gets only path, origin and the
+// CORS request headers, and only CORS headers of its answer are returned: the visitor is not admitted (decision 62).
+// A timeout does not count against the site, since a visitor could choose a slow path. The answer is set in o.
 func (p *proxy) preflight(r *http.Request, o *gate.Outcome) {
 	select {
 	case p.preflights <- struct{}{}:
@@ -138,8 +134,7 @@ func (p *proxy) preflight(r *http.Request, o *gate.Outcome) {
 	o.Kind, o.Status, o.Header = gate.Answered, http.StatusNoContent, append(o.Header, headers...)
 }
 
-// askPreflight returns the CORS headers of the site's answer; an error where it is none of
-// success.
+// askPreflight returns the CORS headers of the site's answer, or an error if the status is not a success.
 func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
 	defer cancel()

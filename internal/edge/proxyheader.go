@@ -18,19 +18,18 @@ import (
 	"vestibule/internal/edge/clientaddr"
 )
 
-// A load balancer that passes connections on, and not requests, tells in front of each
-// whose it is: the PROXY protocol. A header is believed of listed addresses only, and one
-// that is missing there is no visitor's connection. Framing and the rules are here; what
-// lies in a header is read by the library.
+// A load balancer that forwards connections, not requests, sends each visitor's address first: the PROXY protocol.
+// The header is believed only from listed addresses, and there a connection without one is refused. Framing and rules
+// are here; the library parses the header.
 
-// proxyHeaders are the rules for all connections of an edge. It is safe for concurrent use.
+// proxyHeaders holds the rules for all connections of an edge. It is safe for concurrent use.
 type proxyHeaders struct {
 	trusted clientaddr.Proxies
-	ignore  bool          // of others: they are read and mean nothing
+	ignore  bool          // of unlisted peers: headers are read and ignored
 	wait    time.Duration // for a whole header
 	metrics *metrics
 	log     *slog.Logger
-	told    [headerResults]atomic.Bool // of a first fault of each kind
+	told    [headerResults]atomic.Bool // whether the first fault of a kind was logged
 }
 
 // newProxyHeaders returns the rules, nil for none.
@@ -45,13 +44,13 @@ func newProxyHeaders(c *Config, m *metrics, log *slog.Logger) (*proxyHeaders, er
 	return &proxyHeaders{trusted: trusted, ignore: c.ProxyProtocol.Untrusted == headersIgnored, wait: c.Timeouts.Header, metrics: m, log: log}, nil
 }
 
-// preface is what stands before the first byte of a visitor on one connection. It is read
-// by whoever first asks for a byte or an address: the connection's own goroutine.
+// preface is the part of a connection before the visitor's first byte. The connection's own goroutine reads it with
+// the first call for a byte or an address.
 type preface struct {
 	rules *proxyHeaders
 	once  sync.Once
 	from  net.Addr // the visitor's, nil for the peer's own
-	rest  []byte   // was read, and is the visitor's
+	rest  []byte   // bytes of the visitor that were read with it
 	err   error
 }
 
@@ -66,7 +65,7 @@ func (p *preface) read(c *net.TCPConn) {
 		header, rest, err := readHeader(c, listed)
 		result := headerNone
 		switch {
-		case errors.Is(err, io.EOF): // as of balancers that only look whether somebody listens
+		case errors.Is(err, io.EOF): // as from balancers that only probe the port
 		case err != nil:
 			result = headerFault(err)
 		case header == nil:
@@ -82,7 +81,7 @@ func (p *preface) read(c *net.TCPConn) {
 		}
 		p.rules.count(result, peer, err)
 		if err != nil {
-			p.err = io.EOF // for net/http: it is closed without a word
+			p.err = io.EOF // net/http then closes without an answer
 			return
 		}
 		p.err = c.SetReadDeadline(time.Time{})
@@ -105,8 +104,8 @@ func headerFault(err error) int {
 	return headerMissing
 }
 
-// count counts what a connection began with. The first fault of each kind is told loudly:
-// a balancer that is set up otherwise than the edge serves nobody.
+// count counts the beginning of a connection. The first fault of each kind is logged as an error: with a balancer
+// configured differently from the edge, no visitor is served.
 func (x *proxyHeaders) count(result int, peer net.Addr, err error) {
 	x.metrics.proxyHeaders[result].Inc()
 	if err == nil || errors.Is(err, io.EOF) {
@@ -119,7 +118,7 @@ func (x *proxyHeaders) count(result int, peer net.Addr, err error) {
 	x.log.Log(context.Background(), level, "connection closed for its PROXY header", slog.Any("peer", peer), slog.Any("error", err))
 }
 
-// The first bytes of headers, and bounds of their lengths.
+// Signatures of headers, and bounds of their lengths in bytes.
 var (
 	signatureV1 = []byte("PROXY ")
 	signatureV2 = proxyproto.SIGV2
@@ -128,15 +127,14 @@ var (
 const (
 	maxHeaderV1  = 107
 	headerV2Head = 16      // signature, version and command, family, length
-	maxHeaderV2  = 4 << 10 // addresses and what a balancer adds, such as a certificate
+	maxHeaderV2  = 4 << 10 // addresses and a balancer's additions, such as a certificate
 )
 
-// readHeader reads a PROXY header, version 1 or 2, and not a byte more. Where there is
-// none, and none is required, it returns the bytes that it read to know that. Faults are
-// errNoHeader, errMalformed, and those of r: io.EOF where it ended before it was clear
-// whether there is a header, and one is required.
+// readHeader reads a PROXY header, version 1 or 2, and no byte after it. If there is none, and none is required, it
+// returns the bytes read so far. Errors are errNoHeader, errMalformed, and those of r: io.EOF if r ended before it
+// was clear whether there is a required header.
 func readHeader(r io.Reader, required bool) (header *proxyproto.Header, rest []byte, err error) {
-	head := make([]byte, 0, len(signatureV2)) // as short as the shortest header, at most
+	head := make([]byte, 0, len(signatureV2)) // no longer than the shortest header
 	for len(head) < cap(head) && mayBeHeader(head) {
 		n, err := r.Read(head[len(head):cap(head)])
 		head = head[:len(head)+n]
@@ -144,7 +142,7 @@ func readHeader(r io.Reader, required bool) (header *proxyproto.Header, rest []b
 			if required || !errors.Is(err, io.EOF) {
 				return nil, nil, err
 			}
-			return nil, head, nil // the reader says the same again
+			return nil, head, nil // the next read returns the same error
 		}
 	}
 	var raw []byte
@@ -165,7 +163,7 @@ func readHeader(r io.Reader, required bool) (header *proxyproto.Header, rest []b
 	return header, nil, err
 }
 
-// mayBeHeader reports whether a header may begin like this.
+// mayBeHeader reports whether head may be the beginning of a header.
 func mayBeHeader(head []byte) bool {
 	return bytes.HasPrefix(signatureV2, head) || bytes.HasPrefix(signatureV1, head) || bytes.HasPrefix(head, signatureV1)
 }
@@ -183,7 +181,7 @@ func frameV1(r io.Reader, line []byte) ([]byte, error) {
 	return line, nil
 }
 
-// frameV2 reads as many bytes as a header says that it has.
+// frameV2 reads the number of bytes that a header announces.
 func frameV2(r io.Reader, head []byte) ([]byte, error) {
 	raw := append(head, make([]byte, headerV2Head-len(head))...)
 	if _, err := io.ReadFull(r, raw[len(head):]); err != nil {
@@ -200,7 +198,7 @@ func frameV2(r io.Reader, head []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// cutShort makes of the end of a connection within a header what that is.
+// cutShort converts the end of a connection within a header to its error.
 func cutShort(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errMalformed
@@ -208,8 +206,8 @@ func cutShort(err error) error {
 	return err
 }
 
-// parseHeader reads a whole header. It takes less than the library does: nothing but
-// connections over TCP, and of version 1 no line with more or other words than it has.
+// parseHeader parses a whole header. It accepts less than the library: only TCP connections, and of version 1 only
+// lines with exactly the specified words.
 func parseHeader(raw []byte) (*proxyproto.Header, error) {
 	in := bytes.NewReader(raw)
 	buffered := bufio.NewReaderSize(in, headerV2Head+maxHeaderV2)

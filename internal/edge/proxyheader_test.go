@@ -110,8 +110,8 @@ func TestReadingPROXYHeaders(t *testing.T) {
 	}
 }
 
-// FuzzPROXYHeader: what is no header is all there afterwards, a header is read to its end
-// and no further, and whatever is believed the library would believe too.
+// FuzzPROXYHeader: bytes that are no header remain readable, a header is read to its end and no further, and the
+// library agrees with every header that is believed.
 func FuzzPROXYHeader(f *testing.F) {
 	for _, s := range []string{
 		headerOf(f, 2, "192.0.2.7:4711"), headerOf(f, 2, "[2001:db8::7]:4711"), headerOf(f, 1, "192.0.2.7:4711"), "PROXY UNKNOWN\r\n",
@@ -145,8 +145,8 @@ func FuzzPROXYHeader(f *testing.F) {
 	})
 }
 
-// through asks for path over a connection that begins with these bytes, and returns the
-// answer; nil where the edge closed it.
+// through requests path over a connection that begins with preface, and returns the answer; nil if the edge closed
+// it.
 func (st *stage) through(preface, request string) *http.Response {
 	st.t.Helper()
 	c := st.dial()
@@ -165,8 +165,8 @@ func (st *stage) through(preface, request string) *http.Response {
 
 const about = "GET /about HTTP/1.1\r\nHost: shop.example\r\n\r\n"
 
-// Behind listed balancers a visitor is known by what the header tells: towards the site,
-// and where neighbourhoods are capped.
+// Behind listed balancers the visitor's address is that of the header: for the site, and for the caps of
+// neighbourhoods.
 func TestAVisitorIsWhoThePROXYHeaderSays(t *testing.T) {
 	st := open(t, func(st *stage) {
 		st.cfg.ProxyProtocol.Trusted = []string{"127.0.0.0/8"}
@@ -196,7 +196,7 @@ func TestAVisitorIsWhoThePROXYHeaderSays(t *testing.T) {
 			t.Errorf("an event stream of %s: %+v, want %d", tc.from, res, tc.want)
 		}
 	}
-	// Listed, and without a header: nobody knows whose connection it is.
+	// Listed, but without a header: the visitor is unknown.
 	for _, preface := range []string{"", "PROXY TCP4 nowhere\r\n", v2(0x21, 0x12, 0, 0)} {
 		if res := st.through(preface, about); res != nil {
 			t.Errorf("%q: %d", preface, res.StatusCode)
@@ -232,7 +232,7 @@ func TestAPROXYHeaderBeforeTLS(t *testing.T) {
 	}
 }
 
-// Nobody but who is listed says who a visitor is.
+// Only listed peers set a visitor's address.
 func TestPROXYHeadersOfOthers(t *testing.T) {
 	for _, tc := range []struct {
 		what   string
@@ -252,7 +252,7 @@ func TestPROXYHeadersOfOthers(t *testing.T) {
 			if n := metric(t, st, "vestibule_edge_proxy_headers_total", "result", tc.result); n != 2 {
 				t.Errorf("%v %s", n, tc.result)
 			}
-			// Who has none is served.
+			// A connection without a header is served.
 			if res := st.through("", about); res == nil || res.StatusCode != http.StatusOK {
 				t.Errorf("without a header: %+v", res)
 			}

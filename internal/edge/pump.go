@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// wake makes the pump look at the engine.
+// wake makes the pump check the engine.
 func (s *Server) wake() {
 	select {
 	case s.kick <- struct{}{}:
@@ -20,14 +20,13 @@ func (s *Server) wake() {
 	}
 }
 
-// pump reports to the regional whenever the engine says that it is time. A report
-// that is not answered is soon followed by another, so that a new regional hears of
-// an idle edge before the lease lapses.
+// pump reports to the regional when the engine says that a report is due. An unanswered report is soon followed by
+// another, so that a new regional hears of an idle edge before the lease lapses.
 func (s *Server) pump(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	isolated, twin := false, false
-	var reported fleettime.Mono // when the newest report was made
+	var reported fleettime.Mono // the time of the newest report
 	for {
 		select {
 		case <-ctx.Done():
@@ -69,8 +68,7 @@ func (s *Server) pump(ctx context.Context) {
 	}
 }
 
-// tellIsolation logs that an isolation began or ended, and what it means for
-// newcomers.
+// tellIsolation logs the beginning or the end of an isolation, and its effect on newcomers.
 func (s *Server) tellIsolation(isolated bool) {
 	st := s.Status()
 	policies, letIn := s.gate.Policies(), uint64(0)
@@ -104,8 +102,7 @@ func (s *Server) send(reports []wire.Report) {
 	}
 }
 
-// onGrant applies what the regional says, and answers the held visitors who
-// may enter now.
+// onGrant applies a grant of the regional, and answers the long-polled visitors that it admits.
 func (s *Server) onGrant(_ string, data []byte) {
 	g, err := wire.DecodeGrant(data)
 	if err != nil {
@@ -121,11 +118,10 @@ func (s *Server) onGrant(_ string, data []byte) {
 	s.wake()
 }
 
-// goodbyeTime bounds how long a goodbye may take to leave, on a machine that stops everything and may be very busy.
+// goodbyeTime bounds the sending of a goodbye, on a machine that stops everything and may be very busy.
 const goodbyeTime = 3 * time.Second
 
-// sayGoodbye gives all rights back, so that nothing has to be presumed of this
-// edge.
+// sayGoodbye gives all permits back, so that nothing has to be reserved for this edge.
 func (s *Server) sayGoodbye() {
 	var reports []wire.Report
 	var ended admission.Ended
@@ -134,7 +130,7 @@ func (s *Server) sayGoodbye() {
 	if err := s.folder.KeepEnded(ended); err != nil {
 		s.log.Warn("which sessions have ended is not stored: if the regional is started again too, they count until their tickets expire", slog.Any("error", err))
 	}
-	// Who stops everything stops the regional next.
+	// A shutdown of everything stops the regional next.
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
 	defer cancel()
 	if err := s.bus.Flush(ctx); err != nil {

@@ -7,10 +7,8 @@ import (
 	"syscall"
 )
 
-// stopListening ends a listener and returns the connections that the system had accepted
-// by then and nobody has taken: whoever made them was told that there is somebody, and has
-// perhaps asked already. Closing the listener would reset them. stopped is false where
-// it goes on.
+// stopListening ends a listener and returns the connections of its backlog. Their clients are connected and may have
+// sent a request already; closing the listener would reset them. stopped is false if the listener goes on.
 func stopListening(l *net.TCPListener) (conns []*net.TCPConn, stopped bool, err error) {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -25,11 +23,11 @@ func stopListening(l *net.TCPListener) (conns []*net.TCPConn, stopped bool, err 
 				continue
 			}
 			if err != nil {
-				break // EAGAIN: that was all
+				break // EAGAIN: the backlog is empty
 			}
 			taken = append(taken, conn)
 		}
-		end = syscall.Shutdown(int(fd), syscall.SHUT_RD) // at once: from here on nobody is accepted
+		end = syscall.Shutdown(int(fd), syscall.SHUT_RD) // at once: no connection is accepted from here on
 	})
 	errs := []error{err, end}
 	for _, fd := range taken {

@@ -4,8 +4,7 @@ package edge
 
 import "net"
 
-// stopListening leaves what waits to be accepted to the end of the listener, which resets
-// it.
+// stopListening does nothing: closing the listener resets the connections of its backlog.
 func stopListening(*net.TCPListener) (conns []*net.TCPConn, stopped bool, err error) {
 	return nil, false, nil
 }

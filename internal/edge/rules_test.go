@@ -14,9 +14,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// Nothing that a visitor sends can open a room (rule 10 of the hard limit): what
-// is not a ticket of this room and epoch is no ticket. That a panic is no pass
-// either is TestAPanicIsOneRequestsAlone.
+// Nothing that a visitor sends can open a room (rule 10 of the hard limit): only a ticket of this room and epoch
+// counts. TestAPanicIsOneRequestsAlone checks that a panic admits nobody.
 func TestRule10NothingAVisitorSendsOpensARoom(t *testing.T) {
 	st := open(t, nil)
 	st.up.queue(sale, 10, 1)
@@ -76,8 +75,8 @@ func TestANetworkAddsSoManyToTheLine(t *testing.T) {
 	})
 }
 
-// TestTicketBinding: where a session's ticket is good, by the address that a trusted proxy
-// tells; and in the room's setting nobody loses the session by staying where it began.
+// TestTicketBinding: a session's ticket is bound to the address that a trusted proxy sends. With the room's setting
+// no visitor loses the session by staying at its address.
 func TestTicketBinding(t *testing.T) {
 	const v4, v6 = "203.0.113.1", "2001:db8:1:200::1"
 	for _, tc := range []struct {
@@ -121,7 +120,7 @@ func TestTicketBinding(t *testing.T) {
 			}
 		}
 		v.Jar = nil
-		for range 3 { // no right is left, so who is not inside waits
+		for range 3 { // no permit is left, so other visitors wait
 			a := v.get("http://sale.example/", "X-Forwarded-For", tc.shown, "Cookie", pass)
 			if good := a.body == "the site"; good != tc.good {
 				t.Errorf("%s: %d %.40q", name, a.StatusCode, a.body)

@@ -32,7 +32,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// Options are what a server is made of.
+// Options are the parameters of a server.
 type Options struct {
 	Config Config
 	Params wire.Params
@@ -41,9 +41,9 @@ type Options struct {
 	Reg    prometheus.Registerer
 	Log    *slog.Logger
 
-	Sockets     *node.Sockets // that were passed to this process; nil for none
-	MaxFiles    int           // that may be open, 0 to ask the system
-	EventsEvery time.Duration // between two messages of an event stream, 0 for a second
+	Sockets     *node.Sockets // passed to this process; nil for none
+	MaxFiles    int           // limit of open files, 0 to ask the system
+	EventsEvery time.Duration // interval of an event stream's messages, 0 for a second
 	Rand        rand.Source   // nil for one with a random seed
 }
 
@@ -56,8 +56,8 @@ type Server struct {
 	fleet    *node.Fleet
 	folder   *node.Folder
 	times    *node.Timekeeper
-	lives    []uint64 // incarnations that the folder tells of; the pump's, after New
-	unkept   bool     // the folder could not be written the last time; the pump's, after New
+	lives    []uint64 // instance IDs in the folder; the pump's, after New
+	unkept   bool     // the last write of the folder failed; the pump's, after New
 	metrics  *metrics
 	proxies  clientaddr.Proxies
 	headers  *proxyHeaders
@@ -67,19 +67,18 @@ type Server struct {
 	proxy    *proxy
 	patience patience
 	pool     *http1.Pool  // connections of the fast front to origins
-	fast     *front.Front // nil where net/http reads everything
+	fast     *front.Front // nil if net/http reads everything
 	files    files
 	conns    *connections
-	kick     chan struct{} // the pump is to look at the engine
+	kick     chan struct{} // wakes the pump
 
-	draining  atomic.Bool // it stops: see drain
+	draining  atomic.Bool // set by drain
 	after     func(time.Duration) <-chan time.Time
 	listeners []listener
-	upgrades  sync.WaitGroup // connections that were upgraded; Shutdown does not wait for those
+	upgrades  sync.WaitGroup // upgraded connections; Shutdown does not wait for them
 }
 
-// New returns a server whose listeners are open; it answers once it Runs. The data_dir
-// is its own until Run returns.
+// New returns a server with open listeners; it answers once it Runs. It owns data_dir until Run returns.
 func New(o Options) (_ *Server, err error) {
 	s := &Server{
 		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1), after: time.After,
@@ -155,7 +154,7 @@ func (s *Server) newFast(dials *origin.Dials) *front.Front {
 	})
 }
 
-// newGate returns the gate, with an engine that goes on where the data folder tells.
+// newGate returns the gate, with an engine that resumes the state of the data folder.
 func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (*gate.Gate, error) {
 	chance := o.Rand
 	if chance == nil {
@@ -182,7 +181,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 	})
 }
 
-// proofs returns how many proofs are remembered, 0 where none are made.
+// proofs returns the size of the cache of proofs, 0 if none are made.
 func (s *Server) proofs() int {
 	if !s.cfg.Proof.Enabled {
 		return 0
@@ -190,9 +189,8 @@ func (s *Server) proofs() int {
 	return s.cfg.Proof.Remembered
 }
 
-// keepLives stores which incarnations use the folder, before the regional hears of the
-// newest. Where it cannot be stored, the next process proves nothing about it, and it is
-// tried again with the next report.
+// keepLives stores the folder's instance IDs before the regional hears of the newest. After a failure the next
+// process proves nothing about this one, and the next report tries again.
 func (s *Server) keepLives(incs []uint64) {
 	if slices.Equal(s.lives, incs) {
 		return
@@ -210,9 +208,9 @@ func (s *Server) keepLives(incs []uint64) {
 	s.unkept = err != nil
 }
 
-// Run serves visitors until ctx ends, and where the cause is [node.ErrTerminated], not
-// being ready, for drain_delay more; then it ends event streams, answers what is in
-// flight, cuts the connections that were upgraded, gives its rights back and returns.
+// Run serves visitors until ctx ends. If the cause is [node.ErrTerminated], it first serves for drain_delay more
+// while not ready. Then it ends event streams, answers requests in flight, cuts upgraded connections, gives its
+// permits back and returns.
 func (s *Server) Run(ctx context.Context) error {
 	asked := ctx
 	defer s.closeFolder()
@@ -234,7 +232,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer stopHanding()
 	g, ctx := errgroup.WithContext(ctx)
-	serving, halt := context.WithCancel(context.Background()) // while it drains, too
+	serving, halt := context.WithCancel(context.Background()) // also while it drains
 	defer halt()
 	pumping, stopPump := context.WithCancel(context.Background())
 	defer stopPump()
@@ -270,7 +268,7 @@ func (s *Server) Run(ctx context.Context) error {
 			l.Stop()
 		}
 		s.conns.settle()
-		halt() // pages come back by themselves, to an edge that listens
+		halt() // pages reconnect by themselves, to an edge that listens
 		s.gate.Drain()
 		s.shutDown(servers)
 		cut()
@@ -285,15 +283,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// known returns fleet time for the data folder; the zero value where it is not known.
+// known returns fleet time for the data folder, the zero value if unknown.
 func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { k = eng.Known(now) })
 	return k
 }
 
-// drain lets balancers notice that this edge is not ready any more, before its listeners
-// close: whoever they still send meanwhile is served, and every answer ends its
-// connection, so that the next request goes elsewhere.
+// drain gives balancers time to notice that this edge is not ready before its listeners close. Visitors are still
+// served, and every answer ends its connection, so that the next request goes elsewhere.
 func (s *Server) drain(asked context.Context) {
 	s.draining.Store(true)
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Leaving(now) })
@@ -315,16 +312,14 @@ func (s *Server) closeFolder() {
 // Status returns the state of the edge, for /status and metrics.
 func (s *Server) Status() gate.Status { return s.gate.Status() }
 
-// maxSkew is how far the machine's clock may be from fleet time before
-// something is wrong with one of them.
+// maxSkew is the largest plausible difference between the machine's clock and fleet time.
 const maxSkew = 10 * time.Second
 
-// twinAlarm is what an edge says that is told of another one with its name.
+// twinAlarm is the alarm of an edge if another process reports under its name.
 const twinAlarm = "another process reports under this edge's name: give every edge a name and a data_dir of its own; both are counted, as two edges"
 
-// Ready tells whether visitors can be served here. Being cut off from the
-// regional does not make an edge unready: who is inside goes on. But one that has
-// never been told the time gives newcomers no place, and others may.
+// Ready reports whether visitors can be served here. An edge that is cut off from the regional stays ready: admitted
+// visitors go on. An edge that never got the time is not ready, since it cannot give newcomers a place.
 func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })

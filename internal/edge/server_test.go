@@ -55,8 +55,8 @@ func TestAnEdgeIsNotReadyWithoutRoomsAndKeys(t *testing.T) {
 	}
 }
 
-// An edge that had rooms and keys once needs nobody to serve who is inside: not at
-// the start, when it is not ready for others yet, and not later, when it is.
+// An edge that once had rooms and keys serves admitted visitors without any other node: at the start, when it is not
+// ready for others yet, and later, when it is.
 func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 	st := open(t, nil)
 	in := st.seal("sale", session(7))
@@ -67,7 +67,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was started anew
+	if err := os.RemoveAll(filepath.Join(st.cfg.DataDir, "time.json")); err != nil { // its machine was restarted
 		t.Fatal(err)
 	}
 	again := newStage(t, func(s *stage) { s.cfg.DataDir, s.ring = st.cfg.DataDir, st.ring })
@@ -143,8 +143,7 @@ func metric(t testing.TB, st *stage, name, label, value string) (sum float64) {
 	return sum
 }
 
-// A room without visitors has no series of its own; what was counted of one stays
-// until the room goes.
+// A room without visitors has no series of its own; the counts of a room stay until the room goes.
 func TestIdleRoomsShareTheirSeries(t *testing.T) {
 	st := open(t, nil)
 	own := func(name string) float64 { return metric(t, st, name, "room", "sale") }
@@ -203,8 +202,7 @@ func TestRoomsChangeWhileServing(t *testing.T) {
 	}
 }
 
-// A key whose stamp lies a little ahead of our clock must not let visitors in
-// without a ticket.
+// A key with a time stamp slightly in the future must not admit visitors without a ticket.
 func TestTheFirstKeySealsAtOnce(t *testing.T) {
 	st := open(t, func(st *stage) { st.ring.Keys[0].SealFrom = fleettime.TimeOf(time.Now().Add(time.Hour)) })
 	v := st.visitor()
@@ -216,7 +214,7 @@ func TestTheFirstKeySealsAtOnce(t *testing.T) {
 	}
 }
 
-// Who passes several rooms holds a ticket of each, and has to be in all.
+// A visitor of several rooms holds a ticket of each, and must be admitted to all.
 func TestARequestOfTwoRooms(t *testing.T) {
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
@@ -293,7 +291,7 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
 		t.Errorf("the next request: %d %q", a.StatusCode, a.body)
 	}
-	// After a slot was charged: the visitor has it all the same.
+	// After a session permit was charged: the visitor gets its ticket all the same.
 	st.server.proxy.trip = panicking{}
 	if p := st.server.pool; p != nil {
 		p.Close() // nothing is idle
@@ -305,15 +303,15 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	}
 }
 
-// An edge that stops answers what is in flight: who is with the origin gets
-// its answer, who is held gets the page, and the regional is told goodbye.
+// An edge that stops answers requests in flight: those at the origin get its answer, held ones get the page, and the
+// regional gets a goodbye.
 func TestStoppingAnswersEverybody(t *testing.T) {
 	st := open(t, func(st *stage) { st.params.Hold, st.params.Knock = time.Hour, time.Hour })
 	entered, finish := make(chan struct{}), make(chan struct{})
 	st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-finish
-		w.Write([]byte("at last")) //nolint:errcheck // checked by who asked
+		w.Write([]byte("at last")) //nolint:errcheck // the client checks the answer
 	})
 	inside, held := make(chan answer, 1), make(chan answer, 1)
 	v, h := st.visitor(), st.visitor()
@@ -455,7 +453,7 @@ func TestACertificateIsReadAgain(t *testing.T) {
 	}
 	replace := func(n int64) {
 		pair(t, cfg, n)
-		for _, f := range []string{cfg.Cert, cfg.Key} { // whatever the resolution of the file system
+		for _, f := range []string{cfg.Cert, cfg.Key} { // independent of the resolution of the file system
 			at := time.Unix(1622133200+n, 0)
 			if err := os.Chtimes(f, at, at); err != nil {
 				t.Fatal(err)

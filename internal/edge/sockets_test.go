@@ -32,7 +32,7 @@ func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 	}
 }
 
-// What another program has at one of them is a fault: its visitors would be somebody else's.
+// If another program listens on one of them the start fails: its visitors would reach that program.
 func TestLocalhostTakenInOneFamily(t *testing.T) {
 	taken, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {

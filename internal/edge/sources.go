@@ -13,14 +13,14 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// ruleSources reads the files that rules go by.
+// ruleSources reads the files that rules use.
 func ruleSources(cfg *Config) (s gate.Sources, err error) {
 	var all geoFiles
 	for _, f := range [][2]string{{"geo.file", cfg.Geo.File}, {"geo.asn_file", cfg.Geo.ASN}} {
 		if f[1] == "" {
 			continue
 		}
-		data, err := os.ReadFile(f[1]) // in memory, and not mapped: a file that is cut while it is mapped ends the process
+		data, err := os.ReadFile(f[1]) // in memory rather than mapped: truncating a mapped file ends the process
 		if err == nil {
 			var db *maxminddb.Reader
 			db, err = maxminddb.OpenBytes(data)
@@ -63,8 +63,8 @@ func ruleSources(cfg *Config) (s gate.Sources, err error) {
 	return s, nil
 }
 
-// readLists reads a file of lists of addresses and networks, or one as search engines publish
-// them: {"creationTime": "…", "prefixes": [{"ipv4Prefix": "…"}, {"ipv6Prefix": "…"}]}.
+// readLists reads a file of address and network lists, or one in the format of search engines: {"creationTime": "…",
+// "prefixes": [{"ipv4Prefix": "…"}, {"ipv6Prefix": "…"}]}.
 func readLists(file string) (map[string][]string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -90,10 +90,10 @@ func readLists(file string) (map[string][]string, error) {
 	return lists, nil
 }
 
-// geoFiles are files of where addresses are. What one of them does not tell the next may.
+// geoFiles are location files. A later file fills the gaps of an earlier one.
 type geoFiles []*maxminddb.Reader
 
-// record is what is read of a file.
+// record is the part of a file's record that rules use.
 type record struct {
 	Country struct {
 		Code string `maxminddb:"iso_code"`
@@ -108,7 +108,7 @@ type record struct {
 	ASN uint32 `maxminddb:"autonomous_system_number"`
 }
 
-// Locate implements [gate.Locator]. What cannot be read is not known.
+// Locate implements [gate.Locator]. A location that cannot be read is unknown.
 func (p geoFiles) Locate(a netip.Addr, r *rules.Request) {
 	if !a.IsValid() {
 		return

@@ -22,7 +22,7 @@ type streams struct {
 	log  *slog.Logger
 }
 
-// open opens an event stream for a visitor who waits, and serves it. It reports false where o says what to answer instead.
+// open opens an event stream for a waiting visitor and serves it. It reports false if o holds an answer instead.
 func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
 	st := &sse.Stream{Place: o.Stay.Place(), From: clientaddr.Prefix(o.Client)}
 	if err := s.hub.Reserve(st.From); err != nil {
@@ -33,10 +33,9 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	s.gate.Count("stream")
 	b := &beginning{stay: o.Stay, guest: o.Guest, epoch: o.Epoch, msg: s.hub.Latest(o.Stay.Room)}
 	if b.msg == nil {
-		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // of a room that is gone by now it is empty
+		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // empty if the room is gone
 	}
-	// Who loses the stream comes back by itself, not at the same moment as all
-	// others.
+	// Browsers reconnect by themselves after a loss; spread the moments.
 	b.head = append(strconv.AppendInt([]byte("retry: "), 2000+rand.Int64N(4000), 10), "\n\n"...)
 	b.head = append(b.head, b.msg...)
 	if r.ProtoMajor == 1 && sse.CanTakeOver {
@@ -53,29 +52,28 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	return true
 }
 
-// beginning is what a stream begins with.
+// beginning is the start of a stream.
 type beginning struct {
 	stay  gate.Stay
-	guest bool // stay is no place in the line
+	guest bool // stay has no place in the line
 	epoch uint32
 	msg   []byte // the newest message of the room
-	head  []byte // the same, and what comes before it
+	head  []byte // the same, with the header before it
 }
 
-// subscribe begins a stream, or gives its place back.
+// subscribe begins a stream, or frees its place.
 func (s *streams) subscribe(st *sse.Stream, b *beginning, begin func() error) error {
 	if err := s.hub.Add(st, b.epoch, b.msg, begin); err != nil {
 		s.hub.Release(st.From)
 		return err
 	}
-	if !b.guest && !s.gate.Waits(&b.stay) { // it ended a moment ago, before there was a stream to end
+	if !b.guest && !s.gate.Waits(&b.stay) { // it ended before there was a stream to end
 		s.hub.Finish(st.Place)
 	}
 	return nil
 }
 
-// takeOver begins a stream on a connection that carries nothing else. It costs
-// no goroutine.
+// takeOver begins a stream on a connection of its own. It takes no goroutine.
 func (s *streams) takeOver(w http.ResponseWriter, st *sse.Stream, b *beginning) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -114,7 +112,7 @@ func (s *streams) takeOver(w http.ResponseWriter, st *sse.Stream, b *beginning) 
 	}
 }
 
-// post serves a stream by an ordinary answer, until either side ends it.
+// post serves a stream with an ordinary answer, until either side ends it.
 func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *sse.Stream, head []byte, box sse.Slot) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

@@ -28,14 +28,13 @@ import (
 	"vestibule/internal/node"
 )
 
-// twin are two edges that differ in their front, each with a site that remembers. What
-// is sent to them and what they send goes through memory: nobody waits for anything, so
-// that a case takes the time that it computes.
+// twin are two edges that differ in their front, each with a site that records requests. All traffic goes through
+// memory without waits, so that a case takes only its computing time.
 type twin struct {
 	st    [2]*stage
 	site  [2]*quietSite
 	enter [2]func(net.Conn)
-	place string // the cookies of who is inside of sale and vip
+	place string // the cookies of a visitor admitted to sale and vip
 }
 
 // newTwin returns two edges that visitors ask or, with a form, servers in front of the site.
@@ -59,7 +58,7 @@ func newTwin(t testing.TB, form string) *twin {
 		st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 		st.start()
 		st.adopted()
-		st.up.queue(sale, 10, 1) // newcomers wait, whoever came before
+		st.up.queue(sale, 10, 1) // newcomers wait, whatever happened before
 		st.up.queue(vip, 10, 1)
 		x.st[i], x.site[i], x.enter[i] = st, site, st.inMemory()
 	}
@@ -72,8 +71,7 @@ func (x *twin) renew() {
 	x.place = x.st[0].seal("sale", session(7)) + "; " + x.st[0].seal("vip", session(8))
 }
 
-// inMemory returns what serves a connection as the edge serves those of its first
-// listener.
+// inMemory returns a function that serves a connection like one of the edge's first listener.
 func (st *stage) inMemory() func(net.Conn) {
 	st.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -133,13 +131,13 @@ func (l *memoryListener) Close() error {
 // Addr implements [net.Listener].
 func (l *memoryListener) Addr() net.Addr { return l.addr }
 
-// result is what came of some bytes at one edge.
+// result is the effect of some bytes at one edge.
 type result struct {
 	asked   []string // of the site
 	answers []string // that the visitor got
 }
 
-// play sends the same bytes to both edges, in two pieces, and returns what came of it.
+// play sends the same bytes to both edges, in two pieces, and returns the results.
 func (x *twin) play(t testing.TB, data []byte, cut int) (out [2]result) {
 	t.Helper()
 	for i := range x.st {
@@ -155,16 +153,15 @@ func (x *twin) play(t testing.TB, data []byte, cut int) (out [2]result) {
 	return out
 }
 
-// refusesLength reports whether this edge did what the other did, but refused the last head
-// for its length. How long one may be depends for net/http on what else it read at once: it
-// takes 16 KiB in any case, and up to 20.
+// refusesLength reports whether this edge did the same as the other, but refused the last head for its length. The
+// limit of net/http depends on the size of its reads: between 16 and 20 KiB.
 func (r *result) refusesLength(other *result) bool {
 	n, asked := len(r.answers)-1, len(r.asked)
 	return n >= 0 && r.answers[n] == "431" && n <= len(other.answers) && slices.Equal(r.answers[:n], other.answers[:n]) &&
 		asked <= len(other.asked) && slices.Equal(r.asked, other.asked[:asked])
 }
 
-// differ tells how the two edges differ about some bytes, empty where they do not.
+// differ describes the difference of the two edges on some bytes, empty if there is none.
 func (x *twin) differ(t testing.TB, data []byte, cut int) string {
 	t.Helper()
 	var got [2]result
@@ -177,15 +174,15 @@ func (x *twin) differ(t testing.TB, data []byte, cut int) string {
 	return fmt.Sprintf("%q, cut at %d\nnet/http: %q %v\nfast:     %q %v", data, cut, got[0].asked, got[0].answers, got[1].asked, got[1].answers)
 }
 
-// quietConn is the connection of a visitor who has said everything at the beginning, and
-// takes every answer. What it is to say comes in pieces; then it is at its end.
+// quietConn is the connection of a visitor that sends everything at the beginning and takes every answer. Its bytes
+// arrive in pieces, then end.
 type quietConn struct {
 	peer
 	mu     sync.Mutex
 	change *sync.Cond
 	pieces [][]byte
 	out    bytes.Buffer
-	over   bool // reads that wait are to end
+	over   bool // pending reads end
 	late   bool // so are those of one byte, for they have waited for long
 	tired  *time.Timer
 	closed bool
@@ -207,8 +204,8 @@ func newQuietConn(pieces ...[]byte) *quietConn {
 func (c *quietConn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// One byte is asked for by who looks out whether the visitor goes away, while a
-	// request is answered. The visitor stays. It may also be the end of a reader's buffer.
+	// A read of one byte watches for the visitor's departure while a request is answered. The visitor stays. It may
+	// also be the end of a reader's buffer.
 	for len(b) == 1 && len(c.pieces) == 0 && !c.over && !c.closed && !c.late {
 		if c.tired == nil {
 			c.tired = time.AfterFunc(5*time.Second, c.tire)
@@ -239,8 +236,7 @@ func (c *quietConn) Write(b []byte) (int, error) {
 	return c.out.Write(b)
 }
 
-// CloseWrite is the end of what the visitor is answered; net/http waits half a second
-// before it closes then.
+// CloseWrite ends the visitor's answers; net/http then waits half a second before it closes.
 func (c *quietConn) CloseWrite() error {
 	c.once.Do(func() { close(c.done) })
 	return nil
@@ -273,8 +269,8 @@ func (c *quietConn) SetReadDeadline(at time.Time) error {
 
 func (c *quietConn) SetDeadline(at time.Time) error { return c.SetReadDeadline(at) }
 
-// answers returns the status of each answer that came, and what it tells a front, but for what
-// is said to who has gone away in the middle of a request.
+// answers returns the status and the front's headers of each answer, except answers to a visitor that left within a
+// request.
 func (c *quietConn) answers() (codes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,11 +285,11 @@ func (c *quietConn) answers() (codes []string) {
 	}
 }
 
-// said is what stands before a status, and before what fronts go by; no body here has any.
+// said are the prefixes of a status and of headers for fronts; no body here contains one.
 var said = [...]string{"HTTP/1.1 ", "HTTP/1.0 ", "\r\nVestibule-Decision: ", "\r\nX-Accel-Redirect: "}
 
-// nextSaid returns the next status or line that fronts go by, nil for none, and what follows. A
-// regular expression would take more time than the edges.
+// nextSaid returns the next status or header for fronts, nil for none, and the rest. A regular expression would take
+// more time than the edges.
 func nextSaid(b []byte) (word, rest []byte) {
 	at, end := len(b), byte(' ')
 	for i, s := range said {
@@ -308,7 +304,7 @@ func nextSaid(b []byte) (word, rest []byte) {
 	return word, rest
 }
 
-// peer is what is the same of all connections in memory.
+// peer is the address of all connections in memory.
 type peer struct{}
 
 func (peer) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
@@ -316,7 +312,7 @@ func (peer) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 
 
 func (peer) SetWriteDeadline(time.Time) error { return nil }
 
-// quietSite is a site in memory that remembers what it was asked.
+// quietSite is a site in memory that records its requests.
 type quietSite struct {
 	mu    sync.Mutex
 	asked []string
@@ -328,7 +324,7 @@ func (s *quietSite) dial(context.Context, string, string) (net.Conn, error) {
 	return c, nil
 }
 
-// forget returns what it was asked since.
+// forget returns the requests since the last call.
 func (s *quietSite) forget() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,7 +333,7 @@ func (s *quietSite) forget() []string {
 	return asked
 }
 
-// siteConn is a connection to it: who writes the end of a request finds the answer there.
+// siteConn is a connection to it: after the end of a request the answer is readable at once.
 type siteConn struct {
 	peer
 	of     *quietSite
@@ -364,7 +360,7 @@ func (c *siteConn) Write(b []byte) (int, error) {
 			body, err = io.ReadAll(r.Body)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break // more is to come
+			break // incomplete
 		}
 		if err != nil {
 			c.of.note(fmt.Sprintf("no request: %v: %q", err, c.in))
@@ -420,9 +416,8 @@ func (c *siteConn) SetReadDeadline(time.Time) error { return nil }
 // last ends a connection on which nothing else went wrong.
 const last = "GET /about?last HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"
 
-// FuzzFronts feeds the same bytes to an edge with each front, and holds what their sites
-// were asked, and what was answered, against each other. A request that ends the
-// connection stands behind.
+// FuzzFronts feeds the same bytes to an edge with each front, and compares the requests at their sites and their
+// answers. A request that ends the connection follows.
 func FuzzFronts(f *testing.F) {
 	for _, text := range smuggled() {
 		f.Add([]byte(goingOn(text)), uint16(0))
@@ -444,8 +439,7 @@ func FuzzFronts(f *testing.F) {
 	})
 }
 
-// headerLines are lines of which one front or the other may make something of its own;
-// some end the head.
+// headerLines are lines that the two fronts may treat differently; some end the head.
 var headerLines = []string{
 	"Connection: keep-alive", "Connection: X-A, close\r\nX-A: b", "Pragma: no-cache", "Pragma: no-cache\r\nCache-Control: max-age=0", "TE: trailers", "Te: trailers, gzip",
 	"Accept-Encoding: gzip", "x-forwarded-for: 1.1.1.1\r\nforwarded: for=1.1.1.1\r\nX-Forwarded-Host: a", "Content-Length: 3\r\n\r\nabc", "Content-Length: 03\r\n\r\nabc",
@@ -500,8 +494,8 @@ func agree(t *testing.T, form string, cases int) {
 	all.Wait()
 }
 
-// What comes over HTTP/2 is read by net/http in any case: where the fast front passes it on,
-// sites are asked for the same as by net/http, and the visitor is answered the same.
+// net/http always reads HTTP/2. If the fast front forwards it, the site's requests and the visitor's answers are the
+// same as with net/http.
 func TestFrontsAgreeAboutHTTP2(t *testing.T) {
 	x := newTwin(t, "")
 	passed, site := 0, x.site[1]
@@ -520,8 +514,8 @@ func TestFrontsAgreeAboutHTTP2(t *testing.T) {
 			x.st[i].server.ServeHTTP(answer, w.overHTTP2())
 			var head bytes.Buffer
 			h := answer.Header()
-			h.Del("Content-Length")  // net/http tells it of a short answer by itself
-			if h.Get("Vary") != "" { // pages tell their visitors to come back at odd times
+			h.Del("Content-Length")  // net/http adds it to a short answer by itself
+			if h.Get("Vary") != "" { // pages ask their visitors to come back at random times
 				h = nil
 			}
 			h.Write(&head) //nolint:errcheck // memory
@@ -566,7 +560,7 @@ func (w *writer) overHTTP2() *http.Request {
 	return r
 }
 
-// writer writes what comes over a connection, by chance.
+// writer writes random bytes of a connection.
 type writer struct {
 	rand  *rand.Rand
 	place string
@@ -637,7 +631,7 @@ func (w *writer) request() {
 	w.out = append(w.out, end+body...)
 }
 
-// question returns the lines by which a server asks about a request, all of them more often than not.
+// question returns header lines of a server's question about a request, usually all of them.
 func (w *writer) question(method, host, target string) (lines []string) {
 	for _, l := range []string{"X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: " + w.one("http", "https"), "X-Forwarded-Method: " + method, "X-Forwarded-Host: " + host, "X-Forwarded-Uri: " + target} {
 		switch w.rand.IntN(30) {
@@ -667,7 +661,7 @@ func (w *writer) line(plain bool) string {
 	return name + w.one(":", ": ", ": ", ": ", " : ", ":\t", "", " ") + value
 }
 
-// body adds what tells of a body to the lines, and returns it.
+// body adds the header lines of a body, and returns the body.
 func (w *writer) body(plain bool, lines *[]string) string {
 	body := w.one("", "a=b", "{}", strings.Repeat("x", w.rand.IntN(200)), "GET /vip HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 	if w.in(40) {

@@ -17,7 +17,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// echo is a site that speaks after an upgrade: it says back what it hears.
+// echo is a site that echoes after an upgrade.
 func echo(t *testing.T, closed chan<- struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Header.Get("Connection") != "Upgrade" {
@@ -87,7 +87,7 @@ func TestAWebsocketEndsWithItsSession(t *testing.T) {
 	st.up.mu.Lock()
 	st.up.held[sale].RenewCeil = 0
 	st.up.mu.Unlock()
-	s.Home = ticket.Nobody // which nobody renews at an edge that is not isolated
+	s.Home = ticket.Nobody // no edge renews it unless isolated
 	c, res, br := st.upgrade(st.seal("sale", s))
 	if res.StatusCode != http.StatusSwitchingProtocols || len(res.Cookies()) > 0 {
 		t.Fatalf("got %d %v", res.StatusCode, res.Header)
@@ -102,7 +102,7 @@ func TestAWebsocketEndsWithItsSession(t *testing.T) {
 	}
 }
 
-// Who had to be in two rooms is in for as long as in both.
+// A visitor of two rooms is admitted for the shorter of the two sessions.
 func TestAWebsocketOfTwoRoomsEndsWithTheShorterSession(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
@@ -144,8 +144,8 @@ func TestAWebsocketOfWhoWaitsIsThePage(t *testing.T) {
 	}
 }
 
-// Who enters by a websocket gets the ticket with the answer to it, and an edge
-// that stops leaves no connection behind.
+// A visitor that enters by a websocket gets the ticket with its answer, and an edge that stops leaves no connection
+// open.
 func TestAWebsocketIsCutWhenTheEdgeStops(t *testing.T) {
 	st := open(t, nil)
 	closed := make(chan struct{}, 2)

@@ -99,8 +99,8 @@ func TestTheFileIsTheAuthority(t *testing.T) {
 	})
 }
 
-// A leader without a file: rooms that came from one stay, and the API changes them. A leader whose file says something else
-// keeps the store's rooms, says what differs, and follows once both say the same, whichever was changed.
+// Under a leader without a file the rooms of a file stay, and the API changes them. A leader with a different file
+// keeps the store's rooms, reports the difference, and follows once both agree, whichever was changed.
 func TestTheAuthorityChanges(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -172,8 +172,7 @@ func exported(t *testing.T, s *room.Set) []byte {
 	return data
 }
 
-// A global without a file leads over what the store has, also after a restart of its own over an empty
-// store.
+// A global without a file leads with the rooms of the store, also after its own restart over an empty store.
 func TestAGlobalNeedsNoFile(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

@@ -12,8 +12,7 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
-// What data centres tell of themselves is shown as old as it is, and never more of it than a message
-// takes.
+// Reports of data centres about their edges are shown with their age, and never more of them than fit a message.
 func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	s := &Server{centres: map[string]*toldCentre{}}
 	s.hearCentre(10, &wire.Report{From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300, Edges: []wire.ToldEdge{
@@ -79,7 +78,7 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		if v := want("global-1", 2, 2); v.Candidates[0].Name != "global-1" || v.Candidates[0].Alarms == nil {
 			t.Errorf("%+v", v)
 		}
-		tell("global-3", "10", true, "nairobi") // two say so for a moment
+		tell("global-3", "10", true, "nairobi") // two of them for a short time
 		want("global-3", 3, 1)
 		tell("global-3", "", false)
 		want("global-1", 3, 2)

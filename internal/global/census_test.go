@@ -10,8 +10,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// A data centre of the list that is silent is an alarm, once: not where something that it
-// may hold is waited for, which is told anyway, and not where it is to stay away.
+// A silent data centre of the list raises an alarm once. It raises none if its possible permits are awaited, which
+// has an alarm of its own, or if its absence is expected.
 func TestSilentDataCentresRaiseAnAlarm(t *testing.T) {
 	c := census{
 		leads: true,

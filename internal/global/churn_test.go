@@ -12,8 +12,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestChurnOutlivesATerm: a leader stores what it has learned, its successor recalls it, and a document
-// that nobody can read is replaced.
+// TestChurnOutlivesATerm: a leader stores the churn that it learned, its successor reads it, and an unreadable
+// document is replaced.
 func TestChurnOutlivesATerm(t *testing.T) {
 	ctx, docs := context.Background(), &shelf{}
 	learned := map[room.ID]estimate.Churn{

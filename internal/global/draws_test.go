@@ -21,7 +21,7 @@ import (
 	"vestibule/internal/node"
 )
 
-// shelf is a store of documents in memory. Between reading and writing of one, interrupt may let others write.
+// shelf is a store of documents in memory. interrupt, called between the read and the write of one, may write others.
 type shelf struct {
 	mu        sync.Mutex
 	docs      map[string][]byte
@@ -124,7 +124,7 @@ func (h *hall) give(d *drawer, version uint64, events ...room.Event) {
 	}
 }
 
-// hear lets a leader read what the store has.
+// hear has a leader read the store.
 func (h *hall) hear(d *drawer) {
 	data, _, err := h.docs.Get(h.t.Context(), node.DrawsDocument)
 	if err != nil {
@@ -133,7 +133,7 @@ func (h *hall) hear(d *drawer) {
 	d.fleet.Offer(h.t.Context(), node.DrawsDocument, data)
 }
 
-// tend lets a leader do what is due, once.
+// tend runs a leader's due work once.
 func (h *hall) tend(d *drawer) error {
 	h.hear(d)
 	err := d.tend(h.t.Context())
@@ -141,7 +141,7 @@ func (h *hall) tend(d *drawer) error {
 	return err
 }
 
-// notice returns what is public of the only draw, nil for nothing.
+// notice returns the public part of the only draw, nil if there is none.
 func (h *hall) notice() *draw.Notice {
 	h.t.Helper()
 	data, _, err := h.docs.Get(h.t.Context(), node.DrawsDocument)
@@ -158,8 +158,8 @@ func (h *hall) notice() *draw.Notice {
 	return b.Notices[0]
 }
 
-// TestADrawIsAnnouncedAndPublished: the commit is public from the event on, the secret is told when entries have closed, and
-// the record is that of the commit.
+// TestADrawIsAnnouncedAndPublished: the commit is public from the event on, the secret is published after entries
+// have closed, and the record matches the commit.
 func TestADrawIsAnnouncedAndPublished(t *testing.T) {
 	h := openHall(t)
 	start := h.now.Add(10 * time.Minute)
@@ -198,7 +198,7 @@ func TestADrawIsAnnouncedAndPublished(t *testing.T) {
 	}
 }
 
-// TestLeadersBesideEachOther: whatever leaders there are and whenever one of them stands still, there is one commit, one
+// TestLeadersBesideEachOther: with any number of leaders, and any pauses of one of them, there is one commit, one
 // record of it, and never another one.
 func TestLeadersBesideEachOther(t *testing.T) {
 	for seed := range uint64(200) {
@@ -209,7 +209,7 @@ func TestLeadersBesideEachOther(t *testing.T) {
 		record := ""
 		for range 12 {
 			a := rng.IntN(2)
-			for _, s := range []*shelf{h.docs, h.secrets} { // one stands still where it has read, and the other goes on
+			for _, s := range []*shelf{h.docs, h.secrets} { // one stops after its read, and the other goes on
 				if rng.IntN(2) == 0 {
 					s.interrupt = func() { leaders[1-a].tend(t.Context()) } //nolint:errcheck // the last attempts are judged
 				}
@@ -249,8 +249,8 @@ func TestLeadersBesideEachOther(t *testing.T) {
 	}
 }
 
-// TestAChangedEventHasADrawOfItsOwn: another start has another commit, an event that goes before its draw leaves nothing, and
-// a store that lost the board gets it back.
+// TestAChangedEventHasADrawOfItsOwn: another start has another commit, an event deleted before its draw leaves
+// nothing, and a store that lost the draw registry gets it back.
 func TestAChangedEventHasADrawOfItsOwn(t *testing.T) {
 	h := openHall(t)
 	start := h.now.Add(10 * time.Minute)
@@ -282,7 +282,8 @@ func TestAChangedEventHasADrawOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAnEventWithoutItsDraw: where a draw cannot be fair, people enter in the order in which they joined, and it is said why.
+// TestAnEventWithoutItsDraw: if a draw cannot be fair, visitors enter in the order of joining, and the reason is
+// published.
 func TestAnEventWithoutItsDraw(t *testing.T) {
 	h := openHall(t)
 	d := h.leader(draw.BeaconNone, launchAt(h.now.Add(20*time.Second)))

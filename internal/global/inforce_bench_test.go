@@ -91,9 +91,9 @@ func slow(b *testing.B, to string, by time.Duration) (addr string) {
 	return l.Addr().String()
 }
 
-// BenchmarkChangeInForce tells how long after it was accepted a change of a room is in force at
-// every one of four edges, two in each of two data centres, of which one is 100 ms away there and back:
-// the document as edges follow it, by nats-servers of their own that join those of global.
+// BenchmarkChangeInForce measures the time from the acceptance of a room's change until it is in force at every one
+// of four edges, two in each of two data centres, one of which has a round trip of 100 ms: edges follow the document
+// over nats-servers of their own that join those of global.
 func BenchmarkChangeInForce(b *testing.B) {
 	quiet := slog.New(slog.DiscardHandler)
 	start := func(o embedded.Options) *embedded.Server {
@@ -149,7 +149,7 @@ func BenchmarkChangeInForce(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		for range 60 {
-			time.Sleep(time.Duration(137*n%500) * time.Millisecond) // at any moment of an edge's half second
+			time.Sleep(time.Duration(137*n%500) * time.Millisecond) // spread over an edge's half second
 			state := change()
 			begun := time.Now()
 			for !inForce(state.Version) {
@@ -163,9 +163,9 @@ func BenchmarkChangeInForce(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
 }
 
-// BenchmarkAgeOfNumbers tells how long after somebody was let in at an edge the status of the room counts them
-// at every one of two candidates for global, whichever leads: visit, report of the edge, report of the regional, the
-// leader's word to the others. In the quiet room there is nobody else, in the busy one twenty more come in a second.
+// BenchmarkAgeOfNumbers measures the time from an admission at an edge until the status of the room counts it at both
+// candidates for global, whichever leads: visit, report of the edge, report of the regional, message of the leader to
+// the others. The quiet room has no other visitors, the busy one twenty more per second.
 func BenchmarkAgeOfNumbers(b *testing.B) {
 	s := serve(b)
 	site := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -226,7 +226,7 @@ func BenchmarkAgeOfNumbers(b *testing.B) {
 		return res, res.StatusCode == http.StatusOK && res.Header.Get("Vestibule-Decision") == ""
 	}
 	var inside atomic.Int64
-	// enter lets one visitor in, who keeps the cookie.
+	// enter admits one visitor, which keeps its cookie.
 	enter := func() bool {
 		first, in := visit(nil)
 		if in {
@@ -248,10 +248,10 @@ func BenchmarkAgeOfNumbers(b *testing.B) {
 		var took []time.Duration
 		for b.Loop() {
 			for n := range 40 {
-				time.Sleep(time.Duration(137*n%1000) * time.Millisecond) // at any moment of the second of those who tell
+				time.Sleep(time.Duration(137*n%1000) * time.Millisecond) // spread over the second between two reports
 				var begun time.Time
 				testkit.Eventually(b, "the next is let in", func() bool { begun = time.Now(); return enter() })
-				// Reports are whole: who is counted in them came no later than this one, or this one is too.
+				// Reports are complete: if later visitors are counted, so is this one.
 				for people := inside.Load(); !shown(people); {
 					time.Sleep(time.Millisecond)
 				}

@@ -77,7 +77,7 @@ func stand(t *testing.T, s nats.InProcessConnProvider, name, rooms string, chang
 	return standOver(t, s, name, rooms, change, func(d *natsbus.Documents) wire.Documents { return d })
 }
 
-// standOver is stand with other documents than those that the store has.
+// standOver is stand with other documents than the store's.
 func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, change func(*global.Config), over func(*natsbus.Documents) wire.Documents) *candidate {
 	t.Helper()
 	cfg := global.DefaultConfig()
@@ -113,13 +113,13 @@ func standOver(t *testing.T, s nats.InProcessConnProvider, name, rooms string, c
 
 func (c *candidate) leads() bool { return c.Status().Leading }
 
-// reader is a node that follows what is published.
+// reader is a node that follows the published documents.
 func reader(t *testing.T, s *embedded.Server) *node.Fleet {
 	t.Helper()
 	return follow(t, connect(t, s, "reader"), t.TempDir(), node.RoomsDocument, node.KeysDocument)
 }
 
-// regional is a node of Dublin with a folder, that hands to global what it knows.
+// regional is a node of Dublin with a folder, that offers its documents to global.
 func regional(t *testing.T, s *embedded.Server, dir string) *node.Fleet {
 	t.Helper()
 	conn := connect(t, s, "regional")
@@ -223,7 +223,7 @@ func TestManyRoomsReachEverybody(t *testing.T) {
 	}
 }
 
-// narrow is a store whose values are small.
+// narrow is a store with a small limit on values.
 type narrow struct {
 	*natsbus.Documents
 	limit int // bytes
@@ -231,7 +231,7 @@ type narrow struct {
 
 func (n narrow) Limit() int { return n.limit }
 
-// What cannot be stored is told with its size, by the metric and by an alarm.
+// Rooms that cannot be stored are reported with their size, by the metric and by an alarm.
 func TestRoomsThatCannotBeStoredRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -341,8 +341,7 @@ func TestKeysAreMadeOnceThoughTwoRace(t *testing.T) {
 	}
 }
 
-// A key that comes into use is followed by the next, with which nobody seals for a
-// whole rotation.
+// A key that comes into use is followed by the next, which seals nothing for a whole rotation.
 func TestKeysAreRotated(t *testing.T) {
 	s := serve(t)
 	conn := connect(t, s, "operator")
@@ -370,7 +369,7 @@ func TestKeysAreRotated(t *testing.T) {
 	}
 }
 
-// Bootstrap is believed once: of who leads after somebody else it is not true any more.
+// Bootstrap is believed once: a later leader ignores it.
 func TestBootstrapIsBelievedOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -389,7 +388,7 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 	}
 }
 
-// A data centre that nobody listed is told so, counted, and an alarm.
+// An unlisted data centre hears so, is counted, and raises an alarm.
 func TestADataCentreThatNobodyListed(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -428,8 +427,8 @@ func TestADataCentreThatNobodyListed(t *testing.T) {
 	}
 }
 
-// The sites of those that found the list stand in it; another data centre of one's name is
-// told that it is not listed, raises an alarm, and does not replace the other.
+// The list holds the sites of its first data centres. Another data centre with a listed name hears that it is not
+// listed, raises an alarm, and does not replace the listed one.
 func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -492,7 +491,7 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	}
 }
 
-// What is no report is refused and counted.
+// An invalid report is refused and counted.
 func TestNonsenseIsRefused(t *testing.T) {
 	s := serve(t)
 	c := stand(t, s, "one", roomsFile(t, 5, "", "a"), nil)

@@ -44,7 +44,7 @@ func operator(t *testing.T, s nats.InProcessConnProvider) jetstream.JetStream {
 	return js
 }
 
-// store returns what the store holds, nothing for a document that it does not.
+// store returns the content of each document in the store, nil for a missing one.
 func store(t *testing.T, js jetstream.JetStream) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
@@ -84,8 +84,8 @@ func putBack(t *testing.T, js jetstream.JetStream, backup map[string][]byte) {
 	}
 }
 
-// A store that loses its documents, or gets older ones back, while global leads is
-// given back what it held. Nobody goes back meanwhile.
+// A store that loses its documents, or gets older ones back, while global leads gets them back from global. No node
+// goes back meanwhile.
 func TestTheStoreIsGivenBackWhatItLost(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, js jetstream.JetStream, backup map[string][]byte){
@@ -276,8 +276,8 @@ func TestWhoLivesKnowsWhatTheStoreLost(t *testing.T) {
 	}
 }
 
-// Where JetStream has no room for a lease, nobody can lead: that is an alarm at every
-// candidate, with the reason of the store. Where there is room again, they go on.
+// If JetStream has no room for a lease, nobody can lead: every candidate raises an alarm with the store's error. Once
+// there is room, they go on.
 func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 	t.Parallel()
 	const most = 4 << 20
@@ -317,8 +317,7 @@ func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 	})
 }
 
-// A global that nobody tells of keys makes the first ones, once it has asked for long
-// enough.
+// A global without keys makes the first ones only after it has asked for them long enough.
 func TestFirstKeysAreAskedForFirst(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -338,9 +337,8 @@ func TestFirstKeysAreAskedForFirst(t *testing.T) {
 	}
 }
 
-// Two rings were begun apart: what is sealed under either can be opened everywhere then,
-// and one of them seals. It does not matter whether the other one is met in the store or
-// at a node.
+// Two rings were begun independently: tickets sealed under either can be opened everywhere, and one of them seals.
+// The other one may be found in the store or at a node.
 func TestTwoRingsBecomeOneRing(t *testing.T) {
 	t.Parallel()
 	for name, meet := range map[string]func(t *testing.T, s *embedded.Server, data []byte){

@@ -16,8 +16,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// big is a coordinator with 20 data centres, 100 rooms and people waiting in
-// 120 slices of every line.
+// big is a coordinator with 20 data centres, 100 rooms and waiting visitors in 120 slices of every line.
 type big struct {
 	root    *root.Allocator
 	now     fleettime.Mono
@@ -70,7 +69,7 @@ func newBig() *big {
 	return g
 }
 
-// report lets data centre d say everything, or what changed in room only.
+// report sends data centre d's full report, or only the changes of one room.
 func (g *big) report(d, only int, n uint64) {
 	g.seq[d]++
 	send := func(m wire.Report) {
@@ -107,10 +106,9 @@ func (g *big) sync() int {
 	return rooms
 }
 
-// BenchmarkGlobalSync is one data centre's report taken and what follows from
-// it divided and told: once when all of its rooms have changed, once when one
-// has. The difference shows that the work is in what changed, not in what there
-// is.
+// BenchmarkGlobalSync measures one data centre's report, with the division and the messages that follow: once with
+// all of its rooms changed, once with one. The difference shows that the cost depends on the changes, not on the
+// number of rooms.
 func BenchmarkGlobalSync(b *testing.B) {
 	for _, bb := range []struct {
 		name string
@@ -137,8 +135,8 @@ func BenchmarkGlobalSync(b *testing.B) {
 	}
 }
 
-// BenchmarkRegionalReport is the report of an aggregator with ten edges and a
-// hundred rooms to global, all of which have changed.
+// BenchmarkRegionalReport measures the report to global of an aggregator with ten edges and a hundred rooms, all of
+// them changed.
 func BenchmarkRegionalReport(b *testing.B) {
 	const edges, rooms = 10, 100
 	now := fleettime.Mono(time.Hour)

@@ -11,11 +11,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestFaultsBreakNoPromise lets two data centres with two edges each live
-// through anything: messages lost, doubled and late, links cut in one direction
-// or both, processes that crash, leaders that live on beside their successors,
-// stores that stand still, limits that change. The judge looks at every step.
-// Then everything is mended, and all rights have to be usable again.
+// TestFaultsBreakNoPromise runs two data centres with two edges each through random faults: messages lost, doubled
+// and late, links cut in one direction or both, crashes, leaders beside their successors, stalled stores, changed
+// limits. The judge checks every step. Then all faults end, and all permits must be usable again.
 func TestFaultsBreakNoPromise(t *testing.T) {
 	// A world takes some tens of milliseconds: fewer of them than of small values.
 	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
@@ -126,7 +124,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 				w.setLimits(r, rapid.Uint64Range(1, 12).Draw(t, "T"), rapid.Uint64Range(1, 60).Draw(t, "R"))
 				w.tell("limits %d/%d", r.total, r.rate)
 			case "roam":
-				if w.cap { // under serve who leaves a cut-off edge may exceed T: that is known, and counted
+				if w.cap { // under serve a visitor that leaves a cut-off edge may exceed T: that is expected and counted
 					for _, p := range w.people {
 						if p.visit == nil {
 							p.edge = edge()
@@ -207,7 +205,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 	})
 }
 
-// since returns how many were admitted since a moment.
+// since returns the number of admissions at or after at.
 func (r *roomTruth) since(at int64) int {
 	n := 0
 	for _, x := range r.admitted {

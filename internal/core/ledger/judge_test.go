@@ -13,13 +13,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// judge holds the nodes to the invariants of the ledger (docs/GUARANTEES.md, invariants)
+// judge checks the invariants of the ledger (docs/GUARANTEES.md, invariants)
 // after every step:
 //
 //	HC1  no more sessions are valid than T; HC2 no more admissions in 60 s than R
-//	I1   an edge spends and renews no more than it was granted
-//	I3   true sessions, live credit and what is free fit into what a data centre holds
-//	I4   what is held and what is free fit into the limits
+//	I1   an edge spends and renews no more than its grants
+//	I3   true sessions, live unspent permits and free permits fit into a data centre's allocation
+//	I4   allocations and free permits fit into the limits
 //	I6   nobody follows a lower term; promises and rosters are stored before they are relied on
 //	I7   watermarks, fleet clocks and cumulative counters never go back
 func (w *world) judge() {
@@ -82,7 +82,7 @@ func (w *world) judgeAgg(n *aggProc) {
 	}
 	n.wm = st.Watermark
 	if n == n.site.newest() {
-		// What a promise forbids has to outlive the process that made it.
+		// A promise has to outlive the process that made it.
 		if st.Joined && st.Follows.N < n.site.follows {
 			w.fail("%s/%d follows term %d after %d", n.site.name, n.term, st.Follows.N, n.site.follows)
 		}
@@ -110,7 +110,7 @@ func (w *world) watchGrant(n *aggProc, g wire.Grant) {
 		return
 	}
 	if n.site.owner != n.term {
-		return // a zombie that does not know yet: its edges' promises are what holds it
+		return // a zombie that does not know yet: its edges' promises bound it
 	}
 	i := slices.IndexFunc(n.site.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Inc == g.Inc })
 	if i < 0 || n.site.stored.Roster[i].Dead {
@@ -118,15 +118,14 @@ func (w *world) watchGrant(n *aggProc, g wire.Grant) {
 	}
 }
 
-// watchReport is called with everything an aggregator says to global: what it
-// has promised is stored.
+// watchReport is called with every report of an aggregator to global: its promises must be stored.
 func (w *world) watchReport(n *aggProc, m wire.Report) {
 	if n.site.owner == n.term && n.site.stored.Promise.N < m.Seen.N {
 		w.fail("%s/%d follows term %d, and the store says %d", n.site.name, n.term, m.Seen.N, n.site.stored.Promise.N)
 	}
 }
 
-// issued notes that somebody got a ticket with a session.
+// issued records that a visitor got a ticket with a session.
 func (w *world) issued(p *person, d admission.Decision) {
 	r := p.room
 	id := d.Ticket.ID
@@ -137,7 +136,7 @@ func (w *world) issued(p *person, d admission.Decision) {
 		r.stamped[id] = map[ticket.DC]uint32{}
 	}
 	r.stamped[id][d.Ticket.Home] = max(r.stamped[id][d.Ticket.Home], d.Ticket.Until)
-	if d.Ticket.Until > r.until[id] { // who stamped it last counts it to the end
+	if d.Ticket.Until > r.until[id] { // the last edge to stamp counts the session to its end
 		r.until[id] = d.Ticket.Until
 		r.home[id] = w.siteOf(d.Ticket.Home)
 	}
@@ -160,7 +159,7 @@ func (w *world) siteOf(home ticket.DC) *site {
 // active returns how many sessions of the room are valid somewhere, in all or
 // in one data centre: the slowest clock of an edge says.
 func (w *world) active(r *roomTruth, s *site) int {
-	ends := map[*site]fleettime.Time{} // by whom a session of a data centre is judged latest
+	ends := map[*site]fleettime.Time{} // per home, the slowest clock of an edge
 	for _, home := range w.sites {
 		ends[home] = math.MaxInt64
 		for _, e := range w.edges {
@@ -180,7 +179,7 @@ func (w *world) active(r *roomTruth, s *site) int {
 				continue
 			}
 			if s != nil && len(r.stamped[id]) > 1 {
-				continue // what one data centre counts may cover a ticket of the other: see marks.older
+				continue // the count of one data centre may cover a ticket of the other: see marks.older
 			}
 		} else if int64(until)*1000 <= int64(ends[home]) {
 			continue
@@ -192,8 +191,8 @@ func (w *world) active(r *roomTruth, s *site) int {
 	return n
 }
 
-// accepted returns the home of the newest ticket of a visitor who left that any
-// edge would accept, or nil: somebody may have a copy of it.
+// accepted returns the home of the newest ticket that any edge would accept of a visitor that left, or nil: a copy of
+// it may exist.
 func (w *world) accepted(r *roomTruth, id uint64) *site {
 	newest := uint32(0)
 	var at *site
@@ -216,8 +215,7 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 	return at
 }
 
-// inBooks reports whether an edge's regional counts it, and has told it once all
-// sessions that ended.
+// inBooks reports whether an edge's regional counts it, and has sent it all revocations once.
 func (w *world) inBooks(e *edgeProc) bool {
 	st := e.core.Status(e.read(w.now))
 	return st.Leased || (st.LeaseEnd != 0 || st.Tenure > 1) && !e.givenUp

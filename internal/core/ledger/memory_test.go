@@ -18,8 +18,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// house is one data centre with all its servers, without a network: what one
-// says the other hears at once.
+// house is one data centre with all its servers, without a network: messages arrive at once.
 type house struct {
 	now   fleettime.Mono
 	room  room.ID
@@ -53,7 +52,7 @@ func newHouse(tb testing.TB, total uint64) *house {
 	return h
 }
 
-// talk lets everybody say once what there is to say, 250 ms later.
+// talk has every node send its pending messages once, 250 ms later.
 func (h *house) talk(tb testing.TB) {
 	h.now = h.now.Add(250 * time.Millisecond)
 	h.root.SetTime(h.now, dawn.Add(h.now.Sub(fleettime.Mono(time.Hour))))
@@ -88,8 +87,7 @@ func (h *house) talk(tb testing.TB) {
 	}
 }
 
-// wait lets n people who joined in the last ten minutes come back once to ask for
-// their turn.
+// wait has n visitors that joined in the last ten minutes come back once to ask for their turn.
 func (h *house) wait(tb testing.TB, n int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
@@ -108,16 +106,16 @@ func (h *house) wait(tb testing.TB, n int) {
 	}
 }
 
-// heap returns what lives on the heap.
+// heap returns the live bytes on the heap.
 func heap() int64 {
 	runtime.GC()
-	runtime.GC() // what the first has made unreachable
+	runtime.GC() // objects that the first collection made unreachable
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// fullHouse is a room for one with somebody in it.
+// fullHouse is a room for one visitor, with one session.
 func fullHouse(tb testing.TB) *house {
 	h := newHouse(tb, 1)
 	v := &admission.Visit{Room: h.room}
@@ -134,8 +132,8 @@ func fullHouse(tb testing.TB) *house {
 	return h
 }
 
-// BenchmarkWaitingMemory is by how much the memory of all servers grows per
-// person, where a million people wait instead of ten thousand.
+// BenchmarkWaitingMemory measures the memory of all servers per waiting visitor: the growth from ten thousand to a
+// million of them.
 func BenchmarkWaitingMemory(b *testing.B) {
 	measure := func(n int) int64 {
 		before := heap()
@@ -152,7 +150,7 @@ func BenchmarkWaitingMemory(b *testing.B) {
 	}
 }
 
-// admitted lets an edge report, beginning with m, that it let n people in.
+// admitted has an edge report, beginning with m, n admissions.
 func (h *house) admitted(m wire.Report, n int) {
 	const life = 320
 	rng := rand.New(rand.NewPCG(3, m.Inc))
@@ -177,8 +175,8 @@ func (h *house) admitted(m wire.Report, n int) {
 	}
 }
 
-// BenchmarkSessionMemory is what a regional holds per session, with a million of
-// them: the head-count by second, and the ids that cancel doubles.
+// BenchmarkSessionMemory measures a regional's bytes per session, with a million of them: the head-count by second,
+// and the ids that cancel doubles.
 func BenchmarkSessionMemory(b *testing.B) {
 	const n = 1_000_000
 	for b.Loop() {
@@ -198,8 +196,7 @@ func BenchmarkSessionMemory(b *testing.B) {
 	}
 }
 
-// TestAMillionWaitInOneReport: the report of a data centre to global does not
-// grow with the people who wait there.
+// TestAMillionWaitInOneReport: the size of a data centre's report to global does not grow with its waiting visitors.
 func TestAMillionWaitInOneReport(t *testing.T) {
 	n := 100_000
 	if testing.Short() {
@@ -212,8 +209,7 @@ func TestAMillionWaitInOneReport(t *testing.T) {
 	}
 }
 
-// BenchmarkSyncSize is how large the report of a data centre is with a million
-// people waiting.
+// BenchmarkSyncSize measures the size of a data centre's report with a million waiting visitors.
 func BenchmarkSyncSize(b *testing.B) {
 	for b.Loop() {
 		h := fullHouse(b)

@@ -15,11 +15,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// The rules of the hard limit (docs/GUARANTEES.md), told as stories in the
-// language of the scripts. What nodes say to each other is not written down
-// here: a story ends well if the judge has found no promise broken. Each of them
-// ends badly without its rule; `make mutants` takes the rules out one by one and
-// sees to that.
+// The rules of the hard limit (docs/GUARANTEES.md), as stories in the language of the scripts. The messages between
+// nodes are not written down: a story passes if the judge finds no broken promise. Each fails without its rule; `make
+// mutants` removes the rules one by one to check that.
 
 // scenario plays one. After every step the judge has to be content.
 func scenario(t *testing.T, text string) *world {
@@ -50,8 +48,7 @@ func scenarios(t *testing.T, all map[string]string) {
 	}
 }
 
-// An edge admits only with a right in hand, under a valid lease, charging it in
-// the same step.
+// An edge admits only with a permit in hand, under a valid lease, charging it in the same step.
 func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
 	scenarios(t, map[string]string{
 		"more visitors than slots": `
@@ -97,7 +94,7 @@ func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
 	})
 }
 
-// What an edge has not reported is limited in advance.
+// The renewals that an edge has not reported are limited in advance.
 func TestRule2UnreportedRenewalsAreBounded(t *testing.T) {
 	scenario(t, `
 		fleet total=40 rate=600 session=10s edges=2 policy=cap
@@ -109,8 +106,8 @@ func TestRule2UnreportedRenewalsAreBounded(t *testing.T) {
 		advance 20s`)
 }
 
-// When an edge's lease lapses, what it may have done counts until it would have
-// expired, or until its final report replaces the guess by the truth.
+// After an edge's lease lapses its possible admissions count until they would have expired, or until its final report
+// replaces the guess.
 func TestRule3PresumedSpent(t *testing.T) {
 	scenarios(t, map[string]string{
 		"a slot given away without a word": `
@@ -159,8 +156,7 @@ func TestRule3PresumedSpent(t *testing.T) {
 	})
 }
 
-// A second is freed only when every live edge has reported past the moment at
-// which its own clock would still accept tickets of it.
+// A second is freed only after every live edge has reported a time at which its own clock refuses tickets of it.
 func TestRule4NothingIsFreedByAClockAlone(t *testing.T) {
 	scenarios(t, map[string]string{
 		"renewed at the last moment, and not reported": `
@@ -409,10 +405,11 @@ func TestRule5SilenceIsNotEmptiness(t *testing.T) {
 	})
 }
 
-// Under cap nobody goes on without a lease, and global reclaims only when what a
-// silent data centre holds must have expired.
-// What was given up and is alive counts from the moment at which it is heard: nobody
-// is let in beside it.
+// Under cap nobody goes on without a lease, and global reclaims only after the allocation of a silent data centre
+// must have expired.
+//
+// An allocation that was given up, of a data centre that is alive, counts from the moment it is heard: nobody is
+// admitted beside it.
 func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 	w := scenario(t, `
 		fleet total=10 rate=600 session=20s edges=2 lost_after=1m
@@ -439,7 +436,7 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 	}
 }
 
-// By how much an edge that was declared ended may exceed T, if it lives, is told.
+// The possible overcommit by an edge that was declared ended is reported.
 func TestRule5WhatWasForgottenIsTold(t *testing.T) {
 	w := scenario(t, `
 		fleet total=10 rate=600 session=20s edges=2
@@ -460,7 +457,8 @@ func TestRule5WhatWasForgottenIsTold(t *testing.T) {
 	}
 }
 
-// A silent edge goes by its own clock for hours. The longest story stands last: `make mutants` stops at the first that notices.
+// A silent edge follows its own clock for hours. The longest story is the last: `make mutants` stops at the first
+// failure.
 func TestRule5ASilentEdgeGoesByItsOwnClock(t *testing.T) {
 	scenario(t, `
 			fleet total=10 rate=120 session=20s drift=190
@@ -538,8 +536,8 @@ func TestRule7AwayFromHomeNothingIsRenewed(t *testing.T) {
 		advance 3s`)
 }
 
-// A session that moves takes a right of its new home, and a slot is free only when
-// no edge renews, or accepts, what held it.
+// A session that moves takes a permit of its new home. A session permit is free only when no edge renews or accepts
+// its session.
 func TestRule7MovesAndGoodbyes(t *testing.T) {
 	scenarios(t, map[string]string{
 		"who moves takes a right": `
@@ -591,8 +589,8 @@ func TestRule7MovesAndGoodbyes(t *testing.T) {
 	})
 }
 
-// A node never acts on a message of a lower term or tenure than it has promised,
-// and promises are stored before they are relied on.
+// A node never acts on a message of a lower term or lease epoch than it has promised, and promises are stored before
+// they are relied on.
 func TestRule8Fencing(t *testing.T) {
 	scenarios(t, map[string]string{
 		"an old join is not the edge": `
@@ -730,8 +728,8 @@ func TestRule8Fencing(t *testing.T) {
 	})
 }
 
-// Of a data centre whose aggregator was replaced, global hears the new one only:
-// rights that the old one gave back last are in the books of the new one.
+// After a replacement of an aggregator global hears only the new one: the ledger of the new one holds the permits
+// that the old one gave back last.
 func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 	now, id := fleettime.Mono(time.Hour), room.IDOf("sale")
 	term := wire.Term{N: 1, Nonce: 1}
@@ -754,8 +752,7 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 	}
 }
 
-// A new coordinator may have lost everything: it lends only what it has seen come
-// back, until it knows all books.
+// A new coordinator may have lost everything: it lends only returned permits until it knows all ledgers.
 func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
 	scenarios(t, map[string]string{
 		"while one data centre is not heard": `

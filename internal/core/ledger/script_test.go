@@ -17,46 +17,46 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestScripts plays the stories in testdata. Each begins with
+// TestScripts runs the stories in testdata. Each begins with
 //
 //	fleet total=10 rate=60 session=1m policy=cap centres=dublin,nairobi edges=2 [bootstrap=false] [drift=95]
 //
-// which starts one coordinator, an aggregator in every data centre and edges
+// which starts one coordinator, an aggregator in every data centre, and edges
 // named by its first letter (d1, d2, n1, n2), all with the production cores; the
-// clocks of the data centres drift, to and fro in turn, in parts per million.
+// clocks of the data centres drift in alternating directions, in parts per million.
 // Then
 //
-//	advance 3s [clicking=10s]      time passes; from now on, everybody inside asks for a page so often
+//	advance 3s [clicking=10s]      time passes; from now on, the interval of page requests of admitted visitors
 //	arrive d1 ann bob [room=…]     newcomers; arrive d1 n=20 for a crowd
-//	click ann [at=d2]              somebody asks for a page, perhaps elsewhere
-//	leave [inside]                 everybody, or everybody inside, goes home; their sessions stay until they expire
+//	click ann [at=d2]              a visitor asks for a page, perhaps elsewhere
+//	leave [inside]                 all visitors, or all admitted ones, go; their sessions stay until they expire
 //	cut X [up|down], mend X        messages from (up) or to (down) an edge or data centre are lost
-//	catch X up|down                they are kept instead
+//	catch X up|down                they are held for a later deliver instead
 //	deliver X up|down [reversed] [times=2] [newest] [keep] [later=5s]
-//	                               what was kept arrives: in which order, how often; catching ends unless keep
-//	drop X up|down                 what was kept is lost; catching ends
-//	crash d1|dublin|root, start …  a process ends for good; another begins, with what was stored
-//	start dublin|root beside       the next leader begins while the last one believes to lead
+//	                               caught messages arrive, in this order, this often; catching ends unless keep
+//	drop X up|down                 caught messages are lost; catching ends
+//	crash d1|dublin|root, start …  a process ends for good; another begins, with the stored state
+//	start dublin|root beside       the next leader begins while the last one still believes that it leads
 //	start root wall=4m             … on a machine whose clock is ahead
-//	start d1 [empty|copy=d2|as=d2] … an edge, whose folder is empty, a copy of another's, or another's own
+//	start d1 [empty|copy=d2|as=d2] … an edge, with an empty folder, a copy of another's, or another's own
 //	twin d1 name=d1x [copy=d1|as=d1]  another process of d1's name begins, in a folder of its own or as above
 //	start dublin blank             … and the store has lost its memory
-//	disk dublin stops|goes         writes of an aggregator wait
+//	disk dublin stops|goes         writes of an aggregator block
 //	limits total=5 rate=10         room settings change
 //	remove sale, add extra total=… rate=…
 //	forget d1 [all]                an operator says that the process has ended, or all of its name
-//	waits dublin                   what its aggregator waits for
+//	waits dublin                   the pending waits of its aggregator
 //	excuse                         from here on sessions beyond T are allowed, as the prose explains
-//	ledger [root|dublin|d1 …]      the books: T/R throughout
-//	time                           by how much the clocks are off, and how sure they are
-//	status                         who follows whom, which incarnations are known
-//	truth                          what is true, whatever the books say
+//	ledger [root|dublin|d1 …]      the ledgers: T/R throughout
+//	time                           offset and uncertainty of the clocks
+//	status                         leaders and followers, and the known instance IDs
+//	truth                          the true state, independent of the ledgers
 //
-// After every step of every story the judge looks at the invariants.
+// After every step of every story the judge checks the invariants.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if filepath.Ext(path) == ".fail" {
-			return // rapid keeps there what it found, also where a rule was taken out
+			return // rapid stores its failures there, also those of mutants
 		}
 		s := &script{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -81,13 +81,13 @@ type script struct {
 	met   []event
 }
 
-// event is what happened to somebody.
+// event is an event of one visitor.
 type event struct {
 	at        int64
 	who, what string
 }
 
-// tellMet tells what happened to people: one by one if they are few.
+// tellMet reports the events of visitors: one by one if they are few.
 func (s *script) tellMet() {
 	for _, what := range []string{"is let in", "is out"} {
 		var all []event
@@ -458,7 +458,7 @@ func (s *script) folder(t *testing.T, d *datadriven.TestData, e *edgeProc, is fu
 	if a, ok := d.Arg("copy"); ok {
 		e.folder, e.place = s.edge(t, d, a.Vals[0]).folder, s.w.folder()
 	}
-	if a, ok := d.Arg("as"); ok { // the machine was cloned: nothing tells the two folders apart
+	if a, ok := d.Arg("as"); ok { // the machine was cloned: the two folders are indistinguishable
 		e.folder, e.place = s.edge(t, d, a.Vals[0]).folder, s.edge(t, d, a.Vals[0]).place
 	}
 }

@@ -28,7 +28,7 @@ type world struct {
 	now    int64 // true nanoseconds since the start
 	count  int   // letters sent, for order among equals
 
-	folders uint64 // data folders that there were
+	folders uint64 // number of data folders so far
 
 	rooms  []*roomTruth // the set that is in force, and those that went
 	mail   []letter     // under way
@@ -49,10 +49,10 @@ type world struct {
 	excuse   bool   // sessions beyond T are allowed here: the script says why
 }
 
-// chaos is what the network does to each message.
+// chaos holds the network's faults per message.
 type chaos struct {
 	loss, double, late float64
-	most               time.Duration // by which a late or doubled message is late
+	most               time.Duration // longest delay of a late or doubled message
 }
 
 type letter struct {
@@ -65,7 +65,7 @@ type letter struct {
 type link struct {
 	cut    bool
 	caught bool     // messages are kept until the script delivers them
-	pile   []func() // what was kept
+	pile   []func() // caught messages
 }
 
 type proc struct {
@@ -143,7 +143,7 @@ type person struct {
 	next   int64 // next request, or the end of the patience of a held one; 0 for none
 }
 
-// roomTruth is what is true of one room, whatever the nodes believe.
+// roomTruth is the true state of one room, whatever the nodes believe.
 type roomTruth struct {
 	id          room.ID
 	name        string
@@ -155,7 +155,7 @@ type roomTruth struct {
 	home     map[uint64]*site
 	stamped  map[uint64]map[ticket.DC]uint32 // newest expiry second by home
 	quit     map[uint64]int64                // when sessions ended by a goodbye
-	admitted []int64                         // moments
+	admitted []int64                         // times of admissions
 	where    []*site
 
 	bindT, bindR uint64 // limits that bind now: a lowered one only once it has drained
@@ -185,7 +185,7 @@ func (w *world) folder() fleettime.Place {
 	return fleettime.Place{Inode: w.folders, Boot: "boot"}
 }
 
-// twin returns another edge, as somebody makes it who copies the configuration of e.
+// twin returns another edge with a copy of e's configuration.
 func (w *world) twin(e *edgeProc, name string) *edgeProc {
 	t := &edgeProc{name: name, bears: e.bears, place: w.folder(), site: e.site}
 	w.edges = append(w.edges, t)
@@ -262,7 +262,7 @@ func (w *world) startEdge(e *edgeProc) {
 	e.core.SetRooms(e.read(w.now), w.edgeRooms())
 }
 
-// keep stores what the edge's folder tells of its incarnations.
+// keep stores the edge's instance IDs in its folder.
 func (e *edgeProc) keep() {
 	e.folder = fleettime.Lives{Place: e.place, Incs: e.core.Incarnations()}
 }
@@ -296,7 +296,7 @@ func (w *world) edgeRooms() []admission.Room {
 	return out
 }
 
-// setRooms tells every process the room set.
+// setRooms sends every process the room set.
 func (w *world) setRooms() {
 	for _, n := range w.roots {
 		if !n.gone {
@@ -351,7 +351,7 @@ func (w *world) post(after int64, take func()) {
 	w.mail = append(w.mail, letter{at: w.now + after, n: w.count, take: take})
 }
 
-// run lets d pass.
+// run advances time by d.
 func (w *world) run(d time.Duration) {
 	end := w.now + int64(d)
 	for w.broken == "" {
@@ -510,7 +510,7 @@ func (w *world) toEdge(e *edgeProc, g wire.Grant) {
 	}
 }
 
-// store begins to write what an aggregator wants kept.
+// store begins to write the state that an aggregator must persist.
 func (w *world) store(n *aggProc) {
 	if n.writing || n.gone || n.site.diskless {
 		return
@@ -568,7 +568,7 @@ func (w *world) runRoot(n *rootProc) {
 
 func (w *world) fleetTime() fleettime.Time { return dawn + fleettime.Time(w.now/1e6) }
 
-// arrive lets a new visitor come.
+// arrive adds a new visitor.
 func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
 	p := &person{name: name, room: r, edge: e}
 	w.people = append(w.people, p)
@@ -576,8 +576,7 @@ func (w *world) arrive(name string, r *roomTruth, e *edgeProc) *person {
 	return p
 }
 
-// leave sends everybody home, or everybody inside; whoever is held closes the
-// connection.
+// leave ends the visits of all, or of all admitted visitors; long-polled ones close the connection.
 func (w *world) leave(inside bool) {
 	for _, p := range w.people {
 		if !inside && p.visit != nil && !p.edge.gone {
@@ -587,7 +586,7 @@ func (w *world) leave(inside bool) {
 	w.people = slices.DeleteFunc(w.people, func(p *person) bool { return p.in || !inside })
 }
 
-// quit lets somebody inside leave by saying so.
+// quit has an admitted visitor leave explicitly.
 func (w *world) quit(p *person) bool {
 	if p.edge.gone || !p.in || !p.edge.core.Quit(p.edge.read(w.now), p.room.id, p.ticket) {
 		return false
@@ -598,13 +597,13 @@ func (w *world) quit(p *person) bool {
 	return true
 }
 
-// copyOf lets somebody else come with the ticket of p.
+// copyOf adds a visitor with a copy of p's ticket.
 func (w *world) copyOf(p *person, e *edgeProc) {
 	w.tell("%s' comes to %s with a copy of %s's ticket", p.name, e.name, p.name)
 	w.people = append(w.people, &person{name: p.name + "'", room: p.room, edge: e, ticket: p.ticket, in: p.in, next: w.now + 1})
 }
 
-// ask lets somebody ask for a page, or lose patience while being held.
+// ask has a visitor ask for a page, or give up while held.
 func (w *world) ask(p *person) {
 	p.next = 0
 	e := p.edge
@@ -623,7 +622,7 @@ func (w *world) ask(p *person) {
 	w.decided(p, e.core.Arrive(now, p.room.id, p.ticket))
 }
 
-// click plans the next page of somebody inside: people do not click in step.
+// click plans the next page of an admitted visitor, with jitter.
 func (w *world) click(p *person) {
 	if p.next = 0; w.clicking > 0 {
 		p.next = w.now + int64(w.clicking)/2 + w.rng.Int64N(int64(w.clicking))

@@ -15,7 +15,7 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// verify walks a chain and returns how many entries are good, and what is wrong.
+// verify walks a chain and returns the number of valid entries, the gaps, and the first fault.
 func verify(entries [][]byte) (n int, gaps []string, err error) {
 	var c audit.Chain
 	for _, data := range entries {
@@ -56,7 +56,7 @@ func TestWhateverIsDoneToAChainIsFound(t *testing.T) {
 	if n, gaps, err := verify(whole); n != 12 || err != nil || len(gaps) > 0 {
 		t.Fatalf("%d good, %v, %v", n, gaps, err)
 	}
-	// What is kept may begin later: the oldest go.
+	// A kept chain may begin later: the oldest entries go.
 	if n, _, err := verify(whole[5:]); n != 7 || err != nil {
 		t.Errorf("%d good, %v", n, err)
 	}
@@ -102,7 +102,7 @@ func FuzzChain(f *testing.F) {
 	whole := entries(f, 8)
 	f.Add(uint8(3), uint16(20), byte(1))
 	f.Fuzz(func(t *testing.T, entry uint8, at uint16, flip byte) {
-		i := int(entry) % (len(whole) - 1) // nothing follows the newest: who notes its hash finds a change of it
+		i := int(entry) % (len(whole) - 1) // nothing follows the newest: a recorded hash reveals a change of it
 		changed := slices.Clone(whole)
 		changed[i] = slices.Clone(whole[i])
 		changed[i][int(at)%len(changed[i])] ^= flip
@@ -125,7 +125,7 @@ func TestChangesWithoutAnEntryAreTold(t *testing.T) {
 	}
 }
 
-// Several journals of one stream make one chain, whatever the stream answers.
+// Several journals of one stream make one chain, despite any answers of the stream.
 func TestManyJournalsMakeOneChain(t *testing.T) {
 	stream := &testkit.Stream{}
 	var mu sync.Mutex
@@ -152,7 +152,7 @@ func TestManyJournalsMakeOneChain(t *testing.T) {
 		g.Go(func() {
 			for k := range each {
 				e := audit.Entry{ID: fmt.Sprintf("%d-%d", i, k), Target: "token.x"}
-				// Where nobody knows, it may be there, and is not tried again.
+				// If the result is unknown, the entry may be there, and is not sent again.
 				if err := j.Add(t.Context(), e); err != nil && !errors.Is(err, audit.ErrNotAdded) {
 					t.Error(err)
 				}
@@ -179,7 +179,7 @@ func TestManyJournalsMakeOneChain(t *testing.T) {
 	}
 }
 
-// A change of many rooms is told in parts, none of which is larger than a message.
+// A change of many rooms is recorded in parts, each at most as large as a message.
 func TestALargeChangeIsToldInParts(t *testing.T) {
 	stream := &testkit.Stream{}
 	j := audit.NewJournal(stream)

@@ -12,7 +12,7 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// apply applies a file, and returns what was answered.
+// apply applies a file and returns the answer.
 func (f *fixture) apply(file string, more map[string]any) answer {
 	f.Helper()
 	body := map[string]any{"rooms_yaml": file}
@@ -24,7 +24,7 @@ func (f *fixture) apply(file string, more map[string]any) answer {
 	return f.ask(Editor, "POST", "/vestibule/apply", string(data))
 }
 
-// changes lists what an answer says that a file changed.
+// changes lists the changes of a file that an answer reports.
 func (a answer) changes() (out []string) {
 	list, _ := a.field("changes").([]any)
 	for _, e := range list {
@@ -40,8 +40,8 @@ func (a answer) changes() (out []string) {
 	return out
 }
 
-// What is exported is applied unchanged: to the same fleet as no change, to another one as the same rooms. A room that was renamed,
-// events, rules and pages come along.
+// An export can be applied unchanged: to the same fleet as no change, to another one as the same rooms. A renamed
+// room, events, rules and pages are included.
 func TestRoomsAreExportedAndApplied(t *testing.T) {
 	f := start(t)
 	f.ask(Editor, "POST", "{z}", shop+`,"custom_page_html":"<p>one & all","vestibule":{"grace":"2m"}}`)
@@ -95,7 +95,7 @@ func TestRoomsAreExportedAndApplied(t *testing.T) {
 	}
 }
 
-// What would change is told first, then changed at once; with prune, what the file does not name is deleted.
+// A dry run lists the changes, then they are made at once; with prune, rooms that the file does not name are deleted.
 func TestWhatAFileChanges(t *testing.T) {
 	const file = `
 rooms:

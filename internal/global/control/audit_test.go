@@ -24,7 +24,7 @@ func (a answer) list() (out []map[string]any) {
 	return out
 }
 
-// chain verifies what the API answers, as who has nothing else does.
+// chain verifies the API's answers, as a client without any other source does.
 func (f *fixture) chain() (entries []audit.Entry) {
 	f.Helper()
 	var c audit.Chain
@@ -146,7 +146,7 @@ func TestARoomIsRestored(t *testing.T) {
 	if a := restore(2); a.code != 400 || !strings.Contains(a.Errors[0].Message, "another room") {
 		t.Errorf("a name that is taken: %+v", a)
 	}
-	// A page that is not kept any more is said.
+	// The API reports a page that is not kept any more.
 	f.docs.mu.Lock()
 	delete(f.docs.data, roomdoc.PageDocument(roomdoc.Hash([]byte("<p>one"))))
 	f.docs.mu.Unlock()

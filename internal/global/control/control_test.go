@@ -99,10 +99,10 @@ type fixture struct {
 	count map[string]int // of requests that were answered
 	token map[Role]string
 
-	controls *room.Controls // that the node goes by
+	controls *room.Controls // in force at the node
 	board    *draw.Board    // likewise
 	ahead    time.Duration  // of fleet time, of the clock
-	numbers  *Numbers       // what the leading global tells; nil for some
+	numbers  *Numbers       // the leading global's; nil for some
 }
 
 func start(t testing.TB) *fixture {
@@ -152,7 +152,7 @@ func start(t testing.TB) *fixture {
 	return f
 }
 
-// answer is what came back.
+// answer is an answer of the API.
 type answer struct {
 	code    int
 	Success bool
@@ -165,7 +165,7 @@ type answer struct {
 	Info   api.ResultInfo `json:"result_info"`
 }
 
-// pointers lists where the faults are.
+// pointers lists the JSON pointers of the faults.
 func (a answer) pointers() (out []string) {
 	for _, e := range a.Errors {
 		out = append(out, e.Source.Pointer)
@@ -232,7 +232,7 @@ func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 	if patched.field("total_active_users") != 400. || patched.field("new_users_per_minute") != 200. || patched.field("session_duration") != 2. || own["grace"] != "2m0s" || own["session_duration"] != "1m30s" {
 		t.Errorf("patched: %+v", patched)
 	}
-	// What a client of the hosted product sends back keeps what it cannot say.
+	// A PUT by a client of the hosted product keeps the settings that it does not know.
 	put := f.ask(Editor, "PUT", "{z}/"+id, strings.Replace(shop, `"shop"`, `"fair"`, 1)+`,"session_duration":2,"default_template_language":"de-DE"}`)
 	own, _ = put.field("vestibule").(map[string]any)
 	if put.code != 200 || put.field("id") != id || put.field("name") != "fair" || put.field("total_active_users") != 300. || own["grace"] != "2m0s" || own["session_duration"] != "1m30s" {
@@ -313,8 +313,8 @@ func (f *fixture) follow(doc room.Document) {
 	}
 }
 
-// Where a rooms file is the authority, the API shows rooms, and says where they come from to whoever changes them or what
-// belongs to them. Controls work.
+// If a rooms file is the authority, the API shows rooms, and refuses changes of them and of their parts with the name
+// of the file. Controls work.
 func TestRoomsOfAFileRefuseChanges(t *testing.T) {
 	f := start(t)
 	sale := room.Event{Name: "sale", Start: 4e12, End: 4e12 + 3.6e6}
@@ -401,7 +401,7 @@ func TestTheSiteOfAHostMovesItsRooms(t *testing.T) {
 	}
 }
 
-// Where there is a site for hosts of which none is known, a room on one has it, until the host has a site of its own.
+// A room on a host without a site uses the default site, until the host has a site of its own.
 func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 	f := start(t)
 	const other = `{"name":"other","host":"other.example","total_active_users":3,"new_users_per_minute":5}`
@@ -475,7 +475,7 @@ func TestAPreviewIsShownWithoutAToken(t *testing.T) {
 	}
 }
 
-// What a list of 10,000 rooms costs, by its first page.
+// BenchmarkFirstPage measures the first page of a list of 10,000 rooms.
 func BenchmarkFirstPage(b *testing.B) {
 	f := start(b)
 	doc := room.Document{}

@@ -30,8 +30,8 @@ func inForce(a answer) map[string]any {
 	return m
 }
 
-// TestControlsAreNoPartOfTheRoom: what is said for now is in force beside the settings, a PUT of the room neither
-// shows nor undoes it, and null takes it back.
+// TestControlsAreNoPartOfTheRoom: controls are in force beside the settings, a PUT of the room neither shows nor
+// undoes them, and null removes one.
 func TestControlsAreNoPartOfTheRoom(t *testing.T) {
 	f := start(t)
 	id := f.made()
@@ -115,8 +115,8 @@ func TestControlsThatAreRefused(t *testing.T) {
 
 func soon() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
 
-// TestControlsOfManyWriters: each change is made on top of all others; what is said of a room
-// that is gone goes with the next change; and a store that came back older gets what this node knows.
+// TestControlsOfManyWriters: each change applies on top of all others. The controls of a deleted room go with the
+// next change, and a store restored to an older state gets this node's version.
 func TestControlsOfManyWriters(t *testing.T) {
 	f := start(t)
 	ids := []string{f.made()}

@@ -80,7 +80,7 @@ func TestEventsAreMadeChangedAndDeleted(t *testing.T) {
 	if a := f.ask(Viewer, "GET", "{z}/"+id, ""); a.field("next_event_start_time") != late.field("event_start_time") {
 		t.Errorf("a suspended event is the next one: %+v", a)
 	}
-	// A room that is written anew keeps its events.
+	// A PUT of the room keeps its events.
 	f.ask(Editor, "PUT", "{z}/"+id, shop+"}")
 	if a := f.ask(Editor, "DELETE", at+"/"+one, ""); a.code != 200 || a.field("id") != one {
 		t.Errorf("deleted: %+v", a)
@@ -147,8 +147,8 @@ func TestFaultsOfEvents(t *testing.T) {
 	}
 }
 
-// TestOverridesThatTheHostedProductHasNot: where the table says that events may override a setting, they do in the object
-// vestibule, in the room's revisions and in the room that goes by the event.
+// TestOverridesThatTheHostedProductHasNot: if the table lets events override a setting, they do so in the object
+// vestibule, in the room's revisions and in the room during the event.
 func TestOverridesThatTheHostedProductHasNot(t *testing.T) {
 	overridden := []string{"grace", "queue_message", "cookie_partitioned"}
 	for _, key := range overridden {
@@ -227,8 +227,7 @@ func TestTheDocumentHasEveryOverride(t *testing.T) {
 	}
 }
 
-// TestAnEventWithADraw: it is taken, and what is public of its draw is shown
-// to everybody who may look.
+// TestAnEventWithADraw: it is accepted, and the public part of its draw is shown to every role with read access.
 func TestAnEventWithADraw(t *testing.T) {
 	f := start(t)
 	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
@@ -276,7 +275,8 @@ func TestAnEventWithADraw(t *testing.T) {
 	}
 }
 
-// TestDrawsOfFilesAndRevisions: an event that comes with a rooms file, or comes back with a revision, is held to the same rules of draws.
+// TestDrawsOfFilesAndRevisions: events of a rooms file, and events restored by a revision, follow the same rules of
+// draws.
 func TestDrawsOfFilesAndRevisions(t *testing.T) {
 	f := start(t)
 	file := func(start time.Duration, more string) string {

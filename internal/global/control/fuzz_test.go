@@ -12,8 +12,8 @@ import (
 	"vestibule/internal/core/room"
 )
 
-// FuzzRoomBodies: whatever a body or a path is, the answer is in the envelope and never 500, and what
-// was taken can be read again.
+// FuzzRoomBodies: for any body and path the answer is in the envelope and never 500, and an accepted object can be
+// read again.
 func FuzzRoomBodies(f *testing.F) {
 	f.Add("POST", "/zones/"+Zone+"/waiting_rooms", shop+"}")
 	f.Add("PUT", "/zones/"+Zone+"/waiting_rooms/"+room.PublicID("shop"), shop+`,"vestibule":{"epoch":7,"grace":"1m"},"additional_routes":[{"host":"b.example"}]}`)
@@ -87,8 +87,8 @@ func TestCornersOfBodies(t *testing.T) {
 
 var bodies = flag.Int("bodies", 5000, "requests that TestRequestsOfAllKinds makes")
 
-// TestRequestsOfAllKinds: whatever is sent, what is answered is the envelope, and no 500. The
-// requests are good ones of which pieces were taken out, doubled, exchanged or made noise.
+// TestRequestsOfAllKinds: for any request the answer is in the envelope, and never 500. The requests are valid ones
+// with parts removed, doubled, exchanged or replaced by noise.
 func TestRequestsOfAllKinds(t *testing.T) {
 	id := room.PublicID("shop")
 	zone := "/zones/" + Zone + "/waiting_rooms"

@@ -57,12 +57,12 @@ func TestRulesAreMadeMovedChangedAndDeleted(t *testing.T) {
 	if b["version"] != "2" || b["enabled"] != true || b["description"] != "b" {
 		t.Errorf("patched: %v", b)
 	}
-	// The list as Terraform writes it, without ids: who says the same stays the same rule.
+	// The list as Terraform writes it, without ids: a rule with the same content stays the same rule.
 	all, same := listed(t, f.ask(Editor, "PUT", at, `[{"action":"bypass_waiting_room","expression":"cf.client.bot","description":"new"},{"action":"bypass_waiting_room","expression":"not ssl or ssl","description":"b"}]`), "not ssl or ssl")
 	if len(all) != 2 || same["id"] != b["id"] || same["version"] != "2" || same["last_updated"] != b["last_updated"] {
 		t.Errorf("put: %v, %v was %v", all, same, b)
 	}
-	// A room that is written anew keeps its rules.
+	// A PUT of the room keeps its rules.
 	f.ask(Editor, "PUT", "{z}/"+id, shop+"}")
 	if all, _ := listed(t, f.ask(Editor, "DELETE", at+"/"+b["id"].(string), ""), ""); !slices.Equal(all, []string{"cf.client.bot"}) {
 		t.Errorf("deleted: %v", all)

@@ -92,8 +92,8 @@ func (x *trio) current() bool {
 	return x.leader() >= 0 && !slices.ContainsFunc(x.now, func(s *server.Server) bool { return !s.JetStreamIsCurrent() })
 }
 
-// candidacy is a candidate's store of rooms over three servers, with the stream of who changed what,
-// until it is killed: then what it was doing breaks off, and what it knew is gone.
+// candidacy is a candidate's store of rooms over three servers, with the audit stream, until it is killed: then its
+// operations are cut off, and its memory is lost.
 type candidacy struct {
 	context.Context // ends with it
 	*roomstore.Store
@@ -129,10 +129,9 @@ func (x *trio) member(name string) *candidacy {
 	return m
 }
 
-// Eight writers change rooms while one of three servers after the other is killed and comes
-// back, each time one that leads, and with it one of the writers and the candidate that puts right what they leave
-// behind, as the leading global does: no change that was told as made is lost, none is made twice, whatever the
-// store says at any moment is a valid set, and each change has its entry.
+// Eight writers change rooms while the three servers are killed in turn and come back, each time one that leads. A
+// writer is killed with it, and the candidate that repairs their remains, as the leading global does. No acknowledged
+// change is lost, none is made twice, the store is a valid set at every moment, and each change has its entry.
 func TestChangesWhileServersAreKilled(t *testing.T) {
 	const writers = 8
 	each := max(1, *allChanges/writers)
@@ -145,7 +144,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	for i := range lives {
 		lives[i].Store(x.member(fmt.Sprint("candidate-", i)))
 	}
-	// again begins a candidacy anew that was killed.
+	// again restarts a killed candidacy.
 	again := func(i int) {
 		m, err := x.candidacy(fmt.Sprint("candidate-", i))
 		if err != nil {
@@ -191,7 +190,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 				case err == nil:
 					acked[i]++
 					total.Add(1)
-				case errors.Is(err, roomstore.ErrUnknown) || s.Err() != nil: // who is killed answers nobody
+				case errors.Is(err, roomstore.ErrUnknown) || s.Err() != nil: // a killed candidacy answers nobody
 					unknown[i]++
 				default:
 					refused[i]++ // no server took it: nothing was changed
@@ -235,7 +234,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 			done = true
 		case <-time.After(20 * time.Millisecond):
 		}
-		// What the store says at this moment is a set that nodes take.
+		// The store holds a set that nodes accept at this moment.
 		look, cancel := context.WithTimeout(ctx, time.Second) // a question to a server that was killed is not answered
 		head, _, err := docs.Get(look, roomdoc.RoomsDocument)
 		if cancel(); err == nil {
@@ -246,7 +245,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 				broken++
 			}
 		}
-		if !done && total.Load() >= next && x.current() { // never two at once: then nobody can write
+		if !done && total.Load() >= next && x.current() { // never two at once: writes need a majority
 			victim := max(0, x.leader())
 			x.now[victim].Shutdown()
 			x.now[victim].WaitForShutdown()
@@ -275,7 +274,7 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	stop()
 	leader.Wait()
 	testkit.Eventually(t, "every server is whole again", x.current)
-	// The leader makes good what a writer that was told nothing left behind.
+	// The leader repairs the remains of a writer that got no answer.
 	testkit.Eventually(t, "the store takes what is left", func() bool { return mend(ctx, first) })
 	state, err := first.Read(ctx)
 	if err != nil {
@@ -332,8 +331,8 @@ func TestChangesWhileServersAreKilled(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// What one candidate changes per second, over three servers that write to disk before they
-// answer.
+// BenchmarkChangeOverThreeServers measures one candidate's changes per second over three servers that write to disk
+// before they answer.
 func BenchmarkChangeOverThreeServers(b *testing.B) {
 	x := newTrio(b, true)
 	s := x.member("one")

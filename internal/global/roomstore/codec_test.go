@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// 10,000 rooms fit a store whose messages are those of the embedded server, and a
-// change of one room writes one part of them.
+// 10,000 rooms fit a store with the message size of the embedded server, and a change of one room writes one part of
+// them.
 func TestTenThousandRoomsFit(t *testing.T) {
 	const limit = 400<<10 - 1<<10
 	d := testkit.Rooms(room.MaxRooms)
@@ -71,7 +71,7 @@ func TestTenThousandRoomsFit(t *testing.T) {
 	}
 }
 
-// stored returns what a store that holds p says.
+// stored returns the state in a store that holds p.
 func stored(t testing.TB, p *packed) *State {
 	t.Helper()
 	o, err := decodeOwned(p.owned)
@@ -112,7 +112,7 @@ func TestStoredAndReadBack(t *testing.T) {
 			if got.Version != s.Version || got.String() != s.String() || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Mark == b.Mark && a.Equal(b.Settings) }) {
 				t.Errorf("%d rooms, %d bytes: read back %d, not what was stored", n, limit, len(got.Rooms))
 			}
-			// What nodes read is the same rooms, plain where they fit.
+			// Nodes read the same rooms, plain if they fit.
 			h, err := roomdoc.DecodeHead(p.rooms)
 			if err != nil {
 				t.Fatal(err)
@@ -147,7 +147,7 @@ func TestWhatCannotBeStoredIsToldWithItsSize(t *testing.T) {
 	}
 }
 
-// The stored form stays as it is: golden files hold what a store has.
+// The stored form stays the same: golden files hold a store's documents.
 func TestGoldenFiles(t *testing.T) {
 	doc := shops("arena", "theatre")
 	doc.Hosts = []room.Host{{Name: "arena.example", Origin: "http://10.0.0.2"}}
@@ -184,7 +184,7 @@ func TestGoldenFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// How well gzip compresses may change, not what it holds.
+			// The compression of gzip may change, but not the content.
 			if strings.HasSuffix(file, ".gz") || strings.HasSuffix(file, "whole.owned.json") {
 				continue
 			}
@@ -331,7 +331,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is read can be written, and is the same then.
+		// A decoded state can be encoded, and decodes to the same.
 		again, err := encodeCopy(got)
 		if err != nil {
 			return // more than a document may have

@@ -116,7 +116,7 @@ func TestEightWritersLoseNothing(t *testing.T) {
 	if total == writers*changes {
 		t.Error("no two writers ever met")
 	}
-	// The leader makes good what a writer that was told nothing left behind.
+	// The leader repairs the remains of a writer that got no answer.
 	for deadline := time.Now().Add(time.Minute); ; {
 		_, err := all[0].Publish(ctx, false, func(*roomstore.Draft) error { return nil })
 		if err == nil {

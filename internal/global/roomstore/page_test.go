@@ -9,8 +9,7 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 )
 
-// TestPagesOfAllSizes: a page is read back from what is stored of it, and nothing is taken for a
-// page that is another one.
+// TestPagesOfAllSizes: a page is read back unchanged from its stored form, and no other data is taken for it.
 func TestPagesOfAllSizes(t *testing.T) {
 	for _, size := range []int{0, 1, 200_000, room.MaxPageBytes} {
 		page := []byte(strings.Repeat("<p>wait</p>", size/11+1)[:size])

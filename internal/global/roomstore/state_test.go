@@ -128,7 +128,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A file becomes the authority where it says what the store says; from then on it decides, until there is none.
+// A file becomes the authority if it agrees with the store. From then on it decides, until there is none.
 func TestTheAuthorityChangesOverTheSameRooms(t *testing.T) {
 	store := func(*testing.T) *State {
 		return written(t, put(shop("a", 5), shop("b", 5)), func(d *Draft) { d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.2"}) })
@@ -181,8 +181,7 @@ func mustDelete(t *testing.T, d *Draft, name string) {
 	}
 }
 
-// Everything that is wrong is told at once, and where two rooms meet both are named: those of a file by
-// their place in it.
+// All faults are reported at once, and two conflicting rooms are both named: those of a file by their place in it.
 func TestTheWholeIsChecked(t *testing.T) {
 	club := shop("x", 5)
 	club.AdditionalRoutes = []room.Route{{Host: "both.example", Path: "/sale"}}

@@ -23,15 +23,14 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// shelf is a store in memory. before, where there is one, is called before every operation; what
-// it returns is what becomes of it.
+// shelf is a store in memory. before, if set, is called before every operation and returns its fate.
 type shelf struct {
 	limit  int
 	before func(op, key string) fate
 
 	mu       sync.Mutex
 	docs     map[string]entry
-	past     map[string]entry // the one before, which a stale answer tells
+	past     map[string]entry // the previous one, for a stale answer
 	revision uint64
 	wrote    func(key string, data []byte) // called with every write that was made
 }
@@ -47,7 +46,7 @@ type fate int
 const (
 	done   fate = iota
 	failed      // and nothing was done
-	silent      // it was done, and nobody says so
+	silent      // done, without an answer
 	stale       // the answer is the one before
 )
 
@@ -132,7 +131,7 @@ func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
 	return nil
 }
 
-// lose empties the shelf; revisions begin anew.
+// lose empties the shelf; revisions restart.
 func (s *shelf) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,13 +162,13 @@ func all(edit func(*Draft)) func(*Draft) error {
 	}
 }
 
-// publish does what a leader with a file does.
+// publish publishes doc like a leader with a file.
 func publish(t testing.TB, s *Store, doc room.Document) *State {
 	t.Helper()
 	return lead(t, s, follow(doc))
 }
 
-// lead does what a leader does, or fails the test.
+// lead publishes an edit like a leader, or fails the test.
 func lead(t testing.TB, s *Store, edit func(*Draft)) *State {
 	t.Helper()
 	state, err := s.Publish(context.Background(), false, all(edit))
@@ -179,7 +178,7 @@ func lead(t testing.TB, s *Store, edit func(*Draft)) *State {
 	return state
 }
 
-// told returns what a node reads on the shelf: the version and the rooms.
+// told returns a node's view of the shelf: the version and the rooms.
 func told(t testing.TB, s *shelf) (uint64, string) {
 	t.Helper()
 	h, err := roomdoc.DecodeHead(s.docs[roomdoc.RoomsDocument].data)
@@ -217,7 +216,7 @@ func want(t testing.TB, s *shelf, rooms string) {
 	}
 }
 
-// The file or the store decides, never both, and no room is lost where one follows the other.
+// Either the file or the store decides, and no room is lost if the authority changes.
 func TestOneAuthority(t *testing.T) {
 	docs := newShelf()
 	leader, other := newStore(docs, ""), newStore(docs, "")
@@ -274,8 +273,8 @@ func TestOneAuthority(t *testing.T) {
 	want(t, docs, "x=5")
 }
 
-// A document of the build before this one, which let rooms of a file and of the API stand together, is
-// the store's, and is stored as such with the next change.
+// A document of the previous build, which allowed rooms of a file beside rooms of the API, counts as the store's, and
+// is stored as such with the next change.
 func TestAMixedSetIsTheStores(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("testdata", "mixed.owned.json"))
 	if err != nil {
@@ -369,9 +368,9 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 			} {
 				for who, s := range map[string]*Store{"who lives": s, "who was restarted": restarted()} {
 					if what == "a section" && who == "who was restarted" {
-						continue // nobody but who wrote them has them; its copy is of the same version, and may not be written over
+						continue // only their writer has them; its copy is of the same version, and must not be overwritten
 					}
-					s.take(t.Context(), docs.docs[OwnedDocument].data) // as its watch tells it
+					s.take(t.Context(), docs.docs[OwnedDocument].data) // as from its watch
 					spoil()
 					if c.file {
 						say(s, 5, 5, 7)
@@ -393,7 +392,7 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 	}
 }
 
-// What is named by its content is deleted an hour after it was written last, if nothing names it.
+// An unreferenced part is deleted an hour after it was last written, a page after pageFor.
 func TestWhatNothingNamesIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		docs := newShelf()
@@ -435,7 +434,7 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 			t.Errorf("%d parts a month later", n)
 		}
 		want(t, docs, "a=5 b=5")
-		// A part is written again by who needs it again, while another leader is about to delete it.
+		// A writer writes a part again that another leader is about to delete.
 		page("one")
 		page("three")
 		time.Sleep(pageFor + time.Second)
@@ -461,7 +460,7 @@ func TestWhatNothingNamesIsDeleted(t *testing.T) {
 	})
 }
 
-// An answer that is lost is found out: the change is made once, and told as made.
+// A lost answer is detected: the change is made once, and acknowledged.
 func TestAChangeWithoutAnAnswerIsMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, bad := range []fate{failed, silent} {
@@ -516,9 +515,9 @@ func TestAChangeWithoutAnAnswerIsMadeOnce(t *testing.T) {
 	})
 }
 
-// TestInterleavings: whatever happens between any two operations of a writer, in whatever store,
-// no acknowledged change is lost, none is made twice, only the authority changes rooms, another one begins with
-// the same rooms, nodes are told valid sets of growing versions, and the last word is what everybody knows.
+// TestInterleavings: with any events between two operations of a writer, over any store, no acknowledged change is
+// lost and none is made twice. Only the authority changes rooms, and another one begins with the same rooms. Nodes
+// get valid sets of growing versions, and all agree in the end.
 func TestInterleavings(t *testing.T) {
 	rapid.Check(t, interleave)
 }
@@ -531,7 +530,7 @@ func interleave(rt *rapid.T) {
 	stores := []*Store{newStore(docs, ""), newStore(docs, ""), newStore(docs, "")}
 	now := time.UnixMilli(1_000_000)
 	stream := &testkit.Stream{}
-	audited := docs.limit > 1<<16 // else no document has place for what waits
+	audited := docs.limit > 1<<16 // else no document has room for pending entries
 	var versions []uint64         // of all states that were written
 	for _, s := range stores {
 		if authority == ofFile {
@@ -593,9 +592,9 @@ func interleave(rt *rapid.T) {
 		}
 	}
 	names := []string{"a", "b", "c", "d"}
-	acked := map[string]int{} // by room of the API: changes that were told as made
-	maybe := map[string]int{} // and of which that is not known
-	var fileDoc room.Document // the last one that was told as published
+	acked := map[string]int{} // by room of the API: acknowledged changes
+	maybe := map[string]int{} // and changes with an unknown result
+	var fileDoc room.Document // the last published one
 	fileSure := true          // and no other publication was under way
 	began, open := 0, 0       // publications
 	depth := 0
@@ -741,7 +740,7 @@ func interleave(rt *rapid.T) {
 	if !audited {
 		return
 	}
-	// Every change has its entry, once, in order, and it says who made it.
+	// Every change has its entry, once, in order, with its author.
 	var chain audit.Chain
 	var entries []uint64
 	for _, data := range stream.Entries() {

@@ -33,7 +33,7 @@ const balancer = "127.0.0.2"
 func TestStopOfEverything(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	}))
 	t.Cleanup(site.Close)
 	bin, dir := build(t), t.TempDir()
@@ -79,7 +79,7 @@ func TestDrain(t *testing.T) {
 		if from := r.Header.Get("X-Forwarded-For"); from == balancer {
 			t.Errorf("a visitor has the address of the balancer")
 		}
-		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	}))
 	t.Cleanup(site.Close)
 	bin, dir := build(t), t.TempDir()
@@ -287,7 +287,7 @@ func (l *load) visit(ctx context.Context, c *http.Client, url string, i, people,
 }
 
 func visitOnce(c *http.Client, method, url string) error {
-	r, err := http.NewRequest(method, url+"/", strings.NewReader("a cart")) //nolint:noctx // what was asked is answered
+	r, err := http.NewRequest(method, url+"/", strings.NewReader("a cart")) //nolint:noctx // every request must be answered
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 func TestTheHeadOfTheLine(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	}))
 	t.Cleanup(site.Close)
 	bin, dir := build(t), t.TempDir()
@@ -74,7 +74,7 @@ func TestTheHeadOfTheLine(t *testing.T) {
 		t.Errorf("two visitors took %d slots", n)
 	}
 
-	// Ten waiting visitors, each of which loads the page ten times: the first of them are at the head.
+	// Ten waiting visitors load the page ten times each: the first of them are at the head.
 	var all sync.WaitGroup
 	took := make([][]time.Duration, 10)
 	for i := range took {

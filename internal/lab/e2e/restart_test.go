@@ -132,7 +132,7 @@ rooms:
 	crowd.report(t, stopped, started, up)
 }
 
-// restartable starts a fleet whose edges keep their addresses, and returns its processes and the addresses.
+// restartable starts a fleet with fixed edge addresses, and returns its processes and the addresses.
 func restartable(t *testing.T, bin, dir, rooms string, each int, dcs ...string) (nodes []*process, edges []string) {
 	t.Helper()
 	b, nodes := fleet(t, bin, dir, rooms, dcs...)

@@ -24,7 +24,7 @@ import (
 func TestRestartWithPassedSockets(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	}))
 	t.Cleanup(site.Close)
 	bin, dir := build(t), t.TempDir()
@@ -171,7 +171,7 @@ func (a *answers) come(ctx context.Context, url string) {
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
 	for ctx.Err() == nil {
 		begun := time.Now()
-		r, err := c.Get(url + "/") //nolint:noctx // what was asked is answered
+		r, err := c.Get(url + "/") //nolint:noctx // every request must be answered
 		if err == nil {
 			_, err = io.Copy(io.Discard, r.Body)
 			r.Body.Close() // read completely

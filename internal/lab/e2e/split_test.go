@@ -20,7 +20,7 @@ import (
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // who asked looks at the answer
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	}))
 	t.Cleanup(site.Close)
 	bin, dir := build(t), t.TempDir()

@@ -60,12 +60,11 @@ func (as accounts) presume() bool {
 	})
 }
 
-// allowRenewals raises the ceilings of renewals: to twice the renewals of an edge since
-// its last report, and at least to those that come due there until the next one is
-// answered. A session can be renewed once in [wire.RenewAfter] and no more, so the
-// ceilings together are bounded by the renewals that all edges can need in that time, or by a
-// fiftieth of the permits where that is more: so many are presumed if edges fall silent.
-// The bound is shared evenly, so that no edge is left without.
+// allowRenewals raises the ceilings of renewals: to twice the renewals of an edge since its last report, and at least
+// to the number due there until the next answer. A session can be renewed once in [wire.RenewAfter] at most, so the
+// sum of the ceilings is bounded by the possible renewals of all edges in that time, or by a fiftieth of the permits
+// if that is more. That sum is reserved if edges fall silent. The bound is shared evenly, so that no edge is left
+// without.
 func allowRenewals(to []*account, sessions, held int64, life uint32) {
 	sessions = max(1, sessions)
 	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))

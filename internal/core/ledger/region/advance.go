@@ -96,8 +96,8 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 	return wm, lapsed
 }
 
-// over returns the Unix second by which every ticket that edges may have stamped so far has expired; 0 where
-// that is not known, an edge is not heard, or the sessions may be another data centre's.
+// over returns the Unix second at which all tickets stamped so far have expired; 0 if it is unknown, an edge is not
+// heard, or the sessions may be another data centre's.
 func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
 	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
 	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.mayBeCopy(&a.up) {

@@ -11,9 +11,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestAStoreThatCameBackOlderIsNoticed: the roster is written before an edge gets
-// its first lease. One that is not on it and holds sessions or rights tells that
-// the store has lost writes.
+// TestAStoreThatCameBackOlderIsNoticed: the roster is written before an edge gets its first lease. An edge with
+// sessions or permits that is not on it shows that the store has lost writes.
 func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 	const second = 1622133200
 	sale := room.IDOf("sale")
@@ -54,10 +53,8 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 	}
 }
 
-// TestALateJoinIsNotTheEdge: an edge that was forgotten is adopted again by a
-// report of its first tenure that was under way for long. What it says under a
-// later tenure shows that, and it hears that it has to begin anew; it was never
-// answered under its own tenure.
+// TestALateJoinIsNotTheEdge: a forgotten edge is adopted again by a long delayed report of its first lease epoch. A
+// report of a later epoch reveals that, and the edge has to begin anew; it never got an answer under its own epoch.
 func TestALateJoinIsNotTheEdge(t *testing.T) {
 	for _, tt := range []struct {
 		final bool
@@ -91,9 +88,8 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 	}
 }
 
-// TestAnEdgeThatFellSilentBeforeItToldTheTime: it joined without knowing fleet
-// time, learned it with its credit, and was not heard again. What it may have
-// spent is presumed for as long as a ticket of now is valid, not of 1970.
+// TestAnEdgeThatFellSilentBeforeItToldTheTime: an edge joined without fleet time, learned it with its permits, and
+// fell silent. Its possible admissions are reserved for the life of a ticket from now, not from 1970.
 func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
 	const day = fleettime.Time(1622133200_000)
@@ -150,9 +146,8 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	}
 }
 
-// TestARosterIsCountedWhole: of two edges that fell silent one had renewed its
-// sessions long after the other. Both count, and so does who is let in for the few
-// seconds of a probation: they end before those on the roster.
+// TestARosterIsCountedWhole: of two silent edges one had renewed its sessions long after the other. Both count, and
+// so do sessions on probation, which end a few seconds after admission, before those on the roster.
 func TestARosterIsCountedWhole(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
@@ -178,8 +173,8 @@ func TestARosterIsCountedWhole(t *testing.T) {
 	}
 }
 
-// TestARosterKeepsWhatANewerReleaseWrote: a successor of this release writes an edge's entry
-// anew as the edge joins and as it says goodbye, and leaves in it what it does not know.
+// TestARosterKeepsWhatANewerReleaseWrote: a successor of this release rewrites an edge's entry at its join and
+// goodbye, and keeps unknown fields.
 func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
@@ -212,8 +207,8 @@ func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 	}
 }
 
-// TestARoomThatIsGoneIsPresumedToo: an aggregator that began after a room was
-// removed does not know for how long its tickets live.
+// TestARoomThatIsGoneIsPresumedToo: an aggregator that began after the removal of a room does not know the life of
+// its tickets.
 func TestARoomThatIsGoneIsPresumedToo(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
@@ -234,7 +229,7 @@ func TestARoomThatIsGoneIsPresumedToo(t *testing.T) {
 	for i := range uint64(10) {
 		now = now.Add(4 * time.Second)
 		hear("d2", 1, i+1, wire.RoomReport{})
-		hear("d1", 2, i+1, wire.RoomReport{}) // the next process: what the last one did not tell stays a guess
+		hear("d1", 2, i+1, wire.RoomReport{}) // the next process: the part that the last one did not report stays a guess
 	}
 	if got := agg.Ledger(sale).Active; got != 5 {
 		t.Errorf("%d sessions are reckoned with, want the one of the silent edge, its two rights and two renewals", got)

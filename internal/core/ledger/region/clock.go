@@ -99,10 +99,9 @@ func (c *clock) earliest(now fleettime.Mono) (t fleettime.Time, ok bool) {
 	return t.Add(-bound), true
 }
 
-// askEdges reports whether a new aggregator is still to learn fleet time from its
-// edges, for as long as one that runs, under a lease of so long, may take to tell. They have lived through it, where a new leader of global may have heard
-// nobody yet and be guessing: told in good faith, a time ahead of the fleet's
-// would end sessions that are valid.
+// askEdges reports whether a new aggregator should still learn fleet time from its edges, for at most a lease, the
+// time that a running edge may take to report. The edges know it from before, while a new leader of global may have
+// heard nobody yet and only guess: a guess ahead of fleet time would end valid sessions.
 func (c *clock) askEdges(now fleettime.Mono, lease time.Duration, edges []*edge) bool {
 	return !c.synced(now) && now.Sub(c.started) < lease &&
 		slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting || (e.recovered && e.timed) })

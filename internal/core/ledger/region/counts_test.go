@@ -64,8 +64,8 @@ func TestCountsAgreeWithAMap(t *testing.T) {
 	})
 }
 
-// TestCountsAreBounded: what claims to expire in a century is counted at the
-// end of the ring, and is not forgotten before.
+// TestCountsAreBounded: a session that claims to expire in a century is counted at the end of the ring, and is not
+// forgotten before.
 func TestCountsAreBounded(t *testing.T) {
 	var c counts
 	c.begin(day)
@@ -79,8 +79,8 @@ func TestCountsAreBounded(t *testing.T) {
 	}
 }
 
-// TestCountsBegunLongAgo: seconds of hours ago, as a stored roster may tell them, take no
-// place from those of now, and what may still be valid stays counted.
+// TestCountsBegunLongAgo: seconds from hours ago, as in a stored roster, take no place from current ones, and
+// possibly valid sessions stay counted.
 func TestCountsBegunLongAgo(t *testing.T) {
 	for _, ago := range []int64{0, 3600, 2 * 3600, 4 * 3600, 24 * 3600, 365 * 86400} {
 		var c counts
@@ -96,9 +96,8 @@ func TestCountsBegunLongAgo(t *testing.T) {
 	}
 }
 
-// TestSessionIDsStayWithinTheirBounds: 24 bytes an entry, never more entries
-// than the limit, no more table than three times what is live, and what was
-// freed makes room.
+// TestSessionIDsStayWithinTheirBounds: 24 bytes per entry, never more entries than the limit, a table of at most
+// three times the live entries, and freed entries are reused.
 func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 	if size := unsafe.Sizeof(idEntry{}); size != 24 {
 		t.Errorf("an entry takes %d bytes, want 24", size)
@@ -140,8 +139,7 @@ func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 	}
 }
 
-// TestEveryIncarnationHasANumberOfItsOwn: also the 65,537th of a term, whose sessions
-// are not those of the first.
+// TestEveryIncarnationHasANumberOfItsOwn: also the 65,537th of a term; it does not share sessions with the first.
 func TestEveryIncarnationHasANumberOfItsOwn(t *testing.T) {
 	var a Aggregator
 	first := a.roster.add("edge", 1).num

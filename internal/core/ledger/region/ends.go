@@ -60,12 +60,12 @@ func (e *edge) endsAgain() {
 	}
 }
 
-// closing is the knowledge by which a data centre closes terminations.
+// closing holds the state that decides when a data centre closes revocations.
 type closing struct {
 	known     uint64         // up to this number every edge knows them
 	acked     uint64         // newest report that global has taken
 	watermark fleettime.Time // every edge has reported everything before it
-	expired   uint32         // Unix second by which every ticket stamped so far has expired; 0 where that is not known
+	expired   uint32         // Unix second at which all tickets stamped so far have expired; 0 if unknown
 	movedIn   int64          // until then old tickets of sessions that moved here before this term are valid
 }
 

@@ -8,8 +8,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestWhoLeavesAfterATakeover: an aggregator that took over knows a session by its seconds alone. When its visitor leaves, by
-// a ticket that is older than the newest one, the slot comes free once no edge accepts any of them.
+// TestWhoLeavesAfterATakeover: an aggregator that took over knows a session by its seconds alone. If its visitor
+// leaves with a ticket older than the newest one, the session permit comes free once no edge accepts any of them.
 func TestWhoLeavesAfterATakeover(t *testing.T) {
 	const now, shown, newest = int64(1_622_131_200), uint32(1_622_131_260), uint32(1_622_131_290)
 	all := rooms{home: 1, byID: map[room.ID]*books{}}
@@ -46,7 +46,7 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 		t.Errorf("%d sessions count after the second of the ticket that was shown, want 1", b.counts.head())
 	}
 
-	// Tickets of another data centre may be valid whose sessions moved here: nothing is subtracted.
+	// Tickets of another data centre may be valid for sessions that moved here: nothing is subtracted.
 	b.end(wire.End{ID: 6, Home: 1, Until: newest, Shown: newest, Kind: wire.Left}, true)
 	at.movedIn, at.known = int64(newest), b.terminations.n
 	for range 2 {
@@ -58,8 +58,9 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	}
 }
 
-// TestRule7LostMovesRaiseALeaveAgain: a session of which only a predecessor heard ends. Before every edge refuses its
-// tickets, a report leaves out moves that may have given it a newer one: its permit comes free once that is refused too.
+// TestRule7LostMovesRaiseALeaveAgain: a session that only a predecessor heard of ends. Before every edge refuses its
+// tickets, a report omits moves that may have given it a newer one: its permit comes free once that one is refused
+// too.
 func TestRule7LostMovesRaiseALeaveAgain(t *testing.T) {
 	const now, newest = int64(1_622_131_200), uint32(1_622_131_290)
 	all := rooms{home: 1, byID: map[room.ID]*books{}}

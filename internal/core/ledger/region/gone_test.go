@@ -25,9 +25,8 @@ func atLeast(sessions []wire.Expiry, freed uint32) (n int64) {
 	return n
 }
 
-// TestACoarserGridNeverCountsLess: whatever is freed, the seconds of a sum that are
-// stored on a coarser grid count as many sessions as the seconds themselves at least, and in
-// the end the same.
+// TestACoarserGridNeverCountsLess: after any frees, the seconds of a sum stored on a coarser grid count at least as
+// many sessions as the seconds themselves, and the same number in the end.
 func TestACoarserGridNeverCountsLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var exact []wire.Expiry
@@ -87,7 +86,7 @@ func (c *comers) lead(stored wire.Durable) {
 	c.step(0)
 }
 
-// step lets d pass; what is to be stored is.
+// step advances time by d and completes pending writes.
 func (c *comers) step(d time.Duration) {
 	c.now = c.now.Add(d)
 	c.agg.advance(c.now)
@@ -104,7 +103,7 @@ func (c *comers) say(name string, inc uint64, m wire.Report) {
 	c.agg.Observe(c.now, m)
 }
 
-// sessions draws what an edge counted of a minute.
+// sessions draws an edge's counts of one minute.
 func (c *comers) sessions() []wire.Expiry {
 	var out []wire.Expiry
 	for s := range int64(20) {
@@ -115,7 +114,7 @@ func (c *comers) sessions() []wire.Expiry {
 	return out
 }
 
-// visit lets an edge come, count and go; it returns its report as it joined.
+// visit has an edge join, count and leave; it returns its report at the join.
 func (c *comers) visit(name string, inc uint64) {
 	c.say(name, inc, wire.Report{Join: true})
 	c.step(time.Second)
@@ -171,9 +170,8 @@ func TestGoneEdgesAreSummed(t *testing.T) {
 	}
 }
 
-// TestRule4APredecessorFreed: tickets that were renewed away are still on the roster when
-// those who stamped them have dropped the second, as their aggregator had freed it. A
-// successor that has freed nothing yet counts no session less for that.
+// TestRule4APredecessorFreed: tickets that were renewed away are still on the roster after their edges dropped the
+// second, as their aggregator had freed it. A successor that has freed nothing yet counts no session less for that.
 func TestRule4APredecessorFreed(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
 	c.lead(wire.Durable{})
@@ -240,9 +238,8 @@ func TestASilentEdgeMayRenewWhatIsSummed(t *testing.T) {
 	}
 }
 
-// TestWaitsGoOnAcrossTakeovers: an edge that never comes back is waited for once, however
-// often the aggregator is replaced meanwhile; one that had a lease again is waited for
-// anew.
+// TestWaitsGoOnAcrossTakeovers: an edge that never comes back is waited for once, however often the aggregator is
+// replaced meanwhile. An edge that had a new lease is waited for again.
 func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 	start := func() *comers {
 		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
@@ -252,7 +249,7 @@ func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 		}
 		return c
 	}
-	// until returns for how long the next aggregators wait for "goes", each for so long.
+	// until returns how long the next aggregators wait for "goes", each running for a given time.
 	until := func(c *comers, each time.Duration) time.Duration {
 		begun := c.now
 		for c.now.Sub(begun) < 10*time.Minute {
@@ -297,9 +294,9 @@ func TestWaitsGoOnAcrossTakeovers(t *testing.T) {
 	}
 }
 
-// TestOwnMemoryOverAnEmptyStore: an aggregator that finds nothing stored goes on by what it
-// stored when it led last, once every edge that may have had a lease tells that it followed
-// nobody else. One that is missing, or who followed a rival, leaves an unknown past.
+// TestOwnMemoryOverAnEmptyStore: an aggregator with an empty store goes on with the state that it stored when it led
+// last, once every edge that may have had a lease reports that it followed nobody else. An edge that is missing or
+// followed a rival leaves an unknown past.
 func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -347,8 +344,7 @@ func TestOwnMemoryOverAnEmptyStore(t *testing.T) {
 	}
 }
 
-// TestWhoWasReplacedForgetsNobody: what is said to an aggregator whose lease is over would
-// not reach its successor.
+// TestWhoWasReplacedForgetsNobody: a command to an aggregator with a lapsed lease would not reach its successor.
 func TestWhoWasReplacedForgetsNobody(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	c.lead(wire.Durable{})
@@ -369,8 +365,8 @@ func TestWhoWasReplacedForgetsNobody(t *testing.T) {
 	}
 }
 
-// TestASumCountsWhereNothingWasCounted: what is presumed of who left counts on when it is
-// summed, also in a room of which no session was ever told.
+// TestASumCountsWhereNothingWasCounted: sessions reserved for edges that left still count after they are summed, also
+// in a room without any reported session.
 func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	other, now := room.IDOf("other"), c.time().Second()
@@ -397,14 +393,14 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 	}
 }
 
-// TestALateWordOutlivesTheAggregator: what was given up and is heard counts at the
-// successor as well.
+// TestALateWordOutlivesTheAggregator: sessions of an edge that was given up and is heard again count at the successor
+// too.
 func TestALateWordOutlivesTheAggregator(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	c.lead(wire.Durable{})
 	c.say("stays", 1, wire.Report{Join: true})
 	c.step(time.Second)
-	for range 3 { // told until it begins anew
+	for range 3 { // sent until it begins again
 		c.say("late", 1, wire.Report{Rooms: []wire.RoomReport{{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(c.time().Second()) + 60, Stamped: 7}}}}})
 		c.step(0)
 	}
@@ -415,8 +411,8 @@ func TestALateWordOutlivesTheAggregator(t *testing.T) {
 	}
 }
 
-// TestAGuessThatWasCorrectedIsNotWaitedBy: what was waited for by a time that was
-// guessed is waited for anew by the fleet's, also by a successor.
+// TestAGuessThatWasCorrectedIsNotWaitedBy: a wait that began with a guessed time begins anew with fleet time, also at
+// a successor.
 func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), cap: true}
 	c.lead(wire.Durable{})
@@ -443,9 +439,8 @@ func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
 	}
 }
 
-// TestANewDataCentre: an aggregator that is told that its data centre is new waits for
-// nothing, also when it led for a moment before and stored nothing; until an edge turns up
-// that followed somebody else.
+// TestANewDataCentre: an aggregator of a data centre declared new waits for nothing, also if it led briefly before
+// and stored nothing, until an edge appears that followed another one.
 func TestANewDataCentre(t *testing.T) {
 	for _, flaps := range []int{0, 1, 3} {
 		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
@@ -456,7 +451,7 @@ func TestANewDataCentre(t *testing.T) {
 			c.lead(wire.Durable{})
 		}
 		if flaps > 0 {
-			c.witness("one", 1, c.ownTerm) // it promised, and was told no more
+			c.witness("one", 1, c.ownTerm) // it promised, and got no further message
 		}
 		c.say("one", 1, wire.Report{Join: true})
 		c.agg.clock.Set(c.now, c.time(), 0)
@@ -476,8 +471,8 @@ func TestANewDataCentre(t *testing.T) {
 	}
 }
 
-// TestWhoWasGivenUpIsNotSummed: an edge that nobody heard after a takeover said no goodbye.
-// When it is heard after all, its sessions count at once, whoever else was summed.
+// TestWhoWasGivenUpIsNotSummed: an edge that nobody heard after a takeover said no goodbye. If it is heard later, its
+// sessions count at once, whatever else was summed.
 func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	c.lead(wire.Durable{})
@@ -485,7 +480,7 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 	c.say("cut", 1, wire.Report{Join: true})
 	c.step(time.Second)
 	c.lead(c.agg.stored.durable.Clone())
-	c.agg.up.blank = false // global told what there is to hold
+	c.agg.up.blank = false // global sent the allocation
 	c.agg.rooms.byID[c.room].loan.permits.Sessions.Granted = 100
 	c.say("stays", 1, wire.Report{Join: true})
 	stay := func(d time.Duration) {
@@ -511,7 +506,7 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 	}
 }
 
-// witness lets an edge tell whom it followed.
+// witness has an edge report the aggregator that it followed.
 func (c *comers) witness(name string, inc, followed uint64) {
 	c.agg.Observe(c.now, wire.Report{From: name, Inc: inc, Tenure: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed}, Sent: c.now, AsOf: c.time()})
 }

@@ -9,10 +9,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestASessionIsNeverCancelledAway plays one ticket whose copies are renewed at
-// several edges, in parallel and one after the other, while reports come in any
-// order and lists of ids get lost: as long as some edge may accept some copy,
-// the head-count holds at least one.
+// TestASessionIsNeverCancelledAway renews copies of one ticket at several edges, in parallel and in sequence, while
+// reports arrive in any order and lists of ids get lost: while some edge may accept some copy, the head-count is at
+// least one.
 func TestASessionIsNeverCancelledAway(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type edge struct {
@@ -80,7 +79,7 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 				}
 			}
 		}
-		// Whatever happened, it is forgotten in the end.
+		// In every case it is forgotten in the end.
 		now += int64(life+3) * 1000
 		for i := range edges {
 			report(i, false)
@@ -91,14 +90,14 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 	})
 }
 
-// What led up to the first stamping that is known is never cancelled as a double
-// (decision 1): told late, it would cancel the session itself.
+// Stamps before the first known one are never cancelled as a double (decision 1): in a late report they would cancel
+// the session itself.
 func TestRule4WhatLedUpToTheFirstStampingKnownIsNotCancelled(t *testing.T) {
 	s := uint32(day.Second())
 	var c counts
 	var ids sessionIDs
 	c.begin(day)
-	c.add(int64(s+62), 1) // the admission, of which nobody told
+	c.add(int64(s+62), 1) // the admission, which is never reported
 	for i, m := range []wire.Move{{ID: 7, From: s + 66, Until: s + 70}, {ID: 7, From: s + 62, Until: s + 66}} {
 		c.add(int64(m.From), -1)
 		c.add(int64(m.Until), 1)
@@ -112,8 +111,8 @@ func TestRule4WhatLedUpToTheFirstStampingKnownIsNotCancelled(t *testing.T) {
 	}
 }
 
-// TestDoublesAreCountedOnce tells what visitors do every day, and how many
-// sessions the head-count makes of it.
+// TestDoublesAreCountedOnce plays everyday behaviour of visitors, and checks the number of sessions in the
+// head-count.
 func TestDoublesAreCountedOnce(t *testing.T) {
 	s := uint32(day.Second())
 	for _, tt := range []struct {
@@ -174,5 +173,5 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// day is the moment of the worked example: 27 May 2021, 16:33:20 UTC.
+// day is the time of the worked example: 27 May 2021, 16:33:20 UTC.
 const day = fleettime.Time(1622133200_000)

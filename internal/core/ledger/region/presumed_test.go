@@ -11,16 +11,16 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// holdRate has the edge of acc hold so many permits of R, of which it reported so many idle.
+// holdRate gives the edge of acc held permits of R, with idle of them reported idle.
 func holdRate(acc *account, held, idle int64) {
 	acc.permits.Rate.Granted = uint64(held)
 	acc.rateIdle = ledger.Idle{N: uint64(idle), Granted: uint64(held)}
 }
 
-// TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount lets an edge use rights of R as it
-// likes, moves sessions there that need none, tells of that late or not at all, or to an
-// aggregator that begins meanwhile, and fall silent, or say goodbye. What its books presume must cover the uses of every window of a minute, however the
-// edge went on until its lease ended; and in a quiet world not much more.
+// TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount has an edge use permits of R at random, receive sessions
+// that need none, report late or not at all or to an aggregator that begins meanwhile, and fall silent or say
+// goodbye. The reserved amount must cover the uses in every window of a minute until the edge's lease ended, and in a
+// quiet world exceed them only slightly.
 func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 	const ms = fleettime.Mono(time.Millisecond)
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,7 +56,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			if k < takeover || (k > takeover && rapid.IntRange(0, 2).Draw(t, "silent") == 0) {
 				continue
 			}
-			// The report comes late; what is known of when it was written may be much less.
+			// The report comes late; the state at its writing may be much older.
 			wrote := now
 			idle := held - busy(now)
 			late := fleettime.Mono(rapid.IntRange(0, 800).Draw(t, "late")) * ms
@@ -88,7 +88,7 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			acc.rateUses.add(end, now, spent-reported)
 			acc.presumeUses(end, true)
 		} else {
-			// It goes on until its lease has ended, and uses what comes free.
+			// It goes on until its lease has ended, and uses permits that come free.
 			end += fleettime.Mono(rapid.IntRange(0, 20000).Draw(t, "lease")) * ms
 			for now < end {
 				if now += 500 * ms; now < end && busy(now) < held && rapid.Bool().Draw(t, "one more") {
@@ -116,8 +116,8 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 	})
 }
 
-// TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain: rights of R that came free before the lease of a
-// silent edge ended may have been used again until then, and count for a minute from there.
+// TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain: permits of R that came free before the lease of a silent edge
+// ended may have been used again until then, and count for a minute from there.
 func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	b := &books{}
 	start := fleettime.Mono(time.Hour)
@@ -138,8 +138,8 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	}
 }
 
-// TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge tells a new aggregator that it used five
-// permits of R 20 s ago, and says goodbye. They count until a minute after the use.
+// TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge reports to a new aggregator that it used five permits
+// of R 20 s ago, and says goodbye. They count until a minute after the use.
 func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b}
@@ -160,8 +160,8 @@ func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	}
 }
 
-// TestRightsOfRComeBackGradually: an edge that let in one visitor a second for long and is
-// killed closes nobody out for a minute.
+// TestRightsOfRComeBackGradually: after the loss of an edge that admitted one visitor a second for long, its permits
+// of R come back gradually within a minute.
 func TestRightsOfRComeBackGradually(t *testing.T) {
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b}
@@ -188,8 +188,8 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 	}
 }
 
-// TestRightsOfRComeBackGraduallyAfterATakeover: an edge that let in one visitor a second for long
-// tells a new aggregator when, and says goodbye soon after: a rolling update.
+// TestRightsOfRComeBackGraduallyAfterATakeover: an edge that admitted one visitor a second for long reports the times
+// to a new aggregator, and says goodbye soon after, as in a rolling update.
 func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	b := &books{}
 	acc := &account{edge: &edge{}, books: b}
@@ -213,8 +213,8 @@ func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	}
 }
 
-// TestRightsOfRComeBackGraduallyUnderASuccessor: what is stored of an edge that left says of which
-// seconds its rights are, however long ago it was stored.
+// TestRightsOfRComeBackGraduallyUnderASuccessor: the stored entry of an edge that left holds the seconds of its
+// permits, however old it is.
 func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 	const start = fleettime.Time(1622133200_000)
 	b := &books{}

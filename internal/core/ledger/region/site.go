@@ -19,7 +19,7 @@ type membership struct {
 	dc     string
 	chance uint64         // for a site of its own; 0 for none
 	list   ledger.Members // as this node knows it
-	made   bool           // its site was made for a data centre of which nothing was stored or known
+	made   bool           // its site was made for a data centre without stored or known state
 	stored *stored
 
 	rejoins bool // its site is another one since it began: the aggregator does nothing any more

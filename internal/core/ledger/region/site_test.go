@@ -11,8 +11,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// What a data centre tells before its site is stored would be told by another site after
-// a restart. Where nothing is stored its edges are asked first.
+// A site that is reported before it is stored would be another one after a restart. With an empty store the edges are
+// asked first.
 func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 	begin := func(bootstrap bool, stored wire.Durable, known uint64) (*region.Aggregator, fleettime.Mono) {
 		now := fleettime.Mono(time.Hour)
@@ -38,7 +38,7 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 		bootstrap bool
 		stored    wire.Durable
 		known     uint64 // was read from the store before
-		edge      uint64 // tells this site
+		edge      uint64 // reports this site
 		want      uint64
 		after     time.Duration
 	}{
@@ -75,9 +75,8 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 	}
 }
 
-// That a data centre is new is said by a start script also when its store was lost: an edge
-// that knows its site is believed, and it leads anew with that one. Not where the list
-// holds the one that was made.
+// A start script may declare a data centre new although only its store was lost: an edge that knows its site is
+// believed, and the data centre leads anew with that site, unless the list holds the new one.
 func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
 	for _, listed := range []uint64{0, 5, 7} {
 		now := fleettime.Mono(time.Hour)
@@ -96,8 +95,8 @@ func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
 	}
 }
 
-// A copy knows by the list that it is one: it lets nobody in, and takes nothing of its home
-// for its own. An operator's word makes it the one of the list.
+// A copy learns from the list that it is one: it admits nobody, and counts no session of its home as its own. An
+// operator's command makes it the listed one.
 func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
 	a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
@@ -152,7 +151,7 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	}
 }
 
-// What a data centre knows of the list is told once it is stored, and outlives its aggregator.
+// The known version of the list is reported once it is stored, and outlives its aggregator.
 func TestTheVersionOfTheListOutlivesTheAggregator(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
 	cfg := region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true}

@@ -12,8 +12,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// lender is an allocator whose data centres, dublin and nairobi, say what a
-// test wants said.
+// lender is an allocator with two data centres, dublin and nairobi, that report as a test says.
 type lender struct {
 	t     *testing.T
 	root  *root.Allocator
@@ -24,9 +23,9 @@ type lender struct {
 	last  map[string]wire.RoomGrant
 	term  wire.Term
 	rooms []ledger.RoomConfig
-	view  *wire.View // the newest that anybody was told
+	view  *wire.View // the newest in any answer
 
-	back, rateBack map[string]uint64 // what was returned
+	back, rateBack map[string]uint64 // returned permits
 }
 
 var sale = room.IDOf("sale")
@@ -53,8 +52,7 @@ func (l *lender) lead(term uint64) {
 	l.root.SetRooms(l.now, l.rooms)
 }
 
-// report lets a data centre speak: what it holds is what it was granted, and
-// all of it is idle but for what is active.
+// report sends a data centre's report: it holds its grants, all idle except the active ones.
 func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
@@ -72,7 +70,7 @@ func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 	})
 }
 
-// grants lets the allocator answer.
+// grants computes the allocator's answers.
 func (l *lender) grants() {
 	l.root.SetTime(l.now, l.wall)
 	for _, g := range l.root.Grants(l.now) {
@@ -94,9 +92,8 @@ func (l *lender) expect(what string, dc string, granted, keep uint64) {
 	}
 }
 
-// TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted is worked out by hand,
-// from what data centres report to what they are told: a thousand of
-// 1,250 slots are divided, a fifth stays at the root.
+// TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted is computed by hand, from the reports of the data centres to the
+// answers: a thousand of 1,250 permits are divided, a fifth stays at the root.
 func TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted(t *testing.T) {
 	visitors := map[string]map[string]uint64{
 		// Only the minute before the last full one counts; it cannot change any more.
@@ -120,9 +117,8 @@ func TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted(t *testing.T) {
 	}
 }
 
-// TestTheReserveServesWhoComesWithoutAHistory: where nobody was two minutes ago
-// there lies one per cent; what suddenly is wanted comes from the root at once,
-// and nothing has to be fetched from elsewhere.
+// TestTheReserveServesWhoComesWithoutAHistory: a data centre without visitors two minutes ago gets one per cent.
+// Sudden demand is served from the root at once, without a recall from another data centre.
 func TestTheReserveServesWhoComesWithoutAHistory(t *testing.T) {
 	l := newLender(t, "16:34:05", 1000, 1_000_000)
 	l.report("dublin", 0, map[string]uint64{"16:32": 100})
@@ -142,8 +138,8 @@ func TestTheReserveServesWhoComesWithoutAHistory(t *testing.T) {
 	}
 }
 
-// TestFewRightsStayAtTheRoot: one question there is nearer than a slot that lies
-// in another data centre. Who wants one gets it.
+// TestFewRightsStayAtTheRoot: one message to the root is faster than a recall from another data centre. A data centre
+// with demand gets the permit.
 func TestFewRightsStayAtTheRoot(t *testing.T) {
 	l := newLender(t, "16:34:05", 7, 60)
 	for dc, n := range map[string]uint64{"dublin": 55, "nairobi": 45} {
@@ -156,7 +152,7 @@ func TestFewRightsStayAtTheRoot(t *testing.T) {
 	l.grants()
 	l.expect("three are wanted", "nairobi", 3, 3)
 	l.expect("three are wanted elsewhere", "dublin", 0, 0)
-	// They are not used; nairobi is told to keep none, and returns them itself.
+	// They are idle; nairobi's idle target is zero, so it returns them itself.
 	l.report("nairobi", 0, nil)
 	l.grants()
 	l.expect("none is wanted any more", "nairobi", 3, 0)
@@ -165,8 +161,8 @@ func TestFewRightsStayAtTheRoot(t *testing.T) {
 	}
 }
 
-// crowd has a data centre tell, in the term inc of its aggregator, that so many people wait
-// there who joined in the minute before, and that so many are inside.
+// crowd reports, in the term inc of a data centre's aggregator, a number of waiting visitors that joined in the
+// minute before, and a number of active ones.
 func (l *lender) crowd(dc string, inc uint64, recovering bool, waiting float64, active uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
@@ -180,7 +176,7 @@ func (l *lender) crowd(dc string, inc uint64, recovering bool, waiting float64, 
 	})
 }
 
-// told returns how many people everybody was told to wait, and to be inside, last.
+// told returns the waiting and the active visitors in the last answers.
 func (l *lender) told() (waiting float64, active uint64) {
 	if l.view == nil {
 		l.t.Fatal("nothing was told")
@@ -188,9 +184,9 @@ func (l *lender) told() (waiting float64, active uint64) {
 	return l.view.Line.Total(), l.view.Active
 }
 
-// TestTheLineIsToldWhole: a new aggregator knows only those who wait at the edges that it has
-// heard. Until it has heard all of them, or as long as nothing is heard at all, whoever waited there
-// is told to wait still, and fades within a minute.
+// TestTheLineIsToldWhole: a new aggregator knows only the waiting visitors of the edges that it has heard. Until it
+// has heard all, or while it hears nothing, the earlier visitors are still reported as waiting, and fade within a
+// minute.
 func TestTheLineIsToldWhole(t *testing.T) {
 	l := newLender(t, "16:33:20", 40, 6000)
 	second := func(nairobi func()) {
@@ -229,8 +225,8 @@ func TestTheLineIsToldWhole(t *testing.T) {
 	expect("nothing was heard for more than a minute", 19, 40)
 }
 
-// TestANewLeaderTellsTheLineOnceItKnows: a leader that has heard one data centre of two does not
-// tell the line of that one as that of the room, but for so long only.
+// TestANewLeaderTellsTheLineOnceItKnows: a leader that has heard one data centre of two does not publish that one's
+// line as the room's, for a limited time.
 func TestANewLeaderTellsTheLineOnceItKnows(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		l := newLender(t, "16:33:20", 40, 6000)

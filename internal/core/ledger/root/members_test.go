@@ -13,7 +13,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// roster is a coordinator, and data centres that hold what they say.
+// roster is a coordinator, with data centres that hold the permits they report.
 type roster struct {
 	t       *testing.T
 	root    *root.Allocator
@@ -42,9 +42,9 @@ type member struct {
 	heard     bool
 	joined    bool
 	deaf      bool
-	keepsBack bool // what is idle, for now
+	keepsBack bool // keeps idle permits, for now
 	reckons   bool // its books are reconstructed
-	confirmed bool // as it was told last
+	confirmed bool // by the last answer
 }
 
 const rosterTotal = 120
@@ -55,7 +55,7 @@ func newRoster(t *testing.T, n uint64, bootstrap bool, m ledger.Members) *roster
 	return r
 }
 
-// lead lets a coordinator of a new term begin.
+// lead starts a coordinator with a new term.
 func (r *roster) lead(n uint64, bootstrap bool, m ledger.Members) {
 	r.term = wire.Term{N: n, Nonce: n}
 	r.root = root.New(r.now, root.Config{Term: r.term, Params: wire.DefaultParams(), Bootstrap: bootstrap})
@@ -73,7 +73,7 @@ func (r *roster) add(names ...string) {
 	}
 }
 
-// exchange lets everybody who is not deaf report, and hear the answer, n times.
+// exchange has every data centre that is not deaf report and hear the answer, n times.
 func (r *roster) exchange(n int) {
 	for range n {
 		for _, name := range slices.Sorted(func(yield func(string) bool) {
@@ -133,7 +133,7 @@ func (c *member) apply(g wire.Grant) {
 	}
 }
 
-// held returns what the coordinator says that all of a name hold; -1 for none.
+// held returns the permits of all data centres of a name by the coordinator's ledger; -1 for none.
 func (r *roster) held(name string) int64 {
 	sum, known := int64(0), false
 	for _, c := range r.root.Ledger(sale).Centres {
@@ -159,8 +159,8 @@ func with(m ledger.Members, version uint64, more ...ledger.Member) ledger.Member
 	return ledger.Members{Version: version, List: append(slices.Clone(m.List), more...)}
 }
 
-// A coordinator that goes by an older list than a data centre knows lends nothing,
-// and calls no books complete, until its own is as new.
+// A coordinator with an older list than a data centre's lends nothing, and calls no ledgers complete, until its own
+// is as new.
 func TestRule9AnOlderListLendsNothing(t *testing.T) {
 	old := founding("dublin", "nairobi")
 	r := newRoster(t, 2, false, old)
@@ -183,8 +183,8 @@ func TestRule9AnOlderListLendsNothing(t *testing.T) {
 	}
 }
 
-// Where everything was lent by a list that is now known to be older, each data centre
-// keeps what it has, and people go on entering there.
+// If everything was lent by a list that turns out to be older, each data centre keeps its allocation, and visitors go
+// on entering there.
 func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 	old := founding("dublin", "nairobi")
 	r := newRoster(t, 2, false, old)
@@ -209,9 +209,8 @@ func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 	}
 }
 
-// A coordinator is told that the fleet is new, and a data centre that is heard knows
-// better: it holds rights of before, or knows a list. One that is not heard yet may
-// hold rights as well.
+// A coordinator starts with bootstrap, but a data centre contradicts it: it holds earlier permits, or knows a list. A
+// silent one may hold permits as well.
 func TestRule9BootstrapIsBelievedUntilSomebodyKnowsBetter(t *testing.T) {
 	for name, dublin := range map[string]member{
 		"it holds rights":              {granted: 60, active: 50},
@@ -237,13 +236,12 @@ func TestRule9BootstrapIsBelievedUntilSomebodyKnowsBetter(t *testing.T) {
 	}
 }
 
-// What a data centre holds that nobody listed counts; it is lent nothing more, and
-// told so.
+// The permits of an unlisted data centre count; it gets no more, and hears why.
 func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	r := newRoster(t, 2, false, founding("dublin"))
 	r.add("lima")
 	r.centres["lima"].granted, r.centres["lima"].active = 50, 30
-	r.exchange(2) // before the books of dublin are known
+	r.exchange(2) // before the ledger of dublin is known
 	r.add("dublin")
 	r.exchange(4)
 	l := r.root.Ledger(sale)
@@ -258,8 +256,8 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	}
 }
 
-// One that nobody listed and that is heard only after everything was lent is voided:
-// what it goes on with is told as excess.
+// An unlisted data centre that is first heard after everything was lent is voided: its remaining sessions are
+// reported as possible overcommit.
 func TestRule9WhoIsNotListedAndComesLateIsVoided(t *testing.T) {
 	r := newRoster(t, 2, false, founding("dublin"))
 	r.add("dublin")
@@ -283,8 +281,7 @@ func TestRule9WhoIsNotListedAndComesLateIsVoided(t *testing.T) {
 	}
 }
 
-// A data centre that was added is lent rights once the others know that it is
-// there: all who are heard, and half of all.
+// A new data centre is lent permits once the others know of it: all that are heard, and at least half of all.
 func TestRule9ANewcomerIsLentToOnceTheOthersKnow(t *testing.T) {
 	old := founding("dublin", "nairobi", "oslo")
 	r := newRoster(t, 2, true, old)
@@ -313,7 +310,7 @@ func TestRule9ANewcomerIsLentToOnceTheOthersKnow(t *testing.T) {
 		if now := r.held("lima"); s.lends != (now > held) && (s.lends || now > held) {
 			t.Fatalf("%s: it holds %d after %d", s.what, now, held)
 		}
-		if s.lends { // give back what lies idle, to see it lent again
+		if s.lends { // give back idle permits, to see them lent again
 			r.centres["lima"].returned = r.centres["lima"].granted
 			held = 0
 		}
@@ -339,7 +336,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 		}
 	}
 	out("with three sessions")
-	if lima.standing != wire.Draining || r.held("lima") != 3+1 { // and one for who moves there
+	if lima.standing != wire.Draining || r.held("lima") != 3+1 { // and one for the migrating session
 		t.Fatalf("it was told %v and holds %d", lima.standing, r.held("lima"))
 	}
 	lima.active, lima.movers = 0, 0
@@ -350,7 +347,7 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	out("not heard")
 	lima.deaf = false
 	out("when it told that it holds nothing", "lima")
-	// Whoever leads next may go by the list without it, and lend all to the others.
+	// The next leader may have the list without it, and lend everything to the others.
 	lima.movers = 2
 	out("when somebody moves there before the list without it is known", "lima")
 	r.root.SetMembers(r.now, ledger.Members{Version: 3, List: drains.List[:1]})
@@ -361,8 +358,8 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	}
 }
 
-// What a data centre holds that was taken off by force counts on while it is heard, and
-// comes back. Of one that is not heard it is lent again, and told as excess.
+// The permits of a data centre removed by force count on while it is heard, and come back. Those of a silent one are
+// lent again, and reported as possible overcommit.
 func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.add("dublin", "lima")
@@ -392,9 +389,9 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	}
 }
 
-// A coordinator that takes over right after a removal by force waits for the one that
-// was taken off: what it holds counts when it is heard, however late, and is lent to
-// others only when nothing of it can be valid. Then nobody names it any more.
+// A coordinator that takes over right after a removal by force waits for the removed data centre: its permits count
+// when it is heard, however late, and are lent to others only when none of them can be valid. Then the list stops
+// naming it.
 func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	gone := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}, Forced: []ledger.Member{{Name: "lima"}}}
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
@@ -448,7 +445,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	}
 }
 
-// sited is a fleet of dublin and lima, of which lima's site is 7, as the list says.
+// sited is a fleet of dublin and lima; the list holds 7 as lima's site.
 func sited(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
 	m := founding("dublin", "lima")
 	m.List[0].Site, m.List[1].Site = 3, 7
@@ -469,8 +466,8 @@ func (r *roster) copied() *member {
 	return c
 }
 
-// A copied data centre is not the successor of the one that it was copied from: it is
-// told that it is not listed, is given no books, and the other one goes on.
+// A copied data centre is not the successor of its original: it hears that it is not listed, gets no ledger, and the
+// original goes on.
 func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	r, _ := sited(t, 2, true)
 	r.exchange(4)
@@ -480,12 +477,12 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	held := r.held("lima")
 	c := r.copied()
 	r.exchange(4)
-	c.blank = false // it reckons what its edges have: nothing
+	c.blank = false // it counts its edges' permits: none
 	r.exchange(4)
 	if c.standing != wire.Unlisted || c.granted != 0 || c.keep != 0 {
 		t.Errorf("the copy is %v, and was lent %d", c.standing, c.granted)
 	}
-	// A visitor with a ticket of the original came by. Whoever leads next does not ask the copy.
+	// A visitor with a ticket of the original arrived. The next leader does not ask the copy.
 	c.reckons, c.granted, c.keepsBack = true, 1, true
 	r.exchange(4)
 	if c.confirmed {
@@ -502,8 +499,8 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	}
 }
 
-// A new coordinator that hears the copy first goes by the list: it waits for the member. A
-// copy that knows no books, or that is silent, holds up nobody.
+// A new coordinator that hears the copy first follows the list: it waits for the member. A copy without ledgers, or a
+// silent one, delays nobody.
 func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 	r, m := sited(t, 2, true)
 	r.exchange(4)
@@ -524,8 +521,8 @@ func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 	}
 }
 
-// A member whose site the list does not hold is the first that is heard, and lent nothing
-// before the list holds it; if it is the wrong one, nothing was lent twice.
+// A member without a site in the list is lent nothing before the list holds the site; the first one heard counts. If
+// it is the wrong one, nothing was lent twice.
 func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
 	r, m := sited(t, 2, true)
 	r.exchange(4)

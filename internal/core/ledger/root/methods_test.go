@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// inside lets a data centre say how many sessions it has: everything else that it was granted is idle.
+// inside reports a data centre's sessions: the rest of its grants is idle.
 func (l *lender) inside(dc string, active, want uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
@@ -21,7 +21,7 @@ func (l *lender) inside(dc string, active, want uint64) {
 	})
 }
 
-// returns lets a data centre give back what it is not to keep.
+// returns has a data centre give back the permits beyond its target.
 func (l *lender) returns(dc string, active uint64) {
 	g := l.last[dc]
 	l.back[dc] += g.Permits.Sessions.Granted - l.back[dc] - active - min(g.Permits.Sessions.Keep, g.Permits.Sessions.Granted-l.back[dc]-active)
@@ -33,8 +33,8 @@ func (l *lender) set(change func(*ledger.RoomConfig)) {
 	l.root.SetRooms(l.now, l.rooms)
 }
 
-// TestPassthroughLendsWhateverIsWanted: no limit binds, nobody is called to wait, and all of it is in
-// the books. Once a limit binds again nothing is lent, and nobody enters, until as many have gone.
+// TestPassthroughLendsWhateverIsWanted: no limit binds, nobody has to wait, and all sessions are in the ledger. Once
+// a limit binds again nothing is lent, and nobody enters, until enough sessions have ended.
 func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = true })
@@ -79,11 +79,11 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 	}
 }
 
-// TestWhatPassthroughLentIsNotLentAgain: a coordinator that misses the books of a data centre lends what comes
-// back and nothing else, also where more than T was lent meanwhile.
+// TestWhatPassthroughLentIsNotLentAgain: a coordinator that misses the ledger of a data centre lends only returned
+// permits, also if more than T was lent meanwhile.
 func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
-	l.lead(2) // it knows nobody's books, and nairobi is not heard
+	l.lead(2) // it knows no ledger, and nairobi is not heard
 	l.set(func(r *ledger.RoomConfig) { r.Unbound = true })
 	meet := func() {
 		l.inside("dublin", 0, 30)
@@ -110,8 +110,8 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 	}
 }
 
-// TestNobodyIsCalledToARoomThatIsShut: the horizon stays behind everybody, so that who waits enters in order
-// once it opens.
+// TestNobodyIsCalledToARoomThatIsShut: the admission cutoff stays before all waiting visitors, so that they enter in
+// order once the room opens.
 func TestNobodyIsCalledToARoomThatIsShut(t *testing.T) {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.set(func(r *ledger.RoomConfig) { r.Shut = true })

@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// holds lets a data centre tell that so many people are held there, and what became of its passes.
+// holds reports a data centre's number of held visitors, and the use of its passes.
 func (l *lender) holds(dc string, inc, people, returned, spent uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
@@ -24,8 +24,7 @@ func (l *lender) holds(dc string, inc, people, returned, spent uint64) {
 	})
 }
 
-// newReleaser returns a coordinator of a room that is paused, and a release of 5 people that is lent by whoever
-// leads under a term.
+// newReleaser returns a coordinator of a paused room, with a release of 5 visitors for the leader of term by.
 func newReleaser(t *testing.T, by wire.Term) *lender {
 	l := newLender(t, "16:33:20", 20, 20)
 	l.set(func(r *ledger.RoomConfig) {
@@ -65,8 +64,8 @@ func TestRule11AReleaseIsLentByWhoTookIt(t *testing.T) {
 	}
 }
 
-// TestRule11WhatComesBackIsLentOnce: passes that come back unused are lent to others, once for each, however
-// often that is told; those that were used never are.
+// TestRule11WhatComesBackIsLentOnce: passes that come back unused are lent to others, once each, however often the
+// return is reported; used ones never are.
 func TestRule11WhatComesBackIsLentOnce(t *testing.T) {
 	l := newReleaser(t, wire.Term{N: 1, Nonce: 1})
 	for range 3 {
@@ -92,8 +91,8 @@ func TestRule11WhatComesBackIsLentOnce(t *testing.T) {
 	}
 }
 
-// TestRule11ASuccessorIsLentNothingTwice: of what an aggregator was lent that was replaced nothing comes back, and
-// its successor is lent what is left. So it is for who tells of passes under another term.
+// TestRule11ASuccessorIsLentNothingTwice: the passes of a replaced aggregator never come back, and its successor is
+// lent from the rest. The same holds for a report of passes under another term.
 func TestRule11ASuccessorIsLentNothingTwice(t *testing.T) {
 	l := newReleaser(t, wire.Term{N: 1, Nonce: 1})
 	for range 3 {
@@ -116,8 +115,8 @@ func TestRule11ASuccessorIsLentNothingTwice(t *testing.T) {
 	}
 }
 
-// TestRule11AClosedReleaseIsCalledBack: once the room lets everybody in again, or a later release is open, nothing
-// of the earlier one is lent or may be kept.
+// TestRule11AClosedReleaseIsCalledBack: once the room admits everybody again, or a later release is open, nothing of
+// the earlier one is lent or may be kept.
 func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
 	term := wire.Term{N: 1, Nonce: 1}
 	l := newReleaser(t, term)
@@ -146,7 +145,7 @@ func TestRule11AClosedReleaseIsCalledBack(t *testing.T) {
 	}
 }
 
-// TestPassesAreLentWhereTheyLetSomebodyIn: not where people are held of whom a pass would let in none.
+// TestPassesAreLentWhereTheyLetSomebodyIn: not to a data centre where a pass would admit none of the held visitors.
 func TestPassesAreLentWhereTheyLetSomebodyIn(t *testing.T) {
 	l := newReleaser(t, wire.Term{N: 1, Nonce: 1})
 	for range 3 {

@@ -33,9 +33,9 @@ func TestADataCentreThatForgotTheTimeIsToldIt(t *testing.T) {
 	}
 }
 
-// TestATimeThatNobodyIsSureOf: a coordinator that begins after nobody has led for hours
-// takes over the time of the data centre that is least unsure, and is as unsure. It
-// grows surer no faster than the bounds of who does not hear of it grow.
+// TestATimeThatNobodyIsSureOf: a coordinator that begins after hours without a leader takes over the time of the data
+// centre with the least clock uncertainty, with that uncertainty. It shrinks no faster than the uncertainty of nodes
+// that do not hear of it grows.
 func TestATimeThatNobodyIsSureOf(t *testing.T) {
 	start, wall := fleettime.Mono(time.Hour), fleettime.Time(1622133200_000)
 	a := New(start, Config{Term: wire.Term{N: 3}, Centres: []string{"dublin", "nairobi"}, Params: wire.DefaultParams()})
@@ -102,8 +102,8 @@ func TestWhoKnowsTheTimeAndEndsIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
-// TestAKnownTimeIsNoGuess: a coordinator that knows fleet time from before its start tells that, as soon as every data
-// centre is heard and none knows it, and not its machine's clock.
+// TestAKnownTimeIsNoGuess: a coordinator that knows fleet time from before its start uses that rather than its
+// machine's clock, as soon as every data centre is heard and none knows it.
 func TestAKnownTimeIsNoGuess(t *testing.T) {
 	const known, wall = fleettime.Time(1_622_131_200_000), fleettime.Time(1_622_131_500_000)
 	for _, c := range []struct {

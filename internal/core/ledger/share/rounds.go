@@ -12,9 +12,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rounds calls visitors in a room whose method is random. In each round every visitor that has waited since before it has the
-// same chance. A visitor hears of its call with its next question, so visitors are called some time before permits come free:
-// see ahead.
+// rounds calls visitors in a room whose method is random. In each round every visitor that has waited since before it
+// has the same chance. A visitor hears of its call with its next question, so visitors are called some time before
+// permits come free: see ahead.
 type rounds struct {
 	recent draw.Rounds    // oldest first; made anew with every change, as views keep it
 	share  float64        // of the visitors in the newest round, the part that has been called
@@ -39,7 +39,7 @@ type Lot struct {
 	Room room.ID
 }
 
-// call calls visitors until those that were called and have not entered are want; held of them are at the edges. whole is the
+// call calls visitors until want of them are called and have not entered; held of them are at the edges. whole is the
 // line by place, with called visitors.
 func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, held float64) {
 	if n := len(r.recent); n == 0 || r.recent[n-1].Start() < draw.StartOf(ft) {
@@ -81,8 +81,8 @@ func (r *rounds) begin(ft fleettime.Time, l Lot) {
 	r.share, r.came = 0, 0
 }
 
-// seed returns the seed of the draw of the round that begins at start. Another leader uses another one, because it does not
-// know whom its predecessor called.
+// seed returns the seed of the draw of the round that begins at start. Another leader uses another one, because it
+// does not know the visitors that its predecessor called.
 func (l Lot) seed(start fleettime.Time) uint64 {
 	var in [32]byte
 	for i, n := range []uint64{l.Term.N, l.Term.Nonce, uint64(l.Room), uint64(start)} {
@@ -101,8 +101,8 @@ func (r *rounds) advance(second int64) {
 	}
 }
 
-// coming returns how many people were called and have not heard of it yet: the next question of each lies anywhere within
-// callSeconds.
+// coming returns the number of called visitors that have not heard of it yet: the next question of each lies anywhere
+// within callSeconds.
 func (r *rounds) coming() float64 {
 	sum := 0.0
 	for age := range callSeconds {
@@ -116,8 +116,8 @@ func (r *rounds) coming() float64 {
 // horizon returns the last place that is called.
 func (r *rounds) horizon() fleettime.Time { return r.recent[len(r.recent)-1].Called }
 
-// waits returns when given parts of the visitors that wait and have not been called will have entered: called visitors enter
-// before them. joining visitors come per second, for the time fading.
+// waits returns when given parts of the waiting visitors that have not been called will have entered: called visitors
+// enter before them. joining visitors come per second, for the time fading.
 func (r *rounds) waits(called, waiting, joining float64, fading time.Duration, paces []estimate.Pace, theta float64) estimate.Waits {
 	called = min(called, waiting)
 	before, ok := estimate.Estimate(called, paces, 0)

@@ -13,13 +13,13 @@ import (
 
 const roundStart = fleettime.Time(1622133200_000) // a round begins
 
-// people returns so many people who joined in the ten seconds from then on.
+// people returns n visitors that joined in the ten seconds after from.
 func people(n float64, from fleettime.Time) estimate.Histogram {
 	return estimate.Histogram{{Start: from, Width: 10_000, N: n}}
 }
 
-// TestRoundsCallAsManyAsAreWanted: of a long line each round calls as many as are wanted beyond those who were called and are not in,
-// the others are not told apart; and a round goes by a seed of its own.
+// TestRoundsCallAsManyAsAreWanted: each round of a long line calls the number wanted beyond visitors that were called
+// and have not entered. The others stay indistinguishable, and each round has its own seed.
 func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 	var r rounds
 	l := Lot{Term: wire.Term{N: 3, Nonce: 9}, Room: 7}
@@ -27,7 +27,7 @@ func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 	whole := people(waiting, roundStart-600_000)
 	seeds := map[uint64]bool{}
 	called, held, all := 0.0, 0.0, 0.0
-	for ms := fleettime.Time(0); ms < 100_000; ms += 200 { // so many come as leave, and each hears of the call within a round
+	for ms := fleettime.Time(0); ms < 100_000; ms += 200 { // arrivals equal departures, and each visitor hears of the call within a round
 		before, round := r.share, r.recent
 		r.advance((roundStart + ms).Second())
 		was := r.coming()
@@ -44,7 +44,7 @@ func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 			called += r.share
 		}
 		all += (r.coming() - was) / (1 - 0.5/float64(callSeconds))
-		held = max(0, all-r.coming()-rate*float64(ms)/1000) // each slot that becomes free takes one of them
+		held = max(0, all-r.coming()-rate*float64(ms)/1000) // each free permit takes one of them
 	}
 	if want := (ahead.Seconds() + 100) * rate / waiting; len(seeds) != 5 || math.Abs(called/want-1) > 0.25 {
 		t.Errorf("five rounds with %d seeds called %.3f of the line together, want %.3f", len(seeds), called, want)
@@ -54,7 +54,8 @@ func TestRoundsCallAsManyAsAreWanted(t *testing.T) {
 	}
 }
 
-// TestNewcomersAreCalledOnceEverybodyIs: who came during a round is called only when all who take part are, in order.
+// TestNewcomersAreCalledOnceEverybodyIs: visitors that came during a round are called only after all participants, in
+// order.
 func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
 	l := Lot{Term: wire.Term{N: 1, Nonce: 1}, Room: 7}
 	whole := estimate.Sum(people(100, roundStart-60_000), people(100, roundStart))

@@ -112,8 +112,7 @@ func TestSplitGivesEverySlotOnce(t *testing.T) {
 	})
 }
 
-// fillTwin hands out one slot at a time to whoever has got least for its
-// weight and still demands one.
+// fillTwin hands out one permit at a time to the claimant with the least for its weight and demand left.
 func fillTwin(n int, demand []int, weights []float64) []int {
 	parts := make([]int, len(demand))
 	for range n {
@@ -148,7 +147,7 @@ func TestFillIsFair(t *testing.T) {
 			}
 			sum += got[i]
 			wantSum += want[i]
-			// Rounding differs by how one rounds, by no more than a slot per part.
+			// Rounding modes differ by at most one permit per part.
 			if d := got[i] - want[i]; d < -k || d > k {
 				t.Fatalf("parts %v, one at a time %v", got, want)
 			}
@@ -188,8 +187,8 @@ func TestPlaceGivesEverySlotOnce(t *testing.T) {
 	})
 }
 
-// TestPlaceHeldPutsRightsBeforePeopleWhoAreThere tells small cases whose parts can be reckoned
-// by hand: in each the oldest in the line of the second data centre may never come.
+// TestPlaceHeldPutsRightsBeforePeopleWhoAreThere checks small cases with parts computed by hand: in each the oldest
+// in the line of the second data centre may never come.
 func TestPlaceHeldPutsRightsBeforePeopleWhoAreThere(t *testing.T) {
 	old := estimate.Histogram{{Start: 0, Width: 1000, N: 10}}
 	young := estimate.Histogram{{Start: 5000, Width: 1000, N: 4}}

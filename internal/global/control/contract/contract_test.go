@@ -35,7 +35,7 @@ import (
 	"vestibule/internal/lab/testkit"
 )
 
-// held is a transport that holds what passes against the document.
+// held is a transport that checks requests and answers against the document.
 type held struct {
 	t      *testing.T
 	router routers.Router
@@ -100,7 +100,7 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// tree is a whole fleet in one process, of which the API makes the rooms: there is one, called demo.
+// tree is a whole fleet in one process, with rooms made by the API: there is one, called demo.
 func tree(t *testing.T) *allinone.Tree {
 	t.Helper()
 	x := begin(t, func(o *allinone.Options) { o.StoreRooms = true })
@@ -125,7 +125,7 @@ func tree(t *testing.T) *allinone.Tree {
 	return x
 }
 
-// begin starts a fleet, whose edges may not be ready yet.
+// begin starts a fleet; its edges may not be ready yet.
 func begin(t *testing.T, change func(*allinone.Options)) *allinone.Tree {
 	t.Helper()
 	o := allinone.Options{
@@ -272,7 +272,7 @@ func TestTheNewClientManagesRooms(t *testing.T) {
 	if !errors.As(err, &refused) || refused.StatusCode != 404 {
 		t.Errorf("a room that is gone: %v", err)
 	}
-	if served := len(h.calls) - 1; served != 24 { // without put-host: all that there are
+	if served := len(h.calls) - 1; served != 24 { // all except put-host
 		t.Errorf("%d operations of the hosted API were called: %v", served, h.calls)
 	}
 }
@@ -433,7 +433,7 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 	}
 }
 
-// The clients of the hosted product show where rooms come from, and do not try again: each request is made once.
+// The clients of the hosted product show the source of the rooms, and do not retry: each request is made once.
 func TestTheClientsSayThatRoomsComeFromAFile(t *testing.T) {
 	x := begin(t, func(*allinone.Options) {})
 	api := x.Info.Control

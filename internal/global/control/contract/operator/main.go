@@ -1,6 +1,6 @@
-// Operator does with rooms what an operator of a sale does, by the official client of the hosted API:
-// it makes two, raises the limit of the one and suspends the other, and deletes that at the end. It
-// tells each step as a line of JSON, with the moments between which it was made.
+// Operator manages rooms like the operator of a sale, with the official client of the hosted API: it makes two,
+// raises the limit of one, suspends the other, and deletes that one at the end. It prints each step as a line of
+// JSON, with the times before and after.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/cloudflare/cloudflare-go"
 )
 
-// step is what was done.
+// step is one completed step.
 type step struct {
 	Did   string    `json:"did"`
 	From  time.Time `json:"from"`
