@@ -42,8 +42,8 @@ const (
 	priorBeyond = 0.3
 	priorEnds   = 10
 
-	// The prior for early ends: none in ten ticket lives.
-	priorYoung = 10
+	// The prior for early ends: none in one ticket life.
+	priorYoung = 1
 
 	// refill is the mean delay, in seconds, until a freed session permit is used: expired sessions are counted once
 	// a second, reported, and their permits granted again.
