@@ -2,7 +2,6 @@ package global
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,13 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/room/roomfile"
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/roomstore"
@@ -85,138 +81,6 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 		faults = append(faults, err)
 	}
 	return doc, pages, doubts, errors.Join(faults...)
-}
-
-// publisher keeps the rooms in the store equal to the rooms file, if there is one, and makes the first keys. Only a
-// leader runs one.
-type publisher struct {
-	name    string      // of this candidate
-	lender  room.Lender // its term
-	docs    wire.Documents
-	rooms   *roomstore.Store
-	fleet   *node.Fleet
-	file    string // "" for none
-	log     *slog.Logger
-	metrics *metrics
-	fresh   bool // the operator says that the fleet is new
-
-	census   func() census // of the data centres
-	founders []string      // the first list of them
-	status   []byte        // last published state of them
-	statusAt time.Time
-
-	churn   *churnKeeper
-	churnAt time.Time // when it was last stored
-
-	draws   *drawer
-	drawsAt time.Time // when to check them again
-
-	bus     wire.Bus
-	copies  *copies
-	askedAt time.Time // when nodes were last asked
-	asking  time.Time // since when nodes are asked, 0 while disconnected
-	joined  uint64    // version of the newest ring logged as merged
-
-	rotate time.Duration // age of the newest key at which the next is made, 0 for never
-
-	stamp     string // of the file and its pages as last read
-	seen      string // of the file and its pages as last seen
-	again     bool   // the file as read may be unpublished
-	good      bool   // the file as read is valid
-	doc       room.Document
-	beaten    bool              // it cannot be stored, or the store is the authority and differs
-	pages     map[string][]byte // by file
-	published uint64            // version of the rooms last published, or found in the store
-}
-
-// fileEvery is how often the rooms file is checked.
-const fileEvery = 250 * time.Millisecond
-
-// run follows the file until ctx ends.
-func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
-	tick := time.NewTicker(fileEvery)
-	defer tick.Stop()
-	defer p.metrics.trouble.end()
-	repaired := time.Time{}
-	for keysAt, roomsAt, membersAt, controlsAt := (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}); ; {
-		wall := time.Now()
-		if p.copies.fresh() {
-			keysAt, roomsAt, membersAt, controlsAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-		}
-		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
-			keysAt, roomsAt, membersAt, controlsAt, repaired = time.Time{}, time.Time{}, time.Time{}, time.Time{}, wall
-		}
-		c := p.census()
-		p.ask(wall, &c)
-		if wall.After(membersAt) || c.changes() {
-			err := p.tendMembers(ctx, wall, &c)
-			if err == nil && !c.Unfounded {
-				membersAt = wall.Add(storeEvery)
-			}
-			p.tell(node.MembersDocument, err)
-		}
-		if wall.Sub(p.statusAt) >= statusEvery {
-			p.statusAt = wall
-			p.tell(node.MembersStatusDocument, p.tellStatus(ctx, wall))
-		}
-		if wall.Sub(p.churnAt) >= storeEvery {
-			p.churnAt = wall
-			p.tell(churnDocument, p.churn.keep(ctx))
-		}
-		if wall.After(keysAt) {
-			err := p.ensureKeys(ctx, now())
-			if err == nil {
-				keysAt = wall.Add(storeEvery)
-			}
-			p.tell(node.KeysDocument, err)
-		}
-		if wall.After(controlsAt) {
-			err := p.ensureControls(ctx)
-			if err == nil {
-				controlsAt = wall.Add(storeEvery)
-			}
-			p.tell(node.ControlsDocument, err)
-			p.tell(node.DrawsDocument, p.draws.ensure(ctx))
-		}
-		if wall.After(p.drawsAt) {
-			err := p.draws.tend(ctx)
-			if err != nil {
-				p.drawsAt = wall.Add(drawAgain)
-			}
-			p.tell(drawsDue, err)
-		}
-		p.tell(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
-		if wall.After(roomsAt) {
-			p.again = true // the store may have lost a published document
-			roomsAt = wall.Add(storeEvery)
-		}
-		p.look(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// drawAgain is the retry delay of a failed draw. drawsDue is the name that its errors are reported under.
-const (
-	drawAgain = time.Second
-	drawsDue  = node.DrawsDocument + " (what is due)"
-)
-
-// storeEvery is how often the contents of the store are checked.
-const storeEvery = 10 * time.Second
-
-// repairEvery is the minimum interval between repairs while this node refuses the contents of the store: the node must
-// see the result of one attempt before the next.
-const repairEvery = 2 * time.Second
-
-// tell records whether a document is published, and logs each new failure once.
-func (p *publisher) tell(doc string, err error) {
-	if text, news := p.metrics.trouble.note(doc, err); news {
-		p.log.Warn("not published yet", slog.String("document", doc), slog.String("error", text))
-	}
 }
 
 // look reads the file if it has changed, and publishes it if it is valid. A changed file must look the same twice
@@ -355,104 +219,5 @@ func (p *publisher) publish(ctx context.Context) error {
 		changed = len(roomstore.Changes(before, state))
 	}
 	p.log.Info("rooms published", slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
-	return nil
-}
-
-// ensureControls restores this node's controls if the store lost them.
-func (p *publisher) ensureControls(ctx context.Context) error {
-	known := p.fleet.Controls()
-	if known == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	stored, revision, err := p.docs.Get(ctx, node.ControlsDocument)
-	if err != nil {
-		return err
-	}
-	if have, err := room.DecodeControls(stored); stored != nil && (err != nil || have.Version >= known.Version) {
-		return err // a document of a newer release is not overwritten
-	}
-	data, err := room.EncodeControls(known)
-	if err != nil {
-		return err
-	}
-	_, err = p.docs.Put(ctx, node.ControlsDocument, data, revision)
-	return err
-}
-
-// takeReleases marks in the store the operators' releases that no global has taken. The ledger lends a release once
-// this node reads the mark, so nothing unstored is lent.
-func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error {
-	known := p.fleet.Controls()
-	if known == nil {
-		return nil
-	}
-	if _, n := known.Take(p.lender, int64(now)); n == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	stored, revision, err := p.docs.Get(ctx, node.ControlsDocument)
-	if err != nil {
-		return err
-	}
-	have, err := room.DecodeControls(stored)
-	if err != nil || have.Version < known.Version {
-		return err // the store was rolled back: its document is restored first
-	}
-	next, n := have.Take(p.lender, int64(now))
-	if n == 0 {
-		return nil
-	}
-	data, err := room.EncodeControls(next)
-	if err != nil {
-		return err
-	}
-	if _, err = p.docs.Put(ctx, node.ControlsDocument, data, revision); err == nil {
-		p.log.Info("releases taken", slog.Int("releases", n), slog.Uint64("controls", next.Version))
-	} else if errors.Is(err, wire.ErrChanged) {
-		err = nil // another writer was first: read again
-	}
-	return err
-}
-
-// ensureKeys makes the first keys of a fleet if no reachable node has any, restores keys that the store lost, merges
-// two rings into one, and adds the next key when the newest comes into use.
-func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	stored, revision, err := p.docs.Get(ctx, node.KeysDocument)
-	if err != nil {
-		return err
-	}
-	have := ticket.Keyring{}
-	if stored != nil {
-		if have, err = ticket.DecodeKeyring(stored); err != nil && len(p.fleet.Ring().Keys) == 0 {
-			return fmt.Errorf("the store holds no keys that can be read: %w", err)
-		}
-	}
-	ring, err := p.known(have, now)
-	if err != nil {
-		return err
-	}
-	publish := ring.Version != have.Version || !slices.Equal(ring.Keys, have.Keys)
-	if ring.Due(now, p.rotate) {
-		if ring, err = ring.Rotate(now, p.rotate, rand.Reader); err != nil {
-			return err
-		}
-		publish = true
-	}
-	if !publish {
-		return nil
-	}
-	data, err := ticket.EncodeKeyring(ring)
-	if err != nil {
-		return err
-	}
-	if _, err := p.docs.Put(ctx, node.KeysDocument, data, revision); err != nil {
-		return err
-	}
-	p.log.Info("keys published", slog.Uint64("version", ring.Version))
 	return nil
 }

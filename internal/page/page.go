@@ -13,9 +13,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -55,8 +52,6 @@ type part struct {
 	text     string
 	variable variable
 }
-
-type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
 
 var builtin = branded("")
 
@@ -221,134 +216,6 @@ func packAll() []func() *pack {
 	return all
 }
 
-var variables = map[string]variable{
-	"title": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.State() == Queued && !v.counting() && !v.randomOrder() {
-			dst = append(dst, '(')
-			dst = c.appendNumber(dst, v.Decision.Ahead)
-			dst = append(dst, ") "...)
-		}
-		return append(dst, c.heading(v)...)
-	},
-	// Scripts poll by themselves. A reload would lose the visitor's sound and scroll position, and end at the
-	// browser's error page after a short loss of the connection.
-	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		if v.Retry() == 0 {
-			return dst
-		}
-		dst = append(dst, `<noscript><meta http-equiv="refresh" content="`...)
-		dst = strconv.AppendInt(dst, v.Retry(), 10)
-		return append(dst, "\"></noscript>\n"...)
-	},
-	"brand":   func(dst []byte, _ *Visitor, _ *catalog, p *Page) []byte { return append(dst, p.brand...) },
-	"state":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.State().String()...) },
-	"order":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.method()...) },
-	"heading": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.heading(v)...) },
-	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.textOrDraw(v)...) },
-	"lost":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.lost(v)...) },
-	"message": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Message) },
-	"bar": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		percent, ok := v.progress()
-		if !ok {
-			return dst
-		}
-		return strconv.AppendInt(dst, int64(percent), 10)
-	},
-	"ahead": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		n, told := v.ahead()
-		if v.counting() || !told {
-			return append(dst, "–"...)
-		}
-		return c.appendNumber(dst, n)
-	},
-	"wait": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.State() == Next {
-			return append(dst, c.msg.WaitNow...)
-		}
-		if v.quartile(0) > 0 {
-			return c.appendQuartiles(dst, v)
-		}
-		return c.appendWait(dst, v)
-	},
-	"starts": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.State() != Before {
-			return dst
-		}
-		return c.appendSpan(dst, v.Event.Start.Sub(v.Now))
-	},
-	"total": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		return c.appendNumber(dst, v.total())
-	},
-	"kept":   func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.Grace) },
-	"waited": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.waited()) },
-	"joined": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		if v.Moment {
-			return dst
-		}
-		return append(appendClock(dst, v.Decision.Ticket.Joined), " UTC"...)
-	},
-	"joined-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		if v.Moment {
-			return dst
-		}
-		return appendSecond(dst, v.Decision.Ticket.Joined)
-	},
-	"updated": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		return append(appendTwo(append(appendClock(dst, v.Now), ':'), int64(v.Now)/1000%60), " UTC"...)
-	},
-	"updated-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		return appendSecond(dst, v.Now)
-	},
-	"number": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		if v.Moment {
-			return dst
-		}
-		return v.appendNumber(dst)
-	},
-	// Parts of pages with a draw; other pages do not carry them.
-	"place": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.stage() == "" {
-			return dst
-		}
-		place, of, ok := v.drawnPlace()
-		hidden := " hidden>"
-		if ok {
-			hidden = ">"
-		}
-		dst = append(append(append(append(dst, `<div class="s"`...), hidden...), "<dt>"...), c.msg.DrawPlace...)
-		dst = append(dst, `</dt><dd id="place">`...)
-		if ok {
-			dst = c.appendNumber(append(c.appendNumber(dst, place), '/'), of)
-		}
-		return append(dst, "</dd></div>\n"...)
-	},
-	"proof": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.stage() == "" {
-			return dst
-		}
-		var room [256]byte // a receipt has fewer
-		proof := v.appendProof(room[:0])
-		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg.DrawCheck...), "</summary>\n<p><code id=\"proof\">"...)
-		dst = append(appendEscaped(dst, proof), `</code></p><p class="tools"><button type="button" id="copy" hidden>`...)
-		dst = append(append(dst, c.msg.Copy...), `</button> <a id="save" download="draw.json" href="data:application/json,`...)
-		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg.Save...), `</a></p><p><a href="/.well-known/vestibule/check-draw?room=`...)
-		dst = append(append(appendEscaped(dst, v.Room), "\">"...), c.msg.DrawCheck...)
-		dst = append(append(dst, "</a></p></details>\n<script>"...), drawn...)
-		return append(dst, "</script>\n"...)
-	},
-	"room": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Room) },
-	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.back()) },
-	"now":  func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendNow(dst, v) },
-}
-
-// back returns the address for joining the queue again.
-func (v *Visitor) back() string {
-	if v.Back == "" {
-		return "/"
-	}
-	return v.Back
-}
-
 // appendEscaped writes a text, escaped for an element or a quoted attribute.
 func appendEscaped[T string | []byte](dst []byte, text T) []byte {
 	for i := range len(text) {
@@ -381,93 +248,4 @@ func appendPercent(dst, text []byte) []byte {
 		}
 	}
 	return dst
-}
-
-// Custom parses the operator's page. A text with markup is a complete page: a Mustache template with Cloudflare's
-// variable names and ours. A text without markup is CSS that brands the built-in page. The error lists everything
-// wrong with it.
-func Custom(text []byte) (*Page, error) {
-	if len(text) > MaxPage {
-		return nil, fmt.Errorf("waiting page: must be at most %d bytes, got %d", MaxPage, len(text))
-	}
-	s := string(text)
-	if !strings.Contains(s, "<") && !strings.Contains(s, "{{") {
-		// like browsers before they compare hashes
-		s = strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n")
-		if err := checkStyle(s); err != nil {
-			return nil, fmt.Errorf("waiting page: %w", err)
-		}
-		return branded(strings.TrimSpace(s)), nil
-	}
-	t, err := parseTemplate(s)
-	if err != nil {
-		return nil, fmt.Errorf("waiting page: %w", err)
-	}
-	return &Page{custom: t}, nil
-}
-
-// MaxPage bounds a custom page, in bytes.
-const MaxPage = room.MaxPageBytes
-
-// checkStyle returns the fault of a style sheet, or nil. It checks brackets, strings and comments; browsers
-// tolerate other mistakes.
-func checkStyle(s string) error {
-	var errs []error
-	var open []byte
-	line, rules := 1, false
-	fault := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("line %d: "+format, append([]any{line}, args...)...))
-	}
-	closes := map[byte]byte{'}': '{', ')': '(', ']': '['}
-	for i := 0; i < len(s); i++ {
-		rest := strings.ToLower(s[i:min(len(s), i+12)])
-		switch c := s[i]; {
-		case c == '\n':
-			line++
-		case c == '\\':
-			i++
-		case strings.HasPrefix(rest, "/*"):
-			end := strings.Index(s[i+2:], "*/")
-			if end < 0 {
-				fault("comment is not closed")
-				return errors.Join(errs...)
-			}
-			line += strings.Count(s[i:i+2+end], "\n")
-			i += end + 3
-		case c == '"' || c == '\'':
-			end := i + 1
-			for end < len(s) && s[end] != c && s[end] != '\n' {
-				if s[end] == '\\' {
-					end++
-				}
-				end++
-			}
-			if end >= len(s) || s[end] != c {
-				fault("text in quotes is not closed")
-				return errors.Join(errs...)
-			}
-			i = end
-		case c == '{' || c == '(' || c == '[':
-			open = append(open, c)
-			rules = rules || c == '{'
-			if c == '(' && i >= 3 && strings.EqualFold(s[i-3:i], "url") && !strings.HasPrefix(strings.TrimLeft(rest[1:], " '\""), "data:") {
-				fault("url() must be a data: URL, the page fetches nothing")
-			}
-		case closes[c] != 0:
-			if len(open) == 0 || open[len(open)-1] != closes[c] {
-				fault("%q closes nothing", c)
-				return errors.Join(errs...)
-			}
-			open = open[:len(open)-1]
-		case strings.HasPrefix(rest, "@import"):
-			fault("@import is not possible, the page fetches nothing")
-		}
-	}
-	if len(open) > 0 {
-		fault("%q is not closed", open[len(open)-1])
-	}
-	if !rules && strings.TrimSpace(s) != "" {
-		fault("neither a page with markup nor CSS: there is no rule in it")
-	}
-	return errors.Join(errs...)
 }

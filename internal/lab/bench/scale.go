@@ -241,6 +241,20 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 		return ctx.Err()
 	case <-time.After(10 * time.Second):
 	}
+	if err := f.measureIdleCPU(ctx, out, rooms, edges, watch); err != nil {
+		return err
+	}
+	if err := f.measureScrapes(out, rooms); err != nil {
+		return err
+	}
+	if !leased() {
+		fmt.Fprintln(out, "Leases lapsed meanwhile, so this machine was too busy: the figures above are not those of an idle fleet.")
+	}
+	return f.measureChanges(ctx, out, rooms)
+}
+
+// measureIdleCPU prints the CPU use of every process over watch.
+func (f *nodes) measureIdleCPU(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) (err error) {
 	before := make([]time.Duration, len(f.order))
 	for i, p := range f.order {
 		if before[i], err = used(p.cmd.Process.Pid); err != nil {
@@ -265,6 +279,11 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 		}
 		row(out, what, fmt.Sprintf("%.2f %% of a core", 100*float64(after-before[i])/float64(passed)), "<= 1 %")
 	}
+	return nil
+}
+
+// measureScrapes prints the size and the time of a scrape of every process.
+func (f *nodes) measureScrapes(out io.Writer, rooms int) error {
 	for _, p := range f.order {
 		size, took, err := scrape(p.at["metrics"] + "/metrics")
 		if err != nil {
@@ -272,18 +291,22 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 		}
 		row(out, fmt.Sprintf("scrape of bin/%s, %d idle rooms", p.name, rooms), fmt.Sprintf("%.1f KB, %.1f ms", float64(size)/1e3, took.Seconds()*1e3), "<= 500 KB, <= 50 ms")
 	}
-	if !leased() {
-		fmt.Fprintln(out, "Leases lapsed meanwhile, so this machine was too busy: the figures above are not those of an idle fleet.")
+	return nil
+}
+
+// roomsVersion returns the version of the rooms that a process follows, "" if it does not answer.
+func (p *process) roomsVersion() string {
+	text, _, err := get(p.at["metrics"] + "/metrics")
+	if err != nil {
+		return ""
 	}
-	version := func(p *process) string {
-		text, _, err := get(p.at["metrics"] + "/metrics")
-		if err != nil {
-			return ""
-		}
-		_, rest, _ := strings.Cut(text, `vestibule_document_version{document="rooms"} `)
-		value, _, _ := strings.Cut(rest, "\n")
-		return value
-	}
+	_, rest, _ := strings.Cut(text, `vestibule_document_version{document="rooms"} `)
+	value, _, _ := strings.Cut(rest, "\n")
+	return value
+}
+
+// measureChanges prints the time from a change of the rooms file until every process follows it.
+func (f *nodes) measureChanges(ctx context.Context, out io.Writer, rooms int) error {
 	for _, change := range []struct {
 		what, know, miss string
 		rooms            int
@@ -295,7 +318,7 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 	} {
 		old := make([]string, len(f.order))
 		for i, p := range f.order {
-			old[i] = version(p)
+			old[i] = p.roomsVersion()
 		}
 		if err := f.writeRooms(change.rooms, change.generation); err != nil {
 			return err
@@ -306,7 +329,7 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 				return false
 			}
 			for i, p := range f.order[:2] {
-				if version(p) == old[i] {
+				if p.roomsVersion() == old[i] {
 					return false
 				}
 			}

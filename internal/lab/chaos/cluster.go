@@ -455,9 +455,50 @@ var kubeUsers = []struct{ name, user, group string }{
 	{"kube-scheduler", "system:kube-scheduler", ""},
 }
 
+// path returns the path of a file of the run.
+func (d *deployment) path(name ...string) string {
+	return filepath.Join(append([]string{d.o.dir}, name...)...)
+}
+
 // startCluster starts the processes of a node and returns a client, once it accepts pods.
 func (d *deployment) startCluster(ctx context.Context, bin string) (*kube, error) {
-	dir := func(name ...string) string { return filepath.Join(append([]string{d.o.dir}, name...)...) }
+	k, err := d.writeCredentials()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.writeNodeConfig(); err != nil {
+		return nil, err
+	}
+	for _, p := range d.clusterProcesses(ctx, k) {
+		argv := p.argv
+		if slices.Contains(kubePrograms, p.name) {
+			argv = append([]string{filepath.Join(bin, p.name)}, argv...)
+		}
+		if err := d.add(&node{name: p.name, role: "cluster", argv: argv}); err != nil {
+			return nil, err
+		}
+		if p.ready == nil {
+			continue
+		}
+		var over error
+		err := d.wait(2*time.Minute, func() error {
+			err := p.ready()
+			if over = errors.Join(d.died(), ctx.Err()); err == nil || over != nil {
+				return nil
+			}
+			sleep(ctx, 200*time.Millisecond)
+			return err
+		})
+		if err = errors.Join(err, over); err != nil {
+			return nil, fmt.Errorf("%s (see %s): %w", p.name, d.o.dir, err)
+		}
+	}
+	return k, nil
+}
+
+// writeCredentials writes the certificate and the tokens of the API, and the kubeconfig of every user. It returns a
+// client with the token of the admin.
+func (d *deployment) writeCredentials() (*kube, error) {
 	ca, err := natsconf.NewAuthority(crand.Reader, time.Now())
 	if err != nil {
 		return nil, err
@@ -483,12 +524,18 @@ clusters: [{name: here, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: me, user: {token: %q}}]
 contexts: [{name: here, context: {cluster: here, user: me}}]
 current-context: here
-`, k.url, dir("api-ca.crt"), token); err != nil {
+`, k.url, d.path("api-ca.crt"), token); err != nil {
 			return nil, err
 		}
 	}
-	for name, text := range map[string]string{
+	return k, d.writeAll(map[string]string{
 		"api-ca.crt": string(ca.CertPEM()), "api.crt": string(cert), "api.key": string(key), "tokens.csv": tokens.String(),
+	})
+}
+
+// writeNodeConfig writes the configuration of containerd, of the pod network and of kubelet.
+func (d *deployment) writeNodeConfig() error {
+	return d.writeAll(map[string]string{
 		"containerd.toml": fmt.Sprintf(`version = 2
 root = %q
 state = %q
@@ -504,10 +551,10 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
     conf_dir = %q
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
-`, dir("containerd"), "/run/containerd", "/run/containerd/containerd.sock", pauseImage, pluginsPath, d.o.dir),
+`, d.path("containerd"), "/run/containerd", "/run/containerd/containerd.sock", pauseImage, pluginsPath, d.o.dir),
 		"pods.conflist": fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods", "isGateway": true,
   "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q, "gateway": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
-`, dir("addresses"), podNetwork, nodeAddr),
+`, d.path("addresses"), podNetwork, nodeAddr),
 		"kubelet.yaml": fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
@@ -527,58 +574,47 @@ podLogsDir: %s
 volumePluginDir: %s
 evictionHard: {memory.available: 100Mi}
 imageGCHighThresholdPercent: 100
-`, cgroupRoot, nodeAddr, domain, dir("pod-logs"), dir("plugins")),
-	} {
+`, cgroupRoot, nodeAddr, domain, d.path("pod-logs"), d.path("plugins")),
+	})
+}
+
+// writeAll writes files of the run, by name.
+func (d *deployment) writeAll(texts map[string]string) error {
+	for name, text := range texts {
 		if _, err := write(d.o.dir, name, "%s", text); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	config := func(name string) string { return "--kubeconfig=" + dir(name+".kubeconfig") }
+	return nil
+}
+
+// clusterProcess is a process of a Kubernetes node.
+type clusterProcess struct {
+	name  string
+	argv  []string
+	ready func() error // nil if the next process can start at once
+}
+
+// clusterProcesses returns the processes of a Kubernetes node in the order of their start.
+func (d *deployment) clusterProcesses(ctx context.Context, k *kube) []clusterProcess {
+	config := func(name string) string { return "--kubeconfig=" + d.path(name+".kubeconfig") }
 	api := func() error { return k.get(ctx, "/readyz", nil) }
-	for _, p := range []struct {
-		name  string
-		argv  []string
-		ready func() error
-	}{
-		{"etcd", []string{"etcd", "--data-dir=" + dir("stores", "etcd"), "--log-level=warn", "--logger=zap"}, nil},
-		{"containerd", []string{"containerd", "--config", dir("containerd.toml")}, func() error { return tool(ctx, "ctr --address /run/containerd/containerd.sock version") }},
+	return []clusterProcess{
+		{"etcd", []string{"etcd", "--data-dir=" + d.path("stores", "etcd"), "--log-level=warn", "--logger=zap"}, nil},
+		{"containerd", []string{"containerd", "--config", d.path("containerd.toml")}, func() error { return tool(ctx, "ctr --address /run/containerd/containerd.sock version") }},
 		{"kube-apiserver", []string{
 			"--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--advertise-address=" + nodeAddr, "--secure-port=" + apiPort,
-			"--tls-cert-file=" + dir("api.crt"), "--tls-private-key-file=" + dir("api.key"), "--token-auth-file=" + dir("tokens.csv"),
+			"--tls-cert-file=" + d.path("api.crt"), "--tls-private-key-file=" + d.path("api.key"), "--token-auth-file=" + d.path("tokens.csv"),
 			"--authorization-mode=Node,RBAC", "--service-cluster-ip-range=" + serviceNet, "--service-account-issuer=https://kubernetes.default.svc",
-			"--service-account-signing-key-file=" + dir("api.key"), "--service-account-key-file=" + dir("api.crt"),
+			"--service-account-signing-key-file=" + d.path("api.key"), "--service-account-key-file=" + d.path("api.crt"),
 		}, api},
 		{"kube-controller-manager", []string{
-			config("kube-controller-manager"), "--service-account-private-key-file=" + dir("api.key"), "--root-ca-file=" + dir("api-ca.crt"),
+			config("kube-controller-manager"), "--service-account-private-key-file=" + d.path("api.key"), "--root-ca-file=" + d.path("api-ca.crt"),
 			"--use-service-account-credentials", "--leader-elect=false", "--bind-address=127.0.0.1",
 		}, nil},
 		{"kube-scheduler", []string{config("kube-scheduler"), "--leader-elect=false", "--bind-address=127.0.0.1"}, nil},
-		{"kubelet", []string{config("kubelet"), "--config=" + dir("kubelet.yaml"), "--root-dir=" + dir("kubelet"), "--hostname-override=node", "--node-ip=" + nodeAddr}, func() error { return k.nodeReady(ctx) }},
-	} {
-		argv := p.argv
-		if slices.Contains(kubePrograms, p.name) {
-			argv = append([]string{filepath.Join(bin, p.name)}, argv...)
-		}
-		if err := d.add(&node{name: p.name, role: "cluster", argv: argv}); err != nil {
-			return nil, err
-		}
-		if p.ready == nil {
-			continue
-		}
-		var over error
-		err := d.wait(2*time.Minute, func() error {
-			err := p.ready()
-			if over = errors.Join(d.died(), ctx.Err()); err == nil || over != nil {
-				return nil
-			}
-			sleep(ctx, 200*time.Millisecond)
-			return err
-		})
-		if err = errors.Join(err, over); err != nil {
-			return nil, fmt.Errorf("%s (see %s): %w", p.name, d.o.dir, err)
-		}
+		{"kubelet", []string{config("kubelet"), "--config=" + d.path("kubelet.yaml"), "--root-dir=" + d.path("kubelet"), "--hostname-override=node", "--node-ip=" + nodeAddr}, func() error { return k.nodeReady(ctx) }},
 	}
-	return k, nil
 }
 
 // nodeReady returns an error unless the node accepts pods.

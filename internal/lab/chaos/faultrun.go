@@ -197,31 +197,46 @@ func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) 
 		return d.twin(ctx, n, f, j)
 	case actFill:
 		return d.fillDisk(ctx, n, f.lasts, j)
+	case actStop:
+		return d.halt(ctx, n, f, j)
 	default:
+		return d.kill(ctx, n, f, j)
 	}
-	what := n.name
+}
+
+// nameIn returns the name of a node, with its lead if the fault picks leaders.
+func (f *fault) nameIn(n *node) string {
 	if f.leader && (f.role == "global" || f.role == "regional") {
-		what += ", which leads"
+		return n.name + ", which leads"
 	}
-	n.up.Store(f.act == actStop) // a stopped node is only noticed by requests
+	return n.name
+}
+
+// halt stops a node with SIGSTOP for a while.
+func (d *deployment) halt(ctx context.Context, n *node, f fault, j *journal) error {
+	n.up.Store(true) // a stopped node is only noticed by requests
 	well := n.unwell()
-	if f.act == actStop {
-		j.record("stopped "+f.role, "stop     %s for %.1f s", what, f.lasts.Seconds())
-		if err := n.signal(syscall.SIGSTOP); err != nil {
-			return err
-		}
-		sleep(ctx, f.lasts)
-		if err := n.signal(syscall.SIGCONT); err != nil {
-			return err
-		}
-		well()
-		return nil
+	j.record("stopped "+f.role, "stop     %s for %.1f s", f.nameIn(n), f.lasts.Seconds())
+	if err := n.signal(syscall.SIGSTOP); err != nil {
+		return err
 	}
+	sleep(ctx, f.lasts)
+	if err := n.signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	well()
+	return nil
+}
+
+// kill kills a node and starts it again after a while, without its folder if the fault wipes it.
+func (d *deployment) kill(ctx context.Context, n *node, f fault, j *journal) error {
+	n.up.Store(false)
+	well := n.unwell()
 	verb := "kill     "
 	if f.act == actWipe {
 		verb = "kill+wipe"
 	}
-	j.record("killed "+f.role, "%s %s, again after %.1f s", verb, what, f.lasts.Seconds())
+	j.record("killed "+f.role, "%s %s, again after %.1f s", verb, f.nameIn(n), f.lasts.Seconds())
 	if err := n.end(syscall.SIGKILL); err != nil {
 		return err
 	}

@@ -91,77 +91,18 @@ func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 	var sure []span    // of a valid session
 	var entries []span // of the decision of an admission
 	for i := range stays {
-		var valid []span          // of the session, by single requests
-		known := time.Duration(0) // end of the session, as known to the visitor
-		last := time.Duration(0)  // time of the newest page's request
-		var ended time.Duration   // end of the session by refusal
-		var place fleettime.Time  // place of the visitor in the queue
+		check := stayCheck{oracle: c, verdict: &v, stay: i, session: session}
 		reqs := slices.Clone(stays[i].requests)
 		slices.SortStableFunc(reqs, func(a, b request) int { return cmp.Compare(a.received, b.received) })
 		for k := range reqs {
-			r := &reqs[k]
-			earliest := c.decided(r)
-			if r.arrived != 0 && len(valid) == 0 { // the answer may be lost, with its cookie
-				entries = append(entries, span{earliest, r.arrived})
-				valid = append(valid, span{r.arrived, earliest + session})
-			}
-			switch r.outcome {
-			case page:
-				v.pages++
-				if r.maxAge > 0 {
-					known = max(known, c.expiry(earliest, r.maxAge))
-				}
-				valid = append(valid, span{r.arrived, known})
-				last = max(last, r.sent)
-			case waiting:
-				v.waits++
-				if known == 0 && r.joined != 0 {
-					if place != 0 && r.joined != place {
-						v.breaks("stay %d: lost its place at %.3f s at edge %d: joined %v, now %v", i, r.received.Seconds(), r.edge, place, r.joined)
-					}
-					place = r.joined
-				}
-				switch {
-				case known == 0 || r.sent < last:
-				case r.received < known-unleased:
-					v.breaks("stay %d: the waiting page at %.3f s from edge %d, though its session lasts until %.3f s at least", i, r.received.Seconds(), r.edge, known.Seconds())
-				case r.received < last+session-unleased:
-					v.unrenewed++
-					if r.received < c.planned {
-						v.breaks("stay %d: put out at %.3f s by edge %d, %.3f s after its last page", i, r.received.Seconds(), r.edge, (r.received - last).Seconds())
-					}
-				}
-				if known > 0 && ended == 0 {
-					ended = r.received
-				}
-			case failed:
-				well := !c.unwell(r.edge, r.sent-transit, r.received) && !c.stood(r.sent, r.received)
-				switch {
-				case r.gaveUp:
-				case !well:
-					v.excused++
-				case known > r.received:
-					v.breaks("stay %d: %s at %.3f s from edge %d, which was well, inside a session", i, r.detail, r.received.Seconds(), r.edge)
-				default:
-					v.errors[r.detail]++
-					if r.received < c.planned {
-						v.breaks("stay %d: %s at %.3f s from edge %d, which was well", i, r.detail, r.received.Seconds(), r.edge)
-					}
-				}
-			}
+			check.see(&reqs[k])
 		}
-		if len(valid) == 0 {
+		if len(check.valid) == 0 {
 			continue
 		}
 		v.admitted++
-		for _, s := range union(valid) {
-			if ended != 0 {
-				s.To = min(s.To, ended)
-			}
-			if s.To > s.From {
-				sure = append(sure, s)
-			}
-		}
+		entries = append(entries, check.entry...)
+		sure = append(sure, check.sure()...)
 	}
 	var at time.Duration
 	if v.peak, at = most(sure); v.peak > c.total {
@@ -171,6 +112,98 @@ func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 		v.breaks("%d visitors were admitted in the minute from %.3f s, new_users_per_minute is %d", v.rate, at.Seconds(), c.rate)
 	}
 	return v
+}
+
+// stayCheck checks the requests of one stay in the order of their answers.
+type stayCheck struct {
+	oracle  *oracle
+	verdict *verdict
+	stay    int           // its index
+	session time.Duration // length of a session
+
+	entry []span         // of the decision of the admission, at most one
+	valid []span         // of the session, by single requests; empty before the admission
+	known time.Duration  // end of the session, as known to the visitor
+	last  time.Duration  // time of the newest page's request
+	ended time.Duration  // end of the session by refusal
+	place fleettime.Time // place of the visitor in the queue
+}
+
+// see takes the next request.
+func (c *stayCheck) see(r *request) {
+	earliest := c.oracle.decided(r)
+	if r.arrived != 0 && len(c.valid) == 0 { // the answer may be lost, with its cookie
+		c.entry = append(c.entry, span{earliest, r.arrived})
+		c.valid = append(c.valid, span{r.arrived, earliest + c.session})
+	}
+	switch r.outcome {
+	case page:
+		c.verdict.pages++
+		if r.maxAge > 0 {
+			c.known = max(c.known, c.oracle.expiry(earliest, r.maxAge))
+		}
+		c.valid = append(c.valid, span{r.arrived, c.known})
+		c.last = max(c.last, r.sent)
+	case waiting:
+		c.seeWaiting(r)
+	case failed:
+		c.seeFailed(r)
+	}
+}
+
+// seeWaiting takes a waiting page: the visitor keeps its place before the session, and sees no waiting page inside it.
+func (c *stayCheck) seeWaiting(r *request) {
+	c.verdict.waits++
+	if c.known == 0 && r.joined != 0 {
+		if c.place != 0 && r.joined != c.place {
+			c.verdict.breaks("stay %d: lost its place at %.3f s at edge %d: joined %v, now %v", c.stay, r.received.Seconds(), r.edge, c.place, r.joined)
+		}
+		c.place = r.joined
+	}
+	switch {
+	case c.known == 0 || r.sent < c.last:
+	case r.received < c.known-unleased:
+		c.verdict.breaks("stay %d: the waiting page at %.3f s from edge %d, though its session lasts until %.3f s at least", c.stay, r.received.Seconds(), r.edge, c.known.Seconds())
+	case r.received < c.last+c.session-unleased:
+		c.verdict.unrenewed++
+		if r.received < c.oracle.planned {
+			c.verdict.breaks("stay %d: put out at %.3f s by edge %d, %.3f s after its last page", c.stay, r.received.Seconds(), r.edge, (r.received - c.last).Seconds())
+		}
+	}
+	if c.known > 0 && c.ended == 0 {
+		c.ended = r.received
+	}
+}
+
+// seeFailed takes a failed request: a healthy edge answers inside a session, and at any time while nodes are only
+// replaced.
+func (c *stayCheck) seeFailed(r *request) {
+	well := !c.oracle.unwell(r.edge, r.sent-transit, r.received) && !c.oracle.stood(r.sent, r.received)
+	switch {
+	case r.gaveUp:
+	case !well:
+		c.verdict.excused++
+	case c.known > r.received:
+		c.verdict.breaks("stay %d: %s at %.3f s from edge %d, which was well, inside a session", c.stay, r.detail, r.received.Seconds(), r.edge)
+	default:
+		c.verdict.errors[r.detail]++
+		if r.received < c.oracle.planned {
+			c.verdict.breaks("stay %d: %s at %.3f s from edge %d, which was well", c.stay, r.detail, r.received.Seconds(), r.edge)
+		}
+	}
+}
+
+// sure returns when the session was certainly valid.
+func (c *stayCheck) sure() (out []span) {
+	for _, s := range union(c.valid) {
+		if c.ended != 0 {
+			s.To = min(s.To, c.ended)
+		}
+		if s.To > s.From {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // decided returns the earliest time of an edge's decision about a request that reached the site.

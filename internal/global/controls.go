@@ -1,0 +1,72 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
+)
+
+// ensureControls restores this node's controls if the store lost them.
+func (p *publisher) ensureControls(ctx context.Context) error {
+	known := p.fleet.Controls()
+	if known == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stored, revision, err := p.docs.Get(ctx, node.ControlsDocument)
+	if err != nil {
+		return err
+	}
+	if have, err := room.DecodeControls(stored); stored != nil && (err != nil || have.Version >= known.Version) {
+		return err // a document of a newer release is not overwritten
+	}
+	data, err := room.EncodeControls(known)
+	if err != nil {
+		return err
+	}
+	_, err = p.docs.Put(ctx, node.ControlsDocument, data, revision)
+	return err
+}
+
+// takeReleases marks in the store the operators' releases that no global has taken. The ledger lends a release once
+// this node reads the mark, so nothing unstored is lent.
+func (p *publisher) takeReleases(ctx context.Context, now fleettime.Time) error {
+	known := p.fleet.Controls()
+	if known == nil {
+		return nil
+	}
+	if _, n := known.Take(p.lender, int64(now)); n == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	stored, revision, err := p.docs.Get(ctx, node.ControlsDocument)
+	if err != nil {
+		return err
+	}
+	have, err := room.DecodeControls(stored)
+	if err != nil || have.Version < known.Version {
+		return err // the store was rolled back: its document is restored first
+	}
+	next, n := have.Take(p.lender, int64(now))
+	if n == 0 {
+		return nil
+	}
+	data, err := room.EncodeControls(next)
+	if err != nil {
+		return err
+	}
+	if _, err = p.docs.Put(ctx, node.ControlsDocument, data, revision); err == nil {
+		p.log.Info("releases taken", slog.Int("releases", n), slog.Uint64("controls", next.Version))
+	} else if errors.Is(err, wire.ErrChanged) {
+		err = nil // another writer was first: read again
+	}
+	return err
+}

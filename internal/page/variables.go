@@ -1,0 +1,135 @@
+package page
+
+import "strconv"
+
+// variable appends a value of the built-in page for one visitor.
+type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
+
+// variables are the variables of the built-in page that depend on the visitor or the brand, by name.
+var variables = map[string]variable{
+	"title": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.State() == Queued && !v.counting() && !v.randomOrder() {
+			dst = append(dst, '(')
+			dst = c.appendNumber(dst, v.Decision.Ahead)
+			dst = append(dst, ") "...)
+		}
+		return append(dst, c.heading(v)...)
+	},
+	// Scripts poll by themselves. A reload would lose the visitor's sound and scroll position, and end at the
+	// browser's error page after a short loss of the connection.
+	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.Retry() == 0 {
+			return dst
+		}
+		dst = append(dst, `<noscript><meta http-equiv="refresh" content="`...)
+		dst = strconv.AppendInt(dst, v.Retry(), 10)
+		return append(dst, "\"></noscript>\n"...)
+	},
+	"brand":   func(dst []byte, _ *Visitor, _ *catalog, p *Page) []byte { return append(dst, p.brand...) },
+	"state":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.State().String()...) },
+	"order":   func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return append(dst, v.method()...) },
+	"heading": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.heading(v)...) },
+	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.textOrDraw(v)...) },
+	"lost":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.lost(v)...) },
+	"message": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Message) },
+	"bar": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		percent, ok := v.progress()
+		if !ok {
+			return dst
+		}
+		return strconv.AppendInt(dst, int64(percent), 10)
+	},
+	"ahead": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		n, told := v.ahead()
+		if v.counting() || !told {
+			return append(dst, "–"...)
+		}
+		return c.appendNumber(dst, n)
+	},
+	"wait": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.State() == Next {
+			return append(dst, c.msg.WaitNow...)
+		}
+		if v.quartile(0) > 0 {
+			return c.appendQuartiles(dst, v)
+		}
+		return c.appendWait(dst, v)
+	},
+	"starts": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.State() != Before {
+			return dst
+		}
+		return c.appendSpan(dst, v.Event.Start.Sub(v.Now))
+	},
+	"total": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		return c.appendNumber(dst, v.total())
+	},
+	"kept":   func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.Grace) },
+	"waited": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.waited()) },
+	"joined": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.Moment {
+			return dst
+		}
+		return append(appendClock(dst, v.Decision.Ticket.Joined), " UTC"...)
+	},
+	"joined-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.Moment {
+			return dst
+		}
+		return appendSecond(dst, v.Decision.Ticket.Joined)
+	},
+	"updated": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		return append(appendTwo(append(appendClock(dst, v.Now), ':'), int64(v.Now)/1000%60), " UTC"...)
+	},
+	"updated-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		return appendSecond(dst, v.Now)
+	},
+	"number": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.Moment {
+			return dst
+		}
+		return v.appendNumber(dst)
+	},
+	// Parts of pages with a draw; other pages do not carry them.
+	"place": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.stage() == "" {
+			return dst
+		}
+		place, of, ok := v.drawnPlace()
+		hidden := " hidden>"
+		if ok {
+			hidden = ">"
+		}
+		dst = append(append(append(append(dst, `<div class="s"`...), hidden...), "<dt>"...), c.msg.DrawPlace...)
+		dst = append(dst, `</dt><dd id="place">`...)
+		if ok {
+			dst = c.appendNumber(append(c.appendNumber(dst, place), '/'), of)
+		}
+		return append(dst, "</dd></div>\n"...)
+	},
+	"proof": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if v.stage() == "" {
+			return dst
+		}
+		var room [256]byte // a receipt has fewer
+		proof := v.appendProof(room[:0])
+		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg.DrawCheck...), "</summary>\n<p><code id=\"proof\">"...)
+		dst = append(appendEscaped(dst, proof), `</code></p><p class="tools"><button type="button" id="copy" hidden>`...)
+		dst = append(append(dst, c.msg.Copy...), `</button> <a id="save" download="draw.json" href="data:application/json,`...)
+		dst = append(append(append(appendPercent(dst, proof), `">`...), c.msg.Save...), `</a></p><p><a href="/.well-known/vestibule/check-draw?room=`...)
+		dst = append(append(appendEscaped(dst, v.Room), "\">"...), c.msg.DrawCheck...)
+		dst = append(append(dst, "</a></p></details>\n<script>"...), drawn...)
+		return append(dst, "</script>\n"...)
+	},
+	"room": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Room) },
+	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.back()) },
+	"now":  func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendNow(dst, v) },
+}
+
+// back returns the address for joining the queue again.
+func (v *Visitor) back() string {
+	if v.Back == "" {
+		return "/"
+	}
+	return v.Back
+}
