@@ -152,7 +152,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Rival: rival})
 	}()
 	rev, err := l.keepRenewing(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // the end of the process is no trouble
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}
 	end()
