@@ -146,11 +146,11 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Status is the state of a candidate for global, for /status.
 type Status struct {
-	Leading bool
-	Term    wire.Term
-	Time    fleettime.Time
-	Skew    time.Duration // of fleet time from this machine's clock
-	Rooms   map[string]root.Ledger
+	Leading bool                   `json:"leading"`
+	Term    wire.Term              `json:"term"`
+	Time    fleettime.Time         `json:"time"`
+	Skew    time.Duration          `json:"skew_seconds"` // of fleet time from this machine's clock
+	Rooms   map[string]root.Ledger `json:"rooms"`
 }
 
 // Leaving reports whether a regional has announced its shutdown; false if this global does not lead. It is safe for

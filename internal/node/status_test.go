@@ -14,8 +14,8 @@ import (
 
 // Bond is exported, like structs that shells embed.
 type Bond struct {
-	LeaseEnd fleettime.Mono
-	SyncAge  time.Duration
+	LeaseEnd fleettime.Mono `json:"-"`
+	SyncAge  time.Duration  `json:"sync_age_seconds"`
 }
 
 // TestStatusHasUnitsAndNames: what /status tells can be read without the program's text.
@@ -32,13 +32,13 @@ func TestStatusHasUnitsAndNames(t *testing.T) {
 	status := struct {
 		Bond
 		hidden   int
-		Time     fleettime.Time
-		Until    fleettime.Time
-		Standing wire.Standing
-		Term     wire.Term
-		Inc      uint64
-		Rooms    map[string]*Bond
-		Waits    []Bond
+		Time     fleettime.Time   `json:"time"`
+		Until    fleettime.Time   `json:"until"`
+		Standing wire.Standing    `json:"standing"`
+		Term     wire.Term        `json:"term"`
+		Inc      uint64           `json:"inc"`
+		Rooms    map[string]*Bond `json:"rooms"`
+		Waits    []Bond           `json:"waits"`
 	}{
 		Bond: Bond{LeaseEnd: 5, SyncAge: 1500 * time.Millisecond}, Time: 1_795_380_670_718, Standing: wire.Draining, Term: wire.Term{N: 7, Nonce: 1 << 60},
 		Inc: 1<<53 + 1, Rooms: map[string]*Bond{"sale": {SyncAge: time.Second}, "b": nil},

@@ -160,10 +160,10 @@ func (s *Server) edges() (reporting, leaving int) {
 
 // Status is the state of a regional, for /status.
 type Status struct {
-	Leading bool
-	Region  region.Status
-	Waits   []region.Wait
-	Rooms   map[string]region.Ledger
+	Leading bool                     `json:"leading"`
+	Region  region.Status            `json:"region"`
+	Waits   []region.Wait            `json:"waits"`
+	Rooms   map[string]region.Ledger `json:"rooms"`
 }
 
 // Status returns the state of the regional.

@@ -9,22 +9,27 @@ import (
 
 // Ledger is a snapshot of one room of an edge, for metrics and for the simulator's oracle.
 type Ledger struct {
-	Granted, Spent, Returned  uint64
-	RateGranted, RateReturned uint64
-	RateIdle                  uint64
-	Renewed, RenewCeil        uint64
-	Keep, RateKeep            uint64
-	Sessions                  int64 // stamped minus superseded here
-	Held                      int   // requests held open
-	Waiting                   int64 // visitors counted as waiting here; negative if they move between edges
-	Admitted                  uint64
-	LetIn                     uint64 // admitted without a permit, while isolated
-	Guests                    int    // foreign sessions renewed without a lease, since the last one: in no ledger
-	Copied                    uint64 // sessions with a detected ticket copy
-	Partial                   bool   // waiting visitors are being recounted: the fleet was restarted
-	Paused                    bool   // admissions are stopped, see Engine.Pause
-	Life                      uint32
-	View                      *wire.View
+	Granted      uint64     `json:"rights_granted"`
+	Spent        uint64     `json:"rights_spent"`
+	Returned     uint64     `json:"rights_returned"`
+	RateGranted  uint64     `json:"rate_rights_granted"`
+	RateReturned uint64     `json:"rate_rights_returned"`
+	RateIdle     uint64     `json:"rate_rights_idle"`
+	Renewed      uint64     `json:"renewals"`
+	RenewCeil    uint64     `json:"renewals_allowed"`
+	Keep         uint64     `json:"rights_to_keep"`
+	RateKeep     uint64     `json:"rate_rights_to_keep"`
+	Sessions     int64      `json:"sessions"`       // stamped minus superseded here
+	Held         int        `json:"requests_held"`  // requests held open
+	Waiting      int64      `json:"people_waiting"` // visitors counted as waiting here; negative if they move between edges
+	Admitted     uint64     `json:"visitors_admitted"`
+	LetIn        uint64     `json:"visitors_let_in_without_a_right"` // admitted without a permit, while isolated
+	Guests       int        `json:"sessions_of_other_edges"`         // foreign sessions renewed without a lease, since the last one: in no ledger
+	Copied       uint64     `json:"sessions_copied"`                 // sessions with a detected ticket copy
+	Partial      bool       `json:"partial"`                         // waiting visitors are being recounted: the fleet was restarted
+	Paused       bool       `json:"paused"`                          // admissions are stopped, see Engine.Pause
+	Life         uint32     `json:"ticket_life_seconds"`
+	View         *wire.View `json:"view"`
 }
 
 // Credit returns the unspent permits of T.
@@ -53,19 +58,20 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 
 // Status is the state of an engine's session with its regional.
 type Status struct {
-	Inc, Tenure uint64
-	Follows     wire.Term
-	Joined      bool
-	Standing    wire.Standing // membership state of the data centre, last reported by the regional
-	Site        uint64        // cluster ID of the data centre; 0 for unknown
-	Copied      bool          // the data centre may be a copy: sessions of its home are not renewed here
-	Twin        bool          // another process reports under the same name
-	Leased      bool
-	LeaseEnd    fleettime.Mono
-	Isolated    bool           // without a lease long enough for on_isolation
-	Synced      bool           // fleet time is known
-	Sure        bool           // its uncertainty allows admissions
-	Time        fleettime.Time // fleet time, or the machine's clock
+	Inc      uint64         `json:"incarnation"`
+	Tenure   uint64         `json:"tenure"`
+	Follows  wire.Term      `json:"follows"`
+	Joined   bool           `json:"joined"`
+	Standing wire.Standing  `json:"standing"`         // membership state of the data centre, last reported by the regional
+	Site     uint64         `json:"data_center_site"` // cluster ID of the data centre; 0 for unknown
+	Copied   bool           `json:"copied"`           // the data centre may be a copy: sessions of its home are not renewed here
+	Twin     bool           `json:"twin"`             // another process reports under the same name
+	Leased   bool           `json:"leased"`
+	LeaseEnd fleettime.Mono `json:"-"`
+	Isolated bool           `json:"isolated"` // without a lease long enough for on_isolation
+	Synced   bool           `json:"synced"`   // fleet time is known
+	Sure     bool           `json:"sure"`     // its uncertainty allows admissions
+	Time     fleettime.Time `json:"time"`     // fleet time, or the machine's clock
 }
 
 // Status returns the state at now. It has no side effects.

@@ -26,8 +26,8 @@ const (
 // Round is one round of a random room. Visitors with a place from before its start take part, each with the same
 // chance. Later visitors follow in order, so joining again as a new visitor gains nothing.
 type Round struct {
-	Seed   uint64         // seed of the places, known to nodes only
-	Called fleettime.Time // the last called place, on the axis of the round's places
+	Seed   uint64         `json:"-"`      // seed of the places, known to nodes only
+	Called fleettime.Time `json:"called"` // the last called place, on the axis of the round's places
 }
 
 // StartOf returns the start of the round at a time.

@@ -11,8 +11,8 @@ const MaxWait = 24 * time.Hour
 
 // Pace is an admission rate that holds for a time.
 type Pace struct {
-	For time.Duration // the last pace of a list lasts for ever; its For is ignored
-	Mu  float64       // people per second
+	For time.Duration `json:"for_seconds"`         // the last pace of a list lasts for ever; its For is ignored
+	Mu  float64       `json:"entering_per_second"` // people per second
 }
 
 // Estimate returns the wait of a visitor with ahead visitors in front, if visitors enter at the given paces, one

@@ -114,7 +114,10 @@ func (o Outcomes) Gain(a, b Outcomes) (Outcomes, bool) {
 }
 
 // Range bounds the ratio of actual wait to forecast.
-type Range struct{ Low, High float64 }
+type Range struct {
+	Low  float64 `json:"low_times_forecast"`
+	High float64 `json:"high_times_forecast"`
+}
 
 // Ranges are the ranges of the forecast classes. The zero value is unknown.
 type Ranges [classes]Range

@@ -25,8 +25,8 @@ const Version = 1
 // Term is a parent's fencing number. A higher N wins. An equal N with another nonce belongs to a parent whose store
 // lost its memory, and is refused.
 type Term struct {
-	N     uint64
-	Nonce uint64
+	N     uint64 `json:"number"`
+	Nonce uint64 `json:"nonce"`
 }
 
 // Zero reports whether the term names no parent.
@@ -317,23 +317,23 @@ type RoomGrant struct {
 // View is the state of the whole room as seen by the coordinator: the same for every node. It must not be changed once
 // sent.
 type View struct {
-	Version uint64
-	At      fleettime.Time
-	Horizon fleettime.Time // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
-	Park    fleettime.Time // visitors that joined before it may be long-polled for their turn
-	Slots   int64          // T minus active; negative after T was lowered
-	Active  uint64
-	Mu      float64 // recent admissions per second
-	Theta   float64 // fraction of waiting visitors that abandon per second
-	Line    *estimate.Digest
-	Paces   []estimate.Pace // forecast admission rates; at most estimate.MaxPaces
-	Joining float64         // recent joins per second, to account for unreported visitors
-	Ranges  estimate.Ranges // ranges of the wait by forecast class
-	Since   fleettime.Time  // Report.CountsSince of the whole fleet; 0 for unknown
-	Called  fleettime.Time  // of a paused room: visitors that joined before it may enter by a pass; 0 for nobody
-	Changed fleettime.Time  // last change of T, R or the session duration; 0 for unknown
+	Version uint64           `json:"version"`
+	At      fleettime.Time   `json:"at"`
+	Horizon fleettime.Time   `json:"horizon"`     // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
+	Park    fleettime.Time   `json:"held_up_to"`  // visitors that joined before it may be long-polled for their turn
+	Slots   int64            `json:"rights_free"` // T minus active; negative after T was lowered
+	Active  uint64           `json:"sessions"`
+	Mu      float64          `json:"entering_per_second"`       // recent admissions per second
+	Theta   float64          `json:"giving_up_per_second_each"` // fraction of waiting visitors that abandon per second
+	Line    *estimate.Digest `json:"-"`
+	Paces   []estimate.Pace  `json:"paces"`                     // forecast admission rates; at most estimate.MaxPaces
+	Joining float64          `json:"people_joining_per_second"` // recent joins per second, to account for unreported visitors
+	Ranges  estimate.Ranges  `json:"ranges"`                    // ranges of the wait by forecast class
+	Since   fleettime.Time   `json:"since"`                     // Report.CountsSince of the whole fleet; 0 for unknown
+	Called  fleettime.Time   `json:"called"`                    // of a paused room: visitors that joined before it may enter by a pass; 0 for nobody
+	Changed fleettime.Time   `json:"changed"`                   // last change of T, R or the session duration; 0 for unknown
 
 	// For a room whose method is random, which ignores join times.
-	Rounds draw.Rounds    // the last rounds; none if the order is fifo
-	Waits  estimate.Waits // of waiting visitors that were not called; zero for unknown
+	Rounds draw.Rounds    `json:"rounds"` // the last rounds; none if the order is fifo
+	Waits  estimate.Waits `json:"waits"`  // of waiting visitors that were not called; zero for unknown
 }

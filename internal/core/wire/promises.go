@@ -93,7 +93,7 @@ func DecodePromises(data []byte) (*Promises, error) {
 // decodeJSON decodes the format of builds before v0.2.0: a JSON document with a head that holds its rooms.
 func decodeJSON(data []byte) (*Promises, error) {
 	var m struct {
-		Owner Term
+		Owner struct{ N, Nonce uint64 }
 		Write uint64
 		Full  []byte
 	}
@@ -102,7 +102,7 @@ func decodeJSON(data []byte) (*Promises, error) {
 	}
 	p, err := decodeHead(m.Full)
 	if err == nil {
-		p.Owner, p.Write = m.Owner, m.Write
+		p.Owner, p.Write = Term(m.Owner), m.Write
 	}
 	return p, err
 }

@@ -46,7 +46,7 @@ func TestPromisesOfEarlierBuilds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := json.Marshal(map[string]any{"owner": want.Owner, "write": want.Write, "durable": map[string]any{"Version": 6}, "full": full})
+	data, err := json.Marshal(map[string]any{"owner": struct{ N, Nonce uint64 }(want.Owner), "write": want.Write, "durable": map[string]any{"Version": 6}, "full": full})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,10 +143,10 @@ func (g *Gate) Message(id room.ID, epoch uint32) (msg []byte, ok bool) {
 // Status is the state of the gate, for /status and metrics.
 type Status struct {
 	admission.Status
-	LeaseRemaining time.Duration
-	TimeError      time.Duration
-	SyncAge        time.Duration // since the newest grant; before the first, since the start
-	Rooms          map[string]admission.Ledger
+	LeaseRemaining time.Duration               `json:"lease_remaining_seconds"`
+	TimeError      time.Duration               `json:"time_error_seconds"`
+	SyncAge        time.Duration               `json:"sync_age_seconds"` // since the newest grant; before the first, since the start
+	Rooms          map[string]admission.Ledger `json:"rooms"`
 }
 
 // statusChunk is how many rooms are read under one lock.

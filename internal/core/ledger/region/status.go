@@ -12,25 +12,29 @@ import (
 // Ledger is one room of a data centre at one moment, for metrics and for
 // the simulator's judge.
 type Ledger struct {
-	Granted, Returned         uint64 // T
-	RateGranted, RateReturned uint64 // R
-	Free, RateFree            int64
-	Active                    int64 // sessions counted and presumed
-	Presumed                  int64 // of those, presumed
-	RatePresumed              int64 // rights of R that edges which are gone are taken to have used within the window
-	Credit                    int64 // lent to edges and not known to be spent
-	Keep, RateKeep            uint64
-	Want                      uint64
-	HeldPeople                uint64
-	Waiting                   float64
-	Copied                    uint64 // tickets seen living in two places
-	Excess                    int64  // sessions that may be valid beyond those counted
-	Movers                    uint64 // visitors inside that wait to move their session here
-	Freed                     int64  // first expiry second still counted
-	Gen                       uint64
-	Settled                   bool // the books are known: nothing of a predecessor is awaited
-	Reconstructed             bool // the books were reconstructed, and are not confirmed yet
-	View                      *wire.View
+	Granted       uint64     `json:"rights_granted"`       // T
+	Returned      uint64     `json:"rights_returned"`      // T
+	RateGranted   uint64     `json:"rate_rights_granted"`  // R
+	RateReturned  uint64     `json:"rate_rights_returned"` // R
+	Free          int64      `json:"rights_free"`
+	RateFree      int64      `json:"rate_rights_free"`
+	Active        int64      `json:"sessions"`                              // sessions counted and presumed
+	Presumed      int64      `json:"sessions_presumed"`                     // of those, presumed
+	RatePresumed  int64      `json:"rate_rights_presumed_used"`             // rights of R that edges which are gone are taken to have used within the window
+	Credit        int64      `json:"rights_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
+	Keep          uint64     `json:"rights_to_keep"`
+	RateKeep      uint64     `json:"rate_rights_to_keep"`
+	Want          uint64     `json:"rights_wanted"`
+	HeldPeople    uint64     `json:"people_held"`
+	Waiting       float64    `json:"people_waiting"`
+	Copied        uint64     `json:"tickets_copied"`                     // tickets seen living in two places
+	Excess        int64      `json:"sessions_in_excess"`                 // sessions that may be valid beyond those counted
+	Movers        uint64     `json:"people_moving_in"`                   // visitors inside that wait to move their session here
+	Freed         int64      `json:"oldest_expiry_counted_unix_seconds"` // first expiry second still counted
+	Gen           uint64     `json:"generation"`
+	Settled       bool       `json:"settled"`       // the books are known: nothing of a predecessor is awaited
+	Reconstructed bool       `json:"reconstructed"` // the books were reconstructed, and are not confirmed yet
+	View          *wire.View `json:"view"`
 }
 
 // Ledger returns the state of a room; the zero value for an unknown one.
@@ -65,29 +69,29 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 
 // Status is a data centre's aggregator at one moment.
 type Status struct {
-	Term      wire.Term
-	Follows   wire.Term // global's
-	Standing  wire.Standing
-	Site      uint64 // that is stored; 0 for none yet
-	Copy      uint64 // site of the data centre that the list holds under this name, where it is another one; else 0
-	Members   uint64 // version of the list that is stored for this data centre
-	Joined    bool
-	Leased    bool // under the lease of global
-	Isolated  bool
-	Time      fleettime.Time
-	TimeBound time.Duration // by how much Time may be wrong at most
-	Watermark fleettime.Time
-	Edges     []EdgeStatus
+	Term      wire.Term      `json:"term"`
+	Follows   wire.Term      `json:"follows"` // global's
+	Standing  wire.Standing  `json:"standing"`
+	Site      uint64         `json:"data_center_site"`         // that is stored; 0 for none yet
+	Copy      uint64         `json:"original_site"`            // site of the data centre that the list holds under this name, where it is another one; else 0
+	Members   uint64         `json:"data_center_list_version"` // version of the list that is stored for this data centre
+	Joined    bool           `json:"joined"`
+	Leased    bool           `json:"leased"` // under the lease of global
+	Isolated  bool           `json:"isolated"`
+	Time      fleettime.Time `json:"time"`
+	TimeBound time.Duration  `json:"time_bound_seconds"` // by how much Time may be wrong at most
+	Watermark fleettime.Time `json:"watermark"`
+	Edges     []EdgeStatus   `json:"edges"`
 }
 
 // EdgeStatus is one incarnation of an edge in the books.
 type EdgeStatus struct {
-	Name  string
-	Inc   uint64
-	State string
-	AsOf  fleettime.Time
-	Heard fleettime.Mono
-	Twin  bool // another process of its name lives too
+	Name  string         `json:"name"`
+	Inc   uint64         `json:"incarnation"`
+	State string         `json:"state"`
+	AsOf  fleettime.Time `json:"as_of"`
+	Heard fleettime.Mono `json:"-"`
+	Twin  bool           `json:"twin"` // another process of its name lives too
 }
 
 // Status returns the state of the aggregator at now.

@@ -20,16 +20,21 @@ const (
 	WaitGuess                          // all nodes had lost fleet time, and this one was a guess: sessions from before are waited out
 )
 
+// String returns the name of the reason; empty for none.
+func (w WaitReason) String() string {
+	return [...]string{WaitTime: "time", WaitBooks: "books", WaitEdge: "edge", WaitSessions: "sessions", WaitRate: "rate_rights", WaitGuess: "guessed_time"}[w]
+}
+
 // Wait is one thing that an aggregator waits for before all permits of its data centre are used again.
 type Wait struct {
-	Why      WaitReason
-	Edge     string // the edge that would end the wait by a report; empty for none
-	Inc      uint64
-	Until    fleettime.Time // when it ends at the latest; 0 where nobody can tell
-	Closed   bool           // nobody is let in meanwhile, but with rights that edges have in hand
-	Sessions int64          // that are kept free for it meanwhile, in all rooms
-	Rate     int64          // rights of R that are not lent meanwhile, in all rooms that miss them
-	Ended    bool           // a successor or an operator told that the edge has ended
+	Why      WaitReason     `json:"why"`
+	Edge     string         `json:"edge"` // the edge that would end the wait by a report; empty for none
+	Inc      uint64         `json:"incarnation"`
+	Until    fleettime.Time `json:"until"`                // when it ends at the latest; 0 where nobody can tell
+	Closed   bool           `json:"closed"`               // nobody is let in meanwhile, but with rights that edges have in hand
+	Sessions int64          `json:"sessions_kept_free"`   // that are kept free for it meanwhile, in all rooms
+	Rate     int64          `json:"rate_rights_not_lent"` // rights of R that are not lent meanwhile, in all rooms that miss them
+	Ended    bool           `json:"ended"`                // a successor or an operator told that the edge has ended
 }
 
 // maxWait is longer than any lost_after; without one a silent edge is waited for until it is

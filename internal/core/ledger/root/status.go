@@ -11,37 +11,43 @@ import (
 
 // Ledger is one room at the root at one moment.
 type Ledger struct {
-	Total, Rate    uint64
-	Free, RateFree int64
-	Complete       bool // the books of every data centre are known
-	Unbound        bool // no limit binds now: see RoomConfig
-	Centres        []CentreLedger
-	Excess         int64 // sessions that may be valid beyond the books: see Allocator
-	Beyond         int64 // sessions beyond Total: under passthrough, or of before a limit was lowered
-	View           *wire.View
-	Passes         PassLedger
+	Total    uint64         `json:"rights_total"`
+	Rate     uint64         `json:"rate_rights_total"`
+	Free     int64          `json:"rights_free"`
+	RateFree int64          `json:"rate_rights_free"`
+	Complete bool           `json:"complete"` // the books of every data centre are known
+	Unbound  bool           `json:"unbound"`  // no limit binds now: see RoomConfig
+	Centres  []CentreLedger `json:"data_centers"`
+	Excess   int64          `json:"sessions_in_excess"`        // sessions that may be valid beyond the books: see Allocator
+	Beyond   int64          `json:"sessions_beyond_the_limit"` // sessions beyond Total: under passthrough, or of before a limit was lowered
+	View     *wire.View     `json:"view"`
+	Passes   PassLedger     `json:"passes"`
 }
 
 // PassLedger is the newest release that a coordinator lends, as far as it was told.
 type PassLedger struct {
-	Release uint64
-	N       uint64 // people to be let in
-	Free    uint64 // passes that are lent to nobody
-	Spent   uint64 // people let in
+	Release uint64 `json:"release"`
+	N       uint64 `json:"people_to_let_in"` // people to be let in
+	Free    uint64 `json:"passes_free"`      // passes that are lent to nobody
+	Spent   uint64 `json:"people_let_in"`    // people let in
 }
 
 // CentreLedger has the permits of one room that the root has lent to one data centre.
 type CentreLedger struct {
-	Name           string
-	Adopted        bool
-	Standing       wire.Standing
-	Excess         int64 // sessions that may be valid there beyond its permits
-	Held, RateHeld int64
-	Idle, RateIdle int64
-	Keep, RateKeep uint64
-	Active, Want   uint64
-	HeldPeople     uint64
-	Gen            uint64
+	Name       string        `json:"name"`
+	Adopted    bool          `json:"adopted"`
+	Standing   wire.Standing `json:"standing"`
+	Excess     int64         `json:"sessions_in_excess"` // sessions that may be valid there beyond its permits
+	Held       int64         `json:"rights_held"`
+	RateHeld   int64         `json:"rate_rights_held"`
+	Idle       int64         `json:"rights_idle"`
+	RateIdle   int64         `json:"rate_rights_idle"`
+	Keep       uint64        `json:"rights_to_keep"`
+	RateKeep   uint64        `json:"rate_rights_to_keep"`
+	Active     uint64        `json:"sessions"`
+	Want       uint64        `json:"rights_wanted"`
+	HeldPeople uint64        `json:"people_held"`
+	Gen        uint64        `json:"generation"`
 }
 
 // wallBound is by how much the clock of a machine may be wrong for all that is known.
