@@ -147,7 +147,7 @@ drain: packages ## stop edges with SIGTERM behind HAProxy and nginx at RATE requ
 .PHONY: restart
 restart: ## restart every process of a fleet while visitors wait, with short and long sessions, and measure the pause of admissions and wrong forecasts (six minutes)
 	$(GO) test -count=1 -v -timeout 9m -run TestRestart ./internal/lab/e2e -args -restart-people 130
-	$(GO) test -count=1 -v -timeout 9m -run TestRestartUnderLoad ./internal/lab/e2e -args -restart-people 90 -restart-session 5m
+	$(GO) test -count=1 -v -timeout 9m -run TestRestartUnderLoad ./internal/lab/e2e -args -restart-people 130 -restart-session 5m
 
 .PHONY: draw
 draw: ## let VISITORS gather for an event with a draw, and count admissions out of order (goal: 0.5 %; three minutes)
