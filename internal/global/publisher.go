@@ -2,6 +2,7 @@ package global
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -139,6 +140,9 @@ const repairEvery = 2 * time.Second
 
 // tell records whether a document is published, and logs each new failure once.
 func (p *publisher) tell(doc string, err error) {
+	if errors.Is(err, context.Canceled) { // the term ends
+		return
+	}
 	if text, news := p.metrics.trouble.note(doc, err); news {
 		p.log.Warn("not published yet", slog.String("document", doc), slog.String("error", text))
 	}
