@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -41,19 +40,18 @@ type churnKeeper struct {
 	learned func() map[room.ID]estimate.Churn
 	recall  func(map[room.ID]estimate.Churn)
 
-	read     bool
-	stored   []byte
-	revision uint64
+	read   bool
+	stored []byte
 }
 
 // keep reads the document once, and writes it if it has changed since.
 func (k *churnKeeper) keep(ctx context.Context) error {
 	if !k.read {
-		data, revision, err := k.docs.Get(ctx, churnDocument)
+		data, _, err := k.docs.Get(ctx, churnDocument)
 		if err != nil {
 			return err
 		}
-		k.read, k.stored, k.revision = true, data, revision
+		k.read, k.stored = true, data
 		if data != nil {
 			known, err := decodeChurn(data)
 			if err != nil {
@@ -67,18 +65,14 @@ func (k *churnKeeper) keep(ctx context.Context) error {
 	if err != nil || data == nil || bytes.Equal(data, k.stored) {
 		return err
 	}
-	revision, err := k.docs.Put(ctx, churnDocument, data, k.revision)
-	if errors.Is(err, wire.ErrChanged) {
-		// The store may have been rolled back, or the answer to the last write may have been lost.
-		if _, k.revision, err = k.docs.Get(ctx, churnDocument); err != nil {
-			return err
-		}
-		revision, err = k.docs.Put(ctx, churnDocument, data, k.revision)
-	}
+	_, revision, err := k.docs.Get(ctx, churnDocument) // a store may be rolled back, and a predecessor may write late
 	if err != nil {
 		return err
 	}
-	k.stored, k.revision = data, revision
+	if _, err = k.docs.Put(ctx, churnDocument, data, revision); err != nil {
+		return err
+	}
+	k.stored = data
 	return nil
 }
 

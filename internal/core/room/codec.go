@@ -100,77 +100,64 @@ func (e *encoder) value(field any) {
 	case *time.Duration:
 		e.text(f.String())
 	case *[]Route:
-		e.routes(*f)
+		e.list("additional_routes", len(*f), func(i int) { e.route(&(*f)[i]) })
 	case *[]Rule:
-		e.rules(*f)
+		e.list("rules", len(*f), func(i int) { e.rule(&(*f)[i]) })
 	case *[]Event:
-		e.events(*f)
+		e.list("events", len(*f), func(i int) { e.event(&(*f)[i]) })
 	}
 }
 
-func (e *encoder) routes(all []Route) {
+// list writes n values of a room's field; faults name the field and the number.
+func (e *encoder) list(field string, n int, value func(i int)) {
 	room := e.at
 	e.raw("[")
-	for i, r := range all {
+	for i := range n {
 		e.comma(i)
-		e.at = fmt.Sprintf("%s: additional_routes[%d]", room, i)
-		e.raw(`{"host":`)
-		e.text(r.Host)
-		e.raw(`,"path":`)
-		e.text(r.Path)
-		e.raw("}")
+		e.at = fmt.Sprintf("%s: %s[%d]", room, field, i)
+		value(i)
 	}
 	e.raw("]")
 	e.at = room
 }
 
-func (e *encoder) rules(all []Rule) {
-	room := e.at
-	e.raw("[")
-	for i := range all {
-		r := &all[i]
-		e.comma(i)
-		e.at = fmt.Sprintf("%s: rules[%d]", room, i)
-		e.raw(`{"id":`)
-		e.text(r.ID)
-		e.raw(`,"action":"` + ActionBypass + `","expression":`)
-		e.text(r.Expression)
-		e.raw(`,"description":`)
-		e.text(r.Description)
-		e.out = strconv.AppendBool(append(e.out, `,"enabled":`...), !r.Disabled)
-		e.out = strconv.AppendInt(append(e.out, `,"version":`...), int64(r.Version), 10)
-		e.out = strconv.AppendInt(append(e.out, `,"updated":`...), r.Updated, 10)
-		e.raw("}")
-	}
-	e.raw("]")
-	e.at = room
+func (e *encoder) route(r *Route) {
+	e.raw(`{"host":`)
+	e.text(r.Host)
+	e.raw(`,"path":`)
+	e.text(r.Path)
+	e.raw("}")
 }
 
-func (e *encoder) events(all []Event) {
-	room := e.at
-	e.raw("[")
-	for i := range all {
-		v := &all[i]
-		e.comma(i)
-		e.at = fmt.Sprintf("%s: events[%d]", room, i)
-		e.raw(`{"id":`)
-		e.text(v.ID)
-		for _, f := range v.texts() {
-			e.raw(`,"` + f.key + `":`)
-			e.text(*f.to)
-		}
-		for _, f := range v.numbers() {
-			e.out = strconv.AppendInt(append(e.out, `,"`+f.key+`":`...), *f.to, 10)
-		}
-		e.out = strconv.AppendBool(append(e.out, `,"suspended":`...), v.Suspended)
-		if v.Shuffle {
-			e.raw(`,"shuffle":true`)
-		}
-		e.overrides(v.Overrides)
-		e.raw("}")
+func (e *encoder) rule(r *Rule) {
+	e.raw(`{"id":`)
+	e.text(r.ID)
+	e.raw(`,"action":"` + ActionBypass + `","expression":`)
+	e.text(r.Expression)
+	e.raw(`,"description":`)
+	e.text(r.Description)
+	e.out = strconv.AppendBool(append(e.out, `,"enabled":`...), !r.Disabled)
+	e.out = strconv.AppendInt(append(e.out, `,"version":`...), int64(r.Version), 10)
+	e.out = strconv.AppendInt(append(e.out, `,"updated":`...), r.Updated, 10)
+	e.raw("}")
+}
+
+func (e *encoder) event(v *Event) {
+	e.raw(`{"id":`)
+	e.text(v.ID)
+	for _, f := range v.texts() {
+		e.raw(`,"` + f.key + `":`)
+		e.text(*f.to)
 	}
-	e.raw("]")
-	e.at = room
+	for _, f := range v.numbers() {
+		e.out = strconv.AppendInt(append(e.out, `,"`+f.key+`":`...), *f.to, 10)
+	}
+	e.out = strconv.AppendBool(append(e.out, `,"suspended":`...), v.Suspended)
+	if v.Shuffle {
+		e.raw(`,"shuffle":true`)
+	}
+	e.overrides(v.Overrides)
+	e.raw("}")
 }
 
 // The encoding of boolean overrides.

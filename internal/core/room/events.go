@@ -51,14 +51,20 @@ func (e *Event) fill(before []Event) {
 	if e.ID != "" {
 		return
 	}
-	again := 0
+	e.ID = defaultID("event", before, e.Name, func(o *Event) string { return o.Name })
+}
+
+// defaultID returns the ID of a rule or an event without one. It depends on the key, and on how many of before have the
+// same.
+func defaultID[T any](kind string, before []T, key string, of func(*T) string) string {
+	text := kind + " " + key
 	for i := range before {
-		if before[i].Name == e.Name {
-			again++
+		if of(&before[i]) == key {
+			text += " again"
 		}
 	}
-	sum := sha256.Sum256([]byte("event " + e.Name + strings.Repeat(" again", again)))
-	e.ID = hex.EncodeToString(sum[:16])
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
 }
 
 // same reports whether two events are equal, apart from their times of writing.

@@ -1,8 +1,6 @@
 package room
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -38,14 +36,7 @@ func (r *Rule) fill(before []Rule) {
 	if r.ID != "" {
 		return
 	}
-	again := 0
-	for i := range before {
-		if before[i].Expression == r.Expression {
-			again++
-		}
-	}
-	sum := sha256.Sum256([]byte("rule " + r.Expression + strings.Repeat(" again", again)))
-	r.ID = hex.EncodeToString(sum[:16])
+	r.ID = defaultID("rule", before, r.Expression, func(o *Rule) string { return o.Expression })
 }
 
 // same reports whether two rules are equal, apart from their versions and times.
