@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
@@ -25,21 +23,13 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/testkit/leak"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// The server leaves these behind with a stream that is deleted.
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"),
-		goleak.Cleanup(func(code int) {
-			http.DefaultClient.CloseIdleConnections()
-			os.Exit(code)
-		}))
-}
+func TestMain(m *testing.M) { leak.WithNATS(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 

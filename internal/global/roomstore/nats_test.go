@@ -10,16 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit/leak"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leak.WithNATS(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
