@@ -26,7 +26,7 @@ func asked(o outcome, seconds float64, maxAge int) request {
 	return r
 }
 
-func visitor(requests ...request) stay { return stay{requests} }
+func stayOf(requests ...request) stay { return stay{requests} }
 
 // TestJudge checks short stories with known verdicts. A session lasts 10 s, its cookie 11 s; T is 2, R is 3.
 func TestJudge(t *testing.T) {
@@ -54,38 +54,38 @@ func TestJudge(t *testing.T) {
 	}{
 		{
 			name:  "two at a time, one after another",
-			stays: []stay{visitor(asked(page, 1, 11)), visitor(asked(page, 2, 11)), visitor(asked(waiting, 3, 0), asked(page, 13.5, 11))},
+			stays: []stay{stayOf(asked(page, 1, 11)), stayOf(asked(page, 2, 11)), stayOf(asked(waiting, 3, 0), asked(page, 13.5, 11))},
 			check: func(v verdict) bool { return v.peak == 2 && v.rate == 3 && v.admitted == 3 && v.waits == 1 },
 		},
 		{
 			name:   "a third while two are in",
-			stays:  []stay{visitor(asked(page, 1, 11)), visitor(asked(page, 2, 11)), visitor(asked(page, 9, 11))},
+			stays:  []stay{stayOf(asked(page, 1, 11)), stayOf(asked(page, 2, 11)), stayOf(asked(page, 9, 11))},
 			broken: []string{"3 sessions were valid at 9.010 s"},
 		},
 		{
 			name: "a renewal keeps the slot",
 			stays: []stay{
-				visitor(asked(page, 1, 11), asked(page, 9, 11)), visitor(asked(page, 2, 11)), visitor(asked(page, 13.5, 11)),
-				visitor(asked(page, 14, 11)),
+				stayOf(asked(page, 1, 11), asked(page, 9, 11)), stayOf(asked(page, 2, 11)), stayOf(asked(page, 13.5, 11)),
+				stayOf(asked(page, 14, 11)),
 			},
 			broken: []string{"3 sessions were valid at 14.010 s", "4 visitors were admitted"},
 		},
 		{
 			name:  "requests at once with one cookie are one session",
-			stays: []stay{visitor(asked(page, 1, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11))},
+			stays: []stay{stayOf(asked(page, 1, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11), asked(page, 2, 11))},
 			check: func(v verdict) bool { return v.peak == 1 && v.rate == 1 },
 		},
 		{
 			name: "four in just more than a minute",
 			stays: []stay{
-				visitor(asked(page, 1, 11)), visitor(asked(page, 20, 11)), visitor(asked(page, 40, 11)), visitor(asked(page, 61.1, 11)),
+				stayOf(asked(page, 1, 11)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)), stayOf(asked(page, 61.1, 11)),
 			},
 			check: func(v verdict) bool { return v.rate == 3 },
 		},
 		{
 			name: "a delay on the way explains the fourth of a minute",
 			stays: []stay{
-				visitor(slow(asked(page, 0, 11), 3)), visitor(asked(page, 20, 11)), visitor(asked(page, 40, 11)), visitor(asked(page, 61, 11)),
+				stayOf(slow(asked(page, 0, 11), 3)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)), stayOf(asked(page, 61, 11)),
 			},
 			outages: []span{{at(.005), at(3)}},
 			check:   func(v verdict) bool { return v.rate == 3 },
@@ -93,51 +93,51 @@ func TestJudge(t *testing.T) {
 		{
 			name: "without a reason the same delay explains nothing",
 			stays: []stay{
-				visitor(slow(asked(page, 0, 11), 3)), visitor(asked(page, 20, 11)), visitor(asked(page, 40, 11)), visitor(asked(page, 61, 11)),
+				stayOf(slow(asked(page, 0, 11), 3)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)), stayOf(asked(page, 61, 11)),
 			},
 			broken: []string{"4 visitors were admitted in the minute from 2.510 s"},
 		},
 		{
 			name:   "put out inside the session",
-			stays:  []stay{visitor(asked(page, 1, 11), asked(page, 4, 0), asked(waiting, 6, 0))},
+			stays:  []stay{stayOf(asked(page, 1, 11), asked(page, 4, 0), asked(waiting, 6, 0))},
 			broken: []string{"stay 0: the waiting page at 6.020 s"},
 		},
 		{
 			name:  "put out early by an edge that might not renew",
-			stays: []stay{visitor(asked(page, 1, 11), asked(page, 9, 0), asked(waiting, 12.5, 0))},
+			stays: []stay{stayOf(asked(page, 1, 11), asked(page, 9, 0), asked(waiting, 12.5, 0))},
 			check: func(v verdict) bool { return v.unrenewed == 1 },
 		},
 		{
 			name:  "put out after the session",
-			stays: []stay{visitor(asked(page, 1, 11), asked(waiting, 20, 0))},
+			stays: []stay{stayOf(asked(page, 1, 11), asked(waiting, 20, 0))},
 			check: func(v verdict) bool { return v.unrenewed == 0 },
 		},
 		{
 			name:   "an error inside the session, from an edge that was well",
-			stays:  []stay{visitor(asked(page, 1, 11), from(asked(failed, 6, 0), 1))},
+			stays:  []stay{stayOf(asked(page, 1, 11), from(asked(failed, 6, 0), 1))},
 			broken: []string{"stay 0: status 502 at 6.020 s from edge 1"},
 		},
 		{
 			name:    "an error of a dead edge",
-			stays:   []stay{visitor(asked(page, 1, 11), asked(failed, 6, 0))},
+			stays:   []stay{stayOf(asked(page, 1, 11), asked(failed, 6, 0))},
 			outages: []span{{at(5), 0}},
 			check:   func(v verdict) bool { return v.excused == 1 },
 		},
 		{
 			name:  "an error while waiting is told, and breaks nothing",
-			stays: []stay{visitor(asked(failed, 6, 0))},
+			stays: []stay{stayOf(asked(failed, 6, 0))},
 			check: func(v verdict) bool { return v.errors["status 502"] == 1 },
 		},
 		{
 			name:    "where nodes are only replaced, nobody is put out early and nobody sees an error",
 			planned: true,
-			stays:   []stay{visitor(asked(page, 1, 11), asked(page, 9, 0), asked(waiting, 12.5, 0)), visitor(asked(failed, 6, 0))},
+			stays:   []stay{stayOf(asked(page, 1, 11), asked(page, 9, 0), asked(waiting, 12.5, 0)), stayOf(asked(failed, 6, 0))},
 			broken:  []string{"stay 0: put out at 12.520 s by edge 0, 3.520 s after its last page", "stay 1: status 502 at 6.020 s from edge 0, which was well"},
 		},
 		{
 			name: "an answer that is lost is a session and an admission all the same",
 			stays: []stay{
-				visitor(lost(asked(page, 1, 0))), visitor(asked(page, 2, 11)), visitor(asked(page, 3, 11)),
+				stayOf(lost(asked(page, 1, 0))), stayOf(asked(page, 2, 11)), stayOf(asked(page, 3, 11)),
 			},
 			outages: []span{{at(1), at(2)}},
 			broken:  []string{"3 sessions were valid at 3.010 s"},
@@ -145,7 +145,7 @@ func TestJudge(t *testing.T) {
 		{
 			name: "the time between it and the admission that was answered is nobody's",
 			stays: []stay{
-				visitor(lost(asked(page, 1, 0)), asked(page, 30, 11)), visitor(asked(page, 15, 11)), visitor(asked(page, 16, 11)),
+				stayOf(lost(asked(page, 1, 0)), asked(page, 30, 11)), stayOf(asked(page, 15, 11)), stayOf(asked(page, 16, 11)),
 			},
 			outages: []span{{at(1), at(2)}},
 			check:   func(v verdict) bool { return v.peak == 2 },

@@ -6,16 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"vestibule/internal/lab/visitor"
 )
 
 // crowdOfPeople are all visitors.
@@ -79,12 +77,12 @@ func (c *crowdOfPeople) newStay() (int, *stay) {
 
 // person is a visitor with a browser that keeps cookies and connections.
 type person struct {
-	c       *crowdOfPeople
-	rng     *rand.Rand
-	client  *http.Client
-	cookies map[string]string
-	home    string
-	edge    *node
+	visitor.Visitor
+
+	c    *crowdOfPeople
+	rng  *rand.Rand
+	home string
+	edge *node
 
 	id   int
 	stay *stay
@@ -93,16 +91,16 @@ type person struct {
 func (c *crowdOfPeople) person(seed uint64, n int) *person {
 	t := &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 45 * time.Second, DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext}
 	return &person{
-		c: c, rng: rand.New(rand.NewPCG(seed, uint64(n))),
-		client: &http.Client{Transport: t, Timeout: 40 * time.Second},
+		Visitor: visitor.Visitor{Client: &http.Client{Transport: t, Timeout: 40 * time.Second}, Host: host, Site: siteHeader},
+		c:       c, rng: rand.New(rand.NewPCG(seed, uint64(n))),
 	}
 }
 
 // live visits, waits, browses, leaves and returns, until ctx ends.
 func (p *person) live(ctx context.Context) {
-	defer p.client.CloseIdleConnections()
+	defer p.Client.CloseIdleConnections()
 	for ctx.Err() == nil {
-		p.cookies = map[string]string{}
+		p.Forget()
 		p.home = p.somewhere()
 		p.edge = nil
 		p.visit(ctx)
@@ -216,100 +214,80 @@ func (p *person) impatient(in bool) time.Duration {
 
 // ask requests a page and records the result.
 func (p *person) ask(ctx context.Context, patience time.Duration) request {
-	r := p.send(ctx, len(p.stay.requests), p.edge, p.cookie(), patience)
-	maps.Copy(p.cookies, r.set)
-	p.stay.requests = append(p.stay.requests, r.request)
-	if r.outcome == waiting {
-		r.maxAge = r.retry
+	own, cancel := ctx, context.CancelFunc(func() {})
+	if patience > 0 {
+		own, cancel = context.WithTimeout(ctx, patience)
 	}
-	return r.request
+	defer cancel()
+	r, retry := p.send(p.next(own, len(p.stay.requests), p.edge))
+	p.stay.requests = append(p.stay.requests, r)
+	if r.outcome == waiting {
+		r.maxAge = retry
+	}
+	return r
 }
 
 // burst requests the subresources of a page: several parallel requests with the same cookies, at all edges of the data
 // centre.
 func (p *person) burst(ctx context.Context) {
 	var all sync.WaitGroup
-	var edges []*node
+	var asked []pending
 	for _, e := range p.c.d.of("edge", "") {
 		if e.place == p.edge.place && e.up.Load() {
-			edges = append(edges, e, e)
+			for range 2 {
+				asked = append(asked, p.next(ctx, len(p.stay.requests)+len(asked), e))
+			}
 		}
 	}
-	answers := make([]answer, len(edges))
-	cookie, n := p.cookie(), len(p.stay.requests)
-	for i, e := range edges {
-		all.Go(func() { answers[i] = p.send(ctx, n+i, e, cookie, 0) })
+	results := make([]request, len(asked))
+	for i := range asked {
+		all.Go(func() { results[i], _ = p.send(asked[i]) })
 	}
 	all.Wait()
-	for _, a := range answers {
-		p.stay.requests = append(p.stay.requests, a.request)
-		maps.Copy(p.cookies, a.set)
-	}
+	p.stay.requests = append(p.stay.requests, results...)
 }
 
-// answer is a request and the data kept by its visitor.
-type answer struct {
-	request
-	set   map[string]string
-	retry int
+// pending is a request that is not sent yet.
+type pending struct {
+	edge *node
+	req  *http.Request
+	err  error
 }
 
-// send sends one request.
-func (p *person) send(ctx context.Context, n int, e *node, cookie string, patience time.Duration) answer {
-	d := p.c.d
-	a := answer{request: request{edge: e.number, sent: d.since()}}
-	own := ctx
-	if patience > 0 {
-		var cancel context.CancelFunc
-		own, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
-	}
-	err := p.fetch(own, n, e, cookie, &a)
-	a.received = d.since()
+// next returns the n-th request of the stay, with the present cookies.
+func (p *person) next(ctx context.Context, n int, e *node) pending {
+	req, err := p.Request(ctx, text(&e.url)+"/")
 	if err != nil {
-		a.outcome, a.detail = failed, plain(err)
-		a.gaveUp = own.Err() != nil
+		return pending{e, nil, err}
 	}
-	return a
-}
-
-func (p *person) fetch(ctx context.Context, n int, e *node, cookie string, a *answer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, text(&e.url)+"/", nil)
-	if err != nil {
-		return err
-	}
-	req.Host = host
 	req.Header.Set(visitHeader, visitID(p.id, n))
-	if cookie != "" {
-		req.Header.Set("Cookie", cookie)
-		if p.id%4 != 0 { // like the waiting page's script; every fourth browser has no script
-			req.Header.Set("Accept", "application/json")
-		}
+	if p.HasTicket() && p.id%4 != 0 { // like the waiting page's script; every fourth browser has no script
+		req.Header.Set("Accept", "application/json")
 	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return err
+	return pending{e, req, nil}
+}
+
+// send sends a request. It returns its record, and the retry time of a waiting page in seconds.
+func (p *person) send(q pending) (r request, retry int) {
+	r = request{edge: q.edge.number, sent: p.c.d.since()}
+	var a visitor.Answer
+	err := q.err
+	if err == nil {
+		a, err = p.Do(q.req)
 	}
-	defer resp.Body.Close() // read-only
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
+	r.received = p.c.d.since()
+	switch {
+	case a.Inside:
+		r.outcome, r.ticket, r.maxAge = page, a.Ticket, a.MaxAge
+	case a.Waiting():
+		r.outcome, r.ticket = waiting, a.Ticket
+	case a.Status != 0:
+		r.detail = fmt.Sprintf("status %d", a.Status)
+	default:
+		r.detail = plain(err)
 	}
-	a.set = map[string]string{}
-	for _, c := range resp.Cookies() {
-		a.set[c.Name] = c.Value
-		a.maxAge = c.MaxAge
-		a.ticket = c.Value
-	}
-	if resp.StatusCode == http.StatusOK && resp.Header.Get(siteHeader) != "" {
-		a.outcome = page
-		return nil
-	}
-	a.maxAge = 0
-	if a.retry, err = strconv.Atoi(resp.Header.Get("Retry-After")); err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
-	}
-	a.outcome = waiting
-	return nil
+	r.gaveUp = r.outcome == failed && q.req != nil && q.req.Context().Err() != nil
+	return r, int(a.Retry / time.Second)
 }
 
 // plain returns an error's text without addresses, so that equal ones can be counted.
@@ -320,14 +298,6 @@ func plain(err error) string {
 	}
 	words := strings.Split(err.Error(), ": ")
 	return words[len(words)-1]
-}
-
-func (p *person) cookie() string {
-	var pairs []string
-	for name, value := range p.cookies {
-		pairs = append(pairs, name+"="+value)
-	}
-	return strings.Join(pairs, "; ")
 }
 
 func (p *person) pause(ctx context.Context, from, to time.Duration) {

@@ -5,10 +5,8 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -27,6 +24,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/sim"
 )
 
@@ -152,7 +150,7 @@ func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, e
 		p.trace = trace && i%20 < 2
 		p.number = i
 		all.Go(func() {
-			defer p.client.CloseIdleConnections()
+			defer p.Client.CloseIdleConnections()
 			if !pause(ctx, at) {
 				return
 			}
@@ -252,7 +250,7 @@ type tree struct {
 	Edges []struct{ URL, Metrics string }
 	Rooms string
 
-	cmd *exec.Cmd
+	process *process.Process
 
 	editing   sync.Mutex
 	scenarios []*scenario
@@ -261,9 +259,8 @@ type tree struct {
 
 // startTree builds and starts the waiting room in front of our site.
 func startTree(ctx context.Context, dir, site string) (*tree, error) {
-	binary := filepath.Join(dir, "vestibule")
-	if text, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "vestibule/cmd/vestibule").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build: %w\n%s", err, text)
+	if err := process.Build(ctx, dir, "vestibule/cmd/vestibule"); err != nil {
+		return nil, err
 	}
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -271,32 +268,19 @@ func startTree(ctx context.Context, dir, site string) (*tree, error) {
 	}
 	defer log.Close() // written by the process
 	t := &tree{}
-	t.cmd = exec.Command(binary, "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2", "--origin", "http://"+site)
-	t.cmd.Stderr = log
-	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we stop it
-	stdout, err := t.cmd.StdoutPipe()
-	if err != nil {
+	if t.process, err = process.Start(process.Options{Name: "vestibule demo", Stderr: log, Argv: []string{
+		filepath.Join(dir, "vestibule"), "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2", "--origin", "http://" + site,
+	}}); err != nil {
 		return nil, err
 	}
-	if err := t.cmd.Start(); err != nil {
-		return nil, err
+	if err := t.process.Addresses(time.Minute, t); err != nil {
+		return nil, errors.Join(err, t.stop())
 	}
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), "READY "); ok {
-			if err := json.Unmarshal([]byte(text), t); err != nil {
-				return nil, errors.Join(err, t.stop())
-			}
-			return t, nil
-		}
-	}
-	return nil, errors.Join(errors.New("the waiting room did not start: see its log"), t.stop())
+	return t, nil
 }
 
 func (t *tree) stop() error {
-	if err := t.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	return t.cmd.Wait()
+	return errors.Join(t.process.End(syscall.SIGTERM, time.Minute), t.process.Err())
 }
 
 // edit changes scenarios, and writes the rooms of all of them.

@@ -1,123 +1,55 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/lab/sim"
+	"vestibule/internal/lab/visitor"
 	"vestibule/internal/page"
 )
 
 // person is a visitor with a browser, or an app.
 type person struct {
-	s       *scenario
-	t       *tree
-	rng     *rand.Rand
-	drawn   fleettime.Time
-	begin   time.Time // start of the scenario
-	page    bool      // a browser with the event stream, like page.js; otherwise an app that polls
-	edge    int
-	client  *http.Client
-	cookies map[string]string
-	heard   sim.Hearing
-	from    time.Duration // start of the answers by which the forecasts are judged
-	trace   bool
-	number  int
+	visitor.Visitor
+
+	s      *scenario
+	t      *tree
+	rng    *rand.Rand
+	drawn  fleettime.Time
+	begin  time.Time // start of the scenario
+	page   bool      // a browser with the event stream, like page.js; otherwise an app that polls
+	edge   int
+	heard  sim.Hearing
+	from   time.Duration // start of the answers by which the forecasts are judged
+	trace  bool
+	number int
 }
 
 func (s *scenario) person(t *tree, rng *rand.Rand, begin time.Time, page bool) *person {
 	return &person{
-		s: s, t: t, rng: rng, begin: begin, page: page, edge: rng.IntN(len(t.Edges)), cookies: map[string]string{},
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2, DisableCompression: true}, Timeout: 40 * time.Second},
+		Visitor: visitor.Visitor{
+			Client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2, DisableCompression: true}, Timeout: 40 * time.Second},
+			Host:   s.host(), Site: siteHeader,
+		},
+		s: s, t: t, rng: rng, begin: begin, page: page, edge: rng.IntN(len(t.Edges)),
 	}
 }
 
 func (p *person) since() time.Duration { return time.Since(p.begin) }
 
-// news is the vestibule object of the JSON form; see docs/WAITING-PAGE.md.
-type news struct {
-	State           string
-	PeopleAhead     int64 // negative if absent
-	Counting        bool
-	Answer          uint8
-	WaitTimeKnown   bool
-	WaitTimeSeconds float64
-	WaitTimeLowSeconds, WaitTimeHighSeconds,
-	RetryAfterSeconds float64
-	WaitTimeLonger bool
-	QueueingMethod string
-
-	WaitTimePercentileSeconds [3]float64
-	JoinedAt                  time.Time
-	Place                     time.Time // zero for JoinedAt
-}
-
-// lots reports whether the order is random.
-func (n *news) lots() bool { return n.QueueingMethod == room.MethodRandom }
-
-// standing returns the place in the queue, like page.js.
-func (n *news) standing() fleettime.Time {
-	if n.Place.IsZero() {
-		return fleettime.TimeOf(n.JoinedAt)
-	}
-	return fleettime.TimeOf(n.Place)
-}
-
 // ask sends one request; inside reports that the site answered.
-func (p *person) ask(ctx context.Context, poll bool) (n news, inside bool, err error) {
+func (p *person) ask(ctx context.Context, poll bool) (n visitor.Shown, inside bool, err error) {
 	if p.rng.IntN(5) == 0 { // a load balancer sends the next request elsewhere
 		p.edge = p.rng.IntN(len(p.t.Edges))
 	}
-	req, err := p.request(ctx, "/")
-	if err != nil {
-		return n, false, err
-	}
-	req.Header.Set("Accept", "application/json")
-	if poll {
-		req.Header.Set("Vestibule-Poll", "1")
-	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return n, false, err
-	}
-	defer resp.Body.Close() // read completely
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return n, false, err
-	}
-	for _, c := range resp.Cookies() {
-		p.cookies[c.Name] = c.Value
-	}
-	if resp.Header.Get(siteHeader) != "" {
-		return n, true, nil
-	}
-	var said struct{ Vestibule news }
-	if err := json.Unmarshal(body, &said); err != nil || said.Vestibule.State == "" {
-		return n, false, fmt.Errorf("status %d, %.60q", resp.StatusCode, body)
-	}
-	return said.Vestibule, false, nil
-}
-
-func (p *person) request(ctx context.Context, path string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.t.Edges[p.edge].URL+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Host = p.s.host()
-	for name, value := range p.cookies {
-		req.AddCookie(&http.Cookie{Name: name, Value: value})
-	}
-	return req, nil
+	a, err := p.AskJSON(ctx, p.t.Edges[p.edge].URL+"/", poll)
+	return a.Shown, a.Inside, err
 }
 
 // discard drops forecasts from before the newest change of the limits.
@@ -129,7 +61,7 @@ func (p *person) discard() {
 }
 
 // record records a shown state.
-func (p *person) record(n *news, answer bool) {
+func (p *person) record(n *visitor.Shown, answer bool) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	p.discard()
 	t := sim.Telling{
@@ -174,8 +106,8 @@ func (p *person) waitInside(ctx context.Context) (joined, entered time.Duration,
 }
 
 // poll asks at the retry times, like an app.
-func (p *person) poll(ctx context.Context, n news) bool {
-	for pause(ctx, time.Duration(n.RetryAfterSeconds*float64(time.Second))) {
+func (p *person) poll(ctx context.Context, n visitor.Shown) bool {
+	for pause(ctx, n.Retry()) {
 		next, inside, err := p.ask(ctx, false)
 		if inside {
 			return true
@@ -191,7 +123,7 @@ func (p *person) poll(ctx context.Context, n news) bool {
 
 // watch follows page.js: it reads the event stream, computes its own position, and asks to keep the place and when
 // the turn is near.
-func (p *person) watch(ctx context.Context, n news) bool {
+func (p *person) watch(ctx context.Context, n visitor.Shown) bool {
 	ctx, stop := context.WithCancel(ctx)
 	casts := make(chan *page.Broadcast, 1)
 	done := make(chan struct{})
@@ -220,7 +152,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 				n = s
 				p.record(&n, false)
 			}
-			if b.Drawn > n.standing() && b.Drawn != p.drawn { // the response has the drawn place
+			if b.Drawn > n.Standing() && b.Drawn != p.drawn { // the response has the drawn place
 				p.drawn = b.Drawn
 				if soon := time.Now().Add(time.Duration(p.rng.Float64() * float64(10*time.Second))); soon.Before(due) {
 					due = soon
@@ -245,7 +177,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 				}
 				return true
 			}
-			if !n.Counting && !next.WaitTimeLonger && !n.lots() && n.PeopleAhead >= 0 {
+			if !n.Counting && !next.WaitTimeLonger && !n.IsRandom() && n.PeopleAhead >= 0 {
 				next.PeopleAhead = min(next.PeopleAhead, n.PeopleAhead)
 				if n.WaitTimeKnown && next.WaitTimeKnown {
 					next.WaitTimeSeconds = min(next.WaitTimeSeconds, n.WaitTimeSeconds)
@@ -255,7 +187,7 @@ func (p *person) watch(ctx context.Context, n news) bool {
 			}
 			n = next
 			p.record(&n, true)
-			if n.lots() {
+			if n.IsRandom() {
 				near = n.RetryAfterSeconds < 4
 			}
 			if near && time.Since(sent) > 5*time.Second {
@@ -269,42 +201,21 @@ func (p *person) watch(ctx context.Context, n news) bool {
 
 // stream forwards the event stream until it or ctx ends.
 func (p *person) stream(ctx context.Context, out chan<- *page.Broadcast, edge int) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.t.Edges[edge].URL+"/.well-known/vestibule/events?room="+p.s.room, nil)
-	if err != nil {
-		return
-	}
-	req.Host = p.s.host()
-	for name, value := range p.cookies {
-		req.AddCookie(&http.Cookie{Name: name, Value: value})
-	}
-	resp, err := (&http.Client{Transport: p.client.Transport}).Do(req)
-	if err != nil {
-		return
-	}
-	defer resp.Body.Close() // nothing more is read
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		text, ok := strings.CutPrefix(lines.Text(), "data: ")
-		b, err := page.ReadBroadcast([]byte(text))
-		if !ok || err != nil {
-			continue
-		}
+	_ = p.Stream(ctx, p.t.Edges[edge].URL, p.s.room, func(b *page.Broadcast) { // without it, the person polls
 		select {
 		case out <- b:
 		case <-ctx.Done():
-			return
 		}
-	}
+	})
 }
 
 // placed returns the state that page.js shows after a message.
-func placed(b *page.Broadcast, now *news) (news, bool) {
+func placed(b *page.Broadcast, now *visitor.Shown) (visitor.Shown, bool) {
 	v := b.View
-	if v == nil || now.Counting || now.lots() || now.PeopleAhead < 0 || now.State != "queued" && now.State != "next" {
+	if v == nil || now.Counting || now.IsRandom() || now.PeopleAhead < 0 || now.State != "queued" && now.State != "next" {
 		return *now, false
 	}
-	s, joined := *now, now.standing()
+	s, joined := *now, now.Standing()
 	place := v.Place(joined, true)
 	wait, ok := v.Wait(place)
 	w, f := wait.Seconds(), 1.0
@@ -327,11 +238,11 @@ func placed(b *page.Broadcast, now *news) (news, bool) {
 }
 
 // isNear reports whether the turn is near.
-func isNear(b *page.Broadcast, now *news) bool {
-	if now.lots() {
+func isNear(b *page.Broadcast, now *visitor.Shown) bool {
+	if now.IsRandom() {
 		return now.RetryAfterSeconds < 4
 	}
-	return b.View != nil && b.PausedBy == "" && now.standing() <= max(b.View.Horizon, b.View.Park)
+	return b.View != nil && b.PausedBy == "" && now.Standing() <= max(b.View.Horizon, b.View.Park)
 }
 
 // browse looks at a few pages.
