@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,16 +10,17 @@ import (
 	mrand "math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/process"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
@@ -36,10 +34,8 @@ func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Dura
 		return err
 	}
 	defer os.RemoveAll(dir) // a temporary directory
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir, "./cmd/...")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return fmt.Errorf("build: %w", err)
+	if err := process.Build(ctx, dir, "vestibule/cmd/..."); err != nil {
+		return err
 	}
 	for _, many := range []int{room.MaxRooms, rooms} {
 		f, took, err := startFleet(ctx, dir, many, "")
@@ -62,20 +58,19 @@ func row(out io.Writer, what, got, goal string) {
 	fmt.Fprintf(out, "%-72s %s\n%-72s goal: %s\n", what, got, "", goal)
 }
 
-// process is a running node.
-type process struct {
+// program is a running node.
+type program struct {
+	*process.Process
 	name string
-	cmd  *exec.Cmd
-	at   map[string]string // of its LISTENING line
-	done chan struct{}
+	at   map[string]string // its addresses
 }
 
 // nodes are the processes of one fleet.
 type nodes struct {
 	dir   string // of this fleet
 	file  string // its rooms
-	order []*process
-	edge  *process
+	order []*program
+	edge  *program
 	nats  string
 	site  string   // of the first busy rooms; empty to have none
 	paths []string // of the rooms
@@ -83,10 +78,9 @@ type nodes struct {
 
 func (f *nodes) stop() {
 	for _, p := range f.order {
-		if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			fmt.Fprintln(os.Stderr, p.name, err)
+		if err := p.End(syscall.SIGKILL, time.Minute); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 		}
-		<-p.done
 	}
 }
 
@@ -151,39 +145,14 @@ func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes
 	return f, time.Since(begun), nil
 }
 
-func (f *nodes) start(bin, name string, args []string) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(filepath.Join(bin, name), args...), done: make(chan struct{})}
-	p.cmd.Stderr = os.Stderr
-	stdout, err := p.cmd.StdoutPipe()
+func (f *nodes) start(bin, name string, args []string) (*program, error) {
+	child, err := process.Start(process.Options{Name: name, Argv: append([]string{filepath.Join(bin, name)}, args...), Stderr: os.Stderr})
 	if err != nil {
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	told := make(chan map[string]string, 1)
-	go func() {
-		defer close(p.done)
-		lines := bufio.NewScanner(stdout)
-		for lines.Scan() {
-			at := map[string]string{}
-			if text, ok := strings.CutPrefix(lines.Text(), "LISTENING "); ok && json.Unmarshal([]byte(text), &at) == nil {
-				told <- at
-			}
-		}
-		if err := p.cmd.Wait(); err != nil {
-			fmt.Fprintln(os.Stderr, name, "ended:", err)
-		}
-	}()
+	p := &program{Process: child, name: name}
 	f.order = append(f.order, p)
-	select {
-	case p.at = <-told:
-		return p, nil
-	case <-p.done:
-		return nil, fmt.Errorf("%s ended", name)
-	case <-time.After(time.Minute):
-		return nil, fmt.Errorf("%s printed no address", name)
-	}
+	return p, p.Addresses(time.Minute, &p.at)
 }
 
 // until polls for at most a minute.
@@ -257,7 +226,7 @@ func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, wa
 func (f *nodes) measureIdleCPU(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) (err error) {
 	before := make([]time.Duration, len(f.order))
 	for i, p := range f.order {
-		if before[i], err = used(p.cmd.Process.Pid); err != nil {
+		if before[i], err = used(p.PID()); err != nil {
 			return err
 		}
 	}
@@ -269,7 +238,7 @@ func (f *nodes) measureIdleCPU(ctx context.Context, out io.Writer, rooms, edges 
 	}
 	passed := time.Since(begun)
 	for i, p := range f.order {
-		after, err := used(p.cmd.Process.Pid)
+		after, err := used(p.PID())
 		if err != nil {
 			return err
 		}
@@ -295,7 +264,7 @@ func (f *nodes) measureScrapes(out io.Writer, rooms int) error {
 }
 
 // roomsVersion returns the version of the rooms that a process follows, "" if it does not answer.
-func (p *process) roomsVersion() string {
+func (p *program) roomsVersion() string {
 	text, _, err := get(p.at["metrics"] + "/metrics")
 	if err != nil {
 		return ""

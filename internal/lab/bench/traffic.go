@@ -7,24 +7,25 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"vestibule/internal/lab/visitor"
 )
 
 const (
+	siteHeader = "X-Bench-Site"
+
 	busy     = 20 // rooms with traffic, and active visitors
 	askEvery = 20 * time.Millisecond
 	turns    = 3
-	siteText = "the site"
 )
 
 // traffic compares the edges' CPU time for the same request rate in the only room of one fleet and in a few of the
 // many rooms of another. They alternate; the other edge is idle.
 func traffic(ctx context.Context, out io.Writer, bin string, rooms, edges int, watch time.Duration) error {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, siteText) //nolint:errcheck // who asked checks it
+		w.Header().Set(siteHeader, "1")
 	}))
 	defer site.Close()
 	var fleets [2]*crowd
@@ -81,7 +82,7 @@ func traffic(ctx context.Context, out io.Writer, bin string, rooms, edges int, w
 // usedBy returns the CPU time of the edges.
 func usedBy(fleets [2]*crowd) (out [2]time.Duration, err error) {
 	for i, c := range fleets {
-		if out[i], err = used(c.f.edge.cmd.Process.Pid); err != nil {
+		if out[i], err = used(c.f.edge.PID()); err != nil {
 			return out, err
 		}
 	}
@@ -94,11 +95,10 @@ type crowd struct {
 	people []*person
 }
 
-// person has a connection and a ticket.
+// person is a visitor of one room.
 type person struct {
-	client       http.Client
-	url          string
-	host, cookie string
+	visitor.Visitor
+	url string
 }
 
 // enter admits visitors to the first rooms of a fleet.
@@ -106,7 +106,9 @@ func enter(ctx context.Context, f *nodes, rooms int) (*crowd, error) {
 	c := &crowd{f: f}
 	for i := range busy {
 		at := i % rooms
-		p := &person{client: http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, url: f.edge.at["url"] + f.paths[at], host: fmt.Sprintf("a-%d.example", at)}
+		p := &person{url: f.edge.at["url"] + f.paths[at], Visitor: visitor.Visitor{
+			Client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, Host: fmt.Sprintf("a-%d.example", at), Site: siteHeader,
+		}}
 		c.people = append(c.people, p)
 		if err := until(ctx, "somebody is let in", func() bool {
 			inside, err := p.request(ctx)
@@ -120,7 +122,7 @@ func enter(ctx context.Context, f *nodes, rooms int) (*crowd, error) {
 
 func (c *crowd) leave() {
 	for _, p := range c.people {
-		p.client.CloseIdleConnections()
+		p.Client.CloseIdleConnections()
 	}
 }
 
@@ -160,24 +162,10 @@ func (c *crowd) sendRequests(ctx context.Context, length time.Duration) (int64, 
 
 // request sends a request, and reports whether the site answered.
 func (p *person) request(ctx context.Context) (inside bool, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	req, err := p.Request(ctx, p.url)
 	if err != nil {
 		return false, err
 	}
-	r.Host = p.host
-	if p.cookie != "" {
-		r.Header.Set("Cookie", p.cookie)
-	}
-	a, err := p.client.Do(r)
-	if err != nil {
-		return false, err
-	}
-	defer a.Body.Close() // read completely
-	body, err := io.ReadAll(a.Body)
-	for _, cookie := range a.Cookies() {
-		if strings.HasPrefix(cookie.Name, "vestibule-") {
-			p.cookie = cookie.Name + "=" + cookie.Value
-		}
-	}
-	return string(body) == siteText, err
+	a, err := p.Do(req)
+	return a.Inside, err
 }

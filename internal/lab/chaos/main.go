@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+	"vestibule/internal/lab/process"
 )
 
 // options are the command line.
@@ -140,7 +141,7 @@ func run(o options, out io.Writer) int {
 	if o.image != "" {
 		return podsOutside(ctx, o, out)
 	}
-	if err := build(ctx, o.dir); err != nil {
+	if err := process.Build(ctx, o.newBinaries(), "vestibule/cmd/...", process.NATSServer); err != nil {
 		return say(out, err)
 	}
 	if err := o.bring(old); err != nil {
@@ -208,19 +209,6 @@ func (o *options) lateness() string {
 func say(out io.Writer, err error) int {
 	fmt.Fprintln(out, "chaos:", err)
 	return exitBroken
-}
-
-// build builds the binaries into dir/bin.
-func build(ctx context.Context, dir string) error {
-	bin := filepath.Join(dir, "bin")
-	if err := os.MkdirAll(bin, 0o700); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", bin, "vestibule/cmd/edge", "vestibule/cmd/global", "vestibule/cmd/regional", "vestibule/cmd/vestibule", "github.com/nats-io/nats-server/v2")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, text)
-	}
-	return nil
 }
 
 // outside reruns this command inside its own namespaces and returns its exit code, exitNoNetwork if that is impossible.

@@ -3,18 +3,15 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+	"vestibule/internal/lab/process"
 )
 
 // node is one process of the deployment, and its successors of the same name.
@@ -36,16 +33,9 @@ type node struct {
 	gone    atomic.Bool  // removed for good
 
 	mu      sync.Mutex
-	life    *life
+	process *process.Process
 	busy    bool   // claimed by a fault
 	outages []span // intervals of faults, as offsets from the deployment's zero
-}
-
-// life is one process.
-type life struct {
-	cmd  *exec.Cmd
-	gone chan struct{}
-	err  error // of its end, once gone is closed
 }
 
 // span is an interval; To is 0 while it lasts.
@@ -58,114 +48,73 @@ func (s span) touches(from, to time.Duration) bool {
 // ours reports whether the node is one of our binaries, which report their addresses.
 func (n *node) ours() bool { return n.role == "edge" || n.role == "regional" || n.role == "global" }
 
-// start begins a life and returns once the process has reported its addresses.
+// start starts the process, and returns once it has reported its addresses.
 func (n *node) start(extra ...string) error {
 	file, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer file.Close() // written by the process
 	fmt.Fprintf(file, "--- started at %.3f s\n", n.fleet.since().Seconds())
-	argv := n.fleet.net.in(n.place, append(n.argv, extra...))
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stderr = file
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	o := process.Options{Name: n.name + " (see " + n.log + ")", Argv: n.fleet.net.in(n.place, append(n.argv, extra...)), Stderr: file}
 	if !n.ours() {
-		cmd.Stdout = file
+		o.Stdout = file
 	}
-	l := &life{cmd: cmd, gone: make(chan struct{})}
-	told := make(chan map[string]string, 1)
-	wait := func() {
-		l.err = cmd.Wait()
-		close(l.gone)
-	}
-	if !n.ours() {
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		told <- nil
-		go wait()
-	} else {
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			return err
-		}
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		go func() {
-			for lines := bufio.NewScanner(stdout); lines.Scan(); {
-				at := map[string]string{}
-				if text, ok := strings.CutPrefix(lines.Text(), "LISTENING "); ok && json.Unmarshal([]byte(text), &at) == nil {
-					told <- at
-				}
-			}
-			wait()
-		}()
+	p, err := process.Start(o)
+	if err != nil {
+		return err
 	}
 	n.mu.Lock()
-	n.life = l
+	n.process = p
 	n.mu.Unlock()
-	select {
-	case at := <-told:
-		n.url.Store(at["url"])
-		n.metrics.Store(at["metrics"])
+	if !n.ours() {
 		return nil
-	case <-l.gone:
-		return fmt.Errorf("%s ended at its start: %w (see %s)", n.name, l.err, n.log)
-	case <-time.After(20 * time.Second):
-		return fmt.Errorf("%s reported no address (see %s)", n.name, n.log)
 	}
+	at := map[string]string{}
+	if err := p.Addresses(endWithin, &at); err != nil {
+		return err
+	}
+	n.url.Store(at["url"])
+	n.metrics.Store(at["metrics"])
+	return nil
+}
+
+// endWithin is how long a process may take to start or to end.
+const endWithin = 20 * time.Second
+
+// running returns the newest process, nil for none.
+func (n *node) running() *process.Process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process
 }
 
 // signal sends a signal to the process.
 func (n *node) signal(s syscall.Signal) error {
-	n.mu.Lock()
-	l := n.life
-	n.mu.Unlock()
-	if l == nil {
-		return nil
+	if p := n.running(); p != nil {
+		return p.Signal(s)
 	}
-	err := syscall.Kill(l.cmd.Process.Pid, s)
-	if errors.Is(err, syscall.ESRCH) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // end sends a signal that ends the process and waits for its end.
 func (n *node) end(s syscall.Signal) error {
-	if err := n.signal(s); err != nil {
-		return err
+	if p := n.running(); p != nil {
+		return p.End(s, endWithin)
 	}
-	n.mu.Lock()
-	l := n.life
-	n.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	select {
-	case <-l.gone:
-		return nil
-	case <-time.After(20 * time.Second):
-		return fmt.Errorf("%s does not end (see %s)", n.name, n.log)
-	}
+	return nil
 }
 
 // died returns the error of an unexpected end of the process.
 func (n *node) died() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.life == nil || n.busy {
+	if n.process == nil || n.busy {
 		return nil
 	}
 	select {
-	case <-n.life.gone:
-		err := n.life.err
-		if err == nil {
-			err = errors.New("exit code 0")
-		}
-		return fmt.Errorf("%s ended by itself: %w (see %s)", n.name, err, n.log)
+	case <-n.process.Done():
+		return fmt.Errorf("%s ended by itself: %s (see %s)", n.name, n.process.State(), n.log)
 	default:
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -51,7 +52,7 @@ func TestStopOfEverything(t *testing.T) {
 	until(t, "a visitor is let in", newcomer)
 	for range 2 {
 		for _, p := range nodes {
-			p.kill(syscall.SIGTERM)
+			p.kill(t, syscall.SIGTERM)
 		}
 		for _, p := range nodes {
 			p.ends(t)
@@ -98,7 +99,7 @@ rooms:
 		e.addr, e.metrics = testkit.FreeAddr(t), testkit.FreeAddr(t)
 		e.start = func(delay time.Duration) {
 			e.delay = delay
-			e.process = start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(`
+			e.command = start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, nats, "nairobi", fmt.Sprintf("edge-%d", i+1), fmt.Sprintf(`
 listen: %s
 metrics: {listen: %q}
 drain_delay: %s
@@ -178,7 +179,7 @@ backend edges
 
 // drained is an edge that stops and restarts at the same addresses.
 type drained struct {
-	*process
+	*command
 	addr, metrics string
 	delay         time.Duration
 	start         func(delay time.Duration)
@@ -205,7 +206,7 @@ func balanced(t *testing.T, addr, program string) {
 func serve(t *testing.T, program string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(testkit.Program(t, program), args...)
-	cmd.SysProcAttr = alone()
+	cmd.SysProcAttr = process.Group()
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ rooms:
 	people, calls := gather(ctx, t, edges, begins)
 	var record *draw.Record
 	until(t, "the record is public", func() bool { record = recordOf(t, edges[0]); return record != nil })
-	for _, p := range slices.Backward(append([]*process{origin}, nodes...)) {
+	for _, p := range slices.Backward(append([]*command{origin}, nodes...)) {
 		p.stop(t)
 	}
 	visits := read(t, tr.journal)

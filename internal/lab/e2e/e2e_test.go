@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -169,7 +170,7 @@ type tree struct {
 	journal string
 	nats    *bus
 	dir     string
-	nodes   []*process // in the order of their start
+	nodes   []*command // in the order of their start
 }
 
 // another adds a new edge and returns the time from its start until it can admit.
@@ -186,7 +187,7 @@ func (tr *tree) another(t *testing.T, bin string) time.Duration {
 
 // stoodStill reports whether a leader lost its lease: in this run only because the machine prevented a renewal.
 func (tr *tree) stoodStill() bool {
-	return slices.ContainsFunc(tr.nodes, func(p *process) bool { return strings.Contains(p.logs(), "no longer leading") })
+	return slices.ContainsFunc(tr.nodes, func(p *command) bool { return strings.Contains(p.log.String(), "no longer leading") })
 }
 
 // quickEdge is an edge with a short log that stops at once.
@@ -213,8 +214,8 @@ rooms:
     session_duration: %v
     origin: %s
 `, total, rate, session, tr.origin), "", "nairobi", "dublin")
-	tr.nodes, tr.dir = append([]*process{origin}, tr.nodes...), dir
-	var edges []*process
+	tr.nodes, tr.dir = append([]*command{origin}, tr.nodes...), dir
+	var edges []*command
 	for _, dc := range []string{"nairobi", "dublin"} {
 		var urls []string
 		for i := range 2 {
@@ -280,7 +281,7 @@ func hammer(ctx context.Context, url string) string {
 	}
 	pause(ctx, 25*time.Second)
 	cmd := exec.CommandContext(ctx, wrk, "-t1", "-c8", "-d4s", url+"/")
-	cmd.SysProcAttr = alone()
+	cmd.SysProcAttr = process.Group()
 	out, err := cmd.Output()
 	if err != nil {
 		return err.Error()

@@ -49,7 +49,7 @@ held: {per_prefix: 65536}
 events: {per_prefix: 65536}
 `))
 	until(t, "the edge is ready", func() bool { return ready(edge.at["metrics"]) })
-	if log := edge.logs(); !strings.Contains(log, "few files may be open") || !strings.Contains(log, fmt.Sprint("limit=", fewFiles)) {
+	if log := edge.log.String(); !strings.Contains(log, "few files may be open") || !strings.Contains(log, fmt.Sprint("limit=", fewFiles)) {
 		t.Errorf("the edge says nothing about its limit:\n%s", log)
 	}
 
@@ -194,7 +194,7 @@ func listen(addr, cookie string) (net.Conn, string) {
 }
 
 // gauge returns a metric without labels, 0 if missing.
-func gauge(t *testing.T, p *process, name string) int {
+func gauge(t *testing.T, p *command, name string) int {
 	t.Helper()
 	resp, err := client.Get(p.at["metrics"] + "/metrics")
 	if err != nil {

@@ -85,8 +85,8 @@ type restarted struct {
 	t     *testing.T
 	dir   string
 	nats  *bus
-	nodes []*process
-	begin []func() *process // in the order of nodes
+	nodes []*command
+	begin []func() *command // in the order of nodes
 }
 
 func newRestarted(t *testing.T, site string) *restarted {
@@ -94,7 +94,7 @@ func newRestarted(t *testing.T, site string) *restarted {
 	f := &restarted{t: t, dir: t.TempDir()}
 	f.nats, f.nodes = fleet(t, build(t), f.dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10000, new_users_per_minute: 100000, session_duration: 5m, origin: %q}]\n", site), "nairobi")
 	for _, p := range f.nodes {
-		f.begin = append(f.begin, func() *process { return p.again(t) })
+		f.begin = append(f.begin, func() *command { return p.again(t) })
 	}
 	return f
 }
@@ -109,12 +109,12 @@ func (f *restarted) addEdge(name string, passed bool) (addr, health string) {
 		addr, socket = listening(t)
 	}
 	config := edgeFile(t, f.dir, f.nats, "nairobi", name, fmt.Sprintf("listen: %s\ndrain_delay: 2s\nmetrics: {listen: %q}\n", addr, metrics))
-	begin := func() *process {
+	begin := func() *command {
 		if !passed {
 			return start(t, edge, "--config", config)
 		}
-		p, said := withSocket(t, socket, edge, "--config", config)
-		testkit.Receive(t, name+" listens", said)
+		p := withSocket(t, socket, edge, "--config", config)
+		p.listens(t)
 		return p
 	}
 	f.begin, f.nodes = append(f.begin, begin), append(f.nodes, begin())
@@ -147,7 +147,7 @@ func (f *restarted) restart(url string) *load {
 	l.begun = time.Now()
 	pause(ctx, time.Second)
 	for _, p := range f.nodes {
-		p.kill(syscall.SIGTERM)
+		p.kill(t, syscall.SIGTERM)
 	}
 	for _, p := range f.nodes {
 		p.ends(t)

@@ -21,6 +21,7 @@ import (
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/global/control"
+	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -61,7 +62,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	api := nodes[0].at["control"]
 	steps, token := operate(t, ctx, api, filepath.Join(dir, "global", "control.token"))
 	steps("made")
-	nodes = append([]*process{origin}, nodes...)
+	nodes = append([]*command{origin}, nodes...)
 	for _, e := range nodes[4:] {
 		until(t, e.name+" is ready and has both rooms", func() bool {
 			return ready(e.at["metrics"]) && gated(t, e.at["url"]+"/concert/") && gated(t, e.at["url"]+"/merch/")
@@ -96,11 +97,11 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	// Meanwhile a person at a shell pauses a room, shows the waiting visitors, and resumes it.
 	asWho := []string{"VESTIBULE_TOKEN=" + token}
 	const word = "The artist is stuck in traffic."
-	command(t, asWho, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
+	runCommand(t, asWho, filepath.Join(bin, "vestibule"), "pause", "concert", word, "--server", api)
 	for _, e := range nodes[4:] {
 		until(t, e.name+" tells that the room is paused", func() bool { return strings.Contains(shown(t, e.at["url"]+"/concert/"), word) })
 	}
-	command(t, asWho, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
+	runCommand(t, asWho, filepath.Join(bin, "vestibule"), "resume", "concert", "--server", api)
 	for _, e := range nodes[4:] {
 		until(t, e.name+" tells so no more", func() bool {
 			told := shown(t, e.at["url"]+"/concert/")
@@ -233,7 +234,7 @@ func operate(t *testing.T, ctx context.Context, url, tokenFile string) (next fun
 		return err == nil && token != ""
 	})
 	cmd := exec.CommandContext(ctx, bin, "-url", url, "-zone", control.Zone, "-step", operated.String())
-	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "VESTIBULE_TOKEN="+token), alone()
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), "VESTIBULE_TOKEN="+token), process.Group()
 	var faults strings.Builder
 	cmd.Stderr = &faults
 	told, err := cmd.StdoutPipe()

@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -47,152 +45,99 @@ func build(t *testing.T) string {
 	}
 	built.dir = dir
 	start := time.Now()
-	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "../../../cmd/...", "github.com/nats-io/nats-server/v2").CombinedOutput()
-	if err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := process.Build(t.Context(), dir, "vestibule/cmd/...", process.NATSServer); err != nil {
+		t.Fatal(err)
 	}
 	t.Logf("built in %.1f s", time.Since(start).Seconds())
 	return dir
 }
 
-// process is a running command of ours.
-type process struct {
+// command is a running command of ours.
+type command struct {
+	*process.Process
 	name string
-	cmd  *exec.Cmd
-	at   map[string]string // the addresses of its LISTENING line; that of the API as "control"
-	gone chan struct{}
-
-	mu  sync.Mutex
-	log bytes.Buffer // standard error
-	err error        // its exit error
-}
-
-// Write stores the log.
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(b)
-}
-
-func (p *process) logs() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
+	at   map[string]string // its addresses; that of the API as "control"
+	log  *testkit.Log      // standard error
 }
 
 // start starts a command and returns once it has printed its addresses. It ends with the test, also if the test's
 // process is killed.
-func start(t *testing.T, bin string, args ...string) *process {
+func start(t *testing.T, bin string, args ...string) *command {
 	t.Helper()
-	p, listening := launch(t, nil, bin, args...)
-	select {
-	case p.at = <-listening:
-	case <-p.gone:
-		t.Fatalf("%s ended: %v", p.name, p.err)
-	case <-time.After(testkit.Patience):
-		t.Fatalf("%s told no address", p.name)
-	}
-	return p
+	c := launch(t, process.Options{}, bin, args...)
+	c.listens(t)
+	return c
 }
 
-// launch starts a command with additional variables, and returns a channel for its addresses.
-func launch(t *testing.T, env []string, bin string, args ...string) (*process, <-chan map[string]string) {
+// launch starts a command, with the variables and files of o.
+func launch(t *testing.T, o process.Options, bin string, args ...string) *command {
 	t.Helper()
-	return launchWith(t, env, nil, bin, args...)
-}
-
-// launchWith is launch with open files for the command, numbered from 3.
-func launchWith(t *testing.T, env []string, files []*os.File, bin string, args ...string) (*process, <-chan map[string]string) {
-	t.Helper()
-	p := &process{name: strings.Join(append([]string{filepath.Base(bin)}, args...), " "), gone: make(chan struct{})}
-	p.cmd = exec.Command(bin, args...)
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.ExtraFiles = files
-	p.cmd.Stderr = p
-	p.cmd.SysProcAttr = alone()
-	p.cmd.WaitDelay = testkit.Patience / 4 // for leftover child processes
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
+	c := &command{log: &testkit.Log{}}
+	o.Argv, o.Stderr = append([]string{bin}, args...), c.log
+	o.Name = strings.Join(append([]string{filepath.Base(bin)}, args...), " ")
+	c.name = o.Name
+	var err error
+	if c.Process, err = process.Start(o); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("%s: %v", p.name, err)
-	}
-	listening := make(chan map[string]string, 1)
-	go func() {
-		defer close(p.gone)
-		lines := bufio.NewScanner(stdout)
-		for lines.Scan() {
-			text, ok := strings.CutPrefix(lines.Text(), "LISTENING ")
-			if !ok {
-				text, ok = strings.CutPrefix(lines.Text(), "READY ") // vestibule serve
-			}
-			if at, err := addresses(text); ok && err == nil {
-				select {
-				case listening <- at:
-				default: // already known
-				}
-			}
-		}
-		p.err = p.cmd.Wait()
-	}()
 	t.Cleanup(func() {
-		p.kill(syscall.SIGKILL)
-		<-p.gone
+		c.kill(t, syscall.SIGKILL)
+		<-c.Done()
 		if t.Failed() {
-			t.Logf("%s:\n%s", p.name, tail(p.logs(), 30))
+			t.Logf("%s:\n%s", c.name, tail(c.log.String(), 30))
 		}
 	})
-	return p, listening
+	return c
 }
 
-// addresses parses the addresses printed by a process.
-func addresses(text string) (map[string]string, error) {
-	var told map[string]any
-	if err := json.Unmarshal([]byte(text), &told); err != nil {
-		return nil, err
+// listens waits until the command has printed its addresses.
+func (c *command) listens(t *testing.T) {
+	t.Helper()
+	var printed map[string]any
+	if err := c.Addresses(testkit.Patience, &printed); err != nil {
+		t.Fatal(err)
 	}
-	at := map[string]string{}
-	for what, where := range told {
+	c.at = map[string]string{}
+	for what, where := range printed {
 		if api, ok := where.(map[string]any); ok {
 			where = api["url"]
 		}
-		at[what] = fmt.Sprint(where)
-	}
-	return at, nil
-}
-
-// kill sends a signal to the process and its children.
-func (p *process) kill(s syscall.Signal) {
-	if err := syscall.Kill(-p.cmd.Process.Pid, s); err != nil && err != syscall.ESRCH {
-		_, _ = p.Write([]byte("kill: " + err.Error() + "\n"))
+		c.at[what] = fmt.Sprint(where)
 	}
 }
 
-// stop stops the process like an operator, and expects success.
-func (p *process) stop(t *testing.T) {
+// kill sends a signal to the command and its children.
+func (c *command) kill(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	p.kill(syscall.SIGTERM)
-	p.ends(t)
+	if err := c.Signal(s); err != nil {
+		t.Error(err)
+	}
 }
 
-// ends expects that a stopped process ends with success.
-func (p *process) ends(t *testing.T) {
+// stop stops the command like an operator, and expects success.
+func (c *command) stop(t *testing.T) {
+	t.Helper()
+	c.kill(t, syscall.SIGTERM)
+	c.ends(t)
+}
+
+// ends expects that a stopped command ends with success.
+func (c *command) ends(t *testing.T) {
 	t.Helper()
 	select {
-	case <-p.gone:
+	case <-c.Done():
 	case <-time.After(testkit.Patience):
-		t.Fatalf("%s does not stop", p.name)
+		t.Fatalf("%s does not stop", c.name)
 	}
-	if p.err != nil {
-		t.Errorf("%s ended with %v", p.name, p.err)
+	if err := c.Err(); err != nil {
+		t.Errorf("%s ended with %v", c.name, err)
 	}
 }
 
-// again restarts the command of a process that has ended.
-func (p *process) again(t *testing.T) *process {
+// again restarts a command that has ended.
+func (c *command) again(t *testing.T) *command {
 	t.Helper()
-	return start(t, p.cmd.Path, p.cmd.Args[1:]...)
+	return start(t, c.Argv()[0], c.Argv()[1:]...)
 }
 
 // bus is the NATS of a fleet: servers of each place and, with NATS users, their files.
@@ -228,7 +173,7 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 	for i := range globals {
 		hubs[i], routes[i] = testkit.FreeAddr(t), testkit.FreeAddr(t)
 	}
-	command(t, nil, vestibule, "nats-config", "write", "--out", b.dir, "--data-centers", strings.Join(dcs, ","), "--globals", "global-1", "--regionals", "regional-1",
+	runCommand(t, nil, vestibule, "nats-config", "write", "--out", b.dir, "--data-centers", strings.Join(dcs, ","), "--globals", "global-1", "--regionals", "regional-1",
 		"--edges", "edge-1..3", "--servers", "1", "--server-names", host, "--hub", strings.Join(hubs, ","), "--store-dir", filepath.Join(dir, "store-{place}"))
 	for _, place := range append([]string{"global"}, dcs...) {
 		written := filepath.Join(b.dir, place, "nats.conf")
@@ -250,21 +195,21 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 				own += fmt.Sprintf("cluster { name: e2e, listen: %q, routes: [\"nats://%s\"], no_advertise: true }\n", routes[i], strings.Join(routes, `", "nats://`))
 			}
 			config := file(t, filepath.Dir(written), fmt.Sprintf("nats-%d.conf", i), "%s", own)
-			launch(t, []string{fmt.Sprintf("NATS_SERVER_NAME=nats-%s-%d", place, i)}, filepath.Join(bin, "nats-server"), "-c", config)
+			launch(t, process.Options{Env: []string{fmt.Sprintf("NATS_SERVER_NAME=nats-%s-%d", place, i)}}, filepath.Join(bin, "nats-server"), "-c", config)
 		}
 		b.url[place] = strings.Join(urls, ",")
 		provision := filepath.Join(b.dir, place, "provision", "provision")
 		for _, monitor := range monitors {
 			until(t, "a nats-server of "+place+" is well", func() bool { return get("http://"+monitor+"/healthz", new(struct{})) == nil })
 		}
-		command(t, nil, vestibule, "nats-config", "provision", "--place", place, "--nats-url", b.url[place], "--nats-ca", filepath.Join(b.dir, "ca.crt"),
+		runCommand(t, nil, vestibule, "nats-config", "provision", "--place", place, "--nats-url", b.url[place], "--nats-ca", filepath.Join(b.dir, "ca.crt"),
 			"--nats-cert", provision+".crt", "--nats-key", provision+".key")
 	}
 	return b
 }
 
-// command runs a command to its end, with additional variables.
-func command(t *testing.T, env []string, bin string, args ...string) {
+// runCommand runs a command to its end, with additional variables.
+func runCommand(t *testing.T, env []string, bin string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(testkit.Within(t), bin, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -275,23 +220,23 @@ func command(t *testing.T, env []string, bin string, args ...string) {
 
 // fleet starts everything but the edges: a global with its nats-server, and a regional in each data centre. It
 // returns the NATS.
-func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (*bus, []*process) {
+func fleet(t *testing.T, bin, dir, rooms string, dcs ...string) (*bus, []*command) {
 	t.Helper()
 	b := &bus{url: map[string]string{}}
 	global := startGlobal(t, bin, dir, rooms, fmt.Sprintf("nats: {embedded: true, listen: %q}\n", testkit.FreeAddr(t)), dcs)
 	b.url["global"] = global.at["nats"]
-	return b, append([]*process{global}, startRegionals(t, bin, dir, b, dcs)...)
+	return b, append([]*command{global}, startRegionals(t, bin, dir, b, dcs)...)
 }
 
 // fleetOver is a fleet on running NATS servers, with or without a rooms file, and with additional lines for global.
-func fleetOver(t *testing.T, b *bus, bin, dir, rooms, more string, dcs ...string) []*process {
+func fleetOver(t *testing.T, b *bus, bin, dir, rooms, more string, dcs ...string) []*command {
 	t.Helper()
 	global := startGlobal(t, bin, dir, rooms, b.of("global", "global", "global-1")+more, dcs)
-	return append([]*process{global}, startRegionals(t, bin, dir, b, dcs)...)
+	return append([]*command{global}, startRegionals(t, bin, dir, b, dcs)...)
 }
 
 // startGlobal starts global, optionally with a rooms file.
-func startGlobal(t *testing.T, bin, dir, rooms, nats string, dcs []string) *process {
+func startGlobal(t *testing.T, bin, dir, rooms, nats string, dcs []string) *command {
 	t.Helper()
 	if rooms != "" {
 		rooms = file(t, dir, "rooms.yaml", "%s", rooms)
@@ -306,7 +251,7 @@ log: {level: warn}
 %s`, filepath.Join(dir, "global"), strings.Join(dcs, ", "), rooms, nats))
 }
 
-func startRegionals(t *testing.T, bin, dir string, b *bus, dcs []string) (nodes []*process) {
+func startRegionals(t *testing.T, bin, dir string, b *bus, dcs []string) (nodes []*command) {
 	t.Helper()
 	for _, dc := range dcs {
 		nodes = append(nodes, start(t, filepath.Join(bin, "regional"), "--config", file(t, dir, dc+".yaml", `

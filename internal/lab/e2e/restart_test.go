@@ -133,7 +133,7 @@ rooms:
 }
 
 // restartable starts a fleet with fixed edge addresses, and returns its processes and the addresses.
-func restartable(t *testing.T, bin, dir, rooms string, each int, dcs ...string) (nodes []*process, edges []string) {
+func restartable(t *testing.T, bin, dir, rooms string, each int, dcs ...string) (nodes []*command, edges []string) {
 	t.Helper()
 	b, nodes := fleet(t, bin, dir, rooms, dcs...)
 	for _, dc := range dcs {
@@ -150,7 +150,7 @@ func restartable(t *testing.T, bin, dir, rooms string, each int, dcs ...string) 
 }
 
 // restart stops every process, edges first and global last, and restarts them. It returns the duration.
-func restart(t *testing.T, nodes []*process) time.Duration {
+func restart(t *testing.T, nodes []*command) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	for _, p := range slices.Backward(nodes) {

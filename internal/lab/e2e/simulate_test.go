@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"vestibule/internal/lab/process"
 )
 
 // TestSimulate: four minutes of three data centres are byte-identical in two processes.
@@ -23,7 +24,7 @@ func TestSimulate(t *testing.T) {
 		go func() {
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "vestibule"),
 				"simulate", "--data-centers", "3", "--edges", "4", "--demand", "2000/min", "--minutes", "4", "--seed", "7")
-			cmd.SysProcAttr = alone()
+			cmd.SysProcAttr = process.Group()
 			out, err := cmd.Output() // its speed is on standard error
 			results <- result{out, err}
 		}()

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -32,10 +33,7 @@ func TestRestartWithPassedSockets(t *testing.T) {
 	addr, socket := listening(t)
 	url, metrics := "http://"+addr, testkit.FreeAddr(t)
 	config := edgeFile(t, dir, nats, "nairobi", "edge-1", fmt.Sprintf("listen: %s\ndrain_delay: 0s\nmetrics: {listen: %q}\n", addr, metrics))
-	begin := func() *process {
-		p, _ := withSocket(t, socket, filepath.Join(bin, "edge"), "--config", config)
-		return p
-	}
+	begin := func() *command { return withSocket(t, socket, filepath.Join(bin, "edge"), "--config", config) }
 	edge := begin()
 	until(t, "the edge is ready", func() bool { return ready("http://" + metrics) })
 
@@ -100,10 +98,10 @@ func listening(t *testing.T) (addr string, socket *os.File) {
 }
 
 // withSocket launches a command with a passed listening socket, like systemd.
-func withSocket(t *testing.T, socket *os.File, bin string, args ...string) (*process, <-chan map[string]string) {
+func withSocket(t *testing.T, socket *os.File, bin string, args ...string) *command {
 	t.Helper()
 	const passed = `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"` // the process ID is not known before
-	return launchWith(t, nil, []*os.File{socket}, "/bin/sh", append([]string{"-c", passed, bin}, args...)...)
+	return launch(t, process.Options{Files: []*os.File{socket}}, "/bin/sh", append([]string{"-c", passed, bin}, args...)...)
 }
 
 // TestSystemdPassesSockets: the edge accepts sockets passed by systemd's own program, and so does vestibule serve.
@@ -112,7 +110,7 @@ func TestSystemdPassesSockets(t *testing.T) {
 	program := testkit.Program(t, "systemd-socket-activate")
 	bin, dir, addr := build(t), t.TempDir(), testkit.FreeAddr(t)
 	config := file(t, dir, "edge.yaml", "name: edge-1\ndata_center: nairobi\ndata_dir: %s\nlisten: %s\nnats: {url: \"nats://127.0.0.1:1\"}\n", filepath.Join(dir, "edge"), addr)
-	p, listening := launch(t, nil, program, "--listen="+addr, filepath.Join(bin, "edge"), "--config", config)
+	p := launch(t, process.Options{}, program, "--listen="+addr, filepath.Join(bin, "edge"), "--config", config)
 	code := 0
 	until(t, "the edge that systemd-socket-activate starts answers", func() bool {
 		r, err := client.Get("http://" + addr)
@@ -122,39 +120,41 @@ func TestSystemdPassesSockets(t *testing.T) {
 		code = r.StatusCode
 		return r.Body.Close() == nil
 	})
-	if at := testkit.Receive(t, "it tells where it listens", listening); at["url"] != "http://"+addr || code != http.StatusServiceUnavailable {
-		t.Errorf("it listens at %v and answers %d without rooms", at, code)
+	p.listens(t)
+	if p.at["url"] != "http://"+addr || code != http.StatusServiceUnavailable {
+		t.Errorf("it listens at %v and answers %d without rooms", p.at, code)
 	}
 	p.stop(t)
 
 	site := testkit.FreeAddr(t)
-	p, ready := launch(t, nil, program, "--listen="+site, filepath.Join(bin, "vestibule"), "serve", "--origin", "http://127.0.0.1:1", "--listen", site,
+	p = launch(t, process.Options{}, program, "--listen="+site, filepath.Join(bin, "vestibule"), "serve", "--origin", "http://127.0.0.1:1", "--listen", site,
 		"--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "serve"))
 	until(t, "vestibule serve answers", func() bool {
 		r, err := client.Get("http://" + site)
 		return err == nil && r.Body.Close() == nil
 	})
-	if at := testkit.Receive(t, "it is ready", ready); !strings.Contains(at["edges"], "http://"+site) {
-		t.Errorf("it listens at %v", at["edges"])
+	p.listens(t)
+	if !strings.Contains(p.at["edges"], "http://"+site) {
+		t.Errorf("it listens at %v", p.at["edges"])
 	}
 	p.stop(t)
 
 	// A socket for an unknown address is a mistake in the unit.
 	other := testkit.FreeAddr(t)
-	p, _ = launch(t, nil, program, "--listen="+other, filepath.Join(bin, "edge"), "--config", config)
+	p = launch(t, process.Options{}, program, "--listen="+other, filepath.Join(bin, "edge"), "--config", config)
 	until(t, "it ends", func() bool {
 		if r, err := client.Get("http://" + other); err == nil {
 			r.Body.Close() // no response is expected
 		}
 		select {
-		case <-p.gone:
+		case <-p.Done():
 			return true
 		default:
 			return false
 		}
 	})
-	if p.err == nil || !strings.Contains(p.logs(), "a socket was passed for "+other) {
-		t.Errorf("it ended with %v and said:\n%s", p.err, p.logs())
+	if p.Err() == nil || !strings.Contains(p.log.String(), "a socket was passed for "+other) {
+		t.Errorf("it ended with %v and said:\n%s", p.Err(), p.log.String())
 	}
 }
 

@@ -29,8 +29,7 @@ func TestSplit(t *testing.T) {
 		"serve", "--origin", site.URL, "--host", "shop.example", "--listen", addr, "--control", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
 		"--data-dir", data, "--total-active-users", "1", "--new-users-per-minute", "1000", "--session-duration", "20s",
 	}
-	one, said := launch(t, nil, filepath.Join(bin, "vestibule"), args...)
-	testkit.Receive(t, "vestibule serve is ready", said)
+	one := start(t, filepath.Join(bin, "vestibule"), args...)
 	for _, file := range []string{filepath.Join(data, "global", "control.token"), filepath.Join(data, "split", "global.yaml")} {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("others may read %s: %v, %v", file, info, err)
@@ -47,7 +46,7 @@ func TestSplit(t *testing.T) {
 	one.stop(t)
 
 	config := func(name string) string { return filepath.Join(data, "split", name+".yaml") }
-	nodes := []*process{
+	nodes := []*command{
 		start(t, filepath.Join(bin, "global"), "--config", config("global"), "--nats-listen", nats),
 		start(t, filepath.Join(bin, "regional"), "--config", config("regional-main"), "--nats-url", "nats://"+nats),
 		start(t, filepath.Join(bin, "edge"), "--config", config("edge-main-edge-1"), "--nats-url", "nats://"+nats),
@@ -69,8 +68,7 @@ func TestSplit(t *testing.T) {
 		nodes[len(nodes)-1-i].stop(t)
 	}
 
-	_, said = launch(t, nil, filepath.Join(bin, "vestibule"), args...)
-	testkit.Receive(t, "vestibule serve is ready again", said)
+	start(t, filepath.Join(bin, "vestibule"), args...)
 	if !waits.look().inside {
 		t.Error("whoever was inside is not, after the way back")
 	}

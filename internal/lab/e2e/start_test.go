@@ -17,6 +17,7 @@ import (
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -77,7 +78,7 @@ func TestFirstPage(t *testing.T) {
 // demo starts a demo that ends with the test, and returns its output for people and for scripts.
 func demo(t *testing.T, cmd *exec.Cmd) (said string, info allinone.Info) {
 	t.Helper()
-	cmd.SysProcAttr = alone()
+	cmd.SysProcAttr = process.Group()
 	stderr := &testkit.Log{}
 	cmd.Stderr = stderr
 	stdout, err := cmd.StdoutPipe()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"vestibule/internal/lab/process"
 )
 
 // site is the addresses of the edges, by data centre.
@@ -51,7 +52,7 @@ func (v *visitor) curl(ctx context.Context, jar, url string) (answer, error) {
 	v.tally.curls.Add(1)
 	cmd := exec.CommandContext(ctx, "curl", "-sS", "--max-time", "60", "-b", jar, "-c", jar,
 		"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n), "-o", os.DevNull, "-D", "-", url+"/")
-	cmd.SysProcAttr = alone()
+	cmd.SysProcAttr = process.Group()
 	out, err := cmd.Output()
 	if err != nil {
 		return answer{}, fmt.Errorf("curl %s: %w", url, err)
@@ -85,7 +86,7 @@ func (v *visitor) burst(ctx context.Context, dc []string) error {
 	v.tally.curls.Add(1)
 	v.tally.parallel.Add(6)
 	cmd := exec.CommandContext(ctx, "curl", args...)
-	cmd.SysProcAttr = alone()
+	cmd.SysProcAttr = process.Group()
 	return cmd.Run()
 }
 

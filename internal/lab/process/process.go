@@ -99,7 +99,7 @@ func (p *Process) Addresses(limit time.Duration, to any) error {
 	case text := <-p.addresses:
 		return json.Unmarshal(text, to)
 	case <-p.done:
-		return fmt.Errorf("%s ended at its start: %v", p.name, p.cmd.ProcessState)
+		return fmt.Errorf("%s ended at its start: %s", p.name, p.State())
 	case <-timer.C:
 		return fmt.Errorf("%s printed no address within %v", p.name, limit)
 	}
@@ -117,6 +117,9 @@ func (p *Process) Err() error {
 		return nil
 	}
 }
+
+// State describes the end of a process that has ended, such as "exit status 1".
+func (p *Process) State() string { return p.cmd.ProcessState.String() }
 
 // PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
