@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,13 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/core/draw"
+	"vestibule/internal/lab/visitor"
 	"vestibule/internal/node"
 	"vestibule/internal/page"
 )
@@ -78,8 +76,8 @@ rooms:
 		}
 	}
 	until(t, "the commit is public", func() bool {
-		a, err := (&entrant{edges: edges, rng: rand.New(rand.NewPCG(seed, 0)), client: client, cookies: map[string]string{}}).ask(t.Context(), -1)
-		return err == nil && a.Draw.Commit != ""
+		a, err := newEntrant(0, edges).ask(t.Context(), -1)
+		return err == nil && a.Shown.Draw.Commit != ""
 	})
 
 	ctx, cancel := context.WithTimeout(t.Context(), drawLead+5*time.Minute)
@@ -122,15 +120,14 @@ func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time)
 	witnesses, dismissed := context.WithCancel(ctx)
 	var all, seen sync.WaitGroup
 	for i := range people {
-		p := &entrant{n: i, edges: edges, rng: rand.New(rand.NewPCG(seed, uint64(i))), cookies: map[string]string{}}
-		p.client = &http.Client{Timeout: 45 * time.Second, Transport: &http.Transport{MaxIdleConns: 1, DisableCompression: true}}
+		p := newEntrant(i, edges)
 		at := time.Now().Add(time.Duration(rng.Int64N(span)))
 		if i >= *drawn {
 			at = closes.Add(time.Second + time.Duration(rng.Int64N(int64(draw.Lead))))
 		}
 		people[i] = p
 		all.Go(func() {
-			defer p.client.CloseIdleConnections()
+			defer p.Client.CloseIdleConnections()
 			pause(ctx, time.Until(at))
 			p.fault = p.come(ctx)
 		})
@@ -144,15 +141,12 @@ func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time)
 	return people, calls
 }
 
-// entrant is a visitor with separate cookies and connections that asks for JSON, like an app.
+// entrant is a visitor that asks for JSON, like an app.
 type entrant struct {
-	n      int
-	edges  []string
-	rng    *rand.Rand
-	client *http.Client
-
-	mu      sync.Mutex
-	cookies map[string]string
+	visitor.Visitor
+	n     int
+	edges []string
+	rng   *rand.Rand
 
 	joined  time.Time
 	receipt *draw.Receipt
@@ -161,71 +155,36 @@ type entrant struct {
 	fault   error
 }
 
-// told is the state of a visitor; see docs/WAITING-PAGE.md.
-type told struct {
-	State, Lost       string
-	JoinedAt, Place   time.Time
-	RetryAfterSeconds float64
-	Draw              struct {
-		Stage, Commit string
-		Receipt       *draw.Receipt
+func newEntrant(n int, edges []string) *entrant {
+	tr := &http.Transport{MaxIdleConns: 1, DisableCompression: true}
+	return &entrant{
+		Visitor: visitor.Visitor{Client: &http.Client{Timeout: 45 * time.Second, Transport: tr}, Site: "X-Demo-Origin"},
+		n:       n, edges: edges, rng: rand.New(rand.NewPCG(seed, uint64(n))),
 	}
 }
 
-// ask sends one request as a visitor of the site; it returns nil if the site answered.
-func (p *entrant) ask(ctx context.Context, n int) (*told, error) {
-	req, err := p.request(ctx, p.edges[p.rng.IntN(len(p.edges))]+"/")
+// ask sends one request as a visitor of the site.
+func (p *entrant) ask(ctx context.Context, n int) (visitor.Answer, error) {
+	req, err := p.Request(ctx, p.edges[p.rng.IntN(len(p.edges))]+"/")
 	if err != nil {
-		return nil, err
+		return visitor.Answer{}, err
 	}
 	req.Header.Set(visitorHeader, strconv.Itoa(n))
 	req.Header.Set("Accept", "application/json")
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	for _, c := range resp.Cookies() {
-		p.cookies[c.Name] = c.Value
-	}
-	p.mu.Unlock()
-	if resp.Header.Get("X-Demo-Origin") != "" {
-		return nil, nil
-	}
-	var said struct{ Vestibule told }
-	if err := json.Unmarshal(body, &said); err != nil || said.Vestibule.State == "" {
-		return nil, fmt.Errorf("status %d, %.60q", resp.StatusCode, body)
-	}
-	return &said.Vestibule, nil
-}
-
-func (p *entrant) request(ctx context.Context, url string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, value := range p.cookies {
-		req.AddCookie(&http.Cookie{Name: name, Value: value})
-	}
-	return req, nil
+	return p.Do(req)
 }
 
 // come waits until the visitor is inside. It returns an error if the place was lost.
 func (p *entrant) come(ctx context.Context) error {
 	for {
-		a, err := p.ask(ctx, p.n)
+		answer, err := p.ask(ctx, p.n)
+		a := &answer.Shown
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("visitor %d did not come in", p.n)
 		case err != nil:
 			return fmt.Errorf("visitor %d: %w", p.n, err)
-		case a == nil:
+		case answer.Inside:
 			return nil
 		case a.State == "moment":
 		case p.joined.IsZero():
@@ -240,7 +199,7 @@ func (p *entrant) come(ctx context.Context) error {
 		if a.State == "next" && p.next.IsZero() {
 			p.next = time.Now()
 		}
-		pause(ctx, time.Duration(a.RetryAfterSeconds*float64(time.Second)))
+		pause(ctx, a.Retry())
 	}
 }
 
@@ -259,25 +218,16 @@ type call struct {
 // witness records an edge's event stream until ctx ends.
 func (p *entrant) witness(ctx context.Context, edge string, calls *horizons) {
 	for ; ctx.Err() == nil; pause(ctx, time.Second/4) {
-		req, err := p.request(ctx, edge+"/.well-known/vestibule/events?room=sale")
-		if err != nil || len(req.Cookies()) == 0 {
+		if !p.HasTicket() {
 			continue
 		}
-		resp, err := (&http.Client{Transport: p.client.Transport}).Do(req)
-		if err != nil {
-			continue
-		}
-		lines := bufio.NewScanner(resp.Body)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			text, ok := strings.CutPrefix(lines.Text(), "data: ")
-			if b, err := page.ReadBroadcast([]byte(text)); ok && err == nil && b.View != nil {
+		_ = p.Stream(ctx, edge, "sale", func(b *page.Broadcast) { // it ended, or the run did
+			if b.View != nil {
 				calls.mu.Lock()
 				calls.told = append(calls.told, call{time.Now(), int64(b.View.Horizon)})
 				calls.mu.Unlock()
 			}
-		}
-		resp.Body.Close() // it ended, or the run did
+		})
 	}
 }
 

@@ -64,12 +64,12 @@ func play(t *testing.T, bin string, last bool) bool {
 	stood := make(chan time.Duration, 1)
 	go func() { stood <- testkit.Still(ctx) }()
 	rng := rand.New(rand.NewPCG(seed, seed))
-	people := make([]*visitor, visitors)
+	people := make([]*curlVisitor, visitors)
 	faults := make([]error, visitors)
 	var counts tally
 	jars := t.TempDir()
 	for i := range people {
-		v := &visitor{n: i, dir: jars, site: tree.site, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
+		v := &curlVisitor{n: i, dir: jars, site: tree.site, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
 		people[i] = v
 		// Two thirds come at the opening, the others within the first 50 s.
 		after := time.Duration(rng.Int64N(int64(10 * time.Second)))

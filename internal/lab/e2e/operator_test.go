@@ -75,9 +75,9 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	go func() { stood <- testkit.Still(people) }()
 	var all sync.WaitGroup
 	var counts tally
-	visitors, faults, jars := make([]*visitor, concert+sale), make([]error, concert+sale), t.TempDir()
+	visitors, faults, jars := make([]*curlVisitor, concert+sale), make([]error, concert+sale), t.TempDir()
 	for i := range visitors {
-		v := &visitor{n: i, dir: jars, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
+		v := &curlVisitor{n: i, dir: jars, rng: rand.New(rand.NewPCG(seed, uint64(i))), tally: &counts}
 		for _, dc := range tr.site {
 			edges := []string{dc[0] + "/concert", dc[1] + "/concert"}
 			if i >= concert { // edges learn of a suspended room at different times
@@ -110,7 +110,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 	}
 	deleted := steps("deleted")
 	steps("")
-	inside := func(of []*visitor) (n int) {
+	inside := func(of []*curlVisitor) (n int) {
 		for _, v := range of {
 			if v.inside.Load() {
 				n++
@@ -119,7 +119,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 		return n
 	}
 	until(t, "everybody of the room that was suspended and deleted is inside", func() bool { return inside(visitors[concert:]) == sale })
-	newcomer := &visitor{n: concert + sale, dir: jars, tally: &counts}
+	newcomer := &curlVisitor{n: concert + sale, dir: jars, tally: &counts}
 	until(t, "a room that was deleted asks nobody to wait", func() bool {
 		a, err := newcomer.curl(ctx, newcomer.jar(), tr.site[0][0]+"/merch")
 		return err == nil && a.inside

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"net/http/cookiejar"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/visitor"
 )
 
 // restartPeople is the number of visitors in TestRestartUnderLoad; 0 skips it.
@@ -162,87 +161,43 @@ func restart(t *testing.T, nodes []*command) time.Duration {
 	return time.Since(begun)
 }
 
-// guest is a visitor with separate cookies and connections.
+// guest is a visitor of one edge.
 type guest struct {
-	http.Client
+	visitor.Visitor
 	url string
 }
 
 func newGuest(t *testing.T, addr string) *guest {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &guest{Client: http.Client{Jar: jar, Transport: transport, Timeout: testkit.Patience}, url: "http://" + addr}
-}
-
-// heard is the state of a waiting visitor.
-type heard struct {
-	at       time.Duration
-	Ahead    int  `json:"peopleAhead"`
-	Counting bool `json:"counting"`
-	Known    bool `json:"waitTimeKnown"`
-	Wait     int  `json:"waitTimeSeconds"`
-	Retry    int  `json:"retryAfterSeconds"`
-	State    string
-}
-
-// ask requests the page like a program; ok is false without an answer.
-func (g *guest) ask(ctx context.Context) (h heard, inside, ok bool) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url+"/", nil)
-	if err != nil {
-		return h, false, false
-	}
-	req.Header.Set("Accept", "application/json")
-	resp, err := g.Do(req)
-	if err != nil {
-		return h, false, false
-	}
-	defer resp.Body.Close() // read completely
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return h, false, false
-	}
-	var said struct{ Vestibule heard }
-	if resp.Header.Get("X-Demo-Origin") != "" {
-		return h, true, true
-	}
-	if err := json.Unmarshal(data, &said); err != nil || said.Vestibule.State == "" {
-		return h, false, false
-	}
-	return said.Vestibule, false, true
+	return &guest{visitor.Visitor{Client: &http.Client{Transport: transport, Timeout: testkit.Patience}, Site: "X-Demo-Origin"}, "http://" + addr}
 }
 
 // inside requests the page and reports whether the site answered.
 func (g *guest) inside() bool {
-	resp, err := g.Get(g.url + "/")
+	req, err := g.Request(context.Background(), g.url+"/")
 	if err != nil {
 		return false
 	}
-	defer resp.Body.Close() // the header is enough
-	return resp.Header.Get("X-Demo-Origin") != ""
+	a, err := g.Do(req)
+	return err == nil && a.Inside
 }
 
 // leave leaves and returns the status.
 func (g *guest) leave(t *testing.T) int {
 	t.Helper()
-	status, err := g.goodbye()
+	status, err := g.Leave(t.Context(), g.url, "sale")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return status
 }
 
-func (g *guest) goodbye() (status int, err error) {
-	resp, err := g.Post(g.url+"/.well-known/vestibule/leave?room=sale", "", nil)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close() // the status is enough
-	return resp.StatusCode, nil
+// heard is what a waiting visitor was shown.
+type heard struct {
+	at time.Duration
+	visitor.Shown
 }
 
 // crowd is visitors with the forecasts of each.
@@ -266,15 +221,14 @@ func (c *crowd) since() time.Duration { return time.Since(c.begun) }
 func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session time.Duration) {
 	w := wait{joined: c.since()}
 	for ctx.Err() == nil {
-		h, inside, ok := g.ask(ctx)
-		if inside {
+		a, err := g.AskJSON(ctx, g.url+"/", false)
+		if a.Inside {
 			break
 		}
 		next := time.Second
-		if ok {
-			h.at = c.since()
-			w.told = append(w.told, h)
-			next = time.Duration(max(1, h.Retry)) * time.Second
+		if err == nil {
+			w.told = append(w.told, heard{c.since(), a.Shown})
+			next = max(time.Second, a.Shown.Retry())
 		}
 		pause(ctx, min(next, 20*time.Second))
 	}
@@ -291,9 +245,9 @@ func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session tim
 		g.inside()
 	}
 	if long {
-		if _, err := g.goodbye(); err != nil && ctx.Err() == nil {
+		if _, err := g.Leave(ctx, g.url, "sale"); err != nil && ctx.Err() == nil {
 			pause(ctx, 3*time.Second) // the edge was away
-			_, _ = g.goodbye()
+			_, _ = g.Leave(ctx, g.url, "sale")
 		}
 	}
 }
@@ -327,7 +281,7 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 		first = entered[i] - started
 	}
 	var falseNone, answers, counting, wrong, estimates int
-	var worst heard
+	var worst struct{ shown, actual float64 } // seconds
 	for _, w := range c.waits {
 		for _, h := range w.told {
 			if h.at < started {
@@ -344,16 +298,16 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 					front++
 				}
 			}
-			if h.Ahead == 0 && front > 2 {
+			if h.PeopleAhead == 0 && front > 2 {
 				falseNone++
 			}
-			if actual := (w.entered - h.at).Seconds(); h.Known && h.at < started+2*time.Minute {
+			if actual := (w.entered - h.at).Seconds(); h.WaitTimeKnown && h.at < started+2*time.Minute {
 				estimates++
-				if off := math.Abs(float64(h.Wait) - actual); (float64(h.Wait) > 2*actual || float64(h.Wait) < actual/2) && off > 5 {
+				shown := h.WaitTimeSeconds
+				if off := math.Abs(shown - actual); (shown > 2*actual || shown < actual/2) && off > 5 {
 					wrong++
-					if off > math.Abs(float64(worst.Wait-worst.Retry)) {
-						worst = h
-						worst.Retry = int(actual)
+					if off > math.Abs(worst.shown-worst.actual) {
+						worst.shown, worst.actual = shown, actual
 					}
 				}
 			}
@@ -370,6 +324,6 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 	row("longest time without an admission before, and after", "%.1f s, %.1f s", longest(0, stopped).Seconds(), longest(started, end).Seconds())
 	row("answers to those who wait afterwards, of which counting", "%d, %d", answers, counting)
 	row("told 0 ahead while more than two stood in front", "%d (goal: 0)", falseNone)
-	row("estimates off by more than 2 times and 5 s, of those told", "%d of %d (goal: 0); the worst: %d s, really %d s", wrong, estimates, worst.Wait, worst.Retry)
+	row("estimates off by more than 2 times and 5 s, of those told", "%d of %d (goal: 0); the worst: %.0f s, really %.0f s", wrong, estimates, worst.shown, worst.actual)
 	t.Log(b.String())
 }

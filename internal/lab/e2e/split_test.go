@@ -1,17 +1,15 @@
 package e2e
 
 import (
-	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
 
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/lab/visitor"
 )
 
 // TestSplit: `vestibule serve` is stopped, and global, a regional and an edge continue as separate processes with
@@ -20,7 +18,7 @@ import (
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
+		w.Header().Set("X-Demo-Origin", "1")
 	}))
 	t.Cleanup(site.Close)
 	bin, dir := build(t), t.TempDir()
@@ -37,11 +35,11 @@ func TestSplit(t *testing.T) {
 	}
 
 	inside, waits, late := shopper(t, addr), shopper(t, addr), shopper(t, addr)
-	until(t, "the first visitor is inside", func() bool { return inside.look().inside })
+	until(t, "the first visitor is inside", func() bool { return inside.inside() })
 	inside.look() // the second request makes it a session
-	first := waits.look()
-	if first.inside || first.joined == "" {
-		t.Fatalf("the second visitor: %+v", first)
+	in, first := waits.look()
+	if in || first.IsZero() {
+		t.Fatalf("the second visitor: inside %v, joined %v", in, first)
 	}
 	one.stop(t)
 
@@ -52,72 +50,56 @@ func TestSplit(t *testing.T) {
 		start(t, filepath.Join(bin, "edge"), "--config", config("edge-main-edge-1"), "--nats-url", "nats://"+nats),
 	}
 	begun := time.Now()
-	until(t, "whoever was inside is inside", func() bool { return inside.look().inside })
+	until(t, "whoever was inside is inside", func() bool { return inside.inside() })
 	t.Logf("inside again %.1f s after the three processes began", time.Since(begun).Seconds())
-	until(t, "the newcomer has a place", func() bool { return late.look().joined != "" })
-	if again := waits.look(); again.inside || again.joined != first.joined {
-		t.Errorf("whoever waited has another place: %+v, before %+v", again, first)
+	until(t, "the newcomer has a place", func() bool { return !late.joined().IsZero() })
+	if in, again := waits.look(); in || !again.Equal(first) {
+		t.Errorf("whoever waited has another place: inside %v, joined %v, before %v", in, again, first)
 	}
 	until(t, "whoever waited is inside", func() bool {
-		if late.look().inside && !waits.look().inside {
+		if late.inside() && !waits.inside() {
 			t.Fatal("the newcomer came in before")
 		}
-		return waits.look().inside
+		return waits.inside()
 	})
 	for i := range nodes {
 		nodes[len(nodes)-1-i].stop(t)
 	}
 
 	start(t, filepath.Join(bin, "vestibule"), args...)
-	if !waits.look().inside {
+	if !waits.inside() {
 		t.Error("whoever was inside is not, after the way back")
 	}
 }
 
-// person is a browser at an edge that requests a host.
+// person is a visitor at one address.
 type person struct {
-	http.Client
-	t    *testing.T
-	addr string
+	visitor.Visitor
+	t   *testing.T
+	url string
 }
 
 func shopper(t *testing.T, addr string) *person {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr := &http.Transport{DisableKeepAlives: true}
-	return &person{http.Client{Jar: jar, Transport: tr, Timeout: testkit.Patience}, t, addr}
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testkit.Patience}
+	return &person{visitor.Visitor{Client: c, Host: "shop.example", Site: "X-Demo-Origin"}, t, "http://" + addr + "/"}
 }
 
-// sight is the visible state of a person's page.
-type sight struct {
-	inside bool
-	joined string // when the visitor joined, "" if not shown
+// look requests the page: the visitor is inside, or joined then; neither without an answer.
+func (p *person) look() (inside bool, joined time.Time) {
+	a, err := p.AskJSON(p.t.Context(), p.url, false)
+	if err != nil {
+		return false, time.Time{}
+	}
+	return a.Inside, a.Shown.JoinedAt
 }
 
-var joinedAt = regexp.MustCompile(`<time id="joined" datetime="([^"]+)"`)
+func (p *person) inside() bool {
+	inside, _ := p.look()
+	return inside
+}
 
-// look opens the page; it is empty without an answer.
-func (p *person) look() (s sight) {
-	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.addr+"/", http.NoBody)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	r.Host = "shop.example"
-	res, err := p.Do(r)
-	if err != nil {
-		return s
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return s
-	}
-	s.inside = string(body) == "the site"
-	if m := joinedAt.FindSubmatch(body); m != nil {
-		s.joined = string(m[1])
-	}
-	return s
+func (p *person) joined() time.Time {
+	_, joined := p.look()
+	return joined
 }

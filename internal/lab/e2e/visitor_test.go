@@ -19,8 +19,8 @@ import (
 // site is the addresses of the edges, by data centre.
 type site [][]string
 
-// visitor is a person with a browser: curl and a cookie jar.
-type visitor struct {
+// curlVisitor is a person with a browser: curl and a cookie jar.
+type curlVisitor struct {
 	n     int
 	dir   string
 	site  site
@@ -45,10 +45,10 @@ type answer struct {
 // visitorHeader identifies the visitor to the site; the waiting room does not use it.
 const visitorHeader = "X-Visitor"
 
-func (v *visitor) jar() string { return filepath.Join(v.dir, fmt.Sprintf("jar-%d", v.n)) }
+func (v *curlVisitor) jar() string { return filepath.Join(v.dir, fmt.Sprintf("jar-%d", v.n)) }
 
 // curl sends one request with the cookies of the jar, like a browser.
-func (v *visitor) curl(ctx context.Context, jar, url string) (answer, error) {
+func (v *curlVisitor) curl(ctx context.Context, jar, url string) (answer, error) {
 	v.tally.curls.Add(1)
 	cmd := exec.CommandContext(ctx, "curl", "-sS", "--max-time", "60", "-b", jar, "-c", jar,
 		"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n), "-o", os.DevNull, "-D", "-", url+"/")
@@ -75,7 +75,7 @@ func (v *visitor) curl(ctx context.Context, jar, url string) (answer, error) {
 
 // burst requests one page and its resources over all edges of a data centre in parallel, with the cookies of one
 // jar.
-func (v *visitor) burst(ctx context.Context, dc []string) error {
+func (v *curlVisitor) burst(ctx context.Context, dc []string) error {
 	args := []string{
 		"-sS", "--parallel", "--parallel-immediate", "--max-time", "60", "-b", v.jar(), "-c", v.jar(),
 		"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n),
@@ -91,7 +91,7 @@ func (v *visitor) burst(ctx context.Context, dc []string) error {
 }
 
 // visit is a complete visit: wait as the page asks, look at some pages, leave.
-func (v *visitor) visit(ctx context.Context, session time.Duration) error {
+func (v *curlVisitor) visit(ctx context.Context, session time.Duration) error {
 	parallel, replays := v.n%10 == 3, v.n%10 == 7
 	home := v.rng.IntN(len(v.site))
 	begun := time.Now()
