@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"vestibule/internal/lab/judge"
 )
 
 // deployment is a running deployment.
@@ -344,14 +345,14 @@ func (d *deployment) get(url string, to any) (err error) {
 }
 
 // observe writes the status log, and records stalls of the machine, until end is called.
-func (d *deployment) observe(ctx context.Context) (end func() (stood []span, err error)) {
+func (d *deployment) observe(ctx context.Context) (end func() (stood []judge.Span, err error)) {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
-	var stood []span
+	var stood []judge.Span
 	var err error
 	all.Go(func() { stood = d.stalls(ctx) })
 	all.Go(func() { err = d.logStatus(ctx) })
-	return func() ([]span, error) {
+	return func() ([]judge.Span, error) {
 		stop()
 		all.Wait()
 		return stood, err

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"vestibule/internal/lab/judge"
 )
 
 // act is the kind of a fault.
@@ -319,7 +320,7 @@ type links struct {
 	slow map[slowness]bool
 
 	since    func() time.Duration
-	narrowed map[string][]span // low bandwidth, by place: connections take seconds
+	narrowed map[string][]judge.Span // low bandwidth, by place: connections take seconds
 }
 
 // slowness is a place with its kind of slowness.
@@ -329,7 +330,7 @@ type slowness struct {
 }
 
 func newLinks(d *deployment) *links {
-	return &links{net: d.net, gates: d.gates, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slow: map[slowness]bool{}, since: d.since, narrowed: map[string][]span{}}
+	return &links{net: d.net, gates: d.gates, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slow: map[slowness]bool{}, since: d.since, narrowed: map[string][]judge.Span{}}
 }
 
 func (l *links) do(ctx context.Context, f fault, j *journal) error {
@@ -383,7 +384,7 @@ func (l *links) slowDown(ctx context.Context, f fault, j *journal) error {
 	err = heal()
 	l.mu.Lock()
 	if f.act == actNarrow {
-		l.narrowed[f.place] = append(l.narrowed[f.place], span{begun, l.since()})
+		l.narrowed[f.place] = append(l.narrowed[f.place], judge.Span{From: begun, To: l.since()})
 	}
 	l.slow[key] = false
 	l.mu.Unlock()
@@ -425,9 +426,9 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // stalls records stalls of this process, and so of the machine.
-func (d *deployment) stalls(ctx context.Context) []span {
+func (d *deployment) stalls(ctx context.Context) []judge.Span {
 	const step, limit = 10 * time.Millisecond, 150 * time.Millisecond
-	var out []span
+	var out []judge.Span
 	tick := time.NewTicker(step)
 	defer tick.Stop()
 	for last := d.since(); ctx.Err() == nil; {
@@ -437,7 +438,7 @@ func (d *deployment) stalls(ctx context.Context) []span {
 		}
 		now := d.since()
 		if now-last > limit {
-			out = append(out, span{last, now})
+			out = append(out, judge.Span{From: last, To: now})
 		}
 		last = now
 	}
@@ -678,7 +679,7 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 }
 
 // report evaluates the run and prints the result.
-func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, links *links, stood []span, calms []calm) error {
+func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, links *links, stood []judge.Span, calms []calm) error {
 	c := oracle{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.planned}
 	for _, e := range d.edgesEver() {
 		c.outages = append(c.outages, slices.Concat(e.outages, links.narrowed[e.place]))

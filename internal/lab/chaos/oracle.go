@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/lab/judge"
 )
 
 // outcome is the result of a request.
@@ -41,10 +42,10 @@ type stay struct{ requests []request }
 // oracle is the oracle's knowledge beside the requests.
 type oracle struct {
 	total, rate int
-	wall        time.Time     // at offset zero
-	outages     [][]span      // of each edge: killed, stopped, or behind a slow link
-	stalls      []span        // stalls of the machine
-	planned     time.Duration // until then nodes are only replaced, and no visitor may notice
+	wall        time.Time      // at offset zero
+	outages     [][]judge.Span // of each edge: killed, stopped, or behind a slow link
+	stalls      []judge.Span   // stalls of the machine
+	planned     time.Duration  // until then nodes are only replaced, and no visitor may notice
 }
 
 // transit is the maximum delay between a decision and the arrival of a held request at the site, if neither its edge
@@ -88,8 +89,8 @@ func (v *verdict) breaks(format string, args ...any) {
 // are. So a reported fault is real.
 func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 	v := verdict{errors: map[string]int{}}
-	var sure []span    // of a valid session
-	var entries []span // of the decision of an admission
+	var sure []judge.Span    // of a valid session
+	var entries []judge.Span // of the decision of an admission
 	for i := range stays {
 		check := stayCheck{oracle: c, verdict: &v, stay: i, session: session}
 		reqs := slices.Clone(stays[i].requests)
@@ -105,10 +106,10 @@ func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 		sure = append(sure, check.sure()...)
 	}
 	var at time.Duration
-	if v.peak, at = most(sure); v.peak > c.total {
+	if v.peak, at = judge.Most(sure); v.peak > c.total {
 		v.breaks("%d sessions were valid at %.3f s, total_active_users is %d", v.peak, at.Seconds(), c.total)
 	}
-	if v.rate, at = crowd(entries, time.Minute); v.rate > c.rate {
+	if v.rate, at = judge.MostWithin(entries, time.Minute); v.rate > c.rate {
 		v.breaks("%d visitors were admitted in the minute from %.3f s, new_users_per_minute is %d", v.rate, at.Seconds(), c.rate)
 	}
 	return v
@@ -121,8 +122,8 @@ type stayCheck struct {
 	stay    int           // its index
 	session time.Duration // length of a session
 
-	entry []span         // of the decision of the admission, at most one
-	valid []span         // of the session, by single requests; empty before the admission
+	entry []judge.Span   // of the decision of the admission, at most one
+	valid []judge.Span   // of the session, by single requests; empty before the admission
 	known time.Duration  // end of the session, as known to the visitor
 	last  time.Duration  // time of the newest page's request
 	ended time.Duration  // end of the session by refusal
@@ -133,8 +134,8 @@ type stayCheck struct {
 func (c *stayCheck) see(r *request) {
 	earliest := c.oracle.decided(r)
 	if r.arrived != 0 && len(c.valid) == 0 { // the answer may be lost, with its cookie
-		c.entry = append(c.entry, span{earliest, r.arrived})
-		c.valid = append(c.valid, span{r.arrived, earliest + c.session})
+		c.entry = append(c.entry, judge.Span{From: earliest, To: r.arrived})
+		c.valid = append(c.valid, judge.Span{From: r.arrived, To: earliest + c.session})
 	}
 	switch r.outcome {
 	case page:
@@ -142,7 +143,7 @@ func (c *stayCheck) see(r *request) {
 		if r.maxAge > 0 {
 			c.known = max(c.known, c.oracle.expiry(earliest, r.maxAge))
 		}
-		c.valid = append(c.valid, span{r.arrived, c.known})
+		c.valid = append(c.valid, judge.Span{From: r.arrived, To: c.known})
 		c.last = max(c.last, r.sent)
 	case waiting:
 		c.seeWaiting(r)
@@ -194,8 +195,8 @@ func (c *stayCheck) seeFailed(r *request) {
 }
 
 // sure returns when the session was certainly valid.
-func (c *stayCheck) sure() (out []span) {
-	for _, s := range union(c.valid) {
+func (c *stayCheck) sure() (out []judge.Span) {
+	for _, s := range judge.Union(c.valid) {
 		if c.ended != 0 {
 			s.To = min(s.To, c.ended)
 		}
@@ -223,67 +224,10 @@ func (c *oracle) expiry(decided time.Duration, maxAge int) time.Duration {
 
 // unwell reports whether an edge was killed, stopped or behind a slow link in an interval.
 func (c *oracle) unwell(edge int, from, to time.Duration) bool {
-	return slices.ContainsFunc(c.outages[edge], func(s span) bool { return s.touches(from, to) })
+	return judge.TouchesAny(c.outages[edge], from, to)
 }
 
 // stood reports whether the machine stalled in an interval.
 func (c *oracle) stood(from, to time.Duration) bool {
-	return slices.ContainsFunc(c.stalls, func(s span) bool { return s.touches(from, to) })
-}
-
-// union returns disjoint spans that cover the same time.
-func union(spans []span) []span {
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
-	var out []span
-	for _, s := range spans {
-		if last := len(out) - 1; last >= 0 && s.From <= out[last].To {
-			out[last].To = max(out[last].To, s.To)
-			continue
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-// most returns the maximum number of overlapping spans, and its first time.
-func most(spans []span) (n int, at time.Duration) {
-	type change struct {
-		at    time.Duration
-		delta int
-	}
-	var changes []change
-	for _, s := range spans {
-		changes = append(changes, change{s.From, 1}, change{s.To, -1})
-	}
-	slices.SortFunc(changes, func(a, b change) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta))
-	})
-	now := 0
-	for _, c := range changes {
-		if now += c.delta; now > n {
-			n, at = now, c.at
-		}
-	}
-	return n, at
-}
-
-// crowd returns the maximum number of spans within one window, and the start of that window.
-func crowd(spans []span, window time.Duration) (n int, at time.Duration) {
-	spans = slices.Clone(spans)
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
-	for i, first := range spans {
-		in := 0
-		for _, s := range spans[i:] {
-			if s.From-first.From >= window {
-				break
-			}
-			if s.To-first.From < window {
-				in++
-			}
-		}
-		if in > n {
-			n, at = in, first.From
-		}
-	}
-	return n, at
+	return judge.TouchesAny(c.stalls, from, to)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"vestibule/internal/lab/judge"
 )
 
 // at returns a time in seconds.
@@ -46,8 +47,8 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		stays   []stay
-		outages []span // of edge 0
-		stalls  []span
+		outages []judge.Span // of edge 0
+		stalls  []judge.Span
 		planned bool
 		broken  []string
 		check   func(v verdict) bool
@@ -87,7 +88,7 @@ func TestJudge(t *testing.T) {
 			stays: []stay{
 				stayOf(slow(asked(page, 0, 11), 3)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)), stayOf(asked(page, 61, 11)),
 			},
-			outages: []span{{at(.005), at(3)}},
+			outages: []judge.Span{{at(.005), at(3)}},
 			check:   func(v verdict) bool { return v.rate == 3 },
 		},
 		{
@@ -120,7 +121,7 @@ func TestJudge(t *testing.T) {
 		{
 			name:    "an error of a dead edge",
 			stays:   []stay{stayOf(asked(page, 1, 11), asked(failed, 6, 0))},
-			outages: []span{{at(5), 0}},
+			outages: []judge.Span{{at(5), 0}},
 			check:   func(v verdict) bool { return v.excused == 1 },
 		},
 		{
@@ -139,7 +140,7 @@ func TestJudge(t *testing.T) {
 			stays: []stay{
 				stayOf(lost(asked(page, 1, 0))), stayOf(asked(page, 2, 11)), stayOf(asked(page, 3, 11)),
 			},
-			outages: []span{{at(1), at(2)}},
+			outages: []judge.Span{{at(1), at(2)}},
 			broken:  []string{"3 sessions were valid at 3.010 s"},
 		},
 		{
@@ -147,7 +148,7 @@ func TestJudge(t *testing.T) {
 			stays: []stay{
 				stayOf(lost(asked(page, 1, 0)), asked(page, 30, 11)), stayOf(asked(page, 15, 11)), stayOf(asked(page, 16, 11)),
 			},
-			outages: []span{{at(1), at(2)}},
+			outages: []judge.Span{{at(1), at(2)}},
 			check:   func(v verdict) bool { return v.peak == 2 },
 		},
 	} {
@@ -156,8 +157,8 @@ func TestJudge(t *testing.T) {
 			if c.planned {
 				planned = math.MaxInt64
 			}
-			judge := oracle{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]span{c.outages, nil}, stalls: c.stalls, planned: planned}
-			v := judge.judge(c.stays, 10*time.Second)
+			o := oracle{total: 2, rate: 3, wall: time.Unix(1000, 0), outages: [][]judge.Span{c.outages, nil}, stalls: c.stalls, planned: planned}
+			v := o.judge(c.stays, 10*time.Second)
 			if len(v.broken) != len(c.broken) {
 				t.Fatalf("broken: %q, want %q", v.broken, c.broken)
 			}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"vestibule/internal/lab/judge"
 	"vestibule/internal/lab/process"
 )
 
@@ -34,15 +35,8 @@ type node struct {
 
 	mu      sync.Mutex
 	process *process.Process
-	busy    bool   // claimed by a fault
-	outages []span // intervals of faults, as offsets from the deployment's zero
-}
-
-// span is an interval; To is 0 while it lasts.
-type span struct{ From, To time.Duration }
-
-func (s span) touches(from, to time.Duration) bool {
-	return s.From <= to && (s.To == 0 || s.To >= from)
+	busy    bool         // claimed by a fault
+	outages []judge.Span // intervals of faults, as offsets from the deployment's zero
 }
 
 // ours reports whether the node is one of our binaries, which report their addresses.
@@ -142,7 +136,7 @@ func (n *node) unwell() (well func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i := len(n.outages)
-	n.outages = append(n.outages, span{From: n.fleet.since()})
+	n.outages = append(n.outages, judge.Span{From: n.fleet.since()})
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()

@@ -89,7 +89,7 @@ rooms:
 		p.stop(t)
 	}
 	visits := read(t, tr.journal)
-	limits := judge(visits, drawSession-transit, time.Minute-transit, drawRate)
+	limits := judgeVisits(visits, drawSession-transit, time.Minute-transit, drawRate)
 	j := judgeDraw(t, record, people, calls, visits)
 	t.Logf("%d people were drawn, %d came later; the first entered %.2f s after the start of the event", j.drawn, len(people)-j.drawn, j.first.Sub(begins).Seconds())
 	share := 100 * float64(j.early) / float64(j.entered)

@@ -105,8 +105,8 @@ func play(t *testing.T, bin string, last bool) bool {
 		}
 	}
 	visits := read(t, tree.journal)
-	strict := judge(visits, session, time.Minute, rate)
-	fair := judge(visits, session-slow, time.Minute-slow, rate)
+	strict := judgeVisits(visits, session, time.Minute, rate)
+	fair := judgeVisits(visits, session-slow, time.Minute-slow, rate)
 	inside, waits := 0, []float64{}
 	for _, v := range people {
 		if v.inside.Load() {

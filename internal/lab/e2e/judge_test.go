@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vestibule/internal/allinone"
+	"vestibule/internal/lab/judge"
 )
 
 // transit is the oracle's tolerance between an edge's decision and the site's clock: the promises hold at the
@@ -30,62 +31,33 @@ type judgement struct {
 	use      float64       // mean of sessions, from the first peak to the last admission
 }
 
-// judge counts visits in order; a session lasts for session after its last request, and most may be admitted in
+// judgeVisits counts visits in order; a session lasts for session after its last request, and most may be admitted in
 // window. It knows nothing of rooms.
-func judge(visits []allinone.Visit, session, window time.Duration, most int) judgement {
-	var j judgement
-	last := map[string]time.Time{}
-	entries := []time.Time{}
-	area, full, before := time.Duration(0), time.Time{}, time.Time{}
-	for _, v := range visits {
-		// Sessions that expired before this visit, each at its own time.
-		var ends []time.Time
-		for g, at := range last {
-			if end := at.Add(session); !end.After(v.At) {
-				ends = append(ends, end)
-				delete(last, g)
-			}
-		}
-		if !full.IsZero() {
-			in := len(last) + len(ends)
-			slices.SortFunc(ends, time.Time.Compare)
-			for _, end := range ends {
-				area += time.Duration(in) * end.Sub(before)
-				before = end
-				in--
-			}
-			area += time.Duration(in) * v.At.Sub(before)
-			before = v.At
-		}
-		if _, in := last[v.Guest]; !in {
-			entries = append(entries, v.At)
-		}
-		last[v.Guest] = v.At
-		if len(last) > j.peak {
-			j.peak, full, before, area = len(last), v.At, v.At, 0
-		}
+func judgeVisits(visits []allinone.Visit, session, window time.Duration, most int) judgement {
+	if len(visits) == 0 {
+		return judgement{}
 	}
-	j.admitted = len(entries)
+	var all []judge.Visit
 	guests := map[string]bool{}
 	for _, v := range visits {
+		all = append(all, judge.Visit{At: v.At.Sub(visits[0].At), Visitor: v.Guest})
 		guests[v.Guest] = true
 	}
-	j.guests = len(guests)
-	for i, at := range entries {
-		n := 1
-		for i-n >= 0 && at.Sub(entries[i-n]) < window {
-			n++
-		}
-		j.rate = max(j.rate, n)
+	sessions := judge.Sessions(all, session)
+	j := judgement{admitted: len(sessions), guests: len(guests)}
+	full := time.Duration(0)
+	j.peak, full = judge.Most(sessions)
+	j.use = judge.Use(sessions, full, all[len(all)-1].At)
+	entries := make([]judge.Span, len(sessions))
+	for i, s := range sessions {
+		entries[i] = judge.Span{From: s.From, To: s.From}
 		if i >= most {
-			if d := at.Sub(entries[i-most]); j.tightest == 0 || d < j.tightest {
+			if d := s.From - sessions[i-most].From; j.tightest == 0 || d < j.tightest {
 				j.tightest = d
 			}
 		}
 	}
-	if d := before.Sub(full); d > 0 {
-		j.use = float64(area) / float64(d)
-	}
+	j.rate, _ = judge.MostWithin(entries, window)
 	return j
 }
 
@@ -132,7 +104,7 @@ func TestJudge(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got := judge(read(t, file), 5*time.Second, time.Minute, 3)
+	got := judgeVisits(read(t, file), 5*time.Second, time.Minute, 3)
 	// a 0-9, b 1-6, c 8-13, a again 20-25, d 61-66, e 62-67: never three at once;
 	// a b c a within 60 s, and b c a d exactly 60 s apart.
 	want := judgement{peak: 2, rate: 4, admitted: 6, guests: 5, tightest: 20 * time.Second, use: got.use}

@@ -149,7 +149,7 @@ func TestAnOperatorWithTheOfficialClient(t *testing.T) {
 				out = append(out, v)
 			}
 		}
-		return judge(out, session-slow, session-slow, 200)
+		return judgeVisits(out, session-slow, session-slow, 200)
 	}
 	for _, c := range []struct {
 		room   string

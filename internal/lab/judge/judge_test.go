@@ -1,0 +1,75 @@
+package judge
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func spans(seconds ...time.Duration) (out []Span) {
+	for i := 0; i < len(seconds); i += 2 {
+		out = append(out, Span{seconds[i] * time.Second, seconds[i+1] * time.Second})
+	}
+	return out
+}
+
+func TestSessions(t *testing.T) {
+	var visits []Visit
+	for _, v := range []struct {
+		at      time.Duration
+		visitor string
+	}{{0, "a"}, {1, "b"}, {4, "a"}, {6, "b"}, {8, "c"}} { // b's session ends as it returns
+		visits = append(visits, Visit{v.at * time.Second, v.visitor})
+	}
+	if got, want := Sessions(visits, 5*time.Second), spans(0, 9, 1, 6, 6, 11, 8, 13); !slices.Equal(got, want) {
+		t.Errorf("sessions %v, want %v", got, want)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		spans  []Span
+		most   int           // at an instant
+		mostAt time.Duration // seconds
+		within int           // 60 s
+		use    float64       // from 0 to 100 s
+	}{
+		{"none", nil, 0, 0, 0, 0},
+		{"one ends as the next begins", spans(0, 10, 10, 20), 1, 0, 2, .2},
+		{"two at a time", spans(0, 10, 9, 20), 2, 9, 2, .21},
+		{"exactly a minute between", spans(0, 0, 60, 60), 0, 0, 1, 0},
+		{"less than a minute between", spans(1, 1, 60, 60), 0, 0, 2, 0},
+		{"one that reaches out of the window", spans(0, 0, 1, 61, 2, 3), 2, 2, 2, .61},
+		{"one that reaches out of the interval", spans(90, 120), 1, 90, 1, .1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			most, at := Most(c.spans)
+			within, _ := MostWithin(c.spans, time.Minute)
+			if most != c.most || at != c.mostAt*time.Second || within != c.within {
+				t.Errorf("%d at %v, %d within a minute; want %d at %d s, %d", most, at, within, c.most, c.mostAt, c.within)
+			}
+			if use := Use(c.spans, 0, 100*time.Second); use != c.use {
+				t.Errorf("use %v, want %v", use, c.use)
+			}
+		})
+	}
+}
+
+func TestUnion(t *testing.T) {
+	if got, want := Union(spans(5, 6, 0, 2, 1, 3, 3, 4)), spans(0, 4, 5, 6); !slices.Equal(got, want) {
+		t.Errorf("union %v, want %v", got, want)
+	}
+}
+
+func TestTouches(t *testing.T) {
+	all := []Span{{2, 3}, {7, 0}} // the second one lasts
+	for _, c := range []struct {
+		from, to time.Duration
+		want     bool
+	}{{0, 1, false}, {0, 2, true}, {3, 4, true}, {4, 6, false}, {6, 7, true}, {100, 101, true}} {
+		if got := TouchesAny(all, c.from, c.to); got != c.want {
+			t.Errorf("%d to %d: %v, want %v", c.from, c.to, got, c.want)
+		}
+	}
+}
