@@ -456,41 +456,41 @@ var kubeUsers = []struct{ name, user, group string }{
 }
 
 // path returns the path of a file of the run.
-func (d *deployment) path(name ...string) string {
-	return filepath.Join(append([]string{d.o.dir}, name...)...)
+func (f *fleet) path(name ...string) string {
+	return filepath.Join(append([]string{f.o.dir}, name...)...)
 }
 
 // startCluster starts the processes of a node and returns a client, once it accepts pods.
-func (d *deployment) startCluster(ctx context.Context, bin string) (*kube, error) {
-	k, err := d.writeCredentials()
+func (f *fleet) startCluster(ctx context.Context, bin string) (*kube, error) {
+	k, err := f.writeCredentials()
 	if err != nil {
 		return nil, err
 	}
-	if err := d.writeNodeConfig(); err != nil {
+	if err := f.writeNodeConfig(); err != nil {
 		return nil, err
 	}
-	for _, p := range d.clusterProcesses(ctx, k) {
+	for _, p := range f.clusterProcesses(ctx, k) {
 		argv := p.argv
 		if slices.Contains(kubePrograms, p.name) {
 			argv = append([]string{filepath.Join(bin, p.name)}, argv...)
 		}
-		if err := d.add(&node{name: p.name, role: "cluster", argv: argv}); err != nil {
+		if err := f.add(&node{name: p.name, role: "cluster", argv: argv}); err != nil {
 			return nil, err
 		}
 		if p.ready == nil {
 			continue
 		}
 		var over error
-		err := d.wait(2*time.Minute, func() error {
+		err := f.wait(2*time.Minute, func() error {
 			err := p.ready()
-			if over = errors.Join(d.died(), ctx.Err()); err == nil || over != nil {
+			if over = errors.Join(f.died(), ctx.Err()); err == nil || over != nil {
 				return nil
 			}
 			sleep(ctx, 200*time.Millisecond)
 			return err
 		})
 		if err = errors.Join(err, over); err != nil {
-			return nil, fmt.Errorf("%s (see %s): %w", p.name, d.o.dir, err)
+			return nil, fmt.Errorf("%s (see %s): %w", p.name, f.o.dir, err)
 		}
 	}
 	return k, nil
@@ -498,7 +498,7 @@ func (d *deployment) startCluster(ctx context.Context, bin string) (*kube, error
 
 // writeCredentials writes the certificate and the tokens of the API, and the kubeconfig of every user. It returns a
 // client with the token of the admin.
-func (d *deployment) writeCredentials() (*kube, error) {
+func (f *fleet) writeCredentials() (*kube, error) {
 	ca, err := natsconf.NewAuthority(crand.Reader, time.Now())
 	if err != nil {
 		return nil, err
@@ -518,24 +518,24 @@ func (d *deployment) writeCredentials() (*kube, error) {
 		if u.name == "admin" {
 			k.token = token
 		}
-		if _, err := write(d.o.dir, u.name+".kubeconfig", `apiVersion: v1
+		if _, err := write(f.o.dir, u.name+".kubeconfig", `apiVersion: v1
 kind: Config
 clusters: [{name: here, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: me, user: {token: %q}}]
 contexts: [{name: here, context: {cluster: here, user: me}}]
 current-context: here
-`, k.url, d.path("api-ca.crt"), token); err != nil {
+`, k.url, f.path("api-ca.crt"), token); err != nil {
 			return nil, err
 		}
 	}
-	return k, d.writeAll(map[string]string{
+	return k, f.writeAll(map[string]string{
 		"api-ca.crt": string(ca.CertPEM()), "api.crt": string(cert), "api.key": string(key), "tokens.csv": tokens.String(),
 	})
 }
 
 // writeNodeConfig writes the configuration of containerd, of the pod network and of kubelet.
-func (d *deployment) writeNodeConfig() error {
-	return d.writeAll(map[string]string{
+func (f *fleet) writeNodeConfig() error {
+	return f.writeAll(map[string]string{
 		"containerd.toml": fmt.Sprintf(`version = 2
 root = %q
 state = %q
@@ -551,10 +551,10 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
     conf_dir = %q
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
-`, d.path("containerd"), "/run/containerd", "/run/containerd/containerd.sock", pauseImage, pluginsPath, d.o.dir),
+`, f.path("containerd"), "/run/containerd", "/run/containerd/containerd.sock", pauseImage, pluginsPath, f.o.dir),
 		"pods.conflist": fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods", "isGateway": true,
   "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": %q, "gateway": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
-`, d.path("addresses"), podNetwork, nodeAddr),
+`, f.path("addresses"), podNetwork, nodeAddr),
 		"kubelet.yaml": fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
@@ -574,14 +574,14 @@ podLogsDir: %s
 volumePluginDir: %s
 evictionHard: {memory.available: 100Mi}
 imageGCHighThresholdPercent: 100
-`, cgroupRoot, nodeAddr, domain, d.path("pod-logs"), d.path("plugins")),
+`, cgroupRoot, nodeAddr, domain, f.path("pod-logs"), f.path("plugins")),
 	})
 }
 
 // writeAll writes files of the run, by name.
-func (d *deployment) writeAll(texts map[string]string) error {
+func (f *fleet) writeAll(texts map[string]string) error {
 	for name, text := range texts {
-		if _, err := write(d.o.dir, name, "%s", text); err != nil {
+		if _, err := write(f.o.dir, name, "%s", text); err != nil {
 			return err
 		}
 	}
@@ -596,24 +596,24 @@ type clusterProcess struct {
 }
 
 // clusterProcesses returns the processes of a Kubernetes node in the order of their start.
-func (d *deployment) clusterProcesses(ctx context.Context, k *kube) []clusterProcess {
-	config := func(name string) string { return "--kubeconfig=" + d.path(name+".kubeconfig") }
+func (f *fleet) clusterProcesses(ctx context.Context, k *kube) []clusterProcess {
+	config := func(name string) string { return "--kubeconfig=" + f.path(name+".kubeconfig") }
 	api := func() error { return k.get(ctx, "/readyz", nil) }
 	return []clusterProcess{
-		{"etcd", []string{"etcd", "--data-dir=" + d.path("stores", "etcd"), "--log-level=warn", "--logger=zap"}, nil},
-		{"containerd", []string{"containerd", "--config", d.path("containerd.toml")}, func() error { return tool(ctx, "ctr --address /run/containerd/containerd.sock version") }},
+		{"etcd", []string{"etcd", "--data-dir=" + f.path("stores", "etcd"), "--log-level=warn", "--logger=zap"}, nil},
+		{"containerd", []string{"containerd", "--config", f.path("containerd.toml")}, func() error { return tool(ctx, "ctr --address /run/containerd/containerd.sock version") }},
 		{"kube-apiserver", []string{
 			"--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--advertise-address=" + nodeAddr, "--secure-port=" + apiPort,
-			"--tls-cert-file=" + d.path("api.crt"), "--tls-private-key-file=" + d.path("api.key"), "--token-auth-file=" + d.path("tokens.csv"),
+			"--tls-cert-file=" + f.path("api.crt"), "--tls-private-key-file=" + f.path("api.key"), "--token-auth-file=" + f.path("tokens.csv"),
 			"--authorization-mode=Node,RBAC", "--service-cluster-ip-range=" + serviceNet, "--service-account-issuer=https://kubernetes.default.svc",
-			"--service-account-signing-key-file=" + d.path("api.key"), "--service-account-key-file=" + d.path("api.crt"),
+			"--service-account-signing-key-file=" + f.path("api.key"), "--service-account-key-file=" + f.path("api.crt"),
 		}, api},
 		{"kube-controller-manager", []string{
-			config("kube-controller-manager"), "--service-account-private-key-file=" + d.path("api.key"), "--root-ca-file=" + d.path("api-ca.crt"),
+			config("kube-controller-manager"), "--service-account-private-key-file=" + f.path("api.key"), "--root-ca-file=" + f.path("api-ca.crt"),
 			"--use-service-account-credentials", "--leader-elect=false", "--bind-address=127.0.0.1",
 		}, nil},
 		{"kube-scheduler", []string{config("kube-scheduler"), "--leader-elect=false", "--bind-address=127.0.0.1"}, nil},
-		{"kubelet", []string{config("kubelet"), "--config=" + d.path("kubelet.yaml"), "--root-dir=" + d.path("kubelet"), "--hostname-override=node", "--node-ip=" + nodeAddr}, func() error { return k.nodeReady(ctx) }},
+		{"kubelet", []string{config("kubelet"), "--config=" + f.path("kubelet.yaml"), "--root-dir=" + f.path("kubelet"), "--hostname-override=node", "--node-ip=" + nodeAddr}, func() error { return k.nodeReady(ctx) }},
 	}
 }
 

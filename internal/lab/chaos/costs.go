@@ -54,14 +54,15 @@ func costs(ctx context.Context, d *deployment, out io.Writer) (err error) {
 		err = errors.Join(err, e)
 	}()
 	fmt.Fprintf(out, "%-36s %22s %22s\n", "killed, again after 1 s", d.dcs[0]+" (hit)", d.dcs[1])
-	links := newLinks(d)
+	op := operator{d, j}
+	in, rec := &injector{op, newLinks(d)}, &recovery{op, people}
 	sleep(ctx, 2*d.o.session) // the room is full, and visitors come and go
 	for _, f := range failures(d.net.links()) {
 		begun := d.since()
-		if err := d.storm(ctx, f.faults, j, links); err != nil {
+		if err := in.storm(ctx, f.faults); err != nil {
 			return err
 		}
-		if _, err := d.calm(ctx, people, j); err != nil {
+		if _, err := rec.calm(ctx); err != nil {
 			return fmt.Errorf("%s: %w", f.what, err)
 		}
 		sleep(ctx, 20*time.Second)
@@ -108,7 +109,7 @@ func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	var c calm
 	healed := d.since()
 	if err == nil {
-		c, err = d.calm(ctx, people, j)
+		c, err = (&recovery{operator{d, j}, people}).calm(ctx)
 	}
 	sleep(ctx, o.session)
 	home()

@@ -18,23 +18,25 @@ import (
 	"vestibule/internal/lab/judge"
 )
 
-// deployment is a running deployment.
-type deployment struct {
-	o     options
-	net   network
-	zero  time.Time
-	site  *site
-	dcs   []string
-	urls  string // of the NATS servers, or of global's with one per data centre
-	nats  []*natsServer
-	gates map[string]*gateway
-	ask   *http.Client
-	keys  keys
+// fleet is the processes of a run.
+type fleet struct {
+	o    options
+	net  network
+	zero time.Time
+	ask  *http.Client
 
 	mu    sync.Mutex
-	nodes []*node        // in the order of their start, including removed ones
-	names map[string]int // edges ever started, by place
-	edits int            // of the rooms file
+	nodes []*node // in the order of their start, including removed ones
+}
+
+// deployment is a fleet with its NATS and its site.
+type deployment struct {
+	bus
+	site *site
+	keys keys
+
+	names map[string]int // edges ever started, by place; guarded by mu
+	edits int            // of the rooms file; guarded by mu
 
 	changing sync.Mutex // held while a data centre is added or removed
 	listed   bool       // the third data centre is listed; guarded by mu
@@ -42,8 +44,16 @@ type deployment struct {
 	unforgotten [][]string // commands without an answer; guarded by mu
 }
 
+func newDeployment(o options, network network) *deployment {
+	f := &fleet{
+		o: o, net: network, zero: time.Now(),
+		ask: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	return &deployment{bus: bus{fleet: f, dcs: places[:2]}, names: map[string]int{}}
+}
+
 // since returns the time since the start of the deployment.
-func (d *deployment) since() time.Duration { return time.Since(d.zero) }
+func (f *fleet) since() time.Duration { return time.Since(f.zero) }
 
 // shape is the number of processes per role.
 type shape struct {
@@ -55,10 +65,7 @@ const host = "shop.example" // of the room
 
 // deploy starts all processes and waits until all edges can admit.
 func deploy(ctx context.Context, o options, network network, s shape) (*deployment, error) {
-	d := &deployment{
-		o: o, net: network, zero: time.Now(), dcs: places[:2], names: map[string]int{},
-		ask: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
-	}
+	d := newDeployment(o, network)
 	var err error
 	if d.site, err = openSite(network.addr(hub), d.since); err != nil {
 		return nil, err
@@ -208,46 +215,46 @@ func (d *deployment) launchEdge(dc string) (*node, error) {
 }
 
 // add starts a new node.
-func (d *deployment) add(n *node) error {
-	n.fleet = d
-	n.log = filepath.Join(d.o.dir, strings.ReplaceAll(n.name, "/", "-")+".log")
-	d.enlist(n)
+func (f *fleet) add(n *node) error {
+	n.fleet = f
+	n.log = filepath.Join(f.o.dir, strings.ReplaceAll(n.name, "/", "-")+".log")
+	f.enlist(n)
 	return n.start(n.first...)
 }
 
 // enlist numbers a node within its role.
-func (d *deployment) enlist(n *node) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, o := range d.nodes {
+func (f *fleet) enlist(n *node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.nodes {
 		if o.role == n.role {
 			n.number++
 		}
 	}
-	d.nodes = append(d.nodes, n)
+	f.nodes = append(f.nodes, n)
 }
 
 // ever returns all nodes ever started.
-func (d *deployment) ever() []*node {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.nodes)
+func (f *fleet) ever() []*node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.nodes)
 }
 
 // present returns the nodes that were not removed.
-func (d *deployment) present() []*node {
-	return slices.DeleteFunc(d.ever(), func(n *node) bool { return n.gone.Load() })
+func (f *fleet) present() []*node {
+	return slices.DeleteFunc(f.ever(), func(n *node) bool { return n.gone.Load() })
 }
 
 // of returns the nodes of a role that were not removed, in a place ("" for all).
-func (d *deployment) of(role, place string) []*node {
-	return slices.DeleteFunc(d.present(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
+func (f *fleet) of(role, place string) []*node {
+	return slices.DeleteFunc(f.present(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
 }
 
 // wait retries f until it succeeds or limit has passed.
-func (d *deployment) wait(limit time.Duration, f func() error) error {
+func (f *fleet) wait(limit time.Duration, try func() error) error {
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		err := f()
+		err := try()
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
@@ -308,18 +315,18 @@ func (d *deployment) informed() error {
 	return nil
 }
 
-func (d *deployment) ready(n *node) (ready, isolated bool, err error) {
+func (f *fleet) ready(n *node) (ready, isolated bool, err error) {
 	var r struct{ Ready, Isolated bool }
-	err = d.get(text(&n.metrics)+"/readyz", &r)
+	err = f.get(text(&n.metrics)+"/readyz", &r)
 	return r.Ready, r.Isolated, err
 }
 
 // leader returns the node that reports to lead.
-func (d *deployment) leader(role, place string) (*node, error) {
+func (f *fleet) leader(role, place string) (*node, error) {
 	var found *node
-	for _, n := range d.of(role, place) {
+	for _, n := range f.of(role, place) {
 		var s struct{ Leading bool }
-		if err := d.get(text(&n.metrics)+"/status", &s); err != nil {
+		if err := f.get(text(&n.metrics)+"/status", &s); err != nil {
 			continue // dead or stopped: it does not lead
 		}
 		if s.Leading && found != nil {
@@ -335,8 +342,8 @@ func (d *deployment) leader(role, place string) (*node, error) {
 	return found, nil
 }
 
-func (d *deployment) get(url string, to any) (err error) {
-	resp, err := d.ask.Get(url)
+func (f *fleet) get(url string, to any) (err error) {
+	resp, err := f.ask.Get(url)
 	if err != nil {
 		return err
 	}
@@ -360,9 +367,9 @@ func (d *deployment) observe(ctx context.Context) (end func() (stood []judge.Spa
 }
 
 // died returns the errors of processes that ended unexpectedly.
-func (d *deployment) died() error {
+func (f *fleet) died() error {
 	var errs []error
-	for _, n := range d.present() {
+	for _, n := range f.present() {
 		errs = append(errs, n.died())
 	}
 	return errors.Join(errs...)

@@ -167,41 +167,47 @@ func (j *journal) record(what, format string, args ...any) {
 	fmt.Fprintf(j.out, "%7.2f s  %s\n", (j.d.since() - j.base).Seconds(), fmt.Sprintf(format, args...))
 }
 
+// injector injects faults into a deployment.
+type injector struct {
+	operator
+	links *links
+}
+
 // do executes and reverts a fault. After an error the run cannot continue.
-func (d *deployment) do(ctx context.Context, f fault, j *journal, links *links) error {
+func (in *injector) do(ctx context.Context, f fault) error {
 	switch f.act {
 	case actCut, actPart, actNarrow, actLate:
-		return links.do(ctx, f, j)
+		return in.links.do(ctx, f, in.j)
 	case actEdit:
-		return d.edit(j)
+		return in.edit()
 	case actRotate:
-		return d.rotate(ctx, j)
+		return in.rotate(ctx)
 	case actLose:
-		return d.loseStore(ctx, f.lasts, j)
+		return in.loseStore(ctx, f.lasts)
 	case actMember:
-		return d.member(ctx, j)
+		return in.member(ctx)
 	case actRestart:
-		return d.restartAll(ctx, f, j)
+		return in.restartAll(ctx, f)
 	case actReplace, actFill, actTwin:
 	case actKill, actStop, actWipe:
 	}
-	n := d.victim(f)
+	n := in.victim(f)
 	if n == nil {
-		j.record("", "(every %s is in trouble already)", f.role)
+		in.j.record("", "(every %s is in trouble already)", f.role)
 		return nil
 	}
 	defer n.free()
 	switch f.act {
 	case actReplace:
-		return d.replace(ctx, n, j)
+		return in.replace(ctx, n)
 	case actTwin:
-		return d.twin(ctx, n, f, j)
+		return in.twin(ctx, n, f)
 	case actFill:
-		return d.fillDisk(ctx, n, f.lasts, j)
+		return in.fillDisk(ctx, n, f.lasts)
 	case actStop:
-		return d.halt(ctx, n, f, j)
+		return in.halt(ctx, n, f)
 	default:
-		return d.kill(ctx, n, f, j)
+		return in.kill(ctx, n, f)
 	}
 }
 
@@ -214,10 +220,10 @@ func (f *fault) nameIn(n *node) string {
 }
 
 // halt stops a node with SIGSTOP for a while.
-func (d *deployment) halt(ctx context.Context, n *node, f fault, j *journal) error {
+func (in *injector) halt(ctx context.Context, n *node, f fault) error {
 	n.up.Store(true) // a stopped node is only noticed by requests
 	well := n.unwell()
-	j.record("stopped "+f.role, "stop     %s for %.1f s", f.nameIn(n), f.lasts.Seconds())
+	in.j.record("stopped "+f.role, "stop     %s for %.1f s", f.nameIn(n), f.lasts.Seconds())
 	if err := n.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -230,63 +236,41 @@ func (d *deployment) halt(ctx context.Context, n *node, f fault, j *journal) err
 }
 
 // kill kills a node and starts it again after a while, without its folder if the fault wipes it.
-func (d *deployment) kill(ctx context.Context, n *node, f fault, j *journal) error {
-	n.up.Store(false)
-	well := n.unwell()
-	verb := "kill     "
-	if f.act == actWipe {
-		verb = "kill+wipe"
-	}
-	j.record("killed "+f.role, "%s %s, again after %.1f s", verb, f.nameIn(n), f.lasts.Seconds())
-	if err := n.end(syscall.SIGKILL); err != nil {
-		return err
-	}
-	sleep(ctx, f.lasts)
-	if n.gone.Load() { // removed meanwhile
-		return nil
-	}
+func (in *injector) kill(ctx context.Context, n *node, f fault) error {
+	verb, between := "kill     ", (func() error)(nil)
 	var ended []uint64
 	if f.act == actWipe {
-		var err error
-		if ended, err = n.incarnations(); err != nil {
-			return err
-		}
-		if err := os.RemoveAll(n.dataDir()); err != nil {
-			return err
-		}
-	}
-	// A connection may have taken the free port meanwhile.
-	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
-		return err
-	}
-	if f.role == "edge" {
-		if err := d.admits(ctx, n); err != nil {
-			return err
-		}
-		if len(ended) > 0 { // there is no proof any more that they have ended
-			d.forget(ctx, n, j, ended...)
+		verb, between = "kill+wipe", func() (err error) {
+			if ended, err = n.incarnations(); err != nil {
+				return err
+			}
+			return os.RemoveAll(n.dataDir())
 		}
 	}
-	well()
-	return nil
+	in.j.record("killed "+f.role, "%s %s, again after %.1f s", verb, f.nameIn(n), f.lasts.Seconds())
+	err := in.startAgain(ctx, n, syscall.SIGKILL, f.lasts, between)
+	if err == nil && len(ended) > 0 { // there is no proof any more that they have ended
+		in.forget(ctx, n, ended...)
+	}
+	return err
 }
 
 // edit changes the rooms file, which all globals read: it replaces the second room.
-func (d *deployment) edit(j *journal) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.edits++
-	j.record("edited rooms", "edit     the rooms file: %s", d.second())
-	return d.writeRooms()
+func (op *operator) edit() error {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.edits++
+	op.j.record("edited rooms", "edit     the rooms file: %s", op.second())
+	return op.writeRooms()
 }
 
 // victim claims the node of a fault, nil for none.
-func (d *deployment) victim(f fault) *node {
+func (in *injector) victim(f fault) *node {
 	place := f.place
 	if f.role == "global" || f.role == "nats" {
 		place = ""
 	}
-	candidates := d.of(f.role, place)
+	candidates := in.of(f.role, place)
 	if f.role == "nats" {
 		// One at a time: writes need two of three.
 		for _, n := range candidates {
@@ -297,7 +281,7 @@ func (d *deployment) victim(f fault) *node {
 		}
 	}
 	if f.leader && (f.role == "global" || f.role == "regional") {
-		if n, err := d.leader(f.role, place); err == nil && n.claim() {
+		if n, err := in.leader(f.role, place); err == nil && n.claim() {
 			return n
 		}
 	}
@@ -458,25 +442,31 @@ var errBroken = errors.New("a promise broke")
 var errBelow = errors.New("every promise is kept, but a figure is below its goal")
 
 // storm executes faults.
-func (d *deployment) storm(ctx context.Context, faults []fault, j *journal, links *links) error {
+func (in *injector) storm(ctx context.Context, faults []fault) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	errs := make([]error, len(faults))
 	var all sync.WaitGroup
-	begun := d.since()
+	begun := in.since()
 	for i, f := range faults {
-		sleep(ctx, f.at-(d.since()-begun))
+		sleep(ctx, f.at-(in.since()-begun))
 		if ctx.Err() != nil {
 			break
 		}
 		all.Go(func() {
-			if errs[i] = d.do(ctx, f, j, links); errs[i] != nil {
+			if errs[i] = in.do(ctx, f); errs[i] != nil {
 				end()
 			}
 		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// recovery watches a deployment and its visitors after faults.
+type recovery struct {
+	operator
+	people *crowdOfPeople
 }
 
 // calm is the recovery after a storm, timed from the end of its last fault.
@@ -502,19 +492,19 @@ func (c *calm) usage() string {
 }
 
 // calm waits for the recovery.
-func (d *deployment) calm(ctx context.Context, people *crowdOfPeople, j *journal) (c calm, err error) {
-	healed := d.since()
-	j.record("", "nothing is broken any more")
-	if err := d.settled(ctx, wholeWithin); err != nil {
+func (r *recovery) calm(ctx context.Context) (c calm, err error) {
+	healed := r.since()
+	r.j.record("", "nothing is broken any more")
+	if err := r.settled(ctx, wholeWithin); err != nil {
 		return c, fmt.Errorf("%v after the last fault: %w", wholeWithin, err)
 	}
-	c.whole = d.since() - healed
-	j.record("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
-	if err := d.comeAgain(ctx, people, j, healed, &c); err != nil {
+	c.whole = r.since() - healed
+	r.j.record("", "every edge is ready, one global and one regional per data centre lead: %.1f s later", c.whole.Seconds())
+	if err := r.comeAgain(ctx, healed, &c); err != nil {
 		return c, err
 	}
-	c.again = d.since() - healed
-	j.record("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
+	c.again = r.since() - healed
+	r.j.record("", "people come in again in every data centre: %.1f s later", c.again.Seconds())
 	return c, nil
 }
 
@@ -523,43 +513,43 @@ const operatorEvery = 5 * time.Second
 
 // comeAgain waits for admissions in every data centre. Time with exhausted limits does not count: one data centre may
 // have all permits, and the others' turn comes as sessions end.
-func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *journal, healed time.Duration, c *calm) error {
-	full, at := time.Duration(0), d.since()
+func (r *recovery) comeAgain(ctx context.Context, healed time.Duration, c *calm) error {
+	full, at := time.Duration(0), r.since()
 	for looked := time.Duration(0); ctx.Err() == nil; sleep(ctx, 100*time.Millisecond) {
-		if passed := d.since() - at; passed > sampleEvery {
+		if passed := r.since() - at; passed > sampleEvery {
 			at += passed
-			if used, ok := d.currentUse(people); ok && used >= useGoal {
+			if used, ok := r.currentUse(); ok && used >= useGoal {
 				full += passed
 			}
 		}
 		empty := ""
-		for _, dc := range d.serving() {
-			if people.entered(dc, healed) < enough {
+		for _, dc := range r.serving() {
+			if r.people.entered(dc, healed) < enough {
 				empty = dc
 			}
 		}
 		if empty == "" {
 			return nil
 		}
-		if looked == 0 || d.since()-looked > operatorEvery {
-			until, err := d.lookAround(ctx, j)
+		if looked == 0 || r.since()-looked > operatorEvery {
+			until, err := r.lookAround(ctx)
 			if err != nil {
 				return err
 			}
 			if waits := until - healed; waits > c.waits+time.Second {
 				c.waits = waits
-				j.record("", "nodes say that they wait until %.1f s after the last fault", waits.Seconds())
+				r.j.record("", "nodes say that they wait until %.1f s after the last fault", waits.Seconds())
 			}
-			looked = d.since()
+			looked = r.since()
 		}
 		if c.waits > longestWait {
 			return fmt.Errorf("nodes report waits until %v after the last fault, the limit is %v", c.waits, longestWait)
 		}
 		within := min(max(againWithin, c.waits+afterWait)+full, longestWait)
-		if d.o.upgrade != "" { // nothing was lost: if R is exhausted elsewhere, a data centre's turn comes later
+		if r.o.upgrade != "" { // nothing was lost: if R is exhausted elsewhere, a data centre's turn comes later
 			within = longestWait
 		}
-		if d.since()-healed > within {
+		if r.since()-healed > within {
 			return fmt.Errorf("%v after the last fault: %w in %s", within, errNobody, empty)
 		}
 	}
@@ -568,22 +558,22 @@ func (d *deployment) comeAgain(ctx context.Context, people *crowdOfPeople, j *jo
 
 // filled waits until the limits should be fully used again, and measures the use. While permits are reserved for dead
 // processes, some are missing.
-func (d *deployment) filled(ctx context.Context, people *crowdOfPeople, j *journal, healed time.Duration, c *calm) {
-	for ; ctx.Err() == nil && d.since()-healed < presumedFor; sleep(ctx, sampleEvery) {
-		if s, ok := d.books(); ok && s.Presumed == 0 && s.RatePresumed == 0 {
+func (r *recovery) filled(ctx context.Context, healed time.Duration, c *calm) {
+	for ; ctx.Err() == nil && r.since()-healed < presumedFor; sleep(ctx, sampleEvery) {
+		if s, ok := r.books(); ok && s.Presumed == 0 && s.RatePresumed == 0 {
 			break
 		}
 	}
-	if d.since()-healed > c.again+operatorEvery {
-		j.record("", "nothing is presumed of whoever died: %.1f s after the last fault", (d.since() - healed).Seconds())
+	if r.since()-healed > c.again+operatorEvery {
+		r.j.record("", "nothing is presumed of whoever died: %.1f s after the last fault", (r.since() - healed).Seconds())
 	}
 	sleep(ctx, usedAfter)
-	use := d.use(ctx, people)
+	use := r.use(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	c.use, c.measured = use, true
-	j.record("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
+	r.j.record("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
 }
 
 // counted holds a regional's counts of a room.
@@ -594,17 +584,17 @@ type counted struct {
 }
 
 // books returns the sum of the regionals' counts. It reports false if one does not answer.
-func (d *deployment) books() (sum counted, ok bool) {
+func (r *recovery) books() (sum counted, ok bool) {
 	for _, dc := range places {
-		if len(d.of("regional", dc)) == 0 {
+		if len(r.of("regional", dc)) == 0 {
 			continue
 		}
-		r, err := d.leader("regional", dc)
+		n, err := r.leader("regional", dc)
 		if err != nil {
 			return sum, false
 		}
 		var s struct{ Rooms map[string]counted }
-		if err := d.get(text(&r.metrics)+"/status", &s); err != nil {
+		if err := r.get(text(&n.metrics)+"/status", &s); err != nil {
 			return sum, false
 		}
 		l := s.Rooms["shop"]
@@ -615,20 +605,20 @@ func (d *deployment) books() (sum counted, ok bool) {
 
 // currentUse returns the use of the more used limit: of T by sessions that the regionals count, without reserved ones,
 // or of R by admissions of the last minute. It reports false if a regional does not answer.
-func (d *deployment) currentUse(people *crowdOfPeople) (used float64, ok bool) {
+func (r *recovery) currentUse() (used float64, ok bool) {
 	admitted := 0
 	for _, dc := range places {
-		admitted += people.entered(dc, d.since()-time.Minute)
+		admitted += r.people.entered(dc, r.since()-time.Minute)
 	}
-	s, ok := d.books()
-	return max(float64(s.Active-s.Presumed)/float64(d.o.total), float64(admitted)/float64(d.o.rate)), ok
+	s, ok := r.books()
+	return max(float64(s.Active-s.Presumed)/float64(r.o.total), float64(admitted)/float64(r.o.rate)), ok
 }
 
 // use returns the mean use over a while.
-func (d *deployment) use(ctx context.Context, people *crowdOfPeople) float64 {
+func (r *recovery) use(ctx context.Context) float64 {
 	sum, n := 0.0, 0
-	for begun := d.since(); d.since()-begun < usedFor && ctx.Err() == nil; sleep(ctx, sampleEvery) {
-		if used, ok := d.currentUse(people); ok {
+	for begun := r.since(); r.since()-begun < usedFor && ctx.Err() == nil; sleep(ctx, sampleEvery) {
+		if used, ok := r.currentUse(); ok {
 			sum += used
 			n++
 		}
@@ -646,6 +636,8 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
 	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
+	op := operator{d, j}
+	in, rec := &injector{op, links}, &recovery{op, people}
 	var trouble []error
 	var calms []calm
 	rng := rand.New(rand.NewPCG(o.seed, 1))
@@ -654,13 +646,13 @@ func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
 	for len(trouble) == 0 && come.Err() == nil && (len(calms) == 0 || d.since()-j.base < o.length) {
 		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{d.net.links(), o.toxiproxy != "", o.changes})
 		j.record("", "storm: %d faults", len(faults))
-		if err := d.storm(come, faults, j, links); err != nil {
+		if err := in.storm(come, faults); err != nil {
 			trouble = append(trouble, err)
 			break
 		}
-		c, err := d.calm(come, people, j)
+		c, err := rec.calm(come)
 		if err == nil {
-			d.filled(come, people, j, d.since()-c.again, &c)
+			rec.filled(come, d.since()-c.again, &c)
 		}
 		calms = append(calms, c)
 		if err != nil {

@@ -22,15 +22,15 @@ type gateway struct {
 }
 
 // startGateways starts one toxiproxy per place, if available.
-func (d *deployment) startGateways(context.Context) error {
-	if d.o.toxiproxy == "" {
+func (b *bus) startGateways(context.Context) error {
+	if b.o.toxiproxy == "" {
 		return nil
 	}
-	d.gates = map[string]*gateway{}
+	b.gates = map[string]*gateway{}
 	for i, place := range places {
-		host := d.net.addr(place)
+		host := b.net.addr(place)
 		var servers []string
-		for _, n := range d.nats {
+		for _, n := range b.nats {
 			if n.reached(place) {
 				servers = append(servers, n.client)
 			}
@@ -41,16 +41,16 @@ func (d *deployment) startGateways(context.Context) error {
 		ports := make([]int, 1+len(servers))
 		for k := range ports {
 			var err error
-			if ports[k], err = d.net.port(place, 100+100*i+k); err != nil {
+			if ports[k], err = b.net.port(place, 100+100*i+k); err != nil {
 				return err
 			}
 		}
-		n := &node{name: place + "/toxiproxy", role: "toxiproxy", place: place, argv: []string{d.o.toxiproxy, "-host", host, "-port", fmt.Sprint(ports[0])}}
-		if err := d.add(n); err != nil {
+		n := &node{name: place + "/toxiproxy", role: "toxiproxy", place: place, argv: []string{b.o.toxiproxy, "-host", host, "-port", fmt.Sprint(ports[0])}}
+		if err := b.add(n); err != nil {
 			return err
 		}
 		g := &gateway{api: "http://" + join(host, ports[0]), through: map[string]string{}, ask: &http.Client{Timeout: 10 * time.Second}}
-		if err := d.wait(20*time.Second, func() error { return g.call(http.MethodGet, "/version", nil) }); err != nil {
+		if err := b.wait(20*time.Second, func() error { return g.call(http.MethodGet, "/version", nil) }); err != nil {
 			return err
 		}
 		for k, upstream := range servers {
@@ -61,7 +61,7 @@ func (d *deployment) startGateways(context.Context) error {
 			g.proxies = append(g.proxies, name)
 			g.through[upstream] = listen
 		}
-		d.gates[place] = g
+		b.gates[place] = g
 	}
 	return nil
 }

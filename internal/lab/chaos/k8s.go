@@ -254,7 +254,7 @@ func (c *cluster) seePod(ctx context.Context, kind string, p *pod) error {
 		if err := c.kube.get(ctx, "/api/v1/namespaces/"+p.Metadata.Namespace+"/persistentvolumeclaims/data-"+p.Metadata.Name, &claim); err != nil {
 			return err
 		}
-		n = &node{name: place + "/" + p.Metadata.Name, role: p.Metadata.Labels[roleLabel], place: place, fleet: c.deployment, data: c.volume(claim.Spec.VolumeName), uid: p.Metadata.UID}
+		n = &node{name: place + "/" + p.Metadata.Name, role: p.Metadata.Labels[roleLabel], place: place, fleet: c.fleet, data: c.volume(claim.Spec.VolumeName), uid: p.Metadata.UID}
 		n.url.Store("http://" + p.Status.PodIP + ":8080")
 		n.metrics.Store("http://" + p.Status.PodIP + ":9100")
 		c.enlist(n)
@@ -650,13 +650,13 @@ type usage struct {
 }
 
 // watchUse samples until ctx ends.
-func (c *cluster) watchUse(ctx context.Context, people *crowdOfPeople) (u *usage, wait func()) {
+func (c *cluster) watchUse(ctx context.Context, rec *recovery) (u *usage, wait func()) {
 	u = &usage{}
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for ; ctx.Err() == nil; sleep(ctx, sampleEvery) {
-			if used, ok := c.currentUse(people); ok {
+			if used, ok := rec.currentUse(); ok {
 				u.mu.Lock()
 				u.at, u.use = append(u.at, c.since()), append(u.use, used)
 				u.mu.Unlock()
@@ -689,10 +689,7 @@ func (u *usage) worst(window, from, to time.Duration) (least float64, at time.Du
 
 // inPods runs both data centres and global as pods.
 func inPods(ctx context.Context, o options, out io.Writer) (err error) {
-	d := &deployment{
-		o: o, net: bridged{}, zero: time.Now(), dcs: places[:2], names: map[string]int{},
-		ask: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
-	}
+	d := newDeployment(o, bridged{})
 	defer func() { err = errors.Join(err, d.stop()) }()
 	c := &cluster{deployment: d, j: &journal{out: out, d: d, done: map[string]int{}}, pods: map[string]*node{}, served: map[string][]string{}, names: map[string]map[string][]net.IP{}}
 	if d.site, err = openSite(nodeAddr, d.since); err != nil {
@@ -738,7 +735,8 @@ func (c *cluster) operate(ctx context.Context, out io.Writer) error {
 	d := c.deployment
 	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
-	use, sampled := c.watchUse(ctx, people)
+	rec := &recovery{operator{d, c.j}, people}
+	use, sampled := c.watchUse(ctx, rec)
 	err := c.patiently(come, time.Minute, func() error {
 		for _, dc := range d.dcs {
 			if people.entered(dc, 0) == 0 {
@@ -783,9 +781,9 @@ func (c *cluster) operate(ctx context.Context, out io.Writer) error {
 		func() error { return c.replaceVolume(come, set{d.dcs[0], "edge"}, 1) },
 		func() error { return c.replaceVolume(come, set{d.dcs[1], "regional"}, 0) },
 		func() error {
-			calm, err := d.calm(come, people, c.j)
+			calm, err := rec.calm(come)
 			if err == nil {
-				d.filled(come, people, c.j, d.since()-calm.again, &calm)
+				rec.filled(come, d.since()-calm.again, &calm)
 			}
 			calms = append(calms, calm)
 			return err

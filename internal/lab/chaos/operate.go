@@ -31,10 +31,16 @@ import (
 
 // This file has the actions of operators and orchestrators, and failures of disks.
 
+// operator acts on a deployment, and records what it does.
+type operator struct {
+	*deployment
+	j *journal
+}
+
 // edgesEver returns all edges ever started, by number.
-func (d *deployment) edgesEver() []*node {
+func (f *fleet) edgesEver() []*node {
 	var out []*node
-	for _, n := range d.ever() {
+	for _, n := range f.ever() {
 		if n.role == "edge" {
 			out = append(out, n)
 		}
@@ -43,28 +49,28 @@ func (d *deployment) edgesEver() []*node {
 }
 
 // replace ends an edge for good and starts another one with a new name, as an orchestrator does.
-func (d *deployment) replace(ctx context.Context, n *node, j *journal) error {
+func (op *operator) replace(ctx context.Context, n *node) error {
 	n.up.Store(false)
 	n.unwell() // for ever
 	n.gone.Store(true)
 	if err := n.end(syscall.SIGTERM); err != nil {
 		return err
 	}
-	next, err := d.launchEdge(n.place)
+	next, err := op.launchEdge(n.place)
 	if err != nil {
 		return err
 	}
-	j.record("replaced edge", "replace  %s by %s", n.name, next.name)
-	if err := d.admits(ctx, next); err != nil {
+	op.j.record("replaced edge", "replace  %s by %s", n.name, next.name)
+	if err := op.admits(ctx, next); err != nil {
 		return err
 	}
-	d.forget(ctx, n, j)
+	op.forget(ctx, n)
 	return nil
 }
 
 // forget tells the regional that processes of an edge have ended, whose end it may have missed: all of the name if none
 // are given. Without an answer, an operator retries after the storm.
-func (d *deployment) forget(ctx context.Context, n *node, j *journal, incarnations ...uint64) {
+func (op *operator) forget(ctx context.Context, n *node, incarnations ...uint64) {
 	args := []string{"fleet", "forget", strings.TrimPrefix(n.name, n.place+"/"), "--dc", n.place}
 	which := [][]string{args}
 	if len(incarnations) > 0 {
@@ -74,25 +80,25 @@ func (d *deployment) forget(ctx context.Context, n *node, j *journal, incarnatio
 		}
 	}
 	for _, w := range which {
-		if out, err := d.command(ctx, w...); err != nil {
-			j.record("", "(%s is not forgotten yet: %s)", n.name, strings.TrimSpace(out))
-			d.mu.Lock()
-			d.unforgotten = append(d.unforgotten, w)
-			d.mu.Unlock()
+		if out, err := op.command(ctx, w...); err != nil {
+			op.j.record("", "(%s is not forgotten yet: %s)", n.name, strings.TrimSpace(out))
+			op.mu.Lock()
+			op.unforgotten = append(op.unforgotten, w)
+			op.mu.Unlock()
 		}
 	}
 }
 
 // lookAround does an operator's work after a storm: it repeats unanswered forgets, and forgets missing edges that a
 // data centre waits for although all existing ones are connected. It returns the latest wait reported by nodes.
-func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Duration, err error) {
-	d.mu.Lock()
-	again := d.unforgotten
-	d.unforgotten = nil
-	d.mu.Unlock()
+func (op *operator) lookAround(ctx context.Context) (until time.Duration, err error) {
+	op.mu.Lock()
+	again := op.unforgotten
+	op.unforgotten = nil
+	op.mu.Unlock()
 	for _, args := range again {
-		err := d.wait(wholeWithin, func() error {
-			out, err := d.command(ctx, args...)
+		err := op.wait(wholeWithin, func() error {
+			out, err := op.command(ctx, args...)
 			if text := strings.TrimSpace(out); err != nil && !strings.Contains(text, "no silent process") && ctx.Err() == nil {
 				return fmt.Errorf("vestibule %s: %s", strings.Join(args, " "), text)
 			}
@@ -102,11 +108,11 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			return 0, err
 		}
 	}
-	for _, dc := range d.connected() {
+	for _, dc := range op.connected() {
 		// Live edges return within seconds; any still awaited is gone.
 		missed := func(w wait) bool { return w.Edge != "" && !w.Ended }
-		err := d.wait(settling, func() error {
-			waits, _, err := d.waits(dc)
+		err := op.wait(settling, func() error {
+			waits, _, err := op.waits(dc)
 			if err == nil && ctx.Err() == nil && slices.ContainsFunc(waits, missed) {
 				return errMissed
 			}
@@ -118,26 +124,26 @@ func (d *deployment) lookAround(ctx context.Context, j *journal) (until time.Dur
 			}
 			continue
 		}
-		out, err := d.command(ctx, "fleet", "forget", "--all", "--dc", dc)
+		out, err := op.command(ctx, "fleet", "forget", "--all", "--dc", dc)
 		if err != nil && ctx.Err() == nil {
 			return 0, fmt.Errorf("fleet forget --all --dc %s: %s", dc, strings.TrimSpace(out))
 		}
-		j.record("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
+		op.j.record("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
-	for _, dc := range d.connected() {
-		waits, now, err := d.waits(dc)
+	for _, dc := range op.connected() {
+		waits, now, err := op.waits(dc)
 		if err != nil {
 			return 0, err
 		}
 		for _, w := range waits {
-			serves := slices.Contains(d.serving(), dc)
+			serves := slices.Contains(op.serving(), dc)
 			if !w.Closed || !serves && w.Until.IsZero() {
 				continue
 			}
 			if w.Until.IsZero() && w.Why != "books" { // reported by another one, which has them
 				return 0, fmt.Errorf("%s waits for %q without an end", dc, w.Edge)
 			}
-			until = max(until, d.since()+w.Until.Sub(now))
+			until = max(until, op.since()+w.Until.Sub(now))
 		}
 	}
 	return until, nil
@@ -159,9 +165,9 @@ type wait struct {
 }
 
 // waits returns the waits of a data centre, as reported by its regional, and fleet time.
-func (d *deployment) waits(dc string) (waits []wait, now time.Time, err error) {
-	err = d.wait(wholeWithin, func() error {
-		n, err := d.leader("regional", dc)
+func (op *operator) waits(dc string) (waits []wait, now time.Time, err error) {
+	err = op.wait(wholeWithin, func() error {
+		n, err := op.leader("regional", dc)
 		if err != nil {
 			return err
 		}
@@ -169,7 +175,7 @@ func (d *deployment) waits(dc string) (waits []wait, now time.Time, err error) {
 			Waits  []wait
 			Region struct{ Time time.Time }
 		}
-		if err = d.get(text(&n.metrics)+"/status", &s); err == nil {
+		if err = op.get(text(&n.metrics)+"/status", &s); err == nil {
 			waits, now = s.Waits, s.Region.Time
 		}
 		return err
@@ -192,12 +198,12 @@ func (n *node) incarnations() ([]uint64, error) {
 
 // twin starts a second process with the configuration and a copy of the folder of an edge, like a copied machine, and
 // ends it after a while. Meanwhile the first one may be stopped.
-func (d *deployment) twin(ctx context.Context, n *node, f fault, j *journal) error {
-	d.mu.Lock()
-	d.names["twin"]++
-	t := &node{name: fmt.Sprintf("%s-twin-%d", n.name, d.names["twin"]), role: "edge", place: n.place}
-	t.fleet = d
-	d.mu.Unlock()
+func (op *operator) twin(ctx context.Context, n *node, f fault) error {
+	op.mu.Lock()
+	op.names["twin"]++
+	t := &node{name: fmt.Sprintf("%s-twin-%d", n.name, op.names["twin"]), role: "edge", place: n.place}
+	t.fleet = op.fleet
+	op.mu.Unlock()
 	config, err := os.ReadFile(n.argv[len(n.argv)-1])
 	if err != nil {
 		return err
@@ -205,7 +211,7 @@ func (d *deployment) twin(ctx context.Context, n *node, f fault, j *journal) err
 	if err := os.CopyFS(t.dataDir(), os.DirFS(n.dataDir())); err != nil {
 		return err
 	}
-	file, err := write(d.o.dir, filepath.Base(t.dataDir())+".yaml", "%s", strings.Replace(string(config), n.dataDir(), t.dataDir(), 1))
+	file, err := write(op.o.dir, filepath.Base(t.dataDir())+".yaml", "%s", strings.Replace(string(config), n.dataDir(), t.dataDir(), 1))
 	if err != nil {
 		return err
 	}
@@ -222,11 +228,11 @@ func (d *deployment) twin(ctx context.Context, n *node, f fault, j *journal) err
 			n.up.Store(true)
 		}()
 	}
-	j.record("copied edge", "copy     %s with its folder for %.1f s; it stands still meanwhile: %v", n.name, f.lasts.Seconds(), still)
-	if err := d.add(t); err != nil {
+	op.j.record("copied edge", "copy     %s with its folder for %.1f s; it stands still meanwhile: %v", n.name, f.lasts.Seconds(), still)
+	if err := op.add(t); err != nil {
 		return err
 	}
-	if err := d.admits(ctx, t); err != nil {
+	if err := op.admits(ctx, t); err != nil {
 		return err
 	}
 	sleep(ctx, f.lasts)
@@ -265,11 +271,11 @@ func (d *deployment) connected() []string {
 }
 
 // where returns the data centres for faults.
-func (d *deployment) where() []string {
-	if d.o.changes {
+func (b *bus) where() []string {
+	if b.o.changes {
 		return places
 	}
-	return d.dcs
+	return b.dcs
 }
 
 func (d *deployment) list(listed bool) {
@@ -288,14 +294,14 @@ func (d *deployment) command(ctx context.Context, args ...string) (string, error
 
 // changes adds or drains a data centre, and returns the command's output and whether the change was made. Without an
 // answer of the store the change may still have been made: the list shows it as soon as it is readable.
-func (d *deployment) changes(ctx context.Context, verb, dc string) (said string, done bool) {
-	said, err := d.command(ctx, "fleet", verb, dc)
+func (op *operator) changes(ctx context.Context, verb, dc string) (said string, done bool) {
+	said, err := op.command(ctx, "fleet", verb, dc)
 	if err == nil {
 		return said, true
 	}
 	active := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(dc) + `\s+` + string(shared.Active))
-	err = d.wait(time.Minute, func() error {
-		list, err := d.command(ctx, "fleet", "list")
+	err = op.wait(time.Minute, func() error {
+		list, err := op.command(ctx, "fleet", "list")
 		done = active.MatchString(list) == (verb == "add")
 		return err
 	})
@@ -303,37 +309,37 @@ func (d *deployment) changes(ctx context.Context, verb, dc string) (said string,
 }
 
 // member adds or removes the third data centre.
-func (d *deployment) member(ctx context.Context, j *journal) error {
-	if !d.changing.TryLock() {
-		j.record("", "(%s is on its way already)", third)
+func (op *operator) member(ctx context.Context) error {
+	if !op.changing.TryLock() {
+		op.j.record("", "(%s is on its way already)", third)
 		return nil
 	}
-	defer d.changing.Unlock()
-	if !slices.Contains(d.serving(), third) {
-		return d.come(ctx, j)
+	defer op.changing.Unlock()
+	if !slices.Contains(op.serving(), third) {
+		return op.come(ctx)
 	}
-	return d.goAway(ctx, j)
+	return op.goAway(ctx)
 }
 
-func (d *deployment) come(ctx context.Context, j *journal) error {
-	if len(d.of("regional", third)) == 0 {
-		if err := d.launchRegional(third, 0, "--bootstrap"); err != nil {
+func (op *operator) come(ctx context.Context) error {
+	if len(op.of("regional", third)) == 0 {
+		if err := op.launchRegional(third, 0, "--bootstrap"); err != nil {
 			return err
 		}
 		for range 2 {
-			if _, err := d.launchEdge(third); err != nil {
+			if _, err := op.launchEdge(third); err != nil {
 				return err
 			}
 		}
 	}
-	if out, done := d.changes(ctx, "add", third); !done {
-		j.record("", "(%s is not added: %s)", third, out)
+	if out, done := op.changes(ctx, "add", third); !done {
+		op.j.record("", "(%s is not added: %s)", third, out)
 		return nil
 	}
-	j.record("added data centre", "add      %s", third)
-	d.list(true)
-	for _, e := range d.of("edge", third) {
-		if err := d.admits(ctx, e); err != nil {
+	op.j.record("added data centre", "add      %s", third)
+	op.list(true)
+	for _, e := range op.of("edge", third) {
+		if err := op.admits(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -343,22 +349,22 @@ func (d *deployment) come(ctx context.Context, j *journal) error {
 // drainWithin is the maximum time of a drain while sessions end and no fault lasts long.
 const drainWithin = 2 * time.Minute
 
-func (d *deployment) goAway(ctx context.Context, j *journal) error {
-	if out, done := d.changes(ctx, "drain", third); !done {
-		j.record("", "(%s does not drain: %s)", third, out)
+func (op *operator) goAway(ctx context.Context) error {
+	if out, done := op.changes(ctx, "drain", third); !done {
+		op.j.record("", "(%s does not drain: %s)", third, out)
 		return nil
 	}
-	j.record("drained data centre", "drain    %s", third)
-	begun := d.since()
-	d.list(false)
-	for _, e := range d.of("edge", third) {
+	op.j.record("drained data centre", "drain    %s", third)
+	begun := op.since()
+	op.list(false)
+	for _, e := range op.of("edge", third) {
 		e.up.Store(false)
 	}
-	err := d.wait(drainWithin, func() error {
+	err := op.wait(drainWithin, func() error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		out, err := d.command(ctx, "fleet", "list")
+		out, err := op.command(ctx, "fleet", "list")
 		if err != nil {
 			return fmt.Errorf("fleet list: %w: %s", err, out)
 		}
@@ -372,9 +378,9 @@ func (d *deployment) goAway(ctx context.Context, j *journal) error {
 	case err != nil:
 		// While the permits of another data centre are unknown, as after a loss of the store, no data centre is
 		// removed; dead edges are forgotten after the storm.
-		j.record("", "(%s drains for more than %v: %v)", third, drainWithin, err)
+		op.j.record("", "(%s drains for more than %v: %v)", third, drainWithin, err)
 	default:
-		j.record("", "%s has left the list, after %.1f s", third, (d.since() - begun).Seconds())
+		op.j.record("", "%s has left the list, after %.1f s", third, (op.since() - begun).Seconds())
 	}
 	return nil
 }
@@ -399,14 +405,14 @@ func (d *deployment) admits(ctx context.Context, n *node) error {
 }
 
 // loseStore kills all NATS servers and restarts them with empty disks, while all nodes live on.
-func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *journal) error {
-	servers := d.of("nats", "")
+func (op *operator) loseStore(ctx context.Context, lasts time.Duration) error {
+	servers := op.of("nats", "")
 	for i, n := range servers {
 		if !n.claim() {
 			for _, o := range servers[:i] {
 				o.free()
 			}
-			j.record("", "(a NATS server is in trouble already)")
+			op.j.record("", "(a NATS server is in trouble already)")
 			return nil
 		}
 	}
@@ -415,7 +421,7 @@ func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *jour
 			n.free()
 		}
 	}()
-	j.record("lost the store", "lose     all that NATS stored; its servers are back after %.1f s", lasts.Seconds())
+	op.j.record("lost the store", "lose     all that NATS stored; its servers are back after %.1f s", lasts.Seconds())
 	for _, n := range servers {
 		if err := n.end(syscall.SIGKILL); err != nil {
 			return err
@@ -426,11 +432,11 @@ func (d *deployment) loseStore(ctx context.Context, lasts time.Duration, j *jour
 		if err := empty(n.dataDir()); err != nil {
 			return err
 		}
-		if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
+		if err := op.revive(n); err != nil {
 			return err
 		}
 	}
-	return d.provision(ctx)
+	return op.provision(ctx)
 }
 
 // empty removes the contents of a folder.
@@ -448,8 +454,8 @@ func empty(dir string) error {
 }
 
 // fillDisk fills the disk of a NATS server. Once there is space again it restarts the server, as the runbook says.
-func (d *deployment) fillDisk(ctx context.Context, n *node, lasts time.Duration, j *journal) error {
-	j.record("filled a disk", "fill     the disk of %s for %.1f s", n.name, lasts.Seconds())
+func (op *operator) fillDisk(ctx context.Context, n *node, lasts time.Duration) error {
+	op.j.record("filled a disk", "fill     the disk of %s for %.1f s", n.name, lasts.Seconds())
 	filler := filepath.Join(n.dataDir(), "filler")
 	f, err := os.Create(filler)
 	if err != nil {
@@ -466,7 +472,7 @@ func (d *deployment) fillDisk(ctx context.Context, n *node, lasts time.Duration,
 	if err := n.end(syscall.SIGTERM); err != nil {
 		return err
 	}
-	return d.wait(20*time.Second, func() error { return n.start() })
+	return op.revive(n)
 }
 
 // endless reads zeros.
@@ -546,11 +552,11 @@ func (r reader) joined(value string) fleettime.Time {
 const known = 12 * time.Second
 
 // rotate adds a key to the stored ring.
-func (d *deployment) rotate(ctx context.Context, j *journal) error {
-	as := natsbus.Options{URL: d.urls, Name: "chaos-keys", Log: slog.New(slog.DiscardHandler)}
-	if d.o.credentials { // only global's user has the permission
-		as.CA, as.Inbox = d.authority(), natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, "global-1")
-		as.Cert, as.Key = d.certificate(wire.Root, "globals", "global-1")
+func (op *operator) rotate(ctx context.Context) error {
+	as := natsbus.Options{URL: op.urls, Name: "chaos-keys", Log: slog.New(slog.DiscardHandler)}
+	if op.o.credentials { // only global's user has the permission
+		as.CA, as.Inbox = op.authority(), natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, "global-1")
+		as.Cert, as.Key = op.certificate(wire.Root, "globals", "global-1")
 	}
 	conn, err := natsbus.Connect(as)
 	if err != nil {
@@ -558,7 +564,7 @@ func (d *deployment) rotate(ctx context.Context, j *journal) error {
 	}
 	defer conn.Close()
 	docs := natsbus.NewDocuments(conn, 0)
-	err = d.wait(10*time.Second, func() error {
+	err = op.wait(10*time.Second, func() error {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -590,15 +596,15 @@ func (d *deployment) rotate(ctx context.Context, j *journal) error {
 		if data, err = ticket.EncodeKeyring(ring); err != nil {
 			return err
 		}
-		d.keys.learn(ring)
+		op.keys.learn(ring)
 		if _, err := docs.Put(try, shared.KeysDocument, data, revision); err != nil {
 			return err
 		}
-		j.record("rotated keys", "rotate   the keys: key %d, sealed with from %v on", next.ID, known)
+		op.j.record("rotated keys", "rotate   the keys: key %d, sealed with from %v on", next.ID, known)
 		return nil
 	})
 	if errors.Is(err, wire.ErrDown) || errors.Is(err, context.DeadlineExceeded) {
-		j.record("", "(the store cannot be reached)")
+		op.j.record("", "(the store cannot be reached)")
 		return nil
 	}
 	return err

@@ -88,7 +88,7 @@ func TestJudge(t *testing.T) {
 			stays: []stay{
 				stayOf(slow(asked(page, 0, 11), 3)), stayOf(asked(page, 20, 11)), stayOf(asked(page, 40, 11)), stayOf(asked(page, 61, 11)),
 			},
-			outages: []judge.Span{{at(.005), at(3)}},
+			outages: []judge.Span{{From: at(.005), To: at(3)}},
 			check:   func(v verdict) bool { return v.rate == 3 },
 		},
 		{
@@ -121,7 +121,7 @@ func TestJudge(t *testing.T) {
 		{
 			name:    "an error of a dead edge",
 			stays:   []stay{stayOf(asked(page, 1, 11), asked(failed, 6, 0))},
-			outages: []judge.Span{{at(5), 0}},
+			outages: []judge.Span{{From: at(5), To: 0}},
 			check:   func(v verdict) bool { return v.excused == 1 },
 		},
 		{
@@ -140,7 +140,7 @@ func TestJudge(t *testing.T) {
 			stays: []stay{
 				stayOf(lost(asked(page, 1, 0))), stayOf(asked(page, 2, 11)), stayOf(asked(page, 3, 11)),
 			},
-			outages: []judge.Span{{at(1), at(2)}},
+			outages: []judge.Span{{From: at(1), To: at(2)}},
 			broken:  []string{"3 sessions were valid at 3.010 s"},
 		},
 		{
@@ -148,7 +148,7 @@ func TestJudge(t *testing.T) {
 			stays: []stay{
 				stayOf(lost(asked(page, 1, 0)), asked(page, 30, 11)), stayOf(asked(page, 15, 11)), stayOf(asked(page, 16, 11)),
 			},
-			outages: []judge.Span{{at(1), at(2)}},
+			outages: []judge.Span{{From: at(1), To: at(2)}},
 			check:   func(v verdict) bool { return v.peak == 2 },
 		},
 	} {

@@ -22,7 +22,7 @@ type node struct {
 	place  string
 	argv   []string
 	log    string // log file of all its lives
-	fleet  *deployment
+	fleet  *fleet
 	first  []string // additional arguments of the first life
 	number int      // among edges
 	data   string   // its folder, if not ours

@@ -112,13 +112,13 @@ func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
 	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
 	noted := d.observe(ctx)
 	people, come, home := d.invite(ctx)
-	rng := rand.New(rand.NewPCG(o.seed, 3))
+	rng, rec := rand.New(rand.NewPCG(o.seed, 3)), &recovery{operator{d, j}, people}
 	sleep(come, o.session) // the room is full, and visitors wait
 	var trouble []error
 	var calms []calm
 	for _, p := range passes[:o.passes] {
 		begun := d.since()
-		c, err := d.pass(come, rng, p, people, j)
+		c, err := rec.pass(come, rng, p)
 		if calms = append(calms, c); err != nil {
 			trouble = append(trouble, fmt.Errorf("%s: %w", p.what, err))
 			break
@@ -139,22 +139,22 @@ func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
 
 // pass does one pass. In the middle it rotates keys and changes rooms, and a fleet of both builds runs until it seals
 // with the new key.
-func (d *deployment) pass(ctx context.Context, rng *rand.Rand, p pass, people *crowdOfPeople, j *journal) (calm, error) {
-	j.record("", "%s", p.what)
+func (r *recovery) pass(ctx context.Context, rng *rand.Rand, p pass) (calm, error) {
+	r.j.record("", "%s", p.what)
 	var nodes []*node
 	for _, role := range p.roles {
-		nodes = append(nodes, d.of(role, "")...)
+		nodes = append(nodes, r.of(role, "")...)
 	}
 	if len(p.roles) == 0 {
-		nodes = slices.DeleteFunc(d.present(), func(n *node) bool { return !n.ours() })
+		nodes = slices.DeleteFunc(r.present(), func(n *node) bool { return !n.ours() })
 		rng.Shuffle(len(nodes), func(i, k int) { nodes[i], nodes[k] = nodes[k], nodes[i] })
 	}
 	for i, n := range nodes {
 		if i == len(nodes)/2 {
-			if err := d.rotate(ctx, j); err != nil {
+			if err := r.rotate(ctx); err != nil {
 				return calm{}, err
 			}
-			if err := d.edit(j); err != nil {
+			if err := r.edit(); err != nil {
 				return calm{}, err
 			}
 			sleep(ctx, known+time.Second) // the new key seals
@@ -163,49 +163,40 @@ func (d *deployment) pass(ctx context.Context, rng *rand.Rand, p pass, people *c
 		if p.kill && n.role != "edge" && i%2 == 0 {
 			s = syscall.SIGKILL
 		}
-		if err := d.exchange(ctx, n, p.back, s, j); err != nil {
+		if err := r.exchange(ctx, n, p.back, s); err != nil {
 			return calm{}, err
 		}
 		if ctx.Err() != nil {
 			return calm{}, ctx.Err()
 		}
 	}
-	return d.calm(ctx, people, j)
+	return r.calm(ctx)
 }
 
 // exchange ends a node and starts the other build in its place, with the same configuration and the same folder.
-func (d *deployment) exchange(ctx context.Context, n *node, back bool, s syscall.Signal, j *journal) error {
-	bin, to := d.o.newBinaries(), "new"
+func (op *operator) exchange(ctx context.Context, n *node, back bool, s syscall.Signal) error {
+	bin, to := op.o.newBinaries(), "new"
 	if back {
-		bin, to = d.o.oldBinaries(), "old"
+		bin, to = op.o.oldBinaries(), "old"
 	}
 	n.claim() // no other fault touches nodes
 	defer n.free()
-	n.up.Store(false)
-	well := n.unwell()
-	if err := n.end(s); err != nil {
+	err := op.startAgain(ctx, n, s, 0, func() error {
+		n.argv[0] = filepath.Join(bin, n.role)
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	n.argv[0] = filepath.Join(bin, n.role)
-	// A connection may have taken the free port meanwhile.
-	if err := d.wait(20*time.Second, func() error { return n.start() }); err != nil {
+	op.j.record("replaced "+n.role, "%-4s     %s (%v)", to, n.name, s)
+	if err := op.settled(ctx, wholeWithin); err != nil {
 		return err
 	}
-	if n.role == "edge" {
-		if err := d.admits(ctx, n); err != nil {
-			return err
-		}
-	}
-	well()
-	j.record("replaced "+n.role, "%-4s     %s (%v)", to, n.name, s)
-	if err := d.settled(ctx, wholeWithin); err != nil {
-		return err
-	}
-	return d.wait(wholeWithin, func() error {
+	return op.wait(wholeWithin, func() error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return d.reckoned()
+		return op.reckoned()
 	})
 }
 
