@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
 	"vestibule/internal/lab/visitor"
 )
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
 	"vestibule/internal/lab/judge"
 )
 

@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
 	"vestibule/internal/lab/process"
 )
 

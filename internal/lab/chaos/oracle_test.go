@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"vestibule/internal/lab/judge"
 )
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
 	"vestibule/internal/lab/visitor"
 )
 

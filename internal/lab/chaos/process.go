@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
 	"vestibule/internal/lab/judge"
 	"vestibule/internal/lab/process"
 )

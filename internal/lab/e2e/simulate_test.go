@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
 	"vestibule/internal/lab/process"
 )
 
