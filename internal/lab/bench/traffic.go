@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/lab/site"
 	"vestibule/internal/lab/visitor"
 )
 
 const (
-	siteHeader = "X-Bench-Site"
-
 	busy     = 20 // rooms with traffic, and active visitors
 	askEvery = 20 * time.Millisecond
 	turns    = 3
@@ -25,13 +23,15 @@ const (
 // traffic compares the edges' CPU time for the same request rate in the only room of one fleet and in a few of the
 // many rooms of another. They alternate; the other edge is idle.
 func traffic(ctx context.Context, out io.Writer, bin string, rooms, edges int, watch time.Duration) error {
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set(siteHeader, "1")
-	}))
-	defer site.Close()
+	begun := time.Now()
+	shop, err := site.Open("127.0.0.1", func() time.Duration { return time.Since(begun) })
+	if err != nil {
+		return err
+	}
+	defer shop.Close() // the run is over
 	var fleets [2]*crowd
 	for i, n := range []int{1, rooms} {
-		f, _, err := startFleet(ctx, bin, n, site.URL)
+		f, _, err := startFleet(ctx, bin, n, shop.URL())
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func enter(ctx context.Context, f *nodes, rooms int) (*crowd, error) {
 	for i := range busy {
 		at := i % rooms
 		p := &person{url: f.edge.at["url"] + f.paths[at], Visitor: visitor.Visitor{
-			Client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, Host: fmt.Sprintf("a-%d.example", at), Site: siteHeader,
+			Client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}, Host: fmt.Sprintf("a-%d.example", at), Site: site.Header,
 		}}
 		c.people = append(c.people, p)
 		if err := until(ctx, "somebody is let in", func() bool {

@@ -45,24 +45,20 @@ func failures(links bool) []failure {
 
 // costs runs every failure once and prints the time without admissions, in the affected data centre and in the other.
 func costs(ctx context.Context, d *deployment, out io.Writer) (err error) {
-	j := &journal{out: io.Discard, d: d, done: map[string]int{}}
-	people, _, home := d.invite(ctx)
-	defer home()
-	noted := d.observe(ctx)
+	t := d.begin(ctx, out, io.Discard)
 	defer func() {
-		_, e := noted()
+		t.home()
+		_, e := t.noted()
 		err = errors.Join(err, e)
 	}()
 	fmt.Fprintf(out, "%-36s %22s %22s\n", "killed, again after 1 s", d.dcs[0]+" (hit)", d.dcs[1])
-	op := operator{d, j}
-	in, rec := &injector{op, newLinks(d)}, &recovery{op, people}
 	sleep(ctx, 2*d.o.session) // the room is full, and visitors come and go
 	for _, f := range failures(d.net.links()) {
 		begun := d.since()
-		if err := in.storm(ctx, f.faults); err != nil {
+		if err := t.in.storm(ctx, f.faults); err != nil {
 			return err
 		}
-		if _, err := rec.calm(ctx); err != nil {
+		if _, err := t.calm(ctx); err != nil {
 			return fmt.Errorf("%s: %w", f.what, err)
 		}
 		sleep(ctx, 20*time.Second)
@@ -71,7 +67,7 @@ func costs(ctx context.Context, d *deployment, out io.Writer) (err error) {
 		}
 		var dry []any
 		for _, dc := range d.dcs {
-			dry = append(dry, people.drought(dc, begun, d.since()).Seconds())
+			dry = append(dry, t.people.drought(dc, begun, d.since()).Seconds())
 		}
 		fmt.Fprintf(out, "%-36s %6.1f s nobody came in %6.1f s nobody came in\n", append([]any{f.what}, dry...)...)
 	}
@@ -86,14 +82,12 @@ const lostGoal = 30 * time.Second
 // appears and all promises of a fault run, and with -strict that admissions resume within lostGoal.
 func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	o := d.o
-	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	noted := d.observe(ctx)
-	people, _, home := d.invite(ctx)
+	t := d.begin(ctx, out, out)
 	sleep(ctx, 2*o.session) // the room is full, and visitors come and go
 	before := d.keys.count()
 	global := d.of("global", "")[0]
 	begun := d.since()
-	j.record("lost the machine of global", "lose     %s with NATS and all that was stored, for 2 s", global.name)
+	t.j.record("lost the machine of global", "lose     %s with NATS and all that was stored, for 2 s", global.name)
 	err := global.end(syscall.SIGKILL)
 	if err == nil {
 		sleep(ctx, 2*time.Second)
@@ -102,22 +96,20 @@ func lost(ctx context.Context, d *deployment, out io.Writer) error {
 	if err == nil {
 		var e *node
 		if e, err = d.launchEdge(d.dcs[0]); err == nil {
-			j.record("", "%s begins with an empty folder", e.name)
+			t.j.record("", "%s begins with an empty folder", e.name)
 			err = d.admits(ctx, e)
 		}
 	}
 	var c calm
 	healed := d.since()
 	if err == nil {
-		c, err = (&recovery{operator{d, j}, people}).calm(ctx)
+		c, err = t.calm(ctx)
+		t.calms = append(t.calms, c)
 	}
 	sleep(ctx, o.session)
-	home()
-	stood, e := noted()
-	if err = errors.Join(err, e, ctx.Err()); err != nil {
+	if err = t.end(ctx, err); err != nil && !errors.Is(err, errBroken) && !errors.Is(err, errBelow) {
 		return err
 	}
-	err = report(out, d, people, j, newLinks(d), stood, []calm{c})
 	again := healed - begun + c.again
 	fmt.Fprintf(out, "  %-44s %.1f s / %.0f s\n", "lost until people come in everywhere / goal", again.Seconds(), lostGoal.Seconds())
 	if again > lostGoal && o.strict {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"vestibule/internal/lab/judge"
+	"vestibule/internal/lab/site"
 )
 
 // fleet is the processes of a run.
@@ -33,7 +34,7 @@ type fleet struct {
 // deployment is a fleet with its NATS and its site.
 type deployment struct {
 	bus
-	site *site
+	site *site.Site
 	keys keys
 
 	names map[string]int // edges ever started, by place; guarded by mu
@@ -68,7 +69,7 @@ const host = "shop.example" // of the room
 func deploy(ctx context.Context, o options, network network, s shape) (*deployment, error) {
 	d := newDeployment(o, network)
 	var err error
-	if d.site, err = openSite(network.addr(hub), d.since); err != nil {
+	if d.site, err = site.Open(network.addr(hub), d.since); err != nil {
 		return nil, err
 	}
 	steps := []func(context.Context) error{d.planNATS, d.startGateways, d.startNATS}
@@ -127,7 +128,7 @@ rooms:
     new_users_per_minute: 100
     session_duration: %[4]v
     origin: %[5]s
-`, host, d.o.total, d.o.rate, d.o.session, d.site.url(), d.second())
+`, host, d.o.total, d.o.rate, d.o.session, d.site.URL(), d.second())
 	if err != nil {
 		return err
 	}
@@ -434,7 +435,7 @@ func (d *deployment) stop() error {
 	}
 	all.Wait()
 	if d.site != nil {
-		errs = append(errs, d.site.close())
+		errs = append(errs, d.site.Close())
 	}
 	return errors.Join(errs...)
 }

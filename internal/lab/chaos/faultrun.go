@@ -627,48 +627,64 @@ func (r *recovery) use(ctx context.Context) float64 {
 	return sum / float64(max(1, n))
 }
 
-// faultRun is a whole run with faults.
-func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
-	o := d.o
-	links := newLinks(d)
-	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
-		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
-		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
-	noted := d.observe(ctx)
-	people, come, home := d.invite(ctx)
-	op := operator{d, j}
-	in, rec := &injector{op, links}, &recovery{op, people}
-	var trouble []error
-	var calms []calm
-	rng := rand.New(rand.NewPCG(o.seed, 1))
-	sleep(come, 5*time.Second) // some admissions first
-	gap := firstGap
-	for len(trouble) == 0 && come.Err() == nil && (len(calms) == 0 || d.since()-j.base < o.length) {
-		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{d.net.links(), o.toxiproxy != "", o.changes})
-		j.record("", "storm: %d faults", len(faults))
-		if err := in.storm(come, faults); err != nil {
-			trouble = append(trouble, err)
-			break
-		}
-		c, err := rec.calm(come)
-		if err == nil {
-			rec.filled(come, d.since()-c.again, &c)
-		}
-		calms = append(calms, c)
-		if err != nil {
-			trouble = append(trouble, err)
-		}
-		gap = time.Second + time.Duration(rng.Int64N(int64(5*time.Second)))
-	}
-	home()
-	died := d.died()
-	stood, err := noted()
+// trial is a run with visitors, from their invitation to the verdict.
+type trial struct {
+	recovery
+	in    *injector
+	out   io.Writer
+	come  context.Context // ends when the visitors go home
+	home  func()
+	noted func() ([]judge.Span, error)
+	calms []calm
+}
+
+// begin invites the visitors. The events of the run are printed to events.
+func (d *deployment) begin(ctx context.Context, out, events io.Writer) *trial {
+	j := &journal{out: events, d: d, base: d.since(), done: map[string]int{}}
+	t := &trial{out: out, noted: d.observe(ctx)}
+	t.operator = operator{d, j}
+	t.people, t.come, t.home = d.invite(ctx)
+	t.in = &injector{t.operator, newLinks(d)}
+	return t
+}
+
+// end sends the visitors home and prints the verdict.
+func (t *trial) end(ctx context.Context, trouble ...error) error {
+	t.home()
+	died := t.died()
+	stood, err := t.noted()
 	trouble = append(trouble, died, err)
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
 	}
-	return errors.Join(errors.Join(trouble...), report(out, d, people, j, links, stood, calms))
+	return errors.Join(errors.Join(trouble...), report(t.out, t.deployment, t.people, t.j, t.in.links, stood, t.calms))
+}
+
+// faultRun is a whole run with faults.
+func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
+	o := d.o
+	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
+		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
+		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
+	t := d.begin(ctx, out, out)
+	rng := rand.New(rand.NewPCG(o.seed, 1))
+	sleep(t.come, 5*time.Second) // some admissions first
+	gap := firstGap
+	var trouble error
+	for trouble == nil && t.come.Err() == nil && (len(t.calms) == 0 || d.since()-t.j.base < o.length) {
+		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{d.net.links(), o.toxiproxy != "", o.changes})
+		t.j.record("", "storm: %d faults", len(faults))
+		if trouble = t.in.storm(t.come, faults); trouble != nil {
+			break
+		}
+		var c calm
+		if c, trouble = t.calm(t.come); trouble == nil {
+			t.filled(t.come, d.since()-c.again, &c)
+		}
+		t.calms = append(t.calms, c)
+		gap = time.Second + time.Duration(rng.Int64N(int64(5*time.Second)))
+	}
+	return t.end(ctx, trouble)
 }
 
 // report evaluates the run and prints the result.
@@ -686,7 +702,7 @@ func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, lin
 		stays[i] = *s
 		for k := range s.requests {
 			r := &s.requests[k]
-			r.arrived = d.site.arrived(i, k)
+			r.arrived = d.site.Arrived(requestID(i, k))
 			if r.outcome == waiting {
 				r.joined = tickets.joined(r.ticket)
 			}

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/site"
 	"vestibule/internal/node/natsconf"
 )
 
@@ -692,7 +693,7 @@ func inPods(ctx context.Context, o options, out io.Writer) (err error) {
 	d := newDeployment(o, bridged{})
 	defer func() { err = errors.Join(err, d.stop()) }()
 	c := &cluster{deployment: d, j: &journal{out: out, d: d, done: map[string]int{}}, pods: map[string]*node{}, served: map[string][]string{}, names: map[string]map[string][]net.IP{}}
-	if d.site, err = openSite(nodeAddr, d.since); err != nil {
+	if d.site, err = site.Open(nodeAddr, d.since); err != nil {
 		return err
 	}
 	if text, err := exec.CommandContext(ctx, filepath.Join(o.newBinaries(), "vestibule"), "nats-config", "write", "--out", filepath.Join(o.dir, "nats"),

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/lab/site"
 	"vestibule/internal/lab/visitor"
 )
 
@@ -92,7 +93,7 @@ type person struct {
 func (c *crowdOfPeople) person(seed uint64, n int) *person {
 	t := &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 45 * time.Second, DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext}
 	return &person{
-		Visitor: visitor.Visitor{Client: &http.Client{Transport: t, Timeout: 40 * time.Second}, Host: host, Site: siteHeader},
+		Visitor: visitor.Visitor{Client: &http.Client{Transport: t, Timeout: 40 * time.Second}, Host: host, Site: site.Header},
 		c:       c, rng: rand.New(rand.NewPCG(seed, uint64(n))),
 	}
 }
@@ -261,7 +262,7 @@ func (p *person) next(ctx context.Context, n int, e *node) pending {
 	if err != nil {
 		return pending{e, nil, err}
 	}
-	req.Header.Set(visitHeader, visitID(p.id, n))
+	req.Header.Set(site.RequestHeader, requestID(p.id, n))
 	if p.HasTicket() && p.id%4 != 0 { // like the waiting page's script; every fourth browser has no script
 		req.Header.Set("Accept", "application/json")
 	}
@@ -290,6 +291,9 @@ func (p *person) send(q pending) (r request, retry int) {
 	r.gaveUp = r.outcome == failed && q.req != nil && q.req.Context().Err() != nil
 	return r, int(a.Retry / time.Second)
 }
+
+// requestID identifies a request of a stay.
+func requestID(stay, request int) string { return fmt.Sprintf("%d.%d", stay, request) }
 
 // plain returns an error's text without addresses, so that equal ones can be counted.
 func plain(err error) string {

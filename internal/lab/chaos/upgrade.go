@@ -108,33 +108,21 @@ var passes = []pass{
 // upgrades replaces a fleet of the last release node by node by the new build, and back, under waiting and active
 // visitors.
 func upgrades(ctx context.Context, d *deployment, out io.Writer) error {
-	o := d.o
-	j := &journal{out: out, d: d, base: d.since(), done: map[string]int{}}
-	noted := d.observe(ctx)
-	people, come, home := d.invite(ctx)
-	rng, rec := rand.New(rand.NewPCG(o.seed, 3)), &recovery{operator{d, j}, people}
-	sleep(come, o.session) // the room is full, and visitors wait
-	var trouble []error
-	var calms []calm
-	for _, p := range passes[:o.passes] {
+	t, rng := d.begin(ctx, out, out), rand.New(rand.NewPCG(d.o.seed, 3))
+	sleep(t.come, d.o.session) // the room is full, and visitors wait
+	var trouble error
+	for _, p := range passes[:d.o.passes] {
 		begun := d.since()
-		c, err := rec.pass(come, rng, p)
-		if calms = append(calms, c); err != nil {
-			trouble = append(trouble, fmt.Errorf("%s: %w", p.what, err))
+		c, err := t.pass(t.come, rng, p)
+		if t.calms = append(t.calms, c); err != nil {
+			trouble = fmt.Errorf("%s: %w", p.what, err)
 			break
 		}
 		for _, dc := range d.dcs {
-			j.record("", "longest time in which nobody came in, %s: %.1f s", dc, people.drought(dc, begun, d.since()).Seconds())
+			t.j.record("", "longest time in which nobody came in, %s: %.1f s", dc, t.people.drought(dc, begun, d.since()).Seconds())
 		}
 	}
-	home()
-	died := d.died()
-	stood, err := noted()
-	trouble = append(trouble, died, err)
-	if ctx.Err() != nil {
-		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
-	}
-	return errors.Join(errors.Join(trouble...), report(out, d, people, j, newLinks(d), stood, calms))
+	return t.end(ctx, trouble)
 }
 
 // pass does one pass. In the middle it rotates keys and changes rooms, and a fleet of both builds runs until it seals

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -26,6 +25,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/sim"
+	"vestibule/internal/lab/site"
 )
 
 func main() {
@@ -57,12 +57,13 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 			}
 		}()
 	}
-	site, err := openSite()
+	begun := time.Now()
+	shop, err := site.Open("127.0.0.1", func() time.Duration { return time.Since(begun) })
 	if err != nil {
 		return err
 	}
-	defer site.Close() // closed for new connections
-	t, err := startTree(ctx, dir, site.addr)
+	defer shop.Close() // closed for new connections
+	t, err := startTree(ctx, dir, shop.URL())
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 	for i, c := range sim.Crowds() {
 		scenarios = append(scenarios, &scenario{Crowd: c, room: fmt.Sprintf("crowd-%d", i)})
 	}
-	t.scenarios, t.origin = scenarios, site.addr
+	t.scenarios, t.origin = scenarios, shop.URL()
 	if err := t.edit(func() {}); err != nil {
 		return err
 	}
@@ -217,34 +218,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// site is the site behind the waiting room.
-type site struct {
-	*http.Server
-	addr string
-}
-
-const siteHeader = "X-Crowd-Site"
-
-func openSite() (*site, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &site{addr: l.Addr().String(), Server: &http.Server{
-		ReadHeaderTimeout: 5 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(siteHeader, "1")
-			io.WriteString(w, "You are in.\n") //nolint:errcheck // the edge went away: its visitor will tell
-		}),
-	}}
-	go func() {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			panic(err) // the run is useless without it
-		}
-	}()
-	return s, nil
-}
-
 // tree is the running waiting room: vestibule demo with our rooms.
 type tree struct {
 	Edges []struct{ URL, Metrics string }
@@ -254,11 +227,11 @@ type tree struct {
 
 	editing   sync.Mutex
 	scenarios []*scenario
-	origin    string // address of the site
+	origin    string // URL of the site
 }
 
 // startTree builds and starts the waiting room in front of our site.
-func startTree(ctx context.Context, dir, site string) (*tree, error) {
+func startTree(ctx context.Context, dir, origin string) (*tree, error) {
 	if err := process.Build(ctx, dir, "vestibule/cmd/vestibule"); err != nil {
 		return nil, err
 	}
@@ -269,7 +242,7 @@ func startTree(ctx context.Context, dir, site string) (*tree, error) {
 	defer log.Close() // written by the process
 	t := &tree{}
 	if t.process, err = process.Start(process.Options{Name: "vestibule demo", Stderr: log, Argv: []string{
-		filepath.Join(dir, "vestibule"), "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2", "--origin", "http://" + site,
+		filepath.Join(dir, "vestibule"), "demo", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"), "--edges", "2", "--origin", origin,
 	}}); err != nil {
 		return nil, err
 	}
@@ -291,7 +264,7 @@ func (t *tree) edit(change func()) error {
 	var b strings.Builder
 	b.WriteString("rooms:\n")
 	for _, s := range t.scenarios {
-		fmt.Fprintf(&b, "  - {name: %s, host: %s, path: /, total_active_users: %d, new_users_per_minute: %d, session_duration: %v, queueing_method: %s, origin: \"http://%s\"%s}\n",
+		fmt.Fprintf(&b, "  - {name: %s, host: %s, path: /, total_active_users: %d, new_users_per_minute: %d, session_duration: %v, queueing_method: %s, origin: %q%s}\n",
 			s.room, s.host(), s.Total, s.Rate, s.Session, cmp.Or(s.Method, room.MethodFIFO), t.origin, s.event)
 	}
 	if err := os.WriteFile(t.Rooms+".new", []byte(b.String()), 0o600); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/lab/sim"
+	"vestibule/internal/lab/site"
 	"vestibule/internal/lab/visitor"
 	"vestibule/internal/page"
 )
@@ -35,7 +36,7 @@ func (s *scenario) person(t *tree, rng *rand.Rand, begin time.Time, page bool) *
 	return &person{
 		Visitor: visitor.Visitor{
 			Client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2, DisableCompression: true}, Timeout: 40 * time.Second},
-			Host:   s.host(), Site: siteHeader,
+			Host:   s.host(), Site: site.Header,
 		},
 		s: s, t: t, rng: rng, begin: begin, page: page, edge: rng.IntN(len(t.Edges)),
 	}
