@@ -33,10 +33,7 @@ const balancer = "127.0.0.2"
 // not wait for possible sessions.
 func TestStopOfEverything(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
-	}))
-	t.Cleanup(site.Close)
+	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
 	nats, nodes := fleet(t, bin, dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10, new_users_per_minute: 100, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
 	addr := testkit.FreeAddr(t)
@@ -215,6 +212,16 @@ func serve(t *testing.T, program string, args ...string) {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
 		cmd.Wait()                                      //nolint:errcheck // it was killed
 	})
+}
+
+// plainSite starts a site that answers everything with "the site".
+func plainSite(t *testing.T) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
+	}))
+	t.Cleanup(s.Close)
+	return s
 }
 
 // load is the result of the requests of active visitors.

@@ -3,11 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,10 +26,7 @@ func TestRestartOfAllBehindHAProxy(t *testing.T) {
 	}
 	t.Parallel()
 	testkit.Program(t, "haproxy")
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
-	}))
-	t.Cleanup(site.Close)
+	site := plainSite(t)
 	const checks, patient = "option httpchk GET /readyz\n  http-check expect status 200\n  default-server inter 500ms fall 2 rise 1\n", "retries 30\n  option redispatch\n"
 	for _, tc := range []struct {
 		name            string

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,10 +18,7 @@ import (
 // crawlers send by themselves.
 func TestTheHeadOfTheLine(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
-	}))
-	t.Cleanup(site.Close)
+	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
 	nats, _ := fleet(t, bin, dir, fmt.Sprintf(
 		"rooms: [{name: sale, host: 127.0.0.1, total_active_users: 2, new_users_per_minute: 1000, session_duration: 1h, probation: 1h, origin: %q}]\n", site.URL), "nairobi")

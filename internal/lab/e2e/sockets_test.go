@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,10 +23,7 @@ import (
 // load and no connection is refused or reset. Active visitors get the site, late.
 func TestRestartWithPassedSockets(t *testing.T) {
 	t.Parallel()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
-	}))
-	t.Cleanup(site.Close)
+	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
 	nats, _ := fleet(t, bin, dir, fmt.Sprintf("rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10000, new_users_per_minute: 100000, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
 	addr, socket := listening(t)
