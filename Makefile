@@ -88,7 +88,7 @@ packages: ## install missing Debian packages of the tests
 # (decision 18). `make lint` vets; under the detector it would be done twice.
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
-CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/mutant/overlay edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
+CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
 PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
