@@ -1,0 +1,300 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// act is the kind of a fault.
+type act uint8
+
+const (
+	actKill    act = iota // SIGKILL, and a new process after a while
+	actStop               // SIGSTOP, and SIGCONT after a while
+	actWipe               // an edge is killed and restarts without its folder
+	actCut                // packets from one place to another are dropped
+	actPart               // packets between a place and all others are dropped
+	actNarrow             // a place has little bandwidth
+	actLate               // messages between NATS and the nodes of a place are delayed
+	actEdit               // the rooms file is edited
+	actReplace            // an edge ends for good, and one with a new name starts
+	actRotate             // the keys are rotated
+	actFill               // the disk of a NATS server is full for a while
+	actLose               // all data of NATS is lost
+	actTwin               // an edge is copied, and both run
+	actRestart            // every process ends and restarts
+	actMember             // the third data centre is added, or removed
+)
+
+// fault is one drawn fault.
+type fault struct {
+	at     time.Duration
+	lasts  time.Duration
+	act    act
+	role   string
+	place  string // for a cut: the source place
+	to     string
+	by     time.Duration // delay of messages
+	leader bool          // the leader
+	pick   int           // otherwise this node, or the next one without a fault
+}
+
+// stormLength is the length of a series of faults. Then all heals, and the fleet has to recover before the next storm:
+// under permanent faults it could keep the limits by admitting nobody.
+const stormLength = 40 * time.Second
+
+// firstGap is the mean gap between the faults of the first storm: at least twenty fit.
+const firstGap = 1300 * time.Millisecond
+
+// kinds selects the kinds of faults: of links, of delayed messages, and changes of the fleet itself.
+type kinds struct{ links, late, changes bool }
+
+// change turns a fault into a change of the fleet itself.
+func (f *fault) change(rng *rand.Rand, links bool) {
+	switch n := rng.IntN(20); {
+	case n < 4:
+		f.act = actRotate
+	case n < 8:
+		f.act, f.role = actReplace, "edge"
+	case n < 11 && links:
+		f.act, f.role = actFill, "nats"
+		f.lasts *= 3
+	case n < 12:
+		f.act, f.role = actLose, "nats"
+	case n < 16:
+		f.act, f.role = actTwin, "edge"
+	default:
+		f.act = actMember
+	}
+}
+
+// plan draws the faults of one storm, with the mean gap. Every role is killed and stopped; stops replace unavailable
+// faults of links and messages.
+func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fault {
+	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "global", "nats"}
+	var out []fault
+	for at := time.Duration(0); at < length; {
+		f := fault{
+			at: at, role: roles[rng.IntN(len(roles))], place: dcs[rng.IntN(len(dcs))], pick: rng.IntN(100), leader: rng.IntN(4) > 0,
+			lasts: 200*time.Millisecond + time.Duration(rng.ExpFloat64()*float64(2*time.Second)),
+		}
+		if rng.IntN(6) == 0 {
+			f.lasts *= 4 // longer than every lease
+		}
+		switch n := rng.IntN(100); {
+		case k.changes && rng.IntN(5) == 0:
+			f.change(rng, k.links)
+		case n < 5:
+			f.act = actEdit
+		case n < 7:
+			f.act = actRestart
+		case n < 43:
+			f.act = actKill
+			if f.role == "edge" && rng.IntN(4) == 0 {
+				f.act = actWipe
+			}
+		case n < 58 || (!k.links && (n < 84 || !k.late)):
+			f.act = actStop
+		case n < 70:
+			f.act = actCut
+			from := rng.IntN(len(places))
+			f.place, f.to = places[from], places[(from+1+rng.IntN(len(places)-1))%len(places)]
+		case n < 78:
+			f.act, f.place = actPart, places[rng.IntN(len(places))]
+		case n < 84 || !k.late:
+			f.act = actNarrow
+		default:
+			f.act = actLate
+			f.lasts *= 3 // long enough to matter
+			f.by = min(20*time.Millisecond+time.Duration(rng.ExpFloat64()*float64(400*time.Millisecond)), 2*time.Second).Round(time.Millisecond)
+		}
+		f.lasts = min(f.lasts, 15*time.Second, length+5*time.Second-at)
+		out = append(out, f)
+		at += gap/4 + time.Duration(rng.Int64N(int64(gap*3/2)))
+	}
+	return out
+}
+
+// journal prints the faults with their times.
+type journal struct {
+	mu   sync.Mutex
+	out  io.Writer
+	d    *deployment
+	base time.Duration
+	done map[string]int
+}
+
+func (j *journal) record(what, format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if what != "" {
+		j.done[what]++
+	}
+	fmt.Fprintf(j.out, "%7.2f s  %s\n", (j.d.since() - j.base).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// injector injects faults into a deployment.
+type injector struct {
+	operator
+	links *links
+}
+
+// do executes and reverts a fault. After an error the run cannot continue.
+func (in *injector) do(ctx context.Context, f fault) error {
+	switch f.act {
+	case actCut, actPart, actNarrow, actLate:
+		return in.links.do(ctx, f, in.j)
+	case actEdit:
+		return in.edit()
+	case actRotate:
+		return in.rotate(ctx)
+	case actLose:
+		return in.loseStore(ctx, f.lasts)
+	case actMember:
+		return in.member(ctx)
+	case actRestart:
+		return in.restartAll(ctx, f)
+	case actReplace, actFill, actTwin:
+	case actKill, actStop, actWipe:
+	}
+	n := in.victim(f)
+	if n == nil {
+		in.j.record("", "(every %s is in trouble already)", f.role)
+		return nil
+	}
+	defer n.free()
+	switch f.act {
+	case actReplace:
+		return in.replace(ctx, n)
+	case actTwin:
+		return in.twin(ctx, n, f)
+	case actFill:
+		return in.fillDisk(ctx, n, f.lasts)
+	case actStop:
+		return in.halt(ctx, n, f)
+	default:
+		return in.kill(ctx, n, f)
+	}
+}
+
+// nameIn returns the name of a node, with its lead if the fault picks leaders.
+func (f *fault) nameIn(n *node) string {
+	if f.leader && (f.role == "global" || f.role == "regional") {
+		return n.name + ", which leads"
+	}
+	return n.name
+}
+
+// halt stops a node with SIGSTOP for a while.
+func (in *injector) halt(ctx context.Context, n *node, f fault) error {
+	n.up.Store(true) // a stopped node is only noticed by requests
+	well := n.unwell()
+	in.j.record("stopped "+f.role, "stop     %s for %.1f s", f.nameIn(n), f.lasts.Seconds())
+	if err := n.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	sleep(ctx, f.lasts)
+	if err := n.signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	well()
+	return nil
+}
+
+// kill kills a node and starts it again after a while, without its folder if the fault wipes it.
+func (in *injector) kill(ctx context.Context, n *node, f fault) error {
+	verb, between := "kill     ", (func() error)(nil)
+	var ended []uint64
+	if f.act == actWipe {
+		verb, between = "kill+wipe", func() (err error) {
+			if ended, err = n.incarnations(); err != nil {
+				return err
+			}
+			return os.RemoveAll(n.dataDir())
+		}
+	}
+	in.j.record("killed "+f.role, "%s %s, again after %.1f s", verb, f.nameIn(n), f.lasts.Seconds())
+	err := in.startAgain(ctx, n, syscall.SIGKILL, f.lasts, between)
+	if err == nil && len(ended) > 0 { // there is no proof any more that they have ended
+		in.forget(ctx, n, ended...)
+	}
+	return err
+}
+
+// edit changes the rooms file, which all globals read: it replaces the second room.
+func (op *operator) edit() error {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.edits++
+	op.j.record("edited rooms", "edit     the rooms file: %s", op.second())
+	return op.writeRooms()
+}
+
+// victim claims the node of a fault, nil for none.
+func (in *injector) victim(f fault) *node {
+	place := f.place
+	if f.role == "global" || f.role == "nats" {
+		place = ""
+	}
+	candidates := in.of(f.role, place)
+	if f.role == "nats" {
+		// One at a time: writes need two of three.
+		for _, n := range candidates {
+			if !n.claim() {
+				return nil
+			}
+			n.free()
+		}
+	}
+	if f.leader && (f.role == "global" || f.role == "regional") {
+		if n, err := in.leader(f.role, place); err == nil && n.claim() {
+			return n
+		}
+	}
+	for i := range candidates {
+		if n := candidates[(f.pick+i)%len(candidates)]; n.claim() {
+			return n
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// storm executes faults.
+func (in *injector) storm(ctx context.Context, faults []fault) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	errs := make([]error, len(faults))
+	var all sync.WaitGroup
+	begun := in.since()
+	for i, f := range faults {
+		sleep(ctx, f.at-(in.since()-begun))
+		if ctx.Err() != nil {
+			break
+		}
+		all.Go(func() {
+			if errs[i] = in.do(ctx, f); errs[i] != nil {
+				end()
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
