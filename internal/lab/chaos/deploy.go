@@ -151,7 +151,7 @@ func (d *deployment) startTree(s shape) error {
 		name := fmt.Sprintf("global-%d", i+1)
 		nats := d.natsFor(places[i%len(places)], "global", name)
 		if s.embedded {
-			nats = fmt.Sprintf("nats: {embedded: true, listen: %q}\n", strings.TrimPrefix(d.urls, "nats://"))
+			nats = fmt.Sprintf("nats: {embedded: true, listen: %q, credentials: none}\n", strings.TrimPrefix(d.urls, "nats://"))
 		}
 		_, err := d.launch("global", places[i%len(places)], name,
 			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\n%s", strings.Join(d.dcs, ", "), rooms, nats), bootstrap(i)...)
