@@ -256,6 +256,7 @@ type crowd struct {
 
 // wait is one visitor's wait.
 type wait struct {
+	edge            string
 	joined, entered time.Duration
 	told            []heard
 }
@@ -264,7 +265,7 @@ func (c *crowd) since() time.Duration { return time.Since(c.begun) }
 
 // visit waits for the turn and stays for a while. With long sessions it leaves explicitly.
 func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session time.Duration) {
-	w := wait{joined: c.since()}
+	w := wait{edge: g.url, joined: c.since()}
 	for ctx.Err() == nil {
 		h, inside, ok := g.ask(ctx)
 		if inside {
@@ -346,11 +347,13 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 			}
 			if h.Ahead == 0 && front > 2 {
 				falseNone++
+				t.Logf("%s told 0 ahead, %d s, %.1f s after the start, to a visitor with %d in front: joined at %.1f s, entered at %.1f s", w.edge, h.Wait, (h.at - started).Seconds(), front, w.joined.Seconds(), w.entered.Seconds())
 			}
 			if actual := (w.entered - h.at).Seconds(); h.Known && h.at < started+2*time.Minute {
 				estimates++
 				if off := math.Abs(float64(h.Wait) - actual); (float64(h.Wait) > 2*actual || float64(h.Wait) < actual/2) && off > 5 {
 					wrong++
+					t.Logf("%s told %d ahead, %d s, %.1f s after the start, to a visitor that entered after %.1f s", w.edge, h.Ahead, h.Wait, (h.at - started).Seconds(), actual)
 					if off > math.Abs(float64(worst.Wait-worst.Retry)) {
 						worst = h
 						worst.Retry = int(actual)
