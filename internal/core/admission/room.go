@@ -294,6 +294,9 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 		r.entered++
 	}
 	r.queue.enters(m.time, t)
+	if _, _, lots := t.Quartiles(); lots || (r.view != nil && r.view.Changed > t.Joined) {
+		t.Forecast = 0 // no forecast of a single time, or one under other limits
+	}
 	t.Admitted, t.Until, t.Home, t.Seen = second, until, r.edge.home, second
 	t.BindSession()
 	r.edge.descend(t)
