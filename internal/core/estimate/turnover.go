@@ -318,8 +318,9 @@ func (u *Turnover) Paces(x Limits) []Pace {
 	return paced(entered, dt, Pace{Mu: min(x.Total/s.mean(), x.PerMinute/60)})
 }
 
-// MaxPaces is the maximum number of phases.
-const MaxPaces = 16
+// MaxPaces is the maximum number of phases: enough for the bursts and pauses of three minutes after a change of R. With
+// half as many the tolerance of [paced] grew, and waits next to a pause were off by the length of the pause.
+const MaxPaces = 32
 
 // paced compresses the admissions per step of dt seconds into a few steady phases, followed by steady. The
 // cumulative error stays near one admission plus two percent (less for the first ten, which decide the next
