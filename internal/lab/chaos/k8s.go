@@ -528,6 +528,7 @@ func (c *cluster) restartAll(ctx context.Context) error {
 			continue
 		}
 		for i, n := range c.of(s.name, s.place) {
+			n.unwell() // for ever: another pod takes its place
 			if err := c.kube.ask(ctx, http.MethodDelete, s.pod(i), "", nil, nil); err != nil {
 				return err
 			}

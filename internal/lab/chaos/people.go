@@ -116,7 +116,10 @@ func (p *person) visit(ctx context.Context) {
 	var sure time.Duration // certain end of the session
 	left := 2 + p.rng.IntN(5)
 	for ctx.Err() == nil {
-		p.choose(sure > 0)
+		if !p.choose(sure > 0) {
+			p.pause(ctx, 50*time.Millisecond, 300*time.Millisecond)
+			continue
+		}
 		r := p.ask(ctx, p.impatient(sure > 0))
 		now := p.c.d.since()
 		switch r.outcome {
@@ -169,8 +172,8 @@ func (p *person) comeBack(ctx context.Context) {
 	p.id, p.stay = p.c.newStay()
 }
 
-// choose keeps the edge, mostly.
-func (p *person) choose(in bool) {
+// choose keeps the edge, mostly. It reports false if there is no edge, as while all pods are replaced.
+func (p *person) choose(in bool) bool {
 	if other := p.rng.IntN(100); other < 3 || other < 6 && !in {
 		p.home = p.somewhere()
 		p.edge = nil
@@ -178,7 +181,7 @@ func (p *person) choose(in bool) {
 		p.edge = nil
 	}
 	if p.edge != nil && p.edge.up.Load() {
-		return
+		return true
 	}
 	var near, far []*node
 	edges := p.c.d.of("edge", "")
@@ -197,7 +200,11 @@ func (p *person) choose(in bool) {
 	if len(near) == 0 {
 		near = edges
 	}
+	if len(near) == 0 {
+		return false
+	}
 	p.edge = near[p.rng.IntN(len(near))]
+	return true
 }
 
 // somewhere returns a data centre.
