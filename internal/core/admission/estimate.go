@@ -34,7 +34,7 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	d.Retry, d.Counting = p.Refresh, v == nil
 	first, partial := v == nil, false
 	if v != nil && len(v.Rounds) > 0 && d.Reason != Gathering && d.Reason != QueuedAll {
-		d.byLot(ft, v, p.Refresh)
+		d.byLot(ft, v, r.partial(ft, t.Joined < r.since()))
 	} else if v != nil {
 		place := v.Place(t.Place(), back)
 		if d.Reason == Gathering { // no permit is used before the start
@@ -49,7 +49,7 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 				d.Ahead = r.Drawn.Ahead(t.Place())
 			}
 			d.keepMonotone(ft, v.Changed)
-		} else if partial = v.Partial(ft, p.Refresh, t.Joined < v.Since); partial {
+		} else if partial = r.partial(ft, t.Joined < r.since()); partial {
 			d.Counting = true
 		} else if d.Counting = counting(ft, v, t); !d.Counting {
 			if d.Wait, d.Known = v.Wait(place); d.Known {
@@ -61,7 +61,7 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		}
 	}
 	if partial { // the next response should have a number
-		d.Retry = min(max(v.Since.Add(wire.Recount(p.Refresh)).Sub(ft), p.Nearest), p.Refresh)
+		d.Retry = min(max(r.since().Add(wire.Recount(p.Refresh)).Sub(ft), p.Nearest), p.Refresh)
 	} else if first || (!back && !t.Uncounted) { // an uncounted visitor should be counted soon
 		d.Retry = p.Nearest
 	} else if d.Called {
@@ -79,14 +79,18 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	d.Retry = d.Retry*3/4 + time.Duration(e.cfg.Rand.Int64N(int64(d.Retry)/2+1))
 }
 
+// partial reports whether waiting visitors may be missing from the view's count; see [wire.View.Partial].
+func (r *roomState) partial(ft fleettime.Time, elder bool) bool {
+	return r.view.Partial(ft, r.since(), r.edge.cfg.Params.Refresh, elder)
+}
+
 // byLot fills in the decision of a random room: the number of waiting visitors and the quantiles of the wait.
-func (d *Decision) byLot(ft fleettime.Time, v *wire.View, refresh time.Duration) {
+func (d *Decision) byLot(ft fleettime.Time, v *wire.View, partial bool) {
 	t := &d.Ticket
 	if _, _, ok := t.Quartiles(); !ok {
 		untell(t) // it is from another order
 	}
 	d.Waiting = uint64(v.Waiting() + 0.5)
-	partial := v.Partial(ft, refresh, t.Joined < v.Since)
 	d.Counting = partial || (!v.Waits.Known() && ft.Sub(t.Joined) <= countFor)
 	if partial || !v.Waits.Known() {
 		return

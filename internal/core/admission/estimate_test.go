@@ -102,3 +102,69 @@ func TestTheWordFades(t *testing.T) {
 		t.Fatal("the word is to stay for five minutes")
 	}
 }
+
+// TestAHeldRequestIsShownNothing: numbers that nobody was shown do not bound those that are shown later. The line
+// was still being counted when the request was held.
+func TestAHeldRequestIsShownNothing(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 10)
+	show := func(now fleettime.Mono, ahead float64) {
+		g := r.held
+		g.View = view(ahead, day, day.Add(2*time.Hour))
+		g.View.Version = uint64(now)
+		r.room(now, g)
+	}
+	visitor := waiting(7, time.Minute)
+	visitor.Ahead, visitor.Wait, visitor.High, visitor.Forecast = 80, 297, 330, 0
+	show(at(0), 0)
+	d := e.Arrive(at(0), sale, visitor)
+	if d.Verdict != Hold || d.Ticket.Forecast != 0 {
+		t.Fatalf("%v (%v), forecast %d; want a hold without a forecast", d.Verdict, d.Reason, d.Ticket.Forecast)
+	}
+	v := &Visit{Room: sale, Ticket: d.Ticket, Brought: visitor}
+	e.Hold(at(0), v)
+	show(at(time.Second), 20)
+	e.GiveUp(at(time.Second), v)
+	if v.Decision.Ahead != 20 || v.Decision.Ticket.Ahead != 21 {
+		t.Errorf("told %d ahead, want 20", v.Decision.Ahead)
+	}
+}
+
+// TestAnEdgeThatHasJustBegunCounts: a view of a line whose earlier counts may be lost shows no number to a visitor
+// that joined before this edge began, until everybody has asked again.
+func TestAnEdgeThatHasJustBegunCounts(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		since    fleettime.Time // of the view
+		after    time.Duration  // since the edge began
+		joined   time.Duration  // before the edge began
+		counting bool
+	}{
+		{"unknown since when, just begun", 0, 2 * time.Second, time.Minute, true},
+		{"unknown since when, everybody has asked again", 0, 28 * time.Second, time.Minute, false},
+		{"unknown since when, joined here", 0, 20 * time.Second, -10 * time.Second, false},
+		{"counted elsewhere all the time", day, 2 * time.Second, time.Minute, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			now := at(c.after)
+			e, r := newEdge(t, at(0), 0, 10)
+			visitor := waiting(7, c.joined)
+			for lease := time.Duration(0); lease <= c.after; lease += 2 * time.Second {
+				r.lease(at(lease))
+			}
+			g := r.held
+			g.View = view(0, day, day)
+			g.View.At, g.View.Since = day.Add(time.Hour+c.after), c.since
+			r.room(now, g)
+			d := e.Arrive(now, sale, visitor)
+			if d.Verdict != Queue || d.Counting != c.counting {
+				t.Errorf("%v (%v), counting %v, want %v", d.Verdict, d.Reason, d.Counting, c.counting)
+			}
+			if got := e.Ledger(now, sale).Partial; got != c.counting {
+				t.Errorf("the room is partial: %v, want %v", got, c.counting)
+			}
+			if n := r.hear(now).Rooms[0].Waiting.Total(); c.since == 0 && c.joined > 0 && n != 1 {
+				t.Errorf("%v wait, want the one that no other process counts", n)
+			}
+		})
+	}
+}

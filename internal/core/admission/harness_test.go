@@ -103,7 +103,7 @@ func (r *regional) room(now fleettime.Mono, g wire.RoomGrant) {
 // enter.
 func view(n float64, horizon, park fleettime.Time) *wire.View {
 	return &wire.View{
-		Version: 1, At: day, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0, Paces: []estimate.Pace{{Mu: 0.5}},
+		Version: 1, At: day, Since: day - 60_000, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0, Paces: []estimate.Pace{{Mu: 0.5}},
 		Line: estimate.NewDigest(estimate.Histogram{{Start: day - 60_000, Width: 60_000, N: n}}),
 	}
 }

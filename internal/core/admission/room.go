@@ -36,7 +36,7 @@ type roomState struct {
 	queue    queue
 	held     held
 	view     *wire.View
-	elder    fleettime.Time // the newest View.Since with visitors that joined before it and wait here
+	elder    fleettime.Time // the newest since() with visitors that joined before it and wait here
 	outcomes estimate.OutcomeCounter
 	admitted uint64
 	entered  uint64
@@ -159,14 +159,20 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 
 // recount records since when waiting visitors are counted, and whether some have waited since before.
 func (r *roomState) recount(t *ticket.Ticket) {
-	since := r.edge.since
-	if r.view != nil {
-		since = r.view.Since
-	}
+	since := r.since()
 	r.queue.since = uint32(max(0, since.Second()))
 	if t.Joined < since {
 		r.elder = since
 	}
+}
+
+// since returns since when waiting visitors are counted: as the view says, otherwise since this edge began. Without the
+// second, an edge that is heard first after a restart of all would show the visitors that it counted as the whole line.
+func (r *roomState) since() fleettime.Time {
+	if r.view != nil && r.view.Since != 0 {
+		return r.view.Since
+	}
+	return r.edge.since
 }
 
 // placeIn returns the place of a waiting visitor from now on: the drawn one if there was a draw.
@@ -249,11 +255,13 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	if d.Verdict == Hold && r.held.full(t.ID, r.edge.cfg.Limits.Held) {
 		d.Verdict, d.Reason = Queue, Crowded
 	}
+	shown := *t
 	r.position(m.time, d)
 	if soon {
 		d.Retry = p.Nearest / 2
 	}
 	if d.Verdict == Hold {
+		*t = shown // nobody sees the numbers of now: the ticket keeps those that were shown
 		d.Retry = p.Knock
 		if t.Flags&ticket.Returned != 0 {
 			d.Retry = p.Hold
@@ -286,6 +294,9 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 		r.entered++
 	}
 	r.queue.enters(m.time, t)
+	if _, _, lots := t.Quartiles(); lots || (r.view != nil && r.view.Changed > t.Joined) {
+		t.Forecast = 0 // no forecast of a single time, or one under other limits
+	}
 	t.Admitted, t.Until, t.Home, t.Seen = second, until, r.edge.home, second
 	t.BindSession()
 	r.edge.descend(t)

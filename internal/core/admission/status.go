@@ -52,7 +52,7 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 		Sessions: r.sessions.live, Held: len(r.held.visits), Waiting: r.queue.wait.sum, Admitted: r.admitted,
 		LetIn: r.alone.letIn, Guests: r.alone.guests, Copied: r.tickets.copied, Paused: r.paused,
 		Life: r.life.full, View: r.view,
-		Partial: r.view != nil && r.view.Partial(r.edge.Time(now), r.edge.cfg.Params.Refresh, r.elder == r.view.Since),
+		Partial: r.view != nil && r.partial(r.edge.Time(now), r.elder == r.since()),
 	}
 }
 

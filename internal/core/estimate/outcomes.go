@@ -162,9 +162,9 @@ const (
 var prior = [classes]float64{0.035, 0.045, 0.055, 0.055}
 
 // ratePrior is the prior while R limits admissions, where chance plays no part. The remaining error is the
-// coarseness of the forecast's phases, two percent (see paced), and about half a second between the grant of a
-// permit and the visitor's request: one percent of a wait of 40 s.
-var ratePrior = [classes]float64{0.023, 0.025, 0.025, 0.025}
+// coarseness of the forecast's phases, two percent at most (see paced), and about half a second between the grant of
+// a permit and the visitor's request: one percent of a wait of 40 s.
+var ratePrior = [classes]float64{0.02, 0.02, 0.02, 0.02}
 
 // Take updates the ranges from the total outcomes counted so far. It keeps o, which must not change.
 func (s *Spread) Take(o Outcomes) {

@@ -41,6 +41,7 @@ const (
 	// Prior: a session lasts 1.3 ticket lives, with the weight of ten ended sessions.
 	priorBeyond = 0.3
 	priorEnds   = 10
+	priorDoubt  = 0.22 // standard deviation of the logarithm
 
 	// The prior for early ends: none in one ticket life.
 	priorYoung = 1
@@ -246,9 +247,8 @@ func (u *Turnover) unsettled() float64 {
 
 // Doubt is the uncertainty of forecasts that have no outcomes yet.
 type Doubt struct {
-	// Stay is the uncertainty of the mean session length, as a logarithm: more than a fifth before any session has
-	// ended, and almost nothing after a few hundred with no others unsettled. 0 if sessions do not limit
-	// admissions.
+	// Stay is the standard deviation of the mean session length, as a logarithm: priorDoubt before any session has
+	// ended, a quarter of that after 150 with no others unsettled. 0 if sessions do not limit admissions.
 	Stay float64
 	// ByRate reports whether R limits admissions; then it is known when permits return.
 	ByRate bool
@@ -259,8 +259,9 @@ func (u *Turnover) Doubt(x Limits) Doubt {
 	if !u.seen || x.Total/u.Stay().Seconds() > x.PerMinute/60 {
 		return Doubt{ByRate: u.seen}
 	}
-	few := 30 + u.unsettled()
-	return Doubt{Stay: 0.22 * few / (few + u.early + u.ended)}
+	// The variance falls as sessions end, from that of the prior, which has the same weight in stay.
+	prior := priorEnds + u.unsettled()
+	return Doubt{Stay: priorDoubt * math.Sqrt(prior/(prior+u.early+u.ended))}
 }
 
 // Paces returns the admission rate from now on while visitors wait, in at most [MaxPaces] phases. It is nil before
@@ -318,8 +319,9 @@ func (u *Turnover) Paces(x Limits) []Pace {
 	return paced(entered, dt, Pace{Mu: min(x.Total/s.mean(), x.PerMinute/60)})
 }
 
-// MaxPaces is the maximum number of phases.
-const MaxPaces = 16
+// MaxPaces is the maximum number of phases: enough for the bursts and pauses of three minutes after a change of R. With
+// half as many the tolerance of [paced] grew, and waits next to a pause were off by the length of the pause.
+const MaxPaces = 32
 
 // paced compresses the admissions per step of dt seconds into a few steady phases, followed by steady. The
 // cumulative error stays near one admission plus two percent (less for the first ten, which decide the next

@@ -236,6 +236,27 @@ func TestTurnoverBeginsInTheMiddle(t *testing.T) {
 	}
 }
 
+// TestDoubtFallsAsSessionsEnd: four times as many ends halve the error of a mean. Sessions of unknown length keep the
+// doubt up, and there is none while R limits admissions.
+func TestDoubtFallsAsSessionsEnd(t *testing.T) {
+	for _, c := range []struct {
+		ended, unsettled, perMinute, want float64
+	}{
+		{0, 0, 6000, 0.22},
+		{30, 0, 6000, 0.11},
+		{150, 0, 6000, 0.055},
+		{630, 0, 6000, 0.0275},
+		{150, 90, 6000, 0.1391},
+		{150, 0, 60, 0},
+	} {
+		u := Turnover{life: time.Minute, step: time.Second, seen: true, active: c.unsettled, ended: c.ended, beyond: c.ended * 18}
+		d := u.Doubt(Limits{Total: 100, PerMinute: c.perMinute})
+		if math.Abs(d.Stay-c.want) > 1e-4 || d.ByRate != (c.want == 0) {
+			t.Errorf("%v ended, %v unsettled, R %v: %+v, want %v", c.ended, c.unsettled, c.perMinute, d, c.want)
+		}
+	}
+}
+
 // TestARushComesBackInAllItsBursts: bursts of admissions return their permits of R in the same bursts a minute
 // later, and the forecast follows them to the last.
 func TestARushComesBackInAllItsBursts(t *testing.T) {

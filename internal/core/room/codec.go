@@ -196,5 +196,11 @@ func (v *Event) texts() []keyed[string] {
 }
 
 func (v *Event) numbers() []keyed[int64] {
-	return []keyed[int64]{{"prequeue", &v.Prequeue}, {"start", &v.Start}, {"end", &v.End}, {"created", &v.Created}, {"changed", &v.Changed}}
+	return []keyed[int64]{
+		{"prequeue", &v.Prequeue},
+		{"start", &v.Start},
+		{"end", &v.End},
+		{"created", &v.Created},
+		{"changed", &v.Changed},
+	}
 }

@@ -139,10 +139,18 @@ func (p *parser) expected(what string) {
 		_, n := utf8.DecodeRuneInString(rest)
 		word = rest[:n]
 	}
-	if lower := strings.ToLower(word); lower != word && slices.Contains([]string{"and", "or", "xor", "not", "in", "eq", "ne", "lt", "le", "gt", "ge", "contains", "matches", "wildcard", "strict", "any", "all"}, lower) {
+	if lower := strings.ToLower(word); lower != word && slices.Contains(keywords, lower) {
 		p.fail(p.at, "%q: words are in lower case: %s", word, lower)
 	}
 	p.fail(p.at, "expected %s, got %q", what, word)
+}
+
+// keywords are the operators. One in upper case is refused with its right spelling.
+var keywords = []string{
+	"and", "or", "xor", "not",
+	"in", "eq", "ne", "lt", "le", "gt", "ge",
+	"contains", "matches", "wildcard", "strict",
+	"any", "all",
 }
 
 func wordAt(s string) string {

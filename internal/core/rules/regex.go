@@ -118,7 +118,9 @@ func (b *builder) classes() bool {
 			for j := 0; j < len(in.Rune); j += 2 {
 				cuts = append(cuts, in.Rune[j], in.Rune[j+1]+1)
 			}
-		case syntax.InstAlt, syntax.InstAltMatch, syntax.InstCapture, syntax.InstEmptyWidth, syntax.InstMatch, syntax.InstFail, syntax.InstNop, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+		case syntax.InstRuneAny, syntax.InstRuneAnyNotNL,
+			syntax.InstAlt, syntax.InstAltMatch, syntax.InstCapture, syntax.InstEmptyWidth,
+			syntax.InstMatch, syntax.InstFail, syntax.InstNop:
 		}
 	}
 	slices.Sort(cuts)

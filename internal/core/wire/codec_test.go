@@ -221,7 +221,7 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		{"paces without times", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMs = nil }), "paces: columns"},
 		{"too many paces", grant(func(p *wirepb.Grant) {
 			p.Rooms[0].View.PaceMs, p.Rooms[0].View.PaceMu = make([]uint64, estimate.MaxPaces+1), make([]float64, estimate.MaxPaces+1)
-		}), "at most 16 phases"},
+		}), "at most 32 phases"},
 		{"a pace for centuries", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMs[0] = 1 << 63 }), "paces[0]"},
 		{"a pace that is no number", grant(func(p *wirepb.Grant) { p.Rooms[0].View.PaceMu[1] = float64(nan) }), "paces[1]"},
 		{"ranges of some classes", grant(func(p *wirepb.Grant) { p.Rooms[0].View.RangeHigh = p.Rooms[0].View.RangeHigh[1:] }), "ranges: columns"},

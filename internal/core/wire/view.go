@@ -16,9 +16,9 @@ func (v *View) Queues() bool { return v.Horizon != estimate.Open }
 func Recount(refresh time.Duration) time.Duration { return refresh*5/4 + 2*time.Second }
 
 // Partial reports whether waiting visitors may be missing from the count at t, because all processes that counted them
-// have ended. elder says that one such visitor is known.
-func (v *View) Partial(t fleettime.Time, refresh time.Duration, elder bool) bool {
-	return v.Since > 0 && t < v.Since.Add(Recount(refresh)) && (elder || v.Line.Histogram().Before(v.Since) >= 0.5)
+// before since have ended. elder says that one such visitor is known.
+func (v *View) Partial(t, since fleettime.Time, refresh time.Duration, elder bool) bool {
+	return since > 0 && t < since.Add(Recount(refresh)) && (elder || v.Line.Histogram().Before(since) >= 0.5)
 }
 
 // Newcomer returns the estimate for a visitor that joins now.

@@ -84,8 +84,15 @@ func showDraw(n *draw.Notice) (out api.Draw, err error) {
 		return &m
 	}
 	out = api.Draw{
-		RoomId: n.Room, EventId: n.Event, EventStartTime: moment(int64(n.Start)), ClosesOn: moment(int64(n.Closes())), CommittedOn: at(n.Committed),
-		Beacon: n.Beacon, Void: n.Void, PublishedOn: at(n.Published), OpensOn: at(max(n.Start, n.Opens())),
+		RoomId:         n.Room,
+		EventId:        n.Event,
+		EventStartTime: moment(int64(n.Start)),
+		ClosesOn:       moment(int64(n.Closes())),
+		CommittedOn:    at(n.Committed),
+		Beacon:         n.Beacon,
+		Void:           n.Void,
+		PublishedOn:    at(n.Published),
+		OpensOn:        at(max(n.Start, n.Opens())),
 	}
 	if n.Committed != 0 {
 		out.Commit = hex.EncodeToString(n.Commit[:])

@@ -211,6 +211,7 @@ type crowd struct {
 
 // wait is one visitor's wait.
 type wait struct {
+	edge            string
 	joined, entered time.Duration
 	told            []heard
 }
@@ -219,7 +220,7 @@ func (c *crowd) since() time.Duration { return time.Since(c.begun) }
 
 // visit waits for the turn and stays for a while. With long sessions it leaves explicitly.
 func (c *crowd) visit(ctx context.Context, g *guest, rng *rand.Rand, session time.Duration) {
-	w := wait{joined: c.since()}
+	w := wait{edge: g.url, joined: c.since()}
 	for ctx.Err() == nil {
 		a, err := g.AskJSON(ctx, g.url+"/", false)
 		if a.Inside {
@@ -300,12 +301,14 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 			}
 			if h.PeopleAhead == 0 && front > 2 {
 				falseNone++
+				t.Logf("%s told 0 ahead, %.0f s, %.1f s after the start, to a visitor with %d in front: joined at %.1f s, entered at %.1f s", w.edge, h.WaitTimeSeconds, (h.at - started).Seconds(), front, w.joined.Seconds(), w.entered.Seconds())
 			}
 			if actual := (w.entered - h.at).Seconds(); h.WaitTimeKnown && h.at < started+2*time.Minute {
 				estimates++
 				shown := h.WaitTimeSeconds
 				if off := math.Abs(shown - actual); (shown > 2*actual || shown < actual/2) && off > 5 {
 					wrong++
+					t.Logf("%s told %d ahead, %.0f s, %.1f s after the start, to a visitor that entered after %.1f s", w.edge, h.PeopleAhead, shown, (h.at - started).Seconds(), actual)
 					if off > math.Abs(worst.shown-worst.actual) {
 						worst.shown, worst.actual = shown, actual
 					}
