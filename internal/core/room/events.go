@@ -57,13 +57,13 @@ func (e *Event) fill(before []Event) {
 // defaultID returns the ID of a rule or an event without one. It depends on the key, and on how many of before have the
 // same.
 func defaultID[T any](kind string, before []T, key string, of func(*T) string) string {
-	text := kind + " " + key
+	again := 0
 	for i := range before {
 		if of(&before[i]) == key {
-			text += " again"
+			again++
 		}
 	}
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256([]byte(kind + " " + key + strings.Repeat(" again", again)))
 	return hex.EncodeToString(sum[:16])
 }
 
