@@ -256,7 +256,7 @@ func (f *fleetList) list(ctx context.Context) error {
 		return err
 	}
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DATA CENTRE\tSTATE\tRIGHTS OF T\tRIGHTS OF R\tSESSIONS\tEXCESS")
+	fmt.Fprintln(w, "DATA CENTRE\tSTATE\tRIGHTS OF T\tRIGHTS OF R\tSESSIONS\tOVERCOMMIT")
 	told := map[string]node.CentreState{}
 	if st != nil {
 		for _, c := range st.List {
@@ -275,7 +275,7 @@ func (f *fleetList) list(ctx context.Context) error {
 		if !c.Told {
 			state += ", not heard"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", name, state, c.Held, c.RateHeld, c.Sessions, c.Excess)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
 	}
 	for _, d := range m.List {
 		line(d.Name, string(d.State))

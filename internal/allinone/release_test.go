@@ -53,7 +53,7 @@ func TestRelease(t *testing.T) {
 	if code := ask(t, tree, http.MethodPatch, at+"/controls", `{"pause":{}}`, "", nil); code != http.StatusOK {
 		t.Fatalf("pause: %d", code)
 	}
-	everywhere(t, tree, "nobody is let in at any edge", func(v *wire.View) bool { return v.Horizon == 0 })
+	everywhere(t, tree, "nobody is let in at any edge", func(v *wire.View) bool { return v.Cutoff == 0 })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var in, asked atomic.Int64

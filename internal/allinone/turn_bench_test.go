@@ -342,12 +342,12 @@ func (p *person) stream(ctx context.Context, heard chan<- bool) {
 			if !ok {
 				continue
 			}
-			var n struct{ Horizon, Park int64 }
+			var n struct{ Cutoff, Park int64 }
 			if json.Unmarshal([]byte("{"+data), &n) != nil {
 				continue
 			}
 			select {
-			case heard <- p.joined.UnixMilli() <= max(n.Horizon, n.Park):
+			case heard <- p.joined.UnixMilli() <= max(n.Cutoff, n.Park):
 			case <-ctx.Done():
 			}
 		}

@@ -194,18 +194,18 @@ func (p *parent) hear(_ string, data []byte) {
 // say answers the last report with everything that is granted.
 func (p *parent) say() {
 	g := wire.Grant{
-		To: p.last.From, Inc: p.last.Inc, Tenure: p.last.Tenure, From: p.term, Seq: p.seq + 1, Parts: 1,
+		To: p.last.From, Inc: p.last.Inc, LeaseEpoch: p.last.LeaseEpoch, From: p.term, Seq: p.seq + 1, Parts: 1,
 		Acked: p.last.Seq, Echo: max(p.last.Sent, 1), At: fleettime.TimeOf(time.Now()), Lease: p.lease,
 		Standing: p.standing,
 	}
 	switch {
 	case p.last.Seen != p.term:
-		g.Adoption, g.Lease = wire.Promise, 0
+		g.Handshake, g.Lease = wire.Promise, 0
 	case p.last.Final:
-		g.Tenure++ // a new lease epoch at once
+		g.LeaseEpoch++ // a new lease epoch at once
 		g.Lease = 0
 	}
-	if g.Adoption == wire.Adopted {
+	if g.Handshake == wire.Adopted {
 		for _, r := range p.held {
 			g.Rooms = append(g.Rooms, *r)
 		}
@@ -232,13 +232,13 @@ func (p *parent) grant(id room.ID, credit, rate uint64) {
 // queue closes a room with n visitors in front of a newcomer and mu admissions per second.
 func (p *parent) queue(id room.ID, n, mu float64) { p.view(id, n, mu, 1, 0) }
 
-// view sends a view of the line: visitors that joined before horizon may enter, those before park may be held.
-func (p *parent) view(id room.ID, n, mu float64, horizon, park fleettime.Time) {
+// view sends a view of the line: visitors that joined before cutoff may enter, those before park may be held.
+func (p *parent) view(id room.ID, n, mu float64, cutoff, park fleettime.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := fleettime.TimeOf(time.Now())
 	p.held[id].View = &wire.View{
-		Version: p.seq + 1, At: at, Horizon: horizon, Park: park, Mu: mu, Paces: []estimate.Pace{{Mu: mu}},
+		Version: p.seq + 1, At: at, Cutoff: cutoff, Park: park, Mu: mu, Paces: []estimate.Pace{{Mu: mu}},
 		Line: estimate.NewDigest(estimate.Histogram{{Start: at - 120_000, Width: 60_000, N: n}}),
 	}
 	p.say()

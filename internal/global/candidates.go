@@ -139,7 +139,7 @@ func (s *Server) tellCandidate() toldCandidate {
 		dc := api.DataCenter{
 			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted, Term: strconv.FormatUint(d.Term, 10),
 			MembersVersion: int64(d.Stored), Rights: d.Held, RightsIdle: d.Idle, RateRights: d.RateHeld, RateRightsIdle: d.RateIdle,
-			Sessions: int64(d.Sessions), Excess: d.Excess,
+			Sessions: int64(d.Sessions), Overcommit: d.Overcommit,
 		}
 		if d.Bound != fleettime.Unsynced {
 			bound := d.Bound.Seconds()

@@ -84,7 +84,7 @@ func (p *publisher) tellStatus(ctx context.Context, now time.Time) error {
 	}
 	for _, d := range c.centres {
 		st.List = append(st.List, node.CentreState{
-			Name: d.Name, Site: d.Site, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Excess: d.Excess,
+			Name: d.Name, Site: d.Site, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Overcommit: d.Overcommit,
 		})
 	}
 	same, err := json.Marshal(st)

@@ -27,11 +27,11 @@ type metrics struct {
 	series       node.RoomSeries
 	trouble      trouble
 
-	strangers, outdated, unpublished                                *prometheus.Desc
-	leaseTrouble, leading, term, skew                               *prometheus.Desc
-	limit, rateLimit, active, slots, waiting, mu, theta, estimate   *prometheus.Desc
-	horizon, complete, free, rateFree, held, rateHeld, idle, excess *prometheus.Desc
-	beyond, draws                                                   *prometheus.Desc
+	strangers, outdated, unpublished                                   *prometheus.Desc
+	leaseTrouble, leading, term, skew                                  *prometheus.Desc
+	limit, rateLimit, active, slots, waiting, mu, theta, estimate      *prometheus.Desc
+	cutoff, complete, free, rateFree, held, rateHeld, idle, overcommit *prometheus.Desc
+	beyond, draws                                                      *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -63,13 +63,13 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		mu:           d("vestibule_room_admission_rate", "Admissions per second, of late.", "room"),
 		theta:        d("vestibule_room_abandonment_rate", "Share of those who wait that gives up per second.", "room"),
 		estimate:     d("vestibule_room_estimate_seconds", "Estimated wait of somebody who joins now; absent without an estimate.", "room"),
-		horizon:      d("vestibule_room_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
+		cutoff:       d("vestibule_room_cutoff_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
 		complete:     d("vestibule_room_books_complete", "1 when the books of every data centre are known; until then only what comes back is lent.", "room"),
 		free:         d("vestibule_room_free", "Rights of total_active_users that nobody holds.", "room"),
 		rateFree:     d("vestibule_room_rate_free", "Rights of new_users_per_minute that nobody holds.", "room"),
 		held:         d("vestibule_room_allotment", "Rights of total_active_users that a data centre holds.", "room", "dc"),
 		rateHeld:     d("vestibule_room_rate_allotment", "Rights of new_users_per_minute that a data centre holds.", "room", "dc"),
-		excess:       d("vestibule_excess_sessions", "Sessions that may be valid beyond total_active_users: at nodes under partition_policy serve that cannot be heard, or were taken for lost. 0 under cap, always.", "room"),
+		overcommit:   d("vestibule_overcommit_sessions", "Sessions that may be valid beyond total_active_users: at nodes under partition_policy serve that cannot be heard, or were taken for lost. 0 under cap, always.", "room"),
 		beyond:       d("vestibule_room_beyond_limit", "Sessions beyond total_active_users: of a room whose queueing_method is or was passthrough, or whose limit was lowered.", "room"),
 		idle:         d("vestibule_room_idle", "Rights of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
@@ -94,7 +94,7 @@ func (m *metrics) answered(operation string, status int) {
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		m.strangers, m.outdated, m.unpublished, m.draws, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
-		m.horizon, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.excess, m.beyond,
+		m.cutoff, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.overcommit, m.beyond,
 	}
 }
 
@@ -219,14 +219,14 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	defer rooms.Close()
 	for name, l := range st.Rooms {
 		v := l.View
-		busy := l.Excess != 0 || l.Free < 0 || l.RateFree < 0 || (v != nil && (v.Active > 0 || v.Queues() || v.Line.Total() > 0))
+		busy := l.Overcommit != 0 || l.Free < 0 || l.RateFree < 0 || (v != nil && (v.Active > 0 || v.Queues() || v.Line.Total() > 0))
 		name = m.series.Label(name, busy)
 		rooms.Gauge(m.limit, float64(l.Total), name)
 		rooms.Gauge(m.rateLimit, float64(l.Rate), name)
 		rooms.Least(m.complete, truth(l.Complete), name)
 		rooms.Gauge(m.free, float64(l.Free), name)
 		rooms.Gauge(m.rateFree, float64(l.RateFree), name)
-		rooms.Gauge(m.excess, float64(l.Excess), name)
+		rooms.Gauge(m.overcommit, float64(l.Overcommit), name)
 		rooms.Gauge(m.beyond, float64(l.Beyond), name)
 		for _, c := range l.Centres {
 			rooms.Gauge(m.held, float64(c.Held), name, c.Name)
@@ -247,7 +247,7 @@ func (m *metrics) view(rooms *node.RoomMetrics, v *wire.View, now fleettime.Time
 	if wait, ok := v.Newcomer(); ok {
 		rooms.Own(m.estimate, wait.Seconds(), name)
 	}
-	rooms.Own(m.horizon, v.HorizonAge(now).Seconds(), name)
+	rooms.Own(m.cutoff, v.CutoffAge(now).Seconds(), name)
 	younger := v.Line.Total()
 	for _, a := range ages {
 		older := 0.0

@@ -272,14 +272,14 @@ type MembersStatus struct {
 
 // CentreState is the state of one data centre, summed over all rooms.
 type CentreState struct {
-	Name     string `json:"name"`
-	Site     uint64 `json:"site,omitempty"`
-	State    string `json:"state"` // active, draining or unlisted
-	Told     bool   `json:"told"`  // it reports its permits, and did so in the last seconds
-	Held     int64  `json:"held"`  // permits of total_active_users
-	RateHeld int64  `json:"rate_held"`
-	Sessions uint64 `json:"sessions"`
-	Excess   int64  `json:"excess"` // possibly valid sessions beyond those permits
+	Name       string `json:"name"`
+	Site       uint64 `json:"site,omitempty"`
+	State      string `json:"state"` // active, draining or unlisted
+	Told       bool   `json:"told"`  // it reports its permits, and did so in the last seconds
+	Held       int64  `json:"held"`  // permits of total_active_users
+	RateHeld   int64  `json:"rate_held"`
+	Sessions   uint64 `json:"sessions"`
+	Overcommit int64  `json:"overcommit"` // possibly valid sessions beyond those permits
 }
 
 // Site is a data centre's cluster ID in logs.

@@ -62,11 +62,11 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		whole(`,"entrants":`, int64(b.Entrants))
 	}
 	if v := b.View; v != nil && !b.Counting {
-		horizon, park := min(int64(v.Horizon), maxDate), min(int64(v.Park), maxDate)
+		cutoff, park := min(int64(v.Cutoff), maxDate), min(int64(v.Park), maxDate)
 		if len(v.Rounds) > 0 && v.Queues() { // no page knows which visitors were called
-			horizon, park = 0, 0
+			cutoff, park = 0, 0
 		}
-		whole(`,"horizon":`, horizon)
+		whole(`,"horizon":`, cutoff)
 		whole(`,"park":`, park)
 		whole(`,"slots":`, v.Slots)
 		dst = append(dst, `,"paces":[`...)
@@ -96,7 +96,7 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 		Closed            bool
 		PausedBy          string
 		Counting          bool
-		Horizon, Park     fleettime.Time
+		Cutoff, Park      fleettime.Time
 		Slots             int64
 		Paces, Line       []float64
 		Joining, Theta    float64
@@ -111,9 +111,9 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 	if len(m.Paces)%2 != 0 || len(m.Line)%3 != 0 {
 		return nil, fmt.Errorf("paces must be pairs and line threes, got %d and %d numbers", len(m.Paces), len(m.Line))
 	}
-	v := &wire.View{At: m.At, Horizon: m.Horizon, Park: m.Park, Slots: m.Slots, Joining: m.Joining, Theta: m.Theta}
-	if v.Horizon == maxDate {
-		v.Horizon = estimate.Open
+	v := &wire.View{At: m.At, Cutoff: m.Cutoff, Park: m.Park, Slots: m.Slots, Joining: m.Joining, Theta: m.Theta}
+	if v.Cutoff == maxDate {
+		v.Cutoff = estimate.Open
 	}
 	if v.Park == maxDate {
 		v.Park = estimate.Open

@@ -44,10 +44,10 @@ func (x *vector) work(t *testing.T) {
 // drawVector draws a realistic message, and a place in its queue.
 func drawVector(t *testing.T, rng *rand.Rand) vector {
 	const start = fleettime.Time(1_790_000_000_000)
-	v := &wire.View{At: start + 600_000, Horizon: start + fleettime.Time(rng.IntN(600_000)), Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300}
-	v.Park = v.Horizon + fleettime.Time(rng.IntN(60_000))
+	v := &wire.View{At: start + 600_000, Cutoff: start + fleettime.Time(rng.IntN(600_000)), Slots: int64(rng.IntN(40) - 30), Theta: rng.Float64() / 300}
+	v.Park = v.Cutoff + fleettime.Time(rng.IntN(60_000))
 	if rng.IntN(8) == 0 {
-		v.Horizon, v.Park = estimate.Open, estimate.Open
+		v.Cutoff, v.Park = estimate.Open, estimate.Open
 	}
 	for range rng.IntN(5) {
 		v.Paces = append(v.Paces, estimate.Pace{For: time.Duration(rng.IntN(90_000)) * time.Millisecond, Mu: math.Floor(100*rng.ExpFloat64()) / 10})
@@ -59,7 +59,7 @@ func drawVector(t *testing.T, rng *rand.Rand) vector {
 	joined := v.At - fleettime.Time(rng.ExpFloat64()*200_000) + 2000
 	if rng.IntN(3) == 0 { // around the next places
 		joined = v.At - fleettime.Time(rng.IntN(4000))
-		v.Horizon, v.Park = joined+fleettime.Time(rng.IntN(3000)-1000), v.At
+		v.Cutoff, v.Park = joined+fleettime.Time(rng.IntN(3000)-1000), v.At
 		v.Slots = int64(h.Before(joined)) - int64(rng.IntN(3))
 		v.Paces = []estimate.Pace{{Mu: math.Floor(30*rng.Float64()) / 10}}
 	}

@@ -24,8 +24,8 @@ type metrics struct {
 	series       node.RoomSeries
 
 	leaseTrouble, leading, term, unsaved, syncAge, lag, edges, twins              *prometheus.Desc
-	held, rateHeld, free, rateFree, active, presumed, credit, waiting, heldPeople *prometheus.Desc
-	keep, copied, excess, movers                                                  *prometheus.Desc
+	held, rateHeld, free, rateFree, active, reserved, credit, waiting, heldPeople *prometheus.Desc
+	keep, copied, overcommit, movers                                              *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -59,13 +59,13 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		rateHeld:     d("vestibule_regional_rate_allotment", "Rights of new_users_per_minute that this data centre holds.", "room"),
 		free:         d("vestibule_regional_free", "Rights of total_active_users held here that neither a session nor an edge has; negative is a debt.", "room"),
 		rateFree:     d("vestibule_regional_rate_free", "Rights of new_users_per_minute held here that no edge has.", "room"),
-		active:       d("vestibule_regional_active", "Sessions reckoned with, counted and presumed.", "room"),
-		presumed:     d("vestibule_regional_presumed", "Sessions presumed because an edge fell silent.", "room"),
+		active:       d("vestibule_regional_active", "Sessions reckoned with, counted and reserved.", "room"),
+		reserved:     d("vestibule_regional_reserved", "Sessions reserved because an edge fell silent.", "room"),
 		credit:       d("vestibule_regional_credit", "Rights lent to edges and not known to be spent.", "room"),
 		waiting:      d("vestibule_regional_waiting", "People waiting in this data centre.", "room"),
 		heldPeople:   d("vestibule_regional_parked", "Visitors held at the edges for their turn.", "room"),
 		keep:         d("vestibule_regional_allotment_target", "Idle rights of total_active_users that global wants kept here.", "room"),
-		excess:       d("vestibule_regional_excess_sessions", "Sessions that edges which cannot be heard may have beyond those counted.", "room"),
+		overcommit:   d("vestibule_regional_overcommit_sessions", "Sessions that edges which cannot be heard may have beyond those counted.", "room"),
 		movers:       d("vestibule_regional_movers", "Visitors inside whose session another data centre holds, waiting for a right here.", "room"),
 		copied:       d("vestibule_regional_copied_tickets_total", "Tickets seen living in two places; they are counted twice.", "room"),
 	}
@@ -92,7 +92,7 @@ func (m *metrics) count(what string, err error, log *slog.Logger) {
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.leaseTrouble, m.leading, m.term, m.unsaved, m.syncAge, m.lag, m.edges, m.twins, m.held, m.rateHeld, m.free, m.rateFree,
-		m.active, m.presumed, m.credit, m.waiting, m.heldPeople, m.keep, m.copied, m.excess, m.movers,
+		m.active, m.reserved, m.credit, m.waiting, m.heldPeople, m.keep, m.copied, m.overcommit, m.movers,
 	} {
 		ch <- d
 	}
@@ -134,19 +134,19 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()
 	for name, l := range st.Rooms {
-		busy := l.Active != 0 || l.Waiting != 0 || l.HeldPeople > 0 || l.Movers > 0 || l.Excess != 0 || l.Free < 0 || l.RateFree < 0 || l.Copied > 0
+		busy := l.Active != 0 || l.Waiting != 0 || l.HeldPeople > 0 || l.Movers > 0 || l.Overcommit != 0 || l.Free < 0 || l.RateFree < 0 || l.Copied > 0
 		name = m.series.Label(name, busy)
 		rooms.Gauge(m.held, float64(l.Granted)-float64(l.Returned), name)
 		rooms.Gauge(m.rateHeld, float64(l.RateGranted)-float64(l.RateReturned), name)
 		rooms.Gauge(m.free, float64(l.Free), name)
 		rooms.Gauge(m.rateFree, float64(l.RateFree), name)
 		rooms.Gauge(m.active, float64(l.Active), name)
-		rooms.Gauge(m.presumed, float64(l.Presumed), name)
+		rooms.Gauge(m.reserved, float64(l.Reserved), name)
 		rooms.Gauge(m.credit, float64(l.Credit), name)
 		rooms.Gauge(m.waiting, l.Waiting, name)
 		rooms.Gauge(m.heldPeople, float64(l.HeldPeople), name)
 		rooms.Gauge(m.keep, float64(l.Keep), name)
-		rooms.Gauge(m.excess, float64(l.Excess), name)
+		rooms.Gauge(m.overcommit, float64(l.Overcommit), name)
 		rooms.Gauge(m.movers, float64(l.Movers), name)
 		rooms.Counter(m.copied, float64(l.Copied), name)
 	}

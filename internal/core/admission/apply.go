@@ -41,15 +41,15 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 // obeys handles the verdict of a grant and reports whether the rest of the grant applies.
 func (e *Engine) obeys(now fleettime.Mono, g *wire.Grant) bool {
 	l := &e.up
-	switch g.Adoption {
+	switch g.Handshake {
 	case wire.Promise:
 		return false
 	case wire.Dead:
 		e.reborn(now)
 		return false
 	case wire.Fenced:
-		if g.Tenure > l.tenure && l.retired {
-			e.revive(now, g.Tenure) // we never received it, and cannot act under it any more
+		if g.LeaseEpoch > l.leaseEpoch && l.retired {
+			e.revive(now, g.LeaseEpoch) // we never received it, and cannot act under it any more
 		}
 		l.retire(now)
 		e.hurry(now)
@@ -58,10 +58,10 @@ func (e *Engine) obeys(now fleettime.Mono, g *wire.Grant) bool {
 	default:
 		return false // unknown verdict of a newer version: ignore the rest
 	}
-	if g.Tenure > l.tenure && l.retired {
-		e.revive(now, g.Tenure)
+	if g.LeaseEpoch > l.leaseEpoch && l.retired {
+		e.revive(now, g.LeaseEpoch)
 	}
-	return g.Tenure == l.tenure && !l.retired
+	return g.LeaseEpoch == l.leaseEpoch && !l.retired
 }
 
 // learn applies the facts about tickets in a grant. They hold whether or not the lease is extended.
@@ -108,9 +108,9 @@ func (r *roomState) forget(watermark fleettime.Time) {
 
 // revive begins a new lease epoch after a lapse: the regional has our exact counts. Permits of T stay valid.
 // Permits of R remain in the old epoch, where they age.
-func (e *Engine) revive(now fleettime.Mono, tenure uint64) {
+func (e *Engine) revive(now fleettime.Mono, leaseEpoch uint64) {
 	l := &e.up
-	l.tenure, l.retired, l.leaseEnd = tenure, false, 0
+	l.leaseEpoch, l.retired, l.leaseEnd = leaseEpoch, false, 0
 	for _, r := range e.order {
 		r.rights.rate.owe(&r.rights.past, now)
 		r.dirty = true

@@ -23,7 +23,7 @@ func awayEdge(t testing.TB, seed uint64, limit int) (*Engine, *regional) {
 	e.SetRooms(at(0), []Room{{ID: sale}})
 	r := &regional{t: t, e: e, term: wire.Term{N: 1, Nonce: 7}, held: wire.RoomGrant{Room: sale, Life: 330}}
 	r.hear(at(0))
-	r.say(at(0), wire.Grant{Adoption: wire.Promise})
+	r.say(at(0), wire.Grant{Handshake: wire.Promise})
 	r.hear(at(0))
 	r.grant(at(0), 0, 0)
 	return e, r

@@ -226,11 +226,11 @@ func TestMarksOutliveTheRegionalAndNotTheTickets(t *testing.T) {
 	}
 	r.term = wire.Term{N: 2, Nonce: 8}
 	r.seq = 0
-	r.say(at(0), wire.Grant{Adoption: wire.Promise})
+	r.say(at(0), wire.Grant{Handshake: wire.Promise})
 	if rep := r.hear(at(0)).Rooms[0]; len(rep.Ends) != 1 || rep.Ends[0].ID != 7 {
 		t.Errorf("a new regional is told %v", rep.Ends)
 	}
-	r.say(at(0), wire.Grant{Adoption: wire.Adopted, Watermark: e.Time(at(0)).Add(time.Hour), Rooms: []wire.RoomGrant{r.held}})
+	r.say(at(0), wire.Grant{Handshake: wire.Adopted, Watermark: e.Time(at(0)).Add(time.Hour), Rooms: []wire.RoomGrant{r.held}})
 	if n := len(e.rooms[sale].ended.marks); n != 0 {
 		t.Errorf("%d marks are left", n)
 	}

@@ -106,7 +106,7 @@ func (r *Room) upTo(view *wire.View) fleettime.Time {
 		}
 		return view.Called
 	}
-	return horizon(view)
+	return cutoff(view)
 }
 
 // turn returns the place that decides when a waiting visitor is called: its own or, in a random room, that of a

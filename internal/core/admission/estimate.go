@@ -97,7 +97,7 @@ func (d *Decision) byLot(ft fleettime.Time, v *wire.View, partial bool) {
 	}
 	w := v.Waits
 	start := draw.StartOf(v.At)
-	called := v.Queues() && v.Rounds.Place(t.ID, t.Place()) <= v.Horizon
+	called := v.Queues() && v.Rounds.Place(t.ID, t.Place()) <= v.Cutoff
 	switch {
 	case t.Joined >= start && !called:
 		// Takes part from the next round on. In this round the visitor is called after all participants.
@@ -118,12 +118,12 @@ func (d *Decision) byLot(ft fleettime.Time, v *wire.View, partial bool) {
 	d.keepMonotone(ft, v.Changed)
 }
 
-// horizon returns the admission cutoff of a view.
-func horizon(v *wire.View) fleettime.Time {
+// cutoff returns the admission cutoff of a view.
+func cutoff(v *wire.View) fleettime.Time {
 	if v == nil {
 		return estimate.Open
 	}
-	return v.Horizon
+	return v.Cutoff
 }
 
 // keepMonotone prevents the shown wait from growing between visits: estimates vary a little with every view. The

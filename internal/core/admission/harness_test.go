@@ -41,7 +41,7 @@ func newEdge(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine, *r
 	e.SetRooms(now, []Room{{ID: sale}})
 	r := &regional{t: t, e: e, term: wire.Term{N: 1, Nonce: 7}, held: wire.RoomGrant{Room: sale, Life: 330}}
 	r.hear(now)
-	r.say(now, wire.Grant{Adoption: wire.Promise})
+	r.say(now, wire.Grant{Handshake: wire.Promise})
 	r.hear(now)
 	if !r.last.Join || r.last.Seen != r.term {
 		t.Fatalf("the promise is not reported: %+v", r.last)
@@ -57,7 +57,7 @@ func (r *regional) hear(now fleettime.Mono) wire.Report {
 		r.t.Fatalf("%d reports, want 1", len(reports))
 	}
 	r.last = reports[0]
-	r.inc, r.ten = r.last.Inc, r.last.Tenure
+	r.inc, r.ten = r.last.Inc, r.last.LeaseEpoch
 	return r.last
 }
 
@@ -65,8 +65,8 @@ func (r *regional) hear(now fleettime.Mono) wire.Report {
 func (r *regional) say(now fleettime.Mono, g wire.Grant) {
 	r.seq++
 	g.To, g.Inc, g.From, g.Seq, g.Parts = "edge-1", r.inc, r.term, r.seq, 1
-	if g.Tenure == 0 {
-		g.Tenure = r.ten
+	if g.LeaseEpoch == 0 {
+		g.LeaseEpoch = r.ten
 	}
 	g.Acked, g.Echo, g.At = r.last.Seq, max(r.last.Sent, 1), day+fleettime.Time(now/1e6)
 	r.e.Apply(now, g)
@@ -99,11 +99,11 @@ func (r *regional) room(now fleettime.Mono, g wire.RoomGrant) {
 	r.say(now, wire.Grant{Lease: 3 * time.Second, Standing: r.standing, Rooms: []wire.RoomGrant{g}})
 }
 
-// view returns a view with a queue: n joined in the minute before day, and visitors that joined before horizon may
+// view returns a view with a queue: n joined in the minute before day, and visitors that joined before cutoff may
 // enter.
-func view(n float64, horizon, park fleettime.Time) *wire.View {
+func view(n float64, cutoff, park fleettime.Time) *wire.View {
 	return &wire.View{
-		Version: 1, At: day, Since: day - 60_000, Horizon: horizon, Park: park, Mu: 0.5, Theta: 0, Paces: []estimate.Pace{{Mu: 0.5}},
+		Version: 1, At: day, Since: day - 60_000, Cutoff: cutoff, Park: park, Mu: 0.5, Theta: 0, Paces: []estimate.Pace{{Mu: 0.5}},
 		Line: estimate.NewDigest(estimate.Histogram{{Start: day - 60_000, Width: 60_000, N: n}}),
 	}
 }

@@ -194,7 +194,7 @@ func TestAnIsolationHasOneLimit(t *testing.T) {
 	e.SetRooms(at(isolated), isolating(room.IsolationOpen, 3))
 	e.Lapse(at(isolated))
 	r.hear(at(isolated))
-	r.say(at(isolated), wire.Grant{Adoption: wire.Dead})
+	r.say(at(isolated), wire.Grant{Handshake: wire.Dead})
 	if n := letIn(60 * time.Second); n != 0 {
 		t.Errorf("the same isolation: %d more", n)
 	}

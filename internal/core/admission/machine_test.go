@@ -24,13 +24,13 @@ type machine struct {
 	held    []*Visit
 
 	// The regional's ledger.
-	term   wire.Term
-	seq    uint64
-	report wire.Report
-	joined bool
-	tenure uint64
-	books  wire.RoomGrant
-	sent   []wire.Grant // in flight, and kept for duplicates
+	term       wire.Term
+	seq        uint64
+	report     wire.Report
+	joined     bool
+	leaseEpoch uint64
+	books      wire.RoomGrant
+	sent       []wire.Grant // in flight, and kept for duplicates
 
 	// The twin. Its counts restart with a new instance.
 	inc      uint64
@@ -46,15 +46,15 @@ type machine struct {
 }
 
 type admission struct {
-	at     fleettime.Mono
-	inc    uint64
-	tenure uint64
+	at         fleettime.Mono
+	inc        uint64
+	leaseEpoch uint64
 }
 
 func newMachine(t *rapid.T) *machine {
 	m := &machine{
 		cap: rapid.Bool().Draw(t, "cap"), now: at(0), here: true,
-		term: wire.Term{N: 1, Nonce: 7}, tenure: 1,
+		term: wire.Term{N: 1, Nonce: 7}, leaseEpoch: 1,
 		books:  wire.RoomGrant{Room: sale, Life: wire.Life(rapid.SampledFrom([]time.Duration{5, 20, 60}).Draw(t, "session") * time.Second), Permits: wire.Permits{Sessions: wire.Allocation{Keep: 5}, Rate: wire.Allocation{Keep: 5}}},
 		newest: map[uint64]uint32{}, lapsed: map[[2]uint64]bool{},
 	}
@@ -93,7 +93,7 @@ func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Led
 		}
 		m.spent++
 		m.count(d.Ticket.Until, 1, 0)
-		m.admitted = append(m.admitted, admission{m.now, status.Inc, status.Tenure})
+		m.admitted = append(m.admitted, admission{m.now, status.Inc, status.LeaseEpoch})
 	default:
 		t.Fatalf("charged %d for one request", after.Spent-before.Spent)
 	}
@@ -203,7 +203,7 @@ func (m *machine) release(t *rapid.T) {
 			admits++
 			m.spent++
 			m.count(d.Ticket.Until, 1, 0)
-			m.admitted = append(m.admitted, admission{m.now, status.Inc, status.Tenure})
+			m.admitted = append(m.admitted, admission{m.now, status.Inc, status.LeaseEpoch})
 		} else if stamp := m.newest[d.Ticket.ID]; d.Ticket.Until > stamp { // it was renewed in flight
 			m.renewed++
 			m.count(stamp, 0, 1)
@@ -273,12 +273,12 @@ func (m *machine) hear(t *rapid.T) {
 		}
 		owed := uint64(0)
 		for _, a := range m.admitted {
-			if (a.inc != rep.Inc || a.tenure != rep.Tenure) && m.now.Sub(a.at) < wire.RateWindow {
+			if (a.inc != rep.Inc || a.leaseEpoch != rep.LeaseEpoch) && m.now.Sub(a.at) < wire.RateWindow {
 				owed++
 			}
 		}
 		if r.RateOwed < owed {
-			t.Fatalf("%d rights of R are owed from earlier tenures, want at least %d", r.RateOwed, owed)
+			t.Fatalf("%d rights of R are owed from earlier lease epochs, want at least %d", r.RateOwed, owed)
 		}
 	}
 	if rep.Seen == m.term && rep.Join {
@@ -294,23 +294,23 @@ func (m *machine) answer(t *rapid.T) {
 	m.seq++
 	g := wire.Grant{
 		To: "edge-1", Inc: m.inc, From: m.term, Seq: m.seq, Parts: 1, Acked: m.report.Seq, Echo: m.report.Sent,
-		Dwell: m.now.Sub(m.report.Sent), At: day + fleettime.Time(m.now/1e6), Tenure: m.tenure,
+		Dwell: m.now.Sub(m.report.Sent), At: day + fleettime.Time(m.now/1e6), LeaseEpoch: m.leaseEpoch,
 	}
 	if !m.joined {
-		g.Adoption = wire.Promise
+		g.Handshake = wire.Promise
 		m.sent = append(m.sent, g)
 		return
 	}
 	switch rapid.IntRange(0, 60).Draw(t, "verdict") {
 	case 0:
-		g.Adoption = wire.Dead
+		g.Handshake = wire.Dead
 	case 1:
-		g.Adoption = wire.Fenced
+		g.Handshake = wire.Fenced
 	default:
-		if m.report.Final && m.report.Tenure == m.tenure {
-			m.tenure++
+		if m.report.Final && m.report.LeaseEpoch == m.leaseEpoch {
+			m.leaseEpoch++
 			m.books.Permits.Rate.Granted = 0
-			g.Tenure = m.tenure
+			g.LeaseEpoch = m.leaseEpoch
 		}
 		m.books.Permits.Sessions.Granted += rapid.Uint64Range(0, 3).Draw(t, "rights of T")
 		m.books.Permits.Rate.Granted += rapid.Uint64Range(0, 3).Draw(t, "rights of R")
@@ -354,11 +354,11 @@ func (m *machine) deliver(t *rapid.T) {
 		t.Fatal("went back to a lower term")
 	}
 	if after.Inc != before.Inc {
-		if g.Adoption != wire.Dead || g.Inc != before.Inc || g.From != after.Follows {
+		if g.Handshake != wire.Dead || g.Inc != before.Inc || g.From != after.Follows {
 			t.Fatalf("began a new incarnation after %+v", g)
 		}
 		m.begin()
-		m.joined, m.tenure = false, 1
+		m.joined, m.leaseEpoch = false, 1
 		m.books.Permits.Sessions.Granted, m.books.Permits.Rate.Granted, m.books.RenewCeil = 0, 0, 0
 	}
 	// A duplicate has no effect.
@@ -384,14 +384,14 @@ func (m *machine) check(t *rapid.T) {
 	}
 	used := uint64(0)
 	for _, a := range m.admitted {
-		if a.inc == st.Inc && a.tenure == st.Tenure && m.now.Sub(a.at) < wire.RateWindow {
+		if a.inc == st.Inc && a.leaseEpoch == st.LeaseEpoch && m.now.Sub(a.at) < wire.RateWindow {
 			used++
 		}
 	}
 	if used+l.RateReturned+l.RateIdle > l.RateGranted {
 		t.Fatalf("%d rights of R used in a minute, %d idle, %d returned, of %d", used, l.RateIdle, l.RateReturned, l.RateGranted)
 	}
-	key := [2]uint64{st.Inc, st.Tenure}
+	key := [2]uint64{st.Inc, st.LeaseEpoch}
 	if st.Leased && (m.lapsed[key] || m.now >= st.LeaseEnd) {
 		t.Fatalf("leased until %v at %v, lapsed before: %v", st.LeaseEnd, m.now, m.lapsed[key])
 	}
@@ -404,7 +404,7 @@ func (m *machine) check(t *rapid.T) {
 }
 
 func TestAnEdgeKeepsItsPromisesWhateverComes(t *testing.T) {
-	var admitted, renewed, tenures int
+	var admitted, renewed, leaseEpochs int
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t)
 		for range 3 {
@@ -458,11 +458,11 @@ func TestAnEdgeKeepsItsPromisesWhateverComes(t *testing.T) {
 		}
 		admitted += len(m.admitted)
 		renewed += int(m.renewed)
-		tenures += len(m.lapsed)
+		leaseEpochs += len(m.lapsed)
 	})
 	// The test must not pass with an idle edge.
-	if admitted < 100 || renewed < 10 || tenures < 50 {
-		t.Errorf("only %d admitted, %d renewed, %d leases lapsed", admitted, renewed, tenures)
+	if admitted < 100 || renewed < 10 || leaseEpochs < 50 {
+		t.Errorf("only %d admitted, %d renewed, %d leases lapsed", admitted, renewed, leaseEpochs)
 	}
-	t.Logf("%d admitted, %d renewed, %d leases lapsed", admitted, renewed, tenures)
+	t.Logf("%d admitted, %d renewed, %d leases lapsed", admitted, renewed, leaseEpochs)
 }

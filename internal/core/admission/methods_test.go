@@ -113,7 +113,7 @@ func TestFreeSlotsAreNotTakenOffBeforeTheStart(t *testing.T) {
 	e, r := newEdge(t, now, 0, 0)
 	ft := e.Time(now)
 	r.room(now, wire.RoomGrant{Room: sale, View: &wire.View{
-		Version: 1, At: ft, Horizon: ft.Add(-time.Hour), Slots: 15, Paces: []estimate.Pace{{Mu: 1}},
+		Version: 1, At: ft, Cutoff: ft.Add(-time.Hour), Slots: 15, Paces: []estimate.Pace{{Mu: 1}},
 		Line: estimate.NewDigest(estimate.Histogram{{Start: ft.Add(-2 * time.Minute), Width: 1000, N: 20}}),
 	}})
 	for _, c := range []struct {
@@ -265,7 +265,7 @@ func TestRule11APassLetsInOnePerson(t *testing.T) {
 	r.passes(now, 7, 2)
 	r.term.N++
 	r.held.Passes = wire.Passes{}
-	r.say(now, wire.Grant{Adoption: wire.Promise})
+	r.say(now, wire.Grant{Handshake: wire.Promise})
 	if rep := r.hear(now).Rooms[0]; rep.Passes != (wire.Passes{}) {
 		t.Errorf("told to another parent: %+v", rep.Passes)
 	}

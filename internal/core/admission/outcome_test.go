@@ -30,7 +30,7 @@ func TestOutcomesOfForecastsThatHeld(t *testing.T) {
 			c.forecast(&visitor)
 			g := r.held
 			g.View = c.view
-			g.View.Version, g.View.Horizon, g.View.Park = 1, day.Add(2*time.Hour), day.Add(2*time.Hour)
+			g.View.Version, g.View.Cutoff, g.View.Park = 1, day.Add(2*time.Hour), day.Add(2*time.Hour)
 			r.room(at(0), g)
 			d := e.Arrive(at(0), sale, visitor)
 			if d.Verdict != Admit {

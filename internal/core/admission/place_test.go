@@ -231,7 +231,7 @@ func TestPlacesFarAwayAreCountedAtTheEnds(t *testing.T) {
 	late, early := waiting(1, time.Minute), waiting(2, time.Minute)
 	late.SetPlace(1<<48 - 1)
 	early.SetPlace(1)
-	r.held.View = &wire.View{Version: 1, At: day.Add(time.Hour), Horizon: day, Park: day, Mu: 1, Line: estimate.NewDigest(h)}
+	r.held.View = &wire.View{Version: 1, At: day.Add(time.Hour), Cutoff: day, Park: day, Mu: 1, Line: estimate.NewDigest(h)}
 	r.grant(at(0), 1, 1)
 	if d := e.Arrive(at(0), sale, late); d.Verdict != Queue || d.Reason != Behind {
 		t.Errorf("the last place of all: %v (%v)", d.Verdict, d.Reason)

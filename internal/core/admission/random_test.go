@@ -108,7 +108,7 @@ func TestChanceDecidesWhoIsCalled(t *testing.T) {
 		t.Errorf("first in line by fifo: %v, %v", d.Verdict, d.Reason)
 	}
 	if d := e.Arrive(now, sale, waiting(in+1000, 50*time.Second)); d.Verdict == Admit {
-		t.Errorf("behind the horizon: %v, %v", d.Verdict, d.Reason)
+		t.Errorf("behind the cutoff: %v, %v", d.Verdict, d.Reason)
 	}
 }
 

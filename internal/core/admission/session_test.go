@@ -364,7 +364,7 @@ func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 	})
 }
 
-func TestRightsOfRUsedUnderAnEarlierTenureAreOwedForAWindow(t *testing.T) {
+func TestRightsOfRUsedUnderAnEarlierLeaseEpochAreOwedForAWindow(t *testing.T) {
 	var r, past rateRights
 	r.Granted = 10
 	use := func(second int) {

@@ -54,7 +54,7 @@ func (s *sessions) grow(span int64) bool {
 
 // fold moves the counts before second base to base: an isolated edge receives no watermark, and neither its memory
 // nor its reports may grow with the isolation. A ticket may be counted for longer than it was valid, never for
-// less. So superseded counts move along only up to the stamped ones of the same second; the excess is dropped. For
+// less. So superseded counts move along only up to the stamped ones of the same second; the overcommit is dropped. For
 // the folded seconds the parent continues with the last reported counts.
 func (s *sessions) fold(base int64) {
 	base = min(base, s.end-1)

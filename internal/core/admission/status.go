@@ -58,27 +58,27 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 
 // Status is the state of an engine's session with its regional.
 type Status struct {
-	Inc      uint64         `json:"incarnation"`
-	Tenure   uint64         `json:"tenure"`
-	Follows  wire.Term      `json:"follows"`
-	Joined   bool           `json:"joined"`
-	Standing wire.Standing  `json:"standing"`         // membership state of the data centre, last reported by the regional
-	Site     uint64         `json:"data_center_site"` // cluster ID of the data centre; 0 for unknown
-	Copied   bool           `json:"copied"`           // the data centre may be a copy: sessions of its home are not renewed here
-	Twin     bool           `json:"twin"`             // another process reports under the same name
-	Leased   bool           `json:"leased"`
-	LeaseEnd fleettime.Mono `json:"-"`
-	Isolated bool           `json:"isolated"` // without a lease long enough for on_isolation
-	Synced   bool           `json:"synced"`   // fleet time is known
-	Sure     bool           `json:"sure"`     // its uncertainty allows admissions
-	Time     fleettime.Time `json:"time"`     // fleet time, or the machine's clock
+	Inc        uint64         `json:"incarnation"`
+	LeaseEpoch uint64         `json:"lease_epoch"`
+	Follows    wire.Term      `json:"follows"`
+	Joined     bool           `json:"joined"`
+	Standing   wire.Standing  `json:"standing"`         // membership state of the data centre, last reported by the regional
+	Site       uint64         `json:"data_center_site"` // cluster ID of the data centre; 0 for unknown
+	Copied     bool           `json:"copied"`           // the data centre may be a copy: sessions of its home are not renewed here
+	Twin       bool           `json:"twin"`             // another process reports under the same name
+	Leased     bool           `json:"leased"`
+	LeaseEnd   fleettime.Mono `json:"-"`
+	Isolated   bool           `json:"isolated"` // without a lease long enough for on_isolation
+	Synced     bool           `json:"synced"`   // fleet time is known
+	Sure       bool           `json:"sure"`     // its uncertainty allows admissions
+	Time       fleettime.Time `json:"time"`     // fleet time, or the machine's clock
 }
 
 // Status returns the state at now. It has no side effects.
 func (e *Engine) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
-		Inc: l.inc, Tenure: l.tenure, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
+		Inc: l.inc, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
 		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now),
 		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
 	}

@@ -13,9 +13,9 @@ import (
 // Invariants: seen never returns to a lower term; a lapsed lease stays lapsed for its epoch; nothing is admitted
 // while retired.
 type uplink struct {
-	inc    uint64 // instance ID of the process, or its replacement after the regional forgot it
-	tenure uint64 // lease epoch within inc, from 1
-	seq    uint64 // of the newest report
+	inc        uint64 // instance ID of the process, or its replacement after the regional forgot it
+	leaseEpoch uint64 // lease epoch within inc, from 1
+	seq        uint64 // of the newest report
 
 	seen   wire.Term  // the parent that we promised to follow
 	joined bool       // seen has accepted us
@@ -42,7 +42,7 @@ func (l *uplink) born(rng *rand.Rand) {
 	for l.inc = 0; l.inc == 0; {
 		l.inc = rng.Uint64()
 	}
-	l.tenure, l.seq = 1, 0
+	l.leaseEpoch, l.seq = 1, 0
 	l.joined, l.acked = false, 0
 	l.grants = wire.Parts{}
 	l.leaseEnd, l.retired = 0, false

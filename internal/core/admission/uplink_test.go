@@ -31,7 +31,7 @@ func TestALeaseEndsCountedFromTheSendingOfTheReport(t *testing.T) {
 	}
 }
 
-func TestALeaseThatLapsedStaysLapsedForItsTenure(t *testing.T) {
+func TestALeaseThatLapsedStaysLapsedForItsLeaseEpoch(t *testing.T) {
 	for _, looked := range []bool{true, false} {
 		e, r := newEdge(t, at(0), 10, 10)
 		r.hear(at(2 * time.Second))
@@ -52,17 +52,17 @@ func TestALeaseThatLapsedStaysLapsedForItsTenure(t *testing.T) {
 			t.Errorf("looked at meanwhile %v: final %v, %+v", looked, rep.Final, room)
 		}
 		r.lease(late)
-		if !e.Status(late).Leased || e.Status(late).Tenure != 2 {
-			t.Errorf("looked at meanwhile %v: a new tenure does not begin", looked)
+		if !e.Status(late).Leased || e.Status(late).LeaseEpoch != 2 {
+			t.Errorf("looked at meanwhile %v: a new lease epoch does not begin", looked)
 		}
 	}
 }
 
-func TestTheFinalReportEndsATenure(t *testing.T) {
+func TestTheFinalReportEndsALeaseEpoch(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	e.Arrive(at(0), sale, ticket.Ticket{})
 	r.hear(at(0))
-	r.say(at(0), wire.Grant{Adoption: wire.Fenced})
+	r.say(at(0), wire.Grant{Handshake: wire.Fenced})
 	if d := e.Arrive(at(0), sale, ticket.Ticket{}); d.Reason != Isolated {
 		t.Errorf("fenced, and yet %v (%v)", d.Verdict, d.Reason)
 	}
@@ -76,17 +76,17 @@ func TestTheFinalReportEndsATenure(t *testing.T) {
 	before := state(e, at(0))
 	r.grant(at(0), 3, 3) // of the past epoch
 	if got := state(e, at(0)); got[0] != before[0] || got[1] != before[1] {
-		t.Errorf("a grant of the tenure that is over changed %+v to %+v", before, got)
+		t.Errorf("a grant of the lease epoch that is over changed %+v to %+v", before, got)
 	}
 	r.ten = 2
 	r.held = wire.RoomGrant{Room: sale, Life: 330, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 12, Keep: 100}, Rate: wire.Allocation{Granted: 4, Keep: 100}}, RenewCeil: 10}
 	r.room(at(0), r.held)
 	got := e.Ledger(at(0), sale)
 	if got.Credit() != 2 || got.RateIdle != 4 || got.Spent != 1 || got.Sessions != 1 {
-		t.Errorf("after the new tenure's first grant: %+v", got)
+		t.Errorf("after the new lease epoch's first grant: %+v", got)
 	}
 	if owed := r.hear(at(0)).Rooms[0].RateOwed; owed != 1 {
-		t.Errorf("%d rights of R are owed from the old tenure, want 1", owed)
+		t.Errorf("%d rights of R are owed from the old lease epoch, want 1", owed)
 	}
 }
 
@@ -100,8 +100,8 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 		before := state(e, at(0))
 		mine := r.term
 		r.term = term
-		for _, v := range []wire.Adoption{wire.Adopted, wire.Promise, wire.Fenced, wire.Dead} {
-			r.say(at(0), wire.Grant{Adoption: v, Lease: time.Hour, Watermark: present + 1e6, Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1000}}, Life: 1}}})
+		for _, v := range []wire.Handshake{wire.Adopted, wire.Promise, wire.Fenced, wire.Dead} {
+			r.say(at(0), wire.Grant{Handshake: v, Lease: time.Hour, Watermark: present + 1e6, Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1000}}, Life: 1}}})
 		}
 		r.term = mine
 		if got := state(e, at(0)); got != before {
@@ -113,7 +113,7 @@ func TestAParentIsFollowedUpwardOnly(t *testing.T) {
 	}
 
 	r.term = wire.Term{N: 2, Nonce: 9}
-	r.say(at(0), wire.Grant{Adoption: wire.Promise})
+	r.say(at(0), wire.Grant{Handshake: wire.Promise})
 	if st := e.Status(at(0)); st.Follows != r.term || st.Joined || !st.Leased {
 		t.Errorf("%+v, want the promise, and the old lease for as long as it lasts", st)
 	}
@@ -138,7 +138,7 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 	r.hear(at(0))
 	var last wire.Grant
 	base := wire.Grant{
-		To: "edge-1", Inc: r.inc, Tenure: 1, From: r.term, Seq: 100, Parts: 1, Echo: at(0), At: present, Lease: 3 * time.Second,
+		To: "edge-1", Inc: r.inc, LeaseEpoch: 1, From: r.term, Seq: 100, Parts: 1, Echo: at(0), At: present, Lease: 3 * time.Second,
 		Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 20, Keep: 50}, Rate: wire.Allocation{Granted: 20, Keep: 50}}, RenewCeil: 200, Life: 330}},
 	}
 	e.Apply(at(0), base)
@@ -148,11 +148,11 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 	for why, change := range map[string]func(*wire.Grant){
 		"to another edge":                    func(g *wire.Grant) { g.To = "edge-2" },
 		"to another incarnation":             func(g *wire.Grant) { g.Inc++ },
-		"of another tenure":                  func(g *wire.Grant) { g.Tenure++ },
+		"of another lease epoch":             func(g *wire.Grant) { g.LeaseEpoch++ },
 		"that came before":                   func(g *wire.Grant) { g.Seq = 100 },
 		"older than one applied":             func(g *wire.Grant) { g.Seq = 99 },
 		"that is no part of itself":          func(g *wire.Grant) { g.Part = 1 },
-		"with a verdict of a newer protocol": func(g *wire.Grant) { g.Adoption = 9 },
+		"with a verdict of a newer protocol": func(g *wire.Grant) { g.Handshake = 9 },
 	} {
 		before := e.Ledger(at(0), sale)
 		end := e.up.leaseEnd
@@ -183,7 +183,7 @@ func TestALeaseComesWithTheLastPartOfItsGrant(t *testing.T) {
 	end := e.Status(at(0)).LeaseEnd
 	part := func(n uint32) wire.Grant {
 		return wire.Grant{
-			To: "edge-1", Inc: r.inc, Tenure: 1, From: r.term, Seq: 50, Part: n, Parts: 3, Echo: at(time.Second), At: present + 1000,
+			To: "edge-1", Inc: r.inc, LeaseEpoch: 1, From: r.term, Seq: 50, Part: n, Parts: 3, Echo: at(time.Second), At: present + 1000,
 			Lease: 3 * time.Second,
 		}
 	}
@@ -236,13 +236,13 @@ func TestADeadIncarnationStartsANewOne(t *testing.T) {
 	e.Hold(at(0), &Visit{Room: sale, Ticket: waiting(9, time.Minute)})
 	rep := r.hear(at(0))
 	old := r.inc
-	r.say(at(0), wire.Grant{Adoption: wire.Dead})
+	r.say(at(0), wire.Grant{Handshake: wire.Dead})
 	if e.Due() > at(0) {
 		t.Error("the new incarnation is not reported at once")
 	}
 	next := r.hear(at(0))
 	got := next.Rooms[0]
-	if next.Inc == old || next.Inc == 0 || next.Seq != 1 || next.Tenure != 1 || !next.Join || next.Final || next.Seen != r.term {
+	if next.Inc == old || next.Inc == 0 || next.Seq != 1 || next.LeaseEpoch != 1 || !next.Join || next.Final || next.Seen != r.term {
 		t.Errorf("%+v", next)
 	}
 	if got.Permits.Sessions.Granted != 0 || got.Spent != 0 || got.Permits.Sessions.Returned != 0 || got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 || got.Admitted != 0 {

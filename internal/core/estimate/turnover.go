@@ -50,10 +50,10 @@ const (
 	// a second, reported, and their permits granted again.
 	refill = 0.8
 
-	// The simulation of a room covers this many ticket lives, at least horizon seconds. Afterwards the pace is
+	// The simulation of a room covers this many ticket lives, at least cutoff seconds. Afterwards the pace is
 	// taken to be steady.
-	lives   = 4
-	horizon = 3 * time.Minute
+	lives  = 4
+	cutoff = 3 * time.Minute
 )
 
 // Limits bound the admissions of a room.
@@ -291,9 +291,9 @@ func (u *Turnover) Paces(x Limits) []Pace {
 	for i := int64(0); byWindow && i < window-1; i++ {
 		used += *at(&began, n-i)
 	}
-	entered := make([]float64, 0, horizon/minStep+lives*turnCells) // on the stack
+	entered := make([]float64, 0, cutoff/minStep+lives*turnCells) // on the stack
 	vacant, keep := 0.0, math.Exp(-dt/refill)
-	for range max(lives*cells, int64(horizon/u.step)) {
+	for range max(lives*cells, int64(cutoff/u.step)) {
 		n++
 		last := *at(&lasting, n-cells)
 		gone := max(0, young-last) * (1 - stays)

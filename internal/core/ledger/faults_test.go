@@ -190,7 +190,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			w.tell("root: free %d/%d, lent %+v", root.Free, root.RateFree, root.Centres)
 			for _, s := range w.sites {
 				l := s.newest().core.Ledger(r.id)
-				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d presumed %d credit %d", s.name, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Presumed, l.Credit)
+				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d reserved %d credit %d", s.name, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Reserved, l.Credit)
 			}
 			for _, s := range w.sites {
 				w.tell("%s: %+v", s.name, s.newest().core.Status(s.newest().read(w.now)))

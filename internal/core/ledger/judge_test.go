@@ -218,7 +218,7 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 // inBooks reports whether an edge's regional counts it, and has sent it all revocations once.
 func (w *world) inBooks(e *edgeProc) bool {
 	st := e.core.Status(e.read(w.now))
-	return st.Leased || (st.LeaseEnd != 0 || st.Tenure > 1) && !e.givenUp
+	return st.Leased || (st.LeaseEnd != 0 || st.LeaseEpoch > 1) && !e.givenUp
 }
 
 // noteGivenUp remembers that no aggregator counts an edge any more, until its next lease: a
@@ -305,7 +305,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 			continue
 		}
 		if here := int64(w.active(r, s)); here+credit+max(0, l.Free) > held {
-			w.fail("%s: %d sessions + %d credit + %d free > %d held (counted %d, of which presumed %d)", s.name, here, credit, l.Free, held, l.Active, l.Presumed)
+			w.fail("%s: %d sessions + %d credit + %d free > %d held (counted %d, of which reserved %d)", s.name, here, credit, l.Free, held, l.Active, l.Reserved)
 		}
 		if used := int64(w.used(r, s)); used+idle+max(0, l.RateFree) > rheld {
 			w.fail("%s: %d used in 60 s + %d idle + %d free > %d rights of R held", s.name, used, idle, l.RateFree, rheld)

@@ -75,7 +75,7 @@ func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
 			arrive d1 bob
 			advance 2s
 			cut d1
-			advance 4s # the rights of d1 are presumed spent, and those of R come back in time
+			advance 4s # the rights of d1 are counted as spent, and those of R come back in time
 			arrive d1 ann
 			advance 70s`,
 		"an answer that was long under way": `
@@ -108,7 +108,7 @@ func TestRule2UnreportedRenewalsAreBounded(t *testing.T) {
 
 // After an edge's lease lapses its possible admissions count until they would have expired, or until its final report
 // replaces the guess.
-func TestRule3PresumedSpent(t *testing.T) {
+func TestRule3ReservedSpent(t *testing.T) {
 	scenarios(t, map[string]string{
 		"a slot given away without a word": `
 			fleet total=20 rate=120 edges=2 policy=cap
@@ -129,7 +129,7 @@ func TestRule3PresumedSpent(t *testing.T) {
 			advance 4s
 			arrive d2 n=80
 			advance 5s`,
-		"what was presumed outlives the aggregator": `
+		"what was reserved outlives the aggregator": `
 			fleet total=10 rate=60 session=30s edges=2 policy=cap
 			advance 2s
 			arrive d1 n=4
@@ -452,8 +452,8 @@ func TestRule5WhatWasForgottenIsTold(t *testing.T) {
 		advance 5s clicking=2s`)
 	r := w.rooms[0]
 	l := w.sites[0].newest().core.Ledger(r.id)
-	if over := int64(w.active(r, nil)) - 10; over <= 0 || l.Excess < over {
-		t.Errorf("%d sessions beyond T, %d are told", over, l.Excess)
+	if over := int64(w.active(r, nil)) - 10; over <= 0 || l.Overcommit < over {
+		t.Errorf("%d sessions beyond T, %d are told", over, l.Overcommit)
 	}
 }
 
@@ -500,7 +500,7 @@ func TestRule6Cap(t *testing.T) {
 			fleet total=20 rate=120 session=1m centres=dublin,nairobi policy=cap
 			advance 2s
 			catch d1 down
-			advance 5s # a new tenure begins with a right, of which it does not hear
+			advance 5s # a new lease epoch begins with a right, of which it does not hear
 			cut dublin
 			advance 160s
 			arrive n1 n=20 # what was dublin's is nairobi's now
@@ -664,13 +664,13 @@ func TestRule8Fencing(t *testing.T) {
 			arrive d1 bob
 			mend d1
 			advance 1s`,
-		"a tenure that an edge hears of when it is over": `
+		"a lease epoch that an edge hears of when it is over": `
 			fleet total=20 rate=120 edges=2 policy=cap
 			advance 2s
 			arrive d1 ann
 			advance 1s
 			catch d1 down
-			advance 5s # its tenure is over, it says so, and a new one begins with a right
+			advance 5s # its lease epoch is over, it says so, and a new one begins with a right
 			deliver d1 down newest later=6s
 			cut d1 up
 			advance 4s # that one is over too
@@ -682,13 +682,13 @@ func TestRule8Fencing(t *testing.T) {
 			deliver d1 up later=305ms # the end of the first, when it has just heard of the second
 			cut d1 up
 			advance 1s`,
-		"the end of an older tenure, told late": `
+		"the end of an older lease epoch, told late": `
 			fleet total=20 rate=120 edges=2 policy=cap
 			advance 2s
 			arrive d1 bob
 			advance 1s
 			catch d1 down
-			advance 5s # its tenure is over, it says so, and a new one begins
+			advance 5s # its lease epoch is over, it says so, and a new one begins
 			catch d1 up
 			advance 1100ms # it says so once more
 			deliver d1 up later=8s

@@ -470,11 +470,11 @@ func (s *script) rootLedger(r *roomTruth) {
 		state = "lends only what comes back"
 	}
 	queue := ""
-	if l.View != nil && l.View.Horizon != estimate.Open {
+	if l.View != nil && l.View.Cutoff != estimate.Open {
 		queue = fmt.Sprintf(", %.0f wait", l.View.Line.Total())
 	}
-	if l.Excess > 0 {
-		queue += fmt.Sprintf(", %d may be valid beyond", l.Excess)
+	if l.Overcommit > 0 {
+		queue += fmt.Sprintf(", %d may be valid beyond", l.Overcommit)
 	}
 	s.printf("root: limit %d/%d free %d/%d, %s%s", l.Total, l.Rate, l.Free, l.RateFree, state, queue)
 	for _, c := range l.Centres {
@@ -499,17 +499,17 @@ func (s *script) siteLedger(c *site, r *roomTruth) {
 	if n.gone {
 		state = ", stopped"
 	}
-	if l.Excess > 0 {
-		state += fmt.Sprintf(", %d may be valid beyond", l.Excess)
+	if l.Overcommit > 0 {
+		state += fmt.Sprintf(", %d may be valid beyond", l.Overcommit)
 	}
 	wm := n.core.Status(n.read(s.w.now)).Watermark
 	ago := "none"
 	if wm > 0 {
 		ago = fmt.Sprintf("%.1fs ago", max(0, s.w.fleetTime().Sub(wm)).Seconds())
 	}
-	s.printf("%s: granted %d/%d returned %d/%d held %d/%d free %d/%d credit %d active %d presumed %d, watermark %s%s", c.name,
+	s.printf("%s: granted %d/%d returned %d/%d held %d/%d free %d/%d credit %d active %d reserved %d, watermark %s%s", c.name,
 		l.Granted, l.RateGranted, l.Returned, l.RateReturned, int64(l.Granted)-int64(l.Returned), int64(l.RateGranted)-int64(l.RateReturned),
-		l.Free, l.RateFree, l.Credit, l.Active, l.Presumed, ago, state)
+		l.Free, l.RateFree, l.Credit, l.Active, l.Reserved, ago, state)
 }
 
 func (s *script) edgeLedger(e *edgeProc, r *roomTruth) {
@@ -523,8 +523,8 @@ func (s *script) edgeLedger(e *edgeProc, r *roomTruth) {
 	if !st.Leased {
 		lease = "no lease"
 	}
-	s.printf("%s: granted %d/%d returned %d/%d spent %d credit %d/%d renewed %d of %d, held %d, tenure %d, %s", e.name,
-		l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Spent, l.Credit(), l.RateIdle, l.Renewed, l.RenewCeil, l.Held, st.Tenure, lease)
+	s.printf("%s: granted %d/%d returned %d/%d spent %d credit %d/%d renewed %d of %d, held %d, lease epoch %d, %s", e.name,
+		l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Spent, l.Credit(), l.RateIdle, l.Renewed, l.RenewCeil, l.Held, st.LeaseEpoch, lease)
 }
 
 func (s *script) time() {
@@ -606,6 +606,6 @@ func (s *script) status() {
 		if st.Twin {
 			lease += ", told of a twin"
 		}
-		s.printf("%s follows %s/%d, tenure %d, %s", e.name, e.site.name, st.Follows.N, st.Tenure, lease)
+		s.printf("%s follows %s/%d, lease epoch %d, %s", e.name, e.site.name, st.Follows.N, st.LeaseEpoch, lease)
 	}
 }

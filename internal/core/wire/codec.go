@@ -28,7 +28,7 @@ const (
 // EncodeReport encodes a report.
 func EncodeReport(m *Report) ([]byte, error) {
 	p := &wirepb.Report{
-		Version: Version, From: m.From, Inc: m.Inc, Tenure: m.Tenure, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
+		Version: Version, From: m.From, Inc: m.Inc, LeaseEpoch: m.LeaseEpoch, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
 		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Opens: 2,
@@ -53,7 +53,7 @@ func DecodeReport(data []byte) (*Report, error) {
 		return nil, fmt.Errorf("report: %w: %d", ErrVersion, p.Version)
 	}
 	m := &Report{
-		From: p.From, Inc: p.Inc, Tenure: p.Tenure, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
+		From: p.From, Inc: p.Inc, LeaseEpoch: p.LeaseEpoch, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfBoundNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, Site: p.Site, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
@@ -120,7 +120,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Renewed: r.Renewed, RenewCeil: r.RenewCeil, Sessions: packSessions(r.Sessions), Moves: packMoves(r.FirstMove, r.Moves),
 		Want: r.Want, HeldPeople: r.HeldPeople,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
-		Waiting: packLine(r.Waiting), Movers: r.Movers, Excess: r.Excess, Ends: packEnds(r.Ends),
+		Waiting: packLine(r.Waiting), Movers: r.Movers, Overcommit: r.Overcommit, Ends: packEnds(r.Ends),
 		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
 		Passes: packPasses(&r.Passes), Callable: r.Callable,
 	}
@@ -150,7 +150,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
 		Want: p.GetWant(), HeldPeople: p.GetHeldPeople(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
-		Movers: p.GetMovers(), Excess: p.GetExcess(), Callable: p.GetCallable(),
+		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(),
 	}
 	r.Passes = unpackPasses(p.GetPasses())
 	var err error

@@ -17,9 +17,9 @@ import (
 // EncodeGrant encodes a grant.
 func EncodeGrant(g *Grant) ([]byte, error) {
 	p := &wirepb.Grant{
-		Version: Version, To: g.To, Inc: g.Inc, Tenure: g.Tenure, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
+		Version: Version, To: g.To, Inc: g.Inc, LeaseEpoch: g.LeaseEpoch, From: packTerm(g.From), Seq: g.Seq, Part: g.Part, Parts: g.Parts,
 		Acked: g.Acked, EchoNs: int64(g.Echo), DwellNs: uint64(max(0, g.Dwell)), AtMs: int64(g.At), AtBoundNs: uint64(max(0, g.AtBound)),
-		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Baseline: g.Baseline, Adoption: wirepb.Adoption(g.Adoption) + 1, WatermarkMs: int64(g.Watermark),
+		LeaseNs: uint64(max(0, g.Lease)), Guess: g.Guess, Twin: g.Twin, Baseline: g.Baseline, Handshake: wirepb.Handshake(g.Handshake) + 1, WatermarkMs: int64(g.Watermark),
 		Members: g.Members, Standing: uint32(g.Standing), Site: g.Site, Copied: g.Copied,
 		Rooms: make([]*wirepb.RoomGrant, len(g.Rooms)),
 	}
@@ -48,8 +48,8 @@ func DecodeGrant(data []byte) (*Grant, error) {
 	if err := checkHead(p.To, p.Part, p.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("grant: %w", err)
 	}
-	if p.Adoption < wirepb.Adoption_ADOPTION_ADOPTED || p.Adoption > wirepb.Adoption_ADOPTION_DEAD {
-		return nil, fmt.Errorf("grant: adoption: unknown %d", p.Adoption)
+	if p.Handshake < wirepb.Handshake_HANDSHAKE_ADOPTED || p.Handshake > wirepb.Handshake_HANDSHAKE_DEAD {
+		return nil, fmt.Errorf("grant: handshake: unknown %d", p.Handshake)
 	}
 	for _, d := range []struct {
 		name string
@@ -60,9 +60,9 @@ func DecodeGrant(data []byte) (*Grant, error) {
 		}
 	}
 	g := &Grant{
-		To: p.To, Inc: p.Inc, Tenure: p.Tenure, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
+		To: p.To, Inc: p.Inc, LeaseEpoch: p.LeaseEpoch, From: unpackTerm(p.From), Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Acked: p.Acked, Echo: fleettime.Mono(p.EchoNs), Dwell: time.Duration(p.DwellNs), At: fleettime.Time(p.AtMs), AtBound: time.Duration(p.AtBoundNs),
-		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Baseline: p.Baseline, Adoption: Adoption(p.Adoption - 1), Watermark: fleettime.Time(p.WatermarkMs),
+		Lease: time.Duration(p.LeaseNs), Guess: p.Guess, Twin: p.Twin, Baseline: p.Baseline, Handshake: Handshake(p.Handshake - 1), Watermark: fleettime.Time(p.WatermarkMs),
 		Members: p.Members, Standing: Standing(p.Standing), Site: p.Site, Copied: p.Copied,
 	}
 	if len(p.Rooms) > 0 {
@@ -105,7 +105,7 @@ func packView(v *View) *wirepb.View {
 		return nil
 	}
 	p := &wirepb.View{
-		Version: v.Version, AtMs: int64(v.At), HorizonMs: int64(v.Horizon), ParkMs: int64(v.Park),
+		Version: v.Version, AtMs: int64(v.At), CutoffMs: int64(v.Cutoff), ParkMs: int64(v.Park),
 		Slots: v.Slots, Active: v.Active, Mu: v.Mu, Theta: v.Theta, Line: packLine(v.Line.Histogram()), Joining: v.Joining, CalledMs: int64(v.Called), SinceMs: int64(v.Since), ChangedMs: int64(v.Changed),
 	}
 	for _, c := range v.Paces {
@@ -144,7 +144,7 @@ func unpackView(p *wirepb.View) (*View, error) {
 		return nil, fmt.Errorf("line: %w", err)
 	}
 	v := &View{
-		Version: p.Version, At: fleettime.Time(p.AtMs), Horizon: fleettime.Time(p.HorizonMs), Park: fleettime.Time(p.ParkMs),
+		Version: p.Version, At: fleettime.Time(p.AtMs), Cutoff: fleettime.Time(p.CutoffMs), Park: fleettime.Time(p.ParkMs),
 		Slots: p.Slots, Active: p.Active, Mu: p.Mu, Theta: p.Theta, Line: estimate.NewDigest(h), Joining: p.Joining, Called: fleettime.Time(p.CalledMs), Since: fleettime.Time(p.SinceMs), Changed: fleettime.Time(p.ChangedMs),
 	}
 	if len(p.PaceMs) != len(p.PaceMu) || len(p.PaceMs) > estimate.MaxPaces {

@@ -29,7 +29,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 const day = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var goldenReport = Report{
-	From: "edge-1", Inc: 0x1122334455667788, Tenure: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
+	From: "edge-1", Inc: 0x1122334455667788, LeaseEpoch: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true,
 	Edges: []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond}, {"edge-2", "", "awaiting", time.Hour, 0}},
 	Rooms: []RoomReport{{
@@ -41,7 +41,7 @@ var goldenReport = Report{
 		Want:      5, HeldJoined: []fleettime.Time{day - 90_000, day - 89_999, day - 10}, HeldPeople: 3,
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
-		Movers: 2, Excess: 3, Callable: 3, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
+		Movers: 2, Overcommit: 3, Callable: 3, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  estimate.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
@@ -52,10 +52,10 @@ var goldenReport = Report{
 var goldenGrant = Grant{
 	To: "nairobi", Inc: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Baseline: true,
-	Adoption: Adopted, Watermark: day - 250,
+	Handshake: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
 		{Room: room.IDOf("tickets"), Gen: 1, Permits: Permits{Sessions: Allocation{Granted: 600, Keep: 20, Returned: 44}, Rate: Allocation{Granted: 300, Keep: 10, Returned: 2}}, RenewCeil: 12, Life: 330, Confirmed: true, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Keep: 5}}, View: &View{
-			Version: 8, At: day, Horizon: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
+			Version: 8, At: day, Cutoff: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,
 			Line:    estimate.NewDigest(estimate.Histogram{{Start: day - 120_000, Width: 60_000, N: 2}}),
 			Joining: 2.25, Called: 1622133190000, Changed: 1622133180000, Rounds: draw.Rounds{{Seed: 7, Called: 1622133180005}, {Seed: 1 << 63, Called: 1622133200000}}, Waits: estimate.Waits{1e9, 2e9, 4e9, 9e9, 60e9}, Paces: []estimate.Pace{{For: 90 * time.Second, Mu: 2}, {Mu: 0.5}},
 			Ranges: estimate.Ranges{{Low: 0.5, High: 2}, {Low: 0.8, High: 1.2}, {Low: 0.9, High: 1.1}, {Low: 0.95, High: 1.05}},
@@ -213,8 +213,8 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 		{"an empty slice", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.WidthMs[1] = 0 }), "at least 1 ms"},
 		{"no number of people", report(func(p *wirepb.Report) { p.Rooms[0].Waiting.N[1] = nan }), "must be a number"},
 		{"minutes without numbers", report(func(p *wirepb.Report) { p.Rooms[0].ArrivalsN = nil }), "arrivals"},
-		{"no adoption", grant(func(p *wirepb.Grant) { p.Adoption = 0 }), "adoption"},
-		{"an adoption of tomorrow", grant(func(p *wirepb.Grant) { p.Adoption = 9 }), "adoption"},
+		{"no handshake", grant(func(p *wirepb.Grant) { p.Handshake = 0 }), "handshake"},
+		{"a handshake of tomorrow", grant(func(p *wirepb.Grant) { p.Handshake = 9 }), "handshake"},
 		{"a lease of centuries", grant(func(p *wirepb.Grant) { p.LeaseNs = 1 << 63 }), "lease"},
 		{"a negative rate", grant(func(p *wirepb.Grant) { p.Rooms[0].View.Mu = -1 }), "mu"},
 		{"too many outcomes", report(func(p *wirepb.Report) { p.Rooms[0].Outcomes = make([]uint64, estimate.OutcomesLen+1) }), "outcomes: at most"},
@@ -242,7 +242,7 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 func genReport(t *rapid.T) Report {
 	u := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
 	m := Report{
-		From: rapid.StringMatching(`[a-z0-9-]{1,20}`).Draw(t, "from"), Inc: u("inc"), Tenure: u("tenure"), Seq: u("seq"), Parts: 1,
+		From: rapid.StringMatching(`[a-z0-9-]{1,20}`).Draw(t, "from"), Inc: u("inc"), LeaseEpoch: u("lease epoch"), Seq: u("seq"), Parts: 1,
 		Sent: fleettime.Mono(rapid.Int64().Draw(t, "sent")), AsOf: fleettime.Time(rapid.Int64().Draw(t, "asof")),
 		Seen: Term{N: u("n"), Nonce: u("nonce")}, Acked: u("acked"), Join: rapid.Bool().Draw(t, "join"), Final: rapid.Bool().Draw(t, "final"),
 	}

@@ -31,11 +31,11 @@ type Durable struct {
 
 // RosterEntry is one instance of an edge.
 type RosterEntry struct {
-	Edge   string
-	Inc    uint64
-	Tenure uint64
-	Dead   bool         // the entry is final
-	Rooms  []RosterRoom // of a dead instance
+	Edge       string
+	Inc        uint64
+	LeaseEpoch uint64
+	Dead       bool         // the entry is final
+	Rooms      []RosterRoom // of a dead instance
 
 	Left   bool       // a dead instance that said goodbye: its numbers are exact
 	Leased int64      // Unix second after which it certainly had no lease; 0 for unknown
@@ -81,13 +81,13 @@ const (
 type RosterRoom struct {
 	Room          room.ID
 	Sessions      []Expiry
-	Presumed      int64 // reserved sessions, counted until PresumedUntil
-	PresumedUntil int64 // Unix second
+	Reserved      int64 // reserved sessions, counted until ReservedUntil
+	ReservedUntil int64 // Unix second
 	Silent        bool  // the edge may still renew them: they do not age
-	PresumedRate  int64 // permits of R possibly used in its last 60 s
+	ReservedRate  int64 // permits of R possibly used in its last 60 s
 	RateUntil     int64 // Unix second after which none of them counts; 0 for unknown
 
-	// Rates are those of PresumedRate with a known end; at most MaxRates.
+	// Rates are those of ReservedRate with a known end; at most MaxRates.
 	Rates []RosterRate
 
 	Unknown []byte

@@ -38,23 +38,23 @@ func (t Term) Fences(o Term) bool { return t.N > o.N || (t.N == o.N && t != o) }
 
 // Report is the message of a child to its parent: of an edge to its regional, of a regional to global.
 type Report struct {
-	From      string         // name of the edge or of the data centre
-	Inc       uint64         // instance ID: new with every start of the process
-	Tenure    uint64         // lease epoch within the instance; 0 before the first
-	Seq       uint64         // grows with every report of the instance
-	Part      uint32         // index of this message among those of Seq, from 0
-	Parts     uint32         // number of messages of Seq
-	Sent      fleettime.Mono // the child's monotonic clock at sending: echoed, never compared
-	AsOf      fleettime.Time // the child's fleet time, read after the reported state; 0 for unknown
-	AsOfBound time.Duration  // its uncertainty
-	Seen      Term           // the parent that the child has promised to follow
-	Acked     uint64         // newest Grant.Seq of that parent that was applied
-	Join      bool           // complete state for a parent that has not adopted the child
-	Final     bool           // edges: the lease has lapsed, nothing is admitted under this epoch any more
-	Bye       bool           // edges: the process ends; implies Final
-	Leaving   bool           // the process is shutting down but still serves
-	Blank     bool           // regionals: the ledger is lost; the numbers of T and R in Rooms are void
-	Rooms     []RoomReport
+	From       string         // name of the edge or of the data centre
+	Inc        uint64         // instance ID: new with every start of the process
+	LeaseEpoch uint64         // lease epoch within the instance; 0 before the first
+	Seq        uint64         // grows with every report of the instance
+	Part       uint32         // index of this message among those of Seq, from 0
+	Parts      uint32         // number of messages of Seq
+	Sent       fleettime.Mono // the child's monotonic clock at sending: echoed, never compared
+	AsOf       fleettime.Time // the child's fleet time, read after the reported state; 0 for unknown
+	AsOfBound  time.Duration  // its uncertainty
+	Seen       Term           // the parent that the child has promised to follow
+	Acked      uint64         // newest Grant.Seq of that parent that was applied
+	Join       bool           // complete state for a parent that has not adopted the child
+	Final      bool           // edges: the lease has lapsed, nothing is admitted under this epoch any more
+	Bye        bool           // edges: the process ends; implies Final
+	Leaving    bool           // the process is shutting down but still serves
+	Blank      bool           // regionals: the ledger is lost; the numbers of T and R in Rooms are void
+	Rooms      []RoomReport
 
 	// CountsSince is the time since when every process below has counted its waiting visitors; 0 for unknown. Visitors
 	// last counted before it are in no count.
@@ -132,15 +132,15 @@ type RoomReport struct {
 	Passes Passes // zero under a parent that has granted none
 
 	// Advisory: for display and for sharing.
-	Active   uint64             // regionals: counted sessions
-	Excess   uint64             // regionals: possible overcommit, sessions that may be valid but are not counted
-	Admitted uint64             // cumulative admissions
-	Joined   uint64             // cumulative tickets that began to wait
-	Entered  uint64             // cumulative admissions of tickets that waited
-	Waiting  estimate.Histogram // live, returned tickets by join time
-	Pending  estimate.Histogram // expected first returns, by join time; negative if at other edges
-	Outcomes estimate.Outcomes  // outcomes of forecasts, cumulative
-	Arrivals []Minute           // distinct visitors of the last minutes
+	Active     uint64             // regionals: counted sessions
+	Overcommit uint64             // regionals: possible overcommit, sessions that may be valid but are not counted
+	Admitted   uint64             // cumulative admissions
+	Joined     uint64             // cumulative tickets that began to wait
+	Entered    uint64             // cumulative admissions of tickets that waited
+	Waiting    estimate.Histogram // live, returned tickets by join time
+	Pending    estimate.Histogram // expected first returns, by join time; negative if at other edges
+	Outcomes   estimate.Outcomes  // outcomes of forecasts, cumulative
+	Arrivals   []Minute           // distinct visitors of the last minutes
 }
 
 // Bounds of a report, so that no message grows without limit.
@@ -221,13 +221,13 @@ type Minute struct {
 
 // Grant is the message of a parent to a child.
 type Grant struct {
-	To     string
-	Inc    uint64 // the child's instance ID
-	Tenure uint64 // the child's lease epoch in the parent's ledger
-	From   Term
-	Seq    uint64 // grows with every grant of the term to this child
-	Part   uint32 // as in Report
-	Parts  uint32
+	To         string
+	Inc        uint64 // the child's instance ID
+	LeaseEpoch uint64 // the child's lease epoch in the parent's ledger
+	From       Term
+	Seq        uint64 // grows with every grant of the term to this child
+	Part       uint32 // as in Report
+	Parts      uint32
 
 	Acked     uint64         // newest complete Report.Seq
 	Echo      fleettime.Mono // Report.Sent of the newest report received; 0 for none
@@ -237,7 +237,7 @@ type Grant struct {
 	Guess     bool           // At is the clock of the parent's machine: no node of the fleet knew the time
 	Lease     time.Duration  // the child may act until Echo + Lease, once all parts have arrived; 0 extends nothing
 	Baseline  bool           // a blank regional starts from the numbers in Rooms; a missing room has no permits
-	Adoption  Adoption
+	Handshake Handshake
 	Watermark fleettime.Time // every live child has reported past it
 	Members   uint64         // version of the membership list that global uses; 0 if it uses its configuration
 	Standing  Standing       // membership state of the child's data centre
@@ -269,18 +269,18 @@ func (s Standing) String() string {
 	return "unknown"
 }
 
-// Adoption is the state of the handshake between parent and child.
-type Adoption uint8
+// Handshake is the state of the handshake between parent and child.
+type Handshake uint8
 
 // The handshake states. The set is closed: a child ignores a message with another value.
 const (
-	Adopted Adoption = iota // the numbers in Rooms are valid
-	Promise                 // promise to follow From first, then join; Rooms is empty
-	Fenced                  // the lease epoch lapsed: report Final
-	Dead                    // the instance is forgotten: start a new one
+	Adopted Handshake = iota // the numbers in Rooms are valid
+	Promise                  // promise to follow From first, then join; Rooms is empty
+	Fenced                   // the lease epoch lapsed: report Final
+	Dead                     // the instance is forgotten: start a new one
 )
 
-func (v Adoption) String() string {
+func (v Handshake) String() string {
 	switch v {
 	case Adopted:
 		return "adopted"
@@ -319,7 +319,7 @@ type RoomGrant struct {
 type View struct {
 	Version uint64           `json:"version"`
 	At      fleettime.Time   `json:"at"`
-	Horizon fleettime.Time   `json:"horizon"`     // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
+	Cutoff  fleettime.Time   `json:"horizon"`     // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
 	Park    fleettime.Time   `json:"held_up_to"`  // visitors that joined before it may be long-polled for their turn
 	Slots   int64            `json:"rights_free"` // T minus active; negative after T was lowered
 	Active  uint64           `json:"sessions"`

@@ -224,7 +224,7 @@ func packDurable(d *Durable) *wirepb.Durable {
 	for i := range d.Roster {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
-			Edge: e.Edge, Inc: e.Inc, Tenure: e.Tenure, Dead: e.Dead, Left: e.Left,
+			Edge: e.Edge, Inc: e.Inc, LeaseEpoch: e.LeaseEpoch, Dead: e.Dead, Left: e.Left,
 			LeasedS: e.Leased, UntilS: e.Until, EndedS: e.Ended, WaitedS: e.Waited,
 		}
 		for j := range e.Rooms {
@@ -242,8 +242,8 @@ func packDurable(d *Durable) *wirepb.Durable {
 
 func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 	m := &wirepb.RosterRoom{
-		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), Presumed: r.Presumed, PresumedUntilS: r.PresumedUntil,
-		Silent: r.Silent, PresumedRate: r.PresumedRate, RateUntilS: r.RateUntil,
+		Room: uint64(r.Room), Sessions: packSessions(r.Sessions), ReservedSessions: r.Reserved, ReservedUntilS: r.ReservedUntil,
+		Silent: r.Silent, ReservedRate: r.ReservedRate, RateUntilS: r.RateUntil,
 	}
 	for _, x := range r.Rates {
 		m.RatesUntilS, m.RatesN = append(m.RatesUntilS, x.Until), append(m.RatesN, x.N)
@@ -264,7 +264,7 @@ func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	}
 	for i, r := range m.GetRoster() {
 		e := RosterEntry{
-			Edge: r.GetEdge(), Inc: r.GetInc(), Tenure: r.GetTenure(), Dead: r.GetDead(), Left: r.GetLeft(),
+			Edge: r.GetEdge(), Inc: r.GetInc(), LeaseEpoch: r.GetLeaseEpoch(), Dead: r.GetDead(), Left: r.GetLeft(),
 			Leased: r.GetLeasedS(), Until: r.GetUntilS(), Ended: r.GetEndedS(), Waited: r.GetWaitedS(), Unknown: unknownOf(r),
 		}
 		if e.Edge == "" || len(e.Edge) > maxName {
@@ -303,8 +303,8 @@ func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {
 			rates = append(rates, RosterRate{until, m.GetRatesN()[k]})
 		}
 		out = append(out, RosterRoom{
-			Room: room.ID(m.GetRoom()), Sessions: sessions, Presumed: m.GetPresumed(), PresumedUntil: m.GetPresumedUntilS(),
-			Silent: m.GetSilent(), PresumedRate: m.GetPresumedRate(), RateUntil: m.GetRateUntilS(), Rates: rates, Unknown: unknownOf(m),
+			Room: room.ID(m.GetRoom()), Sessions: sessions, Reserved: m.GetReservedSessions(), ReservedUntil: m.GetReservedUntilS(),
+			Silent: m.GetSilent(), ReservedRate: m.GetReservedRate(), RateUntil: m.GetRateUntilS(), Rates: rates, Unknown: unknownOf(m),
 		})
 	}
 	return out, nil

@@ -25,11 +25,11 @@ var goldenPromises = Promises{
 			{Edge: Gone, Dead: true, Left: true, Gone: []GoneEdge{{Edge: "edge-0", Inc: 1, Until: 1622133500}}, Rooms: []RosterRoom{
 				{Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133300, Stamped: 20}, {Until: 1622133301, Consumed: 3}}},
 			}},
-			{Edge: "edge-1", Inc: 0x1122334455667788, Tenure: 2},
-			{Edge: "edge-1", Inc: 0x1122334455667789, Tenure: 3, Leased: 1622133205, Until: 1622133540, Ended: 1622133210},
-			{Edge: "edge-2", Inc: 5, Tenure: 1, Dead: true, Waited: 40, Rooms: []RosterRoom{{
+			{Edge: "edge-1", Inc: 0x1122334455667788, LeaseEpoch: 2},
+			{Edge: "edge-1", Inc: 0x1122334455667789, LeaseEpoch: 3, Leased: 1622133205, Until: 1622133540, Ended: 1622133210},
+			{Edge: "edge-2", Inc: 5, LeaseEpoch: 1, Dead: true, Waited: 40, Rooms: []RosterRoom{{
 				Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133310, Stamped: 9, Consumed: 1}},
-				Presumed: 4, PresumedUntil: 1622133540, Silent: true, PresumedRate: 2, RateUntil: 1622133270, Rates: []RosterRate{{1622133240, 1}, {1622133270, 1}},
+				Reserved: 4, ReservedUntil: 1622133540, Silent: true, ReservedRate: 2, RateUntil: 1622133270, Rates: []RosterRate{{1622133240, 1}, {1622133270, 1}},
 			}}},
 		},
 	},
@@ -79,9 +79,9 @@ func TestFieldsOfANewerVersionStay(t *testing.T) {
 // TestAnEntryThatIsWrittenAnewKeepsThem: the same for a rewritten entry and each of its rooms.
 func TestAnEntryThatIsWrittenAnewKeepsThem(t *testing.T) {
 	old := RosterEntry{Edge: "d1", Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 1, Unknown: []byte("one")}, {Room: 2}, {Room: 3, Unknown: []byte("three")}}}
-	next := RosterEntry{Edge: "d1", Dead: true, Rooms: []RosterRoom{{Room: 3, Presumed: 1}, {Room: 4}, {Room: 2}}}
+	next := RosterEntry{Edge: "d1", Dead: true, Rooms: []RosterRoom{{Room: 3, Reserved: 1}, {Room: 4}, {Room: 2}}}
 	next.Keep(&old)
-	want := RosterEntry{Edge: "d1", Dead: true, Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 3, Presumed: 1, Unknown: []byte("three")}, {Room: 4}, {Room: 2}}}
+	want := RosterEntry{Edge: "d1", Dead: true, Unknown: []byte("entry"), Rooms: []RosterRoom{{Room: 3, Reserved: 1, Unknown: []byte("three")}, {Room: 4}, {Room: 2}}}
 	if diff := cmp.Diff(want, next); diff != "" {
 		t.Error(diff)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // Queues reports whether newcomers wait behind others.
-func (v *View) Queues() bool { return v.Horizon != estimate.Open }
+func (v *View) Queues() bool { return v.Cutoff != estimate.Open }
 
 // Recount returns how long it takes until all waiting visitors are counted again: one refresh with its jitter, and the
 // delay of a view.
@@ -53,7 +53,7 @@ func (v *View) Wait(place float64) (wait time.Duration, ok bool) {
 // Next reports whether a visitor is sure to enter within seconds: the turn is near, and the admissions forecast within
 // [nextWithin] include this place even with bad luck.
 func (v *View) Next(joined fleettime.Time, place float64) bool {
-	if !v.Queues() || joined > min(max(v.Horizon, v.Park), v.At.Add(-settled)) {
+	if !v.Queues() || joined > min(max(v.Cutoff, v.Park), v.At.Add(-settled)) {
 		return false
 	}
 	n := estimate.Entered(v.Paces, nextWithin)
@@ -74,10 +74,10 @@ func (v *View) Waiting() float64 { return v.Line.Total() }
 // reportLag is the mean age of reports when a view is made.
 const reportLag = 500 * time.Millisecond
 
-// HorizonAge returns the age of the admission cutoff; 0 without a queue.
-func (v *View) HorizonAge(now fleettime.Time) time.Duration {
+// CutoffAge returns the age of the admission cutoff; 0 without a queue.
+func (v *View) CutoffAge(now fleettime.Time) time.Duration {
 	if !v.Queues() {
 		return 0
 	}
-	return max(0, now.Sub(v.Horizon))
+	return max(0, now.Sub(v.Cutoff))
 }

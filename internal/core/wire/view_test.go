@@ -21,7 +21,7 @@ func firstInLine(slots float64, session, after time.Duration) *View {
 	}
 	joined := at.Add(2 * time.Second)
 	v := &View{
-		At: at.Add(after), Horizon: joined + 60_000, Park: joined + 60_000,
+		At: at.Add(after), Cutoff: joined + 60_000, Park: joined + 60_000,
 		Paces: u.Paces(estimate.Limits{Total: slots, PerMinute: 6000}),
 		Line:  estimate.NewDigest(estimate.Histogram{{Start: joined, Width: 1000, N: 1}}),
 	}

@@ -212,10 +212,10 @@ func (m *metrics) counted() []*counts {
 type collector struct {
 	g *Gate
 
-	decisions, letIn, copied, elsewhere                                           *prometheus.Desc
-	ruleMatches, deadRules                                                        *prometheus.Desc
-	leased, timeError, syncAge                                                    *prometheus.Desc
-	credit, rateIdle, held, keep, sessions, estimate, horizon, mu, paused, guests *prometheus.Desc
+	decisions, letIn, copied, elsewhere                                          *prometheus.Desc
+	ruleMatches, deadRules                                                       *prometheus.Desc
+	leased, timeError, syncAge                                                   *prometheus.Desc
+	credit, rateIdle, held, keep, sessions, estimate, cutoff, mu, paused, guests *prometheus.Desc
 }
 
 func newCollector(g *Gate) *collector {
@@ -239,7 +239,7 @@ func newCollector(g *Gate) *collector {
 		held:        d("vestibule_edge_held_requests", "Requests held open for their turn.", "room"),
 		sessions:    d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here, of sessions that may be valid. Below zero where they went on elsewhere. Summed over edges the head-count, without what ended processes stamped.", "room"),
 		estimate:    d("vestibule_edge_estimate_seconds", "Estimated wait that a newcomer is told; absent without an estimate.", "room"),
-		horizon:     d("vestibule_edge_horizon_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
+		cutoff:      d("vestibule_edge_cutoff_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
 		guests:      d("vestibule_edge_guest_sessions", "Sessions of other edges that this one renewed since it lost its lease: nobody counts them until it is heard.", "room"),
 		paused:      d("vestibule_edge_admissions_paused", "1 while nobody is let in because the origin does not answer, 0 otherwise.", "room"),
 		mu:          d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
@@ -249,7 +249,7 @@ func newCollector(g *Gate) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.horizon, c.mu, c.paused, c.guests,
+		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests,
 		c.decisions, c.letIn, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
 	} {
 		ch <- d
@@ -305,7 +305,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			if wait, ok := v.Newcomer(); ok {
 				rooms.Own(c.estimate, wait.Seconds(), name)
 			}
-			rooms.Own(c.horizon, v.HorizonAge(st.Time).Seconds(), name)
+			rooms.Own(c.cutoff, v.CutoffAge(st.Time).Seconds(), name)
 			rooms.Gauge(c.mu, v.Mu, name)
 		}
 	}

@@ -17,12 +17,12 @@ const (
 	longestWait = 150 * time.Second // longest wait that a node may report
 )
 
-// usedAfter is the time from resumed admissions, without permits reserved for dead processes (presumedFor at most),
+// usedAfter is the time from resumed admissions, without permits reserved for dead processes (reservedFor at most),
 // until the use of the limits is measured, for usedFor. useGoal is its goal, for T or R. The use depends on the machine
 // as well, so a miss fails a run with -strict only.
 const (
 	usedAfter   = 20 * time.Second
-	presumedFor = 90 * time.Second // after the last fault: R's window and a lease, and some seconds
+	reservedFor = 90 * time.Second // after the last fault: R's window and a lease, and some seconds
 	usedFor     = 10 * time.Second
 	useGoal     = 0.95
 
@@ -125,13 +125,13 @@ func (r *recovery) comeAgain(ctx context.Context, healed time.Duration, c *calm)
 // filled waits until the limits should be fully used again, and measures the use. While permits are reserved for dead
 // processes, some are missing.
 func (r *recovery) filled(ctx context.Context, healed time.Duration, c *calm) {
-	for ; ctx.Err() == nil && r.since()-healed < presumedFor; sleep(ctx, sampleEvery) {
-		if s, ok := r.books(); ok && s.Presumed == 0 && s.RatePresumed == 0 {
+	for ; ctx.Err() == nil && r.since()-healed < reservedFor; sleep(ctx, sampleEvery) {
+		if s, ok := r.books(); ok && s.Reserved == 0 && s.RateReserved == 0 {
 			break
 		}
 	}
 	if r.since()-healed > c.again+operatorEvery {
-		r.j.record("", "nothing is presumed of whoever died: %.1f s after the last fault", (r.since() - healed).Seconds())
+		r.j.record("", "nothing is reserved for whoever died: %.1f s after the last fault", (r.since() - healed).Seconds())
 	}
 	sleep(ctx, usedAfter)
 	use := r.use(ctx)
@@ -145,8 +145,8 @@ func (r *recovery) filled(ctx context.Context, healed time.Duration, c *calm) {
 // counted holds a regional's counts of a room.
 type counted struct {
 	Active       int64 `json:"sessions"`
-	Presumed     int64 `json:"sessions_presumed"`
-	RatePresumed int64 `json:"rate_rights_presumed_used"`
+	Reserved     int64 `json:"sessions_reserved"`
+	RateReserved int64 `json:"rate_permits_reserved"`
 }
 
 // books returns the sum of the regionals' counts. It reports false if one does not answer.
@@ -164,7 +164,7 @@ func (r *recovery) books() (sum counted, ok bool) {
 			return sum, false
 		}
 		l := s.Rooms["shop"]
-		sum.Active, sum.Presumed, sum.RatePresumed = sum.Active+l.Active, sum.Presumed+l.Presumed, sum.RatePresumed+l.RatePresumed
+		sum.Active, sum.Reserved, sum.RateReserved = sum.Active+l.Active, sum.Reserved+l.Reserved, sum.RateReserved+l.RateReserved
 	}
 	return sum, true
 }
@@ -177,7 +177,7 @@ func (r *recovery) currentUse() (used float64, ok bool) {
 		admitted += r.people.entered(dc, r.since()-time.Minute)
 	}
 	s, ok := r.books()
-	return max(float64(s.Active-s.Presumed)/float64(r.o.total), float64(admitted)/float64(r.o.rate)), ok
+	return max(float64(s.Active-s.Reserved)/float64(r.o.total), float64(admitted)/float64(r.o.rate)), ok
 }
 
 // use returns the mean use over a while.

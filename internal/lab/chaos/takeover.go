@@ -45,7 +45,7 @@ func (l *listener) handleGrant(parent string, data []byte) {
 		l.terms[parent] = g.From.N
 		l.word[parent], l.lease[parent] = now, 0
 	}
-	if g.From.N == l.terms[parent] && g.Adoption == wire.Adopted && g.Lease > 0 && l.lease[parent] == 0 {
+	if g.From.N == l.terms[parent] && g.Handshake == wire.Adopted && g.Lease > 0 && l.lease[parent] == 0 {
 		l.lease[parent] = now
 	}
 	select {

@@ -243,7 +243,7 @@ func isNear(b *page.Broadcast, now *visitor.Shown) bool {
 	if now.IsRandom() {
 		return now.RetryAfterSeconds < 4
 	}
-	return b.View != nil && b.PausedBy == "" && now.Standing() <= max(b.View.Horizon, b.View.Park)
+	return b.View != nil && b.PausedBy == "" && now.Standing() <= max(b.View.Cutoff, b.View.Park)
 }
 
 // browse looks at a few pages.

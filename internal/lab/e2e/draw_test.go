@@ -109,14 +109,14 @@ rooms:
 
 // gather lets visitors join until entries close, and a few later, and returns them when all have entered, with the
 // cutoffs from the streams.
-func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time) ([]*entrant, *horizons) {
+func gather(ctx context.Context, t *testing.T, edges []string, begins time.Time) ([]*entrant, *cutoffs) {
 	t.Helper()
 	closes, rng := begins.Add(-draw.Lead), rand.New(rand.NewPCG(seed, seed))
 	span := int64(time.Until(closes) - time.Second)
 	if span < int64(10*time.Second) {
 		t.Fatalf("the fleet was ready %v before entries close: too late for so many", time.Until(closes))
 	}
-	people, calls := make([]*entrant, *drawn+*drawn/20), &horizons{}
+	people, calls := make([]*entrant, *drawn+*drawn/20), &cutoffs{}
 	witnesses, dismissed := context.WithCancel(ctx)
 	var all, seen sync.WaitGroup
 	for i := range people {
@@ -203,20 +203,20 @@ func (p *entrant) come(ctx context.Context) error {
 	}
 }
 
-// horizons are the admission cutoffs from event streams.
-type horizons struct {
+// cutoffs are the admission cutoffs from event streams.
+type cutoffs struct {
 	mu   sync.Mutex
 	told []call
 }
 
 // call is a reported cutoff.
 type call struct {
-	at      time.Time
-	horizon int64 // Unix milliseconds
+	at     time.Time
+	cutoff int64 // Unix milliseconds
 }
 
 // witness records an edge's event stream until ctx ends.
-func (p *entrant) witness(ctx context.Context, edge string, calls *horizons) {
+func (p *entrant) witness(ctx context.Context, edge string, calls *cutoffs) {
 	for ; ctx.Err() == nil; pause(ctx, time.Second/4) {
 		if !p.HasTicket() {
 			continue
@@ -224,7 +224,7 @@ func (p *entrant) witness(ctx context.Context, edge string, calls *horizons) {
 		_ = p.Stream(ctx, edge, "sale", func(b *page.Broadcast) { // it ended, or the run did
 			if b.View != nil {
 				calls.mu.Lock()
-				calls.told = append(calls.told, call{time.Now(), int64(b.View.Horizon)})
+				calls.told = append(calls.told, call{time.Now(), int64(b.View.Cutoff)})
 				calls.mu.Unlock()
 			}
 		})
@@ -232,10 +232,10 @@ func (p *entrant) witness(ctx context.Context, edge string, calls *horizons) {
 }
 
 // until returns the latest place called by then.
-func (h *horizons) until(at time.Time) (called int64) {
+func (h *cutoffs) until(at time.Time) (called int64) {
 	for _, c := range h.told {
 		if !c.at.After(at) {
-			called = max(called, c.horizon)
+			called = max(called, c.cutoff)
 		}
 	}
 	return called
@@ -271,7 +271,7 @@ type drawJudgement struct {
 }
 
 // judgeDraw compares the order of entering with the drawn order.
-func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *horizons, visits []allinone.Visit) *drawJudgement {
+func judgeDraw(t *testing.T, record *draw.Record, people []*entrant, calls *cutoffs, visits []allinone.Visit) *drawJudgement {
 	t.Helper()
 	j, d, entered := &drawJudgement{}, record.Draw(), map[int]time.Time{}
 	for _, v := range visits {
@@ -349,7 +349,7 @@ func TestJudgeOfADraw(t *testing.T) {
 	}
 	lost.n, lost.joined = 12, closes.Add(-time.Second) // had no place
 	people := []*entrant{first, second, third, fourth, drawn, forged, lost, gone}
-	calls := &horizons{told: []call{{at(0), third.place.UnixMilli()}, {at(20), fourth.place.UnixMilli()}}}
+	calls := &cutoffs{told: []call{{at(0), third.place.UnixMilli()}, {at(20), fourth.place.UnixMilli()}}}
 	var visits []allinone.Visit
 	for _, v := range []struct {
 		n int

@@ -25,12 +25,12 @@ const (
 	NoRenewalCeiling
 
 	// Rule 3: unreachable permits are reserved.
-	NothingPresumed
-	NoRatePresumed
+	NothingReserved
+	NoRateReserved
 	NoRateReuse
 	RateAgesLong
 	LateFinalWord
-	RosterForgetsPresumed
+	RosterForgetsReserved
 
 	// Rule 4: watermark ageing, and a session count that is never too low.
 	AgeByClock
@@ -86,7 +86,7 @@ const (
 	UnknownEndAsShown
 
 	// Rule 8: fencing.
-	NoAdoptionHandshake
+	NoHandshake
 	EdgeFollowsAnybody
 	CentreFollowsAnybody
 	NoFencing
@@ -95,8 +95,8 @@ const (
 	LeaseBeforeRoster
 	NoRosterOnRevival
 	WaitKept
-	TenureIgnored
-	EndOfOldTenure
+	LeaseEpochIgnored
+	EndOfOldLeaseEpoch
 	ZombieHeard
 	VoidAgain
 
@@ -194,12 +194,12 @@ var list = [count]Mutant{
 
 	NoRenewalCeiling: {Name: "no-renewal-ceiling", Rule: 2, Says: "an edge renews as often as it likes without a word"},
 
-	NothingPresumed:       {Name: "nothing-presumed", Rule: 3, Says: "nothing is presumed of an edge whose lease has lapsed"},
-	NoRatePresumed:        {Name: "no-rate-presumed", Rule: 3, Says: "rights of R of an edge whose lease has lapsed are lent again at once"},
+	NothingReserved:       {Name: "nothing-reserved", Rule: 3, Says: "nothing is reserved for an edge whose lease has lapsed"},
+	NoRateReserved:        {Name: "no-rate-reserved", Rule: 3, Says: "rights of R of an edge whose lease has lapsed are lent again at once"},
 	RateAgesLong:          {Name: "rate-ages-long", Rule: 3, Says: "a right of R comes back from an edge before it comes free there, after a takeover"},
 	NoRateReuse:           {Name: "no-rate-reuse", Rule: 3, Says: "a right of R that came free before the lease of a silent edge ended is not used again there"},
 	LateFinalWord:         {Name: "late-final-word", Rule: 3, Says: "a final report is the truth however late it arrives"},
-	RosterForgetsPresumed: {Name: "roster-forgets-presumed", Rule: 3, Says: "the next aggregator does not learn what was presumed"},
+	RosterForgetsReserved: {Name: "roster-forgets-reserved", Rule: 3, Says: "the next aggregator does not learn what was reserved"},
 
 	AgeByClock:           {Name: "age-by-clock", Rule: 4, Says: "a second is freed by the clock, whoever has not reported past it"},
 	ClockBehindWatermark: {Name: "clock-behind-watermark", Rule: 4, Says: "an edge's clock may read less than the watermark it was told"},
@@ -228,7 +228,7 @@ var list = [count]Mutant{
 	StampsAdrift:      {Name: "stamps-adrift", Rule: 5, Says: "an edge that is unsure of the time stamps by its clock as it stands"},
 	TimelessUnpin:     {Name: "timeless-unpin", Rule: 5, Says: "what a silent edge that has ended may have renewed is waited for by an aggregator that does not know the time"},
 	IsolationIsDeath:  {Name: "isolation-is-death", Rule: 5, Says: "silence of all starts the clock of lost_after"},
-	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was presumed of a process that ended is forgotten when it is given up"},
+	LateWordOfTheDead: {Name: "late-word-of-the-dead", Rule: 5, Says: "what was reserved for a process that ended is forgotten when it is given up"},
 	RosterForgotten:   {Name: "roster-forgotten", Rule: 5, Says: "a new aggregator awaits no edge of its predecessor"},
 	EmptyStoreIsNew:   {Name: "empty-store-is-new", Rule: 5, Says: "a store that lost its memory counts as a new data centre"},
 	TornIsWhole:       {Name: "torn-is-whole", Rule: 5, Says: "promises of which a section was lost are taken for all there were"},
@@ -251,7 +251,7 @@ var list = [count]Mutant{
 
 	UnknownEndAsShown: {Name: "unknown-end-as-shown", Rule: 7, Says: "the slot of who left, of whose stampings nobody told, is free while newer tickets of the session are valid"},
 
-	NoAdoptionHandshake:  {Name: "no-adoption-handshake", Rule: 8, Says: "an aggregator adopts edges that have not promised to follow it"},
+	NoHandshake:          {Name: "no-handshake", Rule: 8, Says: "an aggregator adopts edges that have not promised to follow it"},
 	EdgeFollowsAnybody:   {Name: "edge-follows-anybody", Rule: 8, Says: "an edge acts on grants of aggregators that were replaced"},
 	CentreFollowsAnybody: {Name: "centre-follows-anybody", Rule: 8, Says: "a data centre acts on grants of coordinators that were replaced"},
 	NoFencing:            {Name: "no-fencing", Rule: 8, Says: "no term is looked at anywhere"},
@@ -260,8 +260,8 @@ var list = [count]Mutant{
 	LeaseBeforeRoster:    {Name: "lease-before-roster", Rule: 8, Says: "an edge gets its lease before the roster that names it is stored"},
 	WaitKept:             {Name: "wait-kept", Rule: 8, Says: "an edge that has a lease again stays on the roster as one whose wait is over"},
 	NoRosterOnRevival:    {Name: "no-roster-on-revival", Rule: 8, Says: "an edge that comes back stays dead on the roster"},
-	TenureIgnored:        {Name: "tenure-ignored", Rule: 8, Says: "an edge acts on grants of a tenure that is over"},
-	EndOfOldTenure:       {Name: "end-of-old-tenure", Rule: 8, Says: "the end of an older tenure is taken for that of the newer one"},
+	LeaseEpochIgnored:    {Name: "lease-epoch-ignored", Rule: 8, Says: "an edge acts on grants of a lease epoch that is over"},
+	EndOfOldLeaseEpoch:   {Name: "end-of-old-lease-epoch", Rule: 8, Says: "the end of an older lease epoch is taken for that of the newer one"},
 	ZombieHeard:          {Name: "zombie-heard", Rule: 8, Says: "global hears aggregators that were replaced"},
 	VoidAgain:            {Name: "void-again", Rule: 8, Says: "every grant of a newer generation voids the books again"},
 

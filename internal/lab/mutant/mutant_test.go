@@ -54,7 +54,7 @@ func TestNoMutantIsInAProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{mutant.Variable, "no-adoption-handshake"} {
+	for _, text := range []string{mutant.Variable, "no-handshake"} {
 		if bytes.Contains(program, []byte(text)) {
 			t.Errorf("%s is in the program", text)
 		}

@@ -265,8 +265,8 @@ func (w *World) books() {
 			}
 			now := n.clock.read(w.now)
 			l, st := n.core.Ledger(w.room), n.core.Status(now)
-			w.tracef("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d presumed %d, settled %v, declared %v, generation %d, watermark %v ago",
-				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Presumed,
+			w.tracef("  aggregator %d, list %d, %s, follows %d (leased %v): granted %d/%d returned %d/%d free %d/%d credit %d active %d reserved %d, settled %v, declared %v, generation %d, watermark %v ago",
+				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Reserved,
 				l.Settled, l.Reconstructed, l.Gen, w.fleetTime().Sub(st.Watermark))
 			for _, e := range st.Edges {
 				w.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
@@ -276,8 +276,8 @@ func (w *World) books() {
 			e := w.edges[k]
 			now := e.clock.read(w.now)
 			l, st := e.core.Ledger(now, w.room), e.core.Status(now)
-			w.tracef("  %s %016x, tenure %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
-				e.name, st.Inc, st.Tenure, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
+			w.tracef("  %s %016x, lease epoch %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
+				e.name, st.Inc, st.LeaseEpoch, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
 				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(w.fleetTime()))
 		}
 		for id, until := range c.until {

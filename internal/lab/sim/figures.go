@@ -65,7 +65,7 @@ func Figures() []Figure {
 		{"order spread p50 / p99, from the median of the last 100 admissions", "<= 1 s / <= 4 s", orderMedian},
 		{"an edge crashes and restarts, everybody leaves: slots in use again after", "<= session_duration + 30 s", restartedEdge},
 		{"peak sessions / T over runs with faults, cap", "<= 1.000", func() Finding { return peakOverFaults(40) }},
-		{"serve, a data centre is cut off and its visitors move to others: peak sessions / T / excess told", "<= 1 / 0", moveOut},
+		{"serve, a data centre is cut off and its visitors move to others: peak sessions / T / overcommit told", "<= 1 / 0", moveOut},
 		{"serve, an edge is cut off and its visitors go elsewhere and back: sessions above T, as many as told at most", "<= told <= moved", awayAndBack},
 		{"a data centre is added and drained ten times, coordinators with older lists lead in turn: peak sessions / T, admissions in 60 s / R", "<= 1.000 / <= 1.000", changingFleet},
 		{"one hour without NATS, serve: errors or waiting pages seen by people inside", "0", hourAlone},
@@ -305,7 +305,7 @@ func restartedEdge() Finding {
 		out.Seen += fmt.Sprintf("%v + %.1f s", d, (took - d).Seconds())
 		out.Met = out.Met && took >= 0 && took <= d+30*time.Second
 	}
-	out.Bound = "a ticket is valid for a tenth of session_duration longer, 20 s at most; what the crashed edge may have stamped is presumed for one lease more"
+	out.Bound = "a ticket is valid for a tenth of session_duration longer, 20 s at most; what the crashed edge may have stamped is reserved for one lease more"
 	return out
 }
 

@@ -21,7 +21,7 @@ func moveOut() Finding {
 			}
 		}
 	})
-	w.each(time.Second, func() { metric = max(metric, w.excessTold()) })
+	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })
 	r := w.Run()
 	peak := float64(r.Peak) / float64(c.Total)
 	return Finding{
@@ -56,7 +56,7 @@ func awayAndBack() Finding {
 			w.visitors[i].edge = 0
 		}
 	})
-	w.each(time.Second, func() { metric = max(metric, w.excessTold()) })
+	w.each(time.Second, func() { metric = max(metric, w.overcommitTold()) })
 	r := w.Run()
 	over := max(0, r.Peak-c.Total)
 	return Finding{
@@ -73,15 +73,15 @@ func (w *World) each(d time.Duration, do func()) {
 	w.in(d, again)
 }
 
-// excessTold returns the possible overcommit of T that the nodes report.
-func (w *World) excessTold() int64 {
+// overcommitTold returns the possible overcommit of T that the nodes report.
+func (w *World) overcommitTold() int64 {
 	root := w.newest().core.Ledger(w.room)
-	if root.Excess > 0 {
-		return root.Excess
+	if root.Overcommit > 0 {
+		return root.Overcommit
 	}
 	n := int64(0)
 	for _, r := range w.regions {
-		n += r.newest().core.Ledger(w.room).Excess
+		n += r.newest().core.Ledger(w.room).Overcommit
 	}
 	return n
 }

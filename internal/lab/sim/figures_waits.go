@@ -130,7 +130,7 @@ func drawStart() Finding {
 	var off []float64 // places between the actual and the drawn order of admission
 	look := func() {
 		if v := w.newest().core.Totals(w.room).View; v != nil {
-			called = max(called, v.Horizon)
+			called = max(called, v.Cutoff)
 		}
 	}
 	w.oracle.seeDrawn = func(n *draw.Notice, t *ticket.Ticket) {

@@ -152,7 +152,7 @@ type Result struct {
 	OrderP50, OrderP99              float64 // seconds
 	WaitP50, WaitP99                float64
 	Forecast                        float64       // median of |actual-forecast|/actual
-	Excess                          int           // maximum beyond T, of sessions moved away from a silent edge
+	Overcommit                      int           // maximum beyond T, of sessions moved away from a silent edge
 	Recovery                        time.Duration // from the last fault until every edge had a lease; 0 without faults
 	RecoveredUse                    float64       // use of the effective limit, under full demand after the last fault
 	Reasons                         map[admission.Reason]int
@@ -166,7 +166,7 @@ func (w *World) result() *Result {
 		Peak: w.oracle.peak, PeakRate: w.oracle.peakRate, QueuedFree: m.queuedFree,
 		Saturated: time.Duration(m.saturated) * sampleGap, Reasons: m.verdicts,
 	}
-	r.Excess = max(0, w.oracle.excess)
+	r.Overcommit = max(0, w.oracle.overcommit)
 	if w.recovery.recovered > 0 {
 		r.Recovery = time.Duration(w.recovery.recovered - w.recovery.began)
 		r.RecoveredUse = w.recovery.use / float64(max(1, w.recovery.seconds))

@@ -44,10 +44,10 @@ type oracle struct {
 
 	// Under partition_policy serve: tickets that an edge without a lease renews although another edge stamped them too.
 	// They cannot be counted, and T may be exceeded by their number.
-	follows bool
-	stamps  map[uint64]stamps
-	moved   int
-	excess  int // maximum of sessions beyond T
+	follows    bool
+	stamps     map[uint64]stamps
+	moved      int
+	overcommit int // maximum of sessions beyond T
 
 	releases    map[uint64]*releasing
 	lots        int                                // admissions by a call of a round
@@ -201,7 +201,7 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 	if j.active > j.peak || j.active > j.total-w.cfg.below {
 		j.tick(w)
 		j.peak = max(j.peak, j.active)
-		j.excess = max(j.excess, j.active-j.total)
+		j.overcommit = max(j.overcommit, j.active-j.total)
 		uncounted := j.moved
 		for i := range j.centres {
 			if c := &j.centres[i]; c.forsaken {
@@ -418,7 +418,7 @@ func (j *oracle) raise(w *World) {
 	j.total, j.limit, j.rateSince = max(j.total, total), max(j.limit, rate), 0
 }
 
-// settle determines the limits in force: a lowered one once the excess permits have returned, a raised one at once.
+// settle determines the limits in force: a lowered one once the overcommit permits have returned, a raised one at once.
 func (j *oracle) settle(w *World, root *root.Ledger) {
 	total, rate, unbound := w.operator.limits(w)
 	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
@@ -512,7 +512,7 @@ func (j *oracle) checkCentre(w *World, i int) {
 	}
 	if total := int64(c.here-c.moved) + sum; total > line.held {
 		j.fail(w, "%s: %d sessions + %d unspent + %d free > %d allocated (counted %d, of which reserved %d)%s",
-			r.name, c.here, credit, l.Free, line.held, l.Active, l.Presumed, beside(c.moved))
+			r.name, c.here, credit, l.Free, line.held, l.Active, l.Reserved, beside(c.moved))
 	}
 	used := int64(c.minute.count(w.now))
 	if total := used + rcredit + max(0, l.RateFree); total > line.rate {

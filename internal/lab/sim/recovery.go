@@ -24,9 +24,9 @@ type recovery struct {
 	wrong     string
 }
 
-// adoption is the time from the last fault until every edge has a lease again: the longest wait for an edge of a
+// handshake is the time from the last fault until every edge has a lease again: the longest wait for an edge of a
 // predecessor, plus two seconds.
-const adoption = 9 * time.Second
+const handshake = 9 * time.Second
 
 // lastWait is the time from the last report of an ended data centre until every edge has a lease again: a new
 // coordinator's wait for one that knows the time, plus two seconds.
@@ -36,7 +36,7 @@ const lastWait = 7 * time.Second
 // under full demand, and all have ended again.
 func recoveryLength(longest, vague time.Duration) time.Duration {
 	life := time.Duration(wire.Life(longest)) * time.Second
-	return adoption + fullDemand + life + max(life, wire.RateWindow) + 12*time.Second + 6*vague
+	return handshake + fullDemand + life + max(life, wire.RateWindow) + 12*time.Second + 6*vague
 }
 
 // fullDemand is how long the use of the limits is measured, once old sessions have ended.
@@ -91,18 +91,18 @@ func (w *World) calmDown() {
 	w.recover()
 
 	life := w.longestLife()
-	w.in(adoption, w.atHome)
+	w.in(handshake, w.atHome)
 	// If an edge, its regional and the coordinator ended together, the edge's counts are unknown until all of them have
 	// expired.
-	deadline := adoption + life + wire.RateWindow + 3*time.Second
+	deadline := handshake + life + wire.RateWindow + 3*time.Second
 	w.in(deadline, func() { w.wholeBy(deadline) })
-	w.in(adoption, func() { // an operator reacts to alarms
+	w.in(handshake, func() { // an operator reacts to alarms
 		for i := range w.regions {
 			w.rejoin(int32(i))
 		}
 	})
-	w.in(adoption+life, func() { w.measure(fullDemand) })
-	w.in(adoption+life+fullDemand, w.goQuiet)
+	w.in(handshake+life, func() { w.measure(fullDemand) })
+	w.in(handshake+life+fullDemand, w.goQuiet)
 	for s := range 6 {
 		w.in(recoveryLength(w.longest(), w.cfg.Faults.Vague)-time.Second-time.Duration(s)*time.Second, w.settleUp)
 	}
@@ -134,7 +134,7 @@ func (w *World) atHome() {
 	if w.recovery.recovered != 0 || w.timeLost() {
 		return
 	}
-	by := w.newest().began + int64(adoption)
+	by := w.newest().began + int64(handshake)
 	if last := w.recovery.lastWord; last != 0 {
 		by = max(by, last+int64(lastWait))
 	}
@@ -296,7 +296,7 @@ func (w *World) settleUp() {
 // leftOver describes permits that are neither idle nor in the right place.
 func (w *World) leftOver() string {
 	root := w.newest().core.Ledger(w.room)
-	lost, presumed, lostHold := false, false, false
+	lost, reserved, lostHold := false, false, false
 	held, rate := int64(0), int64(0)
 	for _, r := range w.regions[:w.cfg.Centres] {
 		// The permits of an ended data centre return when it is reclaimed; it may be unlisted. So do those granted to
@@ -330,17 +330,17 @@ func (w *World) leftOver() string {
 		}
 		// Under serve a lost edge may still be alive; the same holds in a room unknown to an aggregator, because it was
 		// removed.
-		kept := silent && (!w.cfg.Cap || w.cfg.Faults.Remove) && idle+l.Presumed >= granted
+		kept := silent && (!w.cfg.Cap || w.cfg.Faults.Remove) && idle+l.Reserved >= granted
 		if kept {
-			presumed = presumed || l.Reconstructed // may exceed all permits; blocked until lost_after
+			reserved = reserved || l.Reconstructed // may exceed all permits; blocked until lost_after
 		}
 		if (idle != granted && !kept) || rateIdle != rateGranted {
-			return fmt.Sprintf("%s has %d/%d permits, %d/%d of them usable (counted %d, of which reserved %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Presumed)
+			return fmt.Sprintf("%s has %d/%d permits, %d/%d of them usable (counted %d, of which reserved %d)", r.name, granted, rateGranted, idle, rateIdle, l.Active, l.Reserved)
 		}
 		held += granted
 		rate += rateGranted
 	}
-	if presumed || ((lost || lostHold) && !root.Complete) {
+	if reserved || ((lost || lostHold) && !root.Complete) {
 		return ""
 	}
 	if held+root.Free != int64(w.cfg.Total) || rate+root.RateFree != int64(w.cfg.Rate) {

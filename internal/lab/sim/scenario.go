@@ -240,13 +240,13 @@ func (w *World) sessions() int {
 }
 
 // counted returns the number of sessions counted by the regionals, and the reserved part.
-func (w *World) counted() (n, presumed int64) {
+func (w *World) counted() (n, reserved int64) {
 	for _, r := range w.regions {
 		l := r.newest().core.Ledger(w.room)
 		n += l.Active
-		presumed += l.Presumed
+		reserved += l.Reserved
 	}
-	return n, presumed
+	return n, reserved
 }
 
 // parallelRequests sends n parallel requests with the same ticket to the edges of a data centre in turn, and returns

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// saturated is a room of T 2,000 with sessions of five minutes and excess demand.
+// saturated is a room of T 2,000 with sessions of five minutes and overcommit demand.
 func saturated(seed uint64) Config {
 	c := Defaults()
 	c.Seed, c.Length = seed, 8*time.Minute

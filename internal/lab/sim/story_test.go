@@ -151,7 +151,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			w.runFor(whole)
 			break
 		}
-		s.printf("  time  room   waiting  order    presumed  queued early  put out")
+		s.printf("  time  room   waiting  order    reserved  queued early  put out")
 		for done := time.Duration(0); done < whole && !w.oracle.broken(); done += every {
 			s.pass(every)
 		}
@@ -263,12 +263,12 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 			}
 			held := int64(l.Granted) - int64(l.Returned)
 			s.printf("%s: holds %s of T, presumes %s, %d edges report, %s",
-				r.name, tenths(float64(held)/float64(w.cfg.Total)), some(float64(l.Presumed)/float64(max(1, held))), alive, heard)
+				r.name, tenths(float64(held)/float64(w.cfg.Total)), some(float64(l.Reserved)/float64(max(1, held))), alive, heard)
 		}
 
 	case "count":
-		n, presumed := w.counted()
-		s.printf("%d sessions are valid, %d are counted, %d of them presumed", w.sessions(), n, presumed)
+		n, reserved := w.counted()
+		s.printf("%d sessions are valid, %d are counted, %d of them reserved", w.sessions(), n, reserved)
 
 	case "copy":
 		s.people[word(1)] = s.people[word(0)]
@@ -311,13 +311,13 @@ func (s *story) fleet() {
 func (s *story) pass(d time.Duration) {
 	w := s.w
 	w.meters.begin(w)
-	used, presumed, looks := 0.0, 0.0, 0
+	used, reserved, looks := 0.0, 0.0, 0
 	until := w.now + int64(d)
 	for w.now < until && !w.oracle.broken() {
 		w.runFor(min(730*time.Millisecond, time.Duration(until-w.now))) // at varying fractions of a second
 		n, p := w.counted()
 		used += float64(w.sessions())
-		presumed += float64(p) / float64(max(1, n))
+		reserved += float64(p) / float64(max(1, n))
 		looks++
 	}
 	m := &w.meters
@@ -335,7 +335,7 @@ func (s *story) pass(d time.Duration) {
 		}
 	}
 	s.printf("%s  %-5s  %-7s  %-7s  %-8s  %-12s  %s", clockTime(w.now), tenths(used/float64(looks)/float64(w.cfg.Total)), waiting, order,
-		some(presumed/float64(looks)), some(float64(m.queuedFree)/float64(max(1, m.arrived))), some(float64(m.early)/float64(w.cfg.Total)))
+		some(reserved/float64(looks)), some(float64(m.queuedFree)/float64(max(1, m.arrived))), some(float64(m.early)/float64(w.cfg.Total)))
 }
 
 // tenths formats a fraction in tenths.

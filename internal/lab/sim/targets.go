@@ -47,7 +47,7 @@ func Storm(seed uint64) Config {
 	return c
 }
 
-// tight is the base of a target: few permits, short sessions, excess demand.
+// tight is the base of a target: few permits, short sessions, overcommit demand.
 func tight(seed uint64, centres, edges int, session time.Duration) (Config, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(seed, 0x68756e74))
 	c := Defaults()

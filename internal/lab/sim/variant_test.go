@@ -27,10 +27,10 @@ func TestRecoveryAllowsForTheLastWord(t *testing.T) {
 		now, last time.Duration // since the coordinator began
 		judged    bool
 	}{
-		{now: adoption, last: adoption - time.Second},
-		{now: adoption - time.Second + lastWait - 1, last: adoption - time.Second},
-		{now: adoption - 1},
-		{now: adoption - time.Second + lastWait, last: adoption - time.Second, judged: true},
+		{now: handshake, last: handshake - time.Second},
+		{now: handshake - time.Second + lastWait - 1, last: handshake - time.Second},
+		{now: handshake - 1},
+		{now: handshake - time.Second + lastWait, last: handshake - time.Second, judged: true},
 	} {
 		w.now, w.recovery.lastWord = began+int64(step.now), 0
 		if step.last != 0 {

@@ -151,7 +151,7 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 		defer close(done)
 		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Rival: rival})
 	}()
-	rev, err := l.keepRenewing(ctx, kv, v, t.rev, until, tenure{scope, expiry, extends, done})
+	rev, err := l.keepRenewing(ctx, kv, v, t.rev, until, leaseEpoch{scope, expiry, extends, done})
 	if err != nil && ctx.Err() == nil { // the end of the process is no trouble
 		l.log.Warn("no longer leading", slog.Uint64("term", v.Term), slog.Any("error", err))
 	}
@@ -162,17 +162,17 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 	}
 }
 
-// tenure is one period of leadership.
-type tenure struct {
+// lease epoch is one period of leadership.
+type leaseEpoch struct {
 	scope   context.Context
 	expiry  *time.Timer // ends scope
 	extends chan fleettime.Mono
 	done    <-chan struct{} // the leader has stopped
 }
 
-// keepRenewing renews the lease until ctx ends or the tenure is done, and returns the revision of the lease. It
+// keepRenewing renews the lease until ctx ends or the lease epoch is done, and returns the revision of the lease. It
 // returns an error if the lease is lost, or not renewed in time.
-func (l *Lease) keepRenewing(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t tenure) (uint64, error) {
+func (l *Lease) keepRenewing(ctx context.Context, kv jetstream.KeyValue, v leaseValue, rev uint64, until fleettime.Mono, t leaseEpoch) (uint64, error) {
 	beat := time.NewTicker(LeaseLength / 3)
 	defer beat.Stop()
 	for {

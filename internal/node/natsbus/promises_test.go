@@ -21,8 +21,8 @@ import (
 func durable(version uint64) wire.Durable {
 	return wire.Durable{
 		Version: version, Promise: wire.Term{N: 7, Nonce: 1<<63 + version},
-		Roster: []wire.RosterEntry{{Edge: "edge-1", Inc: 1<<63 + 5, Tenure: 3, Dead: true, Rooms: []wire.RosterRoom{{
-			Room: 9, Sessions: []wire.Expiry{{Until: 1234, Stamped: 5}}, Presumed: -2, PresumedUntil: 99, Silent: true,
+		Roster: []wire.RosterEntry{{Edge: "edge-1", Inc: 1<<63 + 5, LeaseEpoch: 3, Dead: true, Rooms: []wire.RosterRoom{{
+			Room: 9, Sessions: []wire.Expiry{{Until: 1234, Stamped: 5}}, Reserved: -2, ReservedUntil: 99, Silent: true,
 		}}}},
 	}
 }

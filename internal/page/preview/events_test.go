@@ -51,8 +51,8 @@ func TestTheStreamInABrowser(t *testing.T) {
 	joined := me.Decision.Ticket.Joined
 	// Of 800 visitors half joined before this one, and 210 long before.
 	b := page.Broadcast{Now: me.Now.Add(-3 * time.Second), View: &wire.View{
-		At:      me.Now,
-		Horizon: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []estimate.Pace{{Mu: 2}}, Line: estimate.NewDigest(estimate.Histogram{
+		At:     me.Now,
+		Cutoff: joined - 60_000, Park: joined - 30_000, Slots: 10, Paces: []estimate.Pace{{Mu: 2}}, Line: estimate.NewDigest(estimate.Histogram{
 			{Start: joined - 600_000, Width: 1000, N: 210}, {Start: joined - 20_000, Width: 40_000, N: 800},
 		}),
 	}}
@@ -151,7 +151,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	// The record of a draw is published: a page polls once for its place, a page of a late visitor does not.
 	s.play(func(s *site) { s.news, s.in, s.asked = nil, false, 0 })
 	browsertest.See(t, ctx, atStart(`Math.random = () => 0`))
-	path, b.View.Horizon, b.View.Park = "/before-draw", 0, 0
+	path, b.View.Cutoff, b.View.Park = "/before-draw", 0, 0
 	visit()
 	say(func() { b.Drawn = joined })
 	say(func() {})
@@ -163,7 +163,7 @@ func TestTheStreamInABrowser(t *testing.T) {
 	// There is no second poll while one is pending: the turn comes with its answer.
 	waitFor(t, ctx, `performance.getEntriesByType("resource").some(e => e.initiatorType == "fetch" && e.responseEnd > 0)`)
 	say(func() {})
-	say(func() { b.View.Horizon = joined })
+	say(func() { b.View.Cutoff = joined })
 	poll(t, "the page asks at the turn", func() bool { return asked() == 2 })
 }
 

@@ -12,10 +12,10 @@ import (
 // Invariant, for an edge that is alive: beyond its last report it has used no more than the permits
 // of T that it held unused, and has renewed no more than renewCeil-renewed sessions.
 type account struct {
-	permits wire.Permits // Granted is never lowered within a tenure
+	permits wire.Permits // Granted is never lowered within a lease epoch
 
 	// Granted to the edge.
-	renewCeil uint64 // never lowered within a tenure
+	renewCeil uint64 // never lowered within a lease epoch
 	life      uint32
 
 	// As last reported.
@@ -29,7 +29,7 @@ type account struct {
 	report         *wire.RoomReport // the advisory rest of it
 	passes         share.PassLoan
 
-	presumed presumed // of an edge that is not alive
+	reserved reserved // of an edge that is not alive
 
 	edge  *edge
 	books *books
@@ -70,14 +70,14 @@ func (a *account) idle() int64 { return max(0, a.credit()) }
 // counts reports whether the edge still matters to the books.
 func (a *account) counts() bool {
 	c := &a.books.counts
-	return a.presumed.count(c) > 0 || a.sessions.live(c) || a.books.rates.of(a.edge.num) > 0
+	return a.reserved.count(c) > 0 || a.sessions.live(c) || a.books.rates.of(a.edge.num) > 0
 }
 
 // pin takes one session out of the ageing.
 func (a *account) pin(c *counts, ent *idEntry) {
 	ent.pin(true)
 	c.add(int64(ent.until), -1)
-	a.presumed.pinned++
+	a.reserved.pinned++
 }
 
 // setKeep sets the idle targets of the edge.
@@ -109,7 +109,7 @@ func (a *account) news() {
 	a.edge.owe(a)
 }
 
-// noRate drops the permits of R, which end with a tenure.
+// noRate drops the permits of R, which end with a lease epoch.
 func (a *account) noRate() {
 	a.permits.Rate.Reset()
 	a.rateIdle, a.rateUses.list = ledger.Idle{}, nil

@@ -53,10 +53,10 @@ func (as accounts) idle() (t, rate int64) {
 	return t, rate
 }
 
-// presume reports whether anything is presumed.
+// presume reports whether anything is reserved.
 func (as accounts) presume() bool {
 	return slices.ContainsFunc(as, func(acc *account) bool {
-		return !acc.presumed.none()
+		return !acc.reserved.none()
 	})
 }
 

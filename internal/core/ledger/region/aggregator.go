@@ -3,7 +3,7 @@
 //
 // Its roster identifies the edges, their lives decide when an edge is heard, silent or gone, and
 // the books of every room have the permits and counters of its edges. Stored has the data for a
-// successor; the uplink is the session with global. The bearings are the state of all these at
+// successor; the uplink is the session with global. The snapshot are the state of all these at
 // one moment; by them the free permits of a room are divided among edges. An Aggregator belongs
 // to one goroutine.
 package region
@@ -202,10 +202,10 @@ func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
 	a.up.hurry(now, 1)
 }
 
-// bearings returns how the data centre stands at now.
-func (a *Aggregator) bearings(now fleettime.Mono) *bearings {
+// snapshot returns how the data centre stands at now.
+func (a *Aggregator) snapshot(now fleettime.Mono) *snapshot {
 	u := &a.up
-	return &bearings{
+	return &snapshot{
 		blank: u.blank, recovering: a.roster.recovering(), gathering: a.lives.gathering, isolated: u.isolated(now), deaf: u.unanswered(now, deaf),
 		leased: u.leased(now), closed: a.member.standing(u) != wire.Listed, life: a.stored.life, since: a.roster.countsSince(), term: a.cfg.Term,
 	}

@@ -17,7 +17,7 @@ import (
 // edge, the sessions that count, and the news for global and the edges. Sessions that a silent edge
 // may have admitted are in its account.
 //
-// Invariant: permits lent to edges that are heard, counted sessions and presumed ones sum to no more
+// Invariant: permits lent to edges that are heard, counted sessions and reserved ones sum to no more
 // than the loan, or the difference is a debt that is paid before anything is lent.
 type books struct {
 	ledger.RoomConfig
@@ -37,9 +37,9 @@ type books struct {
 	copied       uint64     // tickets seen living in two places, cumulative
 	copies       copies
 	terminations terminations
-	excess       excess        // sessions that may be valid beyond those counted
+	overcommit   overcommit    // sessions that may be valid beyond those counted
 	life         ticketLife    // how long they may be valid
-	rates        presumedRates // rights of R that edges may have used which are gone
+	rates        reservedRates // rights of R that edges may have used which are gone
 
 	view      *wire.View
 	viewed    fleettime.Mono
@@ -51,7 +51,7 @@ type books struct {
 	unrated   bool   // the same of rights of R
 	stale     bool   // something changed since rights were last divided
 	divided   bool   // they were, since the room was last looked at for permits to return
-	unsure    bool   // something was presumed then, which ends by time alone
+	unsure    bool   // something was reserved then, which ends by time alone
 	dirty     bool   // something changed since the last report to global
 	changedAt uint64 // first report to global that carried the newest change
 }
@@ -147,17 +147,17 @@ func (b *books) covered() bool {
 }
 
 // reckoned returns the permits of T and of R that no session and no edge holds, and that are not
-// presumed spent, as far as known.
+// counted as spent, as far as known.
 func (b *books) reckoned() (t, rate int64) {
 	credit, lent := b.accounts.lent()
 	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
 }
 
-// active returns how many sessions are counted and presumed.
+// active returns how many sessions are counted and reserved.
 func (b *books) active() int64 {
 	n := b.counts.head()
 	for _, acc := range b.accounts {
-		n += acc.presumed.count(&b.counts)
+		n += acc.reserved.count(&b.counts)
 	}
 	return n
 }

@@ -20,12 +20,12 @@ import (
 //	          left      the same; or it has ended, and its sessions are counted      restore, forgetPast, add of a sum
 //	joining   alive     its place on the roster is stored                            enter
 //	          dead      its lease lapsed                                             lapse
-//	          joining   it told the exact numbers of its tenure, and begins another  revive
+//	          joining   it told the exact numbers of its lease epoch, and begins another  revive
 //	          left      it said goodbye                                              leave
 //	alive     dead, joining, left as from joining
 //	dead      joining, left       as from joining
 //	lost      joining   it is heard after all                                        adopt
-//	          left      nothing is presumed of it any more                           reap, holdLost
+//	          left      nothing is reserved for it any more                           reap, holdLost
 //	          awaiting  the time by which it was given up was a wrong guess          corrected
 //	left      joining   it lives after all, and told its exact numbers               revive
 type edgeState uint8
@@ -34,7 +34,7 @@ const (
 	awaiting edgeState = iota // on the roster of a predecessor; not heard yet
 	joining                   // heard; its place on the roster is being stored
 	alive                     // reports, may hold a lease
-	dead                      // its lease lapsed: its permits are presumed spent
+	dead                      // its lease lapsed: its permits are counted as spent
 	lost                      // its wait is over: its sessions are not known
 	left                      // said goodbye, or aged out: only its counted sessions remain
 )
@@ -65,17 +65,17 @@ type edge struct {
 
 	strict bool // see Config.Strict
 
-	state    edgeState
-	tenure   uint64
-	parts    wire.Parts     // of its reports
-	asOf     fleettime.Time // it has reported everything up to here, by the clock that it judges by
-	earliest fleettime.Time // it was no earlier then
-	latest   fleettime.Time // it was no later when it reported last
-	timed    bool           // it knew the time then: it cannot have learned it since
-	recv     fleettime.Mono // when its newest report came; when the awaiting began
-	echo     fleettime.Mono // Sent of that report
-	silent   time.Duration  // since its lease lapsed, while other edges were heard
-	lostHold bool           // given up after a takeover, and the sessions that it may go on renewing are presumed
+	state      edgeState
+	leaseEpoch uint64
+	parts      wire.Parts     // of its reports
+	asOf       fleettime.Time // it has reported everything up to here, by the clock that it judges by
+	earliest   fleettime.Time // it was no earlier then
+	latest     fleettime.Time // it was no later when it reported last
+	timed      bool           // it knew the time then: it cannot have learned it since
+	recv       fleettime.Mono // when its newest report came; when the awaiting began
+	echo       fleettime.Mono // Sent of that report
+	silent     time.Duration  // since its lease lapsed, while other edges were heard
+	lostHold   bool           // given up after a takeover, and the sessions that it may go on renewing are reserved
 
 	// The ends of its waits while it is not heard: see wire.RosterEntry. A successor goes on with them.
 	leased, until, ended int64
@@ -85,7 +85,7 @@ type edge struct {
 	acked     uint64         // newest grant it has taken
 	told      uint64         // the same, with all that it did before taken by us
 	recovered bool           // it was there before this aggregator
-	unheard   bool           // since its tenure began: it may be going on without a lease
+	unheard   bool           // since its lease epoch began: it may be going on without a lease
 
 	// Other processes of its name. A process that used the same data folder after it has succeeded it,
 	// which is a proof; any other is another edge.
@@ -130,7 +130,7 @@ func (e *edge) compare(name string, inc uint64) int {
 	return cmp.Compare(e.inc, inc)
 }
 
-// over reports whether its tenure is over: its lease lapsed, or it said goodbye.
+// over reports whether its lease epoch is over: its lease lapsed, or it said goodbye.
 func (e *edge) over() bool { return e.state == dead || e.state == left }
 
 // missing reports whether nobody has heard it since a predecessor led.

@@ -206,11 +206,11 @@ type beyond struct {
 // maxBeyond bounds the edges that are remembered so.
 const maxBeyond = 256
 
-// excess are the sessions of a room that may be valid beyond those counted.
-type excess []beyond
+// overcommit are the sessions of a room that may be valid beyond those counted.
+type overcommit []beyond
 
 // add adds n sessions of an edge. It reports whether the edge had none before.
-func (x *excess) add(inc uint64, n int64) bool {
+func (x *overcommit) add(inc uint64, n int64) bool {
 	if n <= 0 {
 		return false
 	}
@@ -229,12 +229,12 @@ func (x *excess) add(inc uint64, n int64) bool {
 }
 
 // found notes that an incarnation is heard again, or has ended: its sessions are counted.
-func (x *excess) found(inc uint64) {
+func (x *overcommit) found(inc uint64) {
 	*x = slices.DeleteFunc(*x, func(s beyond) bool { return s.inc == inc })
 }
 
 // sum returns how many there are.
-func (x excess) sum() int64 {
+func (x overcommit) sum() int64 {
 	n := int64(0)
 	for _, s := range x {
 		n += s.n

@@ -24,7 +24,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 		RateIdle: uint64(max(0, rateFree) + ridle),
 		Active:   t.Active,
 		Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered,
-		Excess: uint64(b.excess.sum()), Outcomes: t.Outcomes,
+		Overcommit: uint64(b.overcommit.sum()), Outcomes: t.Outcomes,
 	}
 	var few struct { // mostly there are no more edges: no garbage
 		lines, pending [8]estimate.Histogram
@@ -101,7 +101,7 @@ func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 
 // reconstruct makes books of the permits and sessions of the edges: the loan is not known. The
 // books cover every session and every permit at an edge, so global lends no more than T and R
-// beside them. But they cover presumed sessions and doubles as well, and so may be more than was
+// beside them. But they cover reserved sessions and doubles as well, and so may be more than was
 // ever lent: until global has seen that all books together keep the limits, no permit of them is
 // used twice.
 func (b *books) reconstruct() {

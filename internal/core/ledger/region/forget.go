@@ -27,7 +27,7 @@ type Forgotten struct {
 // 0 all silent incarnations of the name, or with an empty name every edge that is not heard, also
 // edges that nothing stored knows. Tickets that it stamped under partition_policy serve may be
 // valid for as long as if they had been renewed a moment ago, and count until then. If the edge is
-// alive after all, its sessions beyond that are reported as excess until it is heard. An edge that
+// alive after all, its sessions beyond that are reported as overcommit until it is heard. An edge that
 // a new aggregator still waits for is waited for no less, but no longer than one that has ended.
 // It returns one of the errors above where nothing can be forgotten: an edge that is heard has not
 // ended.
@@ -59,7 +59,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, inc uint64) (Forgot
 		}
 		out.Incs = append(out.Incs, e.inc)
 		for b, acc := range a.rooms.accounts(e) {
-			out.Sessions += acc.presumed.count(&b.counts)
+			out.Sessions += acc.reserved.count(&b.counts)
 		}
 	}
 	switch {

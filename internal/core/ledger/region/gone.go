@@ -76,13 +76,13 @@ func (g *gone) fold(now fleettime.Mono) (sum *edge, folded []*edge) {
 }
 
 // settled reports whether nothing more will be heard of an edge that left, and nothing
-// is presumed of it. Of one that was given up without a goodbye more may be heard.
+// is reserved for it. Of one that was given up without a goodbye more may be heard.
 func (g *gone) settled(now fleettime.Mono, e *edge) bool {
 	if e.lostHold || e.due || now.Sub(e.recv) < foldEvery {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
 	for b, acc := range g.rooms.accounts(e) {
-		if acc.presumed.silent || b.counts.freed == 0 {
+		if acc.reserved.silent || b.counts.freed == 0 {
 			return false // or counting has not begun
 		}
 	}
@@ -94,8 +94,8 @@ func (g *gone) add(sum, e *edge) {
 	last := int64(0)
 	for b, acc := range g.rooms.accounts(e) {
 		to := b.account(sum)
-		if n := acc.presumed.count(&b.counts); n > 0 { // counted until then, like sessions that end then
-			until := acc.presumed.until
+		if n := acc.reserved.count(&b.counts); n > 0 { // counted until then, like sessions that end then
+			until := acc.reserved.until
 			b.counts.add(until, n)
 			to.sessions.expiries = addSessions(to.sessions.expiries, []wire.Expiry{{Until: uint32(until), Stamped: uint64(n)}}, b.counts.freed)
 			last = max(last, until)

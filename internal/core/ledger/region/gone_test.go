@@ -98,7 +98,7 @@ func (c *comers) step(d time.Duration) {
 
 func (c *comers) say(name string, inc uint64, m wire.Report) {
 	c.seq++
-	m.From, m.Inc, m.Tenure, m.Seq, m.Parts = name, inc, 1, c.seq, 1
+	m.From, m.Inc, m.LeaseEpoch, m.Seq, m.Parts = name, inc, 1, c.seq, 1
 	m.Seen, m.Sent, m.AsOf = wire.Term{N: c.term, Nonce: c.term}, c.now, c.time()
 	c.agg.Observe(c.now, m)
 }
@@ -193,7 +193,7 @@ func TestRule4APredecessorFreed(t *testing.T) {
 	c.lead(c.agg.stored.durable.Clone())
 	c.say("stamps", 1, wire.Report{Join: true, Rooms: rooms(mine[1:]...)})
 	// One that is new and knows no time yet: nothing is freed until it does.
-	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, Tenure: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfBound: fleettime.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
+	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, LeaseEpoch: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfBound: fleettime.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
 	c.step(0)
 	if got := c.agg.Ledger(c.room).Active; c.agg.roster.recovering() || got != 3 {
 		t.Errorf("a successor that waits for nobody (%v) counts %d sessions, want 3", !c.agg.roster.recovering(), got)
@@ -374,7 +374,7 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 		{Edge: "waits", Inc: 1}, // holds up the watermark
 		{Edge: "left", Inc: 1, Dead: true, Left: true, Rooms: []wire.RosterRoom{
 			{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(now) + 50, Stamped: 1}, {Until: uint32(now) + 51, Stamped: 1}}},
-			{Room: other, Presumed: 5, PresumedUntil: now + 90},
+			{Room: other, Reserved: 5, ReservedUntil: now + 90},
 		}},
 	}})
 	c.say("stays", 1, wire.Report{Join: true})
@@ -508,7 +508,7 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 
 // witness has an edge report the aggregator that it followed.
 func (c *comers) witness(name string, inc, followed uint64) {
-	c.agg.Observe(c.now, wire.Report{From: name, Inc: inc, Tenure: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed}, Sent: c.now, AsOf: c.time()})
+	c.agg.Observe(c.now, wire.Report{From: name, Inc: inc, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed}, Sent: c.now, AsOf: c.time()})
 }
 
 // TestEdgesChangeAsTheTableSays: a transition that the table of edgeState does not have is a

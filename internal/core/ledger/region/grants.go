@@ -20,7 +20,7 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 		return nil
 	}
 	a.advance(now)
-	at, ft := a.bearings(now), a.clock.Now(now)
+	at, ft := a.snapshot(now), a.clock.Now(now)
 	for _, b := range a.rooms.list {
 		if lapsed := b.Cap && !b.stopped && !at.leased; b.stale || lapsed {
 			b.stale, b.divided = false, true
@@ -36,9 +36,9 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 			e.endsAgain()
 		}
 		out = append(out, wire.Grant{
-			To: s.name, Inc: s.inc, Tenure: s.tenure, From: a.cfg.Term, Seq: seq, Parts: 1,
+			To: s.name, Inc: s.inc, LeaseEpoch: s.leaseEpoch, From: a.cfg.Term, Seq: seq, Parts: 1,
 			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(),
-			Adoption: s.adoption, Watermark: a.rooms.watermark,
+			Handshake: s.handshake, Watermark: a.rooms.watermark,
 		})
 	}
 	a.roster.unadopted = a.roster.unadopted[:0]
@@ -58,14 +58,14 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	}
 	e.due = false
 	head := wire.Grant{
-		To: e.name, Inc: e.inc, Tenure: e.tenure, From: a.cfg.Term, Seq: a.roster.ask(now, &a.clock),
+		To: e.name, Inc: e.inc, LeaseEpoch: e.leaseEpoch, From: a.cfg.Term, Seq: a.roster.ask(now, &a.clock),
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
 		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(), Lease: a.cfg.Params.EdgeLease,
 		Watermark: a.rooms.watermark, Twin: e.twin, Standing: a.member.standing(&a.up), Site: a.stored.site, Copied: a.member.mayBeCopy(&a.up),
 	}
 	if e.state != alive {
 		e.endsAgain()
-		head.Adoption, head.Lease = wire.Fenced, 0
+		head.Handshake, head.Lease = wire.Fenced, 0
 		return wire.NewGrantPacker(head).Grants()
 	}
 	pack := wire.NewGrantPacker(head)

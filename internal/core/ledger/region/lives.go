@@ -5,7 +5,7 @@ import (
 )
 
 // lives keep the states of edges: awaited, heard, silent, given up or gone. They decide how many
-// sessions are presumed of each.
+// sessions are reserved for each.
 type lives struct {
 	*registry
 	silence silence

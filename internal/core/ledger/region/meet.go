@@ -10,7 +10,7 @@ import (
 
 // meet returns the edge that a report is from, which it adopts if need be. Where it returns
 // none, the edge is owed an answer.
-func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, answer wire.Adoption) {
+func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, answer wire.Handshake) {
 	if m.Seen != term {
 		l.roster.witness(now, m, l.stored)
 		// A predecessor can still grant to the edge, and its grants would count nowhere:
@@ -39,8 +39,8 @@ func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, an
 		l.adopt(e)
 	}
 	l.rooms.found(found)
-	if m.Tenure > e.tenure {
-		// We gave it this tenure, forgot it since, and adopted it again by a report of long before.
+	if m.LeaseEpoch > e.leaseEpoch {
+		// We gave it this lease epoch, forgot it since, and adopted it again by a report of long before.
 		return nil, m.forgotten()
 	}
 	return e, wire.Adopted
@@ -48,7 +48,7 @@ func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, an
 
 // begin opens the books of an edge that has promised to follow us.
 func (l *lives) begin(now fleettime.Mono, e *edge, m *report) {
-	e.tenure = m.Tenure
+	e.leaseEpoch = m.LeaseEpoch
 	e.leased, e.until, e.ended = 0, 0, 0 // it may have a lease again
 	e.waited, e.silent = 0, 0
 	e.parts = wire.Parts{}
@@ -71,9 +71,9 @@ func (l *lives) adopt(e *edge) {
 	l.rooms.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
 }
 
-// forgotten returns the answer to an edge whose books are gone: end the tenure, or when it has ended,
+// forgotten returns the answer to an edge whose books are gone: end the lease epoch, or when it has ended,
 // begin anew.
-func (m *report) forgotten() wire.Adoption {
+func (m *report) forgotten() wire.Handshake {
 	if m.Final {
 		return wire.Dead
 	}
@@ -135,7 +135,7 @@ func (l *lives) lateWord(m *report) {
 	news := false
 	for i := range m.Rooms {
 		b := l.rooms.reported(m.Rooms[i].Room, m)
-		b.excess.found(m.Inc)
+		b.overcommit.found(m.Inc)
 		acc := b.account(e)
 		before := acc.sessions.expiries
 		acc.sessions.take(&b.counts, m.Rooms[i].Sessions)
@@ -190,7 +190,7 @@ func (r *roster) witness(now fleettime.Mono, m *report, s *stored) {
 	}
 }
 
-// endLostHold records that an edge is heard after all. Its presumed sessions may have been those of
+// endLostHold records that an edge is heard after all. Its reserved sessions may have been those of
 // another edge, which is not heard.
 func (l *lives) endLostHold(e *edge) {
 	if !e.lostHold {
@@ -204,12 +204,12 @@ func (l *lives) endLostHold(e *edge) {
 		}
 	}
 	for b, acc := range l.rooms.accounts(e) {
-		p := &acc.presumed
+		p := &acc.reserved
 		if !p.silent {
 			continue
 		}
 		if other != nil {
-			to := &b.account(other).presumed
+			to := &b.account(other).reserved
 			to.spent += p.spent
 			to.silent, to.stampLife = true, max(to.stampLife, p.stampLife)
 		}

@@ -35,7 +35,7 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	if complete {
 		e.advance(&r)
 	}
-	a.lives.endTenure(now, e, &r, complete)
+	a.lives.endLeaseEpoch(now, e, &r, complete)
 }
 
 // report is a report of an edge, with the time at which the edge wrote it.
@@ -80,7 +80,7 @@ func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.Room
 	acc.sessions.take(&b.counts, r.Sessions)
 	acc.permits.Sessions.Recover(r.Permits.Sessions)
 	acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
-	if m.Tenure == e.tenure && !e.over() { // permits of R end with their tenure
+	if m.LeaseEpoch == e.leaseEpoch && !e.over() { // permits of R end with their lease epoch
 		acc.permits.Rate.Recover(r.Permits.Rate)
 		acc.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
@@ -141,7 +141,7 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 		if l, made, found := b.copies.shown(&m, acc.life, b.life.secs, latest); found {
 			b.copies.decide(l, made, b.life.secs, b.accounts)
 		}
-		if !acc.presumed.silent {
+		if !acc.reserved.silent {
 			continue
 		}
 		// The report is the silent edge's own, and old. The edge may have renewed tickets

@@ -11,7 +11,7 @@ import (
 // call it after Grants, with reported if Report was called just before.
 func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 	for _, b := range a.rooms.list {
-		if n, rate := a.bearings(now).surplus(b); reported && (n > 0 || rate > 0) {
+		if n, rate := a.snapshot(now).surplus(b); reported && (n > 0 || rate > 0) {
 			return fmt.Sprintf("%d and %d rights of room %x are not given back", n, rate, uint64(b.ID))
 		}
 	}
@@ -33,8 +33,8 @@ func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 			if !acc.open && (acc.unsaid || acc.unshown || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
 				return fmt.Sprintf("%s is not told of room %x", e.name, uint64(id))
 			}
-			if acc.presumed.silent && (e.state == alive || e.state == joining) {
-				return fmt.Sprintf("%s is heard and presumed silent in room %x", e.name, uint64(id))
+			if acc.reserved.silent && (e.state == alive || e.state == joining) {
+				return fmt.Sprintf("%s is heard and counted as silent in room %x", e.name, uint64(id))
 			}
 		}
 	}

@@ -63,31 +63,31 @@ func (u *rateUses) add(now, wrote fleettime.Mono, n int64) {
 	u.list = append(u.list, rateUse{n: n, from: from, till: till})
 }
 
-// presumedRate is rights of R that an edge may have used under a tenure that is
+// reservedRate is rights of R that an edge may have used under a lease epoch that is
 // over, until the end of its lease.
-type presumedRate struct {
+type reservedRate struct {
 	edge  edgeNum
 	n     int64
 	until fleettime.Mono
 	end   int64 // Unix second after which they are over as well, as a predecessor knew; 0 for unknown
 }
 
-// presumedRates are the rights of R of a room that edges may have used under tenures that
+// reservedRates are the rights of R of a room that edges may have used under lease epochs that
 // are over.
 //
 // Invariant: each counts for no shorter a time than its use may.
-type presumedRates []presumedRate
+type reservedRates []reservedRate
 
 // add takes n rights of R of an edge for used until now. end is the second after which they are over
 // as well, 0 for unknown.
-func (ps *presumedRates) add(e edgeNum, n int64, now fleettime.Mono, end int64) {
+func (ps *reservedRates) add(e edgeNum, n int64, now fleettime.Mono, end int64) {
 	if n > 0 {
-		*ps = append(*ps, presumedRate{edge: e, n: n, until: now.Add(rateBusy), end: end})
+		*ps = append(*ps, reservedRate{edge: e, n: n, until: now.Add(rateBusy), end: end})
 	}
 }
 
 // sum returns how many there are.
-func (ps presumedRates) sum() int64 {
+func (ps reservedRates) sum() int64 {
 	n := int64(0)
 	for _, p := range ps {
 		n += p.n
@@ -96,7 +96,7 @@ func (ps presumedRates) sum() int64 {
 }
 
 // of returns how many are of an edge.
-func (ps presumedRates) of(e edgeNum) int64 {
+func (ps reservedRates) of(e edgeNum) int64 {
 	n := int64(0)
 	for _, p := range ps {
 		if p.edge == e {
@@ -107,7 +107,7 @@ func (ps presumedRates) of(e edgeNum) int64 {
 }
 
 // pass makes those of one edge another one's.
-func (ps presumedRates) pass(from, to edgeNum) {
+func (ps reservedRates) pass(from, to edgeNum) {
 	for i := range ps {
 		if ps[i].edge == from {
 			ps[i].edge = to
@@ -117,9 +117,9 @@ func (ps presumedRates) pass(from, to edgeNum) {
 
 // expire drops permits that cannot count any more, and reports whether there were any. Where fleet
 // time ft is not sure, it drops those that have ended without it.
-func (ps *presumedRates) expire(now fleettime.Mono, ft fleettime.Time, unsure bool) bool {
+func (ps *reservedRates) expire(now fleettime.Mono, ft fleettime.Time, unsure bool) bool {
 	n := len(*ps)
-	*ps = slices.DeleteFunc(*ps, func(p presumedRate) bool {
+	*ps = slices.DeleteFunc(*ps, func(p reservedRate) bool {
 		return now >= p.until || (p.end != 0 && !unsure && ft.Second() > p.end)
 	})
 	return len(*ps) != n
@@ -128,10 +128,10 @@ func (ps *presumedRates) expire(now fleettime.Mono, ft fleettime.Time, unsure bo
 // ratesGrain is the grid, in seconds, of the ends of permits of R on the roster.
 const ratesGrain = 5
 
-// stored returns the Unix seconds until which permits of R count that are presumed used by an edge,
+// stored returns the Unix seconds until which permits of R count that are counted as used by an edge,
 // and the second after which none does, where latest is the latest time that fleet time can be; none
 // and 0 where that is not known.
-func (ps presumedRates) stored(e edgeNum, now fleettime.Mono, latest fleettime.Time) (rates []wire.RosterRate, until int64) {
+func (ps reservedRates) stored(e edgeNum, now fleettime.Mono, latest fleettime.Time) (rates []wire.RosterRate, until int64) {
 	if latest == 0 {
 		return nil, 0
 	}

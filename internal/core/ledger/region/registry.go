@@ -23,7 +23,7 @@ type registry struct {
 // waits for it.
 func (r *registry) enrol(e *edge) { r.write(e, nil) }
 
-// enrolOver writes an incarnation whose tenure is over on the roster, with its sessions for a
+// enrolOver writes an incarnation whose lease epoch is over on the roster, with its sessions for a
 // successor.
 func (r *registry) enrolOver(e *edge) {
 	latest := fleettime.Time(0)
@@ -44,7 +44,7 @@ func (r *registry) enrolOver(e *edge) {
 
 func (r *registry) write(e *edge, rooms []wire.RosterRoom) {
 	entry := wire.RosterEntry{
-		Edge: e.name, Inc: e.inc, Tenure: e.tenure, Dead: e.over(), Left: e.state == left,
+		Edge: e.name, Inc: e.inc, LeaseEpoch: e.leaseEpoch, Dead: e.over(), Left: e.state == left,
 		Gone: slices.Clone(e.gone), Waited: e.waited, Rooms: rooms,
 	}
 	e.needs = r.stored.enrol(entry, uint32(r.rooms.longestLife(r.advanced)/time.Second))

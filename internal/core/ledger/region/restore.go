@@ -19,7 +19,7 @@ func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 			l.roster.recoveredEdges++
 		}
 		e := l.roster.add(r.Edge, r.Inc)
-		e.tenure, e.recv, e.recovered = r.Tenure, now, true
+		e.leaseEpoch, e.recv, e.recovered = r.LeaseEpoch, now, true
 		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
 		e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended
 		switch e.gone = slices.Clone(r.Gone); {

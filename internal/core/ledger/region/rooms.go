@@ -86,8 +86,8 @@ func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	for _, b := range r.list {
 		life = max(life, b.life.longest(now))
 		for _, acc := range b.accounts {
-			if acc.presumed.silent && !acc.edge.heard() { // of one that is heard nothing is presumed
-				life = max(life, acc.presumed.stampLife)
+			if acc.reserved.silent && !acc.edge.heard() { // of one that is heard nothing is reserved
+				life = max(life, acc.reserved.stampLife)
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func (r *rooms) restale() {
 // silent reports whether an edge may go on renewing sessions of any room.
 func (r *rooms) silent(e *edge) bool {
 	for _, acc := range r.accounts(e) {
-		if acc.presumed.silent {
+		if acc.reserved.silent {
 			return true
 		}
 	}
@@ -148,7 +148,7 @@ func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
 func (r *rooms) found(incs []uint64) {
 	for _, b := range r.list {
 		for _, inc := range incs {
-			b.excess.found(inc)
+			b.overcommit.found(inc)
 		}
 	}
 }

@@ -29,19 +29,19 @@ type roster struct {
 
 // unadopted is a process without books that is owed an answer.
 type unadopted struct {
-	name     string
-	inc      uint64
-	tenure   uint64
-	echo     fleettime.Mono
-	recv     fleettime.Mono
-	adoption wire.Adoption
+	name       string
+	inc        uint64
+	leaseEpoch uint64
+	echo       fleettime.Mono
+	recv       fleettime.Mono
+	handshake  wire.Handshake
 }
 
 const maxUnadopted = 256
 
 // answer owes a reply to a process that is not in the books, or not yet.
-func (r *roster) answer(now fleettime.Mono, m *report, v wire.Adoption) {
-	s := unadopted{name: m.From, inc: m.Inc, tenure: m.Tenure, echo: m.Sent, recv: now, adoption: v}
+func (r *roster) answer(now fleettime.Mono, m *report, v wire.Handshake) {
+	s := unadopted{name: m.From, inc: m.Inc, leaseEpoch: m.LeaseEpoch, echo: m.Sent, recv: now, handshake: v}
 	if i := slices.IndexFunc(r.unadopted, func(o unadopted) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
 		r.unadopted[i] = s
 	} else if len(r.unadopted) < maxUnadopted {

@@ -54,9 +54,9 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 		end = e.ended // so it goes on across takeovers
 	}
 	for b, acc := range s.rooms.accounts(e) {
-		if acc.presumed.silent && (ended || e.silent > b.lostWait()) {
+		if acc.reserved.silent && (ended || e.silent > b.lostWait()) {
 			if !ended || e.forgotten {
-				b.dirty = b.excess.add(e.inc, acc.presumed.sum()) || b.dirty // it may be alive all the same
+				b.dirty = b.overcommit.add(e.inc, acc.reserved.sum()) || b.dirty // it may be alive all the same
 			}
 			acc.unpinAll(now, end)
 			unpinned = true
@@ -92,7 +92,7 @@ func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 			continue
 		}
 		acc := b.account(e)
-		p := &acc.presumed
+		p := &acc.reserved
 		p.spent, p.silent, p.stampLife = free, true, life
 		b.dirty, b.stale = true, true
 		acc.news()
@@ -113,7 +113,7 @@ func (s *silence) countSilence(now fleettime.Mono, e *edge) {
 }
 
 // meterForgotten counts the sessions of an edge that an operator declared ended, and whose number is not
-// known, as excess: every permit that is in no other use.
+// known, as overcommit: every permit that is in no other use.
 func (s *silence) meterForgotten(e *edge, blank bool) {
 	if !e.forgotten {
 		return
@@ -124,7 +124,7 @@ func (s *silence) meterForgotten(e *edge, blank bool) {
 			n = int64(b.Total) - b.active()
 		}
 		if !b.Cap {
-			b.dirty = b.excess.add(e.inc, n) || b.dirty
+			b.dirty = b.overcommit.add(e.inc, n) || b.dirty
 		}
 	}
 }

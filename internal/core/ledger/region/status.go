@@ -18,9 +18,9 @@ type Ledger struct {
 	RateReturned  uint64     `json:"rate_rights_returned"` // R
 	Free          int64      `json:"rights_free"`
 	RateFree      int64      `json:"rate_rights_free"`
-	Active        int64      `json:"sessions"`                              // sessions counted and presumed
-	Presumed      int64      `json:"sessions_presumed"`                     // of those, presumed
-	RatePresumed  int64      `json:"rate_rights_presumed_used"`             // rights of R that edges which are gone are taken to have used within the window
+	Active        int64      `json:"sessions"`                              // sessions counted and reserved
+	Reserved      int64      `json:"sessions_reserved"`                     // of those, reserved
+	RateReserved  int64      `json:"rate_permits_reserved"`                 // rights of R that edges which are gone are taken to have used within the window
 	Credit        int64      `json:"rights_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
 	Keep          uint64     `json:"rights_to_keep"`
 	RateKeep      uint64     `json:"rate_rights_to_keep"`
@@ -28,7 +28,7 @@ type Ledger struct {
 	HeldPeople    uint64     `json:"people_held"`
 	Waiting       float64    `json:"people_waiting"`
 	Copied        uint64     `json:"tickets_copied"`                     // tickets seen living in two places
-	Excess        int64      `json:"sessions_in_excess"`                 // sessions that may be valid beyond those counted
+	Overcommit    int64      `json:"overcommit_sessions"`                // sessions that may be valid beyond those counted
 	Movers        uint64     `json:"people_moving_in"`                   // visitors inside that wait to move their session here
 	Freed         int64      `json:"oldest_expiry_counted_unix_seconds"` // first expiry second still counted
 	Gen           uint64     `json:"generation"`
@@ -43,17 +43,17 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 	if b == nil {
 		return Ledger{}
 	}
-	at := a.bearings(a.lives.advanced)
+	at := a.snapshot(a.lives.advanced)
 	t, rate := b.loan.permits.Sessions, b.loan.permits.Rate
 	l := Ledger{
 		Granted: t.Granted, Returned: t.Returned, Keep: t.Keep,
 		RateGranted: rate.Granted, RateReturned: rate.Returned, RateKeep: rate.Keep,
 		Active:  b.active(),
-		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Excess: b.excess.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
+		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Overcommit: b.overcommit.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
 	}
 	l.Free, l.RateFree = at.free(b)
-	l.Presumed = l.Active - b.counts.head()
-	l.RatePresumed = b.rates.sum()
+	l.Reserved = l.Active - b.counts.head()
+	l.RateReserved = b.rates.sum()
 	for _, e := range a.roster.edges {
 		acc := b.accounts.of(e)
 		if acc == nil || (e.state != alive && e.state != joining) {

@@ -35,7 +35,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		u.asked = now
 	}
 	u.seq++
-	at := a.bearings(now)
+	at := a.snapshot(now)
 	head := wire.Report{
 		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.gathering,
@@ -93,7 +93,7 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	if a.member.standing(u) != was {
 		a.rooms.restale()
 	}
-	switch g.Adoption {
+	switch g.Handshake {
 	case wire.Promise:
 		// Global has no books of ours. If we have none either, the permits and sessions that
 		// our edges have reported are all there are.

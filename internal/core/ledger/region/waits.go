@@ -74,9 +74,9 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
 			for b, acc := range a.rooms.accounts(e) {
-				if acc.presumed.silent {
+				if acc.reserved.silent {
 					w.Why = WaitSessions
-					w.Sessions += acc.presumed.count(&b.counts)
+					w.Sessions += acc.reserved.count(&b.counts)
 					left = max(left, b.lostWait()-e.silent)
 				}
 			}

@@ -154,7 +154,7 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 		for _, l := range a.pools.loans(d) {
 			l.ends.Again() // the grant that is acknowledged now carries none
 		}
-		head.Adoption, head.Lease = wire.Promise, 0
+		head.Handshake, head.Lease = wire.Promise, 0
 		return wire.NewGrantPacker(head).Grants()
 	}
 	head.Baseline = d.blank

@@ -276,7 +276,7 @@ func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wi
 	for _, d := range p.centres.all {
 		l := p.loan(d)
 		l.viewDirty = true
-		d.push = d.push || old == nil || old.Horizon != v.Horizon || old.Called != v.Called
+		d.push = d.push || old == nil || old.Cutoff != v.Cutoff || old.Called != v.Called
 	}
 	return v
 }

@@ -26,7 +26,7 @@ type loan struct {
 	idle, rateIdle ledger.Idle
 	demand         ledger.Demand
 	active         uint64
-	excess         uint64 // as its aggregator tells
+	overcommit     uint64 // as its aggregator tells
 	unreturned     int64  // held when it was given up, and may be in use there still
 	ends           wire.Outbox[wire.End]
 	progress       share.Progress
@@ -49,7 +49,7 @@ type crowd struct {
 // out reports whether anything of the room is out in the data centre: permits, sessions, or
 // permits that nothing accounts for.
 func (l *loan) out() bool {
-	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.excess != 0 || l.unreturned != 0
+	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.overcommit != 0 || l.unreturned != 0
 }
 
 // idleNow returns the permits of T that are idle in the data centre, as far as known.
@@ -262,7 +262,7 @@ func (p *pool) take(d *centre, r *wire.RoomReport) {
 	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
 		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
 	}
-	l.excess = r.Excess
+	l.overcommit = r.Overcommit
 	p.passes.Take(&l.passes, r)
 	if l.active <= uint64(max(0, l.permits.Sessions.Held())) {
 		l.unreturned = 0

@@ -119,7 +119,7 @@ func (c *member) report(r *roster) {
 
 func (c *member) apply(g wire.Grant) {
 	c.acked, c.heard, c.standing, c.told = g.Seq, true, g.Standing, g.Members
-	if g.Adoption != wire.Adopted {
+	if g.Handshake != wire.Adopted {
 		return
 	}
 	c.joined, c.blank = true, c.blank && !g.Baseline
@@ -204,7 +204,7 @@ func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 	if now := r.held("dublin") + r.held("nairobi"); held == 0 || now != held || l.Free > 0 || l.Complete {
 		t.Errorf("%d held, %d before: %+v", now, held, l)
 	}
-	if l.View.Horizon != estimate.Open {
+	if l.View.Cutoff != estimate.Open {
 		t.Errorf("nobody may enter: %+v", l.View)
 	}
 }
@@ -268,7 +268,7 @@ func TestRule9WhoIsNotListedAndComesLateIsVoided(t *testing.T) {
 	r.add("lima")
 	r.centres["lima"].granted, r.centres["lima"].active = 50, 30
 	r.exchange(3)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != 0 || l.Excess != 30 || l.Free+r.held("dublin") != rosterTotal {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != 0 || l.Overcommit != 30 || l.Free+r.held("dublin") != rosterTotal {
 		t.Fatalf("%+v", l)
 	}
 	// Once it is listed, it begins with nothing, and is lent to like any other.
@@ -353,14 +353,14 @@ func TestRule9ADrainingDataCentreLeavesWithNothing(t *testing.T) {
 	r.root.SetMembers(r.now, ledger.Members{Version: 3, List: drains.List[:1]})
 	r.centres["dublin"].knows = 3
 	out("when it is off the list")
-	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal || l.Excess != 0 {
+	if l := r.root.Ledger(sale); lima.standing != wire.Unlisted || l.Free+r.held("dublin") != rosterTotal || l.Overcommit != 0 {
 		t.Fatalf("%v, %+v", lima.standing, l)
 	}
 }
 
 // The permits of a data centre removed by force count on while it is heard, and come back. Those of a silent one are
 // lent again, and reported as possible overcommit.
-func TestRule9TakenOffByForceIsExcess(t *testing.T) {
+func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.add("dublin", "lima")
 	r.exchange(4)
@@ -369,7 +369,7 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	r.exchange(2)
 	held := r.held("lima")
 	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
-	if l := r.root.Ledger(sale); l.Excess != 0 || r.held("lima") != held || l.Free+r.held("dublin")+held > rosterTotal {
+	if l := r.root.Ledger(sale); l.Overcommit != 0 || r.held("lima") != held || l.Free+r.held("dublin")+held > rosterTotal {
 		t.Fatalf("while it is heard: %d held before, %+v", held, l)
 	}
 	r.lead(3, true, founding("dublin", "lima"))
@@ -379,12 +379,12 @@ func TestRule9TakenOffByForceIsExcess(t *testing.T) {
 	r.now = r.now.Add(2 * time.Minute)
 	r.exchange(2)
 	r.root.SetMembers(r.now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}})
-	if l := r.root.Ledger(sale); held == 0 || l.Excess != held || r.held("lima") != 0 {
+	if l := r.root.Ledger(sale); held == 0 || l.Overcommit != held || r.held("lima") != 0 {
 		t.Fatalf("%d held before, %+v", held, l)
 	}
 	lima.deaf = false
 	r.exchange(2)
-	if l := r.root.Ledger(sale); l.Excess != 3 {
+	if l := r.root.Ledger(sale); l.Overcommit != 3 {
 		t.Fatalf("when it told what it has: %+v", l)
 	}
 }
@@ -412,7 +412,7 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 		}
 		lima.deaf = false
 		r.exchange(3)
-		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Excess != 0 || l.Free+r.held("dublin")+held != rosterTotal {
+		if l := r.root.Ledger(sale); !l.Complete || r.held("lima") != held || l.Overcommit != 0 || l.Free+r.held("dublin")+held != rosterTotal {
 			t.Fatalf("it held %d, and is heard after %d reports of the others: %+v", held, late, l)
 		}
 		if got := r.root.Census(r.now).Released; len(got) != 0 {

@@ -63,8 +63,8 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 		l.inside("dublin", active, 30)
 		l.inside("nairobi", 0, 0)
 		l.grants()
-		if g := l.last["dublin"]; active > 20 && (g.Permits.Sessions.Granted > most || l.last["nairobi"].Permits.Sessions.Granted > 60 || l.view.Horizon != 0) {
-			t.Fatalf("%d are inside, the limit is 20: %d are lent, of before %d; who joined up to %d may enter", active, g.Permits.Sessions.Granted, most, l.view.Horizon)
+		if g := l.last["dublin"]; active > 20 && (g.Permits.Sessions.Granted > most || l.last["nairobi"].Permits.Sessions.Granted > 60 || l.view.Cutoff != 0) {
+			t.Fatalf("%d are inside, the limit is 20: %d are lent, of before %d; who joined up to %d may enter", active, g.Permits.Sessions.Granted, most, l.view.Cutoff)
 		}
 	}
 	l.returns("dublin", 0)
@@ -74,7 +74,7 @@ func TestPassthroughLendsWhateverIsWanted(t *testing.T) {
 		l.returns("nairobi", 0)
 		l.grants()
 	}
-	if led := l.root.Ledger(sale); l.view.Horizon == 0 || led.Free < 0 || led.Beyond != 0 {
+	if led := l.root.Ledger(sale); l.view.Cutoff == 0 || led.Free < 0 || led.Beyond != 0 {
 		t.Errorf("everybody has gone, and nobody may enter: %+v", led)
 	}
 }
@@ -120,8 +120,8 @@ func TestNobodyIsCalledToARoomThatIsShut(t *testing.T) {
 		l.crowd("nairobi", 1, false, 0, 0)
 		l.grants()
 	}
-	if l.view.Horizon != fleettime.Time(0) {
-		t.Errorf("who joined up to %d is called", l.view.Horizon)
+	if l.view.Cutoff != fleettime.Time(0) {
+		t.Errorf("who joined up to %d is called", l.view.Cutoff)
 	}
 	l.set(func(r *ledger.RoomConfig) { r.Shut = false })
 	for range 3 {
@@ -129,7 +129,7 @@ func TestNobodyIsCalledToARoomThatIsShut(t *testing.T) {
 		l.crowd("nairobi", 1, false, 0, 0)
 		l.grants()
 	}
-	if l.view.Horizon == 0 {
+	if l.view.Cutoff == 0 {
 		t.Error("nobody is called once it is open")
 	}
 }

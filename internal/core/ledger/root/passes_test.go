@@ -58,8 +58,8 @@ func TestRule11AReleaseIsLentByWhoTookIt(t *testing.T) {
 		if l.lent() != tt.want {
 			t.Errorf("taken by %s: %d passes are lent, want %d", tt.who, l.lent(), tt.want)
 		}
-		if called := l.view.Called != 0; called != (tt.want > 0) || l.view.Horizon != 0 {
-			t.Errorf("taken by %s: people are called up to %d, and without a pass up to %d", tt.who, l.view.Called, l.view.Horizon)
+		if called := l.view.Called != 0; called != (tt.want > 0) || l.view.Cutoff != 0 {
+			t.Errorf("taken by %s: people are called up to %d, and without a pass up to %d", tt.who, l.view.Called, l.view.Cutoff)
 		}
 	}
 }

@@ -11,17 +11,17 @@ import (
 
 // Ledger is one room at the root at one moment.
 type Ledger struct {
-	Total    uint64         `json:"rights_total"`
-	Rate     uint64         `json:"rate_rights_total"`
-	Free     int64          `json:"rights_free"`
-	RateFree int64          `json:"rate_rights_free"`
-	Complete bool           `json:"complete"` // the books of every data centre are known
-	Unbound  bool           `json:"unbound"`  // no limit binds now: see RoomConfig
-	Centres  []CentreLedger `json:"data_centers"`
-	Excess   int64          `json:"sessions_in_excess"`        // sessions that may be valid beyond the books: see Allocator
-	Beyond   int64          `json:"sessions_beyond_the_limit"` // sessions beyond Total: under passthrough, or of before a limit was lowered
-	View     *wire.View     `json:"view"`
-	Passes   PassLedger     `json:"passes"`
+	Total      uint64         `json:"rights_total"`
+	Rate       uint64         `json:"rate_rights_total"`
+	Free       int64          `json:"rights_free"`
+	RateFree   int64          `json:"rate_rights_free"`
+	Complete   bool           `json:"complete"` // the books of every data centre are known
+	Unbound    bool           `json:"unbound"`  // no limit binds now: see RoomConfig
+	Centres    []CentreLedger `json:"data_centers"`
+	Overcommit int64          `json:"overcommit_sessions"`       // sessions that may be valid beyond the books: see Allocator
+	Beyond     int64          `json:"sessions_beyond_the_limit"` // sessions beyond Total: under passthrough, or of before a limit was lowered
+	View       *wire.View     `json:"view"`
+	Passes     PassLedger     `json:"passes"`
 }
 
 // PassLedger is the newest release that a coordinator lends, as far as it was told.
@@ -37,7 +37,7 @@ type CentreLedger struct {
 	Name       string        `json:"name"`
 	Adopted    bool          `json:"adopted"`
 	Standing   wire.Standing `json:"standing"`
-	Excess     int64         `json:"sessions_in_excess"` // sessions that may be valid there beyond its permits
+	Overcommit int64         `json:"overcommit_sessions"` // sessions that may be valid there beyond its permits
 	Held       int64         `json:"rights_held"`
 	RateHeld   int64         `json:"rate_rights_held"`
 	Idle       int64         `json:"rights_idle"`
@@ -75,8 +75,8 @@ func (a *Allocator) Ledger(id room.ID) Ledger {
 	for _, d := range a.centres.all {
 		c := CentreLedger{Name: d.name, Adopted: d.adopted, Standing: d.standing()}
 		if n := p.loans[d]; n != nil {
-			c.Excess = n.unreturned + int64(n.excess)
-			l.Excess += c.Excess
+			c.Overcommit = n.unreturned + int64(n.overcommit)
+			l.Overcommit += c.Overcommit
 			c.Held, c.RateHeld = n.permits.Sessions.Held(), n.permits.Rate.Held()
 			c.Idle, c.RateIdle = n.idleNow(), n.rateIdleNow()
 			c.Keep, c.RateKeep = n.permits.Sessions.Keep, n.permits.Rate.Keep
@@ -157,7 +157,7 @@ type CentreTotals struct {
 	Held, RateHeld int64
 	Idle, RateIdle int64
 	Sessions       uint64
-	Excess         int64         // sessions that may be valid beyond its permits
+	Overcommit     int64         // sessions that may be valid beyond its permits
 	Term           uint64        // of its aggregator, 0 before it was heard
 	Adopted        bool          // its books are known in this term
 	Stored         uint64        // newest version of the list of data centres that is stored for it
@@ -178,7 +178,7 @@ func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 			t.Idle += l.idleNow()
 			t.RateIdle += l.rateIdleNow()
 			t.Sessions += l.active
-			t.Excess += l.unreturned + int64(l.excess)
+			t.Overcommit += l.unreturned + int64(l.overcommit)
 		}
 		out = append(out, t)
 	}

@@ -15,7 +15,7 @@ type Division struct {
 	Keep, RateKeep int64 // idle rights that global lets the data centre keep
 	Reconstructed  bool  // free permits go back to global
 	Closed         bool  // nobody is let in
-	Horizon        fleettime.Time
+	Cutoff         fleettime.Time
 	Claims         []Claim
 
 	// Found on the way.
@@ -67,7 +67,7 @@ func (d *Division) Divide() (push []bool) {
 	moved := firstInside(d.Claims, supply)
 	held := int64(0)
 	if !d.Closed { // without rights of R nobody can be let in
-		held = int64(firstInLine(d.Claims, d.Horizon, min(supply-moved, rsupply)))
+		held = int64(firstInLine(d.Claims, d.Cutoff, min(supply-moved, rsupply)))
 	}
 	d.Starved, d.Unrated = held > min(supply-moved, rsupply), held > rsupply
 	push = make([]bool, len(d.Claims))
@@ -80,7 +80,7 @@ func (d *Division) Divide() (push []bool) {
 // side divides the permits of T or of R: the data centre has supply of them, free of those are at no
 // edge, and keep may stay in the data centre without demand.
 func (d *Division) side(side int, supply, free, keep int64, push []bool) {
-	open := d.Horizon == estimate.Open && !d.Closed
+	open := d.Cutoff == estimate.Open && !d.Closed
 	wants := make([]int, len(d.Claims))
 	used, wanted := int64(0), int64(0)
 	for i := range d.Claims {
@@ -143,8 +143,8 @@ func firstInside(claims []Claim, supply int64) (n int64) {
 }
 
 // firstInLine gives each of n permits to the edge that holds the visitor who joined first among those
-// up to the horizon, and returns how many visitors want one.
-func firstInLine(claims []Claim, horizon fleettime.Time, n int64) int {
+// up to the cutoff, and returns how many visitors want one.
+func firstInLine(claims []Claim, cutoff fleettime.Time, n int64) int {
 	type head struct {
 		joined fleettime.Time
 		claim  int
@@ -154,7 +154,7 @@ func firstInLine(claims []Claim, horizon fleettime.Time, n int64) int {
 	for i, c := range claims {
 		listed := 0
 		for _, joined := range c.HeldJoined {
-			if joined > horizon {
+			if joined > cutoff {
 				break
 			}
 			line = append(line, head{joined, i})

@@ -113,8 +113,8 @@ func (r *rounds) coming() float64 {
 	return sum
 }
 
-// horizon returns the last place that is called.
-func (r *rounds) horizon() fleettime.Time { return r.recent[len(r.recent)-1].Called }
+// cutoff returns the last place that is called.
+func (r *rounds) cutoff() fleettime.Time { return r.recent[len(r.recent)-1].Called }
 
 // waits returns when given parts of the waiting visitors that have not been called will have entered: called visitors
 // enter before them. joining visitors come per second, for the time fading.

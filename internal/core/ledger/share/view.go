@@ -61,8 +61,8 @@ func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 		x.Gain.reached = 0
 	case x.Random:
 		x.Gain.step(now, x.idle(), x.Tally.Admitted)
-		v.Horizon = x.Gain.rounds.horizon()
-		v.Park = v.Horizon
+		v.Cutoff = x.Gain.rounds.cutoff()
+		v.Park = v.Cutoff
 	default:
 		x.Gain.step(now, x.idle(), x.Tally.Admitted)
 		x.call(v, whole, waiting)
@@ -100,7 +100,7 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	all, joining := x.expect(ft, all, known)
 	x.Flow.Sample(now, &x.Tally, known)
 	v := &wire.View{
-		At: ft, Horizon: estimate.Open, Park: estimate.Open,
+		At: ft, Cutoff: estimate.Open, Park: estimate.Open,
 		Slots: x.avail(), Active: x.Tally.Active,
 		Mu:    x.Flow.mu(now, x.Tally.Admitted),
 		Theta: x.Flow.theta(now, &x.Tally, known),
@@ -158,7 +158,7 @@ func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.Vie
 // shut lets nobody enter but by a pass: a visitor that was called would take each permit that becomes
 // free before it can be returned, and a lowered limit would never be reached.
 func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64) {
-	v.Horizon, v.Called = 0, x.Called
+	v.Cutoff, v.Called = 0, x.Called
 	hold := parkAhead*v.Mu + 1
 	if x.Shut {
 		hold = max(hold, shutAhead)
@@ -174,21 +174,21 @@ func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64)
 func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64) {
 	called := float64(x.avail()) + x.Gain.factor*gainAhead*v.Mu
 	if n := int(called + 0.5); n < len(x.HeldJoined) {
-		v.Horizon = x.HeldJoined[n]
+		v.Cutoff = x.HeldJoined[n]
 	} else {
-		v.Horizon = whole.At(called)
+		v.Cutoff = whole.At(called)
 		if n := len(x.HeldJoined); n > 0 {
-			v.Horizon = max(v.Horizon, x.HeldJoined[n-1])
+			v.Cutoff = max(v.Cutoff, x.HeldJoined[n-1])
 		}
 	}
 	if x.Gain.stalled >= stall {
 		// Nobody comes. Where in a slice its visitors joined is not known: when a
 		// crowd came in one instant, the place between them that is called by
 		// number may have nobody before it.
-		x.Gain.reached = max(x.Gain.reached, sliceEnd(whole, v.Horizon))
+		x.Gain.reached = max(x.Gain.reached, sliceEnd(whole, v.Cutoff))
 	}
-	v.Horizon = max(v.Horizon, x.Gain.reached)
-	hold := max(whole.Before(v.Horizon), called) + parkAhead*v.Mu + 1
+	v.Cutoff = max(v.Cutoff, x.Gain.reached)
+	hold := max(whole.Before(v.Cutoff), called) + parkAhead*v.Mu + 1
 	if hold < waiting {
 		v.Park = whole.At(hold)
 	}
@@ -206,7 +206,7 @@ func sliceEnd(h estimate.Histogram, t fleettime.Time) fleettime.Time {
 
 // SameView reports whether two views tell visitors and edges the same.
 func SameView(a, b *wire.View) bool {
-	if a.Since != b.Since || a.Changed != b.Changed || a.Horizon != b.Horizon || a.Called != b.Called || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
+	if a.Since != b.Since || a.Changed != b.Changed || a.Cutoff != b.Cutoff || a.Called != b.Called || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
 		return false
 	}
 	paces := estimate.Later(a.Paces, b.At.Sub(a.At))

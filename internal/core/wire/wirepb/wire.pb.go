@@ -27,59 +27,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Adoption is the state of the handshake between parent and child.
-type Adoption int32
+// Handshake is the state of the handshake between parent and child.
+type Handshake int32
 
 const (
-	Adoption_ADOPTION_UNSPECIFIED Adoption = 0
-	Adoption_ADOPTION_ADOPTED     Adoption = 1
-	Adoption_ADOPTION_PROMISE     Adoption = 2
-	Adoption_ADOPTION_FENCED      Adoption = 3
-	Adoption_ADOPTION_DEAD        Adoption = 4
+	Handshake_HANDSHAKE_UNSPECIFIED Handshake = 0
+	Handshake_HANDSHAKE_ADOPTED     Handshake = 1
+	Handshake_HANDSHAKE_PROMISE     Handshake = 2
+	Handshake_HANDSHAKE_FENCED      Handshake = 3
+	Handshake_HANDSHAKE_DEAD        Handshake = 4
 )
 
-// Enum value maps for Adoption.
+// Enum value maps for Handshake.
 var (
-	Adoption_name = map[int32]string{
-		0: "ADOPTION_UNSPECIFIED",
-		1: "ADOPTION_ADOPTED",
-		2: "ADOPTION_PROMISE",
-		3: "ADOPTION_FENCED",
-		4: "ADOPTION_DEAD",
+	Handshake_name = map[int32]string{
+		0: "HANDSHAKE_UNSPECIFIED",
+		1: "HANDSHAKE_ADOPTED",
+		2: "HANDSHAKE_PROMISE",
+		3: "HANDSHAKE_FENCED",
+		4: "HANDSHAKE_DEAD",
 	}
-	Adoption_value = map[string]int32{
-		"ADOPTION_UNSPECIFIED": 0,
-		"ADOPTION_ADOPTED":     1,
-		"ADOPTION_PROMISE":     2,
-		"ADOPTION_FENCED":      3,
-		"ADOPTION_DEAD":        4,
+	Handshake_value = map[string]int32{
+		"HANDSHAKE_UNSPECIFIED": 0,
+		"HANDSHAKE_ADOPTED":     1,
+		"HANDSHAKE_PROMISE":     2,
+		"HANDSHAKE_FENCED":      3,
+		"HANDSHAKE_DEAD":        4,
 	}
 )
 
-func (x Adoption) Enum() *Adoption {
-	p := new(Adoption)
+func (x Handshake) Enum() *Handshake {
+	p := new(Handshake)
 	*p = x
 	return p
 }
 
-func (x Adoption) String() string {
+func (x Handshake) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (Adoption) Descriptor() protoreflect.EnumDescriptor {
+func (Handshake) Descriptor() protoreflect.EnumDescriptor {
 	return file_vestibule_wire_v1_wire_proto_enumTypes[0].Descriptor()
 }
 
-func (Adoption) Type() protoreflect.EnumType {
+func (Handshake) Type() protoreflect.EnumType {
 	return &file_vestibule_wire_v1_wire_proto_enumTypes[0]
 }
 
-func (x Adoption) Number() protoreflect.EnumNumber {
+func (x Handshake) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use Adoption.Descriptor instead.
-func (Adoption) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use Handshake.Descriptor instead.
+func (Handshake) EnumDescriptor() ([]byte, []int) {
 	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{0}
 }
 
@@ -142,7 +142,7 @@ type Report struct {
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	Inc           uint64                 `protobuf:"fixed64,3,opt,name=inc,proto3" json:"inc,omitempty"`
-	Tenure        uint64                 `protobuf:"varint,4,opt,name=tenure,proto3" json:"tenure,omitempty"`
+	LeaseEpoch    uint64                 `protobuf:"varint,4,opt,name=lease_epoch,json=leaseEpoch,proto3" json:"lease_epoch,omitempty"`
 	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
 	Part          uint32                 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
 	Parts         uint32                 `protobuf:"varint,7,opt,name=parts,proto3" json:"parts,omitempty"`
@@ -223,9 +223,9 @@ func (x *Report) GetInc() uint64 {
 	return 0
 }
 
-func (x *Report) GetTenure() uint64 {
+func (x *Report) GetLeaseEpoch() uint64 {
 	if x != nil {
-		return x.Tenure
+		return x.LeaseEpoch
 	}
 	return 0
 }
@@ -505,7 +505,7 @@ type RoomReport struct {
 	ArrivalsMinuteMs []int64   `protobuf:"varint,22,rep,packed,name=arrivals_minute_ms,json=arrivalsMinuteMs,proto3" json:"arrivals_minute_ms,omitempty"`
 	ArrivalsN        []uint64  `protobuf:"varint,23,rep,packed,name=arrivals_n,json=arrivalsN,proto3" json:"arrivals_n,omitempty"`
 	Movers           uint64    `protobuf:"varint,26,opt,name=movers,proto3" json:"movers,omitempty"`
-	Excess           uint64    `protobuf:"varint,27,opt,name=excess,proto3" json:"excess,omitempty"`
+	Overcommit       uint64    `protobuf:"varint,27,opt,name=overcommit,proto3" json:"overcommit,omitempty"`
 	Ends             *Ends     `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
 	Outcomes         []uint64  `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"`                 // cumulative, class by class, without trailing zeros
 	Pending          *Line     `protobuf:"bytes,31,opt,name=pending,proto3" json:"pending,omitempty"`                           // expected first returns, by join time
@@ -729,9 +729,9 @@ func (x *RoomReport) GetMovers() uint64 {
 	return 0
 }
 
-func (x *RoomReport) GetExcess() uint64 {
+func (x *RoomReport) GetOvercommit() uint64 {
 	if x != nil {
-		return x.Excess
+		return x.Overcommit
 	}
 	return 0
 }
@@ -1230,7 +1230,7 @@ type Grant struct {
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
 	Inc           uint64                 `protobuf:"fixed64,3,opt,name=inc,proto3" json:"inc,omitempty"`
-	Tenure        uint64                 `protobuf:"varint,4,opt,name=tenure,proto3" json:"tenure,omitempty"`
+	LeaseEpoch    uint64                 `protobuf:"varint,4,opt,name=lease_epoch,json=leaseEpoch,proto3" json:"lease_epoch,omitempty"`
 	From          *Term                  `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
 	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
 	Part          uint32                 `protobuf:"varint,7,opt,name=part,proto3" json:"part,omitempty"`
@@ -1242,7 +1242,7 @@ type Grant struct {
 	AtBoundNs     uint64                 `protobuf:"varint,13,opt,name=at_bound_ns,json=atBoundNs,proto3" json:"at_bound_ns,omitempty"`
 	LeaseNs       uint64                 `protobuf:"varint,14,opt,name=lease_ns,json=leaseNs,proto3" json:"lease_ns,omitempty"`
 	Baseline      bool                   `protobuf:"varint,15,opt,name=baseline,proto3" json:"baseline,omitempty"`
-	Adoption      Adoption               `protobuf:"varint,16,opt,name=adoption,proto3,enum=vestibule.wire.v1.Adoption" json:"adoption,omitempty"`
+	Handshake     Handshake              `protobuf:"varint,16,opt,name=handshake,proto3,enum=vestibule.wire.v1.Handshake" json:"handshake,omitempty"`
 	WatermarkMs   int64                  `protobuf:"varint,17,opt,name=watermark_ms,json=watermarkMs,proto3" json:"watermark_ms,omitempty"`
 	Rooms         []*RoomGrant           `protobuf:"bytes,18,rep,name=rooms,proto3" json:"rooms,omitempty"`
 	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"`       // at_ms is the machine's clock: no node of the fleet knew the time
@@ -1306,9 +1306,9 @@ func (x *Grant) GetInc() uint64 {
 	return 0
 }
 
-func (x *Grant) GetTenure() uint64 {
+func (x *Grant) GetLeaseEpoch() uint64 {
 	if x != nil {
-		return x.Tenure
+		return x.LeaseEpoch
 	}
 	return 0
 }
@@ -1390,11 +1390,11 @@ func (x *Grant) GetBaseline() bool {
 	return false
 }
 
-func (x *Grant) GetAdoption() Adoption {
+func (x *Grant) GetHandshake() Handshake {
 	if x != nil {
-		return x.Adoption
+		return x.Handshake
 	}
-	return Adoption_ADOPTION_UNSPECIFIED
+	return Handshake_HANDSHAKE_UNSPECIFIED
 }
 
 func (x *Grant) GetWatermarkMs() int64 {
@@ -1615,7 +1615,7 @@ type View struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	HorizonMs     int64                  `protobuf:"varint,3,opt,name=horizon_ms,json=horizonMs,proto3" json:"horizon_ms,omitempty"`
+	CutoffMs      int64                  `protobuf:"varint,3,opt,name=cutoff_ms,json=cutoffMs,proto3" json:"cutoff_ms,omitempty"`
 	ParkMs        int64                  `protobuf:"varint,4,opt,name=park_ms,json=parkMs,proto3" json:"park_ms,omitempty"`
 	Slots         int64                  `protobuf:"zigzag64,5,opt,name=slots,proto3" json:"slots,omitempty"`
 	Active        uint64                 `protobuf:"varint,6,opt,name=active,proto3" json:"active,omitempty"`
@@ -1681,9 +1681,9 @@ func (x *View) GetAtMs() int64 {
 	return 0
 }
 
-func (x *View) GetHorizonMs() int64 {
+func (x *View) GetCutoffMs() int64 {
 	if x != nil {
-		return x.HorizonMs
+		return x.CutoffMs
 	}
 	return 0
 }
@@ -2089,7 +2089,7 @@ type RosterEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`
 	Inc           uint64                 `protobuf:"fixed64,2,opt,name=inc,proto3" json:"inc,omitempty"`
-	Tenure        uint64                 `protobuf:"varint,3,opt,name=tenure,proto3" json:"tenure,omitempty"`
+	LeaseEpoch    uint64                 `protobuf:"varint,3,opt,name=lease_epoch,json=leaseEpoch,proto3" json:"lease_epoch,omitempty"`
 	Dead          bool                   `protobuf:"varint,4,opt,name=dead,proto3" json:"dead,omitempty"`
 	Left          bool                   `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`
 	Rooms         []*RosterRoom          `protobuf:"bytes,6,rep,name=rooms,proto3" json:"rooms,omitempty"`
@@ -2146,9 +2146,9 @@ func (x *RosterEntry) GetInc() uint64 {
 	return 0
 }
 
-func (x *RosterEntry) GetTenure() uint64 {
+func (x *RosterEntry) GetLeaseEpoch() uint64 {
 	if x != nil {
-		return x.Tenure
+		return x.LeaseEpoch
 	}
 	return 0
 }
@@ -2211,18 +2211,18 @@ func (x *RosterEntry) GetGone() []*GoneEdge {
 
 // RosterRoom is the state that a dead instance left in one room.
 type RosterRoom struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Room           uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
-	Sessions       *Sessions              `protobuf:"bytes,2,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	Presumed       int64                  `protobuf:"zigzag64,3,opt,name=presumed,proto3" json:"presumed,omitempty"`
-	PresumedUntilS int64                  `protobuf:"varint,4,opt,name=presumed_until_s,json=presumedUntilS,proto3" json:"presumed_until_s,omitempty"`
-	Silent         bool                   `protobuf:"varint,5,opt,name=silent,proto3" json:"silent,omitempty"`
-	PresumedRate   int64                  `protobuf:"zigzag64,6,opt,name=presumed_rate,json=presumedRate,proto3" json:"presumed_rate,omitempty"`
-	RateUntilS     int64                  `protobuf:"varint,7,opt,name=rate_until_s,json=rateUntilS,proto3" json:"rate_until_s,omitempty"`
-	RatesUntilS    []int64                `protobuf:"varint,8,rep,packed,name=rates_until_s,json=ratesUntilS,proto3" json:"rates_until_s,omitempty"` // rates_n of them count until then; the rest until rate_until_s
-	RatesN         []int64                `protobuf:"zigzag64,9,rep,packed,name=rates_n,json=ratesN,proto3" json:"rates_n,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Room             uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
+	Sessions         *Sessions              `protobuf:"bytes,2,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	ReservedSessions int64                  `protobuf:"zigzag64,3,opt,name=reserved_sessions,json=reservedSessions,proto3" json:"reserved_sessions,omitempty"`
+	ReservedUntilS   int64                  `protobuf:"varint,4,opt,name=reserved_until_s,json=reservedUntilS,proto3" json:"reserved_until_s,omitempty"`
+	Silent           bool                   `protobuf:"varint,5,opt,name=silent,proto3" json:"silent,omitempty"`
+	ReservedRate     int64                  `protobuf:"zigzag64,6,opt,name=reserved_rate,json=reservedRate,proto3" json:"reserved_rate,omitempty"`
+	RateUntilS       int64                  `protobuf:"varint,7,opt,name=rate_until_s,json=rateUntilS,proto3" json:"rate_until_s,omitempty"`
+	RatesUntilS      []int64                `protobuf:"varint,8,rep,packed,name=rates_until_s,json=ratesUntilS,proto3" json:"rates_until_s,omitempty"` // rates_n of them count until then; the rest until rate_until_s
+	RatesN           []int64                `protobuf:"zigzag64,9,rep,packed,name=rates_n,json=ratesN,proto3" json:"rates_n,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RosterRoom) Reset() {
@@ -2269,16 +2269,16 @@ func (x *RosterRoom) GetSessions() *Sessions {
 	return nil
 }
 
-func (x *RosterRoom) GetPresumed() int64 {
+func (x *RosterRoom) GetReservedSessions() int64 {
 	if x != nil {
-		return x.Presumed
+		return x.ReservedSessions
 	}
 	return 0
 }
 
-func (x *RosterRoom) GetPresumedUntilS() int64 {
+func (x *RosterRoom) GetReservedUntilS() int64 {
 	if x != nil {
-		return x.PresumedUntilS
+		return x.ReservedUntilS
 	}
 	return 0
 }
@@ -2290,9 +2290,9 @@ func (x *RosterRoom) GetSilent() bool {
 	return false
 }
 
-func (x *RosterRoom) GetPresumedRate() int64 {
+func (x *RosterRoom) GetReservedRate() int64 {
 	if x != nil {
-		return x.PresumedRate
+		return x.ReservedRate
 	}
 	return 0
 }
@@ -2386,12 +2386,13 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x83\x06\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x8c\x06\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
-	"\x03inc\x18\x03 \x01(\x06R\x03inc\x12\x16\n" +
-	"\x06tenure\x18\x04 \x01(\x04R\x06tenure\x12\x10\n" +
+	"\x03inc\x18\x03 \x01(\x06R\x03inc\x12\x1f\n" +
+	"\vlease_epoch\x18\x04 \x01(\x04R\n" +
+	"leaseEpoch\x12\x10\n" +
 	"\x03seq\x18\x05 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04part\x18\x06 \x01(\rR\x04part\x12\x14\n" +
 	"\x05parts\x18\a \x01(\rR\x05parts\x12\x17\n" +
@@ -2425,7 +2426,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x8f\t\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x97\t\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2457,8 +2458,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x12arrivals_minute_ms\x18\x16 \x03(\x03R\x10arrivalsMinuteMs\x12\x1d\n" +
 	"\n" +
 	"arrivals_n\x18\x17 \x03(\x04R\tarrivalsN\x12\x16\n" +
-	"\x06movers\x18\x1a \x01(\x04R\x06movers\x12\x16\n" +
-	"\x06excess\x18\x1b \x01(\x04R\x06excess\x12+\n" +
+	"\x06movers\x18\x1a \x01(\x04R\x06movers\x12\x1e\n" +
+	"\n" +
+	"overcommit\x18\x1b \x01(\x04R\n" +
+	"overcommit\x12+\n" +
 	"\x04ends\x18\x1c \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12\x1a\n" +
 	"\boutcomes\x18\x1e \x03(\x04R\boutcomes\x121\n" +
 	"\apending\x18\x1f \x01(\v2\x17.vestibule.wire.v1.LineR\apending\x120\n" +
@@ -2498,12 +2501,13 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\x96\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xa2\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x10\n" +
-	"\x03inc\x18\x03 \x01(\x06R\x03inc\x12\x16\n" +
-	"\x06tenure\x18\x04 \x01(\x04R\x06tenure\x12+\n" +
+	"\x03inc\x18\x03 \x01(\x06R\x03inc\x12\x1f\n" +
+	"\vlease_epoch\x18\x04 \x01(\x04R\n" +
+	"leaseEpoch\x12+\n" +
 	"\x04from\x18\x05 \x01(\v2\x17.vestibule.wire.v1.TermR\x04from\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04part\x18\a \x01(\rR\x04part\x12\x14\n" +
@@ -2515,8 +2519,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05at_ms\x18\f \x01(\x03R\x04atMs\x12\x1e\n" +
 	"\vat_bound_ns\x18\r \x01(\x04R\tatBoundNs\x12\x19\n" +
 	"\blease_ns\x18\x0e \x01(\x04R\aleaseNs\x12\x1a\n" +
-	"\bbaseline\x18\x0f \x01(\bR\bbaseline\x127\n" +
-	"\badoption\x18\x10 \x01(\x0e2\x1b.vestibule.wire.v1.AdoptionR\badoption\x12!\n" +
+	"\bbaseline\x18\x0f \x01(\bR\bbaseline\x12:\n" +
+	"\thandshake\x18\x10 \x01(\x0e2\x1c.vestibule.wire.v1.HandshakeR\thandshake\x12!\n" +
 	"\fwatermark_ms\x18\x11 \x01(\x03R\vwatermarkMs\x122\n" +
 	"\x05rooms\x18\x12 \x03(\v2\x1c.vestibule.wire.v1.RoomGrantR\x05rooms\x12\x14\n" +
 	"\x05guess\x18\x13 \x01(\bR\x05guess\x12\x18\n" +
@@ -2542,12 +2546,11 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
 	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12.\n" +
 	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\x121\n" +
-	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xb3\x04\n" +
+	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xb1\x04\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1d\n" +
-	"\n" +
-	"horizon_ms\x18\x03 \x01(\x03R\thorizonMs\x12\x17\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1b\n" +
+	"\tcutoff_ms\x18\x03 \x01(\x03R\bcutoffMs\x12\x17\n" +
 	"\apark_ms\x18\x04 \x01(\x03R\x06parkMs\x12\x14\n" +
 	"\x05slots\x18\x05 \x01(\x12R\x05slots\x12\x16\n" +
 	"\x06active\x18\x06 \x01(\x04R\x06active\x12\x0e\n" +
@@ -2590,11 +2593,12 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x12\n" +
 	"\x04site\x18\b \x01(\x06R\x04site\x12\x1c\n" +
 	"\n" +
-	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xc1\x02\n" +
+	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xca\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
-	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x16\n" +
-	"\x06tenure\x18\x03 \x01(\x04R\x06tenure\x12\x12\n" +
+	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x1f\n" +
+	"\vlease_epoch\x18\x03 \x01(\x04R\n" +
+	"leaseEpoch\x12\x12\n" +
 	"\x04dead\x18\x04 \x01(\bR\x04dead\x12\x12\n" +
 	"\x04left\x18\x05 \x01(\bR\x04left\x123\n" +
 	"\x05rooms\x18\x06 \x03(\v2\x1d.vestibule.wire.v1.RosterRoomR\x05rooms\x12\x19\n" +
@@ -2603,15 +2607,15 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\aended_s\x18\t \x01(\x03R\x06endedS\x12\x19\n" +
 	"\bwaited_s\x18\n" +
 	" \x01(\rR\awaitedS\x12/\n" +
-	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\"\xbb\x02\n" +
+	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\"\xcc\x02\n" +
 	"\n" +
 	"RosterRoom\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x127\n" +
-	"\bsessions\x18\x02 \x01(\v2\x1b.vestibule.wire.v1.SessionsR\bsessions\x12\x1a\n" +
-	"\bpresumed\x18\x03 \x01(\x12R\bpresumed\x12(\n" +
-	"\x10presumed_until_s\x18\x04 \x01(\x03R\x0epresumedUntilS\x12\x16\n" +
+	"\bsessions\x18\x02 \x01(\v2\x1b.vestibule.wire.v1.SessionsR\bsessions\x12+\n" +
+	"\x11reserved_sessions\x18\x03 \x01(\x12R\x10reservedSessions\x12(\n" +
+	"\x10reserved_until_s\x18\x04 \x01(\x03R\x0ereservedUntilS\x12\x16\n" +
 	"\x06silent\x18\x05 \x01(\bR\x06silent\x12#\n" +
-	"\rpresumed_rate\x18\x06 \x01(\x12R\fpresumedRate\x12 \n" +
+	"\rreserved_rate\x18\x06 \x01(\x12R\freservedRate\x12 \n" +
 	"\frate_until_s\x18\a \x01(\x03R\n" +
 	"rateUntilS\x12\"\n" +
 	"\rrates_until_s\x18\b \x03(\x03R\vratesUntilS\x12\x17\n" +
@@ -2619,13 +2623,13 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bGoneEdge\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
 	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x17\n" +
-	"\auntil_s\x18\x03 \x01(\x03R\x06untilS*x\n" +
-	"\bAdoption\x12\x18\n" +
-	"\x14ADOPTION_UNSPECIFIED\x10\x00\x12\x14\n" +
-	"\x10ADOPTION_ADOPTED\x10\x01\x12\x14\n" +
-	"\x10ADOPTION_PROMISE\x10\x02\x12\x13\n" +
-	"\x0fADOPTION_FENCED\x10\x03\x12\x11\n" +
-	"\rADOPTION_DEAD\x10\x04B%Z#vestibule/internal/core/wire/wirepbb\x06proto3"
+	"\auntil_s\x18\x03 \x01(\x03R\x06untilS*~\n" +
+	"\tHandshake\x12\x19\n" +
+	"\x15HANDSHAKE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11HANDSHAKE_ADOPTED\x10\x01\x12\x15\n" +
+	"\x11HANDSHAKE_PROMISE\x10\x02\x12\x14\n" +
+	"\x10HANDSHAKE_FENCED\x10\x03\x12\x12\n" +
+	"\x0eHANDSHAKE_DEAD\x10\x04B%Z#vestibule/internal/core/wire/wirepbb\x06proto3"
 
 var (
 	file_vestibule_wire_v1_wire_proto_rawDescOnce sync.Once
@@ -2642,7 +2646,7 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
-	(Adoption)(0),          // 0: vestibule.wire.v1.Adoption
+	(Handshake)(0),         // 0: vestibule.wire.v1.Handshake
 	(*Term)(nil),           // 1: vestibule.wire.v1.Term
 	(*Report)(nil),         // 2: vestibule.wire.v1.Report
 	(*ToldEdge)(nil),       // 3: vestibule.wire.v1.ToldEdge
@@ -2676,7 +2680,7 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	9,  // 8: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
 	5,  // 9: vestibule.wire.v1.RoomReport.passes:type_name -> vestibule.wire.v1.Passes
 	1,  // 10: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 11: vestibule.wire.v1.Grant.adoption:type_name -> vestibule.wire.v1.Adoption
+	0,  // 11: vestibule.wire.v1.Grant.handshake:type_name -> vestibule.wire.v1.Handshake
 	12, // 12: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
 	13, // 13: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
 	6,  // 14: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends

@@ -228,9 +228,6 @@ type DataCenter struct {
 	// EdgesCount how many there are
 	EdgesCount int `json:"edges_count"`
 
-	// Excess sessions that may be valid beyond what it holds
-	Excess int64 `json:"excess"`
-
 	// HeardSeconds how long ago its regional was heard
 	HeardSeconds float64 `json:"heard_seconds"`
 
@@ -240,6 +237,9 @@ type DataCenter struct {
 	// MembersVersion newest version of the list of data centres that is stored there
 	MembersVersion int64  `json:"members_version"`
 	Name           string `json:"name"`
+
+	// Overcommit sessions that may be valid beyond what it holds
+	Overcommit int64 `json:"overcommit"`
 
 	// RateRights of new_users_per_minute
 	RateRights     int64 `json:"rate_rights"`

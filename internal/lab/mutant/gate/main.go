@@ -5,7 +5,7 @@
 //
 //	go run ./internal/lab/mutant/overlay -out .tools/mutants
 //	go run -tags mutants -overlay .tools/mutants/overlay.json ./internal/lab/mutant/gate
-//	... -mutant nothing-presumed -target expiry -seed 3
+//	... -mutant nothing-reserved -target expiry -seed 3
 package main
 
 import (

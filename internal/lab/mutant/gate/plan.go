@@ -20,12 +20,12 @@ var plan = map[mutant.ID]killer{
 
 	mutant.NoRenewalCeiling: {"ledger.TestRule2", "expiry"},
 
-	mutant.NothingPresumed:       {"ledger.TestRule3", "expiry"},
-	mutant.NoRatePresumed:        {"ledger.TestRule3", "expiry"},
+	mutant.NothingReserved:       {"ledger.TestRule3", "expiry"},
+	mutant.NoRateReserved:        {"ledger.TestRule3", "expiry"},
 	mutant.NoRateReuse:           {"region.TestRule3", ""},
 	mutant.RateAgesLong:          {"region.TestRule3", ""},
 	mutant.LateFinalWord:         {"ledger.TestRule3", ""},
-	mutant.RosterForgetsPresumed: {"ledger.TestRule3", "takeovers"},
+	mutant.RosterForgetsReserved: {"ledger.TestRule3", "takeovers"},
 
 	mutant.AgeByClock:           {"ledger.TestRule4", "expiry"},
 	mutant.ClockBehindWatermark: {"admission.TestFleetTimeIsNeverBehindTheWatermark", ""},
@@ -77,7 +77,7 @@ var plan = map[mutant.ID]killer{
 	mutant.OlderTicketForgotten: {"ledger.TestRule7Moves", ""},
 	mutant.LostMovesForgiven:    {"region.TestRule7LostMoves", ""},
 
-	mutant.NoAdoptionHandshake:  {"ledger.TestRule8", ""},
+	mutant.NoHandshake:          {"ledger.TestRule8", ""},
 	mutant.EdgeFollowsAnybody:   {"ledger.TestRule8", ""},
 	mutant.CentreFollowsAnybody: {"ledger.TestRule8", ""},
 	mutant.NoFencing:            {"ledger.TestRule8", "takeovers"},
@@ -86,8 +86,8 @@ var plan = map[mutant.ID]killer{
 	mutant.LeaseBeforeRoster:    {"ledger.TestRule8", ""},
 	mutant.WaitKept:             {"region.TestWaitsGoOnAcrossTakeovers", ""},
 	mutant.NoRosterOnRevival:    {"ledger.TestRule8", "guests"},
-	mutant.TenureIgnored:        {"admission.TestAGrantThatIsNotForUsOrNotNewChangesNothing", ""},
-	mutant.EndOfOldTenure:       {"ledger.TestRule8", ""},
+	mutant.LeaseEpochIgnored:    {"admission.TestAGrantThatIsNotForUsOrNotNewChangesNothing", ""},
+	mutant.EndOfOldLeaseEpoch:   {"ledger.TestRule8", ""},
 	mutant.ZombieHeard:          {"ledger.TestRule8", ""},
 	mutant.VoidAgain:            {"ledger.TestRule8", ""},
 

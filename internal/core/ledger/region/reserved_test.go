@@ -97,12 +97,12 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			}
 			acc.lapse(end)
 		}
-		presumed := int64(0)
+		reserved := int64(0)
 		for _, p := range b.rates {
-			presumed += p.n
+			reserved += p.n
 		}
-		if presumed > held || (presumed < held && !goodbye) {
-			t.Fatalf("%d of %d rights are reckoned with", presumed, held)
+		if reserved > held || (reserved < held && !goodbye) {
+			t.Fatalf("%d of %d rights are reckoned with", reserved, held)
 		}
 		for at := end; at < end+62000*ms; at += 250 * ms {
 			b.rates.expire(at, 0, true)
@@ -228,7 +228,7 @@ func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 	acc.rateUses.begin(now, now, used, 60)
 	acc.settle(now)
 	var r wire.RosterRoom
-	r.PresumedRate = b.rates.of(acc.edge.num)
+	r.ReservedRate = b.rates.of(acc.edge.num)
 	r.Rates, r.RateUntil = b.rates.stored(acc.edge.num, now, start)
 	if len(r.Rates) > 15 {
 		t.Errorf("%d ends are stored of a minute", len(r.Rates))

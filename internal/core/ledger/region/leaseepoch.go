@@ -6,7 +6,7 @@ import (
 )
 
 // lapse notes that an edge's lease is over by every clock: everything that the edge may have done since
-// its last report is presumed done.
+// its last report is counted as done.
 func (l *lives) lapse(now fleettime.Mono, e *edge) {
 	e.become(dead)
 	for _, acc := range l.rooms.accounts(e) {
@@ -16,15 +16,15 @@ func (l *lives) lapse(now fleettime.Mono, e *edge) {
 	l.enrolOver(e)
 }
 
-// endTenure looks at a report of an edge whose tenure is over, or that ends it.
-func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool) {
-	if m.Tenure == e.tenure && !m.Final {
+// endLeaseEpoch looks at a report of an edge whose lease epoch is over, or that ends it.
+func (l *lives) endLeaseEpoch(now fleettime.Mono, e *edge, m *report, complete bool) {
+	if m.LeaseEpoch == e.leaseEpoch && !m.Final {
 		e.unheard = false
 	}
 	over := e.over()
 	switch {
-	case m.Final && complete && (m.Tenure == e.tenure || m.Bye) && l.rooms.exact(e, m.AsOf):
-		// Not of an older tenure, although the edge had not heard of the one that
+	case m.Final && complete && (m.LeaseEpoch == e.leaseEpoch || m.Bye) && l.rooms.exact(e, m.AsOf):
+		// Not of an older lease epoch, although the edge had not heard of the one that
 		// lapsed since: it may have by now, and has to end that one too.
 		l.settle(now, e)
 		if m.Bye {
@@ -33,8 +33,8 @@ func (l *lives) endTenure(now fleettime.Mono, e *edge, m *report, complete bool)
 			l.revive(e)
 		}
 	case over:
-		// It does not know yet that its tenure is over. Its newer counters
-		// lessen the presumed sessions.
+		// It does not know yet that its lease epoch is over. Its newer counters
+		// lessen the reserved sessions.
 		l.presume(now, e)
 	}
 }
@@ -59,7 +59,7 @@ func (l *lives) presume(now fleettime.Mono, e *edge) {
 	}
 }
 
-// settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any more.
+// settle takes the exact numbers of an edge whose lease epoch is over: nothing is reserved any more.
 func (l *lives) settle(now fleettime.Mono, e *edge) {
 	l.rooms.found([]uint64{e.inc})
 	for _, acc := range l.rooms.accounts(e) {
@@ -78,10 +78,10 @@ func (l *lives) leave(e *edge) {
 	l.enrolOver(e)
 }
 
-// revive begins another tenure of an edge. The roster must not call it dead before it gets a
+// revive begins another lease epoch of an edge. The roster must not call it dead before it gets a
 // lease again.
 func (l *lives) revive(e *edge) {
-	e.tenure++
+	e.leaseEpoch++
 	e.unheard = true
 	e.become(joining)
 	l.enrol(e)

@@ -10,12 +10,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// bearings are the state of a data centre at one moment, as far as that decides about its
+// snapshot are the state of a data centre at one moment, as far as that decides about its
 // permits in every room. They stay the same for all rooms.
 //
 // Invariant: nothing is free while the permits of the data centre, or the sessions that
 // edges of a predecessor counted, are not known.
-type bearings struct {
+type snapshot struct {
 	blank      bool // the permits of the data centre are not known
 	recovering bool // sessions may exist that nobody has told us of yet
 	gathering  bool // edges that fell silent together are on their way back
@@ -31,11 +31,11 @@ type bearings struct {
 }
 
 // unknown reports whether the permits or the sessions of the data centre are not known.
-func (at *bearings) unknown() bool { return at.blank || at.recovering }
+func (at *snapshot) unknown() bool { return at.blank || at.recovering }
 
 // surplus returns how many free permits of T and of R go back to global; none where that is not
 // positive.
-func (at *bearings) surplus(b *books) (n, rate int64) {
+func (at *snapshot) surplus(b *books) (n, rate int64) {
 	if at.unknown() {
 		return 0, 0
 	}
@@ -51,7 +51,7 @@ func (at *bearings) surplus(b *books) (n, rate int64) {
 // divide decides how many permits every edge may hold in a room. It grants permits, sets the idle
 // targets and allows renewals; it never takes permits back. It reports whether global is needed soon.
 // ft is fleet time.
-func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edges []*edge) (hurry bool) {
+func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *books, edges []*edge) (hurry bool) {
 	to := make([]*account, 0, len(edges))
 	for _, e := range edges {
 		if e.state == alive {
@@ -85,8 +85,8 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 	d.Free, d.RateFree = at.free(b)
 	d.Keep, d.RateKeep = at.keep(b)
 	v := at.view(now, ft, b, d.Free, d.RateFree)
-	if d.Horizon = v.Horizon; b.Shut {
-		d.Horizon = v.Called
+	if d.Cutoff = v.Cutoff; b.Shut {
+		d.Cutoff = v.Called
 	}
 	d.Claims = make([]share.Claim, 0, len(to))
 	for _, acc := range to {
@@ -111,7 +111,7 @@ func (at *bearings) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 
 // free returns the permits of T and of R that neither a session nor an edge holds. Below 0 more are in
 // use than the data centre holds: a debt, which drains.
-func (at *bearings) free(b *books) (t, rate int64) {
+func (at *snapshot) free(b *books) (t, rate int64) {
 	if at.unknown() {
 		return 0, 0
 	}
@@ -123,7 +123,7 @@ func (at *bearings) free(b *books) (t, rate int64) {
 
 // keep returns the idle targets of the data centre: 0 for a room that was removed, and no bound while
 // global cannot hear of idle permits.
-func (at *bearings) keep(b *books) (keep, rate int64) {
+func (at *snapshot) keep(b *books) (keep, rate int64) {
 	switch {
 	case b.gone:
 		return 0, 0
@@ -133,11 +133,11 @@ func (at *bearings) keep(b *books) (keep, rate int64) {
 	return int64(b.loan.permits.Sessions.Keep), int64(b.loan.permits.Rate.Keep)
 }
 
-var openView = wire.View{Horizon: estimate.Open, Park: estimate.Open}
+var openView = wire.View{Cutoff: estimate.Open, Park: estimate.Open}
 
 // view returns the view that rights are divided by: global's, or the data centre's own
 // where global has not been heard for long.
-func (at *bearings) view(now fleettime.Mono, ft fleettime.Time, b *books, free, rateFree int64) *wire.View {
+func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *books, free, rateFree int64) *wire.View {
 	if b.view == nil {
 		return &openView
 	}
@@ -149,7 +149,7 @@ func (at *bearings) view(now fleettime.Mono, ft fleettime.Time, b *books, free, 
 
 // looked has the state in which every room was last looked at for permits to return.
 type looked struct {
-	at    bearings
+	at    snapshot
 	edges []edgeBearing
 }
 
@@ -158,9 +158,9 @@ type edgeBearing struct {
 	state edgeState
 }
 
-// turned reports whether the bearings changed since the last call: then every room is looked at, else
+// turned reports whether the snapshot changed since the last call: then every room is looked at, else
 // the rooms whose books changed.
-func (l *looked) turned(is *bearings, edges []*edge) bool {
+func (l *looked) turned(is *snapshot, edges []*edge) bool {
 	was := &l.at
 	if is.blank == was.blank && is.recovering == was.recovering && is.gathering == was.gathering && is.isolated == was.isolated && is.deaf == was.deaf &&
 		slices.EqualFunc(l.edges, edges, func(b edgeBearing, e *edge) bool { return b.edge == e && b.state == e.state }) {

@@ -7,22 +7,22 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// presumed are the sessions of an edge that is not heard, beyond those that it reported.
-type presumed struct {
+// reserved are the sessions of an edge that is not heard, beyond those that it reported.
+type reserved struct {
 	spent     int64 // admitted or renewed without a report; counted until
 	until     int64 // Unix second
-	silent    bool  // it may go on renewing (partition_policy serve): nothing presumed of it ages
+	silent    bool  // it may go on renewing (partition_policy serve): nothing reserved for it ages
 	pinned    int64 // sessions last seen at the silent edge
 	untold    int64 // more of them, whose moves were never reported
 	stampLife int64 // life of the tickets that the silent edge may stamp, in seconds, as of its last grant
-	lost      int64 // presumed when the silent edge was given up: no late report of it lessens that before until
+	lost      int64 // reserved when the silent edge was given up: no late report of it lessens that before until
 }
 
 // sum returns the sessions that a report of the edge would correct.
-func (p *presumed) sum() int64 { return p.spent + p.pinned + p.untold }
+func (p *reserved) sum() int64 { return p.spent + p.pinned + p.untold }
 
-// none reports whether nothing is presumed.
-func (p *presumed) none() bool {
+// none reports whether nothing is reserved.
+func (p *reserved) none() bool {
 	return p.spent == 0 && p.pinned == 0 && p.untold == 0 && p.lost == 0
 }
 
@@ -39,7 +39,7 @@ func (a *account) lapse(end fleettime.Mono) {
 func (a *account) presume(now fleettime.Mono, breath int64) {
 	b := a.books
 	renewals := int64(a.renewCeil) - int64(a.renewed)
-	p := &a.presumed
+	p := &a.reserved
 	p.expire(&b.counts)
 	p.spent = max(0, a.credit()) + max(0, renewals)
 	p.until = max(p.until, breath+b.life.unknown())
@@ -55,7 +55,7 @@ func (a *account) presume(now fleettime.Mono, breath int64) {
 // earlier process, nil where it has none.
 func (a *account) pinAll(gone *edge) {
 	b, e := a.books, a.edge
-	a.presumed.silent = true
+	a.reserved.silent = true
 	here := []edgeNum{e.num}
 	untold := a.sessions.unfollowed(&b.counts, e.earliest)
 	for _, was := range b.accounts {
@@ -64,8 +64,8 @@ func (a *account) pinAll(gone *edge) {
 			continue
 		}
 		here = append(here, old.num)
-		if !was.presumed.silent {
-			if untold += was.presumed.count(&b.counts); was.report == nil { // its sessions were not reported one by one
+		if !was.reserved.silent {
+			if untold += was.reserved.count(&b.counts); was.report == nil { // its sessions were not reported one by one
 				untold += was.sessions.stamped(&b.counts)
 			} else {
 				untold += was.sessions.unfollowed(&b.counts, old.earliest)
@@ -75,7 +75,7 @@ func (a *account) pinAll(gone *edge) {
 	if gone != nil && b.accounts.of(gone) != nil {
 		untold += b.accounts.of(gone).sessions.stamped(&b.counts) // which of them are its own nobody knows any more
 	}
-	a.presumed.untold = max(a.presumed.untold, untold)
+	a.reserved.untold = max(a.reserved.untold, untold)
 	for i := range b.ids.slots {
 		ent := &b.ids.slots[i]
 		if ent.id != 0 && !ent.pinned() && int64(ent.until) >= b.counts.freed && slices.Contains(here, ent.edge()) {
@@ -86,7 +86,7 @@ func (a *account) pinAll(gone *edge) {
 }
 
 // count returns the sessions that count.
-func (p *presumed) count(c *counts) int64 {
+func (p *reserved) count(c *counts) int64 {
 	if p.until < c.freed {
 		if p.silent {
 			return p.sum()
@@ -102,9 +102,9 @@ func (b *books) unpin(ent *idEntry, by *edge) {
 	b.counts.add(int64(ent.until), 1)
 	for _, acc := range b.accounts {
 		if acc.edge.num == ent.edge() {
-			acc.presumed.pinned--
+			acc.reserved.pinned--
 			if acc.edge != by {
-				b.dirty = b.excess.add(acc.edge.inc, 1) || b.dirty // it may go back there, and nobody would tell
+				b.dirty = b.overcommit.add(acc.edge.inc, 1) || b.dirty // it may go back there, and nobody would tell
 			}
 		}
 	}
@@ -114,9 +114,9 @@ func (b *books) unpin(ent *idEntry, by *edge) {
 // sessions end no later than if they had been renewed a moment ago.
 func (a *account) unpinAll(now fleettime.Mono, end int64) {
 	b := a.books
-	p := &a.presumed
+	p := &a.reserved
 	p.expire(&b.counts)
-	*p = presumed{
+	*p = reserved{
 		lost:  p.lost + p.sum(),
 		until: max(p.until, end+2+max(b.life.longest(now), p.stampLife)+b.life.unknown()),
 	}
@@ -127,27 +127,27 @@ func (a *account) unpinAll(now fleettime.Mono, end int64) {
 }
 
 // expire drops the sessions of an edge that was given up once they have expired.
-func (p *presumed) expire(c *counts) {
+func (p *reserved) expire(c *counts) {
 	if p.until < c.freed {
 		p.lost = 0
 	}
 }
 
-// settle takes the exact numbers of an edge whose tenure is over: nothing is presumed any
+// settle takes the exact numbers of an edge whose lease epoch is over: nothing is reserved any
 // more.
 func (a *account) settle(now fleettime.Mono) {
 	b := a.books
-	a.presumeUses(now, true) // no later than the end of the tenure, which is past
+	a.presumeUses(now, true) // no later than the end of the lease epoch, which is past
 	a.noRate()
-	if a.presumed.silent {
+	if a.reserved.silent {
 		for ent := range b.ids.pinned(a.edge.num) {
 			ent.pin(false)
 			b.counts.add(int64(ent.until), 1)
 		}
 	}
-	a.presumed = presumed{until: a.presumed.until, lost: a.presumed.lost}
-	// Permits that were granted and never reached the edge belong to the tenure that is over. They may
-	// have been presumed spent, forgotten and lent again since.
+	a.reserved = reserved{until: a.reserved.until, lost: a.reserved.lost}
+	// Permits that were granted and never reached the edge belong to the lease epoch that is over. They may
+	// have been counted as spent, forgotten and lent again since.
 	t := &a.permits.Sessions
 	seen := a.spent + t.Returned
 	if a.report != nil {
@@ -163,7 +163,7 @@ func (a *account) settle(now fleettime.Mono) {
 // those that came free, unless it is exact: its last report told all. The others it used when it
 // said so.
 //
-// Invariant: every right that it holds is presumed, and none for a shorter time than it may
+// Invariant: every right that it holds is reserved, and none for a shorter time than it may
 // count.
 func (a *account) presumeUses(end fleettime.Mono, exact bool) {
 	rates := &a.books.rates
@@ -196,8 +196,8 @@ func (a *account) entry(now fleettime.Mono, latest fleettime.Time) wire.RosterRo
 	rates, until := used.stored(a.edge.num, now, latest)
 	return wire.RosterRoom{
 		Room: a.books.ID, Sessions: slices.Clone(a.sessions.expiries),
-		Presumed: a.presumed.sum() + a.presumed.lost, PresumedUntil: a.presumed.until, Silent: a.presumed.silent,
-		PresumedRate: used.of(a.edge.num), RateUntil: until, Rates: rates,
+		Reserved: a.reserved.sum() + a.reserved.lost, ReservedUntil: a.reserved.until, Silent: a.reserved.silent,
+		ReservedRate: used.of(a.edge.num), RateUntil: until, Rates: rates,
 	}
 }
 
@@ -205,11 +205,11 @@ func (a *account) entry(now fleettime.Mono, latest fleettime.Time) wire.RosterRo
 func (b *books) restore(now fleettime.Mono, e *edge, r *wire.RosterRoom, life int64) {
 	acc := b.account(e)
 	acc.sessions.take(&b.counts, r.Sessions)
-	p := &acc.presumed
-	p.spent, p.until, p.silent, p.stampLife = r.Presumed, r.PresumedUntil, r.Silent, life
+	p := &acc.reserved
+	p.spent, p.until, p.silent, p.stampLife = r.Reserved, r.ReservedUntil, r.Silent, life
 	// By the time of this node the window begins anew; where fleet time is known it ends as the
 	// predecessor knew.
-	rest := r.PresumedRate
+	rest := r.ReservedRate
 	for _, x := range r.Rates {
 		b.rates.add(e.num, x.N, now, x.Until)
 		rest -= x.N
