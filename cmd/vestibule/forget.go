@@ -21,7 +21,7 @@ type forgetConfig struct {
 	fleetConfig `mapstructure:",squash"`
 	DC          string `mapstructure:"dc" doc:"data centre of the edge"`
 	All         bool   `mapstructure:"all" doc:"in place of EDGE: every edge of the data centre that is not heard, also those that a lost store listed"`
-	Inc         string `mapstructure:"incarnation" doc:"only this process of the edge, the number Inc in /status of the regional; without it all that are silent"`
+	Instance    string `mapstructure:"instance" doc:"only this process of the edge, the number Instance in /status of the regional; without it all that are silent"`
 }
 
 func newFleetForgetCmd() *cobra.Command {
@@ -84,16 +84,16 @@ func (c *forgetConfig) ask(edge string) (wire.ForgetAsk, error) {
 	if err := wire.CheckName(edge); err != nil && !c.All {
 		errs = append(errs, fmt.Errorf("EDGE: %w", err))
 	}
-	if c.All && (edge != "" || c.Inc != "") {
-		errs = append(errs, errors.New("all: names every edge that is not heard, so EDGE and incarnation must be left out"))
+	if c.All && (edge != "" || c.Instance != "") {
+		errs = append(errs, errors.New("all: names every edge that is not heard, so EDGE and instance must be left out"))
 	}
 	if err := wire.CheckName(c.DC); err != nil {
 		errs = append(errs, fmt.Errorf("dc: %w", err))
 	}
-	if c.Inc != "" {
+	if c.Instance != "" {
 		var err error
-		if ask.Inc, err = strconv.ParseUint(c.Inc, 10, 64); err != nil || ask.Inc == 0 {
-			errs = append(errs, fmt.Errorf("incarnation: must be a whole number above zero, got %q", c.Inc))
+		if ask.Instance, err = strconv.ParseUint(c.Instance, 10, 64); err != nil || ask.Instance == 0 {
+			errs = append(errs, fmt.Errorf("instance: must be a whole number above zero, got %q", c.Instance))
 		}
 	}
 	return ask, errors.Join(errs...)

@@ -194,7 +194,7 @@ func (p *parent) hear(_ string, data []byte) {
 // say answers the last report with everything that is granted.
 func (p *parent) say() {
 	g := wire.Grant{
-		To: p.last.From, Inc: p.last.Inc, LeaseEpoch: p.last.LeaseEpoch, From: p.term, Seq: p.seq + 1, Parts: 1,
+		To: p.last.From, Instance: p.last.Instance, LeaseEpoch: p.last.LeaseEpoch, From: p.term, Seq: p.seq + 1, Parts: 1,
 		Acked: p.last.Seq, Echo: max(p.last.Sent, 1), At: fleettime.TimeOf(time.Now()), Lease: p.lease,
 		Standing: p.standing,
 	}

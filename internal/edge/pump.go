@@ -37,7 +37,7 @@ func (s *Server) pump(ctx context.Context) {
 		was, hadTwin := isolated, twin
 		var due, present fleettime.Mono
 		var reports []wire.Report
-		incs := s.lives
+		instances := s.lives
 		s.gate.With(func(now fleettime.Mono, eng *admission.Engine) {
 			again, silent := reported.Add(s.params.ReportFast), s.gate.LastGrant() < reported
 			if eng.Due() <= now || silent && again <= now {
@@ -51,10 +51,10 @@ func (s *Server) pump(ctx context.Context) {
 			}
 			isolated, twin = eng.Isolated(now), eng.Status(now).Twin
 			if len(reports) > 0 {
-				incs = eng.Incarnations()
+				instances = eng.Instances()
 			}
 		})
-		s.keepLives(incs)
+		s.keepLives(instances)
 		if isolated != was {
 			s.tellIsolation(isolated)
 		}

@@ -119,7 +119,7 @@ func New(o Options) (_ *Server, err error) {
 	s.times = node.NewTimekeeper(o.Config.DataDir, clock, s.log)
 	s.gate.Restore(s.times.Known)
 	s.streams = &streams{hub, s.gate, s.log}
-	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.keepLives(eng.Incarnations()) })
+	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.keepLives(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	dials := origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
 	transport := origin.NewTransport(dials, o.Config.Timeouts.Response)
@@ -191,14 +191,14 @@ func (s *Server) proofs() int {
 
 // keepLives stores the folder's instance IDs before the regional hears of the newest. After a failure the next
 // process proves nothing about this one, and the next report tries again.
-func (s *Server) keepLives(incs []uint64) {
-	if slices.Equal(s.lives, incs) {
+func (s *Server) keepLives(instances []uint64) {
+	if slices.Equal(s.lives, instances) {
 		return
 	}
-	err := s.folder.Keep(incs)
+	err := s.folder.Keep(instances)
 	switch {
 	case err == nil:
-		s.lives = incs
+		s.lives = instances
 		if s.unkept {
 			s.log.Info("the data_dir can be written again")
 		}

@@ -402,7 +402,7 @@ func TestADataCentreThatNobodyListed(t *testing.T) {
 	seq := uint64(0)
 	eventually(t, "it is told that it is not listed", func() bool {
 		seq++
-		data, err := wire.EncodeReport(&wire.Report{From: "lima", Inc: 1, Seq: seq, Parts: 1, Sent: 1, Join: true})
+		data, err := wire.EncodeReport(&wire.Report{From: "lima", Instance: 1, Seq: seq, Parts: 1, Sent: 1, Join: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -426,7 +426,7 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	conn := connect(t, s, "lima")
 	eventually(t, "it leads", c.leads)
 	var term atomic.Pointer[wire.Term]
-	var standings [2]atomic.Int64 // of incarnations 1 and 2
+	var standings [2]atomic.Int64 // of instances 1 and 2
 	cancel, err := conn.Subscribe(wire.GrantSubject(wire.Root, "lima"), func(_ string, data []byte) {
 		g, err := wire.DecodeGrant(data)
 		if err != nil {
@@ -434,16 +434,16 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 			return
 		}
 		term.Store(&g.From)
-		standings[g.Inc-1].Store(1 + int64(g.Standing))
+		standings[g.Instance-1].Store(1 + int64(g.Standing))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cancel()
 	seq := uint64(0)
-	report := func(inc, site uint64) {
+	report := func(instance, site uint64) {
 		seq++
-		m := wire.Report{From: "lima", Inc: inc, Site: site, Seq: seq, Parts: 1, Sent: 1, Join: true}
+		m := wire.Report{From: "lima", Instance: instance, Site: site, Seq: seq, Parts: 1, Sent: 1, Join: true}
 		if seen := term.Load(); seen != nil {
 			m.Seen = *seen
 		}

@@ -27,7 +27,7 @@ var ErrFolderInUse = errors.New("in use by another process: give every process a
 
 const (
 	lockFile  = "lock"
-	livesFile = "incarnations.json"
+	livesFile = "instances.json"
 	endedFile = "ended.json"
 )
 
@@ -67,14 +67,14 @@ func (f *Folder) Succeeds(log *slog.Logger) []uint64 {
 	past, moved := l.Succeed(f.place)
 	if moved {
 		log.Warn("data_dir was copied or moved, or this machine has no id: it proves nothing about earlier processes, whose permits count until lost_after",
-			slog.String("data_dir", f.dir), slog.Int("incarnations", len(l.Incs)))
+			slog.String("data_dir", f.dir), slog.Int("instances", len(l.Instances)))
 	}
 	return past
 }
 
 // Keep stores the instance IDs that used the folder.
-func (f *Folder) Keep(incs []uint64) error {
-	return f.write(livesFile, fleettime.Lives{Place: f.place, Incs: incs})
+func (f *Folder) Keep(instances []uint64) error {
+	return f.write(livesFile, fleettime.Lives{Place: f.place, Instances: instances})
 }
 
 // KeepEnded stores revoked sessions for the next process, which rejects their tickets and reports them to its

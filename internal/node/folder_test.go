@@ -98,7 +98,7 @@ func TestAFolderIsUsedByOneProcess(t *testing.T) {
 
 func TestABrokenFolderProvesNothing(t *testing.T) {
 	dir := used(t)
-	if err := os.WriteFile(filepath.Join(dir, "incarnations.json"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "instances.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := openFolder(t, dir)

@@ -36,12 +36,12 @@ func TestStatusHasUnitsAndNames(t *testing.T) {
 		Until    fleettime.Time   `json:"until"`
 		Standing wire.Standing    `json:"standing"`
 		Term     wire.Term        `json:"term"`
-		Inc      uint64           `json:"inc"`
+		Instance uint64           `json:"instance"`
 		Rooms    map[string]*Bond `json:"rooms"`
 		Waits    []Bond           `json:"waits"`
 	}{
 		Bond: Bond{LeaseEnd: 5, SyncAge: 1500 * time.Millisecond}, Time: 1_795_380_670_718, Standing: wire.Draining, Term: wire.Term{N: 7, Nonce: 1 << 60},
-		Inc: 1<<53 + 1, Rooms: map[string]*Bond{"sale": {SyncAge: time.Second}, "b": nil},
+		Instance: 1<<53 + 1, Rooms: map[string]*Bond{"sale": {SyncAge: time.Second}, "b": nil},
 	}
 	h := d.handler(func() Readiness { return Readiness{} }, func() any { return status })
 	ask := func(path string) (int, string) {
@@ -63,7 +63,7 @@ func TestStatusHasUnitsAndNames(t *testing.T) {
     "number": 7,
     "nonce": "1152921504606846976"
   },
-  "inc": "9007199254740993",
+  "instance": "9007199254740993",
   "rooms": {
     "b": null,
     "sale": {

@@ -96,7 +96,8 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 		Closed            bool
 		PausedBy          string
 		Counting          bool
-		Cutoff, Park      fleettime.Time
+		Cutoff            fleettime.Time `json:"horizon"`
+		Park              fleettime.Time
 		Slots             int64
 		Paces, Line       []float64
 		Joining, Theta    float64

@@ -73,7 +73,7 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 	case !w.Closed:
 		what = fmt.Sprintf("%d session permits stay unused", w.Sessions)
 	}
-	edge := fmt.Sprintf("edge %s (instance %d)", w.Edge, w.Inc)
+	edge := fmt.Sprintf("edge %s (instance %d)", w.Edge, w.Instance)
 	end := fmt.Sprintf("; if it has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
 	if w.Edge == wire.UnknownPast {
 		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every running edge reports: vestibule fleet forget --all --dc %s", dc)
@@ -113,7 +113,7 @@ func (s *Server) logWaits(now fleettime.Mono, agg *region.Aggregator) {
 	waits := agg.Waits(now)
 	keys := make([]region.Wait, len(waits))
 	for i, w := range waits {
-		keys[i] = region.Wait{Why: w.Why, Edge: w.Edge, Inc: w.Inc, Ended: w.Ended}
+		keys[i] = region.Wait{Why: w.Why, Edge: w.Edge, Instance: w.Instance, Ended: w.Ended}
 	}
 	begin, over := s.waits.Note(now, keys)
 	for _, key := range begin {

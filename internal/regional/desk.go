@@ -21,13 +21,13 @@ func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 	if err == nil {
 		var f region.Forgotten
 		s.mu.Lock()
-		f, err = agg.Forget(s.Clock.Now(), ask.Edge, ask.Inc)
+		f, err = agg.Forget(s.Clock.Now(), ask.Edge, ask.Instance)
 		s.mu.Unlock()
 		who := ask.Edge
 		if ask.All {
 			who = "silent edges"
 		}
-		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most", len(f.Incs), who, f.Sessions, f.Within.Round(time.Second))
+		out.Done = fmt.Sprintf("%d processes of %s have ended; their permits (%d known sessions) stay reserved for %v at most", len(f.Instances), who, f.Sessions, f.Within.Round(time.Second))
 	}
 	if err != nil {
 		out = wire.ForgetAnswer{Error: err.Error()}

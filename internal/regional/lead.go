@@ -208,7 +208,7 @@ func (s *Server) observe(agg *region.Aggregator, m *wire.Report) {
 	agg.Observe(s.Clock.Now(), *m)
 	s.edgeNews = s.edgeNews || len(m.Rooms) > 0
 	if m.Build != "" && len(s.builds) < maxBuilds {
-		s.builds[m.Inc] = m.Build
+		s.builds[m.Instance] = m.Build
 	}
 	if e := agg.Edges(); e.Unknown != s.unknown {
 		s.metrics.unknownEdges.Add(float64(e.Unknown - s.unknown))
@@ -304,13 +304,13 @@ func (s *Server) addEdgeStates(now fleettime.Mono, agg *region.Aggregator, m *wi
 	s.edgesReported = now
 	all, builds := agg.Status(now).Edges, map[uint64]string{}
 	for _, e := range all {
-		if b, ok := s.builds[e.Inc]; ok {
-			builds[e.Inc] = b
+		if b, ok := s.builds[e.Instance]; ok {
+			builds[e.Instance] = b
 		}
 		if e.State == region.Left {
 			continue
 		}
-		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Inc], State: e.State, Heard: now.Sub(e.Heard)}
+		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Instance], State: e.State, Heard: now.Sub(e.Heard)}
 		if e.State == region.Alive {
 			told.Lease = max(0, s.Params.EdgeLease-told.Heard)
 		}

@@ -53,7 +53,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		unsaved:      d("vestibule_regional_promises_unsaved_seconds", "For how long promises could not be stored; 0 while they can."),
 		syncAge:      d("vestibule_regional_sync_age_seconds", "Time since global was last heard."),
 		lag:          d("vestibule_regional_watermark_lag_seconds", "How far the watermark is behind fleet time: what all live edges have reported."),
-		edges:        d("vestibule_regional_edges", "Incarnations of edges in the books, by state.", "state"),
+		edges:        d("vestibule_regional_edges", "Instances of edges in the books, by state.", "state"),
 		twins:        d("vestibule_regional_twin_edges", "Edges that live beside another one of their name."),
 		held:         d("vestibule_regional_allotment", "Rights of total_active_users that this data centre holds.", "room"),
 		rateHeld:     d("vestibule_regional_rate_allotment", "Rights of new_users_per_minute that this data centre holds.", "room"),

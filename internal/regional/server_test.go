@@ -252,7 +252,7 @@ func TestAStandbyTakesOver(t *testing.T) {
 	})
 	eventually(t, "the edge has a lease of the new leader", func() bool { return leased(e)() && e.Status().SyncAge < 500*time.Millisecond })
 	if n := len(b.Status().Region.Edges); n != 1 {
-		t.Errorf("%d incarnations of the edge in the books, want 1", n)
+		t.Errorf("%d instances of the edge in the books, want 1", n)
 	}
 
 	// Without global the data centre continues, and reports so.
@@ -453,7 +453,7 @@ func TestAStoreThatCameBackOlderIsTold(t *testing.T) {
 	// An edge that is in no roster, with a session.
 	now := fleettime.TimeOf(time.Now())
 	m := wire.Report{
-		From: "edge-9", Inc: 9, LeaseEpoch: 1, Seq: 1, Parts: 1, AsOf: now, Join: true,
+		From: "edge-9", Instance: 9, LeaseEpoch: 1, Seq: 1, Parts: 1, AsOf: now, Join: true,
 		Rooms: []wire.RoomReport{{
 			Room: room.IDOf("a"), Permits: wire.Permits{Sessions: wire.Allocation{Granted: 1}}, Spent: 1, FirstMove: 1,
 			Sessions: []wire.Expiry{{Until: uint32(now.Second()) + 60, Stamped: 1}},

@@ -121,7 +121,7 @@ func (e *Engine) revive(now fleettime.Mono, leaseEpoch uint64) {
 func (e *Engine) reborn(now fleettime.Mono) {
 	l := &e.up
 	l.left(now)
-	e.past = e.Incarnations()
+	e.past = e.Instances()
 	l.born(e.cfg.Rand)
 	for _, r := range e.order {
 		r.rights.reborn(now)

@@ -113,10 +113,10 @@ func (e *edge) Time(now fleettime.Mono) fleettime.Time {
 // TimeBound returns the uncertainty of fleet time, or fleettime.Unsynced before the first grant.
 func (e *edge) TimeBound(now fleettime.Mono) time.Duration { return e.clock.Bound(now) }
 
-// Incarnations returns the instance IDs for the data folder, the current one last. The shell stores them before the
+// Instances returns the instance IDs for the data folder, the current one last. The shell stores them before the
 // first report and whenever they change. If it cannot, that costs capacity but not safety.
-func (e *edge) Incarnations() []uint64 {
-	return fleettime.Newest(append(slices.Clone(e.past), e.up.inc))
+func (e *edge) Instances() []uint64 {
+	return fleettime.Newest(append(slices.Clone(e.past), e.up.instance))
 }
 
 // Guess sets the machine's clock, which serves sessions until the first grant. Based on it nothing is admitted or
@@ -173,7 +173,7 @@ func (e *edge) descend(t *ticket.Ticket) {
 // parent, complete whether all parts of the parent's message have arrived.
 func (e *edge) hear(now fleettime.Mono, g *wire.Grant) (fresh, complete bool) {
 	l := &e.up
-	if g.To != e.cfg.Edge || g.Inc != l.inc {
+	if g.To != e.cfg.Edge || g.Instance != l.instance {
 		return false, false
 	}
 	if was := l.retired; !l.check(now) && l.retired != was {

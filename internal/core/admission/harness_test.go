@@ -19,14 +19,14 @@ var sale = room.IDOf("sale")
 
 // regional is the parent, controlled by the test.
 type regional struct {
-	t    testing.TB
-	e    *Engine
-	term wire.Term
-	seq  uint64
-	inc  uint64
-	ten  uint64
-	last wire.Report
-	held wire.RoomGrant // granted so far
+	t        testing.TB
+	e        *Engine
+	term     wire.Term
+	seq      uint64
+	instance uint64
+	ten      uint64
+	last     wire.Report
+	held     wire.RoomGrant // granted so far
 
 	standing wire.Standing
 }
@@ -57,14 +57,14 @@ func (r *regional) hear(now fleettime.Mono) wire.Report {
 		r.t.Fatalf("%d reports, want 1", len(reports))
 	}
 	r.last = reports[0]
-	r.inc, r.ten = r.last.Inc, r.last.LeaseEpoch
+	r.instance, r.ten = r.last.Instance, r.last.LeaseEpoch
 	return r.last
 }
 
 // say sends a grant that answers the last report.
 func (r *regional) say(now fleettime.Mono, g wire.Grant) {
 	r.seq++
-	g.To, g.Inc, g.From, g.Seq, g.Parts = "edge-1", r.inc, r.term, r.seq, 1
+	g.To, g.Instance, g.From, g.Seq, g.Parts = "edge-1", r.instance, r.term, r.seq, 1
 	if g.LeaseEpoch == 0 {
 		g.LeaseEpoch = r.ten
 	}

@@ -33,7 +33,7 @@ type machine struct {
 	sent       []wire.Grant // in flight, and kept for duplicates
 
 	// The twin. Its counts restart with a new instance.
-	inc      uint64
+	instance uint64
 	newest   map[uint64]uint32 // by ticket: newest stamped second
 	counts   map[uint32]wire.Expiry
 	folded   int64 // seconds up to here may be reported together
@@ -42,12 +42,12 @@ type machine struct {
 	admitted []admission
 	mark     fleettime.Time // highest watermark sent
 	lapsed   map[[2]uint64]bool
-	was      wire.RoomReport // last report under inc
+	was      wire.RoomReport // last report under instance
 }
 
 type admission struct {
 	at         fleettime.Mono
-	inc        uint64
+	instance   uint64
 	leaseEpoch uint64
 }
 
@@ -69,7 +69,7 @@ func newMachine(t *rapid.T) *machine {
 
 // begin resets the twin's counts for a new instance.
 func (m *machine) begin() {
-	m.inc = m.e.Status(m.now).Inc
+	m.instance = m.e.Status(m.now).Instance
 	m.counts, m.spent, m.renewed, m.was = map[uint32]wire.Expiry{}, 0, 0, wire.RoomReport{}
 }
 
@@ -93,7 +93,7 @@ func (m *machine) took(t *rapid.T, brought ticket.Ticket, d Decision, before Led
 		}
 		m.spent++
 		m.count(d.Ticket.Until, 1, 0)
-		m.admitted = append(m.admitted, admission{m.now, status.Inc, status.LeaseEpoch})
+		m.admitted = append(m.admitted, admission{m.now, status.Instance, status.LeaseEpoch})
 	default:
 		t.Fatalf("charged %d for one request", after.Spent-before.Spent)
 	}
@@ -203,7 +203,7 @@ func (m *machine) release(t *rapid.T) {
 			admits++
 			m.spent++
 			m.count(d.Ticket.Until, 1, 0)
-			m.admitted = append(m.admitted, admission{m.now, status.Inc, status.LeaseEpoch})
+			m.admitted = append(m.admitted, admission{m.now, status.Instance, status.LeaseEpoch})
 		} else if stamp := m.newest[d.Ticket.ID]; d.Ticket.Until > stamp { // it was renewed in flight
 			m.renewed++
 			m.count(stamp, 0, 1)
@@ -235,10 +235,10 @@ func (m *machine) giveUp(t *rapid.T) {
 // hear receives a report and compares it with the twin.
 func (m *machine) hear(t *rapid.T) {
 	rep := m.e.Report(m.now)[0]
-	if rep.Inc != m.inc {
-		t.Fatal("another incarnation reports")
+	if rep.Instance != m.instance {
+		t.Fatal("another instance reports")
 	}
-	if m.report.Inc == rep.Inc && rep.Seq <= m.report.Seq {
+	if m.report.Instance == rep.Instance && rep.Seq <= m.report.Seq {
 		t.Fatalf("report %d after %d", rep.Seq, m.report.Seq)
 	}
 	if rep.AsOf < m.report.AsOf {
@@ -273,7 +273,7 @@ func (m *machine) hear(t *rapid.T) {
 		}
 		owed := uint64(0)
 		for _, a := range m.admitted {
-			if (a.inc != rep.Inc || a.leaseEpoch != rep.LeaseEpoch) && m.now.Sub(a.at) < wire.RateWindow {
+			if (a.instance != rep.Instance || a.leaseEpoch != rep.LeaseEpoch) && m.now.Sub(a.at) < wire.RateWindow {
 				owed++
 			}
 		}
@@ -288,12 +288,12 @@ func (m *machine) hear(t *rapid.T) {
 
 // answer writes a grant for the last report.
 func (m *machine) answer(t *rapid.T) {
-	if m.report.Inc != m.inc {
+	if m.report.Instance != m.instance {
 		return
 	}
 	m.seq++
 	g := wire.Grant{
-		To: "edge-1", Inc: m.inc, From: m.term, Seq: m.seq, Parts: 1, Acked: m.report.Seq, Echo: m.report.Sent,
+		To: "edge-1", Instance: m.instance, From: m.term, Seq: m.seq, Parts: 1, Acked: m.report.Seq, Echo: m.report.Sent,
 		Dwell: m.now.Sub(m.report.Sent), At: day + fleettime.Time(m.now/1e6), LeaseEpoch: m.leaseEpoch,
 	}
 	if !m.joined {
@@ -324,7 +324,7 @@ func (m *machine) answer(t *rapid.T) {
 		g.Rooms = []wire.RoomGrant{m.books}
 		if rapid.IntRange(0, 3).Draw(t, "view") == 0 {
 			now := m.e.Time(m.now)
-			g.Rooms[0].View = view(10, now-fleettime.Time(rapid.Int64Range(-1000, 10_000).Draw(t, "horizon")), now)
+			g.Rooms[0].View = view(10, now-fleettime.Time(rapid.Int64Range(-1000, 10_000).Draw(t, "cutoff")), now)
 		}
 	}
 	m.sent = append(m.sent, g)
@@ -353,9 +353,9 @@ func (m *machine) deliver(t *rapid.T) {
 	if after.Follows.N < before.Follows.N {
 		t.Fatal("went back to a lower term")
 	}
-	if after.Inc != before.Inc {
-		if g.Handshake != wire.Dead || g.Inc != before.Inc || g.From != after.Follows {
-			t.Fatalf("began a new incarnation after %+v", g)
+	if after.Instance != before.Instance {
+		if g.Handshake != wire.Dead || g.Instance != before.Instance || g.From != after.Follows {
+			t.Fatalf("began a new instance after %+v", g)
 		}
 		m.begin()
 		m.joined, m.leaseEpoch = false, 1
@@ -384,14 +384,14 @@ func (m *machine) check(t *rapid.T) {
 	}
 	used := uint64(0)
 	for _, a := range m.admitted {
-		if a.inc == st.Inc && a.leaseEpoch == st.LeaseEpoch && m.now.Sub(a.at) < wire.RateWindow {
+		if a.instance == st.Instance && a.leaseEpoch == st.LeaseEpoch && m.now.Sub(a.at) < wire.RateWindow {
 			used++
 		}
 	}
 	if used+l.RateReturned+l.RateIdle > l.RateGranted {
 		t.Fatalf("%d rights of R used in a minute, %d idle, %d returned, of %d", used, l.RateIdle, l.RateReturned, l.RateGranted)
 	}
-	key := [2]uint64{st.Inc, st.LeaseEpoch}
+	key := [2]uint64{st.Instance, st.LeaseEpoch}
 	if st.Leased && (m.lapsed[key] || m.now >= st.LeaseEnd) {
 		t.Fatalf("leased until %v at %v, lapsed before: %v", st.LeaseEnd, m.now, m.lapsed[key])
 	}

@@ -58,7 +58,7 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 
 // Status is the state of an engine's session with its regional.
 type Status struct {
-	Inc        uint64         `json:"incarnation"`
+	Instance   uint64         `json:"instance"`
 	LeaseEpoch uint64         `json:"lease_epoch"`
 	Follows    wire.Term      `json:"follows"`
 	Joined     bool           `json:"joined"`
@@ -78,7 +78,7 @@ type Status struct {
 func (e *Engine) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
-		Inc: l.inc, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
+		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
 		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now),
 		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
 	}

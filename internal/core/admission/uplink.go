@@ -13,8 +13,8 @@ import (
 // Invariants: seen never returns to a lower term; a lapsed lease stays lapsed for its epoch; nothing is admitted
 // while retired.
 type uplink struct {
-	inc        uint64 // instance ID of the process, or its replacement after the regional forgot it
-	leaseEpoch uint64 // lease epoch within inc, from 1
+	instance   uint64 // instance ID of the process, or its replacement after the regional forgot it
+	leaseEpoch uint64 // lease epoch within instance, from 1
 	seq        uint64 // of the newest report
 
 	seen   wire.Term  // the parent that we promised to follow
@@ -39,8 +39,8 @@ type uplink struct {
 }
 
 func (l *uplink) born(rng *rand.Rand) {
-	for l.inc = 0; l.inc == 0; {
-		l.inc = rng.Uint64()
+	for l.instance = 0; l.instance == 0; {
+		l.instance = rng.Uint64()
 	}
 	l.leaseEpoch, l.seq = 1, 0
 	l.joined, l.acked = false, 0

@@ -138,7 +138,7 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 	r.hear(at(0))
 	var last wire.Grant
 	base := wire.Grant{
-		To: "edge-1", Inc: r.inc, LeaseEpoch: 1, From: r.term, Seq: 100, Parts: 1, Echo: at(0), At: present, Lease: 3 * time.Second,
+		To: "edge-1", Instance: r.instance, LeaseEpoch: 1, From: r.term, Seq: 100, Parts: 1, Echo: at(0), At: present, Lease: 3 * time.Second,
 		Rooms: []wire.RoomGrant{{Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 20, Keep: 50}, Rate: wire.Allocation{Granted: 20, Keep: 50}}, RenewCeil: 200, Life: 330}},
 	}
 	e.Apply(at(0), base)
@@ -147,7 +147,7 @@ func TestAGrantThatIsNotForUsOrNotNewChangesNothing(t *testing.T) {
 	}
 	for why, change := range map[string]func(*wire.Grant){
 		"to another edge":                    func(g *wire.Grant) { g.To = "edge-2" },
-		"to another incarnation":             func(g *wire.Grant) { g.Inc++ },
+		"to another instance":                func(g *wire.Grant) { g.Instance++ },
 		"of another lease epoch":             func(g *wire.Grant) { g.LeaseEpoch++ },
 		"that came before":                   func(g *wire.Grant) { g.Seq = 100 },
 		"older than one applied":             func(g *wire.Grant) { g.Seq = 99 },
@@ -183,7 +183,7 @@ func TestALeaseComesWithTheLastPartOfItsGrant(t *testing.T) {
 	end := e.Status(at(0)).LeaseEnd
 	part := func(n uint32) wire.Grant {
 		return wire.Grant{
-			To: "edge-1", Inc: r.inc, LeaseEpoch: 1, From: r.term, Seq: 50, Part: n, Parts: 3, Echo: at(time.Second), At: present + 1000,
+			To: "edge-1", Instance: r.instance, LeaseEpoch: 1, From: r.term, Seq: 50, Part: n, Parts: 3, Echo: at(time.Second), At: present + 1000,
 			Lease: 3 * time.Second,
 		}
 	}
@@ -230,23 +230,23 @@ func TestFleetTimeIsNeverBehindTheWatermark(t *testing.T) {
 	}
 }
 
-func TestADeadIncarnationStartsANewOne(t *testing.T) {
+func TestADeadInstanceStartsANewOne(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	d := e.Arrive(at(0), sale, ticket.Ticket{})
 	e.Hold(at(0), &Visit{Room: sale, Ticket: waiting(9, time.Minute)})
 	rep := r.hear(at(0))
-	old := r.inc
+	old := r.instance
 	r.say(at(0), wire.Grant{Handshake: wire.Dead})
 	if e.Due() > at(0) {
-		t.Error("the new incarnation is not reported at once")
+		t.Error("the new instance is not reported at once")
 	}
 	next := r.hear(at(0))
 	got := next.Rooms[0]
-	if next.Inc == old || next.Inc == 0 || next.Seq != 1 || next.LeaseEpoch != 1 || !next.Join || next.Final || next.Seen != r.term {
+	if next.Instance == old || next.Instance == 0 || next.Seq != 1 || next.LeaseEpoch != 1 || !next.Join || next.Final || next.Seen != r.term {
 		t.Errorf("%+v", next)
 	}
 	if got.Permits.Sessions.Granted != 0 || got.Spent != 0 || got.Permits.Sessions.Returned != 0 || got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 || got.Admitted != 0 {
-		t.Errorf("the new incarnation counts what the old one did: %+v", got)
+		t.Errorf("the new instance counts what the old one did: %+v", got)
 	}
 	if got.HeldPeople != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {
 		t.Errorf("who is held, what is owed or the time was lost: %+v", got)
@@ -258,10 +258,10 @@ func TestADeadIncarnationStartsANewOne(t *testing.T) {
 		t.Errorf("somebody new: %v (%v)", q.Verdict, q.Reason)
 	}
 	before := state(e, at(0))
-	r.inc = old
+	r.instance = old
 	r.grant(at(0), 10, 10)
 	if after := state(e, at(0)); after != before {
-		t.Error("a grant to the dead incarnation was taken")
+		t.Error("a grant to the dead instance was taken")
 	}
 }
 

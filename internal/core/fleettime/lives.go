@@ -23,21 +23,23 @@ func (p Place) same(q Place) bool {
 // A process locks the folder while it uses it, so the holder of the lock knows that all earlier instances have
 // ended.
 type Lives struct {
-	Place Place    `json:"place"`
-	Incs  []uint64 `json:"incarnations"`
+	Place     Place    `json:"place"`
+	Instances []uint64 `json:"instances"`
 }
 
 // Succeed returns the instances that the holder of the folder's lock at here succeeds. With moved the folder names
 // instances but proves nothing about them: it was copied, or its machine cannot be identified.
 func (l Lives) Succeed(here Place) (past []uint64, moved bool) {
 	if !l.Place.same(here) {
-		return nil, len(l.Incs) > 0
+		return nil, len(l.Instances) > 0
 	}
-	return Newest(l.Incs), false
+	return Newest(l.Instances), false
 }
 
 // MaxLives is how many instances are reported. Sessions of older ones count until lost_after, which costs capacity.
 const MaxLives = 16
 
 // Newest returns a copy of the newest instance IDs, at most MaxLives.
-func Newest(incs []uint64) []uint64 { return slices.Clone(incs[max(0, len(incs)-MaxLives):]) }
+func Newest(instances []uint64) []uint64 {
+	return slices.Clone(instances[max(0, len(instances)-MaxLives):])
+}

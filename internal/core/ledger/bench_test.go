@@ -48,7 +48,7 @@ func newBig() *big {
 	g.root.SetRooms(g.now, rooms)
 	g.seq, g.acked = make([]uint64, bigCentres), make([]uint64, bigCentres)
 	for d, name := range names {
-		head := wire.Report{From: name, Inc: 1, Sent: g.now, AsOf: dawn, Seen: term, Join: true}
+		head := wire.Report{From: name, Instance: 1, Sent: g.now, AsOf: dawn, Seen: term, Join: true}
 		pack := wire.NewReportPacker(head)
 		for r := range bigRooms {
 			var h estimate.Histogram

@@ -104,7 +104,7 @@ func (w *world) judgeAgg(n *aggProc) {
 }
 
 // watchGrant is called with everything an aggregator says to an edge: a lease
-// is given only to an incarnation that the store knows to be alive.
+// is given only to an instance that the store knows to be alive.
 func (w *world) watchGrant(n *aggProc, g wire.Grant) {
 	if g.Lease == 0 {
 		return
@@ -112,7 +112,7 @@ func (w *world) watchGrant(n *aggProc, g wire.Grant) {
 	if n.site.owner != n.term {
 		return // a zombie that does not know yet: its edges' promises bound it
 	}
-	i := slices.IndexFunc(n.site.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Inc == g.Inc })
+	i := slices.IndexFunc(n.site.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Instance == g.Instance })
 	if i < 0 || n.site.stored.Roster[i].Dead {
 		w.fail("%s/%d gives %s a lease that its successor would not know of", n.site.name, n.term, g.To)
 	}
@@ -226,7 +226,7 @@ func (w *world) inBooks(e *edgeProc) bool {
 func (w *world) noteGivenUp(e *edgeProc, st admission.Status) {
 	n := e.site.newest()
 	listed := slices.ContainsFunc(n.core.Status(n.read(w.now)).Edges, func(o region.EdgeStatus) bool {
-		return o.Name == e.name && o.Inc == st.Inc
+		return o.Name == e.name && o.Instance == st.Instance
 	})
 	e.known = e.known || listed
 	if e.knows && st.Leased && st.Follows.N == n.term {

@@ -153,7 +153,7 @@ func BenchmarkWaitingMemory(b *testing.B) {
 // admitted has an edge report, beginning with m, n admissions.
 func (h *house) admitted(m wire.Report, n int) {
 	const life = 320
-	rng := rand.New(rand.NewPCG(3, m.Inc))
+	rng := rand.New(rand.NewPCG(3, m.Instance))
 	r := wire.RoomReport{Room: h.room, FirstMove: 1, Permits: wire.Permits{Sessions: wire.Allocation{Granted: uint64(n)}}}
 	sessions := make([]wire.Expiry, life)
 	for s := range sessions {

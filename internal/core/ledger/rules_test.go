@@ -736,10 +736,10 @@ func TestRule8GlobalHearsTheNewestAggregator(t *testing.T) {
 	a := root.New(now, root.Config{Term: term, Centres: []string{"dublin"}, Params: wire.DefaultParams()})
 	a.SetLease(fleettime.Never)
 	a.SetRooms(now, []ledger.RoomConfig{{ID: id, Total: 10, Rate: 60, Session: time.Minute, Cap: true}})
-	say := func(inc, seq, returned uint64) {
+	say := func(instance, seq, returned uint64) {
 		now = now.Add(100 * time.Millisecond)
 		a.Observe(now, wire.Report{
-			From: "dublin", Inc: inc, Seq: seq, Parts: 1, Seen: term, Join: seq == 1,
+			From: "dublin", Instance: instance, Seq: seq, Parts: 1, Seen: term, Join: seq == 1,
 			Rooms: []wire.RoomReport{{Room: id, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Returned: returned}, Rate: wire.Allocation{Granted: 60}}}},
 		})
 	}

@@ -307,15 +307,15 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 	case "forget":
 		e := s.edge(t, d, words[0])
 		n := e.site.newest()
-		inc := e.core.Status(e.read(w.now)).Inc
+		instance := e.core.Status(e.read(w.now)).Instance
 		if is("all") {
-			inc = 0
+			instance = 0
 		}
-		switch f, err := n.core.Forget(n.read(w.now), e.bears, inc); {
+		switch f, err := n.core.Forget(n.read(w.now), e.bears, instance); {
 		case err != nil:
 			s.printf("%v", err)
 		default:
-			s.printf("%d ended, %d sessions count for %v at most", len(f.Incs), f.Sessions, f.Within)
+			s.printf("%d ended, %d sessions count for %v at most", len(f.Instances), f.Sessions, f.Within)
 		}
 	case "waits":
 		_, _, site := s.links(t, d, words[0])

@@ -264,7 +264,7 @@ func (w *world) startEdge(e *edgeProc) {
 
 // keep stores the edge's instance IDs in its folder.
 func (e *edgeProc) keep() {
-	e.folder = fleettime.Lives{Place: e.place, Incs: e.core.Incarnations()}
+	e.folder = fleettime.Lives{Place: e.place, Instances: e.core.Instances()}
 }
 
 func (w *world) stopEdge(e *edgeProc) {

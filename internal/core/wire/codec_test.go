@@ -29,7 +29,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 const day = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 
 var goldenReport = Report{
-	From: "edge-1", Inc: 0x1122334455667788, LeaseEpoch: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
+	From: "edge-1", Instance: 0x1122334455667788, LeaseEpoch: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true,
 	Edges: []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond}, {"edge-2", "", "awaiting", time.Hour, 0}},
 	Rooms: []RoomReport{{
@@ -50,7 +50,7 @@ var goldenReport = Report{
 }
 
 var goldenGrant = Grant{
-	To: "nairobi", Inc: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
+	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Baseline: true,
 	Handshake: Adopted, Watermark: day - 250,
 	Rooms: []RoomGrant{
@@ -242,7 +242,7 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 func genReport(t *rapid.T) Report {
 	u := func(name string) uint64 { return rapid.Uint64().Draw(t, name) }
 	m := Report{
-		From: rapid.StringMatching(`[a-z0-9-]{1,20}`).Draw(t, "from"), Inc: u("inc"), LeaseEpoch: u("lease epoch"), Seq: u("seq"), Parts: 1,
+		From: rapid.StringMatching(`[a-z0-9-]{1,20}`).Draw(t, "from"), Instance: u("instance"), LeaseEpoch: u("lease epoch"), Seq: u("seq"), Parts: 1,
 		Sent: fleettime.Mono(rapid.Int64().Draw(t, "sent")), AsOf: fleettime.Time(rapid.Int64().Draw(t, "asof")),
 		Seen: Term{N: u("n"), Nonce: u("nonce")}, Acked: u("acked"), Join: rapid.Bool().Draw(t, "join"), Final: rapid.Bool().Draw(t, "final"),
 	}

@@ -32,7 +32,7 @@ type Durable struct {
 // RosterEntry is one instance of an edge.
 type RosterEntry struct {
 	Edge       string
-	Inc        uint64
+	Instance   uint64
 	LeaseEpoch uint64
 	Dead       bool         // the entry is final
 	Rooms      []RosterRoom // of a dead instance
@@ -63,9 +63,9 @@ func (e *RosterEntry) Keep(old *RosterEntry) {
 
 // GoneEdge is an instance whose sessions were added to those of other dead instances.
 type GoneEdge struct {
-	Edge  string
-	Inc   uint64
-	Until int64 // Unix second after which none of its sessions is valid
+	Edge     string
+	Instance uint64
+	Until    int64 // Unix second after which none of its sessions is valid
 }
 
 // Reserved roster names, invalid for an edge.

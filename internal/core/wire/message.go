@@ -39,7 +39,7 @@ func (t Term) Fences(o Term) bool { return t.N > o.N || (t.N == o.N && t != o) }
 // Report is the message of a child to its parent: of an edge to its regional, of a regional to global.
 type Report struct {
 	From       string         // name of the edge or of the data centre
-	Inc        uint64         // instance ID: new with every start of the process
+	Instance   uint64         // instance ID: new with every start of the process
 	LeaseEpoch uint64         // lease epoch within the instance; 0 before the first
 	Seq        uint64         // grows with every report of the instance
 	Part       uint32         // index of this message among those of Seq, from 0
@@ -222,7 +222,7 @@ type Minute struct {
 // Grant is the message of a parent to a child.
 type Grant struct {
 	To         string
-	Inc        uint64 // the child's instance ID
+	Instance   uint64 // the child's instance ID
 	LeaseEpoch uint64 // the child's lease epoch in the parent's ledger
 	From       Term
 	Seq        uint64 // grows with every grant of the term to this child
@@ -319,7 +319,7 @@ type RoomGrant struct {
 type View struct {
 	Version uint64           `json:"version"`
 	At      fleettime.Time   `json:"at"`
-	Cutoff  fleettime.Time   `json:"horizon"`     // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
+	Cutoff  fleettime.Time   `json:"cutoff"`     // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
 	Park    fleettime.Time   `json:"held_up_to"`  // visitors that joined before it may be long-polled for their turn
 	Slots   int64            `json:"rights_free"` // T minus active; negative after T was lowered
 	Active  uint64           `json:"sessions"`

@@ -139,7 +139,7 @@ func decodeHead(data []byte) (*Promises, error) {
 // joined to sections in any order.
 func Pieces(e *RosterEntry) ([][]byte, error) {
 	var out [][]byte
-	part := wirepb.RosterEntry{Edge: e.Edge, Inc: e.Inc}
+	part := wirepb.RosterEntry{Edge: e.Edge, Instance: e.Instance}
 	size := 0
 	cut := func() error {
 		if len(part.Rooms) == 0 {
@@ -198,10 +198,10 @@ func (p *Promises) Join(s Section, data []byte) error {
 	}
 	at := map[GoneEdge]int{}
 	for i, e := range p.Durable.Roster {
-		at[GoneEdge{Edge: e.Edge, Inc: e.Inc}] = i
+		at[GoneEdge{Edge: e.Edge, Instance: e.Instance}] = i
 	}
 	for _, part := range m.Roster {
-		i, ok := at[GoneEdge{Edge: part.GetEdge(), Inc: part.GetInc()}]
+		i, ok := at[GoneEdge{Edge: part.GetEdge(), Instance: part.GetInstance()}]
 		if !ok {
 			return fmt.Errorf("section %s: %q is not on the roster", s.Key, part.GetEdge())
 		}
@@ -224,14 +224,14 @@ func packDurable(d *Durable) *wirepb.Durable {
 	for i := range d.Roster {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
-			Edge: e.Edge, Inc: e.Inc, LeaseEpoch: e.LeaseEpoch, Dead: e.Dead, Left: e.Left,
+			Edge: e.Edge, Instance: e.Instance, LeaseEpoch: e.LeaseEpoch, Dead: e.Dead, Left: e.Left,
 			LeasedS: e.Leased, UntilS: e.Until, EndedS: e.Ended, WaitedS: e.Waited,
 		}
 		for j := range e.Rooms {
 			r.Rooms = append(r.Rooms, packRosterRoom(&e.Rooms[j]))
 		}
 		for _, g := range e.Gone {
-			r.Gone = append(r.Gone, &wirepb.GoneEdge{Edge: g.Edge, Inc: g.Inc, UntilS: g.Until})
+			r.Gone = append(r.Gone, &wirepb.GoneEdge{Edge: g.Edge, Instance: g.Instance, UntilS: g.Until})
 		}
 		r.ProtoReflect().SetUnknown(e.Unknown)
 		m.Roster = append(m.Roster, r)
@@ -264,7 +264,7 @@ func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	}
 	for i, r := range m.GetRoster() {
 		e := RosterEntry{
-			Edge: r.GetEdge(), Inc: r.GetInc(), LeaseEpoch: r.GetLeaseEpoch(), Dead: r.GetDead(), Left: r.GetLeft(),
+			Edge: r.GetEdge(), Instance: r.GetInstance(), LeaseEpoch: r.GetLeaseEpoch(), Dead: r.GetDead(), Left: r.GetLeft(),
 			Leased: r.GetLeasedS(), Until: r.GetUntilS(), Ended: r.GetEndedS(), Waited: r.GetWaitedS(), Unknown: unknownOf(r),
 		}
 		if e.Edge == "" || len(e.Edge) > maxName {
@@ -278,7 +278,7 @@ func unpackDurable(m *wirepb.Durable) (Durable, error) {
 			return d, fmt.Errorf("roster[%d]: gone: at most %d, got %d", i, maxRoster, n)
 		}
 		for _, g := range r.GetGone() {
-			e.Gone = append(e.Gone, GoneEdge{Edge: g.GetEdge(), Inc: g.GetInc(), Until: g.GetUntilS()})
+			e.Gone = append(e.Gone, GoneEdge{Edge: g.GetEdge(), Instance: g.GetInstance(), Until: g.GetUntilS()})
 		}
 		d.Roster = append(d.Roster, e)
 	}

@@ -22,12 +22,12 @@ var goldenPromises = Promises{
 	Durable: Durable{
 		Version: 7, Promise: Term{N: 9, Nonce: 0xbeef}, Life: 330, Members: 3, HoldUntil: 1622133400,
 		Roster: []RosterEntry{
-			{Edge: Gone, Dead: true, Left: true, Gone: []GoneEdge{{Edge: "edge-0", Inc: 1, Until: 1622133500}}, Rooms: []RosterRoom{
+			{Edge: Gone, Dead: true, Left: true, Gone: []GoneEdge{{Edge: "edge-0", Instance: 1, Until: 1622133500}}, Rooms: []RosterRoom{
 				{Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133300, Stamped: 20}, {Until: 1622133301, Consumed: 3}}},
 			}},
-			{Edge: "edge-1", Inc: 0x1122334455667788, LeaseEpoch: 2},
-			{Edge: "edge-1", Inc: 0x1122334455667789, LeaseEpoch: 3, Leased: 1622133205, Until: 1622133540, Ended: 1622133210},
-			{Edge: "edge-2", Inc: 5, LeaseEpoch: 1, Dead: true, Waited: 40, Rooms: []RosterRoom{{
+			{Edge: "edge-1", Instance: 0x1122334455667788, LeaseEpoch: 2},
+			{Edge: "edge-1", Instance: 0x1122334455667789, LeaseEpoch: 3, Leased: 1622133205, Until: 1622133540, Ended: 1622133210},
+			{Edge: "edge-2", Instance: 5, LeaseEpoch: 1, Dead: true, Waited: 40, Rooms: []RosterRoom{{
 				Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133310, Stamped: 9, Consumed: 1}},
 				Reserved: 4, ReservedUntil: 1622133540, Silent: true, ReservedRate: 2, RateUntil: 1622133270, Rates: []RosterRate{{1622133240, 1}, {1622133270, 1}},
 			}}},
@@ -92,7 +92,7 @@ func large(edges, rooms, seconds int) *Promises {
 	rng := rand.New(rand.NewPCG(1, 2))
 	p := &Promises{Owner: Term{N: 4, Nonce: 5}, Durable: Durable{Version: 3, Life: 1820}}
 	for e := range edges {
-		r := RosterEntry{Edge: "pod-" + strings.Repeat("x", e%20), Inc: uint64(e) + 1, Dead: true, Left: true}
+		r := RosterEntry{Edge: "pod-" + strings.Repeat("x", e%20), Instance: uint64(e) + 1, Dead: true, Left: true}
 		for range rooms {
 			rr := RosterRoom{Room: room.ID(rng.Uint64())}
 			for s := range seconds {
@@ -157,7 +157,7 @@ func TestLargePromisesLieInSections(t *testing.T) {
 	many := large(30_000, 0, 0)
 	for i := range many.Durable.Roster {
 		many.Durable.Roster[i].Edge = strings.Repeat("abcdefgh", i%8) + string(rune('a'+i%26))
-		many.Durable.Roster[i].Inc = rand.New(rand.NewPCG(uint64(i), 1)).Uint64()
+		many.Durable.Roster[i].Instance = rand.New(rand.NewPCG(uint64(i), 1)).Uint64()
 	}
 	if _, err := EncodeHead(many); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a head that is too large is stored: %v", err)

@@ -35,9 +35,9 @@ func ForgetSubject(dc string) string { return prefix + dc + ".forget" }
 
 // ForgetAsk is an operator's statement that an edge has ended; it and ForgetAnswer are sent as JSON.
 type ForgetAsk struct {
-	Edge string `json:"edge"`
-	All  bool   `json:"all,omitempty"`                // every silent edge, instead of one name
-	Inc  uint64 `json:"incarnation,string,omitempty"` // 0 for all silent instances of the name
+	Edge     string `json:"edge"`
+	All      bool   `json:"all,omitempty"`             // every silent edge, instead of one name
+	Instance uint64 `json:"instance,string,omitempty"` // 0 for all silent instances of the name
 }
 
 // ForgetAnswer is the result; one of the two fields is empty.

@@ -216,7 +216,7 @@ func (in *injector) kill(ctx context.Context, n *node, f fault) error {
 	var ended []uint64
 	if f.act == actWipe {
 		verb, between = "kill+wipe", func() (err error) {
-			if ended, err = n.incarnations(); err != nil {
+			if ended, err = n.instances(); err != nil {
 				return err
 			}
 			return os.RemoveAll(n.dataDir())

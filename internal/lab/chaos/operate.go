@@ -70,13 +70,13 @@ func (op *operator) replace(ctx context.Context, n *node) error {
 
 // forget tells the regional that processes of an edge have ended, whose end it may have missed: all of the name if none
 // are given. Without an answer, an operator retries after the storm.
-func (op *operator) forget(ctx context.Context, n *node, incarnations ...uint64) {
+func (op *operator) forget(ctx context.Context, n *node, instances ...uint64) {
 	args := []string{"fleet", "forget", strings.TrimPrefix(n.name, n.place+"/"), "--dc", n.place}
 	which := [][]string{args}
-	if len(incarnations) > 0 {
+	if len(instances) > 0 {
 		which = nil
-		for _, inc := range incarnations {
-			which = append(which, append(slices.Clone(args), "--incarnation", strconv.FormatUint(inc, 10)))
+		for _, instance := range instances {
+			which = append(which, append(slices.Clone(args), "--instance", strconv.FormatUint(instance, 10)))
 		}
 	}
 	for _, w := range which {
@@ -183,9 +183,9 @@ func (op *operator) waits(dc string) (waits []wait, now time.Time, err error) {
 	return waits, now, err
 }
 
-// incarnations returns the instances recorded in the folder of an edge.
-func (n *node) incarnations() ([]uint64, error) {
-	data, err := os.ReadFile(filepath.Join(n.dataDir(), "incarnations.json"))
+// instances returns the instances recorded in the folder of an edge.
+func (n *node) instances() ([]uint64, error) {
+	data, err := os.ReadFile(filepath.Join(n.dataDir(), "instances.json"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -193,7 +193,7 @@ func (n *node) incarnations() ([]uint64, error) {
 	if err == nil {
 		err = json.Unmarshal(data, &lives)
 	}
-	return lives.Incs, err
+	return lives.Instances, err
 }
 
 // twin starts a second process with the configuration and a copy of the folder of an edge, like a copied machine, and

@@ -269,7 +269,7 @@ func (w *World) books() {
 				n.term, n.members, st.Standing, st.Follows.N, st.Leased, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Credit, l.Active, l.Reserved,
 				l.Settled, l.Reconstructed, l.Gen, w.fleetTime().Sub(st.Watermark))
 			for _, e := range st.Edges {
-				w.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Inc, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
+				w.tracef("    %s %016x %s, as of %v ago, heard %v ago", e.Name, e.Instance, e.State, w.fleetTime().Sub(e.AsOf), now.Sub(e.Heard))
 			}
 		}
 		for _, k := range r.edges {
@@ -277,7 +277,7 @@ func (w *World) books() {
 			now := e.clock.read(w.now)
 			l, st := e.core.Ledger(now, w.room), e.core.Status(now)
 			w.tracef("  %s %016x, lease epoch %d, follows %d (leased %v, down %v): granted %d/%d spent %d returned %d/%d idle %d, renewed %d of %d, sessions %d, off by %v",
-				e.name, st.Inc, st.LeaseEpoch, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
+				e.name, st.Instance, st.LeaseEpoch, st.Follows.N, st.Leased, e.down, l.Granted, l.RateGranted, l.Spent, l.Returned, l.RateReturned, l.RateIdle,
 				l.Renewed, l.RenewCeil, l.Sessions, st.Time.Sub(w.fleetTime()))
 		}
 		for id, until := range c.until {
@@ -489,8 +489,8 @@ func (w *World) forget(i int32) {
 	if agg.gone || agg.asleep > w.now {
 		return
 	}
-	inc := n.core.Status(n.clock.read(w.now)).Inc
-	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, inc); err != nil {
+	instance := n.core.Status(n.clock.read(w.now)).Instance
+	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, instance); err != nil {
 		return
 	}
 	w.tracef("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)

@@ -374,7 +374,7 @@ func (w *World) startEdge(i int32) {
 }
 
 // keep stores the edge's instances in its data folder.
-func (n *edgeNode) keep() { n.folder = fleettime.Lives{Place: n.place, Incs: n.core.Incarnations()} }
+func (n *edgeNode) keep() { n.folder = fleettime.Lives{Place: n.place, Instances: n.core.Instances()} }
 
 // edgeRooms returns the room set as read by an edge; rooms is the version of the other roles.
 func (w *World) edgeRooms(n *edgeNode) []admission.Room {

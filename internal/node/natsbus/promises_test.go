@@ -21,7 +21,7 @@ import (
 func durable(version uint64) wire.Durable {
 	return wire.Durable{
 		Version: version, Promise: wire.Term{N: 7, Nonce: 1<<63 + version},
-		Roster: []wire.RosterEntry{{Edge: "edge-1", Inc: 1<<63 + 5, LeaseEpoch: 3, Dead: true, Rooms: []wire.RosterRoom{{
+		Roster: []wire.RosterEntry{{Edge: "edge-1", Instance: 1<<63 + 5, LeaseEpoch: 3, Dead: true, Rooms: []wire.RosterRoom{{
 			Room: 9, Sessions: []wire.Expiry{{Until: 1234, Stamped: 5}}, Reserved: -2, ReservedUntil: 99, Silent: true,
 		}}}},
 	}
@@ -184,7 +184,7 @@ func many(version uint64, edges int) wire.Durable {
 	d := wire.Durable{Version: version, Promise: wire.Term{N: 7, Nonce: 1}}
 	rng := rand.New(rand.NewPCG(version, 1))
 	for e := range edges {
-		r := wire.RosterEntry{Edge: fmt.Sprintf("pod-%d-%d", version, e), Inc: rng.Uint64(), Dead: true, Left: true}
+		r := wire.RosterEntry{Edge: fmt.Sprintf("pod-%d-%d", version, e), Instance: rng.Uint64(), Dead: true, Left: true}
 		for i := range 100 {
 			rr := wire.RosterRoom{Room: room.ID(i + 1)}
 			for s := range uint32(1820) {

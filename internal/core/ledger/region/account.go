@@ -7,7 +7,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// account has the permits of one edge incarnation in one room, and its counters.
+// account has the permits of one edge instance in one room, and its counters.
 //
 // Invariant, for an edge that is alive: beyond its last report it has used no more than the permits
 // of T that it held unused, and has renewed no more than renewCeil-renewed sessions.

@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// accounts are those of the edges in one room, by name and incarnation of the edge.
+// accounts are those of the edges in one room, by name and instance of the edge.
 type accounts []*account
 
 // of returns the account of an edge, nil where it has none in the room.

@@ -20,7 +20,7 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 		r.Room = sale
 		return []wire.RoomReport{r}
 	}
-	roster := wire.Durable{Version: 5, Roster: []wire.RosterEntry{{Edge: "d1", Inc: 7, LeaseEpoch: 1}}}
+	roster := wire.Durable{Version: 5, Roster: []wire.RosterEntry{{Edge: "d1", Instance: 7, LeaseEpoch: 1}}}
 	inside := with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5}}, Spent: 5, Sessions: []wire.Expiry{{Until: second + 60, Stamped: 5}}})
 	for _, c := range []struct {
 		what   string
@@ -41,7 +41,7 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams()}, c.stored)
 		agg.SetLease(fleettime.Never)
 		m := wire.Report{
-			From: "d1", Inc: 7, LeaseEpoch: 1, Seq: 2, Parts: 1, AsOf: second * 1000, Seen: term, Join: true, Rooms: c.rooms,
+			From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 2, Parts: 1, AsOf: second * 1000, Seen: term, Join: true, Rooms: c.rooms,
 		}
 		for range 2 { // it is noticed once
 			agg.Observe(now, m)
@@ -74,7 +74,7 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 			}
 			return v
 		}
-		r := wire.Report{From: "d1", Inc: 7, LeaseEpoch: 1, Seq: 2, Parts: 1, Seen: term, Join: true}
+		r := wire.Report{From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 2, Parts: 1, Seen: term, Join: true}
 		agg.Observe(now, r)
 		if v := last(); v != wire.Adopted {
 			t.Fatalf("the late report is answered by %v", v)
@@ -107,7 +107,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	seq := uint64(0)
 	global := func(g wire.Grant) {
 		seq++
-		g.To, g.Inc, g.From, g.Seq, g.Parts = "dublin", 1, root, seq, 1
+		g.To, g.Instance, g.From, g.Seq, g.Parts = "dublin", 1, root, seq, 1
 		g.Echo, g.At, g.Lease = now, at(), time.Minute
 		agg.Apply(now, g)
 		save()
@@ -117,7 +117,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Keep: 10}, Rate: wire.Allocation{Granted: 60, Keep: 60}}}}})
 
 	agg.Observe(now, wire.Report{
-		From: "d1", Inc: 7, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now,
+		From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now,
 		Rooms: []wire.RoomReport{{Room: sale, Want: 3}},
 	})
 	save()
@@ -134,7 +134,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 		now = now.Add(after)
 		// Somebody else goes on, so that seconds are freed.
 		agg.Observe(now, wire.Report{
-			From: "d2", Inc: 8, LeaseEpoch: 1, Seq: uint64(i) + 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: at(),
+			From: "d2", Instance: 8, LeaseEpoch: 1, Seq: uint64(i) + 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: at(),
 			Rooms: []wire.RoomReport{{Room: sale}},
 		})
 		save()
@@ -152,7 +152,7 @@ func TestARosterIsCountedWhole(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
 	dead := func(name string, until uint32) wire.RosterEntry {
-		return wire.RosterEntry{Edge: name, Inc: 1, LeaseEpoch: 1, Dead: true, Rooms: []wire.RosterRoom{{
+		return wire.RosterEntry{Edge: name, Instance: 1, LeaseEpoch: 1, Dead: true, Rooms: []wire.RosterRoom{{
 			Room: sale, Sessions: []wire.Expiry{{Until: until, Stamped: 1}},
 		}}}
 	}
@@ -165,7 +165,7 @@ func TestARosterIsCountedWhole(t *testing.T) {
 		t.Errorf("%d sessions of the roster are counted, want 2", got)
 	}
 	agg.Observe(now, wire.Report{
-		From: "d3", Inc: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleettime.Time(day * 1000),
+		From: "d3", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleettime.Time(day * 1000),
 		Rooms: []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: day + 11, Stamped: 1}}}},
 	})
 	if got := agg.Ledger(sale).Active; got != 3 {
@@ -179,11 +179,11 @@ func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
 	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
-		Version: 1, Life: 330, Unknown: []byte("durable"), Roster: []wire.RosterEntry{{Edge: "d1", Inc: 7, LeaseEpoch: 1, Unknown: []byte("entry")}},
+		Version: 1, Life: 330, Unknown: []byte("durable"), Roster: []wire.RosterEntry{{Edge: "d1", Instance: 7, LeaseEpoch: 1, Unknown: []byte("entry")}},
 	})
 	agg.SetLease(fleettime.Never)
 	r := wire.Report{
-		From: "d1", Inc: 7, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleettime.Time(day * 1000),
+		From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: term, Join: true, Sent: now, AsOf: fleettime.Time(day * 1000),
 		Rooms: []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: day + 11, Stamped: 1}}}},
 	}
 	written := map[bool]int{} // by whether the edge has ended
@@ -214,10 +214,10 @@ func TestARoomThatIsGoneIsReservedToo(t *testing.T) {
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
 	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
 	agg.SetLease(fleettime.Never)
-	hear := func(edge string, inc, seq uint64, r wire.RoomReport) {
+	hear := func(edge string, instance, seq uint64, r wire.RoomReport) {
 		r.Room = sale
 		agg.Observe(now, wire.Report{
-			From: edge, Inc: inc, LeaseEpoch: 1, Seq: seq, Parts: 1, Seen: term, Join: true, Sent: now,
+			From: edge, Instance: instance, LeaseEpoch: 1, Seq: seq, Parts: 1, Seen: term, Join: true, Sent: now,
 			AsOf: fleettime.Time(day * 1000).Add(now.Sub(fleettime.Mono(time.Hour))), Rooms: []wire.RoomReport{r},
 		})
 		if d, ok := agg.Unsaved(); ok {

@@ -30,7 +30,7 @@ type books struct {
 
 	passes passes // of a room that is paused
 
-	accounts accounts // by name and incarnation of their edges
+	accounts accounts // by name and instance of their edges
 
 	counts       counts     // sessions by the second in which their tickets expire
 	ids          sessionIDs // where each of them was seen last

@@ -139,14 +139,14 @@ func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 	}
 }
 
-// TestEveryIncarnationHasANumberOfItsOwn: also the 65,537th of a term; it does not share sessions with the first.
-func TestEveryIncarnationHasANumberOfItsOwn(t *testing.T) {
+// TestEveryInstanceHasANumberOfItsOwn: also the 65,537th of a term; it does not share sessions with the first.
+func TestEveryInstanceHasANumberOfItsOwn(t *testing.T) {
 	var a Aggregator
 	first := a.roster.add("edge", 1).num
 	a.roster.nums = 1<<16 - 1
 	for range 3 {
 		if e := a.roster.add("edge", 2); e.num == first || e.num == 0 {
-			t.Fatalf("incarnation %d is told apart by %d, as the first by %d", a.roster.nums, e.num, first)
+			t.Fatalf("instance %d is told apart by %d, as the first by %d", a.roster.nums, e.num, first)
 		}
 	}
 	var e idEntry

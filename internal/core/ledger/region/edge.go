@@ -11,7 +11,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// edgeState is the state of one incarnation of an edge.
+// edgeState is the state of one instance of an edge.
 //
 //	from      to        when                                                         by
 //	awaiting  joining   it is heard, and has promised to follow us                   adopt
@@ -52,16 +52,16 @@ var transitions = [...][]edgeState{
 // become makes a transition.
 func (e *edge) become(to edgeState) {
 	if e.strict && e.state != to && !slices.Contains(transitions[e.state], to) {
-		panic(fmt.Sprintf("%s %x is %s and cannot become %s", e.name, e.inc, edgeStates[e.state], edgeStates[to]))
+		panic(fmt.Sprintf("%s %x is %s and cannot become %s", e.name, e.instance, edgeStates[e.state], edgeStates[to]))
 	}
 	e.state = to
 }
 
-// edge is one incarnation of an edge in the books of its aggregator.
+// edge is one instance of an edge in the books of its aggregator.
 type edge struct {
-	name string
-	inc  uint64
-	num  edgeNum // short name for the table of session ids
+	name     string
+	instance uint64
+	num      edgeNum // short name for the table of session ids
 
 	strict bool // see Config.Strict
 
@@ -89,7 +89,7 @@ type edge struct {
 
 	// Other processes of its name. A process that used the same data folder after it has succeeded it,
 	// which is a proof; any other is another edge.
-	succeeds  []uint64       // incarnations that ended before it began
+	succeeds  []uint64       // instances that ended before it began
 	first     uint64         // newest grant to anybody when it was adopted
 	claimed   uint64         // the same when another one told that it has ended; 0 for nobody
 	claimedAt fleettime.Time // no later than then
@@ -119,15 +119,15 @@ func compareEdges(a, b *edge) int {
 	if a == b {
 		return 0
 	}
-	return a.compare(b.name, b.inc)
+	return a.compare(b.name, b.instance)
 }
 
-// compare orders an edge and one of this name and incarnation.
-func (e *edge) compare(name string, inc uint64) int {
+// compare orders an edge and one of this name and instance.
+func (e *edge) compare(name string, instance uint64) int {
 	if c := strings.Compare(e.name, name); c != 0 {
 		return c
 	}
-	return cmp.Compare(e.inc, inc)
+	return cmp.Compare(e.instance, instance)
 }
 
 // over reports whether its lease epoch is over: its lease lapsed, or it said goodbye.

@@ -199,8 +199,8 @@ func (ts *terminations) older(m *termination) bool {
 // that are counted: tickets that turned up elsewhere since, and all its sessions
 // once it was given up. It stays until the edge, or its successor, is heard.
 type beyond struct {
-	inc uint64
-	n   int64
+	instance uint64
+	n        int64
 }
 
 // maxBeyond bounds the edges that are remembered so.
@@ -210,27 +210,27 @@ const maxBeyond = 256
 type overcommit []beyond
 
 // add adds n sessions of an edge. It reports whether the edge had none before.
-func (x *overcommit) add(inc uint64, n int64) bool {
+func (x *overcommit) add(instance uint64, n int64) bool {
 	if n <= 0 {
 		return false
 	}
 	for i := range *x {
-		if (*x)[i].inc == inc {
+		if (*x)[i].instance == instance {
 			(*x)[i].n += n
 			return false
 		}
 	}
 	if len(*x) < maxBeyond {
-		*x = append(*x, beyond{inc: inc, n: n})
+		*x = append(*x, beyond{instance: instance, n: n})
 	} else {
 		(*x)[maxBeyond-1].n += n
 	}
 	return true
 }
 
-// found notes that an incarnation is heard again, or has ended: its sessions are counted.
-func (x *overcommit) found(inc uint64) {
-	*x = slices.DeleteFunc(*x, func(s beyond) bool { return s.inc == inc })
+// found notes that an instance is heard again, or has ended: its sessions are counted.
+func (x *overcommit) found(instance uint64) {
+	*x = slices.DeleteFunc(*x, func(s beyond) bool { return s.instance == instance })
 }
 
 // sum returns how many there are.

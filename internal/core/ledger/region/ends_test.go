@@ -15,9 +15,9 @@ func TestWhoLeavesAfterATakeover(t *testing.T) {
 	all := rooms{home: 1, byID: map[room.ID]*books{}}
 	b := all.open(7)
 	b.counts.begin(fleettime.Time(now * 1000))
-	gone := &edge{name: "edge-1", inc: 1, num: 1, state: left}
+	gone := &edge{name: "edge-1", instance: 1, num: 1, state: left}
 	b.restore(0, gone, &wire.RosterRoom{Room: 7, Sessions: []wire.Expiry{{Until: newest, Stamped: 1}}}, 60)
-	here := &edge{name: "edge-1", inc: 2, num: 2, state: alive}
+	here := &edge{name: "edge-1", instance: 2, num: 2, state: alive}
 	acc := b.account(here)
 	b.end(wire.End{ID: 5, Home: 1, Until: shown, Shown: shown, Kind: wire.Left}, true)
 	at := closing{known: b.terminations.n, watermark: fleettime.Time(now * 1000), expired: uint32(now + 70), movedIn: 1}
@@ -66,7 +66,7 @@ func TestRule7LostMovesRaiseALeaveAgain(t *testing.T) {
 	all := rooms{home: 1, byID: map[room.ID]*books{}}
 	b := all.open(7)
 	b.counts.begin(fleettime.Time(now * 1000))
-	acc := b.account(&edge{name: "edge-1", inc: 1, num: 1, state: alive})
+	acc := b.account(&edge{name: "edge-1", instance: 1, num: 1, state: alive})
 	lose := func(first uint64) {
 		b.takeMoves(acc, &wire.RoomReport{Room: 7, FirstMove: first}, fleettime.Time(now*1000), fleettime.Time(now*1000))
 	}

@@ -18,20 +18,20 @@ var (
 
 // Forgotten is the result of declaring edges ended.
 type Forgotten struct {
-	Incs     []uint64      // incarnations that were declared ended
-	Sessions int64         // still counted, in all rooms
-	Within   time.Duration // after which none of them counts any more
+	Instances []uint64      // instances that were declared ended
+	Sessions  int64         // still counted, in all rooms
+	Within    time.Duration // after which none of them counts any more
 }
 
-// Forget declares on an operator's word that an edge has ended: the incarnation inc, or with
-// 0 all silent incarnations of the name, or with an empty name every edge that is not heard, also
+// Forget declares on an operator's word that an edge has ended: the instance instance, or with
+// 0 all silent instances of the name, or with an empty name every edge that is not heard, also
 // edges that nothing stored knows. Tickets that it stamped under partition_policy serve may be
 // valid for as long as if they had been renewed a moment ago, and count until then. If the edge is
 // alive after all, its sessions beyond that are reported as overcommit until it is heard. An edge that
 // a new aggregator still waits for is waited for no less, but no longer than one that has ended.
 // It returns one of the errors above where nothing can be forgotten: an edge that is heard has not
 // ended.
-func (a *Aggregator) Forget(now fleettime.Mono, name string, inc uint64) (Forgotten, error) {
+func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {
 		return out, fmt.Errorf("forget %s: %w", name, ErrReplaced)
@@ -42,7 +42,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, inc uint64) (Forgot
 		return out, fmt.Errorf("forget %s: %w", name, ErrTimeless)
 	}
 	for _, e := range a.roster.edges {
-		if (name != "" && e.name != name) || (inc != 0 && e.inc != inc) {
+		if (name != "" && e.name != name) || (instance != 0 && e.instance != instance) {
 			continue
 		}
 		switch {
@@ -57,13 +57,13 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, inc uint64) (Forgot
 		if e.ended == 0 && e.missing() {
 			a.lives.endedNow(now, e)
 		}
-		out.Incs = append(out.Incs, e.inc)
+		out.Instances = append(out.Instances, e.instance)
 		for b, acc := range a.rooms.accounts(e) {
 			out.Sessions += acc.reserved.count(&b.counts)
 		}
 	}
 	switch {
-	case len(out.Incs) > 0 || name == "":
+	case len(out.Instances) > 0 || name == "":
 	case heard:
 		return out, fmt.Errorf("forget %s: %w", name, ErrHeard)
 	default:

@@ -113,7 +113,7 @@ func (g *gone) add(sum, e *edge) {
 		b.rates.pass(e.num, sum.num)
 		b.dirty, b.stale = true, true
 	}
-	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Inc: e.inc, Until: last})
+	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Instance: e.instance, Until: last})
 }
 
 // goneRooms returns the sum as it is stored: by the second, or on a coarser grid where it has too many

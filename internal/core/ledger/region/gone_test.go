@@ -96,9 +96,9 @@ func (c *comers) step(d time.Duration) {
 	}
 }
 
-func (c *comers) say(name string, inc uint64, m wire.Report) {
+func (c *comers) say(name string, instance uint64, m wire.Report) {
 	c.seq++
-	m.From, m.Inc, m.LeaseEpoch, m.Seq, m.Parts = name, inc, 1, c.seq, 1
+	m.From, m.Instance, m.LeaseEpoch, m.Seq, m.Parts = name, instance, 1, c.seq, 1
 	m.Seen, m.Sent, m.AsOf = wire.Term{N: c.term, Nonce: c.term}, c.now, c.time()
 	c.agg.Observe(c.now, m)
 }
@@ -115,10 +115,10 @@ func (c *comers) sessions() []wire.Expiry {
 }
 
 // visit has an edge join, count and leave; it returns its report at the join.
-func (c *comers) visit(name string, inc uint64) {
-	c.say(name, inc, wire.Report{Join: true})
+func (c *comers) visit(name string, instance uint64) {
+	c.say(name, instance, wire.Report{Join: true})
 	c.step(time.Second)
-	c.say(name, inc, wire.Report{Final: true, Bye: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: c.sessions()}}})
+	c.say(name, instance, wire.Report{Final: true, Bye: true, Rooms: []wire.RoomReport{{Room: c.room, Sessions: c.sessions()}}})
 	c.step(time.Second)
 }
 
@@ -193,7 +193,7 @@ func TestRule4APredecessorFreed(t *testing.T) {
 	c.lead(c.agg.stored.durable.Clone())
 	c.say("stamps", 1, wire.Report{Join: true, Rooms: rooms(mine[1:]...)})
 	// One that is new and knows no time yet: nothing is freed until it does.
-	c.agg.Observe(c.now, wire.Report{From: "new", Inc: 1, LeaseEpoch: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfBound: fleettime.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
+	c.agg.Observe(c.now, wire.Report{From: "new", Instance: 1, LeaseEpoch: 1, Join: true, Seen: wire.Term{N: c.term, Nonce: c.term}, AsOfBound: fleettime.Unsynced, Seq: 1, Parts: 1, Sent: c.now})
 	c.step(0)
 	if got := c.agg.Ledger(c.room).Active; c.agg.roster.recovering() || got != 3 {
 		t.Errorf("a successor that waits for nobody (%v) counts %d sessions, want 3", !c.agg.roster.recovering(), got)
@@ -371,8 +371,8 @@ func TestASumCountsWhereNothingWasCounted(t *testing.T) {
 	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
 	other, now := room.IDOf("other"), c.time().Second()
 	c.lead(wire.Durable{Version: 1, Life: 66, Roster: []wire.RosterEntry{
-		{Edge: "waits", Inc: 1}, // holds up the watermark
-		{Edge: "left", Inc: 1, Dead: true, Left: true, Rooms: []wire.RosterRoom{
+		{Edge: "waits", Instance: 1}, // holds up the watermark
+		{Edge: "left", Instance: 1, Dead: true, Left: true, Rooms: []wire.RosterRoom{
 			{Room: c.room, Sessions: []wire.Expiry{{Until: uint32(now) + 50, Stamped: 1}, {Until: uint32(now) + 51, Stamped: 1}}},
 			{Room: other, Reserved: 5, ReservedUntil: now + 90},
 		}},
@@ -507,8 +507,8 @@ func TestWhoWasGivenUpIsNotSummed(t *testing.T) {
 }
 
 // witness has an edge report the aggregator that it followed.
-func (c *comers) witness(name string, inc, followed uint64) {
-	c.agg.Observe(c.now, wire.Report{From: name, Inc: inc, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed}, Sent: c.now, AsOf: c.time()})
+func (c *comers) witness(name string, instance, followed uint64) {
+	c.agg.Observe(c.now, wire.Report{From: name, Instance: instance, LeaseEpoch: 1, Seq: 1, Parts: 1, Seen: wire.Term{N: followed, Nonce: followed}, Sent: c.now, AsOf: c.time()})
 }
 
 // TestEdgesChangeAsTheTableSays: a transition that the table of edgeState does not have is a

@@ -32,11 +32,11 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 	var out []wire.Grant
 	for _, s := range a.roster.unadopted {
 		seq := a.roster.ask(now, &a.clock)
-		if e := a.roster.find(s.name, s.inc); e != nil {
+		if e := a.roster.find(s.name, s.instance); e != nil {
 			e.endsAgain()
 		}
 		out = append(out, wire.Grant{
-			To: s.name, Inc: s.inc, LeaseEpoch: s.leaseEpoch, From: a.cfg.Term, Seq: seq, Parts: 1,
+			To: s.name, Instance: s.instance, LeaseEpoch: s.leaseEpoch, From: a.cfg.Term, Seq: seq, Parts: 1,
 			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(),
 			Handshake: s.handshake, Watermark: a.rooms.watermark,
 		})
@@ -58,7 +58,7 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	}
 	e.due = false
 	head := wire.Grant{
-		To: e.name, Inc: e.inc, LeaseEpoch: e.leaseEpoch, From: a.cfg.Term, Seq: a.roster.ask(now, &a.clock),
+		To: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, From: a.cfg.Term, Seq: a.roster.ask(now, &a.clock),
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
 		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(), Lease: a.cfg.Params.EdgeLease,
 		Watermark: a.rooms.watermark, Twin: e.twin, Standing: a.member.standing(&a.up), Site: a.stored.site, Copied: a.member.mayBeCopy(&a.up),

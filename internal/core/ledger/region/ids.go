@@ -28,7 +28,7 @@ type idEntry struct {
 	holder uint32 // see edge and pinned: 31 bits and one, so that an entry stays at 24 bytes
 }
 
-// edgeNum is the short name of one incarnation of an edge. It is never used
+// edgeNum is the short name of one instance of an edge. It is never used
 // again within a term: 2^31 of them are one a second for 68 years.
 type edgeNum uint32
 

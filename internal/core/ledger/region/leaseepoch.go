@@ -61,7 +61,7 @@ func (l *lives) presume(now fleettime.Mono, e *edge) {
 
 // settle takes the exact numbers of an edge whose lease epoch is over: nothing is reserved any more.
 func (l *lives) settle(now fleettime.Mono, e *edge) {
-	l.rooms.found([]uint64{e.inc})
+	l.rooms.found([]uint64{e.instance})
 	for _, acc := range l.rooms.accounts(e) {
 		acc.settle(now)
 	}

@@ -17,17 +17,17 @@ func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, an
 		// first the promise, then the books.
 		return nil, wire.Promise
 	}
-	e = l.roster.find(m.From, m.Inc)
+	e = l.roster.find(m.From, m.Instance)
 	joins := e == nil || e.missing()
 	switch {
-	case e == nil && l.roster.summed(m.From, m.Inc), e != nil && joins && !m.Join:
+	case e == nil && l.roster.summed(m.From, m.Instance), e != nil && joins && !m.Join:
 		return nil, m.forgotten()
 	case e == nil && !m.Join:
 		l.lateWord(m)
 		return nil, m.forgotten()
 	case e == nil:
 		l.roster.unknownEdge(m, l.rooms.watermark)
-		e = l.roster.add(m.From, m.Inc)
+		e = l.roster.add(m.From, m.Instance)
 	}
 	if joins {
 		l.begin(now, e, m)
@@ -35,7 +35,7 @@ func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, an
 	l.roster.belie(e, m)
 	found := l.claim(now, e, m)
 	if joins {
-		found = append(found, e.inc)
+		found = append(found, e.instance)
 		l.adopt(e)
 	}
 	l.rooms.found(found)
@@ -80,8 +80,8 @@ func (m *report) forgotten() wire.Handshake {
 	return wire.Fenced
 }
 
-// claim records the incarnations that an edge reports as ended, and returns them where they are new. An
-// incarnation always reports the same. From here on a report of an ended one that was written later
+// claim records the instances that an edge reports as ended, and returns them where they are new. An
+// instance always reports the same. From here on a report of an ended one that was written later
 // belies it.
 func (l *lives) claim(now fleettime.Mono, by *edge, m *report) (ended []uint64) {
 	if len(m.Succeeds) == len(by.succeeds) || len(m.Succeeds) == 0 {
@@ -108,7 +108,7 @@ func (r *roster) belie(e *edge, m *report) {
 	r.lastUnknown = e.name
 }
 
-// claimed records that an incarnation has ended, by the word of another one or an operator; latest is
+// claimed records that an instance has ended, by the word of another one or an operator; latest is
 // the latest time that fleet time can be.
 func (r *roster) claimed(e *edge, latest fleettime.Time) {
 	if e.claimed == 0 {
@@ -116,26 +116,26 @@ func (r *roster) claimed(e *edge, latest fleettime.Time) {
 	}
 }
 
-// lateName stands for incarnations that were forgotten and are heard. No edge can be
+// lateName stands for instances that were forgotten and are heard. No edge can be
 // called so.
 const lateName = "(late word)"
 
-// lateWord counts the sessions of an incarnation that was forgotten as ended, and is alive. It is
+// lateWord counts the sessions of an instance that was forgotten as ended, and is alive. It is
 // answered to begin anew. Its books were closed when their last second was freed: sessions since then
 // were counted nowhere.
 func (l *lives) lateWord(m *report) {
-	e := l.roster.find(lateName, m.Inc)
+	e := l.roster.find(lateName, m.Instance)
 	if e == nil {
 		if !l.roster.unknownEdge(m, l.rooms.watermark) {
 			return
 		}
-		e = l.roster.add(lateName, m.Inc)
+		e = l.roster.add(lateName, m.Instance)
 		e.become(left)
 	}
 	news := false
 	for i := range m.Rooms {
 		b := l.rooms.reported(m.Rooms[i].Room, m)
-		b.overcommit.found(m.Inc)
+		b.overcommit.found(m.Instance)
 		acc := b.account(e)
 		before := acc.sessions.expiries
 		acc.sessions.take(&b.counts, m.Rooms[i].Sessions)
@@ -147,7 +147,7 @@ func (l *lives) lateWord(m *report) {
 	}
 }
 
-// unknownEdge records an edge whose incarnation is not known, and that has permits or sessions that may
+// unknownEdge records an edge whose instance is not known, and that has permits or sessions that may
 // still be valid. The roster has every edge before its first lease: so either the store has lost data,
 // or the edge was declared lost and was alive. Its permits and sessions were counted nowhere until now.
 func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
@@ -186,7 +186,7 @@ func (r *roster) witness(now fleettime.Mono, m *report, s *stored) {
 			r.lastUnknown = m.From
 		}
 	case m.Seen.N == r.ownTerm:
-		r.witnesses = slices.DeleteFunc(r.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Inc == m.Inc })
+		r.witnesses = slices.DeleteFunc(r.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Instance == m.Instance })
 	}
 }
 
@@ -218,24 +218,24 @@ func (l *lives) endLostHold(e *edge) {
 	}
 }
 
-// add opens the books of an incarnation.
-func (r *roster) add(name string, inc uint64) *edge {
+// add opens the books of an instance.
+func (r *roster) add(name string, instance uint64) *edge {
 	r.nums++
-	e := &edge{name: name, inc: inc, num: r.nums, strict: r.strict}
+	e := &edge{name: name, instance: instance, num: r.nums, strict: r.strict}
 	i, _ := slices.BinarySearchFunc(r.edges, e, compareEdges)
 	r.edges = slices.Insert(r.edges, i, e)
 	return e
 }
 
-// summed reports whether an incarnation's sessions are in the sum: its reports are old.
-func (r *roster) summed(name string, inc uint64) bool {
+// summed reports whether an instance's sessions are in the sum: its reports are old.
+func (r *roster) summed(name string, instance uint64) bool {
 	sum := r.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Inc == inc })
+	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
 }
 
-// find returns an incarnation, nil where it is not in the books.
-func (r *roster) find(name string, inc uint64) *edge {
-	i, ok := slices.BinarySearchFunc(r.edges, inc, func(e *edge, inc uint64) int { return e.compare(name, inc) })
+// find returns an instance, nil where it is not in the books.
+func (r *roster) find(name string, instance uint64) *edge {
+	i, ok := slices.BinarySearchFunc(r.edges, instance, func(e *edge, instance uint64) int { return e.compare(name, instance) })
 	if !ok {
 		return nil
 	}

@@ -19,11 +19,11 @@ type registry struct {
 	advanced fleettime.Mono // when the edges were last moved to the present
 }
 
-// enrol writes the place of an incarnation that is to get a lease on the roster; the edge
+// enrol writes the place of an instance that is to get a lease on the roster; the edge
 // waits for it.
 func (r *registry) enrol(e *edge) { r.write(e, nil) }
 
-// enrolOver writes an incarnation whose lease epoch is over on the roster, with its sessions for a
+// enrolOver writes an instance whose lease epoch is over on the roster, with its sessions for a
 // successor.
 func (r *registry) enrolOver(e *edge) {
 	latest := fleettime.Time(0)
@@ -44,7 +44,7 @@ func (r *registry) enrolOver(e *edge) {
 
 func (r *registry) write(e *edge, rooms []wire.RosterRoom) {
 	entry := wire.RosterEntry{
-		Edge: e.name, Inc: e.inc, LeaseEpoch: e.leaseEpoch, Dead: e.over(), Left: e.state == left,
+		Edge: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, Dead: e.over(), Left: e.state == left,
 		Gone: slices.Clone(e.gone), Waited: e.waited, Rooms: rooms,
 	}
 	e.needs = r.stored.enrol(entry, uint32(r.rooms.longestLife(r.advanced)/time.Second))

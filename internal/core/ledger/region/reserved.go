@@ -104,7 +104,7 @@ func (b *books) unpin(ent *idEntry, by *edge) {
 		if acc.edge.num == ent.edge() {
 			acc.reserved.pinned--
 			if acc.edge != by {
-				b.dirty = b.overcommit.add(acc.edge.inc, 1) || b.dirty // it may go back there, and nobody would tell
+				b.dirty = b.overcommit.add(acc.edge.instance, 1) || b.dirty // it may go back there, and nobody would tell
 			}
 		}
 	}

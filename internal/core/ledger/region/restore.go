@@ -15,10 +15,10 @@ func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 	for i := range old.Roster {
 		r := &old.Roster[i]
 		if own && !r.Dead && r.Edge != wire.UnknownPast {
-			l.roster.witnesses = append(l.roster.witnesses, wire.GoneEdge{Edge: r.Edge, Inc: r.Inc})
+			l.roster.witnesses = append(l.roster.witnesses, wire.GoneEdge{Edge: r.Edge, Instance: r.Instance})
 			l.roster.recoveredEdges++
 		}
-		e := l.roster.add(r.Edge, r.Inc)
+		e := l.roster.add(r.Edge, r.Instance)
 		e.leaseEpoch, e.recv, e.recovered = r.LeaseEpoch, now, true
 		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
 		e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended

@@ -144,11 +144,11 @@ func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
 	}
 }
 
-// found records that incarnations are heard again, or have ended.
-func (r *rooms) found(incs []uint64) {
+// found records that instances are heard again, or have ended.
+func (r *rooms) found(instances []uint64) {
 	for _, b := range r.list {
-		for _, inc := range incs {
-			b.overcommit.found(inc)
+		for _, instance := range instances {
+			b.overcommit.found(instance)
 		}
 	}
 }

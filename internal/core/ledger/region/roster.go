@@ -8,9 +8,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// roster has the incarnations of edges in the books of an aggregator, and identifies them.
+// roster has the instances of edges in the books of an aggregator, and identifies them.
 type roster struct {
-	edges     []*edge // by name and incarnation
+	edges     []*edge // by name and instance
 	nums      edgeNum // newest short name
 	strict    bool    // of every edge
 	unadopted []unadopted
@@ -30,7 +30,7 @@ type roster struct {
 // unadopted is a process without books that is owed an answer.
 type unadopted struct {
 	name       string
-	inc        uint64
+	instance   uint64
 	leaseEpoch uint64
 	echo       fleettime.Mono
 	recv       fleettime.Mono
@@ -41,8 +41,8 @@ const maxUnadopted = 256
 
 // answer owes a reply to a process that is not in the books, or not yet.
 func (r *roster) answer(now fleettime.Mono, m *report, v wire.Handshake) {
-	s := unadopted{name: m.From, inc: m.Inc, leaseEpoch: m.LeaseEpoch, echo: m.Sent, recv: now, handshake: v}
-	if i := slices.IndexFunc(r.unadopted, func(o unadopted) bool { return o.name == m.From && o.inc == m.Inc }); i >= 0 {
+	s := unadopted{name: m.From, instance: m.Instance, leaseEpoch: m.LeaseEpoch, echo: m.Sent, recv: now, handshake: v}
+	if i := slices.IndexFunc(r.unadopted, func(o unadopted) bool { return o.name == m.From && o.instance == m.Instance }); i >= 0 {
 		r.unadopted[i] = s
 	} else if len(r.unadopted) < maxUnadopted {
 		r.unadopted = append(r.unadopted, s)
@@ -114,7 +114,7 @@ func (r *roster) marked(b *books) uint64 {
 	return known
 }
 
-// remove takes incarnations out of the books.
+// remove takes instances out of the books.
 func (r *roster) remove(gone func(e *edge) bool) { r.edges = slices.DeleteFunc(r.edges, gone) }
 
 // newest returns the newest time that any edge has told, which may have been under way for

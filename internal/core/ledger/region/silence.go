@@ -56,7 +56,7 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 	for b, acc := range s.rooms.accounts(e) {
 		if acc.reserved.silent && (ended || e.silent > b.lostWait()) {
 			if !ended || e.forgotten {
-				b.dirty = b.overcommit.add(e.inc, acc.reserved.sum()) || b.dirty // it may be alive all the same
+				b.dirty = b.overcommit.add(e.instance, acc.reserved.sum()) || b.dirty // it may be alive all the same
 			}
 			acc.unpinAll(now, end)
 			unpinned = true
@@ -124,7 +124,7 @@ func (s *silence) meterForgotten(e *edge, blank bool) {
 			n = int64(b.Total) - b.active()
 		}
 		if !b.Cap {
-			b.dirty = b.overcommit.add(e.inc, n) || b.dirty
+			b.dirty = b.overcommit.add(e.instance, n) || b.dirty
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 		if _, any := tells(a, now); any != (c.stored.Site != 0) {
 			t.Errorf("%s: says something: %v", what, any)
 		}
-		a.Observe(now, wire.Report{From: "edge1", Inc: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: c.edge})
+		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: c.edge})
 		save(a, now)
 		if c.after > 0 {
 			if _, any := tells(a, now); any {
@@ -87,7 +87,7 @@ func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
 		}
 		d, _ := a.Unsaved()
 		a.Saved(now, d.Version)
-		a.Observe(now, wire.Report{From: "edge1", Inc: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: 7})
+		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: 7})
 		d = a.Durable()
 		if changes := listed != 5; a.Rejoins() != changes || (d.Site == 7) != changes || (d.Site == 5) == changes {
 			t.Errorf("the list holds %d: leads anew %v, with site %d", listed, a.Rejoins(), d.Site)
@@ -108,7 +108,7 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	}
 	save()
 	edge := func() wire.Grant {
-		a.Observe(now, wire.Report{From: "edge1", Inc: 1, LeaseEpoch: 1, Seq: uint64(now), Parts: 1, Sent: now, Seen: wire.Term{N: 1, Nonce: 1}, Join: true})
+		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: uint64(now), Parts: 1, Sent: now, Seen: wire.Term{N: 1, Nonce: 1}, Join: true})
 		save()
 		now = now.Add(time.Second)
 		for _, g := range a.Grants(now) {
@@ -135,7 +135,7 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	}
 	for site, heard := range map[uint64]bool{0: false, 7: false, 5: true} {
 		term := wire.Term{N: 3 + site, Nonce: 1}
-		a.Apply(now, wire.Grant{To: "lima", Inc: 1, From: term, Seq: 1, Parts: 1, Handshake: wire.Promise, Members: 3, Site: site})
+		a.Apply(now, wire.Grant{To: "lima", Instance: 1, From: term, Seq: 1, Parts: 1, Handshake: wire.Promise, Members: 3, Site: site})
 		if got := a.Status(now).Follows == term; got != heard {
 			t.Errorf("a copy follows who means site %d: %v", site, got)
 		}

@@ -84,14 +84,14 @@ type Status struct {
 	Edges     []EdgeStatus   `json:"edges"`
 }
 
-// EdgeStatus is one incarnation of an edge in the books.
+// EdgeStatus is one instance of an edge in the books.
 type EdgeStatus struct {
-	Name  string         `json:"name"`
-	Inc   uint64         `json:"incarnation"`
-	State string         `json:"state"`
-	AsOf  fleettime.Time `json:"as_of"`
-	Heard fleettime.Mono `json:"-"`
-	Twin  bool           `json:"twin"` // another process of its name lives too
+	Name     string         `json:"name"`
+	Instance uint64         `json:"instance"`
+	State    string         `json:"state"`
+	AsOf     fleettime.Time `json:"as_of"`
+	Heard    fleettime.Mono `json:"-"`
+	Twin     bool           `json:"twin"` // another process of its name lives too
 }
 
 // Status returns the state of the aggregator at now.
@@ -104,7 +104,7 @@ func (a *Aggregator) Status(now fleettime.Mono) Status {
 		s.Copy = a.member.list.Site(a.cfg.DC)
 	}
 	for _, e := range a.roster.edges {
-		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Inc: e.inc, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv, Twin: e.twin})
+		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv, Twin: e.twin})
 	}
 	return s
 }

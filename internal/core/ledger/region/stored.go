@@ -78,14 +78,14 @@ func (s *stored) setSite(site uint64) {
 	s.site = 0
 }
 
-// enrol writes an incarnation's place on the roster, and returns the version that tells
+// enrol writes an instance's place on the roster, and returns the version that tells
 // it. No ticket lives for longer than life seconds.
 func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
 	return s.change(func(d *wire.Durable) {
 		if s.saved >= s.lifeNeeds && life < d.Life {
 			d.Life, s.life = life, life // tickets of a longer life are over
 		}
-		i := s.index(entry.Edge, entry.Inc)
+		i := s.index(entry.Edge, entry.Instance)
 		if i < 0 {
 			d.Roster = append(d.Roster, entry)
 			return
@@ -95,16 +95,16 @@ func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
 	})
 }
 
-// patch changes the entry of an incarnation on the roster, without a change of its state.
+// patch changes the entry of an instance on the roster, without a change of its state.
 func (s *stored) patch(e *edge, change func(r *wire.RosterEntry)) {
-	if i := s.index(e.name, e.inc); i >= 0 {
+	if i := s.index(e.name, e.instance); i >= 0 {
 		s.change(func(d *wire.Durable) { change(&d.Roster[i]) })
 	}
 }
 
-// strike takes an incarnation off the roster: nothing of it is counted any more.
+// strike takes an instance off the roster: nothing of it is counted any more.
 func (s *stored) strike(e *edge) {
-	if i := s.index(e.name, e.inc); i >= 0 {
+	if i := s.index(e.name, e.instance); i >= 0 {
 		s.change(func(d *wire.Durable) { d.Roster = slices.Delete(d.Roster, i, i+1) })
 	}
 }
@@ -117,6 +117,6 @@ func (s *stored) change(f func(d *wire.Durable)) uint64 {
 	return s.durable.Version
 }
 
-func (s *stored) index(name string, inc uint64) int {
-	return slices.IndexFunc(s.durable.Roster, func(r wire.RosterEntry) bool { return r.Edge == name && r.Inc == inc })
+func (s *stored) index(name string, instance uint64) int {
+	return slices.IndexFunc(s.durable.Roster, func(r wire.RosterEntry) bool { return r.Edge == name && r.Instance == instance })
 }

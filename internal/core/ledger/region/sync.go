@@ -37,7 +37,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	u.seq++
 	at := a.snapshot(now)
 	head := wire.Report{
-		From: a.cfg.DC, Inc: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
+		From: a.cfg.DC, Instance: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.gathering,
 		Members: a.stored.members, Site: a.stored.site, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
 	}
@@ -73,7 +73,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 // Apply applies a grant of global. A grant of a lower term, or older than one applied, changes nothing.
 func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Inc != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) || !u.follow(now, &g, &a.stored) {
+	if g.To != a.cfg.DC || g.Instance != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) || !u.follow(now, &g, &a.stored) {
 		return
 	}
 	fresh, complete := u.grants.Take(g.Seq, g.Part, g.Parts)

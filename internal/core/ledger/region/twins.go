@@ -21,7 +21,7 @@ func (r *roster) hasEnded(e *edge) bool {
 
 // proves reports whether o has told that e ended before it began.
 func (o *edge) proves(e *edge) bool {
-	return o != e && slices.Contains(o.succeeds, e.inc)
+	return o != e && slices.Contains(o.succeeds, e.instance)
 }
 
 // meetTwins finds the edges of one name that live beside each other: each has answered

@@ -29,7 +29,7 @@ func (w WaitReason) String() string {
 type Wait struct {
 	Why      WaitReason     `json:"why"`
 	Edge     string         `json:"edge"` // the edge that would end the wait by a report; empty for none
-	Inc      uint64         `json:"incarnation"`
+	Instance uint64         `json:"instance"`
 	Until    fleettime.Time `json:"until"`                // when it ends at the latest; 0 where nobody can tell
 	Closed   bool           `json:"closed"`               // nobody is let in meanwhile, but with rights that edges have in hand
 	Sessions int64          `json:"sessions_kept_free"`   // that are kept free for it meanwhile, in all rooms
@@ -65,7 +65,7 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		out = append(out, Wait{Why: WaitBooks, Closed: true})
 	}
 	for _, e := range a.roster.edges {
-		w := Wait{Edge: e.name, Inc: e.inc, Ended: a.roster.hasEnded(e)}
+		w := Wait{Edge: e.name, Instance: e.instance, Ended: a.roster.hasEnded(e)}
 		switch {
 		case e.state == awaiting || (e.state == lost && !e.lostHold):
 			if w.Why, w.Closed = WaitEdge, true; synced {

@@ -145,7 +145,7 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 		atBound = fleettime.Unsynced
 	}
 	head := wire.Grant{
-		To: d.name, Inc: d.inc, From: a.cfg.Term, Seq: d.grantSeq,
+		To: d.name, Instance: d.instance, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
 		At: ft, AtBound: atBound, Guess: a.clock.guessed, Lease: a.cfg.Params.RegionalLease,
 		Members: a.centres.members, Standing: d.standing(), Site: d.site,
@@ -180,11 +180,11 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	if d == nil {
 		d = a.stranger(now, m.From, m.Site)
 	}
-	if d == nil || m.Inc < d.inc {
+	if d == nil || m.Instance < d.instance {
 		return // one too many that nobody listed, or a zombie
 	}
-	if m.Inc != d.inc { // a new aggregator
-		d.inc = m.Inc
+	if m.Instance != d.instance { // a new aggregator
+		d.instance = m.Instance
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range a.pools.loans(d) {
 			l.progress.Restart()

@@ -65,7 +65,7 @@ func (l *lender) report(dc string, want uint64, arrivals map[string]uint64) {
 		r.Arrivals = append(r.Arrivals, wire.Minute{Start: fleettime.TimeOf(at), N: n})
 	}
 	l.root.Observe(l.now, wire.Report{
-		From: dc, Inc: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
+		From: dc, Instance: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
 		Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
 	})
 }
@@ -161,9 +161,9 @@ func TestFewRightsStayAtTheRoot(t *testing.T) {
 	}
 }
 
-// crowd reports, in the term inc of a data centre's aggregator, a number of waiting visitors that joined in the
+// crowd reports, in the term instance of a data centre's aggregator, a number of waiting visitors that joined in the
 // minute before, and a number of active ones.
-func (l *lender) crowd(dc string, inc uint64, recovering bool, waiting float64, active uint64) {
+func (l *lender) crowd(dc string, instance uint64, recovering bool, waiting float64, active uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
 	r := wire.RoomReport{
@@ -171,7 +171,7 @@ func (l *lender) crowd(dc string, inc uint64, recovering bool, waiting float64, 
 		Waiting: estimate.Histogram{{Start: l.wall - 60_000, Width: 1000, N: waiting}},
 	}
 	l.root.Observe(l.now, wire.Report{
-		From: dc, Inc: inc, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
+		From: dc, Instance: instance, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc],
 		Join: l.seq[dc] == 1, Recovering: recovering, Rooms: []wire.RoomReport{r},
 	})
 }

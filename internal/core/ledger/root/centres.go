@@ -28,7 +28,7 @@ type centres struct {
 // centre is one data centre in the allocator's books.
 type centre struct {
 	name       string
-	inc        uint64         // term of its aggregator: a lower one is a zombie
+	instance   uint64         // term of its aggregator: a lower one is a zombie
 	adopted    bool           // its books are known in this term
 	blank      bool           // its aggregator knows none
 	recovering bool           // its aggregator can do nothing with more rights yet

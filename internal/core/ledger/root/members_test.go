@@ -24,27 +24,27 @@ type roster struct {
 
 // member is a data centre as its coordinator hears it.
 type member struct {
-	name      string
-	site, inc uint64
-	blank     bool
-	gen, seq  uint64
-	acked     uint64
-	granted   uint64
-	returned  uint64
-	rate      uint64
-	rateBack  uint64
-	active    uint64
-	movers    uint64
-	keep      uint64
-	knows     uint64
-	standing  wire.Standing
-	told      uint64 // version of the list
-	heard     bool
-	joined    bool
-	deaf      bool
-	keepsBack bool // keeps idle permits, for now
-	reckons   bool // its books are reconstructed
-	confirmed bool // by the last answer
+	name           string
+	site, instance uint64
+	blank          bool
+	gen, seq       uint64
+	acked          uint64
+	granted        uint64
+	returned       uint64
+	rate           uint64
+	rateBack       uint64
+	active         uint64
+	movers         uint64
+	keep           uint64
+	knows          uint64
+	standing       wire.Standing
+	told           uint64 // version of the list
+	heard          bool
+	joined         bool
+	deaf           bool
+	keepsBack      bool // keeps idle permits, for now
+	reckons        bool // its books are reconstructed
+	confirmed      bool // by the last answer
 }
 
 const rosterTotal = 120
@@ -69,7 +69,7 @@ func (r *roster) lead(n uint64, bootstrap bool, m ledger.Members) {
 
 func (r *roster) add(names ...string) {
 	for _, name := range names {
-		r.centres[name] = &member{name: name, inc: 1}
+		r.centres[name] = &member{name: name, instance: 1}
 	}
 }
 
@@ -90,7 +90,7 @@ func (r *roster) exchange(n int) {
 		r.root.SetTime(r.now, fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
 		for _, g := range r.root.Grants(r.now) {
 			for _, c := range r.centres {
-				if c.name == g.To && c.inc == g.Inc && !c.deaf && (g.Site == 0 || c.site == 0 || c.site == g.Site) {
+				if c.name == g.To && c.instance == g.Instance && !c.deaf && (g.Site == 0 || c.site == 0 || c.site == g.Site) {
 					c.apply(g)
 				}
 			}
@@ -112,7 +112,7 @@ func (c *member) report(r *roster) {
 		RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers, Reconstructed: c.reckons,
 	}
 	r.root.Observe(r.now, wire.Report{
-		From: c.name, Inc: c.inc, Site: c.site, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
+		From: c.name, Instance: c.instance, Site: c.site, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
 		Rooms: []wire.RoomReport{room},
 	})
 }
@@ -462,7 +462,7 @@ func sited(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
 func (r *roster) copied() *member {
 	r.add("lima, copied")
 	c := r.centres["lima, copied"]
-	c.name, c.inc, c.site, c.blank, c.knows = "lima", 9, 8, true, 1
+	c.name, c.instance, c.site, c.blank, c.knows = "lima", 9, 8, true, 1
 	return c
 }
 

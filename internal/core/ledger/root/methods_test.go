@@ -13,7 +13,7 @@ func (l *lender) inside(dc string, active, want uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
 	l.root.Observe(l.now, wire.Report{
-		From: dc, Inc: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1,
+		From: dc, Instance: 1, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1,
 		Rooms: []wire.RoomReport{{
 			Room: sale, Permits: wire.Permits{Sessions: wire.Allocation{Granted: g.Permits.Sessions.Granted, Returned: l.back[dc]}, Rate: wire.Allocation{Granted: g.Permits.Rate.Granted, Returned: l.rateBack[dc]}},
 			Idle: g.Permits.Sessions.Granted - l.back[dc] - active, RateIdle: g.Permits.Rate.Granted - l.rateBack[dc] - active, Active: active, Want: want,

@@ -9,7 +9,7 @@ import (
 )
 
 // holds reports a data centre's number of held visitors, and the use of its passes.
-func (l *lender) holds(dc string, inc, people, returned, spent uint64) {
+func (l *lender) holds(dc string, instance, people, returned, spent uint64) {
 	l.seq[dc]++
 	g := l.last[dc]
 	r := wire.RoomReport{
@@ -20,7 +20,7 @@ func (l *lender) holds(dc string, inc, people, returned, spent uint64) {
 		r.HeldJoined = append(r.HeldJoined, l.wall-60_000+fleettime.Time(i))
 	}
 	l.root.Observe(l.now, wire.Report{
-		From: dc, Inc: inc, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
+		From: dc, Instance: instance, Seq: l.seq[dc], Parts: 1, Sent: l.now, Seen: l.term, Acked: l.acked[dc], Join: l.seq[dc] == 1, Rooms: []wire.RoomReport{r},
 	})
 }
 

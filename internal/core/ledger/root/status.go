@@ -168,7 +168,7 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
-		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv), Term: d.inc, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
+		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
 		if d.time.known {
 			t.Bound = d.time.bound
 		}

@@ -18,7 +18,7 @@ import (
 //
 //   - A coordinator lends a release only where the store says that it is marked for its own term. So no
 //     other one ever lends it, and a successor knows without asking that it has nothing to lend.
-//   - A report about passes counts only if they were lent under this term, to this incarnation, of
+//   - A report about passes counts only if they were lent under this term, to this instance, of
 //     this release, and once.
 //   - An edge uses a pass once, beside a permit of T and one of R, in the step in which it admits.
 //   - Passes are lent only to a child that reports held visitors for them.

@@ -141,7 +141,7 @@ type Report struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
-	Inc           uint64                 `protobuf:"fixed64,3,opt,name=inc,proto3" json:"inc,omitempty"`
+	Instance      uint64                 `protobuf:"fixed64,3,opt,name=instance,proto3" json:"instance,omitempty"`
 	LeaseEpoch    uint64                 `protobuf:"varint,4,opt,name=lease_epoch,json=leaseEpoch,proto3" json:"lease_epoch,omitempty"`
 	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
 	Part          uint32                 `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
@@ -216,9 +216,9 @@ func (x *Report) GetFrom() string {
 	return ""
 }
 
-func (x *Report) GetInc() uint64 {
+func (x *Report) GetInstance() uint64 {
 	if x != nil {
-		return x.Inc
+		return x.Instance
 	}
 	return 0
 }
@@ -1229,7 +1229,7 @@ type Grant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
-	Inc           uint64                 `protobuf:"fixed64,3,opt,name=inc,proto3" json:"inc,omitempty"`
+	Instance      uint64                 `protobuf:"fixed64,3,opt,name=instance,proto3" json:"instance,omitempty"`
 	LeaseEpoch    uint64                 `protobuf:"varint,4,opt,name=lease_epoch,json=leaseEpoch,proto3" json:"lease_epoch,omitempty"`
 	From          *Term                  `protobuf:"bytes,5,opt,name=from,proto3" json:"from,omitempty"`
 	Seq           uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -1299,9 +1299,9 @@ func (x *Grant) GetTo() string {
 	return ""
 }
 
-func (x *Grant) GetInc() uint64 {
+func (x *Grant) GetInstance() uint64 {
 	if x != nil {
-		return x.Inc
+		return x.Instance
 	}
 	return 0
 }
@@ -2088,7 +2088,7 @@ func (x *Durable) GetMovedInS() int64 {
 type RosterEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`
-	Inc           uint64                 `protobuf:"fixed64,2,opt,name=inc,proto3" json:"inc,omitempty"`
+	Instance      uint64                 `protobuf:"fixed64,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	LeaseEpoch    uint64                 `protobuf:"varint,3,opt,name=lease_epoch,json=leaseEpoch,proto3" json:"lease_epoch,omitempty"`
 	Dead          bool                   `protobuf:"varint,4,opt,name=dead,proto3" json:"dead,omitempty"`
 	Left          bool                   `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`
@@ -2139,9 +2139,9 @@ func (x *RosterEntry) GetEdge() string {
 	return ""
 }
 
-func (x *RosterEntry) GetInc() uint64 {
+func (x *RosterEntry) GetInstance() uint64 {
 	if x != nil {
-		return x.Inc
+		return x.Instance
 	}
 	return 0
 }
@@ -2322,7 +2322,7 @@ func (x *RosterRoom) GetRatesN() []int64 {
 type GoneEdge struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`
-	Inc           uint64                 `protobuf:"fixed64,2,opt,name=inc,proto3" json:"inc,omitempty"`
+	Instance      uint64                 `protobuf:"fixed64,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	UntilS        int64                  `protobuf:"varint,3,opt,name=until_s,json=untilS,proto3" json:"until_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2365,9 +2365,9 @@ func (x *GoneEdge) GetEdge() string {
 	return ""
 }
 
-func (x *GoneEdge) GetInc() uint64 {
+func (x *GoneEdge) GetInstance() uint64 {
 	if x != nil {
-		return x.Inc
+		return x.Instance
 	}
 	return 0
 }
@@ -2386,11 +2386,11 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x8c\x06\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x96\x06\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
-	"\x04from\x18\x02 \x01(\tR\x04from\x12\x10\n" +
-	"\x03inc\x18\x03 \x01(\x06R\x03inc\x12\x1f\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\x06R\binstance\x12\x1f\n" +
 	"\vlease_epoch\x18\x04 \x01(\x04R\n" +
 	"leaseEpoch\x12\x10\n" +
 	"\x03seq\x18\x05 \x01(\x04R\x03seq\x12\x12\n" +
@@ -2501,11 +2501,11 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xa2\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xac\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\tR\x02to\x12\x10\n" +
-	"\x03inc\x18\x03 \x01(\x06R\x03inc\x12\x1f\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\x06R\binstance\x12\x1f\n" +
 	"\vlease_epoch\x18\x04 \x01(\x04R\n" +
 	"leaseEpoch\x12+\n" +
 	"\x04from\x18\x05 \x01(\v2\x17.vestibule.wire.v1.TermR\x04from\x12\x10\n" +
@@ -2593,10 +2593,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x12\n" +
 	"\x04site\x18\b \x01(\x06R\x04site\x12\x1c\n" +
 	"\n" +
-	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xca\x02\n" +
+	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xd4\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
-	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
-	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x1f\n" +
+	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x1f\n" +
 	"\vlease_epoch\x18\x03 \x01(\x04R\n" +
 	"leaseEpoch\x12\x12\n" +
 	"\x04dead\x18\x04 \x01(\bR\x04dead\x12\x12\n" +
@@ -2619,10 +2619,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\frate_until_s\x18\a \x01(\x03R\n" +
 	"rateUntilS\x12\"\n" +
 	"\rrates_until_s\x18\b \x03(\x03R\vratesUntilS\x12\x17\n" +
-	"\arates_n\x18\t \x03(\x12R\x06ratesN\"I\n" +
+	"\arates_n\x18\t \x03(\x12R\x06ratesN\"S\n" +
 	"\bGoneEdge\x12\x12\n" +
-	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x10\n" +
-	"\x03inc\x18\x02 \x01(\x06R\x03inc\x12\x17\n" +
+	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x17\n" +
 	"\auntil_s\x18\x03 \x01(\x03R\x06untilS*~\n" +
 	"\tHandshake\x12\x19\n" +
 	"\x15HANDSHAKE_UNSPECIFIED\x10\x00\x12\x15\n" +
