@@ -319,7 +319,7 @@ type RoomGrant struct {
 type View struct {
 	Version uint64           `json:"version"`
 	At      fleettime.Time   `json:"at"`
-	Cutoff  fleettime.Time   `json:"cutoff"`     // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
+	Cutoff  fleettime.Time   `json:"cutoff"`      // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
 	Park    fleettime.Time   `json:"held_up_to"`  // visitors that joined before it may be long-polled for their turn
 	Slots   int64            `json:"rights_free"` // T minus active; negative after T was lowered
 	Active  uint64           `json:"sessions"`
