@@ -72,7 +72,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 		}
 		st.up.mu.Lock()
 		defer st.up.mu.Unlock()
-		st.up.held[sale].View = &wire.View{Version: st.up.seq + 1, At: at, Cutoff: 1, Mu: 12.5, Paces: []estimate.Pace{{Mu: 12.5}}, Theta: .0001, Line: estimate.NewDigest(h)}
+		st.up.held[sale].View = &wire.View{Version: st.up.seq + 1, At: at, Since: at - 600_000, Cutoff: 1, Mu: 12.5, Paces: []estimate.Pace{{Mu: 12.5}}, Theta: .0001, Line: estimate.NewDigest(h)}
 		st.up.say()
 	}
 	news()

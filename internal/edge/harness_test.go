@@ -238,7 +238,7 @@ func (p *parent) view(id room.ID, n, mu float64, cutoff, park fleettime.Time) {
 	defer p.mu.Unlock()
 	at := fleettime.TimeOf(time.Now())
 	p.held[id].View = &wire.View{
-		Version: p.seq + 1, At: at, Cutoff: cutoff, Park: park, Mu: mu, Paces: []estimate.Pace{{Mu: mu}},
+		Version: p.seq + 1, At: at, Since: at - 120_000, Cutoff: cutoff, Park: park, Mu: mu, Paces: []estimate.Pace{{Mu: mu}},
 		Line: estimate.NewDigest(estimate.Histogram{{Start: at - 120_000, Width: 60_000, N: n}}),
 	}
 	p.say()

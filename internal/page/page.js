@@ -158,7 +158,7 @@ function reload() {
 
 // Updates. Only listen knows their transport: it calls heard with each, and missed if
 // the site does not answer.
-var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, near = false, sent = 0, word = now, grew = 0, drew = 0, heights = [];
+var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, refused = 0, near = false, sent = 0, word = now, grew = 0, drew = 0, heights = [];
 // fresh: no current state is shown yet, so the next poll is not held. broken: the stream was interrupted, with no message since.
 var fresh = true, broken = false;
 function listen() { later(now.counting ? 1 : now.retryAfterSeconds); stream() }
@@ -183,7 +183,7 @@ function stream() {
 	if (source || entering || !window.EventSource || !(now.retryAfterSeconds > 0)) return;
 	source = new EventSource("/.well-known/vestibule/events?room=" + encodeURIComponent(now.room));
 	source.onopen = anew;
-	source.onmessage = function (e) { said = Date.now(); broken = false; placed(JSON.parse(e.data)) };
+	source.onmessage = function (e) { said = Date.now(); refused = 0; broken = false; placed(JSON.parse(e.data)) };
 	source.addEventListener("over", function (e) {
 		hush();
 		if (e.data != "ask") return;
@@ -191,7 +191,7 @@ function stream() {
 		setTimeout(stream, 6000);
 	});
 	source.onerror = function () {
-		if (source && source.readyState == 2) { hush(); setTimeout(stream, 45000 + Math.random() * 30000) } else if (said) lost();
+		if (source && source.readyState == 2) { hush(); setTimeout(stream, 3000 * Math.pow(2, Math.min(refused++, 4)) * (.75 + Math.random() / 2)) } else if (said) lost();
 	};
 }
 // lost polls soon, once: if the site does not answer either, the numbers shown are old.
@@ -227,7 +227,7 @@ function placed(n) {
 	// If nothing is shown here, the answer to the next poll has more.
 	if (counted && !lots(now) && (!early || !n.starts && n.at >= Date.parse(now.startsAt))) show(shown(n, p));
 	else if (state == "offline") show(now);
-	if (n.drawn > joined && n.drawn != drew) within(Math.random() * 10, drew = n.drawn); // once: the answer has the place
+	if (n.drawn > joined && n.drawn != drew) within(Math.random() * Math.min(10, p.total / 100), drew = n.drawn); // once: the answer has the place
 	near = !n.pausedBy && (joined <= Math.max(n.horizon, early ? 0 : n.park) || lots(now) && was);
 	// Timers of background pages are slow; messages are not.
 	if (near && !was) later(.05 + Math.random() * (early ? 1.5 : .45)); else if (due && Date.now() > due) ask();

@@ -213,3 +213,25 @@ func TestALostConnectionIsFoundAgain(t *testing.T) {
 	streams.Store(true)
 	waitFor(t, ctx, `document.title == "(1,234) You are in line"`)
 }
+
+// TestARefusedStreamIsOpenedAgain: a page whose event stream is refused tries again after 3 s, and then less and less
+// often: a load balancer answers 502 for a moment, a full edge 503 for long.
+func TestARefusedStreamIsOpenedAgain(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("/", &site{Handler: New("", "", slog.New(slog.DiscardHandler))})
+	mux.HandleFunc("/.well-known/vestibule/events", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "full", http.StatusServiceUnavailable)
+	})
+	url := browsertest.Serve(t, mux)
+	ctx := browsertest.Open(t)
+	browsertest.See(t, ctx, atStart(`{
+		const later = setTimeout, waits = window.waits = [];
+		Math.random = () => .5;
+		window.setTimeout = (f, ms) => [3, 6, 12, 24, 48].includes(ms / 1000) ? (waits.push(ms / 1000), later(f, 0)) : later(f, ms);
+	}`))
+	do(t, ctx, phone(), chromedp.Navigate(url+"/queued"))
+	waitFor(t, ctx, `waits.length >= 6`)
+	if got := browsertest.See(t, ctx, chromedp.Evaluate[string](`waits.slice(0, 6).join(" ")`)); got != "3 6 12 24 48 48" {
+		t.Errorf("the page opens its stream again after %s s, want 3 6 12 24 48 48", got)
+	}
+}
