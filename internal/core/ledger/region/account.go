@@ -32,21 +32,21 @@ type account struct {
 	reserved reserved // of an edge that is not alive
 
 	edge  *edge
-	books *books
+	ledger *roomLedger
 
 	changedAt uint64                 // first grant that carried the newest change
 	viewAt    uint64                 // the same for the room's view
 	ends      wire.Outbox[wire.End]  // sessions that ended, for the edge
 	lines     wire.Outbox[wire.Line] // the same of copied tickets
-	unsaid    bool                   // something changed since the last grant; set by news
-	unshown   bool                   // so did the room's view; set by viewNews
-	open      bool                   // it is in edge.open
+	changed    bool                   // something changed since the last grant; set by news
+	viewChanged   bool                   // so did the room's view; set by viewNews
+	queued      bool                   // it is in edge.open
 }
 
-// viewNews notes that the edge has yet to see the room's view.
-func (a *account) viewNews() {
-	a.unshown = true
-	a.edge.owe(a)
+// markViewChanged notes that the edge has yet to see the room's view.
+func (a *account) markViewChanged() {
+	a.viewChanged = true
+	a.edge.enqueue(a)
 }
 
 // pending returns the visitors that joined there and are expected to return for the first time, by join
@@ -69,8 +69,8 @@ func (a *account) idle() int64 { return max(0, a.credit()) }
 
 // counts reports whether the edge still matters to the books.
 func (a *account) counts() bool {
-	c := &a.books.counts
-	return a.reserved.count(c) > 0 || a.sessions.live(c) || a.books.rates.of(a.edge.num) > 0
+	c := &a.ledger.counts
+	return a.reserved.count(c) > 0 || a.sessions.live(c) || a.ledger.rates.of(a.edge.num) > 0
 }
 
 // pin takes one session out of the ageing.
@@ -83,7 +83,7 @@ func (a *account) pin(c *counts, ent *idEntry) {
 // setKeep sets the idle targets of the edge.
 func (a *account) setKeep(sessions, rate uint64) {
 	if a.permits.SetKeep(sessions, rate) {
-		a.news()
+		a.markChanged()
 	}
 }
 
@@ -91,32 +91,32 @@ func (a *account) setKeep(sessions, rate uint64) {
 func (a *account) setLife(secs uint32) {
 	if a.life != secs {
 		a.life = secs
-		a.news()
+		a.markChanged()
 	}
 }
 
 func (a *account) raise(counter *uint64, n uint64) {
 	if n > 0 {
 		*counter += n
-		a.news()
+		a.markChanged()
 	}
 }
 
-// news notes that the edge has yet to hear of the account. Grants look at no others: for most edges most
+// markChanged notes that the edge has yet to hear of the account. Grants look at no others: for most edges most
 // rooms have no news.
-func (a *account) news() {
-	a.unsaid = true
-	a.edge.owe(a)
+func (a *account) markChanged() {
+	a.changed = true
+	a.edge.enqueue(a)
 }
 
-// noRate drops the permits of R, which end with a lease epoch.
-func (a *account) noRate() {
+// clearRate drops the permits of R, which end with a lease epoch.
+func (a *account) clearRate() {
 	a.permits.Rate.Reset()
 	a.rateIdle, a.rateUses.list = ledger.Idle{}, nil
 }
 
-// noAsk drops the demand of an edge that is not heard.
-func (a *account) noAsk() {
+// clearDemand drops the demand of an edge that is not heard.
+func (a *account) clearDemand() {
 	a.demand = ledger.Demand{}
 	a.passes.Callable, a.passes.Joined = 0, nil
 }

@@ -34,7 +34,7 @@ func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e
 // hold.
 func (as accounts) lent() (credit, rate int64) {
 	for _, acc := range as {
-		if acc.edge.heard() {
+		if acc.edge.reporting() {
 			credit += max(0, acc.credit())
 			rate += max(0, acc.permits.Rate.Held())
 		}
@@ -53,8 +53,8 @@ func (as accounts) idle() (t, rate int64) {
 	return t, rate
 }
 
-// presume reports whether anything is reserved.
-func (as accounts) presume() bool {
+// anyReserved reports whether anything is reserved.
+func (as accounts) anyReserved() bool {
 	return slices.ContainsFunc(as, func(acc *account) bool {
 		return !acc.reserved.none()
 	})

@@ -49,7 +49,7 @@ type Config struct {
 
 	// GoneAbove is the number of seconds of sessions of edges that left which stand on the roster
 	// one by one before they are summed; 0 for the default.
-	GoneAbove int
+	CompactAbove int
 
 	// Strict makes a transition of an edge that the table of edge states does not have
 	// panic. Tests set it.
@@ -70,14 +70,14 @@ type Aggregator struct {
 	clock  clock
 	rooms  rooms      // the books of every room
 	roster roster     // which edges there are
-	lives  lives      // their states
+	lifecycle  lifecycle      // their states
 	stored stored     // the data for a successor
 	member membership // of the list of data centres
 	up     uplink     // to global
 
 	fencedBy uint64         // term of a successor that exists: nothing is sent any more
 	due      fleettime.Mono // of the next Grants
-	last     looked         // everywhere for permits to return
+	lastReturn     lastSnapshot         // everywhere for permits to return
 }
 
 // New returns the aggregator of a data centre under a new term.
@@ -93,10 +93,10 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 		own = !slices.ContainsFunc(old.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast })
 		old.LoseTrack()
 	}
-	a := &Aggregator{cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*books{}, passed: math.MaxInt64}, stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now}
+	a := &Aggregator{cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64}, stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now}
 	a.clock.restore(now, cfg.Time)
 	a.stored.durable.Version++
-	a.member = membership{dc: cfg.DC, chance: cfg.Site, stored: &a.stored}
+	a.member = membership{dc: cfg.DC, freshID: cfg.Site, stored: &a.stored}
 	a.up.seen = old.Promise
 	a.stored.members = told
 	switch {
@@ -114,44 +114,44 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.rooms.pastTill = now.Add(fleettime.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
 	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm, a.roster.strict = cfg.OwnTerm, cfg.Strict
-	a.lives = newLives(&registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}, cfg.goneAbove())
-	if a.lives.movedIn = old.MovedIn; old.Version == 0 && cfg.Bootstrap {
-		a.lives.movedIn, a.stored.durable.MovedIn = 1, 1
+	a.lifecycle = newLifecycle(&registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}, cfg.compactAbove())
+	if a.lifecycle.movedIn = old.MovedIn; old.Version == 0 && cfg.Bootstrap {
+		a.lifecycle.movedIn, a.stored.durable.MovedIn = 1, 1
 	} else if old.MovedIn == 0 {
-		a.lives.movedIn = movedInUnknown
+		a.lifecycle.movedIn = movedInUnknown
 	}
-	a.roster.begins = old.Version == 0 && cfg.Bootstrap
+	a.roster.bootstrap = old.Version == 0 && cfg.Bootstrap
 	if old.Version == 0 && !cfg.Bootstrap {
 		// Nothing stored: a new data centre, or a store that lost its memory. It
 		// goes on the roster: a successor that finds some edges there must not take
 		// them for all there were.
-		a.roster.add(wire.UnknownPast, 0).recv = now
+		a.roster.add(wire.UnknownPast, 0).receivedAt = now
 		a.stored.durable.LoseTrack()
 	}
-	a.lives.restore(now, &old, own)
+	a.lifecycle.restore(now, &old, own)
 	return a
 }
 
-func (c *Config) goneAbove() int {
-	if c.GoneAbove > 0 {
-		return c.GoneAbove
+func (c *Config) compactAbove() int {
+	if c.CompactAbove > 0 {
+		return c.CompactAbove
 	}
-	return goneAbove
+	return compactAbove
 }
 
 // SetRooms replaces the room set. Books of a room that went stay open until
 // everything in them has gone back to global.
 func (a *Aggregator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	a.rooms.set(now, rooms)
-	a.stored.promiseLife(uint32(a.rooms.longestLife(now) / time.Second))
+	a.stored.raiseLife(uint32(a.rooms.longestLife(now) / time.Second))
 	for _, b := range a.rooms.list {
 		for _, e := range a.roster.edges {
 			if acc := b.accounts.of(e); acc != nil || e.state == alive {
-				b.account(e).news()
+				b.account(e).markChanged()
 			}
 		}
 	}
-	a.up.hurry(now, 1)
+	a.up.reportSoon(now, 1)
 	a.due = now
 }
 
@@ -163,9 +163,9 @@ func (a *Aggregator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	}
 	a.member.list = m
 	a.stored.setMembers(&m)
-	a.up.hurry(now, 1)
+	a.up.reportSoon(now, 1)
 	a.due = now
-	a.rooms.restale()
+	a.rooms.markAllStale()
 }
 
 // Durable returns the data for a successor, stored or not.
@@ -195,18 +195,18 @@ func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
 		return
 	}
 	if a.stored.save(version) {
-		a.rooms.restale()
+		a.rooms.markAllStale()
 	}
-	a.lives.enter()
+	a.lifecycle.activateStored()
 	a.due = now
-	a.up.hurry(now, 1)
+	a.up.reportSoon(now, 1)
 }
 
 // snapshot returns how the data centre stands at now.
 func (a *Aggregator) snapshot(now fleettime.Mono) *snapshot {
 	u := &a.up
 	return &snapshot{
-		blank: u.blank, recovering: a.roster.recovering(), gathering: a.lives.gathering, isolated: u.isolated(now), deaf: u.unanswered(now, deaf),
+		blank: u.blank, recovering: a.roster.recovering(), returning: a.lifecycle.returning, isolated: u.isolated(now), unanswered: u.unanswered(now, unansweredWait),
 		leased: u.leased(now), closed: a.member.standing(u) != wire.Listed, life: a.stored.life, since: a.roster.countsSince(), term: a.cfg.Term,
 	}
 }

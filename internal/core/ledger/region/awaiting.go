@@ -17,23 +17,23 @@ import (
 // it stores until when it may have to wait for those that are missing: most are back by then.
 const settleTime = time.Second
 
-// awaitedInVain reports whether an edge of a predecessor is given up: it had no lease
+// waitIsOver reports whether an edge of a predecessor is given up: it had no lease
 // any more for certain, and had the time to come back. The first aggregator that awaits it
 // notes after which second it had none, and after which no ticket is valid that it stamped
 // under one. Both hold for every successor until the edge is adopted, which takes them off
 // the roster before it gets a lease.
-func (s *silence) awaitedInVain(now fleettime.Mono, ft fleettime.Time, e *edge) bool {
+func (s *silence) waitIsOver(now fleettime.Mono, ft fleettime.Time, e *edge) bool {
 	if e.leased == 0 && now.Sub(s.clock.started) > settleTime {
 		e.leased, e.until = s.leaseLeft(now)
-		s.stored.patch(e, func(r *wire.RosterEntry) { r.Leased, r.Until = e.leased, e.until })
+		s.stored.patchEntry(e, func(r *wire.RosterEntry) { r.Leased, r.Until = e.leased, e.until })
 	}
-	return e.leased != 0 && (now.Sub(e.recv) > s.patience() || ft.Second() > e.leased)
+	return e.leased != 0 && (now.Sub(e.receivedAt) > s.takeoverWait() || ft.Second() > e.leased)
 }
 
-// awaitedUntil returns the latest time to which an edge of a predecessor is waited for: until
+// waitEnd returns the latest time to which an edge of a predecessor is waited for: until
 // everything has expired that it stamped under a lease; where the books are not known
 // either, until it cannot be renewing any more.
-func (s *silence) awaitedUntil(now fleettime.Mono, e *edge, blank bool) fleettime.Time {
+func (s *silence) waitEnd(now fleettime.Mono, e *edge, blank bool) fleettime.Time {
 	leased, until := e.leased, e.until
 	if leased == 0 {
 		leased, until = s.leaseLeft(now)
@@ -56,15 +56,15 @@ func (s *silence) leaseLeft(now fleettime.Mono) (leased, until int64) {
 	return end.Add(fleettime.Stretch(s.params.EdgeLease)+2*fleettime.MaxError).Second() + 1, s.rooms.maxExpiry(now, end, s.params.EdgeLease)
 }
 
-// holdsGuess reports whether nothing may be freed yet because all nodes had lost the time: sessions from
+// holdsForGuess reports whether nothing may be freed yet because all nodes had lost the time: sessions from
 // before are waited out by the guessed time.
-func (s *silence) holdsGuess(now fleettime.Mono, ft fleettime.Time, synced bool) bool {
+func (s *silence) holdsForGuess(now fleettime.Mono, ft fleettime.Time, synced bool) bool {
 	d := &s.stored.durable
 	if s.clock.guessed && synced {
 		if s.clock.guess == 0 {
 			s.clock.guess = s.latest(now).Second() + 1
 		}
-		if end := s.clock.guess + int64((s.rooms.longestLife(now)+2*time.Second+s.patience())/time.Second) + 1; end > d.HoldUntil {
+		if end := s.clock.guess + int64((s.rooms.longestLife(now)+2*time.Second+s.takeoverWait())/time.Second) + 1; end > d.HoldUntil {
 			s.stored.holdNeeds = s.stored.change(func(d *wire.Durable) { d.HoldUntil = end })
 		}
 	}
@@ -74,9 +74,9 @@ func (s *silence) holdsGuess(now fleettime.Mono, ft fleettime.Time, synced bool)
 	return d.HoldUntil != 0 && (!synced || ft.Second() <= d.HoldUntil)
 }
 
-// corrected notes that fleet time replaced a guess: times that were computed by the guess are computed
+// guessCorrected notes that fleet time replaced a guess: times that were computed by the guess are computed
 // anew.
-func (s *silence) corrected() {
+func (s *silence) guessCorrected() {
 	s.clock.guess, s.holdUntil = 0, 0
 	s.rooms.setPassed(math.MaxInt64)
 	s.stored.change(func(d *wire.Durable) {
@@ -87,7 +87,7 @@ func (s *silence) corrected() {
 		}
 	})
 	for _, e := range s.roster.edges {
-		if e.state == lost && !e.lostHold {
+		if e.state == lost && !e.reservedLost {
 			e.become(awaiting)
 		}
 		if e.state == awaiting {

@@ -13,20 +13,20 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// books are the ledger of the data centre in one room: the loan of global, the account of each
+// roomLedger are the ledger of the data centre in one room: the loan of global, the account of each
 // edge, the sessions that count, and the news for global and the edges. Sessions that a silent edge
 // may have admitted are in its account.
 //
 // Invariant: permits lent to edges that are heard, counted sessions and reserved ones sum to no more
 // than the loan, or the difference is a debt that is paid before anything is lent.
-type books struct {
+type roomLedger struct {
 	ledger.RoomConfig
 	home uint32 // the data centre's number in tickets
 	gone bool   // no longer in the room set
 
 	stopped bool // edges were told to stamp nothing
 
-	loan holding // from global
+	loan loan // from global
 
 	passes passes // of a room that is paused
 
@@ -47,11 +47,11 @@ type books struct {
 	gain      share.Gain
 	progress  share.Progresses
 	waiting   estimate.Histogram
-	starved   bool   // a long-polled visitor waits, and the data centre has no permit for it
-	unrated   bool   // the same of rights of R
+	waitingForT   bool   // a long-polled visitor waits, and the data centre has no permit for it
+	waitingForR   bool   // the same of rights of R
 	stale     bool   // something changed since rights were last divided
 	divided   bool   // they were, since the room was last looked at for permits to return
-	unsure    bool   // something was reserved then, which ends by time alone
+	reservedAtReturn    bool   // something was reserved then, which ends by time alone
 	dirty     bool   // something changed since the last report to global
 	changedAt uint64 // first report to global that carried the newest change
 }
@@ -97,26 +97,26 @@ func (l *ticketLife) unknown() int64 {
 }
 
 // account returns the account of an edge, which it opens if need be.
-func (b *books) account(e *edge) *account {
+func (b *roomLedger) account(e *edge) *account {
 	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
 	if !ok {
-		acc := &account{edge: e, books: b}
+		acc := &account{edge: e, ledger: b}
 		b.accounts = slices.Insert(b.accounts, i, acc)
 		e.rooms++
-		acc.news()
-		acc.viewNews()
+		acc.markChanged()
+		acc.markViewChanged()
 	}
 	return b.accounts[i]
 }
 
 // tally returns how the room stands in this data centre.
-func (b *books) tally() share.Tally {
+func (b *roomLedger) tally() share.Tally {
 	return b.progress.Tally(time.Duration(b.life.secs)*time.Second, uint64(max(0, b.active())))
 }
 
 // lostWait returns lost_after; the default of a room that went before anybody
 // told us.
-func (b *books) lostWait() time.Duration {
+func (b *roomLedger) lostWait() time.Duration {
 	switch {
 	case b.LostWait > 0:
 		return b.LostWait
@@ -130,7 +130,7 @@ func (b *books) lostWait() time.Duration {
 // will lend these permits to others. Permits at the edges come back meanwhile. When the lease
 // begins anew, stamping goes on as soon as no edge holds more than the books cover: they may have
 // been voided.
-func (b *books) stop(leased, known bool) {
+func (b *roomLedger) stop(leased, known bool) {
 	switch {
 	case b.Cap && !leased:
 		b.stopped = true
@@ -140,22 +140,22 @@ func (b *books) stop(leased, known bool) {
 }
 
 // covered reports whether the books cover the unspent permits of the edges.
-func (b *books) covered() bool {
-	t, rate := b.reckoned()
+func (b *roomLedger) covered() bool {
+	t, rate := b.unallocated()
 	credit, lent := b.accounts.lent()
 	return (credit == 0 || t >= 0) && (lent == 0 || rate >= 0)
 }
 
-// reckoned returns the permits of T and of R that no session and no edge holds, and that are not
+// unallocated returns the permits of T and of R that no session and no edge holds, and that are not
 // counted as spent, as far as known.
-func (b *books) reckoned() (t, rate int64) {
+func (b *roomLedger) unallocated() (t, rate int64) {
 	credit, lent := b.accounts.lent()
 	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
 }
 
 // active returns how many sessions are counted and reserved.
-func (b *books) active() int64 {
-	n := b.counts.head()
+func (b *roomLedger) active() int64 {
+	n := b.counts.total()
 	for _, acc := range b.accounts {
 		n += acc.reserved.count(&b.counts)
 	}
@@ -164,7 +164,7 @@ func (b *books) active() int64 {
 
 // ownView makes the view of the room from the data centre's own numbers, where free and rateFree permits
 // are free.
-func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, free, rateFree int64, since fleettime.Time) {
+func (b *roomLedger) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, free, rateFree int64, since fleettime.Time) {
 	if now.Sub(b.viewed) < share.ViewGap {
 		return
 	}
@@ -189,15 +189,15 @@ func (b *books) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, f
 	v.Version = b.view.Version + 1
 	b.viewed = now
 	if !share.SameView(b.view, v) {
-		b.show(v)
+		b.setView(v)
 	}
 }
 
-// show makes v the view of the room and owes it to the edges.
-func (b *books) show(v *wire.View) {
+// setView makes v the view of the room and owes it to the edges.
+func (b *roomLedger) setView(v *wire.View) {
 	b.view = v
 	for _, acc := range b.accounts {
-		acc.viewNews()
-		acc.edge.push = acc.edge.push || acc.demand.HeldPeople > 0
+		acc.markViewChanged()
+		acc.edge.urgent = acc.edge.urgent || acc.demand.HeldPeople > 0
 	}
 }

@@ -43,8 +43,8 @@ func (c *clock) past(now fleettime.Mono, second int64) bool {
 	return synced && ft.Second() > second
 }
 
-// ask remembers a grant where its answer may tell fleet time.
-func (c *clock) ask(now fleettime.Mono, seq uint64) {
+// recordProbe remembers a grant where its answer may tell fleet time.
+func (c *clock) recordProbe(now fleettime.Mono, seq uint64) {
 	if !c.synced(now) {
 		c.probes = ledger.Remember(c.probes, ledger.Probe{Seq: seq, At: now})
 	}
@@ -53,8 +53,8 @@ func (c *clock) ask(now fleettime.Mono, seq uint64) {
 // synced reports whether fleet time is known.
 func (c *clock) synced(now fleettime.Mono) bool { return c.Bound(now) != fleettime.Unsynced }
 
-// hear takes the time that global tells. It reports whether that corrected a guess.
-func (c *clock) hear(now fleettime.Mono, g *wire.Grant) (corrected bool) {
+// syncFromGrant takes the time that global tells. It reports whether that corrected a guess.
+func (c *clock) syncFromGrant(now fleettime.Mono, g *wire.Grant) (corrected bool) {
 	was, unknown := c.guessed, !c.synced(now)
 	if !c.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound) {
 		return false
@@ -63,10 +63,10 @@ func (c *clock) hear(now fleettime.Mono, g *wire.Grant) (corrected bool) {
 	return was && !c.guessed
 }
 
-// receive learns fleet time from a report that comes now, where it is not known. It returns the earliest
+// estimateWritten learns fleet time from a report that comes now, where it is not known. It returns the earliest
 // time at which the report can have been written: long ago where either side does not know the time.
-func (c *clock) receive(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
-	c.learn(now, m)
+func (c *clock) estimateWritten(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
+	c.syncFromReport(now, m)
 	ft, bound := c.Read(now)
 	if bound == fleettime.Unsynced || !m.timed {
 		return math.MinInt64 / 2
@@ -74,9 +74,9 @@ func (c *clock) receive(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
 	return now.Add(-max(0, ft.Add(max(bound, fleettime.MaxError)).Sub(m.earliest.Add(-fleettime.MaxError))))
 }
 
-// learn learns fleet time from the edges where global has not told it yet,
+// syncFromReport learns fleet time from the edges where global has not told it yet,
 // in the same way as a new leader of global does (see root.Allocator.SetTime).
-func (c *clock) learn(now fleettime.Mono, m *report) {
+func (c *clock) syncFromReport(now fleettime.Mono, m *report) {
 	if c.Bound(now) != fleettime.Unsynced {
 		c.probes = nil
 		return
@@ -99,10 +99,10 @@ func (c *clock) earliest(now fleettime.Mono) (t fleettime.Time, ok bool) {
 	return t.Add(-bound), true
 }
 
-// askEdges reports whether a new aggregator should still learn fleet time from its edges, for at most a lease, the
+// prefersEdges reports whether a new aggregator should still learn fleet time from its edges, for at most a lease, the
 // time that a running edge may take to report. The edges know it from before, while a new leader of global may have
 // heard nobody yet and only guess: a guess ahead of fleet time would end valid sessions.
-func (c *clock) askEdges(now fleettime.Mono, lease time.Duration, edges []*edge) bool {
+func (c *clock) prefersEdges(now fleettime.Mono, lease time.Duration, edges []*edge) bool {
 	return !c.synced(now) && now.Sub(c.started) < lease &&
 		slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting || (e.recovered && e.timed) })
 }

@@ -19,20 +19,20 @@ type counts struct {
 
 	passed int64 // before this second somebody else may have freed any; see head and setPassed
 
-	most  int64 // the result of head
-	known bool  // and that nothing has changed since
+	cachedTotal  int64 // the result of head
+	cached bool  // and that nothing has changed since
 }
 
 // ringSpan bounds the ring, in seconds: far above the life of any ticket. A later expiry is counted at
 // the bound.
 const ringSpan = 1 << 14
 
-// begin sets where counting starts, once: a minute before now, which is older
+// start sets where counting starts, once: a minute before now, which is older
 // than anything that a live edge can still accept. An edge that does not know
 // the time yet has stamped nothing. Where counting began so long ago that tickets
 // of now would not fit into the ring, because stored seconds are hours old, it
 // frees the seconds that expired hours ago.
-func (c *counts) begin(now fleettime.Time) {
+func (c *counts) start(now fleettime.Time) {
 	switch start := now.Second() - 60; {
 	case now <= 0:
 	case c.freed == 0:
@@ -53,13 +53,13 @@ func (c *counts) add(second int64, n int64) {
 	}
 	c.ring[second&int64(len(c.ring)-1)] += n
 	c.sum += n
-	c.known = false
+	c.cached = false
 }
 
 // setPassed tells before which second somebody else may have freed any.
 func (c *counts) setPassed(second int64) {
 	if second != c.passed {
-		c.passed, c.known = second, false
+		c.passed, c.cached = second, false
 	}
 }
 
@@ -76,15 +76,15 @@ func (c *counts) grow() {
 	c.ring = ring
 }
 
-// head returns the head-count, where a predecessor may have freed seconds. Edges have dropped those, also
+// total returns the head-count, where a predecessor may have freed seconds. Edges have dropped those, also
 // the tickets that they stamped; the roster may still have tickets of that second which other edges
 // renewed away: -1 without its +1. Counted from the predecessor's border the sum is right. The border is
 // not known, so it is the largest sum from any second on.
-func (c *counts) head() int64 {
-	if !c.known {
-		c.most, c.known = c.largest(), true
+func (c *counts) total() int64 {
+	if !c.cached {
+		c.cachedTotal, c.cached = c.largest(), true
 	}
-	return c.most
+	return c.cachedTotal
 }
 
 func (c *counts) largest() int64 {
@@ -103,7 +103,7 @@ func (c *counts) free(watermark fleettime.Time) {
 	if end < c.freed {
 		return
 	}
-	c.known = false
+	c.cached = false
 	n := int64(len(c.ring))
 	if end-c.freed >= n {
 		clear(c.ring)

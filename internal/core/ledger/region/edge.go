@@ -72,10 +72,10 @@ type edge struct {
 	earliest   fleettime.Time // it was no earlier then
 	latest     fleettime.Time // it was no later when it reported last
 	timed      bool           // it knew the time then: it cannot have learned it since
-	recv       fleettime.Mono // when its newest report came; when the awaiting began
+	receivedAt       fleettime.Mono // when its newest report came; when the awaiting began
 	echo       fleettime.Mono // Sent of that report
 	silent     time.Duration  // since its lease lapsed, while other edges were heard
-	lostHold   bool           // given up after a takeover, and the sessions that it may go on renewing are reserved
+	reservedLost   bool           // given up after a takeover, and the sessions that it may go on renewing are reserved
 
 	// The ends of its waits while it is not heard: see wire.RosterEntry. A successor goes on with them.
 	leased, until, ended int64
@@ -83,35 +83,35 @@ type edge struct {
 
 	since     fleettime.Time // since when it counts waiting visitors, as reported; 0 for unknown
 	acked     uint64         // newest grant it has taken
-	told      uint64         // the same, with all that it did before taken by us
+	ackedReported      uint64         // the same, with all that it did before taken by us
 	recovered bool           // it was there before this aggregator
-	unheard   bool           // since its lease epoch began: it may be going on without a lease
+	unconfirmed   bool           // since its lease epoch began: it may be going on without a lease
 
 	// Other processes of its name. A process that used the same data folder after it has succeeded it,
 	// which is a proof; any other is another edge.
 	succeeds  []uint64       // instances that ended before it began
 	first     uint64         // newest grant to anybody when it was adopted
-	claimed   uint64         // the same when another one told that it has ended; 0 for nobody
-	claimedAt fleettime.Time // no later than then
-	forgotten bool           // an operator told that it has ended
-	belied    bool           // it was heard since
+	endedAtGrant   uint64         // the same when another one told that it has ended; 0 for nobody
+	endedAtTime fleettime.Time // no later than then
+	declaredEnded bool           // an operator told that it has ended
+	contradicted    bool           // it was heard since
 	twin      bool           // another one of its name lives too
 	leaving   bool           // it was told to end
-	needs     uint64         // version of Durable to be stored before it gets a lease
-	due       bool           // an answer is owed
+	storeVersion     uint64         // version of Durable to be stored before it gets a lease
+	replyDue       bool           // an answer is owed
 
-	push bool            // there is news that cannot wait for its next report
-	gone []wire.GoneEdge // of wire.Gone: edges with their sessions in its sum
+	urgent bool            // there is news that cannot wait for its next report
+	summary []wire.GoneEdge // of wire.Gone: edges with their sessions in its sum
 
 	rooms int        // in which it has an account
-	open  []*account // those with news for the edge; see account.news
+	changed  []*account // those with news for the edge; see account.news
 }
 
-// owe lists an account with news for the edge.
-func (e *edge) owe(a *account) {
-	if !a.open {
-		a.open = true
-		e.open = append(e.open, a)
+// enqueue lists an account with news for the edge.
+func (e *edge) enqueue(a *account) {
+	if !a.queued {
+		a.queued = true
+		e.changed = append(e.changed, a)
 	}
 }
 
@@ -136,8 +136,8 @@ func (e *edge) over() bool { return e.state == dead || e.state == left }
 // missing reports whether nobody has heard it since a predecessor led.
 func (e *edge) missing() bool { return e.state == awaiting || e.state == lost }
 
-// heard reports whether the edge reports, or is about to.
-func (e *edge) heard() bool { return e.state == alive || e.state == joining }
+// reporting reports whether the edge reports, or is about to.
+func (e *edge) reporting() bool { return e.state == alive || e.state == joining }
 
 // The State of edges that have a lease, or had one a moment ago; of those that were given up; and of
 // those that said goodbye.

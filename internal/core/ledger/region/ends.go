@@ -20,7 +20,7 @@ type terminations struct {
 	order   []*termination
 	byKey   map[terminationKey]*termination
 	up      wire.Outbox[wire.End] // to global
-	news    bool                  // in up, since tellEnds
+	unreported    bool                  // in up, since tellEnds
 	movedIn uint32                // old tickets of sessions that moved here from other data centres are valid until then
 	dropped uint32                // moves here that did not fit: their old tickets are valid until then
 	skips   uint64                // reports so far that left moves out
@@ -40,28 +40,28 @@ type termination struct {
 	cleared bool   // Left, at home: no other data centre accepts it
 }
 
-// tell owes an edge all that is known.
-func (ts *terminations) tell(acc *account) {
+// sendAllTo owes an edge all that is known.
+func (ts *terminations) sendAllTo(acc *account) {
 	acc.ends = wire.Outbox[wire.End]{}
 	for _, m := range ts.order {
 		if m.n != 0 {
 			acc.ends.Add(m.End, m.n)
-			acc.news()
+			acc.markChanged()
 		}
 	}
 }
 
-// endsAgain tells everything anew: the edge is about to acknowledge a grant that
+// resendEnds tells everything anew: the edge is about to acknowledge a grant that
 // carries none of it.
-func (e *edge) endsAgain() {
-	for _, acc := range e.open {
+func (e *edge) resendEnds() {
+	for _, acc := range e.changed {
 		acc.ends.Again()
 		acc.lines.Again()
 	}
 }
 
-// closing holds the state that decides when a data centre closes revocations.
-type closing struct {
+// closeConditions holds the state that decides when a data centre closes revocations.
+type closeConditions struct {
 	known     uint64         // up to this number every edge knows them
 	acked     uint64         // newest report that global has taken
 	watermark fleettime.Time // every edge has reported everything before it
@@ -70,7 +70,7 @@ type closing struct {
 }
 
 // closeTerminations finds the terminations that every edge knows, and draws the conclusion.
-func (b *books) closeTerminations(at closing) {
+func (b *roomLedger) closeTerminations(at closeConditions) {
 	ts := &b.terminations
 	ts.up.Acked(at.acked)
 	var raise []wire.End
@@ -94,7 +94,7 @@ func (b *books) closeTerminations(at closing) {
 		}
 	}
 	for _, e := range raise {
-		b.end(e, false)
+		b.recordEnd(e, false)
 	}
 	ts.order = slices.DeleteFunc(ts.order, func(m *termination) bool {
 		if fleettime.Time(int64(m.Until)*1000).Add(wire.EndMargin) > at.watermark {
@@ -113,7 +113,7 @@ func (b *books) closeTerminations(at closing) {
 // So it is subtracted in the second in which the shown ticket expires, which is not later; if it is earlier,
 // the session counts again from then on. A report that left moves out since the raise may hide a newer ticket:
 // then the termination is raised again.
-func (b *books) uncount(m *termination) bool {
+func (b *roomLedger) uncount(m *termination) bool {
 	if b.ids.find(m.ID) != nil {
 		return b.ids.end(&b.counts, m.ID, m.Until)
 	}
@@ -124,8 +124,8 @@ func (b *books) uncount(m *termination) bool {
 	return true
 }
 
-// end records that a session ended; edge says that an edge reported it, not global.
-func (b *books) end(e wire.End, edge bool) {
+// recordEnd records that a session ended; edge says that an edge reported it, not global.
+func (b *roomLedger) recordEnd(e wire.End, edge bool) {
 	if int64(e.Until) < b.counts.freed {
 		return // expired
 	}
@@ -167,7 +167,7 @@ func (b *books) end(e wire.End, edge bool) {
 	home := m.Home == b.home
 	if (edge && !home) || (home && m.Kind == wire.Left) {
 		ts.up.Add(m.End, 0)
-		ts.news, b.dirty = true, true
+		ts.unreported, b.dirty = true, true
 	}
 	if !home && m.Kind == wire.Moved {
 		m.closed = true // the home's business
@@ -177,7 +177,7 @@ func (b *books) end(e wire.End, edge bool) {
 	m.n = ts.n
 	for _, acc := range b.accounts {
 		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // an edge without it may renew the session
-		acc.news()
+		acc.markChanged()
 	}
 }
 
@@ -186,7 +186,7 @@ func (ts *terminations) clear(m *termination) {
 	end := m.End
 	end.Kind = wire.Cleared
 	ts.up.Add(end, 0)
-	ts.news = true
+	ts.unreported = true
 }
 
 // older reports whether tickets of the session that another data centre stamped before it came here may
@@ -195,19 +195,19 @@ func (ts *terminations) older(m *termination) bool {
 	return m.Until <= ts.dropped || slices.ContainsFunc(ts.order, func(o *termination) bool { return o.ID == m.ID && o.Home != m.Home })
 }
 
-// beyond is how many sessions an edge that cannot be heard may have beyond those
+// overcommitEntry is how many sessions an edge that cannot be heard may have beyond those
 // that are counted: tickets that turned up elsewhere since, and all its sessions
 // once it was given up. It stays until the edge, or its successor, is heard.
-type beyond struct {
+type overcommitEntry struct {
 	instance uint64
 	n        int64
 }
 
-// maxBeyond bounds the edges that are remembered so.
-const maxBeyond = 256
+// maxOvercommitEntries bounds the edges that are remembered so.
+const maxOvercommitEntries = 256
 
 // overcommit are the sessions of a room that may be valid beyond those counted.
-type overcommit []beyond
+type overcommit []overcommitEntry
 
 // add adds n sessions of an edge. It reports whether the edge had none before.
 func (x *overcommit) add(instance uint64, n int64) bool {
@@ -220,17 +220,17 @@ func (x *overcommit) add(instance uint64, n int64) bool {
 			return false
 		}
 	}
-	if len(*x) < maxBeyond {
-		*x = append(*x, beyond{instance: instance, n: n})
+	if len(*x) < maxOvercommitEntries {
+		*x = append(*x, overcommitEntry{instance: instance, n: n})
 	} else {
-		(*x)[maxBeyond-1].n += n
+		(*x)[maxOvercommitEntries-1].n += n
 	}
 	return true
 }
 
-// found notes that an instance is heard again, or has ended: its sessions are counted.
-func (x *overcommit) found(instance uint64) {
-	*x = slices.DeleteFunc(*x, func(s beyond) bool { return s.instance == instance })
+// remove notes that an instance is heard again, or has ended: its sessions are counted.
+func (x *overcommit) remove(instance uint64) {
+	*x = slices.DeleteFunc(*x, func(s overcommitEntry) bool { return s.instance == instance })
 }
 
 // sum returns how many there are.

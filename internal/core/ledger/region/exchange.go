@@ -14,7 +14,7 @@ import (
 // This file exchanges the numbers of a room with global.
 
 // report returns the room's part of a report to global.
-func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport {
+func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport {
 	t := b.tally()
 	idle, ridle := b.accounts.idle()
 	r := wire.RoomReport{
@@ -36,7 +36,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	for _, acc := range b.accounts {
 		if acc.edge.state != alive {
 			if acc.report != nil {
-				absent = append(absent, ledger.Remaining(acc.report.Waiting, now.Sub(acc.edge.recv)))
+				absent = append(absent, ledger.Remaining(acc.report.Waiting, now.Sub(acc.edge.receivedAt)))
 			}
 			continue
 		}
@@ -80,21 +80,21 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	return append(minutes, m)
 }
 
-// apply applies a grant of global to the room. It reports whether global waits for a report.
-func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
-	if b.passes.take(from, &g.Passes, b.accounts) {
+// applyGrant applies a grant of global to the room. It reports whether global waits for a report.
+func (b *roomLedger) applyGrant(from wire.Term, g *wire.RoomGrant) (hurry bool) {
+	if b.passes.applyGrant(from, &g.Passes, b.accounts) {
 		b.dirty, b.stale = true, true
 	}
 	if g.Gen < b.loan.gen {
 		return false // of books that were voided since
 	}
-	news, hurry := b.loan.apply(g)
+	news, hurry := b.loan.applyGrant(g)
 	b.dirty, b.stale = b.dirty || news, true
 	for _, end := range g.Ends {
-		b.end(end, false)
+		b.recordEnd(end, false)
 	}
 	if g.View != nil {
-		b.show(g.View)
+		b.setView(g.View)
 	}
 	return hurry
 }
@@ -104,7 +104,7 @@ func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
 // beside them. But they cover reserved sessions and doubles as well, and so may be more than was
 // ever lent: until global has seen that all books together keep the limits, no permit of them is
 // used twice.
-func (b *books) reconstruct() {
+func (b *roomLedger) reconstruct() {
 	credit, rate := b.accounts.lent()
 	rate += b.rates.sum()
 	held := &b.loan.permits
@@ -118,7 +118,7 @@ func (b *books) reconstruct() {
 // centre has been without its lease for so long that none of its sessions can
 // be valid: global reclaims the rights a little later, and a new leader of it
 // may not know.
-func (b *books) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
+func (b *roomLedger) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
 	if !b.Cap || leaseEnd == 0 || b.loan.permits.Sessions.Held() <= 0 {
 		return
 	}

@@ -10,8 +10,8 @@ import (
 
 // The reasons for which an edge cannot be forgotten.
 var (
-	ErrHeard    = errors.New("it is heard, so it has not ended")
-	ErrNotKnown = errors.New("no silent process of that name is known")
+	ErrReporting    = errors.New("it is heard, so it has not ended")
+	ErrUnknown = errors.New("no silent process of that name is known")
 	ErrReplaced = errors.New("this aggregator does not lead any more: ask again in some seconds")
 	ErrTimeless = errors.New("this aggregator does not know the time yet: ask again in some seconds")
 )
@@ -46,16 +46,16 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (F
 			continue
 		}
 		switch {
-		case e.heard():
+		case e.reporting():
 			heard = true
 			continue
 		case e.state == left:
 			continue // it has ended as far as we are concerned
 		}
-		e.forgotten = true
-		a.roster.claimed(e, a.lives.latest(now))
+		e.declaredEnded = true
+		a.roster.markEnded(e, a.lifecycle.latest(now))
 		if e.ended == 0 && e.missing() {
-			a.lives.endedNow(now, e)
+			a.lifecycle.endedNow(now, e)
 		}
 		out.Instances = append(out.Instances, e.instance)
 		for b, acc := range a.rooms.accounts(e) {
@@ -65,9 +65,9 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (F
 	switch {
 	case len(out.Instances) > 0 || name == "":
 	case heard:
-		return out, fmt.Errorf("forget %s: %w", name, ErrHeard)
+		return out, fmt.Errorf("forget %s: %w", name, ErrReporting)
 	default:
-		return out, fmt.Errorf("forget %s: %w", name, ErrNotKnown)
+		return out, fmt.Errorf("forget %s: %w", name, ErrUnknown)
 	}
 	a.advance(now)
 	out.Within = a.rooms.longestLife(now) + 3*time.Second
@@ -76,7 +76,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (F
 			out.Within = max(out.Within, w.Until.Sub(a.clock.Now(now)))
 		}
 	}
-	a.rooms.restale()
+	a.rooms.markAllStale()
 	a.due = now
 	return out, nil
 }

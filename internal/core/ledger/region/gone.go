@@ -15,35 +15,35 @@ import (
 //
 // Invariant: the head-count stays the same, second by second.
 
-// goneAbove is the number of seconds of sessions of edges that left which stand on the roster one
+// compactAbove is the number of seconds of sessions of edges that left which stand on the roster one
 // by one.
-const goneAbove = 1000
+const compactAbove = 1000
 
-// goneSeconds is how many seconds of sessions of all rooms are stored of the sum;
+// maxSummarySeconds is how many seconds of sessions of all rooms are stored of the sum;
 // where there are more, they are stored on a coarser grid.
-const goneSeconds = 1 << 18
+const maxSummarySeconds = 1 << 18
 
-// foldEvery is how often it is looked whether there is something to sum up.
-const foldEvery = 5 * time.Second
+// compactEvery is how often it is looked whether there is something to sum up.
+const compactEvery = 5 * time.Second
 
-// gone are the edges that left and have only sessions that end by themselves. It decides which of them
+// compactor are the edges that left and have only sessions that end by themselves. It decides which of them
 // are summed, and when.
-type gone struct {
-	above  int // this number of seconds of sessions stands on the roster one by one
+type compactor struct {
+	threshold  int // this number of seconds of sessions stands on the roster one by one
 	rooms  *rooms
 	roster *roster
 
-	looked fleettime.Mono // when it was last looked for them
+	checkedAt fleettime.Mono // when it was last looked for them
 }
 
-// fold sums up the sessions of edges that left, where there are many. It returns the entry in
+// compact sums up the sessions of edges that left, where there are many. It returns the entry in
 // which they are now, nil where nothing was to be done, and the edges that are in it and in no
 // books any more.
-func (g *gone) fold(now fleettime.Mono) (sum *edge, folded []*edge) {
-	if now.Sub(g.looked) < foldEvery && g.looked != 0 {
+func (g *compactor) compact(now fleettime.Mono) (sum *edge, folded []*edge) {
+	if now.Sub(g.checkedAt) < compactEvery && g.checkedAt != 0 {
 		return nil, nil
 	}
-	g.looked = now
+	g.checkedAt = now
 	n := 0
 	for _, e := range g.roster.edges {
 		if e.state != left || e.name == wire.Gone {
@@ -52,33 +52,33 @@ func (g *gone) fold(now fleettime.Mono) (sum *edge, folded []*edge) {
 		for _, acc := range g.rooms.accounts(e) {
 			n += len(acc.sessions.expiries)
 		}
-		if g.settled(now, e) {
+		if g.canCompact(now, e) {
 			folded = append(folded, e)
 		}
 	}
-	if n <= g.above || len(folded) == 0 {
+	if n <= g.threshold || len(folded) == 0 {
 		return nil, nil
 	}
 	if sum = g.roster.find(wire.Gone, 0); sum == nil {
 		sum = g.roster.add(wire.Gone, 0)
-		sum.recv, sum.recovered = now, true
+		sum.receivedAt, sum.recovered = now, true
 		sum.become(left)
 	}
 	for _, e := range folded {
-		g.add(sum, e)
+		g.merge(sum, e)
 	}
 	g.roster.remove(func(e *edge) bool { return slices.Contains(folded, e) })
 	for _, e := range folded {
 		g.rooms.close(e)
 	}
-	sum.gone = slices.DeleteFunc(sum.gone, func(s wire.GoneEdge) bool { return s.Until < g.rooms.watermark.Second() })
+	sum.summary = slices.DeleteFunc(sum.summary, func(s wire.GoneEdge) bool { return s.Until < g.rooms.watermark.Second() })
 	return sum, folded
 }
 
-// settled reports whether nothing more will be heard of an edge that left, and nothing
+// canCompact reports whether nothing more will be heard of an edge that left, and nothing
 // is reserved for it. Of one that was given up without a goodbye more may be heard.
-func (g *gone) settled(now fleettime.Mono, e *edge) bool {
-	if e.lostHold || e.due || now.Sub(e.recv) < foldEvery {
+func (g *compactor) canCompact(now fleettime.Mono, e *edge) bool {
+	if e.reservedLost || e.replyDue || now.Sub(e.receivedAt) < compactEvery {
 		return false // the answer to its goodbye is owed, or its last words are under way
 	}
 	for b, acc := range g.rooms.accounts(e) {
@@ -89,8 +89,8 @@ func (g *gone) settled(now fleettime.Mono, e *edge) bool {
 	return true
 }
 
-// add adds the sessions of an edge to the sum.
-func (g *gone) add(sum, e *edge) {
+// merge adds the sessions of an edge to the sum.
+func (g *compactor) merge(sum, e *edge) {
 	last := int64(0)
 	for b, acc := range g.rooms.accounts(e) {
 		to := b.account(sum)
@@ -113,18 +113,18 @@ func (g *gone) add(sum, e *edge) {
 		b.rates.pass(e.num, sum.num)
 		b.dirty, b.stale = true, true
 	}
-	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Instance: e.instance, Until: last})
+	sum.summary = append(sum.summary, wire.GoneEdge{Edge: e.name, Instance: e.instance, Until: last})
 }
 
-// goneRooms returns the sum as it is stored: by the second, or on a coarser grid where it has too many
+// summaryRooms returns the sum as it is stored: by the second, or on a coarser grid where it has too many
 // seconds.
-func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
+func summaryRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
 	n := 0
 	for i := range rooms {
 		n += len(rooms[i].Sessions)
 	}
 	grid := uint32(1)
-	for ; n/int(grid) > goneSeconds; grid *= 2 {
+	for ; n/int(grid) > maxSummarySeconds; grid *= 2 {
 	}
 	if grid > 1 {
 		for i := range rooms {

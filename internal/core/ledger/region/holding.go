@@ -4,10 +4,10 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// holding has the permits of a room that global lends to the data centre.
+// loan has the permits of a room that global lends to the data centre.
 //
 // Invariant: within a generation the counters only grow.
-type holding struct {
+type loan struct {
 	gen           uint64 // raised by global when it voids the loan
 	reconstructed bool   // permits are an upper bound; see books.reconstruct
 	permits       wire.Permits
@@ -15,15 +15,15 @@ type holding struct {
 
 // giveBack returns t permits of T and rate permits of R to global; none where that is not positive. It
 // reports whether there are any.
-func (h *holding) giveBack(t, rate int64) bool {
+func (h *loan) giveBack(t, rate int64) bool {
 	h.permits.Sessions.Returned += uint64(max(0, t))
 	h.permits.Rate.Returned += uint64(max(0, rate))
 	return t > 0 || rate > 0
 }
 
-// apply applies a grant of global, of a generation that is not older. It reports whether global
+// applyGrant applies a grant of global, of a generation that is not older. It reports whether global
 // waits to hear of it, and whether another data centre wants idle permits.
-func (h *holding) apply(g *wire.RoomGrant) (news, wanted bool) {
+func (h *loan) applyGrant(g *wire.RoomGrant) (news, wanted bool) {
 	if news = g.Gen > h.gen; news {
 		// Global has lent our permits to others, long after our last report. Until
 		// enough sessions have ended there are more of them than permits, and
@@ -38,6 +38,6 @@ func (h *holding) apply(g *wire.RoomGrant) (news, wanted bool) {
 }
 
 // restore begins with the loan as global knows it, because ours is lost.
-func (h *holding) restore(g *wire.RoomGrant) {
-	*h = holding{gen: g.Gen, reconstructed: !g.Confirmed, permits: g.Permits}
+func (h *loan) restore(g *wire.RoomGrant) {
+	*h = loan{gen: g.Gen, reconstructed: !g.Confirmed, permits: g.Permits}
 }

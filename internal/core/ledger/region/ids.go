@@ -52,7 +52,7 @@ func (e *idEntry) pin(on bool) {
 // living apart are counted apart.
 const parallel = 10
 
-// take notes one stamping reported by edge, counted already in c, and cancels
+// record notes one stamping reported by edge, counted already in c, and cancels
 // it where it is a double. It reports whether the ticket was seen living in
 // two places at once, which is charged twice.
 //
@@ -65,7 +65,7 @@ const parallel = 10
 // reports later, is never corrected; and a stamping that fits nowhere begins
 // a new base. A stamping that the table does not know, or does not correct,
 // only adds to the count.
-func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
+func (t *sessionIDs) record(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
 	e := t.find(m.ID)
 	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, holder: uint32(edge) << 1}
 	if e == nil {

@@ -4,20 +4,20 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// lives keep the states of edges: awaited, heard, silent, given up or gone. They decide how many
+// lifecycle keep the states of edges: awaited, heard, silent, given up or gone. They decide how many
 // sessions are reserved for each.
-type lives struct {
+type lifecycle struct {
 	*registry
 	silence silence
-	gone    gone
+	compactor    compactor
 
 	movedIn   int64          // until then old tickets of sessions that moved in under a predecessor are valid
-	alone     bool           // no edge is heard
-	together  fleettime.Mono // when edges that fell silent together should be back
-	gathering bool           // until then some of them are waited for
+	noneReporting     bool           // no edge is heard
+	returnBy  fleettime.Mono // when edges that fell silent together should be back
+	returning bool           // until then some of them are waited for
 }
 
-// newLives returns the lives of the edges of an aggregator.
-func newLives(reg *registry, above int) lives {
-	return lives{registry: reg, silence: silence{registry: reg}, gone: gone{above: above, rooms: reg.rooms, roster: reg.roster}}
+// newLifecycle returns the lives of the edges of an aggregator.
+func newLifecycle(reg *registry, above int) lifecycle {
+	return lifecycle{registry: reg, silence: silence{registry: reg}, compactor: compactor{threshold: above, rooms: reg.rooms, roster: reg.roster}}
 }

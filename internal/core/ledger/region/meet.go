@@ -8,11 +8,11 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// meet returns the edge that a report is from, which it adopts if need be. Where it returns
+// identify returns the edge that a report is from, which it adopts if need be. Where it returns
 // none, the edge is owed an answer.
-func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, answer wire.Handshake) {
+func (l *lifecycle) identify(now fleettime.Mono, term wire.Term, m *report) (e *edge, answer wire.Handshake) {
 	if m.Seen != term {
-		l.roster.witness(now, m, l.stored)
+		l.roster.recordWitness(now, m, l.stored)
 		// A predecessor can still grant to the edge, and its grants would count nowhere:
 		// first the promise, then the books.
 		return nil, wire.Promise
@@ -20,42 +20,42 @@ func (l *lives) meet(now fleettime.Mono, term wire.Term, m *report) (e *edge, an
 	e = l.roster.find(m.From, m.Instance)
 	joins := e == nil || e.missing()
 	switch {
-	case e == nil && l.roster.summed(m.From, m.Instance), e != nil && joins && !m.Join:
-		return nil, m.forgotten()
+	case e == nil && l.roster.inSummary(m.From, m.Instance), e != nil && joins && !m.Join:
+		return nil, m.rejection()
 	case e == nil && !m.Join:
-		l.lateWord(m)
-		return nil, m.forgotten()
+		l.countLateReport(m)
+		return nil, m.rejection()
 	case e == nil:
-		l.roster.unknownEdge(m, l.rooms.watermark)
+		l.roster.recordUnknown(m, l.rooms.watermark)
 		e = l.roster.add(m.From, m.Instance)
 	}
 	if joins {
-		l.begin(now, e, m)
+		l.openEdge(now, e, m)
 	}
-	l.roster.belie(e, m)
-	found := l.claim(now, e, m)
+	l.roster.checkContradiction(e, m)
+	found := l.recordSuccession(now, e, m)
 	if joins {
 		found = append(found, e.instance)
-		l.adopt(e)
+		l.join(e)
 	}
-	l.rooms.found(found)
+	l.rooms.removeOvercommit(found)
 	if m.LeaseEpoch > e.leaseEpoch {
 		// We gave it this lease epoch, forgot it since, and adopted it again by a report of long before.
-		return nil, m.forgotten()
+		return nil, m.rejection()
 	}
 	return e, wire.Adopted
 }
 
-// begin opens the books of an edge that has promised to follow us.
-func (l *lives) begin(now fleettime.Mono, e *edge, m *report) {
+// openEdge opens the books of an edge that has promised to follow us.
+func (l *lifecycle) openEdge(now fleettime.Mono, e *edge, m *report) {
 	e.leaseEpoch = m.LeaseEpoch
 	e.leased, e.until, e.ended = 0, 0, 0 // it may have a lease again
 	e.waited, e.silent = 0, 0
 	e.parts = wire.Parts{}
-	e.recv, e.first = now, l.roster.said
+	e.receivedAt, e.first = now, l.roster.lastSeq
 	for _, o := range l.roster.edges {
 		if o.name == e.name && o.proves(e) {
-			l.roster.claimed(e, l.latest(now))
+			l.roster.markEnded(e, l.latest(now))
 		}
 	}
 	// A new edge has touched nothing, and hears of the watermark before it may.
@@ -63,94 +63,94 @@ func (l *lives) begin(now fleettime.Mono, e *edge, m *report) {
 	e.latest, e.timed = m.latest, m.timed
 }
 
-// adopt writes an edge with open books on the roster.
-func (l *lives) adopt(e *edge) {
-	l.endLostHold(e)
+// join writes an edge with open books on the roster.
+func (l *lifecycle) join(e *edge) {
+	l.endLostReservation(e)
 	e.become(joining)
-	l.enrol(e)
+	l.storeEdge(e)
 	l.rooms.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
 }
 
-// forgotten returns the answer to an edge whose books are gone: end the lease epoch, or when it has ended,
+// rejection returns the answer to an edge whose books are gone: end the lease epoch, or when it has ended,
 // begin anew.
-func (m *report) forgotten() wire.Handshake {
+func (m *report) rejection() wire.Handshake {
 	if m.Final {
 		return wire.Dead
 	}
 	return wire.Fenced
 }
 
-// claim records the instances that an edge reports as ended, and returns them where they are new. An
+// recordSuccession records the instances that an edge reports as ended, and returns them where they are new. An
 // instance always reports the same. From here on a report of an ended one that was written later
 // belies it.
-func (l *lives) claim(now fleettime.Mono, by *edge, m *report) (ended []uint64) {
+func (l *lifecycle) recordSuccession(now fleettime.Mono, by *edge, m *report) (ended []uint64) {
 	if len(m.Succeeds) == len(by.succeeds) || len(m.Succeeds) == 0 {
 		return nil
 	}
 	by.succeeds = m.Succeeds
 	for _, e := range l.roster.edges {
 		if e.name == by.name && by.proves(e) {
-			l.roster.claimed(e, l.latest(now))
+			l.roster.markEnded(e, l.latest(now))
 		}
 	}
 	return slices.Clone(m.Succeeds)
 }
 
-// belie records a report that an edge wrote after another one reported its end: it answers a grant that
+// checkContradiction records a report that an edge wrote after another one reported its end: it answers a grant that
 // was sent later, or was written later by every clock. So the folder is wrong, as that of a machine that
 // was cloned while it ran. Sessions of the edge since then were counted nowhere.
-func (r *roster) belie(e *edge, m *report) {
-	if e.claimed == 0 || e.belied || (m.Acked < e.claimed && (!m.timed || m.earliest <= e.claimedAt)) {
+func (r *roster) checkContradiction(e *edge, m *report) {
+	if e.endedAtGrant == 0 || e.contradicted || (m.Acked < e.endedAtGrant && (!m.timed || m.earliest <= e.endedAtTime)) {
 		return
 	}
-	e.belied = true
+	e.contradicted = true
 	r.unknownEdges++
 	r.lastUnknown = e.name
 }
 
-// claimed records that an instance has ended, by the word of another one or an operator; latest is
+// markEnded records that an instance has ended, by the word of another one or an operator; latest is
 // the latest time that fleet time can be.
-func (r *roster) claimed(e *edge, latest fleettime.Time) {
-	if e.claimed == 0 {
-		e.claimed, e.claimedAt = r.said+1, latest
+func (r *roster) markEnded(e *edge, latest fleettime.Time) {
+	if e.endedAtGrant == 0 {
+		e.endedAtGrant, e.endedAtTime = r.lastSeq+1, latest
 	}
 }
 
-// lateName stands for instances that were forgotten and are heard. No edge can be
+// lateReportName stands for instances that were forgotten and are heard. No edge can be
 // called so.
-const lateName = "(late word)"
+const lateReportName = "(late word)"
 
-// lateWord counts the sessions of an instance that was forgotten as ended, and is alive. It is
+// countLateReport counts the sessions of an instance that was forgotten as ended, and is alive. It is
 // answered to begin anew. Its books were closed when their last second was freed: sessions since then
 // were counted nowhere.
-func (l *lives) lateWord(m *report) {
-	e := l.roster.find(lateName, m.Instance)
+func (l *lifecycle) countLateReport(m *report) {
+	e := l.roster.find(lateReportName, m.Instance)
 	if e == nil {
-		if !l.roster.unknownEdge(m, l.rooms.watermark) {
+		if !l.roster.recordUnknown(m, l.rooms.watermark) {
 			return
 		}
-		e = l.roster.add(lateName, m.Instance)
+		e = l.roster.add(lateReportName, m.Instance)
 		e.become(left)
 	}
 	news := false
 	for i := range m.Rooms {
-		b := l.rooms.reported(m.Rooms[i].Room, m)
-		b.overcommit.found(m.Instance)
+		b := l.rooms.openReported(m.Rooms[i].Room, m)
+		b.overcommit.remove(m.Instance)
 		acc := b.account(e)
 		before := acc.sessions.expiries
-		acc.sessions.take(&b.counts, m.Rooms[i].Sessions)
+		acc.sessions.applyReport(&b.counts, m.Rooms[i].Sessions)
 		news = news || !slices.Equal(before, acc.sessions.expiries)
 		b.dirty, b.stale = true, true
 	}
 	if news {
-		l.enrolOver(e)
+		l.storeEnded(e)
 	}
 }
 
-// unknownEdge records an edge whose instance is not known, and that has permits or sessions that may
+// recordUnknown records an edge whose instance is not known, and that has permits or sessions that may
 // still be valid. The roster has every edge before its first lease: so either the store has lost data,
 // or the edge was declared lost and was alive. Its permits and sessions were counted nowhere until now.
-func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
+func (r *roster) recordUnknown(m *report, watermark fleettime.Time) bool {
 	past := max(m.earliest, watermark)
 	for i := range m.Rooms {
 		rr := &m.Rooms[i]
@@ -168,19 +168,19 @@ func (r *roster) unknownEdge(m *report, watermark fleettime.Time) bool {
 	return false
 }
 
-// witness records which leader an edge followed. Where the store is empty, the process that led last
+// recordWitness records which leader an edge followed. Where the store is empty, the process that led last
 // knows everything that was stored, unless a rival led since: in a store that is lost now, where it
 // adopted edges and lent to them. It cannot have without their promise, which they report. So where each
 // edge that may have had a lease reports that it followed us last, and no edge turns up that followed a
 // newer leader, there is no unknown past. Nor is there one where the operator says that the data centre
 // is new, until an edge turns up that followed a leader.
-func (r *roster) witness(now fleettime.Mono, m *report, s *stored) {
+func (r *roster) recordWitness(now fleettime.Mono, m *report, s *stored) {
 	switch {
-	case r.rival || (r.ownTerm == 0 && !r.begins):
+	case r.rival || (r.ownTerm == 0 && !r.bootstrap):
 	case m.Seen.N > r.ownTerm:
-		if r.rival = true; r.find(wire.UnknownPast, 0) == nil && (r.recoveredEdges > 0 || r.begins) {
+		if r.rival = true; r.find(wire.UnknownPast, 0) == nil && (r.recoveredEdges > 0 || r.bootstrap) {
 			// Taken for none already.
-			r.add(wire.UnknownPast, 0).recv = now
+			r.add(wire.UnknownPast, 0).receivedAt = now
 			s.change(func(d *wire.Durable) { d.LoseTrack() })
 			r.unknownEdges++
 			r.lastUnknown = m.From
@@ -190,16 +190,16 @@ func (r *roster) witness(now fleettime.Mono, m *report, s *stored) {
 	}
 }
 
-// endLostHold records that an edge is heard after all. Its reserved sessions may have been those of
+// endLostReservation records that an edge is heard after all. Its reserved sessions may have been those of
 // another edge, which is not heard.
-func (l *lives) endLostHold(e *edge) {
-	if !e.lostHold {
+func (l *lifecycle) endLostReservation(e *edge) {
+	if !e.reservedLost {
 		return
 	}
-	e.lostHold = false
+	e.reservedLost = false
 	var other *edge
 	for _, o := range l.roster.edges {
-		if o != e && o.state == lost && o.lostHold {
+		if o != e && o.state == lost && o.reservedLost {
 			other = o
 		}
 	}
@@ -227,10 +227,10 @@ func (r *roster) add(name string, instance uint64) *edge {
 	return e
 }
 
-// summed reports whether an instance's sessions are in the sum: its reports are old.
-func (r *roster) summed(name string, instance uint64) bool {
+// inSummary reports whether an instance's sessions are in the sum: its reports are old.
+func (r *roster) inSummary(name string, instance uint64) bool {
 	sum := r.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
+	return sum != nil && slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
 }
 
 // find returns an instance, nil where it is not in the books.

@@ -17,7 +17,7 @@ func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 	}
 	for _, e := range a.roster.edges {
 		listed := map[*account]bool{}
-		for _, acc := range e.open {
+		for _, acc := range e.changed {
 			listed[acc] = true
 		}
 		n := 0
@@ -27,10 +27,10 @@ func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 				continue
 			}
 			n++
-			if acc.open != listed[acc] || acc.edge != e || acc.books != b {
-				return fmt.Sprintf("%s, room %x: open %v, listed %v", e.name, uint64(id), acc.open, listed[acc])
+			if acc.queued != listed[acc] || acc.edge != e || acc.ledger != b {
+				return fmt.Sprintf("%s, room %x: open %v, listed %v", e.name, uint64(id), acc.queued, listed[acc])
 			}
-			if !acc.open && (acc.unsaid || acc.unshown || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
+			if !acc.queued && (acc.changed || acc.viewChanged || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
 				return fmt.Sprintf("%s is not told of room %x", e.name, uint64(id))
 			}
 			if acc.reserved.silent && (e.state == alive || e.state == joining) {

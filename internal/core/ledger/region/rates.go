@@ -30,9 +30,9 @@ type rateUses struct {
 // maxRateUses bounds the entries: where nobody knows the time it is not known which are over.
 const maxRateUses = 128
 
-// begin takes the first report of an edge: busy permits are in use, and used[s] of them were used s
+// init takes the first report of an edge: busy permits are in use, and used[s] of them were used s
 // seconds before it was written. The uses of the others are not known.
-func (u *rateUses) begin(now, wrote fleettime.Mono, used []uint32, busy int64) {
+func (u *rateUses) init(now, wrote fleettime.Mono, used []uint32, busy int64) {
 	for s, n := range slices.Backward(used) {
 		if n == 0 {
 			continue
@@ -42,11 +42,11 @@ func (u *rateUses) begin(now, wrote fleettime.Mono, used []uint32, busy int64) {
 		busy -= int64(n)
 	}
 	u.wrote = math.MinInt64 / 2 // of the time before the report
-	u.add(now, wrote, busy)
+	u.record(now, wrote, busy)
 }
 
-// add notes that a report told of n more uses than the one before.
-func (u *rateUses) add(now, wrote fleettime.Mono, n int64) {
+// record notes that a report told of n more uses than the one before.
+func (u *rateUses) record(now, wrote fleettime.Mono, n int64) {
 	from := u.wrote
 	u.wrote = wrote
 	if n <= 0 {

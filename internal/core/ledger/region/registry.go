@@ -19,13 +19,13 @@ type registry struct {
 	advanced fleettime.Mono // when the edges were last moved to the present
 }
 
-// enrol writes the place of an instance that is to get a lease on the roster; the edge
+// storeEdge writes the place of an instance that is to get a lease on the roster; the edge
 // waits for it.
-func (r *registry) enrol(e *edge) { r.write(e, nil) }
+func (r *registry) storeEdge(e *edge) { r.write(e, nil) }
 
-// enrolOver writes an instance whose lease epoch is over on the roster, with its sessions for a
+// storeEnded writes an instance whose lease epoch is over on the roster, with its sessions for a
 // successor.
-func (r *registry) enrolOver(e *edge) {
+func (r *registry) storeEnded(e *edge) {
 	latest := fleettime.Time(0)
 	if r.clock.synced(r.advanced) {
 		latest = r.latest(r.advanced)
@@ -37,7 +37,7 @@ func (r *registry) enrolOver(e *edge) {
 		}
 	}
 	if e.name == wire.Gone {
-		rooms = goneRooms(rooms)
+		rooms = summaryRooms(rooms)
 	}
 	r.write(e, rooms)
 }
@@ -45,9 +45,9 @@ func (r *registry) enrolOver(e *edge) {
 func (r *registry) write(e *edge, rooms []wire.RosterRoom) {
 	entry := wire.RosterEntry{
 		Edge: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, Dead: e.over(), Left: e.state == left,
-		Gone: slices.Clone(e.gone), Waited: e.waited, Rooms: rooms,
+		Gone: slices.Clone(e.summary), Waited: e.waited, Rooms: rooms,
 	}
-	e.needs = r.stored.enrol(entry, uint32(r.rooms.longestLife(r.advanced)/time.Second))
+	e.storeVersion = r.stored.putEntry(entry, uint32(r.rooms.longestLife(r.advanced)/time.Second))
 }
 
 // lapseMargin lets the last answer of a report arrive before its edge is
@@ -60,14 +60,14 @@ func (r *registry) lapseAfter() time.Duration {
 	return fleettime.Stretch(fleettime.Stretch(r.params.EdgeLease)) + lapseMargin
 }
 
-// patience is how long after its start an aggregator waits for the edges of its
+// takeoverWait is how long after its start an aggregator waits for the edges of its
 // predecessor: the predecessor may have gone on leasing to them meanwhile.
-func (r *registry) patience() time.Duration { return r.lapseAfter() + ledger.OwnerLease }
+func (r *registry) takeoverWait() time.Duration { return r.lapseAfter() + ledger.OwnerLease }
 
 // endedNow notes for all successors that an edge of a predecessor has ended by now.
 func (r *registry) endedNow(now fleettime.Mono, e *edge) {
 	e.ended = r.latest(now).Second() + 1
-	r.stored.patch(e, func(entry *wire.RosterEntry) { entry.Ended = e.ended })
+	r.stored.patchEntry(e, func(entry *wire.RosterEntry) { entry.Ended = e.ended })
 }
 
 // latest returns the latest time that fleet time can be, by the clock's own uncertainty. Where the clock
@@ -76,5 +76,5 @@ func (r *registry) latest(now fleettime.Mono) fleettime.Time {
 	if t, bound := r.clock.Read(now); bound != fleettime.Unsynced {
 		return t.Add(bound)
 	}
-	return max(r.rooms.watermark, r.roster.newest(now)).Add(fleettime.MaxError)
+	return max(r.rooms.watermark, r.roster.newestTime(now)).Add(fleettime.MaxError)
 }

@@ -11,7 +11,7 @@ import (
 
 // restore restores the edges from the roster of a predecessor; own says that this process was the
 // predecessor, and finds the store lost.
-func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
+func (l *lifecycle) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 	for i := range old.Roster {
 		r := &old.Roster[i]
 		if own && !r.Dead && r.Edge != wire.UnknownPast {
@@ -19,10 +19,10 @@ func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 			l.roster.recoveredEdges++
 		}
 		e := l.roster.add(r.Edge, r.Instance)
-		e.leaseEpoch, e.recv, e.recovered = r.LeaseEpoch, now, true
+		e.leaseEpoch, e.receivedAt, e.recovered = r.LeaseEpoch, now, true
 		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
 		e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended
-		switch e.gone = slices.Clone(r.Gone); {
+		switch e.summary = slices.Clone(r.Gone); {
 		case !r.Dead:
 			continue
 		case r.Left || r.Edge == wire.Gone:
@@ -35,7 +35,7 @@ func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 			// Counted from so early that no ticket which may be stamped from now on
 			// expires before it: stored tickets were stamped before now.
 			if first, ok := oldest(old, rr.Room); ok {
-				b.counts.begin(fleettime.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
+				b.counts.start(fleettime.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
 			}
 			b.restore(now, e, &rr, int64(l.rooms.pastLife))
 		}

@@ -16,8 +16,8 @@ import (
 
 // rooms are the books of all rooms of a data centre.
 type rooms struct {
-	byID map[room.ID]*books
-	list []*books // by ID
+	byID map[room.ID]*roomLedger
+	list []*roomLedger // by ID
 	home uint32   // the data centre's number in tickets
 
 	watermark fleettime.Time // every edge has reported everything before it
@@ -26,10 +26,10 @@ type rooms struct {
 	pastTill  fleettime.Mono // until then
 }
 
-// reported returns the books of a room that a report tells of. Counting has begun in them.
-func (r *rooms) reported(id room.ID, m *report) *books {
+// openReported returns the books of a room that a report tells of. Counting has begun in them.
+func (r *rooms) openReported(id room.ID, m *report) *roomLedger {
 	b := r.open(id)
-	b.counts.begin(max(m.earliest, r.watermark))
+	b.counts.start(max(m.earliest, r.watermark))
 	return b
 }
 
@@ -40,7 +40,7 @@ func (r *rooms) close(e *edge) {
 			b.accounts = slices.Delete(b.accounts, i, i+1)
 		}
 	}
-	e.rooms, e.open = 0, nil
+	e.rooms, e.changed = 0, nil
 }
 
 // set replaces the room set.
@@ -57,14 +57,14 @@ func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 
 // open returns the books of a room, which it makes if need be: reports may
 // name a room before our own room set does, or after.
-func (r *rooms) open(id room.ID) *books {
+func (r *rooms) open(id room.ID) *roomLedger {
 	b := r.byID[id]
 	if b == nil {
-		b = &books{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
+		b = &roomLedger{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
 		b.counts.setPassed(r.passed)
 		r.byID[id] = b
 		r.list = append(r.list, b)
-		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
+		slices.SortFunc(r.list, func(x, y *roomLedger) int { return cmp.Compare(x.ID, y.ID) })
 	}
 	return b
 }
@@ -86,7 +86,7 @@ func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	for _, b := range r.list {
 		life = max(life, b.life.longest(now))
 		for _, acc := range b.accounts {
-			if acc.reserved.silent && !acc.edge.heard() { // of one that is heard nothing is reserved
+			if acc.reserved.silent && !acc.edge.reporting() { // of one that is heard nothing is reserved
 				life = max(life, acc.reserved.stampLife)
 			}
 		}
@@ -106,15 +106,15 @@ func (r *rooms) longestLostWait() time.Duration {
 	return wait
 }
 
-// restale makes the next Grants look at every room again.
-func (r *rooms) restale() {
+// markAllStale makes the next Grants look at every room again.
+func (r *rooms) markAllStale() {
 	for _, b := range r.list {
 		b.stale = true
 	}
 }
 
-// silent reports whether an edge may go on renewing sessions of any room.
-func (r *rooms) silent(e *edge) bool {
+// hasSilent reports whether an edge may go on renewing sessions of any room.
+func (r *rooms) hasSilent(e *edge) bool {
 	for _, acc := range r.accounts(e) {
 		if acc.reserved.silent {
 			return true
@@ -134,8 +134,8 @@ func (r *rooms) counted(e *edge) bool {
 }
 
 // accounts returns the accounts of an edge, by room.
-func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
-	return func(yield func(*books, *account) bool) {
+func (r *rooms) accounts(e *edge) iter.Seq2[*roomLedger, *account] {
+	return func(yield func(*roomLedger, *account) bool) {
 		for _, b := range r.list {
 			if acc := b.accounts.of(e); acc != nil && !yield(b, acc) {
 				return
@@ -144,11 +144,11 @@ func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
 	}
 }
 
-// found records that instances are heard again, or have ended.
-func (r *rooms) found(instances []uint64) {
+// removeOvercommit records that instances are heard again, or have ended.
+func (r *rooms) removeOvercommit(instances []uint64) {
 	for _, b := range r.list {
 		for _, instance := range instances {
-			b.overcommit.found(instance)
+			b.overcommit.remove(instance)
 		}
 	}
 }
@@ -160,12 +160,12 @@ func (r *rooms) free(wm fleettime.Time, hold bool) {
 		r.watermark = wm
 	}
 	for _, b := range r.list {
-		before := b.counts.head()
+		before := b.counts.total()
 		b.counts.setPassed(r.passed)
 		if frees {
 			b.counts.free(wm)
 		}
-		if b.counts.head() != before {
+		if b.counts.total() != before {
 			b.dirty, b.stale = true, true
 		}
 	}

@@ -15,8 +15,8 @@ type sessions struct {
 	missedUntil int64         // Unix second after which no ticket of those is valid
 }
 
-// take replaces the seconds by those of the newest report, and counts the difference.
-func (s *sessions) take(c *counts, next []wire.Expiry) {
+// applyReport replaces the seconds by those of the newest report, and counts the difference.
+func (s *sessions) applyReport(c *counts, next []wire.Expiry) {
 	old := s.expiries
 	merged := make([]wire.Expiry, 0, len(next))
 	for i, j := 0, 0; i < len(old) || j < len(next); {
@@ -45,9 +45,9 @@ func (s *sessions) take(c *counts, next []wire.Expiry) {
 	s.expiries = merged
 }
 
-// skip notes moves that a report leaves out: it begins with a later one. Their tickets are valid no
+// recordMissed notes moves that a report leaves out: it begins with a later one. Their tickets are valid no
 // longer than until. It reports whether there are any.
-func (s *sessions) skip(first uint64, until int64) bool {
+func (s *sessions) recordMissed(first uint64, until int64) bool {
 	if first <= s.moves+1 {
 		return false
 	}
@@ -62,9 +62,9 @@ func (s *sessions) live(c *counts) bool {
 	return slices.ContainsFunc(s.expiries, func(x wire.Expiry) bool { return int64(x.Until) >= c.freed })
 }
 
-// unfollowed returns how many sessions an edge that last reported at least then may have of which no
+// unreported returns how many sessions an edge that last reported at least then may have of which no
 // move was reported: each of them was stamped once at least.
-func (s *sessions) unfollowed(c *counts, least fleettime.Time) int64 {
+func (s *sessions) unreported(c *counts, least fleettime.Time) int64 {
 	if s.missedUntil < min(c.freed, least.Second()) {
 		return 0
 	}

@@ -20,22 +20,22 @@ type silence struct {
 // seconds.
 const waitedEvery = 5
 
-// stillLost looks at an edge that was given up. Nothing is freed until every ticket that it stamped
+// advanceLost looks at an edge that was given up. Nothing is freed until every ticket that it stamped
 // under a lease has expired.
-func (s *silence) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
+func (s *silence) advanceLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
 	if e.ended == 0 && synced && s.roster.hasEnded(e) {
 		s.endedNow(now, e)
 	}
 	switch over := synced && ft.Add(-fleettime.Guard).Second() > s.holdUntil; {
 	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
 		s.hold = true
-	case e.lostHold:
+	case e.reservedLost:
 		s.expireLost(now, e)
-		s.reap(e)
+		s.closeLost(e)
 	case s.rooms.watermark.Add(-fleettime.Guard).Second() > s.holdUntil:
 		// The seconds of it are freed as well: until then a session that it admitted and
 		// others have renewed since is counted as -1 and +1, which is nothing.
-		s.holdLost(now, e, blank)
+		s.reserveLost(now, e, blank)
 	}
 }
 
@@ -55,7 +55,7 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 	}
 	for b, acc := range s.rooms.accounts(e) {
 		if acc.reserved.silent && (ended || e.silent > b.lostWait()) {
-			if !ended || e.forgotten {
+			if !ended || e.declaredEnded {
 				b.dirty = b.overcommit.add(e.instance, acc.reserved.sum()) || b.dirty // it may be alive all the same
 			}
 			acc.unpinAll(now, end)
@@ -63,19 +63,19 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 		}
 	}
 	if unpinned && e.state == dead {
-		s.enrolOver(e) // the next aggregator need not wait for an edge that has ended
+		s.storeEnded(e) // the next aggregator need not wait for an edge that has ended
 	}
 }
 
-// holdLost goes on presuming sessions of an edge that has not been heard since the aggregator began,
+// reserveLost goes on presuming sessions of an edge that has not been heard since the aggregator began,
 // although every ticket that it stamped under a lease has expired: under partition_policy serve it may
 // be renewing sessions alone. Their number is not known. But all other sessions are counted by now, so
 // they cannot be more than the permits that would be free without them.
-func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
+func (s *silence) reserveLost(now fleettime.Mono, e *edge, blank bool) {
 	switch {
 	case e.ended != 0 && s.clock.past(now, e.ended+int64(s.rooms.longestLife(now)/time.Second)+2):
 		e.become(left)
-		s.meterForgotten(e, blank)
+		s.countDeclared(e, blank)
 		return
 	case blank: // nor are the free permits known
 		s.countSilence(now, e)
@@ -84,10 +84,10 @@ func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 		}
 		return
 	}
-	e.lostHold = true
+	e.reservedLost = true
 	life := int64(s.rooms.longestLife(now) / time.Second)
 	for _, b := range s.rooms.list {
-		free, _ := b.reckoned()
+		free, _ := b.unallocated()
 		if b.Cap || free <= 0 {
 			continue
 		}
@@ -95,31 +95,31 @@ func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 		p := &acc.reserved
 		p.spent, p.silent, p.stampLife = free, true, life
 		b.dirty, b.stale = true, true
-		acc.news()
+		acc.markChanged()
 	}
-	s.reap(e)
+	s.closeLost(e)
 }
 
 // countSilence counts the time in which an edge has been silent while others were heard. Silence of all
 // is our own isolation.
 func (s *silence) countSilence(now fleettime.Mono, e *edge) {
-	if s.roster.anyHeard() {
+	if s.roster.anyReporting() {
 		e.silent += now.Sub(s.advanced)
 	}
 	if waited := uint32(min(e.silent/time.Second, math.MaxUint32)); waited >= e.waited+waitedEvery {
 		e.waited = waited
-		s.stored.patch(e, func(r *wire.RosterEntry) { r.Waited = waited })
+		s.stored.patchEntry(e, func(r *wire.RosterEntry) { r.Waited = waited })
 	}
 }
 
-// meterForgotten counts the sessions of an edge that an operator declared ended, and whose number is not
+// countDeclared counts the sessions of an edge that an operator declared ended, and whose number is not
 // known, as overcommit: every permit that is in no other use.
-func (s *silence) meterForgotten(e *edge, blank bool) {
-	if !e.forgotten {
+func (s *silence) countDeclared(e *edge, blank bool) {
+	if !e.declaredEnded {
 		return
 	}
 	for _, b := range s.rooms.list {
-		n, _ := b.reckoned()
+		n, _ := b.unallocated()
 		if blank {
 			n = int64(b.Total) - b.active()
 		}
@@ -129,9 +129,9 @@ func (s *silence) meterForgotten(e *edge, blank bool) {
 	}
 }
 
-// reap gives a lost edge up, unless it may go on renewing.
-func (s *silence) reap(e *edge) {
-	if !s.rooms.silent(e) {
+// closeLost gives a lost edge up, unless it may go on renewing.
+func (s *silence) closeLost(e *edge) {
+	if !s.rooms.hasSilent(e) {
 		e.become(left)
 	}
 }

@@ -18,9 +18,9 @@ import (
 type snapshot struct {
 	blank      bool // the permits of the data centre are not known
 	recovering bool // sessions may exist that nobody has told us of yet
-	gathering  bool // edges that fell silent together are on their way back
+	returning  bool // edges that fell silent together are on their way back
 	isolated   bool // global was not heard for long
-	deaf       bool // global owes an answer: returned permits may be of no use to anybody
+	unanswered       bool // global owes an answer: returned permits may be of no use to anybody
 
 	leased bool   // under the lease of global
 	closed bool   // the data centre is to let nobody in
@@ -35,7 +35,7 @@ func (at *snapshot) unknown() bool { return at.blank || at.recovering }
 
 // surplus returns how many free permits of T and of R go back to global; none where that is not
 // positive.
-func (at *snapshot) surplus(b *books) (n, rate int64) {
+func (at *snapshot) surplus(b *roomLedger) (n, rate int64) {
 	if at.unknown() {
 		return 0, 0
 	}
@@ -51,7 +51,7 @@ func (at *snapshot) surplus(b *books) (n, rate int64) {
 // divide decides how many permits every edge may hold in a room. It grants permits, sets the idle
 // targets and allows renewals; it never takes permits back. It reports whether global is needed soon.
 // ft is fleet time.
-func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *books, edges []*edge) (hurry bool) {
+func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger, edges []*edge) (hurry bool) {
 	to := make([]*account, 0, len(edges))
 	for _, e := range edges {
 		if e.state == alive {
@@ -95,13 +95,13 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 		})
 	}
 	push := d.Divide()
-	b.starved, b.unrated = d.Starved, d.Unrated
+	b.waitingForT, b.waitingForR = d.Starved, d.Unrated
 	for i, acc := range to {
 		t, r := d.Claims[i].Gifts[share.OfT], d.Claims[i].Gifts[share.OfR]
 		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Give))
 		acc.raise(&acc.permits.Rate.Granted, uint64(r.Give))
 		acc.setKeep(uint64(t.Keep), uint64(r.Keep))
-		acc.edge.push = acc.edge.push || push[i]
+		acc.edge.urgent = acc.edge.urgent || push[i]
 	}
 	back := b.passes.lend(to, !at.closed)
 	allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
@@ -111,11 +111,11 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 
 // free returns the permits of T and of R that neither a session nor an edge holds. Below 0 more are in
 // use than the data centre holds: a debt, which drains.
-func (at *snapshot) free(b *books) (t, rate int64) {
+func (at *snapshot) free(b *roomLedger) (t, rate int64) {
 	if at.unknown() {
 		return 0, 0
 	}
-	if t, rate = b.reckoned(); at.gathering {
+	if t, rate = b.unallocated(); at.returning {
 		t = 0
 	}
 	return t, rate
@@ -123,11 +123,11 @@ func (at *snapshot) free(b *books) (t, rate int64) {
 
 // keep returns the idle targets of the data centre: 0 for a room that was removed, and no bound while
 // global cannot hear of idle permits.
-func (at *snapshot) keep(b *books) (keep, rate int64) {
+func (at *snapshot) keep(b *roomLedger) (keep, rate int64) {
 	switch {
 	case b.gone:
 		return 0, 0
-	case at.isolated, at.deaf:
+	case at.isolated, at.unanswered:
 		return math.MaxInt64, math.MaxInt64
 	}
 	return int64(b.loan.permits.Sessions.Keep), int64(b.loan.permits.Rate.Keep)
@@ -137,7 +137,7 @@ var openView = wire.View{Cutoff: estimate.Open, Park: estimate.Open}
 
 // view returns the view that rights are divided by: global's, or the data centre's own
 // where global has not been heard for long.
-func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *books, free, rateFree int64) *wire.View {
+func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *roomLedger, free, rateFree int64) *wire.View {
 	if b.view == nil {
 		return &openView
 	}
@@ -147,28 +147,28 @@ func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *books, free, 
 	return b.view
 }
 
-// looked has the state in which every room was last looked at for permits to return.
-type looked struct {
+// lastSnapshot has the state in which every room was last looked at for permits to return.
+type lastSnapshot struct {
 	at    snapshot
-	edges []edgeBearing
+	edges []edgeSnapshot
 }
 
-type edgeBearing struct {
+type edgeSnapshot struct {
 	edge  *edge
 	state edgeState
 }
 
-// turned reports whether the snapshot changed since the last call: then every room is looked at, else
+// changed reports whether the snapshot changed since the last call: then every room is looked at, else
 // the rooms whose books changed.
-func (l *looked) turned(is *snapshot, edges []*edge) bool {
+func (l *lastSnapshot) changed(is *snapshot, edges []*edge) bool {
 	was := &l.at
-	if is.blank == was.blank && is.recovering == was.recovering && is.gathering == was.gathering && is.isolated == was.isolated && is.deaf == was.deaf &&
-		slices.EqualFunc(l.edges, edges, func(b edgeBearing, e *edge) bool { return b.edge == e && b.state == e.state }) {
+	if is.blank == was.blank && is.recovering == was.recovering && is.returning == was.returning && is.isolated == was.isolated && is.unanswered == was.unanswered &&
+		slices.EqualFunc(l.edges, edges, func(b edgeSnapshot, e *edge) bool { return b.edge == e && b.state == e.state }) {
 		return false
 	}
 	l.at, l.edges = *is, l.edges[:0]
 	for _, e := range edges {
-		l.edges = append(l.edges, edgeBearing{e, e.state})
+		l.edges = append(l.edges, edgeSnapshot{e, e.state})
 	}
 	return true
 }

@@ -43,7 +43,7 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 	if b == nil {
 		return Ledger{}
 	}
-	at := a.snapshot(a.lives.advanced)
+	at := a.snapshot(a.lifecycle.advanced)
 	t, rate := b.loan.permits.Sessions, b.loan.permits.Rate
 	l := Ledger{
 		Granted: t.Granted, Returned: t.Returned, Keep: t.Keep,
@@ -52,7 +52,7 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Overcommit: b.overcommit.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
 	}
 	l.Free, l.RateFree = at.free(b)
-	l.Reserved = l.Active - b.counts.head()
+	l.Reserved = l.Active - b.counts.total()
 	l.RateReserved = b.rates.sum()
 	for _, e := range a.roster.edges {
 		acc := b.accounts.of(e)
@@ -104,7 +104,7 @@ func (a *Aggregator) Status(now fleettime.Mono) Status {
 		s.Copy = a.member.list.Site(a.cfg.DC)
 	}
 	for _, e := range a.roster.edges {
-		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv, Twin: e.twin})
+		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt, Twin: e.twin})
 	}
 	return s
 }
@@ -136,7 +136,7 @@ func (a *Aggregator) Edges() EdgeTotals {
 	r := &a.roster
 	t := EdgeTotals{Unknown: r.unknownEdges, LastUnknown: r.lastUnknown, Met: r.twins}
 	for _, e := range r.edges {
-		if e.heard() {
+		if e.reporting() {
 			t.Reporting++
 			if e.leaving {
 				t.Leaving++

@@ -46,22 +46,22 @@ func (s *stored) save(version uint64) (longer bool) {
 	return longer
 }
 
-// promiseLife has the successor know the longest life of tickets: none is stamped for longer than is
+// raiseLife has the successor know the longest life of tickets: none is stamped for longer than is
 // stored.
-func (s *stored) promiseLife(life uint32) {
+func (s *stored) raiseLife(life uint32) {
 	if life > s.durable.Life {
 		s.lifeNeeds = s.change(func(d *wire.Durable) { d.Life = life })
 	}
 }
 
-// movedInAhead is for how many seconds more than needed it is stored that sessions moved in: one write is for many.
-const movedInAhead = 60
+// movedInMargin is for how many seconds more than needed it is stored that sessions moved in: one write is for many.
+const movedInMargin = 60
 
-// promiseMovedIn has the successor know the second until which old tickets of sessions that moved here are
+// raiseMovedIn has the successor know the second until which old tickets of sessions that moved here are
 // valid.
-func (s *stored) promiseMovedIn(until int64) {
+func (s *stored) raiseMovedIn(until int64) {
 	if until > s.durable.MovedIn {
-		s.movedNeeds = s.change(func(d *wire.Durable) { d.MovedIn = until + movedInAhead })
+		s.movedNeeds = s.change(func(d *wire.Durable) { d.MovedIn = until + movedInMargin })
 	}
 }
 
@@ -78,9 +78,9 @@ func (s *stored) setSite(site uint64) {
 	s.site = 0
 }
 
-// enrol writes an instance's place on the roster, and returns the version that tells
+// putEntry writes an instance's place on the roster, and returns the version that tells
 // it. No ticket lives for longer than life seconds.
-func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
+func (s *stored) putEntry(entry wire.RosterEntry, life uint32) uint64 {
 	return s.change(func(d *wire.Durable) {
 		if s.saved >= s.lifeNeeds && life < d.Life {
 			d.Life, s.life = life, life // tickets of a longer life are over
@@ -95,15 +95,15 @@ func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
 	})
 }
 
-// patch changes the entry of an instance on the roster, without a change of its state.
-func (s *stored) patch(e *edge, change func(r *wire.RosterEntry)) {
+// patchEntry changes the entry of an instance on the roster, without a change of its state.
+func (s *stored) patchEntry(e *edge, change func(r *wire.RosterEntry)) {
 	if i := s.index(e.name, e.instance); i >= 0 {
 		s.change(func(d *wire.Durable) { change(&d.Roster[i]) })
 	}
 }
 
-// strike takes an instance off the roster: nothing of it is counted any more.
-func (s *stored) strike(e *edge) {
+// removeEntry takes an instance off the roster: nothing of it is counted any more.
+func (s *stored) removeEntry(e *edge) {
 	if i := s.index(e.name, e.instance); i >= 0 {
 		s.change(func(d *wire.Durable) { d.Roster = slices.Delete(d.Roster, i, i+1) })
 	}

@@ -34,14 +34,14 @@ type uplink struct {
 
 	leaseEnd fleettime.Mono
 	heard    fleettime.Mono // newest word of seen
-	asked    fleettime.Mono // since when an answer is owed, where acked is behind seq
+	unansweredSince    fleettime.Mono // since when an answer is owed, where acked is behind seq
 	reported fleettime.Mono
 	due      fleettime.Mono
 	busy     bool
 }
 
-// hurry makes the next report due after gaps of the least gap between reports.
-func (u *uplink) hurry(now fleettime.Mono, gaps int) {
+// reportSoon makes the next report due after gaps of the least gap between reports.
+func (u *uplink) reportSoon(now fleettime.Mono, gaps int) {
 	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
 
@@ -49,18 +49,18 @@ func (u *uplink) hurry(now fleettime.Mono, gaps int) {
 func (u *uplink) leased(now fleettime.Mono) bool { return now < u.leaseEnd }
 
 func (u *uplink) isolated(now fleettime.Mono) bool {
-	return now.Sub(u.heard) > isolation || u.unanswered(now, isolationUnsaid)
+	return now.Sub(u.heard) > isolation || u.unanswered(now, isolationUnanswered)
 }
 
 // endGap is how many SyncGaps lie between reports that ends alone hurry: a slot is
 // waited for, and ends of a tenth of a second go together.
 const endGap = 5
 
-// tellEnds has the report to global be made soon, where there are ends to tell.
-func (u *uplink) tellEnds(now fleettime.Mono, b *books) {
-	if b.terminations.news {
-		b.terminations.news = false
-		u.hurry(now, endGap)
+// reportEnds has the report to global be made soon, where there are ends to tell.
+func (u *uplink) reportEnds(now fleettime.Mono, b *roomLedger) {
+	if b.terminations.unreported {
+		b.terminations.unreported = false
+		u.reportSoon(now, endGap)
 	}
 }
 
@@ -75,49 +75,49 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	}
 	// The promise: nothing older can raise our books from here. It is stored before the
 	// first word under it.
-	u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
+	u.seen, u.joined, u.acked, u.unansweredSince, u.grants = g.From, false, 0, now, wire.Parts{}
 	u.promised = s.change(func(d *wire.Durable) { d.Promise = g.From })
-	u.hurry(now, 0)
+	u.reportSoon(now, 0)
 	return false
 }
 
 const (
 	// deaf is the time without an answer after which nothing is returned: permits that go
 	// to a coordinator that is not there are of no use to anybody until the next.
-	deaf = time.Second
+	unansweredWait = time.Second
 
 	// isolation is the time without a word from global after which the data centre uses its own
 	// view, or a shorter time without an answer.
 	isolation       = 5 * time.Second
-	isolationUnsaid = 2500 * time.Millisecond
+	isolationUnanswered = 2500 * time.Millisecond
 )
 
 // unanswered reports whether global has owed an answer for longer than d.
 func (u *uplink) unanswered(now fleettime.Mono, d time.Duration) bool {
-	return u.acked < u.seq && now.Sub(u.asked) > d
+	return u.acked < u.seq && now.Sub(u.unansweredSince) > d
 }
 
-// hearTime takes the time that global tells, unless it is in doubt. It reports whether that
+// syncTime takes the time that global tells, unless it is in doubt. It reports whether that
 // corrected a guess.
-func (u *uplink) hearTime(now fleettime.Mono, g *wire.Grant, c *clock, edges []*edge) (corrected bool) {
-	if g.Echo != 0 && !c.askEdges(now, u.params.EdgeLease, edges) {
-		wait := u.doubts(now, c, g)
+func (u *uplink) syncTime(now fleettime.Mono, g *wire.Grant, c *clock, edges []*edge) (corrected bool) {
+	if g.Echo != 0 && !c.prefersEdges(now, u.params.EdgeLease, edges) {
+		wait := u.doubtsTime(now, c, g)
 		if u.doubting {
-			u.hurry(now, 1)
+			u.reportSoon(now, 1)
 		}
-		corrected = !wait && c.hear(now, g)
+		corrected = !wait && c.syncFromGrant(now, g)
 	}
 	if g.AtBound == fleettime.Unsynced && c.Bound(now) <= fleettime.Rough {
-		u.hurry(now, 1) // a new leader believes our time only if it hears it at once
+		u.reportSoon(now, 1) // a new leader believes our time only if it hears it at once
 	}
 	return corrected
 }
 
-// adopted takes the books of global, where ours are lost, and applies its grants.
-func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *rooms) {
+// applyAdopted takes the books of global, where ours are lost, and applies its grants.
+func (u *uplink) applyAdopted(now fleettime.Mono, g *wire.Grant, complete bool, all *rooms) {
 	if u.blank {
 		if !g.Baseline {
-			u.hurry(now, 1)
+			u.reportSoon(now, 1)
 			return
 		}
 		for i := range g.Rooms {
@@ -132,12 +132,12 @@ func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *
 	}
 	u.joined = true
 	for i := range g.Rooms {
-		if all.open(g.Rooms[i].Room).apply(u.seen, &g.Rooms[i]) {
-			u.hurry(now, 1)
+		if all.open(g.Rooms[i].Room).applyGrant(u.seen, &g.Rooms[i]) {
+			u.reportSoon(now, 1)
 		}
 	}
 	if complete && g.Lease > 0 && g.Echo != 0 && u.lease(now, g) {
-		all.restale()
+		all.markAllStale()
 	}
 }
 
@@ -148,10 +148,10 @@ func (u *uplink) lease(now fleettime.Mono, g *wire.Grant) (begins bool) {
 	return begins
 }
 
-// doubts reports whether global tells another time than the fleet's, as far as we
+// doubtsTime reports whether global tells another time than the fleet's, as far as we
 // know that. It may be guessing, and have said so before it heard ours: our next
 // report sets it right. Only if it insists, it must be us.
-func (u *uplink) doubts(now fleettime.Mono, c *clock, g *wire.Grant) bool {
+func (u *uplink) doubtsTime(now fleettime.Mono, c *clock, g *wire.Grant) bool {
 	trip := max(0, now.Sub(g.Echo))
 	ours, bound := c.Read(now)
 	apart := ledger.TimeApart + min(bound, fleettime.Rough)

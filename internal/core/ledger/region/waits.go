@@ -67,9 +67,9 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 	for _, e := range a.roster.edges {
 		w := Wait{Edge: e.name, Instance: e.instance, Ended: a.roster.hasEnded(e)}
 		switch {
-		case e.state == awaiting || (e.state == lost && !e.lostHold):
+		case e.state == awaiting || (e.state == lost && !e.reservedLost):
 			if w.Why, w.Closed = WaitEdge, true; synced {
-				w.Until = a.lives.silence.awaitedUntil(now, e, a.up.blank)
+				w.Until = a.lifecycle.silence.waitEnd(now, e, a.up.blank)
 			}
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
@@ -83,7 +83,7 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 			if w.Why == 0 {
 				continue // it ages like any session
 			}
-			if synced && a.roster.anyHeard() && left < maxWait {
+			if synced && a.roster.anyReporting() && left < maxWait {
 				w.Until = ft.Add(max(0, left))
 			}
 		default:
@@ -91,18 +91,18 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		}
 		out = append(out, w)
 	}
-	if w := a.rooms.waitRate(now, ft); w.Rate > 0 {
+	if w := a.rooms.rateWait(now, ft); w.Rate > 0 {
 		out = append(out, w)
 	}
 	return out
 }
 
-// waitRate returns the wait for rights of R that edges may have used which are gone, in rooms
+// rateWait returns the wait for rights of R that edges may have used which are gone, in rooms
 // where somebody misses them. They come back one by one.
-func (r *rooms) waitRate(now fleettime.Mono, ft fleettime.Time) Wait {
+func (r *rooms) rateWait(now fleettime.Mono, ft fleettime.Time) Wait {
 	w := Wait{Why: WaitRate}
 	for _, b := range r.list {
-		if !b.unrated {
+		if !b.waitingForR {
 			continue
 		}
 		w.Rate += b.rates.sum()
