@@ -8,8 +8,7 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// advance moves the books to now: leases that lapse, the watermark, and the
-// seconds that it frees.
+// advance updates the state to now: it ends lapsed leases, moves the watermark and frees the seconds before it.
 func (a *Aggregator) advance(now fleettime.Mono) {
 	wm, lapsed := a.lifecycle.advance(now, a.up.blank)
 	if lapsed {
@@ -22,7 +21,7 @@ func (a *Aggregator) advance(now fleettime.Mono) {
 	for _, b := range a.rooms.list {
 		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
 		if len(b.terminations.order) > 0 {
-			if !looked { // only where it matters: it looks at all rooms
+			if !looked { // computed on demand: it visits all rooms
 				over, looked = a.allExpired(now, synced), true
 			}
 			known := uint64(0)
@@ -36,10 +35,10 @@ func (a *Aggregator) advance(now fleettime.Mono) {
 	}
 }
 
-// advance moves the lives of all edges to now; blank says that the permits of the data centre are not
-// known. It returns the watermark that they allow, and whether a lease lapsed.
+// advance updates the states of all edges to now; blank says that the permits of the data centre are unknown. It
+// returns the watermark that the edges allow, and whether a lease lapsed.
 func (l *lifecycle) advance(now fleettime.Mono, blank bool) (watermark fleettime.Time, lapsed bool) {
-	// Without fleet time of its own the aggregator uses the time of its edges.
+	// Without fleet time, the aggregator uses the reported times of its edges.
 	ft, synced := l.clock.earliest(now)
 	wm := fleettime.Time(math.MaxInt64)
 	if synced {
@@ -111,10 +110,10 @@ func (a *Aggregator) allExpired(now fleettime.Mono, synced bool) uint32 {
 	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
 }
 
-// movedInUnknown says that nothing stored tells whether sessions moved in.
+// movedInUnknown means that the store does not tell whether sessions moved in.
 const movedInUnknown = math.MaxInt64
 
-// activateStored starts edges whose place on the roster is stored.
+// activateStored makes edges alive once their roster entry is stored.
 func (l *lifecycle) activateStored() {
 	for _, e := range l.roster.edges {
 		if e.state == joining && l.stored.saved >= e.storeVersion {
@@ -124,9 +123,8 @@ func (l *lifecycle) activateStored() {
 	}
 }
 
-// trackReturn notes whether edges that fell silent together are on their way back. Under partition_policy
-// serve their visitors went on from one to the other, and a session that is counted nowhere yet was last
-// renewed at an edge that has not come back.
+// trackReturn detects edges that fell silent together and are returning. Under partition_policy serve, their visitors
+// moved between them, so an uncounted session was last renewed at an edge that has not returned yet.
 func (l *lifecycle) trackReturn(now fleettime.Mono) {
 	heard, silent := false, false
 	for _, e := range l.roster.edges {
@@ -145,6 +143,6 @@ func (l *lifecycle) trackReturn(now fleettime.Mono) {
 	}
 }
 
-// returnWait is how long after a silence of all, which was the regional's own,
-// the rest is waited for.
+// returnWait is how long the aggregator waits for the other edges after a silence of all, which is caused by its own
+// isolation.
 const returnWait = 5 * time.Second

@@ -13,58 +13,58 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// roomLedger are the ledger of the data centre in one room: the loan of global, the account of each
-// edge, the sessions that count, and the news for global and the edges. Sessions that a silent edge
-// may have admitted are in its account.
+// roomLedger is the ledger of the data centre in one room: the loan of global, the account of each edge, the counted
+// sessions, and the changes to send to global and the edges. Sessions that a silent edge may have admitted are in its
+// account.
 //
-// Invariant: permits lent to edges that are heard, counted sessions and reserved ones sum to no more
-// than the loan, or the difference is a debt that is paid before anything is lent.
+// Invariant: permits lent to reporting edges, counted sessions and reserved ones sum to no more than the loan. Any
+// difference is a debt, and nothing is lent until it is gone.
 type roomLedger struct {
 	ledger.RoomConfig
 	home uint32 // the data centre's number in tickets
 	gone bool   // no longer in the room set
 
-	stopped bool // edges were told to stamp nothing
+	stopped bool // edges must not stamp tickets
 
 	loan loan // from global
 
-	passes passes // of a room that is paused
+	passes passes // of a paused room
 
 	accounts accounts // by name and instance of their edges
 
 	counts       counts     // sessions by the second in which their tickets expire
-	ids          sessionIDs // where each of them was seen last
-	copied       uint64     // tickets seen living in two places, cumulative
+	ids          sessionIDs // the newest ticket of each session
+	copied       uint64     // tickets seen in two places, cumulative
 	copies       copies
 	terminations terminations
 	overcommit   overcommit    // sessions that may be valid beyond those counted
-	life         ticketLife    // how long they may be valid
-	rates        reservedRates // rights of R that edges may have used which are gone
+	life         ticketLife    // life of tickets
+	rates        reservedRates // permits of R that ended edges may have used
 
-	view      *wire.View
-	viewed    fleettime.Mono
-	flow      share.Flow
-	gain      share.Gain
-	progress  share.Progresses
-	waiting   estimate.Histogram
-	waitingForT   bool   // a long-polled visitor waits, and the data centre has no permit for it
-	waitingForR   bool   // the same of rights of R
-	stale     bool   // something changed since rights were last divided
-	divided   bool   // they were, since the room was last looked at for permits to return
-	reservedAtReturn    bool   // something was reserved then, which ends by time alone
-	dirty     bool   // something changed since the last report to global
-	changedAt uint64 // first report to global that carried the newest change
+	view             *wire.View
+	viewed           fleettime.Mono
+	flow             share.Flow
+	gain             share.Gain
+	progress         share.Progresses
+	waiting          estimate.Histogram
+	waitingForT      bool   // a long-polled visitor waits, and no permit of T is free
+	waitingForR      bool   // the same for permits of R
+	stale            bool   // changed since permits were last divided
+	divided          bool   // divided since the last search for permits to return
+	reservedAtReturn bool   // sessions were reserved then; they end by time alone
+	dirty            bool   // changed since the last report to global
+	changedAt        uint64 // first report to global that carried the newest change
 }
 
-// ticketLife is how long tickets of a room are valid.
+// ticketLife is the life of the tickets of a room.
 type ticketLife struct {
-	secs uint32         // for which edges stamp now; 0 where nobody has told us
-	most uint32         // longest that may still be out there
+	secs uint32         // of new tickets; 0 for unknown
+	most uint32         // of the longest-lived tickets that may be valid
 	till fleettime.Mono // until then
 }
 
-// set changes the life that new tickets get. Tickets of a longer life, which an edge that has not heard
-// may still stamp, count until they expire.
+// set changes the life of new tickets. Tickets with a longer life, which an edge may stamp until it gets the change,
+// count until they expire.
 func (l *ticketLife) set(now fleettime.Mono, secs uint32) {
 	if secs == l.secs {
 		return
@@ -79,7 +79,7 @@ func (l *ticketLife) set(now fleettime.Mono, secs uint32) {
 	l.secs = secs
 }
 
-// longest returns the longest life that a ticket out there may have been stamped for.
+// longest returns the longest life of a ticket that may be valid.
 func (l *ticketLife) longest(now fleettime.Mono) int64 {
 	if now >= l.till {
 		return int64(l.secs)
@@ -87,8 +87,7 @@ func (l *ticketLife) longest(now fleettime.Mono) int64 {
 	return int64(max(l.secs, l.most))
 }
 
-// unknown returns how long tickets may live of a room that is gone, and was before we
-// began: nobody has told us.
+// unknown returns the longest life of a ticket of a room that was removed before this term: its setting is unknown.
 func (l *ticketLife) unknown() int64 {
 	if l.secs != 0 {
 		return 0
@@ -96,7 +95,7 @@ func (l *ticketLife) unknown() int64 {
 	return int64(wire.Life(room.MaxSession))
 }
 
-// account returns the account of an edge, which it opens if need be.
+// account returns the account of an edge, and opens it if needed.
 func (b *roomLedger) account(e *edge) *account {
 	i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount)
 	if !ok {
@@ -109,13 +108,12 @@ func (b *roomLedger) account(e *edge) *account {
 	return b.accounts[i]
 }
 
-// tally returns how the room stands in this data centre.
+// tally returns the progress of the room in this data centre.
 func (b *roomLedger) tally() share.Tally {
 	return b.progress.Tally(time.Duration(b.life.secs)*time.Second, uint64(max(0, b.active())))
 }
 
-// lostWait returns lost_after; the default of a room that went before anybody
-// told us.
+// lostWait returns lost_after; the default if the room was removed before this term.
 func (b *roomLedger) lostWait() time.Duration {
 	switch {
 	case b.LostWait > 0:
@@ -126,10 +124,9 @@ func (b *roomLedger) lostWait() time.Duration {
 	return math.MaxInt64
 }
 
-// stop ends stamping under partition_policy cap once the lease of global has ended, because global
-// will lend these permits to others. Permits at the edges come back meanwhile. When the lease
-// begins anew, stamping goes on as soon as no edge holds more than the books cover: they may have
-// been voided.
+// stop stops stamping under partition_policy cap while the lease of global has lapsed, because global lends these
+// permits to others. After the lease begins again, stamping resumes once the ledger covers the permits of all edges:
+// they may have been voided.
 func (b *roomLedger) stop(leased, known bool) {
 	switch {
 	case b.Cap && !leased:
@@ -139,21 +136,20 @@ func (b *roomLedger) stop(leased, known bool) {
 	}
 }
 
-// covered reports whether the books cover the unspent permits of the edges.
+// covered reports whether the loan covers the unspent permits of the edges.
 func (b *roomLedger) covered() bool {
 	t, rate := b.unallocated()
 	credit, lent := b.accounts.lent()
 	return (credit == 0 || t >= 0) && (lent == 0 || rate >= 0)
 }
 
-// unallocated returns the permits of T and of R that no session and no edge holds, and that are not
-// counted as spent, as far as known.
+// unallocated returns the permits of T and of R that no session and no edge holds and that are not reserved.
 func (b *roomLedger) unallocated() (t, rate int64) {
 	credit, lent := b.accounts.lent()
 	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
 }
 
-// active returns how many sessions are counted and reserved.
+// active returns the number of counted and reserved sessions.
 func (b *roomLedger) active() int64 {
 	n := b.counts.total()
 	for _, acc := range b.accounts {
@@ -162,8 +158,7 @@ func (b *roomLedger) active() int64 {
 	return n
 }
 
-// ownView makes the view of the room from the data centre's own numbers, where free and rateFree permits
-// are free.
+// ownView makes the view of the room from the data centre's own numbers; free and rateFree are its free permits.
 func (b *roomLedger) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Term, free, rateFree int64, since fleettime.Time) {
 	if now.Sub(b.viewed) < share.ViewGap {
 		return
@@ -193,7 +188,7 @@ func (b *roomLedger) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Te
 	}
 }
 
-// setView makes v the view of the room and owes it to the edges.
+// setView sets the view of the room and queues it for the edges.
 func (b *roomLedger) setView(v *wire.View) {
 	b.view = v
 	for _, acc := range b.accounts {

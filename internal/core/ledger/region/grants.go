@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// GrantsDue returns when the next call of Grants is due: at once after most messages.
+// GrantsDue returns when the next call of Grants is due: immediately after most messages.
 func (a *Aggregator) GrantsDue() fleettime.Mono { return a.due }
 
 // Grants divides the free permits among the edges and returns the grants that are due. They are valid
@@ -50,8 +50,7 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 	return out
 }
 
-// grant returns the grant of edge e, if one is due: an answer that is owed, or news that cannot wait for
-// its next report.
+// grant returns the grant of edge e if one is due: a reply to its report, or an urgent change.
 func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	if !e.replyDue && !e.urgent {
 		return nil
@@ -70,7 +69,7 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	}
 	pack := wire.NewGrantPacker(head)
 	e.urgent = false
-	if e.rooms < len(a.rooms.list) { // rooms that it has not heard of
+	if e.rooms < len(a.rooms.list) { // new rooms
 		for _, b := range a.rooms.list {
 			b.account(e)
 		}
@@ -79,7 +78,7 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 	return pack.Grants()
 }
 
-// packChanges adds the news of the edge's rooms to a grant with the number seq.
+// packChanges adds the changes of the edge's rooms to the grant with number seq.
 func (e *edge) packChanges(pack *wire.GrantPacker, seq uint64) {
 	slices.SortFunc(e.changed, func(x, y *account) int { return cmp.Compare(x.ledger.ID, y.ledger.ID) })
 	e.changed = slices.DeleteFunc(e.changed, func(acc *account) bool {

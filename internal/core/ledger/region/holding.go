@@ -13,21 +13,20 @@ type loan struct {
 	permits       wire.Permits
 }
 
-// giveBack returns t permits of T and rate permits of R to global; none where that is not positive. It
-// reports whether there are any.
+// giveBack returns t permits of T and rate permits of R to global; none if negative. It reports whether any were
+// returned.
 func (h *loan) giveBack(t, rate int64) bool {
 	h.permits.Sessions.Returned += uint64(max(0, t))
 	h.permits.Rate.Returned += uint64(max(0, rate))
 	return t > 0 || rate > 0
 }
 
-// applyGrant applies a grant of global, of a generation that is not older. It reports whether global
-// waits to hear of it, and whether another data centre wants idle permits.
+// applyGrant applies a grant of global, of the same or a newer generation. It reports whether global waits for a
+// report, and whether another data centre wants idle permits.
 func (h *loan) applyGrant(g *wire.RoomGrant) (news, wanted bool) {
 	if news = g.Gen > h.gen; news {
-		// Global has lent our permits to others, long after our last report. Until
-		// enough sessions have ended there are more of them than permits, and
-		// nothing is granted.
+		// Global has lent the permits to other data centres, long after the last report. Nothing is granted until
+		// enough sessions have ended.
 		h.reconstructed, h.gen = false, g.Gen
 		h.permits.Reset()
 	}
@@ -37,7 +36,7 @@ func (h *loan) applyGrant(g *wire.RoomGrant) (news, wanted bool) {
 	return news, wanted
 }
 
-// restore begins with the loan as global knows it, because ours is lost.
+// restore sets the loan to the values of global, because the own ones are lost.
 func (h *loan) restore(g *wire.RoomGrant) {
 	*h = loan{gen: g.Gen, reconstructed: !g.Confirmed, permits: g.Permits}
 }

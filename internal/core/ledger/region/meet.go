@@ -8,13 +8,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// identify returns the edge that a report is from, which it adopts if need be. Where it returns
-// none, the edge is owed an answer.
+// identify returns the edge of a report. A new edge joins. If the edge cannot be used, identify returns nil and the
+// handshake to answer.
 func (l *lifecycle) identify(now fleettime.Mono, term wire.Term, m *report) (e *edge, answer wire.Handshake) {
 	if m.Seen != term {
 		l.roster.recordWitness(now, m, l.stored)
-		// A predecessor can still grant to the edge, and its grants would count nowhere:
-		// first the promise, then the books.
+		// Grants that a predecessor still sends to the edge would be counted nowhere, so the edge has to promise
+		// to follow this term first.
 		return nil, wire.Promise
 	}
 	e = l.roster.find(m.From, m.Instance)
@@ -40,16 +40,16 @@ func (l *lifecycle) identify(now fleettime.Mono, term wire.Term, m *report) (e *
 	}
 	l.rooms.removeOvercommit(found)
 	if m.LeaseEpoch > e.leaseEpoch {
-		// We gave it this lease epoch, forgot it since, and adopted it again by a report of long before.
+		// It rejoined by an old report, from before this lease epoch.
 		return nil, m.rejection()
 	}
 	return e, wire.Adopted
 }
 
-// openEdge opens the books of an edge that has promised to follow us.
+// openEdge initializes an edge that has promised to follow this term.
 func (l *lifecycle) openEdge(now fleettime.Mono, e *edge, m *report) {
 	e.leaseEpoch = m.LeaseEpoch
-	e.leased, e.until, e.ended = 0, 0, 0 // it may have a lease again
+	e.leased, e.until, e.ended = 0, 0, 0 // it can get a lease again
 	e.waited, e.silent = 0, 0
 	e.parts = wire.Parts{}
 	e.receivedAt, e.first = now, l.roster.lastSeq
@@ -58,20 +58,20 @@ func (l *lifecycle) openEdge(now fleettime.Mono, e *edge, m *report) {
 			l.roster.markEnded(e, l.latest(now))
 		}
 	}
-	// A new edge has touched nothing, and hears of the watermark before it may.
+	// A new edge has stamped no ticket, and learns the watermark before it can.
 	e.asOf, e.earliest = max(m.AsOf, l.rooms.watermark), max(m.earliest, l.rooms.watermark)
 	e.latest, e.timed = m.latest, m.timed
 }
 
-// join writes an edge with open books on the roster.
+// join stores the roster entry of an initialized edge.
 func (l *lifecycle) join(e *edge) {
 	l.endLostReservation(e)
 	e.become(joining)
 	l.storeEdge(e)
-	l.rooms.setPassed(math.MaxInt64) // up to now it may have been told another's watermark
+	l.rooms.setPassed(math.MaxInt64) // another aggregator may have sent it a later watermark
 }
 
-// rejection returns the answer to an edge whose books are gone: end the lease epoch, or when it has ended,
+// rejection returns the answer to an edge without a ledger: it has to end the lease epoch or, after its final report,
 // begin anew.
 func (m *report) rejection() wire.Handshake {
 	if m.Final {
@@ -80,9 +80,8 @@ func (m *report) rejection() wire.Handshake {
 	return wire.Fenced
 }
 
-// recordSuccession records the instances that an edge reports as ended, and returns them where they are new. An
-// instance always reports the same. From here on a report of an ended one that was written later
-// belies it.
+// recordSuccession records the instances that an edge reports as ended, and returns them if they are new. An instance
+// always reports the same ones. A later report of an ended instance contradicts it.
 func (l *lifecycle) recordSuccession(now fleettime.Mono, by *edge, m *report) (ended []uint64) {
 	if len(m.Succeeds) == len(by.succeeds) || len(m.Succeeds) == 0 {
 		return nil
@@ -96,9 +95,9 @@ func (l *lifecycle) recordSuccession(now fleettime.Mono, by *edge, m *report) (e
 	return slices.Clone(m.Succeeds)
 }
 
-// checkContradiction records a report that an edge wrote after another one reported its end: it answers a grant that
-// was sent later, or was written later by every clock. So the folder is wrong, as that of a machine that
-// was cloned while it ran. Sessions of the edge since then were counted nowhere.
+// checkContradiction records that an edge wrote a report after another process reported its end: it answers a later
+// grant, or was written later by every clock. Its data folder was then copied while it ran, and its sessions since
+// were counted nowhere.
 func (r *roster) checkContradiction(e *edge, m *report) {
 	if e.endedAtGrant == 0 || e.contradicted || (m.Acked < e.endedAtGrant && (!m.timed || m.earliest <= e.endedAtTime)) {
 		return
@@ -108,21 +107,19 @@ func (r *roster) checkContradiction(e *edge, m *report) {
 	r.lastUnknown = e.name
 }
 
-// markEnded records that an instance has ended, by the word of another one or an operator; latest is
-// the latest time that fleet time can be.
+// markEnded records that another process or an operator reported the end of an instance; latest is the upper bound of
+// fleet time.
 func (r *roster) markEnded(e *edge, latest fleettime.Time) {
 	if e.endedAtGrant == 0 {
 		e.endedAtGrant, e.endedAtTime = r.lastSeq+1, latest
 	}
 }
 
-// lateReportName stands for instances that were forgotten and are heard. No edge can be
-// called so.
+// lateReportName is the roster name of removed instances that report again. No edge can have this name.
 const lateReportName = "(late word)"
 
-// countLateReport counts the sessions of an instance that was forgotten as ended, and is alive. It is
-// answered to begin anew. Its books were closed when their last second was freed: sessions since then
-// were counted nowhere.
+// countLateReport counts the sessions of an instance that was removed as ended and is alive. It has to begin anew.
+// Its ledger was closed when its last second was freed, so its sessions since were counted nowhere.
 func (l *lifecycle) countLateReport(m *report) {
 	e := l.roster.find(lateReportName, m.Instance)
 	if e == nil {
@@ -147,14 +144,14 @@ func (l *lifecycle) countLateReport(m *report) {
 	}
 }
 
-// recordUnknown records an edge whose instance is not known, and that has permits or sessions that may
-// still be valid. The roster has every edge before its first lease: so either the store has lost data,
-// or the edge was declared lost and was alive. Its permits and sessions were counted nowhere until now.
+// recordUnknown records an edge with an unknown instance that has permits or sessions that may be valid. Every edge
+// is on the roster before its first lease. So the store has lost data, or the edge was declared lost while it was
+// alive.
 func (r *roster) recordUnknown(m *report, watermark fleettime.Time) bool {
 	past := max(m.earliest, watermark)
 	for i := range m.Rooms {
 		rr := &m.Rooms[i]
-		// The permits of a report that was under way for long are gone.
+		// The permits of an old report have ended.
 		held := rr.Permits.Sessions.Unused(rr.Spent) > 0 && past == m.earliest
 		for _, s := range rr.Sessions {
 			held = held || (s.Stamped > s.Consumed && int64(s.Until)*1000 > int64(past))
@@ -168,18 +165,19 @@ func (r *roster) recordUnknown(m *report, watermark fleettime.Time) bool {
 	return false
 }
 
-// recordWitness records which leader an edge followed. Where the store is empty, the process that led last
-// knows everything that was stored, unless a rival led since: in a store that is lost now, where it
-// adopted edges and lent to them. It cannot have without their promise, which they report. So where each
-// edge that may have had a lease reports that it followed us last, and no edge turns up that followed a
-// newer leader, there is no unknown past. Nor is there one where the operator says that the data centre
-// is new, until an edge turns up that followed a leader.
+// recordWitness records which leader an edge followed.
+//
+// If the store is empty, the process that led last knows all stored data unless a rival led since. A rival must have
+// had the promise of every edge to which it lent permits, and edges report their promises. So there is no unknown
+// past once every edge with a possible lease reports that it followed this process last, and none followed a newer
+// leader. If the operator declares the data centre as new, there is no unknown past either, until an edge reports
+// that it followed a leader.
 func (r *roster) recordWitness(now fleettime.Mono, m *report, s *stored) {
 	switch {
 	case r.rival || (r.ownTerm == 0 && !r.bootstrap):
 	case m.Seen.N > r.ownTerm:
 		if r.rival = true; r.find(wire.UnknownPast, 0) == nil && (r.recoveredEdges > 0 || r.bootstrap) {
-			// Taken for none already.
+			// The unknown past was closed already.
 			r.add(wire.UnknownPast, 0).receivedAt = now
 			s.change(func(d *wire.Durable) { d.LoseTrack() })
 			r.unknownEdges++
@@ -190,8 +188,8 @@ func (r *roster) recordWitness(now fleettime.Mono, m *report, s *stored) {
 	}
 }
 
-// endLostReservation records that an edge is heard after all. Its reserved sessions may have been those of
-// another edge, which is not heard.
+// endLostReservation handles a report of an edge that was lost. The sessions reserved for it may be those of another
+// lost edge, so they move to it.
 func (l *lifecycle) endLostReservation(e *edge) {
 	if !e.reservedLost {
 		return
@@ -218,7 +216,7 @@ func (l *lifecycle) endLostReservation(e *edge) {
 	}
 }
 
-// add opens the books of an instance.
+// add adds an instance.
 func (r *roster) add(name string, instance uint64) *edge {
 	r.nums++
 	e := &edge{name: name, instance: instance, num: r.nums, strict: r.strict}
@@ -227,13 +225,13 @@ func (r *roster) add(name string, instance uint64) *edge {
 	return e
 }
 
-// inSummary reports whether an instance's sessions are in the sum: its reports are old.
+// inSummary reports whether the sessions of an instance are in the summary.
 func (r *roster) inSummary(name string, instance uint64) bool {
 	sum := r.find(wire.Gone, 0)
 	return sum != nil && slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool { return g.Edge == name && g.Instance == instance })
 }
 
-// find returns an instance, nil where it is not in the books.
+// find returns an instance, or nil.
 func (r *roster) find(name string, instance uint64) *edge {
 	i, ok := slices.BinarySearchFunc(r.edges, instance, func(e *edge, instance uint64) int { return e.compare(name, instance) })
 	if !ok {

@@ -6,13 +6,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Observe takes one report of an edge.
+// Observe applies one report of an edge.
 func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	if a.fencedBy != 0 {
 		return
 	}
 	if m.Seen.Fences(a.cfg.Term) {
-		// The edge follows a successor, to which all our permits belong now.
+		// The edge follows a successor, which owns all permits of the data centre now.
 		a.fencedBy = m.Seen.N
 		return
 	}
@@ -38,20 +38,20 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	a.lifecycle.endLeaseEpoch(now, e, &r, complete)
 }
 
-// report is a report of an edge, with the time at which the edge wrote it.
+// report is a report of an edge, and the time at which the edge wrote it.
 type report struct {
 	*wire.Report
 	earliest, latest fleettime.Time // by the clock of the edge, with its uncertainty
 	timed            bool           // the edge knew the time
 }
 
-// decode reads when a report was written.
+// decode reads the time at which a report was written.
 func decode(m *wire.Report) report {
 	return report{Report: m, earliest: ledger.Earliest(m), latest: ledger.Latest(m), timed: ledger.IsSynced(m)}
 }
 
-// receive takes the head of a report, which need not have all parts of it. It reports whether the report
-// is newer than those before, and whether this part completes it.
+// receive applies the head of one part of a report. It reports whether the report is newer than the previous ones,
+// and whether this part completes it.
 func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
 	if fresh, complete = e.parts.Take(m.Seq, m.Part, m.Parts); fresh {
 		e.receivedAt, e.echo, e.leaving, e.since = now, m.Sent, m.Leaving, m.CountsSince
@@ -73,8 +73,7 @@ func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
 	}
 }
 
-// applyReport updates the counters of an edge in one room by a report that was written at wrote at the
-// earliest.
+// applyReport updates the counters of an edge in one room. The report was written at wrote at the earliest.
 func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
 	acc := b.account(e)
 	acc.sessions.applyReport(&b.counts, r.Sessions)
@@ -90,7 +89,7 @@ func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, 
 	acc.demand = ledger.DemandOf(r)
 	b.passes.toEdges.Take(&acc.passes, r)
 	if acc.report == nil {
-		b.terminations.sendAllTo(acc) // before it may act in the room
+		b.terminations.sendAllTo(acc) // before the edge can admit in the room
 		b.copies.sendDecisionsTo(acc, m.latest, b.life.secs)
 	}
 	acc.report = r
@@ -113,8 +112,7 @@ func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, 
 	b.dirty, b.stale = true, true
 }
 
-// applyMoves follows the tickets that were stamped, and cancels doubles. The report was
-// written between earliest and latest.
+// applyMoves records stamped tickets and cancels double counts. The report was written between earliest and latest.
 func (b *roomLedger) applyMoves(acc *account, r *wire.RoomReport, earliest, latest fleettime.Time) {
 	if acc.sessions.recordMissed(r.FirstMove, max(acc.edge.latest, latest).Second()+2+int64(b.life.secs)) {
 		b.terminations.skips++
@@ -130,9 +128,9 @@ func (b *roomLedger) applyMoves(acc *account, r *wire.RoomReport, earliest, late
 		silent := ent != nil && ent.pinned()
 		if silent {
 			if ent.edge() != acc.edge.num && m.Until <= ent.until {
-				continue // told late: it went on to the silent edge
+				continue // a late report: the session moved on to the silent edge
 			}
-			// The session of a silent edge turned up here: no need to guess.
+			// The session of a silent edge appeared here, so it need not be reserved.
 			b.unpin(ent, acc.edge)
 		}
 		if b.ids.record(&b.counts, m, acc.edge.num, limit) {
@@ -144,15 +142,15 @@ func (b *roomLedger) applyMoves(acc *account, r *wire.RoomReport, earliest, late
 		if !acc.reserved.silent {
 			continue
 		}
-		// The report is the silent edge's own, and old. The edge may have renewed tickets
-		// that were valid then, also where their second is freed by now.
+		// This is an old report of the silent edge itself. The edge may have renewed tickets that were valid
+		// then, even if their second is freed by now.
 		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
 			acc.pin(&b.counts, ent)
 		}
 	}
 }
 
-// advance moves the time up to which the edge has reported everything, after a complete report.
+// advance moves the time up to which the edge has reported everything. It follows a complete report.
 func (e *edge) advance(m *report) {
 	e.asOf, e.earliest = max(e.asOf, m.AsOf), max(e.earliest, m.earliest)
 	e.latest, e.timed = max(e.latest, m.latest), m.timed

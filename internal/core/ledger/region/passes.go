@@ -5,13 +5,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// passes are the passes of one room, which is paused.
+// passes are the passes of one paused room.
 type passes struct {
-	fromGlobal wire.Hand    // as global lends them
-	toEdges share.Passes // the same, as edges are lent them
+	fromGlobal wire.Hand    // the passes that global lends
+	toEdges    share.Passes // the passes that edges are lent
 }
 
-// applyGrant takes the passes that global lends. It reports whether that is news.
+// applyGrant applies the passes that global lends. It reports whether they changed.
 func (p *passes) applyGrant(from wire.Term, g *wire.Passes, to accounts) bool {
 	news, anew := p.fromGlobal.Take(from, g)
 	if !news {
@@ -29,8 +29,8 @@ func (p *passes) applyGrant(from wire.Term, g *wire.Passes, to accounts) bool {
 	return true
 }
 
-// lend divides the passes among edges. Those that nobody needs here are returned with the next report,
-// and it reports whether there are any. lends says that visitors may be let in.
+// lend divides the passes among edges. lends says that visitors may be admitted. Passes that no edge needs are
+// returned with the next report: lend reports whether there are any.
 func (p *passes) lend(accounts []*account, lends bool) (back bool) {
 	if p.toEdges.Release == 0 {
 		return false
@@ -64,7 +64,7 @@ func (p *passes) lend(accounts []*account, lends bool) (back bool) {
 	return false
 }
 
-// addToReport writes the used and returned passes, and the visitors that wait for more, into a report to global.
+// addToReport adds the used and returned passes, and the visitors that wait for more, to a report to global.
 func (p *passes) addToReport(to wire.Term, r *wire.RoomReport, from accounts) {
 	p.fromGlobal.Spent = p.toEdges.Spent
 	r.Passes = p.fromGlobal.Tell(to)

@@ -9,8 +9,8 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// restore restores the edges from the roster of a predecessor; own says that this process was the
-// predecessor, and finds the store lost.
+// restore restores the edges from the predecessor's roster; own says that this process was the predecessor, and that
+// the store is empty.
 func (l *lifecycle) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 	for i := range old.Roster {
 		r := &old.Roster[i]
@@ -32,8 +32,8 @@ func (l *lifecycle) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 		}
 		for _, rr := range r.Rooms {
 			b := l.rooms.open(rr.Room)
-			// Counted from so early that no ticket which may be stamped from now on
-			// expires before it: stored tickets were stamped before now.
+			// Counting begins early enough for every ticket that can be stamped from now on: stored tickets were
+			// stamped before now.
 			if first, ok := oldest(old, rr.Room); ok {
 				b.counts.start(fleettime.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
 			}
@@ -42,7 +42,7 @@ func (l *lifecycle) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 	}
 }
 
-// oldest returns the first expiry second that a roster tells of a room.
+// oldest returns the first expiry second of a room in a roster.
 func oldest(d *wire.Durable, id room.ID) (first uint32, ok bool) {
 	for i := range d.Roster {
 		for _, rr := range d.Roster[i].Rooms {

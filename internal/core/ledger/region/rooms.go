@@ -14,26 +14,26 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rooms are the books of all rooms of a data centre.
+// rooms are the ledgers of all rooms of a data centre.
 type rooms struct {
 	byID map[room.ID]*roomLedger
 	list []*roomLedger // by ID
-	home uint32   // the data centre's number in tickets
+	home uint32        // the data centre's number in tickets
 
 	watermark fleettime.Time // every edge has reported everything before it
-	passed    int64          // second before which somebody else may have freed any; see counts.head
-	pastLife  uint32         // longest life of a ticket that a predecessor allowed, which may be out there
+	passed    int64          // another aggregator may have freed seconds before this one; see counts.total
+	pastLife  uint32         // longest life of a ticket of a predecessor
 	pastTill  fleettime.Mono // until then
 }
 
-// openReported returns the books of a room that a report tells of. Counting has begun in them.
+// openReported returns the ledger of a reported room. Counting has begun in it.
 func (r *rooms) openReported(id room.ID, m *report) *roomLedger {
 	b := r.open(id)
 	b.counts.start(max(m.earliest, r.watermark))
 	return b
 }
 
-// close closes the accounts of an edge.
+// close deletes the accounts of an edge.
 func (r *rooms) close(e *edge) {
 	for _, b := range r.list {
 		if i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount); ok {
@@ -55,8 +55,8 @@ func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 	}
 }
 
-// open returns the books of a room, which it makes if need be: reports may
-// name a room before our own room set does, or after.
+// open returns the ledger of a room and makes it if needed: a report may name a room that is not, or not yet, in the
+// room set.
 func (r *rooms) open(id room.ID) *roomLedger {
 	b := r.byID[id]
 	if b == nil {
@@ -69,24 +69,23 @@ func (r *rooms) open(id room.ID) *roomLedger {
 	return b
 }
 
-// maxExpiry returns the last expiry second of a ticket that somebody silent
-// since asOf may have stamped: one lease later, by a clock as wrong as a clock
-// may be.
+// maxExpiry returns the last expiry second of a ticket that an edge may have stamped if its last report was of asOf:
+// one lease later, with the allowed clock error.
 func (r *rooms) maxExpiry(now fleettime.Mono, asOf fleettime.Time, lease time.Duration) int64 {
 	life := int64(r.longestLife(now) / time.Second)
 	if now < r.pastTill {
-		life = max(life, int64(r.pastLife)) // also before the room set is known
+		life = max(life, int64(r.pastLife)) // the room set may be unknown
 	}
 	return asOf.Add(fleettime.Stretch(lease)+2*fleettime.MaxError).Second() + 2 + life
 }
 
-// longestLife returns the longest that any ticket of the data centre may be valid.
+// longestLife returns the longest time for which any ticket of the data centre may be valid.
 func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	life := int64(0)
 	for _, b := range r.list {
 		life = max(life, b.life.longest(now))
 		for _, acc := range b.accounts {
-			if acc.reserved.silent && !acc.edge.reporting() { // of one that is heard nothing is reserved
+			if acc.reserved.silent && !acc.edge.reporting() { // nothing is reserved for a reporting edge
 				life = max(life, acc.reserved.stampLife)
 			}
 		}
@@ -94,8 +93,7 @@ func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	return time.Duration(life) * time.Second
 }
 
-// longestLostWait returns the longest lost_after of any room under serve, 0 where
-// there is none.
+// longestLostWait returns the longest lost_after of any room under serve; 0 for none.
 func (r *rooms) longestLostWait() time.Duration {
 	wait := time.Duration(0)
 	for _, b := range r.list {
@@ -106,14 +104,14 @@ func (r *rooms) longestLostWait() time.Duration {
 	return wait
 }
 
-// markAllStale makes the next Grants look at every room again.
+// markAllStale makes the next Grants visit every room.
 func (r *rooms) markAllStale() {
 	for _, b := range r.list {
 		b.stale = true
 	}
 }
 
-// hasSilent reports whether an edge may go on renewing sessions of any room.
+// hasSilent reports whether an edge may be renewing sessions of any room.
 func (r *rooms) hasSilent(e *edge) bool {
 	for _, acc := range r.accounts(e) {
 		if acc.reserved.silent {
@@ -123,7 +121,7 @@ func (r *rooms) hasSilent(e *edge) bool {
 	return false
 }
 
-// counted reports whether anything of an edge still counts.
+// counted reports whether sessions or permits of an edge still count.
 func (r *rooms) counted(e *edge) bool {
 	for _, acc := range r.accounts(e) {
 		if acc.counts() {
@@ -144,7 +142,7 @@ func (r *rooms) accounts(e *edge) iter.Seq2[*roomLedger, *account] {
 	}
 }
 
-// removeOvercommit records that instances are heard again, or have ended.
+// removeOvercommit removes the overcommit of instances that report again, or have ended.
 func (r *rooms) removeOvercommit(instances []uint64) {
 	for _, b := range r.list {
 		for _, instance := range instances {
@@ -153,7 +151,7 @@ func (r *rooms) removeOvercommit(instances []uint64) {
 	}
 }
 
-// free moves the watermark to wm, unless nothing may be freed, and frees the seconds before it.
+// free moves the watermark to wm and frees the seconds before it, unless hold.
 func (r *rooms) free(wm fleettime.Time, hold bool) {
 	frees := !hold && wm > r.watermark && wm != math.MaxInt64
 	if frees {
@@ -171,7 +169,7 @@ func (r *rooms) free(wm fleettime.Time, hold bool) {
 	}
 }
 
-// setPassed tells all rooms before which second somebody else may have freed any.
+// setPassed sets, for all rooms, the second before which another aggregator may have freed seconds.
 func (r *rooms) setPassed(second int64) {
 	r.passed = second
 	for _, b := range r.list {
@@ -179,7 +177,7 @@ func (r *rooms) setPassed(second int64) {
 	}
 }
 
-// reconstruct makes books of every room from the permits and sessions of the edges.
+// reconstruct replaces the loan of every room by the permits and sessions of the edges.
 func (r *rooms) reconstruct() {
 	for _, b := range r.list {
 		b.reconstruct()

@@ -8,26 +8,26 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// roster has the instances of edges in the books of an aggregator, and identifies them.
+// roster lists the instances of edges and identifies them.
 type roster struct {
-	edges     []*edge // by name and instance
-	nums      edgeNum // newest short name
-	strict    bool    // of every edge
+	edges   []*edge // by name and instance
+	nums    edgeNum // newest short ID
+	strict  bool    // of every edge
 	replies []reply
-	lastSeq      uint64 // Seq of the newest grant to any edge: a forgotten edge that returns hears no older one
+	lastSeq uint64 // Seq of the newest grant to any edge
 
-	ownTerm        uint64          // under which this process led last
-	witnesses      []wire.GoneEdge // edges that have yet to report which leader they followed
-	recoveredEdges int             // how many there were
-	rival          bool            // an edge followed somebody else since we led last
-	bootstrap         bool            // the data centre is new, as the operator says
+	ownTerm        uint64          // previous term of this process
+	witnesses      []wire.GoneEdge // edges that have not yet reported which leader they followed
+	recoveredEdges int             // initial number of witnesses
+	rival          bool            // an edge followed another leader after that term
+	bootstrap      bool            // the operator declared the data centre as new
 
-	unknownEdges uint64 // edges that came with sessions or permits that nothing stored knows
+	unknownEdges uint64 // edges with sessions or permits that are not in the store
 	lastUnknown  string // the last of them
-	twins        uint64 // how often an edge was found to live beside another one of its name
+	twins        uint64 // number of times that two live edges had one name
 }
 
-// reply is a process without books that is owed an answer.
+// reply is the address of a process without a roster entry that gets a reply.
 type reply struct {
 	name       string
 	instance   uint64
@@ -39,7 +39,7 @@ type reply struct {
 
 const maxReplies = 256
 
-// queueReply owes a reply to a process that is not in the books, or not yet.
+// queueReply queues a reply to a process without a roster entry.
 func (r *roster) queueReply(now fleettime.Mono, m *report, v wire.Handshake) {
 	s := reply{name: m.From, instance: m.Instance, leaseEpoch: m.LeaseEpoch, echo: m.Sent, recv: now, handshake: v}
 	if i := slices.IndexFunc(r.replies, func(o reply) bool { return o.name == m.From && o.instance == m.Instance }); i >= 0 {
@@ -49,21 +49,21 @@ func (r *roster) queueReply(now fleettime.Mono, m *report, v wire.Handshake) {
 	}
 }
 
-// nextSeq numbers the next grant, whose answer may tell fleet time.
+// nextSeq returns the number of the next grant. The answer to it may tell fleet time.
 func (r *roster) nextSeq(now fleettime.Mono, c *clock) (seq uint64) {
 	r.lastSeq++
 	c.recordProbe(now, r.lastSeq)
 	return r.lastSeq
 }
 
-// recovering reports whether edges of a predecessor are still awaited.
+// recovering reports whether edges of a predecessor have not reported yet.
 func (r *roster) recovering() bool {
 	return slices.ContainsFunc(r.edges, func(e *edge) bool {
 		return e.state == awaiting || (e.state == lost && !e.reservedLost)
 	})
 }
 
-// countsSince returns since when every edge that may count waiting visitors has counted; 0 for unknown.
+// countsSince returns the time since which every edge has counted waiting visitors; 0 for unknown.
 func (r *roster) countsSince() fleettime.Time {
 	since := fleettime.Time(math.MaxInt64)
 	for _, e := range r.edges {
@@ -80,13 +80,12 @@ func (r *roster) countsSince() fleettime.Time {
 	return since
 }
 
-// anyReporting reports whether any edge is heard: silence of all is our own isolation.
+// anyReporting reports whether any edge reports. If none does, the aggregator itself may be cut off.
 func (r *roster) anyReporting() bool {
 	return slices.ContainsFunc(r.edges, func(o *edge) bool { return o.state == alive })
 }
 
-// mayHavePredecessor reports whether sessions of a process that an edge has succeeded may be in
-// the sum of those that are gone.
+// mayHavePredecessor reports whether the summary may have sessions of an earlier process of the edge's name.
 func (r *roster) mayHavePredecessor(e *edge, now int64) bool {
 	sum := r.find(wire.Gone, 0)
 	return sum != nil && slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool {
@@ -94,8 +93,8 @@ func (r *roster) mayHavePredecessor(e *edge, now int64) bool {
 	})
 }
 
-// acknowledgedEnds returns up to which number every edge that may act knows the terminations.
-// One that is silent, or still awaited, knows nothing.
+// acknowledgedEnds returns the number up to which every edge that may act knows the terminations; 0 if an edge is
+// silent.
 func (r *roster) acknowledgedEnds(b *roomLedger) uint64 {
 	known := b.terminations.n
 	for _, e := range r.edges {
@@ -114,11 +113,10 @@ func (r *roster) acknowledgedEnds(b *roomLedger) uint64 {
 	return known
 }
 
-// remove takes instances out of the books.
+// remove deletes instances.
 func (r *roster) remove(gone func(e *edge) bool) { r.edges = slices.DeleteFunc(r.edges, gone) }
 
-// newestTime returns the newest time that any edge has told, which may have been under way for
-// long.
+// newestTime returns the latest possible time of the newest report of any edge.
 func (r *roster) newestTime(now fleettime.Mono) (t fleettime.Time) {
 	for _, e := range r.edges {
 		if e.asOf > 0 {
@@ -128,8 +126,8 @@ func (r *roster) newestTime(now fleettime.Mono) (t fleettime.Time) {
 	return t
 }
 
-// closeUnknownPast takes the unknown past off the roster once it is known. Before that, edges that
-// nobody here knows have the time to turn up: late says that it is over.
+// closeUnknownPast ends the wait for edges that the store may have lost, once all witnesses have reported. late says
+// that the time in which unknown edges could report is over.
 func (r *roster) closeUnknownPast(late bool) {
 	if r.recoveredEdges == 0 || r.rival || len(r.witnesses) > 0 || !late {
 		return

@@ -16,11 +16,11 @@ import (
 
 // membership is the membership view of a data centre: the list of data centres, and its own site.
 type membership struct {
-	dc     string
+	dc      string
 	freshID uint64         // for a site of its own; 0 for none
-	list   ledger.Members // as this node knows it
-	made   bool           // its site was made for a data centre without stored or known state
-	stored *stored
+	list    ledger.Members // as this node knows it
+	made    bool           // its site was made for a data centre without stored or known state
+	stored  *stored
 
 	rejoins bool // its site is another one since it began: the aggregator does nothing any more
 }

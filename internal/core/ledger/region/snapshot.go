@@ -10,31 +10,29 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// snapshot are the state of a data centre at one moment, as far as that decides about its
-// permits in every room. They stay the same for all rooms.
+// snapshot is the state of a data centre at one moment that decides about its permits. It is the same for all rooms.
 //
-// Invariant: nothing is free while the permits of the data centre, or the sessions that
-// edges of a predecessor counted, are not known.
+// Invariant: no permit is free while the permits of the data centre, or the sessions counted by edges of a
+// predecessor, are unknown.
 type snapshot struct {
-	blank      bool // the permits of the data centre are not known
-	recovering bool // sessions may exist that nobody has told us of yet
-	returning  bool // edges that fell silent together are on their way back
-	isolated   bool // global was not heard for long
-	unanswered       bool // global owes an answer: returned permits may be of no use to anybody
+	blank      bool // the permits of the data centre are unknown
+	recovering bool // sessions may exist that no edge has reported yet
+	returning  bool // edges that fell silent together have not all returned
+	isolated   bool // no message of global for long
+	unanswered bool // global has not answered: nobody could use returned permits
 
 	leased bool   // under the lease of global
-	closed bool   // the data centre is to let nobody in
-	life   uint32 // longest life of a ticket that is stored
+	closed bool   // the data centre must not admit visitors
+	life   uint32 // longest stored life of tickets
 
-	since fleettime.Time // since when every edge that counts waiting visitors has counted
+	since fleettime.Time // time since which every edge has counted waiting visitors
 	term  wire.Term      // of the aggregator
 }
 
-// unknown reports whether the permits or the sessions of the data centre are not known.
+// unknown reports whether the permits or the sessions of the data centre are unknown.
 func (at *snapshot) unknown() bool { return at.blank || at.recovering }
 
-// surplus returns how many free permits of T and of R go back to global; none where that is not
-// positive.
+// surplus returns the number of free permits of T and of R to return to global; none if negative.
 func (at *snapshot) surplus(b *roomLedger) (n, rate int64) {
 	if at.unknown() {
 		return 0, 0
@@ -48,9 +46,8 @@ func (at *snapshot) surplus(b *roomLedger) (n, rate int64) {
 	return min(free, free+idle-keep), min(rfree, rfree+ridle-rateKeep)
 }
 
-// divide decides how many permits every edge may hold in a room. It grants permits, sets the idle
-// targets and allows renewals; it never takes permits back. It reports whether global is needed soon.
-// ft is fleet time.
+// divide decides how many permits every edge may hold in a room. It grants permits, sets the idle targets and allows
+// renewals. It never takes permits back. It reports whether a report to global is urgent. ft is fleet time.
 func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger, edges []*edge) (hurry bool) {
 	to := make([]*account, 0, len(edges))
 	for _, e := range edges {
@@ -73,8 +70,8 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 		return false
 	}
 	if at.unknown() {
-		// Renewals add no session. But an edge that is new may not know yet which
-		// sessions ended: those that were there before tell.
+		// Renewals add no session. But a new edge may not know yet which sessions were revoked, until the edges
+		// of the predecessor have reported.
 		if awaited := slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting }); awaited {
 			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.recovered })
 		}
@@ -109,8 +106,8 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 	return d.Knock || back
 }
 
-// free returns the permits of T and of R that neither a session nor an edge holds. Below 0 more are in
-// use than the data centre holds: a debt, which drains.
+// free returns the permits of T and of R that neither a session nor an edge holds. If it is negative, more are in use
+// than the data centre holds: a debt, which decreases as sessions end.
 func (at *snapshot) free(b *roomLedger) (t, rate int64) {
 	if at.unknown() {
 		return 0, 0
@@ -121,8 +118,8 @@ func (at *snapshot) free(b *roomLedger) (t, rate int64) {
 	return t, rate
 }
 
-// keep returns the idle targets of the data centre: 0 for a room that was removed, and no bound while
-// global cannot hear of idle permits.
+// keep returns the idle targets of the data centre: 0 for a removed room, and no bound while global cannot receive
+// idle permits.
 func (at *snapshot) keep(b *roomLedger) (keep, rate int64) {
 	switch {
 	case b.gone:
@@ -135,8 +132,8 @@ func (at *snapshot) keep(b *roomLedger) (keep, rate int64) {
 
 var openView = wire.View{Cutoff: estimate.Open, Park: estimate.Open}
 
-// view returns the view that rights are divided by: global's, or the data centre's own
-// where global has not been heard for long.
+// view returns the view by which permits are divided: the view of global, or the data centre's own after a long
+// silence of global.
 func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *roomLedger, free, rateFree int64) *wire.View {
 	if b.view == nil {
 		return &openView
@@ -147,7 +144,7 @@ func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *roomLedger, f
 	return b.view
 }
 
-// lastSnapshot has the state in which every room was last looked at for permits to return.
+// lastSnapshot is the state at the last search of every room for permits to return.
 type lastSnapshot struct {
 	at    snapshot
 	edges []edgeSnapshot
@@ -158,8 +155,8 @@ type edgeSnapshot struct {
 	state edgeState
 }
 
-// changed reports whether the snapshot changed since the last call: then every room is looked at, else
-// the rooms whose books changed.
+// changed reports whether the snapshot changed since the last call. If so, every room is searched, otherwise the
+// changed rooms.
 func (l *lastSnapshot) changed(is *snapshot, edges []*edge) bool {
 	was := &l.at
 	if is.blank == was.blank && is.recovering == was.recovering && is.returning == was.returning && is.isolated == was.isolated && is.unanswered == was.unanswered &&

@@ -22,7 +22,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		u.due = now.Add(a.cfg.Params.SyncFast)
 	}
 	if a.stored.durable.Site == 0 && now.Sub(a.clock.started) > a.lifecycle.takeoverWait() {
-		a.member.makeSite(true) // no edge is there that knew it
+		a.member.makeSite(true) // no edge has reported it
 	}
 	if a.cfg.Site != 0 && a.stored.site == 0 {
 		return nil
@@ -60,7 +60,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		}
 		free, rateFree := at.free(b)
 		r := b.report(now, free, rateFree)
-		if a.stored.saved >= a.stored.movedNeeds { // else a successor would not know that sessions moved in
+		if a.stored.saved >= a.stored.movedNeeds { // otherwise a successor would not know that sessions moved in
 			r.Ends = b.terminations.up.Take(u.seq, u.acked)
 		}
 		b.passes.addToReport(u.seen, &r, b.accounts)
@@ -95,8 +95,8 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 	switch g.Handshake {
 	case wire.Promise:
-		// Global has no books of ours. If we have none either, the permits and sessions that
-		// our edges have reported are all there are.
+		// Global has no ledger of this data centre. If this aggregator has none either, the reported permits and
+		// sessions of the edges are all there are.
 		if u.blank && !a.roster.recovering() {
 			u.blank = false
 			a.rooms.reconstruct()
@@ -104,11 +104,11 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 		u.reportSoon(now, 1)
 	case wire.Adopted:
 		u.applyAdopted(now, &g, complete, &a.rooms)
-	case wire.Fenced, wire.Dead: // said to edges only
+	case wire.Fenced, wire.Dead: // only sent to edges
 	}
 }
 
-// Leave notes that the process was told to end, and tells global.
+// Leave records that the process is shutting down, and reports it to global.
 func (a *Aggregator) Leave(now fleettime.Mono) {
 	if !a.up.leaving {
 		a.up.leaving = true
