@@ -87,7 +87,7 @@ func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, 
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
 	acc.demand = ledger.DemandOf(r)
-	b.passes.toEdges.Take(&acc.passes, r)
+	b.passes.toEdges.ApplyReport(&acc.passes, r)
 	if acc.report == nil {
 		b.terminations.sendAllTo(acc) // before the edge can admit in the room
 		b.copies.sendDecisionsTo(acc, m.latest, b.life.secs)

@@ -92,18 +92,18 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 		})
 	}
 	push := d.Divide()
-	b.waitingForT, b.waitingForR = d.Starved, d.Unrated
+	b.waitingForT, b.waitingForR = d.WaitingForT, d.WaitingForR
 	for i, acc := range to {
-		t, r := d.Claims[i].Gifts[share.OfT], d.Claims[i].Gifts[share.OfR]
-		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Give))
-		acc.raise(&acc.permits.Rate.Granted, uint64(r.Give))
+		t, r := d.Claims[i].Targets[share.OfT], d.Claims[i].Targets[share.OfR]
+		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Grant))
+		acc.raise(&acc.permits.Rate.Granted, uint64(r.Grant))
 		acc.setKeep(uint64(t.Keep), uint64(r.Keep))
 		acc.edge.urgent = acc.edge.urgent || push[i]
 	}
 	back := b.passes.lend(to, !at.closed)
 	allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
-	b.dirty = b.dirty || back || d.Knock // signal demand to global, or bring the permits that it waits for
-	return d.Knock || back
+	b.dirty = b.dirty || back || d.Urgent // signal demand to global, or bring the permits that it waits for
+	return d.Urgent || back
 }
 
 // free returns the permits of T and of R that neither a session nor an edge holds. If it is negative, more are in use

@@ -45,16 +45,16 @@ type Allocator struct {
 	due    fleettime.Mono // of the next Grants
 
 	clock   rootClock
-	centres centres // the list, and data centres that were heard beside it
-	pools   pools   // the rights of every room
-	seen    survey  // of the room that was looked at last
+	centres centres      // the list, and data centres that were heard beside it
+	pools   pools        // the rights of every room
+	round   lendingRound // of the room that was looked at last
 }
 
 // New returns the allocator of a new term. Until SetLease it sends
 // nothing.
 func New(now fleettime.Mono, cfg Config) *Allocator {
 	a := &Allocator{cfg: cfg, due: now}
-	a.clock.kept.Restore(now, cfg.Time)
+	a.clock.restored.Restore(now, cfg.Time)
 	a.centres = centres{cfg: &a.cfg, started: now, bootstrap: cfg.Bootstrap}
 	a.pools = pools{cfg: &a.cfg, centres: &a.centres, byID: map[room.ID]*pool{}}
 	var m ledger.Members
@@ -92,7 +92,7 @@ func (a *Allocator) Churn() map[room.ID]estimate.Churn {
 func (a *Allocator) Recall(churn map[room.ID]estimate.Churn) {
 	a.pools.churn = churn
 	for _, p := range a.pools.list {
-		p.flow.Recall(churn[p.ID])
+		p.flow.Restore(churn[p.ID])
 	}
 }
 
@@ -118,9 +118,9 @@ func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	a.reclaim(now)
 	ft := a.clock.Now(now)
 	for _, p := range a.pools.list {
-		if p.relays.forget(ft); p.stale || (p.view != nil && p.view.Queues() && p.gain.Due(now)) {
+		if p.relays.expire(ft); p.stale || (p.view != nil && p.view.Queues() && p.gain.Due(now)) {
 			p.stale = false
-			p.lend(now, ft, &a.seen)
+			p.lend(now, ft, &a.round)
 		}
 	}
 	var out []wire.Grant
@@ -188,7 +188,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range a.pools.loans(d) {
 			l.progress.Restart()
-			l.passes.Forget()
+			l.passes.Clear()
 			l.dirty, l.viewDirty = true, true
 		}
 	}
@@ -199,16 +199,16 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	d.recv, d.echo, d.heard, d.due, d.leaving = now, m.Sent, true, true, m.Leaving
 	if d.counting != m.CountsSince {
 		d.counting = m.CountsSince
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 	if d.site == 0 && m.Site != 0 {
 		d.site = m.Site
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
-	a.clock.learn(now, d, &m, &a.centres)
+	a.clock.syncFromReport(now, d, &m, &a.centres)
 	if d.stored != m.Members {
 		d.stored = m.Members
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 	a.due = now
 	d.promise = m.Seen != a.cfg.Term
@@ -219,7 +219,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	d.blank = m.Blank
 	if d.recovering != m.Recovering {
 		d.recovering = m.Recovering
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 	if !d.adopted {
 		a.adopt(d, &m, complete)
@@ -227,7 +227,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	}
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
-		a.pools.open(r.Room).take(d, r)
+		a.pools.open(r.Room).applyReport(d, r)
 	}
 }
 
@@ -238,17 +238,17 @@ func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
 	}
 	if a.centres.bootstrap && a.centres.hasBegun(m) {
 		a.centres.bootstrap = false
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		p := a.pools.open(r.Room)
 		p.adopt(d, r)
-		p.take(d, r)
+		p.applyReport(d, r)
 	}
 	if complete {
 		d.adopted = true
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 }
 
@@ -266,5 +266,5 @@ func (a *Allocator) reclaim(now fleettime.Mono) {
 
 // Leaving reports whether an aggregator was told to end that was heard lately.
 func (a *Allocator) Leaving(now fleettime.Mono) bool {
-	return slices.ContainsFunc(a.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < quiet })
+	return slices.ContainsFunc(a.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < silentAfter })
 }

@@ -16,8 +16,8 @@ import (
 // visitors come without a history.
 const reserve = 0.2
 
-// survey is one room at the moment in which its rights are lent.
-type survey struct {
+// lendingRound is one room at the moment in which its rights are lent.
+type lendingRound struct {
 	homes  []*centre // data centres whose permits can be moved now
 	loans  []*loan
 	how    []lending
@@ -26,11 +26,11 @@ type survey struct {
 	shares []float64            // of all visitors
 	moving []int                // permits of T for sessions that move there
 
-	free, rateFree int64 // at the root
-	supply, rate   int64 // the same with idle permits; they pay a debt
-	kept, rateKept int64 // of those, permits that stay with their data centre
-	debt           bool  // more is lent than there is
-	starved        bool  // somebody waits for a right that does not lie where he is
+	free, rateFree   int64 // at the root
+	supply, rate     int64 // the same with idle permits; they pay a debt
+	kept, rateKept   int64 // of those, permits that stay with their data centre
+	debt             bool  // more is lent than there is
+	waitingElsewhere bool  // somebody waits for a right that does not lie where he is
 
 	active     uint64
 	wanted     float64
@@ -43,15 +43,15 @@ type survey struct {
 // lend looks at one room: up to which join time visitors may enter, and how many idle permits each
 // data centre may keep. It lends free permits and sets the idle targets. s is memory for the survey of
 // the room.
-func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
+func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 	free, rfree, complete := p.free()
 	if complete { // permits that a lowered limit took are not lent when books are missing again
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
-	p.survey(now, ft, s, free, rfree)
+	p.collect(now, ft, s, free, rfree)
 	called, callable := p.callable(s)
-	view := p.look(now, ft, share.Prospect{
+	view := p.updateView(now, ft, share.Prospect{
 		Lines: s.lines, Absent: s.absent,
 		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
 		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
@@ -66,9 +66,9 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	for i, l := range s.loans {
 		l.dirty = l.dirty || l.reconstructed // it waits to be confirmed
 		idle, ridle := l.idleNow(), l.rateIdleNow()
-		give, rgive, keep, rkeep := s.gift(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
+		give, rgive, keep, rkeep := s.target(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
 		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
-		push := keep < idle && (s.starved || view.Queues())
+		push := keep < idle && (s.waitingElsewhere || view.Queues())
 		if give > 0 || rgive > 0 {
 			l.permits.Sessions.Granted += uint64(give)
 			l.permits.Rate.Granted += uint64(rgive)
@@ -81,14 +81,14 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	}
 }
 
-// survey looks at the room with its free permits.
-func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, rateFree int64) {
-	s.begin(free, rateFree)
+// collect looks at the room with its free permits.
+func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, free, rateFree int64) {
+	s.reset(free, rateFree)
 	for _, d := range p.centres.all {
 		l := p.loans[d]
-		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
+		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > silentAfter {
 			if l != nil {
-				s.miss(now, l, p.centres.lendingTo(now, d, l))
+				s.addSilent(now, l, p.centres.lendingTo(now, d, l))
 			}
 			continue // its permits cannot be moved now, nor could it use more
 		}
@@ -109,11 +109,11 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 			moving[i] = int(l.demand.Movers)
 			movers += int64(l.demand.Movers)
 		}
-		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.demand.Movers) > l.idleNow() ||
+		s.waitingElsewhere = s.waitingElsewhere || s.how[i] <= lendMovers && int64(l.demand.Movers) > l.idleNow() ||
 			s.how[i] == lendAll && int64(l.demand.HeldPeople) > min(l.idleNow(), l.rateIdleNow())
 	}
 	if p.Unbound && !p.gone && !p.centres.outdated() {
-		s.unbind(p)
+		s.addUnlimited(p)
 	}
 	s.moving = share.Fill(int(max(0, s.supply)), moving, s.shares)
 	s.supply -= movers
@@ -121,9 +121,9 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
 }
 
-// begin forgets the room that was looked at before, and keeps the memory.
-func (s *survey) begin(free, rateFree int64) {
-	*s = survey{
+// reset forgets the room that was looked at before, and keeps the memory.
+func (s *lendingRound) reset(free, rateFree int64) {
+	*s = lendingRound{
 		free: free, rateFree: rateFree, supply: free, rate: rateFree,
 		homes: s.homes[:0], loans: s.loans[:0], how: s.how[:0], open: s.open[:0], lines: s.lines[:0], shares: s.shares[:0],
 		pending: s.pending[:0], absent: s.absent[:0], heldJoined: s.heldJoined[:0],
@@ -131,7 +131,7 @@ func (s *survey) begin(free, rateFree int64) {
 }
 
 // keeps returns the idle targets of the data centres, which sum to n at most.
-func (s *survey) keeps(n int64, view *wire.View) []int {
+func (s *lendingRound) keeps(n int64, view *wire.View) []int {
 	keeps := make([]int, len(s.loans))
 	if n <= 0 {
 		return keeps
@@ -145,31 +145,31 @@ func (s *survey) keeps(n int64, view *wire.View) []int {
 	return keeps
 }
 
-// gift returns the idle targets of data centre i, where keep and rkeep were found to be fit, and the
+// target returns the idle targets of data centre i, where keep and rkeep were found to be fit, and the
 // permits that it is lent.
-func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
+func (s *lendingRound) target(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
 	l := s.loans[i]
 	idle, ridle := l.idleNow(), l.rateIdleNow()
 	switch {
 	case p.gone:
 		keep, rkeep = 0, 0
-	case s.how[i] == lendKept:
+	case s.how[i] == lendInPlace:
 		keep, rkeep = max(0, l.permits.Sessions.Held()), max(0, l.permits.Rate.Held()) // one in as one goes
-	case s.how[i] == lendAll && !s.starved && !view.Queues() && !few(int(min(s.supply, s.rate)), len(s.open)):
+	case s.how[i] == lendAll && !s.waitingElsewhere && !view.Queues() && !tooFew(int(min(s.supply, s.rate)), len(s.open)):
 		// Rights that lie a little off do no harm while nobody misses them.
-		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
+		keep, rkeep = keepIfClose(keep, idle), keepIfClose(rkeep, ridle)
 	}
-	if s.how[i] < lendKept {
+	if s.how[i] < lendInPlace {
 		give, rgive = min(max(0, keep-idle), max(0, s.free)), min(max(0, rkeep-ridle), max(0, s.rateFree))
 	}
 	s.free, s.rateFree = s.free-give, s.rateFree-rgive
 	return give, rgive, keep, rkeep
 }
 
-// unbind makes permits of a room in which no limit binds, until T and R of them are idle beyond the
+// addUnlimited makes permits of a room in which no limit binds, until T and R of them are idle beyond the
 // demand of all visitors that wait, come or move. They are lent and counted as any, so that every session
 // holds a permit once a limit binds again.
-func (s *survey) unbind(p *pool) {
+func (s *lendingRound) addUnlimited(p *pool) {
 	need := 0.0
 	for i, l := range s.loans {
 		need += float64(l.demand.Want+l.demand.HeldPeople+l.demand.Movers) + max(0, s.lines[i].Total())
@@ -181,29 +181,29 @@ func (s *survey) unbind(p *pool) {
 	s.rate = max(s.rate, int64(p.Rate)+n)
 }
 
-// miss adds the last known visitors of a data centre that is silent, or not whole. They are there still:
+// addSilent adds the last known visitors of a data centre that is silent, or not whole. They are there still:
 // a line without them would promise too much to the others.
-func (s *survey) miss(now fleettime.Mono, l *loan, how lending) {
-	silence := now.Sub(l.whole.at)
-	if l.whole.at == 0 || silence > ledger.CrowdKept {
+func (s *lendingRound) addSilent(now fleettime.Mono, l *loan, how lending) {
+	silence := now.Sub(l.lastWhole.at)
+	if l.lastWhole.at == 0 || silence > ledger.CrowdKept {
 		s.active += l.active
 		return
 	}
-	s.active += max(l.active, l.whole.active)
-	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) {
-		s.absent = append(s.absent, ledger.Remaining(l.whole.waiting, silence))
-		s.pending = append(s.pending, ledger.Remaining(l.whole.pending, silence))
+	s.active += max(l.active, l.lastWhole.active)
+	if how == lendAll || (how == lendInPlace && l.permits.Sessions.Held() > 0) {
+		s.absent = append(s.absent, ledger.Remaining(l.lastWhole.waiting, silence))
+		s.pending = append(s.pending, ledger.Remaining(l.lastWhole.pending, silence))
 	}
 }
 
 // add takes a data centre into the survey.
-func (s *survey) add(d *centre, l *loan, how lending, share float64) {
+func (s *lendingRound) add(d *centre, l *loan, how lending, share float64) {
 	if how == lendAll {
 		s.open = append(s.open, len(s.loans))
 	}
 	// Visitors that wait where nobody is let in delay nobody, and would be early elsewhere.
 	var waiting estimate.Histogram
-	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) { // there people are let in
+	if how == lendAll || (how == lendInPlace && l.permits.Sessions.Held() > 0) { // there people are let in
 		waiting = l.waiting
 		s.wanted += float64(l.demand.Want + l.demand.HeldPeople)
 		s.pending = append(s.pending, l.pending)
@@ -217,7 +217,7 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 	s.shares = append(s.shares, share)
 	s.supply += max(0, l.idleNow())
 	s.rate += max(0, l.rateIdleNow())
-	if how == lendKept {
+	if how == lendInPlace {
 		s.kept, s.rateKept = s.kept+max(0, l.idleNow()), s.rateKept+max(0, l.rateIdleNow())
 	}
 }
@@ -254,8 +254,8 @@ func pick[T any](all []T, numbers []int) []T {
 	return out
 }
 
-// look makes the view of the room anew when it is time to, and owes it to the data centres.
-func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
+// updateView makes the view of the room anew when it is time to, and owes it to the data centres.
+func (p *pool) updateView(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
 	x.Flow, x.Gain = &p.flow, &p.gain
 	old := p.view
 	partial := p.partial
@@ -281,8 +281,8 @@ func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wi
 	return v
 }
 
-// quiet is the silence after which the idle permits of a data centre are not counted as supply any more.
-const quiet = 10 * time.Second
+// silentAfter is the silence after which the idle permits of a data centre are not counted as supply any more.
+const silentAfter = 10 * time.Second
 
 // spread returns the idle targets of the data centres, which sum to n at most. When nobody queues, the
 // demand until the next report comes first, and the rest is divided by share but for the reserve; when
@@ -308,7 +308,7 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 	for _, part := range parts {
 		n -= part
 	}
-	if few(n, len(loans)) {
+	if tooFew(n, len(loans)) {
 		return parts
 	}
 	for i, part := range share.Split(n-int(float64(n)*reserve), shares) {
@@ -317,12 +317,12 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 	return parts
 }
 
-// few reports whether n idle permits are so few that all of them stay at the root: one question there is
+// tooFew reports whether n idle permits are so few that all of them stay at the root: one question there is
 // nearer than a permit in another data centre.
-func few(n, centres int) bool { return n < 4*centres }
+func tooFew(n, centres int) bool { return n < 4*centres }
 
-// settle leaves idle permits where they differ little from the target.
-func settle(keep, idle int64) int64 {
+// keepIfClose leaves idle permits where they differ little from the target.
+func keepIfClose(keep, idle int64) int64 {
 	if d := keep - idle; d < 0 && -d <= max(1, keep/8) {
 		return idle
 	}

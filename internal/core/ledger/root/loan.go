@@ -33,14 +33,14 @@ type loan struct {
 	pending        estimate.Histogram
 	waiting        estimate.Histogram
 	arrivals       []wire.Minute
-	whole          crowd // as told last by an aggregator that had heard all its edges
+	lastWhole      visitors // as told last by an aggregator that had heard all its edges
 
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
 }
 
-// crowd has the visitors inside a data centre, and those that wait there.
-type crowd struct {
+// visitors has the visitors inside a data centre, and those that wait there.
+type visitors struct {
 	at               fleettime.Mono
 	active           uint64
 	waiting, pending estimate.Histogram
@@ -73,7 +73,7 @@ func (ps *pools) open(id room.ID) *pool {
 	p := ps.byID[id]
 	if p == nil {
 		p = &pool{RoomConfig: ledger.RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true, stale: true}
-		p.flow.Recall(ps.churn[id])
+		p.flow.Restore(ps.churn[id])
 		ps.byID[id] = p
 		ps.list = append(ps.list, p)
 		slices.SortFunc(ps.list, func(x, y *pool) int { return cmp.Compare(x.ID, y.ID) })
@@ -81,8 +81,8 @@ func (ps *pools) open(id room.ID) *pool {
 	return p
 }
 
-// restale makes the next Grants look at every room again.
-func (ps *pools) restale() {
+// markAllStale makes the next Grants look at every room again.
+func (ps *pools) markAllStale() {
 	for _, p := range ps.list {
 		p.stale = true
 	}
@@ -105,8 +105,8 @@ func (ps *pools) out(d *centre) bool {
 	return false
 }
 
-// over reports whether a data centre was silent for so long that nothing of it can be valid.
-func (ps *pools) over(now fleettime.Mono, d *centre) bool {
+// allExpired reports whether a data centre was silent for so long that nothing of it can be valid.
+func (ps *pools) allExpired(now fleettime.Mono, d *centre) bool {
 	return len(ps.list) > 0 && !slices.ContainsFunc(ps.list, func(p *pool) bool { return now.Sub(d.recv) <= p.reclaimAfter() })
 }
 
@@ -147,17 +147,17 @@ func (p *pool) set(now fleettime.Mono, r ledger.RoomConfig) {
 		p.notBefore = max(p.notBefore, now.Add(fleettime.Stretch(fleettime.Stretch(sum))))
 	}
 	p.RoomConfig, p.gone, p.stale = r, false, true
-	p.begin()
+	p.openRelease()
 }
 
 // complete reports whether the books of every data centre are known for the room: then free permits can
 // be computed from the limit.
 func (p *pool) complete() bool {
-	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.awaits)
+	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.missing)
 }
 
-// awaits reports whether the permits of the room that a data centre holds are not known.
-func (p *pool) awaits(d *centre) bool {
+// missing reports whether the permits of the room that a data centre holds are not known.
+func (p *pool) missing(d *centre) bool {
 	if p.centres.unproven(d) {
 		return true
 	}
@@ -239,8 +239,8 @@ func (p *pool) adopt(d *centre, r *wire.RoomReport) {
 	}
 }
 
-// take updates the loan of a data centre by its report.
-func (p *pool) take(d *centre, r *wire.RoomReport) {
+// applyReport updates the loan of a data centre by its report.
+func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 	p.stale = true
 	l := p.loan(d)
 	if !d.blank && r.Gen == l.gen {
@@ -260,23 +260,23 @@ func (p *pool) take(d *centre, r *wire.RoomReport) {
 	l.demand, l.active = ledger.DemandOf(r), r.Active
 	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, r.Pending
 	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
-		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
+		l.lastWhole = visitors{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
 	}
 	l.overcommit = r.Overcommit
-	p.passes.Take(&l.passes, r)
+	p.passes.ApplyReport(&l.passes, r)
 	if l.active <= uint64(max(0, l.permits.Sessions.Held())) {
 		l.unreturned = 0
 	} else if l.unreturned > 0 {
 		l.unreturned = int64(l.active) - l.permits.Sessions.Held()
 	}
 	for _, e := range r.Ends {
-		p.relays.take(d, e, p.centres.all, p.pass)
+		p.relays.apply(d, e, p.centres.all, p.queueEnd)
 	}
 	p.progress.Add(&l.progress, r)
 }
 
-// pass owes a data centre an end.
-func (p *pool) pass(d *centre, e wire.End) {
+// queueEnd owes a data centre an end.
+func (p *pool) queueEnd(d *centre, e wire.End) {
 	l := p.loan(d)
 	l.ends.Add(e, 0)
 	l.dirty = true

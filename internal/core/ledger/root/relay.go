@@ -19,8 +19,8 @@ type relay struct {
 	cleared []*centre
 }
 
-// take takes an end that data centre d reported, and passes it on to all others that need it.
-func (rs *relays) take(d *centre, e wire.End, all []*centre, pass func(*centre, wire.End)) {
+// apply takes an end that data centre d reported, and passes it on to all others that need it.
+func (rs *relays) apply(d *centre, e wire.End, all []*centre, pass func(*centre, wire.End)) {
 	var home *centre
 	for _, o := range all {
 		if wire.HomeOf(o.name) == e.Home && (home == nil || o.listed) {
@@ -68,8 +68,8 @@ func (rs *relays) take(d *centre, e wire.End, all []*centre, pass func(*centre, 
 	}
 }
 
-// tellLeft tells a new data centre which sessions are accepted nowhere.
-func (rs relays) tellLeft(d *centre, pass func(*centre, wire.End)) {
+// sendAllTo tells a new data centre which sessions are accepted nowhere.
+func (rs relays) sendAllTo(d *centre, pass func(*centre, wire.End)) {
 	for _, r := range rs {
 		if r.end.Kind == wire.Left {
 			pass(d, r.end)
@@ -77,8 +77,8 @@ func (rs relays) tellLeft(d *centre, pass func(*centre, wire.End)) {
 	}
 }
 
-// forget drops ends that have expired.
-func (rs relays) forget(ft fleettime.Time) {
+// expire drops ends that have expired.
+func (rs relays) expire(ft fleettime.Time) {
 	for key, r := range rs {
 		if ft > fleettime.Time(int64(r.end.Until)*1000).Add(wire.EndMargin) {
 			delete(rs, key)

@@ -119,7 +119,7 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 	for _, d := range a.centres.all {
 		blocks, wait := false, time.Duration(0)
 		for _, p := range a.pools.list {
-			if !p.awaits(d) {
+			if !p.missing(d) {
 				continue
 			}
 			blocks = true
@@ -132,8 +132,8 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 		if !blocks {
 			continue
 		}
-		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= quiet}
-		if !d.heard && u.Heard <= quiet {
+		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= silentAfter}
+		if !d.heard && u.Heard <= silentAfter {
 			continue // it has yet to find us
 		}
 		if !u.Alive && wait > 0 && a.clock.Bound(now) != fleettime.Unsynced {
@@ -168,7 +168,7 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
-		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
+		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
 		if d.time.known {
 			t.Bound = d.time.bound
 		}

@@ -17,7 +17,7 @@ type rootClock struct {
 	fleettime.Clock
 	guessed bool // it is the machine's: nobody knew better
 
-	kept fleettime.Clock // the time that this process knew when the term began
+	restored fleettime.Clock // the time that this process knew when the term began
 }
 
 // centreTime has the time as a data centre reports it.
@@ -35,16 +35,16 @@ type centreTime struct {
 // the machine's once everybody has had a chance to
 // speak. It returns how far fleet time is from the machine's.
 func (a *Allocator) SetTime(now fleettime.Mono, wall fleettime.Time) time.Duration {
-	off, set := a.clock.offer(now, wall, &a.centres)
+	off, set := a.clock.set(now, wall, &a.centres)
 	if set {
 		a.due = now
 	}
 	return off
 }
 
-// offer takes the machine's wall time. It returns how far fleet time is from it, and whether it is
+// set takes the machine's wall time. It returns how far fleet time is from it, and whether it is
 // fleet time from now on.
-func (c *rootClock) offer(now fleettime.Mono, wall fleettime.Time, all *centres) (off time.Duration, set bool) {
+func (c *rootClock) set(now fleettime.Mono, wall fleettime.Time, all *centres) (off time.Duration, set bool) {
 	if bound := c.Bound(now); bound != fleettime.Unsynced {
 		if bound > fleettime.MaxError {
 			c.Settle(now, slewRate) // instead: every node allows for this difference
@@ -55,13 +55,13 @@ func (c *rootClock) offer(now fleettime.Mono, wall fleettime.Time, all *centres)
 	if slices.ContainsFunc(all.all, func(d *centre) bool { return d.time.known && !all.alone(now, d) }) {
 		return 0, false // somebody knows it, and is about to tell
 	}
-	kept := c.kept.Known(now)
+	kept := c.restored.Known(now)
 	wait := ledger.TimeWait
 	switch {
 	case !silent && (all.bootstrap || kept.OK()):
 		wait = 0
 	case kept.OK():
-		wait = keptWait
+		wait = restoredWait
 	case !silent:
 		wait = ledger.TimeWait / 2
 	}
@@ -78,9 +78,9 @@ func (c *rootClock) offer(now fleettime.Mono, wall fleettime.Time, all *centres)
 	return 0, true
 }
 
-// keptWait is how long a new leader that knows fleet time from before its start waits for a data centre that
+// restoredWait is how long a new leader that knows fleet time from before its start waits for a data centre that
 // knows it better.
-const keptWait = time.Second
+const restoredWait = time.Second
 
 // Known returns fleet time for the data folder of the process; the zero value where it is not known.
 func (a *Allocator) Known(now fleettime.Mono) fleettime.Known {
@@ -92,13 +92,13 @@ func (a *Allocator) Known(now fleettime.Mono) fleettime.Known {
 // slewRate is how fast fleet time is drawn toward the leader's wall time.
 const slewRate = 100e-6
 
-// learn takes over the time of a fleet that already runs. A report alone may
+// syncFromReport takes over the time of a fleet that already runs. A report alone may
 // have been under way for long; one that answers a grant of ours was written
 // after that grant was sent, so its time lies between then and now.
 //
 // A time that was only the machine's gives way to the fleet's as soon as a data
 // centre turns up that knows one; until its answer is there it is not told ours.
-func (c *rootClock) learn(now fleettime.Mono, d *centre, m *wire.Report, all *centres) {
+func (c *rootClock) syncFromReport(now fleettime.Mono, d *centre, m *wire.Report, all *centres) {
 	told := &d.time
 	unknown := c.Bound(now) == fleettime.Unsynced
 	if !unknown && !c.guessed {

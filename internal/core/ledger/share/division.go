@@ -19,11 +19,11 @@ type Division struct {
 	Claims         []Claim
 
 	// Found on the way.
-	scarce  bool // global wants some back
-	Starved bool // a long-polled visitor waits, and the data centre has no permit for it
-	Unrated bool // the same of rights of R
-	short   bool // a held visitor waits for a right that is not in hand
-	Knock   bool // global is to hear of it soon
+	scarce      bool // global wants some back
+	WaitingForT bool // a long-polled visitor waits, and the data centre has no permit for it
+	WaitingForR bool // the same of rights of R
+	short       bool // a held visitor waits for a right that is not in hand
+	Urgent      bool // global is to hear of it soon
 }
 
 // Claim is one edge in a division: its idle permits, its demand, and its gifts.
@@ -31,14 +31,14 @@ type Claim struct {
 	Idle, RateIdle int64 // permits that are idle there
 	ledger.Demand
 
-	need   int // permits that visitors held there can use now
-	moving int // permits of T for sessions that move there
-	Gifts  [2]Gift
+	need    int // permits that visitors held there can use now
+	moving  int // permits of T for sessions that move there
+	Targets [2]Target
 }
 
-// Gift is the result for an edge and one kind of permit. Give is added to its permits. The edge
+// Target is the result for an edge and one kind of permit. Give is added to its permits. The edge
 // returns idle permits beyond Keep: a division never takes any.
-type Gift struct{ Give, Keep int64 }
+type Target struct{ Grant, Keep int64 }
 
 // The two sides of a division.
 const (
@@ -64,16 +64,16 @@ func (d *Division) Divide() (push []bool) {
 	}
 	supply, rsupply = max(0, supply), max(0, rsupply)
 	d.scarce = d.Closed || supply > d.Keep || rsupply > d.RateKeep
-	moved := firstInside(d.Claims, supply)
+	moved := placeMovers(d.Claims, supply)
 	held := int64(0)
 	if !d.Closed { // without rights of R nobody can be let in
-		held = int64(firstInLine(d.Claims, d.Cutoff, min(supply-moved, rsupply)))
+		held = int64(placeHeld(d.Claims, d.Cutoff, min(supply-moved, rsupply)))
 	}
-	d.Starved, d.Unrated = held > min(supply-moved, rsupply), held > rsupply
+	d.WaitingForT, d.WaitingForR = held > min(supply-moved, rsupply), held > rsupply
 	push = make([]bool, len(d.Claims))
 	d.side(OfT, supply, free, d.Keep, push)
 	d.side(OfR, rsupply, rfree, d.RateKeep, push)
-	d.Knock = d.Starved || d.short || moving > moved || (free > 0 && supply > d.Keep) || (rfree > 0 && rsupply > d.RateKeep)
+	d.Urgent = d.WaitingForT || d.short || moving > moved || (free > 0 && supply > d.Keep) || (rfree > 0 && rsupply > d.RateKeep)
 	return push
 }
 
@@ -95,24 +95,24 @@ func (d *Division) side(side int, supply, free, keep int64, push []bool) {
 	plenty := open && rest-wanted >= 2*int64(len(d.Claims))
 	for i := range d.Claims {
 		c := &d.Claims[i]
-		g := Gift{Keep: c.needs(side) + int64(parts[i])}
+		g := Target{Keep: c.needs(side) + int64(parts[i])}
 		need, idle := g.Keep, c.idleOf(side)
 		if plenty {
 			g.Keep++ // nobody's first visitor shall have to wait for a question
 		}
-		if plenty && !d.Starved && !d.scarce {
+		if plenty && !d.WaitingForT && !d.scarce {
 			g.Keep = max(g.Keep, min(idle, 4*g.Keep+2)) // no hurry to take back a little more than is needed
 		}
-		g.Give = min(max(0, g.Keep-idle), free)
-		free -= g.Give
-		d.short = d.short || idle+g.Give < c.needs(side)
-		push[i] = push[i] || (g.Give > 0 && idle < need)
-		c.Gifts[side] = g
+		g.Grant = min(max(0, g.Keep-idle), free)
+		free -= g.Grant
+		d.short = d.short || idle+g.Grant < c.needs(side)
+		push[i] = push[i] || (g.Grant > 0 && idle < need)
+		c.Targets[side] = g
 	}
 	// Held visitors and starving edges cannot wait.
 	for i := range d.Claims {
 		c := &d.Claims[i]
-		push[i] = push[i] || (c.Gifts[side].Keep < c.idleOf(side) && (d.short || d.Starved || d.scarce))
+		push[i] = push[i] || (c.Targets[side].Keep < c.idleOf(side) && (d.short || d.WaitingForT || d.scarce))
 	}
 }
 
@@ -131,9 +131,9 @@ func (c *Claim) idleOf(side int) int64 {
 	return c.Idle
 }
 
-// firstInside gives permits of T to sessions that move here, before any visitor outside, and returns
+// placeMovers gives permits of T to sessions that move here, before any visitor outside, and returns
 // their number.
-func firstInside(claims []Claim, supply int64) (n int64) {
+func placeMovers(claims []Claim, supply int64) (n int64) {
 	for i := range claims {
 		c := &claims[i]
 		c.moving = int(min(int64(c.Movers), supply-n))
@@ -142,9 +142,9 @@ func firstInside(claims []Claim, supply int64) (n int64) {
 	return n
 }
 
-// firstInLine gives each of n permits to the edge that holds the visitor who joined first among those
+// placeHeld gives each of n permits to the edge that holds the visitor who joined first among those
 // up to the cutoff, and returns how many visitors want one.
-func firstInLine(claims []Claim, cutoff fleettime.Time, n int64) int {
+func placeHeld(claims []Claim, cutoff fleettime.Time, n int64) int {
 	type head struct {
 		joined fleettime.Time
 		claim  int

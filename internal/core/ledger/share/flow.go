@@ -9,37 +9,37 @@ import (
 
 // Flow learns how visitors come, enter, stay and give up.
 type Flow struct {
-	samples  [flowSamples]flowSample // ring, one per second
-	n        int                     // samples taken in all
-	person   float64                 // cumulative person-seconds waited
-	last     fleettime.Mono
-	waiting  float64
-	lined    fleettime.Mono // since when there has been a line
-	turnover estimate.Turnover
-	spread   estimate.Spread
+	samples   [flowSamples]flowSample // ring, one per second
+	n         int                     // samples taken in all
+	person    float64                 // cumulative person-seconds waited
+	last      fleettime.Mono
+	waiting   float64
+	lineSince fleettime.Mono // since when there has been a line
+	turnover  estimate.Turnover
+	spread    estimate.Spread
 
 	// The forecast and its inputs.
-	foreseen fleettime.Mono
-	bounds   estimate.Limits
-	life     time.Duration
-	changed  fleettime.Time // when one of the two was another one last; 0 where that was not seen
-	paces    []estimate.Pace
-	ranges   estimate.Ranges
+	forecastAt fleettime.Mono
+	bounds     estimate.Limits
+	life       time.Duration
+	changed    fleettime.Time // when one of the two was another one last; 0 where that was not seen
+	paces      []estimate.Pace
+	ranges     estimate.Ranges
 }
 
-// foresee returns the pace of admissions to come, and the ranges of waits. It computes them anew every
+// forecast returns the pace of admissions to come, and the ranges of waits. It computes them anew every
 // two seconds, and when a limit has changed.
-func (f *Flow) foresee(now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits) ([]estimate.Pace, estimate.Ranges) {
+func (f *Flow) forecast(now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits) ([]estimate.Pace, estimate.Ranges) {
 	same := x.Total == f.bounds.Total && x.PerMinute == f.bounds.PerMinute && life == f.life
 	if !same && f.life != 0 {
 		f.changed = ft
 	}
 	f.life = life
-	if !same || f.paces == nil || now.Sub(f.foreseen) >= foreseeEvery {
-		f.foreseen, f.bounds = now, x
+	if !same || f.paces == nil || now.Sub(f.forecastAt) >= forecastEvery {
+		f.forecastAt, f.bounds = now, x
 		f.paces, f.ranges = f.turnover.Paces(x), f.spread.Ranges(f.turnover.Doubt(x))
 	}
-	return estimate.Later(f.paces, now.Sub(f.foreseen)), f.ranges
+	return estimate.Later(f.paces, now.Sub(f.forecastAt)), f.ranges
 }
 
 type flowSample struct {
@@ -52,7 +52,7 @@ const (
 	flowSamples = 361
 	flowSpan    = 5 * time.Minute
 
-	foreseeEvery = 2 * time.Second
+	forecastEvery = 2 * time.Second
 
 	// A visitor that gives up is missed when the window of the last poll is over.
 	missedAfter = 45 * time.Second
@@ -66,8 +66,8 @@ const (
 // Churn returns the learned durations of sessions.
 func (f *Flow) Churn() estimate.Churn { return f.turnover.Churn() }
 
-// Recall adds the durations of sessions that a predecessor learned.
-func (f *Flow) Recall(c estimate.Churn) { f.turnover.Recall(c) }
+// Restore adds the durations of sessions that a predecessor learned.
+func (f *Flow) Restore(c estimate.Churn) { f.turnover.Recall(c) }
 
 // Sample notes the present.
 func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
@@ -77,7 +77,7 @@ func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
 		f.person += f.waiting * now.Sub(f.last).Seconds()
 	}
 	if f.last, f.waiting = now, waiting; waiting < 1 {
-		f.lined = now
+		f.lineSince = now
 	}
 	if f.n > 0 && now.Sub(f.newest().at) < time.Second {
 		return
@@ -114,7 +114,7 @@ func (f *Flow) joining(now fleettime.Mono, joined uint64) (perSecond float64, fa
 	s, long := f.since(now, time.Minute), f.since(now, flowSpan)
 	perSecond = float64(joined-s.joined) / max(1, now.Sub(s.at).Seconds())
 	if perSecond > 0 {
-		fading = max(now.Sub(f.lined), time.Duration(float64(joined-long.joined)/perSecond*float64(time.Second)))
+		fading = max(now.Sub(f.lineSince), time.Duration(float64(joined-long.joined)/perSecond*float64(time.Second)))
 	}
 	return perSecond, fading
 }

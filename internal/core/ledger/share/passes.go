@@ -41,20 +41,20 @@ type PassLoan struct {
 
 // Grant returns the passes as the child is granted them.
 func (l *PassLoan) Grant(p *Passes) wire.Passes {
-	l.Begin(p.Release)
+	l.Reset(p.Release)
 	return wire.Passes{Release: p.Release, Allocation: l.Offered()}
 }
 
-// Forget drops the passes of a child that was replaced.
-func (l *PassLoan) Forget() {
+// Clear drops the passes of a child that was replaced.
+func (l *PassLoan) Clear() {
 	*l = PassLoan{}
 }
 
-// Take takes the used and returned passes of a child, and its waiting visitors, from a report.
-func (p *Passes) Take(l *PassLoan, r *wire.RoomReport) {
+// ApplyReport takes the used and returned passes of a child, and its waiting visitors, from a report.
+func (p *Passes) ApplyReport(l *PassLoan, r *wire.RoomReport) {
 	l.Callable, l.Joined = r.Callable, r.HeldJoined[:min(uint64(len(r.HeldJoined)), r.Callable)]
 	t := &r.Passes
-	if l.Begin(p.Release); t.Release != p.Release || t.Returned > l.Granted || t.Spent > l.Granted-t.Returned {
+	if l.Reset(p.Release); t.Release != p.Release || t.Returned > l.Granted || t.Spent > l.Granted-t.Returned {
 		return // of another release, or of passes that were lent to another child
 	}
 	back := ledger.Growth(&l.Returned, t.Returned)
@@ -69,7 +69,7 @@ func (p *Passes) Lend(to []*PassLoan, most uint64) (news, push []bool) {
 	held, heldN := make([][]fleettime.Time, len(to)), make([]uint64, len(to))
 	all, callable := p.Free(), uint64(0)
 	for i, l := range to {
-		l.Begin(p.Release)
+		l.Reset(p.Release)
 		held[i], heldN[i] = l.Joined, l.Callable
 		all += l.Unused()
 		callable += l.Callable
@@ -98,8 +98,8 @@ func (p *Passes) Free() uint64 {
 	return 0
 }
 
-// Begin drops the passes of any other release.
-func (l *PassLoan) Begin(release uint64) {
+// Reset drops the passes of any other release.
+func (l *PassLoan) Reset(release uint64) {
 	if l.Release != release {
 		*l = PassLoan{Passes: wire.Passes{Release: release}, Callable: l.Callable, Joined: l.Joined}
 	}

@@ -16,9 +16,9 @@ import (
 // has the same chance. A visitor hears of its call with its next question, so visitors are called some time before
 // permits come free: see ahead.
 type rounds struct {
-	recent draw.Rounds    // oldest first; made anew with every change, as views keep it
-	share  float64        // of the visitors in the newest round, the part that has been called
-	came   fleettime.Time // visitors that came during the round before this time have been called, once share is 1
+	recent     draw.Rounds    // oldest first; made anew with every change, as views keep it
+	share      float64        // of the visitors in the newest round, the part that has been called
+	calledUpTo fleettime.Time // visitors that came during the round before this time have been called, once share is 1
 
 	calls  [callSeconds]float64 // how many people were called in each of the last seconds
 	second int64                // the newest of them
@@ -43,7 +43,7 @@ type Lot struct {
 // line by place, with called visitors.
 func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, held float64) {
 	if n := len(r.recent); n == 0 || r.recent[n-1].Start() < draw.StartOf(ft) {
-		r.begin(ft, l)
+		r.open(ft, l)
 	}
 	r.advance(ft.Second())
 	coming := r.coming()
@@ -63,22 +63,22 @@ func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, 
 		}
 	}
 	if rest := more - called; r.share >= 1 && rest > 0 {
-		before := whole.Before(max(start, r.came))
+		before := whole.Before(max(start, r.calledUpTo))
 		if late := min(rest, whole.Total()-before); late > 0 {
 			called += late
-			r.came = max(r.came, whole.At(before+late))
+			r.calledUpTo = max(r.calledUpTo, whole.At(before+late))
 		}
 	}
 	r.calls[r.second%int64(callSeconds)] += called
 	r.recent = append(draw.Rounds(nil), r.recent...)
-	r.recent[len(r.recent)-1] = newest.Upto(r.share, r.came)
+	r.recent[len(r.recent)-1] = newest.Upto(r.share, r.calledUpTo)
 }
 
-// begin begins the round that is on at ft.
-func (r *rounds) begin(ft fleettime.Time, l Lot) {
+// open begins the round that is on at ft.
+func (r *rounds) open(ft fleettime.Time, l Lot) {
 	kept := r.recent[max(0, len(r.recent)+1-draw.MaxRounds):]
 	r.recent = append(append(draw.Rounds(nil), kept...), draw.NewRound(ft, l.seed(draw.StartOf(ft))))
-	r.share, r.came = 0, 0
+	r.share, r.calledUpTo = 0, 0
 }
 
 // seed returns the seed of the draw of the round that begins at start. Another leader uses another one, because it

@@ -107,7 +107,7 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 		Line:  estimate.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
 	}
 	if v.Line.Total() >= 0.5 || x.Debt {
-		v.Paces, v.Ranges = x.Flow.foresee(now, ft, x.Tally.Life, estimate.Limits{Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, x.avail()))})
+		v.Paces, v.Ranges = x.Flow.forecast(now, ft, x.Tally.Life, estimate.Limits{Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, x.avail()))})
 	}
 	if !x.Own {
 		v.Changed = x.Flow.changed
