@@ -5,7 +5,7 @@ import (
 	"vestibule/internal/core/ledger/share"
 )
 
-// openRelease takes a release that the store says is this coordinator's to lend. One that was begun stays as it is.
+// openRelease opens the release that the store marks for this coordinator. An open release stays unchanged.
 func (p *pool) openRelease() {
 	r := &p.Release
 	mine := r.Lender == p.cfg.Term
@@ -17,8 +17,8 @@ func (p *pool) openRelease() {
 	}
 }
 
-// lendPasses lends the passes of the open release to where people are held, and calls back all where
-// none is open.
+// lendPasses lends the passes of the open release to data centres with held visitors. Without an open release it
+// calls all passes back.
 func (p *pool) lendPasses(s *lendingRound) {
 	if p.passes.Release == 0 {
 		return
@@ -60,8 +60,8 @@ func (p *pool) callable(s *lendingRound) (n int64, joined []fleettime.Time) {
 	return min(int64(all), s.supply, s.rate), share.MergeTimes(lists, int(min(all, 1<<20)))
 }
 
-// lendsRelease reports whether the release is one that this coordinator lends now: it is marked for its term, and
-// the room lets nobody in otherwise.
+// lendsRelease reports whether this coordinator lends the release now: it is marked for its term, and the room is
+// paused.
 func (p *pool) lendsRelease() bool {
 	r := &p.Release
 	return !p.gone && p.Shut && r.ID != 0 && r.ID == p.passes.Release
