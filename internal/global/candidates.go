@@ -138,7 +138,7 @@ func (s *Server) tellCandidate() toldCandidate {
 	for _, d := range s.alloc.Centres(now) {
 		dc := api.DataCenter{
 			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted, Term: strconv.FormatUint(d.Term, 10),
-			MembersVersion: int64(d.Stored), Rights: d.Held, RightsIdle: d.Idle, RateRights: d.RateHeld, RateRightsIdle: d.RateIdle,
+			MembersVersion: int64(d.Stored), Permits: d.Held, PermitsIdle: d.Idle, RatePermits: d.RateHeld, RatePermitsIdle: d.RateIdle,
 			Sessions: int64(d.Sessions), Overcommit: d.Overcommit,
 		}
 		if d.Bound != fleettime.Unsynced {

@@ -77,7 +77,7 @@ func (r *roomState) learn(now fleettime.Mono, g *wire.RoomGrant) {
 
 // apply applies the permits, the ticket life and the view of a grant.
 func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
-	if r.rights.take(g) {
+	if r.permits.take(g) {
 		r.dirty = true // report our state
 	}
 	if news, _ := r.passes.Take(r.edge.up.seen, &g.Passes); news {
@@ -90,7 +90,7 @@ func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
 			r.held.order(&r.Room, r.view)
 		}
 	}
-	if t, rate := r.rights.surplus(now, false); t+rate+r.passes.Surplus(false) > 0 {
+	if t, rate := r.permits.surplus(now, false); t+rate+r.passes.Surplus(false) > 0 {
 		// Another edge wants them. Held visitors are served first: the report follows Release.
 		r.edge.hurry(now)
 	}
@@ -112,7 +112,7 @@ func (e *Engine) revive(now fleettime.Mono, leaseEpoch uint64) {
 	l := &e.up
 	l.leaseEpoch, l.retired, l.leaseEnd = leaseEpoch, false, 0
 	for _, r := range e.order {
-		r.rights.rate.owe(&r.rights.past, now)
+		r.permits.rate.owe(&r.permits.past, now)
 		r.dirty = true
 	}
 }
@@ -124,7 +124,7 @@ func (e *Engine) reborn(now fleettime.Mono) {
 	e.past = e.Instances()
 	l.born(e.cfg.Rand)
 	for _, r := range e.order {
-		r.rights.reborn(now)
+		r.permits.reborn(now)
 		r.passes = wire.Hand{}
 		r.sessions, r.moves = sessions{}, moveLog{first: 1}
 		r.ends.Again()

@@ -51,7 +51,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	if !r.edge.up.check(m.now) || r.gone || r.ended.covers(t.ID, home, until) != 0 {
 		return
 	}
-	if r.rights.credit() == 0 || !r.sessions.issue(until) {
+	if r.permits.credit() == 0 || !r.sessions.issue(until) {
 		if _, ok := r.movers[t.ID]; !ok && len(r.movers) < maxMovers {
 			if r.movers == nil {
 				r.movers = movers{}
@@ -64,7 +64,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 		r.movers[t.ID] = mover{m.now, t.Until}
 		return
 	}
-	r.rights.spent++
+	r.permits.spent++
 	delete(r.movers, t.ID)
 	r.moves.add(wire.Move{ID: t.ID, Until: until})
 	r.tickets.remember(m.second(), t, until)
@@ -75,7 +75,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	r.dirty = true
 	d.Reseal = true
 	r.edge.descend(t)
-	if r.rights.low() {
+	if r.permits.low() {
 		r.edge.hurry(m.now)
 	}
 }

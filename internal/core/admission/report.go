@@ -73,11 +73,11 @@ func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) 
 	if r.movers.prune(now, ft) {
 		r.dirty = true
 	}
-	if r.rights.wants(now, &r.edge.cfg.Params) {
+	if r.permits.wants(now, &r.edge.cfg.Params) {
 		r.dirty = true
 	}
 	none := r.gone || l.retired
-	if (none || leased) && r.rights.giveBack(now, none) { // without any lease there is nothing to return
+	if (none || leased) && r.permits.giveBack(now, none) { // without any lease there is nothing to return
 		r.dirty = true
 	}
 	if n := r.passes.Surplus(none || r.Shut != QueuedAll); n > 0 && (none || leased) {
@@ -105,7 +105,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		Admitted: r.admitted, Entered: r.entered,
 		Outcomes: r.outcomes.Outcomes(),
 	}
-	r.rights.tell(now, &out)
+	r.permits.tell(now, &out)
 	r.queue.tell(ft, &out)
 	out.FirstMove, out.Moves = r.moves.take(l.seq)
 	out.Passes = r.passes.Tell(l.seen)
@@ -121,7 +121,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	if !l.joined {
 		// A new regional learns them only from its edges.
 		out.Ends = r.ended.list(out.Ends, wire.MaxEnds)
-		out.RateUsed = r.rights.rate.ages(now)
+		out.RateUsed = r.permits.rate.ages(now)
 	}
 	return out
 }

@@ -14,7 +14,7 @@ import (
 // roomState is an edge's admission to one room. Each part keeps its own counts. roomState decides, and charges a
 // decision to all of them in one step.
 //
-// Invariant: every admission is in rights.spent, rights.rate, sessions and moves, or in none of them.
+// Invariant: every admission is in permits.spent, permits.rate, sessions and moves, or in none of them.
 type roomState struct {
 	Room
 	edge   *edge
@@ -23,7 +23,7 @@ type roomState struct {
 	life   life
 	draw   *draw.Draw // of Drawn, or nil
 
-	rights   rights
+	permits  permits
 	passes   wire.Hand // of a paused room
 	sessions sessions  // the reported sessions
 	moves    moveLog
@@ -246,7 +246,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	case !may:
 		d.Reason = FirstTouch
 	default:
-		r.rights.demand.tries++
+		r.permits.demand.tries++
 		if !r.held.before(turn, t.ID) && r.charge(m, d) {
 			return
 		}
@@ -272,7 +272,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 // charge admits the visitor of d if there is an unspent permit of T and one of R. All counts of the session change
 // in this one step.
 func (r *roomState) charge(m moment, d *Decision) bool {
-	if r.gone || r.rights.credit() <= uint64(len(r.movers)) || r.rights.rate.idle(m.now) == 0 {
+	if r.gone || r.permits.credit() <= uint64(len(r.movers)) || r.permits.rate.idle(m.now) == 0 {
 		return false
 	}
 	if r.queuedAll() && r.passes.Unused() == 0 {
@@ -284,8 +284,8 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if r.life.full == 0 || !r.sessions.issue(until) {
 		return false
 	}
-	r.rights.spent++
-	r.rights.rate.use(m.now)
+	r.permits.spent++
+	r.permits.rate.use(m.now)
 	if r.queuedAll() {
 		r.passes.Spent++
 	}
@@ -307,7 +307,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if forecast, actual, ok := d.Outcome(); ok {
 		r.outcomes.Add(forecast, actual)
 	}
-	if r.rights.low() || r.queuedAll() {
+	if r.permits.low() || r.queuedAll() {
 		r.edge.hurry(m.now) // refill before empty
 	}
 	return true

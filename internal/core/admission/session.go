@@ -106,14 +106,14 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 		// The same old ticket again: its newest stamp is already counted.
 		from = known
 	}
-	if until >= from+wire.RenewAfter(r.life.full) && r.rights.mayRenew(r.edge.up.check(m.now), r.Cap) {
+	if until >= from+wire.RenewAfter(r.life.full) && r.permits.mayRenew(r.edge.up.check(m.now), r.Cap) {
 		if r.sessions.at(int64(from)) == nil || r.sessions.at(int64(until)) == nil {
 			return d
 		}
 		if known < from && !r.edge.up.check(m.now) {
 			r.alone.guests++
 		}
-		r.rights.renewed++
+		r.permits.renewed++
 		r.sessions.consume(from)
 		r.sessions.issue(until)
 		r.moves.add(wire.Move{ID: t.ID, From: from, Until: until, Shown: version(&t)})
@@ -123,7 +123,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 		}
 		r.dirty = true
 		from = until
-		if r.rights.nearCeiling() {
+		if r.permits.nearCeiling() {
 			r.edge.hurry(m.now)
 		}
 	}

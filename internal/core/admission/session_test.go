@@ -101,11 +101,11 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 	}{
 		{"20 s old", func(*Engine, *regional) {}, 311, true},
 		{"younger than that", func(*Engine, *regional) {}, 312, false},
-		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].rights.renewed = e.rooms[sale].rights.renewCeil }, 10, false},
+		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].permits.renewed = e.rooms[sale].permits.renewCeil }, 10, false},
 		{"isolated under serve", func(e *Engine, _ *regional) { e.Lapse(at(0)) }, 10, true},
 		{"isolated under serve, above the ceiling", func(e *Engine, _ *regional) {
 			e.Lapse(at(0))
-			e.rooms[sale].rights.renewed = e.rooms[sale].rights.renewCeil
+			e.rooms[sale].permits.renewed = e.rooms[sale].permits.renewCeil
 		}, 10, true},
 		{"isolated under cap", func(e *Engine, _ *regional) {
 			e.SetRooms(at(0), []Room{{ID: sale, Cap: true}})
@@ -325,10 +325,10 @@ func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
 	}
 }
 
-// TestRightsOfRAreBusyForAWholeWindow spends as fast as possible and checks every window of 60 s.
-func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
+// TestPermitsOfRAreBusyForAWholeWindow spends as fast as possible and checks every window of 60 s.
+func TestPermitsOfRAreBusyForAWholeWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var r rateRights
+		var r ratePermits
 		r.Granted = rapid.Uint64Range(1, 20).Draw(t, "granted")
 		now := fleettime.Mono(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "now"))
 		var used []fleettime.Mono
@@ -364,8 +364,8 @@ func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 	})
 }
 
-func TestRightsOfRUsedUnderAnEarlierLeaseEpochAreOwedForAWindow(t *testing.T) {
-	var r, past rateRights
+func TestPermitsOfRUsedUnderAnEarlierLeaseEpochAreOwedForAWindow(t *testing.T) {
+	var r, past ratePermits
 	r.Granted = 10
 	use := func(second int) {
 		now := fleettime.Mono(time.Duration(second) * time.Second)

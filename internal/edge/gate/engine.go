@@ -195,25 +195,25 @@ func (e *engine) hold(ctx context.Context, id room.ID, brought ticket.Ticket, d 
 
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	outcome, end := knockQueued, (*admission.Engine).GiveUp
+	outcome, end := holdQueued, (*admission.Engine).GiveUp
 	select {
 	case <-done:
 	case <-timer.C:
 	case <-ctx.Done():
-		outcome, end = knockLeft, (*admission.Engine).Abandon
+		outcome, end = holdLeft, (*admission.Engine).Abandon
 	}
 	now, gaveUp := e.endHold(v, end)
 	if !gaveUp {
 		<-done // Release has decided; the channel is closed or about to be
 		if v.Decision.Enters() {
-			outcome = knockAdmitted
+			outcome = holdAdmitted
 		}
 	} else if !asks && v.Decision.Retry < e.params.Nearest {
 		// A held client asks again at once. A browser without the page's script would reload every second while its
 		// visitor is next.
 		v.Decision.Retry = e.soon()
 	}
-	e.metrics.knocks[outcome].Inc()
+	e.metrics.held[outcome].Inc()
 	e.metrics.holds.Observe(now.Sub(start).Seconds())
 	return v.Decision
 }
