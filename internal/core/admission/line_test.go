@@ -360,7 +360,7 @@ func TestArrivalsKeepTheLastMinutes(t *testing.T) {
 		}
 	}
 	var out wire.RoomReport
-	q.tell(day, &out)
+	q.addToReport(day, &out)
 	got := out.Arrivals
 	if len(got) != wire.MaxMinutes {
 		t.Fatalf("%v", got)

@@ -41,7 +41,7 @@ func (m movers) prune(now fleettime.Mono, ft fleettime.Time) bool {
 func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	t := &d.Ticket
 	home := r.edge.home
-	if known := r.known(m, t.ID); known >= t.Until {
+	if known := r.sessionExpiry(m, t.ID); known >= t.Until {
 		// A repeated request: it migrated just before, and the response was lost or is on its way.
 		t.Home, t.Until, t.Seen = home, known, m.second()
 		d.Reseal = true
@@ -57,7 +57,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 				r.movers = movers{}
 			}
 			r.dirty = true
-			r.edge.hurry(m.now)
+			r.edge.reportSoon(m.now)
 		} else if !ok {
 			return
 		}
@@ -76,6 +76,6 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	d.Reseal = true
 	r.edge.descend(t)
 	if r.permits.low() {
-		r.edge.hurry(m.now)
+		r.edge.reportSoon(m.now)
 	}
 }

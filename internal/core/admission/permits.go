@@ -68,8 +68,8 @@ func (r *permits) giveBack(now fleettime.Mono, none bool) (any bool) {
 	return sessions+rate > 0
 }
 
-// take applies a grant. It reports whether it brought new permits.
-func (r *permits) take(g *wire.RoomGrant) (more bool) {
+// applyGrant applies a grant. It reports whether it brought new permits.
+func (r *permits) applyGrant(g *wire.RoomGrant) (more bool) {
 	moreT, _ := r.sessions.Apply(g.Permits.Sessions)
 	moreR, _ := r.rate.Apply(g.Permits.Rate)
 	more = moreT || moreR || g.RenewCeil > r.renewCeil
@@ -77,8 +77,8 @@ func (r *permits) take(g *wire.RoomGrant) (more bool) {
 	return more
 }
 
-// tell adds the state of the permits to a report.
-func (r *permits) tell(now fleettime.Mono, out *wire.RoomReport) {
+// addToReport adds the state of the permits to a report.
+func (r *permits) addToReport(now fleettime.Mono, out *wire.RoomReport) {
 	r.renewedSaid = r.renewed
 	out.Permits = wire.Permits{Sessions: r.sessions.Told(), Rate: r.rate.Told()}
 	out.Spent, out.RateIdle, out.RateOwed = r.spent, r.rate.idle(now), r.past.owed(now)
@@ -86,10 +86,10 @@ func (r *permits) tell(now fleettime.Mono, out *wire.RoomReport) {
 	out.Want = r.want
 }
 
-// reborn resets the permits for a new instance. Those of R stay behind, where they age.
-func (r *permits) reborn(now fleettime.Mono) {
+// reset resets the permits for a new instance. Those of R stay behind, where they age.
+func (r *permits) reset(now fleettime.Mono) {
 	r.sessions.Reset()
 	r.spent = 0
 	r.renewed, r.renewCeil, r.renewedSaid = 0, 0, 0
-	r.rate.owe(&r.past, now)
+	r.rate.moveTo(&r.past, now)
 }

@@ -62,8 +62,8 @@ func (r *ratePermits) idle(now fleettime.Mono) uint64 {
 	return r.Unused(r.busy)
 }
 
-// owe moves the permits in use to past, where they stay busy: their lease epoch is over, but the window is not.
-func (r *ratePermits) owe(past *ratePermits, now fleettime.Mono) {
+// moveTo moves the permits in use to past, where they stay busy: their lease epoch is over, but the window is not.
+func (r *ratePermits) moveTo(past *ratePermits, now fleettime.Mono) {
 	r.advance(now)
 	past.advance(now)
 	if r.busy > 0 {

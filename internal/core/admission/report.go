@@ -22,7 +22,7 @@ func (e *Engine) Report(now fleettime.Mono) []wire.Report { return e.report(now,
 // Leaving records that the process will exit and call Leave soon: the regional must wait for that.
 func (e *Engine) Leaving(now fleettime.Mono) {
 	e.up.leaving = true
-	e.hurry(now)
+	e.reportSoon(now)
 }
 
 // Leave returns the last report of the process: it returns all permits, and the regional need not reserve any. The
@@ -105,9 +105,9 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		Admitted: r.admitted, Entered: r.entered,
 		Outcomes: r.outcomes.Outcomes(),
 	}
-	r.permits.tell(now, &out)
-	r.queue.tell(ft, &out)
-	out.FirstMove, out.Moves = r.moves.take(l.seq)
+	r.permits.addToReport(now, &out)
+	r.queue.addToReport(ft, &out)
+	out.FirstMove, out.Moves = r.moves.unacknowledged(l.seq)
 	out.Passes = r.passes.Tell(l.seen)
 	switch shut := r.shut(r.edge.at(now)); {
 	case r.paused || shut != None && shut != QueuedAll: // a permit here would serve nobody

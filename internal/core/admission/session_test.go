@@ -207,18 +207,18 @@ func TestAnUnsureClockStampsForLess(t *testing.T) {
 func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
 	e, _ := newEdge(t, at(0), 10, 10)
 	home, abroad := ticket.DCOf("nairobi"), ticket.DCOf("dublin")
-	if got := e.Judges(at(0), home); got != present {
+	if got := e.ExpiryTime(at(0), home); got != present {
 		t.Errorf("at home under a lease: %v, want %v", got, present)
 	}
-	if got := e.Judges(at(0), abroad); got != present+500 {
+	if got := e.ExpiryTime(at(0), abroad); got != present+500 {
 		t.Errorf("abroad: %v, want half a second later", got)
 	}
 	e.Lapse(at(0))
-	if got := e.Judges(at(0), home); got != present+500 {
+	if got := e.ExpiryTime(at(0), home); got != present+500 {
 		t.Errorf("at home without a lease: %v, want half a second later", got)
 	}
 	long := at(2 * time.Hour)
-	if got, least := e.Judges(long, home), present.Add(2*time.Hour+fleettime.MaxError+1400*time.Millisecond); got < least {
+	if got, least := e.ExpiryTime(long, home), present.Add(2*time.Hour+fleettime.MaxError+1400*time.Millisecond); got < least {
 		t.Errorf("after two hours alone: %v, want %v at least: the clock may be off by more", got, least)
 	}
 }
@@ -235,7 +235,7 @@ func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
 		if copied {
 			want += 500
 		}
-		if got := e.Judges(at(0), home); got != want {
+		if got := e.ExpiryTime(at(0), home); got != want {
 			t.Errorf("copied %v: judges at %v, want %v", copied, got, want)
 		}
 		d := e.Arrive(at(0), sale, old)
@@ -375,13 +375,13 @@ func TestPermitsOfRUsedUnderAnEarlierLeaseEpochAreOwedForAWindow(t *testing.T) {
 	}
 	use(0)
 	use(20)
-	r.owe(&past, fleettime.Mono(20*time.Second))
+	r.moveTo(&past, fleettime.Mono(20*time.Second))
 	if r.idle(fleettime.Mono(20*time.Second)) != 0 || r.Granted != 0 || past.owed(fleettime.Mono(20*time.Second)) != 2 {
 		t.Errorf("%+v and %d owed, want nothing in hand and two owed", r, past.owed(fleettime.Mono(20*time.Second)))
 	}
 	r.Granted = 1
 	use(30)
-	r.owe(&past, fleettime.Mono(40*time.Second))
+	r.moveTo(&past, fleettime.Mono(40*time.Second))
 	for _, c := range []struct {
 		second int
 		owed   uint64

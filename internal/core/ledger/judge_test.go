@@ -164,7 +164,7 @@ func (w *world) active(r *roomTruth, s *site) int {
 		ends[home] = math.MaxInt64
 		for _, e := range w.edges {
 			if now := e.read(w.now); !e.gone && e.core.Status(now).Synced {
-				ends[home] = min(ends[home], e.core.Judges(now, ticket.DCOf(home.name)))
+				ends[home] = min(ends[home], e.core.ExpiryTime(now, ticket.DCOf(home.name)))
 			}
 		}
 		if ends[home] == math.MaxInt64 {
@@ -207,7 +207,7 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 			if end == wire.Moved {
 				judge = ticket.Nobody
 			}
-			if end != wire.Left && t.Valid(e.core.Judges(now, judge)) && until > newest {
+			if end != wire.Left && t.Valid(e.core.ExpiryTime(now, judge)) && until > newest {
 				newest, at = until, w.siteOf(home)
 			}
 		}

@@ -80,7 +80,7 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Apply(now, *grant)
-	e.tell(now)
+	e.updateClock(now)
 	e.release(now)
 	e.granted.Store(int64(max(now, 1)))
 	return now
@@ -91,11 +91,11 @@ func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Restore(now, known(now))
-	e.tell(now)
+	e.updateClock(now)
 }
 
-// tell records when fleet time becomes known. The caller holds the lock.
-func (e *engine) tell(now fleettime.Mono) {
+// updateClock records when fleet time becomes known. The caller holds the lock.
+func (e *engine) updateClock(now fleettime.Mono) {
 	if !e.told.Load() && e.core.TimeBound(now) <= fleettime.Rough {
 		e.told.Store(true)
 	}

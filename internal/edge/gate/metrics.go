@@ -18,7 +18,7 @@ import (
 // metrics are the counters of a gate. The collector reads the engine's state at scrape time.
 type metrics struct {
 	ratio       *prometheus.HistogramVec
-	held      [holdEnds]prometheus.Counter
+	held        [holdEnds]prometheus.Counter
 	holds       prometheus.Histogram
 	requests    map[string]prometheus.Counter // by result
 	quits       prometheus.Counter
