@@ -241,15 +241,15 @@ type DataCenter struct {
 	// Overcommit sessions that may be valid beyond what it holds
 	Overcommit int64 `json:"overcommit"`
 
-	// RatePermits of new_users_per_minute
-	RatePermits     int64 `json:"rate_permits"`
-	RatePermitsIdle int64 `json:"rate_permits_idle"`
-
 	// Permits of total_active_users
-	Permits     int64  `json:"permits"`
-	PermitsIdle int64  `json:"permits_idle"`
-	Sessions    int64  `json:"sessions"`
-	State       string `json:"state"`
+	Permits     int64 `json:"permits"`
+	PermitsIdle int64 `json:"permits_idle"`
+
+	// RatePermits of new_users_per_minute
+	RatePermits     int64  `json:"rate_permits"`
+	RatePermitsIdle int64  `json:"rate_permits_idle"`
+	Sessions        int64  `json:"sessions"`
+	State           string `json:"state"`
 
 	// Term fencing number of the regional that leads there
 	Term string `json:"term"`
