@@ -30,8 +30,6 @@ type content struct {
 	FromFile bool            `json:"from_file,omitempty"`
 }
 
-func (p *part) empty() bool { return len(p.rooms)+len(p.hosts) == 0 }
-
 func encodePart(rooms []*Room, hosts []*Host, fromFile bool) (*part, error) {
 	doc, err := room.EncodeDocument(document(rooms, hosts))
 	if err != nil {
