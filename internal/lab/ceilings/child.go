@@ -190,15 +190,19 @@ func (c *Child) spend(now Time, i int) {
 	h.sums.add(now+c.cfg.Accounts[i].Life, 1)
 }
 
-// Renew replaces the ticket of a session that expires at old; guest says that it is counted nowhere.
-func (c *Child) Renew(now, old Time) (expiry Time, guest, ok bool) {
+// Renew replaces the ticket of a session that expires at old. A guest's ticket is counted nowhere, so it can be
+// replaced by another one of that kind, or by a permit.
+func (c *Child) Renew(now, old Time, was bool) (expiry Time, guest, ok bool) {
 	c.Pass(now)
 	h, expiry := &c.accounts[0], now+c.cfg.Accounts[0].Life
 	leased := c.leased(now)
 	switch {
-	case old <= now || (!leased && !c.cfg.Serve):
+	case old <= now || (!leased && !c.cfg.Serve), expiry <= old && c.cfg.Without.keeps(RenewLater):
 		return 0, false, false
-	case c.covers(h, old, expiry):
+	case was && leased && c.cfg.Without.keeps(GuestTakesPermit):
+		expiry, ok = c.MoveIn(now)
+		return expiry, false, ok
+	case (!was || !c.cfg.Without.keeps(GuestTakesPermit)) && c.covers(h, old, expiry):
 		h.sums.add(old, -1)
 		h.sums.add(expiry, 1)
 		h.renewed++

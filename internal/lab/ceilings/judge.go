@@ -13,7 +13,8 @@ type judge struct {
 	used     float64
 	looks    int
 	peak     int
-	over     int // most sessions beyond T under serve that were metered
+	known    int // the most that was reported
+	over     int // the most sessions beyond T
 	Ceiling  string
 }
 
@@ -32,7 +33,8 @@ func (j *judge) look(w *World) string {
 	j.peak = max(j.peak, inside)
 	j.used += float64(min(inside, limit)) / float64(limit)
 	j.looks++
-	allowed := limit + guests + j.known(w)
+	j.known = max(j.known, w.overcommit())
+	allowed := limit + guests + j.known
 	if inside > allowed {
 		return fmt.Sprintf("tick %d: %d sessions, T %d, known beyond %d", w.now, inside, limit, allowed-limit)
 	}
@@ -43,8 +45,8 @@ func (j *judge) look(w *World) string {
 	return j.rate(w)
 }
 
-// known is the overcommit that leaders reported.
-func (j *judge) known(w *World) (n int) {
+// overcommit is what leaders report.
+func (w *World) overcommit() (n int) {
 	for _, l := range w.dc.leaders {
 		n = max(n, l.Overcommit)
 	}

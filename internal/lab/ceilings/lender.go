@@ -39,6 +39,7 @@ type Lender struct {
 	horizon   Time // no lease of a predecessor ends later, by its child's clock
 	watermark Time // seconds up to it are freed
 	limits    []int
+	latest    Time // no lease to a child ends later; 0 for no such limit
 	head      record
 	kids      []*borrower // by id; a kid is listed in the head that is stored
 	enrol     []int
@@ -87,6 +88,9 @@ func NewLender(now Time, cfg *Config, term int) *Lender {
 
 // SetLimit sets what an account may have out.
 func (l *Lender) SetLimit(account, n int) { l.limits[account] = n }
+
+// SetLease limits the leases of children to that of the leader's data centre.
+func (l *Lender) SetLease(until Time) { l.latest = until }
 
 // Leads reports whether the leader has fenced every document, so that it may lend.
 func (l *Lender) Leads() bool {
@@ -186,25 +190,27 @@ func (l *Lender) unlisted(r *Report) {
 	}
 }
 
-// succeeded takes the first report of another regional of a data centre. It knows not what it holds, and
-// is told what we count.
+// succeeded takes the first report of another regional of a data centre. It does not know what it holds, and is
+// told: what we count, or, where nobody told us, what the others leave of the limit, at most the ceiling. Until
+// it reports, the data centre counts with its ceiling.
 func (l *Lender) succeeded(b *borrower, r *Report) {
 	lines := make([]ReportLine, len(l.cfg.Accounts))
 	for i := range lines {
 		switch {
+		case l.passed(b, i):
 		case b.heard:
 			lines[i].Credit = b.credit(i)
-		case l.cfg.Without.keeps(BlankHoldsCeiling):
+		case l.cfg.Without.keeps(BlankHoldsRest):
+			lines[i].Credit = max(0, min(b.most(i), l.Free(i)+l.claim(b, i)))
+		default:
 			lines[i].Credit = b.most(i)
 		}
-		if l.passed(b, i) {
-			lines[i].Credit = 0
-		}
-		lines[i].Ceiling = b.stored(i)
+		lines[i].Ceiling = b.most(i)
 		b.sent[i] = 0
 	}
 	b.rep = Report{From: b.id, Instance: r.Instance, Term: l.term, Seq: r.Seq, Clock: r.Clock, Watermark: l.watermark, Lines: lines}
-	b.adopted, b.adopt, b.heard = r.Instance, true, true
+	b.adopted, b.adopt, b.heard, b.lapsed, b.recv = r.Instance, true, true, false, l.now
+	b.until = max(b.until, r.Clock+l.cfg.Lease)
 }
 
 // credit returns what the child may have unspent: what it reported, and what was granted since.
@@ -247,6 +253,8 @@ func (l *Lender) passed(b *borrower, a int) bool {
 // ended there.
 func (l *Lender) claim(b *borrower, a int) int {
 	switch {
+	case b.adopt && !l.passed(b, a):
+		return max(b.credit(a), b.most(a))
 	case l.current(b):
 		return b.rep.Lines[a].Sums.after(l.watermark) + b.credit(a)
 	case l.passed(b, a):

@@ -34,17 +34,19 @@ const (
 	ReportAfterWatermark
 
 	ClockMargin
-	LeaseMargin
+	RenewLater
 	DenyBeforeEnd
 	EndOnce
 	NewcomerTakesPermit
 	RateHeld
 	ServeAtCeiling
 	GuestsMetered
+	GuestTakesPermit
 	LeaderRewrites
 	EmptyIsUnknown
 	RevisionTold
-	BlankHoldsCeiling
+	BlankHoldsRest
+	OutReported
 	OlderRegionalUnheard
 	InstanceStored
 	LeaseWithinLease
@@ -63,11 +65,11 @@ var ruleNames = [rules]string{
 	EpochPerLapse: "epoch-per-lapse", ListFirst: "list-first",
 	StoredBeforeTold: "stored-before-told", BelowTold: "below-told", LowerWhenFollowed: "lower-when-followed",
 	ReportAfterWatermark: "report-after-watermark",
-	ClockMargin:          "clock-margin", LeaseMargin: "lease-margin",
+	ClockMargin:          "clock-margin", RenewLater: "renew-later",
 	DenyBeforeEnd: "deny-before-end", EndOnce: "end-once", NewcomerTakesPermit: "newcomer-takes-permit",
-	RateHeld: "rate-held", ServeAtCeiling: "serve-at-ceiling", GuestsMetered: "guests-metered",
+	RateHeld: "rate-held", ServeAtCeiling: "serve-at-ceiling", GuestsMetered: "guests-metered", GuestTakesPermit: "guest-takes-permit",
 	LeaderRewrites: "leader-rewrites", EmptyIsUnknown: "empty-is-unknown", RevisionTold: "revision-told",
-	BlankHoldsCeiling: "blank-holds-ceiling", OlderRegionalUnheard: "older-regional-unheard",
+	BlankHoldsRest: "blank-holds-rest", OutReported: "out-reported", OlderRegionalUnheard: "older-regional-unheard",
 	InstanceStored:   "instance-stored",
 	LeaseWithinLease: "lease-within-lease", VoidHeld: "void-held",
 }

@@ -31,6 +31,22 @@ func RunWorlds(seed uint64, n int, trial Trial) Result {
 	return res
 }
 
+// RunTrees plays trees of successive seeds.
+func RunTrees(seed uint64, n int, trial Trial) Result {
+	res := Result{Worlds: n}
+	for s := seed; s < seed+uint64(n); s++ {
+		t := NewTree(s, trial)
+		if broke := t.Run(); broke != "" {
+			res.Broken++
+			if res.Example == "" {
+				res.Example = fmt.Sprintf("seed %d: %s", s, broke)
+			}
+		}
+		res.Used += t.used / float64(n)
+	}
+	return res
+}
+
 // String is the result in a line.
 func (r Result) String() string {
 	return fmt.Sprintf("%d of %d worlds broke a limit, %d a ceiling; use of T %.2f  %s", r.Broken, r.Worlds, r.Over, r.Used, r.Example)

@@ -52,20 +52,15 @@ func (l *Lender) lapse(b *borrower) {
 }
 
 // over reports whether the lease of a child is over by its own clock.
-func (l *Lender) over(b *borrower) bool { return l.now > b.until+l.margin(LeaseMargin) }
-
-// margin is by how much another node's clock can be behind ours.
-func (l *Lender) margin(r Rule) Time {
-	if !l.cfg.Without.keeps(r) {
-		return 0
-	}
-	return 2 * l.cfg.Bound
-}
+func (l *Lender) over(b *borrower) bool { return l.now > b.until+2*l.cfg.Bound }
 
 // advance moves the watermark and lists children. What the store says is freed is freed: a replaced leader
 // knows fewer children.
 func (l *Lender) advance() {
-	to := l.now - l.margin(ClockMargin)
+	to := l.now
+	if l.cfg.Without.keeps(ClockMargin) {
+		to -= 2 * l.cfg.Bound // no clock reads less
+	}
 	for _, b := range l.kids {
 		switch {
 		case !b.heard:
@@ -115,7 +110,10 @@ func (l *Lender) grant(b *borrower, free []int) (Grant, bool) {
 	if !l.cfg.Without.keeps(LeaseAnswersReport) {
 		g.Lease = l.now + l.cfg.Lease
 	}
-	b.until = g.Lease // it followed us, so no other is good
+	if l.latest != 0 && l.cfg.Without.keeps(LeaseWithinLease) {
+		g.Lease = min(g.Lease, l.latest)
+	}
+	b.until = max(b.until, g.Lease)
 	for a := range free {
 		give := 0
 		if !b.adopt {
@@ -160,6 +158,9 @@ func (l *Lender) ahead(need int) int {
 // follows a lower one.
 func (l *Lender) adjust(b *borrower, a, need int) {
 	u, most := b.stored(a), l.ahead(need+l.cfg.Allowance)
+	if b.tell[a] >= u {
+		b.tell[a] = 0
+	}
 	switch {
 	case u < need+l.cfg.Allowance:
 		b.stage(a, most)
@@ -171,7 +172,6 @@ func (l *Lender) adjust(b *borrower, a, need int) {
 		b.stage(a, b.tell[a])
 	case b.rep.Granted >= b.since[a] && b.rep.Lines[a].Ceiling <= b.tell[a]:
 		b.stage(a, b.tell[a])
-		b.tell[a] = 0
 	}
 }
 

@@ -26,10 +26,11 @@ type tier struct {
 // leader is one term.
 type leader struct {
 	*Lender
-	until Time // of its lease
-	stays Time // for how long it goes on after that
-	off   Time
-	up    *Child // of a regional: its place at global
+	until   Time // of its lease
+	stays   Time // for how long it goes on after that
+	off     Time
+	up      *Child // of a regional: its place at global
+	covered bool   // what its edges may have out was at most what it holds
 }
 
 func (l *leader) active(t Time) bool { return t < l.until+l.stays }

@@ -31,7 +31,8 @@ type visitor struct {
 	id     int  // of its session; 0 for none
 	expiry Time // of the ticket that it holds
 	newest Time // of the newest ticket of its session, which it may not have got
-	guest  bool // the newest is counted nowhere, under serve
+	held   bool // the one that it holds is a guest's
+	guest  bool // the newest is a guest's
 }
 
 // Trial is what a world tries.
@@ -238,19 +239,19 @@ func (w *World) stamp(v *visitor, edge int, by func(Time) (Time, bool), anew boo
 		v.id, v.newest = w.ids, 0
 		w.judge.admitted = append(w.judge.admitted, w.now)
 	}
-	v.expiry, v.newest, v.guest = expiry, max(v.newest, expiry), false
+	v.expiry, v.newest, v.held, v.guest = expiry, max(v.newest, expiry), false, false
 	return true
 }
 
 // renew renews a visitor's ticket; lost says that the answer does not arrive.
 func (w *World) renew(v *visitor, edge int, lost bool) bool {
-	expiry, guest, ok := w.edges[edge].Renew(w.reading(edge), v.expiry)
+	expiry, guest, ok := w.edges[edge].Renew(w.reading(edge), v.expiry, v.held)
 	if !ok {
 		return false
 	}
 	v.newest, v.guest = max(v.newest, expiry), guest
 	if !lost {
-		v.expiry = expiry
+		v.expiry, v.held = expiry, guest
 	}
 	return true
 }

@@ -22,6 +22,7 @@ func main() {
 	flag.BoolVar(&t.Serve, "serve", false, "partition_policy serve")
 	flag.BoolVar(&t.Gone, "gone", false, "edges are gone for good")
 	flag.BoolVar(&t.Restore, "restore", false, "the store comes back older or empty")
+	tree := flag.Bool("tree", false, "global above data centres")
 	ticks := flag.Int("ticks", 160, "ticks of a world")
 	flag.Parse()
 	if *without != "" {
@@ -34,7 +35,11 @@ func main() {
 	}
 	t.Ticks = ceilings.Time(*ticks)
 	begin := time.Now()
-	res := ceilings.RunWorlds(*seed, *worlds, t)
+	run := ceilings.RunWorlds
+	if *tree {
+		run = ceilings.RunTrees
+	}
+	res := run(*seed, *worlds, t)
 	fmt.Println(res, time.Since(begin).Round(time.Millisecond))
 	if res.Broken > 0 {
 		os.Exit(1)
