@@ -256,7 +256,7 @@ func (l *Lender) claim(b *borrower, a int) int {
 	case b.adopt && !l.passed(b, a):
 		return max(b.credit(a), b.most(a))
 	case l.current(b):
-		return b.rep.Lines[a].Sums.after(l.watermark) + b.credit(a)
+		return max(b.rep.Lines[a].Sums.after(l.watermark)+b.credit(a), b.rep.Lines[a].Out)
 	case l.passed(b, a):
 		return 0
 	case b.heard && !l.cfg.Told:

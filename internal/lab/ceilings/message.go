@@ -77,6 +77,7 @@ type ReportLine struct {
 	Got     int // permits granted in the epoch
 	Ceiling int // the newest that it was told
 	Want    int // permits that it could use
+	Out     int // a regional that succeeded another: what its edges may have out, which may be more than it holds
 }
 
 // Grant is what a leader says to a child. Without Lines it is a promise: follow me, then report.

@@ -94,7 +94,7 @@ func (t *Tree) reports(_ Time, dc int) (list []Report) {
 		h.want = t.rng.IntN(3)
 		r := l.up.Report(t.now + l.off)
 		if !l.covered && t.cfg.Without.keeps(OutReported) {
-			r.Lines[0].Credit = max(r.Lines[0].Credit, h.credit-free) // a predecessor may have lent more
+			r.Lines[0].Out = l.limits[0] - free // a predecessor may have lent more than it is told
 		}
 		list = append(list, r)
 	}
