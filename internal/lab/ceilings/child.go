@@ -92,7 +92,10 @@ func (c *Child) Report(now Time) Report {
 // follow makes the child follow a newer leader, or begin another epoch of its leases. What was said before has
 // no effect any more.
 func (c *Child) follow(term, epoch int) {
-	c.term, c.epoch, c.granted, c.acked, c.lease = term, epoch, 0, 0, never
+	c.term, c.epoch, c.granted, c.acked = term, epoch, 0, 0
+	if c.cfg.Without.keeps(FollowEndsLease) {
+		c.lease = never // so the next report is the last word of the lease
+	}
 	for i := range c.accounts {
 		c.accounts[i].got, c.accounts[i].total = 0, 0
 	}
@@ -228,6 +231,9 @@ func (c *Child) covers(h *holding, old, expiry Time) bool {
 	s := append(Sums(nil), h.sums...)
 	s.add(old, -1)
 	s.add(expiry, 1)
+	if !c.cfg.Without.keeps(LaterSeconds) {
+		return s.after(c.watermark)+h.credit <= h.ceiling
+	}
 	return s.top(c.watermark)+h.credit <= h.ceiling
 }
 
@@ -260,7 +266,9 @@ func (c *Child) End(id int, expiry Time) {
 // that frees its permit.
 func (c *Child) settle(now Time, g *Grant) {
 	for _, id := range g.Deny {
-		c.ends[id] = c.ends[id]
+		if _, ok := c.ends[id]; !ok {
+			c.ends[id] = end{}
+		}
 	}
 	if g.Complete && c.leased(now) {
 		c.informed = true

@@ -118,8 +118,8 @@ func (l *Lender) Stored(now Time, a *Answer) {
 			r.fenced = !l.cfg.Without.keeps(FenceAtStart)
 		}
 	case a.Doc.Term == l.term && a.Doc.Seq == r.pending.Doc.Seq: // done now, or earlier with a lost answer
-		r.fenced = true
 		l.adopt(r, a)
+		r.fenced = true
 	case !r.fenced:
 		l.adopt(r, a)
 	default:
@@ -137,7 +137,7 @@ func (l *Lender) adopt(r *record, a *Answer) {
 	if !l.head.fenced && a.Revision == 0 && !l.cfg.Bootstrap && l.cfg.Without.keeps(EmptyIsUnknown) {
 		l.suspect = true
 	}
-	if l.cfg.Without.keeps(WatermarkTaken) || a.Doc.Term == l.term {
+	if l.cfg.Without.keeps(WatermarkTaken) || l.head.fenced {
 		l.watermark = max(l.watermark, a.Doc.Watermark)
 	}
 	for _, id := range a.Doc.Children {

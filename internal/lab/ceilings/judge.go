@@ -20,13 +20,10 @@ type judge struct {
 
 // look returns the promise that is broken now, or "".
 func (j *judge) look(w *World) string {
-	inside, guests := 0, 0
+	inside, guests := w.inside(), 0
 	for _, v := range w.visitors {
-		if v.id != 0 && w.accepted(v) {
-			inside++
-			if v.guest {
-				guests++
-			}
+		if v.guest && w.accepted(v) {
+			guests++
 		}
 	}
 	limit := j.cfg.Accounts[0].Limit
@@ -49,6 +46,16 @@ func (j *judge) look(w *World) string {
 func (w *World) overcommit() (n int) {
 	for _, l := range w.dc.leaders {
 		n = max(n, l.Overcommit)
+	}
+	return n
+}
+
+// inside returns how many sessions are valid.
+func (w *World) inside() (n int) {
+	for _, v := range w.visitors {
+		if v.id != 0 && w.accepted(v) {
+			n++
+		}
 	}
 	return n
 }

@@ -58,6 +58,7 @@ type promise struct{ to, instance, epoch int }
 type borrower struct {
 	record
 	id      int
+	found   bool // on the list of a predecessor
 	heard   bool
 	lapsed  bool // its lease is over
 	epoch   int  // of its leases
@@ -92,9 +93,9 @@ func (l *Lender) SetLimit(account, n int) { l.limits[account] = n }
 // SetLease limits the leases of children to that of the leader's data centre.
 func (l *Lender) SetLease(until Time) { l.latest = until }
 
-// Leads reports whether the leader has fenced every document, so that it may lend.
+// Leads reports whether the leader has fenced every document that it found, so that it may lend.
 func (l *Lender) Leads() bool {
-	return !l.replaced && l.head.fenced && !slices.ContainsFunc(l.kids, func(b *borrower) bool { return !b.fenced })
+	return !l.replaced && l.head.fenced && !slices.ContainsFunc(l.kids, func(b *borrower) bool { return b.found && !b.fenced })
 }
 
 func (l *Lender) find(id int) *borrower {
@@ -111,7 +112,7 @@ func (l *Lender) add(id int) {
 		return
 	}
 	n := len(l.cfg.Accounts)
-	b := &borrower{id: id, record: record{cfg: l.cfg, key: Key(id)}, until: l.horizon, recv: l.born, sent: make([]int, n), tell: make([]int, n), since: make([]int, n)}
+	b := &borrower{id: id, found: !l.head.fenced, record: record{cfg: l.cfg, key: Key(id)}, until: l.horizon, recv: l.born, sent: make([]int, n), tell: make([]int, n), since: make([]int, n)}
 	i, _ := slices.BinarySearchFunc(l.kids, id, func(b *borrower, id int) int { return cmp.Compare(b.id, id) })
 	l.kids = slices.Insert(l.kids, i, b)
 	l.enrol = slices.DeleteFunc(l.enrol, func(x int) bool { return x == id })
@@ -132,6 +133,9 @@ func (l *Lender) Observe(now Time, r *Report) {
 	b := l.find(r.From)
 	if b == nil {
 		l.unlisted(r)
+		return
+	}
+	if !b.fenced {
 		return
 	}
 	switch {
@@ -255,8 +259,10 @@ func (l *Lender) claim(b *borrower, a int) int {
 	switch {
 	case b.adopt && !l.passed(b, a):
 		return max(b.credit(a), b.most(a))
+	case l.current(b) && l.cfg.Centre:
+		return max(b.credit(a), b.rep.Lines[a].Out)
 	case l.current(b):
-		return max(b.rep.Lines[a].Sums.after(l.watermark)+b.credit(a), b.rep.Lines[a].Out)
+		return b.rep.Lines[a].Sums.after(l.watermark) + b.credit(a)
 	case l.passed(b, a):
 		return 0
 	case b.heard && !l.cfg.Told:

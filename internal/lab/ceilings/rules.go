@@ -27,6 +27,7 @@ const (
 	LoweredWhenSent
 	EpochPerLapse
 	ListFirst
+	FollowEndsLease
 
 	StoredBeforeTold
 	BelowTold
@@ -38,7 +39,6 @@ const (
 	DenyBeforeEnd
 	EndOnce
 	NewcomerTakesPermit
-	RateHeld
 	ServeAtCeiling
 	GuestsMetered
 	GuestTakesPermit
@@ -62,12 +62,12 @@ var ruleNames = [rules]string{
 	CompareAndSet: "compare-and-set", FenceAtStart: "fence-at-start", WatermarkTaken: "watermark-taken",
 	WaitForUnheard: "wait-for-unheard", UnheardAtCeiling: "unheard-at-ceiling", UntilFreed: "until-freed",
 	VoidCredit: "void-credit", Allowance: "allowance", LoweredWhenSent: "lowered-when-sent",
-	EpochPerLapse: "epoch-per-lapse", ListFirst: "list-first",
+	EpochPerLapse: "epoch-per-lapse", ListFirst: "list-first", FollowEndsLease: "follow-ends-lease",
 	StoredBeforeTold: "stored-before-told", BelowTold: "below-told", LowerWhenFollowed: "lower-when-followed",
 	ReportAfterWatermark: "report-after-watermark",
 	ClockMargin:          "clock-margin", RenewLater: "renew-later",
 	DenyBeforeEnd: "deny-before-end", EndOnce: "end-once", NewcomerTakesPermit: "newcomer-takes-permit",
-	RateHeld: "rate-held", ServeAtCeiling: "serve-at-ceiling", GuestsMetered: "guests-metered", GuestTakesPermit: "guest-takes-permit",
+	ServeAtCeiling: "serve-at-ceiling", GuestsMetered: "guests-metered", GuestTakesPermit: "guest-takes-permit",
 	LeaderRewrites: "leader-rewrites", EmptyIsUnknown: "empty-is-unknown", RevisionTold: "revision-told",
 	BlankHoldsRest: "blank-holds-rest", OutReported: "out-reported", OlderRegionalUnheard: "older-regional-unheard",
 	InstanceStored:   "instance-stored",

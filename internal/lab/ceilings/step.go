@@ -74,6 +74,9 @@ func (l *Lender) advance() {
 	if !l.cfg.Without.keeps(WatermarkStored) {
 		l.watermark = max(l.watermark, to)
 	}
+	if !l.cfg.Without.keeps(WatermarkStored) {
+		to = never
+	}
 	if l.head.pending != nil || (to <= l.head.doc.Watermark && len(l.enrol) == 0) {
 		return
 	}
@@ -165,7 +168,9 @@ func (l *Lender) adjust(b *borrower, a, need int) {
 	case u < need+l.cfg.Allowance:
 		b.stage(a, most)
 		b.tell[a] = 0
-	case u <= most || l.steps%max(1, l.cfg.Lazy) != 0:
+	case u <= most:
+		b.tell[a] = 0
+	case l.steps%max(1, l.cfg.Lazy) != 0:
 	case b.tell[a] == 0 || b.tell[a] < need:
 		b.tell[a], b.since[a] = most, b.seq
 	case !l.cfg.Without.keeps(LowerWhenFollowed):

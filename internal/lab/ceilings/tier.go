@@ -1,6 +1,9 @@
 package ceilings
 
-import "math/rand/v2"
+import (
+	"maps"
+	"math/rand/v2"
+)
 
 // tier is one election: a store, the leaders that it elected, and the children that they lend to.
 type tier struct {
@@ -14,8 +17,9 @@ type tier struct {
 	cut      map[link]bool
 	loss     float64
 	late     int
-	lead     Time // how long a leader's lease is
-	until    Time // end of the newest leader's lease
+	lead     Time   // how long a leader's lease is
+	until    Time   // end of the newest leader's lease
+	delay    []Time // by which the reports of a child are late
 	reports  func(t Time, child int) []Report
 	apply    func(t Time, child int, g *Grant)
 	elected  func(t Time, l *leader)
@@ -68,6 +72,9 @@ func (x *tier) elect(t Time, stays Time) *leader {
 	if t < x.until {
 		return nil
 	}
+	if l := x.top(); l != nil {
+		l.until = min(l.until, t) // from now on it has its stay alone, which Overlap allows for
+	}
 	l := &leader{until: t + x.lead, stays: stays}
 	if b := int(x.cfg.Bound); b > 0 {
 		l.off = Time(x.rng.IntN(2*b+1) - b)
@@ -110,7 +117,7 @@ func (x *tier) acting(t Time) (list []*leader) {
 func (x *tier) report(t Time, child int) {
 	for _, r := range x.reports(t, child) {
 		for _, l := range x.acting(t) {
-			x.send(t, link{l.term, child, false}, func() {
+			x.send(t+x.delay[child], link{l.term, child, false}, func() {
 				if l.active(x.clock) {
 					l.Observe(x.clock+l.off, &r)
 				}
@@ -180,6 +187,8 @@ type stored struct {
 	rev int
 	doc Doc
 }
+
+func (s *store) clone() store { return store{maps.Clone(s.docs), s.revision} }
 
 // do makes a write if the document has the expected revision.
 func (s *store) do(w *Write) Answer {

@@ -2,7 +2,6 @@ package ceilings
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 )
 
@@ -22,6 +21,7 @@ type World struct {
 	apart    float64 // chance that a successor cannot hear an edge
 	trial    Trial
 	backups  []store
+	wants    []int // permits that each edge asks for, where chance does not say
 	judge    judge
 }
 
@@ -95,12 +95,12 @@ func newWorld(cfg *Config, r *rand.Rand, edges int) *World {
 	for i := range edges {
 		w.edges = append(w.edges, NewChild(cfg, i, 0))
 	}
-	w.joins, w.gone = make([]Time, edges), make([]bool, edges)
+	w.joins, w.gone, w.wants = make([]Time, edges), make([]bool, edges), make([]int, edges)
 	return w
 }
 
 func newTier(cfg *Config, r *rand.Rand, children int) *tier {
-	x := &tier{cfg: cfg, rng: r, children: children, cut: map[link]bool{}, lead: leadLease, off: make([]Time, children)}
+	x := &tier{cfg: cfg, rng: r, children: children, cut: map[link]bool{}, lead: leadLease, off: make([]Time, children), delay: make([]Time, children)}
 	x.store.docs = map[Key]stored{}
 	for i := range x.off {
 		if b := int(cfg.Bound); b > 0 {
@@ -151,7 +151,7 @@ func (w *World) tick(chance bool) {
 		}
 		c.Pass(w.reading(i))
 		for a := range c.accounts {
-			c.accounts[a].want = 1
+			c.accounts[a].want = w.wants[i]
 			if chance {
 				c.accounts[a].want = w.rng.IntN(3)
 			}
@@ -173,7 +173,7 @@ func (w *World) present(i int) bool { return w.now >= w.joins[i] && !w.gone[i] }
 func (w *World) faults() {
 	r, x := w.rng, w.dc
 	if w.trial.Restore && w.now%8 == 0 {
-		w.backups = append(w.backups, store{maps.Clone(x.store.docs), x.store.revision})
+		w.backups = append(w.backups, x.store.clone())
 	}
 	if r.Float64() >= w.fault {
 		return
@@ -191,8 +191,7 @@ func (w *World) faults() {
 	case k < .85 && w.trial.Restore:
 		x.store = store{docs: map[Key]stored{}}
 		if n := len(w.backups); r.IntN(2) == 0 {
-			b := w.backups[max(0, n-1-r.IntN(3))]
-			x.store = store{maps.Clone(b.docs), b.revision}
+			x.store = w.backups[max(0, n-1-r.IntN(3))].clone()
 		}
 	default:
 		if r.IntN(2) == 0 {
@@ -244,16 +243,15 @@ func (w *World) stamp(v *visitor, edge int, by func(Time) (Time, bool), anew boo
 }
 
 // renew renews a visitor's ticket; lost says that the answer does not arrive.
-func (w *World) renew(v *visitor, edge int, lost bool) bool {
+func (w *World) renew(v *visitor, edge int, lost bool) {
 	expiry, guest, ok := w.edges[edge].Renew(w.reading(edge), v.expiry, v.held)
 	if !ok {
-		return false
+		return
 	}
 	v.newest, v.guest = max(v.newest, expiry), guest
 	if !lost {
 		v.expiry, v.held = expiry, guest
 	}
-	return true
 }
 
 // String names the world for a report of a break.
