@@ -9,20 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	shared "vestibule/internal/node"
@@ -32,10 +28,7 @@ import (
 // This file has the actions of operators and orchestrators, and failures of disks.
 
 // operator acts on a deployment, and records what it does.
-type operator struct {
-	*deployment
-	j *journal
-}
+type operator struct{ *deployment }
 
 // edgesEver returns all edges ever started, by number.
 func (f *fleet) edgesEver() []*node {
@@ -97,12 +90,12 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 	op.unforgotten = nil
 	op.mu.Unlock()
 	for _, args := range again {
-		err := op.wait(wholeWithin, func() error {
+		err := op.wait(ctx, wholeWithin, func() error {
 			out, err := op.command(ctx, args...)
-			if text := strings.TrimSpace(out); err != nil && !strings.Contains(text, "no silent process") && ctx.Err() == nil {
-				return fmt.Errorf("vestibule %s: %s", strings.Join(args, " "), text)
+			if strings.Contains(out, "no silent process") {
+				return nil
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return 0, err
@@ -111,9 +104,9 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 	for _, dc := range op.connected() {
 		// Live edges return within seconds; any still awaited is gone.
 		missed := func(w wait) bool { return w.Edge != "" && !w.Ended }
-		err := op.wait(settling, func() error {
-			waits, _, err := op.waits(dc)
-			if err == nil && ctx.Err() == nil && slices.ContainsFunc(waits, missed) {
+		err := op.wait(ctx, settling, func() error {
+			waits, _, err := op.waits(ctx, dc)
+			if err == nil && slices.ContainsFunc(waits, missed) {
 				return errMissed
 			}
 			return err
@@ -125,13 +118,13 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 			continue
 		}
 		out, err := op.command(ctx, "fleet", "forget", "--all", "--dc", dc)
-		if err != nil && ctx.Err() == nil {
-			return 0, fmt.Errorf("fleet forget --all --dc %s: %s", dc, strings.TrimSpace(out))
+		if err != nil {
+			return 0, err
 		}
 		op.j.record("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
 	for _, dc := range op.connected() {
-		waits, now, err := op.waits(dc)
+		waits, now, err := op.waits(ctx, dc)
 		if err != nil {
 			return 0, err
 		}
@@ -165,8 +158,8 @@ type wait struct {
 }
 
 // waits returns the waits of a data centre, as reported by its regional, and fleet time.
-func (op *operator) waits(dc string) (waits []wait, now time.Time, err error) {
-	err = op.wait(wholeWithin, func() error {
+func (op *operator) waits(ctx context.Context, dc string) (waits []wait, now time.Time, err error) {
+	err = op.wait(ctx, wholeWithin, func() error {
 		n, err := op.leader("regional", dc)
 		if err != nil {
 			return err
@@ -270,14 +263,6 @@ func (d *deployment) connected() []string {
 	return d.serving()
 }
 
-// where returns the data centres for faults.
-func (b *bus) where() []string {
-	if b.o.changes {
-		return places
-	}
-	return b.dcs
-}
-
 func (d *deployment) list(listed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -288,8 +273,7 @@ func (d *deployment) list(listed bool) {
 func (d *deployment) command(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(d.o.dir, "bin", "vestibule"), slices.Concat(args, d.operatorOf(args))...).CombinedOutput()
-	return string(out), err
+	return output(ctx, "", slices.Concat([]string{d.path("bin", "vestibule")}, args, d.operatorFlags(args))...)
 }
 
 // changes adds or drains a data centre, and returns the command's output and whether the change was made. Without an
@@ -300,7 +284,7 @@ func (op *operator) changes(ctx context.Context, verb, dc string) (said string, 
 		return said, true
 	}
 	active := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(dc) + `\s+` + string(shared.Active))
-	err = op.wait(time.Minute, func() error {
+	err = op.wait(ctx, time.Minute, func() error {
 		list, err := op.command(ctx, "fleet", "list")
 		done = active.MatchString(list) == (verb == "add")
 		return err
@@ -323,7 +307,7 @@ func (op *operator) member(ctx context.Context) error {
 
 func (op *operator) come(ctx context.Context) error {
 	if len(op.of("regional", third)) == 0 {
-		if err := op.launchRegional(third, 0, "--bootstrap"); err != nil {
+		if err := op.launchRegional(ctx, third, 0, "--bootstrap"); err != nil {
 			return err
 		}
 		for range 2 {
@@ -360,13 +344,10 @@ func (op *operator) goAway(ctx context.Context) error {
 	for _, e := range op.of("edge", third) {
 		e.up.Store(false)
 	}
-	err := op.wait(drainWithin, func() error {
-		if ctx.Err() != nil {
-			return nil
-		}
+	err := op.wait(ctx, drainWithin, func() error {
 		out, err := op.command(ctx, "fleet", "list")
 		if err != nil {
-			return fmt.Errorf("fleet list: %w: %s", err, out)
+			return err
 		}
 		if strings.Contains(out, third) {
 			return errors.New("still listed")
@@ -388,8 +369,8 @@ func (op *operator) goAway(ctx context.Context) error {
 // admits waits until a started edge is ready, and sends visitors there, unless its data centre admits nobody or the
 // edge is removed meanwhile.
 func (d *deployment) admits(ctx context.Context, n *node) error {
-	err := d.wait(45*time.Second, func() error {
-		if ctx.Err() != nil || n.gone.Load() || !slices.Contains(d.serving(), n.place) {
+	err := d.wait(ctx, 45*time.Second, func() error {
+		if n.gone.Load() || !slices.Contains(d.serving(), n.place) {
 			return nil // removed meanwhile, or its data centre admits nobody
 		}
 		ready, _, err := d.ready(n)
@@ -398,45 +379,57 @@ func (d *deployment) admits(ctx context.Context, n *node) error {
 		}
 		return err
 	})
-	if err == nil && ctx.Err() == nil && !n.gone.Load() && slices.Contains(d.serving(), n.place) {
+	if err == nil && !n.gone.Load() && slices.Contains(d.serving(), n.place) {
 		n.up.Store(true)
 	}
 	return err
 }
 
-// loseStore kills all NATS servers and restarts them with empty disks, while all nodes live on.
-func (op *operator) loseStore(ctx context.Context, lasts time.Duration) error {
-	servers := op.of("nats", "")
-	for i, n := range servers {
-		if !n.claim() {
-			for _, o := range servers[:i] {
-				o.free()
-			}
-			op.j.record("", "(a NATS server is in trouble already)")
-			return nil
-		}
-	}
+// loseStores kills nodes and NATS servers at once, and restarts them with empty folders.
+func (op *operator) loseStores(ctx context.Context, nodes []*node, lasts time.Duration) error {
+	claimed := nodes[:0:0]
 	defer func() {
-		for _, n := range servers {
+		for _, n := range claimed {
 			n.free()
 		}
 	}()
-	op.j.record("lost the store", "lose     all that NATS stored; its servers are back after %.1f s", lasts.Seconds())
-	for _, n := range servers {
+	for _, n := range nodes {
+		if !n.claim() {
+			op.j.record("", "(%s is in trouble already)", n.name)
+			return nil
+		}
+		claimed = append(claimed, n)
+	}
+	op.j.record("lost the store", "lose     all that %d processes stored; they are back after %.1f s", len(nodes), lasts.Seconds())
+	for _, n := range nodes {
 		if err := n.end(syscall.SIGKILL); err != nil {
 			return err
 		}
 	}
 	sleep(ctx, lasts)
-	for _, n := range servers {
+	for _, n := range nodes {
 		if err := empty(n.dataDir()); err != nil {
 			return err
 		}
-		if err := op.revive(n); err != nil {
+		if n.role != "nats" {
+			continue
+		}
+		if err := op.revive(ctx, n); err != nil {
 			return err
 		}
 	}
-	return op.provision(ctx)
+	if err := op.provision(ctx); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.role == "nats" {
+			continue
+		}
+		if err := op.revive(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // empty removes the contents of a folder.
@@ -472,7 +465,7 @@ func (op *operator) fillDisk(ctx context.Context, n *node, lasts time.Duration) 
 	if err := n.end(syscall.SIGTERM); err != nil {
 		return err
 	}
-	return op.revive(n)
+	return op.revive(ctx, n)
 }
 
 // endless reads zeros.
@@ -480,71 +473,14 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// keys are all ticket keys that the fleet ever had, for the oracle to read tickets.
-type keys struct {
-	mu   sync.Mutex
-	ring ticket.Keyring
-}
-
-// learn adds the keys of a ring.
-func (k *keys) learn(ring ticket.Keyring) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, key := range ring.Keys {
-		if !slices.ContainsFunc(k.ring.Keys, func(o ticket.Key) bool { return o.ID == key.ID && o.Secret == key.Secret }) {
-			k.ring.Keys = append(k.ring.Keys, key)
-		}
-	}
-}
-
-// count returns the number of keys ever.
-func (k *keys) count() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.ring.Keys)
-}
-
-// learnFrom adds the keys stored by a node.
-func (k *keys) learnFrom(n *node) error {
+// keys returns the ticket keys that a node has stored.
+func (n *node) keys() ([]ticket.Key, error) {
 	data, err := os.ReadFile(filepath.Join(n.dataDir(), shared.KeysDocument+".json"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // none yet, or its folder was wiped
-	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ring, err := ticket.DecodeKeyring(data)
-	if err == nil {
-		k.learn(ring)
-	}
-	return err
-}
-
-// reader reads waiting tickets. Keys of two rings may have the same number.
-type reader []*ticket.Codec
-
-func (k *keys) reader() (out reader, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, key := range k.ring.Keys {
-		codec, err := ticket.NewCodec(ticket.Keyring{Keys: []ticket.Key{key}}, room.IDOf("shop"), ticket.CookieName("shop", false))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, codec)
-	}
-	return out, nil
-}
-
-// joined returns the join time of a waiting ticket; 0 for others.
-func (r reader) joined(value string) fleettime.Time {
-	var t ticket.Ticket
-	for _, codec := range r {
-		if codec.Open(&t, value, &ticket.Scratch{}) == nil && !t.IsAdmitted() {
-			return t.Joined
-		}
-	}
-	return 0
+	return ring.Keys, err
 }
 
 // known is how long a key is distributed before it seals: one rotation, which is short in these runs. An edge that is
@@ -553,21 +489,13 @@ const known = 12 * time.Second
 
 // rotate adds a key to the stored ring.
 func (op *operator) rotate(ctx context.Context) error {
-	as := natsbus.Options{URL: op.urls, Name: "chaos-keys", Log: slog.New(slog.DiscardHandler)}
-	if op.o.credentials { // only global's user has the permission
-		as.CA, as.Inbox = op.authority(), natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, "global-1")
-		as.Cert, as.Key = op.certificate(wire.Root, "globals", "global-1")
-	}
-	conn, err := natsbus.Connect(as)
+	conn, err := op.connect(wire.Root, natsbus.RoleGlobal, "global-1") // only global's user has the permission
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	docs := natsbus.NewDocuments(conn, 0)
-	err = op.wait(10*time.Second, func() error {
-		if ctx.Err() != nil {
-			return nil
-		}
+	err = op.wait(ctx, 10*time.Second, func() error {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		data, revision, err := docs.Get(try, shared.KeysDocument)
@@ -596,7 +524,6 @@ func (op *operator) rotate(ctx context.Context) error {
 		if data, err = ticket.EncodeKeyring(ring); err != nil {
 			return err
 		}
-		op.keys.learn(ring)
 		if _, err := docs.Put(try, shared.KeysDocument, data, revision); err != nil {
 			return err
 		}

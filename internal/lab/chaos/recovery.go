@@ -112,7 +112,7 @@ func (r *recovery) comeAgain(ctx context.Context, healed time.Duration, c *calm)
 			return fmt.Errorf("nodes report waits until %v after the last fault, the limit is %v", c.waits, longestWait)
 		}
 		within := min(max(againWithin, c.waits+afterWait)+full, longestWait)
-		if r.o.upgrade != "" { // nothing was lost: if R is exhausted elsewhere, a data centre's turn comes later
+		if r.o.old != "" { // nothing was lost: if R is exhausted elsewhere, a data centre's turn comes later
 			within = longestWait
 		}
 		if r.since()-healed > within {
