@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -138,8 +139,12 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 		err = json.Unmarshal(body, &form)
 		a.Shown = form.Vestibule
 	} else if _, state, ok := strings.Cut(string(body), `id="now">`); ok {
+		// What page.js reads: a list that begins with the state, and ends with named values.
 		state, _, _ = strings.Cut(state, "</script>")
-		err = json.Unmarshal([]byte(state), &a.Shown)
+		var list []json.RawMessage
+		if err = json.Unmarshal([]byte(state), &list); err == nil && len(list) > 1 {
+			err = errors.Join(json.Unmarshal(list[0], &a.Shown.State), json.Unmarshal(list[len(list)-1], &a.Shown))
+		}
 	}
 	if err != nil || a.Shown.State == "" {
 		return a, fmt.Errorf("status %d, Retry-After %q, %.60q", a.Status, resp.Header.Get("Retry-After"), body)
@@ -148,7 +153,9 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 }
 
 // Waiting reports whether the response is the waiting page of a visitor who has to ask again.
-func (a *Answer) Waiting() bool { return a.Shown.State != "" && a.Status == http.StatusOK && a.Retry >= 0 }
+func (a *Answer) Waiting() bool {
+	return a.Shown.State != "" && a.Status == http.StatusOK && a.Retry >= 0
+}
 
 // AskJSON requests a page like an app. With poll it asks for the state only, like the waiting page's script.
 func (v *Visitor) AskJSON(ctx context.Context, url string, poll bool) (Answer, error) {
