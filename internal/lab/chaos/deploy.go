@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/lab/judge"
 	"vestibule/internal/lab/site"
 )
 
@@ -149,7 +147,7 @@ func (d *deployment) startTree(ctx context.Context) error {
 			return err
 		}
 		if i == 0 { // the node with bootstrap has to lead
-			if err := d.wait(ctx, 20*time.Second, func() error { _, err := d.leader("global", ""); return err }); err != nil {
+			if err := d.wait(ctx, 20*time.Second, func() error { _, _, err := d.leader("global", ""); return err }); err != nil {
 				return err
 			}
 		}
@@ -193,7 +191,7 @@ func (d *deployment) launchRegional(ctx context.Context, dc string, i int, first
 		return err
 	}
 	// There is no leader while a NATS disk is full, which a storm may cause.
-	return d.wait(ctx, time.Minute, func() error { _, err := d.leader("regional", dc); return err })
+	return d.wait(ctx, time.Minute, func() error { _, _, err := d.leader("regional", dc); return err })
 }
 
 // launchEdge starts an edge with a new name.
@@ -259,12 +257,12 @@ func (f *fleet) wait(ctx context.Context, limit time.Duration, try func() error)
 // centre, and every node has the newest rooms.
 func (d *deployment) settled(ctx context.Context, limit time.Duration) error {
 	return d.wait(ctx, limit, func() error {
-		if _, err := d.leader("global", ""); err != nil {
+		if _, _, err := d.leader("global", ""); err != nil {
 			return err
 		}
 		serving := d.serving()
 		for _, dc := range serving {
-			if _, err := d.leader("regional", dc); err != nil {
+			if _, _, err := d.leader("regional", dc); err != nil {
 				return err
 			}
 		}
@@ -300,107 +298,6 @@ func (d *deployment) informed() error {
 		}
 		if !strings.Contains(string(data), fmt.Sprintf("%q", newest)) {
 			return fmt.Errorf("%s does not know the newest rooms", n.name)
-		}
-	}
-	return nil
-}
-
-func (f *fleet) ready(n *node) (ready, isolated bool, err error) {
-	var r struct{ Ready, Isolated bool }
-	err = f.get(text(&n.metrics)+"/readyz", &r)
-	return r.Ready, r.Isolated, err
-}
-
-// leader returns the node that reports to lead.
-func (f *fleet) leader(role, place string) (*node, error) {
-	var found *node
-	for _, n := range f.of(role, place) {
-		var s struct{ Leading bool }
-		if err := f.get(text(&n.metrics)+"/status", &s); err != nil {
-			continue // dead or stopped: it does not lead
-		}
-		if s.Leading && found != nil {
-			return nil, fmt.Errorf("%s and %s both lead", found.name, n.name)
-		}
-		if s.Leading {
-			found = n
-		}
-	}
-	if found == nil {
-		return nil, fmt.Errorf("no %s leads in %q", role, place)
-	}
-	return found, nil
-}
-
-func (f *fleet) get(url string, to any) (err error) {
-	resp, err := f.ask.Get(url)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	return json.NewDecoder(resp.Body).Decode(to)
-}
-
-// observe writes the status log, and records stalls of the machine, until end is called.
-func (d *deployment) observe(ctx context.Context) (end func() (stood []judge.Span, err error)) {
-	ctx, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	var stood []judge.Span
-	var err error
-	all.Go(func() { stood = d.stalls(ctx) })
-	all.Go(func() { err = d.logStatus(ctx) })
-	return func() ([]judge.Span, error) {
-		stop()
-		all.Wait()
-		return stood, err
-	}
-}
-
-// died returns the errors of processes that ended unexpectedly.
-func (f *fleet) died() error {
-	var errs []error
-	for _, n := range f.present() {
-		errs = append(errs, n.died())
-	}
-	return errors.Join(errs...)
-}
-
-// logStatus writes the status of every process, once a second, to find the cause of a failure afterwards.
-func (d *deployment) logStatus(ctx context.Context) (err error) {
-	f, err := os.Create(d.path("status.jsonl"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-		nodes := d.present()
-		lines := make([]string, len(nodes))
-		var all sync.WaitGroup
-		for i, n := range nodes {
-			if !n.ours() {
-				continue
-			}
-			at := d.since()
-			all.Go(func() {
-				var status json.RawMessage
-				if d.get(text(&n.metrics)+"/status", &status) != nil {
-					return // it is dead or stopped
-				}
-				line, err := json.Marshal(map[string]any{"at": at.Seconds(), "node": n.name, "status": status})
-				if err == nil {
-					lines[i] = string(line) + "\n"
-				}
-			})
-		}
-		all.Wait()
-		if _, err := f.WriteString(strings.Join(lines, "")); err != nil {
-			return err
 		}
 	}
 	return nil

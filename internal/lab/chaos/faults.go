@@ -253,7 +253,7 @@ func (in *injector) victim(f fault) *node {
 		}
 	}
 	if f.leader && (f.role == "global" || f.role == "regional") {
-		if n, err := in.leader(f.role, place); err == nil && n.claim() {
+		if n, _, err := in.leader(f.role, place); err == nil && n.claim() {
 			return n
 		}
 	}
@@ -274,26 +274,25 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// storm executes faults.
+// storm executes faults. The first error ends it.
 func (in *injector) storm(ctx context.Context, faults []fault) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	errs := make([]error, len(faults))
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	var all sync.WaitGroup
 	begun := in.since()
-	for i, f := range faults {
+	for _, f := range faults {
 		sleep(ctx, f.at-(in.since()-begun))
 		if ctx.Err() != nil {
 			break
 		}
 		all.Go(func() {
-			if errs[i] = in.do(ctx, f); errs[i] != nil {
-				end()
+			if err := in.do(ctx, f); err != nil {
+				end(err)
 			}
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return context.Cause(ctx)
 }
 
 // restartAll ends every edge, regional and global that no other fault has claimed, and restarts them. With f.leader

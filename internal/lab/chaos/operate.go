@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,8 +104,8 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 		// Live edges return within seconds; any still awaited is gone.
 		missed := func(w wait) bool { return w.Edge != "" && !w.Ended }
 		err := op.wait(ctx, settling, func() error {
-			waits, _, err := op.waits(ctx, dc)
-			if err == nil && slices.ContainsFunc(waits, missed) {
+			s, err := op.lead(ctx, dc)
+			if err == nil && slices.ContainsFunc(s.Waits, missed) {
 				return errMissed
 			}
 			return err
@@ -124,11 +123,11 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 		op.j.record("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
 	for _, dc := range op.connected() {
-		waits, now, err := op.waits(ctx, dc)
+		s, err := op.lead(ctx, dc)
 		if err != nil {
 			return 0, err
 		}
-		for _, w := range waits {
+		for _, w := range s.Waits {
 			serves := slices.Contains(op.serving(), dc)
 			if !w.Closed || !serves && w.Until.IsZero() {
 				continue
@@ -136,7 +135,7 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 			if w.Until.IsZero() && w.Why != "books" { // reported by another one, which has them
 				return 0, fmt.Errorf("%s waits for %q without an end", dc, w.Edge)
 			}
-			until = max(until, op.since()+w.Until.Sub(now))
+			until = max(until, op.since()+w.Until.Sub(s.Region.Time))
 		}
 	}
 	return until, nil
@@ -148,32 +147,13 @@ var errMissed = errors.New("an edge does not report")
 // settling is how long nodes need to reconnect after a storm.
 const settling = 8 * time.Second
 
-// wait is one wait of a data centre, as reported by its regional's status.
-type wait struct {
-	Why    string
-	Edge   string
-	Until  time.Time // zero if unknown
-	Closed bool
-	Ended  bool
-}
-
-// waits returns the waits of a data centre, as reported by its regional, and fleet time.
-func (op *operator) waits(ctx context.Context, dc string) (waits []wait, now time.Time, err error) {
+// lead returns the status of the regional that leads a data centre.
+func (op *operator) lead(ctx context.Context, dc string) (s status, err error) {
 	err = op.wait(ctx, wholeWithin, func() error {
-		n, err := op.leader("regional", dc)
-		if err != nil {
-			return err
-		}
-		var s struct {
-			Waits  []wait
-			Region struct{ Time time.Time }
-		}
-		if err = op.get(text(&n.metrics)+"/status", &s); err == nil {
-			waits, now = s.Waits, s.Region.Time
-		}
+		_, s, err = op.leader("regional", dc)
 		return err
 	})
-	return waits, now, err
+	return s, err
 }
 
 // instances returns the instances recorded in the folder of an edge.
@@ -241,129 +221,11 @@ func (op *operator) twin(ctx context.Context, n *node, f fault) error {
 	return t.end(syscall.SIGTERM)
 }
 
-// third is the data centre that is added and removed.
-var third = places[2]
-
-// serving returns the data centres that admit visitors.
-func (d *deployment) serving() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.listed {
-		return places
-	}
-	return places[:2]
-}
-
-// connected returns the data centres connected to global: while one of them waits for an edge, global only grants
-// returned permits, even if that one drains or is unlisted.
-func (d *deployment) connected() []string {
-	if len(d.of("regional", third)) > 0 {
-		return places
-	}
-	return d.serving()
-}
-
-func (d *deployment) list(listed bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.listed = listed
-}
-
 // command runs the vestibule command.
 func (d *deployment) command(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return output(ctx, "", slices.Concat([]string{d.path("bin", "vestibule")}, args, d.operatorFlags(args))...)
-}
-
-// changes adds or drains a data centre, and returns the command's output and whether the change was made. Without an
-// answer of the store the change may still have been made: the list shows it as soon as it is readable.
-func (op *operator) changes(ctx context.Context, verb, dc string) (said string, done bool) {
-	said, err := op.command(ctx, "fleet", verb, dc)
-	if err == nil {
-		return said, true
-	}
-	active := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(dc) + `\s+` + string(shared.Active))
-	err = op.wait(ctx, time.Minute, func() error {
-		list, err := op.command(ctx, "fleet", "list")
-		done = active.MatchString(list) == (verb == "add")
-		return err
-	})
-	return strings.TrimSpace(said), done && err == nil
-}
-
-// member adds or removes the third data centre.
-func (op *operator) member(ctx context.Context) error {
-	if !op.changing.TryLock() {
-		op.j.record("", "(%s is on its way already)", third)
-		return nil
-	}
-	defer op.changing.Unlock()
-	if !slices.Contains(op.serving(), third) {
-		return op.come(ctx)
-	}
-	return op.goAway(ctx)
-}
-
-func (op *operator) come(ctx context.Context) error {
-	if len(op.of("regional", third)) == 0 {
-		if err := op.launchRegional(ctx, third, 0, "--bootstrap"); err != nil {
-			return err
-		}
-		for range 2 {
-			if _, err := op.launchEdge(third); err != nil {
-				return err
-			}
-		}
-	}
-	if out, done := op.changes(ctx, "add", third); !done {
-		op.j.record("", "(%s is not added: %s)", third, out)
-		return nil
-	}
-	op.j.record("added data centre", "add      %s", third)
-	op.list(true)
-	for _, e := range op.of("edge", third) {
-		if err := op.admits(ctx, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// drainWithin is the maximum time of a drain while sessions end and no fault lasts long.
-const drainWithin = 2 * time.Minute
-
-func (op *operator) goAway(ctx context.Context) error {
-	if out, done := op.changes(ctx, "drain", third); !done {
-		op.j.record("", "(%s does not drain: %s)", third, out)
-		return nil
-	}
-	op.j.record("drained data centre", "drain    %s", third)
-	begun := op.since()
-	op.list(false)
-	for _, e := range op.of("edge", third) {
-		e.up.Store(false)
-	}
-	err := op.wait(ctx, drainWithin, func() error {
-		out, err := op.command(ctx, "fleet", "list")
-		if err != nil {
-			return err
-		}
-		if strings.Contains(out, third) {
-			return errors.New("still listed")
-		}
-		return nil
-	})
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		// While the permits of another data centre are unknown, as after a loss of the store, no data centre is
-		// removed; dead edges are forgotten after the storm.
-		op.j.record("", "(%s drains for more than %v: %v)", third, drainWithin, err)
-	default:
-		op.j.record("", "%s has left the list, after %.1f s", third, (op.since() - begun).Seconds())
-	}
-	return nil
 }
 
 // admits waits until a started edge is ready, and sends visitors there, unless its data centre admits nobody or the

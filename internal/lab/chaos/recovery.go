@@ -142,25 +142,14 @@ func (r *recovery) filled(ctx context.Context, healed time.Duration, c *calm) {
 	r.j.record("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
 }
 
-// counted holds a regional's counts of a room.
-type counted struct {
-	Active       int64 `json:"sessions"`
-	Reserved     int64 `json:"sessions_reserved"`
-	RateReserved int64 `json:"rate_permits_reserved"`
-}
-
 // books returns the sum of the regionals' counts. It reports false if one does not answer.
 func (r *recovery) books() (sum counted, ok bool) {
 	for _, dc := range places {
 		if len(r.of("regional", dc)) == 0 {
 			continue
 		}
-		n, err := r.leader("regional", dc)
+		_, s, err := r.leader("regional", dc)
 		if err != nil {
-			return sum, false
-		}
-		var s struct{ Rooms map[string]counted }
-		if err := r.get(text(&n.metrics)+"/status", &s); err != nil {
 			return sum, false
 		}
 		l := s.Rooms["shop"]

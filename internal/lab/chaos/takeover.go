@@ -97,7 +97,7 @@ func takeovers(ctx context.Context, t *trial) error {
 
 // takeover kills the leader, waits for the first lease of its successor, and starts it again.
 func (t *trial) takeover(ctx context.Context, p *parent) error {
-	n, err := t.leader(p.role, p.place)
+	n, _, err := t.leader(p.role, p.place)
 	if err != nil {
 		return err
 	}

@@ -130,26 +130,6 @@ func lose(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// stalls records stalls of this process, and so of the machine.
-func (d *deployment) stalls(ctx context.Context) []judge.Span {
-	const step, limit = 10 * time.Millisecond, 150 * time.Millisecond
-	var out []judge.Span
-	tick := time.NewTicker(step)
-	defer tick.Stop()
-	for last := d.since(); ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-		now := d.since()
-		if now-last > limit {
-			out = append(out, judge.Span{From: last, To: now})
-		}
-		last = now
-	}
-	return out
-}
-
 // errNobody reports that admissions did not resume.
 var errNobody = errors.New("too few visitors were admitted")
 

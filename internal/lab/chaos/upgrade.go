@@ -104,36 +104,3 @@ func (op *operator) exchange(ctx context.Context, n *node, back bool, s syscall.
 	}
 	return op.wait(ctx, wholeWithin, op.reckoned)
 }
-
-// reckoned returns an error unless every data centre has permits and knows the sessions of all its edges: the runbook
-// waits for that before the next node is replaced.
-func (d *deployment) reckoned() error {
-	for _, dc := range d.dcs {
-		n, err := d.leader("regional", dc)
-		if err != nil {
-			return err
-		}
-		var s struct {
-			Region struct {
-				Leased bool
-				Edges  []struct{ Name, State string }
-			}
-		}
-		if err := d.get(text(&n.metrics)+"/status", &s); err != nil {
-			return err
-		}
-		alive := 0
-		for _, e := range s.Region.Edges {
-			switch e.State {
-			case "alive":
-				alive++
-			case "awaiting", "joining":
-				return fmt.Errorf("%s: %s is %s", n.name, e.Name, e.State)
-			}
-		}
-		if edges := len(d.of("edge", dc)); !s.Region.Leased || alive != edges {
-			return fmt.Errorf("%s: under a lease of global %v, %d of %d edges are alive", n.name, s.Region.Leased, alive, edges)
-		}
-	}
-	return nil
-}
