@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,58 +33,31 @@ const (
 	containerd  = "/run/containerd/containerd.sock"
 )
 
+// kernelSettings are changed by kubelet.
+var kernelSettings = []string{
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+}
+
 // cgroupRoot is the parent of the control groups of all pods.
 const cgroupRoot = "vestibule-k8s"
 
-// rememberMachine notes what a Kubernetes node changes on a machine, beside its namespaces: kernel settings and control
-// groups. restore restores them, once all processes have ended.
-func rememberMachine() (restore func() error, err error) {
-	before := map[string][]byte{}
-	for _, name := range []string{
-		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
-	} {
-		file := filepath.Join("/proc/sys", name)
-		if before[file], err = os.ReadFile(file); err != nil {
-			return nil, err
+// removeCgroups removes the control groups that a node leaves on the machine, once all processes have ended.
+func removeCgroups(ctx context.Context) error {
+	groups, err := cgroups()
+	for _, g := range groups {
+		if !exists(g) {
+			continue
 		}
-	}
-	return func() error {
-		var errs []error
-		for file, value := range before {
-			errs = append(errs, os.WriteFile(file, value, 0))
-		}
-		groups, err := cgroups()
-		for _, g := range groups {
-			errs = append(errs, removeTree(g))
-		}
-		return errors.Join(append(errs, err)...)
-	}, nil
-}
-
-// removeTree removes folders without regular files, innermost first.
-func removeTree(dir string) error {
-	var all []string
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() {
-			all = append(all, path)
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	errs := []error{err}
-	for _, d := range slices.Backward(all) {
 		// Killed processes leave their group a moment later.
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			err := syscall.Rmdir(d)
-			if err == nil || !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
-				errs = append(errs, err)
+		for deadline := time.Now().Add(10 * time.Second); ; sleep(ctx, 100*time.Millisecond) {
+			e := tool(ctx, "find "+g+" -depth -type d -delete")
+			if e == nil || time.Now().After(deadline) {
+				err = errors.Join(err, e)
 				break
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // cgroups returns cgroupRoot in every hierarchy of control groups: one per controller, or one.
@@ -121,16 +93,25 @@ func newBridge(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(stores, 0o755); err != nil {
 		return err
 	}
-	for _, m := range []struct {
-		from, to, kind string
-		flags          uintptr
-	}{
-		{resolv, "/etc/resolv.conf", "", syscall.MS_BIND},
-		{"tmpfs", "/var/log", "tmpfs", 0}, // kubelet writes links there
-		{"tmpfs", stores, "tmpfs", 0},
-	} {
-		if err := syscall.Mount(m.from, m.to, m.kind, m.flags, ""); err != nil {
-			return fmt.Errorf("mount %s: %w", m.to, err)
+	mounts := [][2]string{{"tmpfs", "/var/log"}, {"tmpfs", stores}, {resolv, "/etc/resolv.conf"}} // kubelet writes links to logs
+	for _, name := range kernelSettings {                                                         // kubelet changes a copy of these
+		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if err != nil {
+			return err
+		}
+		copied, err := write(dir, filepath.Base(name), "%s", value)
+		if err != nil {
+			return err
+		}
+		mounts = append(mounts, [2]string{copied, filepath.Join("/proc/sys", name)})
+	}
+	for _, m := range mounts {
+		kind, flags := m[0], uintptr(0)
+		if kind != "tmpfs" {
+			kind, flags = "", syscall.MS_BIND
+		}
+		if err := syscall.Mount(m[0], m[1], kind, flags, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m[1], err)
 		}
 	}
 	for _, line := range []string{

@@ -153,12 +153,6 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	restore := func() error { return nil }
-	if o.scenario == "pods" {
-		if restore, err = rememberMachine(); err != nil {
-			return err
-		}
-	}
 	cmd := exec.Command(self, append(os.Args[1:], "-inside", "-dir", o.dir)...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, os.Stderr, ownNamespaces()
 	// A signal to stop is passed on: inside, it is the first process, and when it ends the kernel ends all others.
@@ -168,12 +162,16 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // it may have ended
 	defer stop()
 	err = cmd.Wait()
-	if err = errors.Join(err, restore()); err == nil && !keep {
-		return os.RemoveAll(o.dir)
-	} else if err != nil {
-		err = fmt.Errorf("%w; seed %d; logs, configuration and data are in %s", err, o.seed, o.dir)
+	if o.scenario == "pods" {
+		err = errors.Join(err, removeCgroups(context.WithoutCancel(ctx)))
 	}
-	return err
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w; seed %d; logs, configuration and data are in %s", err, o.seed, o.dir)
+	case keep:
+		return nil
+	}
+	return os.RemoveAll(o.dir)
 }
 
 // inside is the process inside the namespaces.
