@@ -236,7 +236,7 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 	if st != nil {
 		for _, c := range st.List {
 			if c.Name == name {
-				what = fmt.Sprintf("%d rights of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions, st.At.UTC().Format(time.RFC3339))
+				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions, st.At.UTC().Format(time.RFC3339))
 				if !c.Told {
 					what = "it is not heard; when it was, " + what
 				}
@@ -256,7 +256,7 @@ func (f *fleetList) list(ctx context.Context) error {
 		return err
 	}
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DATA CENTRE\tSTATE\tRIGHTS OF T\tRIGHTS OF R\tSESSIONS\tOVERCOMMIT")
+	fmt.Fprintln(w, "DATA CENTRE\tSTATE\tPERMITS OF T\tPERMITS OF R\tSESSIONS\tOVERCOMMIT")
 	told := map[string]node.CentreState{}
 	if st != nil {
 		for _, c := range st.List {

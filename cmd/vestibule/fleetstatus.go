@@ -61,7 +61,7 @@ func (c *client) fleet() error {
 			fmt.Fprintln(w, "nobody has said of late that it leads")
 			return
 		}
-		fmt.Fprintln(w, "\nDATA CENTRE\tSTATE\tTERM\tHEARD\tCLOCK\tRIGHTS OF T\tIDLE\tRIGHTS OF R\tIDLE\tSESSIONS\tOVERCOMMIT\tEDGES\tLEASE\tBUILD")
+		fmt.Fprintln(w, "\nDATA CENTRE\tSTATE\tTERM\tHEARD\tCLOCK\tPERMITS OF T\tIDLE\tPERMITS OF R\tIDLE\tSESSIONS\tOVERCOMMIT\tEDGES\tLEASE\tBUILD")
 		for _, d := range got.DataCenters {
 			state, clock := d.State, "unknown"
 			if !d.Told {
@@ -71,7 +71,7 @@ func (c *client) fleet() error {
 				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f s ago\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f s\t%s\n", d.Name, state, d.Term, d.HeardSeconds, clock,
-				d.Rights, d.RightsIdle, d.RateRights, d.RateRightsIdle, d.Sessions, d.Overcommit, d.EdgesCount, d.LeaseSeconds, cmp.Or(d.Build, "-"))
+				d.Permits, d.PermitsIdle, d.RatePermits, d.RatePermitsIdle, d.Sessions, d.Overcommit, d.EdgesCount, d.LeaseSeconds, cmp.Or(d.Build, "-"))
 		}
 		fmt.Fprintln(w, "\nEDGE\tDATA CENTRE\tSTATE\tHEARD\tLEASE\tBUILD")
 		for _, d := range got.DataCenters {
