@@ -142,8 +142,11 @@ func newBridge(ctx context.Context, dir string) error {
 	return nil
 }
 
+// machine is a Kubernetes node that runs on this machine.
+type machine struct{ *fleet }
+
 // startNode starts the processes of a node, and returns once it accepts pods.
-func (f *fleet) startNode(ctx context.Context) error {
+func (f *machine) startNode(ctx context.Context) error {
 	if err := f.writeCredentials(); err != nil {
 		return err
 	}
@@ -175,7 +178,7 @@ func exists(file string) bool {
 }
 
 // writeCredentials writes the certificate and the token of the API, and the kubeconfig of its only user.
-func (f *fleet) writeCredentials() error {
+func (f *machine) writeCredentials() error {
 	ca, err := natsconf.NewAuthority(crand.Reader, time.Now())
 	if err != nil {
 		return err
@@ -199,7 +202,7 @@ current-context: here
 }
 
 // writeNodeConfig writes the configuration of containerd, of the pod network and of kubelet.
-func (f *fleet) writeNodeConfig() error {
+func (f *machine) writeNodeConfig() error {
 	return f.writeAll(map[string]string{
 		"containerd.toml": fmt.Sprintf(`version = 2
 root = %q
@@ -250,7 +253,7 @@ imageGCHighThresholdPercent: 100
 }
 
 // writeAll writes files of the run, by name.
-func (f *fleet) writeAll(texts map[string]string) error {
+func (f *machine) writeAll(texts map[string]string) error {
 	for name, text := range texts {
 		if _, err := write(f.o.dir, name, "%s", text); err != nil {
 			return err
@@ -266,7 +269,7 @@ type nodeProcess struct {
 }
 
 // nodeProcesses returns the processes of a Kubernetes node in the order of their start.
-func (f *fleet) nodeProcesses() []nodeProcess {
+func (f *machine) nodeProcesses() []nodeProcess {
 	config := "--kubeconfig=" + f.path("kubeconfig")
 	return []nodeProcess{
 		{[]string{"etcd", "--data-dir=" + f.path("stores", "etcd"), "--log-level=warn", "--logger=zap"}, nil},
@@ -294,17 +297,17 @@ func (f *fleet) nodeProcesses() []nodeProcess {
 }
 
 // kubectl runs kubectl with an input.
-func (f *fleet) kubectl(ctx context.Context, input string, args ...string) error {
+func (f *machine) kubectl(ctx context.Context, input string, args ...string) error {
 	_, err := output(ctx, input, f.kubectlArgv(args...)...)
 	return err
 }
 
-func (f *fleet) kubectlArgv(args ...string) []string {
+func (f *machine) kubectlArgv(args ...string) []string {
 	return append([]string{filepath.Join(f.o.kube, "kubectl"), "--kubeconfig", f.path("kubeconfig"), "--cache-dir", f.path("kubectl")}, args...)
 }
 
 // watch calls each with every object of a kind in any namespace, now and at every change, until ctx ends.
-func (f *fleet) watch(ctx context.Context, kind string, each func(event string, object []byte) error) (err error) {
+func (f *machine) watch(ctx context.Context, kind string, each func(event string, object []byte) error) (err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	argv := f.kubectlArgv("get", kind, "--all-namespaces", "--watch", "--output-watch-events", "--output=json")

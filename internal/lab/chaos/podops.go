@@ -21,6 +21,66 @@ import (
 
 // What operators and failures do to pods.
 
+// rollouts changes the pods of a cluster.
+type rollouts struct{ *cluster }
+
+// kustomization changes an overlay of deploy/k8s for this machine: its own images, small requests since it runs all
+// nodes, and a high limit per address since all visitors have that of this machine.
+const kustomization = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: vestibule-%s
+resources: [%s, kubernetes.yaml]
+images: [{name: vestibule, newName: %q, newTag: %q}]
+patches:
+  - target: {kind: StatefulSet}
+    patch: |
+      - {op: replace, path: /spec/template/spec/containers/0/imagePullPolicy, value: IfNotPresent}
+      - {op: replace, path: /spec/template/spec/containers/0/resources/requests/cpu, value: 10m}
+  - target: {kind: StatefulSet, name: global|regional}
+    patch: |
+      - {op: replace, path: /spec/template/spec/initContainers/0/imagePullPolicy, value: IfNotPresent}
+      - {op: replace, path: /spec/template/spec/initContainers/0/resources/requests/cpu, value: 10m}
+      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: VESTIBULE_BOOTSTRAP, value: "%t"}}
+  - target: {kind: StatefulSet, name: edge}
+    patch: |
+      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: VESTIBULE_HELD_PER_PREFIX, value: "65536"}}
+`
+
+// apply applies every overlay, global first, and waits until all pods are ready.
+func (c *rollouts) apply(ctx context.Context, bootstrap bool) error {
+	image, tag, _ := strings.Cut(c.o.image, ":")
+	for _, place := range append([]string{wire.Root}, c.dcs...) {
+		dir := c.path("nats", place) // with kubernetes.yaml
+		overlay, err := filepath.Abs(filepath.Join("deploy/k8s/overlays", place))
+		if err != nil {
+			return err
+		}
+		if overlay, err = filepath.Rel(dir, overlay); err != nil {
+			return err
+		}
+		text := fmt.Sprintf(kustomization, place, overlay, image, tag, bootstrap)
+		if place == wire.Root {
+			text += "configMapGenerator:\n  - {name: rooms, behavior: replace, files: [rooms.yaml], options: {disableNameSuffixHash: true}}\n"
+			if err := c.writeRooms(dir); err != nil {
+				return err
+			}
+		}
+		if _, err := write(dir, "kustomization.yaml", "%s", text); err != nil {
+			return err
+		}
+		if err := c.kubectl(ctx, "", "apply", "--server-side", "--force-conflicts", "--kustomize", dir); err != nil {
+			return err
+		}
+		c.j.record("", "applied  the overlay of %s", place)
+	}
+	for _, s := range c.sets() {
+		if err := c.whole(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // set identifies a StatefulSet.
 type set struct{ place, name string }
 
@@ -29,7 +89,7 @@ func (s set) namespace() string { return "vestibule-" + s.place }
 func (s set) pod(i int) string  { return s.name + "-" + strconv.Itoa(i) }
 
 // sets returns all StatefulSets, in the runbook's order of restarts.
-func (c *cluster) sets() []set {
+func (c *rollouts) sets() []set {
 	var out []set
 	for _, role := range []string{"edge", "regional", "nats"} {
 		for _, dc := range c.dcs {
@@ -40,17 +100,17 @@ func (c *cluster) sets() []set {
 }
 
 // on runs kubectl in the namespace of a StatefulSet.
-func (c *cluster) on(ctx context.Context, s set, args ...string) error {
+func (c *rollouts) on(ctx context.Context, s set, args ...string) error {
 	return c.kubectl(ctx, "", append(args, "--namespace="+s.namespace())...)
 }
 
 // whole waits until a StatefulSet has only ready pods of its newest revision.
-func (c *cluster) whole(ctx context.Context, s set) error {
+func (c *rollouts) whole(ctx context.Context, s set) error {
 	return c.on(ctx, s, "rollout", "status", "statefulset/"+s.name, "--timeout=5m")
 }
 
 // right waits until the whole fleet is healthy.
-func (c *cluster) right(ctx context.Context) error {
+func (c *rollouts) right(ctx context.Context) error {
 	if err := c.settled(ctx, 3*time.Minute); err != nil {
 		return err
 	}
@@ -58,7 +118,7 @@ func (c *cluster) right(ctx context.Context) error {
 }
 
 // roll restarts the pods of a StatefulSet one by one.
-func (c *cluster) roll(ctx context.Context, s set) error {
+func (c *rollouts) roll(ctx context.Context, s set) error {
 	begun := c.since()
 	if err := c.on(ctx, s, "rollout", "restart", "statefulset/"+s.name); err != nil {
 		return err
@@ -71,7 +131,7 @@ func (c *cluster) roll(ctx context.Context, s set) error {
 }
 
 // scale changes the number of edges in all data centres.
-func (c *cluster) scale(ctx context.Context, replicas int) error {
+func (c *rollouts) scale(ctx context.Context, replicas int) error {
 	begun := c.since()
 	for _, dc := range c.dcs {
 		if err := c.on(ctx, set{dc, "edge"}, "scale", "statefulset/edge", fmt.Sprintf("--replicas=%d", replicas)); err != nil {
@@ -94,7 +154,7 @@ func (c *cluster) scale(ctx context.Context, replicas int) error {
 
 // evict requests the eviction of every pod of a StatefulSet at once, like a drain of their machine, and repeats until
 // all are gone. The disruption budget must allow only one at a time.
-func (c *cluster) evict(ctx context.Context, s set) error {
+func (c *rollouts) evict(ctx context.Context, s set) error {
 	pods := c.of(s.name, s.place)
 	refusals, asked := 0, 0
 	err := c.wait(ctx, 5*time.Minute, func() error {
@@ -122,7 +182,7 @@ func (c *cluster) evict(ctx context.Context, s set) error {
 
 // restartAll deletes every pod of edge, regional and global at once, like an operator's restart of the whole fleet.
 // NATS and all volumes stay.
-func (c *cluster) restartAll(ctx context.Context) error {
+func (c *rollouts) restartAll(ctx context.Context) error {
 	begun := c.since()
 	old := slices.DeleteFunc(c.present(), func(n *node) bool { return !n.ours() })
 	for _, n := range old {
@@ -153,7 +213,7 @@ func (c *cluster) restartAll(ctx context.Context) error {
 }
 
 // kill kills the processes of a pod, like an OOM kill; kubelet restarts its container.
-func (c *cluster) kill(ctx context.Context, n *node) error {
+func (c *rollouts) kill(ctx context.Context, n *node) error {
 	pids, err := processes(n.uid)
 	if err != nil {
 		return err
@@ -199,7 +259,7 @@ func processes(uid string) (out []int, err error) {
 }
 
 // replaceVolume deletes a pod with its volume: it returns with an empty one.
-func (c *cluster) replaceVolume(ctx context.Context, s set, i int) error {
+func (c *rollouts) replaceVolume(ctx context.Context, s set, i int) error {
 	pod := s.pod(i)
 	before, err := c.volumeOf(ctx, s.place, pod)
 	if err != nil {
@@ -264,7 +324,7 @@ func (u *usage) worst(window, from, to time.Duration) (least float64, at time.Du
 
 // operatePods restarts, scales and evicts pods, which no visitor may notice, then deletes and kills some.
 func operatePods(ctx context.Context, t *trial) error {
-	c := t.pods
+	c := &rollouts{t.pods}
 	use, sampled := t.watchUse(ctx)
 	defer sampled()
 	if err := t.wait(ctx, time.Minute, t.visited); err != nil {
@@ -323,7 +383,7 @@ func (t *trial) visited() error {
 }
 
 // killForAWhile kills the processes of random pods.
-func (c *cluster) killForAWhile(ctx context.Context) error {
+func (c *rollouts) killForAWhile(ctx context.Context) error {
 	rng := rand.New(rand.NewPCG(c.o.seed, 5))
 	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "nats"}
 	for begun := c.since(); c.since()-begun < c.o.length && ctx.Err() == nil; {

@@ -10,13 +10,10 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
 	"golang.org/x/net/dns/dnsmessage"
-
-	"vestibule/internal/core/wire"
 )
 
 // The manifests of deploy/k8s as pods, with the actions of operators and failures of machines, under visitors.
@@ -25,6 +22,7 @@ import (
 // Service edge, like a balancer, and answers DNS queries for headless Services, like CoreDNS.
 type cluster struct {
 	*deployment
+	machine
 	end     context.CancelFunc
 	helpers sync.WaitGroup
 	failed  error // of a helper; read it after helpers have ended
@@ -46,7 +44,9 @@ func startPods(ctx context.Context, o options, out io.Writer) (*deployment, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := d.startNode(ctx); err != nil {
+	c := &cluster{deployment: d, machine: machine{d.fleet}, pods: map[string]*node{}, endpoints: map[string]*endpointSlice{}}
+	d.pods = c
+	if err := c.startNode(ctx); err != nil {
 		return d, err
 	}
 	d.j.record("", "the node takes pods")
@@ -58,16 +58,14 @@ func startPods(ctx context.Context, o options, out io.Writer) (*deployment, erro
 	if err := d.natsConfigure(ctx, "write", "--out", d.path("nats"), "--data-centers", strings.Join(d.dcs, ","), "--cert-dir", "/etc/vestibule/nats"); err != nil {
 		return d, err
 	}
-	c := &cluster{deployment: d, pods: map[string]*node{}, endpoints: map[string]*endpointSlice{}}
-	d.pods = c
 	if err := c.help(); err != nil {
 		return d, err
 	}
-	if err := errors.Join(c.makeVolumes(ctx), c.apply(ctx, true)); err != nil {
+	if err := errors.Join(c.makeVolumes(ctx), (&rollouts{c}).apply(ctx, true)); err != nil {
 		return d, err
 	}
 	d.j.record("", "every pod is ready")
-	return d, c.right(ctx)
+	return d, (&rollouts{c}).right(ctx)
 }
 
 // help starts the resolver, and follows the endpoints.
@@ -101,63 +99,6 @@ func (c *cluster) stop() error {
 		c.helpers.Wait()
 	}
 	return c.failed
-}
-
-// kustomization changes an overlay of deploy/k8s for this machine: its own images, small requests since it runs all
-// nodes, and a high limit per address since all visitors have that of this machine.
-const kustomization = `apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-namespace: vestibule-%s
-resources: [%s, kubernetes.yaml]
-images: [{name: vestibule, newName: %q, newTag: %q}]
-patches:
-  - target: {kind: StatefulSet}
-    patch: |
-      - {op: replace, path: /spec/template/spec/containers/0/imagePullPolicy, value: IfNotPresent}
-      - {op: replace, path: /spec/template/spec/containers/0/resources/requests/cpu, value: 10m}
-  - target: {kind: StatefulSet, name: global|regional}
-    patch: |
-      - {op: replace, path: /spec/template/spec/initContainers/0/imagePullPolicy, value: IfNotPresent}
-      - {op: replace, path: /spec/template/spec/initContainers/0/resources/requests/cpu, value: 10m}
-      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: VESTIBULE_BOOTSTRAP, value: "%t"}}
-  - target: {kind: StatefulSet, name: edge}
-    patch: |
-      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: VESTIBULE_HELD_PER_PREFIX, value: "65536"}}
-`
-
-// apply applies every overlay, global first, and waits until all pods are ready.
-func (c *cluster) apply(ctx context.Context, bootstrap bool) error {
-	image, tag, _ := strings.Cut(c.o.image, ":")
-	for _, place := range append([]string{wire.Root}, c.dcs...) {
-		dir := c.path("nats", place) // with kubernetes.yaml
-		overlay, err := filepath.Abs(filepath.Join("deploy/k8s/overlays", place))
-		if err != nil {
-			return err
-		}
-		if overlay, err = filepath.Rel(dir, overlay); err != nil {
-			return err
-		}
-		text := fmt.Sprintf(kustomization, place, overlay, image, tag, bootstrap)
-		if place == wire.Root {
-			text += "configMapGenerator:\n  - {name: rooms, behavior: replace, files: [rooms.yaml], options: {disableNameSuffixHash: true}}\n"
-			if err := c.writeRooms(dir); err != nil {
-				return err
-			}
-		}
-		if _, err := write(dir, "kustomization.yaml", "%s", text); err != nil {
-			return err
-		}
-		if err := c.kubectl(ctx, "", "apply", "--server-side", "--force-conflicts", "--kustomize", dir); err != nil {
-			return err
-		}
-		c.j.record("", "applied  the overlay of %s", place)
-	}
-	for _, s := range c.sets() {
-		if err := c.whole(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // volumes is the number of volumes per size: more than a run uses.
