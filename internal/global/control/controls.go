@@ -126,9 +126,8 @@ type controlService struct {
 	board    func() *draw.Board
 }
 
-// GetControls implements [api.StrictServerInterface].
-func (s *controlService) GetControls(ctx context.Context, q api.GetControlsRequestObject) (api.GetControlsResponseObject, error) {
-	_, r, err := s.read(ctx, q.WaitingRoomId)
+func (s *controlService) get(ctx context.Context, q *request) (any, error) {
+	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
@@ -136,21 +135,20 @@ func (s *controlService) GetControls(ctx context.Context, q api.GetControlsReque
 	if err != nil {
 		return nil, err
 	}
-	return api.GetControls200JSONResponse{ControlsAnswerJSONResponse: s.show(r, q.WaitingRoomId, c)}, nil
+	return s.show(r, q.room(), c), nil
 }
 
-// PatchControls implements [api.StrictServerInterface].
-func (s *controlService) PatchControls(ctx context.Context, q api.PatchControlsRequestObject) (api.PatchControlsResponseObject, error) {
-	state, r, err := s.read(ctx, q.WaitingRoomId)
+func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
+	state, r, err := s.read(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
 	by := principal(ctx).Name
-	c, err := s.controls.change(ctx, state, q.WaitingRoomId, func(said *room.Control) error { return say(said, *q.Body, by, s.fleet()) })
+	c, err := s.controls.change(ctx, state, q.room(), func(said *room.Control) error { return say(said, q.body, by, s.fleet()) })
 	if err != nil {
 		return nil, err
 	}
-	return api.PatchControls200JSONResponse{ControlsAnswerJSONResponse: s.show(r, q.WaitingRoomId, c)}, nil
+	return s.show(r, q.room(), c), nil
 }
 
 // say applies a body to the controls of a room.
@@ -241,35 +239,33 @@ func sayings(in *room.Control) []string {
 	return out
 }
 
-func (s *controlService) show(r *roomstore.Room, id string, c *room.Controls) api.ControlsAnswerJSONResponse {
+func (s *controlService) show(r *roomstore.Room, id string, c *room.Controls) api.Controls {
 	now := s.fleet()
 	in := c.Rooms[id].At(now)
-	a := api.ControlsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
-	a.Result = api.Controls{Room: r.Name, Id: id, Version: int64(c.Version)}
+	out := api.Controls{Room: r.Name, Id: id, Version: int64(c.Version)}
 	if in != nil && in.Pause != nil {
-		a.Result.Pause = shownMark(&in.Pause.Mark)
-		a.Result.Pause.Message = &in.Pause.Message
+		out.Pause = shownMark(&in.Pause.Mark)
+		out.Pause.Message = &in.Pause.Message
 	}
 	if in != nil && in.QueueAll != nil {
-		a.Result.QueueAll = shownMark(in.QueueAll)
+		out.QueueAll = shownMark(in.QueueAll)
 	}
 	if in != nil && in.Message != nil {
-		a.Result.Message = shownMark(&in.Message.Mark)
-		a.Result.Message.Text = &in.Message.Text
+		out.Message = shownMark(&in.Message.Mark)
+		out.Message.Text = &in.Message.Text
 	}
 	if in != nil && in.Limits != nil {
-		l := shownMark(&in.Limits.Mark)
+		out.Limits = shownMark(&in.Limits.Mark)
 		if n := in.Limits.TotalActiveUsers; n > 0 {
-			l.TotalActiveUsers = &n
+			out.Limits.TotalActiveUsers = &n
 		}
 		if n := in.Limits.NewUsersPerMinute; n > 0 {
-			l.NewUsersPerMinute = &n
+			out.Limits.NewUsersPerMinute = &n
 		}
-		a.Result.Limits = l
 	}
-	e, f := r.In(r.PlanBy(s.board()).At(now)).Under(in, now), &a.Result.InForce
+	e, f := r.In(r.PlanBy(s.board()).At(now)).Under(in, now), &out.InForce
 	f.TotalActiveUsers, f.NewUsersPerMinute, f.QueueAll, f.QueueMessage = e.TotalActiveUsers, e.NewUsersPerMinute, e.QueueAll, e.QueueMessage
-	return a
+	return out
 }
 
 func shownMark(m *room.Mark) *api.Control {

@@ -228,8 +228,13 @@ func showToken(id string, t *token, value string) api.Token {
 	return out
 }
 
-// ListTokens implements [api.StrictServerInterface].
-func (s *tokenService) ListTokens(ctx context.Context, _ api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
+// verify shows the token of the request.
+func (s *tokenService) verify(ctx context.Context, _ *request) (any, error) {
+	who := principal(ctx)
+	return api.Verified{Id: who.ID, Status: "active", Role: string(who.Role), Zone: Zone, Account: Account}, nil
+}
+
+func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
 	ids, err := s.tokens.list(ctx)
 	if err != nil {
 		return nil, err
@@ -244,14 +249,12 @@ func (s *tokenService) ListTokens(ctx context.Context, _ api.ListTokensRequestOb
 			out = append(out, showToken(id, t, ""))
 		}
 	}
-	info := api.ResultInfo{Page: 1, PerPage: len(out), Count: len(out), TotalCount: len(out), TotalPages: 1}
-	return api.ListTokens200JSONResponse{TokensAnswerJSONResponse: api.TokensAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info}}, nil
+	return complete(out), nil
 }
 
-// CreateToken implements [api.StrictServerInterface].
-func (s *tokenService) CreateToken(ctx context.Context, q api.CreateTokenRequestObject) (api.CreateTokenResponseObject, error) {
+func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m := f.object("", *q.Body)
+	m := f.object("", q.body)
 	name, ok := f.text("/name", m["name"])
 	if ok && (name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })) {
 		f.add("/name", "name must be 1 to 64 bytes of readable text")
@@ -283,18 +286,18 @@ func (s *tokenService) CreateToken(ctx context.Context, q api.CreateTokenRequest
 	if err != nil {
 		return nil, err
 	}
-	return api.CreateToken200JSONResponse{TokenAnswerJSONResponse: api.TokenAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: showToken(id, t, value)}}, nil
+	return showToken(id, t, value), nil
 }
 
-// DeleteToken implements [api.StrictServerInterface].
-func (s *tokenService) DeleteToken(ctx context.Context, q api.DeleteTokenRequestObject) (api.DeleteTokenResponseObject, error) {
-	if !tokenForm.MatchString(tokenPrefix + q.TokenId + "_" + strings.Repeat("a", 43)) {
+func (s *tokenService) delete(ctx context.Context, q *request) (any, error) {
+	id := q.PathValue("token_id")
+	if !tokenForm.MatchString(tokenPrefix + id + "_" + strings.Repeat("a", 43)) {
 		return nil, errNotFound
 	}
-	if err := s.tokens.revoke(ctx, q.TokenId); err != nil {
+	if err := s.tokens.revoke(ctx, id); err != nil {
 		return nil, err
 	}
-	return api.DeleteToken200JSONResponse{DeletedAnswerJSONResponse: deleted(q.TokenId)}, nil
+	return deleted(id), nil
 }
 
 // revoke deletes a token, even if the audit stream cannot be written: a leaked token must not stay valid because of
