@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,13 +18,12 @@ import (
 // export prints rooms.yaml, or writes it to a file, with its pages beside it. It overwrites a file only if the content
 // is the same.
 func (c *client) export(file string) error {
-	var got api.RoomsFile
-	res, err := c.ExportRooms(c.ctx)
-	if err := take(res, err, &got); err != nil {
+	got, err := call[api.RoomsFile](c, http.MethodGet, ofOurs("export"), nil)
+	if err != nil {
 		return err
 	}
 	if c.output == "json" {
-		return c.print(got, nil)
+		return c.showJSON(got)
 	}
 	if file == "" {
 		if len(got.Pages) > 0 {
@@ -76,28 +76,24 @@ func (c *client) apply(file string, dry, prune bool) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	body, err := json.Marshal(map[string]any{"rooms_yaml": string(data), "pages": pages, "dry_run": dry, "prune": prune})
+	ask := object{"rooms_yaml": string(data), "pages": pages, "dry_run": dry, "prune": prune}
+	got, err := call[api.Applied](c, http.MethodPost, ofOurs("apply"), ask)
 	if err != nil {
 		return err
 	}
-	var got api.Applied
-	res, err := c.ApplyRooms(c.ctx, body)
-	if err := take(res, err, &got); err != nil {
-		return err
-	}
-	return c.print(got, func(w io.Writer) {
+	return c.show(got, func(row func(...any)) {
 		for _, x := range got.Changes {
 			var settings []string
 			for _, s := range x.Settings {
 				settings = append(settings, difference(s))
 			}
-			fmt.Fprintf(w, "%s %s\t%s\t%s\n", x.Kind, x.Name, x.Change, strings.Join(settings, ", "))
+			row(fmt.Sprintf("%s %s", x.Kind, x.Name), x.Change, strings.Join(settings, ", "))
 		}
 		note := ""
 		if !got.Applied {
 			note = " (dry run: none applied)"
 		}
-		fmt.Fprintf(w, "changes: %d%s\n", len(got.Changes), note)
+		row(fmt.Sprintf("changes: %d%s", len(got.Changes), note))
 	})
 }
 

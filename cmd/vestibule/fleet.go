@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -255,45 +255,41 @@ func (f *fleetList) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DATA CENTRE\tSTATE\tRIGHTS OF T\tRIGHTS OF R\tSESSIONS\tOVERCOMMIT")
-	told := map[string]node.CentreState{}
+	var listed, copies []node.CentreState
 	if st != nil {
 		for _, c := range st.List {
-			if c.State != wire.Unlisted.String() {
-				told[c.Name] = c
+			if c.State == wire.Unlisted.String() {
+				copies = append(copies, c)
+			} else {
+				listed = append(listed, c)
 			}
 		}
 	}
-	line := func(name, state string) {
-		c, ok := told[name]
-		delete(told, name)
-		if !ok {
-			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\n", name, state)
-			return
+	err = writeTable(f.out, func(row func(...any)) {
+		row("DATA CENTRE", "STATE", "RIGHTS OF T", "RIGHTS OF R", "SESSIONS", "OVERCOMMIT")
+		line := func(c node.CentreState, state string) {
+			if !c.Told {
+				state += ", not heard"
+			}
+			row(c.Name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
 		}
-		if !c.Told {
-			state += ", not heard"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
-	}
-	for _, d := range m.List {
-		line(d.Name, string(d.State))
-	}
-	if st != nil {
-		for _, c := range st.List {
-			if c.State != wire.Unlisted.String() {
+		for _, d := range m.List {
+			i := slices.IndexFunc(listed, func(c node.CentreState) bool { return c.Name == d.Name })
+			if i < 0 {
+				row(d.Name, d.State, "-", "-", "-", "-")
 				continue
 			}
+			line(listed[i], string(d.State))
+		}
+		for _, c := range copies {
 			state := c.State
 			if m.Find(c.Name) >= 0 {
 				state += fmt.Sprintf(" copy, site %016x", c.Site)
 			}
-			told[c.Name] = c
-			line(c.Name, state)
+			line(c, state)
 		}
-	}
-	if err := w.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(f.out, "\nversion %d of the list", m.Version)

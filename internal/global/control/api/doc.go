@@ -1,2 +1,2 @@
-// Package api is generated from ../openapi.yaml: the types of requests and answers, and a client.
+// Package api is generated from ../openapi.yaml: the types of requests and answers.
 package api
