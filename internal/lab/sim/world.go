@@ -306,7 +306,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	own, ownTerm := w.ownMemory(r)
 	n.core = region.New(n.clock.read(w.now), region.Config{
 		Time: w.remembers(&n.proc, 0),
-		DC:   r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, GoneAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
+		DC:   r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, CompactAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
 		Site: w.siteOf(i, len(r.procs)), Known: r.read(n.term),
 	}, r.stored.Clone())
 	n.core.SetLease(fleettime.Never)

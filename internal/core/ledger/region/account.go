@@ -7,10 +7,10 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// account has the permits of one edge instance in one room, and its counters.
+// account has the permits and counters of one edge instance in one room.
 //
-// Invariant, for an edge that is alive: beyond its last report it has used no more than the permits
-// of T that it held unused, and has renewed no more than renewCeil-renewed sessions.
+// Invariant, for a live edge: since its last report it has used at most the unused permits of T that it held then,
+// and renewed at most renewCeil-renewed sessions.
 type account struct {
 	permits wire.Permits // Granted is never lowered within a lease epoch
 
@@ -26,31 +26,30 @@ type account struct {
 	sessions       sessions
 	demand         ledger.Demand
 	progress       share.Progress
-	report         *wire.RoomReport // the advisory rest of it
+	report         *wire.RoomReport // the rest of the report, for display and estimates
 	passes         share.PassLoan
 
-	reserved reserved // of an edge that is not alive
+	reserved reserved // for an edge that is not alive
 
-	edge  *edge
-	books *books
+	edge   *edge
+	ledger *roomLedger
 
-	changedAt uint64                 // first grant that carried the newest change
-	viewAt    uint64                 // the same for the room's view
-	ends      wire.Outbox[wire.End]  // sessions that ended, for the edge
-	lines     wire.Outbox[wire.Line] // the same of copied tickets
-	unsaid    bool                   // something changed since the last grant; set by news
-	unshown   bool                   // so did the room's view; set by viewNews
-	open      bool                   // it is in edge.open
+	changedAt   uint64                 // first grant that carried the newest change
+	viewAt      uint64                 // the same for the room's view
+	ends        wire.Outbox[wire.End]  // sessions that ended, for the edge
+	lines       wire.Outbox[wire.Line] // the same of copied tickets
+	changed     bool                   // something changed since the last grant; set by news
+	viewChanged bool                   // so did the room's view; set by viewNews
+	queued      bool                   // it is in edge.open
 }
 
-// viewNews notes that the edge has yet to see the room's view.
-func (a *account) viewNews() {
-	a.unshown = true
-	a.edge.owe(a)
+// markViewChanged queues the view of the room for the edge.
+func (a *account) markViewChanged() {
+	a.viewChanged = true
+	a.edge.enqueue(a)
 }
 
-// pending returns the visitors that joined there and are expected to return for the first time, by join
-// time.
+// pending returns the visitors that joined at the edge and have not returned yet, by join time.
 func (a *account) pending() estimate.Histogram {
 	if a.report == nil {
 		return nil
@@ -67,13 +66,13 @@ func (a *account) rateIdleNow() int64 { return a.rateIdle.Now(&a.permits.Rate) }
 // idle returns the permits of T that are idle at the edge, as far as known.
 func (a *account) idle() int64 { return max(0, a.credit()) }
 
-// counts reports whether the edge still matters to the books.
+// counts reports whether sessions or permits of the edge still count.
 func (a *account) counts() bool {
-	c := &a.books.counts
-	return a.reserved.count(c) > 0 || a.sessions.live(c) || a.books.rates.of(a.edge.num) > 0
+	c := &a.ledger.counts
+	return a.reserved.count(c) > 0 || a.sessions.live(c) || a.ledger.rates.of(a.edge.num) > 0
 }
 
-// pin takes one session out of the ageing.
+// pin counts a session as held by its silent edge, so that it does not expire.
 func (a *account) pin(c *counts, ent *idEntry) {
 	ent.pin(true)
 	c.add(int64(ent.until), -1)
@@ -83,7 +82,7 @@ func (a *account) pin(c *counts, ent *idEntry) {
 // setKeep sets the idle targets of the edge.
 func (a *account) setKeep(sessions, rate uint64) {
 	if a.permits.SetKeep(sessions, rate) {
-		a.news()
+		a.markChanged()
 	}
 }
 
@@ -91,32 +90,32 @@ func (a *account) setKeep(sessions, rate uint64) {
 func (a *account) setLife(secs uint32) {
 	if a.life != secs {
 		a.life = secs
-		a.news()
+		a.markChanged()
 	}
 }
 
 func (a *account) raise(counter *uint64, n uint64) {
 	if n > 0 {
 		*counter += n
-		a.news()
+		a.markChanged()
 	}
 }
 
-// news notes that the edge has yet to hear of the account. Grants look at no others: for most edges most
-// rooms have no news.
-func (a *account) news() {
-	a.unsaid = true
-	a.edge.owe(a)
+// markChanged queues the account for the next grant to the edge. Grants visit only queued accounts: most rooms of
+// most edges have no changes.
+func (a *account) markChanged() {
+	a.changed = true
+	a.edge.enqueue(a)
 }
 
-// noRate drops the permits of R, which end with a lease epoch.
-func (a *account) noRate() {
+// clearRate drops the permits of R, which end with the lease epoch.
+func (a *account) clearRate() {
 	a.permits.Rate.Reset()
 	a.rateIdle, a.rateUses.list = ledger.Idle{}, nil
 }
 
-// noAsk drops the demand of an edge that is not heard.
-func (a *account) noAsk() {
+// clearDemand drops the demand of an edge that does not report.
+func (a *account) clearDemand() {
 	a.demand = ledger.Demand{}
 	a.passes.Callable, a.passes.Joined = 0, nil
 }

@@ -30,11 +30,11 @@ func (as accounts) of(e *edge) *account {
 
 func compareAccount(acc *account, e *edge) int { return compareEdges(acc.edge, e) }
 
-// lent returns the permits that edges may be using: of T those not known to be spent, of R all that they
-// hold.
+// lent returns the permits that edges may use: the permits of T that are not known to be spent, and all permits of R
+// that they hold.
 func (as accounts) lent() (credit, rate int64) {
 	for _, acc := range as {
-		if acc.edge.heard() {
+		if acc.edge.reporting() {
 			credit += max(0, acc.credit())
 			rate += max(0, acc.permits.Rate.Held())
 		}
@@ -42,7 +42,7 @@ func (as accounts) lent() (credit, rate int64) {
 	return credit, rate
 }
 
-// idle returns the rights of T and of R that lie unused at the edges, as far as reported.
+// idle returns the unused permits of T and of R at the edges, as reported.
 func (as accounts) idle() (t, rate int64) {
 	for _, acc := range as {
 		if acc.edge.state == alive {
@@ -53,8 +53,8 @@ func (as accounts) idle() (t, rate int64) {
 	return t, rate
 }
 
-// presume reports whether anything is reserved.
-func (as accounts) presume() bool {
+// anyReserved reports whether sessions are reserved for any edge.
+func (as accounts) anyReserved() bool {
 	return slices.ContainsFunc(as, func(acc *account) bool {
 		return !acc.reserved.none()
 	})
@@ -74,7 +74,7 @@ func allowRenewals(to []*account, sessions, held int64, life uint32) {
 	}
 	bound := max(len(to)+due, int(held/50))
 	for i, part := range share.Fill(bound, wants, nil) {
-		// An edge that went on renewing while it was isolated begins where it is now.
+		// An edge that renewed sessions while it was isolated starts from its current counter.
 		acc := to[i]
 		if ceil := acc.renewed + uint64(part); ceil > acc.renewCeil {
 			acc.raise(&acc.renewCeil, ceil-acc.renewCeil)
@@ -83,6 +83,5 @@ func allowRenewals(to []*account, sessions, held int64, life uint32) {
 	}
 }
 
-// renewAnswer is the time, where nothing is lost, until an edge whose ceiling comes near has a higher
-// one.
+// renewAnswer is the expected time until an edge near its ceiling gets a higher one.
 const renewAnswer = 100 * time.Millisecond

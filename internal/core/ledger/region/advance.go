@@ -8,58 +8,57 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// advance moves the books to now: leases that lapse, the watermark, and the
-// seconds that it frees.
+// advance updates the state to now: it ends lapsed leases, moves the watermark and frees the seconds before it.
 func (a *Aggregator) advance(now fleettime.Mono) {
-	wm, lapsed := a.lives.advance(now, a.up.blank)
+	wm, lapsed := a.lifecycle.advance(now, a.up.blank)
 	if lapsed {
 		a.due = now
 	}
-	a.rooms.free(wm, a.lives.silence.hold)
+	a.rooms.free(wm, a.lifecycle.silence.hold)
 	ft, synced := a.clock.earliest(now)
 	held := !synced || a.stored.durable.HoldUntil != 0
 	over, looked := uint32(0), false
 	for _, b := range a.rooms.list {
 		b.expire(now, a.up.leaseEnd, a.cfg.Params.EdgeLease)
 		if len(b.terminations.order) > 0 {
-			if !looked { // only where it matters: it looks at all rooms
-				over, looked = a.over(now, synced), true
+			if !looked { // computed on demand: it visits all rooms
+				over, looked = a.allExpired(now, synced), true
 			}
 			known := uint64(0)
 			if !a.up.blank {
-				known = a.roster.marked(b)
+				known = a.roster.acknowledgedEnds(b)
 			}
-			b.closeTerminations(closing{known, a.up.acked, a.rooms.watermark, over, a.lives.movedIn})
+			b.closeTerminations(closeConditions{known, a.up.acked, a.rooms.watermark, over, a.lifecycle.movedIn})
 		}
-		a.up.tellEnds(now, b)
+		a.up.reportEnds(now, b)
 		b.stale = b.rates.expire(now, ft, held) || b.stale
 	}
 }
 
-// advance moves the lives of all edges to now; blank says that the permits of the data centre are not
-// known. It returns the watermark that they allow, and whether a lease lapsed.
-func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Time, lapsed bool) {
-	// Without fleet time of its own the aggregator uses the time of its edges.
+// advance updates the states of all edges to now; blank says that the permits of the data centre are unknown. It
+// returns the watermark that the edges allow, and whether a lease lapsed.
+func (l *lifecycle) advance(now fleettime.Mono, blank bool) (watermark fleettime.Time, lapsed bool) {
+	// Without fleet time, the aggregator uses the reported times of its edges.
 	ft, synced := l.clock.earliest(now)
 	wm := fleettime.Time(math.MaxInt64)
 	if synced {
 		wm = ft.Add(-fleettime.Guard)
 	}
 	lease := l.lapseAfter()
-	l.silence.hold = l.silence.holdsGuess(now, ft, synced)
-	l.roster.forgetPast(now.Sub(l.clock.started) > l.patience())
+	l.silence.hold = l.silence.holdsForGuess(now, ft, synced)
+	l.roster.closeUnknownPast(now.Sub(l.clock.started) > l.takeoverWait())
 	for _, e := range l.roster.edges {
 		switch e.state {
 		case awaiting:
 			l.silence.hold = true
-			if synced && l.silence.awaitedInVain(now, ft, e) {
+			if synced && l.silence.waitIsOver(now, ft, e) {
 				e.become(lost)
 				l.silence.holdUntil = max(l.silence.holdUntil, e.until)
 			}
 		case lost:
-			l.silence.stillLost(now, ft, synced, e, blank)
+			l.silence.advanceLost(now, ft, synced, e, blank)
 		case alive, joining:
-			if now.Sub(e.recv) > lease {
+			if now.Sub(e.receivedAt) > lease {
 				l.lapse(now, e)
 				lapsed = true
 				continue
@@ -74,19 +73,19 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 		}
 	}
 	l.advanced = now
-	l.roster.meetTwins()
-	l.gather(now)
-	if sum, folded := l.gone.fold(now); sum != nil {
-		l.enrolOver(sum)
+	l.roster.findTwins()
+	l.trackReturn(now)
+	if sum, folded := l.compactor.compact(now); sum != nil {
+		l.storeEnded(sum)
 		for _, e := range folded {
-			l.stored.strike(e)
+			l.stored.removeEntry(e)
 		}
 	}
 	l.roster.remove(func(e *edge) bool {
 		if !e.over() || l.rooms.counted(e) {
 			return false
 		}
-		l.stored.strike(e)
+		l.stored.removeEntry(e)
 		l.rooms.close(e)
 		return true
 	})
@@ -96,55 +95,54 @@ func (l *lives) advance(now fleettime.Mono, blank bool) (watermark fleettime.Tim
 	return wm, lapsed
 }
 
-// over returns the Unix second at which all tickets stamped so far have expired; 0 if it is unknown, an edge is not
+// allExpired returns the Unix second at which all tickets stamped so far have expired; 0 if it is unknown, an edge is not
 // heard, or the sessions may be another data centre's.
-func (a *Aggregator) over(now fleettime.Mono, synced bool) uint32 {
+func (a *Aggregator) allExpired(now fleettime.Mono, synced bool) uint32 {
 	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
 	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.mayBeCopy(&a.up) {
 		return 0
 	}
-	latest := a.lives.latest(now)
-	if a.lives.movedIn == movedInUnknown {
-		a.lives.movedIn = a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease)
-		a.stored.promiseMovedIn(a.lives.movedIn)
+	latest := a.lifecycle.latest(now)
+	if a.lifecycle.movedIn == movedInUnknown {
+		a.lifecycle.movedIn = a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease)
+		a.stored.raiseMovedIn(a.lifecycle.movedIn)
 	}
 	return uint32(a.rooms.maxExpiry(now, latest, a.cfg.Params.EdgeLease))
 }
 
-// movedInUnknown says that nothing stored tells whether sessions moved in.
+// movedInUnknown means that the store does not tell whether sessions moved in.
 const movedInUnknown = math.MaxInt64
 
-// enter starts edges whose place on the roster is stored.
-func (l *lives) enter() {
+// activateStored makes edges alive once their roster entry is stored.
+func (l *lifecycle) activateStored() {
 	for _, e := range l.roster.edges {
-		if e.state == joining && l.stored.saved >= e.needs {
+		if e.state == joining && l.stored.saved >= e.storeVersion {
 			e.become(alive)
-			e.due = true
+			e.replyDue = true
 		}
 	}
 }
 
-// gather notes whether edges that fell silent together are on their way back. Under partition_policy
-// serve their visitors went on from one to the other, and a session that is counted nowhere yet was last
-// renewed at an edge that has not come back.
-func (l *lives) gather(now fleettime.Mono) {
+// trackReturn detects edges that fell silent together and are returning. Under partition_policy serve, their visitors
+// moved between them, so an uncounted session was last renewed at an edge that has not returned yet.
+func (l *lifecycle) trackReturn(now fleettime.Mono) {
 	heard, silent := false, false
 	for _, e := range l.roster.edges {
-		heard = heard || e.heard()
-		silent = silent || (e.state == dead && l.rooms.silent(e))
+		heard = heard || e.reporting()
+		silent = silent || (e.state == dead && l.rooms.hasSilent(e))
 	}
 	switch {
 	case !heard:
-		l.alone = silent
-	case l.alone:
-		l.alone, l.together = false, now.Add(gatherWait)
+		l.noneReporting = silent
+	case l.noneReporting:
+		l.noneReporting, l.returnBy = false, now.Add(returnWait)
 	}
-	was := l.gathering
-	if l.gathering = silent && now < l.together; was && !l.gathering {
-		l.rooms.restale()
+	was := l.returning
+	if l.returning = silent && now < l.returnBy; was && !l.returning {
+		l.rooms.markAllStale()
 	}
 }
 
-// gatherWait is how long after a silence of all, which was the regional's own,
-// the rest is waited for.
-const gatherWait = 5 * time.Second
+// returnWait is how long the aggregator waits for the other edges after a silence of all, which is caused by its own
+// isolation.
+const returnWait = 5 * time.Second

@@ -9,31 +9,28 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is about the wait for edges of a predecessor. The end of a wait is a fleet time and is
-// stored, so that successors go on waiting where it ended: leaders that are replaced all the time would
-// otherwise wait for ever.
+// This file has the wait for edges of a predecessor. The end of a wait is a stored fleet time, so that a
+// successor continues the wait. Otherwise leaders that are replaced often would wait for ever.
 
-// settleTime is how long a new aggregator waits for the edges of its predecessor before
-// it stores until when it may have to wait for those that are missing: most are back by then.
+// settleTime is how long a new aggregator waits for the edges of its predecessor before it stores the end of the wait
+// for the missing ones. Most edges report within this time.
 const settleTime = time.Second
 
-// awaitedInVain reports whether an edge of a predecessor is given up: it had no lease
-// any more for certain, and had the time to come back. The first aggregator that awaits it
-// notes after which second it had none, and after which no ticket is valid that it stamped
-// under one. Both hold for every successor until the edge is adopted, which takes them off
-// the roster before it gets a lease.
-func (s *silence) awaitedInVain(now fleettime.Mono, ft fleettime.Time, e *edge) bool {
+// waitIsOver reports whether the wait for an edge of a predecessor is over: its lease has certainly ended, and it had
+// the time to report. The first aggregator that waits for it stores the last second of that lease and the last expiry
+// of a ticket stamped under it. Both hold for every successor until the edge joins, which removes them from the
+// roster before it gets a lease.
+func (s *silence) waitIsOver(now fleettime.Mono, ft fleettime.Time, e *edge) bool {
 	if e.leased == 0 && now.Sub(s.clock.started) > settleTime {
 		e.leased, e.until = s.leaseLeft(now)
-		s.stored.patch(e, func(r *wire.RosterEntry) { r.Leased, r.Until = e.leased, e.until })
+		s.stored.patchEntry(e, func(r *wire.RosterEntry) { r.Leased, r.Until = e.leased, e.until })
 	}
-	return e.leased != 0 && (now.Sub(e.recv) > s.patience() || ft.Second() > e.leased)
+	return e.leased != 0 && (now.Sub(e.receivedAt) > s.takeoverWait() || ft.Second() > e.leased)
 }
 
-// awaitedUntil returns the latest time to which an edge of a predecessor is waited for: until
-// everything has expired that it stamped under a lease; where the books are not known
-// either, until it cannot be renewing any more.
-func (s *silence) awaitedUntil(now fleettime.Mono, e *edge, blank bool) fleettime.Time {
+// waitEnd returns the latest end of the wait for an edge of a predecessor: until all tickets that it stamped under a
+// lease have expired and, if its permits are unknown too, until it cannot be renewing any more.
+func (s *silence) waitEnd(now fleettime.Mono, e *edge, blank bool) fleettime.Time {
 	leased, until := e.leased, e.until
 	if leased == 0 {
 		leased, until = s.leaseLeft(now)
@@ -48,23 +45,23 @@ func (s *silence) awaitedUntil(now fleettime.Mono, e *edge, blank bool) fleettim
 	return fleettime.Time((end + 2) * 1000) // the watermark follows time
 }
 
-// leaseLeft returns the last second in which an edge of a predecessor can have a lease,
-// and the last one in which a ticket can be valid that it stamped under one.
+// leaseLeft returns the last second in which an edge of a predecessor can have a lease, and the last expiry of a
+// ticket stamped under it.
 func (s *silence) leaseLeft(now fleettime.Mono) (leased, until int64) {
-	// Predecessors led before this term began: the wait since then counts.
+	// The predecessor led before this term began, so the time since then counts.
 	end := s.latest(now).Add(ledger.OwnerLease - fleettime.Shrink(now.Sub(s.clock.started)))
 	return end.Add(fleettime.Stretch(s.params.EdgeLease)+2*fleettime.MaxError).Second() + 1, s.rooms.maxExpiry(now, end, s.params.EdgeLease)
 }
 
-// holdsGuess reports whether nothing may be freed yet because all nodes had lost the time: sessions from
-// before are waited out by the guessed time.
-func (s *silence) holdsGuess(now fleettime.Mono, ft fleettime.Time, synced bool) bool {
+// holdsForGuess reports whether no second may be freed yet because fleet time was lost and then guessed: sessions
+// from before are held until they have expired by the guessed time.
+func (s *silence) holdsForGuess(now fleettime.Mono, ft fleettime.Time, synced bool) bool {
 	d := &s.stored.durable
 	if s.clock.guessed && synced {
 		if s.clock.guess == 0 {
 			s.clock.guess = s.latest(now).Second() + 1
 		}
-		if end := s.clock.guess + int64((s.rooms.longestLife(now)+2*time.Second+s.patience())/time.Second) + 1; end > d.HoldUntil {
+		if end := s.clock.guess + int64((s.rooms.longestLife(now)+2*time.Second+s.takeoverWait())/time.Second) + 1; end > d.HoldUntil {
 			s.stored.holdNeeds = s.stored.change(func(d *wire.Durable) { d.HoldUntil = end })
 		}
 	}
@@ -74,20 +71,19 @@ func (s *silence) holdsGuess(now fleettime.Mono, ft fleettime.Time, synced bool)
 	return d.HoldUntil != 0 && (!synced || ft.Second() <= d.HoldUntil)
 }
 
-// corrected notes that fleet time replaced a guess: times that were computed by the guess are computed
-// anew.
-func (s *silence) corrected() {
+// guessCorrected handles the replacement of a guessed fleet time: times that depend on the guess are computed anew.
+func (s *silence) guessCorrected() {
 	s.clock.guess, s.holdUntil = 0, 0
 	s.rooms.setPassed(math.MaxInt64)
 	s.stored.change(func(d *wire.Durable) {
 		d.HoldUntil = 0
-		for i := range d.Roster { // of a guess a successor could not tell
+		for i := range d.Roster { // a successor could not know that they depend on a guess
 			r := &d.Roster[i]
 			r.Leased, r.Until, r.Ended = 0, 0, 0
 		}
 	})
 	for _, e := range s.roster.edges {
-		if e.state == lost && !e.lostHold {
+		if e.state == lost && !e.reservedLost {
 			e.become(awaiting)
 		}
 		if e.state == awaiting {

@@ -10,26 +10,26 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// clock is fleet time at an aggregator: from global, or as its edges tell it.
+// clock is fleet time at an aggregator, from global or from its edges.
 type clock struct {
 	fleettime.Clock
 	started fleettime.Mono // of the term
-	guessed bool           // it is a guess of global's, which may differ much from the time before
-	guess   int64          // Unix second of it at which it was guessed
+	guessed bool           // global guessed it: it may differ much from the time before
+	guess   int64          // Unix second of the guess
 	probes  []ledger.Probe // grants sent before the time was known
 	trips   ledger.Trips   // of their answers
 }
 
-// restore restores the time that the process knows, where its uncertainty is no more than every node
-// allows for. Else nodes that lived on know better: edges and global.
+// restore restores the time that the process knows, unless its uncertainty exceeds the one that every node allows
+// for. Edges and global know it better then.
 func (c *clock) restore(now fleettime.Mono, k fleettime.Known) {
 	if k.Bound <= fleettime.MaxError {
 		c.Restore(now, k)
 	}
 }
 
-// Known returns fleet time for the data folder of the process; the zero value where it is not known, or
-// is a guess for which nobody would wait after a restart.
+// Known returns fleet time for the data folder of the process; the zero value if it is unknown, or a guess that a
+// restarted process must not rely on.
 func (a *Aggregator) Known(now fleettime.Mono) fleettime.Known {
 	if a.clock.guessed && (a.clock.guess == 0 || a.stored.saved < a.stored.holdNeeds) {
 		return fleettime.Known{}
@@ -43,8 +43,8 @@ func (c *clock) past(now fleettime.Mono, second int64) bool {
 	return synced && ft.Second() > second
 }
 
-// ask remembers a grant where its answer may tell fleet time.
-func (c *clock) ask(now fleettime.Mono, seq uint64) {
+// recordProbe records the number of a grant while fleet time is unknown: its answer may tell it.
+func (c *clock) recordProbe(now fleettime.Mono, seq uint64) {
 	if !c.synced(now) {
 		c.probes = ledger.Remember(c.probes, ledger.Probe{Seq: seq, At: now})
 	}
@@ -53,8 +53,8 @@ func (c *clock) ask(now fleettime.Mono, seq uint64) {
 // synced reports whether fleet time is known.
 func (c *clock) synced(now fleettime.Mono) bool { return c.Bound(now) != fleettime.Unsynced }
 
-// hear takes the time that global tells. It reports whether that corrected a guess.
-func (c *clock) hear(now fleettime.Mono, g *wire.Grant) (corrected bool) {
+// syncFromGrant applies the time in a grant of global. It reports whether that corrected a guess.
+func (c *clock) syncFromGrant(now fleettime.Mono, g *wire.Grant) (corrected bool) {
 	was, unknown := c.guessed, !c.synced(now)
 	if !c.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound) {
 		return false
@@ -63,10 +63,10 @@ func (c *clock) hear(now fleettime.Mono, g *wire.Grant) (corrected bool) {
 	return was && !c.guessed
 }
 
-// receive learns fleet time from a report that comes now, where it is not known. It returns the earliest
-// time at which the report can have been written: long ago where either side does not know the time.
-func (c *clock) receive(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
-	c.learn(now, m)
+// estimateWritten learns fleet time from a report that arrives now, if needed. It returns the earliest time at which
+// the report can have been written: long ago if either side does not know the time.
+func (c *clock) estimateWritten(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
+	c.syncFromReport(now, m)
 	ft, bound := c.Read(now)
 	if bound == fleettime.Unsynced || !m.timed {
 		return math.MinInt64 / 2
@@ -74,9 +74,9 @@ func (c *clock) receive(now fleettime.Mono, m *report) (wrote fleettime.Mono) {
 	return now.Add(-max(0, ft.Add(max(bound, fleettime.MaxError)).Sub(m.earliest.Add(-fleettime.MaxError))))
 }
 
-// learn learns fleet time from the edges where global has not told it yet,
-// in the same way as a new leader of global does (see root.Allocator.SetTime).
-func (c *clock) learn(now fleettime.Mono, m *report) {
+// syncFromReport learns fleet time from the edges until global has sent it, as a new leader of global does (see
+// root.Allocator.SetTime).
+func (c *clock) syncFromReport(now fleettime.Mono, m *report) {
 	if c.Bound(now) != fleettime.Unsynced {
 		c.probes = nil
 		return
@@ -89,8 +89,7 @@ func (c *clock) learn(now fleettime.Mono, m *report) {
 	}
 }
 
-// earliest returns the earliest time that fleet time can be, by the clock's own uncertainty; ok is
-// false for a clock that does not know the time.
+// earliest returns the lower bound of fleet time; ok is false if it is unknown.
 func (c *clock) earliest(now fleettime.Mono) (t fleettime.Time, ok bool) {
 	t, bound := c.Read(now)
 	if bound == fleettime.Unsynced {
@@ -99,10 +98,10 @@ func (c *clock) earliest(now fleettime.Mono) (t fleettime.Time, ok bool) {
 	return t.Add(-bound), true
 }
 
-// askEdges reports whether a new aggregator should still learn fleet time from its edges, for at most a lease, the
-// time that a running edge may take to report. The edges know it from before, while a new leader of global may have
-// heard nobody yet and only guess: a guess ahead of fleet time would end valid sessions.
-func (c *clock) askEdges(now fleettime.Mono, lease time.Duration, edges []*edge) bool {
+// prefersEdges reports whether a new aggregator should still wait for fleet time from its edges, for at most a lease,
+// in which every live edge reports. The edges know it from before. A new leader of global may have no report yet and
+// guess, and a guess ahead of fleet time would end valid sessions.
+func (c *clock) prefersEdges(now fleettime.Mono, lease time.Duration, edges []*edge) bool {
 	return !c.synced(now) && now.Sub(c.started) < lease &&
 		slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting || (e.recovered && e.timed) })
 }

@@ -8,32 +8,31 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is about copied tickets: one line of each goes on.
+// This file decides which line of a copied ticket stays valid.
 
 const (
-	// maxLines is of how many sessions per room it is remembered which version of the
-	// ticket was shown last.
+	// maxLines is the number of sessions per room whose last shown ticket version is remembered.
 	maxLines = 1 << 16
-	// maxDecided bounds the copied tickets of a room that are decided at a time.
+	// maxDecided is the maximum number of decisions per room.
 	maxDecided = 1 << 10
 )
 
-// decided is which line of a copied ticket goes on.
+// decided is the line of a copied ticket that stays valid.
 type decided struct {
 	wire.Line
 	at uint32 // Unix second
 }
 
-// copies are the copied tickets of a room, and the line of each that goes on.
+// copies has the copied tickets of a room and the decisions about them.
 type copies struct {
-	lines reuse.Book
-	only  []decided // oldest first
+	lines     reuse.Book
+	decisions []decided // oldest first
 }
 
-// shown looks at the version of a ticket that an edge renewed, where tickets live for life seconds: it
-// may be a copy of one that is in use at other edges. A late report is ignored. It returns the line that
-// goes on, and when it was stamped, where a copy is found.
-func (c *copies) shown(m *wire.Move, there, life uint32, latest fleettime.Time) (l wire.Line, made uint32, found bool) {
+// observe checks the version of a ticket that an edge renewed against the versions in use at other edges; life is the
+// life of tickets. It ignores late reports. If it finds a copy, it returns the line that stays valid and the time at
+// which that line was stamped.
+func (c *copies) observe(m *wire.Move, there, life uint32, latest fleettime.Time) (l wire.Line, made uint32, found bool) {
 	made = m.Until - 1 - there
 	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > reuse.InFlight {
 		return l, made, false
@@ -44,37 +43,36 @@ func (c *copies) shown(m *wire.Move, there, life uint32, latest fleettime.Time) 
 	return wire.Line{ID: m.ID, Stamp: c.lines.Followed(m.ID)}, made, true
 }
 
-// follow takes the report of an edge that found a copied ticket. It reports whether the line of that
-// edge goes on: of several edges that find a copy at the same time, the first decides.
-func (c *copies) follow(l wire.Line, now, life uint32) bool {
-	if slices.ContainsFunc(c.only, func(d decided) bool { return d.ID == l.ID && now < d.at+2*reuse.InFlight }) {
+// acceptReport handles the report of an edge that found a copied ticket. It reports whether the line of that edge
+// stays valid: of several edges that find a copy at the same time, the first one decides.
+func (c *copies) acceptReport(l wire.Line, now, life uint32) bool {
+	if slices.ContainsFunc(c.decisions, func(d decided) bool { return d.ID == l.ID && now < d.at+2*reuse.InFlight }) {
 		return false
 	}
 	c.lines.Decide(now, l.ID, l.Stamp, life)
 	return true
 }
 
-// decide tells every edge which line of a copied ticket goes on. A ticket for which there is no room
-// is found again.
+// decide sends a decision to every edge. If there is no space for it, it is dropped: the copy will be found again.
 func (c *copies) decide(l wire.Line, now, life uint32, to accounts) {
-	c.only = slices.DeleteFunc(c.only, func(d decided) bool { return d.ID == l.ID || now >= d.at+life })
-	if len(c.only) == maxDecided {
+	c.decisions = slices.DeleteFunc(c.decisions, func(d decided) bool { return d.ID == l.ID || now >= d.at+life })
+	if len(c.decisions) == maxDecided {
 		return
 	}
-	c.only = append(c.only, decided{l, now})
+	c.decisions = append(c.decisions, decided{l, now})
 	for _, acc := range to {
 		acc.lines.Add(l, 0)
-		acc.news()
-		acc.edge.push = true
+		acc.markChanged()
+		acc.edge.urgent = true
 	}
 }
 
-// tell owes a new edge the decisions about tickets that may still be valid.
-func (c *copies) tell(acc *account, now fleettime.Time, life uint32) {
-	for _, d := range c.only {
+// sendDecisionsTo queues the decisions about tickets that may be valid for a new edge.
+func (c *copies) sendDecisionsTo(acc *account, now fleettime.Time, life uint32) {
+	for _, d := range c.decisions {
 		if now.Second() < int64(d.at+life) {
 			acc.lines.Add(d.Line, 0)
-			acc.news()
+			acc.markChanged()
 		}
 	}
 }

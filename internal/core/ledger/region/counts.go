@@ -6,33 +6,29 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// counts is the head-count of a data centre by expiry second: for each second
-// that is not freed yet, tickets stamped minus tickets renewed away, over all
-// edges. Single seconds may be negative for a while; they are neither clamped
-// nor dropped early, because only the sum is safe (docs/GUARANTEES.md: a
-// renewal is -1 at x and +1 at y with x <= y, so it can only over-count once x
-// is freed).
+// counts is the number of sessions of a data centre by expiry second: for each second that is not freed, tickets
+// stamped minus tickets renewed away, over all edges. Single seconds may be negative for a while. They are neither
+// clamped nor dropped early, because only the sum is safe: a renewal is -1 at x and +1 at y with x <= y, so it can
+// only count too much once x is freed (docs/GUARANTEES.md).
 type counts struct {
-	freed int64 // first second not freed; everything before it is gone for good
+	freed int64 // first second that is not freed
 	ring  []int64
 	sum   int64
 
-	passed int64 // before this second somebody else may have freed any; see head and setPassed
+	passed int64 // another aggregator may have freed seconds before this one; see total
 
-	most  int64 // the result of head
-	known bool  // and that nothing has changed since
+	cachedTotal int64 // the result of head
+	cached      bool  // cachedTotal is current
 }
 
-// ringSpan bounds the ring, in seconds: far above the life of any ticket. A later expiry is counted at
-// the bound.
+// ringSpan bounds the ring, in seconds. It is far above the life of any ticket. A later expiry is counted at the
+// bound.
 const ringSpan = 1 << 14
 
-// begin sets where counting starts, once: a minute before now, which is older
-// than anything that a live edge can still accept. An edge that does not know
-// the time yet has stamped nothing. Where counting began so long ago that tickets
-// of now would not fit into the ring, because stored seconds are hours old, it
-// frees the seconds that expired hours ago.
-func (c *counts) begin(now fleettime.Time) {
+// start sets the first counted second, once: a minute before now, which is older than any ticket that a live edge can
+// still accept. An edge that does not know the time has stamped nothing. If stored seconds are so old that current
+// tickets would not fit into the ring, start frees the seconds that expired hours ago.
+func (c *counts) start(now fleettime.Time) {
 	switch start := now.Second() - 60; {
 	case now <= 0:
 	case c.freed == 0:
@@ -42,7 +38,7 @@ func (c *counts) begin(now fleettime.Time) {
 	}
 }
 
-// add changes the count of a second; of a freed second nothing is counted.
+// add changes the count of a second. Freed seconds are not counted.
 func (c *counts) add(second int64, n int64) {
 	if second < c.freed || n == 0 {
 		return
@@ -53,13 +49,13 @@ func (c *counts) add(second int64, n int64) {
 	}
 	c.ring[second&int64(len(c.ring)-1)] += n
 	c.sum += n
-	c.known = false
+	c.cached = false
 }
 
-// setPassed tells before which second somebody else may have freed any.
+// setPassed sets the second before which another aggregator may have freed seconds.
 func (c *counts) setPassed(second int64) {
 	if second != c.passed {
-		c.passed, c.known = second, false
+		c.passed, c.cached = second, false
 	}
 }
 
@@ -76,15 +72,15 @@ func (c *counts) grow() {
 	c.ring = ring
 }
 
-// head returns the head-count, where a predecessor may have freed seconds. Edges have dropped those, also
-// the tickets that they stamped; the roster may still have tickets of that second which other edges
-// renewed away: -1 without its +1. Counted from the predecessor's border the sum is right. The border is
-// not known, so it is the largest sum from any second on.
-func (c *counts) head() int64 {
-	if !c.known {
-		c.most, c.known = c.largest(), true
+// total returns the number of sessions, although a predecessor may have freed seconds. Edges have dropped these
+// seconds, also the tickets that they stamped. The roster may still have tickets of such a second that other edges
+// renewed away: -1 without its +1. Counted from the first second that the predecessor had not freed, the sum is
+// right. That second is unknown, so total returns the largest sum from any second on.
+func (c *counts) total() int64 {
+	if !c.cached {
+		c.cachedTotal, c.cached = c.largest(), true
 	}
-	return c.most
+	return c.cachedTotal
 }
 
 func (c *counts) largest() int64 {
@@ -96,14 +92,13 @@ func (c *counts) largest() int64 {
 	return most
 }
 
-// free frees every second whose tickets no live edge can touch again: those that expired a guard before
-// the watermark.
+// free frees every second whose tickets no live edge can accept: those that expired a guard before the watermark.
 func (c *counts) free(watermark fleettime.Time) {
 	end := watermark.Add(-fleettime.Guard).Second()
 	if end < c.freed {
 		return
 	}
-	c.known = false
+	c.cached = false
 	n := int64(len(c.ring))
 	if end-c.freed >= n {
 		clear(c.ring)

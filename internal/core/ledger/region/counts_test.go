@@ -24,7 +24,7 @@ func TestCountsAgreeWithAMap(t *testing.T) {
 			}
 			return n
 		}
-		c.begin(day)
+		c.start(day)
 		freed := day.Second() - 60
 		wm := day
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
@@ -68,7 +68,7 @@ func TestCountsAgreeWithAMap(t *testing.T) {
 // forgotten before.
 func TestCountsAreBounded(t *testing.T) {
 	var c counts
-	c.begin(day)
+	c.start(day)
 	c.add(day.Second()+100*365*86400, 7)
 	if len(c.ring) > ringSpan || c.sum != 7 {
 		t.Errorf("%d seconds, %d counted", len(c.ring), c.sum)
@@ -85,9 +85,9 @@ func TestCountsBegunLongAgo(t *testing.T) {
 	for _, ago := range []int64{0, 3600, 2 * 3600, 4 * 3600, 24 * 3600, 365 * 86400} {
 		var c counts
 		now := day.Add(365 * 86400e9)
-		c.begin(now.Add(-time.Duration(ago) * time.Second))
+		c.start(now.Add(-time.Duration(ago) * time.Second))
 		c.add(c.freed+10, 3)
-		c.begin(now)
+		c.start(now)
 		c.add(now.Second()+int64(wire.Life(room.MaxSession)), 7)
 		c.free(now.Add(3600e9))
 		if c.sum != 7 {
@@ -105,14 +105,14 @@ func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 	const limit = 10_000
 	var c counts
 	var ids sessionIDs
-	c.begin(day)
+	c.start(day)
 	id := uint64(0)
 	largest := 0
 	for second := range 600 { // a hundred new sessions a second that live for a minute
 		now := day.Add(0) + fleettime.Time(second*1000)
 		for range 100 {
 			id++
-			ids.take(&c, wire.Move{ID: id, Until: uint32(now.Second()) + 60}, 1, limit)
+			ids.record(&c, wire.Move{ID: id, Until: uint32(now.Second()) + 60}, 1, limit)
 		}
 		c.free(now)
 		largest = max(largest, len(ids.slots))
@@ -132,7 +132,7 @@ func TestSessionIDsStayWithinTheirBounds(t *testing.T) {
 	// which costs use of the limit and nothing else.
 	for range 5 * limit {
 		id++
-		ids.take(&c, wire.Move{ID: id, Until: uint32(day.Second()) + 900}, 1, limit)
+		ids.record(&c, wire.Move{ID: id, Until: uint32(day.Second()) + 900}, 1, limit)
 	}
 	if ids.n > limit || len(ids.slots) > 3*limit {
 		t.Errorf("%d entries in %d places, the limit is %d", ids.n, len(ids.slots), limit)

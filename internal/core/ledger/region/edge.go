@@ -13,33 +13,33 @@ import (
 
 // edgeState is the state of one instance of an edge.
 //
-//	from      to        when                                                         by
-//	awaiting  joining   it is heard, and has promised to follow us                   adopt
-//	          lost      its wait is over                                             advance
-//	          dead      the roster of a predecessor says so                          restore
-//	          left      the same; or it has ended, and its sessions are counted      restore, forgetPast, add of a sum
-//	joining   alive     its place on the roster is stored                            enter
-//	          dead      its lease lapsed                                             lapse
-//	          joining   it told the exact numbers of its lease epoch, and begins another  revive
-//	          left      it said goodbye                                              leave
+//	from      to        when                                                             by
+//	awaiting  joining   it reports, and has promised to follow this term                 join
+//	          lost      its wait is over                                                 advance
+//	          dead      the predecessor's roster lists it as dead                        restore
+//	          left      the same; or its summary was made, or the unknown past is closed restore, closeUnknownPast, compact
+//	joining   alive     its roster entry is stored                                       activateStored
+//	          dead      its lease lapsed                                                 lapse
+//	          joining   it reported its final numbers and begins a lease epoch           revive
+//	          left      it said goodbye                                                  leave
 //	alive     dead, joining, left as from joining
 //	dead      joining, left       as from joining
-//	lost      joining   it is heard after all                                        adopt
-//	          left      nothing is reserved for it any more                           reap, holdLost
-//	          awaiting  the time by which it was given up was a wrong guess          corrected
-//	left      joining   it lives after all, and told its exact numbers               revive
+//	lost      joining   it reports after all                                             join
+//	          left      nothing is reserved for it any more                              closeLost, reserveLost
+//	          awaiting  the fleet time of its wait was a wrong guess                     guessCorrected
+//	left      joining   it is alive after all, and reported its final numbers            revive
 type edgeState uint8
 
 const (
-	awaiting edgeState = iota // on the roster of a predecessor; not heard yet
-	joining                   // heard; its place on the roster is being stored
+	awaiting edgeState = iota // listed by a predecessor; has not reported yet
+	joining                   // reports; its roster entry is being stored
 	alive                     // reports, may hold a lease
 	dead                      // its lease lapsed: its permits are counted as spent
-	lost                      // its wait is over: its sessions are not known
-	left                      // said goodbye, or aged out: only its counted sessions remain
+	lost                      // its wait is over; its sessions are unknown
+	left                      // said goodbye or aged out; only its counted sessions remain
 )
 
-// transitions are the states that may follow each. An edge that stays in its state makes none.
+// transitions lists the states that may follow each state. Staying in a state is no transition.
 var transitions = [...][]edgeState{
 	awaiting: {joining, lost, dead, left},
 	joining:  {alive, dead, left},
@@ -57,61 +57,61 @@ func (e *edge) become(to edgeState) {
 	e.state = to
 }
 
-// edge is one instance of an edge in the books of its aggregator.
+// edge is one instance of an edge.
 type edge struct {
 	name     string
 	instance uint64
-	num      edgeNum // short name for the table of session ids
+	num      edgeNum // short ID for the table of sessions
 
 	strict bool // see Config.Strict
 
-	state      edgeState
-	leaseEpoch uint64
-	parts      wire.Parts     // of its reports
-	asOf       fleettime.Time // it has reported everything up to here, by the clock that it judges by
-	earliest   fleettime.Time // it was no earlier then
-	latest     fleettime.Time // it was no later when it reported last
-	timed      bool           // it knew the time then: it cannot have learned it since
-	recv       fleettime.Mono // when its newest report came; when the awaiting began
-	echo       fleettime.Mono // Sent of that report
-	silent     time.Duration  // since its lease lapsed, while other edges were heard
-	lostHold   bool           // given up after a takeover, and the sessions that it may go on renewing are reserved
+	state        edgeState
+	leaseEpoch   uint64
+	parts        wire.Parts     // of its reports
+	asOf         fleettime.Time // it has reported everything up to here, by its own clock
+	earliest     fleettime.Time // lower bound of that time
+	latest       fleettime.Time // upper bound of the time of its last report
+	timed        bool           // it knew the time in that report
+	receivedAt   fleettime.Mono // arrival of its newest report, or start of the wait for it
+	echo         fleettime.Mono // Sent of that report
+	silent       time.Duration  // since its lease lapsed, while other edges reported
+	reservedLost bool           // lost after a takeover; the sessions that it may be renewing are reserved
 
-	// The ends of its waits while it is not heard: see wire.RosterEntry. A successor goes on with them.
+	// The ends of its waits while it does not report: see wire.RosterEntry. A successor continues them.
 	leased, until, ended int64
-	waited               uint32 // as it is on the roster
+	waited               uint32 // as stored in the roster
 
-	since     fleettime.Time // since when it counts waiting visitors, as reported; 0 for unknown
-	acked     uint64         // newest grant it has taken
-	told      uint64         // the same, with all that it did before taken by us
-	recovered bool           // it was there before this aggregator
-	unheard   bool           // since its lease epoch began: it may be going on without a lease
+	since         fleettime.Time // since when it counts waiting visitors, as reported; 0 for unknown
+	acked         uint64         // newest grant that it has applied
+	ackedReported uint64         // the same as of its last complete report
+	recovered     bool           // it existed before this aggregator
+	unconfirmed   bool           // it has not reported in this lease epoch: it may continue without a lease
 
-	// Other processes of its name. A process that used the same data folder after it has succeeded it,
-	// which is a proof; any other is another edge.
-	succeeds  []uint64       // instances that ended before it began
-	first     uint64         // newest grant to anybody when it was adopted
-	claimed   uint64         // the same when another one told that it has ended; 0 for nobody
-	claimedAt fleettime.Time // no later than then
-	forgotten bool           // an operator told that it has ended
-	belied    bool           // it was heard since
-	twin      bool           // another one of its name lives too
-	leaving   bool           // it was told to end
-	needs     uint64         // version of Durable to be stored before it gets a lease
-	due       bool           // an answer is owed
+	// Other processes of its name. A process that used the same data folder later has succeeded it. Any other
+	// process is another edge.
+	succeeds      []uint64       // instances that ended before it began
+	first         uint64         // number of the newest grant when it joined
+	endedAtGrant  uint64         // the same when another process reported its end; 0 for none
+	endedAtTime   fleettime.Time // upper bound of the time of that report
+	declaredEnded bool           // an operator declared that it has ended
+	contradicted  bool           // it has reported since
+	twin          bool           // another process of its name is alive
+	leaving       bool           // it is shutting down
+	storeVersion  uint64         // version of Durable to store before it gets a lease
+	replyDue      bool           // a reply to its report is due
 
-	push bool            // there is news that cannot wait for its next report
-	gone []wire.GoneEdge // of wire.Gone: edges with their sessions in its sum
+	urgent  bool            // a change cannot wait for its next report
+	summary []wire.GoneEdge // of wire.Gone: the edges whose sessions it sums
 
-	rooms int        // in which it has an account
-	open  []*account // those with news for the edge; see account.news
+	rooms   int        // number of its accounts
+	changed []*account // those with news for the edge; see account.news
 }
 
-// owe lists an account with news for the edge.
-func (e *edge) owe(a *account) {
-	if !a.open {
-		a.open = true
-		e.open = append(e.open, a)
+// enqueue adds an account to the list of accounts with changes to send.
+func (e *edge) enqueue(a *account) {
+	if !a.queued {
+		a.queued = true
+		e.changed = append(e.changed, a)
 	}
 }
 
@@ -122,7 +122,7 @@ func compareEdges(a, b *edge) int {
 	return a.compare(b.name, b.instance)
 }
 
-// compare orders an edge and one of this name and instance.
+// compare orders an edge and the given name and instance.
 func (e *edge) compare(name string, instance uint64) int {
 	if c := strings.Compare(e.name, name); c != 0 {
 		return c
@@ -130,17 +130,16 @@ func (e *edge) compare(name string, instance uint64) int {
 	return cmp.Compare(e.instance, instance)
 }
 
-// over reports whether its lease epoch is over: its lease lapsed, or it said goodbye.
+// over reports whether the lease epoch has ended: the lease lapsed, or the edge said goodbye.
 func (e *edge) over() bool { return e.state == dead || e.state == left }
 
-// missing reports whether nobody has heard it since a predecessor led.
+// missing reports whether the edge has not reported since a predecessor led.
 func (e *edge) missing() bool { return e.state == awaiting || e.state == lost }
 
-// heard reports whether the edge reports, or is about to.
-func (e *edge) heard() bool { return e.state == alive || e.state == joining }
+// reporting reports whether the edge reports to this aggregator.
+func (e *edge) reporting() bool { return e.state == alive || e.state == joining }
 
-// The State of edges that have a lease, or had one a moment ago; of those that were given up; and of
-// those that said goodbye.
+// States of edges in [EdgeStatus]: with a lease, silent, and after a goodbye.
 const (
 	Alive = "alive"
 	Dead  = "dead"

@@ -7,23 +7,21 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// terminations are the sessions of a room that were revoked before their tickets expire, in
-// the books of one data centre: each is sent to every edge, and once no edge can
-// renew (moved) or accept (left) its tickets any more, the home takes the session
-// out of its head-count, exactly once.
+// terminations are the sessions of a room that were revoked before their tickets expire. Each is sent to every edge.
+// Once no edge can renew (moved) or accept (left) its tickets, the home data centre removes the session from its
+// count, exactly once.
 //
-// Nothing of this is needed for safety. A termination that is lost, with an aggregator
-// or for want of room, leaves the session counted until its tickets expire; a
-// new aggregator counts it again, and learns the terminations from its edges.
+// Safety does not depend on it. If a termination is lost, with an aggregator or for lack of space, the session counts
+// until its tickets expire. A new aggregator counts it again and learns the terminations from its edges.
 type terminations struct {
-	n       uint64 // number of the newest
-	order   []*termination
-	byKey   map[terminationKey]*termination
-	up      wire.Outbox[wire.End] // to global
-	news    bool                  // in up, since tellEnds
-	movedIn uint32                // old tickets of sessions that moved here from other data centres are valid until then
-	dropped uint32                // moves here that did not fit: their old tickets are valid until then
-	skips   uint64                // reports so far that left moves out
+	n          uint64 // number of the newest
+	order      []*termination
+	byKey      map[terminationKey]*termination
+	up         wire.Outbox[wire.End] // to global
+	unreported bool                  // up changed since reportEnds
+	movedIn    uint32                // end of the old tickets of sessions that moved here from other data centres
+	dropped    uint32                // the same for moves that did not fit
+	skips      uint64                // reports so far without all moves
 }
 
 type terminationKey struct {
@@ -33,44 +31,43 @@ type terminationKey struct {
 
 type termination struct {
 	wire.End
-	n       uint64 // for the edges; 0 for one that is not theirs
-	raised  bool   // Left, at home: it holds for every ticket that edges may have stamped by then
-	skips   uint64 // those of terminations by then
-	closed  bool   // nothing is left to do about it
+	n       uint64 // for the edges; 0 if it is not sent to them
+	raised  bool   // Left, at home: it covers every ticket that edges may have stamped by then
+	skips   uint64 // terminations.skips when it was raised
+	closed  bool   // nothing remains to be done
 	cleared bool   // Left, at home: no other data centre accepts it
 }
 
-// tell owes an edge all that is known.
-func (ts *terminations) tell(acc *account) {
+// sendAllTo queues all terminations for an edge.
+func (ts *terminations) sendAllTo(acc *account) {
 	acc.ends = wire.Outbox[wire.End]{}
 	for _, m := range ts.order {
 		if m.n != 0 {
 			acc.ends.Add(m.End, m.n)
-			acc.news()
+			acc.markChanged()
 		}
 	}
 }
 
-// endsAgain tells everything anew: the edge is about to acknowledge a grant that
-// carries none of it.
-func (e *edge) endsAgain() {
-	for _, acc := range e.open {
+// resendEnds queues sent terminations and decisions again: the edge will acknowledge a grant without them.
+func (e *edge) resendEnds() {
+	for _, acc := range e.changed {
 		acc.ends.Again()
 		acc.lines.Again()
 	}
 }
 
-// closing holds the state that decides when a data centre closes revocations.
-type closing struct {
-	known     uint64         // up to this number every edge knows them
-	acked     uint64         // newest report that global has taken
+// closeConditions is the state that decides when a termination is closed.
+type closeConditions struct {
+	known     uint64         // number up to which every edge knows them
+	acked     uint64         // newest report that global has applied
 	watermark fleettime.Time // every edge has reported everything before it
 	expired   uint32         // Unix second at which all tickets stamped so far have expired; 0 if unknown
 	movedIn   int64          // until then old tickets of sessions that moved here before this term are valid
 }
 
-// closeTerminations finds the terminations that every edge knows, and draws the conclusion.
-func (b *books) closeTerminations(at closing) {
+// closeTerminations closes the terminations that every edge knows.
+func (b *roomLedger) closeTerminations(at closeConditions) {
 	ts := &b.terminations
 	ts.up.Acked(at.acked)
 	var raise []wire.End
@@ -94,7 +91,7 @@ func (b *books) closeTerminations(at closing) {
 		}
 	}
 	for _, e := range raise {
-		b.end(e, false)
+		b.recordEnd(e, false)
 	}
 	ts.order = slices.DeleteFunc(ts.order, func(m *termination) bool {
 		if fleettime.Time(int64(m.Until)*1000).Add(wire.EndMargin) > at.watermark {
@@ -105,15 +102,13 @@ func (b *books) closeTerminations(at closing) {
 	})
 }
 
-// uncount takes a session out of the head-count once every edge knows its termination, and reports whether
-// it was counted.
+// uncount removes a session from the count once every edge knows its termination, and reports whether it was counted.
 //
-// A session whose moves were reported to a predecessor only is counted once all the same, in the second in
-// which its newest ticket expires. Which second is not known, but no edge accepts any of its tickets (raised).
-// So it is subtracted in the second in which the shown ticket expires, which is not later; if it is earlier,
-// the session counts again from then on. A report that left moves out since the raise may hide a newer ticket:
-// then the termination is raised again.
-func (b *books) uncount(m *termination) bool {
+// A session whose moves were reported only to a predecessor is counted once, in the second in which its newest ticket
+// expires. That second is unknown, but no edge accepts any of its tickets (raised). So it is subtracted in the second
+// in which the shown ticket expires, which is not later. If it is earlier, the session counts again from then on. A
+// report without all moves since the raise may hide a newer ticket: then the termination is raised again.
+func (b *roomLedger) uncount(m *termination) bool {
 	if b.ids.find(m.ID) != nil {
 		return b.ids.end(&b.counts, m.ID, m.Until)
 	}
@@ -124,8 +119,8 @@ func (b *books) uncount(m *termination) bool {
 	return true
 }
 
-// end records that a session ended; edge says that an edge reported it, not global.
-func (b *books) end(e wire.End, edge bool) {
+// recordEnd records that a session ended; edge says that an edge reported it, not global.
+func (b *roomLedger) recordEnd(e wire.End, edge bool) {
 	if int64(e.Until) < b.counts.freed {
 		return // expired
 	}
@@ -167,17 +162,17 @@ func (b *books) end(e wire.End, edge bool) {
 	home := m.Home == b.home
 	if (edge && !home) || (home && m.Kind == wire.Left) {
 		ts.up.Add(m.End, 0)
-		ts.news, b.dirty = true, true
+		ts.unreported, b.dirty = true, true
 	}
 	if !home && m.Kind == wire.Moved {
-		m.closed = true // the home's business
+		m.closed = true // its home handles it
 		return
 	}
 	ts.n++
 	m.n = ts.n
 	for _, acc := range b.accounts {
-		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // an edge without it may renew the session
-		acc.news()
+		m.closed = !acc.ends.Add(m.End, m.n) || m.closed // an edge that does not know it may renew the session
+		acc.markChanged()
 	}
 }
 
@@ -186,28 +181,28 @@ func (ts *terminations) clear(m *termination) {
 	end := m.End
 	end.Kind = wire.Cleared
 	ts.up.Add(end, 0)
-	ts.news = true
+	ts.unreported = true
 }
 
-// older reports whether tickets of the session that another data centre stamped before it came here may
-// still be accepted: counted sessions here cover them, also when the visitor has left.
+// older reports whether edges may still accept tickets that another data centre stamped before the session came here.
+// Counted sessions here cover them, also after the visitor left.
 func (ts *terminations) older(m *termination) bool {
 	return m.Until <= ts.dropped || slices.ContainsFunc(ts.order, func(o *termination) bool { return o.ID == m.ID && o.Home != m.Home })
 }
 
-// beyond is how many sessions an edge that cannot be heard may have beyond those
-// that are counted: tickets that turned up elsewhere since, and all its sessions
-// once it was given up. It stays until the edge, or its successor, is heard.
-type beyond struct {
+// overcommitEntry is the number of sessions that a silent edge may have beyond the counted ones: tickets that
+// appeared elsewhere since, and all its sessions once it was declared lost. It remains until the edge or its
+// successor reports.
+type overcommitEntry struct {
 	instance uint64
 	n        int64
 }
 
-// maxBeyond bounds the edges that are remembered so.
-const maxBeyond = 256
+// maxOvercommitEntries bounds the edges with own entries.
+const maxOvercommitEntries = 256
 
 // overcommit are the sessions of a room that may be valid beyond those counted.
-type overcommit []beyond
+type overcommit []overcommitEntry
 
 // add adds n sessions of an edge. It reports whether the edge had none before.
 func (x *overcommit) add(instance uint64, n int64) bool {
@@ -220,20 +215,20 @@ func (x *overcommit) add(instance uint64, n int64) bool {
 			return false
 		}
 	}
-	if len(*x) < maxBeyond {
-		*x = append(*x, beyond{instance: instance, n: n})
+	if len(*x) < maxOvercommitEntries {
+		*x = append(*x, overcommitEntry{instance: instance, n: n})
 	} else {
-		(*x)[maxBeyond-1].n += n
+		(*x)[maxOvercommitEntries-1].n += n
 	}
 	return true
 }
 
-// found notes that an instance is heard again, or has ended: its sessions are counted.
-func (x *overcommit) found(instance uint64) {
-	*x = slices.DeleteFunc(*x, func(s beyond) bool { return s.instance == instance })
+// remove removes an instance that reports again, or has ended: its sessions are counted.
+func (x *overcommit) remove(instance uint64) {
+	*x = slices.DeleteFunc(*x, func(s overcommitEntry) bool { return s.instance == instance })
 }
 
-// sum returns how many there are.
+// sum returns the number of sessions.
 func (x overcommit) sum() int64 {
 	n := int64(0)
 	for _, s := range x {

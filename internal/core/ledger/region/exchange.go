@@ -14,7 +14,7 @@ import (
 // This file exchanges the numbers of a room with global.
 
 // report returns the room's part of a report to global.
-func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport {
+func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport {
 	t := b.tally()
 	idle, ridle := b.accounts.idle()
 	r := wire.RoomReport{
@@ -26,7 +26,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 		Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered,
 		Overcommit: uint64(b.overcommit.sum()), Outcomes: t.Outcomes,
 	}
-	var few struct { // mostly there are no more edges: no garbage
+	var few struct { // avoids allocations with few edges
 		lines, pending [8]estimate.Histogram
 		heldJoined     [8][]fleettime.Time
 	}
@@ -36,7 +36,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	for _, acc := range b.accounts {
 		if acc.edge.state != alive {
 			if acc.report != nil {
-				absent = append(absent, ledger.Remaining(acc.report.Waiting, now.Sub(acc.edge.recv)))
+				absent = append(absent, ledger.Remaining(acc.report.Waiting, now.Sub(acc.edge.receivedAt)))
 			}
 			continue
 		}
@@ -55,8 +55,8 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	}
 	r.HeldJoined = share.MergeTimes(heldJoined, wire.MaxHeld)
 	r.Pending = estimate.Sum(pending...).Compact(wire.MaxSlices)
-	if some { // else nobody is let in here
-		// They count as expected visitors and are not called: they are not there.
+	if some { // otherwise no edge here can admit visitors
+		// Their visitors are expected to return, and are not called before.
 		r.Pending = estimate.Sum(append(absent, r.Pending)...).Compact(wire.MaxSlices)
 	}
 	b.waiting = estimate.Sum(lines...).Clamp().Compact(wire.MaxSlices)
@@ -69,7 +69,7 @@ func (b *books) report(now fleettime.Mono, free, rateFree int64) wire.RoomReport
 	return r
 }
 
-// addMinute adds the visitors of m to its minute.
+// addMinute adds m to the entry of its minute.
 func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	for i := range minutes {
 		if minutes[i].Start == m.Start {
@@ -80,31 +80,30 @@ func addMinute(minutes []wire.Minute, m wire.Minute) []wire.Minute {
 	return append(minutes, m)
 }
 
-// apply applies a grant of global to the room. It reports whether global waits for a report.
-func (b *books) apply(from wire.Term, g *wire.RoomGrant) (hurry bool) {
-	if b.passes.take(from, &g.Passes, b.accounts) {
+// applyGrant applies a grant of global to the room. It reports whether global waits for a report.
+func (b *roomLedger) applyGrant(from wire.Term, g *wire.RoomGrant) (hurry bool) {
+	if b.passes.applyGrant(from, &g.Passes, b.accounts) {
 		b.dirty, b.stale = true, true
 	}
 	if g.Gen < b.loan.gen {
-		return false // of books that were voided since
+		return false // of an older generation
 	}
-	news, hurry := b.loan.apply(g)
+	news, hurry := b.loan.applyGrant(g)
 	b.dirty, b.stale = b.dirty || news, true
 	for _, end := range g.Ends {
-		b.end(end, false)
+		b.recordEnd(end, false)
 	}
 	if g.View != nil {
-		b.show(g.View)
+		b.setView(g.View)
 	}
 	return hurry
 }
 
-// reconstruct makes books of the permits and sessions of the edges: the loan is not known. The
-// books cover every session and every permit at an edge, so global lends no more than T and R
-// beside them. But they cover reserved sessions and doubles as well, and so may be more than was
-// ever lent: until global has seen that all books together keep the limits, no permit of them is
-// used twice.
-func (b *books) reconstruct() {
+// reconstruct replaces an unknown loan by the permits and sessions of the edges. These cover every session and every
+// permit at an edge, so that global lends no more than T and R beside them. They also cover reserved sessions and
+// doubles, and so may exceed what was lent. Until global has confirmed that all ledgers together keep the limits, no
+// permit of them is reused.
+func (b *roomLedger) reconstruct() {
 	credit, rate := b.accounts.lent()
 	rate += b.rates.sum()
 	held := &b.loan.permits
@@ -114,17 +113,15 @@ func (b *books) reconstruct() {
 	b.dirty, b.stale = true, true
 }
 
-// expire voids the books of a room under partition_policy cap once the data
-// centre has been without its lease for so long that none of its sessions can
-// be valid: global reclaims the rights a little later, and a new leader of it
-// may not know.
-func (b *books) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
+// expire voids the loan of a room under partition_policy cap once none of its sessions can be valid after the lease
+// of global has lapsed. Global reclaims the permits a little later, and a new leader of it may not know.
+func (b *roomLedger) expire(now, leaseEnd fleettime.Mono, edgeLease time.Duration) {
 	if !b.Cap || leaseEnd == 0 || b.loan.permits.Sessions.Held() <= 0 {
 		return
 	}
 	life := max(time.Duration(b.life.longest(now))*time.Second, wire.RateWindow)
-	// Its edges stopped one edge lease after ours ended; two seconds are for
-	// the rounding of expiry and for clocks that are wrong as far as they may.
+	// The edges stopped one edge lease after the lease of global lapsed. Two seconds cover the rounding of
+	// expiry and the allowed clock error.
 	if now.Sub(leaseEnd) < fleettime.Stretch(edgeLease+life+2*time.Second) {
 		return
 	}

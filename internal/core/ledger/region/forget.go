@@ -8,29 +8,28 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// The reasons for which an edge cannot be forgotten.
+// The reasons for which an edge cannot be declared ended.
 var (
-	ErrHeard    = errors.New("it is heard, so it has not ended")
-	ErrNotKnown = errors.New("no silent process of that name is known")
-	ErrReplaced = errors.New("this aggregator does not lead any more: ask again in some seconds")
-	ErrTimeless = errors.New("this aggregator does not know the time yet: ask again in some seconds")
+	ErrReporting = errors.New("it reports, so it has not ended")
+	ErrUnknown   = errors.New("no silent process has this name")
+	ErrReplaced  = errors.New("this aggregator has lost leadership: try again in a few seconds")
+	ErrTimeless  = errors.New("this aggregator does not know fleet time yet: try again in a few seconds")
 )
 
 // Forgotten is the result of declaring edges ended.
 type Forgotten struct {
 	Instances []uint64      // instances that were declared ended
-	Sessions  int64         // still counted, in all rooms
-	Within    time.Duration // after which none of them counts any more
+	Sessions  int64         // sessions that still count, in all rooms
+	Within    time.Duration // time until none of them counts
 }
 
-// Forget declares on an operator's word that an edge has ended: the instance instance, or with
-// 0 all silent instances of the name, or with an empty name every edge that is not heard, also
-// edges that nothing stored knows. Tickets that it stamped under partition_policy serve may be
-// valid for as long as if they had been renewed a moment ago, and count until then. If the edge is
-// alive after all, its sessions beyond that are reported as overcommit until it is heard. An edge that
-// a new aggregator still waits for is waited for no less, but no longer than one that has ended.
-// It returns one of the errors above where nothing can be forgotten: an edge that is heard has not
-// ended.
+// Forget declares, on an operator's word, that an edge has ended: the given instance; all silent instances of the
+// name if instance is 0; or every edge that does not report if the name is empty, also unknown edges.
+//
+// Tickets that the edge stamped under partition_policy serve may have been renewed a moment ago, and count until they
+// would expire then. If the edge is alive after all, its sessions beyond that are reported as overcommit until it
+// reports. An edge of a predecessor is waited for no less than before, but no longer than an ended one. Forget
+// returns one of the errors above if no edge can be declared ended.
 func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {
@@ -46,16 +45,16 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (F
 			continue
 		}
 		switch {
-		case e.heard():
+		case e.reporting():
 			heard = true
 			continue
 		case e.state == left:
-			continue // it has ended as far as we are concerned
+			continue // it has ended already
 		}
-		e.forgotten = true
-		a.roster.claimed(e, a.lives.latest(now))
+		e.declaredEnded = true
+		a.roster.markEnded(e, a.lifecycle.latest(now))
 		if e.ended == 0 && e.missing() {
-			a.lives.endedNow(now, e)
+			a.lifecycle.endedNow(now, e)
 		}
 		out.Instances = append(out.Instances, e.instance)
 		for b, acc := range a.rooms.accounts(e) {
@@ -65,9 +64,9 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (F
 	switch {
 	case len(out.Instances) > 0 || name == "":
 	case heard:
-		return out, fmt.Errorf("forget %s: %w", name, ErrHeard)
+		return out, fmt.Errorf("forget %s: %w", name, ErrReporting)
 	default:
-		return out, fmt.Errorf("forget %s: %w", name, ErrNotKnown)
+		return out, fmt.Errorf("forget %s: %w", name, ErrUnknown)
 	}
 	a.advance(now)
 	out.Within = a.rooms.longestLife(now) + 3*time.Second
@@ -76,7 +75,7 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (F
 			out.Within = max(out.Within, w.Until.Sub(a.clock.Now(now)))
 		}
 	}
-	a.rooms.restale()
+	a.rooms.markAllStale()
 	a.due = now
 	return out, nil
 }

@@ -9,7 +9,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// GrantsDue returns when the next call of Grants is due: at once after most messages.
+// GrantsDue returns when the next call of Grants is due: immediately after most messages.
 func (a *Aggregator) GrantsDue() fleettime.Mono { return a.due }
 
 // Grants divides the free permits among the edges and returns the grants that are due. They are valid
@@ -25,15 +25,15 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 		if lapsed := b.Cap && !b.stopped && !at.leased; b.stale || lapsed {
 			b.stale, b.divided = false, true
 			if at.divide(now, ft, b, a.roster.edges) {
-				a.up.hurry(now, 1)
+				a.up.reportSoon(now, 1)
 			}
 		}
 	}
 	var out []wire.Grant
-	for _, s := range a.roster.unadopted {
-		seq := a.roster.ask(now, &a.clock)
+	for _, s := range a.roster.replies {
+		seq := a.roster.nextSeq(now, &a.clock)
 		if e := a.roster.find(s.name, s.instance); e != nil {
-			e.endsAgain()
+			e.resendEnds()
 		}
 		out = append(out, wire.Grant{
 			To: s.name, Instance: s.instance, LeaseEpoch: s.leaseEpoch, From: a.cfg.Term, Seq: seq, Parts: 1,
@@ -41,65 +41,64 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 			Handshake: s.handshake, Watermark: a.rooms.watermark,
 		})
 	}
-	a.roster.unadopted = a.roster.unadopted[:0]
+	a.roster.replies = a.roster.replies[:0]
 	for _, e := range a.roster.edges {
-		if e.state == alive || (e.over() && e.due) {
+		if e.state == alive || (e.over() && e.replyDue) {
 			out = ledger.Join(out, a.grant(now, e))
 		}
 	}
 	return out
 }
 
-// grant returns the grant of edge e, if one is due: an answer that is owed, or news that cannot wait for
-// its next report.
+// grant returns the grant of edge e if one is due: a reply to its report, or an urgent change.
 func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
-	if !e.due && !e.push {
+	if !e.replyDue && !e.urgent {
 		return nil
 	}
-	e.due = false
+	e.replyDue = false
 	head := wire.Grant{
-		To: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, From: a.cfg.Term, Seq: a.roster.ask(now, &a.clock),
-		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.recv),
+		To: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, From: a.cfg.Term, Seq: a.roster.nextSeq(now, &a.clock),
+		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.receivedAt),
 		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(), Lease: a.cfg.Params.EdgeLease,
 		Watermark: a.rooms.watermark, Twin: e.twin, Standing: a.member.standing(&a.up), Site: a.stored.site, Copied: a.member.mayBeCopy(&a.up),
 	}
 	if e.state != alive {
-		e.endsAgain()
+		e.resendEnds()
 		head.Handshake, head.Lease = wire.Fenced, 0
 		return wire.NewGrantPacker(head).Grants()
 	}
 	pack := wire.NewGrantPacker(head)
-	e.push = false
-	if e.rooms < len(a.rooms.list) { // rooms that it has not heard of
+	e.urgent = false
+	if e.rooms < len(a.rooms.list) { // new rooms
 		for _, b := range a.rooms.list {
 			b.account(e)
 		}
 	}
-	e.tell(pack, head.Seq)
+	e.packChanges(pack, head.Seq)
 	return pack.Grants()
 }
 
-// tell adds the news of the edge's rooms to a grant with the number seq.
-func (e *edge) tell(pack *wire.GrantPacker, seq uint64) {
-	slices.SortFunc(e.open, func(x, y *account) int { return cmp.Compare(x.books.ID, y.books.ID) })
-	e.open = slices.DeleteFunc(e.open, func(acc *account) bool {
-		b := acc.books
-		acc.ends.Acked(e.told)
-		acc.lines.Acked(e.told)
-		if acc.unsaid {
-			acc.unsaid, acc.changedAt = false, seq
+// packChanges adds the changes of the edge's rooms to the grant with number seq.
+func (e *edge) packChanges(pack *wire.GrantPacker, seq uint64) {
+	slices.SortFunc(e.changed, func(x, y *account) int { return cmp.Compare(x.ledger.ID, y.ledger.ID) })
+	e.changed = slices.DeleteFunc(e.changed, func(acc *account) bool {
+		b := acc.ledger
+		acc.ends.Acked(e.ackedReported)
+		acc.lines.Acked(e.ackedReported)
+		if acc.changed {
+			acc.changed, acc.changedAt = false, seq
 		}
-		if acc.unshown {
-			acc.unshown, acc.viewAt = false, seq
+		if acc.viewChanged {
+			acc.viewChanged, acc.viewAt = false, seq
 		}
 		if acc.changedAt <= e.acked && acc.viewAt <= e.acked {
-			acc.open = acc.ends.Len()+acc.lines.Len() > 0
-			return !acc.open
+			acc.queued = acc.ends.Len()+acc.lines.Len() > 0
+			return !acc.queued
 		}
 		g := wire.RoomGrant{
 			Room: b.ID, Permits: acc.permits.Offered(), RenewCeil: acc.renewCeil, Life: acc.life,
-			Ends: acc.ends.Take(seq, e.told), Lines: acc.lines.Take(seq, e.told),
-			Passes: acc.passes.Grant(&b.passes.lent),
+			Ends: acc.ends.Take(seq, e.ackedReported), Lines: acc.lines.Take(seq, e.ackedReported),
+			Passes: acc.passes.Grant(&b.passes.toEdges),
 		}
 		if acc.viewAt > e.acked {
 			g.View = b.view

@@ -7,14 +7,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// sessionIDs knows, best effort, where each session's newest ticket stands:
-// its expiry second, the one before, and the edge that stamped it. It lets the
-// aggregator cancel double counts: parallel requests of one page at
-// several edges, a ticket admitted at two edges at once, a reply that was
-// lost. Losing an entry costs use of the limit, never safety.
+// sessionIDs has the newest known ticket of each session: its expiry second, the one before, and the edge that
+// stamped it. With it the aggregator cancels double counts: parallel requests of one page at several edges, a ticket
+// admitted at two edges at once, a lost response. A missing entry costs use of the limit, never safety.
 //
-// It is an open-addressed table with linear probing; an entry takes 24 bytes
-// and is dropped some time after its second was freed.
+// It is an open-addressed table with linear probing. An entry takes 24 bytes and is dropped some time after its
+// second was freed.
 type sessionIDs struct {
 	slots []idEntry
 	n     int
@@ -24,19 +22,18 @@ type idEntry struct {
 	id     uint64
 	until  uint32
 	prev   uint32
-	base   uint32 // second of the ticket that the first known stamping consumed; 0 if that was the admission
+	base   uint32 // expiry of the ticket that the first known stamping consumed; 0 for an admission
 	holder uint32 // see edge and pinned: 31 bits and one, so that an entry stays at 24 bytes
 }
 
-// edgeNum is the short name of one instance of an edge. It is never used
-// again within a term: 2^31 of them are one a second for 68 years.
+// edgeNum is the short ID of one instance of an edge. It is never reused within a term: 2^31 of them are one a second
+// for 68 years.
 type edgeNum uint32
 
 // edge returns which edge stamped the ticket.
 func (e *idEntry) edge() edgeNum { return edgeNum(e.holder >> 1) }
 
-// pinned reports whether that edge is silent: then the session is counted as
-// pinned, not by its second.
+// pinned reports whether that edge is silent. The session is then counted as pinned, not by its second.
 func (e *idEntry) pinned() bool { return e.holder&1 != 0 }
 
 func (e *idEntry) at(n edgeNum) { e.holder = uint32(n)<<1 | e.holder&1 }
@@ -47,25 +44,19 @@ func (e *idEntry) pin(on bool) {
 	}
 }
 
-// parallel is how far apart, in seconds, two stamps of one ticket may be to be
-// taken for one visitor's parallel requests. Copies of a ticket that go on
-// living apart are counted apart.
+// parallel is the maximum distance, in seconds, of two stamps of one ticket that count as one visitor's parallel
+// requests. Copies of a ticket that are used independently are counted separately.
 const parallel = 10
 
-// take notes one stamping reported by edge, counted already in c, and cancels
-// it where it is a double. It reports whether the ticket was seen living in
-// two places at once, which is charged twice.
+// record records one stamping that edge reported and that c counts already, and cancels it if it is a double. It
+// reports whether the ticket is used in two places at once, which counts twice.
 //
-// Of every ticket in the table, its stampings sum to +1 at entry.until and
-// -1 at entry.base (none where the base is the admission). A double is
-// corrected so that this stays true. That is safe as long as the stampings
-// before the base are counted as reported: they carry the one session from
-// second to second up to the base, where the -1 takes it over. So a stamping
-// that ends at the base or before it, reported late because another edge
-// reports later, is never corrected; and a stamping that fits nowhere begins
-// a new base. A stamping that the table does not know, or does not correct,
-// only adds to the count.
-func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
+// The stampings of a ticket in the table sum to +1 at entry.until and -1 at entry.base (none if the base is the
+// admission). A correction keeps this true. It is safe as long as the stampings before the base are counted as
+// reported: they carry the session from second to second up to the base, where the -1 takes it over. So a stamping
+// that ends at the base or before it, from a later report of another edge, is never corrected, and a stamping that
+// fits nowhere begins a new base. A stamping that is unknown or not corrected only adds to the count.
+func (t *sessionIDs) record(c *counts, m wire.Move, edge edgeNum, limit int) (copied bool) {
 	e := t.find(m.ID)
 	fresh := idEntry{id: m.ID, until: m.Until, prev: m.From, base: m.From, holder: uint32(edge) << 1}
 	if e == nil {
@@ -81,15 +72,15 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 		e.prev, e.until = m.From, m.Until
 		e.at(edge)
 		return false
-	case e.base != 0 && m.Until == e.base: // it came before everything known
+	case e.base != 0 && m.Until == e.base: // it precedes all known stampings
 		e.base = m.From
 		return false
-	case e.base != 0 && m.Until < e.base: // further back
+	case e.base != 0 && m.Until < e.base: // an even earlier one
 		return false
 	case (m.From == e.prev && near(m.Until, e.until)) || (m.From != 0 && near(m.From, e.until)):
 		if m.From != 0 {
 			if int64(m.From) < c.freed {
-				break // the ticket it consumed is gone, so there is nothing to give back
+				break // the consumed ticket is freed: there is nothing to correct
 			}
 			c.add(int64(m.From), 1)
 		}
@@ -105,8 +96,7 @@ func (t *sessionIDs) take(c *counts, m wire.Move, edge edgeNum, limit int) (copi
 	return true
 }
 
-// insert adds an id that find did not find. Entries of seconds before freed make room; beyond limit
-// entries nothing is added.
+// insert adds an entry for an ID that has none. Freed entries make room. Beyond limit entries nothing is added.
 func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
 	if t.n*4 >= len(t.slots)*3 {
 		t.rebuild(freed)
@@ -117,7 +107,7 @@ func (t *sessionIDs) insert(e idEntry, freed int64, limit int) {
 	t.put(e)
 }
 
-// rebuild drops entries that are no longer counted and sizes the table for the others.
+// rebuild drops entries that no longer count and resizes the table.
 func (t *sessionIDs) rebuild(freed int64) {
 	live := 0
 	for i := range t.slots {
@@ -145,11 +135,10 @@ func (t *sessionIDs) put(e idEntry) {
 	t.n++
 }
 
-// end takes a session out of the head-count that ended no later than at until, and reports whether
-// it was counted. Every edge has told all that it stamped before it knew of the end, and stamps
-// nothing since: so all the session's tickets are counted, once at its newest expiry second at
-// least. Where that lies beyond the end it has begun anew; where it is not known, or the tickets
-// went on to a silent edge, it stays counted until it expires.
+// end removes a session that ended no later than until from the count, and reports whether it was counted. Every edge
+// has reported all tickets that it stamped before it knew of the end, and stamps none since. So all tickets of the
+// session are counted, at least once at its newest expiry second. If that second is after the end, the session has
+// begun anew. If it is unknown, or the session moved to a silent edge, the session counts until it expires.
 func (t *sessionIDs) end(c *counts, id uint64, until uint32) bool {
 	ent := t.find(id)
 	if ent == nil || ent.pinned() || ent.until > until || int64(ent.until) < c.freed {

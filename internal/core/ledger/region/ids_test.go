@@ -29,11 +29,11 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 		}
 		var c counts
 		var ids sessionIDs
-		c.begin(fleettime.Time(now))
+		c.start(fleettime.Time(now))
 		cookies := []uint32{uint32(now/1000) + 1 + life}
 		c.add(int64(cookies[0]), 1)
 		if rapid.Bool().Draw(t, "admission told") {
-			ids.take(&c, wire.Move{ID: 7, Until: cookies[0]}, 1, 100)
+			ids.record(&c, wire.Move{ID: 7, Until: cookies[0]}, 1, 100)
 		}
 		report := func(i int, lost bool) {
 			e := &edges[i]
@@ -43,7 +43,7 @@ func TestASessionIsNeverCancelledAway(t *testing.T) {
 			}
 			for _, m := range e.moves {
 				if !lost {
-					ids.take(&c, m, edgeNum(i+1), 100)
+					ids.record(&c, m, edgeNum(i+1), 100)
 				}
 			}
 			e.moves = e.moves[:0]
@@ -96,12 +96,12 @@ func TestRule4WhatLedUpToTheFirstStampingKnownIsNotCancelled(t *testing.T) {
 	s := uint32(day.Second())
 	var c counts
 	var ids sessionIDs
-	c.begin(day)
+	c.start(day)
 	c.add(int64(s+62), 1) // the admission, which is never reported
 	for i, m := range []wire.Move{{ID: 7, From: s + 66, Until: s + 70}, {ID: 7, From: s + 62, Until: s + 66}} {
 		c.add(int64(m.From), -1)
 		c.add(int64(m.Until), 1)
-		ids.take(&c, m, edgeNum(i), 100)
+		ids.record(&c, m, edgeNum(i), 100)
 	}
 	for at := range uint32(70) {
 		c.free(fleettime.Time(int64(s+at) * 1000))
@@ -151,12 +151,12 @@ func TestDoublesAreCountedOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var c counts
 			var ids sessionIDs
-			c.begin(day)
+			c.start(day)
 			copied := 0
 			for i, m := range tt.moves {
 				c.add(int64(m.From), -1)
 				c.add(int64(m.Until), 1)
-				if ids.take(&c, m, edgeNum(i), 100) {
+				if ids.record(&c, m, edgeNum(i), 100) {
 					copied++
 				}
 			}

@@ -6,23 +6,23 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Observe takes one report of an edge.
+// Observe applies one report of an edge.
 func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	if a.fencedBy != 0 {
 		return
 	}
 	if m.Seen.Fences(a.cfg.Term) {
-		// The edge follows a successor, to which all our permits belong now.
+		// The edge follows a successor, which owns all permits of the data centre now.
 		a.fencedBy = m.Seen.N
 		return
 	}
 	if a.member.learn(m.Site) {
-		a.up.hurry(now, 0)
+		a.up.reportSoon(now, 0)
 	}
 	r := decode(&m)
-	e, answer := a.lives.meet(now, a.cfg.Term, &r)
+	e, answer := a.lifecycle.identify(now, a.cfg.Term, &r)
 	if e == nil {
-		a.roster.answer(now, &r, answer)
+		a.roster.queueReply(now, &r, answer)
 		a.due = now
 		return
 	}
@@ -35,49 +35,48 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	if complete {
 		e.advance(&r)
 	}
-	a.lives.endLeaseEpoch(now, e, &r, complete)
+	a.lifecycle.endLeaseEpoch(now, e, &r, complete)
 }
 
-// report is a report of an edge, with the time at which the edge wrote it.
+// report is a report of an edge, and the time at which the edge wrote it.
 type report struct {
 	*wire.Report
 	earliest, latest fleettime.Time // by the clock of the edge, with its uncertainty
 	timed            bool           // the edge knew the time
 }
 
-// decode reads when a report was written.
+// decode reads the time at which a report was written.
 func decode(m *wire.Report) report {
 	return report{Report: m, earliest: ledger.Earliest(m), latest: ledger.Latest(m), timed: ledger.IsSynced(m)}
 }
 
-// receive takes the head of a report, which need not have all parts of it. It reports whether the report
-// is newer than those before, and whether this part completes it.
+// receive applies the head of one part of a report. It reports whether the report is newer than the previous ones,
+// and whether this part completes it.
 func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
 	if fresh, complete = e.parts.Take(m.Seq, m.Part, m.Parts); fresh {
-		e.recv, e.echo, e.leaving, e.since = now, m.Sent, m.Leaving, m.CountsSince
+		e.receivedAt, e.echo, e.leaving, e.since = now, m.Sent, m.Leaving, m.CountsSince
 		e.acked = max(e.acked, m.Acked)
-		e.due = true
+		e.replyDue = true
 	}
 	return fresh, complete
 }
 
 // count updates the counters of an edge in every room of a report.
 func (a *Aggregator) count(now fleettime.Mono, e *edge, m *report) {
-	wrote := a.clock.receive(now, m)
+	wrote := a.clock.estimateWritten(now, m)
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
-		b := a.rooms.reported(r.Room, m)
-		b.take(now, wrote, e, m, r)
-		a.stored.promiseMovedIn(int64(b.terminations.movedIn))
-		a.up.tellEnds(now, b)
+		b := a.rooms.openReported(r.Room, m)
+		b.applyReport(now, wrote, e, m, r)
+		a.stored.raiseMovedIn(int64(b.terminations.movedIn))
+		a.up.reportEnds(now, b)
 	}
 }
 
-// take updates the counters of an edge in one room by a report that was written at wrote at the
-// earliest.
-func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
+// applyReport updates the counters of an edge in one room. The report was written at wrote at the earliest.
+func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, r *wire.RoomReport) {
 	acc := b.account(e)
-	acc.sessions.take(&b.counts, r.Sessions)
+	acc.sessions.applyReport(&b.counts, r.Sessions)
 	acc.permits.Sessions.Recover(r.Permits.Sessions)
 	acc.renewCeil = max(acc.renewCeil, r.RenewCeil)
 	if m.LeaseEpoch == e.leaseEpoch && !e.over() { // permits of R end with their lease epoch
@@ -88,35 +87,34 @@ func (b *books) take(now, wrote fleettime.Mono, e *edge, m *report, r *wire.Room
 	acc.renewedBefore = acc.renewed
 	acc.renewed = max(acc.renewed, r.Renewed)
 	acc.demand = ledger.DemandOf(r)
-	b.passes.lent.Take(&acc.passes, r)
+	b.passes.toEdges.ApplyReport(&acc.passes, r)
 	if acc.report == nil {
-		b.terminations.tell(acc) // before it may act in the room
-		b.copies.tell(acc, m.latest, b.life.secs)
+		b.terminations.sendAllTo(acc) // before the edge can admit in the room
+		b.copies.sendDecisionsTo(acc, m.latest, b.life.secs)
 	}
 	acc.report = r
 	if first := b.progress.Add(&acc.progress, r); first {
 		b.rates.add(e.num, int64(r.RateOwed), now, 0)
-		acc.rateUses.begin(now, wrote, r.RateUsed, acc.permits.Rate.Held()-acc.rateIdleNow())
+		acc.rateUses.init(now, wrote, r.RateUsed, acc.permits.Rate.Held()-acc.rateIdleNow())
 	} else {
-		acc.rateUses.add(now, wrote, int64(spent))
+		acc.rateUses.record(now, wrote, int64(spent))
 	}
-	b.takeMoves(acc, r, m.earliest, m.latest)
+	b.applyMoves(acc, r, m.earliest, m.latest)
 	at := uint32(m.latest.Second())
 	for _, l := range r.Copied {
-		if b.copies.follow(l, at, b.life.secs) {
+		if b.copies.acceptReport(l, at, b.life.secs) {
 			b.copies.decide(l, at, b.life.secs, b.accounts)
 		}
 	}
 	for _, end := range r.Ends {
-		b.end(end, true)
+		b.recordEnd(end, true)
 	}
 	b.dirty, b.stale = true, true
 }
 
-// takeMoves follows the tickets that were stamped, and cancels doubles. The report was
-// written between earliest and latest.
-func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fleettime.Time) {
-	if acc.sessions.skip(r.FirstMove, max(acc.edge.latest, latest).Second()+2+int64(b.life.secs)) {
+// applyMoves records stamped tickets and cancels double counts. The report was written between earliest and latest.
+func (b *roomLedger) applyMoves(acc *account, r *wire.RoomReport, earliest, latest fleettime.Time) {
+	if acc.sessions.recordMissed(r.FirstMove, max(acc.edge.latest, latest).Second()+2+int64(b.life.secs)) {
 		b.terminations.skips++
 	}
 	limit := 2*int(b.loan.permits.Sessions.Held()) + 1024
@@ -130,31 +128,31 @@ func (b *books) takeMoves(acc *account, r *wire.RoomReport, earliest, latest fle
 		silent := ent != nil && ent.pinned()
 		if silent {
 			if ent.edge() != acc.edge.num && m.Until <= ent.until {
-				continue // told late: it went on to the silent edge
+				continue // a late report: the session moved on to the silent edge
 			}
-			// The session of a silent edge turned up here: no need to guess.
+			// The session of a silent edge appeared here, so it need not be reserved.
 			b.unpin(ent, acc.edge)
 		}
-		if b.ids.take(&b.counts, m, acc.edge.num, limit) {
+		if b.ids.record(&b.counts, m, acc.edge.num, limit) {
 			b.copied++
 		}
-		if l, made, found := b.copies.shown(&m, acc.life, b.life.secs, latest); found {
+		if l, made, found := b.copies.observe(&m, acc.life, b.life.secs, latest); found {
 			b.copies.decide(l, made, b.life.secs, b.accounts)
 		}
 		if !acc.reserved.silent {
 			continue
 		}
-		// The report is the silent edge's own, and old. The edge may have renewed tickets
-		// that were valid then, also where their second is freed by now.
+		// This is an old report of the silent edge itself. The edge may have renewed tickets that were valid
+		// then, even if their second is freed by now.
 		if ent = b.ids.find(m.ID); ent != nil && !ent.pinned() && ent.edge() == acc.edge.num && (silent || int64(ent.until) >= earliest.Second()) {
 			acc.pin(&b.counts, ent)
 		}
 	}
 }
 
-// advance moves the time up to which the edge has reported everything, after a complete report.
+// advance moves the time up to which the edge has reported everything. It follows a complete report.
 func (e *edge) advance(m *report) {
 	e.asOf, e.earliest = max(e.asOf, m.AsOf), max(e.earliest, m.earliest)
 	e.latest, e.timed = max(e.latest, m.latest), m.timed
-	e.told = e.acked
+	e.ackedReported = e.acked
 }

@@ -6,18 +6,18 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Overlooked returns a message or a return of rights that is due and that the aggregator
-// does not see, because it looks only at rooms and accounts that changed; "" for none. Tests
-// call it after Grants, with reported if Report was called just before.
+// Overlooked returns a due message or a due return of permits that the aggregator misses because it visits only
+// changed rooms and accounts; "" for none. Tests call it after Grants, with reported if Report was called just
+// before.
 func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 	for _, b := range a.rooms.list {
 		if n, rate := a.snapshot(now).surplus(b); reported && (n > 0 || rate > 0) {
-			return fmt.Sprintf("%d and %d rights of room %x are not given back", n, rate, uint64(b.ID))
+			return fmt.Sprintf("%d and %d permits of room %x are not returned", n, rate, uint64(b.ID))
 		}
 	}
 	for _, e := range a.roster.edges {
 		listed := map[*account]bool{}
-		for _, acc := range e.open {
+		for _, acc := range e.changed {
 			listed[acc] = true
 		}
 		n := 0
@@ -27,14 +27,14 @@ func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 				continue
 			}
 			n++
-			if acc.open != listed[acc] || acc.edge != e || acc.books != b {
-				return fmt.Sprintf("%s, room %x: open %v, listed %v", e.name, uint64(id), acc.open, listed[acc])
+			if acc.queued != listed[acc] || acc.edge != e || acc.ledger != b {
+				return fmt.Sprintf("%s, room %x: open %v, listed %v", e.name, uint64(id), acc.queued, listed[acc])
 			}
-			if !acc.open && (acc.unsaid || acc.unshown || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
-				return fmt.Sprintf("%s is not told of room %x", e.name, uint64(id))
+			if !acc.queued && (acc.changed || acc.viewChanged || acc.changedAt > e.acked || acc.viewAt > e.acked || acc.ends.Len() > 0) {
+				return fmt.Sprintf("%s did not get the changes of room %x", e.name, uint64(id))
 			}
 			if acc.reserved.silent && (e.state == alive || e.state == joining) {
-				return fmt.Sprintf("%s is heard and counted as silent in room %x", e.name, uint64(id))
+				return fmt.Sprintf("%s reports and counts as silent in room %x", e.name, uint64(id))
 			}
 		}
 	}

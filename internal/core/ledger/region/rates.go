@@ -13,26 +13,25 @@ import (
 // rateBusy is the longest time for which a permit of R counts after its use, by any clock.
 var rateBusy = fleettime.Stretch(fleettime.Stretch(wire.RateWindow))
 
-// rateUse are rights of R that an edge used, as its reports tell them: n at most, no earlier
-// than from and no later than till.
+// rateUse is uses of permits of R that an edge reported: at most n, no earlier than from and no later than till.
 type rateUse struct {
 	n          int64
 	from, till fleettime.Mono
 }
 
-// rateUses are the uses of rights of R that an edge has told, oldest first, about one entry
-// a second. Every right in use by its newest report is in one of them.
+// rateUses are the reported uses of permits of R, oldest first, about one entry a second. Every permit in use at the
+// newest report is in one of them.
 type rateUses struct {
 	list  []rateUse
-	wrote fleettime.Mono // the newest one was written no earlier
+	wrote fleettime.Mono // lower bound of the time of the newest report
 }
 
-// maxRateUses bounds the entries: where nobody knows the time it is not known which are over.
+// maxRateUses bounds the entries: if fleet time is unknown, it is unknown which of them have ended.
 const maxRateUses = 128
 
-// begin takes the first report of an edge: busy permits are in use, and used[s] of them were used s
-// seconds before it was written. The uses of the others are not known.
-func (u *rateUses) begin(now, wrote fleettime.Mono, used []uint32, busy int64) {
+// init applies the first report of an edge: busy permits are in use, and used[s] of them were used s seconds before
+// it was written. The uses of the others are unknown.
+func (u *rateUses) init(now, wrote fleettime.Mono, used []uint32, busy int64) {
 	for s, n := range slices.Backward(used) {
 		if n == 0 {
 			continue
@@ -41,18 +40,18 @@ func (u *rateUses) begin(now, wrote fleettime.Mono, used []uint32, busy int64) {
 		u.list = append(u.list, rateUse{n: int64(n), from: wrote.Add(-fleettime.Stretch(age + 2*time.Second)), till: now.Add(-fleettime.Shrink(age))})
 		busy -= int64(n)
 	}
-	u.wrote = math.MinInt64 / 2 // of the time before the report
-	u.add(now, wrote, busy)
+	u.wrote = math.MinInt64 / 2 // the earlier uses are unknown
+	u.record(now, wrote, busy)
 }
 
-// add notes that a report told of n more uses than the one before.
-func (u *rateUses) add(now, wrote fleettime.Mono, n int64) {
+// record records n new uses since the previous report.
+func (u *rateUses) record(now, wrote fleettime.Mono, n int64) {
 	from := u.wrote
 	u.wrote = wrote
 	if n <= 0 {
 		return
 	}
-	// Those that were over when it was written are not in use by it.
+	// Uses that ended before the report was written are not in use.
 	u.list = slices.DeleteFunc(u.list, func(x rateUse) bool { return wrote.Sub(x.till) > rateBusy+time.Second })
 	till := now - now%fleettime.Mono(time.Second) + fleettime.Mono(time.Second)
 	if k := len(u.list) - 1; k >= 0 && (u.list[k].till == till || k >= maxRateUses) {
@@ -63,30 +62,28 @@ func (u *rateUses) add(now, wrote fleettime.Mono, n int64) {
 	u.list = append(u.list, rateUse{n: n, from: from, till: till})
 }
 
-// reservedRate is rights of R that an edge may have used under a lease epoch that is
-// over, until the end of its lease.
+// reservedRate is permits of R that an edge may have used under an ended lease epoch, until the end of its lease.
 type reservedRate struct {
 	edge  edgeNum
 	n     int64
 	until fleettime.Mono
-	end   int64 // Unix second after which they are over as well, as a predecessor knew; 0 for unknown
+	end   int64 // Unix second after which they have ended too, from a predecessor; 0 for unknown
 }
 
-// reservedRates are the rights of R of a room that edges may have used under lease epochs that
-// are over.
+// reservedRates are the permits of R of a room that edges may have used under ended lease epochs.
 //
-// Invariant: each counts for no shorter a time than its use may.
+// Invariant: none counts for a shorter time than its use may.
 type reservedRates []reservedRate
 
-// add takes n rights of R of an edge for used until now. end is the second after which they are over
-// as well, 0 for unknown.
+// add adds n permits of R that an edge may have used until now. end is the second after which they have ended too; 0
+// for unknown.
 func (ps *reservedRates) add(e edgeNum, n int64, now fleettime.Mono, end int64) {
 	if n > 0 {
 		*ps = append(*ps, reservedRate{edge: e, n: n, until: now.Add(rateBusy), end: end})
 	}
 }
 
-// sum returns how many there are.
+// sum returns the number of permits.
 func (ps reservedRates) sum() int64 {
 	n := int64(0)
 	for _, p := range ps {
@@ -95,7 +92,7 @@ func (ps reservedRates) sum() int64 {
 	return n
 }
 
-// of returns how many are of an edge.
+// of returns the number of permits of an edge.
 func (ps reservedRates) of(e edgeNum) int64 {
 	n := int64(0)
 	for _, p := range ps {
@@ -106,7 +103,7 @@ func (ps reservedRates) of(e edgeNum) int64 {
 	return n
 }
 
-// pass makes those of one edge another one's.
+// pass moves the permits of one edge to another.
 func (ps reservedRates) pass(from, to edgeNum) {
 	for i := range ps {
 		if ps[i].edge == from {
@@ -115,8 +112,8 @@ func (ps reservedRates) pass(from, to edgeNum) {
 	}
 }
 
-// expire drops permits that cannot count any more, and reports whether there were any. Where fleet
-// time ft is not sure, it drops those that have ended without it.
+// expire drops ended permits and reports whether there were any. If fleet time ft is uncertain (unsure), it uses only
+// the monotonic clock.
 func (ps *reservedRates) expire(now fleettime.Mono, ft fleettime.Time, unsure bool) bool {
 	n := len(*ps)
 	*ps = slices.DeleteFunc(*ps, func(p reservedRate) bool {
@@ -128,9 +125,9 @@ func (ps *reservedRates) expire(now fleettime.Mono, ft fleettime.Time, unsure bo
 // ratesGrain is the grid, in seconds, of the ends of permits of R on the roster.
 const ratesGrain = 5
 
-// stored returns the Unix seconds until which permits of R count that are counted as used by an edge,
-// and the second after which none does, where latest is the latest time that fleet time can be; none
-// and 0 where that is not known.
+// stored returns the roster form of the permits reserved for an edge: the Unix seconds until which they count, and
+// the second after which none does. latest is the upper bound of fleet time; if it is unknown, stored returns none
+// and 0.
 func (ps reservedRates) stored(e edgeNum, now fleettime.Mono, latest fleettime.Time) (rates []wire.RosterRate, until int64) {
 	if latest == 0 {
 		return nil, 0

@@ -9,23 +9,21 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// registry writes edges and their sessions on the roster for a successor.
+// registry stores edges and their sessions in the roster for a successor.
 type registry struct {
 	params   wire.Params
 	rooms    *rooms
 	roster   *roster
 	stored   *stored
 	clock    *clock
-	advanced fleettime.Mono // when the edges were last moved to the present
+	advanced fleettime.Mono // time of the last advance
 }
 
-// enrol writes the place of an instance that is to get a lease on the roster; the edge
-// waits for it.
-func (r *registry) enrol(e *edge) { r.write(e, nil) }
+// storeEdge stores the roster entry of an instance that gets a lease. The edge waits for it.
+func (r *registry) storeEdge(e *edge) { r.write(e, nil) }
 
-// enrolOver writes an instance whose lease epoch is over on the roster, with its sessions for a
-// successor.
-func (r *registry) enrolOver(e *edge) {
+// storeEnded stores the roster entry of an instance whose lease epoch has ended, with its sessions.
+func (r *registry) storeEnded(e *edge) {
 	latest := fleettime.Time(0)
 	if r.clock.synced(r.advanced) {
 		latest = r.latest(r.advanced)
@@ -37,7 +35,7 @@ func (r *registry) enrolOver(e *edge) {
 		}
 	}
 	if e.name == wire.Gone {
-		rooms = goneRooms(rooms)
+		rooms = summaryRooms(rooms)
 	}
 	r.write(e, rooms)
 }
@@ -45,36 +43,34 @@ func (r *registry) enrolOver(e *edge) {
 func (r *registry) write(e *edge, rooms []wire.RosterRoom) {
 	entry := wire.RosterEntry{
 		Edge: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, Dead: e.over(), Left: e.state == left,
-		Gone: slices.Clone(e.gone), Waited: e.waited, Rooms: rooms,
+		Gone: slices.Clone(e.summary), Waited: e.waited, Rooms: rooms,
 	}
-	e.needs = r.stored.enrol(entry, uint32(r.rooms.longestLife(r.advanced)/time.Second))
+	e.storeVersion = r.stored.putEntry(entry, uint32(r.rooms.longestLife(r.advanced)/time.Second))
 }
 
-// lapseMargin lets the last answer of a report arrive before its edge is
-// taken for silent.
+// lapseMargin is the time in which the last report can arrive before the edge counts as silent.
 const lapseMargin = 200 * time.Millisecond
 
-// lapseAfter is how long after its last report an edge's lease is over by every
-// clock.
+// lapseAfter is the time after its last report at which an edge's lease has ended by every clock.
 func (r *registry) lapseAfter() time.Duration {
 	return fleettime.Stretch(fleettime.Stretch(r.params.EdgeLease)) + lapseMargin
 }
 
-// patience is how long after its start an aggregator waits for the edges of its
-// predecessor: the predecessor may have gone on leasing to them meanwhile.
-func (r *registry) patience() time.Duration { return r.lapseAfter() + ledger.OwnerLease }
+// takeoverWait is the time for which a new aggregator waits for the edges of its predecessor, which may have extended
+// their leases meanwhile.
+func (r *registry) takeoverWait() time.Duration { return r.lapseAfter() + ledger.OwnerLease }
 
-// endedNow notes for all successors that an edge of a predecessor has ended by now.
+// endedNow stores that an edge of a predecessor has ended by now.
 func (r *registry) endedNow(now fleettime.Mono, e *edge) {
 	e.ended = r.latest(now).Second() + 1
-	r.stored.patch(e, func(entry *wire.RosterEntry) { entry.Ended = e.ended })
+	r.stored.patchEntry(e, func(entry *wire.RosterEntry) { entry.Ended = e.ended })
 }
 
-// latest returns the latest time that fleet time can be, by the clock's own uncertainty. Where the clock
-// does not know the time, the newest time that an edge has reported counts, and may be old.
+// latest returns the upper bound of fleet time. If it is unknown, latest uses the newest time that an edge has
+// reported, which may be old.
 func (r *registry) latest(now fleettime.Mono) fleettime.Time {
 	if t, bound := r.clock.Read(now); bound != fleettime.Unsynced {
 		return t.Add(bound)
 	}
-	return max(r.rooms.watermark, r.roster.newest(now)).Add(fleettime.MaxError)
+	return max(r.rooms.watermark, r.roster.newestTime(now)).Add(fleettime.MaxError)
 }

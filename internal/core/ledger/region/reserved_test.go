@@ -35,8 +35,8 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			}
 			return n
 		}
-		b := &books{}
-		acc := &account{edge: &edge{}, books: b}
+		b := &roomLedger{}
+		acc := &account{edge: &edge{}, ledger: b}
 		spent, reported := int64(0), int64(0)
 		begun := false // a report was taken
 		recv := now
@@ -72,9 +72,9 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 						used[age/time.Second]++
 					}
 				}
-				acc.rateUses.begin(recv, known, used, held-idle)
+				acc.rateUses.init(recv, known, used, held-idle)
 			} else {
-				acc.rateUses.add(recv, known, spent-reported)
+				acc.rateUses.record(recv, known, spent-reported)
 			}
 			reported = spent
 			if late > 0 && rapid.Bool().Draw(t, "meanwhile") {
@@ -85,8 +85,8 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 		goodbye := rapid.Bool().Draw(t, "goodbye")
 		if goodbye {
 			holdRate(acc, held, held-busy(now))
-			acc.rateUses.add(end, now, spent-reported)
-			acc.presumeUses(end, true)
+			acc.rateUses.record(end, now, spent-reported)
+			acc.reserveRateUses(end, true)
 		} else {
 			// It goes on until its lease has ended, and uses permits that come free.
 			end += fleettime.Mono(rapid.IntRange(0, 20000).Draw(t, "lease")) * ms
@@ -119,12 +119,12 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 // TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain: permits of R that came free before the lease of a silent edge
 // ended may have been used again until then, and count for a minute from there.
 func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
-	b := &books{}
+	b := &roomLedger{}
 	start := fleettime.Mono(time.Hour)
-	acc := &account{edge: &edge{}, books: b}
+	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 10, 0)
-	acc.rateUses.begin(start, start, []uint32{10}, 10)
-	acc.rateUses.add(start.Add(50*time.Second), start.Add(50*time.Second), 0)
+	acc.rateUses.init(start, start, []uint32{10}, 10)
+	acc.rateUses.record(start.Add(50*time.Second), start.Add(50*time.Second), 0)
 	end := start.Add(65 * time.Second)
 	acc.lapse(end)
 	for _, tc := range []struct {
@@ -141,13 +141,13 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 // TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge reports to a new aggregator that it used five permits
 // of R 20 s ago, and says goodbye. They count until a minute after the use.
 func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
-	b := &books{}
-	acc := &account{edge: &edge{}, books: b}
+	b := &roomLedger{}
+	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 5, 0)
 	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 21)
 	used[20] = 5
-	acc.rateUses.begin(now, now, used, 5)
+	acc.rateUses.init(now, now, used, 5)
 	acc.settle(now)
 	for _, tc := range []struct {
 		after time.Duration
@@ -163,16 +163,16 @@ func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 // TestRightsOfRComeBackGradually: after the loss of an edge that admitted one visitor a second for long, its permits
 // of R come back gradually within a minute.
 func TestRightsOfRComeBackGradually(t *testing.T) {
-	b := &books{}
-	acc := &account{edge: &edge{}, books: b}
+	b := &roomLedger{}
+	acc := &account{edge: &edge{}, ledger: b}
 	now := fleettime.Mono(0)
 	for s := range 300 {
 		now = fleettime.Mono(s) * fleettime.Mono(time.Second)
 		holdRate(acc, 60, 0)
 		if wrote := now - fleettime.Mono(600*time.Millisecond); s == 0 {
-			acc.rateUses.begin(now, wrote, nil, 0)
+			acc.rateUses.init(now, wrote, nil, 0)
 		} else {
-			acc.rateUses.add(now, wrote, 1)
+			acc.rateUses.record(now, wrote, 1)
 		}
 	}
 	end := now.Add(5 * time.Second)
@@ -191,15 +191,15 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 // TestRightsOfRComeBackGraduallyAfterATakeover: an edge that admitted one visitor a second for long reports the times
 // to a new aggregator, and says goodbye soon after, as in a rolling update.
 func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
-	b := &books{}
-	acc := &account{edge: &edge{}, books: b}
+	b := &roomLedger{}
+	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 60, 0)
 	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 60)
 	for s := range used {
 		used[s] = 1
 	}
-	acc.rateUses.begin(now, now-fleettime.Mono(600*time.Millisecond), used, 60)
+	acc.rateUses.init(now, now-fleettime.Mono(600*time.Millisecond), used, 60)
 	now = now.Add(2 * time.Second)
 	acc.settle(now)
 	for _, tc := range []struct {
@@ -217,15 +217,15 @@ func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 // permits, however old it is.
 func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 	const start = fleettime.Time(1622133200_000)
-	b := &books{}
-	acc := &account{edge: &edge{}, books: b}
+	b := &roomLedger{}
+	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 60, 0)
 	now := fleettime.Mono(time.Hour)
 	used := make([]uint32, 60)
 	for s := range used {
 		used[s] = 1
 	}
-	acc.rateUses.begin(now, now, used, 60)
+	acc.rateUses.init(now, now, used, 60)
 	acc.settle(now)
 	var r wire.RosterRoom
 	r.ReservedRate = b.rates.of(acc.edge.num)
@@ -234,7 +234,7 @@ func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 		t.Errorf("%d ends are stored of a minute", len(r.Rates))
 	}
 	for hop := range 2 { // a successor, and its own
-		next := &books{}
+		next := &roomLedger{}
 		now, e := fleettime.Mono(0), &edge{}
 		next.restore(now, e, &r, 0)
 		if n := next.rates.sum(); n != 60 {

@@ -9,9 +9,9 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// restore restores the edges from the roster of a predecessor; own says that this process was the
-// predecessor, and finds the store lost.
-func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
+// restore restores the edges from the predecessor's roster; own says that this process was the predecessor, and that
+// the store is empty.
+func (l *lifecycle) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 	for i := range old.Roster {
 		r := &old.Roster[i]
 		if own && !r.Dead && r.Edge != wire.UnknownPast {
@@ -19,10 +19,10 @@ func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 			l.roster.recoveredEdges++
 		}
 		e := l.roster.add(r.Edge, r.Instance)
-		e.leaseEpoch, e.recv, e.recovered = r.LeaseEpoch, now, true
+		e.leaseEpoch, e.receivedAt, e.recovered = r.LeaseEpoch, now, true
 		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
 		e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended
-		switch e.gone = slices.Clone(r.Gone); {
+		switch e.summary = slices.Clone(r.Gone); {
 		case !r.Dead:
 			continue
 		case r.Left || r.Edge == wire.Gone:
@@ -32,17 +32,17 @@ func (l *lives) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 		}
 		for _, rr := range r.Rooms {
 			b := l.rooms.open(rr.Room)
-			// Counted from so early that no ticket which may be stamped from now on
-			// expires before it: stored tickets were stamped before now.
+			// Counting begins early enough for every ticket that can be stamped from now on: stored tickets were
+			// stamped before now.
 			if first, ok := oldest(old, rr.Room); ok {
-				b.counts.begin(fleettime.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
+				b.counts.start(fleettime.Time((int64(first) - int64(wire.Life(room.MaxSession))) * 1000))
 			}
 			b.restore(now, e, &rr, int64(l.rooms.pastLife))
 		}
 	}
 }
 
-// oldest returns the first expiry second that a roster tells of a room.
+// oldest returns the first expiry second of a room in a roster.
 func oldest(d *wire.Durable, id room.ID) (first uint32, ok bool) {
 	for i := range d.Roster {
 		for _, rr := range d.Roster[i].Rooms {

@@ -14,33 +14,33 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rooms are the books of all rooms of a data centre.
+// rooms are the ledgers of all rooms of a data centre.
 type rooms struct {
-	byID map[room.ID]*books
-	list []*books // by ID
-	home uint32   // the data centre's number in tickets
+	byID map[room.ID]*roomLedger
+	list []*roomLedger // by ID
+	home uint32        // the data centre's number in tickets
 
 	watermark fleettime.Time // every edge has reported everything before it
-	passed    int64          // second before which somebody else may have freed any; see counts.head
-	pastLife  uint32         // longest life of a ticket that a predecessor allowed, which may be out there
+	passed    int64          // another aggregator may have freed seconds before this one; see counts.total
+	pastLife  uint32         // longest life of a ticket of a predecessor
 	pastTill  fleettime.Mono // until then
 }
 
-// reported returns the books of a room that a report tells of. Counting has begun in them.
-func (r *rooms) reported(id room.ID, m *report) *books {
+// openReported returns the ledger of a reported room. Counting has begun in it.
+func (r *rooms) openReported(id room.ID, m *report) *roomLedger {
 	b := r.open(id)
-	b.counts.begin(max(m.earliest, r.watermark))
+	b.counts.start(max(m.earliest, r.watermark))
 	return b
 }
 
-// close closes the accounts of an edge.
+// close deletes the accounts of an edge.
 func (r *rooms) close(e *edge) {
 	for _, b := range r.list {
 		if i, ok := slices.BinarySearchFunc(b.accounts, e, compareAccount); ok {
 			b.accounts = slices.Delete(b.accounts, i, i+1)
 		}
 	}
-	e.rooms, e.open = 0, nil
+	e.rooms, e.changed = 0, nil
 }
 
 // set replaces the room set.
@@ -55,38 +55,37 @@ func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 	}
 }
 
-// open returns the books of a room, which it makes if need be: reports may
-// name a room before our own room set does, or after.
-func (r *rooms) open(id room.ID) *books {
+// open returns the ledger of a room and makes it if needed: a report may name a room that is not, or not yet, in the
+// room set.
+func (r *rooms) open(id room.ID) *roomLedger {
 	b := r.byID[id]
 	if b == nil {
-		b = &books{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
+		b = &roomLedger{RoomConfig: ledger.RoomConfig{ID: id}, home: r.home, gone: true, dirty: true, life: ticketLife{most: r.pastLife, till: r.pastTill}, copies: copies{lines: reuse.NewBook(maxLines, 0)}}
 		b.counts.setPassed(r.passed)
 		r.byID[id] = b
 		r.list = append(r.list, b)
-		slices.SortFunc(r.list, func(x, y *books) int { return cmp.Compare(x.ID, y.ID) })
+		slices.SortFunc(r.list, func(x, y *roomLedger) int { return cmp.Compare(x.ID, y.ID) })
 	}
 	return b
 }
 
-// maxExpiry returns the last expiry second of a ticket that somebody silent
-// since asOf may have stamped: one lease later, by a clock as wrong as a clock
-// may be.
+// maxExpiry returns the last expiry second of a ticket that an edge may have stamped if its last report was of asOf:
+// one lease later, with the allowed clock error.
 func (r *rooms) maxExpiry(now fleettime.Mono, asOf fleettime.Time, lease time.Duration) int64 {
 	life := int64(r.longestLife(now) / time.Second)
 	if now < r.pastTill {
-		life = max(life, int64(r.pastLife)) // also before the room set is known
+		life = max(life, int64(r.pastLife)) // the room set may be unknown
 	}
 	return asOf.Add(fleettime.Stretch(lease)+2*fleettime.MaxError).Second() + 2 + life
 }
 
-// longestLife returns the longest that any ticket of the data centre may be valid.
+// longestLife returns the longest time for which any ticket of the data centre may be valid.
 func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	life := int64(0)
 	for _, b := range r.list {
 		life = max(life, b.life.longest(now))
 		for _, acc := range b.accounts {
-			if acc.reserved.silent && !acc.edge.heard() { // of one that is heard nothing is reserved
+			if acc.reserved.silent && !acc.edge.reporting() { // nothing is reserved for a reporting edge
 				life = max(life, acc.reserved.stampLife)
 			}
 		}
@@ -94,8 +93,7 @@ func (r *rooms) longestLife(now fleettime.Mono) time.Duration {
 	return time.Duration(life) * time.Second
 }
 
-// longestLostWait returns the longest lost_after of any room under serve, 0 where
-// there is none.
+// longestLostWait returns the longest lost_after of any room under serve; 0 for none.
 func (r *rooms) longestLostWait() time.Duration {
 	wait := time.Duration(0)
 	for _, b := range r.list {
@@ -106,15 +104,15 @@ func (r *rooms) longestLostWait() time.Duration {
 	return wait
 }
 
-// restale makes the next Grants look at every room again.
-func (r *rooms) restale() {
+// markAllStale makes the next Grants visit every room.
+func (r *rooms) markAllStale() {
 	for _, b := range r.list {
 		b.stale = true
 	}
 }
 
-// silent reports whether an edge may go on renewing sessions of any room.
-func (r *rooms) silent(e *edge) bool {
+// hasSilent reports whether an edge may be renewing sessions of any room.
+func (r *rooms) hasSilent(e *edge) bool {
 	for _, acc := range r.accounts(e) {
 		if acc.reserved.silent {
 			return true
@@ -123,7 +121,7 @@ func (r *rooms) silent(e *edge) bool {
 	return false
 }
 
-// counted reports whether anything of an edge still counts.
+// counted reports whether sessions or permits of an edge still count.
 func (r *rooms) counted(e *edge) bool {
 	for _, acc := range r.accounts(e) {
 		if acc.counts() {
@@ -134,8 +132,8 @@ func (r *rooms) counted(e *edge) bool {
 }
 
 // accounts returns the accounts of an edge, by room.
-func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
-	return func(yield func(*books, *account) bool) {
+func (r *rooms) accounts(e *edge) iter.Seq2[*roomLedger, *account] {
+	return func(yield func(*roomLedger, *account) bool) {
 		for _, b := range r.list {
 			if acc := b.accounts.of(e); acc != nil && !yield(b, acc) {
 				return
@@ -144,34 +142,34 @@ func (r *rooms) accounts(e *edge) iter.Seq2[*books, *account] {
 	}
 }
 
-// found records that instances are heard again, or have ended.
-func (r *rooms) found(instances []uint64) {
+// removeOvercommit removes the overcommit of instances that report again, or have ended.
+func (r *rooms) removeOvercommit(instances []uint64) {
 	for _, b := range r.list {
 		for _, instance := range instances {
-			b.overcommit.found(instance)
+			b.overcommit.remove(instance)
 		}
 	}
 }
 
-// free moves the watermark to wm, unless nothing may be freed, and frees the seconds before it.
+// free moves the watermark to wm and frees the seconds before it, unless hold.
 func (r *rooms) free(wm fleettime.Time, hold bool) {
 	frees := !hold && wm > r.watermark && wm != math.MaxInt64
 	if frees {
 		r.watermark = wm
 	}
 	for _, b := range r.list {
-		before := b.counts.head()
+		before := b.counts.total()
 		b.counts.setPassed(r.passed)
 		if frees {
 			b.counts.free(wm)
 		}
-		if b.counts.head() != before {
+		if b.counts.total() != before {
 			b.dirty, b.stale = true, true
 		}
 	}
 }
 
-// setPassed tells all rooms before which second somebody else may have freed any.
+// setPassed sets, for all rooms, the second before which another aggregator may have freed seconds.
 func (r *rooms) setPassed(second int64) {
 	r.passed = second
 	for _, b := range r.list {
@@ -179,7 +177,7 @@ func (r *rooms) setPassed(second int64) {
 	}
 }
 
-// reconstruct makes books of every room from the permits and sessions of the edges.
+// reconstruct replaces the loan of every room by the permits and sessions of the edges.
 func (r *rooms) reconstruct() {
 	for _, b := range r.list {
 		b.reconstruct()

@@ -8,27 +8,27 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// roster has the instances of edges in the books of an aggregator, and identifies them.
+// roster lists the instances of edges and identifies them.
 type roster struct {
-	edges     []*edge // by name and instance
-	nums      edgeNum // newest short name
-	strict    bool    // of every edge
-	unadopted []unadopted
-	said      uint64 // Seq of the newest grant to any edge: a forgotten edge that returns hears no older one
+	edges   []*edge // by name and instance
+	nums    edgeNum // newest short ID
+	strict  bool    // of every edge
+	replies []reply
+	lastSeq uint64 // Seq of the newest grant to any edge
 
-	ownTerm        uint64          // under which this process led last
-	witnesses      []wire.GoneEdge // edges that have yet to report which leader they followed
-	recoveredEdges int             // how many there were
-	rival          bool            // an edge followed somebody else since we led last
-	begins         bool            // the data centre is new, as the operator says
+	ownTerm        uint64          // previous term of this process
+	witnesses      []wire.GoneEdge // edges that have not yet reported which leader they followed
+	recoveredEdges int             // initial number of witnesses
+	rival          bool            // an edge followed another leader after that term
+	bootstrap      bool            // the operator declared the data centre as new
 
-	unknownEdges uint64 // edges that came with sessions or permits that nothing stored knows
+	unknownEdges uint64 // edges with sessions or permits that are not in the store
 	lastUnknown  string // the last of them
-	twins        uint64 // how often an edge was found to live beside another one of its name
+	twins        uint64 // number of times that two live edges had one name
 }
 
-// unadopted is a process without books that is owed an answer.
-type unadopted struct {
+// reply is the address of a process without a roster entry that gets a reply.
+type reply struct {
 	name       string
 	instance   uint64
 	leaseEpoch uint64
@@ -37,38 +37,38 @@ type unadopted struct {
 	handshake  wire.Handshake
 }
 
-const maxUnadopted = 256
+const maxReplies = 256
 
-// answer owes a reply to a process that is not in the books, or not yet.
-func (r *roster) answer(now fleettime.Mono, m *report, v wire.Handshake) {
-	s := unadopted{name: m.From, instance: m.Instance, leaseEpoch: m.LeaseEpoch, echo: m.Sent, recv: now, handshake: v}
-	if i := slices.IndexFunc(r.unadopted, func(o unadopted) bool { return o.name == m.From && o.instance == m.Instance }); i >= 0 {
-		r.unadopted[i] = s
-	} else if len(r.unadopted) < maxUnadopted {
-		r.unadopted = append(r.unadopted, s)
+// queueReply queues a reply to a process without a roster entry.
+func (r *roster) queueReply(now fleettime.Mono, m *report, v wire.Handshake) {
+	s := reply{name: m.From, instance: m.Instance, leaseEpoch: m.LeaseEpoch, echo: m.Sent, recv: now, handshake: v}
+	if i := slices.IndexFunc(r.replies, func(o reply) bool { return o.name == m.From && o.instance == m.Instance }); i >= 0 {
+		r.replies[i] = s
+	} else if len(r.replies) < maxReplies {
+		r.replies = append(r.replies, s)
 	}
 }
 
-// ask numbers the next grant, whose answer may tell fleet time.
-func (r *roster) ask(now fleettime.Mono, c *clock) (seq uint64) {
-	r.said++
-	c.ask(now, r.said)
-	return r.said
+// nextSeq returns the number of the next grant. The answer to it may tell fleet time.
+func (r *roster) nextSeq(now fleettime.Mono, c *clock) (seq uint64) {
+	r.lastSeq++
+	c.recordProbe(now, r.lastSeq)
+	return r.lastSeq
 }
 
-// recovering reports whether edges of a predecessor are still awaited.
+// recovering reports whether edges of a predecessor have not reported yet.
 func (r *roster) recovering() bool {
 	return slices.ContainsFunc(r.edges, func(e *edge) bool {
-		return e.state == awaiting || (e.state == lost && !e.lostHold)
+		return e.state == awaiting || (e.state == lost && !e.reservedLost)
 	})
 }
 
-// countsSince returns since when every edge that may count waiting visitors has counted; 0 for unknown.
+// countsSince returns the time since which every edge has counted waiting visitors; 0 for unknown.
 func (r *roster) countsSince() fleettime.Time {
 	since := fleettime.Time(math.MaxInt64)
 	for _, e := range r.edges {
 		switch {
-		case e.heard():
+		case e.reporting():
 			since = min(since, e.since)
 		case e.missing() && !r.hasEnded(e):
 			return 0
@@ -80,23 +80,22 @@ func (r *roster) countsSince() fleettime.Time {
 	return since
 }
 
-// anyHeard reports whether any edge is heard: silence of all is our own isolation.
-func (r *roster) anyHeard() bool {
+// anyReporting reports whether any edge reports. If none does, the aggregator itself may be cut off.
+func (r *roster) anyReporting() bool {
 	return slices.ContainsFunc(r.edges, func(o *edge) bool { return o.state == alive })
 }
 
-// wentBefore reports whether sessions of a process that an edge has succeeded may be in
-// the sum of those that are gone.
-func (r *roster) wentBefore(e *edge, now int64) bool {
+// mayHavePredecessor reports whether the summary may have sessions of an earlier process of the edge's name.
+func (r *roster) mayHavePredecessor(e *edge, now int64) bool {
 	sum := r.find(wire.Gone, 0)
-	return sum != nil && slices.ContainsFunc(sum.gone, func(g wire.GoneEdge) bool {
+	return sum != nil && slices.ContainsFunc(sum.summary, func(g wire.GoneEdge) bool {
 		return g.Edge == e.name && g.Until >= now
 	})
 }
 
-// marked returns up to which number every edge that may act knows the terminations.
-// One that is silent, or still awaited, knows nothing.
-func (r *roster) marked(b *books) uint64 {
+// acknowledgedEnds returns the number up to which every edge that may act knows the terminations; 0 if an edge is
+// silent.
+func (r *roster) acknowledgedEnds(b *roomLedger) uint64 {
 	known := b.terminations.n
 	for _, e := range r.edges {
 		acc := b.accounts.of(e)
@@ -105,7 +104,7 @@ func (r *roster) marked(b *books) uint64 {
 		case e.state != alive || acc == nil || acc.report == nil:
 			return 0
 		default:
-			acc.ends.Acked(e.told)
+			acc.ends.Acked(e.ackedReported)
 			if n, ok := acc.ends.First(); ok {
 				known = min(known, n-1)
 			}
@@ -114,27 +113,26 @@ func (r *roster) marked(b *books) uint64 {
 	return known
 }
 
-// remove takes instances out of the books.
+// remove deletes instances.
 func (r *roster) remove(gone func(e *edge) bool) { r.edges = slices.DeleteFunc(r.edges, gone) }
 
-// newest returns the newest time that any edge has told, which may have been under way for
-// long.
-func (r *roster) newest(now fleettime.Mono) (t fleettime.Time) {
+// newestTime returns the latest possible time of the newest report of any edge.
+func (r *roster) newestTime(now fleettime.Mono) (t fleettime.Time) {
 	for _, e := range r.edges {
 		if e.asOf > 0 {
-			t = max(t, e.latest.Add(fleettime.Stretch(now.Sub(e.recv))))
+			t = max(t, e.latest.Add(fleettime.Stretch(now.Sub(e.receivedAt))))
 		}
 	}
 	return t
 }
 
-// forgetPast takes the unknown past off the roster once it is known. Before that, edges that
-// nobody here knows have the time to turn up: late says that it is over.
-func (r *roster) forgetPast(late bool) {
+// closeUnknownPast ends the wait for edges that the store may have lost, once all witnesses have reported. late says
+// that the time in which unknown edges could report is over.
+func (r *roster) closeUnknownPast(late bool) {
 	if r.recoveredEdges == 0 || r.rival || len(r.witnesses) > 0 || !late {
 		return
 	}
-	if e := r.find(wire.UnknownPast, 0); e != nil && !e.lostHold {
+	if e := r.find(wire.UnknownPast, 0); e != nil && !e.reservedLost {
 		e.become(left)
 	}
 }

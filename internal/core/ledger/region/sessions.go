@@ -7,23 +7,22 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// sessions are the tickets that an edge reported, and the moves of single sessions among them.
+// sessions are the tickets that an edge reported, and the number of its newest move.
 type sessions struct {
 	expiries    []wire.Expiry // by second
 	moves       uint64        // number of the newest move
-	missed      uint64        // moves that were not reported in this term
+	missed      uint64        // moves without a report in this term
 	missedUntil int64         // Unix second after which no ticket of those is valid
 }
 
-// take replaces the seconds by those of the newest report, and counts the difference.
-func (s *sessions) take(c *counts, next []wire.Expiry) {
+// applyReport replaces the expiry seconds by those of the newest report, and counts the difference.
+func (s *sessions) applyReport(c *counts, next []wire.Expiry) {
 	old := s.expiries
 	merged := make([]wire.Expiry, 0, len(next))
 	for i, j := 0, 0; i < len(old) || j < len(next); {
 		switch {
 		case j == len(next) || (i < len(old) && old[i].Until < next[j].Until):
-			// The edge drops a second once our watermark has passed it. A second
-			// that is not freed here yet stays as it was.
+			// The edge drops a second once the watermark has passed it. A second that is not freed here stays.
 			if int64(old[i].Until) >= c.freed {
 				merged = append(merged, old[i])
 			}
@@ -34,7 +33,7 @@ func (s *sessions) take(c *counts, next []wire.Expiry) {
 			j++
 		default:
 			o, n := old[i], next[j]
-			// Counters grow: a smaller one is a fault, and is ignored.
+			// Counters only grow: a smaller one is a fault and is ignored.
 			n.Stamped, n.Consumed = max(n.Stamped, o.Stamped), max(n.Consumed, o.Consumed)
 			c.add(int64(n.Until), int64(n.Stamped-o.Stamped)-int64(n.Consumed-o.Consumed))
 			merged = append(merged, n)
@@ -45,9 +44,9 @@ func (s *sessions) take(c *counts, next []wire.Expiry) {
 	s.expiries = merged
 }
 
-// skip notes moves that a report leaves out: it begins with a later one. Their tickets are valid no
-// longer than until. It reports whether there are any.
-func (s *sessions) skip(first uint64, until int64) bool {
+// recordMissed records moves that a report omits: it begins with a later one. Their tickets are valid until then at
+// the latest. It reports whether there are any.
+func (s *sessions) recordMissed(first uint64, until int64) bool {
 	if first <= s.moves+1 {
 		return false
 	}
@@ -62,16 +61,16 @@ func (s *sessions) live(c *counts) bool {
 	return slices.ContainsFunc(s.expiries, func(x wire.Expiry) bool { return int64(x.Until) >= c.freed })
 }
 
-// unfollowed returns how many sessions an edge that last reported at least then may have of which no
-// move was reported: each of them was stamped once at least.
-func (s *sessions) unfollowed(c *counts, least fleettime.Time) int64 {
+// unreported returns the number of sessions without a reported move that an edge may have; its last report was of
+// least or later. Each of them was stamped at least once.
+func (s *sessions) unreported(c *counts, least fleettime.Time) int64 {
 	if s.missedUntil < min(c.freed, least.Second()) {
 		return 0
 	}
 	return min(int64(s.missed), s.stamped(c))
 }
 
-// stamped returns how many tickets the edge stamped that may still be valid.
+// stamped returns the number of tickets stamped by the edge that may be valid.
 func (s *sessions) stamped(c *counts) int64 {
 	n := int64(0)
 	for _, x := range s.expiries {

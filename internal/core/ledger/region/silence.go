@@ -8,41 +8,38 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// silence decides about edges that are not heard: the sessions that they may have admitted, and may be
-// renewing still (rule 5).
+// silence handles edges that do not report: it reserves the sessions that they may have admitted and may be renewing
+// (rule 5).
 type silence struct {
 	*registry
-	hold      bool  // an edge may have counted sessions that it did not report
+	hold      bool  // an edge may have sessions that it did not report
 	holdUntil int64 // Unix second after which no session of a lost edge can be valid
 }
 
-// waitedEvery is how often the length of an edge's silence is stored, while others are heard, in
-// seconds.
+// waitedEvery is the interval, in seconds, at which the length of an edge's silence is stored.
 const waitedEvery = 5
 
-// stillLost looks at an edge that was given up. Nothing is freed until every ticket that it stamped
-// under a lease has expired.
-func (s *silence) stillLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
+// advanceLost updates a lost edge. No second is freed until every ticket that it stamped under a lease has expired.
+func (s *silence) advanceLost(now fleettime.Mono, ft fleettime.Time, synced bool, e *edge, blank bool) {
 	if e.ended == 0 && synced && s.roster.hasEnded(e) {
 		s.endedNow(now, e)
 	}
 	switch over := synced && ft.Add(-fleettime.Guard).Second() > s.holdUntil; {
 	case !over || ft.Second() <= e.leased+int64(wire.RateWindow/time.Second)+1:
 		s.hold = true
-	case e.lostHold:
+	case e.reservedLost:
 		s.expireLost(now, e)
-		s.reap(e)
+		s.closeLost(e)
 	case s.rooms.watermark.Add(-fleettime.Guard).Second() > s.holdUntil:
-		// The seconds of it are freed as well: until then a session that it admitted and
-		// others have renewed since is counted as -1 and +1, which is nothing.
-		s.holdLost(now, e, blank)
+		// Its seconds are freed now. Before, a session that it admitted and another edge renewed counted as -1
+		// and +1, so not at all.
+		s.reserveLost(now, e, blank)
 	}
 }
 
-// expireLost declares a silent edge lost once lost_after has passed in which other edges were heard.
-// Silence of all is our own isolation and starts no clock. An edge that another process has succeeded
-// has ended: the sessions that it might have gone on renewing age from here. Without the time nobody
-// can say when that is.
+// expireLost declares a silent edge lost after lost_after of silence while other edges reported. If all are silent,
+// the aggregator itself is isolated, and the time does not count. An edge that another process has succeeded has
+// ended: its sessions can expire from here on. Without fleet time their end is unknown.
 func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 	s.countSilence(now, e)
 	if !s.clock.synced(now) {
@@ -51,43 +48,43 @@ func (s *silence) expireLost(now fleettime.Mono, e *edge) {
 	ended, unpinned := s.roster.hasEnded(e), false
 	end := s.latest(now).Second()
 	if e.ended != 0 {
-		end = e.ended // so it goes on across takeovers
+		end = e.ended // unchanged by takeovers
 	}
 	for b, acc := range s.rooms.accounts(e) {
 		if acc.reserved.silent && (ended || e.silent > b.lostWait()) {
-			if !ended || e.forgotten {
-				b.dirty = b.overcommit.add(e.instance, acc.reserved.sum()) || b.dirty // it may be alive all the same
+			if !ended || e.declaredEnded {
+				b.dirty = b.overcommit.add(e.instance, acc.reserved.sum()) || b.dirty // it may be alive after all
 			}
 			acc.unpinAll(now, end)
 			unpinned = true
 		}
 	}
 	if unpinned && e.state == dead {
-		s.enrolOver(e) // the next aggregator need not wait for an edge that has ended
+		s.storeEnded(e) // the successor need not wait for it
 	}
 }
 
-// holdLost goes on presuming sessions of an edge that has not been heard since the aggregator began,
-// although every ticket that it stamped under a lease has expired: under partition_policy serve it may
-// be renewing sessions alone. Their number is not known. But all other sessions are counted by now, so
-// they cannot be more than the permits that would be free without them.
-func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
+// reserveLost continues to reserve sessions of an edge that has not reported in this term, although every ticket that
+// it stamped under a lease has expired: under partition_policy serve it may be renewing sessions without a lease.
+// Their number is unknown. But all other sessions are counted by now, so they cannot exceed the permits that would be
+// free without them.
+func (s *silence) reserveLost(now fleettime.Mono, e *edge, blank bool) {
 	switch {
 	case e.ended != 0 && s.clock.past(now, e.ended+int64(s.rooms.longestLife(now)/time.Second)+2):
 		e.become(left)
-		s.meterForgotten(e, blank)
+		s.countDeclared(e, blank)
 		return
-	case blank: // nor are the free permits known
+	case blank: // the free permits are unknown too
 		s.countSilence(now, e)
 		if wait := s.rooms.longestLostWait(); wait == 0 || e.silent > wait {
 			e.become(left)
 		}
 		return
 	}
-	e.lostHold = true
+	e.reservedLost = true
 	life := int64(s.rooms.longestLife(now) / time.Second)
 	for _, b := range s.rooms.list {
-		free, _ := b.reckoned()
+		free, _ := b.unallocated()
 		if b.Cap || free <= 0 {
 			continue
 		}
@@ -95,31 +92,30 @@ func (s *silence) holdLost(now fleettime.Mono, e *edge, blank bool) {
 		p := &acc.reserved
 		p.spent, p.silent, p.stampLife = free, true, life
 		b.dirty, b.stale = true, true
-		acc.news()
+		acc.markChanged()
 	}
-	s.reap(e)
+	s.closeLost(e)
 }
 
-// countSilence counts the time in which an edge has been silent while others were heard. Silence of all
-// is our own isolation.
+// countSilence adds to the time for which an edge has been silent while others reported.
 func (s *silence) countSilence(now fleettime.Mono, e *edge) {
-	if s.roster.anyHeard() {
+	if s.roster.anyReporting() {
 		e.silent += now.Sub(s.advanced)
 	}
 	if waited := uint32(min(e.silent/time.Second, math.MaxUint32)); waited >= e.waited+waitedEvery {
 		e.waited = waited
-		s.stored.patch(e, func(r *wire.RosterEntry) { r.Waited = waited })
+		s.stored.patchEntry(e, func(r *wire.RosterEntry) { r.Waited = waited })
 	}
 }
 
-// meterForgotten counts the sessions of an edge that an operator declared ended, and whose number is not
-// known, as overcommit: every permit that is in no other use.
-func (s *silence) meterForgotten(e *edge, blank bool) {
-	if !e.forgotten {
+// countDeclared counts the unknown number of sessions of an edge that an operator declared ended as overcommit: every
+// permit without another use.
+func (s *silence) countDeclared(e *edge, blank bool) {
+	if !e.declaredEnded {
 		return
 	}
 	for _, b := range s.rooms.list {
-		n, _ := b.reckoned()
+		n, _ := b.unallocated()
 		if blank {
 			n = int64(b.Total) - b.active()
 		}
@@ -129,9 +125,9 @@ func (s *silence) meterForgotten(e *edge, blank bool) {
 	}
 }
 
-// reap gives a lost edge up, unless it may go on renewing.
-func (s *silence) reap(e *edge) {
-	if !s.rooms.silent(e) {
+// closeLost makes a lost edge left, unless it may be renewing sessions.
+func (s *silence) closeLost(e *edge) {
+	if !s.rooms.hasSilent(e) {
 		e.become(left)
 	}
 }

@@ -16,19 +16,19 @@ import (
 
 // membership is the membership view of a data centre: the list of data centres, and its own site.
 type membership struct {
-	dc     string
-	chance uint64         // for a site of its own; 0 for none
-	list   ledger.Members // as this node knows it
-	made   bool           // its site was made for a data centre without stored or known state
-	stored *stored
+	dc      string
+	freshID uint64         // for a site of its own; 0 for none
+	list    ledger.Members // as this node knows it
+	made    bool           // its site was made for a data centre without stored or known state
+	stored  *stored
 
 	rejoins bool // its site is another one since it began: the aggregator does nothing any more
 }
 
 // makeSite begins a site of its own. made says that this data centre may be a copy.
 func (m *membership) makeSite(made bool) {
-	if m.chance != 0 {
-		m.stored.setSite(m.chance)
+	if m.freshID != 0 {
+		m.stored.setSite(m.freshID)
 		m.made = made
 	}
 }
@@ -65,7 +65,7 @@ func (m *membership) standing(u *uplink) wire.Standing {
 // counts as new: a site that was told cannot be withdrawn, so it leads anew. It reports whether there is
 // news for global.
 func (m *membership) learn(site uint64) (news bool) {
-	if site == 0 || m.chance == 0 || site == m.stored.durable.Site {
+	if site == 0 || m.freshID == 0 || site == m.stored.durable.Site {
 		return false
 	}
 	switch {

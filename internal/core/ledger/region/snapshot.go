@@ -10,32 +10,30 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// snapshot are the state of a data centre at one moment, as far as that decides about its
-// permits in every room. They stay the same for all rooms.
+// snapshot is the state of a data centre at one moment that decides about its permits. It is the same for all rooms.
 //
-// Invariant: nothing is free while the permits of the data centre, or the sessions that
-// edges of a predecessor counted, are not known.
+// Invariant: no permit is free while the permits of the data centre, or the sessions counted by edges of a
+// predecessor, are unknown.
 type snapshot struct {
-	blank      bool // the permits of the data centre are not known
-	recovering bool // sessions may exist that nobody has told us of yet
-	gathering  bool // edges that fell silent together are on their way back
-	isolated   bool // global was not heard for long
-	deaf       bool // global owes an answer: returned permits may be of no use to anybody
+	blank      bool // the permits of the data centre are unknown
+	recovering bool // sessions may exist that no edge has reported yet
+	returning  bool // edges that fell silent together have not all returned
+	isolated   bool // no message of global for long
+	unanswered bool // global has not answered: nobody could use returned permits
 
 	leased bool   // under the lease of global
-	closed bool   // the data centre is to let nobody in
-	life   uint32 // longest life of a ticket that is stored
+	closed bool   // the data centre must not admit visitors
+	life   uint32 // longest stored life of tickets
 
-	since fleettime.Time // since when every edge that counts waiting visitors has counted
+	since fleettime.Time // time since which every edge has counted waiting visitors
 	term  wire.Term      // of the aggregator
 }
 
-// unknown reports whether the permits or the sessions of the data centre are not known.
+// unknown reports whether the permits or the sessions of the data centre are unknown.
 func (at *snapshot) unknown() bool { return at.blank || at.recovering }
 
-// surplus returns how many free permits of T and of R go back to global; none where that is not
-// positive.
-func (at *snapshot) surplus(b *books) (n, rate int64) {
+// surplus returns the number of free permits of T and of R to return to global; none if negative.
+func (at *snapshot) surplus(b *roomLedger) (n, rate int64) {
 	if at.unknown() {
 		return 0, 0
 	}
@@ -48,10 +46,9 @@ func (at *snapshot) surplus(b *books) (n, rate int64) {
 	return min(free, free+idle-keep), min(rfree, rfree+ridle-rateKeep)
 }
 
-// divide decides how many permits every edge may hold in a room. It grants permits, sets the idle
-// targets and allows renewals; it never takes permits back. It reports whether global is needed soon.
-// ft is fleet time.
-func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *books, edges []*edge) (hurry bool) {
+// divide decides how many permits every edge may hold in a room. It grants permits, sets the idle targets and allows
+// renewals. It never takes permits back. It reports whether a report to global is urgent. ft is fleet time.
+func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger, edges []*edge) (hurry bool) {
 	to := make([]*account, 0, len(edges))
 	for _, e := range edges {
 		if e.state == alive {
@@ -73,8 +70,8 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 		return false
 	}
 	if at.unknown() {
-		// Renewals add no session. But an edge that is new may not know yet which
-		// sessions ended: those that were there before tell.
+		// Renewals add no session. But a new edge may not know yet which sessions were revoked, until the edges
+		// of the predecessor have reported.
 		if awaited := slices.ContainsFunc(edges, func(e *edge) bool { return e.state == awaiting }); awaited {
 			to = slices.DeleteFunc(to, func(acc *account) bool { return !acc.edge.recovered })
 		}
@@ -95,39 +92,39 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *books, edge
 		})
 	}
 	push := d.Divide()
-	b.starved, b.unrated = d.Starved, d.Unrated
+	b.waitingForT, b.waitingForR = d.WaitingForT, d.WaitingForR
 	for i, acc := range to {
-		t, r := d.Claims[i].Gifts[share.OfT], d.Claims[i].Gifts[share.OfR]
-		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Give))
-		acc.raise(&acc.permits.Rate.Granted, uint64(r.Give))
+		t, r := d.Claims[i].Targets[share.OfT], d.Claims[i].Targets[share.OfR]
+		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Grant))
+		acc.raise(&acc.permits.Rate.Granted, uint64(r.Grant))
 		acc.setKeep(uint64(t.Keep), uint64(r.Keep))
-		acc.edge.push = acc.edge.push || push[i]
+		acc.edge.urgent = acc.edge.urgent || push[i]
 	}
 	back := b.passes.lend(to, !at.closed)
 	allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
-	b.dirty = b.dirty || back || d.Knock // signal demand to global, or bring the permits that it waits for
-	return d.Knock || back
+	b.dirty = b.dirty || back || d.Urgent // signal demand to global, or bring the permits that it waits for
+	return d.Urgent || back
 }
 
-// free returns the permits of T and of R that neither a session nor an edge holds. Below 0 more are in
-// use than the data centre holds: a debt, which drains.
-func (at *snapshot) free(b *books) (t, rate int64) {
+// free returns the permits of T and of R that neither a session nor an edge holds. If it is negative, more are in use
+// than the data centre holds: a debt, which decreases as sessions end.
+func (at *snapshot) free(b *roomLedger) (t, rate int64) {
 	if at.unknown() {
 		return 0, 0
 	}
-	if t, rate = b.reckoned(); at.gathering {
+	if t, rate = b.unallocated(); at.returning {
 		t = 0
 	}
 	return t, rate
 }
 
-// keep returns the idle targets of the data centre: 0 for a room that was removed, and no bound while
-// global cannot hear of idle permits.
-func (at *snapshot) keep(b *books) (keep, rate int64) {
+// keep returns the idle targets of the data centre: 0 for a removed room, and no bound while global cannot receive
+// idle permits.
+func (at *snapshot) keep(b *roomLedger) (keep, rate int64) {
 	switch {
 	case b.gone:
 		return 0, 0
-	case at.isolated, at.deaf:
+	case at.isolated, at.unanswered:
 		return math.MaxInt64, math.MaxInt64
 	}
 	return int64(b.loan.permits.Sessions.Keep), int64(b.loan.permits.Rate.Keep)
@@ -135,9 +132,9 @@ func (at *snapshot) keep(b *books) (keep, rate int64) {
 
 var openView = wire.View{Cutoff: estimate.Open, Park: estimate.Open}
 
-// view returns the view that rights are divided by: global's, or the data centre's own
-// where global has not been heard for long.
-func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *books, free, rateFree int64) *wire.View {
+// view returns the view by which permits are divided: the view of global, or the data centre's own after a long
+// silence of global.
+func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *roomLedger, free, rateFree int64) *wire.View {
 	if b.view == nil {
 		return &openView
 	}
@@ -147,28 +144,28 @@ func (at *snapshot) view(now fleettime.Mono, ft fleettime.Time, b *books, free, 
 	return b.view
 }
 
-// looked has the state in which every room was last looked at for permits to return.
-type looked struct {
+// lastSnapshot is the state at the last search of every room for permits to return.
+type lastSnapshot struct {
 	at    snapshot
-	edges []edgeBearing
+	edges []edgeSnapshot
 }
 
-type edgeBearing struct {
+type edgeSnapshot struct {
 	edge  *edge
 	state edgeState
 }
 
-// turned reports whether the snapshot changed since the last call: then every room is looked at, else
-// the rooms whose books changed.
-func (l *looked) turned(is *snapshot, edges []*edge) bool {
+// changed reports whether the snapshot changed since the last call. If so, every room is searched, otherwise the
+// changed rooms.
+func (l *lastSnapshot) changed(is *snapshot, edges []*edge) bool {
 	was := &l.at
-	if is.blank == was.blank && is.recovering == was.recovering && is.gathering == was.gathering && is.isolated == was.isolated && is.deaf == was.deaf &&
-		slices.EqualFunc(l.edges, edges, func(b edgeBearing, e *edge) bool { return b.edge == e && b.state == e.state }) {
+	if is.blank == was.blank && is.recovering == was.recovering && is.returning == was.returning && is.isolated == was.isolated && is.unanswered == was.unanswered &&
+		slices.EqualFunc(l.edges, edges, func(b edgeSnapshot, e *edge) bool { return b.edge == e && b.state == e.state }) {
 		return false
 	}
 	l.at, l.edges = *is, l.edges[:0]
 	for _, e := range edges {
-		l.edges = append(l.edges, edgeBearing{e, e.state})
+		l.edges = append(l.edges, edgeSnapshot{e, e.state})
 	}
 	return true
 }

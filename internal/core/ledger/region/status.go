@@ -9,8 +9,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Ledger is one room of a data centre at one moment, for metrics and for
-// the simulator's judge.
+// Ledger is the state of one room of a data centre at one moment, for metrics and the simulator.
 type Ledger struct {
 	Granted       uint64     `json:"rights_granted"`       // T
 	Returned      uint64     `json:"rights_returned"`      // T
@@ -18,22 +17,22 @@ type Ledger struct {
 	RateReturned  uint64     `json:"rate_rights_returned"` // R
 	Free          int64      `json:"rights_free"`
 	RateFree      int64      `json:"rate_rights_free"`
-	Active        int64      `json:"sessions"`                              // sessions counted and reserved
+	Active        int64      `json:"sessions"`                              // counted and reserved
 	Reserved      int64      `json:"sessions_reserved"`                     // of those, reserved
-	RateReserved  int64      `json:"rate_permits_reserved"`                 // rights of R that edges which are gone are taken to have used within the window
+	RateReserved  int64      `json:"rate_permits_reserved"`                 // permits of R that ended edges may have used within the window
 	Credit        int64      `json:"rights_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
 	Keep          uint64     `json:"rights_to_keep"`
 	RateKeep      uint64     `json:"rate_rights_to_keep"`
 	Want          uint64     `json:"rights_wanted"`
 	HeldPeople    uint64     `json:"people_held"`
 	Waiting       float64    `json:"people_waiting"`
-	Copied        uint64     `json:"tickets_copied"`                     // tickets seen living in two places
+	Copied        uint64     `json:"tickets_copied"`                     // tickets seen in two places
 	Overcommit    int64      `json:"overcommit_sessions"`                // sessions that may be valid beyond those counted
-	Movers        uint64     `json:"people_moving_in"`                   // visitors inside that wait to move their session here
+	Movers        uint64     `json:"people_moving_in"`                   // visitors with a session elsewhere that wait to move it here
 	Freed         int64      `json:"oldest_expiry_counted_unix_seconds"` // first expiry second still counted
 	Gen           uint64     `json:"generation"`
-	Settled       bool       `json:"settled"`       // the books are known: nothing of a predecessor is awaited
-	Reconstructed bool       `json:"reconstructed"` // the books were reconstructed, and are not confirmed yet
+	Settled       bool       `json:"settled"`       // permits and sessions are known
+	Reconstructed bool       `json:"reconstructed"` // the loan was reconstructed and is not confirmed yet
 	View          *wire.View `json:"view"`
 }
 
@@ -43,7 +42,7 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 	if b == nil {
 		return Ledger{}
 	}
-	at := a.snapshot(a.lives.advanced)
+	at := a.snapshot(a.lifecycle.advanced)
 	t, rate := b.loan.permits.Sessions, b.loan.permits.Rate
 	l := Ledger{
 		Granted: t.Granted, Returned: t.Returned, Keep: t.Keep,
@@ -52,7 +51,7 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 		Settled: !at.unknown(), Reconstructed: b.loan.reconstructed, Waiting: b.waiting.Total(), Copied: b.copied, Overcommit: b.overcommit.sum(), Freed: b.counts.freed, Gen: b.loan.gen, View: b.view,
 	}
 	l.Free, l.RateFree = at.free(b)
-	l.Reserved = l.Active - b.counts.head()
+	l.Reserved = l.Active - b.counts.total()
 	l.RateReserved = b.rates.sum()
 	for _, e := range a.roster.edges {
 		acc := b.accounts.of(e)
@@ -67,31 +66,31 @@ func (a *Aggregator) Ledger(id room.ID) Ledger {
 	return l
 }
 
-// Status is a data centre's aggregator at one moment.
+// Status is the state of an aggregator at one moment.
 type Status struct {
 	Term      wire.Term      `json:"term"`
 	Follows   wire.Term      `json:"follows"` // global's
 	Standing  wire.Standing  `json:"standing"`
 	Site      uint64         `json:"data_center_site"`         // that is stored; 0 for none yet
 	Copy      uint64         `json:"original_site"`            // site of the data centre that the list holds under this name, where it is another one; else 0
-	Members   uint64         `json:"data_center_list_version"` // version of the list that is stored for this data centre
+	Members   uint64         `json:"data_center_list_version"` // stored version of the list of data centres
 	Joined    bool           `json:"joined"`
 	Leased    bool           `json:"leased"` // under the lease of global
 	Isolated  bool           `json:"isolated"`
 	Time      fleettime.Time `json:"time"`
-	TimeBound time.Duration  `json:"time_bound_seconds"` // by how much Time may be wrong at most
+	TimeBound time.Duration  `json:"time_bound_seconds"` // uncertainty of Time
 	Watermark fleettime.Time `json:"watermark"`
 	Edges     []EdgeStatus   `json:"edges"`
 }
 
-// EdgeStatus is one instance of an edge in the books.
+// EdgeStatus is the state of one instance of an edge.
 type EdgeStatus struct {
 	Name     string         `json:"name"`
 	Instance uint64         `json:"instance"`
 	State    string         `json:"state"`
 	AsOf     fleettime.Time `json:"as_of"`
 	Heard    fleettime.Mono `json:"-"`
-	Twin     bool           `json:"twin"` // another process of its name lives too
+	Twin     bool           `json:"twin"` // another process of its name is alive
 }
 
 // Status returns the state of the aggregator at now.
@@ -104,7 +103,7 @@ func (a *Aggregator) Status(now fleettime.Mono) Status {
 		s.Copy = a.member.list.Site(a.cfg.DC)
 	}
 	for _, e := range a.roster.edges {
-		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.recv, Twin: e.twin})
+		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt, Twin: e.twin})
 	}
 	return s
 }
@@ -115,28 +114,28 @@ func (a *Aggregator) Leased(now fleettime.Mono) bool { return a.up.leased(now) }
 // Synced reports whether the aggregator knows fleet time at now.
 func (a *Aggregator) Synced(now fleettime.Mono) bool { return a.clock.synced(now) }
 
-// Clock returns fleet time where the aggregator knows it to [fleettime.Rough].
+// Clock returns fleet time; known is false if its uncertainty exceeds [fleettime.Rough].
 func (a *Aggregator) Clock(now fleettime.Mono) (t fleettime.Time, known bool) {
 	t, bound := a.clock.Read(now)
 	return t, bound <= fleettime.Rough
 }
 
-// EdgeTotals are the edges of a data centre, counted.
+// EdgeTotals are numbers of edges of a data centre.
 type EdgeTotals struct {
 	Reporting   int
-	Leaving     int      // of those: they were told to end, and have yet to say goodbye
-	Unknown     uint64   // that came with sessions or rights that nothing stored tells of, ever: the shell is to raise an alarm
-	LastUnknown string   // the last of them
-	Met         uint64   // how often one was found to live beside another one of its name: the shell is to raise an alarm
-	Twins       []string // names of those that do now
+	Leaving     int      // of those, edges that are shutting down
+	Unknown     uint64   // edges with sessions or permits that are not in the store, cumulative: an alarm
+	LastUnknown string   // name of the last of them
+	Met         uint64   // number of times that two live edges had one name, cumulative: an alarm
+	Twins       []string // names that two live edges have now
 }
 
-// Edges returns the totals of the edges.
+// Edges returns the numbers of edges.
 func (a *Aggregator) Edges() EdgeTotals {
 	r := &a.roster
 	t := EdgeTotals{Unknown: r.unknownEdges, LastUnknown: r.lastUnknown, Met: r.twins}
 	for _, e := range r.edges {
-		if e.heard() {
+		if e.reporting() {
 			t.Reporting++
 			if e.leaving {
 				t.Leaving++

@@ -7,23 +7,23 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// stored has the Durable for the successor of an aggregator, and its stored version. An action that
-// relies on a part of it waits until that part is stored.
+// stored has the Durable for the successor and the version that is stored. An action that depends on a part of the
+// Durable waits until that part is stored.
 type stored struct {
 	durable wire.Durable
-	saved   uint64 // newest version known to be stored
+	saved   uint64 // newest stored version
 
-	holdNeeds    uint64 // version that tells until when a guessed time is waited out
-	lifeNeeds    uint64 // version that tells the longest life of tickets
-	life         uint32 // the longest that is stored
-	movedNeeds   uint64 // version that tells until when tickets of sessions are valid that moved in
-	membersNeeds uint64 // version that tells which list of data centres is known
+	holdNeeds    uint64 // version with the end of the hold for a guessed time
+	lifeNeeds    uint64 // version with the longest life of tickets
+	life         uint32 // its stored value
+	movedNeeds   uint64 // version with the end of the old tickets of sessions that moved in
+	membersNeeds uint64 // version with the version of the list of data centres
 	members      uint64 // the one that is stored
 	siteNeeds    uint64 // version that tells the site
 	site         uint64 // the one that is stored, and told; 0 for none
 }
 
-// unsaved returns the Durable that has to be stored, if any.
+// unsaved returns the Durable to store, if any.
 func (s *stored) unsaved() (wire.Durable, bool) {
 	if s.durable.Version <= s.saved {
 		return wire.Durable{}, false
@@ -31,7 +31,7 @@ func (s *stored) unsaved() (wire.Durable, bool) {
 	return s.durable.Clone(), true
 }
 
-// save records that a version is stored. It reports whether tickets may live longer now.
+// save records that a version is stored. It reports whether tickets can live longer now.
 func (s *stored) save(version uint64) (longer bool) {
 	s.saved = version
 	if longer = s.saved >= s.lifeNeeds && s.life < s.durable.Life; longer {
@@ -46,26 +46,24 @@ func (s *stored) save(version uint64) (longer bool) {
 	return longer
 }
 
-// promiseLife has the successor know the longest life of tickets: none is stamped for longer than is
-// stored.
-func (s *stored) promiseLife(life uint32) {
+// raiseLife stores a longer life of tickets. No ticket is stamped for longer than the stored life.
+func (s *stored) raiseLife(life uint32) {
 	if life > s.durable.Life {
 		s.lifeNeeds = s.change(func(d *wire.Durable) { d.Life = life })
 	}
 }
 
-// movedInAhead is for how many seconds more than needed it is stored that sessions moved in: one write is for many.
-const movedInAhead = 60
+// movedInMargin is added to the stored end of old tickets, in seconds, so that one write covers many sessions.
+const movedInMargin = 60
 
-// promiseMovedIn has the successor know the second until which old tickets of sessions that moved here are
-// valid.
-func (s *stored) promiseMovedIn(until int64) {
+// raiseMovedIn stores the second until which old tickets of sessions that moved here are valid.
+func (s *stored) raiseMovedIn(until int64) {
 	if until > s.durable.MovedIn {
-		s.movedNeeds = s.change(func(d *wire.Durable) { d.MovedIn = until + movedInAhead })
+		s.movedNeeds = s.change(func(d *wire.Durable) { d.MovedIn = until + movedInMargin })
 	}
 }
 
-// setMembers notes the version of the list of data centres.
+// setMembers stores the version of the list of data centres.
 func (s *stored) setMembers(m *ledger.Members) {
 	if m.Version > s.durable.Members {
 		s.membersNeeds = s.change(func(d *wire.Durable) { d.Members = m.Version })
@@ -78,12 +76,12 @@ func (s *stored) setSite(site uint64) {
 	s.site = 0
 }
 
-// enrol writes an instance's place on the roster, and returns the version that tells
-// it. No ticket lives for longer than life seconds.
-func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
+// putEntry stores the roster entry of an instance and returns the version with it. No ticket lives for longer than
+// life seconds.
+func (s *stored) putEntry(entry wire.RosterEntry, life uint32) uint64 {
 	return s.change(func(d *wire.Durable) {
 		if s.saved >= s.lifeNeeds && life < d.Life {
-			d.Life, s.life = life, life // tickets of a longer life are over
+			d.Life, s.life = life, life // tickets with a longer life have expired
 		}
 		i := s.index(entry.Edge, entry.Instance)
 		if i < 0 {
@@ -95,22 +93,21 @@ func (s *stored) enrol(entry wire.RosterEntry, life uint32) uint64 {
 	})
 }
 
-// patch changes the entry of an instance on the roster, without a change of its state.
-func (s *stored) patch(e *edge, change func(r *wire.RosterEntry)) {
+// patchEntry changes the roster entry of an instance, without a change of its state.
+func (s *stored) patchEntry(e *edge, change func(r *wire.RosterEntry)) {
 	if i := s.index(e.name, e.instance); i >= 0 {
 		s.change(func(d *wire.Durable) { change(&d.Roster[i]) })
 	}
 }
 
-// strike takes an instance off the roster: nothing of it is counted any more.
-func (s *stored) strike(e *edge) {
+// removeEntry removes the roster entry of an instance: nothing of it counts any more.
+func (s *stored) removeEntry(e *edge) {
 	if i := s.index(e.name, e.instance); i >= 0 {
 		s.change(func(d *wire.Durable) { d.Roster = slices.Delete(d.Roster, i, i+1) })
 	}
 }
 
-// change makes a new version, and returns its number. It changes in place: callers outside get a copy of
-// a version.
+// change makes a new version and returns its number. It changes the Durable in place: callers outside get copies.
 func (s *stored) change(f func(d *wire.Durable)) uint64 {
 	f(&s.durable)
 	s.durable.Version++

@@ -21,8 +21,8 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	if !u.joined || !a.clock.synced(now) {
 		u.due = now.Add(a.cfg.Params.SyncFast)
 	}
-	if a.stored.durable.Site == 0 && now.Sub(a.clock.started) > a.lives.patience() {
-		a.member.makeSite(true) // no edge is there that knew it
+	if a.stored.durable.Site == 0 && now.Sub(a.clock.started) > a.lifecycle.takeoverWait() {
+		a.member.makeSite(true) // no edge has reported it
 	}
 	if a.cfg.Site != 0 && a.stored.site == 0 {
 		return nil
@@ -32,21 +32,21 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	}
 	a.advance(now)
 	if u.acked == u.seq {
-		u.asked = now
+		u.unansweredSince = now
 	}
 	u.seq++
 	at := a.snapshot(now)
 	head := wire.Report{
 		From: a.cfg.DC, Instance: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
-		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.gathering,
+		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.returning,
 		Members: a.stored.members, Site: a.stored.site, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
 	}
 	pack := wire.NewReportPacker(head)
-	busy, turned := false, a.last.turned(at, a.roster.edges)
+	busy, turned := false, a.lastReturn.changed(at, a.roster.edges)
 	for _, b := range a.rooms.list {
-		if turned || b.dirty || b.stale || b.divided || b.unsure {
+		if turned || b.dirty || b.stale || b.divided || b.reservedAtReturn {
 			b.dirty = b.loan.giveBack(at.surplus(b)) || b.dirty
-			b.divided, b.unsure = false, b.accounts.presume()
+			b.divided, b.reservedAtReturn = false, b.accounts.anyReserved()
 		}
 		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {
 			b.dirty = true
@@ -60,10 +60,10 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		}
 		free, rateFree := at.free(b)
 		r := b.report(now, free, rateFree)
-		if a.stored.saved >= a.stored.movedNeeds { // else a successor would not know that sessions moved in
+		if a.stored.saved >= a.stored.movedNeeds { // otherwise a successor would not know that sessions moved in
 			r.Ends = b.terminations.up.Take(u.seq, u.acked)
 		}
-		b.passes.tell(u.seen, &r, b.accounts)
+		b.passes.addToReport(u.seen, &r, b.accounts)
 		pack.Add(r)
 	}
 	u.busy = busy
@@ -80,38 +80,38 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	if !fresh {
 		return
 	}
-	if u.hearTime(now, &g, &a.clock, a.roster.edges) {
-		a.lives.silence.corrected()
+	if u.syncTime(now, &g, &a.clock, a.roster.edges) {
+		a.lifecycle.silence.guessCorrected()
 	}
 	if g.Acked > u.acked {
-		u.acked, u.asked = g.Acked, now
+		u.acked, u.unansweredSince = g.Acked, now
 	}
 	u.heard = now
 	a.due = now
 	was := a.member.standing(u)
 	u.members, u.standing = g.Members, g.Standing
 	if a.member.standing(u) != was {
-		a.rooms.restale()
+		a.rooms.markAllStale()
 	}
 	switch g.Handshake {
 	case wire.Promise:
-		// Global has no books of ours. If we have none either, the permits and sessions that
-		// our edges have reported are all there are.
+		// Global has no ledger of this data centre. If this aggregator has none either, the reported permits and
+		// sessions of the edges are all there are.
 		if u.blank && !a.roster.recovering() {
 			u.blank = false
 			a.rooms.reconstruct()
 		}
-		u.hurry(now, 1)
+		u.reportSoon(now, 1)
 	case wire.Adopted:
-		u.adopted(now, &g, complete, &a.rooms)
-	case wire.Fenced, wire.Dead: // said to edges only
+		u.applyAdopted(now, &g, complete, &a.rooms)
+	case wire.Fenced, wire.Dead: // only sent to edges
 	}
 }
 
-// Leave notes that the process was told to end, and tells global.
+// Leave records that the process is shutting down, and reports it to global.
 func (a *Aggregator) Leave(now fleettime.Mono) {
 	if !a.up.leaving {
 		a.up.leaving = true
-		a.up.hurry(now, 1)
+		a.up.reportSoon(now, 1)
 	}
 }

@@ -11,10 +11,10 @@ import (
 // and the edge was not heard since. The name alone proves nothing: two processes may have
 // got one by mistake.
 func (r *roster) hasEnded(e *edge) bool {
-	if e.belied {
+	if e.contradicted {
 		return false
 	}
-	return e.forgotten || e.ended != 0 || slices.ContainsFunc(r.edges, func(o *edge) bool {
+	return e.declaredEnded || e.ended != 0 || slices.ContainsFunc(r.edges, func(o *edge) bool {
 		return o.name == e.name && o.state != awaiting && o.state != lost && o.proves(e)
 	})
 }
@@ -24,9 +24,9 @@ func (o *edge) proves(e *edge) bool {
 	return o != e && slices.Contains(o.succeeds, e.instance)
 }
 
-// meetTwins finds the edges of one name that live beside each other: each has answered
+// findTwins finds the edges of one name that live beside each other: each has answered
 // a grant that was sent after the other one was known.
-func (r *roster) meetTwins() {
+func (r *roster) findTwins() {
 	for i, n := 0, 0; i < len(r.edges); i = n {
 		for n = i + 1; n < len(r.edges) && r.edges[n].name == r.edges[i].name; {
 			n++
@@ -39,7 +39,7 @@ func (r *roster) meetTwins() {
 			})
 			if e.twin && !was {
 				r.twins++
-				e.due = true // it hears of it at once
+				e.replyDue = true // it hears of it at once
 			}
 		}
 	}

@@ -8,64 +8,64 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// uplink is the data centre's parent session, with global.
+// uplink is the session with global.
 //
-// Invariants: seen never goes back to a lower term, and is stored before
-// anything is said or done under it; while blank nothing is free.
+// Invariants: seen never returns to a lower term, and is stored before any message or action under it; while blank
+// nothing is free.
 type uplink struct {
-	leaving bool // the process was told to end
+	leaving bool // the process is shutting down
 
 	params wire.Params
 
 	seen     wire.Term
-	promised uint64 // version of the Durable that holds seen
-	joined   bool   // seen has our books, or we have its
-	blank    bool   // the predecessor's books are lost, and not replaced yet
+	promised uint64 // version of the Durable with seen
+	joined   bool   // both sides have the same ledger
+	blank    bool   // the predecessor's ledger is lost and not replaced yet
 
 	seq    uint64
 	acked  uint64
 	grants wire.Parts
 
-	members  uint64        // version of the list of data centres that seen uses
-	standing wire.Standing // of this data centre, as it told
+	members  uint64        // version of the list of data centres at seen
+	standing wire.Standing // of this data centre at seen
 
-	doubting bool // seen tells another time than ours
+	doubting bool // the time of seen differs
 	doubt    fleettime.Mono
 
-	leaseEnd fleettime.Mono
-	heard    fleettime.Mono // newest word of seen
-	asked    fleettime.Mono // since when an answer is owed, where acked is behind seq
-	reported fleettime.Mono
-	due      fleettime.Mono
-	busy     bool
+	leaseEnd        fleettime.Mono
+	heard           fleettime.Mono // arrival of the newest message of seen
+	unansweredSince fleettime.Mono // time of the oldest unanswered report, if acked < seq
+	reported        fleettime.Mono
+	due             fleettime.Mono
+	busy            bool
 }
 
-// hurry makes the next report due after gaps of the least gap between reports.
-func (u *uplink) hurry(now fleettime.Mono, gaps int) {
+// reportSoon makes the next report due after the given number of SyncGaps.
+func (u *uplink) reportSoon(now fleettime.Mono, gaps int) {
 	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
 
-// leased reports whether this data centre is under the lease of global.
+// leased reports whether this data centre has the lease of global.
 func (u *uplink) leased(now fleettime.Mono) bool { return now < u.leaseEnd }
 
 func (u *uplink) isolated(now fleettime.Mono) bool {
-	return now.Sub(u.heard) > isolation || u.unanswered(now, isolationUnsaid)
+	return now.Sub(u.heard) > isolation || u.unanswered(now, isolationUnanswered)
 }
 
-// endGap is how many SyncGaps lie between reports that ends alone hurry: a slot is
-// waited for, and ends of a tenth of a second go together.
+// endGap is the number of SyncGaps before a report that only ended sessions cause: a visitor waits for the slot, and
+// ends within a tenth of a second share a report.
 const endGap = 5
 
-// tellEnds has the report to global be made soon, where there are ends to tell.
-func (u *uplink) tellEnds(now fleettime.Mono, b *books) {
-	if b.terminations.news {
-		b.terminations.news = false
-		u.hurry(now, endGap)
+// reportEnds makes the next report due soon if there are ends to report.
+func (u *uplink) reportEnds(now fleettime.Mono, b *roomLedger) {
+	if b.terminations.unreported {
+		b.terminations.unreported = false
+		u.reportSoon(now, endGap)
 	}
 }
 
-// follow reports whether a grant is from the coordinator that the data centre follows, and
-// may be used. Another one is promised to be followed first, unless it is older.
+// follow reports whether a grant is from the coordinator that the data centre follows, and can be applied. A newer
+// coordinator is promised to be followed first.
 func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	if u.seen.Fences(g.From) {
 		return false
@@ -73,51 +73,51 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	if g.From == u.seen {
 		return s.saved >= u.promised
 	}
-	// The promise: nothing older can raise our books from here. It is stored before the
-	// first word under it.
-	u.seen, u.joined, u.acked, u.asked, u.grants = g.From, false, 0, now, wire.Parts{}
+	// The promise: no grant of an older term can raise the permits from here on. It is stored before the first
+	// message under it.
+	u.seen, u.joined, u.acked, u.unansweredSince, u.grants = g.From, false, 0, now, wire.Parts{}
 	u.promised = s.change(func(d *wire.Durable) { d.Promise = g.From })
-	u.hurry(now, 0)
+	u.reportSoon(now, 0)
 	return false
 }
 
 const (
-	// deaf is the time without an answer after which nothing is returned: permits that go
-	// to a coordinator that is not there are of no use to anybody until the next.
-	deaf = time.Second
+	// unansweredWait is the time without an answer after which no permit is returned: nobody could use it
+	// until global is back.
+	unansweredWait = time.Second
 
-	// isolation is the time without a word from global after which the data centre uses its own
-	// view, or a shorter time without an answer.
-	isolation       = 5 * time.Second
-	isolationUnsaid = 2500 * time.Millisecond
+	// isolation is the time without a message of global after which the data centre uses its own view.
+	// isolationUnanswered is the same for an unanswered report.
+	isolation           = 5 * time.Second
+	isolationUnanswered = 2500 * time.Millisecond
 )
 
-// unanswered reports whether global has owed an answer for longer than d.
+// unanswered reports whether a report has been unanswered for longer than d.
 func (u *uplink) unanswered(now fleettime.Mono, d time.Duration) bool {
-	return u.acked < u.seq && now.Sub(u.asked) > d
+	return u.acked < u.seq && now.Sub(u.unansweredSince) > d
 }
 
-// hearTime takes the time that global tells, unless it is in doubt. It reports whether that
-// corrected a guess.
-func (u *uplink) hearTime(now fleettime.Mono, g *wire.Grant, c *clock, edges []*edge) (corrected bool) {
-	if g.Echo != 0 && !c.askEdges(now, u.params.EdgeLease, edges) {
-		wait := u.doubts(now, c, g)
+// syncTime applies the time of global, unless it is in doubt. It reports whether that corrected a guess.
+func (u *uplink) syncTime(now fleettime.Mono, g *wire.Grant, c *clock, edges []*edge) (corrected bool) {
+	if g.Echo != 0 && !c.prefersEdges(now, u.params.EdgeLease, edges) {
+		wait := u.doubtsTime(now, c, g)
 		if u.doubting {
-			u.hurry(now, 1)
+			u.reportSoon(now, 1)
 		}
-		corrected = !wait && c.hear(now, g)
+		corrected = !wait && c.syncFromGrant(now, g)
 	}
 	if g.AtBound == fleettime.Unsynced && c.Bound(now) <= fleettime.Rough {
-		u.hurry(now, 1) // a new leader believes our time only if it hears it at once
+		u.reportSoon(now, 1) // a new leader uses this time only if it gets it at once
 	}
 	return corrected
 }
 
-// adopted takes the books of global, where ours are lost, and applies its grants.
-func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *rooms) {
+// applyAdopted applies grants of global under the common ledger. It takes the ledger of global if the own one is
+// lost.
+func (u *uplink) applyAdopted(now fleettime.Mono, g *wire.Grant, complete bool, all *rooms) {
 	if u.blank {
 		if !g.Baseline {
-			u.hurry(now, 1)
+			u.reportSoon(now, 1)
 			return
 		}
 		for i := range g.Rooms {
@@ -132,26 +132,26 @@ func (u *uplink) adopted(now fleettime.Mono, g *wire.Grant, complete bool, all *
 	}
 	u.joined = true
 	for i := range g.Rooms {
-		if all.open(g.Rooms[i].Room).apply(u.seen, &g.Rooms[i]) {
-			u.hurry(now, 1)
+		if all.open(g.Rooms[i].Room).applyGrant(u.seen, &g.Rooms[i]) {
+			u.reportSoon(now, 1)
 		}
 	}
 	if complete && g.Lease > 0 && g.Echo != 0 && u.lease(now, g) {
-		all.restale()
+		all.markAllStale()
 	}
 }
 
-// lease prolongs the lease of global. It reports whether there was none.
+// lease extends the lease of global. It reports whether there was none.
 func (u *uplink) lease(now fleettime.Mono, g *wire.Grant) (begins bool) {
 	begins = !u.leased(now)
 	u.leaseEnd = max(u.leaseEnd, g.Echo.Add(fleettime.Shrink(g.Lease)))
 	return begins
 }
 
-// doubts reports whether global tells another time than the fleet's, as far as we
-// know that. It may be guessing, and have said so before it heard ours: our next
-// report sets it right. Only if it insists, it must be us.
-func (u *uplink) doubts(now fleettime.Mono, c *clock, g *wire.Grant) bool {
+// doubtsTime reports whether the time of global differs from fleet time, as far as known. Global may be guessing,
+// from before it received the time of this data centre; the next report corrects it. If global persists, the own time
+// is wrong.
+func (u *uplink) doubtsTime(now fleettime.Mono, c *clock, g *wire.Grant) bool {
 	trip := max(0, now.Sub(g.Echo))
 	ours, bound := c.Read(now)
 	apart := ledger.TimeApart + min(bound, fleettime.Rough)

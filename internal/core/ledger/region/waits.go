@@ -7,17 +7,17 @@ import (
 	"vestibule/internal/core/ledger"
 )
 
-// WaitReason is why an aggregator waits.
+// WaitReason is the reason for a wait of an aggregator.
 type WaitReason uint8
 
 // The reasons to wait.
 const (
-	WaitTime     WaitReason = iota + 1 // nobody has told fleet time
-	WaitBooks                          // global has not told the permits of the data centre
-	WaitEdge                           // an edge of a predecessor is not heard: its sessions are not known
-	WaitSessions                       // an edge that is not heard may go on renewing sessions
-	WaitRate                           // edges that are not heard may have used the rights of R that are missed
-	WaitGuess                          // all nodes had lost fleet time, and this one was a guess: sessions from before are waited out
+	WaitTime     WaitReason = iota + 1 // fleet time is unknown
+	WaitBooks                          // the permits of the data centre are unknown until global sends them
+	WaitEdge                           // an edge of a predecessor has not reported: its sessions are unknown
+	WaitSessions                       // a silent edge may be renewing sessions
+	WaitRate                           // silent edges may have used permits of R that visitors wait for
+	WaitGuess                          // fleet time was lost and guessed: sessions from before must expire
 )
 
 // String returns the name of the reason; empty for none.
@@ -25,23 +25,22 @@ func (w WaitReason) String() string {
 	return [...]string{WaitTime: "time", WaitBooks: "books", WaitEdge: "edge", WaitSessions: "sessions", WaitRate: "rate_rights", WaitGuess: "guessed_time"}[w]
 }
 
-// Wait is one thing that an aggregator waits for before all permits of its data centre are used again.
+// Wait is one reason for which permits of the data centre are not used.
 type Wait struct {
 	Why      WaitReason     `json:"why"`
-	Edge     string         `json:"edge"` // the edge that would end the wait by a report; empty for none
+	Edge     string         `json:"edge"` // the edge whose report would end the wait; empty for none
 	Instance uint64         `json:"instance"`
-	Until    fleettime.Time `json:"until"`                // when it ends at the latest; 0 where nobody can tell
-	Closed   bool           `json:"closed"`               // nobody is let in meanwhile, but with rights that edges have in hand
-	Sessions int64          `json:"sessions_kept_free"`   // that are kept free for it meanwhile, in all rooms
-	Rate     int64          `json:"rate_rights_not_lent"` // rights of R that are not lent meanwhile, in all rooms that miss them
-	Ended    bool           `json:"ended"`                // a successor or an operator told that the edge has ended
+	Until    fleettime.Time `json:"until"`                // latest end; 0 for unknown
+	Closed   bool           `json:"closed"`               // visitors are admitted only with the permits that edges hold
+	Sessions int64          `json:"sessions_kept_free"`   // slots kept free meanwhile, in all rooms
+	Rate     int64          `json:"rate_rights_not_lent"` // permits of R not lent meanwhile, in all rooms that need them
+	Ended    bool           `json:"ended"`                // a successor or an operator declared that the edge has ended
 }
 
-// maxWait is longer than any lost_after; without one a silent edge is waited for until it is
-// heard.
+// maxWait is longer than any lost_after. Without lost_after, a silent edge is waited for until it reports.
 const maxWait = 365 * 24 * time.Hour
 
-// Waits returns the waits of the aggregator at now. It changes nothing.
+// Waits returns the waits of the aggregator at now. It does not change the aggregator.
 func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 	if now.Sub(a.clock.started) < ledger.StartupGrace {
 		return nil
@@ -67,9 +66,9 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 	for _, e := range a.roster.edges {
 		w := Wait{Edge: e.name, Instance: e.instance, Ended: a.roster.hasEnded(e)}
 		switch {
-		case e.state == awaiting || (e.state == lost && !e.lostHold):
+		case e.state == awaiting || (e.state == lost && !e.reservedLost):
 			if w.Why, w.Closed = WaitEdge, true; synced {
-				w.Until = a.lives.silence.awaitedUntil(now, e, a.up.blank)
+				w.Until = a.lifecycle.silence.waitEnd(now, e, a.up.blank)
 			}
 		case e.state == dead || e.state == lost:
 			left := time.Duration(0)
@@ -81,9 +80,9 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 				}
 			}
 			if w.Why == 0 {
-				continue // it ages like any session
+				continue // its sessions expire like any other
 			}
-			if synced && a.roster.anyHeard() && left < maxWait {
+			if synced && a.roster.anyReporting() && left < maxWait {
 				w.Until = ft.Add(max(0, left))
 			}
 		default:
@@ -91,18 +90,18 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		}
 		out = append(out, w)
 	}
-	if w := a.rooms.waitRate(now, ft); w.Rate > 0 {
+	if w := a.rooms.rateWait(now, ft); w.Rate > 0 {
 		out = append(out, w)
 	}
 	return out
 }
 
-// waitRate returns the wait for rights of R that edges may have used which are gone, in rooms
-// where somebody misses them. They come back one by one.
-func (r *rooms) waitRate(now fleettime.Mono, ft fleettime.Time) Wait {
+// rateWait returns the wait for permits of R that ended edges may have used, in rooms that need them. They return one
+// by one.
+func (r *rooms) rateWait(now fleettime.Mono, ft fleettime.Time) Wait {
 	w := Wait{Why: WaitRate}
 	for _, b := range r.list {
-		if !b.unrated {
+		if !b.waitingForR {
 			continue
 		}
 		w.Rate += b.rates.sum()

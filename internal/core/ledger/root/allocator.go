@@ -1,8 +1,7 @@
-// Package root is the coordinator of a fleet: an [Allocator] lends the permits of every room to
-// the data centres.
+// Package root is the coordinator of a fleet: an [Allocator] lends the permits of every room to the data centres.
 //
-// Its centres are the data centres and how far each may be lent to, the pool of a room has the loan of
-// each of them, and its clock is fleet time. An Allocator belongs to one goroutine.
+// The centres list the data centres and decide how much may be lent to each. The pool of a room has the loans of the
+// data centres. The clock keeps fleet time. An Allocator belongs to one goroutine.
 package root
 
 import (
@@ -18,43 +17,39 @@ import (
 // Config configures an allocator.
 type Config struct {
 	Term    wire.Term // fencing number; every predecessor had a lower one
-	Centres []string  // names of all data centres that may hold rights, until SetMembers
+	Centres []string  // names of all data centres that may hold permits, until SetMembers
 	Params  wire.Params
 
-	// Bootstrap asserts that nothing was ever lent and no ticket of any room
-	// exists: a data centre that has not been heard holds nothing. It is believed
-	// until one that is heard tells otherwise.
+	// Bootstrap asserts that nothing was ever lent and no ticket of any room exists: a data centre that has
+	// not reported holds nothing. It holds until the report of a data centre contradicts it.
 	Bootstrap bool
 
-	// Time is fleet time as this process knows it when the term begins, the zero value for not at all.
-	// It is gone by where no data centre tells a better one.
+	// Time is fleet time at the start of the term; the zero value for unknown. It is used if no data centre
+	// reports a better one.
 	Time fleettime.Known
 }
 
-// Allocator is the root of the tree: it lends the permits of every room to the
-// data centres. It starts with no memory. Until it knows the books of every
-// data centre it lends only permits that were returned to it (conservation), so that
-// it need not trust anything that a predecessor stored.
+// Allocator is the root of the tree: it lends the permits of every room to the data centres. It starts without
+// memory. Until it knows the ledger of every data centre, it lends only permits that were returned to it, so that it
+// need not trust stored data of a predecessor.
 //
-// It passes messages on to its parts: the centres know which data centres may be lent to, the pool
-// of a room lends its permits, and the clock keeps fleet time.
+// It dispatches messages to its parts: centres, pools and clock.
 type Allocator struct {
 	cfg    Config
 	until  fleettime.Mono
-	fenced uint64         // term of a successor that exists: nothing is sent any more
+	fenced uint64         // term of a known successor; 0 for none. A fenced allocator sends nothing
 	due    fleettime.Mono // of the next Grants
 
 	clock   rootClock
-	centres centres // the list, and data centres that were heard beside it
-	pools   pools   // the rights of every room
-	seen    survey  // of the room that was looked at last
+	centres centres      // the listed data centres, and others that report
+	pools   pools        // the permits of every room
+	round   lendingRound // reused memory
 }
 
-// New returns the allocator of a new term. Until SetLease it sends
-// nothing.
+// New returns the allocator of a new term. Until SetLease it sends nothing.
 func New(now fleettime.Mono, cfg Config) *Allocator {
 	a := &Allocator{cfg: cfg, due: now}
-	a.clock.kept.Restore(now, cfg.Time)
+	a.clock.restored.Restore(now, cfg.Time)
 	a.centres = centres{cfg: &a.cfg, started: now, bootstrap: cfg.Bootstrap}
 	a.pools = pools{cfg: &a.cfg, centres: &a.centres, byID: map[room.ID]*pool{}}
 	var m ledger.Members
@@ -65,8 +60,7 @@ func New(now fleettime.Mono, cfg Config) *Allocator {
 	return a
 }
 
-// SetRooms replaces the room set. A room that went stays in the books until
-// everything that was lent of it has come back.
+// SetRooms replaces the room set. The pool of a removed room stays until everything lent has been returned.
 func (a *Allocator) SetRooms(now fleettime.Mono, rooms []ledger.RoomConfig) {
 	for _, p := range a.pools.list {
 		p.gone = true
@@ -92,16 +86,14 @@ func (a *Allocator) Churn() map[room.ID]estimate.Churn {
 func (a *Allocator) Recall(churn map[room.ID]estimate.Churn) {
 	a.pools.churn = churn
 	for _, p := range a.pools.list {
-		p.flow.Recall(churn[p.ID])
+		p.flow.Restore(churn[p.ID])
 	}
 }
 
-// SetLease tells until when this allocator leads, by its own clock. From then
-// on it sends nothing.
+// SetLease sets the end of this allocator's leadership, by its own clock. It sends nothing afterwards.
 func (a *Allocator) SetLease(until fleettime.Mono) { a.until = until }
 
-// Fenced reports whether a successor has been seen, and a term that it cannot
-// be below: the shell is to stop.
+// Fenced reports whether a successor is known, and its term: the shell must stop, and campaign with a higher one.
 func (a *Allocator) Fenced() (by uint64, fenced bool) { return a.fenced, a.fenced != 0 }
 
 func (a *Allocator) leads(now fleettime.Mono) bool { return a.fenced == 0 && now < a.until }
@@ -118,9 +110,9 @@ func (a *Allocator) Grants(now fleettime.Mono) []wire.Grant {
 	a.reclaim(now)
 	ft := a.clock.Now(now)
 	for _, p := range a.pools.list {
-		if p.relays.forget(ft); p.stale || (p.view != nil && p.view.Queues() && p.gain.Due(now)) {
+		if p.relays.expire(ft); p.stale || (p.view != nil && p.view.Queues() && p.gain.Due(now)) {
 			p.stale = false
-			p.lend(now, ft, &a.seen)
+			p.lend(now, ft, &a.round)
 		}
 	}
 	var out []wire.Grant
@@ -167,7 +159,7 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 	return pack.Grants()
 }
 
-// Observe takes one report of a data centre.
+// Observe applies one report of a data centre.
 func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	if a.fenced != 0 {
 		return
@@ -181,14 +173,14 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 		d = a.stranger(now, m.From, m.Site)
 	}
 	if d == nil || m.Instance < d.instance {
-		return // one too many that nobody listed, or a zombie
+		return // too many unlisted data centres, or an old aggregator
 	}
 	if m.Instance != d.instance { // a new aggregator
 		d.instance = m.Instance
 		d.parts, d.acked = wire.Parts{}, 0
 		for _, l := range a.pools.loans(d) {
 			l.progress.Restart()
-			l.passes.Forget()
+			l.passes.Clear()
 			l.dirty, l.viewDirty = true, true
 		}
 	}
@@ -199,16 +191,16 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	d.recv, d.echo, d.heard, d.due, d.leaving = now, m.Sent, true, true, m.Leaving
 	if d.counting != m.CountsSince {
 		d.counting = m.CountsSince
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 	if d.site == 0 && m.Site != 0 {
 		d.site = m.Site
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
-	a.clock.learn(now, d, &m, &a.centres)
+	a.clock.syncFromReport(now, d, &m, &a.centres)
 	if d.stored != m.Members {
 		d.stored = m.Members
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 	a.due = now
 	d.promise = m.Seen != a.cfg.Term
@@ -219,7 +211,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	d.blank = m.Blank
 	if d.recovering != m.Recovering {
 		d.recovering = m.Recovering
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 	if !d.adopted {
 		a.adopt(d, &m, complete)
@@ -227,28 +219,28 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	}
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
-		a.pools.open(r.Room).take(d, r)
+		a.pools.open(r.Room).applyReport(d, r)
 	}
 }
 
-// adopt takes the books of a data centre that has promised to follow us.
+// adopt takes over the ledger of a data centre that has promised to follow this term.
 func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
 	if m.Blank || !m.Join {
 		return
 	}
 	if a.centres.bootstrap && a.centres.hasBegun(m) {
 		a.centres.bootstrap = false
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		p := a.pools.open(r.Room)
 		p.adopt(d, r)
-		p.take(d, r)
+		p.applyReport(d, r)
 	}
 	if complete {
 		d.adopted = true
-		a.pools.restale()
+		a.pools.markAllStale()
 	}
 }
 
@@ -264,7 +256,7 @@ func (a *Allocator) reclaim(now fleettime.Mono) {
 	}
 }
 
-// Leaving reports whether an aggregator was told to end that was heard lately.
+// Leaving reports whether a live aggregator is shutting down.
 func (a *Allocator) Leaving(now fleettime.Mono) bool {
-	return slices.ContainsFunc(a.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < quiet })
+	return slices.ContainsFunc(a.centres.all, func(d *centre) bool { return d.leaving && now.Sub(d.recv) < silentAfter })
 }

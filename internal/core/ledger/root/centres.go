@@ -120,10 +120,10 @@ func (c *centres) hasBegun(m *wire.Report) bool {
 type lending uint8
 
 const (
-	lendAll    lending = iota
-	lendMovers         // it drains: permits of T for sessions that move there, while anything is out
-	lendKept           // it keeps its permits
-	lendNone           // its idle permits are to come back
+	lendAll     lending = iota
+	lendMovers          // it drains: permits of T for sessions that move there, while anything is out
+	lendInPlace         // it keeps its permits
+	lendNone            // its idle permits are to come back
 )
 
 // lendingTo returns how far permits of a room may be lent to a data centre that has l of it. A data
@@ -132,7 +132,7 @@ const (
 func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
 	switch {
 	case c.outdated() && !d.draining:
-		return lendKept
+		return lendInPlace
 	case c.outdated() || !d.listed:
 		return lendNone
 	case d.draining && !l.out():
@@ -140,7 +140,7 @@ func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
 	case d.draining:
 		return lendMovers
 	case !c.entered(now, d), c.unproven(d):
-		return lendKept
+		return lendInPlace
 	}
 	return lendAll
 }
@@ -169,13 +169,13 @@ func (c *centres) entered(now fleettime.Mono, d *centre) bool {
 	return 2*know >= older
 }
 
-// gatherViews is the time in which a new leader sends no views while data centres have yet to report
+// firstViewWait is the time in which a new leader sends no views while data centres have yet to report
 // their waiting visitors: the views of its predecessor know more.
-const gatherViews = 2 * time.Second
+const firstViewWait = 2 * time.Second
 
 // gathers reports whether the line is not known yet for a new leader that it were to be told by.
 func (c *centres) gathers(now fleettime.Mono) bool {
-	return !c.bootstrap && now.Sub(c.started) < gatherViews &&
+	return !c.bootstrap && now.Sub(c.started) < firstViewWait &&
 		slices.ContainsFunc(c.all, func(d *centre) bool { return d.listed && !d.told() })
 }
 
@@ -235,12 +235,12 @@ func (a *Allocator) Census(now fleettime.Mono) Census {
 	out.Unfounded = c.members == 0 && out.Newest == 0
 	for _, d := range c.all {
 		isCopy := d.heard && c.copyOf(d) != nil
-		given := (d.draining || d.forced) && d.told() && now.Sub(d.recv) < quiet && !a.pools.out(d)
+		given := (d.draining || d.forced) && d.told() && now.Sub(d.recv) < silentAfter && !a.pools.out(d)
 		out.Unfounded = out.Unfounded && (!d.listed || d.told())
 		if d.listed && d.draining && !outdated && given && d.stored >= c.members {
 			out.Drained = append(out.Drained, d.name)
 		}
-		if d.forced && !outdated && (given || a.pools.over(now, d)) {
+		if d.forced && !outdated && (given || a.pools.allExpired(now, d)) {
 			out.Released = append(out.Released, d.name)
 		}
 		if d.listed && d.site != 0 && d.recorded == 0 {

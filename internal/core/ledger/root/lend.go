@@ -12,25 +12,24 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// reserve is the part of the permits without demand that stays at the root, for data centres whose
-// visitors come without a history.
+// reserve is the part of the permits without demand that stays at the root, for data centres without recent visitors.
 const reserve = 0.2
 
-// survey is one room at the moment in which its rights are lent.
-type survey struct {
+// lendingRound is the lending of one room at one moment.
+type lendingRound struct {
 	homes  []*centre // data centres whose permits can be moved now
 	loans  []*loan
 	how    []lending
-	open   []int                // those that are lent to
-	lines  []estimate.Histogram // waiting visitors there that may be let in
+	open   []int                // indexes of those that are lent to
+	lines  []estimate.Histogram // their waiting visitors that may be admitted
 	shares []float64            // of all visitors
 	moving []int                // permits of T for sessions that move there
 
-	free, rateFree int64 // at the root
-	supply, rate   int64 // the same with idle permits; they pay a debt
-	kept, rateKept int64 // of those, permits that stay with their data centre
-	debt           bool  // more is lent than there is
-	starved        bool  // somebody waits for a right that does not lie where he is
+	free, rateFree   int64 // at the root
+	supply, rate     int64 // the same with idle permits, without debt
+	kept, rateKept   int64 // of those, permits that stay in their data centre
+	debt             bool  // more is lent than the limits allow
+	waitingElsewhere bool  // a visitor waits for a permit that lies in another data centre
 
 	active     uint64
 	wanted     float64
@@ -40,18 +39,17 @@ type survey struct {
 	heldJoined [][]fleettime.Time
 }
 
-// lend looks at one room: up to which join time visitors may enter, and how many idle permits each
-// data centre may keep. It lends free permits and sets the idle targets. s is memory for the survey of
-// the room.
-func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
+// lend lends the free permits of the room and sets the idle targets of the data centres. It computes the view, with
+// the join time up to which visitors may enter. s is reused memory.
+func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 	free, rfree, complete := p.free()
-	if complete { // permits that a lowered limit took are not lent when books are missing again
+	if complete { // when a ledger is missing again, permits beyond a lowered limit must not be lent
 		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
-	p.survey(now, ft, s, free, rfree)
+	p.collect(now, ft, s, free, rfree)
 	called, callable := p.callable(s)
-	view := p.look(now, ft, share.Prospect{
+	view := p.updateView(now, ft, share.Prospect{
 		Lines: s.lines, Absent: s.absent,
 		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
 		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
@@ -64,11 +62,11 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	}
 	keeps, rkeeps := s.keeps(s.supply-s.kept, view), s.keeps(s.rate-s.rateKept, view)
 	for i, l := range s.loans {
-		l.dirty = l.dirty || l.reconstructed // it waits to be confirmed
+		l.dirty = l.dirty || l.reconstructed // it waits for confirmation
 		idle, ridle := l.idleNow(), l.rateIdleNow()
-		give, rgive, keep, rkeep := s.gift(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
+		give, rgive, keep, rkeep := s.target(p, view, i, int64(keeps[i]+s.moving[i]), int64(rkeeps[i]))
 		p.spare, p.rateSpare = p.spare-give, p.rateSpare-rgive
-		push := keep < idle && (s.starved || view.Queues())
+		push := keep < idle && (s.waitingElsewhere || view.Queues())
 		if give > 0 || rgive > 0 {
 			l.permits.Sessions.Granted += uint64(give)
 			l.permits.Rate.Granted += uint64(rgive)
@@ -81,16 +79,16 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *survey) {
 	}
 }
 
-// survey looks at the room with its free permits.
-func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, rateFree int64) {
-	s.begin(free, rateFree)
+// collect collects the loans and visitors of all data centres, with the free permits of the room.
+func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, free, rateFree int64) {
+	s.reset(free, rateFree)
 	for _, d := range p.centres.all {
 		l := p.loans[d]
-		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > quiet {
+		if !d.adopted || d.blank || d.recovering || now.Sub(d.recv) > silentAfter {
 			if l != nil {
-				s.miss(now, l, p.centres.lendingTo(now, d, l))
+				s.addSilent(now, l, p.centres.lendingTo(now, d, l))
 			}
-			continue // its permits cannot be moved now, nor could it use more
+			continue // its permits cannot be moved, and it cannot use more
 		}
 		if l != nil {
 			s.active += l.active
@@ -101,7 +99,7 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 		s.add(d, l, p.centres.lendingTo(now, d, l), l.share(ft))
 	}
 	floorShares(s.shares)
-	// Sessions that move come before all visitors outside.
+	// Sessions that move come before all waiting visitors.
 	movers := int64(0)
 	moving := make([]int, len(s.loans))
 	for i, l := range s.loans {
@@ -109,11 +107,11 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 			moving[i] = int(l.demand.Movers)
 			movers += int64(l.demand.Movers)
 		}
-		s.starved = s.starved || s.how[i] <= lendMovers && int64(l.demand.Movers) > l.idleNow() ||
+		s.waitingElsewhere = s.waitingElsewhere || s.how[i] <= lendMovers && int64(l.demand.Movers) > l.idleNow() ||
 			s.how[i] == lendAll && int64(l.demand.HeldPeople) > min(l.idleNow(), l.rateIdleNow())
 	}
 	if p.Unbound && !p.gone && !p.centres.outdated() {
-		s.unbind(p)
+		s.addUnlimited(p)
 	}
 	s.moving = share.Fill(int(max(0, s.supply)), moving, s.shares)
 	s.supply -= movers
@@ -121,17 +119,17 @@ func (p *pool) survey(now fleettime.Mono, ft fleettime.Time, s *survey, free, ra
 	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
 }
 
-// begin forgets the room that was looked at before, and keeps the memory.
-func (s *survey) begin(free, rateFree int64) {
-	*s = survey{
+// reset clears the data of the previous room and keeps the memory.
+func (s *lendingRound) reset(free, rateFree int64) {
+	*s = lendingRound{
 		free: free, rateFree: rateFree, supply: free, rate: rateFree,
 		homes: s.homes[:0], loans: s.loans[:0], how: s.how[:0], open: s.open[:0], lines: s.lines[:0], shares: s.shares[:0],
 		pending: s.pending[:0], absent: s.absent[:0], heldJoined: s.heldJoined[:0],
 	}
 }
 
-// keeps returns the idle targets of the data centres, which sum to n at most.
-func (s *survey) keeps(n int64, view *wire.View) []int {
+// keeps returns the idle targets of the data centres, which sum to at most n.
+func (s *lendingRound) keeps(n int64, view *wire.View) []int {
 	keeps := make([]int, len(s.loans))
 	if n <= 0 {
 		return keeps
@@ -145,31 +143,31 @@ func (s *survey) keeps(n int64, view *wire.View) []int {
 	return keeps
 }
 
-// gift returns the idle targets of data centre i, where keep and rkeep were found to be fit, and the
-// permits that it is lent.
-func (s *survey) gift(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
+// target returns the idle targets of data centre i, for which keep and rkeep were computed, and the permits to lend
+// to it.
+func (s *lendingRound) target(p *pool, view *wire.View, i int, keep, rkeep int64) (give, rgive, k, rk int64) {
 	l := s.loans[i]
 	idle, ridle := l.idleNow(), l.rateIdleNow()
 	switch {
 	case p.gone:
 		keep, rkeep = 0, 0
-	case s.how[i] == lendKept:
-		keep, rkeep = max(0, l.permits.Sessions.Held()), max(0, l.permits.Rate.Held()) // one in as one goes
-	case s.how[i] == lendAll && !s.starved && !view.Queues() && !few(int(min(s.supply, s.rate)), len(s.open)):
-		// Rights that lie a little off do no harm while nobody misses them.
-		keep, rkeep = settle(keep, idle), settle(rkeep, ridle)
+	case s.how[i] == lendInPlace:
+		keep, rkeep = max(0, l.permits.Sessions.Held()), max(0, l.permits.Rate.Held()) // it admits as sessions end
+	case s.how[i] == lendAll && !s.waitingElsewhere && !view.Queues() && !tooFew(int(min(s.supply, s.rate)), len(s.open)):
+		// Small deviations do no harm while no visitor waits.
+		keep, rkeep = keepIfClose(keep, idle), keepIfClose(rkeep, ridle)
 	}
-	if s.how[i] < lendKept {
+	if s.how[i] < lendInPlace {
 		give, rgive = min(max(0, keep-idle), max(0, s.free)), min(max(0, rkeep-ridle), max(0, s.rateFree))
 	}
 	s.free, s.rateFree = s.free-give, s.rateFree-rgive
 	return give, rgive, keep, rkeep
 }
 
-// unbind makes permits of a room in which no limit binds, until T and R of them are idle beyond the
-// demand of all visitors that wait, come or move. They are lent and counted as any, so that every session
-// holds a permit once a limit binds again.
-func (s *survey) unbind(p *pool) {
+// addUnlimited adds permits to a room without a binding limit, until permits of T and R exceed the demand of all
+// visitors that wait, join or move. They are lent and counted like others, so that every session holds a permit when
+// a limit binds again.
+func (s *lendingRound) addUnlimited(p *pool) {
 	need := 0.0
 	for i, l := range s.loans {
 		need += float64(l.demand.Want+l.demand.HeldPeople+l.demand.Movers) + max(0, s.lines[i].Total())
@@ -181,29 +179,29 @@ func (s *survey) unbind(p *pool) {
 	s.rate = max(s.rate, int64(p.Rate)+n)
 }
 
-// miss adds the last known visitors of a data centre that is silent, or not whole. They are there still:
-// a line without them would promise too much to the others.
-func (s *survey) miss(now fleettime.Mono, l *loan, how lending) {
-	silence := now.Sub(l.whole.at)
-	if l.whole.at == 0 || silence > ledger.CrowdKept {
+// addSilent adds the last known visitors of a data centre that is silent, or recovering. They still wait: a line
+// without them would promise too much to the others.
+func (s *lendingRound) addSilent(now fleettime.Mono, l *loan, how lending) {
+	silence := now.Sub(l.lastWhole.at)
+	if l.lastWhole.at == 0 || silence > ledger.CrowdKept {
 		s.active += l.active
 		return
 	}
-	s.active += max(l.active, l.whole.active)
-	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) {
-		s.absent = append(s.absent, ledger.Remaining(l.whole.waiting, silence))
-		s.pending = append(s.pending, ledger.Remaining(l.whole.pending, silence))
+	s.active += max(l.active, l.lastWhole.active)
+	if how == lendAll || (how == lendInPlace && l.permits.Sessions.Held() > 0) {
+		s.absent = append(s.absent, ledger.Remaining(l.lastWhole.waiting, silence))
+		s.pending = append(s.pending, ledger.Remaining(l.lastWhole.pending, silence))
 	}
 }
 
-// add takes a data centre into the survey.
-func (s *survey) add(d *centre, l *loan, how lending, share float64) {
+// add adds a data centre.
+func (s *lendingRound) add(d *centre, l *loan, how lending, share float64) {
 	if how == lendAll {
 		s.open = append(s.open, len(s.loans))
 	}
-	// Visitors that wait where nobody is let in delay nobody, and would be early elsewhere.
+	// Visitors of a data centre that admits none do not delay others.
 	var waiting estimate.Histogram
-	if how == lendAll || (how == lendKept && l.permits.Sessions.Held() > 0) { // there people are let in
+	if how == lendAll || (how == lendInPlace && l.permits.Sessions.Held() > 0) { // the data centre admits visitors
 		waiting = l.waiting
 		s.wanted += float64(l.demand.Want + l.demand.HeldPeople)
 		s.pending = append(s.pending, l.pending)
@@ -217,12 +215,12 @@ func (s *survey) add(d *centre, l *loan, how lending, share float64) {
 	s.shares = append(s.shares, share)
 	s.supply += max(0, l.idleNow())
 	s.rate += max(0, l.rateIdleNow())
-	if how == lendKept {
+	if how == lendInPlace {
 		s.kept, s.rateKept = s.kept+max(0, l.idleNow()), s.rateKept+max(0, l.rateIdleNow())
 	}
 }
 
-// grant returns the grant of the room for a data centre. It reports whether there is news.
+// grant returns the grant of the room for a data centre, and whether anything changed.
 func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 	l := p.loan(d)
 	if l.dirty {
@@ -245,7 +243,7 @@ func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 	return g, true
 }
 
-// pick returns the elements of all that have these numbers.
+// pick returns the elements of all with these indexes.
 func pick[T any](all []T, numbers []int) []T {
 	out := make([]T, len(numbers))
 	for k, i := range numbers {
@@ -254,8 +252,8 @@ func pick[T any](all []T, numbers []int) []T {
 	return out
 }
 
-// look makes the view of the room anew when it is time to, and owes it to the data centres.
-func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
+// updateView computes the view of the room if it is due, and queues it for the data centres.
+func (p *pool) updateView(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wire.View {
 	x.Flow, x.Gain = &p.flow, &p.gain
 	old := p.view
 	partial := p.partial
@@ -281,13 +279,12 @@ func (p *pool) look(now fleettime.Mono, ft fleettime.Time, x share.Prospect) *wi
 	return v
 }
 
-// quiet is the silence after which the idle permits of a data centre are not counted as supply any more.
-const quiet = 10 * time.Second
+// silentAfter is the silence after which the idle permits of a data centre no longer count as supply.
+const silentAfter = 10 * time.Second
 
-// spread returns the idle targets of the data centres, which sum to n at most. When nobody queues, the
-// demand until the next report comes first, and the rest is divided by share but for the reserve; when
-// visitors queue, permits go to where visitors are held, which use them at once, then to where the
-// oldest wait.
+// spread returns the idle targets of the data centres, which sum to at most n. Without a queue, the demand until the
+// next report comes first, and the rest, except for the reserve, is divided by share. With a queue, permits go to
+// data centres with held visitors, which use them immediately, then to those with the oldest waiting visitors.
 func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, shares []float64) []int {
 	if view.Queues() {
 		var few struct {
@@ -308,7 +305,7 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 	for _, part := range parts {
 		n -= part
 	}
-	if few(n, len(loans)) {
+	if tooFew(n, len(loans)) {
 		return parts
 	}
 	for i, part := range share.Split(n-int(float64(n)*reserve), shares) {
@@ -317,20 +314,20 @@ func spread(n int, view *wire.View, loans []*loan, lines []estimate.Histogram, s
 	return parts
 }
 
-// few reports whether n idle permits are so few that all of them stay at the root: one question there is
-// nearer than a permit in another data centre.
-func few(n, centres int) bool { return n < 4*centres }
+// tooFew reports whether n idle permits are so few that all of them stay at the root: a request to the root is faster
+// than a permit in another data centre.
+func tooFew(n, centres int) bool { return n < 4*centres }
 
-// settle leaves idle permits where they differ little from the target.
-func settle(keep, idle int64) int64 {
+// keepIfClose returns idle as the target if it is close to keep.
+func keepIfClose(keep, idle int64) int64 {
 	if d := keep - idle; d < 0 && -d <= max(1, keep/8) {
 		return idle
 	}
 	return keep
 }
 
-// share returns how many visitors the data centre had in the minute before the
-// last full one: history that cannot change any more.
+// share returns the number of visitors of the data centre in the minute before the last full one, which no longer
+// changes.
 func (l *loan) share(ft fleettime.Time) float64 {
 	minute := ft.Minute().Add(-2 * time.Minute)
 	for _, m := range l.arrivals {
@@ -341,7 +338,7 @@ func (l *loan) share(ft fleettime.Time) float64 {
 	return 0
 }
 
-// floorShares gives everybody at least one per cent of the whole.
+// floorShares raises every share to at least one per cent of the sum.
 func floorShares(shares []float64) {
 	sum := 0.0
 	for _, s := range shares {

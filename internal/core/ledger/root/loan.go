@@ -18,62 +18,61 @@ import (
 type loan struct {
 	gen           uint64
 	permits       wire.Permits
-	reclaimed     bool // voided in this term without the data centre's word
-	reconstructed bool // an upper bound, computed by a data centre that lost its books
+	reclaimed     bool // voided in this term without a report
+	reconstructed bool // an upper bound, computed by a data centre that lost its ledger
 
 	passes share.PassLoan
 
 	idle, rateIdle ledger.Idle
 	demand         ledger.Demand
 	active         uint64
-	overcommit     uint64 // as its aggregator tells
-	unreturned     int64  // held when it was given up, and may be in use there still
+	overcommit     uint64 // as reported
+	unreturned     int64  // held when the loan was voided; may still be in use
 	ends           wire.Outbox[wire.End]
 	progress       share.Progress
 	pending        estimate.Histogram
 	waiting        estimate.Histogram
 	arrivals       []wire.Minute
-	whole          crowd // as told last by an aggregator that had heard all its edges
+	lastWhole      visitors // last report of an aggregator that knew all its edges
 
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
 }
 
-// crowd has the visitors inside a data centre, and those that wait there.
-type crowd struct {
+// visitors are the visitors inside a data centre and those that wait there.
+type visitors struct {
 	at               fleettime.Mono
 	active           uint64
 	waiting, pending estimate.Histogram
 }
 
-// out reports whether anything of the room is out in the data centre: permits, sessions, or
-// permits that nothing accounts for.
+// out reports whether the data centre holds permits or sessions of the room, or may have unaccounted ones.
 func (l *loan) out() bool {
 	return l.permits.Sessions.Held() != 0 || l.permits.Rate.Held() != 0 || l.active != 0 || l.overcommit != 0 || l.unreturned != 0
 }
 
-// idleNow returns the permits of T that are idle in the data centre, as far as known.
+// idleNow returns the idle permits of T in the data centre, as reported.
 func (l *loan) idleNow() int64 { return l.idle.Now(&l.permits.Sessions) }
 
-// rateIdleNow returns the same of R.
+// rateIdleNow returns the same for R.
 func (l *loan) rateIdleNow() int64 { return l.rateIdle.Now(&l.permits.Rate) }
 
-// pools are the rights of all rooms of a coordinator.
+// pools are the permits of all rooms of a coordinator.
 type pools struct {
 	cfg     *Config
 	centres *centres
 	byID    map[room.ID]*pool
 	list    []*pool // by ID
 
-	churn map[room.ID]estimate.Churn // that a predecessor learned, for rooms that are opened later
+	churn map[room.ID]estimate.Churn // learned by a predecessor, for rooms that are opened later
 }
 
-// open returns the pool of a room, which it makes if need be.
+// open returns the pool of a room and makes it if needed.
 func (ps *pools) open(id room.ID) *pool {
 	p := ps.byID[id]
 	if p == nil {
 		p = &pool{RoomConfig: ledger.RoomConfig{ID: id}, cfg: ps.cfg, centres: ps.centres, loans: map[*centre]*loan{}, gone: true, stale: true}
-		p.flow.Recall(ps.churn[id])
+		p.flow.Restore(ps.churn[id])
 		ps.byID[id] = p
 		ps.list = append(ps.list, p)
 		slices.SortFunc(ps.list, func(x, y *pool) int { return cmp.Compare(x.ID, y.ID) })
@@ -81,21 +80,21 @@ func (ps *pools) open(id room.ID) *pool {
 	return p
 }
 
-// restale makes the next Grants look at every room again.
-func (ps *pools) restale() {
+// markAllStale makes the next Grants visit every room.
+func (ps *pools) markAllStale() {
 	for _, p := range ps.list {
 		p.stale = true
 	}
 }
 
-// drop drops a data centre that was never heard.
+// drop drops the loans of a data centre that never reported.
 func (ps *pools) drop(d *centre) {
 	for _, p := range ps.list {
 		delete(p.loans, d)
 	}
 }
 
-// out reports whether anything of any room is out in a data centre.
+// out reports whether a data centre holds permits or sessions of any room.
 func (ps *pools) out(d *centre) bool {
 	for _, l := range ps.loans(d) {
 		if l.out() {
@@ -105,16 +104,15 @@ func (ps *pools) out(d *centre) bool {
 	return false
 }
 
-// over reports whether a data centre was silent for so long that nothing of it can be valid.
-func (ps *pools) over(now fleettime.Mono, d *centre) bool {
+// allExpired reports whether a data centre has been silent for so long that none of its sessions can be valid.
+func (ps *pools) allExpired(now fleettime.Mono, d *centre) bool {
 	return len(ps.list) > 0 && !slices.ContainsFunc(ps.list, func(p *pool) bool { return now.Sub(d.recv) <= p.reclaimAfter() })
 }
 
-// pool has the permits of one room in a coordinator's books, and the loans of its data centres.
+// pool has the permits of one room and the loans of its data centres.
 //
-// Invariant: permits that data centres hold and free ones sum to no more than the limit, as soon
-// as a lowered limit has drained. While the books of any data centre are missing, only permits
-// that were returned in this term are free.
+// Invariant: held and free permits sum to no more than the limit, once the sessions beyond a lowered limit have
+// ended. While the ledger of any data centre is missing, only permits that were returned in this term are free.
 type pool struct {
 	ledger.RoomConfig
 	cfg     *Config
@@ -122,42 +120,42 @@ type pool struct {
 	loans   map[*centre]*loan
 	gone    bool
 
-	notBefore fleettime.Mono // nothing is reclaimed earlier: tickets of a longer session_duration may be valid
+	notBefore fleettime.Mono // no loan is voided earlier: tickets of a longer session_duration may be valid
 
-	spare, rateSpare int64 // while not complete: permits that were returned in this term and not lent again
-	debt, rateDebt   int64 // by how much more than the limits was lent when the books were complete last; 0 or less
+	spare, rateSpare int64 // while not complete: permits returned in this term and not lent again
+	debt, rateDebt   int64 // 0, or negative by the permits lent beyond the limits when the ledgers were last complete
 
 	progress share.Progresses
 	flow     share.Flow
 	gain     share.Gain
 	view     *wire.View
 	viewed   fleettime.Mono
-	partial  bool // the view lacks data centres that a new leader has yet to hear
+	partial  bool // the view lacks data centres that have not reported to a new leader
 	stale    bool
 	relays   relays
-	passes   share.Passes // of the newest release that is ours to lend
+	passes   share.Passes // of the newest release of this coordinator
 }
 
-// set takes the settings of the room.
+// set applies the settings of the room.
 func (p *pool) set(now fleettime.Mono, r ledger.RoomConfig) {
 	if old := p.Session; r.Session < old {
-		// A data centre that has not heard of it goes on stamping for so long.
+		// A data centre without the change stamps tickets of the old life for so long.
 		life := time.Duration(wire.Life(old)) * time.Second
 		sum := time.Minute + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
 		p.notBefore = max(p.notBefore, now.Add(fleettime.Stretch(fleettime.Stretch(sum))))
 	}
 	p.RoomConfig, p.gone, p.stale = r, false, true
-	p.begin()
+	p.openRelease()
 }
 
-// complete reports whether the books of every data centre are known for the room: then free permits can
-// be computed from the limit.
+// complete reports whether the ledgers of all data centres are known for the room. Then the free permits follow from
+// the limit.
 func (p *pool) complete() bool {
-	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.awaits)
+	return !p.centres.outdated() && !slices.ContainsFunc(p.centres.all, p.missing)
 }
 
-// awaits reports whether the permits of the room that a data centre holds are not known.
-func (p *pool) awaits(d *centre) bool {
+// missing reports whether the permits that a data centre holds of the room are unknown.
+func (p *pool) missing(d *centre) bool {
 	if p.centres.unproven(d) {
 		return true
 	}
@@ -168,9 +166,8 @@ func (p *pool) awaits(d *centre) bool {
 	return l == nil || !l.reclaimed
 }
 
-// confirms reports whether the limits are kept with the books as they are. Reconstructed books hold no
-// less than is out, so then nothing is lent twice. The books of a copy are never confirmed: the next
-// leader does not wait for it.
+// confirms reports whether the limits are kept with the current ledgers. Reconstructed ledgers hold at least what is
+// out, so nothing is lent twice then. The ledger of a copy is never confirmed: the next leader does not wait for it.
 func (p *pool) confirms(d *centre, l *loan) bool {
 	if !l.reconstructed {
 		return true
@@ -182,8 +179,8 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 	return complete && free >= 0 && rate >= 0
 }
 
-// free returns the permits of T and of R that nobody holds. They are negative where a lowered limit has
-// yet to drain. complete is the result of p.complete.
+// free returns the permits of T and of R that no data centre holds. They are negative until sessions beyond a lowered
+// limit have ended. complete is the result of p.complete.
 func (p *pool) free() (free, rate int64, complete bool) {
 	if !p.complete() {
 		if p.centres.outdated() {
@@ -204,11 +201,11 @@ func (p *pool) free() (free, rate int64, complete bool) {
 	return free, rate, true
 }
 
-// reclaim voids the loan of a silent data centre: under partition_policy cap when it must have stopped,
-// under serve when it has been silent for lost_after while others were heard.
+// reclaim voids the loan of a silent data centre: under partition_policy cap when its sessions have expired, under
+// serve after lost_after of silence while others reported.
 func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 	silent, wait := now.Sub(d.recv), p.LostWait
-	if p.Cap || d.forced { // of that one an operator says that it goes on renewing nothing
+	if p.Cap || d.forced { // an operator declared that a forced one renews nothing
 		wait = p.reclaimAfter()
 	} else if wait == 0 || !p.centres.othersHeard(now, d) {
 		return
@@ -220,32 +217,31 @@ func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 	p.void(l, !p.Cap)
 }
 
-// reclaimAfter returns how long after its last word a data centre cannot hold
-// a valid session of the room (docs/GUARANTEES.md): its leader's lease, its own,
-// its edges', and the life of a ticket, all on clocks that drift.
+// reclaimAfter returns the time after its last report at which a data centre cannot have a valid session of the room
+// (docs/GUARANTEES.md): its leader's lease, its own, its edges', and the life of a ticket, all on clocks that drift.
 func (p *pool) reclaimAfter() time.Duration {
 	life := max(time.Duration(wire.Life(p.Session))*time.Second, wire.RateWindow)
 	sum := ledger.OwnerLease + p.cfg.Params.RegionalLease + p.cfg.Params.EdgeLease + life
 	return fleettime.Stretch(fleettime.Stretch(sum)) + 4*time.Second + 4*fleettime.Guard + 4*fleettime.MaxError
 }
 
-// adopt begins with the report of a data centre that promises to follow us.
+// adopt takes over the generation of a data centre that promises to follow this term.
 func (p *pool) adopt(d *centre, r *wire.RoomReport) {
 	l := p.loan(d)
 	if !l.reclaimed {
 		l.gen = r.Gen
-	} else if d.void && r.Gen < l.gen { // it is alive, and was given up
+	} else if d.void && r.Gen < l.gen { // it is alive, and its loan was voided
 		l.unreturned = max(l.unreturned, r.Permits.Sessions.Held())
 	}
 }
 
-// take updates the loan of a data centre by its report.
-func (p *pool) take(d *centre, r *wire.RoomReport) {
+// applyReport updates the loan of a data centre.
+func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 	p.stale = true
 	l := p.loan(d)
 	if !d.blank && r.Gen == l.gen {
 		if !d.adopted {
-			// Its books are the truth: they have the permits that a predecessor lent.
+			// Its ledger is the truth: it has the permits that a predecessor lent.
 			l.permits.Recover(&r.Permits)
 		}
 		back := int64(ledger.Growth(&l.permits.Sessions.Returned, r.Permits.Sessions.Returned))
@@ -253,36 +249,36 @@ func (p *pool) take(d *centre, r *wire.RoomReport) {
 		if l.reconstructed = r.Reconstructed; !l.reconstructed {
 			p.spare += back
 			p.rateSpare += rateBack
-		} // else: permits that are returned may never have been lent
+		} // reconstructed permits may never have been lent
 		l.idle = ledger.Idle{N: r.Idle, Granted: r.Permits.Sessions.Granted}
 		l.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
 	l.demand, l.active = ledger.DemandOf(r), r.Active
 	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, r.Pending
-	if !d.blank && !d.recovering { // else edges are missing that have not told anything yet
-		l.whole = crowd{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
+	if !d.blank && !d.recovering { // otherwise edges have not reported yet
+		l.lastWhole = visitors{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}
 	}
 	l.overcommit = r.Overcommit
-	p.passes.Take(&l.passes, r)
+	p.passes.ApplyReport(&l.passes, r)
 	if l.active <= uint64(max(0, l.permits.Sessions.Held())) {
 		l.unreturned = 0
 	} else if l.unreturned > 0 {
 		l.unreturned = int64(l.active) - l.permits.Sessions.Held()
 	}
 	for _, e := range r.Ends {
-		p.relays.take(d, e, p.centres.all, p.pass)
+		p.relays.apply(d, e, p.centres.all, p.queueEnd)
 	}
 	p.progress.Add(&l.progress, r)
 }
 
-// pass owes a data centre an end.
-func (p *pool) pass(d *centre, e wire.End) {
+// queueEnd queues an end for a data centre.
+func (p *pool) queueEnd(d *centre, e wire.End) {
 	l := p.loan(d)
 	l.ends.Add(e, 0)
 	l.dirty = true
 }
 
-// loan returns the loan of a data centre, which it opens if need be.
+// loan returns the loan of a data centre, and opens it if needed.
 func (p *pool) loan(d *centre) *loan {
 	l := p.loans[d]
 	if l == nil {
@@ -306,14 +302,13 @@ func (ps *pools) loans(d *centre) iter.Seq2[*pool, *loan] {
 	}
 }
 
-// void closes the books of a loan: reports of older ones do not count. inUse says that the data centre
-// may be alive all the same.
+// void voids a loan: reports of its generation no longer count. inUse says that the data centre may be alive.
 func (p *pool) void(l *loan, inUse bool) {
 	l.reclaimed = true
 	if inUse {
 		l.unreturned += max(0, l.permits.Sessions.Held())
 	}
-	l.gen = max(l.gen, p.cfg.Term.N<<16) + 1 // above every one of an earlier term
+	l.gen = max(l.gen, p.cfg.Term.N<<16) + 1 // above all generations of earlier terms
 	l.permits.Reset()
 	l.idle, l.rateIdle = ledger.Idle{}, ledger.Idle{}
 	l.demand, l.active = ledger.Demand{}, 0

@@ -88,7 +88,7 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	for _, d := range a.centres.all {
 		d.push = true
 	}
-	a.pools.restale()
+	a.pools.markAllStale()
 	a.due = now
 }
 
@@ -108,7 +108,7 @@ func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *cent
 	if d.site = site; a.centres.counted {
 		a.disown(d)
 	}
-	a.pools.restale()
+	a.pools.markAllStale()
 	return d
 }
 
@@ -116,7 +116,7 @@ func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *cent
 func (a *Allocator) meet(now fleettime.Mono, name string) *centre {
 	d := a.centres.add(now, name)
 	for _, p := range a.pools.list {
-		p.relays.tellLeft(d, p.pass)
+		p.relays.sendAllTo(d, p.queueEnd)
 	}
 	return d
 }

@@ -5,8 +5,8 @@ import (
 	"vestibule/internal/core/ledger/share"
 )
 
-// begin takes a release that the store says is this coordinator's to lend. One that was begun stays as it is.
-func (p *pool) begin() {
+// openRelease opens the release that the store marks for this coordinator. An open release stays unchanged.
+func (p *pool) openRelease() {
 	r := &p.Release
 	mine := r.Lender == p.cfg.Term
 	if r.ID > p.passes.Release && mine {
@@ -17,9 +17,9 @@ func (p *pool) begin() {
 	}
 }
 
-// lendPasses lends the passes of the open release to where people are held, and calls back all where
-// none is open.
-func (p *pool) lendPasses(s *survey) {
+// lendPasses lends the passes of the open release to data centres with held visitors. Without an open release it
+// calls all passes back.
+func (p *pool) lendPasses(s *lendingRound) {
 	if p.passes.Release == 0 {
 		return
 	}
@@ -33,7 +33,7 @@ func (p *pool) lendPasses(s *survey) {
 		}
 	}
 	most := uint64(0)
-	if p.open() {
+	if p.lendsRelease() {
 		most = p.passes.N
 	}
 	news, push := p.passes.Lend(to, most)
@@ -45,14 +45,14 @@ func (p *pool) lendPasses(s *survey) {
 
 // callable returns how many people may be called to enter by a pass, where rights of T and of R are as
 // many, and the join times of the first of them.
-func (p *pool) callable(s *survey) (n int64, joined []fleettime.Time) {
-	if !p.open() {
+func (p *pool) callable(s *lendingRound) (n int64, joined []fleettime.Time) {
+	if !p.lendsRelease() {
 		return 0, nil
 	}
 	all := p.passes.Free()
 	var lists [][]fleettime.Time
 	for i, l := range s.loans {
-		if l.passes.Begin(p.passes.Release); s.how[i] == lendAll {
+		if l.passes.Reset(p.passes.Release); s.how[i] == lendAll {
 			all += l.passes.Unused()
 			lists = append(lists, l.passes.Joined)
 		}
@@ -60,9 +60,9 @@ func (p *pool) callable(s *survey) (n int64, joined []fleettime.Time) {
 	return min(int64(all), s.supply, s.rate), share.MergeTimes(lists, int(min(all, 1<<20)))
 }
 
-// open reports whether the release is one that this coordinator lends now: it is marked for its term, and
-// the room lets nobody in otherwise.
-func (p *pool) open() bool {
+// lendsRelease reports whether this coordinator lends the release now: it is marked for its term, and the room is
+// paused.
+func (p *pool) lendsRelease() bool {
 	r := &p.Release
 	return !p.gone && p.Shut && r.ID != 0 && r.ID == p.passes.Release
 }

@@ -7,20 +7,19 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// relays are the ends of sessions of one room on their way between data centres: a move to
-// the home that is to forget the session, a leave to everybody else, and their answers to
-// the home once all of them have given theirs.
+// relays are the ends of sessions of one room in transit between data centres: a move to the home that removes the
+// session, a leave to all other data centres, and a notice to the home once all of them have acknowledged it.
 type relays map[wire.End]*relay
 
-// relay is one end on its way.
+// relay is one end in transit.
 type relay struct {
 	end     wire.End
-	left    bool // every other data centre has to answer
+	left    bool // every other data centre has to acknowledge it
 	cleared []*centre
 }
 
-// take takes an end that data centre d reported, and passes it on to all others that need it.
-func (rs *relays) take(d *centre, e wire.End, all []*centre, pass func(*centre, wire.End)) {
+// apply handles an end that data centre d reported, and passes it on to all others that need it.
+func (rs *relays) apply(d *centre, e wire.End, all []*centre, pass func(*centre, wire.End)) {
 	var home *centre
 	for _, o := range all {
 		if wire.HomeOf(o.name) == e.Home && (home == nil || o.listed) {
@@ -68,8 +67,8 @@ func (rs *relays) take(d *centre, e wire.End, all []*centre, pass func(*centre, 
 	}
 }
 
-// tellLeft tells a new data centre which sessions are accepted nowhere.
-func (rs relays) tellLeft(d *centre, pass func(*centre, wire.End)) {
+// sendAllTo passes the leaves in transit to a new data centre.
+func (rs relays) sendAllTo(d *centre, pass func(*centre, wire.End)) {
 	for _, r := range rs {
 		if r.end.Kind == wire.Left {
 			pass(d, r.end)
@@ -77,8 +76,8 @@ func (rs relays) tellLeft(d *centre, pass func(*centre, wire.End)) {
 	}
 }
 
-// forget drops ends that have expired.
-func (rs relays) forget(ft fleettime.Time) {
+// expire drops ends whose tickets have expired.
+func (rs relays) expire(ft fleettime.Time) {
 	for key, r := range rs {
 		if ft > fleettime.Time(int64(r.end.Until)*1000).Add(wire.EndMargin) {
 			delete(rs, key)

@@ -9,35 +9,35 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Ledger is one room at the root at one moment.
+// Ledger is the state of one room at one moment.
 type Ledger struct {
 	Total      uint64         `json:"rights_total"`
 	Rate       uint64         `json:"rate_rights_total"`
 	Free       int64          `json:"rights_free"`
 	RateFree   int64          `json:"rate_rights_free"`
-	Complete   bool           `json:"complete"` // the books of every data centre are known
-	Unbound    bool           `json:"unbound"`  // no limit binds now: see RoomConfig
+	Complete   bool           `json:"complete"` // the ledgers of all data centres are known
+	Unbound    bool           `json:"unbound"`  // no limit binds: see RoomConfig
 	Centres    []CentreLedger `json:"data_centers"`
-	Overcommit int64          `json:"overcommit_sessions"`       // sessions that may be valid beyond the books: see Allocator
-	Beyond     int64          `json:"sessions_beyond_the_limit"` // sessions beyond Total: under passthrough, or of before a limit was lowered
+	Overcommit int64          `json:"overcommit_sessions"`       // sessions that may be valid beyond the counted ones
+	Beyond     int64          `json:"sessions_beyond_the_limit"` // sessions above Total: under passthrough, or from before a limit was lowered
 	View       *wire.View     `json:"view"`
 	Passes     PassLedger     `json:"passes"`
 }
 
-// PassLedger is the newest release that a coordinator lends, as far as it was told.
+// PassLedger is the newest release of a coordinator, as reported.
 type PassLedger struct {
 	Release uint64 `json:"release"`
-	N       uint64 `json:"people_to_let_in"` // people to be let in
-	Free    uint64 `json:"passes_free"`      // passes that are lent to nobody
-	Spent   uint64 `json:"people_let_in"`    // people let in
+	N       uint64 `json:"people_to_let_in"` // visitors to admit
+	Free    uint64 `json:"passes_free"`      // passes that are not lent
+	Spent   uint64 `json:"people_let_in"`    // admitted visitors
 }
 
-// CentreLedger has the permits of one room that the root has lent to one data centre.
+// CentreLedger is the loan of one room to one data centre.
 type CentreLedger struct {
 	Name       string        `json:"name"`
 	Adopted    bool          `json:"adopted"`
 	Standing   wire.Standing `json:"standing"`
-	Overcommit int64         `json:"overcommit_sessions"` // sessions that may be valid there beyond its permits
+	Overcommit int64         `json:"overcommit_sessions"` // sessions that may be valid beyond its permits
 	Held       int64         `json:"rights_held"`
 	RateHeld   int64         `json:"rate_rights_held"`
 	Idle       int64         `json:"rights_idle"`
@@ -50,11 +50,11 @@ type CentreLedger struct {
 	Gen        uint64        `json:"generation"`
 }
 
-// wallBound is by how much the clock of a machine may be wrong for all that is known.
+// wallBound is the assumed uncertainty of a machine's clock.
 const wallBound = 10 * time.Minute
 
-// Clock returns the time that phases of events go by, and its uncertainty: fleet time where the allocator
-// knows it to [fleettime.Rough], else the machine's guess. a may be nil: nobody leads.
+// Clock returns the time for phases of events, and its uncertainty: fleet time if it is known to [fleettime.Rough],
+// otherwise the machine's time. a may be nil if this process does not lead.
 func (a *Allocator) Clock(now fleettime.Mono, machine fleettime.Time) (t fleettime.Time, bound time.Duration) {
 	if a != nil {
 		if t, bound := a.clock.Read(now); bound <= fleettime.Rough {
@@ -101,16 +101,16 @@ func (a *Allocator) Totals(id room.ID) Ledger {
 	return l
 }
 
-// Unknown is a data centre whose books a coordinator waits for. Until it knows them it lends only permits
+// Unknown is a data centre whose ledger the coordinator waits for. Until all ledgers are known, it lends only permits
 // that were returned.
 type Unknown struct {
 	Name  string
-	Heard time.Duration  // ago; since the term began where it was not heard
-	Alive bool           // it is heard: its regional waits for something
-	Until fleettime.Time // when it is given up at the latest; 0 where nobody can tell
+	Heard time.Duration  // time since its last report, or since the term began
+	Alive bool           // it reports: its regional waits
+	Until fleettime.Time // latest end of the wait; 0 for unknown
 }
 
-// Unknown returns the data centres whose books the coordinator waits for at now. It changes nothing.
+// Unknown returns the data centres whose ledgers the coordinator waits for at now. It does not change the allocator.
 func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 	if now.Sub(a.centres.started) < ledger.StartupGrace {
 		return nil
@@ -119,7 +119,7 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 	for _, d := range a.centres.all {
 		blocks, wait := false, time.Duration(0)
 		for _, p := range a.pools.list {
-			if !p.awaits(d) {
+			if !p.missing(d) {
 				continue
 			}
 			blocks = true
@@ -132,9 +132,9 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 		if !blocks {
 			continue
 		}
-		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= quiet}
-		if !d.heard && u.Heard <= quiet {
-			continue // it has yet to find us
+		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= silentAfter}
+		if !d.heard && u.Heard <= silentAfter {
+			continue // it has not found this leader yet
 		}
 		if !u.Alive && wait > 0 && a.clock.Bound(now) != fleettime.Unsynced {
 			u.Until = a.clock.Now(now).Add(max(0, wait-u.Heard))
@@ -147,28 +147,28 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 // Time returns fleet time.
 func (a *Allocator) Time(now fleettime.Mono) fleettime.Time { return a.clock.Now(now) }
 
-// CentreTotals has the permits and sessions of one data centre, summed over all rooms.
+// CentreTotals has the permits and sessions of one data centre over all rooms.
 type CentreTotals struct {
 	Name           string
 	Site           uint64 // 0 for unknown
 	Standing       wire.Standing
-	Told           bool          // it reports its permits, and was heard lately
-	Heard          time.Duration // how long ago; since the term began or it was added, where it was not
+	Told           bool          // it has reported its permits, and reports now
+	Heard          time.Duration // time since its last report, or since it was added or the term began
 	Held, RateHeld int64
 	Idle, RateIdle int64
 	Sessions       uint64
 	Overcommit     int64         // sessions that may be valid beyond its permits
-	Term           uint64        // of its aggregator, 0 before it was heard
-	Adopted        bool          // its books are known in this term
-	Stored         uint64        // newest version of the list of data centres that is stored for it
-	Bound          time.Duration // uncertainty of its fleet time, [fleettime.Unsynced] where it knows none
+	Term           uint64        // of its aggregator; 0 before its first report
+	Adopted        bool          // its ledger is known in this term
+	Stored         uint64        // newest stored version of its list of data centres
+	Bound          time.Duration // uncertainty of its fleet time; [fleettime.Unsynced] for unknown
 }
 
 // Centres returns the totals of every data centre, by name.
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
-		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < quiet, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
+		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
 		if d.time.known {
 			t.Bound = d.time.bound
 		}

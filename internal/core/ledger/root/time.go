@@ -9,59 +9,56 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rootClock is fleet time at a coordinator: the machine's, or, where a fleet already runs, the time
-// that its data centres report.
+// rootClock is fleet time at a coordinator: the time that data centres report or, in a new fleet, the machine's.
 //
-// Invariant: a time that is the machine's alone is sent as a guess, and gives way.
+// Invariant: a time that is only the machine's is sent as a guess, and is replaced by the fleet's.
 type rootClock struct {
 	fleettime.Clock
-	guessed bool // it is the machine's: nobody knew better
+	guessed bool // it is the machine's time
 
-	kept fleettime.Clock // the time that this process knew when the term began
+	restored fleettime.Clock // the time that this process knew at the start of the term
 }
 
-// centreTime has the time as a data centre reports it.
+// centreTime is the time that a data centre reports.
 type centreTime struct {
 	probes []ledger.Probe // grants sent while the coordinator could learn the time
 	trips  ledger.Trips   // of their answers
-	other  bool           // it has a fleet time that is not ours
-	known  bool           // it knows a fleet time
+	other  bool           // its fleet time differs
+	known  bool           // it knows fleet time
 	bound  time.Duration
 }
 
-// SetTime offers the machine's wall time, to be called about once a second. A
-// fleet that already runs goes on with its own time, as its data centres tell
-// it (see rootClock.learn), drawn slowly toward the machine's; one that has none takes
-// the machine's once everybody has had a chance to
-// speak. It returns how far fleet time is from the machine's.
+// SetTime offers the machine's wall time. It is called about once a second. A running fleet keeps its own time, which
+// its data centres report (see rootClock.syncFromReport); it is slewed toward the machine's. A new fleet takes the
+// machine's time once every data centre had a chance to report. SetTime returns the difference of fleet time and the
+// machine's.
 func (a *Allocator) SetTime(now fleettime.Mono, wall fleettime.Time) time.Duration {
-	off, set := a.clock.offer(now, wall, &a.centres)
+	off, set := a.clock.set(now, wall, &a.centres)
 	if set {
 		a.due = now
 	}
 	return off
 }
 
-// offer takes the machine's wall time. It returns how far fleet time is from it, and whether it is
-// fleet time from now on.
-func (c *rootClock) offer(now fleettime.Mono, wall fleettime.Time, all *centres) (off time.Duration, set bool) {
+// set offers the machine's wall time. It returns the difference to fleet time, and whether fleet time is set now.
+func (c *rootClock) set(now fleettime.Mono, wall fleettime.Time, all *centres) (off time.Duration, set bool) {
 	if bound := c.Bound(now); bound != fleettime.Unsynced {
 		if bound > fleettime.MaxError {
-			c.Settle(now, slewRate) // instead: every node allows for this difference
+			c.Settle(now, slewRate) // every node allows for this difference
 		}
 		return c.Slew(now, wall, slewRate), false
 	}
 	silent := slices.ContainsFunc(all.all, func(d *centre) bool { return !d.heard })
 	if slices.ContainsFunc(all.all, func(d *centre) bool { return d.time.known && !all.alone(now, d) }) {
-		return 0, false // somebody knows it, and is about to tell
+		return 0, false // a data centre knows it and will report it
 	}
-	kept := c.kept.Known(now)
+	kept := c.restored.Known(now)
 	wait := ledger.TimeWait
 	switch {
 	case !silent && (all.bootstrap || kept.OK()):
 		wait = 0
 	case kept.OK():
-		wait = keptWait
+		wait = restoredWait
 	case !silent:
 		wait = ledger.TimeWait / 2
 	}
@@ -78,45 +75,43 @@ func (c *rootClock) offer(now fleettime.Mono, wall fleettime.Time, all *centres)
 	return 0, true
 }
 
-// keptWait is how long a new leader that knows fleet time from before its start waits for a data centre that
-// knows it better.
-const keptWait = time.Second
+// restoredWait is how long a new leader that restored fleet time waits for a data centre that knows it better.
+const restoredWait = time.Second
 
-// Known returns fleet time for the data folder of the process; the zero value where it is not known.
+// Known returns fleet time for the data folder of the process; the zero value for unknown.
 func (a *Allocator) Known(now fleettime.Mono) fleettime.Known {
 	k := a.clock.Known(now)
 	k.Guess = a.clock.guessed
 	return k
 }
 
-// slewRate is how fast fleet time is drawn toward the leader's wall time.
+// slewRate is the rate at which fleet time approaches the leader's wall time.
 const slewRate = 100e-6
 
-// learn takes over the time of a fleet that already runs. A report alone may
-// have been under way for long; one that answers a grant of ours was written
-// after that grant was sent, so its time lies between then and now.
+// syncFromReport takes over the time of a running fleet. A report alone may be old. A report that answers a grant of
+// this leader was written after the grant was sent, so its time lies between then and now.
 //
-// A time that was only the machine's gives way to the fleet's as soon as a data
-// centre turns up that knows one; until its answer is there it is not told ours.
-func (c *rootClock) learn(now fleettime.Mono, d *centre, m *wire.Report, all *centres) {
+// A time that was only the machine's is replaced as soon as a data centre reports fleet time. Until that report is an
+// answer, the data centre does not get the machine's time.
+func (c *rootClock) syncFromReport(now fleettime.Mono, d *centre, m *wire.Report, all *centres) {
 	told := &d.time
 	unknown := c.Bound(now) == fleettime.Unsynced
 	if !unknown && !c.guessed {
 		told.probes, told.other = nil, false
 		return
 	}
-	// The data centre may have lost the only node that knew it.
+	// The data centre may have lost the only node that knew fleet time.
 	if told.known, told.bound = ledger.IsSynced(m), m.AsOfBound; !told.known {
-		told.other = false // nor does its time differ from ours: it gets ours
+		told.other = false // it gets the time of this leader
 		return
 	}
-	// A time that a data centre had from us differs by less than this, however late.
+	// A time that came from this leader differs by less than TimeApart, however late.
 	told.other = !unknown && (m.AsOf > c.Now(now).Add(ledger.TimeApart) || m.AsOf < c.Now(now).Add(-ledger.TimeApart))
 	if m.Seen != all.cfg.Term || (!unknown && !told.other) {
 		return
 	}
 	trip, ok := ledger.Answered(told.probes, now, m)
-	since := now.Sub(all.started) // at first only a good answer will do
+	since := now.Sub(all.started) // at first only a precise answer is accepted
 	ok = ok && (trip <= fleettime.Guard || (trip <= fleettime.MaxError && since > time.Second) || since > ledger.TimeWait)
 	ok = ok && told.trips.Usable(trip)
 	ok = ok && (m.AsOfBound <= fleettime.MaxError || (since > ledger.TimeWait && !all.surer(now, m.AsOfBound)) || since > 2*ledger.TimeWait)
@@ -130,7 +125,7 @@ func (c *rootClock) learn(now fleettime.Mono, d *centre, m *wire.Report, all *ce
 	}
 }
 
-// surer reports whether a data centre is heard that is surer of the time.
+// surer reports whether a reporting data centre knows the time with less uncertainty.
 func (c *centres) surer(now fleettime.Mono, bound time.Duration) bool {
 	return slices.ContainsFunc(c.all, func(d *centre) bool {
 		return d.time.known && d.time.bound+fleettime.Guard < bound && !c.alone(now, d)

@@ -112,8 +112,8 @@ func TestAKnownTimeIsNoGuess(t *testing.T) {
 		want  fleettime.Time
 		guess bool
 	}{
-		{fleettime.Known{Time: known, Bound: time.Millisecond}, keptWait, known.Add(keptWait), false},
-		{fleettime.Known{Time: known, Bound: time.Millisecond, Guess: true}, keptWait, known.Add(keptWait), true},
+		{fleettime.Known{Time: known, Bound: time.Millisecond}, restoredWait, known.Add(restoredWait), false},
+		{fleettime.Known{Time: known, Bound: time.Millisecond, Guess: true}, restoredWait, known.Add(restoredWait), true},
 		{fleettime.Known{Time: known, Bound: time.Minute}, ledger.TimeWait, wall, true},
 		{fleettime.Known{}, ledger.TimeWait, wall, true},
 	} {

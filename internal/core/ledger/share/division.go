@@ -8,37 +8,36 @@ import (
 	"vestibule/internal/core/ledger"
 )
 
-// Division is one room of a data centre at the moment in which its free rights are divided
-// among the edges: a snapshot of all that decides.
+// Division divides the free permits of one room of a data centre among its edges. It is a snapshot of all inputs.
 type Division struct {
-	Free, RateFree int64 // of T and of R; below 0 is a debt
-	Keep, RateKeep int64 // idle rights that global lets the data centre keep
-	Reconstructed  bool  // free permits go back to global
-	Closed         bool  // nobody is let in
+	Free, RateFree int64 // permits of T and of R; negative for a debt
+	Keep, RateKeep int64 // idle permits that global lets the data centre keep
+	Reconstructed  bool  // free permits return to global
+	Closed         bool  // no visitor may be admitted
 	Cutoff         fleettime.Time
 	Claims         []Claim
 
-	// Found on the way.
-	scarce  bool // global wants some back
-	Starved bool // a long-polled visitor waits, and the data centre has no permit for it
-	Unrated bool // the same of rights of R
-	short   bool // a held visitor waits for a right that is not in hand
-	Knock   bool // global is to hear of it soon
+	// Results.
+	scarce      bool // global wants permits back
+	WaitingForT bool // a long-polled visitor waits, and no permit of T is free
+	WaitingForR bool // the same for permits of R
+	short       bool // a held visitor waits for a permit that its edge does not have
+	Urgent      bool // the next report to global is urgent
 }
 
-// Claim is one edge in a division: its idle permits, its demand, and its gifts.
+// Claim is one edge in a division: its idle permits, its demand and its targets.
 type Claim struct {
-	Idle, RateIdle int64 // permits that are idle there
+	Idle, RateIdle int64 // idle permits
 	ledger.Demand
 
-	need   int // permits that visitors held there can use now
-	moving int // permits of T for sessions that move there
-	Gifts  [2]Gift
+	need    int // permits that held visitors can use now
+	moving  int // permits of T for sessions that move to the edge
+	Targets [2]Target
 }
 
-// Gift is the result for an edge and one kind of permit. Give is added to its permits. The edge
-// returns idle permits beyond Keep: a division never takes any.
-type Gift struct{ Give, Keep int64 }
+// Target is the result for an edge and one kind of permit. Grant is added to its permits. The edge returns idle
+// permits beyond Keep: a division never takes permits back.
+type Target struct{ Grant, Keep int64 }
 
 // The two sides of a division.
 const (
@@ -46,13 +45,12 @@ const (
 	OfR
 )
 
-// Divide decides how many permits every edge may hold. Long-polled visitors come first, with all permits
-// there are. Permits that global wants back are taken from those that would be idle. It returns the
-// edges that cannot wait for their next report.
+// Divide computes the targets of every edge. Held visitors come first, with all available permits. Permits that
+// global wants back are those that would be idle. It returns the edges whose grant is urgent.
 func (d *Division) Divide() (push []bool) {
 	free, rfree := max(0, d.Free), max(0, d.RateFree)
 	if d.Reconstructed {
-		free, rfree = 0, 0 // they go back to global
+		free, rfree = 0, 0 // they return to global
 	}
 	supply, rsupply := free+min(0, d.Free), rfree+min(0, d.RateFree)
 	moving := int64(0)
@@ -64,21 +62,21 @@ func (d *Division) Divide() (push []bool) {
 	}
 	supply, rsupply = max(0, supply), max(0, rsupply)
 	d.scarce = d.Closed || supply > d.Keep || rsupply > d.RateKeep
-	moved := firstInside(d.Claims, supply)
+	moved := placeMovers(d.Claims, supply)
 	held := int64(0)
-	if !d.Closed { // without rights of R nobody can be let in
-		held = int64(firstInLine(d.Claims, d.Cutoff, min(supply-moved, rsupply)))
+	if !d.Closed { // admissions need permits of R
+		held = int64(placeHeld(d.Claims, d.Cutoff, min(supply-moved, rsupply)))
 	}
-	d.Starved, d.Unrated = held > min(supply-moved, rsupply), held > rsupply
+	d.WaitingForT, d.WaitingForR = held > min(supply-moved, rsupply), held > rsupply
 	push = make([]bool, len(d.Claims))
 	d.side(OfT, supply, free, d.Keep, push)
 	d.side(OfR, rsupply, rfree, d.RateKeep, push)
-	d.Knock = d.Starved || d.short || moving > moved || (free > 0 && supply > d.Keep) || (rfree > 0 && rsupply > d.RateKeep)
+	d.Urgent = d.WaitingForT || d.short || moving > moved || (free > 0 && supply > d.Keep) || (rfree > 0 && rsupply > d.RateKeep)
 	return push
 }
 
-// side divides the permits of T or of R: the data centre has supply of them, free of those are at no
-// edge, and keep may stay in the data centre without demand.
+// side divides the permits of T or of R. The data centre has supply of them; free of those are at no edge, and keep
+// may stay in the data centre without demand.
 func (d *Division) side(side int, supply, free, keep int64, push []bool) {
 	open := d.Cutoff == estimate.Open && !d.Closed
 	wants := make([]int, len(d.Claims))
@@ -95,31 +93,31 @@ func (d *Division) side(side int, supply, free, keep int64, push []bool) {
 	plenty := open && rest-wanted >= 2*int64(len(d.Claims))
 	for i := range d.Claims {
 		c := &d.Claims[i]
-		g := Gift{Keep: c.needs(side) + int64(parts[i])}
+		g := Target{Keep: c.needs(side) + int64(parts[i])}
 		need, idle := g.Keep, c.idleOf(side)
 		if plenty {
-			g.Keep++ // nobody's first visitor shall have to wait for a question
+			g.Keep++ // one for the first visitor at the edge
 		}
-		if plenty && !d.Starved && !d.scarce {
-			g.Keep = max(g.Keep, min(idle, 4*g.Keep+2)) // no hurry to take back a little more than is needed
+		if plenty && !d.WaitingForT && !d.scarce {
+			g.Keep = max(g.Keep, min(idle, 4*g.Keep+2)) // do not move a few surplus permits
 		}
-		g.Give = min(max(0, g.Keep-idle), free)
-		free -= g.Give
-		d.short = d.short || idle+g.Give < c.needs(side)
-		push[i] = push[i] || (g.Give > 0 && idle < need)
-		c.Gifts[side] = g
+		g.Grant = min(max(0, g.Keep-idle), free)
+		free -= g.Grant
+		d.short = d.short || idle+g.Grant < c.needs(side)
+		push[i] = push[i] || (g.Grant > 0 && idle < need)
+		c.Targets[side] = g
 	}
-	// Held visitors and starving edges cannot wait.
+	// Held visitors and edges without permits cannot wait.
 	for i := range d.Claims {
 		c := &d.Claims[i]
-		push[i] = push[i] || (c.Gifts[side].Keep < c.idleOf(side) && (d.short || d.Starved || d.scarce))
+		push[i] = push[i] || (c.Targets[side].Keep < c.idleOf(side) && (d.short || d.WaitingForT || d.scarce))
 	}
 }
 
-// needs returns the rights of T or of R that visitors at the edge can use now.
+// needs returns the permits of T or of R that visitors at the edge can use now.
 func (c *Claim) needs(side int) int64 {
 	if side == OfR {
-		return int64(c.need) // a visitor that moves in was admitted elsewhere
+		return int64(c.need) // a visitor that moves here was admitted elsewhere
 	}
 	return int64(c.need + c.moving)
 }
@@ -131,9 +129,8 @@ func (c *Claim) idleOf(side int) int64 {
 	return c.Idle
 }
 
-// firstInside gives permits of T to sessions that move here, before any visitor outside, and returns
-// their number.
-func firstInside(claims []Claim, supply int64) (n int64) {
+// placeMovers allots permits of T to sessions that move here, before any waiting visitor, and returns their number.
+func placeMovers(claims []Claim, supply int64) (n int64) {
 	for i := range claims {
 		c := &claims[i]
 		c.moving = int(min(int64(c.Movers), supply-n))
@@ -142,9 +139,9 @@ func firstInside(claims []Claim, supply int64) (n int64) {
 	return n
 }
 
-// firstInLine gives each of n permits to the edge that holds the visitor who joined first among those
-// up to the cutoff, and returns how many visitors want one.
-func firstInLine(claims []Claim, cutoff fleettime.Time, n int64) int {
+// placeHeld allots each of n permits to the edge with the held visitor who joined first, among those up to the
+// cutoff. It returns the number of visitors that want one.
+func placeHeld(claims []Claim, cutoff fleettime.Time, n int64) int {
 	type head struct {
 		joined fleettime.Time
 		claim  int
@@ -161,7 +158,7 @@ func firstInLine(claims []Claim, cutoff fleettime.Time, n int64) int {
 			listed++
 		}
 		if listed == len(c.HeldJoined) && c.HeldPeople > uint64(listed) {
-			total += int(c.HeldPeople) - listed // more are held than were named
+			total += int(c.HeldPeople) - listed // held visitors without a listed join time
 		}
 	}
 	total += len(line)

@@ -1,5 +1,4 @@
-// Package share is the arithmetic of the ledger: it divides rights and passes among children
-// ([Division], [Passes], [Split], [Fill], [Place]) and computes the view of a room that tells
-// visitors their turn ([Prospect]). Both tiers use it. It decides how many rights go where,
-// which is policy and never part of safety.
+// Package share is the arithmetic of the ledger. It divides permits and passes among children ([Division], [Passes],
+// [Split], [Fill], [Place]) and computes the view of a room, which tells visitors their turn ([Prospect]). Both tiers
+// use it. It decides how many permits go where. This is policy: safety does not depend on it.
 package share

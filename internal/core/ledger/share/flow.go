@@ -7,39 +7,39 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Flow learns how visitors come, enter, stay and give up.
+// Flow estimates how visitors join, enter, stay and abandon.
 type Flow struct {
-	samples  [flowSamples]flowSample // ring, one per second
-	n        int                     // samples taken in all
-	person   float64                 // cumulative person-seconds waited
-	last     fleettime.Mono
-	waiting  float64
-	lined    fleettime.Mono // since when there has been a line
-	turnover estimate.Turnover
-	spread   estimate.Spread
+	samples   [flowSamples]flowSample // ring, one per second
+	n         int                     // total number of samples
+	person    float64                 // cumulative waiting time, in person-seconds
+	last      fleettime.Mono
+	waiting   float64
+	lineSince fleettime.Mono // start of the current line
+	turnover  estimate.Turnover
+	spread    estimate.Spread
 
 	// The forecast and its inputs.
-	foreseen fleettime.Mono
-	bounds   estimate.Limits
-	life     time.Duration
-	changed  fleettime.Time // when one of the two was another one last; 0 where that was not seen
-	paces    []estimate.Pace
-	ranges   estimate.Ranges
+	forecastAt fleettime.Mono
+	bounds     estimate.Limits
+	life       time.Duration
+	changed    fleettime.Time // last change of limits or life; 0 for none
+	paces      []estimate.Pace
+	ranges     estimate.Ranges
 }
 
-// foresee returns the pace of admissions to come, and the ranges of waits. It computes them anew every
-// two seconds, and when a limit has changed.
-func (f *Flow) foresee(now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits) ([]estimate.Pace, estimate.Ranges) {
+// forecast returns the expected pace of admissions and the ranges of waits. It computes them every two seconds, and
+// when a limit changes.
+func (f *Flow) forecast(now fleettime.Mono, ft fleettime.Time, life time.Duration, x estimate.Limits) ([]estimate.Pace, estimate.Ranges) {
 	same := x.Total == f.bounds.Total && x.PerMinute == f.bounds.PerMinute && life == f.life
 	if !same && f.life != 0 {
 		f.changed = ft
 	}
 	f.life = life
-	if !same || f.paces == nil || now.Sub(f.foreseen) >= foreseeEvery {
-		f.foreseen, f.bounds = now, x
+	if !same || f.paces == nil || now.Sub(f.forecastAt) >= forecastEvery {
+		f.forecastAt, f.bounds = now, x
 		f.paces, f.ranges = f.turnover.Paces(x), f.spread.Ranges(f.turnover.Doubt(x))
 	}
-	return estimate.Later(f.paces, now.Sub(f.foreseen)), f.ranges
+	return estimate.Later(f.paces, now.Sub(f.forecastAt)), f.ranges
 }
 
 type flowSample struct {
@@ -52,13 +52,12 @@ const (
 	flowSamples = 361
 	flowSpan    = 5 * time.Minute
 
-	foreseeEvery = 2 * time.Second
+	forecastEvery = 2 * time.Second
 
-	// A visitor that gives up is missed when the window of the last poll is over.
+	// A visitor that abandons is detected when the window of its last poll ends.
 	missedAfter = 45 * time.Second
 
-	// Before anybody has given up, one in half an hour is supposed to, with
-	// the weight of ten minutes' waiting.
+	// The prior: one in half an hour abandons, with the weight of ten minutes of waiting.
 	priorHazard = 1.0 / 1800
 	priorWeight = 600.0
 )
@@ -66,10 +65,10 @@ const (
 // Churn returns the learned durations of sessions.
 func (f *Flow) Churn() estimate.Churn { return f.turnover.Churn() }
 
-// Recall adds the durations of sessions that a predecessor learned.
-func (f *Flow) Recall(c estimate.Churn) { f.turnover.Recall(c) }
+// Restore adds the durations of sessions that a predecessor learned.
+func (f *Flow) Restore(c estimate.Churn) { f.turnover.Recall(c) }
 
-// Sample notes the present.
+// Sample records the current counters.
 func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
 	f.turnover.Observe(now, t.Life, float64(t.Active), float64(t.Admitted))
 	f.spread.Take(t.Outcomes)
@@ -77,7 +76,7 @@ func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
 		f.person += f.waiting * now.Sub(f.last).Seconds()
 	}
 	if f.last, f.waiting = now, waiting; waiting < 1 {
-		f.lined = now
+		f.lineSince = now
 	}
 	if f.n > 0 && now.Sub(f.newest().at) < time.Second {
 		return
@@ -88,8 +87,7 @@ func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
 
 func (f *Flow) newest() *flowSample { return &f.samples[(f.n-1)%flowSamples] }
 
-// mu returns the admissions per second: the mean of the last minute's and the
-// last five minutes'.
+// mu returns the admissions per second: the mean of the rates of the last minute and of the last five minutes.
 func (f *Flow) mu(now fleettime.Mono, admitted uint64) float64 {
 	if f.n == 0 {
 		return 0
@@ -105,8 +103,8 @@ func (f *Flow) mu(now fleettime.Mono, admitted uint64) float64 {
 	return (rate(time.Minute) + rate(flowSpan)) / 2
 }
 
-// joining returns how many visitors per second began to wait in the last minute, and how long that is
-// expected to last: as many are expected as came in the last five minutes, and for as long as there has been a line.
+// joining returns the rate at which visitors joined in the last minute, and its expected duration: as many visitors
+// are expected as joined in the last five minutes, and for as long as the line has existed.
 func (f *Flow) joining(now fleettime.Mono, joined uint64) (perSecond float64, fading time.Duration) {
 	if f.n == 0 {
 		return 0, 0
@@ -114,13 +112,13 @@ func (f *Flow) joining(now fleettime.Mono, joined uint64) (perSecond float64, fa
 	s, long := f.since(now, time.Minute), f.since(now, flowSpan)
 	perSecond = float64(joined-s.joined) / max(1, now.Sub(s.at).Seconds())
 	if perSecond > 0 {
-		fading = max(now.Sub(f.lined), time.Duration(float64(joined-long.joined)/perSecond*float64(time.Second)))
+		fading = max(now.Sub(f.lineSince), time.Duration(float64(joined-long.joined)/perSecond*float64(time.Second)))
 	}
 	return perSecond, fading
 }
 
-// theta returns the share of waiting visitors that gives up per second: visitors that were missed,
-// divided by the person-seconds of the time in which they gave up.
+// theta returns the rate of abandonment: missing visitors divided by the person-seconds of the time in which they
+// abandoned.
 func (f *Flow) theta(now fleettime.Mono, t *Tally, waiting float64) float64 {
 	if f.n == 0 {
 		return priorHazard
@@ -131,7 +129,7 @@ func (f *Flow) theta(now fleettime.Mono, t *Tally, waiting float64) float64 {
 	return (max(0, gone) + priorWeight*priorHazard) / (person + priorWeight)
 }
 
-// since returns the newest sample that is at least d old, or the oldest kept.
+// since returns the newest sample that is at least d old, or the oldest one.
 func (f *Flow) since(now fleettime.Mono, d time.Duration) *flowSample {
 	for i := 1; i < min(f.n, flowSamples); i++ {
 		if s := &f.samples[(f.n-1-i)%flowSamples]; now.Sub(s.at) >= d {

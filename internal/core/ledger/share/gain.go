@@ -6,28 +6,28 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// Gain decides how many visitors are called beyond the free permits. With too few, a permit waits for
-// its visitor; with too many, a visitor that joined later enters first. The factor grows while permits
-// are idle and shrinks while they are not.
+// Gain decides how many visitors are called beyond the free permits. If too few are called, a permit waits for its
+// visitor; if too many, a visitor that joined later enters first. The factor grows while permits are idle and
+// decreases otherwise.
 type Gain struct {
 	factor  float64
 	at      fleettime.Mono
 	entered uint64         // admissions as of the last step
-	stalled int            // steps in a row in which slots lay idle and nobody came
-	reached fleettime.Time // everybody that joined before has been called, and stays called
-	rounds  rounds         // of a room in which chance decides
+	stalled int            // consecutive steps with idle slots and without an admission
+	reached fleettime.Time // all visitors that joined before have been called
+	rounds  rounds         // of a random room
 }
 
 const (
 	gainStep = 500 * time.Millisecond
 	idleAim  = 0.004
-	stall    = 20 // steps in which nobody comes, after which visitors are called by whole slices of the line
+	stall    = 20 // stalled steps after which whole slices of the line are called
 )
 
-// Due reports whether it is time to adjust the factor again.
+// Due reports whether the factor is due for adjustment.
 func (c *Gain) Due(now fleettime.Mono) bool { return now.Sub(c.at) >= gainStep }
 
-// step adjusts the factor to the idle share of the limit that binds.
+// step adjusts the factor to the idle share of the binding limit.
 func (c *Gain) step(now fleettime.Mono, idle float64, admitted uint64) {
 	if !c.Due(now) {
 		return

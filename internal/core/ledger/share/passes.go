@@ -7,69 +7,68 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is the ledger of passes: "let in the next N" of a room that is paused. It stands beside those
-// of T and R and knows one direction only. A pass that was lent is out until its holder reports that it
-// was returned unused. A holder that is replaced or gone returns none.
+// This file is the ledger of passes: "let in the next N" of a paused room. A lent pass is out until its holder
+// returns it unused. A holder that is replaced or lost returns none.
 //
-// Invariant, per release: free passes and passes that are out sum to N, and each admission uses one that
-// is out. So a release lets in at most N visitors whatever fails, and N where nothing does.
+// Invariant, per release: free passes and passes that are out sum to N, and each admission uses one that is
+// out. So a release admits at most N visitors under any fault, and N without faults.
 //
-// It rests on these rules (decision 85):
+// Its rules (decision 85):
 //
-//   - A coordinator lends a release only where the store says that it is marked for its own term. So no
-//     other one ever lends it, and a successor knows without asking that it has nothing to lend.
-//   - A report about passes counts only if they were lent under this term, to this instance, of
-//     this release, and once.
-//   - An edge uses a pass once, beside a permit of T and one of R, in the step in which it admits.
+//   - A coordinator lends a release only if the store marks it for its own term. So no other coordinator
+//     lends it, and a successor has nothing to lend.
+//   - A report about passes counts only if they were lent under this term, to this instance and of this
+//     release, and only once.
+//   - An edge uses a pass once, with a permit of T and one of R, in the step that admits a visitor.
 //   - Passes are lent only to a child that reports held visitors for them.
 
-// Passes are the passes of one release at their lender: global, or an aggregator that was lent some.
+// Passes are the passes of one release at a lender: global, or an aggregator that borrowed some.
 type Passes struct {
 	Release uint64
-	N       uint64 // to lend in all
-	out     uint64 // lent, ever
-	back    uint64 // of those, given back
-	Spent   uint64 // of those, used, as far as told
+	N       uint64 // total to lend
+	out     uint64 // lent, cumulative
+	back    uint64 // of those, returned
+	Spent   uint64 // of those, used, as reported
 }
 
-// PassLoan has the passes of a release that one child was lent, and the visitors that wait for more.
+// PassLoan has the passes of a release lent to one child, and the visitors that wait for more.
 type PassLoan struct {
 	wire.Passes
-	Callable uint64           // held visitors that a pass would let in
+	Callable uint64           // held visitors that a pass would admit
 	Joined   []fleettime.Time // join times of the first of them
 }
 
-// Grant returns the passes as the child is granted them.
+// Grant returns the passes for a grant to the child.
 func (l *PassLoan) Grant(p *Passes) wire.Passes {
-	l.Begin(p.Release)
+	l.Reset(p.Release)
 	return wire.Passes{Release: p.Release, Allocation: l.Offered()}
 }
 
-// Forget drops the passes of a child that was replaced.
-func (l *PassLoan) Forget() {
+// Clear drops the passes of a child that was replaced.
+func (l *PassLoan) Clear() {
 	*l = PassLoan{}
 }
 
-// Take takes the used and returned passes of a child, and its waiting visitors, from a report.
-func (p *Passes) Take(l *PassLoan, r *wire.RoomReport) {
+// ApplyReport applies the used and returned passes of a child, and its waiting visitors.
+func (p *Passes) ApplyReport(l *PassLoan, r *wire.RoomReport) {
 	l.Callable, l.Joined = r.Callable, r.HeldJoined[:min(uint64(len(r.HeldJoined)), r.Callable)]
 	t := &r.Passes
-	if l.Begin(p.Release); t.Release != p.Release || t.Returned > l.Granted || t.Spent > l.Granted-t.Returned {
-		return // of another release, or of passes that were lent to another child
+	if l.Reset(p.Release); t.Release != p.Release || t.Returned > l.Granted || t.Spent > l.Granted-t.Returned {
+		return // of another release or another instance
 	}
 	back := ledger.Growth(&l.Returned, t.Returned)
 	p.back += back
 	p.Spent += ledger.Growth(&l.Spent, t.Spent)
 }
 
-// Lend divides most passes at most among the children that hold visitors, in the order in which
-// those joined. It returns which children have news, and which of them at once.
+// Lend divides at most most passes among the children that hold visitors, in the order in which the visitors joined.
+// It returns the children with changes, and those whose grant is urgent.
 func (p *Passes) Lend(to []*PassLoan, most uint64) (news, push []bool) {
 	news, push = make([]bool, len(to)), make([]bool, len(to))
 	held, heldN := make([][]fleettime.Time, len(to)), make([]uint64, len(to))
 	all, callable := p.Free(), uint64(0)
 	for i, l := range to {
-		l.Begin(p.Release)
+		l.Reset(p.Release)
 		held[i], heldN[i] = l.Joined, l.Callable
 		all += l.Unused()
 		callable += l.Callable
@@ -90,7 +89,7 @@ func (p *Passes) Lend(to []*PassLoan, most uint64) (news, push []bool) {
 	return news, push
 }
 
-// Free returns how many passes are lent to nobody.
+// Free returns the number of passes that are not lent.
 func (p *Passes) Free() uint64 {
 	if held := p.out - p.back; held < p.N {
 		return p.N - held
@@ -98,8 +97,8 @@ func (p *Passes) Free() uint64 {
 	return 0
 }
 
-// Begin drops the passes of any other release.
-func (l *PassLoan) Begin(release uint64) {
+// Reset drops the passes of any other release.
+func (l *PassLoan) Reset(release uint64) {
 	if l.Release != release {
 		*l = PassLoan{Passes: wire.Passes{Release: release}, Callable: l.Callable, Joined: l.Joined}
 	}

@@ -8,7 +8,7 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Tally is how things stand in a room, or under isolation in a data centre.
+// Tally is the state of a room or, under isolation, of its part in a data centre.
 type Tally struct {
 	Life                      time.Duration // of a ticket
 	Active                    uint64
@@ -16,7 +16,7 @@ type Tally struct {
 	Outcomes                  estimate.Outcomes
 }
 
-// Progress has the counters of admissions and waiting visitors that a child last reported.
+// Progress has the last reported counters of admissions and waiting visitors of a child.
 type Progress struct {
 	begun                     bool
 	admitted, joined, entered uint64
@@ -32,8 +32,8 @@ type Progresses struct {
 	outcomes                  estimate.OutcomeCounter
 }
 
-// Add adds the progress of a child since its report before. A child's first report adds nothing: its
-// counters began under a predecessor.
+// Add adds the progress of a child since its previous report. The first report of a child adds nothing: its counters
+// began under a predecessor.
 func (s *Progresses) Add(p *Progress, r *wire.RoomReport) (first bool) {
 	if first = !p.begun; first {
 		*p = Progress{begun: true, admitted: r.Admitted, joined: r.Joined, entered: r.Entered, outcomes: r.Outcomes}

@@ -12,24 +12,24 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rounds calls visitors in a room whose method is random. In each round every visitor that has waited since before it
-// has the same chance. A visitor hears of its call with its next question, so visitors are called some time before
-// permits come free: see ahead.
+// rounds calls visitors of a random room. In each round, every visitor that has waited since before the round has the
+// same chance. A visitor learns of its call with its next poll, so visitors are called some time before permits are
+// free: see ahead.
 type rounds struct {
-	recent draw.Rounds    // oldest first; made anew with every change, as views keep it
-	share  float64        // of the visitors in the newest round, the part that has been called
-	came   fleettime.Time // visitors that came during the round before this time have been called, once share is 1
+	recent     draw.Rounds    // oldest first; copied on change, because views keep it
+	share      float64        // called part of the visitors in the newest round
+	calledUpTo fleettime.Time // visitors that joined during the round before this time are called, once share is 1
 
-	calls  [callSeconds]float64 // how many people were called in each of the last seconds
+	calls  [callSeconds]float64 // visitors called in each of the last seconds
 	second int64                // the newest of them
 }
 
 const (
-	// callSeconds is the longest time from a call to the visitor's next question.
+	// callSeconds is the longest time from a call to the visitor's next poll.
 	callSeconds = int(draw.RoundLength / time.Second)
 
-	// People are called so long before they will enter. Half of them are on their way, as their next
-	// question lies anywhere within a round; the others are held at the edges and take each slot as it becomes free.
+	// ahead is the time between a call and the expected admission. Half of the called visitors have not polled
+	// yet. The others are held at the edges and take each slot that becomes free.
 	ahead = 20 * time.Second
 )
 
@@ -43,7 +43,7 @@ type Lot struct {
 // line by place, with called visitors.
 func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, held float64) {
 	if n := len(r.recent); n == 0 || r.recent[n-1].Start() < draw.StartOf(ft) {
-		r.begin(ft, l)
+		r.open(ft, l)
 	}
 	r.advance(ft.Second())
 	coming := r.coming()
@@ -63,26 +63,26 @@ func (r *rounds) call(ft fleettime.Time, l Lot, whole estimate.Histogram, want, 
 		}
 	}
 	if rest := more - called; r.share >= 1 && rest > 0 {
-		before := whole.Before(max(start, r.came))
+		before := whole.Before(max(start, r.calledUpTo))
 		if late := min(rest, whole.Total()-before); late > 0 {
 			called += late
-			r.came = max(r.came, whole.At(before+late))
+			r.calledUpTo = max(r.calledUpTo, whole.At(before+late))
 		}
 	}
 	r.calls[r.second%int64(callSeconds)] += called
 	r.recent = append(draw.Rounds(nil), r.recent...)
-	r.recent[len(r.recent)-1] = newest.Upto(r.share, r.came)
+	r.recent[len(r.recent)-1] = newest.Upto(r.share, r.calledUpTo)
 }
 
-// begin begins the round that is on at ft.
-func (r *rounds) begin(ft fleettime.Time, l Lot) {
+// open starts the current round at ft.
+func (r *rounds) open(ft fleettime.Time, l Lot) {
 	kept := r.recent[max(0, len(r.recent)+1-draw.MaxRounds):]
 	r.recent = append(append(draw.Rounds(nil), kept...), draw.NewRound(ft, l.seed(draw.StartOf(ft))))
-	r.share, r.came = 0, 0
+	r.share, r.calledUpTo = 0, 0
 }
 
-// seed returns the seed of the draw of the round that begins at start. Another leader uses another one, because it
-// does not know the visitors that its predecessor called.
+// seed returns the seed of the round that begins at start. Every leader uses another one, because it does not know
+// the visitors that its predecessor called.
 func (l Lot) seed(start fleettime.Time) uint64 {
 	var in [32]byte
 	for i, n := range []uint64{l.Term.N, l.Term.Nonce, uint64(l.Room), uint64(start)} {
@@ -92,7 +92,7 @@ func (l Lot) seed(start fleettime.Time) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// advance drops calls after all their visitors had the time to come.
+// advance drops calls that all their visitors have learned of.
 func (r *rounds) advance(second int64) {
 	r.second = max(r.second, second-int64(callSeconds))
 	for r.second < second {
@@ -101,7 +101,7 @@ func (r *rounds) advance(second int64) {
 	}
 }
 
-// coming returns the number of called visitors that have not heard of it yet: the next question of each lies anywhere
+// coming returns the expected number of called visitors that have not polled yet: the next poll of each is uniform
 // within callSeconds.
 func (r *rounds) coming() float64 {
 	sum := 0.0
@@ -113,11 +113,11 @@ func (r *rounds) coming() float64 {
 	return sum
 }
 
-// cutoff returns the last place that is called.
+// cutoff returns the last called place.
 func (r *rounds) cutoff() fleettime.Time { return r.recent[len(r.recent)-1].Called }
 
-// waits returns when given parts of the waiting visitors that have not been called will have entered: called visitors
-// enter before them. joining visitors come per second, for the time fading.
+// waits returns the times at which given parts of the waiting visitors that are not called will have entered. Called
+// visitors enter before them. joining visitors join per second, for the time fading.
 func (r *rounds) waits(called, waiting, joining float64, fading time.Duration, paces []estimate.Pace, theta float64) estimate.Waits {
 	called = min(called, waiting)
 	before, ok := estimate.Estimate(called, paces, 0)

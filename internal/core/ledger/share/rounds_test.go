@@ -66,7 +66,7 @@ func TestNewcomersAreCalledOnceEverybodyIs(t *testing.T) {
 	}{{50, 0.5, 0}, {100, 1, 0}, {150, 1, 5 * time.Second}, {1000, 1, 10 * time.Second}} {
 		var r rounds
 		r.call(roundStart+12_000, l, whole, tc.want, 0)
-		if came := max(0, r.came.Sub(roundStart)); math.Abs(r.share-tc.share) > 1e-9 || (came-tc.came).Abs() > 100*time.Millisecond && r.came != 0 || r.came == 0 && tc.came > 0 {
+		if came := max(0, r.calledUpTo.Sub(roundStart)); math.Abs(r.share-tc.share) > 1e-9 || (came-tc.came).Abs() > 100*time.Millisecond && r.calledUpTo != 0 || r.calledUpTo == 0 && tc.came > 0 {
 			t.Errorf("of 100 who take part and 100 newcomers %v are wanted: share %v, newcomers up to %v", tc.want, r.share, came)
 		}
 		if r.call(roundStart+12_200, l, whole, tc.want, 0); r.coming() > tc.want+0.5 {

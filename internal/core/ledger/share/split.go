@@ -8,13 +8,13 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// PlaceHeld divides n permits among data centres: first to those that hold visitors, which use a permit
-// at once, in the order in which they joined, then as [Place] does by their other waiting visitors.
-// held[i] are the join times of the oldest held visitors in data centre i, ascending, and heldN[i] is
-// the number of all of them. The parts sum to max(n, 0).
+// PlaceHeld divides n permits among data centres: first to those with held visitors, which use a permit immediately,
+// in the order in which they joined, then as [Place] does by their other waiting visitors. held[i] are the join times
+// of the oldest held visitors in data centre i, ascending, and heldN[i] is their total number. The parts sum to
+// max(n, 0).
 //
-// A line has visitors that may never come again: they left, or ask elsewhere now, and are missed only
-// after a while. Permits that are placed before them are idle meanwhile.
+// A line has visitors that may never return: they abandoned, or poll another data centre now, and are detected only
+// after a while. Permits that are placed for them are idle until then.
 func PlaceHeld(n int, held [][]fleettime.Time, heldN []uint64, lines []estimate.Histogram, shares []float64) []int {
 	parts := make([]int, len(lines))
 	for n > 0 {
@@ -51,10 +51,10 @@ func PlaceHeld(n int, held [][]fleettime.Time, heldN []uint64, lines []estimate.
 	return parts
 }
 
-// Place divides n permits among data centres by their lines. Slices of the line that fit whole give each
-// data centre as many permits as visitors wait there; the first slice that does not fit is divided by
-// share, and so is the rest when the line ends. lines[i] is the line as seen in data centre i, shares[i]
-// its share of traffic two minutes ago. The parts sum to max(n, 0).
+// Place divides n permits among data centres by their lines. Slices of the line that fit whole give each data centre
+// as many permits as visitors wait there. The first slice that does not fit is divided by share, and so is the
+// remainder after the end of the line. lines[i] is the line in data centre i, shares[i] its share of traffic two
+// minutes ago. The parts sum to max(n, 0).
 func Place(n int, lines []estimate.Histogram, shares []float64) []int {
 	parts := make([]int, len(lines))
 	if n <= 0 {
@@ -67,15 +67,15 @@ func Place(n int, lines []estimate.Histogram, shares []float64) []int {
 	}
 	lines = heads
 	whole := estimate.Sum(lines...)
-	fits := 0 // people in slices that fit whole
+	fits := 0 // visitors in slices that fit whole
 	for i, e := range Eligible(n, whole) {
 		s := whole[i]
 		if e == int(s.N+0.5) {
 			fits += e
 			continue
 		}
-		// All slices before this one fit; this one is divided by share, but
-		// to nobody more than wait for it there.
+		// All slices before this one fit. This one is divided by share, but no data centre gets more permits
+		// than visitors wait there.
 		before, inside := make([]int, len(lines)), make([]int, len(lines))
 		for d := range lines {
 			b := lines[d].Before(s.Start)
@@ -109,9 +109,8 @@ func Place(n int, lines []estimate.Histogram, shares []float64) []int {
 	return parts
 }
 
-// Eligible returns how many of each slice of the line may enter with n slots:
-// the oldest slices first, whole; the first that does not fit gets the rest.
-// Nobody is eligible with n <= 0.
+// Eligible returns the number of visitors of each slice of the line that may enter with n slots: the oldest slices
+// whole, and the rest of n for the first one that does not fit. No visitor is eligible if n <= 0.
 func Eligible(n int, waiting estimate.Histogram) []int {
 	out := make([]int, len(waiting))
 	for i, s := range waiting {
@@ -124,16 +123,15 @@ func Eligible(n int, waiting estimate.Histogram) []int {
 	return out
 }
 
-// Fill divides at most n permits among demands, in proportion to the weights, nil for equal ones, and
-// never more to any than it demands (weighted max-min fairness, "water filling"). The rest stays
-// undivided.
+// Fill divides at most n permits among demands, in proportion to the weights (nil for equal ones), and never gives
+// more than the demand (weighted max-min fairness). The rest is not divided.
 func Fill(n int, demand []int, weights []float64) []int {
 	parts := make([]int, len(demand))
 	if n <= 0 {
 		return parts
 	}
-	// Demands that are least for their weight are satisfied first; from the
-	// first that is not, all others get a proportional part.
+	// The smallest demands by weight are satisfied first. From the first one that is not, all others get a
+	// proportional part.
 	var few [8]int
 	order := few[:0]
 	for i, d := range demand {
@@ -184,10 +182,9 @@ func Fill(n int, demand []int, weights []float64) []int {
 	return parts
 }
 
-// Split divides n slots in proportion to the weights, whole slots only, by
-// largest remainder; equal remainders go to the first, so callers sort by
-// name. Weights that are all zero (no traffic two minutes ago) divide equally.
-// The parts always sum to max(n, 0); weights must not be negative.
+// Split divides n slots in proportion to the weights by largest remainder. Equal remainders go to the first, so
+// callers sort by name. If all weights are zero (no traffic two minutes ago), the parts are equal. The parts always
+// sum to max(n, 0). Weights must not be negative.
 func Split(n int, weights []float64) []int {
 	parts := make([]int, len(weights))
 	if n <= 0 || len(weights) == 0 {

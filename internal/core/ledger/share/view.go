@@ -9,39 +9,39 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// ViewGap is the least time between views, unless a queue begins or ends.
+// ViewGap is the minimum interval between views, unless a queue begins or ends.
 const ViewGap = 200 * time.Millisecond
 
 const (
 	gainAhead = 1.0  // seconds of admissions called at factor 1
 	parkAhead = 12.0 // seconds of admissions held at the edges
-	shutAhead = 1000 // visitors held at the edges of a room that is paused: a release finds them there
+	shutAhead = 1000 // visitors held at the edges of a paused room, ready for a release
 )
 
-// Prospect is the input of a view: the state of the room, or under isolation of the data centre, at one
+// Prospect is the input of a view: the state of the room or, under isolation, of its part in a data centre, at one
 // moment.
 type Prospect struct {
 	Flow         *Flow
 	Gain         *Gain
 	Lines        []estimate.Histogram // waiting visitors of each child
-	Absent       []estimate.Histogram // waiting visitors of children that are silent: they count in the line, and are not called
-	Supply, Rate int64                // idle rights of T and of R
+	Absent       []estimate.Histogram // waiting visitors of silent children: they count in the line and are not called
+	Supply, Rate int64                // idle permits of T and of R
 	Total, Limit int64                // all permits of T and of R
 	Pending      []estimate.Histogram // visitors expected to return for the first time, of each child
-	HeldJoined   []fleettime.Time     // join times of people held at the edges, ascending
-	Wanted       float64              // rights that newcomers want by the next report
-	Debt         bool                 // more is lent than a lowered limit allows: nobody may enter
-	Shut         bool                 // an operator lets nobody in: as a debt,
-	Called       fleettime.Time       // visitors that joined before this time enter by a pass
-	Random       bool                 // chance calls visitors, by rounds
+	HeldJoined   []fleettime.Time     // join times of held visitors, ascending
+	Wanted       float64              // permits that newcomers need until the next report
+	Debt         bool                 // more is lent than a lowered limit allows: no visitor may enter
+	Shut         bool                 // the room is paused: no visitor may enter without a pass
+	Called       fleettime.Time       // visitors that joined before this time may enter by a pass
+	Random       bool                 // visitors are called by rounds
 	Lot          Lot                  // of the rounds
 	Held         float64              // called visitors at the edges
 	Tally        Tally
 	Own          bool // Total and Limit are those lent to the data centre
 }
 
-// View tells how many permits are free, and up to which join time visitors may enter and be held for
-// their turn.
+// View returns the view: the number of free permits, and the join times up to which visitors may enter, or may be
+// held for their turn.
 func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	waiting := x.People()
 	here := estimate.Sum(x.Lines...)
@@ -70,7 +70,7 @@ func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	return v
 }
 
-// People returns how many wait.
+// People returns the number of waiting visitors.
 func (x *Prospect) People() float64 {
 	n := 0.0
 	for _, h := range x.Lines {
@@ -79,21 +79,21 @@ func (x *Prospect) People() float64 {
 	return n
 }
 
-// Open reports whether everybody may enter while waiting visitors wait.
+// Open reports whether newcomers may enter while people wait.
 func (x *Prospect) Open(waiting float64) bool {
 	return !x.Debt && (waiting < 0.5 || float64(min(x.Supply, x.Rate)) >= waiting+x.Wanted)
 }
 
-// avail returns the free permits of the limit that binds: those of the other are no use.
+// avail returns the free permits of the binding limit.
 func (x *Prospect) avail() int64 { return min(x.Supply, x.Rate) }
 
-// idle returns the idle share of the limit that binds.
+// idle returns the idle share of the binding limit.
 func (x *Prospect) idle() float64 { return min(part(x.Supply, x.Total), part(x.Rate, x.Limit)) }
 
 func part(n, of int64) float64 { return float64(max(n, 0)) / float64(max(of, 1)) }
 
-// describe returns a view that lets everybody enter, with the line and the forecast. here are the
-// visitors that wait at children that report.
+// describe returns a view in which every visitor may enter, with the line and the forecast. here are the waiting
+// visitors of the children that report.
 func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate.Histogram) *wire.View {
 	all := estimate.Sum(append(x.Absent, here)...)
 	known := all.Total()
@@ -107,7 +107,7 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 		Line:  estimate.NewDigest(all.Compact(wire.MaxSlices)), Joining: joining,
 	}
 	if v.Line.Total() >= 0.5 || x.Debt {
-		v.Paces, v.Ranges = x.Flow.foresee(now, ft, x.Tally.Life, estimate.Limits{Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, x.avail()))})
+		v.Paces, v.Ranges = x.Flow.forecast(now, ft, x.Tally.Life, estimate.Limits{Total: float64(x.Total), PerMinute: float64(x.Limit), Free: float64(max(0, x.avail()))})
 	}
 	if !x.Own {
 		v.Changed = x.Flow.changed
@@ -115,13 +115,11 @@ func (x *Prospect) describe(now fleettime.Mono, ft fleettime.Time, here estimate
 	return v
 }
 
-// rush bounds the visitors that are expected to return for the first time, as a part of T, beyond as
-// many as wait already. The first seconds of a flood of robots look like those of a rush: this bounds
-// the effect of robots on the estimate.
+// rush bounds the expected first returns, as a part of T, beyond the number of visitors that wait already. The first
+// seconds of a flood of robots look like a rush: the bound limits their effect on the estimate.
 const rush = 1.0
 
-// expect adds visitors that joined lately and have yet to return to the line, and returns how many join
-// per second.
+// expect adds visitors that joined lately and have not polled again, and returns the rate at which visitors join.
 func (x *Prospect) expect(ft fleettime.Time, h estimate.Histogram, waiting float64) (all estimate.Histogram, joining float64) {
 	pending := estimate.Sum(x.Pending...).Clamp()
 	if n, most := pending.Total(), waiting+float64(x.Total)*rush; n > most {
@@ -131,11 +129,11 @@ func (x *Prospect) expect(ft fleettime.Time, h estimate.Histogram, waiting float
 		}
 	}
 	all = estimate.Sum(h, pending)
-	const lag, span = 750, 2000 // ms: times newer than reports are not known; of the known times, the newest
+	const lag, span = 750, 2000 // ms: join times newer than reports are unknown; span is the newest known ones
 	return all, (all.Before(ft-lag) - all.Before(ft-lag-span)) * 1000 / span
 }
 
-// callRounds calls visitors by chance, and forecasts the waits of the others.
+// callRounds calls visitors by rounds and forecasts the waits of the others.
 func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.View, here estimate.Histogram, waiting float64) {
 	r := &x.Gain.rounds
 	if !x.Debt && !x.Open(waiting) {
@@ -148,15 +146,15 @@ func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.Vie
 	joining, fading := x.Flow.joining(now, x.Tally.Joined)
 	paces := v.Paces
 	if x.Flow.turnover.Doubt(x.Flow.bounds).ByRate {
-		// The permits of R come back in the bursts in which they were used. A visitor that was called
-		// asks at any time of a round, which evens the bursts out.
+		// Permits of R become free in the bursts in which they were used. A called visitor polls at any time
+		// of a round, which evens out the bursts.
 		paces = []estimate.Pace{{Mu: estimate.Entered(paces, wire.RateWindow) / wire.RateWindow.Seconds()}}
 	}
 	v.Waits = r.waits(x.Held+r.coming(), v.Line.Total(), joining, fading, paces, v.Theta)
 }
 
-// shut lets nobody enter but by a pass: a visitor that was called would take each permit that becomes
-// free before it can be returned, and a lowered limit would never be reached.
+// shut lets visitors enter only by a pass. A called visitor would take each permit that becomes free before it can be
+// returned, and a lowered limit would never be reached.
 func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64) {
 	v.Cutoff, v.Called = 0, x.Called
 	hold := parkAhead*v.Mu + 1
@@ -168,9 +166,9 @@ func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64)
 	}
 }
 
-// call calls visitors that will be let in before the next view reaches the edges. They are called by the
-// place of held visitors: a visitor in front of them that is not there is passed, and goes first on
-// coming back. Where too few are held, the line itself tells how far to call.
+// call calls visitors that will be admitted before the next view reaches the edges. It calls up to the place of a
+// held visitor. A visitor in front that is not there is skipped, and enters first on its return. If too few are held,
+// the line itself determines the place.
 func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64) {
 	called := float64(x.avail()) + x.Gain.factor*gainAhead*v.Mu
 	if n := int(called + 0.5); n < len(x.HeldJoined) {
@@ -182,9 +180,8 @@ func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64)
 		}
 	}
 	if x.Gain.stalled >= stall {
-		// Nobody comes. Where in a slice its visitors joined is not known: when a
-		// crowd came in one instant, the place between them that is called by
-		// number may have nobody before it.
+		// No called visitor comes. The join times within a slice are unknown: if many visitors joined in one
+		// instant, no visitor may stand before the place that is called by number.
 		x.Gain.reached = max(x.Gain.reached, sliceEnd(whole, v.Cutoff))
 	}
 	v.Cutoff = max(v.Cutoff, x.Gain.reached)
@@ -194,7 +191,7 @@ func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64)
 	}
 }
 
-// sliceEnd returns the end of the slice of h that t lies in or before.
+// sliceEnd returns the end of the slice of h that contains or follows t.
 func sliceEnd(h estimate.Histogram, t fleettime.Time) fleettime.Time {
 	for _, s := range h {
 		if t < s.End() {
@@ -204,7 +201,7 @@ func sliceEnd(h estimate.Histogram, t fleettime.Time) fleettime.Time {
 	return t
 }
 
-// SameView reports whether two views tell visitors and edges the same.
+// SameView reports whether two views have the same effect on visitors and edges.
 func SameView(a, b *wire.View) bool {
 	if a.Since != b.Since || a.Changed != b.Changed || a.Cutoff != b.Cutoff || a.Called != b.Called || a.Park != b.Park || a.Slots != b.Slots || a.Active != b.Active {
 		return false
@@ -231,14 +228,13 @@ func SameView(a, b *wire.View) bool {
 	return slices.Equal(a.Rounds, b.Rounds) && slices.Equal(a.Line.Histogram(), b.Line.Histogram())
 }
 
-// alike reports whether two rates differ by less than anybody would notice.
+// alike reports whether two rates differ by too little to notice.
 func alike(a, b float64) bool {
 	d := a - b
 	return d*d <= 1e-4*(a*a+b*b)
 }
 
-// MergeTimes returns the first most join times of several lists, each ascending. The result is
-// read-only.
+// MergeTimes returns the first most join times of several ascending lists. The result is read-only.
 func MergeTimes(lists [][]fleettime.Time, most int) []fleettime.Time {
 	switch len(lists) {
 	case 0:

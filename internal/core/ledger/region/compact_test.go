@@ -78,7 +78,7 @@ func (c *comers) time() fleettime.Time { return comersDay.Add(c.now.Sub(fleettim
 func (c *comers) lead(stored wire.Durable) {
 	c.term++
 	c.agg = New(c.now, Config{
-		DC: "dublin", Strict: true, Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: !c.old, GoneAbove: 1,
+		DC: "dublin", Strict: true, Term: wire.Term{N: c.term, Nonce: c.term}, Params: wire.DefaultParams(), Bootstrap: !c.old, CompactAbove: 1,
 		Own: c.own, OwnTerm: c.ownTerm,
 	}, stored)
 	c.agg.SetLease(fleettime.Never)
@@ -428,7 +428,7 @@ func TestAGuessThatWasCorrectedIsNotWaitedBy(t *testing.T) {
 	if c.agg.roster.find("goes", 1).leased == 0 {
 		t.Fatal("nobody knows until when it is to be waited for")
 	}
-	c.agg.lives.silence.corrected()
+	c.agg.lifecycle.silence.guessCorrected()
 	c.lead(c.agg.stored.durable.Clone())
 	c.agg.clock.Set(c.now, c.time(), 0)
 	for i := range 10 {

@@ -8,42 +8,38 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// This file is about edges that are gone for good. Each leaves its sessions behind, by room and
-// second of expiry, until they expire. A fleet whose edges come and go under ever new names would
-// fill its roster with them: so beyond a bound they are summed under one entry, wire.Gone, and
-// struck.
+// This file compacts the roster. The sessions of a departed edge stay in the roster, by room and expiry
+// second, until they expire. A fleet whose edges always get new names would fill its roster. So beyond a
+// threshold they are summed in one entry, wire.Gone, and removed.
 //
-// Invariant: the head-count stays the same, second by second.
+// Invariant: the count of every second stays the same.
 
-// goneAbove is the number of seconds of sessions of edges that left which stand on the roster one
-// by one.
-const goneAbove = 1000
+// compactAbove is the default of Config.CompactAbove.
+const compactAbove = 1000
 
-// goneSeconds is how many seconds of sessions of all rooms are stored of the sum;
-// where there are more, they are stored on a coarser grid.
-const goneSeconds = 1 << 18
+// maxSummarySeconds is the maximum number of stored expiry seconds of the summary, over all rooms. Beyond it they are
+// stored on a coarser grid.
+const maxSummarySeconds = 1 << 18
 
-// foldEvery is how often it is looked whether there is something to sum up.
-const foldEvery = 5 * time.Second
+// compactEvery is the interval of compaction.
+const compactEvery = 5 * time.Second
 
-// gone are the edges that left and have only sessions that end by themselves. It decides which of them
-// are summed, and when.
-type gone struct {
-	above  int // this number of seconds of sessions stands on the roster one by one
-	rooms  *rooms
-	roster *roster
+// compactor sums departed edges whose sessions only expire.
+type compactor struct {
+	threshold int // expiry seconds that the roster lists one by one
+	rooms     *rooms
+	roster    *roster
 
-	looked fleettime.Mono // when it was last looked for them
+	checkedAt fleettime.Mono // time of the last check
 }
 
-// fold sums up the sessions of edges that left, where there are many. It returns the entry in
-// which they are now, nil where nothing was to be done, and the edges that are in it and in no
-// books any more.
-func (g *gone) fold(now fleettime.Mono) (sum *edge, folded []*edge) {
-	if now.Sub(g.looked) < foldEvery && g.looked != 0 {
+// compact sums the sessions of departed edges if there are many. It returns the summary entry, nil if nothing was
+// done, and the removed edges.
+func (g *compactor) compact(now fleettime.Mono) (sum *edge, folded []*edge) {
+	if now.Sub(g.checkedAt) < compactEvery && g.checkedAt != 0 {
 		return nil, nil
 	}
-	g.looked = now
+	g.checkedAt = now
 	n := 0
 	for _, e := range g.roster.edges {
 		if e.state != left || e.name == wire.Gone {
@@ -52,49 +48,49 @@ func (g *gone) fold(now fleettime.Mono) (sum *edge, folded []*edge) {
 		for _, acc := range g.rooms.accounts(e) {
 			n += len(acc.sessions.expiries)
 		}
-		if g.settled(now, e) {
+		if g.canCompact(now, e) {
 			folded = append(folded, e)
 		}
 	}
-	if n <= g.above || len(folded) == 0 {
+	if n <= g.threshold || len(folded) == 0 {
 		return nil, nil
 	}
 	if sum = g.roster.find(wire.Gone, 0); sum == nil {
 		sum = g.roster.add(wire.Gone, 0)
-		sum.recv, sum.recovered = now, true
+		sum.receivedAt, sum.recovered = now, true
 		sum.become(left)
 	}
 	for _, e := range folded {
-		g.add(sum, e)
+		g.merge(sum, e)
 	}
 	g.roster.remove(func(e *edge) bool { return slices.Contains(folded, e) })
 	for _, e := range folded {
 		g.rooms.close(e)
 	}
-	sum.gone = slices.DeleteFunc(sum.gone, func(s wire.GoneEdge) bool { return s.Until < g.rooms.watermark.Second() })
+	sum.summary = slices.DeleteFunc(sum.summary, func(s wire.GoneEdge) bool { return s.Until < g.rooms.watermark.Second() })
 	return sum, folded
 }
 
-// settled reports whether nothing more will be heard of an edge that left, and nothing
-// is reserved for it. Of one that was given up without a goodbye more may be heard.
-func (g *gone) settled(now fleettime.Mono, e *edge) bool {
-	if e.lostHold || e.due || now.Sub(e.recv) < foldEvery {
-		return false // the answer to its goodbye is owed, or its last words are under way
+// canCompact reports whether an edge that left will not report again, and nothing is reserved for it. An edge that
+// was declared lost may report again.
+func (g *compactor) canCompact(now fleettime.Mono, e *edge) bool {
+	if e.reservedLost || e.replyDue || now.Sub(e.receivedAt) < compactEvery {
+		return false // the reply to its goodbye is due, or its last report is in flight
 	}
 	for b, acc := range g.rooms.accounts(e) {
 		if acc.reserved.silent || b.counts.freed == 0 {
-			return false // or counting has not begun
+			return false // sessions are reserved, or counting has not begun
 		}
 	}
 	return true
 }
 
-// add adds the sessions of an edge to the sum.
-func (g *gone) add(sum, e *edge) {
+// merge adds the sessions of an edge to the summary.
+func (g *compactor) merge(sum, e *edge) {
 	last := int64(0)
 	for b, acc := range g.rooms.accounts(e) {
 		to := b.account(sum)
-		if n := acc.reserved.count(&b.counts); n > 0 { // counted until then, like sessions that end then
+		if n := acc.reserved.count(&b.counts); n > 0 { // reserved sessions count until then
 			until := acc.reserved.until
 			b.counts.add(until, n)
 			to.sessions.expiries = addSessions(to.sessions.expiries, []wire.Expiry{{Until: uint32(until), Stamped: uint64(n)}}, b.counts.freed)
@@ -113,18 +109,17 @@ func (g *gone) add(sum, e *edge) {
 		b.rates.pass(e.num, sum.num)
 		b.dirty, b.stale = true, true
 	}
-	sum.gone = append(sum.gone, wire.GoneEdge{Edge: e.name, Instance: e.instance, Until: last})
+	sum.summary = append(sum.summary, wire.GoneEdge{Edge: e.name, Instance: e.instance, Until: last})
 }
 
-// goneRooms returns the sum as it is stored: by the second, or on a coarser grid where it has too many
-// seconds.
-func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
+// summaryRooms returns the summary as it is stored: by the second, or on a coarser grid if it has too many seconds.
+func summaryRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
 	n := 0
 	for i := range rooms {
 		n += len(rooms[i].Sessions)
 	}
 	grid := uint32(1)
-	for ; n/int(grid) > goneSeconds; grid *= 2 {
+	for ; n/int(grid) > maxSummarySeconds; grid *= 2 {
 	}
 	if grid > 1 {
 		for i := range rooms {
@@ -134,9 +129,9 @@ func goneRooms(rooms []wire.RosterRoom) []wire.RosterRoom {
 	return rooms
 }
 
-// coarsen returns sessions on a grid of seconds: fewer entries that never count less. A session that ends
-// later counts for longer; a ticket that was renewed away stops being subtracted sooner. Moved the other
-// way, either would count as over while it is valid (docs/GUARANTEES.md).
+// coarsen returns sessions on a grid of seconds: fewer entries that never count less. A session that ends later
+// counts for longer; a ticket that was renewed away is subtracted for a shorter time. The other direction would free
+// a valid session (docs/GUARANTEES.md).
 func coarsen(sessions []wire.Expiry, grid uint32) []wire.Expiry {
 	var up, down []wire.Expiry
 	add := func(list []wire.Expiry, s wire.Expiry) []wire.Expiry {

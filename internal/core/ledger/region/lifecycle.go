@@ -1,0 +1,22 @@
+package region
+
+import (
+	"vestibule/internal/core/fleettime"
+)
+
+// lifecycle keeps the states of edges and decides how many sessions are reserved for each.
+type lifecycle struct {
+	*registry
+	silence   silence
+	compactor compactor
+
+	movedIn       int64          // end of the old tickets of sessions that moved in under a predecessor
+	noneReporting bool           // no edge reports
+	returnBy      fleettime.Mono // end of the wait for edges that fell silent together
+	returning     bool           // some of them have not returned yet
+}
+
+// newLifecycle returns the lifecycle of the edges of an aggregator.
+func newLifecycle(reg *registry, above int) lifecycle {
+	return lifecycle{registry: reg, silence: silence{registry: reg}, compactor: compactor{threshold: above, rooms: reg.rooms, roster: reg.roster}}
+}
