@@ -15,9 +15,9 @@ import (
 	"vestibule/internal/node"
 )
 
-// export prints rooms.yaml, or writes it to a file, with its pages beside it. It overwrites a file only if the content
+// exportRooms prints rooms.yaml, or writes it to a file, with its pages beside it. It overwrites a file only if the content
 // is the same.
-func (c *client) export(file string) error {
+func exportRooms(c *client, file string) error {
 	got, err := call[api.RoomsFile](c, http.MethodGet, ofOurs("export"), nil)
 	if err != nil {
 		return err
@@ -53,8 +53,8 @@ func (c *client) export(file string) error {
 	return err
 }
 
-// apply makes or replaces the rooms of a file; with prune, it deletes all others.
-func (c *client) apply(file string, dry, prune bool) error {
+// applyRooms makes or replaces the rooms of a file; with prune, it deletes all others.
+func applyRooms(c *client, file string, dry, prune bool) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func newAuditListCmd(flags *clientFlags) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: flags.run(func(c *client, _ []string) error { return c.listAudit(limit) }),
+		RunE: flags.run(func(c *client, _ []string) error { return listAudit(c, limit) }),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many entries, 0 for all")
 	return cmd
@@ -50,14 +50,14 @@ written anew.`,
 			if err != nil || known != "" && !given {
 				return usagef("known: must be NUMBER:HASH, got %q", known)
 			}
-			return flags.run(func(c *client, _ []string) error { return c.verifyAudit(at, hash) })(cmd, args)
+			return flags.run(func(c *client, _ []string) error { return verifyAudit(c, at, hash) })(cmd, args)
 		},
 	}
 	cmd.Flags().StringVar(&known, "known", "", "NUMBER:HASH of an entry, as an earlier verify printed it")
 	return cmd
 }
 
-func (c *client) listAudit(limit int) error {
+func listAudit(c *client, limit int) error {
 	list, err := pages[api.AuditEntry](c, ofOurs("audit"), limit)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func what(e *audit.Entry) string {
 	return cmp.Or(strings.Join(out, ", "), "nothing but the version")
 }
 
-func (c *client) verifyAudit(at uint64, hash string) error {
+func verifyAudit(c *client, at uint64, hash string) error {
 	var chain audit.Chain
 	told := struct {
 		Entries int      `json:"entries"`
@@ -191,8 +191,8 @@ func (c *client) audited(name string) (id string, err error) {
 	return "", err
 }
 
-// restore gives a room the settings of a revision.
-func (c *client) restore(name, revision string) error {
+// restoreRoom gives a room the settings of a revision.
+func restoreRoom(c *client, name, revision string) error {
 	id, err := c.audited(name)
 	if err != nil {
 		return err
@@ -200,8 +200,8 @@ func (c *client) restore(name, revision string) error {
 	return c.pass(http.MethodPost, ofOurs("rooms", id, "revisions", revision, "restore"), nil)
 }
 
-// revisions shows the revisions of a room.
-func (c *client) revisions(name string) error {
+// listRevisions shows the revisions of a room.
+func listRevisions(c *client, name string) error {
 	id, err := c.audited(name)
 	if err != nil {
 		return err

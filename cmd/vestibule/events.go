@@ -22,7 +22,7 @@ A value is read as JSON where it is valid JSON, otherwise as text.`,
 	},
 		&cobra.Command{
 			Use: "list ROOM", Short: "Show the events of a room, five at most",
-			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return c.listEvents(r) }),
+			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return listEvents(c, r) }),
 		},
 		&cobra.Command{
 			Use: "get ROOM EVENT", Short: "Show an event, by name or ID, with the settings in force during it, as JSON",
@@ -128,7 +128,7 @@ func (c *clientFlags) ofDraw(
 }
 
 // listEvents shows the events of a room.
-func (c *client) listEvents(r *api.Room) error {
+func listEvents(c *client, r *api.Room) error {
 	all, err := c.events(r)
 	if err != nil {
 		return err

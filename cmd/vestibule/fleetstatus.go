@@ -14,7 +14,9 @@ func newFleetStatusCmd() *cobra.Command {
 	flags, watch := &clientFlags{}, false
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show globals, data centres, edges and alarms, by the API",
-		RunE: flags.run(func(c *client, _ []string) error { return c.again(watch, c.fleet) }),
+		RunE: flags.run(func(c *client, _ []string) error {
+			return c.again(watch, func() error { return showFleet(c) })
+		}),
 	}
 	flags.add(cmd, cmd.Flags())
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
@@ -35,7 +37,7 @@ func (c *client) again(watch bool, show func() error) error {
 	}
 }
 
-func (c *client) fleet() error {
+func showFleet(c *client) error {
 	got, err := call[api.Fleet](c, http.MethodGet, ofOurs("fleet"), nil)
 	if err != nil {
 		return err

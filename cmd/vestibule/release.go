@@ -33,12 +33,13 @@ did not end itself admits fewer; the output says so.`,
 		RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
 			at := ofOurs("rooms", r.Id, "releases")
 			if len(args) == 0 {
-				return c.showReleases(call[[]api.Release](c, http.MethodGet, at, nil))
+				all, err := call[[]api.Release](c, http.MethodGet, at, nil)
+				return showReleases(c, all, err)
 			}
 			ask := object{"people": n, "reason": reason, "replace": replace}
 			once := func(r *http.Request) { r.Header.Set("Idempotency-Key", cmp.Or(key, rand.Text())) }
 			made, err := call[api.Release](c, http.MethodPost, at, ask, once)
-			return c.showReleases([]api.Release{made}, err)
+			return showReleases(c, []api.Release{made}, err)
 		}),
 	}
 	flags.add(cmd, cmd.Flags())
@@ -49,7 +50,7 @@ did not end itself admits fewer; the output says so.`,
 }
 
 // showReleases shows releases that were asked for, or returns the error.
-func (c *client) showReleases(all []api.Release, err error) error {
+func showReleases(c *client, all []api.Release, err error) error {
 	if err != nil {
 		return err
 	}

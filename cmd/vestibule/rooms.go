@@ -21,7 +21,7 @@ func newRoomsCmd() *cobra.Command {
 Keys are those of the API. vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product does not
 have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 	},
-		&cobra.Command{Use: "list", Short: "Show all rooms", RunE: flags.run(func(c *client, _ []string) error { return c.listRooms() })},
+		&cobra.Command{Use: "list", Short: "Show all rooms", RunE: flags.run(func(c *client, _ []string) error { return listRooms(c) })},
 		&cobra.Command{
 			Use: "get ROOM", Short: "Show a room, by name or ID, as JSON",
 			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return c.showJSON(r) }),
@@ -54,12 +54,12 @@ have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 		&cobra.Command{
 			Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors",
 			Long: "Show the earlier states of a room and their authors. A deleted room is named by its ID.",
-			RunE: flags.run(func(c *client, args []string) error { return c.revisions(args[0]) }),
+			RunE: flags.run(func(c *client, args []string) error { return listRevisions(c, args[0]) }),
 		},
 		&cobra.Command{
 			Use: "restore ROOM REVISION", Short: "Restore an earlier state of a room",
 			Long: "Restore an earlier state of a room. A deleted room, named by its ID, is created again.",
-			RunE: flags.run(func(c *client, args []string) error { return c.restore(args[0], args[1]) }),
+			RunE: flags.run(func(c *client, args []string) error { return restoreRoom(c, args[0], args[1]) }),
 		},
 		newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
 }
@@ -74,7 +74,7 @@ func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: flags.run(func(c *client, _ []string) error { return c.apply(file, dry, prune) }),
+		RunE: flags.run(func(c *client, _ []string) error { return applyRooms(c, file, dry, prune) }),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the rooms.yaml")
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete the rooms and hosts that the file does not name")
@@ -86,13 +86,13 @@ func newRoomsExportCmd(flags *clientFlags) *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
 		Use: "export", Short: "Print all rooms as a rooms.yaml for rooms apply, or write it with its waiting pages",
-		RunE: flags.run(func(c *client, _ []string) error { return c.export(file) }),
+		RunE: flags.run(func(c *client, _ []string) error { return exportRooms(c, file) }),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file to write; waiting pages are written beside it")
 	return cmd
 }
 
-func (c *client) listRooms() error {
+func listRooms(c *client) error {
 	list, err := c.all()
 	if err != nil {
 		return err
@@ -145,14 +145,16 @@ func newStatusCmd() *cobra.Command {
 	flags, watch := &clientFlags{}, false
 	cmd := &cobra.Command{
 		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait",
-		RunE: flags.run(func(c *client, args []string) error { return c.again(watch, func() error { return c.status(args) }) }),
+		RunE: flags.run(func(c *client, args []string) error {
+			return c.again(watch, func() error { return showStatus(c, args) })
+		}),
 	}
 	flags.add(cmd, cmd.Flags())
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
 	return cmd
 }
 
-func (c *client) status(names []string) error {
+func showStatus(c *client, names []string) error {
 	list, err := c.all()
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func newRulesCmd() *cobra.Command {
 		newRulesTryCmd(flags),
 		&cobra.Command{
 			Use: "list ROOM", Short: "Show the rules of a room",
-			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return c.listRules(r.Id) }),
+			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return listRules(c, r.Id) }),
 		})
 }
 
@@ -83,7 +83,7 @@ func (t *ruleTrial) run(cmd *cobra.Command) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), rule.Match(&s))
 		return err
 	}
-	try := func(c *client, r *api.Room, _ []string) error { return c.tryRules(r.Id, from, &s) }
+	try := func(c *client, r *api.Room, _ []string) error { return tryRules(c, r.Id, from, &s) }
 	return t.flags.ofRoom(try)(cmd, []string{t.room})
 }
 
@@ -92,7 +92,7 @@ func (c *client) rules(id string) ([]api.Rule, error) {
 }
 
 // listRules shows the rules of a room.
-func (c *client) listRules(id string) error {
+func listRules(c *client, id string) error {
 	list, err := c.rules(id)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ type tried struct {
 }
 
 // tryRules shows the result of each rule of a room for the request that s was asked for.
-func (c *client) tryRules(id string, from rules.Sources, s *rules.Scratch) error {
+func tryRules(c *client, id string, from rules.Sources, s *rules.Scratch) error {
 	list, err := c.rules(id)
 	if err != nil {
 		return err

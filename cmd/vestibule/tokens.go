@@ -15,7 +15,7 @@ func newTokensCmd() *cobra.Command {
 	return flags.group(&cobra.Command{Use: "tokens", Short: "Show, create and revoke tokens of the API"},
 		&cobra.Command{
 			Use: "list", Short: "Show all tokens, without their values",
-			RunE: flags.run(func(c *client, _ []string) error { return c.listTokens() }),
+			RunE: flags.run(func(c *client, _ []string) error { return listTokens(c) }),
 		},
 		newTokensCreateCmd(flags),
 		&cobra.Command{
@@ -61,7 +61,7 @@ func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 	return cmd
 }
 
-func (c *client) listTokens() error {
+func listTokens(c *client) error {
 	list, err := call[[]api.Token](c, http.MethodGet, ofOurs("tokens"), nil)
 	if err != nil {
 		return err
