@@ -15,8 +15,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// exportRooms prints rooms.yaml, or writes it to a file, with its pages beside it. It overwrites a file only if the content
-// is the same.
+// exportRooms prints rooms.yaml, or writes it to a file, with its pages beside it. It overwrites a file only if the
+// content is the same.
 func exportRooms(c *client, file string) error {
 	got, err := call[api.RoomsFile](c, http.MethodGet, ofOurs("export"), nil)
 	if err != nil {
@@ -27,7 +27,8 @@ func exportRooms(c *client, file string) error {
 	}
 	if file == "" {
 		if len(got.Pages) > 0 {
-			return fmt.Errorf("the rooms have %d waiting pages: name a file with -f, beside which they are written, or use --output json", len(got.Pages))
+			return fmt.Errorf("the rooms have %d waiting pages: name a file with -f, beside which they are written, or use --output json",
+				len(got.Pages))
 		}
 		_, err := io.WriteString(c.out, got.RoomsYaml)
 		return err

@@ -150,7 +150,8 @@ func verifyAudit(c *client, at uint64, hash string) error {
 				told.Gaps = append(told.Gaps, gap)
 			}
 			if at == e.Number && hash != chain.Hash {
-				broken = &audit.BrokenError{Number: at, Why: "has another hash than the one that is known: it, or one before it, was written anew"}
+				why := "has another hash than the one that is known: it, or one before it, was written anew"
+				broken = &audit.BrokenError{Number: at, Why: why}
 				break
 			}
 			from = s.Sequence + 1
@@ -159,7 +160,8 @@ func verifyAudit(c *client, at uint64, hash string) error {
 	switch {
 	case broken != nil:
 	case at > chain.Number:
-		broken = &audit.BrokenError{Number: chain.Number + 1, Why: fmt.Sprintf("is missing: the newest is %d, and %d is known", chain.Number, at)}
+		why := fmt.Sprintf("is missing: the newest is %d, and %d is known", chain.Number, at)
+		broken = &audit.BrokenError{Number: chain.Number + 1, Why: why}
 	case at > 0 && at < told.First:
 		broken = fmt.Errorf("entry %d is not kept any more, the oldest is %d: give a newer one", at, told.First)
 	}

@@ -63,7 +63,8 @@ type clientFlags struct {
 
 func (c *clientFlags) add(cmd *cobra.Command, f *pflag.FlagSet) {
 	c.offerRooms(cmd)
-	f.StringVar(&c.server, "server", "", "address of the API, such as https://global.example:8090/client/v4 (VESTIBULE_SERVER, or that of vestibule login)")
+	f.StringVar(&c.server, "server", "",
+		"address of the API, such as https://global.example:8090/client/v4 (VESTIBULE_SERVER, or that of vestibule login)")
 	f.StringVar(&c.output, "output", "table", "table or json")
 	f.DurationVar(&c.timeout, "timeout", 20*time.Second, "how long to wait for an answer")
 	offer(cmd, "output", "table", "json")
@@ -109,8 +110,11 @@ func (c *clientFlags) open(cmd *cobra.Command) (*client, error) {
 	return &client{&http.Client{Timeout: c.timeout}, cmd.Context(), c.server, token, c.output, cmd.OutOrStdout()}, nil
 }
 
+// runFunc runs a command.
+type runFunc = func(cmd *cobra.Command, args []string) error
+
 // run returns the run function of a command that calls the API.
-func (c *clientFlags) run(do func(c *client, args []string) error) func(cmd *cobra.Command, args []string) error {
+func (c *clientFlags) run(do func(c *client, args []string) error) runFunc {
 	return func(cmd *cobra.Command, args []string) error {
 		cl, err := c.open(cmd)
 		if err != nil {
@@ -121,7 +125,7 @@ func (c *clientFlags) run(do func(c *client, args []string) error) func(cmd *cob
 }
 
 // ofRoom is run for a command whose first argument is ROOM. do gets the arguments after it.
-func (c *clientFlags) ofRoom(do func(c *client, r *api.Room, args []string) error) func(cmd *cobra.Command, args []string) error {
+func (c *clientFlags) ofRoom(do func(c *client, r *api.Room, args []string) error) runFunc {
 	return c.run(func(cl *client, args []string) error {
 		r, err := cl.find(args[0])
 		if err != nil {
@@ -132,7 +136,9 @@ func (c *clientFlags) ofRoom(do func(c *client, r *api.Room, args []string) erro
 }
 
 // completeRoom offers the names of rooms for the first argument.
-func (c *clientFlags) completeRoom(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+func (c *clientFlags) completeRoom(
+	cmd *cobra.Command, args []string, _ string,
+) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -48,9 +48,7 @@ func (c *controlFlags) mark(now time.Time) (m object, fault string) {
 // control returns the run function of a command that sets a control of a room. body makes the request from the
 // arguments after the room and the end in the flags; nil shows the controls in force. It returns the fault of the
 // arguments.
-func (c *controlFlags) control(
-	body func(words []string, mark object) (b object, fault string),
-) func(cmd *cobra.Command, args []string) error {
+func (c *controlFlags) control(body func(words []string, mark object) (b object, fault string)) runFunc {
 	return func(cmd *cobra.Command, args []string) error {
 		mark, fault := c.mark(time.Now())
 		var b object

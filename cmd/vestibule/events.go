@@ -62,7 +62,8 @@ A value is read as JSON where it is valid JSON, otherwise as text.`,
 				case d.Void != "":
 					return fmt.Errorf("event %q has no draw: %s", event, d.Void)
 				case d.Record == nil:
-					return fmt.Errorf("event %q has no record yet: entries close on %s, and it is published then", event, d.ClosesOn.Format(time.RFC3339))
+					return fmt.Errorf("event %q has no record yet: entries close on %s, and it is published then", event,
+						d.ClosesOn.Format(time.RFC3339))
 				}
 				return c.showJSON(d.Record)
 			}),
@@ -94,9 +95,7 @@ func (c *client) eventID(r *api.Room, name string) (id string, err error) {
 
 // ofEvent is ofRoom for a command whose second argument is EVENT. do gets the ID of the event, and the arguments after
 // it.
-func (c *clientFlags) ofEvent(
-	do func(c *client, r *api.Room, id string, args []string) error,
-) func(cmd *cobra.Command, args []string) error {
+func (c *clientFlags) ofEvent(do func(c *client, r *api.Room, id string, args []string) error) runFunc {
 	return c.ofRoom(func(cl *client, r *api.Room, args []string) error {
 		id, err := cl.eventID(r, args[0])
 		if err == nil && id == "" {
@@ -110,9 +109,7 @@ func (c *clientFlags) ofEvent(
 }
 
 // ofDraw is ofRoom for a command that shows the draw of its second argument EVENT.
-func (c *clientFlags) ofDraw(
-	do func(c *client, event string, d *api.Draw) error,
-) func(cmd *cobra.Command, args []string) error {
+func (c *clientFlags) ofDraw(do func(c *client, event string, d *api.Draw) error) runFunc {
 	return c.ofRoom(func(cl *client, r *api.Room, args []string) error {
 		id, err := cl.eventID(r, args[0])
 		if err != nil {

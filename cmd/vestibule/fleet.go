@@ -76,7 +76,8 @@ func newFleetRemoveCmd() *cobra.Command {
 				return err
 			}
 		}
-		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
+		return l.change(ctx,
+			func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
 	})
 	return cmd
 }
@@ -101,7 +102,9 @@ func (c *fleetConfig) Validate() []error {
 }
 
 // runs makes a command operate on the list of data centres. Its flags are those of whole, which contains c.
-func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config, do func(ctx context.Context, l *fleetList, name string) error) {
+func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config,
+	do func(ctx context.Context, l *fleetList, name string) error,
+) {
 	load := node.Flags(whole, cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if check, err := loadConfig(load); err != nil || check {
@@ -226,7 +229,8 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 		return fmt.Errorf("data centre %q: %w", name, node.ErrNoMember)
 	}
 	if m.List[i].State != node.Draining {
-		return fmt.Errorf("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name, name)
+		return fmt.Errorf("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name,
+			name)
 	}
 	st, err := f.status(ctx)
 	if err != nil {
@@ -236,7 +240,8 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 	if st != nil {
 		for _, c := range st.List {
 			if c.Name == name {
-				what = fmt.Sprintf("%d rights of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions, st.At.UTC().Format(time.RFC3339))
+				what = fmt.Sprintf("%d rights of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
+					st.At.UTC().Format(time.RFC3339))
 				if !c.Told {
 					what = "it is not heard; when it was, " + what
 				}
@@ -297,7 +302,8 @@ func (f *fleetList) list(ctx context.Context) error {
 	case st == nil:
 		fmt.Fprint(f.out, "; no global has told what is out")
 	case st.Version != m.Version:
-		fmt.Fprintf(f.out, "; what is out was told by a global with version %d, at %s", st.Version, st.At.UTC().Format(time.RFC3339))
+		fmt.Fprintf(f.out, "; what is out was told by a global with version %d, at %s", st.Version,
+			st.At.UTC().Format(time.RFC3339))
 	}
 	if len(m.Forced) > 0 {
 		names := make([]string, len(m.Forced))

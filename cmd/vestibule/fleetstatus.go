@@ -65,8 +65,8 @@ func showFleet(c *client) error {
 			if d.ClockBoundSeconds != nil {
 				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)
 			}
-			row(d.Name, state, d.Term, ago(d.HeardSeconds), clock, d.Rights, d.RightsIdle, d.RateRights, d.RateRightsIdle, d.Sessions,
-				d.Overcommit, d.EdgesCount, fmt.Sprintf("%.0f s", d.LeaseSeconds), d.Build)
+			row(d.Name, state, d.Term, ago(d.HeardSeconds), clock,
+				d.Rights, d.RightsIdle, d.RateRights, d.RateRightsIdle, d.Sessions, d.Overcommit, d.EdgesCount, fmt.Sprintf("%.0f s", d.LeaseSeconds), d.Build)
 		}
 		row("\nEDGE", "DATA CENTRE", "STATE", "HEARD", "LEASE", "BUILD")
 		for _, d := range got.DataCenters {

@@ -21,7 +21,9 @@ func newRoomsCmd() *cobra.Command {
 Keys are those of the API. vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product does not
 have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 	},
-		&cobra.Command{Use: "list", Short: "Show all rooms", RunE: flags.run(func(c *client, _ []string) error { return listRooms(c) })},
+		&cobra.Command{
+			Use: "list", Short: "Show all rooms", RunE: flags.run(func(c *client, _ []string) error { return listRooms(c) }),
+		},
 		&cobra.Command{
 			Use: "get ROOM", Short: "Show a room, by name or ID, as JSON",
 			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return c.showJSON(r) }),

@@ -152,17 +152,18 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 // applied returns the changes that a file makes.
 func applied(base, next *roomstore.State) []api.AppliedChange {
 	out := []api.AppliedChange{}
-	kind := func(before, after bool) api.AppliedChangeChange {
+	change := func(kind api.AppliedChangeKind, name string, before, after bool) api.AppliedChange {
+		a := api.AppliedChange{Kind: kind, Name: name, Change: api.Changed, Settings: []api.AppliedSetting{}}
 		switch {
 		case !before:
-			return api.Made
+			a.Change = api.Made
 		case !after:
-			return api.Deleted
+			a.Change = api.Deleted
 		}
-		return api.Changed
+		return a
 	}
 	for _, c := range roomstore.Changes(base, next) {
-		a := api.AppliedChange{Kind: api.AppliedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: []api.AppliedSetting{}}
+		a := change(api.AppliedChangeKindRoom, c.Name, c.Before != nil, c.After != nil)
 		for _, key := range differ(settingsOf(c.Before), settingsOf(c.After)) {
 			s := api.AppliedSetting{Key: key, Before: (*plain(&c.Before.Settings))[key], After: (*plain(&c.After.Settings))[key]}
 			if !reflect.DeepEqual(s.Before, s.After) { // ignores when an event was made
@@ -173,7 +174,7 @@ func applied(base, next *roomstore.State) []api.AppliedChange {
 	}
 	before, after := base.Sites(), next.Sites()
 	for _, name := range roomstore.HostChanges(before, after) {
-		out = append(out, api.AppliedChange{Kind: api.AppliedChangeKindHost, Name: name, Change: kind(before[name] != "", after[name] != ""), Settings: []api.AppliedSetting{}})
+		out = append(out, change(api.AppliedChangeKindHost, name, before[name] != "", after[name] != ""))
 	}
 	return out
 }

@@ -24,12 +24,15 @@ import (
 
 // as returns a context that attributes changes to the principal and an operation.
 func (who Principal) as(ctx context.Context, remote, operation string) context.Context {
-	return roomstore.By(ctx, audit.By{ID: who.ID, Name: who.Name, Role: string(who.Role), From: source(remote), Operation: operation})
+	return roomstore.By(ctx,
+		audit.By{ID: who.ID, Name: who.Name, Role: string(who.Role), From: source(remote), Operation: operation})
 }
 
 // announce adds an audit entry about anything but a room, before the change. So an entry may name a change that was
 // not made, but no change lacks an entry. The returned function adds that the change failed.
-func announce(ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any) (failed func(context.Context) error, err error) {
+func announce(
+	ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any,
+) (failed func(context.Context) error, err error) {
 	e := audit.Entry{ID: rand.Text()[:16], At: now.UTC(), By: roomstore.ByOf(ctx), Target: target}
 	if e.Before, err = raw(before); err != nil {
 		return nil, err
@@ -141,7 +144,7 @@ func alone(data json.RawMessage) (*room.Settings, error) {
 
 // revisions returns the entries about a room, the oldest first.
 func (s *revisionService) revisions(ctx context.Context, id string) (out []revision, err error) {
-	if len(id) != 32 || strings.ContainsFunc(id, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) {
+	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
 		return nil, errNotFound // not valid in a subject
 	}
 	for _, subject := range []string{audit.RoomSubject(id), audit.RoomsSubject} {
@@ -195,8 +198,12 @@ func (s *revisionService) list(ctx context.Context, q *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		shown := api.RoomRevision{At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number), Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after)}
-		shown.By.Id, shown.By.Name, shown.By.Role, shown.By.From, shown.By.Operation = r.By.ID, r.By.Name, r.By.Role, r.By.From, r.By.Operation
+		shown := api.RoomRevision{
+			At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number),
+			Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after),
+		}
+		shown.By.Id, shown.By.Name, shown.By.Role = r.By.ID, r.By.Name, r.By.Role
+		shown.By.From, shown.By.Operation = r.By.From, r.By.Operation
 		out = append(out, shown)
 	}
 	return listPage{out, info}, nil
@@ -247,7 +254,8 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 		return nil, err
 	}
 	if settings == nil {
-		return nil, refusef(http.StatusBadRequest, codeInvalid, "revision %d is that the room was deleted: choose one before it: invalid data", version)
+		return nil, refusef(http.StatusBadRequest, codeInvalid,
+			"revision %d is that the room was deleted: choose one before it: invalid data", version)
 	}
 	var pages [][]byte
 	for name := range settings.EachPage {
@@ -256,7 +264,8 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 			return nil, err
 		}
 		if page == nil {
-			return nil, refusef(http.StatusBadRequest, codeInvalid, "a waiting page of revision %d is not kept any more: invalid data", version)
+			return nil, refusef(http.StatusBadRequest, codeInvalid,
+				"a waiting page of revision %d is not kept any more: invalid data", version)
 		}
 		pages = append(pages, page)
 	}
@@ -291,7 +300,8 @@ func (t *tokens) announce(ctx context.Context, id string, before, after *token) 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
 		if err := undo(ctx); err != nil {
-			t.log.Warn("control: the audit stream tells of a change of a token that was not made", slog.String("token", id), slog.Any("error", err))
+			t.log.Warn("control: the audit stream tells of a change of a token that was not made", slog.String("token", id),
+				slog.Any("error", err))
 		}
 	}, nil
 }

@@ -19,7 +19,7 @@ type Rooms interface {
 type catalog struct {
 	store  Rooms
 	page   func(ctx context.Context, hash string) ([]byte, error) // a waiting page, nil for none
-	origin string                                                 // default origin of hosts without a known one; "": such rooms are refused
+	origin string                                                 // of hosts without a known one; "": they are refused
 
 	mu    sync.Mutex
 	state *roomstore.State

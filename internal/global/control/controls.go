@@ -62,7 +62,9 @@ func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
 }
 
 // change makes one change to the controls of a room. edit gets a copy, and is called again after a concurrent write.
-func (c *controls) change(ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error) (_ *room.Controls, err error) {
+func (c *controls) change(
+	ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error,
+) (_ *room.Controls, err error) {
 	var undo func(context.Context) error // adds to the audit stream that the change failed
 	defer func() {
 		if err != nil && undo != nil && !errors.Is(err, roomstore.ErrUnknown) {
@@ -75,7 +77,8 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 			return nil, err
 		}
 		now := c.fleet()
-		next := &room.Controls{Version: max(have.Version+1, uint64(max(0, c.now().UnixMilli()))), Rooms: maps.Clone(have.Rooms)}
+		version := max(have.Version+1, uint64(max(0, c.now().UnixMilli())))
+		next := &room.Controls{Version: version, Rooms: maps.Clone(have.Rooms)}
 		if next.Rooms == nil {
 			next.Rooms = map[string]*room.Control{}
 		}
@@ -94,7 +97,8 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 		}
 		data, err := room.EncodeControls(next)
 		if err == nil && len(data) > c.shared.Limit() {
-			err = refusef(http.StatusBadRequest, codeInvalid, "what is said of all rooms has %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
+			err = refusef(http.StatusBadRequest, codeInvalid,
+				"what is said of all rooms has %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
 		}
 		if err != nil {
 			return nil, err
@@ -105,7 +109,8 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 				return nil, err
 			}
 			if err != nil { // stopping a rush must not wait for the audit stream
-				c.log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id), slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
+				c.log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id),
+					slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
 			}
 		}
 		switch _, err := c.shared.Put(ctx, controlsDocument, data, revision); {
@@ -115,7 +120,8 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 			return nil, fmt.Errorf("%w: %w", roomstore.ErrUnknown, err)
 		}
 	}
-	return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "others write controls all the time: nothing was changed")
+	return nil, refusef(http.StatusServiceUnavailable, codeNotNow,
+		"others write controls all the time: nothing was changed")
 }
 
 // controlService serves the controls of rooms.
@@ -144,7 +150,8 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	by := principal(ctx).Name
-	c, err := s.controls.change(ctx, state, q.room(), func(said *room.Control) error { return say(said, q.body, by, s.fleet()) })
+	c, err := s.controls.change(ctx, state, q.room(),
+		func(said *room.Control) error { return say(said, q.body, by, s.fleet()) })
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +238,12 @@ func sayings(in *room.Control) []string {
 	for _, p := range []struct {
 		name string
 		said bool
-	}{{"pause", in.Pause != nil}, {"queue_all", in.QueueAll != nil}, {"message", in.Message != nil}, {"limits", in.Limits != nil}} {
+	}{
+		{"pause", in.Pause != nil},
+		{"queue_all", in.QueueAll != nil},
+		{"message", in.Message != nil},
+		{"limits", in.Limits != nil},
+	} {
 		if p.said {
 			out = append(out, p.name)
 		}
@@ -264,7 +276,8 @@ func (s *controlService) show(r *roomstore.Room, id string, c *room.Controls) ap
 		}
 	}
 	e, f := r.In(r.PlanBy(s.board()).At(now)).Under(in, now), &out.InForce
-	f.TotalActiveUsers, f.NewUsersPerMinute, f.QueueAll, f.QueueMessage = e.TotalActiveUsers, e.NewUsersPerMinute, e.QueueAll, e.QueueMessage
+	f.TotalActiveUsers, f.NewUsersPerMinute = e.TotalActiveUsers, e.NewUsersPerMinute
+	f.QueueAll, f.QueueMessage = e.QueueAll, e.QueueMessage
 	return out
 }
 

@@ -58,7 +58,8 @@ func (d *drawRules) ofRoom(item string, r, old *room.Settings) (faults room.Faul
 			}
 		}
 		if rule := d.of(e, before); rule != "" {
-			faults = append(faults, room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
+			faults = append(faults,
+				room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
 		}
 	}
 	return faults

@@ -87,7 +87,8 @@ func (s *eventService) list(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	events := slices.SortedFunc(slices.Values(r.Events), func(a, b room.Event) int { return cmp.Compare(a.Start, b.Start) })
+	events := slices.SortedFunc(slices.Values(r.Events),
+		func(a, b room.Event) int { return cmp.Compare(a.Start, b.Start) })
 	out := []any{}
 	for i := range events[from:to] {
 		shown, err := s.show(ctx, r, &events[from+i])

@@ -24,6 +24,7 @@ func (s *services) operations() []operation {
 	const (
 		zone  = "/zones/{zone_id}/waiting_rooms"
 		rooms = zone + "/{waiting_room_id}"
+		event = rooms + "/events/{event_id}"
 		own   = "/vestibule/rooms/{waiting_room_id}"
 	)
 	return []operation{
@@ -44,11 +45,11 @@ func (s *services) operations() []operation {
 
 		{"waiting-room-list-events", "GET " + rooms + "/events", Viewer, s.events.list},
 		{"waiting-room-create-event", "POST " + rooms + "/events", Editor, s.events.create},
-		{"waiting-room-event-details", "GET " + rooms + "/events/{event_id}", Viewer, s.events.get},
-		{"waiting-room-update-event", "PUT " + rooms + "/events/{event_id}", Editor, s.events.put},
-		{"waiting-room-patch-event", "PATCH " + rooms + "/events/{event_id}", Editor, s.events.patch},
-		{"waiting-room-delete-event", "DELETE " + rooms + "/events/{event_id}", Editor, s.events.delete},
-		{"waiting-room-preview-active-event-details", "GET " + rooms + "/events/{event_id}/details", Viewer, s.events.details},
+		{"waiting-room-event-details", "GET " + event, Viewer, s.events.get},
+		{"waiting-room-update-event", "PUT " + event, Editor, s.events.put},
+		{"waiting-room-patch-event", "PATCH " + event, Editor, s.events.patch},
+		{"waiting-room-delete-event", "DELETE " + event, Editor, s.events.delete},
+		{"waiting-room-preview-active-event-details", "GET " + event + "/details", Viewer, s.events.details},
 
 		{"waiting-room-list-waiting-room-rules", "GET " + rooms + "/rules", Viewer, s.rules.list},
 		{"waiting-room-create-waiting-room-rule", "POST " + rooms + "/rules", Editor, s.rules.create},

@@ -94,7 +94,8 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 		if before := pause.Release; before != nil {
 			if want.Key != "" && before.Key == want.Key {
 				if made = *before; made.N != want.N {
-					return refusef(http.StatusConflict, codeNotNow, "the release that this key asked for is of %d people, not of %d", made.N, want.N)
+					return refusef(http.StatusConflict, codeNotNow, "the release that this key asked for is of %d people, not of %d",
+						made.N, want.N)
 				}
 				return errSame
 			}
@@ -126,7 +127,10 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 
 // show returns a release with the numbers of the leading global.
 func (s *releaseService) show(ctx context.Context, name string, k *room.Release) api.Release {
-	a := api.Release{Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By, Reason: k.Reason}
+	a := api.Release{
+		Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By,
+		Reason: k.Reason,
+	}
 	n, ok := s.numbers(ctx, room.IDOf(name))
 	switch {
 	case k.Lender == nil:

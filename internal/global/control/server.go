@@ -228,7 +228,8 @@ func noRoute(r *http.Request) *refusalError {
 
 func badBody(err error) *refusalError {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data", large.Limit)
+		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data",
+			large.Limit)
 	}
 	return refusef(http.StatusBadRequest, codeInvalid, "the body must be JSON: invalid data")
 }
