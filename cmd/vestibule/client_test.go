@@ -63,7 +63,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/fleet"):
-			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"leader":"g1","candidates":[{"name":"g1","term":"7","leading":true,"alarms":["the store is full"]}],"data_centers":[{"name":"nairobi","state":"active","told":true,"clock_bound_seconds":0.004,"rights":30,"edges_count":2,"edges":[{"name":"edge-7","state":"awaiting","build":"v0.1.1"}]}]}}`)
+			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"leader":"g1","candidates":[{"name":"g1","term":"7","leading":true,"alarms":["the store is full"]}],"data_centers":[{"name":"nairobi","state":"active","told":true,"clock_bound_seconds":0.004,"permits":30,"edges_count":2,"edges":[{"name":"edge-7","state":"awaiting","build":"v0.1.1"}]}]}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/export"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"rooms_yaml":"rooms: []\n","pages":{"p.html":"<p>"}}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/apply"):
@@ -116,7 +116,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rooms apply -f " + file + ".not", "good", 1, "no such file"},
 		{"fleet status", "good", 0, "±4 ms"},
 		{"fleet status", "good", 0, "alarm of g1: the store is full"},
-		{"fleet status --output json", "good", 0, `"rights": 30`},
+		{"fleet status --output json", "good", 0, `"permits": 30`},
 		{"fleet status", "good", 0, "edge-7      nairobi      awaiting  0.0 s ago  0.0 s  v0.1.1"},
 		{"fleet status", "good", 0, "and 1 more  nairobi"},
 		{"fleet status x", "good", 2, "unexpected argument"},

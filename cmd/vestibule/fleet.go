@@ -240,7 +240,7 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 	if st != nil {
 		for _, c := range st.List {
 			if c.Name == name {
-				what = fmt.Sprintf("%d rights of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
+				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
 					st.At.UTC().Format(time.RFC3339))
 				if !c.Told {
 					what = "it is not heard; when it was, " + what
@@ -271,7 +271,7 @@ func (f *fleetList) list(ctx context.Context) error {
 		}
 	}
 	err = writeTable(f.out, func(row func(...any)) {
-		row("DATA CENTRE", "STATE", "RIGHTS OF T", "RIGHTS OF R", "SESSIONS", "OVERCOMMIT")
+		row("DATA CENTRE", "STATE", "PERMITS OF T", "PERMITS OF R", "SESSIONS", "OVERCOMMIT")
 		line := func(c node.CentreState, state string) {
 			if !c.Told {
 				state += ", not heard"

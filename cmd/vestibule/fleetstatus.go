@@ -55,7 +55,7 @@ func showFleet(c *client) error {
 			row("nobody has said of late that it leads")
 			return
 		}
-		row("\nDATA CENTRE", "STATE", "TERM", "HEARD", "CLOCK", "RIGHTS OF T", "IDLE", "RIGHTS OF R", "IDLE", "SESSIONS",
+		row("\nDATA CENTRE", "STATE", "TERM", "HEARD", "CLOCK", "PERMITS OF T", "IDLE", "PERMITS OF R", "IDLE", "SESSIONS",
 			"OVERCOMMIT", "EDGES", "LEASE", "BUILD")
 		for _, d := range got.DataCenters {
 			state, clock := d.State, "unknown"
@@ -66,7 +66,8 @@ func showFleet(c *client) error {
 				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)
 			}
 			row(d.Name, state, d.Term, ago(d.HeardSeconds), clock,
-				d.Rights, d.RightsIdle, d.RateRights, d.RateRightsIdle, d.Sessions, d.Overcommit, d.EdgesCount, fmt.Sprintf("%.0f s", d.LeaseSeconds), d.Build)
+				d.Permits, d.PermitsIdle, d.RatePermits, d.RatePermitsIdle, d.Sessions, d.Overcommit,
+				d.EdgesCount, fmt.Sprintf("%.0f s", d.LeaseSeconds), d.Build)
 		}
 		row("\nEDGE", "DATA CENTRE", "STATE", "HEARD", "LEASE", "BUILD")
 		for _, d := range got.DataCenters {

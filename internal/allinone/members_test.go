@@ -138,7 +138,7 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 		return strings.Contains(text, heard) && strings.Contains(logged.String(), heard)
 	})
 	if n := lima.Status().Rooms["demo"].Granted; n != 0 {
-		t.Errorf("it was lent %d rights", n)
+		t.Errorf("it was lent %d permits", n)
 	}
 
 	// takeOver replaces the global by one that has seen no list.

@@ -87,7 +87,7 @@ func (l cappedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if v := l.all.take(c); v != nil {
+		if v := l.all.acquire(c); v != nil {
 			if l.headers != nil {
 				v.preface = &preface{rules: l.headers}
 			}

@@ -214,7 +214,7 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 	}
 	eventually(t, "the stream of who came in is over", func() bool { return st.onStream() == 2 })
 	if l := st.server.Status().Rooms["sale"]; l.Held != 2 || l.Spent != spent+1 {
-		t.Errorf("%d are held and %d rights spent", l.Held, l.Spent-spent)
+		t.Errorf("%d are held and %d permits spent", l.Held, l.Spent-spent)
 	}
 	if err := st.stop(); err != nil {
 		t.Error(err)

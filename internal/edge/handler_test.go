@@ -424,14 +424,14 @@ func TestAHeldVisitorIsLetInByAGrant(t *testing.T) {
 	go func() { done <- v.get("http://sale.example/", "Accept", "application/json") }()
 	eventually(t, "the visitor is held", func() bool { return st.server.Status().Rooms["sale"].Held == 1 })
 	if st.origin.requests() != 0 {
-		t.Fatal("let in without a right")
+		t.Fatal("let in without a permit")
 	}
 	st.up.grant(sale, 1, 1)
 	if a := <-done; a.body != "the site" || cookieOf(a, "vestibule-sale") == nil {
 		t.Errorf("held and then shown %q", a.body)
 	}
 	if n := st.server.Status().Rooms["sale"].Credit(); n != 0 {
-		t.Errorf("%d rights left, want 0", n)
+		t.Errorf("%d permits left, want 0", n)
 	}
 }
 

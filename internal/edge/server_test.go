@@ -151,7 +151,7 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 		t.Errorf("a room that nobody visited shows %v", n)
 	}
 	if n := metric(t, st, "vestibule_edge_budget", "room", node.IdleRooms); n == 0 {
-		t.Error("the rights of idle rooms are not added up")
+		t.Error("the permits of idle rooms are not added up")
 	}
 	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
 		t.Fatalf("got %q", a.body)

@@ -31,22 +31,22 @@ const (
 	maxCentres     = 1000
 )
 
-// toldCentre is the state that a data centre reports of itself, for display only.
-type toldCentre struct {
+// centreReport is the state that a data centre reports of itself, for display only.
+type centreReport struct {
 	build  string
 	edges  []wire.ToldEdge
 	edgesN uint32
 	at     fleettime.Mono // when it reported the edges
 }
 
-// hearCentre stores the display part of a report. The caller holds the lock.
-func (s *Server) hearCentre(now fleettime.Mono, m *wire.Report) {
+// storeCentreReport stores the display part of a report. The caller holds the lock.
+func (s *Server) storeCentreReport(now fleettime.Mono, m *wire.Report) {
 	c := s.centres[m.From]
 	if c == nil {
 		if len(s.centres) >= maxCentres {
 			return
 		}
-		c = &toldCentre{}
+		c = &centreReport{}
 		s.centres[m.From] = c
 	}
 	if m.Build != "" {
@@ -58,7 +58,7 @@ func (s *Server) hearCentre(now fleettime.Mono, m *wire.Report) {
 }
 
 // show fills in the reported state of a data centre, with at most the given number of its edges.
-func (c *toldCentre) show(now fleettime.Mono, most int, out *api.DataCenter) {
+func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	if out.Edges = []api.Edge{}; c == nil {
 		return
 	}
@@ -71,8 +71,8 @@ func (c *toldCentre) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	}
 }
 
-// toldCandidate is the message of a candidate. Readers ignore unknown fields.
-type toldCandidate struct {
+// candidateState is the message of a candidate. Readers ignore unknown fields.
+type candidateState struct {
 	api.Candidate
 	DataCenters []api.DataCenter `json:"data_centers,omitempty"`
 }
@@ -80,13 +80,13 @@ type toldCandidate struct {
 // candidates holds the recently heard candidates. It is safe for concurrent use.
 type candidates struct {
 	mu    sync.Mutex
-	heard map[string]toldCandidate
+	heard map[string]candidateState
 }
 
 // run publishes the state of this candidate and receives the others'.
 func (c *candidates) run(ctx context.Context, s *Server) error {
 	deaf, err := s.Bus.Subscribe(wire.FleetSubject, func(_ string, data []byte) {
-		if err := c.hear(data, time.Now()); err != nil {
+		if err := c.receive(data, time.Now()); err != nil {
 			s.log.Warn("what a candidate tells of the fleet is refused", slog.Any("error", err))
 		}
 	})
@@ -97,8 +97,8 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 	tick := time.NewTicker(candidateEvery)
 	defer tick.Stop()
 	for {
-		told := s.tellCandidate()
-		c.take(told, time.Now()) // also while no other can be reached
+		told := s.candidateState()
+		c.store(told, time.Now()) // also while no other can be reached
 		data, err := json.Marshal(told)
 		if err == nil {
 			err = s.Bus.Publish(wire.FleetSubject, data)
@@ -114,11 +114,11 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 	}
 }
 
-// tellCandidate returns the state of this candidate.
-func (s *Server) tellCandidate() toldCandidate {
+// candidateState returns the state of this candidate.
+func (s *Server) candidateState() candidateState {
 	trouble, _ := s.Lease.Trouble()
 	alarms := s.Ready()
-	t := toldCandidate{Candidate: api.Candidate{
+	t := candidateState{Candidate: api.Candidate{
 		Name: s.Config.Name, Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
 		RoomsVersion: int64(s.fleet.Set().Version()), KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
 	}}
@@ -138,7 +138,7 @@ func (s *Server) tellCandidate() toldCandidate {
 	for _, d := range s.alloc.Centres(now) {
 		dc := api.DataCenter{
 			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted, Term: strconv.FormatUint(d.Term, 10),
-			MembersVersion: int64(d.Stored), Rights: d.Held, RightsIdle: d.Idle, RateRights: d.RateHeld, RateRightsIdle: d.RateIdle,
+			MembersVersion: int64(d.Stored), Permits: d.Held, PermitsIdle: d.Idle, RatePermits: d.RateHeld, RatePermitsIdle: d.RateIdle,
 			Sessions: int64(d.Sessions), Overcommit: d.Overcommit,
 		}
 		if d.Bound != fleettime.Unsynced {
@@ -155,24 +155,24 @@ func (s *Server) tellCandidate() toldCandidate {
 	return t
 }
 
-// hear takes the message of a candidate.
-func (c *candidates) hear(data []byte, now time.Time) error {
-	var t toldCandidate
+// receive takes the message of a candidate.
+func (c *candidates) receive(data []byte, now time.Time) error {
+	var t candidateState
 	if err := json.Unmarshal(data, &t); err != nil {
 		return err
 	}
 	if err := wire.CheckName(t.Name); err != nil {
 		return err
 	}
-	c.take(t, now)
+	c.store(t, now)
 	return nil
 }
 
-func (c *candidates) take(t toldCandidate, now time.Time) {
+func (c *candidates) store(t candidateState, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.heard == nil {
-		c.heard = map[string]toldCandidate{}
+		c.heard = map[string]candidateState{}
 	}
 	if t.Alarms == nil {
 		t.Alarms = []string{}
@@ -184,16 +184,16 @@ func (c *candidates) take(t toldCandidate, now time.Time) {
 	}
 }
 
-func older(a, b toldCandidate) int { return a.AsOf.Compare(b.AsOf) }
+func older(a, b candidateState) int { return a.AsOf.Compare(b.AsOf) }
 
 // view returns the fleet as last reported.
 func (c *candidates) view() api.Fleet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(c.heard, func(_ string, t toldCandidate) bool { return now.Sub(t.AsOf) > candidateGone })
+	maps.DeleteFunc(c.heard, func(_ string, t candidateState) bool { return now.Sub(t.AsOf) > candidateGone })
 	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}}
-	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b toldCandidate) int { return cmp.Compare(a.Name, b.Name) }) {
+	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
 		if now.Sub(t.AsOf) > leaderGone {
 			t.Leading = false
 		}
@@ -207,8 +207,8 @@ func (c *candidates) view() api.Fleet {
 }
 
 // leader returns the recent claimant with the highest term. The caller holds the lock.
-func (c *candidates) leader(now time.Time) (leader toldCandidate) {
-	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b toldCandidate) int { return cmp.Compare(a.Name, b.Name) }) {
+func (c *candidates) leader(now time.Time) (leader candidateState) {
+	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
 		if t.Leading && now.Sub(t.AsOf) <= leaderGone && (!leader.Leading || termOf(t) > termOf(leader)) {
 			leader = t
 		}
@@ -217,7 +217,7 @@ func (c *candidates) leader(now time.Time) (leader toldCandidate) {
 }
 
 // termOf returns the term of a leading candidate, or 0.
-func termOf(t toldCandidate) uint64 {
+func termOf(t candidateState) uint64 {
 	n, err := strconv.ParseUint(t.Term, 10, 64)
 	if err != nil {
 		return 0

@@ -78,8 +78,8 @@ func (c *census) waits() []string {
 	return out
 }
 
-// tellWaits logs the missing ledgers when they change.
-func (s *Server) tellWaits(c *census) {
+// logWaits logs the missing ledgers when they change.
+func (s *Server) logWaits(c *census) {
 	names := make([]string, len(c.unknown))
 	for i, u := range c.unknown {
 		names[i] = u.Name
@@ -93,10 +93,10 @@ func (s *Server) tellWaits(c *census) {
 	}
 }
 
-// tellMembers logs the faults of the list of data centres, once.
-func (s *Server) tellMembers() {
+// logMembers logs the faults of the list of data centres, once.
+func (s *Server) logMembers() {
 	c := s.census()
-	s.tellWaits(&c)
+	s.logWaits(&c)
 	alarms := c.alarms()
 	for _, a := range alarms {
 		if !slices.Contains(s.told, a) {

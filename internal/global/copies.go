@@ -31,17 +31,17 @@ const maxVersion = 1 << 53
 
 var errVersion = errors.New("version: too large")
 
-// take stores a document that a node handed over.
-func (c *copies) take(subject string, data []byte) {
+// receive stores a document that a node handed over.
+func (c *copies) receive(subject string, data []byte) {
 	doc, dc, _ := wire.CopyOf(subject)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var err error
 	switch doc {
 	case node.KeysDocument:
-		err = c.takeKeys(dc, data)
+		err = c.receiveKeys(dc, data)
 	case node.MembersDocument:
-		err = c.takeMembers(dc, data)
+		err = c.receiveMembers(dc, data)
 	case node.RoomsDocument:
 		var r wire.RoomsCopy
 		if err = json.Unmarshal(data, &r); err == nil && r.Version > maxVersion {
@@ -58,7 +58,7 @@ func (c *copies) take(subject string, data []byte) {
 	}
 }
 
-func (c *copies) takeKeys(dc string, data []byte) error {
+func (c *copies) receiveKeys(dc string, data []byte) error {
 	ring, err := ticket.DecodeKeyring(data)
 	switch {
 	case err != nil:
@@ -78,7 +78,7 @@ func (c *copies) takeKeys(dc string, data []byte) error {
 	return nil
 }
 
-func (c *copies) takeMembers(dc string, data []byte) error {
+func (c *copies) receiveMembers(dc string, data []byte) error {
 	m, err := node.DecodeMembers(data)
 	switch {
 	case err != nil:
@@ -93,8 +93,8 @@ func (c *copies) takeMembers(dc string, data []byte) error {
 	return nil
 }
 
-// fresh reports whether anything came since the last call.
-func (c *copies) fresh() bool {
+// takeNews reports whether anything came since the last call.
+func (c *copies) takeNews() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	news := c.news
@@ -139,8 +139,8 @@ const (
 	gatherFor = time.Second
 )
 
-// ask publishes this leader's versions, so that nodes hand over newer documents.
-func (p *publisher) ask(wall time.Time, c *census) {
+// requestCopies publishes this leader's versions, so that nodes hand over newer documents.
+func (p *publisher) requestCopies(wall time.Time, c *census) {
 	every := storeEvery
 	if len(p.fleet.Ring().Keys) == 0 || c.outdated() || len(p.fleet.Alarms()) > 0 {
 		every = askSoon

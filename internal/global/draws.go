@@ -77,8 +77,8 @@ func (d *drawer) ensure(ctx context.Context) error {
 	return err
 }
 
-// tend does the due steps.
-func (d *drawer) tend(ctx context.Context) error {
+// runDue does the due steps.
+func (d *drawer) runDue(ctx context.Context) error {
 	now, bound := d.clock()
 	events := d.fleet.Set().Draws()
 	if due := d.fleet.Board().Due(now, bound, events); due.Nothing() {

@@ -55,7 +55,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 		now := s.Clock.Now()
 		if now.Sub(told) >= tellEvery {
 			s.setTime(alloc)
-			s.tellMembers()
+			s.logMembers()
 			told = now
 		}
 		return min(s.pump(alloc), tellEvery-now.Sub(told)), nil
@@ -66,14 +66,14 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 func (s *Server) show(alloc *root.Allocator, term wire.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alloc, s.term, s.centres = alloc, term, map[string]*toldCentre{}
+	s.alloc, s.term, s.centres = alloc, term, map[string]*centreReport{}
 }
 
 // publish keeps rooms, keys and the list of data centres in the store correct, concurrently with the ledger, until
 // stop returns.
 func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term, alloc *root.Allocator) (stop func(), err error) {
 	heard := &copies{log: s.log}
-	deaf, err := s.Bus.Subscribe(wire.Copies, heard.take)
+	deaf, err := s.Bus.Subscribe(wire.Copies, heard.receive)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *Server) observe(alloc *root.Allocator, m *wire.Report) {
 	now := s.Clock.Now()
 	alloc.Observe(now, *m)
 	if m.Build != "" || m.TellsEdges {
-		s.hearCentre(now, m)
+		s.storeCentreReport(now, m)
 	}
 }
 

@@ -72,8 +72,8 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	return nil
 }
 
-// tellStatus publishes the outstanding allocations of the data centres if they have changed.
-func (p *publisher) tellStatus(ctx context.Context, now time.Time) error {
+// publishStatus publishes the outstanding allocations of the data centres if they have changed.
+func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	c := p.census()
 	if !c.leads {
 		return nil

@@ -65,13 +65,13 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		estimate:     d("vestibule_room_estimate_seconds", "Estimated wait of somebody who joins now; absent without an estimate.", "room"),
 		cutoff:       d("vestibule_room_cutoff_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
 		complete:     d("vestibule_room_books_complete", "1 when the books of every data centre are known; until then only what comes back is lent.", "room"),
-		free:         d("vestibule_room_free", "Rights of total_active_users that nobody holds.", "room"),
-		rateFree:     d("vestibule_room_rate_free", "Rights of new_users_per_minute that nobody holds.", "room"),
-		held:         d("vestibule_room_allotment", "Rights of total_active_users that a data centre holds.", "room", "dc"),
-		rateHeld:     d("vestibule_room_rate_allotment", "Rights of new_users_per_minute that a data centre holds.", "room", "dc"),
+		free:         d("vestibule_room_free", "Permits of total_active_users that nobody holds.", "room"),
+		rateFree:     d("vestibule_room_rate_free", "Permits of new_users_per_minute that nobody holds.", "room"),
+		held:         d("vestibule_room_allotment", "Permits of total_active_users that a data centre holds.", "room", "dc"),
+		rateHeld:     d("vestibule_room_rate_allotment", "Permits of new_users_per_minute that a data centre holds.", "room", "dc"),
 		overcommit:   d("vestibule_overcommit_sessions", "Sessions that may be valid beyond total_active_users: at nodes under partition_policy serve that cannot be heard, or were taken for lost. 0 under cap, always.", "room"),
 		beyond:       d("vestibule_room_beyond_limit", "Sessions beyond total_active_users: of a room whose queueing_method is or was passthrough, or whose limit was lowered.", "room"),
-		idle:         d("vestibule_room_idle", "Rights of total_active_users that lie idle in a data centre.", "room", "dc"),
+		idle:         d("vestibule_room_idle", "Permits of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.control, m.roomsValid, m.roomsRefused, m)
 	for _, result := range node.Results {

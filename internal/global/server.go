@@ -58,7 +58,7 @@ type Server struct {
 	term  wire.Term
 	skew  time.Duration // of fleet time from this machine's clock
 
-	centres map[string]*toldCentre // reports of data centres on themselves in this term, by name
+	centres map[string]*centreReport // reports of data centres on themselves in this term, by name
 
 	told []string // last logged faults of the data centres
 

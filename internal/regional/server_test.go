@@ -176,7 +176,7 @@ func leased(e *edge.Server) func() bool {
 
 // The whole path of a permit, with components started before their dependencies: the edge reports, the regional
 // asks global, and the permit comes down.
-func TestRightsComeDownFromGlobal(t *testing.T) {
+func TestPermitsComeDownFromGlobal(t *testing.T) {
 	s := newSite(t)
 	e := s.edge()
 	r := s.regional("one")
@@ -223,7 +223,7 @@ func TestRightsComeDownFromGlobal(t *testing.T) {
 	})
 	eventually(t, "the regional counts the session", func() bool { return r.Status().Rooms["a"].Active > 0 })
 	if l := r.Status().Rooms["a"]; l.Granted <= l.Returned || l.Granted-l.Returned > 10 {
-		t.Errorf("rights in dublin: %+v", l)
+		t.Errorf("permits in dublin: %+v", l)
 	}
 	if !r.Ready().Ready || r.Ready().Isolated {
 		t.Errorf("the regional is not ready: %+v", r.Ready())
@@ -307,8 +307,8 @@ func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 	e := s.edge()
 	eventually(t, "the edge has a lease", leased(e))
 	for question, want := range map[string]string{
-		`{"edge": "edge-1"}`: "forget edge-1: it is heard, so it has not ended",
-		`{"edge": "edge-2"}`: "forget edge-2: no silent process of that name is known",
+		`{"edge": "edge-1"}`: "forget edge-1: it reports, so it has not ended",
+		`{"edge": "edge-2"}`: "forget edge-2: no silent process has this name",
 		`{"edge": ""}`:       `must be 1 to 64 characters of a-z, 0-9, - and _, got ""`,
 		`{"edge": "*"}`:      `must be 1 to 64 characters of a-z, 0-9, - and _, got "*"`,
 		`nonsense`:           "invalid character 'o' in literal null (expecting 'u')",

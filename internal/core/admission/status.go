@@ -9,16 +9,16 @@ import (
 
 // Ledger is a snapshot of one room of an edge, for metrics and for the simulator's oracle.
 type Ledger struct {
-	Granted      uint64     `json:"rights_granted"`
-	Spent        uint64     `json:"rights_spent"`
-	Returned     uint64     `json:"rights_returned"`
-	RateGranted  uint64     `json:"rate_rights_granted"`
-	RateReturned uint64     `json:"rate_rights_returned"`
-	RateIdle     uint64     `json:"rate_rights_idle"`
+	Granted      uint64     `json:"permits_granted"`
+	Spent        uint64     `json:"permits_spent"`
+	Returned     uint64     `json:"permits_returned"`
+	RateGranted  uint64     `json:"rate_permits_granted"`
+	RateReturned uint64     `json:"rate_permits_returned"`
+	RateIdle     uint64     `json:"rate_permits_idle"`
 	Renewed      uint64     `json:"renewals"`
 	RenewCeil    uint64     `json:"renewals_allowed"`
-	Keep         uint64     `json:"rights_to_keep"`
-	RateKeep     uint64     `json:"rate_rights_to_keep"`
+	Keep         uint64     `json:"permits_to_keep"`
+	RateKeep     uint64     `json:"rate_permits_to_keep"`
 	Sessions     int64      `json:"sessions"`       // stamped minus superseded here
 	Held         int        `json:"requests_held"`  // requests held open
 	Waiting      int64      `json:"people_waiting"` // visitors counted as waiting here; negative if they move between edges
@@ -44,7 +44,7 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	if r == nil {
 		return Ledger{}
 	}
-	k := &r.rights
+	k := &r.permits
 	return Ledger{
 		Granted: k.sessions.Granted, Spent: k.spent, Returned: k.sessions.Returned, Keep: k.sessions.Keep,
 		RateGranted: k.rate.Granted, RateReturned: k.rate.Returned, RateIdle: k.rate.idle(now), RateKeep: k.rate.Keep,
@@ -102,7 +102,7 @@ func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64)
 	if r == nil || r.life.full == 0 || !e.up.leased(now) {
 		return 0, 0
 	}
-	return r.rights.credit(), r.rights.rate.idle(now)
+	return r.permits.credit(), r.permits.rate.idle(now)
 }
 
 // Passes returns the edge's passes of the newest known release.

@@ -70,7 +70,7 @@ func (w *world) judgeEdge(e *edgeProc) {
 			w.fail("%s: %d renewals of %d", e.name, l.Renewed, l.RenewCeil)
 		}
 		if l.RateReturned > l.RateGranted {
-			w.fail("%s: %d rights of R returned of %d", e.name, l.RateReturned, l.RateGranted)
+			w.fail("%s: %d permits of R returned of %d", e.name, l.RateReturned, l.RateGranted)
 		}
 	}
 }
@@ -164,7 +164,7 @@ func (w *world) active(r *roomTruth, s *site) int {
 		ends[home] = math.MaxInt64
 		for _, e := range w.edges {
 			if now := e.read(w.now); !e.gone && e.core.Status(now).Synced {
-				ends[home] = min(ends[home], e.core.Judges(now, ticket.DCOf(home.name)))
+				ends[home] = min(ends[home], e.core.ExpiryTime(now, ticket.DCOf(home.name)))
 			}
 		}
 		if ends[home] == math.MaxInt64 {
@@ -207,7 +207,7 @@ func (w *world) accepted(r *roomTruth, id uint64) *site {
 			if end == wire.Moved {
 				judge = ticket.Nobody
 			}
-			if end != wire.Left && t.Valid(e.core.Judges(now, judge)) && until > newest {
+			if end != wire.Left && t.Valid(e.core.ExpiryTime(now, judge)) && until > newest {
 				newest, at = until, w.siteOf(home)
 			}
 		}
@@ -308,7 +308,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 			w.fail("%s: %d sessions + %d credit + %d free > %d held (counted %d, of which reserved %d)", s.name, here, credit, l.Free, held, l.Active, l.Reserved)
 		}
 		if used := int64(w.used(r, s)); used+idle+max(0, l.RateFree) > rheld {
-			w.fail("%s: %d used in 60 s + %d idle + %d free > %d rights of R held", s.name, used, idle, l.RateFree, rheld)
+			w.fail("%s: %d used in 60 s + %d idle + %d free > %d permits of R held", s.name, used, idle, l.RateFree, rheld)
 		}
 	}
 	if known && !w.excuse && (sum > int64(r.bindT) || rsum > int64(r.bindR)) {

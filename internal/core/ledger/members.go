@@ -10,7 +10,7 @@ import (
 type Members struct {
 	Version uint64 // grows with every change; 0 for the list of a configuration
 	List    []Member
-	Forced  []Member // taken off by force, and may hold rights; names and sites
+	Forced  []Member // taken off by force, and may hold permits; names and sites
 }
 
 // Member is one data centre of the list.

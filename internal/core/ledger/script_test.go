@@ -326,7 +326,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 				text = fmt.Sprintf("for %.0fs", x.Until.Sub(w.fleetTime()).Seconds())
 			}
 			if x.Why == region.WaitRate {
-				s.printf("%s %d rights of R", text, x.Rate)
+				s.printf("%s %d permits of R", text, x.Rate)
 				continue
 			}
 			s.printf("%s %s: closed %v, %d sessions, known to have ended %v", text, x.Edge, x.Closed, x.Sessions, x.Ended)

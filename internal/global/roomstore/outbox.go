@@ -207,8 +207,8 @@ func (s *Store) empty(ctx context.Context, state *State, own *audit.Entry) error
 	return nil
 }
 
-// told empties the outbox, and records an error.
-func (s *Store) told(ctx context.Context, state *State, own *audit.Entry) {
+// clearOutbox empties the outbox, and records an error.
+func (s *Store) clearOutbox(ctx context.Context, state *State, own *audit.Entry) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	err := s.empty(ctx, state, own)

@@ -77,8 +77,8 @@ func (s *Store) readRooms(ctx context.Context, v *view) error {
 	return nil
 }
 
-// look returns the contents of the store, from memory if no other writer is known.
-func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
+// load returns the contents of the store, from memory if no other writer is known.
+func (s *Store) load(ctx context.Context, fresh bool) (*view, error) {
 	s.mu.Lock()
 	known, last := s.known, s.last
 	s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
 
 // Read returns the newest state that the store holds or this candidate knows, including other candidates' changes.
 func (s *Store) Read(ctx context.Context) (*State, error) {
-	v, err := s.look(ctx, true)
+	v, err := s.load(ctx, true)
 	if err != nil {
 		return nil, err
 	}

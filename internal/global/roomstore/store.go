@@ -106,8 +106,8 @@ func (d prompt) Put(ctx context.Context, key string, data []byte, revision uint6
 	return d.DocumentStore.Put(ctx, key, data, revision)
 }
 
-// learn records a state that this process wrote, or that the store holds.
-func (s *Store) learn(state *State, v *view, told bool) {
+// setState records a state that this process wrote, or that the store holds.
+func (s *Store) setState(state *State, v *view, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last = nil; told {
@@ -159,10 +159,10 @@ func (s *Store) Run(ctx context.Context) error {
 			}
 			return ctx.Err()
 		case data := <-s.offer:
-			late = s.take(ctx, data)
+			late = s.applyOwned(ctx, data)
 		case <-again.C:
 			if late != nil {
-				late = s.take(ctx, late)
+				late = s.applyOwned(ctx, late)
 			}
 		case <-s.kept:
 			if keep == nil {
@@ -178,8 +178,8 @@ func (s *Store) Run(ctx context.Context) error {
 // keepEvery is the minimum interval between writes of the copy on disk.
 const keepEvery = 200 * time.Millisecond
 
-// take processes an owned document. It returns the document if it cannot be read yet.
-func (s *Store) take(ctx context.Context, data []byte) (late []byte) {
+// applyOwned processes an owned document. It returns the document if it cannot be read yet.
+func (s *Store) applyOwned(ctx context.Context, data []byte) (late []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	o, err := decodeOwned(data)

@@ -370,7 +370,7 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 					if what == "a section" && who == "who was restarted" {
 						continue // only their writer has them; its copy is of the same version, and must not be overwritten
 					}
-					s.take(t.Context(), docs.docs[OwnedDocument].data) // as from its watch
+					s.applyOwned(t.Context(), docs.docs[OwnedDocument].data) // as from its watch
 					spoil()
 					if c.file {
 						say(s, 5, 5, 7)

@@ -82,8 +82,8 @@ func (s *Store) putPart(ctx context.Context, key string, data []byte, have *stoc
 	return err
 }
 
-// tell writes the rooms document, unless the store has that version or a newer one. It updates the view.
-func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
+// publishRooms writes the rooms document, unless the store has that version or a newer one. It updates the view.
+func (s *Store) publishRooms(ctx context.Context, v *view, rooms []byte) error {
 	for try := 0; ; try++ {
 		if v.version >= v.state.Version && v.version != 0 {
 			return nil // a later change, based on this one, has written it
@@ -132,7 +132,7 @@ func (s *Store) tidy(ctx context.Context, state *State, parts map[string]wire.Wr
 	if state.spare(old); len(old) == 0 {
 		return nil
 	}
-	v, err := s.look(ctx, true) // after the listing: a later reference to a part is preceded by a write of it
+	v, err := s.load(ctx, true) // after the listing: a later reference to a part is preceded by a write of it
 	if err != nil {
 		return err
 	}

@@ -11,19 +11,19 @@ import (
 
 // Ledger is the state of one room of a data centre at one moment, for metrics and the simulator.
 type Ledger struct {
-	Granted       uint64     `json:"rights_granted"`       // T
-	Returned      uint64     `json:"rights_returned"`      // T
-	RateGranted   uint64     `json:"rate_rights_granted"`  // R
-	RateReturned  uint64     `json:"rate_rights_returned"` // R
-	Free          int64      `json:"rights_free"`
-	RateFree      int64      `json:"rate_rights_free"`
-	Active        int64      `json:"sessions"`                              // counted and reserved
-	Reserved      int64      `json:"sessions_reserved"`                     // of those, reserved
-	RateReserved  int64      `json:"rate_permits_reserved"`                 // permits of R that ended edges may have used within the window
-	Credit        int64      `json:"rights_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
-	Keep          uint64     `json:"rights_to_keep"`
-	RateKeep      uint64     `json:"rate_rights_to_keep"`
-	Want          uint64     `json:"rights_wanted"`
+	Granted       uint64     `json:"permits_granted"`       // T
+	Returned      uint64     `json:"permits_returned"`      // T
+	RateGranted   uint64     `json:"rate_permits_granted"`  // R
+	RateReturned  uint64     `json:"rate_permits_returned"` // R
+	Free          int64      `json:"permits_free"`
+	RateFree      int64      `json:"rate_permits_free"`
+	Active        int64      `json:"sessions"`                               // counted and reserved
+	Reserved      int64      `json:"sessions_reserved"`                      // of those, reserved
+	RateReserved  int64      `json:"rate_permits_reserved"`                  // permits of R that ended edges may have used within the window
+	Credit        int64      `json:"permits_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
+	Keep          uint64     `json:"permits_to_keep"`
+	RateKeep      uint64     `json:"rate_permits_to_keep"`
+	Want          uint64     `json:"permits_wanted"`
 	HeldPeople    uint64     `json:"people_held"`
 	Waiting       float64    `json:"people_waiting"`
 	Copied        uint64     `json:"tickets_copied"`                     // tickets seen in two places

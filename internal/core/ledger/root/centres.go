@@ -31,14 +31,14 @@ type centre struct {
 	instance   uint64         // term of its aggregator: a lower one is a zombie
 	adopted    bool           // its books are known in this term
 	blank      bool           // its aggregator knows none
-	recovering bool           // its aggregator can do nothing with more rights yet
+	recovering bool           // its aggregator can do nothing with more permits yet
 	promise    bool           // it has yet to promise to follow us
 	counting   fleettime.Time // since when its edges count waiting visitors; 0 for unknown
 	leaving    bool           // its aggregator was told to end
 
 	listed   bool   // it is in the list of members
 	draining bool   // it is to leave the list
-	forced   bool   // it was taken off the list by force, and may hold rights
+	forced   bool   // it was taken off the list by force, and may hold permits
 	since    uint64 // version of the list that added it, or told its site
 	site     uint64 // as it told, or as the list holds it; 0 for unknown
 	recorded uint64 // as the list holds it
@@ -116,7 +116,7 @@ func (c *centres) hasBegun(m *wire.Report) bool {
 		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Permits.Sessions.Granted > 0 || r.Active > 0 })
 }
 
-// lending is how far rights may be lent to a data centre.
+// lending is how far permits may be lent to a data centre.
 type lending uint8
 
 const (

@@ -213,9 +213,9 @@ func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 // silent one may hold permits as well.
 func TestRule9BootstrapIsBelievedUntilSomebodyKnowsBetter(t *testing.T) {
 	for name, dublin := range map[string]member{
-		"it holds rights":              {granted: 60, active: 50},
-		"it held rights, all are back": {granted: 60, returned: 60},
-		"it knows a list":              {knows: 5},
+		"it holds permits":              {granted: 60, active: 50},
+		"it held permits, all are back": {granted: 60, returned: 60},
+		"it knows a list":               {knows: 5},
 	} {
 		r := newRoster(t, 2, true, ledger.Members{List: founding("dublin", "nairobi").List})
 		r.centres["dublin"] = &dublin

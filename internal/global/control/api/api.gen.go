@@ -229,15 +229,15 @@ type DataCenter struct {
 	// Overcommit sessions that may be valid beyond what it holds
 	Overcommit int64 `json:"overcommit"`
 
-	// RateRights of new_users_per_minute
-	RateRights     int64 `json:"rate_rights"`
-	RateRightsIdle int64 `json:"rate_rights_idle"`
+	// Permits of total_active_users
+	Permits     int64 `json:"permits"`
+	PermitsIdle int64 `json:"permits_idle"`
 
-	// Rights of total_active_users
-	Rights     int64  `json:"rights"`
-	RightsIdle int64  `json:"rights_idle"`
-	Sessions   int64  `json:"sessions"`
-	State      string `json:"state"`
+	// RatePermits of new_users_per_minute
+	RatePermits     int64  `json:"rate_permits"`
+	RatePermitsIdle int64  `json:"rate_permits_idle"`
+	Sessions        int64  `json:"sessions"`
+	State           string `json:"state"`
 
 	// Term fencing number of the regional that leads there
 	Term string `json:"term"`
