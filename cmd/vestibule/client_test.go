@@ -10,12 +10,44 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"vestibule/internal/global/control"
 )
+
+// apiServer serves the requests that the API's document has, and fails the test for others.
+func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	data, err := os.ReadFile("../../internal/global/control/openapi.yaml")
+	var doc struct {
+		Paths map[string]map[string]yaml.Node
+	}
+	if err == nil {
+		err = yaml.Unmarshal(data, &doc)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) { t.Errorf("not in the document: %s %s", r.Method, r.URL) })
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			if method != "parameters" {
+				mux.Handle(strings.ToUpper(method)+" "+path, handler)
+			}
+		}
+	}
+	s := httptest.NewServer(http.StripPrefix(control.Prefix, mux))
+	t.Cleanup(s.Close)
+	s.URL += control.Prefix
+	return s
+}
 
 // TestTheClientsExitCodes: what scripts go by, against a server that answers as the API does.
 func TestTheClientsExitCodes(t *testing.T) {
 	var asked []string
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
@@ -26,7 +58,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 		case r.Header.Get("Authorization") != "Bearer good":
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprint(w, `{"success":false,"errors":[{"code":1000,"message":"who?"}],"messages":[],"result":null}`)
-		case r.URL.Path == "/client/v4/user/tokens/verify":
+		case r.URL.Path == "/user/tokens/verify":
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"i","status":"active","role":"admin","zone":"z","account":"a"}}`)
 		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]}`)
@@ -44,10 +76,9 @@ func TestTheClientsExitCodes(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprint(w, `{"success":false,"errors":[{"code":1102,"message":"not now"}],"messages":[],"result":null}`)
 		}
-	}))
-	defer api.Close()
+	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	server := "--server=" + api.URL + "/client/v4/"
+	server := "--server=" + api.URL + "/"
 	file := filepath.Join(t.TempDir(), "rooms.yaml")
 	plain, odd := filepath.Join(t.TempDir(), "plain.json"), filepath.Join(t.TempDir(), "odd.json")
 	for name, path := range map[string]string{plain: "/a/x", odd: "/a/..%2fb"} {
@@ -108,7 +139,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 			t.Errorf("%s: %d %s", c.args, code, out.String())
 		}
 	}
-	want := `PATCH /client/v4/zones/z/waiting_rooms/0123 {"name":"x1","total_active_users":9,"vestibule":{"grace":"2m"}}`
+	want := `PATCH /zones/` + control.Zone + `/waiting_rooms/0123 {"name":"x1","total_active_users":9,"vestibule":{"grace":"2m"}}`
 	if !strings.Contains(strings.Join(asked, "\n"), want) {
 		t.Errorf("not asked: %s\n%s", want, strings.Join(asked, "\n"))
 	}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,7 +76,8 @@ func newFleetRemoveCmd() *cobra.Command {
 				return err
 			}
 		}
-		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
+		return l.change(ctx,
+			func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
 	})
 	return cmd
 }
@@ -101,7 +102,9 @@ func (c *fleetConfig) Validate() []error {
 }
 
 // runs makes a command operate on the list of data centres. Its flags are those of whole, which contains c.
-func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config, do func(ctx context.Context, l *fleetList, name string) error) {
+func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config,
+	do func(ctx context.Context, l *fleetList, name string) error,
+) {
 	load := node.Flags(whole, cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if check, err := loadConfig(load); err != nil || check {
@@ -226,7 +229,8 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 		return fmt.Errorf("data centre %q: %w", name, node.ErrNoMember)
 	}
 	if m.List[i].State != node.Draining {
-		return fmt.Errorf("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name, name)
+		return fmt.Errorf("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name,
+			name)
 	}
 	st, err := f.status(ctx)
 	if err != nil {
@@ -236,7 +240,8 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 	if st != nil {
 		for _, c := range st.List {
 			if c.Name == name {
-				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions, st.At.UTC().Format(time.RFC3339))
+				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
+					st.At.UTC().Format(time.RFC3339))
 				if !c.Told {
 					what = "it is not heard; when it was, " + what
 				}
@@ -255,45 +260,41 @@ func (f *fleetList) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DATA CENTRE\tSTATE\tPERMITS OF T\tPERMITS OF R\tSESSIONS\tOVERCOMMIT")
-	told := map[string]node.CentreState{}
+	var listed, copies []node.CentreState
 	if st != nil {
 		for _, c := range st.List {
-			if c.State != wire.Unlisted.String() {
-				told[c.Name] = c
+			if c.State == wire.Unlisted.String() {
+				copies = append(copies, c)
+			} else {
+				listed = append(listed, c)
 			}
 		}
 	}
-	line := func(name, state string) {
-		c, ok := told[name]
-		delete(told, name)
-		if !ok {
-			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\n", name, state)
-			return
+	err = writeTable(f.out, func(row func(...any)) {
+		row("DATA CENTRE", "STATE", "PERMITS OF T", "PERMITS OF R", "SESSIONS", "OVERCOMMIT")
+		line := func(c node.CentreState, state string) {
+			if !c.Told {
+				state += ", not heard"
+			}
+			row(c.Name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
 		}
-		if !c.Told {
-			state += ", not heard"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
-	}
-	for _, d := range m.List {
-		line(d.Name, string(d.State))
-	}
-	if st != nil {
-		for _, c := range st.List {
-			if c.State != wire.Unlisted.String() {
+		for _, d := range m.List {
+			i := slices.IndexFunc(listed, func(c node.CentreState) bool { return c.Name == d.Name })
+			if i < 0 {
+				row(d.Name, d.State, "-", "-", "-", "-")
 				continue
 			}
+			line(listed[i], string(d.State))
+		}
+		for _, c := range copies {
 			state := c.State
 			if m.Find(c.Name) >= 0 {
 				state += fmt.Sprintf(" copy, site %016x", c.Site)
 			}
-			told[c.Name] = c
-			line(c.Name, state)
+			line(c, state)
 		}
-	}
-	if err := w.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(f.out, "\nversion %d of the list", m.Version)
@@ -301,7 +302,8 @@ func (f *fleetList) list(ctx context.Context) error {
 	case st == nil:
 		fmt.Fprint(f.out, "; no global has told what is out")
 	case st.Version != m.Version:
-		fmt.Fprintf(f.out, "; what is out was told by a global with version %d, at %s", st.Version, st.At.UTC().Format(time.RFC3339))
+		fmt.Fprintf(f.out, "; what is out was told by a global with version %d, at %s", st.Version,
+			st.At.UTC().Format(time.RFC3339))
 	}
 	if len(m.Forced) > 0 {
 		names := make([]string, len(m.Forced))
