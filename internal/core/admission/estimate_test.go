@@ -170,6 +170,30 @@ func TestAnEdgeThatHasJustBegunCounts(t *testing.T) {
 	}
 }
 
+// TestWhoMayBeNextAsksSoonWhileOthersAreRecounted: after a restart a visitor asks again in time for the turn that it
+// has if nobody else returns, and otherwise when everybody has been counted.
+func TestWhoMayBeNextAsksSoonWhileOthersAreRecounted(t *testing.T) {
+	for _, c := range []struct {
+		ahead    float64 // of those counted; one enters in 2 s
+		from, to time.Duration
+	}{
+		{3, 1300 * time.Millisecond, 2200 * time.Millisecond},
+		{20, 7500 * time.Millisecond, 13 * time.Second},
+		{1000, 15 * time.Second, 25 * time.Second},
+	} {
+		e, r := newEdge(t, at(0), 0, 10)
+		now := at(2 * time.Second)
+		r.held.View = view(c.ahead, day, day)
+		r.held.View.At = day.Add(time.Hour + 2*time.Second)
+		r.held.View.Since = day.Add(time.Hour)
+		r.room(now, r.held)
+		d := e.Arrive(now, sale, waiting(7, time.Minute))
+		if !d.Counting || d.Retry < c.from || d.Retry > c.to {
+			t.Errorf("%v counted in front: counting %v, asks again after %v, want between %v and %v", c.ahead, d.Counting, d.Retry, c.from, c.to)
+		}
+	}
+}
+
 // TestAFleetThatRestartsWithinASecondCountsEverybody: every process is restarted within a second, in which a visitor
 // asks before and after. Tickets carry whole seconds, and the visitor is counted all the same, once, at either edge.
 func TestAFleetThatRestartsWithinASecondCountsEverybody(t *testing.T) {
