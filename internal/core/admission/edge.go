@@ -168,9 +168,6 @@ func (e *edge) descend(t *ticket.Ticket) {
 	for t.Stamp = 0; t.Stamp == 0 || t.Stamp == t.Parent; {
 		t.Stamp = e.cfg.Rand.Uint32()
 	}
-	if t.Root == 0 {
-		t.Root = t.Stamp
-	}
 }
 
 // receive applies the part of a grant that concerns the edge. fresh reports whether the grant is new and from our

@@ -501,7 +501,7 @@ type RoomReport struct {
 	Ends             *Ends     `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
 	Outcomes         []uint64  `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"`                 // cumulative, class by class, without trailing zeros
 	Pending          *Line     `protobuf:"bytes,31,opt,name=pending,proto3" json:"pending,omitempty"`                           // expected first returns, by join time
-	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the descent that is still served (edges)
+	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the version that continues (edges)
 	RateUsed         []uint32  `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of a joining edge: permits of R in use, by whole seconds since their use
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
 	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // long-polled visitors that a pass would admit
