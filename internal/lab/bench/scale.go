@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/process"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
@@ -28,7 +29,7 @@ import (
 // scale starts bin/global, bin/regional and bin/edge as separate processes, with the cores of 49 more edges in this
 // one. It measures the cost of many rooms without visitors, and of traffic in some of them.
 func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) error {
-	fmt.Fprintf(out, "%s; %d rooms, %d edges\n\n", cpu(), rooms, edges)
+	fmt.Fprintf(out, "%s; %d rooms, %d edges\n\n", figures.Machine(), rooms, edges)
 	dir, err := os.MkdirTemp("", "vestibule-scale-")
 	if err != nil {
 		return err
