@@ -40,14 +40,14 @@ type centreReport struct {
 }
 
 // storeCentreReport stores the display part of a report. The caller holds the lock.
-func (s *Server) storeCentreReport(now fleettime.Mono, m *wire.Report) {
-	c := s.centres[m.From]
+func (l *leadership) storeCentreReport(now fleettime.Mono, m *wire.Report) {
+	c := l.reports[m.From]
 	if c == nil {
-		if len(s.centres) >= maxCentres {
+		if len(l.reports) >= maxCentres {
 			return
 		}
 		c = &centreReport{}
-		s.centres[m.From] = c
+		l.reports[m.From] = c
 	}
 	if m.Build != "" {
 		c.build = m.Build
@@ -130,12 +130,13 @@ func (s *Server) candidateState() candidateState {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alloc == nil {
+	l := s.leading
+	if l == nil {
 		return t
 	}
-	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(s.term.N, 10), s.skew.Seconds()
+	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(l.term.N, 10), l.skew.Seconds()
 	now, edges := s.Clock.Now(), maxToldEdges
-	for _, d := range s.alloc.Centres(now) {
+	for _, d := range l.alloc.Centres(now) {
 		dc := api.DataCenter{
 			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted, Term: strconv.FormatUint(d.Term, 10),
 			MembersVersion: int64(d.Stored), Permits: d.Held, PermitsIdle: d.Idle, RatePermits: d.RateHeld, RatePermitsIdle: d.RateIdle,
@@ -148,7 +149,7 @@ func (s *Server) candidateState() candidateState {
 		if d.Told && d.Adopted {
 			dc.LeaseSeconds = max(0, s.Params.RegionalLease-d.Heard).Seconds()
 		}
-		s.centres[d.Name].show(now, edges, &dc)
+		l.reports[d.Name].show(now, edges, &dc)
 		edges -= len(dc.Edges)
 		t.DataCenters = append(t.DataCenters, dc)
 	}

@@ -14,13 +14,13 @@ import (
 
 // Reports of data centres about their edges are shown with their age, and never more of them than fit a message.
 func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
-	s := &Server{centres: map[string]*centreReport{}}
-	s.storeCentreReport(10, &wire.Report{From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300, Edges: []wire.ToldEdge{
+	l := &leadership{reports: map[string]*centreReport{}}
+	l.storeCentreReport(10, &wire.Report{From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300, Edges: []wire.ToldEdge{
 		{Name: "a", State: "lost", Heard: time.Minute}, {Name: "b", Build: "v1", State: "alive", Heard: time.Second, Lease: 2 * time.Second},
 	}})
-	s.storeCentreReport(20, &wire.Report{From: "dublin", Build: "v3"})
+	l.storeCentreReport(20, &wire.Report{From: "dublin", Build: "v3"})
 	shown := func(now fleettime.Mono, most int) (d api.DataCenter) {
-		s.centres["dublin"].show(now, most, &d)
+		l.reports["dublin"].show(now, most, &d)
 		return d
 	}
 	d := shown(fleettime.Mono(10).Add(time.Second), 2)
@@ -31,7 +31,7 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	if d := shown(fleettime.Mono(10).Add(time.Hour), 1); len(d.Edges) != 1 || d.EdgesCount != 300 {
 		t.Errorf("%+v", d)
 	}
-	s.storeCentreReport(30, &wire.Report{From: "dublin", TellsEdges: true})
+	l.storeCentreReport(30, &wire.Report{From: "dublin", TellsEdges: true})
 	if d := shown(40, 2); d.Edges == nil || len(d.Edges) != 0 || d.EdgesCount != 0 {
 		t.Errorf("all are gone: %+v", d)
 	}
@@ -40,10 +40,10 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 		t.Error("a data centre that was not heard has no list of edges")
 	}
 	for i := range 2 * maxCentres {
-		s.storeCentreReport(50, &wire.Report{From: fmt.Sprint(i), Build: "v1"})
+		l.storeCentreReport(50, &wire.Report{From: fmt.Sprint(i), Build: "v1"})
 	}
-	if len(s.centres) > maxCentres {
-		t.Errorf("%d data centres are remembered", len(s.centres))
+	if len(l.reports) > maxCentres {
+		t.Errorf("%d data centres are remembered", len(l.reports))
 	}
 }
 

@@ -21,13 +21,11 @@ type census struct {
 func (s *Server) census() census {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alloc == nil {
+	if s.leading == nil {
 		return census{}
 	}
-	now := s.Clock.Now()
-	return census{
-		leads: true, Census: s.alloc.Census(now), centres: s.alloc.Centres(now), unknown: s.alloc.Unknown(now),
-	}
+	now, alloc := s.Clock.Now(), s.leading.alloc
+	return census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
 }
 
 // changes reports whether the leader has to change the list.
@@ -79,32 +77,32 @@ func (c *census) waits() []string {
 }
 
 // logWaits logs the missing ledgers when they change.
-func (s *Server) logWaits(c *census) {
+func (l *leadership) logWaits(c *census) {
 	names := make([]string, len(c.unknown))
 	for i, u := range c.unknown {
 		names[i] = u.Name
 	}
-	begin, over := s.awaited.Note(s.Clock.Now(), names)
+	begin, over := l.waits.Note(l.s.Clock.Now(), names)
 	for _, name := range begin {
-		s.log.Warn("waiting", slog.String("alarm", c.waits()[slices.Index(names, name)]))
+		l.s.log.Warn("waiting", slog.String("alarm", c.waits()[slices.Index(names, name)]))
 	}
 	if over && c.leads {
-		s.log.Info("what every data centre holds is known")
+		l.s.log.Info("what every data centre holds is known")
 	}
 }
 
 // logMembers logs the faults of the list of data centres, once.
-func (s *Server) logMembers() {
-	c := s.census()
-	s.logWaits(&c)
+func (l *leadership) logMembers() {
+	c := l.s.census()
+	l.logWaits(&c)
 	alarms := c.alarms()
 	for _, a := range alarms {
-		if !slices.Contains(s.told, a) {
-			s.log.Error("the list of data centres", slog.String("alarm", a))
+		if !slices.Contains(l.alarms, a) {
+			l.s.log.Error("the list of data centres", slog.String("alarm", a))
 		}
 	}
-	if len(alarms) == 0 && len(s.told) > 0 {
-		s.log.Info("the list of data centres is as it should be again")
+	if len(alarms) == 0 && len(l.alarms) > 0 {
+		l.s.log.Info("the list of data centres is as it should be again")
 	}
-	s.told = alarms
+	l.alarms = alarms
 }

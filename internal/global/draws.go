@@ -307,8 +307,8 @@ func (s *Server) waiting(public string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.fleet.Set().Rooms() {
-		if s.alloc != nil && room.PublicID(r.Known()) == public {
-			return uint64(max(0, numbersOf(s.alloc.Totals(r.ID)).Waiting))
+		if s.leading != nil && room.PublicID(r.Known()) == public {
+			return uint64(max(0, numbersOf(s.leading.alloc.Totals(r.ID)).Waiting))
 		}
 	}
 	return 0

@@ -96,13 +96,13 @@ func (s *Server) numbersMessages(now time.Time) []numbersMessage {
 	rooms := s.fleet.Set().Rooms()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alloc == nil {
+	if s.leading == nil {
 		return nil
 	}
-	leader := room.Lender{Term: s.term.N, Nonce: s.term.Nonce}
+	leader := s.leading.lender()
 	out := []numbersMessage{{At: now, First: true, Leader: leader}}
 	for _, r := range rooms {
-		x := numbersOf(s.alloc.Totals(r.ID))
+		x := numbersOf(s.leading.alloc.Totals(r.ID))
 		if x.Active == 0 && x.Waiting == 0 && x.Complete && x.Release == 0 {
 			continue
 		}
@@ -158,9 +158,9 @@ func (n *numbers) receive(data []byte, now time.Time) error {
 func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok bool) {
 	now := time.Now()
 	s.mu.Lock()
-	if s.alloc != nil {
-		x, ok = numbersOf(s.alloc.Totals(id)), true
-		x.At, x.Leader = now, room.Lender{Term: s.term.N, Nonce: s.term.Nonce}
+	if l := s.leading; l != nil {
+		x, ok = numbersOf(l.alloc.Totals(id)), true
+		x.At, x.Leader = now, l.lender()
 	}
 	s.mu.Unlock()
 	if ok {

@@ -70,17 +70,14 @@ func EncodeMembers(m *Members) ([]byte, error) { return json.Marshal(m) }
 
 // DecodeMembers decodes the document. The error names the field and the rule.
 func DecodeMembers(data []byte) (*Members, error) {
-	var m struct {
-		Members
-		Changed bool `json:"changed"` // of builds before v0.2.0: it means nothing any more
-	}
-	if err := strictjson.Decode(data, &m); err != nil {
+	m := &Members{}
+	if err := strictjson.Decode(data, m); err != nil {
 		return nil, fmt.Errorf("members document: %w", err)
 	}
 	if err := m.validate(); err != nil {
 		return nil, fmt.Errorf("members document: %w", err)
 	}
-	return &m.Members, nil
+	return m, nil
 }
 
 func (m *Members) validate() error {

@@ -18,11 +18,11 @@ func (s *Server) Ready() node.Readiness {
 	var twins []string
 	var waits []region.Wait
 	s.mu.Lock()
-	leading := s.agg != nil
+	leading := s.leading != nil
 	if leading {
-		st = s.agg.Status(s.Clock.Now())
-		twins = s.agg.Edges().Twins
-		waits = s.agg.Waits(s.Clock.Now())
+		st = s.leading.agg.Status(s.Clock.Now())
+		twins = s.leading.agg.Edges().Twins
+		waits = s.leading.agg.Waits(s.Clock.Now())
 	}
 	s.mu.Unlock()
 	r := node.Readiness{Isolated: st.Isolated, Alarms: append(node.LeaseAlarms(s.Lease), s.fleet.Alarms()...)}
@@ -105,23 +105,23 @@ func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Form
 const alarmEvery = time.Second
 
 // logWaits logs changes of the waits.
-func (s *Server) logWaits(now fleettime.Mono, agg *region.Aggregator) {
-	if s.waitsChecked != 0 && now.Sub(s.waitsChecked) < alarmEvery {
+func (l *leadership) logWaits(now fleettime.Mono) {
+	if l.waitsChecked != 0 && now.Sub(l.waitsChecked) < alarmEvery {
 		return
 	}
-	s.waitsChecked = now
-	waits := agg.Waits(now)
+	l.waitsChecked = now
+	waits := l.agg.Waits(now)
 	keys := make([]region.Wait, len(waits))
 	for i, w := range waits {
 		keys[i] = region.Wait{Why: w.Why, Edge: w.Edge, Instance: w.Instance, Ended: w.Ended}
 	}
-	begin, over := s.waits.Note(now, keys)
+	begin, over := l.waits.Note(now, keys)
 	for _, key := range begin {
 		if i := slices.Index(keys, key); i >= 0 {
-			s.log.Warn("waiting", slog.String("alarm", s.waitAlarm(&waits[i])))
+			l.s.log.Warn("waiting", slog.String("alarm", l.s.waitAlarm(&waits[i])))
 		}
 	}
 	if over {
-		s.log.Info("no longer waiting")
+		l.s.log.Info("no longer waiting")
 	}
 }

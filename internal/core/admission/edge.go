@@ -136,6 +136,10 @@ func (e *edge) startCounting(now fleettime.Mono) {
 	}
 }
 
+// countAt returns the time at which a request at ft counts as a check-in. Tickets carry the second of the last one,
+// and those of the second in which this process began may be from its predecessors: it begins with the next one.
+func (e *edge) countAt(ft fleettime.Time) fleettime.Time { return max(ft, e.since.NextSecond()) }
+
 // Known returns fleet time for the data folder, or the zero value if it is unknown or, according to the regional,
 // not reliable after a restart.
 func (e *edge) Known(now fleettime.Mono) fleettime.Known {
@@ -163,9 +167,6 @@ func (e *edge) descend(t *ticket.Ticket) {
 	t.Parent = t.Stamp
 	for t.Stamp = 0; t.Stamp == 0 || t.Stamp == t.Parent; {
 		t.Stamp = e.cfg.Rand.Uint32()
-	}
-	if t.Root == 0 {
-		t.Root = t.Stamp
 	}
 }
 

@@ -32,7 +32,7 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	back := t.Flags&ticket.Returned != 0
 	p := &e.cfg.Params
 	d.Retry, d.Counting = p.Refresh, v == nil
-	first, partial := v == nil, false
+	first, partial, turn := v == nil, false, p.Refresh
 	if v != nil && len(v.Rounds) > 0 && d.Reason != Gathering && d.Reason != QueuedAll {
 		d.positionRandom(ft, v, r.partial(ft, t.Joined < r.since()))
 	} else if v != nil {
@@ -51,6 +51,9 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 			d.keepMonotone(ft, v.Changed)
 		} else if partial = r.partial(ft, t.Joined < r.since()); partial {
 			d.Counting = true
+			if wait, ok := v.Wait(place); ok { // at least
+				turn = wait / 4
+			}
 		} else if d.Counting = counting(ft, v, t); !d.Counting {
 			if d.Wait, d.Known = v.Wait(place); d.Known {
 				d.Low, d.High = v.Ranges.Of(d.Wait)
@@ -60,8 +63,8 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 			d.forecast(ft, v.Changed)
 		}
 	}
-	if partial { // the next response should have a number
-		d.Retry = min(max(r.since().Add(wire.Recount(p.Refresh)).Sub(ft), p.Nearest), p.Refresh)
+	if partial { // the next response should have a number, unless the turn may come before
+		d.Retry = min(max(min(r.since().Add(wire.Recount(p.Refresh)).Sub(ft), turn), p.Nearest), p.Refresh)
 	} else if first || (!back && !t.Uncounted) { // an uncounted visitor should be counted soon
 		d.Retry = p.Nearest
 	} else if d.Called {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -166,5 +167,59 @@ func TestAnEdgeThatHasJustBegunCounts(t *testing.T) {
 				t.Errorf("%v wait, want the one that no other process counts", n)
 			}
 		})
+	}
+}
+
+// TestWhoMayBeNextAsksSoonWhileOthersAreRecounted: after a restart a visitor asks again in time for the turn that it
+// has if nobody else returns, and otherwise when everybody has been counted.
+func TestWhoMayBeNextAsksSoonWhileOthersAreRecounted(t *testing.T) {
+	for _, c := range []struct {
+		ahead    float64 // of those counted; one enters in 2 s
+		from, to time.Duration
+	}{
+		{3, 1300 * time.Millisecond, 2200 * time.Millisecond},
+		{20, 7500 * time.Millisecond, 13 * time.Second},
+		{1000, 15 * time.Second, 25 * time.Second},
+	} {
+		e, r := newEdge(t, at(0), 0, 10)
+		now := at(2 * time.Second)
+		r.held.View = view(c.ahead, day, day)
+		r.held.View.At = day.Add(time.Hour + 2*time.Second)
+		r.held.View.Since = day.Add(time.Hour)
+		r.room(now, r.held)
+		d := e.Arrive(now, sale, waiting(7, time.Minute))
+		if !d.Counting || d.Retry < c.from || d.Retry > c.to {
+			t.Errorf("%v counted in front: counting %v, asks again after %v, want between %v and %v", c.ahead, d.Counting, d.Retry, c.from, c.to)
+		}
+	}
+}
+
+// TestAFleetThatRestartsWithinASecondCountsEverybody: every process is restarted within a second, in which a visitor
+// asks before and after. Tickets carry whole seconds, and the visitor is counted all the same, once, at either edge.
+func TestAFleetThatRestartsWithinASecondCountsEverybody(t *testing.T) {
+	for _, second := range []time.Duration{0, 5 * time.Second, 9 * time.Second} { // windows begin every ten
+		for _, again := range []time.Duration{600 * time.Millisecond, 1100 * time.Millisecond, 8 * time.Second} {
+			t.Run(fmt.Sprintf("%v, asks again after %v", second, again), func(t *testing.T) {
+				old, _ := newEdge(t, at(second-10*time.Second), 0, 10)
+				visitor := old.Arrive(at(second+100*time.Millisecond), sale, waiting(7, time.Minute)).Ticket
+
+				begin := second + 300*time.Millisecond
+				e, r := newEdge(t, at(begin), 0, 10)
+				other, s := newEdge(t, at(begin), 0, 10)
+				for _, r := range []*regional{r, s} {
+					r.held.View = view(0, day, day)
+					r.held.View.At, r.held.View.Since = day.Add(time.Hour+begin), day.Add(time.Hour+begin)
+					r.room(at(begin), r.held)
+				}
+				asks := []time.Duration{again, again + 200*time.Millisecond, again + 12*time.Second, again + 30*time.Second}
+				for i, to := range []*Engine{e, e, other, e} {
+					ask := second + asks[i]
+					visitor = to.Arrive(at(ask), sale, visitor).Ticket
+					if n := e.Ledger(at(ask), sale).Waiting + other.Ledger(at(ask), sale).Waiting; n != 1 {
+						t.Errorf("%v wait after the visitor asked %d times, want 1", n, i+1)
+					}
+				}
+			})
+		}
 	}
 }

@@ -147,7 +147,7 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 		t = r.newTicket(m, t.Network)
 	case m.synced():
 		r.updateSince(&t)
-		d.Counted = r.queue.checkIn(m.time, &t, placeIn(r.draw, &t))
+		d.Counted = r.queue.checkIn(r.edge.countAt(m.time), &t, placeIn(r.draw, &t))
 	}
 	d.Ticket = t
 	r.decide(m, &d, may)
@@ -160,7 +160,7 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 // updateSince records since when waiting visitors are counted, and whether some have waited since before.
 func (r *roomState) updateSince(t *ticket.Ticket) {
 	since := r.since()
-	r.queue.since = uint32(max(0, since.Second()))
+	r.queue.since = uint32(max(0, since.NextSecond().Second()))
 	if t.Joined < since {
 		r.elder = since
 	}
@@ -189,7 +189,7 @@ func (r *roomState) redraw(m moment) {
 		return
 	}
 	for _, v := range r.held.visits {
-		r.queue.checkIn(m.time, &v.Ticket, placeIn(r.draw, &v.Ticket))
+		r.queue.checkIn(r.edge.countAt(m.time), &v.Ticket, placeIn(r.draw, &v.Ticket))
 	}
 }
 
@@ -359,7 +359,7 @@ func (r *roomState) giveUp(m moment, v *Visit) {
 	d := Decision{Verdict: Queue, Reason: GaveUp, Reseal: true, Ticket: v.Ticket}
 	back := d.Ticket.Flags&ticket.Returned != 0
 	if back {
-		r.queue.checkIn(m.time, &d.Ticket, placeIn(r.draw, &d.Ticket))
+		r.queue.checkIn(r.edge.countAt(m.time), &d.Ticket, placeIn(r.draw, &d.Ticket))
 	}
 	r.position(m.time, &d)
 	if !back {

@@ -39,6 +39,9 @@ func (t Time) Sub(u Time) time.Duration { return time.Duration(t-u) * time.Milli
 // Second returns the whole second that t lies in, as Unix time.
 func (t Time) Second() int64 { return floorDiv(int64(t), 1000) }
 
+// NextSecond returns the start of the first whole second after t.
+func (t Time) NextSecond() Time { return Time((t.Second() + 1) * 1000) }
+
 // Minute returns the start of the UTC minute that t lies in.
 func (t Time) Minute() Time { return Time(floorDiv(int64(t), 60_000) * 60_000) }
 

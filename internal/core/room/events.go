@@ -265,7 +265,7 @@ func (s *Settings) Pages(do func(page *string)) {
 }
 
 // checkEvents validates each event, and conflicts between them.
-func (s *Settings) checkEvents(add func(field, rule string)) {
+func checkEvents(s *Settings, add func(field, rule string)) {
 	if n := len(s.Events); n > MaxEvents {
 		add("events", fmt.Sprintf("must be at most %d, got %d", MaxEvents, n))
 		return

@@ -71,9 +71,6 @@ func TestSettingsOfANewerBuild(t *testing.T) {
 			t.Errorf("%s: %v", c.data, err)
 		}
 	}
-	if doc, err := DecodeDocument([]byte(`{"version":2,"needs":1,"rooms":[{"name":"a"}]}`)); err != nil || len(doc.Rooms) != 1 {
-		t.Errorf("as builds before v0.2.0 write it: %+v, %v", doc, err)
-	}
 }
 
 // TestTheReferenceIsTheSchema: docs/ROOMS.md has the table that the schema makes.

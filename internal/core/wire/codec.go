@@ -31,7 +31,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 		Version: Version, From: m.From, Instance: m.Instance, LeaseEpoch: m.LeaseEpoch, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
-		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Opens: 2,
+		Members: m.Members, Site: m.Site, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {

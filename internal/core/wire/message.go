@@ -120,7 +120,7 @@ type RoomReport struct {
 	FirstMove uint64 // number of Moves[0], counted from 1 per instance and room
 	Moves     []Move
 	Ends      []End  // repeated until acknowledged
-	Copied    []Line // copied tickets, and the descent that is still served; repeated until acknowledged
+	Copied    []Line // copied tickets, and the version that continues; repeated until acknowledged
 
 	// Policy: demand.
 	Movers     uint64           // visitors with a session of another data centre that wait for a permit here
@@ -178,7 +178,7 @@ type Move struct {
 	Shown reuse.Version // of a renewal: the presented version; zero for unknown
 }
 
-// Line selects one of the copies of a session's ticket: the descendants of version Stamp are served.
+// Line selects one of the copies of a session's ticket: only descendants of version Stamp are renewed.
 type Line struct {
 	ID    uint64
 	Stamp uint32

@@ -47,15 +47,15 @@ type Store struct {
 	last  *view  // last write of this process, until another writer is known
 	alarm string // why the contents of the store are not used
 
-	untold string // why the newest change is missing in the audit stream
-
-	partly map[string][]byte // sections read although others were not available
+	parts  partStore
+	outbox outbox
 }
 
 // New returns a store that starts with the copy on disk.
 func New(o Options) *Store {
 	o.Docs = prompt{o.Docs}
 	s := &Store{Options: o, now: time.Now, pause: pause, turn: make(chan struct{}, 1), offer: make(chan []byte, 1), kept: make(chan struct{}, 1)}
+	s.parts, s.outbox = partStore{docs: o.Docs, log: o.Log}, outbox{journal: o.Journal, log: o.Log}
 	if o.Copy == "" {
 		return s
 	}
@@ -85,6 +85,9 @@ func (s *Store) Alarm() string {
 	defer s.mu.Unlock()
 	return s.alarm
 }
+
+// Untold returns why the newest change is missing in the audit stream, "" if this candidate knows of none.
+func (s *Store) Untold() string { return s.outbox.failure() }
 
 // answerWithin bounds a request for one document, so that there is time to find out the result of a change.
 const answerWithin = 3 * time.Second
@@ -185,7 +188,7 @@ func (s *Store) applyOwned(ctx context.Context, data []byte) (late []byte) {
 	o, err := decodeOwned(data)
 	var state *State
 	if err == nil {
-		state, err = s.assemble(ctx, &o, s.Known())
+		state, err = s.parts.assemble(ctx, &o, s.Known())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

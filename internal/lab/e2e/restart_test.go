@@ -308,7 +308,7 @@ func (c *crowd) report(t *testing.T, stopped, started, up time.Duration) {
 				shown := h.WaitTimeSeconds
 				if off := math.Abs(shown - actual); (shown > 2*actual || shown < actual/2) && off > 5 {
 					wrong++
-					t.Logf("%s told %d ahead, %.0f s, %.1f s after the start, to a visitor that entered after %.1f s", w.edge, h.PeopleAhead, shown, (h.at - started).Seconds(), actual)
+					t.Logf("%s told %d ahead, %.0f s, %.1f s after the start, to a visitor with %d in front that entered after %.1f s: joined at %.1f s", w.edge, h.PeopleAhead, shown, (h.at - started).Seconds(), front, actual, w.joined.Seconds())
 					if off > math.Abs(worst.shown-worst.actual) {
 						worst.shown, worst.actual = shown, actual
 					}

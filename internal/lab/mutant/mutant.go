@@ -135,7 +135,7 @@ const (
 	EdgesFollowAlone
 	NetworkCountsAny
 	BindingIgnored
-	GapsForgiven
+	ReplacedForgiven
 	AsideEnters
 	PreflightPasses
 	RuleOneReading
@@ -297,7 +297,7 @@ var list = [count]Mutant{
 	PlaceNotMoved:         {Name: "place-not-moved", Rule: 10, Says: "who is given another place stays counted under the old one too"},
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
 	NetworkCountsAny:      {Name: "network-counts-any", Rule: 10, Says: "one network adds any number of people to those who wait"},
-	GapsForgiven:          {Name: "gaps-forgiven", Rule: 10, Says: "a version whose parent nobody told of is no copy's, though another one was shown since it arrived"},
+	ReplacedForgiven:      {Name: "replaced-forgiven", Rule: 10, Says: "a replaced version of a ticket is no sign of a copy"},
 	AsideEnters:           {Name: "aside-enters", Rule: 10, Says: "a picture or a robot's file takes a slot at its first request"},
 	PreflightPasses:       {Name: "preflight-passes", Rule: 10, Says: "a preflight that nobody admitted goes to the site as it came, and the site's answer to the visitor"},
 	RuleOneReading:        {Name: "rule-one-reading", Rule: 10, Says: "a rule lets past what it matches as the path stands, however sites read it"},

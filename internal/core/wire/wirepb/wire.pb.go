@@ -167,7 +167,6 @@ type Report struct {
 	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
 	EdgesN        uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // number of edges, even if edges is shorter
 	TellsEdges    bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
-	Opens         uint32      `protobuf:"varint,31,opt,name=opens,proto3" json:"opens,omitempty"` // always 2: globals before v0.2.0 draw only if every edge reports it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,13 +390,6 @@ func (x *Report) GetTellsEdges() bool {
 	return false
 }
 
-func (x *Report) GetOpens() uint32 {
-	if x != nil {
-		return x.Opens
-	}
-	return 0
-}
-
 // ToldEdge is an edge as seen by its regional.
 type ToldEdge struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -480,7 +472,7 @@ type RoomReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Room  uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
 	Gen   uint64                 `protobuf:"varint,2,opt,name=gen,proto3" json:"gen,omitempty"`
-	// The Allocation of each kind of permit is flat, for older field numbers.
+	// The Allocation of each kind of permit is flat.
 	SessionsGranted  uint64    `protobuf:"varint,3,opt,name=sessions_granted,json=sessionsGranted,proto3" json:"sessions_granted,omitempty"`
 	SessionsReturned uint64    `protobuf:"varint,4,opt,name=sessions_returned,json=sessionsReturned,proto3" json:"sessions_returned,omitempty"`
 	Spent            uint64    `protobuf:"varint,5,opt,name=spent,proto3" json:"spent,omitempty"`
@@ -509,7 +501,7 @@ type RoomReport struct {
 	Ends             *Ends     `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
 	Outcomes         []uint64  `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"`                 // cumulative, class by class, without trailing zeros
 	Pending          *Line     `protobuf:"bytes,31,opt,name=pending,proto3" json:"pending,omitempty"`                           // expected first returns, by join time
-	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the descent that is still served (edges)
+	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the version that continues (edges)
 	RateUsed         []uint32  `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of a joining edge: permits of R in use, by whole seconds since their use
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
 	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // long-polled visitors that a pass would admit
@@ -2386,7 +2378,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x96\x06\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x80\x06\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x1a\n" +
@@ -2419,8 +2411,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05edges\x18\x1c \x03(\v2\x1b.vestibule.wire.v1.ToldEdgeR\x05edges\x12\x17\n" +
 	"\aedges_n\x18\x1d \x01(\rR\x06edgesN\x12\x1f\n" +
 	"\vtells_edges\x18\x1e \x01(\bR\n" +
-	"tellsEdges\x12\x14\n" +
-	"\x05opens\x18\x1f \x01(\rR\x05opens\"\x80\x01\n" +
+	"tellsEdges\"\x80\x01\n" +
 	"\bToldEdge\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +

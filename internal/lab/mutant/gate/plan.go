@@ -154,7 +154,7 @@ var plan = map[mutant.ID]killer{
 	mutant.PlaceNotMoved:         {"admission.TestAPlaceMovesWithItsPerson", ""},
 	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
 	mutant.NetworkCountsAny:      {"edge.TestANetworkAddsSoManyToTheLine", ""},
-	mutant.GapsForgiven:          {"sim.TestCopiesOfASessionAtAnyEdge", ""},
+	mutant.ReplacedForgiven:      {"reuse.TestReplacedVersions", ""},
 	mutant.BindingIgnored:        {"admission.TestASessionIsBoundToItsNetwork", ""},
 	mutant.EdgesFollowAlone:      {"sim.TestCopiesAtEdgesOfTheirOwn", ""},
 }
