@@ -87,7 +87,7 @@ packages: ## install missing Debian packages of the tests
 # (decision 18). `make lint` vets; under the detector it would be done twice.
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
-CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
+CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
 PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
@@ -222,11 +222,18 @@ mutants: ## remove each rule of the hard limit; a named test and simulated world
 .PHONY: figures
 figures: ## print the figures of the simulator's experiments, each next to its goal (minutes)
 	$(GO) build -o bin/vestibule ./cmd/vestibule
-	bin/vestibule simulate figures
+	@mkdir -p $(TOOLS)
+	bin/vestibule simulate figures --json $(TOOLS)/figures.jsonl
 
 .PHONY: bench
-bench: packages ## print the figures of docs/FIGURES.md, each next to its goal
-	$(GO) run ./internal/lab/bench -benchtime $(BENCHTIME)
+bench: packages ## print the figures of the benchmarks, each next to its goal
+	@mkdir -p $(TOOLS)
+	$(GO) run ./internal/lab/bench -benchtime $(BENCHTIME) -json $(TOOLS)/bench.jsonl
+
+# docs/figures.json has the rows of the document. Change it for rows that neither command measures.
+.PHONY: record
+record: ## take what make figures and make bench measured last over into docs/FIGURES.md; read the diff before you commit it
+	$(GO) run ./internal/lab/figures/update $(wildcard $(TOOLS)/figures.jsonl $(TOOLS)/bench.jsonl)
 
 # Debian packages to compare the edge with. Missing ones are skipped with a message.
 COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis

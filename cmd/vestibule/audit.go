@@ -104,10 +104,10 @@ func what(e *audit.Entry) string {
 		out = append(out, e.Target)
 	}
 	if e.Failed != "" {
-		out = append(out, "was not done")
+		out = append(out, "failed")
 	}
 	if e.Omitted > 0 {
-		out = append(out, fmt.Sprintf("%d rooms and hosts that are not told", e.Omitted))
+		out = append(out, fmt.Sprintf("%d rooms and hosts not listed", e.Omitted))
 	}
 	if e.Parts > 0 {
 		out = append(out, fmt.Sprintf("(part %d of %d)", e.Part, e.Parts))
@@ -115,7 +115,7 @@ func what(e *audit.Entry) string {
 	if e.Late {
 		out = append(out, "(added later)")
 	}
-	return cmp.Or(strings.Join(out, ", "), "nothing but the version")
+	return cmp.Or(strings.Join(out, ", "), "only the version")
 }
 
 func verifyAudit(c *client, at uint64, hash string) error {
@@ -150,7 +150,7 @@ func verifyAudit(c *client, at uint64, hash string) error {
 				told.Gaps = append(told.Gaps, gap)
 			}
 			if at == e.Number && hash != chain.Hash {
-				why := "has another hash than the one that is known: it, or one before it, was written anew"
+				why := "does not have the known hash: it, or an entry before it, was rewritten"
 				broken = &audit.BrokenError{Number: at, Why: why}
 				break
 			}

@@ -58,7 +58,7 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		{"as it was written", "audit verify", func() {}, 0, "1200 entries follow each other, from 1 on; the newest is " + known(1200)},
 		{"as it was written", "audit verify --output json", func() {}, 0, `"entries": 1200`},
 		{"what is known", "audit verify --known " + known(900), func() {}, 0, "1200 entries"},
-		{"another hash is known", "audit verify --known 900:00", func() {}, 1, "entry 900: has another hash"},
+		{"another hash is known", "audit verify --known 900:00", func() {}, 1, "entry 900: does not have the known hash"},
 		{"the list", "audit list", func() {}, 0, "put-host"},
 		{"the end taken away", "audit verify --known " + known(1200), func() { entries = entries[:1100] }, 1, "entry 1101: is missing: the newest is 1100, and 1200 is known"},
 		{"one changed", "audit verify", func() { entries[699] = changed }, 1, "entry 701: does not follow"},

@@ -76,14 +76,8 @@ func (c *controlFlags) control(body func(words []string, mark object) (b object,
 }
 
 func showControls(row func(...any), c *api.Controls) {
-	row("ROOM", "SAYS", "UNTIL", "SINCE", "BY", "REASON")
-	line := func(m *api.Control, says string) {
-		var until any = "taken back"
-		if m.Until != nil {
-			until = m.Until
-		}
-		row(c.Room, says, until, m.Since, m.By, m.Reason)
-	}
+	row("ROOM", "CONTROL", "UNTIL", "SINCE", "BY", "REASON")
+	line := func(m *api.Control, what string) { row(c.Room, what, m.Until, m.Since, m.By, m.Reason) }
 	limits := fmt.Sprintf("limits %d, %d per minute", c.InForce.TotalActiveUsers, c.InForce.NewUsersPerMinute)
 	if m := c.Pause; m != nil {
 		line(m, strings.TrimSpace("paused "+quoted(m.Message)))
@@ -98,7 +92,7 @@ func showControls(row func(...any), c *api.Controls) {
 		line(m, limits)
 	}
 	if c.Pause == nil && c.QueueAll == nil && c.Message == nil && c.Limits == nil {
-		row(c.Room, "nothing for now: "+limits)
+		row(c.Room, "none: "+limits)
 	}
 }
 

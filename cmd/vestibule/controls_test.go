@@ -156,14 +156,14 @@ func TestControlsByTheCommandLine(t *testing.T) {
 		asked string // a pattern
 		shown string // another
 	}{
-		{[]string{"pause", "shop", "Back in ten minutes.", "--reason", "slow"}, 0, `^{"pause":{"message":"Back in ten minutes."},"reason":"slow"}$`, `shop +paused "Soon." +taken back +2026-11-22T20:00:00Z +ops`},
+		{[]string{"pause", "shop", "Back in ten minutes.", "--reason", "slow"}, 0, `^{"pause":{"message":"Back in ten minutes."},"reason":"slow"}$`, `shop +paused "Soon." +- +2026-11-22T20:00:00Z +ops`},
 		{[]string{"pause", "0123", "--for", "10m"}, 0, `^{"pause":{"until":"20..-..-..T..:..:..(\..*)?Z"}}$`, `shop +limits 5, 3 per minute +2026-11-22T21:00:00Z +.* +ops +slow`},
 		{[]string{"resume", "shop"}, 0, `^{"pause":null}$`, ""},
 		{[]string{"message", "shop", "Sold out soon.", "--until", "2036-11-22T20:15:00Z"}, 0, `^{"message":{"text":"Sold out soon.","until":"2036-11-22T20:15:00Z"}}$`, ""},
 		{[]string{"message", "shop", "--clear"}, 0, `^{"message":null}$`, ""},
 		{[]string{"limits", "shop", "--total", "5", "--for", "30m"}, 0, `^{"limits":{"total_active_users":5,"until":".*Z"}}$`, ""},
 		{[]string{"limits", "shop", "--clear", "--output", "json"}, 0, `^{"limits":null}$`, `"total_active_users": 5`},
-		{[]string{"limits", "shop"}, 0, "^$", `nothing for now: limits 7, 3 per minute`},
+		{[]string{"limits", "shop"}, 0, "^$", `none: limits 7, 3 per minute`},
 		{[]string{"limits", "shop", "--total", "5"}, 2, "^$", "for, until: limits for now need an end"},
 		{[]string{"limits", "shop", "--total", "5", "--clear"}, 2, "^$", "clear: must be given alone"},
 		{[]string{"limits", "shop", "--for", "1m"}, 2, "^$", "total, per-minute: one of them is needed"},

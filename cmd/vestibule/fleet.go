@@ -49,8 +49,8 @@ func newFleetAddCmd() *cobra.Command {
 func newFleetDrainCmd() *cobra.Command {
 	cfg := newFleetConfig()
 	cmd := &cobra.Command{
-		Use: "drain DC", Short: "Admit nobody in a data centre any more",
-		Long: "Admit nobody in a data centre any more. It leaves the list by itself once all its permits have come back.",
+		Use: "drain DC", Short: "End admissions in a data centre, and remove it from the list",
+		Long: "End admissions in a data centre. It leaves the list by itself once all its permits are returned.",
 	}
 	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
 		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Drain(now, name) })
@@ -236,7 +236,7 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	what := "no global has told what it has out"
+	what := "no global has reported its permits"
 	if st != nil {
 		for _, c := range st.List {
 			if c.Name == name {
@@ -300,9 +300,9 @@ func (f *fleetList) list(ctx context.Context) error {
 	fmt.Fprintf(f.out, "\nversion %d of the list", m.Version)
 	switch {
 	case st == nil:
-		fmt.Fprint(f.out, "; no global has told what is out")
+		fmt.Fprint(f.out, "; no global has reported the permits")
 	case st.Version != m.Version:
-		fmt.Fprintf(f.out, "; what is out was told by a global with version %d, at %s", st.Version,
+		fmt.Fprintf(f.out, "; the permits are from a global with version %d, at %s", st.Version,
 			st.At.UTC().Format(time.RFC3339))
 	}
 	if len(m.Forced) > 0 {

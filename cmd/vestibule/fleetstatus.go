@@ -52,7 +52,7 @@ func showFleet(c *client) error {
 			row(g.Name, leads, g.Term, g.RoomsVersion, g.KeysVersion, g.MembersVersion, g.Build, g.AsOf)
 		}
 		if got.Leader == "" {
-			row("nobody has said of late that it leads")
+			row("no candidate leads")
 			return
 		}
 		row("\nDATA CENTRE", "STATE", "TERM", "HEARD", "CLOCK", "PERMITS OF T", "IDLE", "PERMITS OF R", "IDLE", "SESSIONS",

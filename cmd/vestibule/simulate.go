@@ -39,7 +39,7 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	cfg := &x.cfg
 	f.IntVar(&cfg.Centres, "data-centers", cfg.Centres, "number of data centres")
 	f.IntVar(&cfg.Edges, "edges", cfg.Edges, "edges in each data centre")
-	f.StringVar(&x.demand, "demand", "2000/min", "visitors who come, per minute")
+	f.StringVar(&x.demand, "demand", "2000/min", "arriving visitors per minute")
 	f.Float64Var(&x.minutes, "minutes", 30, "length of the run")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "equal seeds give equal runs")
 	f.IntVar(&cfg.Total, "total-active-users", cfg.Total, "T")
@@ -48,7 +48,7 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	f.Float64Var(&cfg.People.Pages, "pages", cfg.People.Pages, "pages that somebody inside looks at, mean")
 	f.DurationVar(&cfg.People.Think, "think", cfg.People.Think, "time between two pages, mean")
 	f.DurationVar(&cfg.People.Patience, "patience", cfg.People.Patience,
-		"time after which somebody who waits gives up, mean; 0 for never")
+		"time after which a waiting visitor gives up, mean; 0 for never")
 	f.DurationVar(&cfg.Network.WAN, "wan", cfg.Network.WAN, "one-way delay between data centres and global, mean")
 	f.DurationVar(&cfg.Network.LAN, "lan", cfg.Network.LAN, "one-way delay inside a data centre, mean")
 	f.Float64Var(&cfg.Network.Loss, "loss", cfg.Network.Loss, "share of messages lost, 0 to 1")

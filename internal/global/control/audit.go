@@ -292,7 +292,7 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 
 // announce is the package's announce for a token, without its secret.
 func (t *tokens) announce(ctx context.Context, id string, before, after *token) (failed func(), err error) {
-	undo, err := announce(ctx, t.journal, t.now(), "token."+id, before.told(), after.told())
+	undo, err := announce(ctx, t.journal, t.now(), "token."+id, before.audited(), after.audited())
 	if err != nil {
 		return nil, err
 	}
@@ -300,22 +300,22 @@ func (t *tokens) announce(ctx context.Context, id string, before, after *token) 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
 		if err := undo(ctx); err != nil {
-			t.log.Warn("control: the audit stream tells of a change of a token that was not made", slog.String("token", id),
+			t.log.Warn("control: the audit stream has a change of a token that was not made", slog.String("token", id),
 				slog.Any("error", err))
 		}
 	}, nil
 }
 
-// toldToken is the part of a token that an audit entry shows.
-type toldToken struct {
+// auditedToken is the part of a token that an audit entry shows.
+type auditedToken struct {
 	Name    string    `json:"name"`
 	Role    Role      `json:"role"`
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-func (t *token) told() *toldToken {
+func (t *token) audited() *auditedToken {
 	if t == nil {
 		return nil
 	}
-	return &toldToken{t.Name, t.Role, t.Expires}
+	return &auditedToken{t.Name, t.Role, t.Expires}
 }

@@ -98,7 +98,7 @@ func (c *controls) change(
 		data, err := room.EncodeControls(next)
 		if err == nil && len(data) > c.shared.Limit() {
 			err = refusef(http.StatusBadRequest, codeInvalid,
-				"what is said of all rooms has %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
+				"the controls of all rooms have %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
 		}
 		if err != nil {
 			return nil, err
@@ -121,7 +121,7 @@ func (c *controls) change(
 		}
 	}
 	return nil, refusef(http.StatusServiceUnavailable, codeNotNow,
-		"others write controls all the time: nothing was changed")
+		"the controls were changed concurrently: nothing was changed, try again")
 }
 
 // controlService serves the controls of rooms.
@@ -151,15 +151,15 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 	}
 	by := principal(ctx).Name
 	c, err := s.controls.change(ctx, state, q.room(),
-		func(said *room.Control) error { return say(said, q.body, by, s.fleet()) })
+		func(said *room.Control) error { return applyControls(said, q.body, by, s.fleet()) })
 	if err != nil {
 		return nil, err
 	}
 	return s.show(r, q.room(), c), nil
 }
 
-// say applies a body to the controls of a room.
-func say(said *room.Control, body json.RawMessage, by string, now int64) error {
+// applyControls applies a body to the controls of a room.
+func applyControls(said *room.Control, body json.RawMessage, by string, now int64) error {
 	var f faults
 	m := f.object("", body)
 	reason, _ := f.text("/reason", m["reason"])
@@ -229,8 +229,8 @@ func (f *faults) mark(at string, v json.RawMessage, m room.Mark) room.Mark {
 	return m
 }
 
-// sayings names the controls in force.
-func sayings(in *room.Control) []string {
+// controlNames names the controls in force.
+func controlNames(in *room.Control) []string {
 	out := []string{}
 	if in == nil {
 		return out

@@ -88,7 +88,7 @@ func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
 	var made room.Release
 	_, err = s.controls.change(ctx, state, q.room(), func(said *room.Control) error {
 		if said.Pause == nil {
-			return refusef(http.StatusConflict, codeNotNow, "the room is not paused: it lets people in as its limits allow. vestibule pause, or PATCH of its controls, pauses it")
+			return refusef(http.StatusConflict, codeNotNow, "the room is not paused, and admits visitors within its limits: pause it by vestibule pause, or PATCH of its controls")
 		}
 		pause := *said.Pause
 		if before := pause.Release; before != nil {

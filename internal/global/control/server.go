@@ -145,7 +145,7 @@ func serve(s *services, out *envelope) *Server {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { out.fail(w, noRoute(r)) })
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		out.fail(w, refusef(http.StatusForbidden, codeForbidden, "requests of other sites are refused"))
+		out.fail(w, refusef(http.StatusForbidden, codeForbidden, "cross-origin requests are refused"))
 	}))
 	outer := http.NewServeMux()
 	outer.Handle("GET /preview/{id}", s.previews)

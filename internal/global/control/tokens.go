@@ -83,7 +83,7 @@ func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger
 
 // errToken rejects a token. It gives no reason, so that guesses reveal nothing.
 var errToken = refusef(http.StatusUnauthorized, codeAuthentication,
-	"Authentication error: the token is not known, or no longer good")
+	"Authentication error: the token is unknown, expired or revoked")
 
 // get returns a stored token and its revision, nil for none.
 func (t *tokens) get(ctx context.Context, id string) (*token, uint64, error) {

@@ -45,7 +45,7 @@ func (s *statusService) get(ctx context.Context, q *request) (any, error) {
 	}
 	n, ok := s.numbers(ctx, room.IDOf(r.Known()))
 	if !ok {
-		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no global that leads has told numbers of late")
+		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no leading global has published numbers lately")
 	}
 	out := api.Status{Status: api.NotQueueing, EstimatedQueuedUsers: n.Waiting, EstimatedTotalActiveUsers: n.Active}
 	if n.Waiting > 0 {
@@ -71,7 +71,7 @@ func (s *statusService) get(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	own.Controls = sayings(c.Rooms[room.PublicID(r.Known())].At(s.clock.fleet()))
+	own.Controls = controlNames(c.Rooms[room.PublicID(r.Known())].At(s.clock.fleet()))
 	return out, nil
 }
 

@@ -13,11 +13,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/process"
 	"vestibule/internal/page"
 )
@@ -28,8 +31,8 @@ type figure struct{ name, what, goal string }
 //go:embed figures.txt
 var table string
 
-// figures returns the benchmarks of figures.txt.
-func figures() (out []figure) {
+// known returns the benchmarks of figures.txt.
+func known() (out []figure) {
 	for line := range strings.Lines(table) {
 		if f := strings.Split(strings.TrimSpace(line), " | "); len(f) == 3 && !strings.HasPrefix(line, "#") {
 			out = append(out, figure{f[0], f[1], f[2]})
@@ -48,13 +51,14 @@ func main() {
 	benchtime := flag.String("benchtime", "1s", "as for go test")
 	rooms := flag.Int("scale", 0, "instead: what so many rooms cost the built binaries")
 	edges := flag.Int("edges", 50, "with -scale: of the data centre")
+	file := flag.String("json", "", "also write the figures to this file, for docs/FIGURES.md")
 	watch := flag.Duration("watch", 30*time.Second, "with -scale: for how long idle nodes are watched")
 	flag.Parse()
 	err := error(nil)
 	if *rooms > 0 {
 		err = scale(context.Background(), os.Stdout, *rooms, *edges, *watch)
 	} else {
-		err = run(context.Background(), os.Stdout, *benchtime)
+		err = run(context.Background(), os.Stdout, *benchtime, *file)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -62,8 +66,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer, benchtime string) error {
-	fmt.Fprintf(out, "%s, %d cores, %s\n\n", cpu(), runtime.NumCPU(), runtime.Version())
+func run(ctx context.Context, out io.Writer, benchtime, file string) error {
+	fmt.Fprintf(out, "%s, %s\n\n", figures.Machine(), runtime.Version())
 	args := []string{"test", "-run", "^$", "-bench", ".", "-benchmem", "-benchtime", benchtime}
 	for _, p := range packages {
 		args = append(args, "./internal/"+p)
@@ -75,7 +79,8 @@ func run(ctx context.Context, out io.Writer, benchtime string) error {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stdout.String())
 	}
 	lines := bufio.NewScanner(&stdout)
-	all, seen := figures(), map[string]bool{}
+	all, seen := known(), map[string]bool{}
+	var measured []figures.Measured
 	for lines.Scan() {
 		line := lines.Text()
 		if !strings.HasPrefix(line, "Benchmark") {
@@ -94,15 +99,50 @@ func run(ctx context.Context, out io.Writer, benchtime string) error {
 				what = strings.TrimSuffix(what, ": ")
 			}
 		}
-		row(out, what, strings.Join(fields[2:], " "), goal)
+		m := metrics(fields[2:])
+		measured = append(measured, figures.Measured{Key: "bench " + name, Seen: m.String(), Missed: m.misses(goal)})
+		row(out, what, m.String(), goal)
 	}
 	for _, f := range all {
 		if !seen[f.name] {
 			row(out, f.what, fmt.Sprintf("not measured: go test -v -run '^$' -bench '%s' ./internal/... says why", f.name), f.goal)
 		}
 	}
+	if file != "" {
+		if err := figures.Write(file, measured); err != nil {
+			return err
+		}
+	}
 	weigh(out)
 	return size(ctx, out)
+}
+
+// metrics are the values of a benchmark, each followed by its unit.
+type metrics []string
+
+func (m metrics) String() string {
+	var out []string
+	for i := 0; i+1 < len(m); i += 2 {
+		out = append(out, m[i]+" "+m[i+1])
+	}
+	return strings.Join(out, ", ")
+}
+
+// bounds are the parts of a goal with a unit of the benchmark, such as "<= 500 ns/op". Others are for people.
+var bounds = regexp.MustCompile(`([<>])= ([0-9.,]+) ([^ ,]+)`)
+
+// misses reports whether a value is out of a bound of the goal.
+func (m metrics) misses(goal string) bool {
+	for _, b := range bounds.FindAllStringSubmatch(goal, -1) {
+		bound, err := strconv.ParseFloat(strings.ReplaceAll(b[2], ",", ""), 64)
+		for i := 0; i+1 < len(m) && err == nil; i += 2 {
+			v, err := strconv.ParseFloat(m[i], 64)
+			if err == nil && m[i+1] == b[3] && (b[1] == "<" && v > bound || b[1] == ">" && v < bound) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // weigh prints the size of the waiting page in its heaviest language.
@@ -141,18 +181,4 @@ func size(ctx context.Context, out io.Writer) error {
 // row prints a figure next to its goal.
 func row(out io.Writer, what, got, goal string) {
 	fmt.Fprintf(out, "%-72s %s\n%-72s goal: %s\n", what, got, "", goal)
-}
-
-// cpu returns the name of the processor, if known.
-func cpu() string {
-	data, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.Lines(string(data)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			return strings.TrimLeft(strings.TrimSpace(name), ": \t")
-		}
-	}
-	return runtime.GOARCH
 }

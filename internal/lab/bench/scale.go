@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/process"
 	"vestibule/internal/lab/site"
 )
@@ -22,7 +23,7 @@ import (
 // scale starts global, a regional and an edge as separate processes, with the cores of more edges in this one: with the
 // maximum of rooms, and then with one room and with some to compare idle nodes and traffic.
 func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) error {
-	fmt.Fprintf(out, "%s; %d rooms, %d edges\n\n", cpu(), rooms, edges)
+	fmt.Fprintf(out, "%s; %d rooms, %d edges\n\n", figures.Machine(), rooms, edges)
 	dir, err := os.MkdirTemp("", "vestibule-scale-")
 	if err != nil {
 		return err

@@ -314,7 +314,7 @@ func peakOverFaults(seeds int) Finding {
 	worst, done := 0.0, 0
 	for seed := uint64(1); done < seeds; seed++ {
 		c := VaryFaults(seed)
-		if !c.Cap || c.Faults.Limits { // peak / T is meaningless while T changes
+		if f := &c.Faults; !c.Cap || f.Limits || f.Events || f.ForNow { // peak / T is meaningless while T changes
 			continue
 		}
 		done++

@@ -108,7 +108,7 @@ type AppliedChange struct {
 	Kind   AppliedChangeKind   `json:"kind"`
 	Name   string              `json:"name"`
 
-	// Settings those of a room that changed
+	// Settings the changed settings of a room
 	Settings []AppliedSetting `json:"settings"`
 }
 
@@ -130,13 +130,13 @@ type ApplyBody = json.RawMessage
 
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
-	// Entry as it is stored; PROTOCOL.md tells its fields
+	// Entry as stored; PROTOCOL.md has its fields
 	Entry json.RawMessage `json:"entry"`
 
-	// Hash SHA-256 of the bytes of entry, in hex, as they stand here: the entry after it has it in previous
+	// Hash SHA-256 of the bytes of entry, in hex; the next entry has it in previous
 	Hash string `json:"hash"`
 
-	// Sequence where the stream holds it
+	// Sequence position in the stream
 	Sequence int64 `json:"sequence"`
 }
 
@@ -144,7 +144,7 @@ type AuditEntry struct {
 type Candidate struct {
 	Alarms []string `json:"alarms"`
 
-	// AsOf when this was heard
+	// AsOf time of the report
 	AsOf  time.Time `json:"as_of"`
 	Build string    `json:"build"`
 
@@ -153,19 +153,19 @@ type Candidate struct {
 	KeysVersion      int64   `json:"keys_version"`
 	Leading          bool    `json:"leading"`
 
-	// LeaseTroubleSeconds for how long the store has taken no lease
+	// LeaseTroubleSeconds how long the store has refused the lease
 	LeaseTroubleSeconds float64 `json:"lease_trouble_seconds"`
 	MembersVersion      int64   `json:"members_version"`
 	Name                string  `json:"name"`
 
-	// RoomsVersion versions of the documents that it has
+	// RoomsVersion versions of its documents
 	RoomsVersion int64 `json:"rooms_version"`
 
 	// Term fencing number, empty while it does not lead
 	Term string `json:"term"`
 }
 
-// Control one thing that is said; message with a pause, text with a message, numbers with limits
+// Control a control; message with a pause, text with a message, numbers with limits
 type Control struct {
 	By                string     `json:"by"`
 	Message           *string    `json:"message,omitempty"`
@@ -192,41 +192,41 @@ type Controls struct {
 	QueueAll *Control `json:"queue_all"`
 	Room     string   `json:"room"`
 
-	// Version of the controls of all rooms; 0 before there are any
+	// Version of the controls of all rooms; 0 without any
 	Version int64 `json:"version"`
 }
 
-// ControlsBody what is named is changed, null takes it back
+// ControlsBody named controls change; null ends one
 type ControlsBody = json.RawMessage
 
 // DataCenter defines model for DataCenter.
 type DataCenter struct {
-	// Adopted this leader knows what it holds
+	// Adopted this leader knows its permits
 	Adopted bool `json:"adopted"`
 
-	// Build of the regional that leads there, empty where it does not tell
+	// Build of the leading regional, empty if unknown
 	Build string `json:"build"`
 
-	// ClockBoundSeconds what its fleet time may be wrong by, null where it knows none
+	// ClockBoundSeconds bound of the error of its fleet time, null if unknown
 	ClockBoundSeconds *float64 `json:"clock_bound_seconds"`
 
-	// Edges as the regional told a few seconds ago, first those that are neither alive nor dead; of many edges some
+	// Edges a few seconds old, first those that are neither alive nor dead; at most 100
 	Edges []Edge `json:"edges"`
 
-	// EdgesCount how many there are
+	// EdgesCount number of edges
 	EdgesCount int `json:"edges_count"`
 
-	// HeardSeconds how long ago its regional was heard
+	// HeardSeconds time since the last report of its regional
 	HeardSeconds float64 `json:"heard_seconds"`
 
-	// LeaseSeconds how much is left at most of the lease by which it goes on without global
+	// LeaseSeconds remaining lease, at most
 	LeaseSeconds float64 `json:"lease_seconds"`
 
-	// MembersVersion newest version of the list of data centres that is stored there
+	// MembersVersion newest version of the list of data centres in its store
 	MembersVersion int64  `json:"members_version"`
 	Name           string `json:"name"`
 
-	// Overcommit sessions that may be valid beyond what it holds
+	// Overcommit sessions that may be valid beyond its permits
 	Overcommit int64 `json:"overcommit"`
 
 	// Permits of total_active_users
@@ -239,10 +239,10 @@ type DataCenter struct {
 	Sessions        int64  `json:"sessions"`
 	State           string `json:"state"`
 
-	// Term fencing number of the regional that leads there
+	// Term fencing number of the leading regional
 	Term string `json:"term"`
 
-	// Told it says what it holds and was heard lately
+	// Told it reported its permits lately
 	Told bool `json:"told"`
 }
 
@@ -251,42 +251,42 @@ type Draw struct {
 	// Beacon none, preferred or required
 	Beacon string `json:"beacon"`
 
-	// ClosesOn who has joined before takes part
+	// ClosesOn visitors that joined before this time take part
 	ClosesOn time.Time `json:"closes_on"`
 
-	// Commit SHA-256 of the algorithm's name and the secret of the draw; empty where there is no draw
+	// Commit SHA-256 of the algorithm's name and the secret of the draw; empty without a draw
 	Commit string `json:"commit"`
 
-	// CommittedOn since when the commit is public
+	// CommittedOn when the commit was published
 	CommittedOn *time.Time `json:"committed_on"`
 	EventId     string     `json:"event_id"`
 
-	// EventStartTime of the event when the draw was announced; another start has another draw
+	// EventStartTime start of the event when the draw was announced; another start has another draw
 	EventStartTime time.Time `json:"event_start_time"`
 
-	// OpensOn when the first are let in; null while nobody knows, for want of a record
+	// OpensOn time of the first admission; null until the record is published
 	OpensOn *time.Time `json:"opens_on"`
 
-	// PublishedOn since when the record is public
+	// PublishedOn when the record was published
 	PublishedOn *time.Time `json:"published_on"`
 
-	// Record what vestibule verify-draw reads, null before entries have closed
+	// Record the input of vestibule verify-draw; null until entries close
 	Record *map[string]interface{} `json:"record"`
 	RoomId string                  `json:"room_id"`
 
-	// Void why the event begins without its draw, in the order in which people joined; empty where it does not
+	// Void why the event begins without its draw, in the order of joining; empty otherwise
 	Void string `json:"void"`
 }
 
 // Edge defines model for Edge.
 type Edge struct {
-	// Build empty where it does not tell
+	// Build empty if unknown
 	Build string `json:"build"`
 
-	// HeardSeconds how long ago its regional heard it
+	// HeardSeconds time since its last report
 	HeardSeconds float64 `json:"heard_seconds"`
 
-	// LeaseSeconds how much of its lease is left at most
+	// LeaseSeconds remaining lease, at most
 	LeaseSeconds float64 `json:"lease_seconds"`
 	Name         string  `json:"name"`
 
@@ -316,14 +316,14 @@ type Event struct {
 	Name              string    `json:"name"`
 	NewUsersPerMinute *int      `json:"new_users_per_minute"`
 
-	// PrequeueStartTime at least 5 minutes before the start; from then on everybody without a session waits
+	// PrequeueStartTime at least 5 minutes before the start; from then on all visitors without a session wait
 	PrequeueStartTime *time.Time `json:"prequeue_start_time"`
 	QueueingMethod    *string    `json:"queueing_method"`
 
 	// SessionDuration minutes
 	SessionDuration *int `json:"session_duration"`
 
-	// ShuffleAtEventStart who has joined 30 s before the start enters in an order that is drawn
+	// ShuffleAtEventStart visitors that joined until 30 s before the start enter in a drawn order
 	ShuffleAtEventStart bool `json:"shuffle_at_event_start"`
 	Suspended           bool `json:"suspended"`
 
@@ -332,7 +332,7 @@ type Event struct {
 	TurnstileAction  *string `json:"turnstile_action"`
 	TurnstileMode    *string `json:"turnstile_mode"`
 
-	// Vestibule overrides of settings that the hosted product has not, absent for none
+	// Vestibule overrides of settings that the hosted product lacks, absent for none
 	Vestibule *map[string]interface{} `json:"vestibule,omitempty"`
 }
 
@@ -354,21 +354,21 @@ type EventDetails struct {
 	Name              string    `json:"name"`
 	NewUsersPerMinute int       `json:"new_users_per_minute"`
 
-	// PrequeueStartTime at least 5 minutes before the start; from then on everybody without a session waits
+	// PrequeueStartTime at least 5 minutes before the start; from then on all visitors without a session wait
 	PrequeueStartTime *time.Time `json:"prequeue_start_time"`
 	QueueingMethod    string     `json:"queueing_method"`
 
 	// SessionDuration minutes
 	SessionDuration int `json:"session_duration"`
 
-	// ShuffleAtEventStart who has joined 30 s before the start enters in an order that is drawn
+	// ShuffleAtEventStart visitors that joined until 30 s before the start enter in a drawn order
 	ShuffleAtEventStart bool `json:"shuffle_at_event_start"`
 	Suspended           bool `json:"suspended"`
 
 	// TotalActiveUsers both limits or neither; null for the room's
 	TotalActiveUsers int `json:"total_active_users"`
 
-	// Vestibule settings that the hosted product has not and events may override, absent for none
+	// Vestibule settings that the hosted product lacks and events may override, absent for none
 	Vestibule *map[string]interface{} `json:"vestibule,omitempty"`
 }
 
@@ -387,10 +387,10 @@ type Failure struct {
 type Fleet struct {
 	Candidates []Candidate `json:"candidates"`
 
-	// DataCenters as the leader knows them, none where nobody leads
+	// DataCenters as the leader knows them, none without a leader
 	DataCenters []DataCenter `json:"data_centers"`
 
-	// Leader name of the candidate that leads, empty where none has said so of late
+	// Leader name of the leading candidate, empty if none reported lately
 	Leader string `json:"leader"`
 }
 
@@ -405,7 +405,7 @@ type HostBody = json.RawMessage
 
 // Note defines model for Note.
 type Note struct {
-	// Code 1000 who are you, 1001 not found, 1002 invalid, 1101 rooms come from a file, 1102 not now, 7003 no such route or zone, 10000 not allowed
+	// Code 1000 invalid token, 1001 not found, 1002 invalid data, 1101 rooms come from a file, 1102 unavailable, 7003 unknown route or zone, 10000 forbidden
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 	Source  *struct {
@@ -425,16 +425,16 @@ type Release struct {
 	// Id a later release has a higher number
 	Id int64 `json:"id"`
 
-	// LetIn so far, as the leading global knows; null where it does not
+	// LetIn visitors admitted so far; null if the leading global does not know
 	LetIn  *int   `json:"let_in"`
 	People int    `json:"people"`
 	Reason string `json:"reason"`
 
-	// State waiting for a global to take it; open; done: all are in; interrupted: the global that lent it leads no more, and no more than what was lent by then enter
+	// State waiting for a global; open; done: all were admitted; interrupted: the global that began it leads no longer, and only the permits it had lent are used
 	State ReleaseState `json:"state"`
 }
 
-// ReleaseState waiting for a global to take it; open; done: all are in; interrupted: the global that lent it leads no more, and no more than what was lent by then enter
+// ReleaseState waiting for a global; open; done: all were admitted; interrupted: the global that began it leads no longer, and only the permits it had lent are used
 type ReleaseState string
 
 // ReleaseBody defines model for ReleaseBody.
@@ -483,7 +483,7 @@ type Room struct {
 	TurnstileAction  string `json:"turnstile_action"`
 	TurnstileMode    string `json:"turnstile_mode"`
 
-	// Vestibule revision, identity, and the settings that the hosted product has not
+	// Vestibule revision, identity, and the settings that the hosted product lacks
 	Vestibule map[string]interface{} `json:"vestibule"`
 }
 
@@ -504,26 +504,26 @@ type RoomRevision struct {
 		Role      string `json:"role"`
 	} `json:"by"`
 
-	// Changed settings that differ from those before
+	// Changed settings that differ from the revision before
 	Changed []string `json:"changed"`
 
-	// Late the entry was added later than the change was made
+	// Late the entry was added after the change
 	Late bool   `json:"late"`
 	Name string `json:"name"`
 
-	// Number of the entry
+	// Number number of the entry
 	Number int64 `json:"number"`
 
-	// Revision version of the rooms that this change made
+	// Revision version of the rooms after this change
 	Revision int64 `json:"revision"`
 
-	// Room the settings that it got, as in rooms.yaml; null where it was deleted
+	// Room the settings after the change, as in rooms.yaml; null if the room was deleted
 	Room *map[string]interface{} `json:"room"`
 }
 
 // RoomsFile defines model for RoomsFile.
 type RoomsFile struct {
-	// Pages waiting pages that it names, by file name
+	// Pages its waiting pages, by file name
 	Pages     map[string]string `json:"pages"`
 	RoomsYaml string            `json:"rooms_yaml"`
 }
@@ -548,7 +548,7 @@ type Rule struct {
 // RuleBody defines model for RuleBody.
 type RuleBody = json.RawMessage
 
-// RulePatchBody any of the fields of RuleBody, and where the rule is to stand
+// RulePatchBody any of the fields of RuleBody, and a new position
 type RulePatchBody = json.RawMessage
 
 // RulesBody defines model for RulesBody.
@@ -564,13 +564,13 @@ type Status struct {
 	Vestibule                 struct {
 		AsOf time.Time `json:"as_of"`
 
-		// BeyondLimit sessions beyond total_active_users: under passthrough, or of before a limit was lowered
+		// BeyondLimit sessions beyond total_active_users: under passthrough, or from before a limit was lowered
 		BeyondLimit int `json:"beyond_limit"`
 
-		// Complete every data centre is heard
+		// Complete every data centre reports
 		Complete bool `json:"complete"`
 
-		// Controls what operators say for now and is in force: pause, queue_all, message, limits
+		// Controls controls in force: pause, queue_all, message, limits
 		Controls []string `json:"controls"`
 	} `json:"vestibule"`
 }
@@ -584,12 +584,12 @@ type Token struct {
 	Id        string     `json:"id"`
 	IssuedOn  time.Time  `json:"issued_on"`
 
-	// LastUsedOn a few minutes behind at most
+	// LastUsedOn a few minutes old at most
 	LastUsedOn *time.Time `json:"last_used_on"`
 	Name       string     `json:"name"`
 	Role       string     `json:"role"`
 
-	// Value only where it was just made
+	// Value only in the answer to its creation
 	Value *string `json:"value,omitempty"`
 }
 
@@ -852,7 +852,7 @@ type ZoneSettingsAnswer struct {
 // ApplyRequest defines model for ApplyRequest.
 type ApplyRequest = ApplyBody
 
-// ControlsRequest what is named is changed, null takes it back
+// ControlsRequest named controls change; null ends one
 type ControlsRequest = ControlsBody
 
 // EventPatchRequest any of the fields of EventBody
@@ -876,7 +876,7 @@ type RoomPatchRequest = RoomPatchBody
 // RoomRequest defines model for RoomRequest.
 type RoomRequest = RoomBody
 
-// RulePatchRequest any of the fields of RuleBody, and where the rule is to stand
+// RulePatchRequest any of the fields of RuleBody, and a new position
 type RulePatchRequest = RulePatchBody
 
 // RuleRequest defines model for RuleRequest.
@@ -906,13 +906,13 @@ type ListAuditParams struct {
 	// PerPage a client of the hosted product sends multiples of 5
 	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 
-	// From number of the first entry that is wanted
+	// From number of the first entry
 	From *From `form:"from,omitempty" json:"from,omitempty"`
 }
 
 // CreateReleaseParams defines parameters for CreateRelease.
 type CreateReleaseParams struct {
-	// IdempotencyKey who asks again with the same key while the pause lasts asks for the same release
+	// IdempotencyKey a repeated request with the same key during the pause asks for the same release
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
