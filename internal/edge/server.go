@@ -338,9 +338,9 @@ func (s *Server) Ready() node.Readiness {
 	switch st.Standing {
 	case wire.Listed:
 	case wire.Draining:
-		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
+		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))
+		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r
