@@ -289,7 +289,7 @@ func (f *fleetList) list(ctx context.Context) error {
 		for _, c := range copies {
 			state := c.State
 			if m.Find(c.Name) >= 0 {
-				state += fmt.Sprintf(" copy, site %016x", c.Site)
+				state += fmt.Sprintf(" copy, cluster ID %016x", c.ClusterID)
 			}
 			line(c, state)
 		}

@@ -42,7 +42,7 @@ func (c *census) alarms() []string {
 		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
 	}
 	for _, d := range c.Copies {
-		out = append(out, fmt.Sprintf("another data centre bears the name %s (site %016x), nobody is let in there: give it another name; if it is the one of the list and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.Site, d.Name))
+		out = append(out, fmt.Sprintf("another data centre bears the name %s (cluster ID %016x), nobody is let in there: give it another name; if it is the one of the list and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
 	}
 	for _, name := range c.Strangers {
 		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))

@@ -443,7 +443,7 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	seq := uint64(0)
 	report := func(instance, site uint64) {
 		seq++
-		m := wire.Report{From: "lima", Instance: instance, Site: site, Seq: seq, Parts: 1, Sent: 1, Join: true}
+		m := wire.Report{From: "lima", Instance: instance, ClusterID: site, Seq: seq, Parts: 1, Sent: 1, Join: true}
 		if seen := term.Load(); seen != nil {
 			m.Seen = *seen
 		}
@@ -463,9 +463,9 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 			return false
 		}
 		m, err := node.DecodeMembers(data)
-		return err == nil && m.List[0].Site == 7
+		return err == nil && m.List[0].ClusterID == 7
 	})
-	const alarm = "another data centre bears the name lima (site 0000000000000008), nobody is let in there"
+	const alarm = "another data centre bears the name lima (cluster ID 0000000000000008), nobody is let in there"
 	eventually(t, "an alarm", func() bool {
 		report(1, 7)
 		report(2, 8)

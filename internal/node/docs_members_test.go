@@ -83,8 +83,8 @@ func TestChangesOfTheMembers(t *testing.T) {
 		t.Errorf("without it: %+v, %v", gone, err)
 	}
 	proven := drained.Prove(june, "lima", 7)
-	if d := proven.List[2]; d.Site != 7 || d.Since != proven.Version || !slices.Equal(proven.Prove(june, "lima", 8).List, proven.List) {
-		t.Errorf("with its site: %+v", proven)
+	if d := proven.List[2]; d.ClusterID != 7 || d.Since != proven.Version || !slices.Equal(proven.Prove(june, "lima", 8).List, proven.List) {
+		t.Errorf("with its cluster ID: %+v", proven)
 	}
 	forced, err := proven.RemoveByForce(june, "lima")
 	if err != nil || forced.Find("lima") >= 0 || !slices.Equal(forced.Forced, []Forced{{"lima", 7}}) || len(drained.Forced) != 0 {
@@ -93,7 +93,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 	if again, err := DecodeMembers(members(t, forced)); err != nil || !slices.Equal(again.Forced, forced.Forced) {
 		t.Errorf("read back: %+v, %v", again, err)
 	}
-	if back, err := forced.Add(june, "lima"); err != nil || len(back.Forced) != 0 || back.List[2].Site != 7 {
+	if back, err := forced.Add(june, "lima"); err != nil || len(back.Forced) != 0 || back.List[2].ClusterID != 7 {
 		t.Errorf("added again: %+v, %v", back, err)
 	}
 	if over := forced.Release(june, "lima"); len(over.Forced) != 0 || len(over.List) != 2 || over.Version <= forced.Version {

@@ -39,8 +39,8 @@ func (s *Server) Ready() node.Readiness {
 	}
 	switch {
 	case st.Copy != 0:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre bears the name %s (site %016x, this one is %016x), nobody is let in here: give one of them another name; if this is the one of the list and its store was lost: vestibule fleet rejoin %s",
-			s.Config.DataCenter, st.Copy, st.Site, s.Config.DataCenter))
+		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre bears the name %s (cluster ID %016x, this one is %016x), nobody is let in here: give one of them another name; if this is the one of the list and its store was lost: vestibule fleet rejoin %s",
+			s.Config.DataCenter, st.Copy, st.ClusterID, s.Config.DataCenter))
 	case standing == wire.Listed:
 	case standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")

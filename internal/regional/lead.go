@@ -20,11 +20,11 @@ import (
 var errRejoins = errors.New("restarting as the listed data centre")
 
 // newClusterID returns a new random cluster ID.
-func newClusterID() (site uint64) {
-	for site == 0 {
-		site = rand.Uint64()
+func newClusterID() (clusterID uint64) {
+	for clusterID == 0 {
+		clusterID = rand.Uint64()
 	}
-	return site
+	return clusterID
 }
 
 // leadership is one term in which this regional leads. Server.mu guards it.
@@ -134,31 +134,31 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 			slog.Bool("led", s.own.Version > 0))
 	}
 	s.mu.Lock()
-	known := s.site
+	known := s.clusterID
 	s.mu.Unlock()
 	now := s.Clock.Now()
 	return region.New(now, region.Config{
 		DC: s.Config.DataCenter, Time: s.times.Known(now), Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
-		Own: s.own, OwnTerm: s.ownTerm, Site: newClusterID(), Known: known,
+		Own: s.own, OwnTerm: s.ownTerm, ClusterID: newClusterID(), Known: known,
 	}, stored), nil
 }
 
-// siteEvery is the interval of checks of the stored cluster ID.
-const siteEvery = 10 * time.Second
+// clusterIDEvery is the interval of checks of the stored cluster ID.
+const clusterIDEvery = 10 * time.Second
 
 // pollClusterID remembers the stored cluster ID, also as a follower, until ctx ends: if the store is lost, and the
 // edges that knew the ID have ended, the next leader still knows it.
 func (s *Server) pollClusterID(ctx context.Context) {
-	tick := time.NewTicker(siteEvery)
+	tick := time.NewTicker(clusterIDEvery)
 	defer tick.Stop()
 	for {
-		site, err := s.Promises.Site(ctx)
+		clusterID, err := s.Promises.ClusterID(ctx)
 		switch {
 		case err != nil:
 			s.log.Debug("cluster ID not read from the store", slog.Any("error", err))
-		case site != 0:
+		case clusterID != 0:
 			s.mu.Lock()
-			s.site = site
+			s.clusterID = clusterID
 			s.mu.Unlock()
 		}
 		select {

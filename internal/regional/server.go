@@ -54,7 +54,7 @@ type Server struct {
 	fresh   bool    // bootstrap is set and accepted, until something is stored
 	unsaved trouble // of storing promises
 
-	site uint64 // as read from the store; 0 for none
+	clusterID uint64 // as read from the store; 0 for none
 
 	// Last promises of this process as leader, for a store that has lost them since.
 	own     wire.Durable

@@ -521,8 +521,8 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 func TestACopiedDataCentreSaysSo(t *testing.T) {
 	s := newSite(t)
 	r := s.regional("one")
-	eventually(t, "it leads, with a site of its own", func() bool { return r.Status().Region.Site != 0 })
-	own, term := r.Status().Region.Site, r.Status().Region.Term.N
+	eventually(t, "it leads, with a site of its own", func() bool { return r.Status().Region.ClusterID != 0 })
+	own, term := r.Status().Region.ClusterID, r.Status().Region.Term.N
 	operator := s.connect("operator")
 	answer := func() (a wire.ForgetAnswer) {
 		data, err := operator.Ask(t.Context(), wire.RejoinSubject("dublin"), nil)
@@ -538,7 +538,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 		t.Errorf("with nobody else: %+v", a)
 	}
 	m := node.NewMembers(time.Now(), []string{"dublin"})
-	m.List[0].Site = own + 1
+	m.List[0].ClusterID = own + 1
 	data, err := node.EncodeMembers(m)
 	if err != nil {
 		t.Fatal(err)
@@ -557,7 +557,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	}
 	eventually(t, "it leads as the one of the list", func() bool {
 		st := r.Status().Region
-		return st.Term.N > term && st.Site == own+1 && st.Copy == 0
+		return st.Term.N > term && st.ClusterID == own+1 && st.Copy == 0
 	})
 }
 
@@ -567,8 +567,8 @@ type readings struct {
 	site *atomic.Uint64
 }
 
-func (r readings) Site(ctx context.Context) (uint64, error) {
-	site, err := r.PromiseStore.Site(ctx)
+func (r readings) ClusterID(ctx context.Context) (uint64, error) {
+	site, err := r.PromiseStore.ClusterID(ctx)
 	r.site.Store(site)
 	return site, err
 }
@@ -577,8 +577,8 @@ func (r readings) Site(ctx context.Context) (uint64, error) {
 func TestWhoStandsByKnowsTheSite(t *testing.T) {
 	s := newSite(t)
 	first := s.regional("one")
-	eventually(t, "its site is stored", func() bool { return first.Status().Region.Site != 0 })
-	own := first.Status().Region.Site
+	eventually(t, "its site is stored", func() bool { return first.Status().Region.ClusterID != 0 })
+	own := first.Status().Region.ClusterID
 	var read atomic.Uint64
 	s.promises = func(p wire.PromiseStore) wire.PromiseStore { return readings{p, &read} }
 	second := s.regional("two")
@@ -591,7 +591,7 @@ func TestWhoStandsByKnowsTheSite(t *testing.T) {
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it leads, with the site of before", func() bool { return second.leads() && second.Status().Region.Site == own })
+	eventually(t, "it leads, with the site of before", func() bool { return second.leads() && second.Status().Region.ClusterID == own })
 }
 
 // A leader restores an emptied store of promises before a successor needs them.

@@ -22,8 +22,8 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 	l := &e.up
 	l.joined, l.standing, l.copied = true, g.Standing, g.Copied
-	if g.Site != 0 {
-		l.site = g.Site
+	if g.ClusterID != 0 {
+		l.clusterID = g.ClusterID
 	}
 	for i := range g.Rooms { // a room that is not in our set yet is repeated until we report it
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {

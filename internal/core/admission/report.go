@@ -44,7 +44,7 @@ func (e *Engine) report(now fleettime.Mono, bye bool) []wire.Report {
 	}
 	head := wire.Report{
 		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.clock.Bound(now),
-		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, Site: l.site, CountsSince: e.since,
+		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, ClusterID: l.clusterID, CountsSince: e.since,
 	}
 	if !l.joined {
 		head.Succeeds = e.past

@@ -230,7 +230,7 @@ func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
 	home := ticket.DCOf("nairobi")
 	old := inside(7, 2)
 	for _, copied := range []bool{true, false} {
-		r.say(at(0), wire.Grant{Copied: copied, Site: 5})
+		r.say(at(0), wire.Grant{Copied: copied, ClusterID: 5})
 		want := present
 		if copied {
 			want += 500
@@ -243,7 +243,7 @@ func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
 			t.Errorf("copied %v: %v until %d, it was %d", copied, d.Verdict, d.Ticket.Until, old.Until)
 		}
 	}
-	if got := r.hear(at(time.Second)).Site; got != 5 {
+	if got := r.hear(at(time.Second)).ClusterID; got != 5 {
 		t.Errorf("it remembers site %d", got)
 	}
 }

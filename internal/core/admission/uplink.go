@@ -22,9 +22,9 @@ type uplink struct {
 	grants wire.Parts // of seen
 	acked  uint64     // newest report that seen received completely
 
-	standing wire.Standing // membership state of the data centre, as reported by seen
-	site     uint64        // cluster ID of the data centre, for an aggregator that lost its store
-	copied   bool          // it may be a copy: the sessions of its home belong to another data centre
+	standing  wire.Standing // membership state of the data centre, as reported by seen
+	clusterID uint64        // cluster ID of the data centre, for an aggregator that lost its store
+	copied    bool          // it may be a copy: the sessions of its home belong to another data centre
 
 	leaseEnd fleettime.Mono // 0 before the first lease of the epoch
 	retired  bool           // the lease of the epoch has lapsed

@@ -67,9 +67,9 @@ type Report struct {
 	// Members is the newest stored version of the membership list (regionals); 0 for unknown.
 	Members uint64
 
-	// Site is the cluster ID: it tells data centres of one name apart. It is made once for the store of a data centre,
+	// ClusterID is the cluster ID: it tells data centres of one name apart. It is made once for the store of a data centre,
 	// and its nodes remember it. 0 for unknown.
-	Site uint64
+	ClusterID uint64
 
 	// Succeeds lists instances of the same edge that ended before this one began, as its data folder proves, newest
 	// last, at most MaxSucceeds. It is repeated until acknowledged (edges).
@@ -242,7 +242,7 @@ type Grant struct {
 	Members   uint64         // version of the membership list that global uses; 0 if it uses its configuration
 	Standing  Standing       // membership state of the child's data centre
 	Twin      bool           // another live child has the same name
-	Site      uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
+	ClusterID uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
 	Copied    bool           // to edges: the data centre is, or may be, a copy: sessions of its home belong to another
 	Rooms     []RoomGrant
 }

@@ -195,7 +195,7 @@ func (p *Promises) Lose() {
 }
 
 func packDurable(d *Durable) *wirepb.Durable {
-	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Site: d.Site, MovedInS: d.MovedIn}
+	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, ClusterId: d.ClusterID, MovedInS: d.MovedIn}
 	for i := range d.Roster {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
@@ -231,7 +231,7 @@ func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	d := Durable{
 		Version: m.GetVersion(), Promise: unpackTerm(m.GetPromise()), Life: m.GetLifeS(), HoldUntil: m.GetHoldUntilS(),
-		Members: m.GetMembers(), Site: m.GetSite(), MovedIn: m.GetMovedInS(),
+		Members: m.GetMembers(), ClusterID: m.GetClusterId(), MovedIn: m.GetMovedInS(),
 		Unknown: unknownOf(m),
 	}
 	if n := len(m.GetRoster()); n > maxRoster {

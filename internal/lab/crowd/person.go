@@ -18,15 +18,15 @@ import (
 type person struct {
 	visitor.Visitor
 
-	s      *scenario
-	t      *tree
-	rng    *rand.Rand
-	drawn  fleettime.Time
-	begin  time.Time // start of the scenario
-	page   bool      // a browser with the event stream, like page.js; otherwise an app that polls
-	edge   int
-	heard  sim.Hearing
-	from   time.Duration // start of the answers by which the forecasts are judged
+	s     *scenario
+	t     *tree
+	rng   *rand.Rand
+	drawn fleettime.Time
+	begin time.Time // start of the scenario
+	page  bool      // a browser with the event stream, like page.js; otherwise an app that polls
+	edge  int
+	heard sim.Hearing
+	from  time.Duration // start of the answers by which the forecasts are judged
 }
 
 func (s *scenario) person(t *tree, rng *rand.Rand, begin time.Time, page bool) *person {

@@ -150,7 +150,7 @@ func (a *Allocator) Time(now fleettime.Mono) fleettime.Time { return a.clock.Now
 // CentreTotals has the permits and sessions of one data centre over all rooms.
 type CentreTotals struct {
 	Name           string
-	Site           uint64 // 0 for unknown
+	ClusterID      uint64 // 0 for unknown
 	Standing       wire.Standing
 	Told           bool          // it has reported its permits, and reports now
 	Heard          time.Duration // time since its last report, or since it was added or the term began
@@ -168,7 +168,7 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
-		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
+		t := CentreTotals{Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
 		if d.time.known {
 			t.Bound = d.time.bound
 		}

@@ -159,9 +159,9 @@ type Report struct {
 	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
 	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
-	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`           // newest stored version of the membership list (regionals)
-	Site          uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // cluster ID, as stored; 0 for unknown
-	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // instances that ended before this one began, newest last
+	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`                       // newest stored version of the membership list (regionals)
+	ClusterId     uint64                 `protobuf:"fixed64,25,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID, as stored; 0 for unknown
+	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"`             // instances that ended before this one began, newest last
 	// For display only.
 	Build         string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
 	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
@@ -348,9 +348,9 @@ func (x *Report) GetMembers() uint64 {
 	return 0
 }
 
-func (x *Report) GetSite() uint64 {
+func (x *Report) GetClusterId() uint64 {
 	if x != nil {
-		return x.Site
+		return x.ClusterId
 	}
 	return 0
 }
@@ -1237,12 +1237,12 @@ type Grant struct {
 	Handshake     Handshake              `protobuf:"varint,16,opt,name=handshake,proto3,enum=vestibule.wire.v1.Handshake" json:"handshake,omitempty"`
 	WatermarkMs   int64                  `protobuf:"varint,17,opt,name=watermark_ms,json=watermarkMs,proto3" json:"watermark_ms,omitempty"`
 	Rooms         []*RoomGrant           `protobuf:"bytes,18,rep,name=rooms,proto3" json:"rooms,omitempty"`
-	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"`       // at_ms is the machine's clock: no node of the fleet knew the time
-	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`   // version of the membership list that global uses
-	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"` // membership state of the data centre: 0 listed, 1 draining, 2 unlisted
-	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`         // another live child has the same name
-	Site          uint64                 `protobuf:"fixed64,26,opt,name=site,proto3" json:"site,omitempty"`        // cluster ID of the receiving data centre
-	Copied        bool                   `protobuf:"varint,27,opt,name=copied,proto3" json:"copied,omitempty"`     // the data centre may be a copy of another one (to edges)
+	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"`                           // at_ms is the machine's clock: no node of the fleet knew the time
+	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`                       // version of the membership list that global uses
+	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"`                     // membership state of the data centre: 0 listed, 1 draining, 2 unlisted
+	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`                             // another live child has the same name
+	ClusterId     uint64                 `protobuf:"fixed64,26,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID of the receiving data centre
+	Copied        bool                   `protobuf:"varint,27,opt,name=copied,proto3" json:"copied,omitempty"`                         // the data centre may be a copy of another one (to edges)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1431,9 +1431,9 @@ func (x *Grant) GetTwin() bool {
 	return false
 }
 
-func (x *Grant) GetSite() uint64 {
+func (x *Grant) GetClusterId() uint64 {
 	if x != nil {
-		return x.Site
+		return x.ClusterId
 	}
 	return 0
 }
@@ -1984,7 +1984,7 @@ type Durable struct {
 	Roster        []*RosterEntry         `protobuf:"bytes,4,rep,name=roster,proto3" json:"roster,omitempty"`
 	HoldUntilS    int64                  `protobuf:"varint,5,opt,name=hold_until_s,json=holdUntilS,proto3" json:"hold_until_s,omitempty"`
 	Members       uint64                 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
-	Site          uint64                 `protobuf:"fixed64,8,opt,name=site,proto3" json:"site,omitempty"`
+	ClusterId     uint64                 `protobuf:"fixed64,8,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	MovedInS      int64                  `protobuf:"varint,9,opt,name=moved_in_s,json=movedInS,proto3" json:"moved_in_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2062,9 +2062,9 @@ func (x *Durable) GetMembers() uint64 {
 	return 0
 }
 
-func (x *Durable) GetSite() uint64 {
+func (x *Durable) GetClusterId() uint64 {
 	if x != nil {
-		return x.Site
+		return x.ClusterId
 	}
 	return 0
 }
@@ -2378,7 +2378,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x80\x06\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x8b\x06\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x1a\n" +
@@ -2404,8 +2404,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"recovering\x18\x12 \x01(\bR\n" +
 	"recovering\x123\n" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
-	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x12\n" +
-	"\x04site\x18\x19 \x01(\x06R\x04site\x12\x1a\n" +
+	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x19 \x01(\x06R\tclusterId\x12\x1a\n" +
 	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\x12\x14\n" +
 	"\x05build\x18\x1b \x01(\tR\x05build\x121\n" +
 	"\x05edges\x18\x1c \x03(\v2\x1b.vestibule.wire.v1.ToldEdgeR\x05edges\x12\x17\n" +
@@ -2492,7 +2493,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xac\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xb7\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1a\n" +
@@ -2517,8 +2518,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05guess\x18\x13 \x01(\bR\x05guess\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
-	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x12\n" +
-	"\x04site\x18\x1a \x01(\x06R\x04site\x12\x16\n" +
+	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12\x16\n" +
 	"\x06copied\x18\x1b \x01(\bR\x06copied\"\xa4\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2573,7 +2575,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03sum\x18\x02 \x01(\fR\x03sum\"H\n" +
 	"\x0ePromiseSection\x126\n" +
-	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\x99\x02\n" +
+	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xa4\x02\n" +
 	"\aDurable\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
 	"\apromise\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\apromise\x12\x15\n" +
@@ -2581,8 +2583,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06roster\x18\x04 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\x12 \n" +
 	"\fhold_until_s\x18\x05 \x01(\x03R\n" +
 	"holdUntilS\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x12\n" +
-	"\x04site\x18\b \x01(\x06R\x04site\x12\x1c\n" +
+	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\b \x01(\x06R\tclusterId\x12\x1c\n" +
 	"\n" +
 	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xd4\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
