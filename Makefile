@@ -8,7 +8,6 @@ BUF            := github.com/bufbuild/buf/cmd/buf@v1.57.2
 OAPI_CODEGEN   := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 ESBUILD        := github.com/evanw/esbuild/cmd/esbuild@v0.28.2
-TOXIPROXY      := github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0
 KUSTOMIZE      := sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
 KUBE_VALIDATE  := sigs.k8s.io/kubectl-validate@v0.0.4
 KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
@@ -20,7 +19,7 @@ TOOLS          := $(CURDIR)/.tools
 PACKAGES := chromium curl wrk nginx haproxy caddy apache2 fonts-dejavu-core fonts-wqy-microhei
 
 # What make upgrade replaces: the tag of the last release, or before it has one a commit of its series.
-RELEASE := v0.2.0-dev 6a93fadf
+RELEASE := v0.2.0-dev 3e385f36
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
 # make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=rush.
@@ -88,7 +87,7 @@ packages: ## install missing Debian packages of the tests
 # (decision 18). `make lint` vets; under the detector it would be done twice.
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
-CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
+CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
 PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
@@ -154,24 +153,25 @@ draw: ## let VISITORS gather for an event with a draw, and count admissions out 
 	$(GO) test -count=1 -v -timeout 15m -run TestADraw ./internal/lab/e2e -args -drawn $(VISITORS)
 
 .PHONY: chaos
-chaos: $(TOOLS)/toxiproxy/server ## kill, stop, isolate and slow the built binaries for LENGTH, by SEED, under traffic
-	$(GO) run ./internal/lab/chaos -seed $(SEED) -length $(LENGTH) $(ARGS) -toxiproxy $<
+chaos: ## kill, stop, isolate and slow the built binaries for LENGTH, by SEED, under traffic
+	$(GO) run ./internal/lab/chaos storms -seed $(SEED) -length $(LENGTH) $(ARGS)
 
 .PHONY: takeover
 takeover: ## kill the leading global and a leading regional KILLS times each, and measure
-	$(GO) run ./internal/lab/chaos -seed $(SEED) -takeover $(KILLS) -visitors 100
-
-.PHONY: costs
-costs: ## break one component after the other, and measure the pause of admissions
-	$(GO) run ./internal/lab/chaos -seed $(SEED) -costs -visitors 600 -new-users-per-minute 6000
+	$(GO) run ./internal/lab/chaos takeover -seed $(SEED) -kills $(KILLS) $(ARGS)
 
 .PHONY: lost
-lost: ## lose the machine of global with its store, and measure the pause of admissions
-	$(GO) run ./internal/lab/chaos -seed $(SEED) -lost -visitors 600 -new-users-per-minute 6000 -session-duration 40s
+lost: ## lose all globals and their NATS servers with the store, and measure the pause of admissions
+	$(GO) run ./internal/lab/chaos lost -seed $(SEED) $(ARGS)
 
 .PHONY: upgrade
 upgrade: ## upgrade a fleet of the last release node by node to this build, and back, under traffic (3 to 4 minutes)
-	$(GO) run ./internal/lab/chaos -seed $(SEED) -upgrade "$(RELEASE)" -cache $(TOOLS) -visitors 600 $(ARGS)
+	@commit=; for r in $(RELEASE); do commit=$$(git rev-parse --verify --quiet $$r^{commit}) && break; done; \
+	if [ -z "$$commit" ]; then echo "NOTHING WAS TRIED: the history lacks $(RELEASE). A clone with the whole history has it."; exit 0; fi; \
+	old=$(TOOLS)/release-$$commit; \
+	if [ ! -d $$old ]; then rm -rf $$old.source && mkdir -p $$old.source && git archive $$commit | tar -x -C $$old.source && \
+		$(GO) build -C $$old.source -o $$old.new/ ./cmd/edge ./cmd/global ./cmd/regional && mv $$old.new $$old && rm -r $$old.source || exit 1; fi; \
+	$(GO) run ./internal/lab/chaos upgrade -seed $(SEED) -old $$old $(ARGS)
 
 .PHONY: crowd
 crowd: ## run crowds of real clients against four edges, and compare forecasts with actual waits (6 minutes)
@@ -222,11 +222,18 @@ mutants: ## remove each rule of the hard limit; a named test and simulated world
 .PHONY: figures
 figures: ## print the figures of the simulator's experiments, each next to its goal (minutes)
 	$(GO) build -o bin/vestibule ./cmd/vestibule
-	bin/vestibule simulate figures
+	@mkdir -p $(TOOLS)
+	bin/vestibule simulate figures --json $(TOOLS)/figures.jsonl
 
 .PHONY: bench
-bench: packages ## print the figures of docs/FIGURES.md, each next to its goal
-	$(GO) run ./internal/lab/bench -benchtime $(BENCHTIME)
+bench: packages ## print the figures of the benchmarks, each next to its goal
+	@mkdir -p $(TOOLS)
+	$(GO) run ./internal/lab/bench -benchtime $(BENCHTIME) -json $(TOOLS)/bench.jsonl
+
+# docs/figures.json has the rows of the document. Change it for rows that neither command measures.
+.PHONY: record
+record: ## take what make figures and make bench measured last over into docs/FIGURES.md; read the diff before you commit it
+	$(GO) run ./internal/lab/figures/update $(wildcard $(TOOLS)/figures.jsonl $(TOOLS)/bench.jsonl)
 
 # Debian packages to compare the edge with. Missing ones are skipped with a message.
 COMPARED := redis-server nghttp2-client libnginx-mod-http-lua lua-nginx-redis
@@ -266,13 +273,18 @@ k8s-check: $(TOOLS)/kustomize $(TOOLS)/kubectl-validate $(TOOLS)/kube-score ## b
 	$(GO) test -count=1 ./deploy
 
 # The first run builds the programs of Kubernetes into $XDG_CACHE_HOME/vestibule-k8s: twelve minutes of one core.
-# Only root can run containers. POD_IMAGE is not in a registry: kubelet finds it on its machine.
+# Only root can run containers. POD_IMAGE and the pause image are not in a registry: kubelet finds them on its machine.
 POD_IMAGE := vestibule.test/vestibule
+KUBE_VERSION := 1.35.4
+KUBE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vestibule-k8s/$(KUBE_VERSION)
 .PHONY: k8s
-k8s: $(TOOLS)/kustomize ## run both data centres and global as pods of a local Kubernetes node; roll, scale, evict and kill them under traffic
+k8s: ## run both data centres and global as pods of a local Kubernetes node; roll, scale, evict and kill them under traffic
 	@command -v etcd containerd runc >/dev/null && test -x /usr/lib/cni/bridge || $(MAKE) --no-print-directory packages PACKAGES="etcd-server containerd runc containernetworking-plugins"
+	internal/lab/chaos/kubernetes.sh $(KUBE) $(KUBE_VERSION)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/pause/vestibule ./internal/lab/chaos/pause
+	$(GO) run ./internal/lab/image -files bin/pause -name vestibule.test/pause:1 -out bin/pause.tar
 	$(MAKE) --no-print-directory image IMAGE=$(POD_IMAGE)
-	$(GO) run ./internal/lab/chaos -pods $(POD_IMAGE):$(VERSION) -kustomize $< -seed $(SEED) -length $(KILLING) -visitors 500 $(ARGS)
+	$(GO) run ./internal/lab/chaos pods -image $(POD_IMAGE):$(VERSION) -kube $(KUBE)/bin -seed $(SEED) -length $(KILLING) $(ARGS)
 
 .PHONY: generate
 generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/oapi-codegen ## regenerate code
@@ -304,8 +316,6 @@ $(TOOLS)/oapi-codegen:
 	GOBIN=$(TOOLS) $(GO) install $(OAPI_CODEGEN)
 $(TOOLS)/esbuild:
 	GOBIN=$(TOOLS) $(GO) install $(ESBUILD)
-$(TOOLS)/toxiproxy/server:
-	GOBIN=$(TOOLS)/toxiproxy $(GO) install $(TOXIPROXY)
 $(TOOLS)/kustomize:
 	GOBIN=$(TOOLS) $(GO) install $(KUSTOMIZE)
 $(TOOLS)/kubectl-validate:

@@ -32,7 +32,8 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 	defer sockets.Close() // the edge has reported the sockets that it did not take
 	var closer node.Closer
 	defer closer.Close(log)
-	conn, err := natsbus.Connect(cfg.NATS.Options(cfg.DataCenter+"-"+cfg.Name, natsbus.NodeInbox(natsbus.RoleEdge, cfg.DataCenter, cfg.Name), log))
+	inbox := natsbus.NodeInbox(natsbus.RoleEdge, cfg.DataCenter, cfg.Name)
+	conn, err := natsbus.Connect(cfg.NATS.Options(cfg.DataCenter+"-"+cfg.Name, inbox, log))
 	if err != nil {
 		return err
 	}
@@ -41,9 +42,12 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 	if err != nil {
 		return err
 	}
-	if err := node.Announce(stdout, fmt.Sprintf("edge %s of %s: visitors %s, metrics %s", cfg.Name, cfg.DataCenter, n.URL(), n.Debug.URL()), map[string]string{
-		"tier": "edge", "dc": cfg.DataCenter, "name": cfg.Name, "url": n.URL(), "front": n.FrontURL(), "metrics": n.Debug.URL(),
-	}); err != nil {
+	line := fmt.Sprintf("edge %s of %s: visitors %s, metrics %s", cfg.Name, cfg.DataCenter, n.URL(), n.Debug.URL())
+	err = node.Announce(stdout, line, map[string]string{
+		"tier": "edge", "dc": cfg.DataCenter, "name": cfg.Name,
+		"url": n.URL(), "front": n.FrontURL(), "metrics": n.Debug.URL(),
+	})
+	if err != nil {
 		return err
 	}
 	return n.Run(ctx)

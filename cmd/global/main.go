@@ -29,7 +29,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 func serve(ctx context.Context, cfg global.Config, stdout io.Writer, log *slog.Logger) error {
 	var closer node.Closer
 	defer closer.Close(log)
-	conn, server, err := embedded.Join(cfg.Name, natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, cfg.Name), cfg.DataDir, &cfg.NATS, &closer, log)
+	inbox := natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, cfg.Name)
+	conn, server, err := embedded.Join(cfg.Name, inbox, cfg.DataDir, &cfg.NATS, &closer, log)
 	if err != nil {
 		return err
 	}

@@ -48,9 +48,11 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	if err != nil {
 		return err
 	}
-	if err := node.Announce(stdout, fmt.Sprintf("regional %s of %s: metrics %s", cfg.Name, cfg.DataCenter, n.Debug.URL()), map[string]string{
+	line := fmt.Sprintf("regional %s of %s: metrics %s", cfg.Name, cfg.DataCenter, n.Debug.URL())
+	err = node.Announce(stdout, line, map[string]string{
 		"tier": "regional", "dc": cfg.DataCenter, "name": cfg.Name, "metrics": n.Debug.URL(), "nats": server.URL(),
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	return n.Run(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,20 +15,20 @@ import (
 	"vestibule/internal/node"
 )
 
-// export prints rooms.yaml, or writes it to a file, with its pages beside it. It overwrites a file only if the content
-// is the same.
-func (c *client) export(file string) error {
-	var got api.RoomsFile
-	res, err := c.ExportRooms(c.ctx)
-	if err := take(res, err, &got); err != nil {
+// exportRooms prints rooms.yaml, or writes it to a file, with its pages beside it. It overwrites a file only if the
+// content is the same.
+func exportRooms(c *client, file string) error {
+	got, err := call[api.RoomsFile](c, http.MethodGet, ofOurs("export"), nil)
+	if err != nil {
 		return err
 	}
 	if c.output == "json" {
-		return c.print(got, nil)
+		return c.showJSON(got)
 	}
 	if file == "" {
 		if len(got.Pages) > 0 {
-			return fmt.Errorf("the rooms have %d waiting pages: name a file with -f, beside which they are written, or use --output json", len(got.Pages))
+			return fmt.Errorf("the rooms have %d waiting pages: name a file with -f, beside which they are written, or use --output json",
+				len(got.Pages))
 		}
 		_, err := io.WriteString(c.out, got.RoomsYaml)
 		return err
@@ -53,8 +54,8 @@ func (c *client) export(file string) error {
 	return err
 }
 
-// apply makes or replaces the rooms of a file; with prune, it deletes all others.
-func (c *client) apply(file string, dry, prune bool) error {
+// applyRooms makes or replaces the rooms of a file; with prune, it deletes all others.
+func applyRooms(c *client, file string, dry, prune bool) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -76,28 +77,24 @@ func (c *client) apply(file string, dry, prune bool) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	body, err := json.Marshal(map[string]any{"rooms_yaml": string(data), "pages": pages, "dry_run": dry, "prune": prune})
+	ask := object{"rooms_yaml": string(data), "pages": pages, "dry_run": dry, "prune": prune}
+	got, err := call[api.Applied](c, http.MethodPost, ofOurs("apply"), ask)
 	if err != nil {
 		return err
 	}
-	var got api.Applied
-	res, err := c.ApplyRooms(c.ctx, body)
-	if err := take(res, err, &got); err != nil {
-		return err
-	}
-	return c.print(got, func(w io.Writer) {
+	return c.show(got, func(row func(...any)) {
 		for _, x := range got.Changes {
 			var settings []string
 			for _, s := range x.Settings {
 				settings = append(settings, difference(s))
 			}
-			fmt.Fprintf(w, "%s %s\t%s\t%s\n", x.Kind, x.Name, x.Change, strings.Join(settings, ", "))
+			row(fmt.Sprintf("%s %s", x.Kind, x.Name), x.Change, strings.Join(settings, ", "))
 		}
 		note := ""
 		if !got.Applied {
 			note = " (dry run: none applied)"
 		}
-		fmt.Fprintf(w, "changes: %d%s\n", len(got.Changes), note)
+		row(fmt.Sprintf("changes: %d%s", len(got.Changes), note))
 	})
 }
 

@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,26 +17,21 @@ import (
 
 func newAuditCmd() *cobra.Command {
 	flags := &clientFlags{}
-	cmd := &cobra.Command{Use: "audit", Short: "Show and verify the log of changes"}
-	flags.add(cmd, cmd.PersistentFlags())
-	cmd.AddCommand(newAuditListCmd(flags), newAuditVerifyCmd(flags))
-	return cmd
+	return flags.group(&cobra.Command{Use: "audit", Short: "Show and verify the log of changes"},
+		newAuditListCmd(flags), newAuditVerifyCmd(flags))
 }
 
 func newAuditListCmd(flags *clientFlags) *cobra.Command {
 	limit := 0
 	cmd := &cobra.Command{
 		Use: "list", Short: "Show the changes and their authors, the newest first",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if limit < 0 {
 				return usagef("limit: must not be negative, got %d", limit)
 			}
-			c, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			return c.auditList(limit)
+			return nil
 		},
+		RunE: flags.run(func(c *client, _ []string) error { return listAudit(c, limit) }),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many entries, 0 for all")
 	return cmd
@@ -50,34 +44,23 @@ func newAuditVerifyCmd(flags *clientFlags) *cobra.Command {
 		Long: `Read all entries and follow their hashes. It names the first altered entry (exit code 1), or else prints number and
 hash of the newest entry. Note them elsewhere: --known NUMBER:HASH also finds entries that were removed at the end or
 written anew.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			number, hash, given := strings.Cut(known, ":")
 			at, err := strconv.ParseUint(cmp.Or(number, "0"), 10, 64)
 			if err != nil || known != "" && !given {
 				return usagef("known: must be NUMBER:HASH, got %q", known)
 			}
-			c, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			return c.auditVerify(at, hash)
+			return flags.run(func(c *client, _ []string) error { return verifyAudit(c, at, hash) })(cmd, args)
 		},
 	}
 	cmd.Flags().StringVar(&known, "known", "", "NUMBER:HASH of an entry, as an earlier verify printed it")
 	return cmd
 }
 
-func (c *client) auditList(limit int) error {
-	list := []api.AuditEntry{}
-	for page, per := 1, 500; limit == 0 || len(list) < limit; page++ {
-		var some []api.AuditEntry
-		res, err := c.ListAudit(c.ctx, &api.ListAuditParams{Page: &page, PerPage: &per})
-		if err := take(res, err, &some); err != nil {
-			return err
-		}
-		if list = append(list, some...); len(some) < per {
-			break
-		}
+func listAudit(c *client, limit int) error {
+	list, err := pages[api.AuditEntry](c, ofOurs("audit"), limit)
+	if err != nil {
+		return err
 	}
 	if limit > 0 && len(list) > limit {
 		list = list[:limit]
@@ -88,11 +71,11 @@ func (c *client) auditList(limit int) error {
 			return fmt.Errorf("entry %d: %w", e.Sequence, err)
 		}
 	}
-	return c.print(list, func(w io.Writer) {
-		fmt.Fprintln(w, "NUMBER\tAT\tWHO\tFROM\tOPERATION\tWHAT")
+	return c.show(list, func(row func(...any)) {
+		row("NUMBER", "AT", "WHO", "FROM", "OPERATION", "WHAT")
 		for i := range entries {
 			e := &entries[i]
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", e.Number, e.At.Format(time.DateTime), e.By.Name, cmp.Or(e.By.From, "-"), e.By.Operation, what(e))
+			row(e.Number, e.At, e.By.Name, e.By.From, e.By.Operation, what(e))
 		}
 	})
 }
@@ -121,10 +104,10 @@ func what(e *audit.Entry) string {
 		out = append(out, e.Target)
 	}
 	if e.Failed != "" {
-		out = append(out, "was not done")
+		out = append(out, "failed")
 	}
 	if e.Omitted > 0 {
-		out = append(out, fmt.Sprintf("%d rooms and hosts that are not told", e.Omitted))
+		out = append(out, fmt.Sprintf("%d rooms and hosts not listed", e.Omitted))
 	}
 	if e.Parts > 0 {
 		out = append(out, fmt.Sprintf("(part %d of %d)", e.Part, e.Parts))
@@ -132,10 +115,10 @@ func what(e *audit.Entry) string {
 	if e.Late {
 		out = append(out, "(added later)")
 	}
-	return cmp.Or(strings.Join(out, ", "), "nothing but the version")
+	return cmp.Or(strings.Join(out, ", "), "only the version")
 }
 
-func (c *client) auditVerify(at uint64, hash string) error {
+func verifyAudit(c *client, at uint64, hash string) error {
 	var chain audit.Chain
 	told := struct {
 		Entries int      `json:"entries"`
@@ -146,10 +129,10 @@ func (c *client) auditVerify(at uint64, hash string) error {
 		Broken  string   `json:"broken,omitempty"`
 	}{Gaps: []string{}}
 	var broken error
-	for from, per := int64(1), 500; broken == nil; {
-		var some []api.AuditEntry
-		res, err := c.ListAudit(c.ctx, &api.ListAuditParams{From: &from, PerPage: &per})
-		if err := take(res, err, &some); err != nil {
+	for from := int64(1); broken == nil; {
+		target := fmt.Sprintf("%s?from=%d&per_page=500", ofOurs("audit"), from)
+		some, err := call[[]api.AuditEntry](c, http.MethodGet, target, nil)
+		if err != nil {
 			return err
 		}
 		if len(some) == 0 {
@@ -167,7 +150,8 @@ func (c *client) auditVerify(at uint64, hash string) error {
 				told.Gaps = append(told.Gaps, gap)
 			}
 			if at == e.Number && hash != chain.Hash {
-				broken = &audit.BrokenError{Number: at, Why: "has another hash than the one that is known: it, or one before it, was written anew"}
+				why := "does not have the known hash: it, or an entry before it, was rewritten"
+				broken = &audit.BrokenError{Number: at, Why: why}
 				break
 			}
 			from = s.Sequence + 1
@@ -176,7 +160,8 @@ func (c *client) auditVerify(at uint64, hash string) error {
 	switch {
 	case broken != nil:
 	case at > chain.Number:
-		broken = &audit.BrokenError{Number: chain.Number + 1, Why: fmt.Sprintf("is missing: the newest is %d, and %d is known", chain.Number, at)}
+		why := fmt.Sprintf("is missing: the newest is %d, and %d is known", chain.Number, at)
+		broken = &audit.BrokenError{Number: chain.Number + 1, Why: why}
 	case at > 0 && at < told.First:
 		broken = fmt.Errorf("entry %d is not kept any more, the oldest is %d: give a newer one", at, told.First)
 	}
@@ -184,12 +169,13 @@ func (c *client) auditVerify(at uint64, hash string) error {
 	if broken != nil {
 		told.Broken = broken.Error()
 	}
-	err := c.print(told, func(w io.Writer) {
+	err := c.show(told, func(row func(...any)) {
 		for _, g := range told.Gaps {
-			fmt.Fprintln(w, g)
+			row(g)
 		}
 		if broken == nil {
-			fmt.Fprintf(w, "%d entries follow each other, from %d on; the newest is %d:%s\n", told.Entries, told.First, told.Newest, told.Hash)
+			row(fmt.Sprintf("%d entries follow each other, from %d on; the newest is %d:%s",
+				told.Entries, told.First, told.Newest, told.Hash))
 		}
 	})
 	return errors.Join(broken, err)
@@ -198,51 +184,42 @@ func (c *client) auditVerify(at uint64, hash string) error {
 // audited returns the id of a room, also of a deleted one, which only the audit stream knows.
 func (c *client) audited(name string) (id string, err error) {
 	r, err := c.find(name)
-	if err != nil && len(name) == 32 {
+	if err == nil {
+		return r.Id, nil
+	}
+	if len(name) == 32 {
 		return name, nil
 	}
-	return r.Id, err
+	return "", err
 }
 
-// restore gives a room the settings of a revision.
-func (c *client) restore(name, revision string) error {
+// restoreRoom gives a room the settings of a revision.
+func restoreRoom(c *client, name, revision string) error {
 	id, err := c.audited(name)
 	if err != nil {
 		return err
 	}
-	var r api.Room
-	res, err := c.RestoreRevision(c.ctx, id, revision)
-	if err := take(res, err, &r); err != nil {
-		return err
-	}
-	return c.print(r, nil)
+	return c.pass(http.MethodPost, ofOurs("rooms", id, "revisions", revision, "restore"), nil)
 }
 
-// revisions shows the revisions of a room.
-func (c *client) revisions(name string) error {
+// listRevisions shows the revisions of a room.
+func listRevisions(c *client, name string) error {
 	id, err := c.audited(name)
 	if err != nil {
 		return err
 	}
-	list := []api.RoomRevision{}
-	for page, per := 1, 500; ; page++ {
-		var some []api.RoomRevision
-		res, err := c.ListRevisions(c.ctx, id, &api.ListRevisionsParams{Page: &page, PerPage: &per})
-		if err := take(res, err, &some); err != nil {
-			return err
-		}
-		if list = append(list, some...); len(some) < per {
-			break
-		}
+	list, err := pages[api.RoomRevision](c, ofOurs("rooms", id, "revisions"), 0)
+	if err != nil {
+		return err
 	}
-	return c.print(list, func(w io.Writer) {
-		fmt.Fprintln(w, "REVISION\tAT\tWHO\tFROM\tOPERATION\tNAME\tCHANGED")
+	return c.show(list, func(row func(...any)) {
+		row("REVISION", "AT", "WHO", "FROM", "OPERATION", "NAME", "CHANGED")
 		for _, r := range list {
 			changed := strings.Join(r.Changed, " ")
 			if r.Room == nil {
 				changed = "deleted"
 			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Revision, r.At.Format(time.DateTime), r.By.Name, cmp.Or(r.By.From, "-"), r.By.Operation, r.Name, cmp.Or(changed, "-"))
+			row(r.Revision, r.At, r.By.Name, r.By.From, r.By.Operation, r.Name, changed)
 		}
 	})
 }

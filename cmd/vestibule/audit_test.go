@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,10 +27,10 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 	}
 	entries := stream.Entries()
 	known := func(i int) string { return fmt.Sprintf("%d:%s", i, audit.Hash(stream.Entries()[i-1])) }
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		from, err := strconv.Atoi(r.URL.Query().Get("from"))
-		if r.URL.Path == "/client/v4/vestibule/audit" && err != nil { // the newest first
+		if r.URL.Path == "/vestibule/audit" && err != nil { // the newest first
 			from = len(entries) - 2
 		}
 		type told struct {
@@ -46,8 +45,7 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		if err := json.NewEncoder(w).Encode(map[string]any{"success": true, "errors": []any{}, "messages": []any{}, "result": out}); err != nil {
 			t.Error(err)
 		}
-	}))
-	defer api.Close()
+	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "x")
 	changed := bytes.Replace(entries[699], []byte("put-host"), []byte("get-host"), 1)
@@ -60,7 +58,7 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		{"as it was written", "audit verify", func() {}, 0, "1200 entries follow each other, from 1 on; the newest is " + known(1200)},
 		{"as it was written", "audit verify --output json", func() {}, 0, `"entries": 1200`},
 		{"what is known", "audit verify --known " + known(900), func() {}, 0, "1200 entries"},
-		{"another hash is known", "audit verify --known 900:00", func() {}, 1, "entry 900: has another hash"},
+		{"another hash is known", "audit verify --known 900:00", func() {}, 1, "entry 900: does not have the known hash"},
 		{"the list", "audit list", func() {}, 0, "put-host"},
 		{"the end taken away", "audit verify --known " + known(1200), func() { entries = entries[:1100] }, 1, "entry 1101: is missing: the newest is 1100, and 1200 is known"},
 		{"one changed", "audit verify", func() { entries[699] = changed }, 1, "entry 701: does not follow"},
@@ -70,7 +68,7 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 	} {
 		c.change()
 		var out bytes.Buffer
-		if code := run(t.Context(), append(strings.Fields(c.args), "--server="+api.URL+"/client/v4"), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
+		if code := run(t.Context(), append(strings.Fields(c.args), "--server="+api.URL), &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: %d %s\nwant %d %s", c.what, code, out.String(), c.code, c.says)
 		}
 		entries = stream.Entries()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -14,14 +13,13 @@ import (
 
 // TestCompletion: the words that shells offer, rooms by the API among them.
 func TestCompletion(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		result := `{"id":"i","zone":"z","account":"a"}`
 		if strings.HasSuffix(r.URL.Path, "/waiting_rooms") {
 			result = `[{"id":"0123","name":"shop"},{"id":"4567","name":"news"}]`
 		}
 		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
-	}))
-	defer api.Close()
+	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "good")
 	t.Setenv("VESTIBULE_SERVER", api.URL)

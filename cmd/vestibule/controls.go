@@ -1,9 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -25,12 +24,11 @@ func (c *controlFlags) add(cmd *cobra.Command) {
 	f.StringVar(&c.until, "until", "", "when it ends, such as 2026-11-22T20:15:00Z")
 	f.DurationVar(&c.lasts, "for", 0, "how long it lasts, in place of --until")
 	f.StringVar(&c.reason, "reason", "", "the reason, shown with the control")
-	cmd.ValidArgsFunction = c.completeRoom
 }
 
 // mark returns the end that the flags name, or their fault.
-func (c *controlFlags) mark(now time.Time) (m map[string]any, fault string) {
-	m = map[string]any{}
+func (c *controlFlags) mark(now time.Time) (m object, fault string) {
+	m = object{}
 	switch {
 	case c.until != "" && c.lasts != 0:
 		return nil, "until, for: one of them only"
@@ -47,69 +45,54 @@ func (c *controlFlags) mark(now time.Time) (m map[string]any, fault string) {
 	return m, ""
 }
 
-// control sets a control of a room. body makes the request from the arguments after the room and the end in the flags;
-// nil shows the controls in force. It returns the fault of the arguments.
-func (c *controlFlags) control(cmd *cobra.Command, args []string, body func(words []string, mark map[string]any) (b map[string]any, fault string)) error {
-	mark, fault := c.mark(time.Now())
-	var b map[string]any
-	if fault == "" {
-		b, fault = body(args[1:], mark)
-	}
-	if fault != "" {
-		return usagef("%s", fault)
-	}
-	cl, err := c.openZone(cmd)
-	if err != nil {
-		return err
-	}
-	r, err := cl.find(args[0])
-	if err != nil {
-		return err
-	}
-	var now api.Controls
-	if b == nil {
-		res, err2 := cl.GetControls(cl.ctx, r.Id)
-		err = take(res, err2, &now)
-	} else {
-		if c.reason != "" {
+// control returns the run function of a command that sets a control of a room. body makes the request from the
+// arguments after the room and the end in the flags; nil shows the controls in force. It returns the fault of the
+// arguments.
+func (c *controlFlags) control(body func(words []string, mark object) (b object, fault string)) runFunc {
+	return func(cmd *cobra.Command, args []string) error {
+		mark, fault := c.mark(time.Now())
+		var b object
+		if fault == "" {
+			b, fault = body(args[1:], mark)
+		}
+		if fault != "" {
+			return usagef("%s", fault)
+		}
+		if b != nil && c.reason != "" {
 			b["reason"] = c.reason
 		}
-		data, err2 := json.Marshal(b)
-		if err2 != nil {
-			return err2
-		}
-		res, err2 := cl.PatchControls(cl.ctx, r.Id, data)
-		err = take(res, err2, &now)
+		return c.ofRoom(func(cl *client, r *api.Room, _ []string) error {
+			method := http.MethodPatch
+			if b == nil {
+				method = http.MethodGet
+			}
+			now, err := call[api.Controls](cl, method, ofOurs("rooms", r.Id, "controls"), b)
+			if err != nil {
+				return err
+			}
+			return cl.show(now, func(row func(...any)) { showControls(row, &now) })
+		})(cmd, args)
 	}
-	if err != nil {
-		return err
-	}
-	return cl.print(now, func(w io.Writer) { showControls(w, &now) })
 }
 
-func showControls(w io.Writer, c *api.Controls) {
-	fmt.Fprintln(w, "ROOM\tSAYS\tUNTIL\tSINCE\tBY\tREASON")
-	line := func(says string, m *api.Control) {
-		until := "taken back"
-		if m.Until != nil {
-			until = m.Until.Format(time.RFC3339)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Room, says, until, m.Since.Format(time.RFC3339), m.By, m.Reason)
-	}
+func showControls(row func(...any), c *api.Controls) {
+	row("ROOM", "CONTROL", "UNTIL", "SINCE", "BY", "REASON")
+	line := func(m *api.Control, what string) { row(c.Room, what, m.Until, m.Since, m.By, m.Reason) }
+	limits := fmt.Sprintf("limits %d, %d per minute", c.InForce.TotalActiveUsers, c.InForce.NewUsersPerMinute)
 	if m := c.Pause; m != nil {
-		line(strings.TrimSpace("paused "+quoted(m.Message)), m)
+		line(m, strings.TrimSpace("paused "+quoted(m.Message)))
 	}
 	if m := c.QueueAll; m != nil {
-		line("all wait", m)
+		line(m, "all wait")
 	}
 	if m := c.Message; m != nil {
-		line("message "+quoted(m.Text), m)
+		line(m, "message "+quoted(m.Text))
 	}
 	if m := c.Limits; m != nil {
-		line(fmt.Sprintf("limits %d, %d per minute", c.InForce.TotalActiveUsers, c.InForce.NewUsersPerMinute), m)
+		line(m, limits)
 	}
 	if c.Pause == nil && c.QueueAll == nil && c.Message == nil && c.Limits == nil {
-		fmt.Fprintf(w, "%s\tnothing for now: limits %d, %d per minute\t\t\t\t\n", c.Room, c.InForce.TotalActiveUsers, c.InForce.NewUsersPerMinute)
+		row(c.Room, "none: "+limits)
 	}
 }
 
@@ -136,14 +119,12 @@ func newPauseCmd() *cobra.Command {
 		Use: "pause ROOM [MESSAGE]", Short: "Admit no visitors for now", Args: oneText("MESSAGE"),
 		Long: `Admit no visitors for now: all wait and keep their places, and sessions go on. The page shows MESSAGE. The pause holds until
 vestibule resume, --until or --for. Changes of the room (the API, Terraform, rooms.yaml) do not end it.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return flags.control(cmd, args, func(words []string, mark map[string]any) (map[string]any, string) {
-				if len(words) == 1 {
-					mark["message"] = words[0]
-				}
-				return map[string]any{"pause": mark}, ""
-			})
-		},
+		RunE: flags.control(func(words []string, mark object) (object, string) {
+			if len(words) == 1 {
+				mark["message"] = words[0]
+			}
+			return object{"pause": mark}, ""
+		}),
 	}
 	flags.add(cmd)
 	return cmd
@@ -153,14 +134,12 @@ func newResumeCmd() *cobra.Command {
 	flags := &controlFlags{}
 	cmd := &cobra.Command{
 		Use: "resume ROOM", Short: "End a pause",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return flags.control(cmd, args, func(_ []string, mark map[string]any) (map[string]any, string) {
-				if len(mark) > 0 {
-					return nil, "until, for: a pause ends at once"
-				}
-				return map[string]any{"pause": nil}, ""
-			})
-		},
+		RunE: flags.control(func(_ []string, mark object) (object, string) {
+			if len(mark) > 0 {
+				return nil, "until, for: a pause ends at once"
+			}
+			return object{"pause": nil}, ""
+		}),
 	}
 	flags.add(cmd)
 	return cmd
@@ -171,18 +150,16 @@ func newMessageCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "message ROOM [TEXT]", Short: "Show a text on the waiting page for now", Args: oneText("TEXT"),
 		Long: "Show TEXT on the waiting page for now, in place of the room's queue_message.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return flags.control(cmd, args, func(words []string, mark map[string]any) (map[string]any, string) {
-				switch {
-				case clear && len(words)+len(mark) == 0:
-					return map[string]any{"message": nil}, ""
-				case clear || len(words) != 1:
-					return nil, "TEXT: must be given, or --clear alone"
-				}
-				mark["text"] = words[0]
-				return map[string]any{"message": mark}, ""
-			})
-		},
+		RunE: flags.control(func(words []string, mark object) (object, string) {
+			switch {
+			case clear && len(words)+len(mark) == 0:
+				return object{"message": nil}, ""
+			case clear || len(words) != 1:
+				return nil, "TEXT: must be given, or --clear alone"
+			}
+			mark["text"] = words[0]
+			return object{"message": mark}, ""
+		}),
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&clear, "clear", false, "end the message")
@@ -196,30 +173,28 @@ func newLimitsCmd() *cobra.Command {
 		Long: `Set total_active_users and new_users_per_minute for now; --until or --for is needed. Without flags: show the limits in
 force.`,
 		Example: "  vestibule limits shop --total 300 --per-minute 60 --for 30m",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return flags.control(cmd, args, func(_ []string, mark map[string]any) (map[string]any, string) {
-				set := total != 0 || rate != 0
-				switch {
-				case clear && (set || len(mark) > 0):
-					return nil, "clear: must be given alone"
-				case clear:
-					return map[string]any{"limits": nil}, ""
-				case !set && len(mark) > 0:
-					return nil, "total, per-minute: one of them is needed"
-				case !set:
-					return nil, ""
-				case mark["until"] == nil:
-					return nil, "for, until: limits for now need an end"
-				}
-				if total != 0 {
-					mark["total_active_users"] = total
-				}
-				if rate != 0 {
-					mark["new_users_per_minute"] = rate
-				}
-				return map[string]any{"limits": mark}, ""
-			})
-		},
+		RunE: flags.control(func(_ []string, mark object) (object, string) {
+			set := total != 0 || rate != 0
+			switch {
+			case clear && (set || len(mark) > 0):
+				return nil, "clear: must be given alone"
+			case clear:
+				return object{"limits": nil}, ""
+			case !set && len(mark) > 0:
+				return nil, "total, per-minute: one of them is needed"
+			case !set:
+				return nil, ""
+			case mark["until"] == nil:
+				return nil, "for, until: limits for now need an end"
+			}
+			if total != 0 {
+				mark["total_active_users"] = total
+			}
+			if rate != 0 {
+				mark["new_users_per_minute"] = rate
+			}
+			return object{"limits": mark}, ""
+		}),
 	}
 	flags.add(cmd)
 	cmd.Flags().IntVar(&total, "total", 0, "total_active_users")

@@ -5,21 +5,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"testing"
+
+	"vestibule/internal/global/control"
 )
 
 // TestReleaseByTheCommandLine: what is asked of the API, with a key for each call, and what is shown.
 func TestReleaseByTheCommandLine(t *testing.T) {
 	said, key := "", ""
 	const one = `{"id":7,"people":10,"let_in":3,"state":"open","at":"2026-11-22T20:00:00Z","by":"ops","reason":"row one"}`
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		result := "[" + one + "]"
 		switch {
-		case r.URL.Path == "/user/tokens/verify":
-			result = `{"id":"i","zone":"z","account":"a"}`
-		case r.URL.Path == "/zones/z/waiting_rooms":
+		case r.URL.Path == "/zones/"+control.Zone+"/waiting_rooms":
 			result = `[{"id":"0123","name":"shop"}]`
 		case r.URL.Path != "/vestibule/rooms/0123/releases":
 			t.Errorf("%s %s", r.Method, r.URL.Path)
@@ -31,8 +30,7 @@ func TestReleaseByTheCommandLine(t *testing.T) {
 			said, result, key = string(data), one, r.Header.Get("Idempotency-Key")
 		}
 		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
-	}))
-	defer api.Close()
+	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "good")
 	keys := map[string]bool{}
@@ -67,13 +65,11 @@ func TestEventsByTheCommandLine(t *testing.T) {
 	said := ""
 	const one = `{"id":"e1","name":"launch","prequeue_start_time":"2026-12-01T09:00:00Z","event_start_time":"2026-12-01T10:00:00Z","event_end_time":"2026-12-01T12:00:00Z","total_active_users":500}`
 	const twin = `{"id":"e2","name":"again"},{"id":"e3","name":"again"}`
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		const at = "/zones/z/waiting_rooms/0123/events"
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		at := "/zones/" + control.Zone + "/waiting_rooms/0123/events"
 		result := one
 		switch r.Method + " " + r.URL.Path {
-		case "GET /user/tokens/verify":
-			result = `{"id":"i","zone":"z","account":"a"}`
-		case "GET /zones/z/waiting_rooms":
+		case "GET /zones/" + control.Zone + "/waiting_rooms":
 			result = `[{"id":"0123","name":"shop"}]`
 		case "GET " + at:
 			result = "[" + one + "," + twin + "]"
@@ -95,8 +91,7 @@ func TestEventsByTheCommandLine(t *testing.T) {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
 		}
 		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
-	}))
-	defer api.Close()
+	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "good")
 	for _, c := range []struct {
@@ -134,12 +129,10 @@ func TestEventsByTheCommandLine(t *testing.T) {
 func TestControlsByTheCommandLine(t *testing.T) {
 	said := ""
 	const none = `{"room":"shop","id":"0123","version":0,"pause":null,"queue_all":null,"message":null,"limits":null,"in_force":{"total_active_users":7,"new_users_per_minute":3,"queue_all":false,"queue_message":""}}`
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		result := none
 		switch {
-		case r.URL.Path == "/user/tokens/verify":
-			result = `{"id":"i","zone":"z","account":"a"}`
-		case r.URL.Path == "/zones/z/waiting_rooms":
+		case r.URL.Path == "/zones/"+control.Zone+"/waiting_rooms":
 			result = `[{"id":"0123","name":"shop"}]`
 		case r.URL.Path != "/vestibule/rooms/0123/controls":
 			t.Errorf("%s %s", r.Method, r.URL.Path)
@@ -153,8 +146,7 @@ func TestControlsByTheCommandLine(t *testing.T) {
 				`"limits":{"since":"2026-11-22T20:00:00Z","until":"2026-11-22T21:00:00Z","by":"ops","reason":"slow","total_active_users":5},"in_force":{"total_active_users":5,"new_users_per_minute":3,"queue_all":true,"queue_message":"Soon."}}`
 		}
 		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
-	}))
-	defer api.Close()
+	})
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("VESTIBULE_TOKEN", "good")
 	server := "--server=" + api.URL
@@ -164,14 +156,14 @@ func TestControlsByTheCommandLine(t *testing.T) {
 		asked string // a pattern
 		shown string // another
 	}{
-		{[]string{"pause", "shop", "Back in ten minutes.", "--reason", "slow"}, 0, `^{"pause":{"message":"Back in ten minutes."},"reason":"slow"}$`, `shop +paused "Soon." +taken back +2026-11-22T20:00:00Z +ops`},
+		{[]string{"pause", "shop", "Back in ten minutes.", "--reason", "slow"}, 0, `^{"pause":{"message":"Back in ten minutes."},"reason":"slow"}$`, `shop +paused "Soon." +- +2026-11-22T20:00:00Z +ops`},
 		{[]string{"pause", "0123", "--for", "10m"}, 0, `^{"pause":{"until":"20..-..-..T..:..:..(\..*)?Z"}}$`, `shop +limits 5, 3 per minute +2026-11-22T21:00:00Z +.* +ops +slow`},
 		{[]string{"resume", "shop"}, 0, `^{"pause":null}$`, ""},
 		{[]string{"message", "shop", "Sold out soon.", "--until", "2036-11-22T20:15:00Z"}, 0, `^{"message":{"text":"Sold out soon.","until":"2036-11-22T20:15:00Z"}}$`, ""},
 		{[]string{"message", "shop", "--clear"}, 0, `^{"message":null}$`, ""},
 		{[]string{"limits", "shop", "--total", "5", "--for", "30m"}, 0, `^{"limits":{"total_active_users":5,"until":".*Z"}}$`, ""},
 		{[]string{"limits", "shop", "--clear", "--output", "json"}, 0, `^{"limits":null}$`, `"total_active_users": 5`},
-		{[]string{"limits", "shop"}, 0, "^$", `nothing for now: limits 7, 3 per minute`},
+		{[]string{"limits", "shop"}, 0, "^$", `none: limits 7, 3 per minute`},
 		{[]string{"limits", "shop", "--total", "5"}, 2, "^$", "for, until: limits for now need an end"},
 		{[]string{"limits", "shop", "--total", "5", "--clear"}, 2, "^$", "clear: must be given alone"},
 		{[]string{"limits", "shop", "--for", "1m"}, 2, "^$", "total, per-minute: one of them is needed"},

@@ -54,13 +54,17 @@ func newDemoCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Origin, "origin", "", "your own site to put the waiting room in front of, such as http://127.0.0.1:3000; empty for a demo site")
-	f.StringSliceVar(&o.Hosts, "host", nil, "names by which visitors ask for the site, beside localhost and the address of --listen")
+	f.StringVar(&o.Origin, "origin", "",
+		"your own site to put the waiting room in front of, such as http://127.0.0.1:3000; empty for a demo site")
+	f.StringSliceVar(&o.Hosts, "host", nil,
+		"names by which visitors ask for the site, beside localhost and the address of --listen")
 	f.StringSliceVar(&o.DataCenters, "data-centers", []string{"nairobi", "dublin"}, "names of the data centres")
 	f.IntVar(&o.Edges, "edges", 2, "edges in each data centre")
 	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort), "host:port of the first edge; the others take the ports that follow. Without this flag, other ports where these are taken")
-	f.StringVar(&o.Control, "control", "", "host:port of the API, an address of this machine; empty for a port after those of the edges")
-	f.StringVar(&o.DataDir, "data-dir", "./var", "folder for the nats-server's data, the rooms file and the nodes' last good copies")
+	f.StringVar(&o.Control, "control", "",
+		"host:port of the API, an address of this machine; empty for a port after those of the edges")
+	f.StringVar(&o.DataDir, "data-dir", "./var",
+		"folder for the nats-server's data, the rooms file and the nodes' last good copies")
 	limitFlags(f, o, 3, 60, time.Minute)
 	f.IntVar(&visitors, "visitors", 0, "simulated visitors that come, wait, browse and leave")
 	level = logLevel(cmd, "warn")
@@ -124,7 +128,8 @@ func chooseListen(o *allinone.Options, first int, stdout io.Writer) {
 			o.Listen = "localhost:" + strconv.Itoa(base)
 			return
 		}
-		fmt.Fprintf(stdout, "Port %d is taken by another program: trying from %d on (--listen chooses others).\n", taken, base+100)
+		fmt.Fprintf(stdout, "Port %d is taken by another program: trying from %d on (--listen chooses others).\n", taken,
+			base+100)
 	}
 	o.Listen = "localhost:0"
 }
@@ -166,7 +171,8 @@ func grow(ctx context.Context, o *allinone.Options, up func(context.Context, *al
 // announceDemo prints first steps, for people, and all addresses, for scripts.
 func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors int) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "A waiting room for %d at a time, %d new per minute, sessions of %s.\n\n", o.TotalActiveUsers, o.NewUsersPerMinute, short(o.SessionDuration))
+	fmt.Fprintf(&b, "A waiting room for %d at a time, %d new per minute, sessions of %s.\n\n", o.TotalActiveUsers,
+		o.NewUsersPerMinute, short(o.SessionDuration))
 	if t.Info.Busy != "" {
 		fmt.Fprintf(&b, "  See it    %s\n            a full room of simulated visitors: you wait with them, and are in after about a minute\n\n", t.Info.Busy)
 	}
@@ -177,7 +183,8 @@ func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors i
 	if visitors > 0 {
 		fmt.Fprintf(&b, "  Try it    %d simulated visitors come to these, too", visitors)
 	} else {
-		fmt.Fprintf(&b, "  Try it    open these in %s different browser profiles, or run with --visitors 20", spell(o.TotalActiveUsers+1))
+		fmt.Fprintf(&b, "  Try it    open these in %s different browser profiles, or run with --visitors 20",
+			spell(o.TotalActiveUsers+1))
 	}
 	for i, u := range urls[:min(len(urls), 8)] {
 		if i%2 == 0 {
@@ -190,7 +197,8 @@ func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors i
 		fmt.Fprintf(&b, "  Names     %s, where they lead to this machine (/etc/hosts)\n", strings.Join(o.Hosts, ", "))
 	}
 	fmt.Fprintf(&b, "  Site      %s\n  Rooms     %s (edit it while this runs)\n", t.Info.Origin, t.Info.Rooms)
-	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=%s %s rooms list\n\n", t.Info.Control.URL, t.Info.Control.Token, program())
+	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=%s %s rooms list\n\n", t.Info.Control.URL,
+		t.Info.Control.Token, program())
 	fmt.Fprintf(&b, "Ctrl-C stops everything. The next line is for scripts.\n")
 	return ready(w, &b, &t.Info)
 }
@@ -217,7 +225,8 @@ func short(d time.Duration) string {
 
 // spell returns a small number in words.
 func spell(n int) string {
-	if words := []string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}; n < len(words) {
+	words := []string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}
+	if n < len(words) {
 		return words[n]
 	}
 	return strconv.Itoa(n)

@@ -8,22 +8,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/sim"
 )
 
 func newFiguresCmd() *cobra.Command {
-	only, list := "", false
+	only, file, list := "", "", false
 	cmd := &cobra.Command{
 		Use: "figures", Short: "Print the figures of experiments with fixed seeds, each beside its goal",
-		RunE: func(cmd *cobra.Command, _ []string) error { return figures(cmd.OutOrStdout(), only, list) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return showFigures(cmd.OutOrStdout(), only, file, list) },
 	}
 	cmd.Flags().StringVar(&only, "only", "", "only figures whose name contains this")
+	cmd.Flags().StringVar(&file, "json", "", "also write them to this file, in a git checkout, for docs/FIGURES.md")
 	cmd.Flags().BoolVar(&list, "list", false, "print their names and goals, run nothing")
 	return cmd
 }
 
-// figures fails if a guarantee is violated; a missed goal is only reported.
-func figures(stdout io.Writer, only string, list bool) error {
+// showFigures fails if a guarantee is violated; a missed goal is only reported.
+func showFigures(stdout io.Writer, only, file string, list bool) error {
 	var chosen []sim.Figure
 	for _, x := range sim.Figures() {
 		if strings.Contains(x.Name, only) {
@@ -35,12 +37,14 @@ func figures(stdout io.Writer, only string, list bool) error {
 	}
 	debug.SetGCPercent(400)
 	var broken error
+	var measured []figures.Measured
 	for _, x := range chosen {
 		if list {
 			fmt.Fprintf(stdout, "%s: %s\n", x.Name, x.Goal)
 			continue
 		}
 		r := x.Show()
+		measured = append(measured, figures.Measured{Key: "simulate " + x.Name, Seen: r.Seen, Missed: x.Goal != "" && !r.Met})
 		verdict := "met"
 		switch {
 		case r.Fault != "":
@@ -59,6 +63,9 @@ func figures(stdout io.Writer, only string, list bool) error {
 		if r.Bound != "" {
 			fmt.Fprintf(stdout, "    %s\n", r.Bound)
 		}
+	}
+	if file != "" && broken == nil {
+		return figures.Write(file, measured)
 	}
 	return broken
 }

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,8 +49,8 @@ func newFleetAddCmd() *cobra.Command {
 func newFleetDrainCmd() *cobra.Command {
 	cfg := newFleetConfig()
 	cmd := &cobra.Command{
-		Use: "drain DC", Short: "Admit nobody in a data centre any more",
-		Long: "Admit nobody in a data centre any more. It leaves the list by itself once all its permits have come back.",
+		Use: "drain DC", Short: "End admissions in a data centre, and remove it from the list",
+		Long: "End admissions in a data centre. It leaves the list by itself once all its permits are returned.",
 	}
 	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
 		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Drain(now, name) })
@@ -67,8 +67,8 @@ type removeConfig struct {
 func newFleetRemoveCmd() *cobra.Command {
 	cfg := &removeConfig{fleetConfig: *newFleetConfig()}
 	cmd := &cobra.Command{
-		Use: "remove DC", Short: "Remove a data centre that will not come back",
-		Long: "Remove a data centre that will not come back. It needs --force: its sessions may exceed the limit until they end.",
+		Use: "remove DC", Short: "Remove a data centre that is lost",
+		Long: "Remove a data centre that is lost. It needs --force: its sessions may exceed the limit until they end.",
 	}
 	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
 		if !cfg.Force {
@@ -76,7 +76,8 @@ func newFleetRemoveCmd() *cobra.Command {
 				return err
 			}
 		}
-		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
+		return l.change(ctx,
+			func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
 	})
 	return cmd
 }
@@ -101,7 +102,9 @@ func (c *fleetConfig) Validate() []error {
 }
 
 // runs makes a command operate on the list of data centres. Its flags are those of whole, which contains c.
-func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config, do func(ctx context.Context, l *fleetList, name string) error) {
+func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config,
+	do func(ctx context.Context, l *fleetList, name string) error,
+) {
 	load := node.Flags(whole, cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if check, err := loadConfig(load); err != nil || check {
@@ -153,7 +156,7 @@ type fleetList struct {
 }
 
 // errUnfounded means that no list is stored.
-var errUnfounded = errors.New("the store holds no list of data centres yet: global makes it once every data centre of its data_centers was heard; see the alarms of its /readyz")
+var errUnfounded = errors.New("the store holds no list of data centres yet: global makes it once every data centre in its data_centers has reported; see the alarms of its /readyz")
 
 func (f *fleetList) get(ctx context.Context) (*node.Members, uint64, error) {
 	data, revision, err := f.docs.Get(ctx, node.MembersDocument)
@@ -226,24 +229,26 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 		return fmt.Errorf("data centre %q: %w", name, node.ErrNoMember)
 	}
 	if m.List[i].State != node.Draining {
-		return fmt.Errorf("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name, name)
+		return fmt.Errorf("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name,
+			name)
 	}
 	st, err := f.status(ctx)
 	if err != nil {
 		return err
 	}
-	what := "no global has told what it has out"
+	what := "no global has reported its permits"
 	if st != nil {
 		for _, c := range st.List {
 			if c.Name == name {
-				what = fmt.Sprintf("%d rights of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions, st.At.UTC().Format(time.RFC3339))
+				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
+					st.At.UTC().Format(time.RFC3339))
 				if !c.Told {
-					what = "it is not heard; when it was, " + what
+					what = "it does not report; at its last report, " + what
 				}
 			}
 		}
 	}
-	return fmt.Errorf("data centre %q drains and leaves the list by itself: %s; --force takes it off now, and its sessions may be above the limit", name, what)
+	return fmt.Errorf("data centre %q is draining and leaves the list when it is empty: %s; --force removes it now, and its sessions may exceed the limit", name, what)
 }
 
 func (f *fleetList) list(ctx context.Context) error {
@@ -255,53 +260,50 @@ func (f *fleetList) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "DATA CENTRE\tSTATE\tRIGHTS OF T\tRIGHTS OF R\tSESSIONS\tOVERCOMMIT")
-	told := map[string]node.CentreState{}
+	var listed, copies []node.CentreState
 	if st != nil {
 		for _, c := range st.List {
-			if c.State != wire.Unlisted.String() {
-				told[c.Name] = c
+			if c.State == wire.Unlisted.String() {
+				copies = append(copies, c)
+			} else {
+				listed = append(listed, c)
 			}
 		}
 	}
-	line := func(name, state string) {
-		c, ok := told[name]
-		delete(told, name)
-		if !ok {
-			fmt.Fprintf(w, "%s\t%s\t-\t-\t-\t-\n", name, state)
-			return
+	err = writeTable(f.out, func(row func(...any)) {
+		row("DATA CENTRE", "STATE", "PERMITS OF T", "PERMITS OF R", "SESSIONS", "OVERCOMMIT")
+		line := func(c node.CentreState, state string) {
+			if !c.Told {
+				state += ", silent"
+			}
+			row(c.Name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
 		}
-		if !c.Told {
-			state += ", not heard"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
-	}
-	for _, d := range m.List {
-		line(d.Name, string(d.State))
-	}
-	if st != nil {
-		for _, c := range st.List {
-			if c.State != wire.Unlisted.String() {
+		for _, d := range m.List {
+			i := slices.IndexFunc(listed, func(c node.CentreState) bool { return c.Name == d.Name })
+			if i < 0 {
+				row(d.Name, d.State, "-", "-", "-", "-")
 				continue
 			}
+			line(listed[i], string(d.State))
+		}
+		for _, c := range copies {
 			state := c.State
 			if m.Find(c.Name) >= 0 {
-				state += fmt.Sprintf(" copy, site %016x", c.Site)
+				state += fmt.Sprintf(" copy, cluster ID %016x", c.ClusterID)
 			}
-			told[c.Name] = c
-			line(c.Name, state)
+			line(c, state)
 		}
-	}
-	if err := w.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(f.out, "\nversion %d of the list", m.Version)
 	switch {
 	case st == nil:
-		fmt.Fprint(f.out, "; no global has told what is out")
+		fmt.Fprint(f.out, "; no global has reported the permits")
 	case st.Version != m.Version:
-		fmt.Fprintf(f.out, "; what is out was told by a global with version %d, at %s", st.Version, st.At.UTC().Format(time.RFC3339))
+		fmt.Fprintf(f.out, "; the permits are from a global with version %d, at %s", st.Version,
+			st.At.UTC().Format(time.RFC3339))
 	}
 	if len(m.Forced) > 0 {
 		names := make([]string, len(m.Forced))

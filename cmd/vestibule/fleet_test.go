@@ -82,13 +82,13 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.does(node.ExitError, "no such data centre in the list", "drain", "oslo")
 	s.does(node.ExitError, "does not drain: vestibule fleet drain lima first", "remove", "lima")
 	s.does(node.ExitOK, "lima         draining", "drain", "lima")
-	s.does(node.ExitError, "it drains already", "drain", "lima")
-	s.does(node.ExitError, "no global has told what it has out", "remove", "lima")
+	s.does(node.ExitError, "is draining already", "drain", "lima")
+	s.does(node.ExitError, "no global has reported its permits", "remove", "lima")
 	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
 		{Name: "lima", State: "draining", Told: true, Held: 7, RateHeld: 3, Sessions: 5}, {Name: "oslo", State: "unlisted", Told: true, Held: 2},
 	}})
-	s.does(node.ExitError, "7 rights of T and 3 of R are out, 5 sessions", "remove", "lima")
-	s.does(node.ExitOK, "lima         draining  7            3            5         0", "list")
+	s.does(node.ExitError, "7 permits of T and 3 of R are out, 5 sessions", "remove", "lima")
+	s.does(node.ExitOK, "lima         draining  7             3             5         0", "list")
 	s.does(node.ExitOK, "oslo         unlisted  2", "list")
 	s.does(node.ExitOK, "lima         active", "add", "lima")
 	s.does(node.ExitOK, "taken off by force, and may have sessions yet: lima", "remove", "lima", "--force")

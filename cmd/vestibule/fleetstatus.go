@@ -1,9 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"io"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,13 +14,9 @@ func newFleetStatusCmd() *cobra.Command {
 	flags, watch := &clientFlags{}, false
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show globals, data centres, edges and alarms, by the API",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			return c.again(watch, c.fleet)
-		},
+		RunE: flags.run(func(c *client, _ []string) error {
+			return c.again(watch, func() error { return showFleet(c) })
+		}),
 	}
 	flags.add(cmd, cmd.Flags())
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
@@ -42,50 +37,53 @@ func (c *client) again(watch bool, show func() error) error {
 	}
 }
 
-func (c *client) fleet() error {
-	var got api.Fleet
-	res, err := c.GetFleet(c.ctx)
-	if err := take(res, err, &got); err != nil {
+func showFleet(c *client) error {
+	got, err := call[api.Fleet](c, http.MethodGet, ofOurs("fleet"), nil)
+	if err != nil {
 		return err
 	}
-	return c.print(got, func(w io.Writer) {
-		fmt.Fprintln(w, "CANDIDATE\tLEADS\tTERM\tROOMS\tKEYS\tLIST\tBUILD\tAS OF")
+	return c.show(got, func(row func(...any)) {
+		row("CANDIDATE", "LEADS", "TERM", "ROOMS", "KEYS", "LIST", "BUILD", "AS OF")
 		for _, g := range got.Candidates {
-			leads := "-"
+			leads := ""
 			if g.Leading {
 				leads = "yes"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", g.Name, leads, cmp.Or(g.Term, "-"), g.RoomsVersion, g.KeysVersion, g.MembersVersion, g.Build, g.AsOf.Format(time.TimeOnly))
+			row(g.Name, leads, g.Term, g.RoomsVersion, g.KeysVersion, g.MembersVersion, g.Build, g.AsOf)
 		}
 		if got.Leader == "" {
-			fmt.Fprintln(w, "nobody has said of late that it leads")
+			row("no candidate leads")
 			return
 		}
-		fmt.Fprintln(w, "\nDATA CENTRE\tSTATE\tTERM\tHEARD\tCLOCK\tRIGHTS OF T\tIDLE\tRIGHTS OF R\tIDLE\tSESSIONS\tOVERCOMMIT\tEDGES\tLEASE\tBUILD")
+		row("\nDATA CENTRE", "STATE", "TERM", "HEARD", "CLOCK", "PERMITS OF T", "IDLE", "PERMITS OF R", "IDLE", "SESSIONS",
+			"OVERCOMMIT", "EDGES", "LEASE", "BUILD")
 		for _, d := range got.DataCenters {
 			state, clock := d.State, "unknown"
 			if !d.Told {
-				state += ", not heard"
+				state += ", silent"
 			}
 			if d.ClockBoundSeconds != nil {
 				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%.1f s ago\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f s\t%s\n", d.Name, state, d.Term, d.HeardSeconds, clock,
-				d.Rights, d.RightsIdle, d.RateRights, d.RateRightsIdle, d.Sessions, d.Overcommit, d.EdgesCount, d.LeaseSeconds, cmp.Or(d.Build, "-"))
+			row(d.Name, state, d.Term, ago(d.HeardSeconds), clock,
+				d.Permits, d.PermitsIdle, d.RatePermits, d.RatePermitsIdle, d.Sessions, d.Overcommit,
+				d.EdgesCount, fmt.Sprintf("%.0f s", d.LeaseSeconds), d.Build)
 		}
-		fmt.Fprintln(w, "\nEDGE\tDATA CENTRE\tSTATE\tHEARD\tLEASE\tBUILD")
+		row("\nEDGE", "DATA CENTRE", "STATE", "HEARD", "LEASE", "BUILD")
 		for _, d := range got.DataCenters {
 			for _, e := range d.Edges {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%.1f s ago\t%.1f s\t%s\n", e.Name, d.Name, e.State, e.HeardSeconds, e.LeaseSeconds, cmp.Or(e.Build, "-"))
+				row(e.Name, d.Name, e.State, ago(e.HeardSeconds), fmt.Sprintf("%.1f s", e.LeaseSeconds), e.Build)
 			}
 			if more := d.EdgesCount - len(d.Edges); more > 0 {
-				fmt.Fprintf(w, "and %d more\t%s\n", more, d.Name)
+				row(fmt.Sprintf("and %d more", more), d.Name)
 			}
 		}
 		for _, g := range got.Candidates {
 			for _, a := range g.Alarms {
-				fmt.Fprintf(w, "\nalarm of %s: %s\n", g.Name, a)
+				row(fmt.Sprintf("\nalarm of %s: %s", g.Name, a))
 			}
 		}
 	})
 }
+
+func ago(seconds float64) string { return fmt.Sprintf("%.1f s ago", seconds) }

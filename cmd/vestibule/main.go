@@ -62,7 +62,8 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "\n  {{.CommandPath}} [command]", "", 1)) // Use has it already
+	// Use has it already.
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "\n  {{.CommandPath}} [command]", "", 1))
 	for _, g := range []struct {
 		title    string
 		commands []*cobra.Command
@@ -152,7 +153,8 @@ func named(cmd *cobra.Command, args []string) error {
 	}
 	for i, name := range names {
 		if i >= len(args) && name[0] != '[' {
-			return usageError(fmt.Sprintf("%s: is needed\nusage: %s (see --help)", strings.TrimSuffix(name, "..."), cmd.UseLine()))
+			return usageError(fmt.Sprintf("%s: is needed\nusage: %s (see --help)", strings.TrimSuffix(name, "..."),
+				cmd.UseLine()))
 		}
 	}
 	switch {
@@ -226,7 +228,8 @@ func logLevel(cmd *cobra.Command, level string) *string {
 // offer adds shell completions for a flag.
 func offer(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 	// The only errors are an unknown flag and a second registration.
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	offered := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(flag, offered); err != nil {
 		panic(err)
 	}
 }

@@ -20,7 +20,9 @@ import (
 )
 
 func newNATSConfigCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "nats-config", Short: "Write the configuration of NATS servers with a user and certificate for every node"}
+	cmd := &cobra.Command{
+		Use: "nats-config", Short: "Write the configuration of NATS servers with a user and certificate for every node",
+	}
 	cmd.AddCommand(newNATSConfigWriteCmd(), newNATSConfigProvisionCmd())
 	return cmd
 }
@@ -29,8 +31,10 @@ func newNATSConfigWriteCmd() *cobra.Command {
 	cfg := &natsConfigWrite{
 		Globals: []string{"global-0..2"}, Regionals: []string{"regional-0..1"}, Edges: []string{"edge-0..19"},
 		Servers: 3, Routes: "nats-{n}.nats.vestibule-{place}.svc",
-		ServerNames: []string{"nats", "nats.vestibule-{place}.svc", "*.nats.vestibule-{place}.svc", "localhost", "127.0.0.1", "::1"},
-		Hub:         []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Valid: 365 * 24 * time.Hour,
+		ServerNames: []string{
+			"nats", "nats.vestibule-{place}.svc", "*.nats.vestibule-{place}.svc", "localhost", "127.0.0.1", "::1",
+		},
+		Hub: []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Valid: 365 * 24 * time.Hour,
 	}
 	cmd := &cobra.Command{
 		Use: "write", Short: "Write nats.conf, certificates and Kubernetes objects",
@@ -215,7 +219,8 @@ func (c *natsConfigProvision) provision(cmd *cobra.Command) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), c.Wait)
 	defer cancel()
 	log := node.NewLogger(cmd.ErrOrStderr(), node.LogConfig{Level: "error", Format: "text"})
-	conn, err := natsbus.Connect(c.NATS.Options("vestibule-provision", natsbus.NodeInbox(natsbus.RoleProvision, c.Place, string(natsbus.RoleProvision)), log))
+	inbox := natsbus.NodeInbox(natsbus.RoleProvision, c.Place, string(natsbus.RoleProvision))
+	conn, err := natsbus.Connect(c.NATS.Options("vestibule-provision", inbox, log))
 	if err != nil {
 		return err
 	}
@@ -231,7 +236,8 @@ func (c *natsConfigProvision) provision(cmd *cobra.Command) error {
 			all = append(all, made...)
 		}
 		if err == nil {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "streams of %s: %s; made now: %s\n", c.Place, strings.Join(natsbus.Streams(c.Place), ", "), strings.Join(all, ", "))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "streams of %s: %s; made now: %s\n", c.Place,
+				strings.Join(natsbus.Streams(c.Place), ", "), strings.Join(all, ", "))
 			return err
 		}
 		select {

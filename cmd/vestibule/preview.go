@@ -57,10 +57,14 @@ func servePreview(cmd *cobra.Command, listen, file, sources, level string) error
 		return fmt.Errorf("listen: %w", err)
 	}
 	url := "http://" + l.Addr().String() + "/"
-	if err := node.Announce(cmd.OutOrStdout(), "preview "+url, map[string]string{"tier": "preview", "url": url}); err != nil {
+	info := map[string]string{"tier": "preview", "url": url}
+	if err := node.Announce(cmd.OutOrStdout(), "preview "+url, info); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	srv := &http.Server{Handler: preview.New(file, sources, log), ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	srv := &http.Server{
+		Handler: preview.New(file, sources, log), ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
 	stopped := make(chan error, 1)
 	go func() {
 		<-cmd.Context().Done()

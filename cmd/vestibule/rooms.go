@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"slices"
+	"net/http"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,127 +13,56 @@ import (
 
 func newRoomsCmd() *cobra.Command {
 	flags := &clientFlags{}
-	cmd := &cobra.Command{
+	return flags.group(&cobra.Command{
 		Use: "rooms", Short: "Show and change rooms",
 		Long: `Show and change rooms.
 
 Keys are those of the API. vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product does not
 have. A value is read as JSON where it is valid JSON, otherwise as text.`,
-	}
-	flags.add(cmd, cmd.PersistentFlags())
-	cmd.AddCommand(newRoomsListCmd(flags), newRoomsGetCmd(flags), newRoomsCreateCmd(flags), newRoomsSetCmd(flags), newRoomsDeleteCmd(flags),
-		newRoomsSiteCmd(flags), newRoomsRevisionsCmd(flags), newRoomsRestoreCmd(flags), newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
-	return cmd
-}
-
-func newRoomsListCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "Show all rooms",
-		RunE: flags.run(func(c *client, _ []string) error {
-			list, err := c.all()
-			if err != nil {
-				return err
-			}
-			return c.print(list, func(w io.Writer) {
-				fmt.Fprintln(w, "NAME\tHOST\tPATH\tTOTAL\tPER MINUTE\tSESSION\tID")
-				for _, r := range list {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%v\t%s\n", r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Id)
-				}
-			})
-		}),
-	}
-}
-
-func newRoomsGetCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "get ROOM", Short: "Show a room, by name or ID, as JSON", ValidArgsFunction: flags.completeRoom,
-		RunE: flags.ofRoom(func(c *client, r api.Room) error { return c.print(r, nil) }),
-	}
-}
-
-func newRoomsCreateCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed",
-		RunE: flags.run(func(c *client, args []string) error {
-			data, err := body(args)
-			if err != nil {
-				return err
-			}
-			var r api.Room
-			res, err := c.WaitingRoomCreateWaitingRoom(c.ctx, c.zone, data)
-			if err := take(res, err, &r); err != nil {
-				return err
-			}
-			return c.print(r, nil)
-		}),
-	}
-}
-
-func newRoomsSetCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", ValidArgsFunction: flags.completeRoom,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := body(args[1:])
-			if err != nil {
-				return err
-			}
-			return flags.ofRoom(func(c *client, r api.Room) error {
-				res, err := c.WaitingRoomPatchWaitingRoom(c.ctx, c.zone, r.Id, data)
-				if err := take(res, err, &r); err != nil {
-					return err
-				}
-				return c.print(r, nil)
-			})(cmd, args)
+	},
+		&cobra.Command{
+			Use: "list", Short: "Show all rooms", RunE: flags.run(func(c *client, _ []string) error { return listRooms(c) }),
 		},
-	}
-}
-
-func newRoomsDeleteCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site", ValidArgsFunction: flags.completeRoom,
-		RunE: flags.ofRoom(func(c *client, r api.Room) error {
-			gone := map[string]any{}
-			res, err := c.WaitingRoomDeleteWaitingRoom(c.ctx, c.zone, r.Id)
-			if err := take(res, err, &gone); err != nil {
-				return err
-			}
-			return c.print(gone, nil)
-		}),
-	}
-}
-
-func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "site HOST URL", Short: "Set the site behind a host",
-		RunE: flags.run(func(c *client, args []string) error {
-			data, err := json.Marshal(map[string]string{"origin": args[1]})
-			if err != nil {
-				return err
-			}
-			var h api.Host
-			res, err := c.PutHost(c.ctx, args[0], data)
-			if err := take(res, err, &h); err != nil {
-				return err
-			}
-			return c.print(h, nil)
-		}),
-	}
-}
-
-func newRoomsRevisionsCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors", ValidArgsFunction: flags.completeRoom,
-		Long: "Show the earlier states of a room and their authors. A deleted room is named by its ID.",
-		RunE: flags.run(func(c *client, args []string) error { return c.revisions(args[0]) }),
-	}
-}
-
-func newRoomsRestoreCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "restore ROOM REVISION", Short: "Restore an earlier state of a room", ValidArgsFunction: flags.completeRoom,
-		Long: "Restore an earlier state of a room. A deleted room, named by its ID, is created again.",
-		RunE: flags.run(func(c *client, args []string) error { return c.restore(args[0], args[1]) }),
-	}
+		&cobra.Command{
+			Use: "get ROOM", Short: "Show a room, by name or ID, as JSON",
+			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return c.showJSON(r) }),
+		},
+		&cobra.Command{
+			Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed",
+			Args: pairs(0),
+			RunE: flags.run(func(c *client, args []string) error {
+				return c.pass(http.MethodPost, inZone(), body(args))
+			}),
+		},
+		&cobra.Command{
+			Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", Args: pairs(1),
+			RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
+				return c.pass(http.MethodPatch, inZone(r.Id), body(args))
+			}),
+		},
+		&cobra.Command{
+			Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site",
+			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error {
+				return c.pass(http.MethodDelete, inZone(r.Id), nil)
+			}),
+		},
+		&cobra.Command{
+			Use: "site HOST URL", Short: "Set the site behind a host",
+			RunE: flags.run(func(c *client, args []string) error {
+				return c.pass(http.MethodPut, ofOurs("hosts", args[0]), object{"origin": args[1]})
+			}),
+		},
+		&cobra.Command{
+			Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors",
+			Long: "Show the earlier states of a room and their authors. A deleted room is named by its ID.",
+			RunE: flags.run(func(c *client, args []string) error { return listRevisions(c, args[0]) }),
+		},
+		&cobra.Command{
+			Use: "restore ROOM REVISION", Short: "Restore an earlier state of a room",
+			Long: "Restore an earlier state of a room. A deleted room, named by its ID, is created again.",
+			RunE: flags.run(func(c *client, args []string) error { return restoreRoom(c, args[0], args[1]) }),
+		},
+		newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
 }
 
 func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
@@ -150,7 +75,7 @@ func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: flags.run(func(c *client, _ []string) error { return c.apply(file, dry, prune) }),
+		RunE: flags.run(func(c *client, _ []string) error { return applyRooms(c, file, dry, prune) }),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the rooms.yaml")
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete the rooms and hosts that the file does not name")
@@ -162,103 +87,75 @@ func newRoomsExportCmd(flags *clientFlags) *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
 		Use: "export", Short: "Print all rooms as a rooms.yaml for rooms apply, or write it with its waiting pages",
-		RunE: flags.run(func(c *client, _ []string) error { return c.export(file) }),
+		RunE: flags.run(func(c *client, _ []string) error { return exportRooms(c, file) }),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file to write; waiting pages are written beside it")
 	return cmd
 }
 
-// ofRoom returns the run function of a command whose first argument is ROOM.
-func (c *clientFlags) ofRoom(do func(c *client, r api.Room) error) func(cmd *cobra.Command, args []string) error {
-	return c.run(func(cl *client, args []string) error {
-		r, err := cl.find(args[0])
-		if err != nil {
-			return err
+func listRooms(c *client) error {
+	list, err := c.all()
+	if err != nil {
+		return err
+	}
+	return c.show(list, func(row func(...any)) {
+		row("NAME", "HOST", "PATH", "TOTAL", "PER MINUTE", "SESSION", "ID")
+		for _, r := range list {
+			row(r.Name, r.Host, r.Path, r.TotalActiveUsers, r.NewUsersPerMinute, r.Vestibule["session_duration"], r.Id)
 		}
-		return do(cl, r)
 	})
 }
 
-// print shows a result as JSON, or as the table that show writes.
-func (c *client) print(result any, show func(w io.Writer)) error {
-	if c.output == "json" || show == nil {
-		e := json.NewEncoder(c.out)
-		e.SetIndent("", "  ")
-		return e.Encode(result)
-	}
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	show(w)
-	return w.Flush()
-}
+// object is a JSON object in a request.
+type object map[string]any
 
-// all returns all rooms.
-func (c *client) all() (rooms []api.Room, err error) {
-	for page, per := 1, 500; ; page++ {
-		var some []api.Room
-		res, err := c.WaitingRoomListWaitingRooms(c.ctx, c.zone, &api.WaitingRoomListWaitingRoomsParams{Page: &page, PerPage: &per})
-		if err := take(res, err, &some); err != nil {
-			return nil, err
+// pairs checks the arguments of a command that takes KEY=VALUE... after others.
+func pairs(after int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := named(cmd, args); err != nil {
+			return err
 		}
-		if rooms = append(rooms, some...); len(some) < per {
-			return rooms, nil
-		}
-	}
-}
-
-// find returns a room by its name or id.
-func (c *client) find(name string) (api.Room, error) {
-	rooms, err := c.all()
-	if err != nil {
-		return api.Room{}, err
-	}
-	i := slices.IndexFunc(rooms, func(r api.Room) bool { return r.Name == name || r.Id == name })
-	if i < 0 {
-		return api.Room{}, fmt.Errorf("no room %q", name)
-	}
-	return rooms[i], nil
-}
-
-// body makes a JSON object of KEY=VALUE arguments. It returns a usageError for others.
-func body(pairs []string) (json.RawMessage, error) {
-	m, own := map[string]any{}, map[string]any{}
-	for _, p := range pairs {
-		key, value, ok := strings.Cut(p, "=")
-		if !ok || key == "" {
-			return nil, usagef("%q: must be KEY=VALUE", p)
-		}
-		var v any = value
-		if d := json.NewDecoder(strings.NewReader(value)); json.Valid([]byte(value)) {
-			d.UseNumber()
-			if err := d.Decode(&v); err != nil {
-				return nil, err
+		for _, p := range args[after:] {
+			if key, _, ok := strings.Cut(p, "="); !ok || key == "" {
+				return usagef("%q: must be KEY=VALUE", p)
 			}
 		}
-		if rest, ok := strings.CutPrefix(key, "vestibule."); ok {
-			own[rest] = v
-			continue
+		return nil
+	}
+}
+
+// body makes a JSON object of KEY=VALUE arguments.
+func body(pairs []string) object {
+	all, own := object{}, object{}
+	for _, p := range pairs {
+		key, value, _ := strings.Cut(p, "=")
+		var v any = value
+		if json.Valid([]byte(value)) {
+			v = json.RawMessage(value)
 		}
-		m[key] = v
+		if rest, ok := strings.CutPrefix(key, "vestibule."); ok {
+			own[rest], all["vestibule"] = v, own
+		} else {
+			all[key] = v
+		}
 	}
-	if len(own) > 0 {
-		m["vestibule"] = own
-	}
-	var b bytes.Buffer
-	err := json.NewEncoder(&b).Encode(m)
-	return b.Bytes(), err
+	return all
 }
 
 func newStatusCmd() *cobra.Command {
 	flags, watch := &clientFlags{}, false
 	cmd := &cobra.Command{
-		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait", ValidArgsFunction: flags.completeRoom,
-		RunE: flags.run(func(c *client, args []string) error { return c.again(watch, func() error { return c.status(args) }) }),
+		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait",
+		RunE: flags.run(func(c *client, args []string) error {
+			return c.again(watch, func() error { return showStatus(c, args) })
+		}),
 	}
 	flags.add(cmd, cmd.Flags())
 	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
 	return cmd
 }
 
-func (c *client) status(names []string) error {
+func showStatus(c *client, names []string) error {
 	list, err := c.all()
 	if err != nil {
 		return err
@@ -267,22 +164,30 @@ func (c *client) status(names []string) error {
 		Name string `json:"name"`
 		api.Status
 	}
-	lines := []line{}
-	for _, r := range list {
-		if len(names) > 0 && !slices.Contains(names, r.Name) && !slices.Contains(names, r.Id) {
-			continue
+	var chosen []api.Room
+	for _, name := range names {
+		r, err := roomOf(list, name)
+		if err != nil {
+			return err
 		}
-		l := line{Name: r.Name}
-		res, err := c.WaitingRoomGetWaitingRoomStatus(c.ctx, c.zone, r.Id)
-		if err := take(res, err, &l.Status); err != nil {
+		chosen = append(chosen, *r)
+	}
+	if len(names) == 0 {
+		chosen = list
+	}
+	lines := []line{}
+	for _, r := range chosen {
+		s, err := call[api.Status](c, http.MethodGet, inZone(r.Id, "status"), nil)
+		if err != nil {
 			return fmt.Errorf("%s: %w", r.Name, err)
 		}
-		lines = append(lines, l)
+		lines = append(lines, line{r.Name, s})
 	}
-	return c.print(lines, func(w io.Writer) {
-		fmt.Fprintln(w, "NAME\tSTATUS\tINSIDE\tWAITING\tLONGEST WAIT\tAS OF")
+	return c.show(lines, func(row func(...any)) {
+		row("NAME", "STATUS", "INSIDE", "WAITING", "LONGEST WAIT", "AS OF")
 		for _, l := range lines {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d min\t%s\n", l.Name, l.Status.Status, l.EstimatedTotalActiveUsers, l.EstimatedQueuedUsers, l.MaxEstimatedTimeMinutes, l.Vestibule.AsOf.Format(time.TimeOnly))
+			longest := fmt.Sprintf("%d min", l.MaxEstimatedTimeMinutes)
+			row(l.Name, l.Status.Status, l.EstimatedTotalActiveUsers, l.EstimatedQueuedUsers, longest, l.Vestibule.AsOf)
 		}
 	})
 }

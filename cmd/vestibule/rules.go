@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -22,17 +23,12 @@ import (
 
 func newRulesCmd() *cobra.Command {
 	flags := &clientFlags{}
-	cmd := &cobra.Command{Use: "rules", Short: "Show and try bypass rules"}
-	flags.add(cmd, cmd.PersistentFlags())
-	cmd.AddCommand(newRulesTryCmd(flags), newRulesListCmd(flags))
-	return cmd
-}
-
-func newRulesListCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "list ROOM", Short: "Show the rules of a room", ValidArgsFunction: flags.completeRoom,
-		RunE: flags.ofRoom(func(c *client, r api.Room) error { return c.rules(r.Id, nil, rules.Sources{}, nil) }),
-	}
+	return flags.group(&cobra.Command{Use: "rules", Short: "Show and try bypass rules"},
+		newRulesTryCmd(flags),
+		&cobra.Command{
+			Use: "list ROOM", Short: "Show the rules of a room",
+			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return listRules(c, r.Id) }),
+		})
 }
 
 func newRulesTryCmd(flags *clientFlags) *cobra.Command {
@@ -87,61 +83,67 @@ func (t *ruleTrial) run(cmd *cobra.Command) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), rule.Match(&s))
 		return err
 	}
-	return t.flags.ofRoom(func(c *client, r api.Room) error { return c.rules(r.Id, req, from, &s) })(cmd, []string{t.room})
+	try := func(c *client, r *api.Room, _ []string) error { return tryRules(c, r.Id, from, &s) }
+	return t.flags.ofRoom(try)(cmd, []string{t.room})
+}
+
+func (c *client) rules(id string) ([]api.Rule, error) {
+	return call[[]api.Rule](c, http.MethodGet, inZone(id, "rules"), nil)
+}
+
+// listRules shows the rules of a room.
+func listRules(c *client, id string) error {
+	list, err := c.rules(id)
+	if err != nil {
+		return err
+	}
+	return c.show(list, func(row func(...any)) {
+		row("ID", "ENABLED", "VERSION", "EXPRESSION", "DESCRIPTION")
+		for _, r := range list {
+			row(r.Id, r.Enabled, r.Version, r.Expression, r.Description)
+		}
+	})
 }
 
 // tried is the result of one rule for a request.
 type tried struct {
 	api.Rule
-	Matches *bool  `json:"matches,omitempty"`
+	Matches bool   `json:"matches"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// rules shows the rules of a room, and the result of each for a request, if given.
-func (c *client) rules(id string, req *rules.Request, from rules.Sources, s *rules.Scratch) error {
-	var list []api.Rule
-	res, err := c.WaitingRoomListWaitingRoomRules(c.ctx, c.zone, id)
-	if err := take(res, err, &list); err != nil {
+// tryRules shows the result of each rule of a room for the request that s was asked for.
+func tryRules(c *client, id string, from rules.Sources, s *rules.Scratch) error {
+	list, err := c.rules(id)
+	if err != nil {
 		return err
 	}
 	all := make([]tried, len(list))
 	for i, rule := range list {
-		all[i].Rule = rule
-		if req == nil {
-			continue
-		}
-		matches, reason := false, "it is not enabled"
+		all[i] = tried{Rule: rule, Reason: "it is not enabled"}
 		if rule.Enabled {
 			if compiled, err := rules.Compile(rule.Expression, from); err != nil {
-				reason = "it cannot be evaluated: " + err.Error()
+				all[i].Reason = "it cannot be evaluated: " + err.Error()
 			} else {
-				matches, reason = compiled.Explain(s)
+				all[i].Matches, all[i].Reason = compiled.Explain(s)
 			}
 		}
-		all[i].Matches, all[i].Reason = &matches, reason
 	}
-	return c.print(all, func(w io.Writer) {
-		if req == nil {
-			fmt.Fprintln(w, "ID\tENABLED\tVERSION\tEXPRESSION\tDESCRIPTION")
-			for _, t := range all {
-				fmt.Fprintf(w, "%s\t%v\t%s\t%s\t%s\n", t.Id, t.Enabled, t.Version, t.Expression, t.Description)
-			}
-			return
-		}
-		fmt.Fprintln(w, "ID\tMATCHES\tEXPRESSION\tWHY NOT")
+	return c.show(all, func(row func(...any)) {
+		row("ID", "MATCHES", "EXPRESSION", "WHY NOT")
 		for _, t := range all {
-			fmt.Fprintf(w, "%s\t%v\t%s\t%s\n", t.Id, *t.Matches, t.Expression, t.Reason)
+			row(t.Id, t.Matches, t.Expression, t.Reason)
 		}
-		if i := slices.IndexFunc(all, func(t tried) bool { return *t.Matches }); i >= 0 {
-			fmt.Fprintf(w, "passes by rule %s\n", all[i].Id)
+		if i := slices.IndexFunc(all, func(t tried) bool { return t.Matches }); i >= 0 {
+			row("passes by rule " + all[i].Id)
 		} else {
-			fmt.Fprintln(w, "no rule lets the request past")
+			row("no rule lets the request past")
 		}
 	})
 }
 
-// object reads a JSON object, field by field, each once. It returns all faults.
-func object(data []byte, field func(key string, value json.RawMessage) error) (faults []error) {
+// eachField reads a JSON object, field by field, each once. It returns all faults.
+func eachField(data []byte, field func(key string, value json.RawMessage) error) (faults []error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if tok, err := d.Token(); err != nil || tok != json.Delim('{') {
 		return []error{errors.New("must be a JSON object")}
@@ -158,7 +160,7 @@ func object(data []byte, field func(key string, value json.RawMessage) error) (f
 			return append(faults, fmt.Errorf("%s: not JSON: %w", key, err))
 		}
 		if seen[key] {
-			faults = append(faults, fmt.Errorf("%s: stands there twice", key))
+			faults = append(faults, fmt.Errorf("%s: is given twice", key))
 		} else if err := field(key, value); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", key, err))
 		}
@@ -210,9 +212,10 @@ func readRequest(data []byte) (*rules.Request, []error) {
 	r := &rules.Request{Method: "GET", Scheme: "http", Version: "HTTP/1.1"}
 	path, client := "/", ""
 	texts := map[string]*string{
-		"method": &r.Method, "scheme": &r.Scheme, "host": &r.Host, "path": &path, "query": &r.Query, "http_version": &r.Version, "ip": &client, "country": &r.Country, "continent": &r.Continent,
+		"method": &r.Method, "scheme": &r.Scheme, "host": &r.Host, "path": &path, "query": &r.Query,
+		"http_version": &r.Version, "ip": &client, "country": &r.Country, "continent": &r.Continent,
 	}
-	faults := object(data, func(key string, value json.RawMessage) error {
+	faults := eachField(data, func(key string, value json.RawMessage) error {
 		if to := texts[key]; to != nil {
 			if err := into(value, to, "a text"); err != nil {
 				return err
@@ -295,7 +298,7 @@ func readTime(value json.RawMessage, to *int64) error {
 // readLists reads named lists of addresses and networks.
 func readLists(data []byte) (map[string]*rules.Networks, []error) {
 	lists := map[string]*rules.Networks{}
-	return lists, object(data, func(name string, value json.RawMessage) error {
+	return lists, eachField(data, func(name string, value json.RawMessage) error {
 		var texts []string
 		if err := into(value, &texts, "a list of addresses and networks"); err != nil {
 			return err

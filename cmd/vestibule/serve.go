@@ -36,16 +36,19 @@ func newServeCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Origin, "origin", "", "the site to put the waiting room in front of, such as http://127.0.0.1:3000")
-	f.StringSliceVar(&o.Hosts, "host", nil, "names by which visitors ask for the site, beside localhost and the address of --listen")
+	f.StringSliceVar(&o.Hosts, "host", nil,
+		"names by which visitors ask for the site, beside localhost and the address of --listen")
 	limitFlags(f, o, 100, 100, 5*time.Minute)
 	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits, read again when it changes; \"\" where the API makes the rooms, with --origin as their site")
 	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
 	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS, empty for none")
 	f.StringVar(&o.TLS.Cert, "tls-cert", "", "certificate file (PEM), read again when it changes")
 	f.StringVar(&o.TLS.Key, "tls-key", "", "key file (PEM), read again when it changes")
-	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil, "addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")
+	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil,
+		"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")
 	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")
-	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100", "host:port of metrics and health of global; those of the regional and the edge are at the next two ports")
+	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100",
+		"host:port of metrics and health of global; those of the regional and the edge are at the next two ports")
 	f.StringVar(&o.DataDir, "data-dir", "./vestibule", "folder for all that must last: keep it")
 	f.StringVar(&dc, "data-center", "main", "name of this data centre, for the day when there are more")
 	level = logLevel(cmd, "info")
@@ -97,9 +100,11 @@ func announceServe(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
 	case o.StoreRooms:
 		fmt.Fprintf(&b, "The waiting rooms that the API makes.\n\n  Visitors  %s\n", t.Info.Edges[0].URL)
 	case o.RoomsFile == "":
-		fmt.Fprintf(&b, "A waiting room in front of %s: %d at a time, %d new per minute, sessions of %s.\n\n", o.Origin, o.TotalActiveUsers, o.NewUsersPerMinute, short(o.SessionDuration))
+		fmt.Fprintf(&b, "A waiting room in front of %s: %d at a time, %d new per minute, sessions of %s.\n\n", o.Origin,
+			o.TotalActiveUsers, o.NewUsersPerMinute, short(o.SessionDuration))
 		for i, h := range append(o.Hosts, "localhost") {
-			fmt.Fprintf(&b, "%s http://%s\n", []string{"  Visitors ", "           "}[min(i, 1)], withPort(h, t.Info.Edges[0].URL))
+			fmt.Fprintf(&b, "%s http://%s\n", []string{"  Visitors ", "           "}[min(i, 1)],
+				withPort(h, t.Info.Edges[0].URL))
 		}
 	default:
 		fmt.Fprintf(&b, "The waiting rooms of %s.\n\n  Visitors  %s\n", o.RoomsFile, t.Info.Edges[0].URL)
@@ -107,7 +112,8 @@ func announceServe(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
 	if t.Info.Rooms != "" {
 		fmt.Fprintf(&b, "  Rooms     %s\n", t.Info.Rooms)
 	}
-	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=$(cat %s) %s rooms list\n", t.Info.Control.URL, shellWord(t.Info.Control.TokenFile), program())
+	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=$(cat %s) %s rooms list\n", t.Info.Control.URL,
+		shellWord(t.Info.Control.TokenFile), program())
 	fmt.Fprintf(&b, "  Health    %s/readyz\n", t.Info.Edges[0].Metrics)
 	fmt.Fprintf(&b, "  Split     %s: the same as separate processes, when one is not enough\n\n", t.Info.Split)
 	return ready(w, &b, &t.Info)

@@ -39,7 +39,7 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	cfg := &x.cfg
 	f.IntVar(&cfg.Centres, "data-centers", cfg.Centres, "number of data centres")
 	f.IntVar(&cfg.Edges, "edges", cfg.Edges, "edges in each data centre")
-	f.StringVar(&x.demand, "demand", "2000/min", "visitors who come, per minute")
+	f.StringVar(&x.demand, "demand", "2000/min", "arriving visitors per minute")
 	f.Float64Var(&x.minutes, "minutes", 30, "length of the run")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "equal seeds give equal runs")
 	f.IntVar(&cfg.Total, "total-active-users", cfg.Total, "T")
@@ -47,11 +47,13 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	f.DurationVar(&cfg.Session, "session-duration", cfg.Session, "how long a session lasts after the last request")
 	f.Float64Var(&cfg.People.Pages, "pages", cfg.People.Pages, "pages that somebody inside looks at, mean")
 	f.DurationVar(&cfg.People.Think, "think", cfg.People.Think, "time between two pages, mean")
-	f.DurationVar(&cfg.People.Patience, "patience", cfg.People.Patience, "time after which somebody who waits gives up, mean; 0 for never")
+	f.DurationVar(&cfg.People.Patience, "patience", cfg.People.Patience,
+		"time after which a waiting visitor gives up, mean; 0 for never")
 	f.DurationVar(&cfg.Network.WAN, "wan", cfg.Network.WAN, "one-way delay between data centres and global, mean")
 	f.DurationVar(&cfg.Network.LAN, "lan", cfg.Network.LAN, "one-way delay inside a data centre, mean")
 	f.Float64Var(&cfg.Network.Loss, "loss", cfg.Network.Loss, "share of messages lost, 0 to 1")
-	f.IntVar(&x.seeds, "seeds", 1, "so many seeds, beginning with --seed, one line each (with --small only those that break a promise)")
+	f.IntVar(&x.seeds, "seeds", 1,
+		"so many seeds, beginning with --seed, one line each (with --small only those that break a promise)")
 	f.IntVar(&x.jobs, "jobs", runtime.GOMAXPROCS(0), "experiments that run at the same time")
 	f.Lookup("jobs").DefValue = "one per processor"
 	f.BoolVar(&x.vary, "vary", false, "draw fleet, limits, demand, people and network from the seed; of the flags above only --data-centers, --edges, --demand and --minutes then count, where they are given")
@@ -59,8 +61,9 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	f.BoolVar(&x.small, "small", false, "as --vary --faults, but small worlds full of faults, judged after every event")
 	f.StringVar(&x.only, "only", "", "of the faults that are drawn, let those with these numbers happen (3,7,12 or none)")
 	f.StringVar(&x.without, "without", "", "leave out: "+strings.Join(sim.Enemies(), ","))
-	f.BoolVar(&x.variant.Policy, "policy-edits", false, "let partition_policy be edited too; promises are known to break where nodes are cut off meanwhile")
-	f.BoolVar(&x.trace, "trace", false, "tell every fault on standard error")
+	f.BoolVar(&x.variant.Policy, "policy-edits", false,
+		"let partition_policy be edited too; promises are known to break where nodes are cut off meanwhile")
+	f.BoolVar(&x.trace, "trace", false, "print every fault to standard error")
 	f.BoolVar(&cfg.Network.Encode, "encode", false, "let messages travel as bytes, through the wire codec")
 }
 
@@ -144,12 +147,13 @@ func (x *experiment) simulate() error {
 	if x.seeds > 1 {
 		lost := ""
 		if n := x.excused.Load(); n > 0 {
-			lost = fmt.Sprintf(" (and %d in which nobody knew the time and a leader's clock was wrong: not promised)", n)
+			lost = fmt.Sprintf(" (and %d without fleet time and with a wrong clock of the leader: not promised)", n)
 		}
 		fmt.Fprintf(x.stdout, "%d seeds, %d broke a promise%s%s\n", x.ran.Load(), x.broke.Load(), lost, x.recoveries())
 	}
 	fmt.Fprintf(x.stderr, "%s events in %v (%v of one core, %s events/s)\n",
-		thousands(x.events.Load()), took.Round(time.Millisecond), used.Round(time.Millisecond), thousands(int64(float64(x.events.Load())/max(used, time.Millisecond).Seconds())))
+		thousands(x.events.Load()), took.Round(time.Millisecond), used.Round(time.Millisecond),
+		thousands(int64(float64(x.events.Load())/max(used, time.Millisecond).Seconds())))
 	return err
 }
 
@@ -170,7 +174,8 @@ func (x *experiment) recoveries() string {
 	}
 	slices.Sort(x.recovered)
 	at := func(q float64) time.Duration { return x.recovered[int(q*float64(n-1))].Round(10 * time.Millisecond) }
-	return fmt.Sprintf("; after the last fault every edge had a lease within %v (p50), %v (p99), %v (all)", at(0.5), at(0.99), at(1))
+	return fmt.Sprintf("; after the last fault every edge had a lease within %v (p50), %v (p99), %v (all)", at(0.5),
+		at(0.99), at(1))
 }
 
 // thousands writes n with a comma at every third digit.
@@ -306,7 +311,8 @@ func newShrinkCmd() *cobra.Command {
 func (x *experiment) shrink(tries int) error {
 	debug.SetGCPercent(400)
 	found, ok := sim.Shrink(x.variant, tries, func(v *sim.Variant, r *sim.Result) {
-		fmt.Fprintf(x.stderr, "%d faults, %d data centres x %d edges, %v: %s\n", len(v.Only), r.Config.Centres, r.Config.Edges, r.Config.Length, r.Fault)
+		fmt.Fprintf(x.stderr, "%d faults, %d data centres x %d edges, %v: %s\n", len(v.Only), r.Config.Centres,
+			r.Config.Edges, r.Config.Length, r.Fault)
 	})
 	if !ok {
 		return fmt.Errorf("seed %d breaks no promise", x.variant.Seed)

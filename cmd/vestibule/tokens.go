@@ -1,9 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,68 +12,48 @@ import (
 
 func newTokensCmd() *cobra.Command {
 	flags := &clientFlags{}
-	cmd := &cobra.Command{Use: "tokens", Short: "Show, create and revoke tokens of the API"}
-	flags.add(cmd, cmd.PersistentFlags())
-	cmd.AddCommand(newTokensListCmd(flags), newTokensCreateCmd(flags), newTokensRevokeCmd(flags))
-	return cmd
-}
-
-func newTokensListCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "Show all tokens, without their values",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			var list []api.Token
-			res, err := c.ListTokens(c.ctx)
-			if err := take(res, err, &list); err != nil {
-				return err
-			}
-			return c.print(list, func(w io.Writer) {
-				fmt.Fprintln(w, "ID\tNAME\tROLE\tISSUED\tEXPIRES\tLAST USED")
-				when := func(t *time.Time) string {
-					if t == nil {
-						return "-"
-					}
-					return t.Format(time.DateTime)
-				}
-				for _, t := range list {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.Id, t.Name, t.Role, when(&t.IssuedOn), when(t.ExpiresOn), when(t.LastUsedOn))
-				}
-			})
+	return flags.group(&cobra.Command{Use: "tokens", Short: "Show, create and revoke tokens of the API"},
+		&cobra.Command{
+			Use: "list", Short: "Show all tokens, without their values",
+			RunE: flags.run(func(c *client, _ []string) error { return listTokens(c) }),
 		},
-	}
+		newTokensCreateCmd(flags),
+		&cobra.Command{
+			Use: "revoke ID", Short: "Revoke a token",
+			RunE: flags.run(func(c *client, args []string) error {
+				gone, err := call[any](c, http.MethodDelete, ofOurs("tokens", args[0]), nil)
+				if err != nil {
+					return err
+				}
+				return c.show(gone, func(row func(...any)) { row("revoked " + args[0]) })
+			}),
+		})
 }
 
 func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 	role, expires := "", time.Duration(0)
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a token and show its value, this once",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if expires < 0 {
 				return usagef("expires: must not be negative, got %v", expires)
 			}
-			c, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			ask := map[string]string{"name": args[0], "role": role}
+			return nil
+		},
+		RunE: flags.run(func(c *client, args []string) error {
+			ask := object{"name": args[0], "role": role}
 			if expires > 0 {
 				ask["expires_on"] = time.Now().Add(expires).UTC().Format(time.RFC3339)
 			}
-			data, err := json.Marshal(ask)
+			made, err := call[api.Token](c, http.MethodPost, ofOurs("tokens"), ask)
+			if err == nil && made.Value == nil {
+				err = fmt.Errorf("token %s was created, but the API did not return its value", made.Id)
+			}
 			if err != nil {
 				return err
 			}
-			var made api.Token
-			res, err := c.CreateToken(c.ctx, data)
-			if err := take(res, err, &made); err != nil {
-				return err
-			}
-			return c.print(made, func(w io.Writer) { fmt.Fprintln(w, *made.Value) })
-		},
+			return c.show(made, func(row func(...any)) { row(*made.Value) })
+		}),
 	}
 	cmd.Flags().StringVar(&role, "role", "viewer", "viewer, operator, editor or admin")
 	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is valid, 0 for ever")
@@ -82,20 +61,15 @@ func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 	return cmd
 }
 
-func newTokensRevokeCmd(flags *clientFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "revoke ID", Short: "Revoke a token",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.open(cmd)
-			if err != nil {
-				return err
-			}
-			gone := map[string]any{}
-			res, err := c.DeleteToken(c.ctx, args[0])
-			if err := take(res, err, &gone); err != nil {
-				return err
-			}
-			return c.print(gone, func(w io.Writer) { fmt.Fprintf(w, "revoked %s\n", args[0]) })
-		},
+func listTokens(c *client) error {
+	list, err := call[[]api.Token](c, http.MethodGet, ofOurs("tokens"), nil)
+	if err != nil {
+		return err
 	}
+	return c.show(list, func(row func(...any)) {
+		row("ID", "NAME", "ROLE", "ISSUED", "EXPIRES", "LAST USED")
+		for _, t := range list {
+			row(t.Id, t.Name, t.Role, t.IssuedOn, t.ExpiresOn, t.LastUsedOn)
+		}
+	})
 }

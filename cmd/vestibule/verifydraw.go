@@ -56,11 +56,13 @@ func verifyDraw(stdin io.Reader, stdout io.Writer, name string, receipts []strin
 		return fmt.Errorf("%s: the record is not that of a fair draw:\n%w", name, errors.Join(faults...))
 	}
 	fmt.Fprintf(stdout, "the draw of event %s: its secret was committed to on %s, entries closed on %s, %d were counted\n",
-		record.Event, record.Committed.UTC().Format(draw.TimeFormat), record.Closes.UTC().Format(draw.TimeFormat), record.Entrants)
+		record.Event, record.Committed.UTC().Format(draw.TimeFormat), record.Closes.UTC().Format(draw.TimeFormat),
+		record.Entrants)
 	if record.Beacon == nil {
 		fmt.Fprintln(stdout, "no public beacon: whoever knew the secret before could make tickets with good places")
 	} else {
-		fmt.Fprintf(stdout, "round %d of drand's quicknet: nobody knew the places before entries closed\n", record.Beacon.Round)
+		fmt.Fprintf(stdout, "round %d of drand's quicknet: nobody knew the places before entries closed\n",
+			record.Beacon.Round)
 	}
 	v := receiptVerifier{draw: record.Draw(), in: stdin, out: stdout}
 	for _, file := range receipts {
@@ -167,7 +169,8 @@ func (v *receiptVerifier) tell() error {
 			if !v.draw.Takes(&r) {
 				how = "joined after entries had closed, behind everybody drawn"
 			}
-			fmt.Fprintf(v.out, "right: ticket %016x: %s, place %s, number %d of these\n", uint64(r.Ticket), how, r.Place.UTC().Format(draw.TimeFormat), rank+1)
+			fmt.Fprintf(v.out, "right: ticket %016x: %s, place %s, number %d of these\n", uint64(r.Ticket), how,
+				r.Place.UTC().Format(draw.TimeFormat), rank+1)
 		}
 	}
 	if n := len(v.all) + v.wrong; n > 0 {

@@ -43,7 +43,7 @@ func (l cappedListener) Stop() {
 	if l.passed {
 		l.last.stopped = true
 		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends a pending Accept
-			l.all.log.Debug("the listener goes on until it is closed", slog.Any("error", err))
+			l.all.log.Debug("the listener accepts connections until it is closed", slog.Any("error", err))
 		}
 		return
 	}
@@ -87,7 +87,7 @@ func (l cappedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if v := l.all.take(c); v != nil {
+		if v := l.all.acquire(c); v != nil {
 			if l.headers != nil {
 				v.preface = &preface{rules: l.headers}
 			}

@@ -12,7 +12,7 @@ import (
 )
 
 // openWith is open with settings of the room sale and a number of permits.
-func openWith(t testing.TB, rights uint64, change func(*room.Settings)) *stage {
+func openWith(t testing.TB, permits uint64, change func(*room.Settings)) *stage {
 	t.Helper()
 	st := newStage(t, nil)
 	st.up = newParent(t, st.bus, sale, vip)
@@ -22,7 +22,7 @@ func openWith(t testing.TB, rights uint64, change func(*room.Settings)) *stage {
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()
 	st.adopted()
-	st.up.grant(sale, rights, rights)
+	st.up.grant(sale, permits, permits)
 	return st
 }
 

@@ -40,8 +40,8 @@ func shareFiles(limit, connections, streams int) files {
 	return f
 }
 
-// tell logs if the file limit, rather than the configuration, bounds connections or event streams.
-func (f *files) tell(log *slog.Logger, cfg *Config) {
+// logLimit logs if the file limit, rather than the configuration, bounds connections or event streams.
+func (f *files) logLimit(log *slog.Logger, cfg *Config) {
 	asked := shareFiles(1<<30, cfg.Connections.Total, cfg.Events.Total)
 	if f.visitors >= cfg.Connections.Total && f.streams >= asked.streams {
 		return
@@ -198,8 +198,8 @@ func (x *connections) settle() {
 
 const settleFor = time.Second
 
-// take returns the connection with a place, nil if none is free.
-func (x *connections) take(c *net.TCPConn) *visitorConn {
+// acquire returns the connection with a place, nil if none is free.
+func (x *connections) acquire(c *net.TCPConn) *visitorConn {
 	for {
 		x.mu.Lock()
 		if x.open < x.max {

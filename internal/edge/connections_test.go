@@ -53,7 +53,7 @@ func TestFewFilesAreToldOf(t *testing.T) {
 	} {
 		var log strings.Builder
 		f := shareFiles(tc.limit, tc.connections, tc.streams)
-		f.tell(slog.New(slog.NewTextHandler(&log, nil)), &Config{Connections: ConnectionsConfig{Total: tc.connections}, Events: EventsConfig{Total: tc.streams}})
+		f.logLimit(slog.New(slog.NewTextHandler(&log, nil)), &Config{Connections: ConnectionsConfig{Total: tc.connections}, Events: EventsConfig{Total: tc.streams}})
 		if got := log.Len() > 0; got != tc.want {
 			t.Errorf("%+v: %q", tc, log.String())
 		}

@@ -162,13 +162,13 @@ func TestAPageHearsUntilItsTurn(t *testing.T) {
 			}
 			l.until("where everybody stands", func(_ string, told map[string]any) bool {
 				slices, ok := told["line"].([]any)
-				return ok && len(slices) == 3 && slices[2] == 10.0 && fmt.Sprint(told["paces"]) == "[0 1]" && told["horizon"] == 1.0
+				return ok && len(slices) == 3 && slices[2] == 10.0 && fmt.Sprint(told["paces"]) == "[0 1]" && told["cutoff"] == 1.0
 			})
 			if l := st.server.Status().Rooms["sale"]; l.Waiting != 0 || l.Spent != 0 || l.Held != 0 {
 				t.Errorf("listening counts: %+v", l)
 			}
 			st.up.view(sale, 0, 2, 1<<60, 1<<60)
-			l.until("the turn", func(_ string, told map[string]any) bool { return told["horizon"].(float64) > 1e15 })
+			l.until("the turn", func(_ string, told map[string]any) bool { return told["cutoff"].(float64) > 1e15 })
 			if a := v.get(page, header...); a.body != "the site" {
 				t.Errorf("at the turn: %.60q", a.body)
 			}
@@ -214,7 +214,7 @@ func TestAsManyEnterAsThereAreSlots(t *testing.T) {
 	}
 	eventually(t, "the stream of who came in is over", func() bool { return st.onStream() == 2 })
 	if l := st.server.Status().Rooms["sale"]; l.Held != 2 || l.Spent != spent+1 {
-		t.Errorf("%d are held and %d rights spent", l.Held, l.Spent-spent)
+		t.Errorf("%d are held and %d permits spent", l.Held, l.Spent-spent)
 	}
 	if err := st.stop(); err != nil {
 		t.Error(err)

@@ -56,7 +56,7 @@ func (s *Server) pump(ctx context.Context) {
 		})
 		s.keepLives(instances)
 		if isolated != was {
-			s.tellIsolation(isolated)
+			s.logIsolation(isolated)
 		}
 		if twin && !hadTwin {
 			s.log.Error(twinAlarm)
@@ -68,8 +68,8 @@ func (s *Server) pump(ctx context.Context) {
 	}
 }
 
-// tellIsolation logs the beginning or the end of an isolation, and its effect on newcomers.
-func (s *Server) tellIsolation(isolated bool) {
+// logIsolation logs the beginning or the end of an isolation, and its effect on newcomers.
+func (s *Server) logIsolation(isolated bool) {
 	st := s.Status()
 	policies, letIn := s.gate.Policies(), uint64(0)
 	for _, r := range st.Rooms {

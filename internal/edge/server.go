@@ -106,7 +106,7 @@ func New(o Options) (_ *Server, err error) {
 		}
 	}
 	s.files = shareFiles(limit, o.Config.Connections.Total, o.Config.Events.Total)
-	s.files.tell(s.log, &s.cfg)
+	s.files.logLimit(s.log, &s.cfg)
 	s.conns = newConnections(s.files.visitors, s.metrics, s.log)
 	hub, err := sse.New(sse.Options{Max: s.files.streams, PerPrefix: o.Config.Events.Prefix, Every: o.EventsEvery, Reg: o.Reg})
 	if err != nil {
@@ -338,9 +338,9 @@ func (s *Server) Ready() node.Readiness {
 	switch st.Standing {
 	case wire.Listed:
 	case wire.Draining:
-		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
+		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))
+		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r

@@ -151,7 +151,7 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 		t.Errorf("a room that nobody visited shows %v", n)
 	}
 	if n := metric(t, st, "vestibule_edge_budget", "room", node.IdleRooms); n == 0 {
-		t.Error("the rights of idle rooms are not added up")
+		t.Error("the permits of idle rooms are not added up")
 	}
 	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
 		t.Fatalf("got %q", a.body)
@@ -174,7 +174,7 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 func TestRoomsChangeWhileServing(t *testing.T) {
 	st := open(t, nil)
 	page := []byte("<p>{{peopleAhead}} before you</p>")
-	st.docs.pages.Store(roomdoc.PageDocument(roomdoc.Hash(page)), page)
+	st.docs.pages.Store(roomdoc.PageDocument(roomdoc.Hash(page)), roomdoc.Compress(page))
 	d := document(st.origin.URL)
 	d.Rooms = d.Rooms[:1]
 	d.Rooms[0].QueueingStatus, d.Rooms[0].WaitingPage = 202, roomdoc.Hash(page)

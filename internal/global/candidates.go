@@ -31,23 +31,23 @@ const (
 	maxCentres     = 1000
 )
 
-// toldCentre is the state that a data centre reports of itself, for display only.
-type toldCentre struct {
+// centreReport is the state that a data centre reports of itself, for display only.
+type centreReport struct {
 	build  string
 	edges  []wire.ToldEdge
 	edgesN uint32
 	at     fleettime.Mono // when it reported the edges
 }
 
-// hearCentre stores the display part of a report. The caller holds the lock.
-func (s *Server) hearCentre(now fleettime.Mono, m *wire.Report) {
-	c := s.centres[m.From]
+// storeCentreReport stores the display part of a report. The caller holds the lock.
+func (l *leadership) storeCentreReport(now fleettime.Mono, m *wire.Report) {
+	c := l.reports[m.From]
 	if c == nil {
-		if len(s.centres) >= maxCentres {
+		if len(l.reports) >= maxCentres {
 			return
 		}
-		c = &toldCentre{}
-		s.centres[m.From] = c
+		c = &centreReport{}
+		l.reports[m.From] = c
 	}
 	if m.Build != "" {
 		c.build = m.Build
@@ -58,7 +58,7 @@ func (s *Server) hearCentre(now fleettime.Mono, m *wire.Report) {
 }
 
 // show fills in the reported state of a data centre, with at most the given number of its edges.
-func (c *toldCentre) show(now fleettime.Mono, most int, out *api.DataCenter) {
+func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	if out.Edges = []api.Edge{}; c == nil {
 		return
 	}
@@ -71,8 +71,8 @@ func (c *toldCentre) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	}
 }
 
-// toldCandidate is the message of a candidate. Readers ignore unknown fields.
-type toldCandidate struct {
+// candidateState is the message of a candidate. Readers ignore unknown fields.
+type candidateState struct {
 	api.Candidate
 	DataCenters []api.DataCenter `json:"data_centers,omitempty"`
 }
@@ -80,14 +80,14 @@ type toldCandidate struct {
 // candidates holds the recently heard candidates. It is safe for concurrent use.
 type candidates struct {
 	mu    sync.Mutex
-	heard map[string]toldCandidate
+	heard map[string]candidateState
 }
 
 // run publishes the state of this candidate and receives the others'.
 func (c *candidates) run(ctx context.Context, s *Server) error {
 	deaf, err := s.Bus.Subscribe(wire.FleetSubject, func(_ string, data []byte) {
-		if err := c.hear(data, time.Now()); err != nil {
-			s.log.Warn("what a candidate tells of the fleet is refused", slog.Any("error", err))
+		if err := c.receive(data, time.Now()); err != nil {
+			s.log.Warn("invalid message of a candidate", slog.Any("error", err))
 		}
 	})
 	if err != nil {
@@ -97,14 +97,14 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 	tick := time.NewTicker(candidateEvery)
 	defer tick.Stop()
 	for {
-		told := s.tellCandidate()
-		c.take(told, time.Now()) // also while no other can be reached
+		told := s.candidateState()
+		c.store(told, time.Now()) // also while no other can be reached
 		data, err := json.Marshal(told)
 		if err == nil {
 			err = s.Bus.Publish(wire.FleetSubject, data)
 		}
 		if err != nil && !errors.Is(err, wire.ErrDown) {
-			s.log.Warn("the others are not told how this candidate is", slog.Any("error", err))
+			s.log.Warn("state of this candidate not published", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -114,11 +114,11 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 	}
 }
 
-// tellCandidate returns the state of this candidate.
-func (s *Server) tellCandidate() toldCandidate {
+// candidateState returns the state of this candidate.
+func (s *Server) candidateState() candidateState {
 	trouble, _ := s.Lease.Trouble()
 	alarms := s.Ready()
-	t := toldCandidate{Candidate: api.Candidate{
+	t := candidateState{Candidate: api.Candidate{
 		Name: s.Config.Name, Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
 		RoomsVersion: int64(s.fleet.Set().Version()), KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
 	}}
@@ -130,15 +130,16 @@ func (s *Server) tellCandidate() toldCandidate {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alloc == nil {
+	l := s.leading
+	if l == nil {
 		return t
 	}
-	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(s.term.N, 10), s.skew.Seconds()
+	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(l.term.N, 10), l.skew.Seconds()
 	now, edges := s.Clock.Now(), maxToldEdges
-	for _, d := range s.alloc.Centres(now) {
+	for _, d := range l.alloc.Centres(now) {
 		dc := api.DataCenter{
 			Name: d.Name, State: d.Standing.String(), HeardSeconds: d.Heard.Seconds(), Told: d.Told, Adopted: d.Adopted, Term: strconv.FormatUint(d.Term, 10),
-			MembersVersion: int64(d.Stored), Rights: d.Held, RightsIdle: d.Idle, RateRights: d.RateHeld, RateRightsIdle: d.RateIdle,
+			MembersVersion: int64(d.Stored), Permits: d.Held, PermitsIdle: d.Idle, RatePermits: d.RateHeld, RatePermitsIdle: d.RateIdle,
 			Sessions: int64(d.Sessions), Overcommit: d.Overcommit,
 		}
 		if d.Bound != fleettime.Unsynced {
@@ -148,31 +149,31 @@ func (s *Server) tellCandidate() toldCandidate {
 		if d.Told && d.Adopted {
 			dc.LeaseSeconds = max(0, s.Params.RegionalLease-d.Heard).Seconds()
 		}
-		s.centres[d.Name].show(now, edges, &dc)
+		l.reports[d.Name].show(now, edges, &dc)
 		edges -= len(dc.Edges)
 		t.DataCenters = append(t.DataCenters, dc)
 	}
 	return t
 }
 
-// hear takes the message of a candidate.
-func (c *candidates) hear(data []byte, now time.Time) error {
-	var t toldCandidate
+// receive takes the message of a candidate.
+func (c *candidates) receive(data []byte, now time.Time) error {
+	var t candidateState
 	if err := json.Unmarshal(data, &t); err != nil {
 		return err
 	}
 	if err := wire.CheckName(t.Name); err != nil {
 		return err
 	}
-	c.take(t, now)
+	c.store(t, now)
 	return nil
 }
 
-func (c *candidates) take(t toldCandidate, now time.Time) {
+func (c *candidates) store(t candidateState, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.heard == nil {
-		c.heard = map[string]toldCandidate{}
+		c.heard = map[string]candidateState{}
 	}
 	if t.Alarms == nil {
 		t.Alarms = []string{}
@@ -184,16 +185,16 @@ func (c *candidates) take(t toldCandidate, now time.Time) {
 	}
 }
 
-func older(a, b toldCandidate) int { return a.AsOf.Compare(b.AsOf) }
+func older(a, b candidateState) int { return a.AsOf.Compare(b.AsOf) }
 
 // view returns the fleet as last reported.
 func (c *candidates) view() api.Fleet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(c.heard, func(_ string, t toldCandidate) bool { return now.Sub(t.AsOf) > candidateGone })
+	maps.DeleteFunc(c.heard, func(_ string, t candidateState) bool { return now.Sub(t.AsOf) > candidateGone })
 	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}}
-	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b toldCandidate) int { return cmp.Compare(a.Name, b.Name) }) {
+	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
 		if now.Sub(t.AsOf) > leaderGone {
 			t.Leading = false
 		}
@@ -207,8 +208,8 @@ func (c *candidates) view() api.Fleet {
 }
 
 // leader returns the recent claimant with the highest term. The caller holds the lock.
-func (c *candidates) leader(now time.Time) (leader toldCandidate) {
-	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b toldCandidate) int { return cmp.Compare(a.Name, b.Name) }) {
+func (c *candidates) leader(now time.Time) (leader candidateState) {
+	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
 		if t.Leading && now.Sub(t.AsOf) <= leaderGone && (!leader.Leading || termOf(t) > termOf(leader)) {
 			leader = t
 		}
@@ -217,7 +218,7 @@ func (c *candidates) leader(now time.Time) (leader toldCandidate) {
 }
 
 // termOf returns the term of a leading candidate, or 0.
-func termOf(t toldCandidate) uint64 {
+func termOf(t candidateState) uint64 {
 	n, err := strconv.ParseUint(t.Term, 10, 64)
 	if err != nil {
 		return 0

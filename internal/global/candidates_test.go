@@ -14,13 +14,13 @@ import (
 
 // Reports of data centres about their edges are shown with their age, and never more of them than fit a message.
 func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
-	s := &Server{centres: map[string]*toldCentre{}}
-	s.hearCentre(10, &wire.Report{From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300, Edges: []wire.ToldEdge{
+	l := &leadership{reports: map[string]*centreReport{}}
+	l.storeCentreReport(10, &wire.Report{From: "dublin", Build: "v2", TellsEdges: true, EdgesN: 300, Edges: []wire.ToldEdge{
 		{Name: "a", State: "lost", Heard: time.Minute}, {Name: "b", Build: "v1", State: "alive", Heard: time.Second, Lease: 2 * time.Second},
 	}})
-	s.hearCentre(20, &wire.Report{From: "dublin", Build: "v3"})
+	l.storeCentreReport(20, &wire.Report{From: "dublin", Build: "v3"})
 	shown := func(now fleettime.Mono, most int) (d api.DataCenter) {
-		s.centres["dublin"].show(now, most, &d)
+		l.reports["dublin"].show(now, most, &d)
 		return d
 	}
 	d := shown(fleettime.Mono(10).Add(time.Second), 2)
@@ -31,19 +31,19 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	if d := shown(fleettime.Mono(10).Add(time.Hour), 1); len(d.Edges) != 1 || d.EdgesCount != 300 {
 		t.Errorf("%+v", d)
 	}
-	s.hearCentre(30, &wire.Report{From: "dublin", TellsEdges: true})
+	l.storeCentreReport(30, &wire.Report{From: "dublin", TellsEdges: true})
 	if d := shown(40, 2); d.Edges == nil || len(d.Edges) != 0 || d.EdgesCount != 0 {
 		t.Errorf("all are gone: %+v", d)
 	}
-	var unheard *toldCentre
+	var unheard *centreReport
 	if unheard.show(40, 2, &d); d.Edges == nil {
 		t.Error("a data centre that was not heard has no list of edges")
 	}
 	for i := range 2 * maxCentres {
-		s.hearCentre(50, &wire.Report{From: fmt.Sprint(i), Build: "v1"})
+		l.storeCentreReport(50, &wire.Report{From: fmt.Sprint(i), Build: "v1"})
 	}
-	if len(s.centres) > maxCentres {
-		t.Errorf("%d data centres are remembered", len(s.centres))
+	if len(l.reports) > maxCentres {
+		t.Errorf("%d data centres are remembered", len(l.reports))
 	}
 }
 
@@ -52,13 +52,13 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		var c candidates
 		tell := func(name, term string, leading bool, centres ...string) {
 			t.Helper()
-			told := toldCandidate{Candidate: api.Candidate{Name: name, Term: term, Leading: leading}}
+			told := candidateState{Candidate: api.Candidate{Name: name, Term: term, Leading: leading}}
 			for _, dc := range centres {
 				told.DataCenters = append(told.DataCenters, api.DataCenter{Name: dc})
 			}
 			data, err := json.Marshal(told)
 			if err == nil {
-				err = c.hear(data, time.Now())
+				err = c.receive(data, time.Now())
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +93,7 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		}
 		want("", maxCandidates, 0)
 		for _, bad := range []string{"", "x", `{"name":"a b"}`, `{"name":7}`} {
-			if err := c.hear([]byte(bad), time.Now()); err == nil {
+			if err := c.receive([]byte(bad), time.Now()); err == nil {
 				t.Errorf("%q was taken", bad)
 			}
 		}

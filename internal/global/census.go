@@ -21,13 +21,11 @@ type census struct {
 func (s *Server) census() census {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alloc == nil {
+	if s.leading == nil {
 		return census{}
 	}
-	now := s.Clock.Now()
-	return census{
-		leads: true, Census: s.alloc.Census(now), centres: s.alloc.Centres(now), unknown: s.alloc.Unknown(now),
-	}
+	now, alloc := s.Clock.Now(), s.leading.alloc
+	return census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
 }
 
 // changes reports whether the leader has to change the list.
@@ -44,15 +42,15 @@ func (c *census) alarms() []string {
 		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
 	}
 	for _, d := range c.Copies {
-		out = append(out, fmt.Sprintf("another data centre bears the name %s (site %016x), nobody is let in there: give it another name; if it is the one of the list and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.Site, d.Name))
+		out = append(out, fmt.Sprintf("another data centre is named %s (cluster ID %016x), it admits no visitor: rename it; if it is the listed one and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
 	}
 	for _, name := range c.Strangers {
-		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))
+		out = append(out, fmt.Sprintf("data centre %s reports but is not listed, it admits no visitor: vestibule fleet add %s", name, name))
 	}
 	for _, d := range c.centres {
 		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // reported by waits
 		if d.Heard > silentFor && d.Standing != wire.Unlisted && !waited {
-			out = append(out, fmt.Sprintf("data centre %s is in the list and has not been heard for over a minute: see whether its regional runs, has this name and reaches NATS; if it will not come: vestibule fleet remove %s", d.Name, d.Name))
+			out = append(out, fmt.Sprintf("data centre %s is listed and has not reported for over a minute: check that its regional runs, has this name and reaches NATS; if it is lost: vestibule fleet remove %s", d.Name, d.Name))
 		}
 	}
 	return out
@@ -65,46 +63,46 @@ const silentFor = time.Minute
 func (c *census) waits() []string {
 	var out []string
 	for _, u := range c.unknown {
-		why := "is heard, and waits for something itself: see the alarms of its regional's /readyz"
+		why := "reports but waits itself: see the alarms of its regional's /readyz"
 		if !u.Alive {
 			until := ""
 			if u.Until != 0 {
 				until = ", at most until " + time.UnixMilli(int64(u.Until)).UTC().Format("15:04:05") + " UTC while others are"
 			}
-			why = fmt.Sprintf("is not heard%s; if it will not come back: vestibule fleet remove %s --force", until, u.Name)
+			why = fmt.Sprintf("does not report%s; if it is lost: vestibule fleet remove %s --force", until, u.Name)
 		}
-		out = append(out, fmt.Sprintf("only what comes back is lent, because nobody knows what data centre %s holds: it %s", u.Name, why))
+		out = append(out, fmt.Sprintf("only returned permits are lent, because the permits of data centre %s are unknown: it %s", u.Name, why))
 	}
 	return out
 }
 
-// tellWaits logs the missing ledgers when they change.
-func (s *Server) tellWaits(c *census) {
+// logWaits logs the missing ledgers when they change.
+func (l *leadership) logWaits(c *census) {
 	names := make([]string, len(c.unknown))
 	for i, u := range c.unknown {
 		names[i] = u.Name
 	}
-	begin, over := s.awaited.Note(s.Clock.Now(), names)
+	begin, over := l.waits.Note(l.s.Clock.Now(), names)
 	for _, name := range begin {
-		s.log.Warn("waiting", slog.String("alarm", c.waits()[slices.Index(names, name)]))
+		l.s.log.Warn("waiting", slog.String("alarm", c.waits()[slices.Index(names, name)]))
 	}
 	if over && c.leads {
-		s.log.Info("what every data centre holds is known")
+		l.s.log.Info("the permits of all data centres are known")
 	}
 }
 
-// tellMembers logs the faults of the list of data centres, once.
-func (s *Server) tellMembers() {
-	c := s.census()
-	s.tellWaits(&c)
+// logMembers logs the faults of the list of data centres, once.
+func (l *leadership) logMembers() {
+	c := l.s.census()
+	l.logWaits(&c)
 	alarms := c.alarms()
 	for _, a := range alarms {
-		if !slices.Contains(s.told, a) {
-			s.log.Error("the list of data centres", slog.String("alarm", a))
+		if !slices.Contains(l.alarms, a) {
+			l.s.log.Error("the list of data centres", slog.String("alarm", a))
 		}
 	}
-	if len(alarms) == 0 && len(s.told) > 0 {
-		s.log.Info("the list of data centres is as it should be again")
+	if len(alarms) == 0 && len(l.alarms) > 0 {
+		l.s.log.Info("the list of data centres has no faults any more")
 	}
-	s.told = alarms
+	l.alarms = alarms
 }

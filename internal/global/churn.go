@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"vestibule/internal/core/estimate"
-	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
@@ -106,19 +105,19 @@ func decodeChurn(data []byte) (map[room.ID]estimate.Churn, error) {
 	return out, nil
 }
 
-// churnOf locks the allocator for a churnKeeper.
-func (s *Server) churnOf(alloc *root.Allocator) *churnKeeper {
+// churn returns the keeper of the measured session lengths. It locks the allocator.
+func (l *leadership) churn() *churnKeeper {
 	return &churnKeeper{
-		docs: s.Docs,
+		docs: l.s.Docs,
 		learned: func() map[room.ID]estimate.Churn {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return alloc.Churn()
+			l.s.mu.Lock()
+			defer l.s.mu.Unlock()
+			return l.alloc.Churn()
 		},
 		recall: func(known map[room.ID]estimate.Churn) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			alloc.Recall(known)
+			l.s.mu.Lock()
+			defer l.s.mu.Unlock()
+			l.alloc.Recall(known)
 		},
 	}
 }

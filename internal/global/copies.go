@@ -31,17 +31,17 @@ const maxVersion = 1 << 53
 
 var errVersion = errors.New("version: too large")
 
-// take stores a document that a node handed over.
-func (c *copies) take(subject string, data []byte) {
+// receive stores a document that a node handed over.
+func (c *copies) receive(subject string, data []byte) {
 	doc, dc, _ := wire.CopyOf(subject)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var err error
 	switch doc {
 	case node.KeysDocument:
-		err = c.takeKeys(dc, data)
+		err = c.receiveKeys(dc, data)
 	case node.MembersDocument:
-		err = c.takeMembers(dc, data)
+		err = c.receiveMembers(dc, data)
 	case node.RoomsDocument:
 		var r wire.RoomsCopy
 		if err = json.Unmarshal(data, &r); err == nil && r.Version > maxVersion {
@@ -54,11 +54,11 @@ func (c *copies) take(subject string, data []byte) {
 		err = errors.New("unknown document")
 	}
 	if err != nil {
-		c.log.Warn("what a node handed over is refused", slog.String("document", doc), slog.String("dc", dc), slog.Any("error", err))
+		c.log.Warn("invalid document of a node", slog.String("document", doc), slog.String("dc", dc), slog.Any("error", err))
 	}
 }
 
-func (c *copies) takeKeys(dc string, data []byte) error {
+func (c *copies) receiveKeys(dc string, data []byte) error {
 	ring, err := ticket.DecodeKeyring(data)
 	switch {
 	case err != nil:
@@ -74,11 +74,11 @@ func (c *copies) takeKeys(dc string, data []byte) error {
 		c.heard = time.Now()
 	}
 	c.ring, c.news = joined, true
-	c.log.Info("keys were handed over", slog.String("dc", dc), slog.Uint64("version", ring.Version))
+	c.log.Info("keys received from a node", slog.String("dc", dc), slog.Uint64("version", ring.Version))
 	return nil
 }
 
-func (c *copies) takeMembers(dc string, data []byte) error {
+func (c *copies) receiveMembers(dc string, data []byte) error {
 	m, err := node.DecodeMembers(data)
 	switch {
 	case err != nil:
@@ -88,13 +88,13 @@ func (c *copies) takeMembers(dc string, data []byte) error {
 	}
 	if c.members == nil || m.Version > c.members.Version {
 		c.members, c.news = m, true
-		c.log.Info("a list of data centres was handed over", slog.String("dc", dc), slog.Uint64("version", m.Version))
+		c.log.Info("list of data centres received from a node", slog.String("dc", dc), slog.Uint64("version", m.Version))
 	}
 	return nil
 }
 
-// fresh reports whether anything came since the last call.
-func (c *copies) fresh() bool {
+// takeNews reports whether anything came since the last call.
+func (c *copies) takeNews() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	news := c.news
@@ -139,8 +139,8 @@ const (
 	gatherFor = time.Second
 )
 
-// ask publishes this leader's versions, so that nodes hand over newer documents.
-func (p *publisher) ask(wall time.Time, c *census) {
+// requestCopies publishes this leader's versions, so that nodes hand over newer documents.
+func (p *publisher) requestCopies(wall time.Time, c *census) {
 	every := storeEvery
 	if len(p.fleet.Ring().Keys) == 0 || c.outdated() || len(p.fleet.Alarms()) > 0 {
 		every = askSoon
@@ -170,7 +170,7 @@ func (p *publisher) ask(wall time.Time, c *census) {
 }
 
 // errAsking means that nodes may still have keys.
-var errAsking = errors.New("every node that can be heard is asked for the fleet's keys first")
+var errAsking = errors.New("waiting for the fleet's keys from the nodes")
 
 // known returns the keys of the fleet: those of this node, of the store (possibly none) and of the nodes that
 // answered.
@@ -182,12 +182,12 @@ func (p *publisher) known(stored ticket.Keyring, now fleettime.Time) (ticket.Key
 	case len(heard.Keys) == 0 && (p.asking.IsZero() || time.Since(p.asking) < askFor), len(heard.Keys) > 0 && time.Since(since) < gatherFor:
 		return own, errAsking
 	case len(heard.Keys) == 0:
-		p.log.Warn("no keys in the store, in data_dir or at any node that can be heard: making the first ones", slog.Duration("asked", askFor))
+		p.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones", slog.Duration("asked", askFor))
 	}
 	ring := own.Join(heard, now)
 	if v := ring.Version; v >= max(p.fleet.Ring().Version, stored.Version, heard.Version)+ticket.MaxKeys && v != p.joined {
 		p.joined = v
-		p.log.Error("two key rings were in use: the older one goes on, the other one's tickets can be opened", slog.Uint64("version", v))
+		p.log.Error("two key rings were in use: the older one stays in use, tickets of the other one stay valid", slog.Uint64("version", v))
 	}
 	return ring, nil
 }

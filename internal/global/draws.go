@@ -77,8 +77,8 @@ func (d *drawer) ensure(ctx context.Context) error {
 	return err
 }
 
-// tend does the due steps.
-func (d *drawer) tend(ctx context.Context) error {
+// runDue does the due steps.
+func (d *drawer) runDue(ctx context.Context) error {
 	now, bound := d.clock()
 	events := d.fleet.Set().Draws()
 	if due := d.fleet.Board().Due(now, bound, events); due.Nothing() {
@@ -259,7 +259,7 @@ func (d *drawer) publish(ctx context.Context, now fleettime.Time, n *draw.Notice
 			if b = nil; n.Beacon == draw.BeaconRequired || now < n.Closes().Add(draw.BeaconPatience) {
 				return nil, fmt.Errorf("beacon: %w", err)
 			}
-			d.log.Warn("a draw goes on without the beacon that it was to have", slog.String("event", n.Event), slog.Any("error", err))
+			d.log.Warn("a draw continues without its beacon", slog.String("event", n.Event), slog.Any("error", err))
 		}
 	}
 	return n.Publish(now, *s, b, d.waiting(n.Room))
@@ -307,8 +307,8 @@ func (s *Server) waiting(public string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.fleet.Set().Rooms() {
-		if s.alloc != nil && room.PublicID(r.Known()) == public {
-			return uint64(max(0, numbersOf(s.alloc.Totals(r.ID)).Waiting))
+		if s.leading != nil && room.PublicID(r.Known()) == public {
+			return uint64(max(0, numbersOf(s.leading.alloc.Totals(r.ID)).Waiting))
 		}
 	}
 	return 0

@@ -136,7 +136,7 @@ func (h *hall) hear(d *drawer) {
 // tend runs a leader's due work once.
 func (h *hall) tend(d *drawer) error {
 	h.hear(d)
-	err := d.tend(h.t.Context())
+	err := d.runDue(h.t.Context())
 	h.hear(d)
 	return err
 }
@@ -211,13 +211,13 @@ func TestLeadersBesideEachOther(t *testing.T) {
 			a := rng.IntN(2)
 			for _, s := range []*shelf{h.docs, h.secrets} { // one stops after its read, and the other goes on
 				if rng.IntN(2) == 0 {
-					s.interrupt = func() { leaders[1-a].tend(t.Context()) } //nolint:errcheck // the last attempts are judged
+					s.interrupt = func() { leaders[1-a].runDue(t.Context()) } //nolint:errcheck // the last attempts are judged
 				}
 			}
 			if rng.IntN(4) == 0 {
 				h.docs.fails = true
 			}
-			leaders[a].tend(t.Context()) //nolint:errcheck // likewise
+			leaders[a].runDue(t.Context()) //nolint:errcheck // likewise
 			h.docs.fails, h.docs.interrupt, h.secrets.interrupt = false, nil, nil
 			if rng.IntN(2) == 0 {
 				h.hear(leaders[rng.IntN(2)])
@@ -267,11 +267,11 @@ func TestAChangedEventHasADrawOfItsOwn(t *testing.T) {
 		t.Errorf("moved: %+v", n)
 	}
 	h.docs.docs, h.docs.revisions = nil, nil
-	if err := d.tend(t.Context()); err != nil {
+	if err := d.runDue(t.Context()); err != nil {
 		t.Errorf("nothing is due: %v", err)
 	}
 	h.now = start.Add(time.Minute)
-	if err := d.tend(t.Context()); err == nil {
+	if err := d.runDue(t.Context()); err == nil {
 		t.Error("a store that came back empty is written over")
 	}
 	if err := d.ensure(t.Context()); err != nil || h.notice() == nil {

@@ -13,23 +13,37 @@ import (
 	"vestibule/internal/node"
 )
 
-// tellEvery is how often this machine's clock is offered as the source of fleet time, and the list of data centres
-// checked.
-const tellEvery = time.Second
+// checkEvery is the interval at which this machine's clock is offered as the source of fleet time, and the list of
+// data centres is checked.
+const checkEvery = time.Second
+
+// leadership is one term in which this candidate leads. Server.mu guards alloc, reports and skew.
+type leadership struct {
+	s     *Server
+	alloc *root.Allocator
+	term  wire.Term
+
+	reports map[string]*centreReport // of the data centres on themselves, by name
+	skew    time.Duration            // of fleet time from this machine's clock
+
+	alarms []string            // last logged faults of the list of data centres
+	waits  node.Steady[string] // data centres logged as missing their ledgers
+}
 
 // lead drives an allocator of its own for one term.
 func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	fresh := s.Config.Bootstrap && !t.Before && s.fleet.Members() == nil
 	if s.Config.Bootstrap && !fresh {
-		s.log.Warn("bootstrap is not believed: somebody led before, or a list of data centres exists")
+		s.log.Warn("bootstrap is ignored: the fleet had a leader before, or a list of data centres exists")
 	}
 	now := s.Clock.Now()
 	alloc := root.New(now, root.Config{
 		Time: s.times.Known(now), Term: t.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: fresh,
 	})
 	t.Brief(alloc)
-	s.show(alloc, t.Term)
-	defer s.show(nil, wire.Term{})
+	l := &leadership{s: s, alloc: alloc, term: t.Term, reports: map[string]*centreReport{}}
+	s.setLeading(l)
+	defer s.setLeading(nil)
 	stop, err := s.Bus.Subscribe(wire.Reports(wire.Root), func(_ string, data []byte) {
 		m, err := wire.DecodeReport(data)
 		if err != nil {
@@ -37,49 +51,50 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 			s.log.Warn("report refused", slog.Any("error", err))
 			return
 		}
-		t.Offer(func() { s.observe(alloc, m) })
+		t.Offer(func() { l.observe(m) })
 	})
 	if err != nil {
 		return err
 	}
 	defer stop()
-	stopPublishing, err := s.publish(ctx, fresh, t.Term, alloc)
+	stopPublishing, err := l.publish(ctx, fresh)
 	if err != nil {
 		return err
 	}
 	defer stopPublishing()
 
-	s.setTime(alloc)
-	told := s.Clock.Now()
+	l.setTime()
+	checked := s.Clock.Now()
 	return t.Drive(ctx, alloc, &s.mu, func() (time.Duration, error) {
 		now := s.Clock.Now()
-		if now.Sub(told) >= tellEvery {
-			s.setTime(alloc)
-			s.tellMembers()
-			told = now
+		if now.Sub(checked) >= checkEvery {
+			l.setTime()
+			l.logMembers()
+			checked = now
 		}
-		return min(s.pump(alloc), tellEvery-now.Sub(told)), nil
+		return min(l.pump(), checkEvery-now.Sub(checked)), nil
 	})
 }
 
-// show sets the allocator that /status, metrics and the publisher read, nil for none.
-func (s *Server) show(alloc *root.Allocator, term wire.Term) {
+// setLeading sets the current leadership, nil for none.
+func (s *Server) setLeading(l *leadership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alloc, s.term, s.centres = alloc, term, map[string]*toldCentre{}
+	s.leading = l
 }
 
 // publish keeps rooms, keys and the list of data centres in the store correct, concurrently with the ledger, until
 // stop returns.
-func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term, alloc *root.Allocator) (stop func(), err error) {
+func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err error) {
+	s := l.s
 	heard := &copies{log: s.log}
-	deaf, err := s.Bus.Subscribe(wire.Copies, heard.take)
+	deaf, err := s.Bus.Subscribe(wire.Copies, heard.receive)
 	if err != nil {
 		return nil, err
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		name: s.Config.Name, lender: room.Lender{Term: term.N, Nonce: term.Nonce}, docs: s.Docs, rooms: s.rooms, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: s.churnOf(alloc),
+		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(),
 		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -94,35 +109,38 @@ func (s *Server) publish(ctx context.Context, fresh bool, term wire.Term, alloc 
 }
 
 // observe takes a report of a data centre.
-func (s *Server) observe(alloc *root.Allocator, m *wire.Report) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.Clock.Now()
-	alloc.Observe(now, *m)
+func (l *leadership) observe(m *wire.Report) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	now := l.s.Clock.Now()
+	l.alloc.Observe(now, *m)
 	if m.Build != "" || m.TellsEdges {
-		s.hearCentre(now, m)
+		l.storeCentreReport(now, m)
 	}
 }
 
+// lender identifies the term in controls.
+func (l *leadership) lender() room.Lender { return room.Lender{Term: l.term.N, Nonce: l.term.Nonce} }
+
 // setTime offers this machine's clock as the source of fleet time.
-func (s *Server) setTime(alloc *root.Allocator) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, wall := s.Clock.Read()
-	s.skew = alloc.SetTime(now, fleettime.TimeOf(wall))
+func (l *leadership) setTime() {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	now, wall := l.s.Clock.Read()
+	l.skew = l.alloc.SetTime(now, fleettime.TimeOf(wall))
 }
 
 // pump sends the due grants and returns the time until the next one.
-func (s *Server) pump(alloc *root.Allocator) time.Duration {
-	s.mu.Lock()
-	now := s.Clock.Now()
+func (l *leadership) pump() time.Duration {
+	l.s.mu.Lock()
+	now := l.s.Clock.Now()
 	var grants []wire.Grant
-	if alloc.GrantsDue() <= now {
-		grants = alloc.Grants(now)
+	if l.alloc.GrantsDue() <= now {
+		grants = l.alloc.Grants(now)
 	}
-	due := alloc.GrantsDue()
-	s.mu.Unlock()
-	node.SendGrants(s.Bus, wire.Root, grants, s.sent)
+	due := l.alloc.GrantsDue()
+	l.s.mu.Unlock()
+	node.SendGrants(l.s.Bus, wire.Root, grants, l.s.sent)
 	return max(time.Millisecond, due.Sub(now))
 }
 

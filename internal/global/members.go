@@ -36,7 +36,7 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 		next = node.NewMembers(now, p.founders)
 		for _, d := range c.Unproven {
 			if i := next.Find(d.Name); i >= 0 {
-				next.List[i].Site = d.Site
+				next.List[i].ClusterID = d.ClusterID
 			}
 		}
 	case own == nil:
@@ -51,8 +51,8 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 			p.log.Info("data centre has drained and leaves the list", slog.String("dc", name))
 		}
 		for _, d := range c.Unproven {
-			next = next.Prove(now, d.Name, d.Site)
-			p.log.Info("the list of data centres holds a site", slog.String("dc", d.Name), node.Site(d.Site))
+			next = next.Prove(now, d.Name, d.ClusterID)
+			p.log.Info("the list of data centres holds a cluster ID", slog.String("dc", d.Name), node.ClusterID(d.ClusterID))
 		}
 		for _, name := range c.Released {
 			next = next.Release(now, name)
@@ -72,8 +72,8 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	return nil
 }
 
-// tellStatus publishes the outstanding allocations of the data centres if they have changed.
-func (p *publisher) tellStatus(ctx context.Context, now time.Time) error {
+// publishStatus publishes the outstanding allocations of the data centres if they have changed.
+func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	c := p.census()
 	if !c.leads {
 		return nil
@@ -84,7 +84,7 @@ func (p *publisher) tellStatus(ctx context.Context, now time.Time) error {
 	}
 	for _, d := range c.centres {
 		st.List = append(st.List, node.CentreState{
-			Name: d.Name, Site: d.Site, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Overcommit: d.Overcommit,
+			Name: d.Name, ClusterID: d.ClusterID, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Overcommit: d.Overcommit,
 		})
 	}
 	same, err := json.Marshal(st)

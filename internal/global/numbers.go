@@ -33,17 +33,17 @@ type numbers struct {
 	at     time.Time                   // when the incomplete set was made
 }
 
-// toldNumbers is a message of the leader. Rooms without visitors are left out if all of their data centres are heard.
-type toldNumbers struct {
+// numbersMessage is a message of the leader. Rooms without visitors are left out if all of their data centres are heard.
+type numbersMessage struct {
 	At    time.Time
 	First bool // of a set
 	Last  bool
 
-	Leader room.Lender // the sender
-	Rooms  []toldRoom  `json:",omitempty"`
+	Leader room.Lender   // the sender
+	Rooms  []roomNumbers `json:",omitempty"`
 }
 
-type toldRoom struct {
+type roomNumbers struct {
 	ID       room.ID `json:",string"`
 	Active   int
 	Waiting  int
@@ -57,7 +57,7 @@ type toldRoom struct {
 // run publishes the numbers while this candidate leads, and receives them otherwise.
 func (n *numbers) run(ctx context.Context, s *Server) error {
 	deaf, err := s.Bus.Subscribe(wire.NumbersSubject, func(_ string, data []byte) {
-		if err := n.hear(data, time.Now()); err != nil {
+		if err := n.receive(data, time.Now()); err != nil {
 			s.log.Warn("numbers refused", slog.Any("error", err))
 		}
 	})
@@ -77,7 +77,7 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 			many = false
 			continue
 		}
-		told := s.tellNumbers(time.Now())
+		told := s.numbersMessages(time.Now())
 		many = len(told) > 1
 		for _, m := range told {
 			data, err := json.Marshal(m)
@@ -85,33 +85,33 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 				err = s.Bus.Publish(wire.NumbersSubject, data)
 			}
 			if err != nil && !errors.Is(err, wire.ErrDown) {
-				s.log.Warn("numbers not told", slog.Any("error", err))
+				s.log.Warn("numbers not published", slog.Any("error", err))
 			}
 		}
 	}
 }
 
-// tellNumbers returns the messages to publish; none unless this candidate leads.
-func (s *Server) tellNumbers(now time.Time) []toldNumbers {
+// numbersMessages returns the messages to publish; none unless this candidate leads.
+func (s *Server) numbersMessages(now time.Time) []numbersMessage {
 	rooms := s.fleet.Set().Rooms()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alloc == nil {
+	if s.leading == nil {
 		return nil
 	}
-	leader := room.Lender{Term: s.term.N, Nonce: s.term.Nonce}
-	out := []toldNumbers{{At: now, First: true, Leader: leader}}
+	leader := s.leading.lender()
+	out := []numbersMessage{{At: now, First: true, Leader: leader}}
 	for _, r := range rooms {
-		x := numbersOf(s.alloc.Totals(r.ID))
+		x := numbersOf(s.leading.alloc.Totals(r.ID))
 		if x.Active == 0 && x.Waiting == 0 && x.Complete && x.Release == 0 {
 			continue
 		}
 		m := &out[len(out)-1]
 		if len(m.Rooms) == numbersRooms {
-			out = append(out, toldNumbers{At: now, Leader: leader})
+			out = append(out, numbersMessage{At: now, Leader: leader})
 			m = &out[len(out)-1]
 		}
-		m.Rooms = append(m.Rooms, toldRoom{r.ID, x.Active, x.Waiting, x.Longest, x.Complete, x.Beyond, x.Release, x.LetIn})
+		m.Rooms = append(m.Rooms, roomNumbers{r.ID, x.Active, x.Waiting, x.Longest, x.Complete, x.Beyond, x.Release, x.LetIn})
 	}
 	out[len(out)-1].Last = true
 	return out
@@ -130,9 +130,9 @@ func numbersOf(l root.Ledger) control.Numbers {
 	return n
 }
 
-// hear takes a message of a leader.
-func (n *numbers) hear(data []byte, now time.Time) error {
-	var m toldNumbers
+// receive takes a message of a leader.
+func (n *numbers) receive(data []byte, now time.Time) error {
+	var m numbersMessage
 	if err := json.Unmarshal(data, &m); err != nil {
 		return err
 	}
@@ -158,9 +158,9 @@ func (n *numbers) hear(data []byte, now time.Time) error {
 func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok bool) {
 	now := time.Now()
 	s.mu.Lock()
-	if s.alloc != nil {
-		x, ok = numbersOf(s.alloc.Totals(id)), true
-		x.At, x.Leader = now, room.Lender{Term: s.term.N, Nonce: s.term.Nonce}
+	if l := s.leading; l != nil {
+		x, ok = numbersOf(l.alloc.Totals(id)), true
+		x.At, x.Leader = now, l.lender()
 	}
 	s.mu.Unlock()
 	if ok {

@@ -66,57 +66,57 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 	repaired := time.Time{}
 	for keysAt, roomsAt, membersAt, controlsAt := (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}); ; {
 		wall := time.Now()
-		if p.copies.fresh() {
+		if p.copies.takeNews() {
 			keysAt, roomsAt, membersAt, controlsAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		}
 		if wall.Sub(repaired) > repairEvery && len(p.fleet.Alarms()) > 0 {
 			keysAt, roomsAt, membersAt, controlsAt, repaired = time.Time{}, time.Time{}, time.Time{}, time.Time{}, wall
 		}
 		c := p.census()
-		p.ask(wall, &c)
+		p.requestCopies(wall, &c)
 		if wall.After(membersAt) || c.changes() {
 			err := p.tendMembers(ctx, wall, &c)
 			if err == nil && !c.Unfounded {
 				membersAt = wall.Add(storeEvery)
 			}
-			p.tell(node.MembersDocument, err)
+			p.recordResult(node.MembersDocument, err)
 		}
 		if wall.Sub(p.statusAt) >= statusEvery {
 			p.statusAt = wall
-			p.tell(node.MembersStatusDocument, p.tellStatus(ctx, wall))
+			p.recordResult(node.MembersStatusDocument, p.publishStatus(ctx, wall))
 		}
 		if wall.Sub(p.churnAt) >= storeEvery {
 			p.churnAt = wall
-			p.tell(churnDocument, p.churn.keep(ctx))
+			p.recordResult(churnDocument, p.churn.keep(ctx))
 		}
 		if wall.After(keysAt) {
 			err := p.ensureKeys(ctx, now())
 			if err == nil {
 				keysAt = wall.Add(storeEvery)
 			}
-			p.tell(node.KeysDocument, err)
+			p.recordResult(node.KeysDocument, err)
 		}
 		if wall.After(controlsAt) {
 			err := p.ensureControls(ctx)
 			if err == nil {
 				controlsAt = wall.Add(storeEvery)
 			}
-			p.tell(node.ControlsDocument, err)
-			p.tell(node.DrawsDocument, p.draws.ensure(ctx))
+			p.recordResult(node.ControlsDocument, err)
+			p.recordResult(node.DrawsDocument, p.draws.ensure(ctx))
 		}
 		if wall.After(p.drawsAt) {
-			err := p.draws.tend(ctx)
+			err := p.draws.runDue(ctx)
 			if err != nil {
 				p.drawsAt = wall.Add(drawAgain)
 			}
-			p.tell(drawsDue, err)
+			p.recordResult(drawsDue, err)
 		}
-		p.tell(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
+		p.recordResult(node.ControlsDocument+" (releases)", p.takeReleases(ctx, now()))
 		if wall.After(roomsAt) {
 			p.again = true // the store may have lost a published document
 			roomsAt = wall.Add(storeEvery)
 		}
-		p.look(ctx)
+		p.checkFile(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -138,8 +138,8 @@ const storeEvery = 10 * time.Second
 // see the result of one attempt before the next.
 const repairEvery = 2 * time.Second
 
-// tell records whether a document is published, and logs each new failure once.
-func (p *publisher) tell(doc string, err error) {
+// recordResult records whether a document is published, and logs each new failure once.
+func (p *publisher) recordResult(doc string, err error) {
 	if errors.Is(err, context.Canceled) { // the term ends
 		return
 	}

@@ -83,9 +83,9 @@ func readRooms(file string) (doc room.Document, pages map[string][]byte, doubts 
 	return doc, pages, doubts, errors.Join(faults...)
 }
 
-// look reads the file if it has changed, and publishes it if it is valid. A changed file must look the same twice
+// checkFile reads the file if it has changed, and publishes it if it is valid. A changed file must look the same twice
 // before it is read: it may be half written, and half a file may be valid, with fewer rooms.
-func (p *publisher) look(ctx context.Context) {
+func (p *publisher) checkFile(ctx context.Context) {
 	if p.file != "" {
 		p.read()
 	}
@@ -100,7 +100,7 @@ func (p *publisher) look(ctx context.Context) {
 	if held {
 		err = nil // the store's rooms are published
 	}
-	p.tell(node.RoomsDocument, err)
+	p.recordResult(node.RoomsDocument, err)
 	p.again = err != nil
 	_, large := errors.AsType[*roomstore.TooLargeError](err)
 	faults, refused := errors.AsType[room.Faults](err)
@@ -211,7 +211,7 @@ func (p *publisher) publish(ctx context.Context) error {
 		return nil
 	}
 	for name, old := range renamed {
-		p.log.Warn("a room was renamed: its tickets are worth nothing any more, and everybody in it begins anew",
+		p.log.Warn("a room was renamed: its tickets are void, and all its visitors begin again",
 			slog.String("room", name), slog.String("before", old))
 	}
 	changed := len(state.Rooms)

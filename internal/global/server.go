@@ -53,19 +53,11 @@ type Server struct {
 	candidate *node.Candidate
 	times     *node.Timekeeper
 
-	mu    sync.Mutex
-	alloc *root.Allocator // nil while not leading
-	term  wire.Term
-	skew  time.Duration // of fleet time from this machine's clock
-
-	centres map[string]*toldCentre // reports of data centres on themselves in this term, by name
-
-	told []string // last logged faults of the data centres
+	mu      sync.Mutex
+	leading *leadership // nil for none
 
 	numbers    numbers    // of all rooms, for the API
 	candidates candidates // shown by the API
-
-	awaited node.Steady[string] // data centres logged as missing their ledgers
 }
 
 // New returns a server. It can lead once it Runs.
@@ -111,17 +103,21 @@ func (s *Server) time() fleettime.Time {
 func (s *Server) clock() (fleettime.Time, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.alloc.Clock(s.Clock.Now(), fleettime.TimeOf(time.Now()))
+	var alloc *root.Allocator
+	if s.leading != nil {
+		alloc = s.leading.alloc
+	}
+	return alloc.Clock(s.Clock.Now(), fleettime.TimeOf(time.Now()))
 }
 
 // known returns fleet time for the data folder; the zero value if this process does not lead or know it.
 func (s *Server) known(now fleettime.Mono) fleettime.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.alloc == nil {
+	if s.leading == nil {
 		return fleettime.Known{}
 	}
-	return s.alloc.Known(now)
+	return s.leading.alloc.Known(now)
 }
 
 // Run campaigns for leadership, and leads when elected, until ctx ends.
@@ -158,20 +154,20 @@ type Status struct {
 func (s *Server) Leaving() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.alloc != nil && s.alloc.Leaving(s.Clock.Now())
+	return s.leading != nil && s.leading.alloc.Leaving(s.Clock.Now())
 }
 
 // Status returns the state of the candidate.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Leading: s.alloc != nil, Term: s.term, Skew: s.skew, Rooms: map[string]root.Ledger{}}
-	if s.alloc == nil {
-		return st
+	l := s.leading
+	if l == nil {
+		return Status{Rooms: map[string]root.Ledger{}}
 	}
-	st.Time = s.alloc.Time(s.Clock.Now())
+	st := Status{Leading: true, Term: l.term, Skew: l.skew, Rooms: map[string]root.Ledger{}, Time: l.alloc.Time(s.Clock.Now())}
 	for _, r := range s.fleet.Set().Rooms() {
-		st.Rooms[r.Name] = s.alloc.Ledger(r.ID)
+		st.Rooms[r.Name] = l.alloc.Ledger(r.ID)
 	}
 	return st
 }
@@ -184,7 +180,7 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, "the store's rooms.owned is not used: "+why)
 	}
 	if why := s.rooms.Untold(); why != "" {
-		r.Alarms = append(r.Alarms, "who changed rooms is not in the audit stream yet: "+why)
+		r.Alarms = append(r.Alarms, "the audit entry of a change of rooms is not in the stream yet: "+why)
 	}
 	r.Alarms = append(r.Alarms, s.lateDraws()...)
 	if s.fleet.Set() == nil {

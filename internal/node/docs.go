@@ -50,10 +50,8 @@ type Fleet struct {
 	late     []byte                   // that offer, while some of its sections are missing
 	sections map[string]room.Document // of the current rooms, by content hash
 	digest   [sha256.Size]byte        // of the sorted rooms of set, with defaults
-	missing  []string                 // content hashes of missing pages that set refers to
 	set      atomic.Pointer[room.Set]
 	ring     atomic.Pointer[ticket.Keyring]
-	pages    atomic.Pointer[map[string][]byte] // by content hash
 
 	members atomic.Pointer[Members] // nil before the first list, and at edges
 
@@ -65,10 +63,8 @@ type Fleet struct {
 	ends     int64                         // fleet time of the next change of a phase or a control, 0 for never
 	clock    atomic.Pointer[func() (fleettime.Time, time.Duration)]
 
-	doubts    chan struct{} // requests to confirm that the keys are the newest
-	confirmed atomic.Int64  // last confirmation by the store: nanoseconds since begun, 0 for never
-	begun     time.Time
-
+	pages pageCache
+	keyConfirmation
 	*alarms
 	version *prometheus.GaugeVec
 }
@@ -81,7 +77,8 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 		version: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "vestibule_document_version", Help: "Version of the document in use, 0 for none.",
 		}, []string{"document"}),
-		doubts: make(chan struct{}, 1), begun: time.Now(),
+		pages:           pageCache{dir: dir, docs: docs, log: log},
+		keyConfirmation: keyConfirmation{doubts: make(chan struct{}, 1), begun: time.Now()},
 	}
 	reg.MustRegister(f.version)
 	for _, doc := range followed {
@@ -89,12 +86,12 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 	}
 	f.Tell(func() (fleettime.Time, time.Duration) { return fleettime.TimeOf(time.Now()), 0 })
 	f.ring.Store(&ticket.Keyring{})
-	f.pages.Store(&map[string][]byte{})
+	f.pages.byHash.Store(&map[string][]byte{})
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
 	}
 	for _, doc := range followed {
-		data, err := os.ReadFile(f.file(doc))
+		data, err := os.ReadFile(copyFile(dir, doc))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -108,7 +105,8 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 	return f, nil
 }
 
-func (f *Fleet) file(doc string) string { return filepath.Join(f.dir, doc+".json") }
+// copyFile returns the file with the copy of a document.
+func copyFile(dir, doc string) string { return filepath.Join(dir, doc+".json") }
 
 // Set returns the current room set, or nil before the first.
 func (f *Fleet) Set() *room.Set { return f.set.Load() }
@@ -178,7 +176,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 			again.Reset(f.updatePhase())
 		}
 	})
-	again.Go(func() { f.confirm(ctx) })
+	again.Go(func() { f.confirm(ctx, f) })
 	return f.docs.Watch(ctx, func(key string, data []byte) { f.Offer(ctx, key, data) })
 }
 
@@ -190,7 +188,7 @@ const (
 // retry loads sections and pages that were missing.
 func (f *Fleet) retry(ctx context.Context, pages bool) {
 	f.mu.Lock()
-	late, turn, missing := f.late, f.turn, f.missing
+	late, turn, missing := f.late, f.turn, f.pages.missing
 	f.mu.Unlock()
 	if late != nil {
 		f.offerRooms(ctx, turn, late)
@@ -198,11 +196,11 @@ func (f *Fleet) retry(ctx context.Context, pages bool) {
 	if !pages || len(missing) == 0 {
 		return
 	}
-	got := f.fetchPages(ctx, missing)
+	got := f.pages.fetchAll(ctx, missing)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(got) > 0 {
-		f.keepPages(got)
+		f.pages.keep(f.base, got)
 		f.changed()
 	}
 }
@@ -229,7 +227,7 @@ func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 
 // saveCopy stores a copy of a new document and calls changed.
 func (f *Fleet) saveCopy(doc string, data []byte) {
-	if err := WriteFile(f.file(doc), data); err != nil {
+	if err := WriteFile(copyFile(f.dir, doc), data); err != nil {
 		f.log.Error("last good copy not written", slog.String("document", doc), slog.Any("error", err))
 	}
 	f.log.Info("document updated", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))

@@ -28,7 +28,7 @@ func (f *Fleet) Hand(bus wire.Bus, dc string, documents ...string) (stop func(),
 		}
 		last = time.Now()
 		for _, doc := range documents {
-			data, err := f.missingPart(doc, &ask)
+			data, err := missingPart(f, doc, &ask)
 			if err == nil && data != nil {
 				err = bus.Publish(wire.CopySubject(doc, dc), data)
 			}
@@ -40,7 +40,7 @@ func (f *Fleet) Hand(bus wire.Bus, dc string, documents ...string) (stop func(),
 }
 
 // missingPart returns the part of a document that the asking node lacks, or nil.
-func (f *Fleet) missingPart(doc string, ask *wire.CopyAsk) ([]byte, error) {
+func missingPart(f *Fleet, doc string, ask *wire.CopyAsk) ([]byte, error) {
 	switch doc {
 	case KeysDocument:
 		ring := f.Ring()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"vestibule/internal/core/ticket"
@@ -17,32 +18,39 @@ const (
 	confirmEvery = time.Second
 )
 
+// keyConfirmation is the confirmation by the store that the keys in use are the newest.
+type keyConfirmation struct {
+	doubts    chan struct{} // requests
+	confirmed atomic.Int64  // last confirmation: nanoseconds since begun, 0 for never
+	begun     time.Time
+}
+
 // KeysAreNewest reports whether the store has recently confirmed the keys in use. It never blocks: if that is
 // unknown, it triggers a check.
-func (f *Fleet) KeysAreNewest() bool {
-	if at := f.confirmed.Load(); at != 0 && time.Since(f.begun)-time.Duration(at) < confirmFor {
+func (k *keyConfirmation) KeysAreNewest() bool {
+	if at := k.confirmed.Load(); at != 0 && time.Since(k.begun)-time.Duration(at) < confirmFor {
 		return true
 	}
 	select {
-	case f.doubts <- struct{}{}:
+	case k.doubts <- struct{}{}:
 	default:
 	}
 	return false
 }
 
-// confirm checks the keys on request until ctx ends.
-func (f *Fleet) confirm(ctx context.Context) {
+// confirm checks the keys of f on request until ctx ends.
+func (k *keyConfirmation) confirm(ctx context.Context, f *Fleet) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.doubts:
+		case <-k.doubts:
 		}
-		at := time.Since(f.begun)
-		if err := f.checkKeys(ctx); err != nil {
+		at := time.Since(k.begun)
+		if err := checkKeys(ctx, f); err != nil {
 			f.log.Debug("keys not confirmed by the store", slog.Any("error", err))
 		} else {
-			f.confirmed.Store(int64(at))
+			k.confirmed.Store(int64(at))
 		}
 		select {
 		case <-ctx.Done():
@@ -53,7 +61,7 @@ func (f *Fleet) confirm(ctx context.Context) {
 }
 
 // checkKeys returns nil if the store holds the keys in use, possibly after an update.
-func (f *Fleet) checkKeys(ctx context.Context) error {
+func checkKeys(ctx context.Context, f *Fleet) error {
 	ask, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	// An isolated replica would confirm old keys. Newer ones are accepted from any replica.

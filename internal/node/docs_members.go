@@ -35,16 +35,16 @@ type Members struct {
 
 // Member is one data centre.
 type Member struct {
-	Name  string      `json:"name"`
-	State MemberState `json:"state"`
-	Site  uint64      `json:"site,omitempty"`  // cluster ID, distinguishes copied data centres; 0 for unknown
-	Since uint64      `json:"since,omitempty"` // version that added it, or its cluster ID; 0 for the first list
+	Name      string      `json:"name"`
+	State     MemberState `json:"state"`
+	ClusterID uint64      `json:"cluster_id,omitempty"` // cluster ID, distinguishes copied data centres; 0 for unknown
+	Since     uint64      `json:"since,omitempty"`      // version that added it, or its cluster ID; 0 for the first list
 }
 
 // Forced is a data centre that was removed by force.
 type Forced struct {
-	Name string `json:"name"`
-	Site uint64 `json:"site,omitempty"`
+	Name      string `json:"name"`
+	ClusterID uint64 `json:"cluster_id,omitempty"`
 }
 
 // MemberState is the target state of a data centre. The set is closed.
@@ -70,17 +70,14 @@ func EncodeMembers(m *Members) ([]byte, error) { return json.Marshal(m) }
 
 // DecodeMembers decodes the document. The error names the field and the rule.
 func DecodeMembers(data []byte) (*Members, error) {
-	var m struct {
-		Members
-		Changed bool `json:"changed"` // of builds before v0.2.0: it means nothing any more
-	}
-	if err := strictjson.Decode(data, &m); err != nil {
+	m := &Members{}
+	if err := strictjson.Decode(data, m); err != nil {
 		return nil, fmt.Errorf("members document: %w", err)
 	}
 	if err := m.validate(); err != nil {
 		return nil, fmt.Errorf("members document: %w", err)
 	}
-	return &m.Members, nil
+	return m, nil
 }
 
 func (m *Members) validate() error {
@@ -177,7 +174,7 @@ func (m *Members) Add(now time.Time, name string) (*Members, error) {
 	d := Member{Name: name, State: Active, Since: next.Version}
 	next.Forced = slices.DeleteFunc(next.Forced, func(o Forced) bool {
 		if o.Name == name { // the same comes back
-			d.Site = o.Site
+			d.ClusterID = o.ClusterID
 		}
 		return ticket.DCOf(o.Name) == ticket.DCOf(name)
 	})
@@ -192,7 +189,7 @@ func (m *Members) Drain(now time.Time, name string) (*Members, error) {
 		return nil, fmt.Errorf("data centre %q: %w", name, ErrNoMember)
 	}
 	if m.List[i].State == Draining {
-		return nil, fmt.Errorf("data centre %q: it drains already", name)
+		return nil, fmt.Errorf("data centre %q: is draining already", name)
 	}
 	next := m.next(now)
 	next.List[i].State = Draining
@@ -226,7 +223,7 @@ func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
 	if err != nil {
 		return nil, err
 	}
-	next.Forced = append(next.Forced, Forced{Name: name, Site: m.List[i].Site})
+	next.Forced = append(next.Forced, Forced{Name: name, ClusterID: m.List[i].ClusterID})
 	return next, nil
 }
 
@@ -239,10 +236,10 @@ func (m *Members) Release(now time.Time, name string) *Members {
 
 // Prove returns the list with the cluster ID of a data centre that had none. It is granted permits once all others
 // know it.
-func (m *Members) Prove(now time.Time, name string, site uint64) *Members {
+func (m *Members) Prove(now time.Time, name string, clusterID uint64) *Members {
 	next := m.next(now)
-	if i := next.Find(name); i >= 0 && next.List[i].Site == 0 {
-		next.List[i].Site, next.List[i].Since = site, next.Version
+	if i := next.Find(name); i >= 0 && next.List[i].ClusterID == 0 {
+		next.List[i].ClusterID, next.List[i].Since = clusterID, next.Version
 	}
 	return next
 }
@@ -254,10 +251,10 @@ func (m *Members) Ledger() ledger.Members {
 	}
 	out := ledger.Members{Version: m.Version}
 	for _, d := range m.Forced {
-		out.Forced = append(out.Forced, ledger.Member{Name: d.Name, Site: d.Site})
+		out.Forced = append(out.Forced, ledger.Member{Name: d.Name, ClusterID: d.ClusterID})
 	}
 	for _, d := range m.List {
-		out.List = append(out.List, ledger.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since, Site: d.Site})
+		out.List = append(out.List, ledger.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since, ClusterID: d.ClusterID})
 	}
 	return out
 }
@@ -273,7 +270,7 @@ type MembersStatus struct {
 // CentreState is the state of one data centre, summed over all rooms.
 type CentreState struct {
 	Name       string `json:"name"`
-	Site       uint64 `json:"site,omitempty"`
+	ClusterID  uint64 `json:"cluster_id,omitempty"`
 	State      string `json:"state"` // active, draining or unlisted
 	Told       bool   `json:"told"`  // it reports its permits, and did so in the last seconds
 	Held       int64  `json:"held"`  // permits of total_active_users
@@ -282,5 +279,7 @@ type CentreState struct {
 	Overcommit int64  `json:"overcommit"` // possibly valid sessions beyond those permits
 }
 
-// Site is a data centre's cluster ID in logs.
-func Site(site uint64) slog.Attr { return slog.String("site", fmt.Sprintf("%016x", site)) }
+// ClusterID is a data centre's cluster ID in logs.
+func ClusterID(clusterID uint64) slog.Attr {
+	return slog.String("cluster_id", fmt.Sprintf("%016x", clusterID))
+}

@@ -41,24 +41,20 @@ func TestTheMembersDocumentIsStoredLikeThis(t *testing.T) {
 	if err != nil || string(members(t, again)) != want {
 		t.Errorf("read back: %v, %v", again, err)
 	}
-	earlier := strings.Replace(want, `"data_centers"`, `"changed":true,"data_centers"`, 1)
-	if again, err = DecodeMembers([]byte(earlier)); err != nil || string(members(t, again)) != want {
-		t.Errorf("as builds before v0.2.0 write it: %v, %v", again, err)
-	}
 }
 
 func TestMembersThatBreakARuleAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"version":0,"changed":false,"data_centers":[{"name":"a","state":"active"}]}`:                               "version: must be at least 1",
-		`{"version":1,"changed":false,"data_centers":[]}`:                                                            "data_centers: must be 1 to",
-		`{"version":1,"changed":false,"data_centers":[{"name":"A","state":"active"}]}`:                               "data_centers[0]: must be 1 to 64 characters",
-		`{"version":1,"changed":false,"data_centers":[{"name":"global","state":"active"}]}`:                          `data_centers[0]: must not be "global"`,
-		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active"},{"name":"a","state":"active"}]}`: `data_centers[1]: "a" must differ from "a"`,
-		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"gone"}]}`:                                 "data_centers[0]: state: must be active or draining",
-		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active","since":2}]}`:                     "data_centers[0]: since: must be at most version 1",
-		`{"version":1,"changed":true,"data_centers":[{"name":"a","state":"active"}],"forced":[{"name":"a"}]}`:        `forced[0]: "a" must differ from "a"`,
-		`{"version":1,"colour":"blue","data_centers":[{"name":"a","state":"active"}]}`:                               "unknown field",
-		`{"version":1,"changed":false,"data_centers":[{"name":"a","state":"active"}]}{}`:                             "data after the document",
+		`{"version":0,"data_centers":[{"name":"a","state":"active"}]}`:                               "version: must be at least 1",
+		`{"version":1,"data_centers":[]}`:                                                            "data_centers: must be 1 to",
+		`{"version":1,"data_centers":[{"name":"A","state":"active"}]}`:                               "data_centers[0]: must be 1 to 64 characters",
+		`{"version":1,"data_centers":[{"name":"global","state":"active"}]}`:                          `data_centers[0]: must not be "global"`,
+		`{"version":1,"data_centers":[{"name":"a","state":"active"},{"name":"a","state":"active"}]}`: `data_centers[1]: "a" must differ from "a"`,
+		`{"version":1,"data_centers":[{"name":"a","state":"gone"}]}`:                                 "data_centers[0]: state: must be active or draining",
+		`{"version":1,"data_centers":[{"name":"a","state":"active","since":2}]}`:                     "data_centers[0]: since: must be at most version 1",
+		`{"version":1,"data_centers":[{"name":"a","state":"active"}],"forced":[{"name":"a"}]}`:       `forced[0]: "a" must differ from "a"`,
+		`{"version":1,"colour":"blue","data_centers":[{"name":"a","state":"active"}]}`:               "unknown field",
+		`{"version":1,"data_centers":[{"name":"a","state":"active"}]}{}`:                             "data after the document",
 	} {
 		if _, err := DecodeMembers([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v, want %s", text, err, want)
@@ -87,8 +83,8 @@ func TestChangesOfTheMembers(t *testing.T) {
 		t.Errorf("without it: %+v, %v", gone, err)
 	}
 	proven := drained.Prove(june, "lima", 7)
-	if d := proven.List[2]; d.Site != 7 || d.Since != proven.Version || !slices.Equal(proven.Prove(june, "lima", 8).List, proven.List) {
-		t.Errorf("with its site: %+v", proven)
+	if d := proven.List[2]; d.ClusterID != 7 || d.Since != proven.Version || !slices.Equal(proven.Prove(june, "lima", 8).List, proven.List) {
+		t.Errorf("with its cluster ID: %+v", proven)
 	}
 	forced, err := proven.RemoveByForce(june, "lima")
 	if err != nil || forced.Find("lima") >= 0 || !slices.Equal(forced.Forced, []Forced{{"lima", 7}}) || len(drained.Forced) != 0 {
@@ -97,7 +93,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 	if again, err := DecodeMembers(members(t, forced)); err != nil || !slices.Equal(again.Forced, forced.Forced) {
 		t.Errorf("read back: %+v, %v", again, err)
 	}
-	if back, err := forced.Add(june, "lima"); err != nil || len(back.Forced) != 0 || back.List[2].Site != 7 {
+	if back, err := forced.Add(june, "lima"); err != nil || len(back.Forced) != 0 || back.List[2].ClusterID != 7 {
 		t.Errorf("added again: %+v, %v", back, err)
 	}
 	if over := forced.Release(june, "lima"); len(over.Forced) != 0 || len(over.List) != 2 || over.Version <= forced.Version {
@@ -107,7 +103,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 		"is in the list already":     func() (*Members, error) { return m.Add(june, "dublin") },
 		"must be 1 to 64 characters": func() (*Members, error) { return m.Add(june, "Lima") },
 		"no such data centre":        func() (*Members, error) { return m.Drain(june, "lima") },
-		"it drains already":          func() (*Members, error) { return drained.Drain(june, "lima") },
+		"is draining already":        func() (*Members, error) { return drained.Drain(june, "lima") },
 		"is the last active one": func() (*Members, error) {
 			m, err := NewMembers(june, []string{"a", "b"}).Drain(june, "a")
 			if err != nil {

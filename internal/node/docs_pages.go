@@ -7,20 +7,31 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
 )
 
-// Page returns the custom page with this content hash, or nil if this node does not have it yet.
-func (f *Fleet) Page(hash string) []byte {
-	return (*f.pages.Load())[hash]
+// pageCache holds the custom pages of the room set, in memory and on disk.
+type pageCache struct {
+	dir  string
+	docs wire.DocumentFeed
+	log  *slog.Logger
+
+	byHash  atomic.Pointer[map[string][]byte]
+	missing []string // content hashes of missing pages that the room set refers to
 }
 
-// keepPages keeps the pages of the room set, from the current and the fetched ones, and records missing ones.
-func (f *Fleet) keepPages(got map[string][]byte) {
-	have, need := *f.pages.Load(), map[string][]byte{}
-	f.missing = nil
+// Page returns the custom page with this content hash, or nil if this node does not have it yet.
+func (f *Fleet) Page(hash string) []byte { return (*f.pages.byHash.Load())[hash] }
+
+// keep keeps the pages of a room set, from the current and the fetched ones, and records missing ones.
+func (c *pageCache) keep(set *room.Set, got map[string][]byte) {
+	have, need := *c.byHash.Load(), map[string][]byte{}
+	c.missing = nil
 	use := func(hash string) {
 		if need[hash] != nil {
 			return
@@ -31,29 +42,29 @@ func (f *Fleet) keepPages(got map[string][]byte) {
 		}
 		if page != nil {
 			need[hash] = page
-		} else if !slices.Contains(f.missing, hash) {
-			f.missing = append(f.missing, hash)
+		} else if !slices.Contains(c.missing, hash) {
+			c.missing = append(c.missing, hash)
 		}
 	}
-	for _, r := range f.base.Rooms() {
+	for _, r := range set.Rooms() {
 		for page := range r.EachPage {
 			use(page)
 		}
 	}
-	f.pages.Store(&need)
+	c.byHash.Store(&need)
 }
 
-// fetchPages returns the pages available within a second from disk or the store. Rooms of the others show the
+// fetchAll returns the pages available within a second from disk or the store. Rooms of the others show the
 // built-in page meanwhile.
-func (f *Fleet) fetchPages(ctx context.Context, hashes []string) map[string][]byte {
+func (c *pageCache) fetchAll(ctx context.Context, hashes []string) map[string][]byte {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var mu sync.Mutex
 	got := map[string][]byte{}
 	forEachParallel(hashes, func(_ int, hash string) {
-		page, err := f.fetchPage(ctx, hash)
+		page, err := c.fetch(ctx, hash)
 		if err != nil {
-			f.log.Debug("page not available", slog.String("page", hash), slog.Any("error", err))
+			c.log.Debug("page not available", slog.String("page", hash), slog.Any("error", err))
 			return
 		}
 		mu.Lock()
@@ -77,13 +88,13 @@ func forEachParallel(items []string, do func(i int, item string)) {
 	g.Wait()
 }
 
-func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
-	file := f.file(roomdoc.PageDocument(hash))
+func (c *pageCache) fetch(ctx context.Context, hash string) ([]byte, error) {
+	file := copyFile(c.dir, roomdoc.PageDocument(hash))
 	page, err := os.ReadFile(file)
 	if err == nil && roomdoc.Hash(page) == hash {
 		return page, nil
 	}
-	stored, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
+	stored, _, err := c.docs.Get(ctx, roomdoc.PageDocument(hash))
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +102,7 @@ func (f *Fleet) fetchPage(ctx context.Context, hash string) ([]byte, error) {
 		return nil, fmt.Errorf("the store's page: %w", err)
 	}
 	if err := WriteFile(file, page); err != nil {
-		f.log.Error("page not stored", slog.Any("error", err))
+		c.log.Error("page not stored", slog.Any("error", err))
 	}
 	return page, nil
 }

@@ -128,7 +128,7 @@ func (f *Fleet) adoptRooms(o roomsOffer) error {
 	f.digest, f.sections, f.base = digest, o.sections, set
 	f.rebuild()
 	f.version.WithLabelValues(RoomsDocument).Set(float64(o.version))
-	f.keepPages(o.pages)
+	f.pages.keep(set, o.pages)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 	var err error
 	if data != nil {
 		if o, err = f.readRooms(ctx, data); err == nil {
-			o.pages = f.fetchPages(ctx, o.unknown(*f.pages.Load()))
+			o.pages = f.pages.fetchAll(ctx, o.unknown(*f.pages.byHash.Load()))
 		}
 	}
 	f.mu.Lock()
@@ -164,8 +164,8 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 	if f.record(RoomsDocument, err) || f.set.Load() == before {
 		return
 	}
-	if len(f.missing) > 0 {
-		f.log.Error("pages missing, the built-in one is shown", slog.Any("pages", f.missing))
+	if len(f.pages.missing) > 0 {
+		f.log.Error("pages missing, the built-in one is shown", slog.Any("pages", f.pages.missing))
 	}
 	if o.sections != nil { // the copy on disk is complete, in the form that every release reads
 		if data, err = roomdoc.EncodeRooms(o.version, o.doc); err != nil {

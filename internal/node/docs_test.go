@@ -259,7 +259,7 @@ func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 	if f.Page(hash) != nil || f.changes != 1 || f.Set() == nil {
 		t.Fatal("a page that is not what it is called was taken, or the rooms were not")
 	}
-	docs[roomdoc.PageDocument(hash)] = page
+	docs[roomdoc.PageDocument(hash)] = roomdoc.Compress(page)
 	f.Offer(t.Context(), RoomsDocument, rooms(t, 2, hash, "a"))
 	if string(f.Page(hash)) != string(page) {
 		t.Fatal("the page was not fetched")

@@ -155,7 +155,7 @@ async function wait(line, state) {
 		if (source || host.byHeader || !globalThis.EventSource || location.origin !== host.origin) return;
 		source = new EventSource(own + "events?room=" + encodeURIComponent(state.room));
 		source.onmessage = function (e) {
-			const n = JSON.parse(e.data), near = Date.parse(state.place || state.joinedAt) <= Math.max(n.horizon, n.park);
+			const n = JSON.parse(e.data), near = Date.parse(state.place || state.joinedAt) <= Math.max(n.cutoff, n.park);
 			if (near && !n.pausedBy && Date.now() - asked > 2000) within(.05 + Math.random() * .45);
 		};
 		source.addEventListener("over", function (e) {

@@ -66,7 +66,7 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		if len(v.Rounds) > 0 && v.Queues() { // no page knows which visitors were called
 			cutoff, park = 0, 0
 		}
-		whole(`,"horizon":`, cutoff)
+		whole(`,"cutoff":`, cutoff)
 		whole(`,"park":`, park)
 		whole(`,"slots":`, v.Slots)
 		dst = append(dst, `,"paces":[`...)
@@ -77,8 +77,7 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 			dst = appendFloat(dst, p.For.Seconds())
 			dst = appendFloat(append(dst, ','), p.Mu)
 		}
-		dst = append(dst, `],"unseen":0`...) // pages of builds before v0.2.0 add it up
-		dst = appendFloat(append(dst, `,"joining":`...), v.Joining)
+		dst = appendFloat(append(dst, `],"joining":`...), v.Joining)
 		dst = appendFloat(append(dst, `,"theta":`...), v.Theta)
 		dst = append(dst, `,"line":[`...)
 		dst = appendLine(dst, v.Line.Histogram())
@@ -96,7 +95,7 @@ func ReadBroadcast(data []byte) (*Broadcast, error) {
 		Closed            bool
 		PausedBy          string
 		Counting          bool
-		Cutoff            fleettime.Time `json:"horizon"`
+		Cutoff            fleettime.Time `json:"cutoff"`
 		Park              fleettime.Time
 		Slots             int64
 		Paces, Line       []float64

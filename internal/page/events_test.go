@@ -17,7 +17,7 @@ import (
 type heard struct {
 	At      int64     `json:"at"`
 	Paused  string    `json:"pausedBy"`
-	Cutoff  int64     `json:"horizon"`
+	Cutoff  int64     `json:"cutoff"`
 	Park    int64     `json:"park"`
 	Slots   int64     `json:"slots"`
 	Paces   []float64 `json:"paces"`

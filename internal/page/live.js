@@ -20,7 +20,7 @@ source = new EventSource(at + "events" + room);
 source.onmessage = function (e) {
 	var n = JSON.parse(e.data);
 	// A poll near the turn is held; after an immediate answer the next poll waits.
-	if (!n.pausedBy && Date.parse(now.place || now.joinedAt) <= Math.max(n.horizon, n.park)) again(Math.max(.05, 2 - (Date.now() - begun) / 1000) + Math.random() * .45);
+	if (!n.pausedBy && Date.parse(now.place || now.joinedAt) <= Math.max(n.cutoff, n.park)) again(Math.max(.05, 2 - (Date.now() - begun) / 1000) + Math.random() * .45);
 };
 source.addEventListener("over", function (e) {
 	source.close();

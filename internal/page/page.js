@@ -223,12 +223,12 @@ function placed(n) {
 	var was = near, joined = at(now), early = now.state == "before", p = place(n, joined);
 	if (early && now.place && window.drawn) drawn(now.draw, true, $, count, n, p.ahead);
 	// In a long queue the answer knows sooner whether all visitors in front are counted.
-	var counted = !now.counting || n.horizon < 8.64e15 && n.at >= joined + 2000 && p.total < 20;
+	var counted = !now.counting || n.cutoff < 8.64e15 && n.at >= joined + 2000 && p.total < 20;
 	// If nothing is shown here, the answer to the next poll has more.
 	if (counted && !lots(now) && (!early || !n.starts && n.at >= Date.parse(now.startsAt))) show(shown(n, p));
 	else if (state == "offline") show(now);
 	if (n.drawn > joined && n.drawn != drew) within(Math.random() * Math.min(10, p.total / 100), drew = n.drawn); // once: the answer has the place
-	near = !n.pausedBy && (joined <= Math.max(n.horizon, early ? 0 : n.park) || lots(now) && was);
+	near = !n.pausedBy && (joined <= Math.max(n.cutoff, early ? 0 : n.park) || lots(now) && was);
 	// Timers of background pages are slow; messages are not.
 	if (near && !was) later(.05 + Math.random() * (early ? 1.5 : .45)); else if (due && Date.now() > due) ask();
 }
@@ -296,7 +296,7 @@ function place(n, joined) {
 	return {
 		ahead: ahead, total: total,
 		wait: ahead > -1 ? lasts(Math.max(0, ahead + .5), n.paces, n.theta) : n.paces.length ? 0 : Infinity,
-		next: n.horizon < 8.64e15 && joined <= Math.min(Math.max(n.horizon, n.park), n.at - 2000) && soon > 0 && Math.max(0, ahead) <= soon - 2.5 * Math.sqrt(soon)
+		next: n.cutoff < 8.64e15 && joined <= Math.min(Math.max(n.cutoff, n.park), n.at - 2000) && soon > 0 && Math.max(0, ahead) <= soon - 2.5 * Math.sqrt(soon)
 	};
 }
 // lasts returns the seconds until the visitors ahead have entered, at paces of seconds and

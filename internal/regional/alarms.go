@@ -18,16 +18,16 @@ func (s *Server) Ready() node.Readiness {
 	var twins []string
 	var waits []region.Wait
 	s.mu.Lock()
-	leading := s.agg != nil
+	leading := s.leading != nil
 	if leading {
-		st = s.agg.Status(s.Clock.Now())
-		twins = s.agg.Edges().Twins
-		waits = s.agg.Waits(s.Clock.Now())
+		st = s.leading.agg.Status(s.Clock.Now())
+		twins = s.leading.agg.Edges().Twins
+		waits = s.leading.agg.Waits(s.Clock.Now())
 	}
 	s.mu.Unlock()
 	r := node.Readiness{Isolated: st.Isolated, Alarms: append(node.LeaseAlarms(s.Lease), s.fleet.Alarms()...)}
 	for _, name := range twins {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes bear the name of edge %s: give one of them another name, and remove its data_dir if that was copied", name))
+		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes are named edge %s: rename one of them, and remove its data_dir if that was copied", name))
 	}
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
@@ -39,13 +39,13 @@ func (s *Server) Ready() node.Readiness {
 	}
 	switch {
 	case st.Copy != 0:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre bears the name %s (site %016x, this one is %016x), nobody is let in here: give one of them another name; if this is the one of the list and its store was lost: vestibule fleet rejoin %s",
-			s.Config.DataCenter, st.Copy, st.Site, s.Config.DataCenter))
+		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre is named %s (cluster ID %016x, this one is %016x), no visitor is admitted here: rename one of them; if this is the listed one and its store was lost: vestibule fleet rejoin %s",
+			s.Config.DataCenter, st.Copy, st.ClusterID, s.Config.DataCenter))
 	case standing == wire.Listed:
 	case standing == wire.Draining:
-		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
+		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
+		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
 	}
 	for _, w := range waits {
 		r.Alarms = append(r.Alarms, s.waitAlarm(&w))
@@ -64,7 +64,7 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 	if w.Until != 0 {
 		until += clock(w.Until) + " UTC at most, or until "
 	}
-	what := "nobody is let in here"
+	what := "no visitor is admitted here"
 	switch {
 	case w.Why == region.WaitRate:
 		what = fmt.Sprintf("%d admissions a minute stay unused", w.Rate)
@@ -105,23 +105,23 @@ func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Form
 const alarmEvery = time.Second
 
 // logWaits logs changes of the waits.
-func (s *Server) logWaits(now fleettime.Mono, agg *region.Aggregator) {
-	if s.waitsChecked != 0 && now.Sub(s.waitsChecked) < alarmEvery {
+func (l *leadership) logWaits(now fleettime.Mono) {
+	if l.waitsChecked != 0 && now.Sub(l.waitsChecked) < alarmEvery {
 		return
 	}
-	s.waitsChecked = now
-	waits := agg.Waits(now)
+	l.waitsChecked = now
+	waits := l.agg.Waits(now)
 	keys := make([]region.Wait, len(waits))
 	for i, w := range waits {
 		keys[i] = region.Wait{Why: w.Why, Edge: w.Edge, Instance: w.Instance, Ended: w.Ended}
 	}
-	begin, over := s.waits.Note(now, keys)
+	begin, over := l.waits.Note(now, keys)
 	for _, key := range begin {
 		if i := slices.Index(keys, key); i >= 0 {
-			s.log.Warn("waiting", slog.String("alarm", s.waitAlarm(&waits[i])))
+			l.s.log.Warn("waiting", slog.String("alarm", l.s.waitAlarm(&waits[i])))
 		}
 	}
 	if over {
-		s.log.Info("no longer waiting")
+		l.s.log.Info("no longer waiting")
 	}
 }

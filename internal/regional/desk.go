@@ -11,7 +11,7 @@ import (
 )
 
 // forget handles an operator's declaration that an edge has ended.
-func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
+func (l *leadership) forget(question []byte) []byte {
 	var ask wire.ForgetAsk
 	var out wire.ForgetAnswer
 	err := json.Unmarshal(question, &ask)
@@ -20,9 +20,9 @@ func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 	}
 	if err == nil {
 		var f region.Forgotten
-		s.mu.Lock()
-		f, err = agg.Forget(s.Clock.Now(), ask.Edge, ask.Instance)
-		s.mu.Unlock()
+		l.s.mu.Lock()
+		f, err = l.agg.Forget(l.s.Clock.Now(), ask.Edge, ask.Instance)
+		l.s.mu.Unlock()
 		who := ask.Edge
 		if ask.All {
 			who = "silent edges"
@@ -31,30 +31,30 @@ func (s *Server) forget(agg *region.Aggregator, question []byte) []byte {
 	}
 	if err != nil {
 		out = wire.ForgetAnswer{Error: err.Error()}
-		s.log.Warn("edge not forgotten", slog.Any("error", err))
+		l.s.log.Warn("edge not forgotten", slog.Any("error", err))
 	} else {
-		s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.String("result", out.Done))
+		l.s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.String("result", out.Done))
 	}
 	answer, err := json.Marshal(out)
 	if err != nil {
-		s.log.Error("answer not written", slog.Any("error", err))
+		l.s.log.Error("answer not written", slog.Any("error", err))
 	}
 	return answer
 }
 
 // rejoin handles an operator's declaration that this data centre is the listed one.
-func (s *Server) rejoin(agg *region.Aggregator) []byte {
-	s.mu.Lock()
-	err := agg.Rejoin()
-	s.mu.Unlock()
-	out := wire.ForgetAnswer{Done: fmt.Sprintf("%s continues as the listed data centre; its earlier permits stay reserved until they expire", s.Config.DataCenter)}
+func (l *leadership) rejoin() []byte {
+	l.s.mu.Lock()
+	err := l.agg.Rejoin()
+	l.s.mu.Unlock()
+	out := wire.ForgetAnswer{Done: fmt.Sprintf("%s continues as the listed data centre; its earlier permits stay reserved until they expire", l.s.Config.DataCenter)}
 	if err != nil {
 		out = wire.ForgetAnswer{Error: err.Error()}
 	}
-	s.log.Warn("an operator declared this the listed data centre", slog.Any("error", err))
+	l.s.log.Warn("an operator declared this the listed data centre", slog.Any("error", err))
 	answer, err := json.Marshal(out)
 	if err != nil {
-		s.log.Error("answer not written", slog.Any("error", err))
+		l.s.log.Error("answer not written", slog.Any("error", err))
 	}
 	return answer
 }

@@ -20,11 +20,29 @@ import (
 var errRejoins = errors.New("restarting as the listed data centre")
 
 // newClusterID returns a new random cluster ID.
-func newClusterID() (site uint64) {
-	for site == 0 {
-		site = rand.Uint64()
+func newClusterID() (clusterID uint64) {
+	for clusterID == 0 {
+		clusterID = rand.Uint64()
 	}
-	return site
+	return clusterID
+}
+
+// leadership is one term in which this regional leads. Server.mu guards it.
+type leadership struct {
+	s   *Server
+	agg *region.Aggregator
+
+	twins   uint64 // reported duplicate edge names
+	unknown uint64 // reported edges missing in the store
+
+	edgeNews bool           // edges sent news about a room since the last report to global
+	reported fleettime.Mono // last report to global
+
+	builds        map[uint64]string // versions of edges, by instance ID
+	edgesReported fleettime.Mono    // last report about edges to global
+
+	waits        node.Steady[region.Wait] // logged waits
+	waitsChecked fleettime.Mono           // last check of waits
 }
 
 // lead drives a new aggregator for one term. stops reports whether the term ends with the process.
@@ -35,23 +53,24 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	}
 	defer func() { s.own, s.ownTerm = agg.Durable(), t.Term.N }()
 	t.Brief(agg)
-	s.show(agg)
-	defer s.show(nil)
-	var heard node.Closer
-	defer heard.Close(s.log)
-	if err := s.listen(agg, t, &heard); err != nil {
+	l := &leadership{s: s, agg: agg, builds: map[uint64]string{}}
+	s.setLeading(l)
+	defer s.setLeading(nil)
+	var subscribed node.Closer
+	defer subscribed.Close(s.log)
+	if err := l.listen(t, &subscribed); err != nil {
 		return err
 	}
 	store := newStorer(ctx, s.Promises, &s.unsaved, s.log, func(ctx context.Context, version uint64, err error) {
-		t.Outcome(ctx, func() error { return s.onSaved(agg, version, err) })
+		t.Outcome(ctx, func() error { return l.onSaved(version, err) })
 	})
 	defer store.stop()
 	err = t.Drive(ctx, agg, &s.mu, func() (time.Duration, error) {
-		if s.rejoins(agg) {
+		if l.rejoins() {
 			store.stop()
-			return 0, errors.Join(errRejoins, s.flush(agg))
+			return 0, errors.Join(errRejoins, l.flush())
 		}
-		return s.pump(agg, store), nil
+		return l.pump(store), nil
 	})
 	if err != nil {
 		return err
@@ -60,7 +79,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	store.stop()
 	s.drainEdges(stops())
 	t.Drain()
-	return s.flush(agg)
+	return l.flush()
 }
 
 // Limits of the wait for edges that are done reporting: for a stopping leader, and for one that lost its lease and
@@ -108,38 +127,38 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	// bootstrap remains valid until something is stored.
 	s.fresh = s.Config.Bootstrap && stored.Version == 0 && (!t.Before || s.fresh)
 	if s.Config.Bootstrap && stored.Version == 0 && !s.fresh {
-		s.log.Error("bootstrap is not believed: this data centre had a leader before, and its stored promises are lost")
+		s.log.Error("bootstrap is ignored: this data centre had a leader before, and its stored promises are lost")
 	}
 	if stored.Version == 0 && !s.fresh {
-		s.log.Warn("no promises are stored for this data centre: nobody is let in until every possible session has expired, or every edge reports that it followed no other leader since this process led",
+		s.log.Warn("no promises are stored for this data centre: no visitor is admitted until every possible session has expired, or every edge reports that it followed no other leader since this process led",
 			slog.Bool("led", s.own.Version > 0))
 	}
 	s.mu.Lock()
-	known := s.site
+	known := s.clusterID
 	s.mu.Unlock()
 	now := s.Clock.Now()
 	return region.New(now, region.Config{
 		DC: s.Config.DataCenter, Time: s.times.Known(now), Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
-		Own: s.own, OwnTerm: s.ownTerm, Site: newClusterID(), Known: known,
+		Own: s.own, OwnTerm: s.ownTerm, ClusterID: newClusterID(), Known: known,
 	}, stored), nil
 }
 
-// siteEvery is the interval of checks of the stored cluster ID.
-const siteEvery = 10 * time.Second
+// clusterIDEvery is the interval of checks of the stored cluster ID.
+const clusterIDEvery = 10 * time.Second
 
 // pollClusterID remembers the stored cluster ID, also as a follower, until ctx ends: if the store is lost, and the
 // edges that knew the ID have ended, the next leader still knows it.
 func (s *Server) pollClusterID(ctx context.Context) {
-	tick := time.NewTicker(siteEvery)
+	tick := time.NewTicker(clusterIDEvery)
 	defer tick.Stop()
 	for {
-		site, err := s.Promises.Site(ctx)
+		clusterID, err := s.Promises.ClusterID(ctx)
 		switch {
 		case err != nil:
 			s.log.Debug("cluster ID not read from the store", slog.Any("error", err))
-		case site != 0:
+		case clusterID != 0:
 			s.mu.Lock()
-			s.site = site
+			s.clusterID = clusterID
 			s.mu.Unlock()
 		}
 		select {
@@ -150,42 +169,39 @@ func (s *Server) pollClusterID(ctx context.Context) {
 	}
 }
 
-// show publishes an aggregator for /status and metrics, or nil.
-func (s *Server) show(agg *region.Aggregator) {
+// setLeading sets the current leadership, nil for none.
+func (s *Server) setLeading(l *leadership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.agg = agg
-	if agg != nil {
-		s.unknown, s.twins, s.waits, s.builds, s.edgesReported, s.edgeNews, s.reported = 0, 0, node.Steady[region.Wait]{}, map[uint64]string{}, 0, false, 0
-	}
+	s.leading = l
 }
 
 // listen handles messages of edges, global and operators, until c is closed.
-func (s *Server) listen(agg *region.Aggregator, t *node.Term, c *node.Closer) error {
-	dc := s.Config.DataCenter
-	stop, err := s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
-		if m, err := wire.DecodeReport(data); s.understood("report", err) {
-			t.Offer(func() { s.observe(agg, m) })
+func (l *leadership) listen(t *node.Term, c *node.Closer) error {
+	dc := l.s.Config.DataCenter
+	stop, err := l.s.Edges.Subscribe(wire.Reports(dc), func(_ string, data []byte) {
+		if m, err := wire.DecodeReport(data); l.s.understood("report", err) {
+			t.Offer(func() { l.observe(m) })
 		}
 	})
 	if err != nil {
 		return err
 	}
 	c.Add("reports", stop)
-	stop, err = s.Global.Subscribe(wire.GrantSubject(wire.Root, dc), func(_ string, data []byte) {
-		if g, err := wire.DecodeGrant(data); s.understood("grant", err) {
-			t.Offer(func() { s.apply(agg, g) })
+	stop, err = l.s.Global.Subscribe(wire.GrantSubject(wire.Root, dc), func(_ string, data []byte) {
+		if g, err := wire.DecodeGrant(data); l.s.understood("grant", err) {
+			t.Offer(func() { l.apply(g) })
 		}
 	})
 	if err != nil {
 		return err
 	}
 	c.Add("grants", stop)
-	if stop, err = s.Desk.Answer(wire.ForgetSubject(dc), func(question []byte) []byte { return s.forget(agg, question) }); err != nil {
+	if stop, err = l.s.Desk.Answer(wire.ForgetSubject(dc), func(question []byte) []byte { return l.forget(question) }); err != nil {
 		return err
 	}
 	c.Add("desk: forget", stop)
-	if stop, err = s.Desk.Answer(wire.RejoinSubject(dc), func([]byte) []byte { return s.rejoin(agg) }); err != nil {
+	if stop, err = l.s.Desk.Answer(wire.RejoinSubject(dc), func([]byte) []byte { return l.rejoin() }); err != nil {
 		return err
 	}
 	c.Add("desk: rejoin", stop)
@@ -202,89 +218,89 @@ func (s *Server) understood(what string, err error) bool {
 }
 
 // observe handles a report of an edge.
-func (s *Server) observe(agg *region.Aggregator, m *wire.Report) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	agg.Observe(s.Clock.Now(), *m)
-	s.edgeNews = s.edgeNews || len(m.Rooms) > 0
-	if m.Build != "" && len(s.builds) < maxBuilds {
-		s.builds[m.Instance] = m.Build
+func (l *leadership) observe(m *wire.Report) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.agg.Observe(l.s.Clock.Now(), *m)
+	l.edgeNews = l.edgeNews || len(m.Rooms) > 0
+	if m.Build != "" && len(l.builds) < maxBuilds {
+		l.builds[m.Instance] = m.Build
 	}
-	if e := agg.Edges(); e.Unknown != s.unknown {
-		s.metrics.unknownEdges.Add(float64(e.Unknown - s.unknown))
-		s.unknown = e.Unknown
-		s.log.Error("an edge reported sessions or permits unknown to the store: the store lost writes, or the edge was declared lost while running",
+	if e := l.agg.Edges(); e.Unknown != l.unknown {
+		l.s.metrics.unknownEdges.Add(float64(e.Unknown - l.unknown))
+		l.unknown = e.Unknown
+		l.s.log.Error("an edge reported sessions or permits unknown to the store: the store lost writes, or the edge was declared lost while running",
 			slog.String("edge", e.LastUnknown))
 	}
 }
 
 // apply handles a grant of global.
-func (s *Server) apply(agg *region.Aggregator, g *wire.Grant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.Clock.Now()
-	agg.Apply(now, *g)
+func (l *leadership) apply(g *wire.Grant) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	now := l.s.Clock.Now()
+	l.agg.Apply(now, *g)
 	if g.Echo != 0 && now >= g.Echo {
-		s.metrics.heard.Store(int64(now))
-		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
+		l.s.metrics.heard.Store(int64(now))
+		l.s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
 	}
 }
 
 // onSaved notifies the aggregator of a stored version, or ends the term.
-func (s *Server) onSaved(agg *region.Aggregator, version uint64, err error) error {
+func (l *leadership) onSaved(version uint64, err error) error {
 	if err != nil {
 		return fmt.Errorf("store promises: %w", err)
 	}
-	s.fresh = false
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	agg.Saved(s.Clock.Now(), version)
+	l.s.fresh = false
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.agg.Saved(l.s.Clock.Now(), version)
 	return nil
 }
 
 // reportDue returns when the next report to global is due: after news from edges about a room, as soon as for a
 // busy room, so that operators see current numbers. The caller holds the lock.
-func (s *Server) reportDue(agg *region.Aggregator) fleettime.Mono {
-	if s.edgeNews {
-		return min(agg.ReportDue(), s.reported.Add(s.Params.SyncFast))
+func (l *leadership) reportDue() fleettime.Mono {
+	if l.edgeNews {
+		return min(l.agg.ReportDue(), l.reported.Add(l.s.Params.SyncFast))
 	}
-	return agg.ReportDue()
+	return l.agg.ReportDue()
 }
 
 // pump sends due messages, hands promises to the store, and returns the time until the next due message.
-func (s *Server) pump(agg *region.Aggregator, store *storer) time.Duration {
-	s.mu.Lock()
-	now := s.Clock.Now()
+func (l *leadership) pump(store *storer) time.Duration {
+	l.s.mu.Lock()
+	now := l.s.Clock.Now()
 	var grants []wire.Grant
 	var reports []wire.Report
-	if agg.GrantsDue() <= now {
-		grants = agg.Grants(now)
-		if e := agg.Edges(); e.Met != s.twins {
-			s.twins = e.Met
-			s.log.Error("two processes use one edge's name, and neither succeeded the other: they count as two edges; give one of them another name, and remove its data_dir if that was copied",
+	if l.agg.GrantsDue() <= now {
+		grants = l.agg.Grants(now)
+		if e := l.agg.Edges(); e.Met != l.twins {
+			l.twins = e.Met
+			l.s.log.Error("two processes use one edge's name, and neither succeeded the other: they count as two edges; give one of them another name, and remove its data_dir if that was copied",
 				slog.Any("edges", e.Twins))
 		}
 	}
-	s.logWaits(now, agg)
-	if s.reportDue(agg) <= now {
-		reports = agg.Report(now)
-		s.edgeNews, s.reported = false, now
+	l.logWaits(now)
+	if l.reportDue() <= now {
+		reports = l.agg.Report(now)
+		l.edgeNews, l.reported = false, now
 	}
 	if len(reports) > 0 {
-		s.addEdgeStates(now, agg, &reports[0])
+		l.addEdgeStates(now, &reports[0])
 	}
-	if d, ok := agg.Unsaved(); ok {
+	if d, ok := l.agg.Unsaved(); ok {
 		store.offer(d)
 	}
-	due := min(agg.GrantsDue(), s.reportDue(agg))
-	s.mu.Unlock()
-	node.SendGrants(s.Edges, s.Config.DataCenter, grants, func(err error) { s.metrics.count("grant", err, s.log) })
+	due := min(l.agg.GrantsDue(), l.reportDue())
+	l.s.mu.Unlock()
+	node.SendGrants(l.s.Edges, l.s.Config.DataCenter, grants, func(err error) { l.s.metrics.count("grant", err, l.s.log) })
 	for i := range reports {
 		data, err := wire.EncodeReport(&reports[i])
 		if err == nil {
-			err = s.Global.Publish(wire.ReportSubject(wire.Root, s.Config.DataCenter), data)
+			err = l.s.Global.Publish(wire.ReportSubject(wire.Root, l.s.Config.DataCenter), data)
 		}
-		s.metrics.count("report", err, s.log)
+		l.s.metrics.count("report", err, l.s.log)
 	}
 	return max(time.Millisecond, due.Sub(now))
 }
@@ -296,15 +312,15 @@ const (
 
 // addEdgeStates adds monitoring data to a report: the version of this process and, periodically, the state of the
 // edges, abnormal ones first. The caller holds the lock.
-func (s *Server) addEdgeStates(now fleettime.Mono, agg *region.Aggregator, m *wire.Report) {
+func (l *leadership) addEdgeStates(now fleettime.Mono, m *wire.Report) {
 	m.Build = node.BuildVersion()
-	if s.edgesReported != 0 && now.Sub(s.edgesReported) < edgesEvery {
+	if l.edgesReported != 0 && now.Sub(l.edgesReported) < edgesEvery {
 		return
 	}
-	s.edgesReported = now
-	all, builds := agg.Status(now).Edges, map[uint64]string{}
+	l.edgesReported = now
+	all, builds := l.agg.Status(now).Edges, map[uint64]string{}
 	for _, e := range all {
-		if b, ok := s.builds[e.Instance]; ok {
+		if b, ok := l.builds[e.Instance]; ok {
 			builds[e.Instance] = b
 		}
 		if e.State == region.Left {
@@ -312,7 +328,7 @@ func (s *Server) addEdgeStates(now fleettime.Mono, agg *region.Aggregator, m *wi
 		}
 		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Instance], State: e.State, Heard: now.Sub(e.Heard)}
 		if e.State == region.Alive {
-			told.Lease = max(0, s.Params.EdgeLease-told.Heard)
+			told.Lease = max(0, l.s.Params.EdgeLease-told.Heard)
 		}
 		m.Edges = append(m.Edges, told)
 	}
@@ -321,12 +337,12 @@ func (s *Server) addEdgeStates(now fleettime.Mono, agg *region.Aggregator, m *wi
 		return cmp.Or(cmp.Compare(last[a.State], last[b.State]), cmp.Compare(a.Name, b.Name))
 	})
 	m.TellsEdges = true
-	s.builds, m.EdgesN = builds, uint32(len(m.Edges))
+	l.builds, m.EdgesN = builds, uint32(len(m.Edges))
 	m.Edges = m.Edges[:min(len(m.Edges), wire.MaxToldEdges)]
 }
 
-func (s *Server) rejoins(agg *region.Aggregator) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return agg.Rejoins()
+func (l *leadership) rejoins() bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return l.agg.Rejoins()
 }

@@ -49,23 +49,12 @@ type Server struct {
 	times     *node.Timekeeper
 
 	mu      sync.Mutex
-	agg     *region.Aggregator // nil while not leading
-	twins   uint64             // reported duplicate edge names
-	unknown uint64             // reported edges missing in the store
-
-	edgeNews bool           // edges sent news about a room since the last report to global
-	reported fleettime.Mono // last report to global
-
-	builds        map[uint64]string // versions of edges, by instance ID
-	edgesReported fleettime.Mono    // last report about edges to global
-
-	waits        node.Steady[region.Wait] // logged waits
-	waitsChecked fleettime.Mono           // last check of waits
+	leading *leadership // nil for none
 
 	fresh   bool    // bootstrap is set and accepted, until something is stored
 	unsaved trouble // of storing promises
 
-	site uint64 // as read from the store; 0 for none
+	clusterID uint64 // as read from the store; 0 for none
 
 	// Last promises of this process as leader, for a store that has lost them since.
 	own     wire.Durable
@@ -96,8 +85,8 @@ func New(o Options) (*Server, error) {
 func (s *Server) time() fleettime.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.agg != nil {
-		if t, known := s.agg.Clock(s.Clock.Now()); known {
+	if s.leading != nil {
+		if t, known := s.leading.agg.Clock(s.Clock.Now()); known {
 			return t
 		}
 	}
@@ -108,10 +97,10 @@ func (s *Server) time() fleettime.Time {
 func (s *Server) known(now fleettime.Mono) fleettime.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.agg == nil {
+	if s.leading == nil {
 		return fleettime.Known{}
 	}
-	return s.agg.Known(now)
+	return s.leading.agg.Known(now)
 }
 
 // Run stands for leadership, and leads, until ctx ends. If the cause is [node.ErrTerminated], it waits for the
@@ -150,11 +139,11 @@ const seeOffMost = 20 * time.Second
 func (s *Server) edges() (reporting, leaving int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.agg == nil {
+	if s.leading == nil {
 		return 0, 0
 	}
-	s.agg.Leave(s.Clock.Now())
-	e := s.agg.Edges()
+	s.leading.agg.Leave(s.Clock.Now())
+	e := s.leading.agg.Edges()
 	return e.Reporting, e.Leaving
 }
 
@@ -170,13 +159,13 @@ type Status struct {
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Leading: s.agg != nil, Rooms: map[string]region.Ledger{}}
-	if s.agg == nil {
+	st := Status{Leading: s.leading != nil, Rooms: map[string]region.Ledger{}}
+	if s.leading == nil {
 		return st
 	}
-	st.Region, st.Waits = s.agg.Status(s.Clock.Now()), s.agg.Waits(s.Clock.Now())
+	st.Region, st.Waits = s.leading.agg.Status(s.Clock.Now()), s.leading.agg.Waits(s.Clock.Now())
 	for _, r := range s.fleet.Set().Rooms() {
-		st.Rooms[r.Name] = s.agg.Ledger(r.ID)
+		st.Rooms[r.Name] = s.leading.agg.Ledger(r.ID)
 	}
 	return st
 }

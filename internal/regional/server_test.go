@@ -176,7 +176,7 @@ func leased(e *edge.Server) func() bool {
 
 // The whole path of a permit, with components started before their dependencies: the edge reports, the regional
 // asks global, and the permit comes down.
-func TestRightsComeDownFromGlobal(t *testing.T) {
+func TestPermitsComeDownFromGlobal(t *testing.T) {
 	s := newSite(t)
 	e := s.edge()
 	r := s.regional("one")
@@ -223,7 +223,7 @@ func TestRightsComeDownFromGlobal(t *testing.T) {
 	})
 	eventually(t, "the regional counts the session", func() bool { return r.Status().Rooms["a"].Active > 0 })
 	if l := r.Status().Rooms["a"]; l.Granted <= l.Returned || l.Granted-l.Returned > 10 {
-		t.Errorf("rights in dublin: %+v", l)
+		t.Errorf("permits in dublin: %+v", l)
 	}
 	if !r.Ready().Ready || r.Ready().Isolated {
 		t.Errorf("the regional is not ready: %+v", r.Ready())
@@ -295,7 +295,7 @@ func TestTwoEdgesOfOneNameAreTold(t *testing.T) {
 	one, other := s.edge(), s.edge()
 	eventually(t, "both have a lease", func() bool { return leased(one)() && leased(other)() })
 	for name, ready := range map[string]func() node.Readiness{"the regional": r.Ready, "one edge": one.Ready, "the other": other.Ready} {
-		eventually(t, name+" has an alarm", func() bool { return strings.Contains(strings.Join(ready().Alarms, " "), "give ") })
+		eventually(t, name+" has an alarm", func() bool { return strings.Contains(strings.Join(ready().Alarms, " "), "process") })
 	}
 }
 
@@ -307,8 +307,8 @@ func TestOnlyWhoIsSilentIsForgotten(t *testing.T) {
 	e := s.edge()
 	eventually(t, "the edge has a lease", leased(e))
 	for question, want := range map[string]string{
-		`{"edge": "edge-1"}`: "forget edge-1: it is heard, so it has not ended",
-		`{"edge": "edge-2"}`: "forget edge-2: no silent process of that name is known",
+		`{"edge": "edge-1"}`: "forget edge-1: it reports, so it has not ended",
+		`{"edge": "edge-2"}`: "forget edge-2: no silent process has this name",
 		`{"edge": ""}`:       `must be 1 to 64 characters of a-z, 0-9, - and _, got ""`,
 		`{"edge": "*"}`:      `must be 1 to 64 characters of a-z, 0-9, - and _, got "*"`,
 		`nonsense`:           "invalid character 'o' in literal null (expecting 'u')",
@@ -364,7 +364,7 @@ func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
 	was.conn.Close()
 	eventually(t, "the successor leads", next.leads)
 	alarms := func() string { return strings.Join(next.Ready().Alarms, "\n") }
-	waits := regexp.MustCompile(`nobody is let in here until ..:..:.. UTC at most, or until edge edge-1 .*vestibule fleet forget edge-1 --dc dublin`)
+	waits := regexp.MustCompile(`no visitor is admitted here until ..:..:.. UTC at most, or until edge edge-1 .*vestibule fleet forget edge-1 --dc dublin`)
 	eventually(t, "it says that it waits", func() bool { return waits.MatchString(alarms()) })
 	if done := forget(t, next, `{"edge": "edge-1"}`); !strings.HasPrefix(done, "1 processes of edge-1 have ended") {
 		t.Error(done)
@@ -521,8 +521,8 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 func TestACopiedDataCentreSaysSo(t *testing.T) {
 	s := newSite(t)
 	r := s.regional("one")
-	eventually(t, "it leads, with a site of its own", func() bool { return r.Status().Region.Site != 0 })
-	own, term := r.Status().Region.Site, r.Status().Region.Term.N
+	eventually(t, "it leads, with a site of its own", func() bool { return r.Status().Region.ClusterID != 0 })
+	own, term := r.Status().Region.ClusterID, r.Status().Region.Term.N
 	operator := s.connect("operator")
 	answer := func() (a wire.ForgetAnswer) {
 		data, err := operator.Ask(t.Context(), wire.RejoinSubject("dublin"), nil)
@@ -538,7 +538,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 		t.Errorf("with nobody else: %+v", a)
 	}
 	m := node.NewMembers(time.Now(), []string{"dublin"})
-	m.List[0].Site = own + 1
+	m.List[0].ClusterID = own + 1
 	data, err := node.EncodeMembers(m)
 	if err != nil {
 		t.Fatal(err)
@@ -549,7 +549,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	eventually(t, "it says that it is a copy", func() bool {
 		ready := r.Ready()
 		return !ready.Ready && slices.ContainsFunc(ready.Reasons, func(why string) bool {
-			return strings.HasPrefix(why, "another data centre bears the name dublin") && strings.Contains(why, "vestibule fleet rejoin dublin")
+			return strings.HasPrefix(why, "another data centre is named dublin") && strings.Contains(why, "vestibule fleet rejoin dublin")
 		})
 	})
 	if a := answer(); a.Error != "" {
@@ -557,7 +557,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	}
 	eventually(t, "it leads as the one of the list", func() bool {
 		st := r.Status().Region
-		return st.Term.N > term && st.Site == own+1 && st.Copy == 0
+		return st.Term.N > term && st.ClusterID == own+1 && st.Copy == 0
 	})
 }
 
@@ -567,8 +567,8 @@ type readings struct {
 	site *atomic.Uint64
 }
 
-func (r readings) Site(ctx context.Context) (uint64, error) {
-	site, err := r.PromiseStore.Site(ctx)
+func (r readings) ClusterID(ctx context.Context) (uint64, error) {
+	site, err := r.PromiseStore.ClusterID(ctx)
 	r.site.Store(site)
 	return site, err
 }
@@ -577,8 +577,8 @@ func (r readings) Site(ctx context.Context) (uint64, error) {
 func TestWhoStandsByKnowsTheSite(t *testing.T) {
 	s := newSite(t)
 	first := s.regional("one")
-	eventually(t, "its site is stored", func() bool { return first.Status().Region.Site != 0 })
-	own := first.Status().Region.Site
+	eventually(t, "its site is stored", func() bool { return first.Status().Region.ClusterID != 0 })
+	own := first.Status().Region.ClusterID
 	var read atomic.Uint64
 	s.promises = func(p wire.PromiseStore) wire.PromiseStore { return readings{p, &read} }
 	second := s.regional("two")
@@ -591,7 +591,7 @@ func TestWhoStandsByKnowsTheSite(t *testing.T) {
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it leads, with the site of before", func() bool { return second.leads() && second.Status().Region.Site == own })
+	eventually(t, "it leads, with the site of before", func() bool { return second.leads() && second.Status().Region.ClusterID == own })
 }
 
 // A leader restores an emptied store of promises before a successor needs them.

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/wire"
 )
 
@@ -148,19 +147,19 @@ func (w *storer) stop() {
 }
 
 // flush stores unsaved promises at the end of a term.
-func (s *Server) flush(agg *region.Aggregator) error {
-	s.mu.Lock()
-	d, ok := agg.Unsaved()
-	s.mu.Unlock()
+func (l *leadership) flush() error {
+	l.s.mu.Lock()
+	d, ok := l.agg.Unsaved()
+	l.s.mu.Unlock()
 	if !ok {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for {
-		err := s.Promises.Put(ctx, d)
+		err := l.s.Promises.Put(ctx, d)
 		if err == nil {
-			s.fresh = false
+			l.s.fresh = false
 		}
 		if err == nil || errors.Is(err, wire.ErrFenced) {
 			return err

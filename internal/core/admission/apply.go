@@ -8,26 +8,26 @@ import (
 // Apply applies a grant of the regional. It ignores a grant of a lower term, of another instance or lease epoch, or
 // older than one already applied. The caller then calls Release.
 func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
-	fresh, complete := e.hear(now, &g)
+	fresh, complete := e.receive(now, &g)
 	if !fresh {
 		return
 	}
 	for i := range g.Rooms { // valid under every lease epoch: the grant is acknowledged
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {
-			r.learn(now, &g.Rooms[i])
+			r.applyTicketFacts(now, &g.Rooms[i])
 		}
 	}
-	if !e.obeys(now, &g) {
+	if !e.applyHandshake(now, &g) {
 		return
 	}
 	l := &e.up
 	l.joined, l.standing, l.copied = true, g.Standing, g.Copied
-	if g.Site != 0 {
-		l.site = g.Site
+	if g.ClusterID != 0 {
+		l.clusterID = g.ClusterID
 	}
 	for i := range g.Rooms { // a room that is not in our set yet is repeated until we report it
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {
-			r.apply(now, &g.Rooms[i])
+			r.applyGrant(now, &g.Rooms[i])
 		}
 	}
 	if complete && l.extend(now, &g) { // only after every restriction in the grant
@@ -38,21 +38,21 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 }
 
-// obeys handles the verdict of a grant and reports whether the rest of the grant applies.
-func (e *Engine) obeys(now fleettime.Mono, g *wire.Grant) bool {
+// applyHandshake handles the verdict of a grant and reports whether the rest of the grant applies.
+func (e *Engine) applyHandshake(now fleettime.Mono, g *wire.Grant) bool {
 	l := &e.up
 	switch g.Handshake {
 	case wire.Promise:
 		return false
 	case wire.Dead:
-		e.reborn(now)
+		e.restart(now)
 		return false
 	case wire.Fenced:
 		if g.LeaseEpoch > l.leaseEpoch && l.retired {
 			e.revive(now, g.LeaseEpoch) // we never received it, and cannot act under it any more
 		}
 		l.retire(now)
-		e.hurry(now)
+		e.reportSoon(now)
 		return false
 	case wire.Adopted:
 	default:
@@ -64,8 +64,8 @@ func (e *Engine) obeys(now fleettime.Mono, g *wire.Grant) bool {
 	return g.LeaseEpoch == l.leaseEpoch && !l.retired
 }
 
-// learn applies the facts about tickets in a grant. They hold whether or not the lease is extended.
-func (r *roomState) learn(now fleettime.Mono, g *wire.RoomGrant) {
+// applyTicketFacts applies the facts about tickets in a grant. They hold whether or not the lease is extended.
+func (r *roomState) applyTicketFacts(now fleettime.Mono, g *wire.RoomGrant) {
 	for _, end := range g.Ends {
 		r.ended.note(end)
 	}
@@ -75,9 +75,9 @@ func (r *roomState) learn(now fleettime.Mono, g *wire.RoomGrant) {
 	}
 }
 
-// apply applies the permits, the ticket life and the view of a grant.
-func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
-	if r.rights.take(g) {
+// applyGrant applies the permits, the ticket life and the view of a grant.
+func (r *roomState) applyGrant(now fleettime.Mono, g *wire.RoomGrant) {
+	if r.permits.applyGrant(g) {
 		r.dirty = true // report our state
 	}
 	if news, _ := r.passes.Take(r.edge.up.seen, &g.Passes); news {
@@ -90,9 +90,9 @@ func (r *roomState) apply(now fleettime.Mono, g *wire.RoomGrant) {
 			r.held.order(&r.Room, r.view)
 		}
 	}
-	if t, rate := r.rights.surplus(now, false); t+rate+r.passes.Surplus(false) > 0 {
+	if t, rate := r.permits.surplus(now, false); t+rate+r.passes.Surplus(false) > 0 {
 		// Another edge wants them. Held visitors are served first: the report follows Release.
-		r.edge.hurry(now)
+		r.edge.reportSoon(now)
 	}
 }
 
@@ -112,19 +112,19 @@ func (e *Engine) revive(now fleettime.Mono, leaseEpoch uint64) {
 	l := &e.up
 	l.leaseEpoch, l.retired, l.leaseEnd = leaseEpoch, false, 0
 	for _, r := range e.order {
-		r.rights.rate.owe(&r.rights.past, now)
+		r.permits.rate.moveTo(&r.permits.past, now)
 		r.dirty = true
 	}
 }
 
-// reborn starts a new instance: the regional has forgotten this one, and all its permits have expired.
-func (e *Engine) reborn(now fleettime.Mono) {
+// restart starts a new instance: the regional has forgotten this one, and all its permits have expired.
+func (e *Engine) restart(now fleettime.Mono) {
 	l := &e.up
-	l.left(now)
+	l.loseLease(now)
 	e.past = e.Instances()
-	l.born(e.cfg.Rand)
+	l.newInstance(e.cfg.Rand)
 	for _, r := range e.order {
-		r.rights.reborn(now)
+		r.permits.reset(now)
 		r.passes = wire.Hand{}
 		r.sessions, r.moves = sessions{}, moveLog{first: 1}
 		r.ends.Again()
@@ -132,5 +132,5 @@ func (e *Engine) reborn(now fleettime.Mono) {
 		r.admitted, r.queue.joined, r.entered = 0, 0, 0
 		r.dirty, r.changedAt = true, 0
 	}
-	l.hurry(now, 0)
+	l.reportSoon(now, 0)
 }

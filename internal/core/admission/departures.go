@@ -59,8 +59,8 @@ func (a *departures) put(id uint64, d departure, w *waitBook) bool {
 	return true
 }
 
-// take forgets a departure and returns it.
-func (a *departures) take(id uint64) (d departure, ok bool) {
+// remove forgets a departure and returns it.
+func (a *departures) remove(id uint64) (d departure, ok bool) {
 	if d, ok = a.byID[id]; ok {
 		delete(a.byID, id)
 	}

@@ -53,8 +53,8 @@ func (m *moment) stampTime() uint32 {
 	return uint32(fleettime.Certain(m.time, m.bound).Second())
 }
 
-// hurry schedules the next report as soon as the minimum gap allows.
-func (e *edge) hurry(now fleettime.Mono) { e.up.hurry(now, e.cfg.Params.ReportGap) }
+// reportSoon schedules the next report as soon as the minimum gap allows.
+func (e *edge) reportSoon(now fleettime.Mono) { e.up.reportSoon(now, e.cfg.Params.ReportGap) }
 
 // owns reports whether this edge's regional counts the sessions of a home. In a copied data centre it does not: the
 // original neither waits for this edge nor learns of its renewals.
@@ -62,8 +62,8 @@ func (e *edge) owns(home ticket.DC) bool {
 	return home == e.home && !e.up.copied
 }
 
-// judges returns the fleet time for the expiry of a session with the given home; see Judges.
-func (e *edge) judges(m moment, home ticket.DC) fleettime.Time {
+// expiryTime returns the fleet time for the expiry of a session with the given home; see Judges.
+func (e *edge) expiryTime(m moment, home ticket.DC) fleettime.Time {
 	if e.owns(home) && e.up.check(m.now) {
 		return m.time
 	}
@@ -97,11 +97,11 @@ func (e *edge) outage(m moment, l life, leased bool) Reason {
 // Leased reports whether the edge may use its permits at now. It has no side effects.
 func (e *edge) Leased(now fleettime.Mono) bool { return e.up.leased(now) }
 
-// Judges returns the fleet time for the expiry of a session with the given home. For the own home under a lease it
+// ExpiryTime returns the fleet time for the expiry of a session with the given home. For the own home under a lease it
 // is our own: the regional frees no second that we have not reported past. Otherwise nobody waits for us, and the
 // clocks of the others may be ahead of ours by the uncertainty of both: the session ends that much earlier.
-func (e *edge) Judges(now fleettime.Mono, home ticket.DC) fleettime.Time {
-	return e.judges(e.at(now), home)
+func (e *edge) ExpiryTime(now fleettime.Mono, home ticket.DC) fleettime.Time {
+	return e.expiryTime(e.at(now), home)
 }
 
 // Time returns the engine's fleet time.
@@ -126,11 +126,11 @@ func (e *edge) Guess(now fleettime.Mono, t fleettime.Time) { e.guess.Set(now, t,
 // Restore sets fleet time as stored by an earlier process.
 func (e *edge) Restore(now fleettime.Mono, k fleettime.Known) {
 	e.clock.Restore(now, k)
-	e.begin(now)
+	e.startCounting(now)
 }
 
-// begin records when the time became known: nobody was counted here before.
-func (e *edge) begin(now fleettime.Mono) {
+// startCounting records when the time became known: nobody was counted here before.
+func (e *edge) startCounting(now fleettime.Mono) {
 	if e.since == 0 && e.clock.Bound(now) != fleettime.Unsynced {
 		e.since = e.clock.Now(now)
 	}
@@ -168,35 +168,32 @@ func (e *edge) descend(t *ticket.Ticket) {
 	for t.Stamp = 0; t.Stamp == 0 || t.Stamp == t.Parent; {
 		t.Stamp = e.cfg.Rand.Uint32()
 	}
-	if t.Root == 0 {
-		t.Root = t.Stamp
-	}
 }
 
-// hear applies the part of a grant that concerns the edge. fresh reports whether the grant is new and from our
+// receive applies the part of a grant that concerns the edge. fresh reports whether the grant is new and from our
 // parent, complete whether all parts of the parent's message have arrived.
-func (e *edge) hear(now fleettime.Mono, g *wire.Grant) (fresh, complete bool) {
+func (e *edge) receive(now fleettime.Mono, g *wire.Grant) (fresh, complete bool) {
 	l := &e.up
 	if g.To != e.cfg.Edge || g.Instance != l.instance {
 		return false, false
 	}
 	if was := l.retired; !l.check(now) && l.retired != was {
 		// The answer came too late: only a final report allows us to continue.
-		e.hurry(now)
+		e.reportSoon(now)
 	}
 	before := l.seen
 	if !l.follow(g.From) {
 		return false, false
 	}
 	if before != l.seen {
-		l.hurry(now, 0) // the promise justifies an extra report
+		l.reportSoon(now, 0) // the promise justifies an extra report
 	}
 	if fresh, complete = l.grants.Take(g.Seq, g.Part, g.Parts); !fresh {
 		return false, false
 	}
 	if g.Echo != 0 && e.clock.Sync(now, g.Echo, g.Dwell, g.At, g.AtBound) {
 		e.guessed = g.Guess
-		e.begin(now)
+		e.startCounting(now)
 	}
 	e.clock.Floor(g.Watermark)
 	l.acked = max(l.acked, g.Acked)

@@ -53,7 +53,7 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 	}{
 		{"it is younger than what is worth a renewal", func(*Engine) {}, 315, 0},
 		{"the edge is isolated", func(e *Engine) { e.Lapse(at(0)) }, 10, 0},
-		{"no right is in hand", func(e *Engine) { e.rooms[sale].rights.spent = e.rooms[sale].rights.sessions.Granted }, 10, 1},
+		{"no permit is in hand", func(e *Engine) { e.rooms[sale].permits.spent = e.rooms[sale].permits.sessions.Granted }, 10, 1},
 		{"its session moved away from here a moment ago", func(e *Engine) {
 			e.rooms[sale].ended.note(wire.End{ID: 7, Home: uint32(e.home), Until: uint32(e.Time(at(0)).Second()) + 1000, Kind: wire.Moved})
 		}, 10, 0},
@@ -65,7 +65,7 @@ func TestAForeignTicketIsServedAsItIsWhere(t *testing.T) {
 			t.Errorf("%s: %v with %+v, want served as it is", c.why, d.Verdict, d.Ticket)
 		}
 		if got := r.hear(at(0)).Rooms[0].Movers; got != c.movers {
-			t.Errorf("%s: %d wait for a right, want %d", c.why, got, c.movers)
+			t.Errorf("%s: %d wait for a permit, want %d", c.why, got, c.movers)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestWhoMovesComesBeforeWhoWaits(t *testing.T) {
 		t.Errorf("who waits outside: %v, want held", d.Verdict)
 	}
 	if d := e.Arrive(at(0), sale, abroad(7, 100)); d.Ticket.Home == dublin {
-		t.Error("who moves did not get the right that was kept")
+		t.Error("who moves did not get the permit that was kept")
 	}
 	e.Arrive(at(0), sale, abroad(9, 100))
 	r.hear(at(0))
@@ -95,8 +95,8 @@ func TestWhoMovesComesBeforeWhoWaits(t *testing.T) {
 	}
 }
 
-// TestNoRightIsKeptForASessionThatHasEnded: it cannot migrate any more.
-func TestNoRightIsKeptForASessionThatHasEnded(t *testing.T) {
+// TestNoPermitIsKeptForASessionThatHasEnded: it cannot migrate any more.
+func TestNoPermitIsKeptForASessionThatHasEnded(t *testing.T) {
 	const left = 3
 	e, r := newEdge(t, at(0), 0, 5)
 	e.Arrive(at(0), sale, abroad(7, left))

@@ -128,7 +128,7 @@ type Engine struct {
 // New returns an engine without rooms and without a lease. Its first report is due at once.
 func New(cfg Config) *Engine {
 	e := &edge{cfg: cfg, home: ticket.DCOf(cfg.DC), past: fleettime.Newest(cfg.Past)}
-	e.up.born(cfg.Rand)
+	e.up.newInstance(cfg.Rand)
 	return &Engine{edge: e, rooms: map[room.ID]*roomState{}}
 }
 
@@ -152,9 +152,9 @@ func (e *Engine) SetRooms(now fleettime.Mono, rooms []Room) {
 	}
 	slices.SortFunc(e.order, func(a, b *roomState) int { return cmp.Compare(a.ID, b.ID) })
 	if len(rooms) > 0 && !e.up.check(now) {
-		e.up.left(now) // isolation applies from the first room on
+		e.up.loseLease(now) // isolation applies from the first room on
 	}
-	e.hurry(now)
+	e.reportSoon(now)
 }
 
 // Pause stops or resumes admissions to a room because its origin does not respond. Sessions are served, places are
@@ -165,7 +165,7 @@ func (e *Engine) Pause(now fleettime.Mono, id room.ID, paused bool) {
 		return
 	}
 	r.paused, r.dirty = paused, true
-	e.hurry(now)
+	e.reportSoon(now)
 }
 
 // Lapse ends the lease: the machine was suspended, so its clock is unreliable. The next exchange begins a new lease
@@ -173,7 +173,7 @@ func (e *Engine) Pause(now fleettime.Mono, id room.ID, paused bool) {
 func (e *Engine) Lapse(now fleettime.Mono) {
 	if l := &e.up; l.leaseEnd != 0 {
 		l.retire(now)
-		l.hurry(now, 0)
+		l.reportSoon(now, 0)
 	}
 }
 
@@ -217,7 +217,7 @@ func (e *Engine) Release(now fleettime.Mono, out []*Visit) []*Visit {
 // GiveUp ends the hold of v, and its visitor continues to wait. It returns false if Release has already decided.
 func (e *Engine) GiveUp(now fleettime.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
-	if !r.letGo(v) {
+	if !r.unhold(v) {
 		return false
 	}
 	r.giveUp(e.at(now), v)
@@ -228,7 +228,7 @@ func (e *Engine) GiveUp(now fleettime.Mono, v *Visit) bool {
 // counted as that ticket says. It returns false if Release has already decided.
 func (e *Engine) Abandon(now fleettime.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]
-	if !r.letGo(v) {
+	if !r.unhold(v) {
 		return false
 	}
 	r.abandon(now, v)

@@ -34,7 +34,7 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	d.Retry, d.Counting = p.Refresh, v == nil
 	first, partial, turn := v == nil, false, p.Refresh
 	if v != nil && len(v.Rounds) > 0 && d.Reason != Gathering && d.Reason != QueuedAll {
-		d.byLot(ft, v, r.partial(ft, t.Joined < r.since()))
+		d.positionRandom(ft, v, r.partial(ft, t.Joined < r.since()))
 	} else if v != nil {
 		place := v.Place(t.Place(), back)
 		if d.Reason == Gathering { // no permit is used before the start
@@ -87,11 +87,11 @@ func (r *roomState) partial(ft fleettime.Time, elder bool) bool {
 	return r.view.Partial(ft, r.since(), r.edge.cfg.Params.Refresh, elder)
 }
 
-// byLot fills in the decision of a random room: the number of waiting visitors and the quantiles of the wait.
-func (d *Decision) byLot(ft fleettime.Time, v *wire.View, partial bool) {
+// positionRandom fills in the decision of a random room: the number of waiting visitors and the quantiles of the wait.
+func (d *Decision) positionRandom(ft fleettime.Time, v *wire.View, partial bool) {
 	t := &d.Ticket
 	if _, _, ok := t.Quartiles(); !ok {
-		untell(t) // it is from another order
+		clearShown(t) // it is from another order
 	}
 	d.Waiting = uint64(v.Waiting() + 0.5)
 	d.Counting = partial || (!v.Waits.Known() && ft.Sub(t.Joined) <= countFor)

@@ -151,7 +151,7 @@ func TestNobodysSessionLastsWhileItsEdgeIsIsolated(t *testing.T) {
 		t.Errorf("after its end: %+v", over)
 	}
 	if l := e.Ledger(at(end), sale); l.Spent != 1 || l.LetIn != 1 {
-		t.Errorf("rights spent %d (want 1: for the visitor who was in before), let in %d", l.Spent, l.LetIn)
+		t.Errorf("permits spent %d (want 1: for the visitor who was in before), let in %d", l.Spent, l.LetIn)
 	}
 
 	// A visitor that leaves is gone, and nothing is reported.

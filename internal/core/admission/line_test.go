@@ -82,11 +82,11 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 			turn++
 		}
 	}
-	for _, rights := range []uint64{1, 7, 3, 100} {
-		r.grant(at(0), rights, rights)
+	for _, permits := range []uint64{1, 7, 3, 100} {
+		r.grant(at(0), permits, permits)
 		got := e.Release(at(0), nil)
-		if want := min(int(rights), turn); len(got) != want {
-			t.Fatalf("%d released with %d rights, want %d", len(got), rights, want)
+		if want := min(int(permits), turn); len(got) != want {
+			t.Fatalf("%d released with %d permits, want %d", len(got), permits, want)
 		}
 		for i, v := range got {
 			if v != held[i] || v.Decision.Verdict != Admit || v.Decision.Reason != Slot || !v.Decision.Reseal {
@@ -360,7 +360,7 @@ func TestArrivalsKeepTheLastMinutes(t *testing.T) {
 		}
 	}
 	var out wire.RoomReport
-	q.tell(day, &out)
+	q.addToReport(day, &out)
 	got := out.Arrivals
 	if len(got) != wire.MaxMinutes {
 		t.Fatalf("%v", got)

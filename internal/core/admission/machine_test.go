@@ -278,7 +278,7 @@ func (m *machine) hear(t *rapid.T) {
 			}
 		}
 		if r.RateOwed < owed {
-			t.Fatalf("%d rights of R are owed from earlier lease epochs, want at least %d", r.RateOwed, owed)
+			t.Fatalf("%d permits of R are owed from earlier lease epochs, want at least %d", r.RateOwed, owed)
 		}
 	}
 	if rep.Seen == m.term && rep.Join {
@@ -312,8 +312,8 @@ func (m *machine) answer(t *rapid.T) {
 			m.books.Permits.Rate.Granted = 0
 			g.LeaseEpoch = m.leaseEpoch
 		}
-		m.books.Permits.Sessions.Granted += rapid.Uint64Range(0, 3).Draw(t, "rights of T")
-		m.books.Permits.Rate.Granted += rapid.Uint64Range(0, 3).Draw(t, "rights of R")
+		m.books.Permits.Sessions.Granted += rapid.Uint64Range(0, 3).Draw(t, "permits of T")
+		m.books.Permits.Rate.Granted += rapid.Uint64Range(0, 3).Draw(t, "permits of R")
 		m.books.RenewCeil = max(m.books.RenewCeil, m.report0().Renewed+rapid.Uint64Range(0, 4).Draw(t, "renewals"))
 		m.books.Permits.Sessions.Keep = rapid.Uint64Range(0, 5).Draw(t, "keep")
 		if rapid.IntRange(0, 3).Draw(t, "view") == 0 {
@@ -389,7 +389,7 @@ func (m *machine) check(t *rapid.T) {
 		}
 	}
 	if used+l.RateReturned+l.RateIdle > l.RateGranted {
-		t.Fatalf("%d rights of R used in a minute, %d idle, %d returned, of %d", used, l.RateIdle, l.RateReturned, l.RateGranted)
+		t.Fatalf("%d permits of R used in a minute, %d idle, %d returned, of %d", used, l.RateIdle, l.RateReturned, l.RateGranted)
 	}
 	key := [2]uint64{st.Instance, st.LeaseEpoch}
 	if st.Leased && (m.lapsed[key] || m.now >= st.LeaseEnd) {

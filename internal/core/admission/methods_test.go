@@ -35,7 +35,7 @@ func TestNobodyEntersARoomThatIsShut(t *testing.T) {
 			t.Errorf("%v: who was held is let in: %+v", shut, out[0].Decision)
 		}
 		if rep := r.hear(now).Rooms[0]; rep.Want != 0 || rep.HeldPeople != 0 {
-			t.Errorf("%v: rights are asked for: %+v", shut, rep)
+			t.Errorf("%v: permits are asked for: %+v", shut, rep)
 		}
 	}
 	e.SetRooms(now, []Room{{ID: sale}})
@@ -177,7 +177,7 @@ func TestNobodyEntersWhilePeopleGather(t *testing.T) {
 			}
 		}
 		if rep := r.hear(now).Rooms[0]; c.gathers && (rep.Want != 0 || rep.HeldPeople != 0) {
-			t.Errorf("%+v: rights are asked for: %+v", c, rep)
+			t.Errorf("%+v: permits are asked for: %+v", c, rep)
 		}
 		if !c.gathers {
 			e.Abandon(now, v)

@@ -41,7 +41,7 @@ func (m movers) prune(now fleettime.Mono, ft fleettime.Time) bool {
 func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	t := &d.Ticket
 	home := r.edge.home
-	if known := r.known(m, t.ID); known >= t.Until {
+	if known := r.sessionExpiry(m, t.ID); known >= t.Until {
 		// A repeated request: it migrated just before, and the response was lost or is on its way.
 		t.Home, t.Until, t.Seen = home, known, m.second()
 		d.Reseal = true
@@ -51,20 +51,20 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	if !r.edge.up.check(m.now) || r.gone || r.ended.covers(t.ID, home, until) != 0 {
 		return
 	}
-	if r.rights.credit() == 0 || !r.sessions.issue(until) {
+	if r.permits.credit() == 0 || !r.sessions.issue(until) {
 		if _, ok := r.movers[t.ID]; !ok && len(r.movers) < maxMovers {
 			if r.movers == nil {
 				r.movers = movers{}
 			}
 			r.dirty = true
-			r.edge.hurry(m.now)
+			r.edge.reportSoon(m.now)
 		} else if !ok {
 			return
 		}
 		r.movers[t.ID] = mover{m.now, t.Until}
 		return
 	}
-	r.rights.spent++
+	r.permits.spent++
 	delete(r.movers, t.ID)
 	r.moves.add(wire.Move{ID: t.ID, Until: until})
 	r.tickets.remember(m.second(), t, until)
@@ -75,7 +75,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	r.dirty = true
 	d.Reseal = true
 	r.edge.descend(t)
-	if r.rights.low() {
-		r.edge.hurry(m.now)
+	if r.permits.low() {
+		r.edge.reportSoon(m.now)
 	}
 }

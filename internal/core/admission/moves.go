@@ -25,8 +25,8 @@ func (l *moveLog) add(m wire.Move) {
 	l.list = append(l.list, m)
 }
 
-// take returns the moves for report seq, and the number of the first.
-func (l *moveLog) take(seq uint64) (first uint64, moves []wire.Move) {
+// unacknowledged returns the moves for report seq, and the number of the first.
+func (l *moveLog) unacknowledged(seq uint64) (first uint64, moves []wire.Move) {
 	next := l.first + uint64(len(l.list))
 	if n := len(l.sent); n == 0 || l.sent[n-1].next != next {
 		if n == maxMarks { // the parent has been silent for long: drop the oldest mark

@@ -124,7 +124,7 @@ func (q *queue) checkIn(ft fleettime.Time, t *ticket.Ticket, place fleettime.Tim
 		return anew
 	}
 	// An edge with a faster clock counts the ticket in a window that has not begun here.
-	if q.recount(&before) || q.forgotten(&before, k) {
+	if q.cancelDeparture(&before) || q.forgotten(&before, k) {
 		q.wait.add(place, seen, 1)
 		q.changed = true
 	} else if was := k.under(&before, place); windowOf(int64(t.Seen)) < windowOf(int64(seen)) || was != place {
@@ -160,12 +160,12 @@ func (q *queue) newest(t *ticket.Ticket) {
 func moveTo(t *ticket.Ticket, place fleettime.Time) {
 	if t.Place() != place {
 		t.SetPlace(place)
-		untell(t)
+		clearShown(t)
 	}
 }
 
-// untell removes from a ticket the waits shown for another place or order.
-func untell(t *ticket.Ticket) {
+// clearShown removes from a ticket the waits shown for another place or order.
+func clearShown(t *ticket.Ticket) {
 	t.Wait, t.High, t.Ahead, t.Low, t.Longer, t.Forecast = 0, 0, 0, 0, 0, 0
 }
 
@@ -191,7 +191,7 @@ func (q *queue) enters(ft fleettime.Time, t *ticket.Ticket) {
 
 // uncount removes a returned ticket from the book.
 func (q *queue) uncount(t *ticket.Ticket) {
-	if k := q.counted.Get(t.ID); !q.recount(t) && !q.forgotten(t, k) {
+	if k := q.counted.Get(t.ID); !q.cancelDeparture(t) && !q.forgotten(t, k) {
 		q.wait.add(k.under(t, t.Place()), t.Seen, -1)
 	}
 	q.counted.Drop(t.ID)
@@ -203,10 +203,10 @@ func (q *queue) forgotten(t *ticket.Ticket, k showing) bool {
 	return k.seen == 0 && t.Seen < q.since
 }
 
-// recount forgets the departure of a ticket. It reports whether the ticket is not counted anywhere. If the ticket
+// cancelDeparture forgets the departure of a ticket. It reports whether the ticket is not counted anywhere. If the ticket
 // was counted anew before its departure arrived (of an older page, and late), that is undone.
-func (q *queue) recount(t *ticket.Ticket) (nowhere bool) {
-	d, ok := q.away.take(t.ID)
+func (q *queue) cancelDeparture(t *ticket.Ticket) (nowhere bool) {
+	d, ok := q.away.remove(t.ID)
 	if !ok || !q.wait.live(d.seen) {
 		return false
 	}
@@ -231,7 +231,7 @@ func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
 			return false
 		}
 		q.wait.add(d.place, d.seen, 1) // as in recount
-		q.away.take(t.ID)
+		q.away.remove(t.ID)
 	}
 	d := departure(shown(t))
 	d.place = q.counted.Get(t.ID).under(t, d.place)
@@ -260,8 +260,8 @@ func (q *queue) undo(ft fleettime.Time, was, t *ticket.Ticket) {
 	q.counted.Put(t.ID, shown(was))
 }
 
-// tell adds the waiting visitors and the arrivals to a report.
-func (q *queue) tell(ft fleettime.Time, out *wire.RoomReport) {
+// addToReport adds the waiting visitors and the arrivals to a report.
+func (q *queue) addToReport(ft fleettime.Time, out *wire.RoomReport) {
 	out.Joined = q.joined
 	out.Waiting = q.wait.histogram()
 	out.Pending = q.returns.expected(ft)

@@ -13,9 +13,9 @@ const (
 	rateSlots = 608 // covers the window, its stretch and the current slot
 )
 
-// rateRights are the permits of R that an edge holds. A used permit is busy for a full window on the edge's own
+// ratePermits are the permits of R that an edge holds. A used permit is busy for a full window on the edge's own
 // monotonic clock, lengthened by the drift bound, and then free again, without any message.
-type rateRights struct {
+type ratePermits struct {
 	wire.Allocation
 	busy uint64
 	head int64 // the current slot
@@ -31,7 +31,7 @@ func slotOf(now fleettime.Mono) int64 {
 	return slot
 }
 
-func (r *rateRights) advance(now fleettime.Mono) {
+func (r *ratePermits) advance(now fleettime.Mono) {
 	slot := slotOf(now)
 	if r.busy == 0 {
 		r.head = slot
@@ -57,13 +57,13 @@ func (r *rateRights) advance(now fleettime.Mono) {
 var window = int64((fleettime.Stretch(fleettime.Stretch(wire.RateWindow))+rateSlot-1)/rateSlot) + 1
 
 // idle returns how many permits can be used now.
-func (r *rateRights) idle(now fleettime.Mono) uint64 {
+func (r *ratePermits) idle(now fleettime.Mono) uint64 {
 	r.advance(now)
 	return r.Unused(r.busy)
 }
 
-// owe moves the permits in use to past, where they stay busy: their lease epoch is over, but the window is not.
-func (r *rateRights) owe(past *rateRights, now fleettime.Mono) {
+// moveTo moves the permits in use to past, where they stay busy: their lease epoch is over, but the window is not.
+func (r *ratePermits) moveTo(past *ratePermits, now fleettime.Mono) {
 	r.advance(now)
 	past.advance(now)
 	if r.busy > 0 {
@@ -77,17 +77,17 @@ func (r *rateRights) owe(past *rateRights, now fleettime.Mono) {
 		past.busy += r.busy
 	}
 	r.Reset()
-	*r = rateRights{Allocation: r.Allocation}
+	*r = ratePermits{Allocation: r.Allocation}
 }
 
 // owed returns how many of the permits moved here are still in use.
-func (r *rateRights) owed(now fleettime.Mono) uint64 {
+func (r *ratePermits) owed(now fleettime.Mono) uint64 {
 	r.advance(now)
 	return r.busy
 }
 
 // ages returns the permits in use by the whole seconds since their use.
-func (r *rateRights) ages(now fleettime.Mono) (out []uint32) {
+func (r *ratePermits) ages(now fleettime.Mono) (out []uint32) {
 	if r.advance(now); r.busy == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (r *rateRights) ages(now fleettime.Mono) (out []uint32) {
 }
 
 // use charges one permit. The caller has checked that idle is not zero.
-func (r *rateRights) use(now fleettime.Mono) {
+func (r *ratePermits) use(now fleettime.Mono) {
 	if r.used == nil {
 		r.used = make([]uint32, rateSlots)
 		r.head = slotOf(now)

@@ -10,12 +10,12 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// TestAgesOfRightsOfR: the reported ages of used permits of R sum to the permits in use; no age is too old, or too
+// TestAgesOfPermitsOfR: the reported ages of used permits of R sum to the permits in use; no age is too old, or too
 // young by more than a slot and a second.
-func TestAgesOfRightsOfR(t *testing.T) {
+func TestAgesOfPermitsOfR(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := fleettime.Mono(rapid.Int64Range(-100e9, 1e12).Draw(t, "start"))
-		r := rateRights{Allocation: wire.Allocation{Granted: 1000}}
+		r := ratePermits{Allocation: wire.Allocation{Granted: 1000}}
 		var uses []fleettime.Mono // oldest first
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 9000).Draw(t, "ms")) * time.Millisecond)
@@ -39,7 +39,7 @@ func TestAgesOfRightsOfR(t *testing.T) {
 			}
 		}
 		if len(uses) > 0 {
-			t.Fatalf("%d rights in use are not told", len(uses))
+			t.Fatalf("%d permits in use are not told", len(uses))
 		}
 	})
 }

@@ -22,7 +22,7 @@ func (e *Engine) Report(now fleettime.Mono) []wire.Report { return e.report(now,
 // Leaving records that the process will exit and call Leave soon: the regional must wait for that.
 func (e *Engine) Leaving(now fleettime.Mono) {
 	e.up.leaving = true
-	e.hurry(now)
+	e.reportSoon(now)
 }
 
 // Leave returns the last report of the process: it returns all permits, and the regional need not reserve any. The
@@ -44,7 +44,7 @@ func (e *Engine) report(now fleettime.Mono, bye bool) []wire.Report {
 	}
 	head := wire.Report{
 		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.clock.Bound(now),
-		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, Site: l.site, CountsSince: e.since,
+		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, ClusterID: l.clusterID, CountsSince: e.since,
 	}
 	if !l.joined {
 		head.Succeeds = e.past
@@ -73,11 +73,11 @@ func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) 
 	if r.movers.prune(now, ft) {
 		r.dirty = true
 	}
-	if r.rights.wants(now, &r.edge.cfg.Params) {
+	if r.permits.wants(now, &r.edge.cfg.Params) {
 		r.dirty = true
 	}
 	none := r.gone || l.retired
-	if (none || leased) && r.rights.giveBack(now, none) { // without any lease there is nothing to return
+	if (none || leased) && r.permits.giveBack(now, none) { // without any lease there is nothing to return
 		r.dirty = true
 	}
 	if n := r.passes.Surplus(none || r.Shut != QueuedAll); n > 0 && (none || leased) {
@@ -105,9 +105,9 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		Admitted: r.admitted, Entered: r.entered,
 		Outcomes: r.outcomes.Outcomes(),
 	}
-	r.rights.tell(now, &out)
-	r.queue.tell(ft, &out)
-	out.FirstMove, out.Moves = r.moves.take(l.seq)
+	r.permits.addToReport(now, &out)
+	r.queue.addToReport(ft, &out)
+	out.FirstMove, out.Moves = r.moves.unacknowledged(l.seq)
 	out.Passes = r.passes.Tell(l.seen)
 	switch shut := r.shut(r.edge.at(now)); {
 	case r.paused || shut != None && shut != QueuedAll: // a permit here would serve nobody
@@ -121,7 +121,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	if !l.joined {
 		// A new regional learns them only from its edges.
 		out.Ends = r.ended.list(out.Ends, wire.MaxEnds)
-		out.RateUsed = r.rights.rate.ages(now)
+		out.RateUsed = r.permits.rate.ages(now)
 	}
 	return out
 }

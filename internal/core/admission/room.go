@@ -14,7 +14,7 @@ import (
 // roomState is an edge's admission to one room. Each part keeps its own counts. roomState decides, and charges a
 // decision to all of them in one step.
 //
-// Invariant: every admission is in rights.spent, rights.rate, sessions and moves, or in none of them.
+// Invariant: every admission is in permits.spent, permits.rate, sessions and moves, or in none of them.
 type roomState struct {
 	Room
 	edge   *edge
@@ -23,7 +23,7 @@ type roomState struct {
 	life   life
 	draw   *draw.Draw // of Drawn, or nil
 
-	rights   rights
+	permits  permits
 	passes   wire.Hand // of a paused room
 	sessions sessions  // the reported sessions
 	moves    moveLog
@@ -111,13 +111,13 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 		fresh = Void
 	case end == wire.Left:
 		fresh = Gone
-	case t.Valid(r.edge.judges(m, home)):
+	case t.Valid(r.edge.expiryTime(m, home)):
 		d := r.serve(m, t)
 		if d.Fresh == Kept {
 			return d
 		}
 		fresh = d.Fresh
-	case r.known(m, t.ID) != 0 && r.tickets.kept(m.time, &t, r.life.full):
+	case r.sessionExpiry(m, t.ID) != 0 && r.tickets.kept(m.time, &t, r.life.full):
 		d := r.repeat(m, t)
 		if d.Fresh == Kept {
 			return d
@@ -146,7 +146,7 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	case fresh != Kept:
 		t = r.newTicket(m, t.Network)
 	case m.synced():
-		r.recount(&t)
+		r.updateSince(&t)
 		d.Counted = r.queue.checkIn(r.edge.countAt(m.time), &t, placeIn(r.draw, &t))
 	}
 	d.Ticket = t
@@ -157,8 +157,8 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	return d
 }
 
-// recount records since when waiting visitors are counted, and whether some have waited since before.
-func (r *roomState) recount(t *ticket.Ticket) {
+// updateSince records since when waiting visitors are counted, and whether some have waited since before.
+func (r *roomState) updateSince(t *ticket.Ticket) {
 	since := r.since()
 	r.queue.since = uint32(max(0, since.NextSecond().Second()))
 	if t.Joined < since {
@@ -208,7 +208,7 @@ func (r *roomState) waits(now fleettime.Mono, t *ticket.Ticket) bool {
 		return false
 	}
 	m := r.edge.at(now)
-	r.recount(t)
+	r.updateSince(t)
 	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !lapsed(m.time, t, r.Grace)
 }
 
@@ -246,7 +246,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	case !may:
 		d.Reason = FirstTouch
 	default:
-		r.rights.demand.tries++
+		r.permits.demand.tries++
 		if !r.held.before(turn, t.ID) && r.charge(m, d) {
 			return
 		}
@@ -272,7 +272,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 // charge admits the visitor of d if there is an unspent permit of T and one of R. All counts of the session change
 // in this one step.
 func (r *roomState) charge(m moment, d *Decision) bool {
-	if r.gone || r.rights.credit() <= uint64(len(r.movers)) || r.rights.rate.idle(m.now) == 0 {
+	if r.gone || r.permits.credit() <= uint64(len(r.movers)) || r.permits.rate.idle(m.now) == 0 {
 		return false
 	}
 	if r.queuedAll() && r.passes.Unused() == 0 {
@@ -284,8 +284,8 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if r.life.full == 0 || !r.sessions.issue(until) {
 		return false
 	}
-	r.rights.spent++
-	r.rights.rate.use(m.now)
+	r.permits.spent++
+	r.permits.rate.use(m.now)
 	if r.queuedAll() {
 		r.passes.Spent++
 	}
@@ -307,8 +307,8 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if forecast, actual, ok := d.Outcome(); ok {
 		r.outcomes.Add(forecast, actual)
 	}
-	if r.rights.low() || r.queuedAll() {
-		r.edge.hurry(m.now) // refill before empty
+	if r.permits.low() || r.queuedAll() {
+		r.edge.reportSoon(m.now) // refill before empty
 	}
 	return true
 }
@@ -318,11 +318,11 @@ func (r *roomState) hold(now fleettime.Mono, v *Visit) {
 	v.turn = r.turn(r.view, &v.Ticket)
 	r.held.add(v)
 	r.dirty = true
-	r.edge.hurry(now)
+	r.edge.reportSoon(now)
 }
 
-// letGo ends the hold of v. It returns false if v is not held.
-func (r *roomState) letGo(v *Visit) bool {
+// unhold ends the hold of v. It returns false if v is not held.
+func (r *roomState) unhold(v *Visit) bool {
 	if r == nil || !r.held.remove(v) {
 		return false
 	}
@@ -338,7 +338,7 @@ func (r *roomState) release(m moment, out []*Visit) []*Visit {
 			break
 		}
 		d := Decision{Ticket: v.Ticket}
-		if r.known(m, v.Ticket.ID) != 0 {
+		if r.sessionExpiry(m, v.Ticket.ID) != 0 {
 			// Another request with this ticket was admitted during the hold.
 			if d = r.repeat(m, v.Ticket); d.Fresh != Kept {
 				d.Reason, d.Reseal, d.Ticket = GaveUp, true, r.newTicket(m, v.Ticket.Network)
@@ -347,7 +347,7 @@ func (r *roomState) release(m moment, out []*Visit) []*Visit {
 		} else if !r.charge(m, &d) {
 			break
 		}
-		r.letGo(v)
+		r.unhold(v)
 		v.Decision = d
 		out = append(out, v)
 	}

@@ -5,10 +5,10 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// known returns the expiry second of the newest stamp of the ticket at this edge if the session is valid, or 0.
-func (r *roomState) known(m moment, id uint64) uint32 {
+// sessionExpiry returns the expiry second of the newest stamp of the ticket at this edge if the session is valid, or 0.
+func (r *roomState) sessionExpiry(m moment, id uint64) uint32 {
 	until := r.tickets.recent.Get(id).until
-	if int64(until)*1000 <= int64(r.edge.judges(m, r.edge.home)) {
+	if int64(until)*1000 <= int64(r.edge.expiryTime(m, r.edge.home)) {
 		return 0
 	}
 	return until
@@ -48,7 +48,7 @@ func (r *roomState) derive(m moment, t *ticket.Ticket) (own ticket.Ticket, insid
 	anew := r.newTicket(m, t.Network)
 	own = anew
 	own.ID = ticket.Derive(t.ID, t.Network)
-	if r.known(m, own.ID) != 0 && r.tickets.kept(m.time, &own, r.life.full) {
+	if r.sessionExpiry(m, own.ID) != 0 && r.tickets.kept(m.time, &own, r.life.full) {
 		inside = r.repeat(m, own)
 	}
 	if r.tickets.used(own.ID) || r.ended.of(&own) == wire.Left {
@@ -75,7 +75,7 @@ func (r *roomState) copyOf(m moment, t *ticket.Ticket) bool {
 	isCopy, found := r.tickets.show(m.second(), t, r.life.full)
 	if found {
 		r.dirty = true
-		r.edge.hurry(m.now)
+		r.edge.reportSoon(m.now)
 	}
 	return isCopy
 }
@@ -106,14 +106,14 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 		// The same old ticket again: its newest stamp is already counted.
 		from = known
 	}
-	if until >= from+wire.RenewAfter(r.life.full) && r.rights.mayRenew(r.edge.up.check(m.now), r.Cap) {
+	if until >= from+wire.RenewAfter(r.life.full) && r.permits.mayRenew(r.edge.up.check(m.now), r.Cap) {
 		if r.sessions.at(int64(from)) == nil || r.sessions.at(int64(until)) == nil {
 			return d
 		}
 		if known < from && !r.edge.up.check(m.now) {
 			r.alone.guests++
 		}
-		r.rights.renewed++
+		r.permits.renewed++
 		r.sessions.consume(from)
 		r.sessions.issue(until)
 		r.moves.add(wire.Move{ID: t.ID, From: from, Until: until, Shown: version(&t)})
@@ -123,8 +123,8 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 		}
 		r.dirty = true
 		from = until
-		if r.rights.nearCeiling() {
-			r.edge.hurry(m.now)
+		if r.permits.nearCeiling() {
+			r.edge.reportSoon(m.now)
 		}
 	}
 	if from == t.Until {
@@ -139,7 +139,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 
 // quit revokes the session or place of ticket t; see Engine.Quit.
 func (r *roomState) quit(m moment, t ticket.Ticket) bool {
-	if known := r.known(m, t.ID); known > t.Until && (t.Until == 0 || t.Home == r.edge.home) {
+	if known := r.sessionExpiry(m, t.ID); known > t.Until && (t.Until == 0 || t.Home == r.edge.home) {
 		t.Until, t.Home = known, r.edge.home
 	}
 	if !t.Valid(m.time) {
@@ -160,7 +160,7 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 	r.ends.Add(end, 0)
 	r.tickets.recent.Put(t.ID, stamped{until: over})
 	r.dirty = true
-	r.edge.hurry(m.now)
+	r.edge.reportSoon(m.now)
 	return true
 }
 

@@ -101,11 +101,11 @@ func TestATicketIsRenewedOnlyWhereItIsDueAndAllowed(t *testing.T) {
 	}{
 		{"20 s old", func(*Engine, *regional) {}, 311, true},
 		{"younger than that", func(*Engine, *regional) {}, 312, false},
-		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].rights.renewed = e.rooms[sale].rights.renewCeil }, 10, false},
+		{"the ceiling is reached", func(e *Engine, r *regional) { e.rooms[sale].permits.renewed = e.rooms[sale].permits.renewCeil }, 10, false},
 		{"isolated under serve", func(e *Engine, _ *regional) { e.Lapse(at(0)) }, 10, true},
 		{"isolated under serve, above the ceiling", func(e *Engine, _ *regional) {
 			e.Lapse(at(0))
-			e.rooms[sale].rights.renewed = e.rooms[sale].rights.renewCeil
+			e.rooms[sale].permits.renewed = e.rooms[sale].permits.renewCeil
 		}, 10, true},
 		{"isolated under cap", func(e *Engine, _ *regional) {
 			e.SetRooms(at(0), []Room{{ID: sale, Cap: true}})
@@ -207,18 +207,18 @@ func TestAnUnsureClockStampsForLess(t *testing.T) {
 func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
 	e, _ := newEdge(t, at(0), 10, 10)
 	home, abroad := ticket.DCOf("nairobi"), ticket.DCOf("dublin")
-	if got := e.Judges(at(0), home); got != present {
+	if got := e.ExpiryTime(at(0), home); got != present {
 		t.Errorf("at home under a lease: %v, want %v", got, present)
 	}
-	if got := e.Judges(at(0), abroad); got != present+500 {
+	if got := e.ExpiryTime(at(0), abroad); got != present+500 {
 		t.Errorf("abroad: %v, want half a second later", got)
 	}
 	e.Lapse(at(0))
-	if got := e.Judges(at(0), home); got != present+500 {
+	if got := e.ExpiryTime(at(0), home); got != present+500 {
 		t.Errorf("at home without a lease: %v, want half a second later", got)
 	}
 	long := at(2 * time.Hour)
-	if got, least := e.Judges(long, home), present.Add(2*time.Hour+fleettime.MaxError+1400*time.Millisecond); got < least {
+	if got, least := e.ExpiryTime(long, home), present.Add(2*time.Hour+fleettime.MaxError+1400*time.Millisecond); got < least {
 		t.Errorf("after two hours alone: %v, want %v at least: the clock may be off by more", got, least)
 	}
 }
@@ -230,12 +230,12 @@ func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
 	home := ticket.DCOf("nairobi")
 	old := inside(7, 2)
 	for _, copied := range []bool{true, false} {
-		r.say(at(0), wire.Grant{Copied: copied, Site: 5})
+		r.say(at(0), wire.Grant{Copied: copied, ClusterID: 5})
 		want := present
 		if copied {
 			want += 500
 		}
-		if got := e.Judges(at(0), home); got != want {
+		if got := e.ExpiryTime(at(0), home); got != want {
 			t.Errorf("copied %v: judges at %v, want %v", copied, got, want)
 		}
 		d := e.Arrive(at(0), sale, old)
@@ -243,7 +243,7 @@ func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
 			t.Errorf("copied %v: %v until %d, it was %d", copied, d.Verdict, d.Ticket.Until, old.Until)
 		}
 	}
-	if got := r.hear(at(time.Second)).Site; got != 5 {
+	if got := r.hear(at(time.Second)).ClusterID; got != 5 {
 		t.Errorf("it remembers site %d", got)
 	}
 }
@@ -325,10 +325,10 @@ func TestSecondsTooFarApartAreRefusedAndNothingIsCharged(t *testing.T) {
 	}
 }
 
-// TestRightsOfRAreBusyForAWholeWindow spends as fast as possible and checks every window of 60 s.
-func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
+// TestPermitsOfRAreBusyForAWholeWindow spends as fast as possible and checks every window of 60 s.
+func TestPermitsOfRAreBusyForAWholeWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var r rateRights
+		var r ratePermits
 		r.Granted = rapid.Uint64Range(1, 20).Draw(t, "granted")
 		now := fleettime.Mono(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "now"))
 		var used []fleettime.Mono
@@ -364,8 +364,8 @@ func TestRightsOfRAreBusyForAWholeWindow(t *testing.T) {
 	})
 }
 
-func TestRightsOfRUsedUnderAnEarlierLeaseEpochAreOwedForAWindow(t *testing.T) {
-	var r, past rateRights
+func TestPermitsOfRUsedUnderAnEarlierLeaseEpochAreOwedForAWindow(t *testing.T) {
+	var r, past ratePermits
 	r.Granted = 10
 	use := func(second int) {
 		now := fleettime.Mono(time.Duration(second) * time.Second)
@@ -375,13 +375,13 @@ func TestRightsOfRUsedUnderAnEarlierLeaseEpochAreOwedForAWindow(t *testing.T) {
 	}
 	use(0)
 	use(20)
-	r.owe(&past, fleettime.Mono(20*time.Second))
+	r.moveTo(&past, fleettime.Mono(20*time.Second))
 	if r.idle(fleettime.Mono(20*time.Second)) != 0 || r.Granted != 0 || past.owed(fleettime.Mono(20*time.Second)) != 2 {
 		t.Errorf("%+v and %d owed, want nothing in hand and two owed", r, past.owed(fleettime.Mono(20*time.Second)))
 	}
 	r.Granted = 1
 	use(30)
-	r.owe(&past, fleettime.Mono(40*time.Second))
+	r.moveTo(&past, fleettime.Mono(40*time.Second))
 	for _, c := range []struct {
 		second int
 		owed   uint64

@@ -9,16 +9,16 @@ import (
 
 // Ledger is a snapshot of one room of an edge, for metrics and for the simulator's oracle.
 type Ledger struct {
-	Granted      uint64     `json:"rights_granted"`
-	Spent        uint64     `json:"rights_spent"`
-	Returned     uint64     `json:"rights_returned"`
-	RateGranted  uint64     `json:"rate_rights_granted"`
-	RateReturned uint64     `json:"rate_rights_returned"`
-	RateIdle     uint64     `json:"rate_rights_idle"`
+	Granted      uint64     `json:"permits_granted"`
+	Spent        uint64     `json:"permits_spent"`
+	Returned     uint64     `json:"permits_returned"`
+	RateGranted  uint64     `json:"rate_permits_granted"`
+	RateReturned uint64     `json:"rate_permits_returned"`
+	RateIdle     uint64     `json:"rate_permits_idle"`
 	Renewed      uint64     `json:"renewals"`
 	RenewCeil    uint64     `json:"renewals_allowed"`
-	Keep         uint64     `json:"rights_to_keep"`
-	RateKeep     uint64     `json:"rate_rights_to_keep"`
+	Keep         uint64     `json:"permits_to_keep"`
+	RateKeep     uint64     `json:"rate_permits_to_keep"`
 	Sessions     int64      `json:"sessions"`       // stamped minus superseded here
 	Held         int        `json:"requests_held"`  // requests held open
 	Waiting      int64      `json:"people_waiting"` // visitors counted as waiting here; negative if they move between edges
@@ -44,7 +44,7 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	if r == nil {
 		return Ledger{}
 	}
-	k := &r.rights
+	k := &r.permits
 	return Ledger{
 		Granted: k.sessions.Granted, Spent: k.spent, Returned: k.sessions.Returned, Keep: k.sessions.Keep,
 		RateGranted: k.rate.Granted, RateReturned: k.rate.Returned, RateIdle: k.rate.idle(now), RateKeep: k.rate.Keep,
@@ -62,10 +62,10 @@ type Status struct {
 	LeaseEpoch uint64         `json:"lease_epoch"`
 	Follows    wire.Term      `json:"follows"`
 	Joined     bool           `json:"joined"`
-	Standing   wire.Standing  `json:"standing"`         // membership state of the data centre, last reported by the regional
-	Site       uint64         `json:"data_center_site"` // cluster ID of the data centre; 0 for unknown
-	Copied     bool           `json:"copied"`           // the data centre may be a copy: sessions of its home are not renewed here
-	Twin       bool           `json:"twin"`             // another process reports under the same name
+	Standing   wire.Standing  `json:"standing"`   // membership state of the data centre, last reported by the regional
+	ClusterID  uint64         `json:"cluster_id"` // cluster ID of the data centre; 0 for unknown
+	Copied     bool           `json:"copied"`     // the data centre may be a copy: sessions of its home are not renewed here
+	Twin       bool           `json:"twin"`       // another process reports under the same name
 	Leased     bool           `json:"leased"`
 	LeaseEnd   fleettime.Mono `json:"-"`
 	Isolated   bool           `json:"isolated"` // without a lease long enough for on_isolation
@@ -78,7 +78,7 @@ type Status struct {
 func (e *Engine) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
-		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, Site: l.site, Copied: l.copied,
+		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, ClusterID: l.clusterID, Copied: l.copied,
 		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now),
 		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
 	}
@@ -102,7 +102,7 @@ func (e *Engine) Spendable(now fleettime.Mono, id room.ID) (credit, rate uint64)
 	if r == nil || r.life.full == 0 || !e.up.leased(now) {
 		return 0, 0
 	}
-	return r.rights.credit(), r.rights.rate.idle(now)
+	return r.permits.credit(), r.permits.rate.idle(now)
 }
 
 // Passes returns the edge's passes of the newest known release.

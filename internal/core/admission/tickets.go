@@ -54,16 +54,16 @@ func (k *tickets) kept(ft fleettime.Time, t *ticket.Ticket, life uint32) bool {
 }
 
 // show records that version t of a session's ticket is presented for renewal. It returns whether t is a copy while
-// another client continues, and whether the copy was detected just now. If t is no copy, its descent is set to the
-// followed line.
+// another client continues, and whether the copy was detected just now. If t is no copy, it gets the
+// root of the line that continues.
 func (k *tickets) show(second uint32, t *ticket.Ticket, life uint32) (isCopy, found bool) {
 	v := version(t)
-	switch k.lines.Shown(second, t.ID, &v, wire.RenewAfter(life), life) {
+	switch k.lines.Shown(second, t.ID, &v, life) {
 	case reuse.Copy:
 		return true, false
 	case reuse.Found:
 		k.copied++
-		k.found.Add(wire.Line{ID: t.ID, Stamp: k.lines.Followed(t.ID)}, 0)
+		k.found.Add(wire.Line{ID: t.ID, Stamp: k.lines.Newest(t.ID)}, 0)
 		found = true
 	case reuse.Fine:
 	}

@@ -22,9 +22,9 @@ type uplink struct {
 	grants wire.Parts // of seen
 	acked  uint64     // newest report that seen received completely
 
-	standing wire.Standing // membership state of the data centre, as reported by seen
-	site     uint64        // cluster ID of the data centre, for an aggregator that lost its store
-	copied   bool          // it may be a copy: the sessions of its home belong to another data centre
+	standing  wire.Standing // membership state of the data centre, as reported by seen
+	clusterID uint64        // cluster ID of the data centre, for an aggregator that lost its store
+	copied    bool          // it may be a copy: the sessions of its home belong to another data centre
 
 	leaseEnd fleettime.Mono // 0 before the first lease of the epoch
 	retired  bool           // the lease of the epoch has lapsed
@@ -38,7 +38,7 @@ type uplink struct {
 	twin bool // the regional receives reports of another process with our name
 }
 
-func (l *uplink) born(rng *rand.Rand) {
+func (l *uplink) newInstance(rng *rand.Rand) {
 	for l.instance = 0; l.instance == 0; {
 		l.instance = rng.Uint64()
 	}
@@ -66,7 +66,7 @@ func (l *uplink) leased(now fleettime.Mono) bool {
 // retire ends the lease and its epoch.
 func (l *uplink) retire(now fleettime.Mono) {
 	l.retired = true
-	l.left(now)
+	l.loseLease(now)
 }
 
 // extend applies the lease of a grant, which begins when the answered report was sent. It reports whether the edge
@@ -80,16 +80,16 @@ func (l *uplink) extend(now fleettime.Mono, g *wire.Grant) bool {
 	return now < l.leaseEnd
 }
 
-// left records that there is no lease from now on. The time of the detection counts, so that a suspended process
+// loseLease records that there is no lease from now on. The time of the detection counts, so that a suspended process
 // does not count as isolated for the whole time.
-func (l *uplink) left(now fleettime.Mono) {
+func (l *uplink) loseLease(now fleettime.Mono) {
 	if l.alone == 0 {
 		l.alone = max(now, 1)
 	}
 }
 
-// hurry schedules the next report as soon as the minimum gap allows.
-func (l *uplink) hurry(now fleettime.Mono, gap time.Duration) {
+// reportSoon schedules the next report as soon as the minimum gap allows.
+func (l *uplink) reportSoon(now fleettime.Mono, gap time.Duration) {
 	l.due = min(l.due, max(now, l.reported.Add(gap)))
 }
 

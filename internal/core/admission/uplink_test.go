@@ -86,7 +86,7 @@ func TestTheFinalReportEndsALeaseEpoch(t *testing.T) {
 		t.Errorf("after the new lease epoch's first grant: %+v", got)
 	}
 	if owed := r.hear(at(0)).Rooms[0].RateOwed; owed != 1 {
-		t.Errorf("%d rights of R are owed from the old lease epoch, want 1", owed)
+		t.Errorf("%d permits of R are owed from the old lease epoch, want 1", owed)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestLeavingReturnsEverything(t *testing.T) {
 	_ = r
 }
 
-func TestARoomThatIsRemovedGivesItsRightsBackAsTheyComeFree(t *testing.T) {
+func TestARoomThatIsRemovedGivesItsPermitsBackAsTheyComeFree(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	d := e.Arrive(at(0), sale, ticket.Ticket{})
 	v := &Visit{Room: sale, Ticket: waiting(9, time.Minute)}
@@ -311,14 +311,14 @@ func TestARoomThatIsRemovedGivesItsRightsBackAsTheyComeFree(t *testing.T) {
 		r.hear(at(s))
 	}
 	if got := e.Ledger(at(62*time.Second), sale); got.RateReturned != 10 {
-		t.Errorf("%+v, want the right of R back after its window", got)
+		t.Errorf("%+v, want the permit of R back after its window", got)
 	}
 	e.SetRooms(at(62*time.Second), []Room{{ID: sale}})
 	if s := e.Arrive(at(62*time.Second), sale, d.Ticket); s.Verdict != Serve {
 		t.Errorf("the room came back, a session gets %v (%v)", s.Verdict, s.Reason)
 	}
 	if q := e.Arrive(at(62*time.Second), sale, ticket.Ticket{}); q.Verdict != Hold || q.Reason != Full {
-		t.Errorf("the room came back without rights, somebody new gets %v (%v)", q.Verdict, q.Reason)
+		t.Errorf("the room came back without permits, somebody new gets %v (%v)", q.Verdict, q.Reason)
 	}
 }
 
@@ -414,7 +414,7 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 	r.held.Permits.Sessions.Keep, r.held.Permits.Rate.Keep = 30, 40
 	r.room(at(0), r.held)
 	if e.Due() > at(0).Add(e.cfg.Params.ReportGap) {
-		t.Error("somebody else wants the rights, and nobody hurries")
+		t.Error("somebody else wants the permits, and nobody hurries")
 	}
 	if got := r.hear(at(20 * time.Millisecond)).Rooms[0]; got.Permits.Sessions.Returned != 70 || got.Permits.Rate.Returned != 60 {
 		t.Errorf("%d and %d returned, want 70 and 60", got.Permits.Sessions.Returned, got.Permits.Rate.Returned)
@@ -437,7 +437,7 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 		r.grant(now, 0, 0)
 	}
 	if want < 9 || want > 12 {
-		t.Errorf("20 visitors a second: %d rights wanted for an interval, want about 10", want)
+		t.Errorf("20 visitors a second: %d permits wanted for an interval, want about 10", want)
 	}
 	left := e.Ledger(now, sale).Credit()
 	for ; left > want/2+1; left-- {
@@ -451,18 +451,18 @@ func TestCreditIsReturnedAsTheParentWantsItAndRefilledBeforeItIsDry(t *testing.T
 	}
 	e.Arrive(now, sale, ticket.Ticket{})
 	if e.Due() > now.Add(e.cfg.Params.ReportGap) {
-		t.Errorf("%d rights left of %d wanted, and the refill is not hurried", e.Ledger(now, sale).Credit(), want)
+		t.Errorf("%d permits left of %d wanted, and the refill is not hurried", e.Ledger(now, sale).Credit(), want)
 	}
 
 	// Without visitors nothing is wanted after a while.
 	for i := range 300 {
 		now = now.Add(250 * time.Millisecond)
 		if rep := r.hear(now); i > 250 && len(rep.Rooms) > 0 && rep.Rooms[0].Want != 0 {
-			t.Fatalf("%d rights are wanted a minute after the last visitor", rep.Rooms[0].Want)
+			t.Fatalf("%d permits are wanted a minute after the last visitor", rep.Rooms[0].Want)
 		}
 		r.say(now, wire.Grant{Lease: 3 * time.Second})
 	}
-	if e.rooms[sale].rights.want != 0 {
-		t.Errorf("%d rights are wanted a minute after the last visitor", e.rooms[sale].rights.want)
+	if e.rooms[sale].permits.want != 0 {
+		t.Errorf("%d permits are wanted a minute after the last visitor", e.rooms[sale].permits.want)
 	}
 }

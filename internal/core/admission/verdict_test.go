@@ -74,18 +74,18 @@ func TestEveryVerdict(t *testing.T) {
 		{"people queue", queue, "somebody whose turn it is", waiting(7, 25*time.Second), Admit, Slot, Kept},
 		{"people queue", queue, "a visitor with a session", inside(7, 320), Serve, Session, Kept},
 
-		{"every right of T is spent", spent, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
-		{"every right of T is spent", spent, "a visitor with a session", inside(7, 10), Serve, Session, Kept},
-		{"every right of R is in use", func(e *Engine, r *regional) {
+		{"every permit of T is spent", spent, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
+		{"every permit of T is spent", spent, "a visitor with a session", inside(7, 10), Serve, Session, Kept},
+		{"every permit of R is in use", func(e *Engine, r *regional) {
 			spent(e, r)
 			r.grant(now, 5, 0)
 		}, "somebody new", ticket.Ticket{}, Hold, Full, Newcomer},
-		{"a right came, but somebody is held who joined earlier", func(e *Engine, r *regional) {
+		{"a permit came, but somebody is held who joined earlier", func(e *Engine, r *regional) {
 			spent(e, r)
 			e.Hold(now, &Visit{Room: sale, Ticket: waiting(6, time.Minute)})
 			r.grant(now, 1, 1)
 		}, "somebody who joined later", waiting(7, 30*time.Second), Hold, Full, Kept},
-		{"a right came, and somebody is held who joined later", func(e *Engine, r *regional) {
+		{"a permit came, and somebody is held who joined later", func(e *Engine, r *regional) {
 			spent(e, r)
 			e.Hold(now, &Visit{Room: sale, Ticket: waiting(6, 30*time.Second)})
 			r.grant(now, 1, 1)
@@ -149,7 +149,7 @@ func TestEveryVerdict(t *testing.T) {
 	v := &Visit{Room: sale, Ticket: e.Arrive(now, sale, ticket.Ticket{}).Ticket}
 	e.Hold(now, v)
 	if !e.GiveUp(at(time.Second), v) || v.Decision.Verdict != Queue || v.Decision.Reason != GaveUp {
-		t.Errorf("held for a second without a right: %v (%v), want queue (gave_up)", v.Decision.Verdict, v.Decision.Reason)
+		t.Errorf("held for a second without a permit: %v (%v), want queue (gave_up)", v.Decision.Verdict, v.Decision.Reason)
 	}
 	if e.GiveUp(at(time.Second), v) {
 		t.Error("gave up twice")
@@ -166,7 +166,7 @@ func TestEveryVerdict(t *testing.T) {
 		t.Errorf("let in %d while the site does not answer", len(out))
 	}
 	if told := r.hear(now).Rooms[0]; told.HeldPeople != 0 || told.Want != 0 || len(told.HeldJoined) > 0 {
-		t.Errorf("wishes for rights while the site does not answer: %+v", told)
+		t.Errorf("wishes for permits while the site does not answer: %+v", told)
 	}
 	e.Pause(now, sale, false)
 	if out := e.Release(now, nil); len(out) != 1 || out[0].Decision.Verdict != Admit {

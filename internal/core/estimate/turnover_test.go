@@ -300,7 +300,7 @@ func TestARushComesBackInAllItsBursts(t *testing.T) {
 			}
 		}
 		if got := entered(paces, d); math.Abs(got-want) > 0.1*rate {
-			t.Fatalf("within %v s %v rights come back, foreseen %.0f: %v", d, want, got, paces)
+			t.Fatalf("within %v s %v permits come back, foreseen %.0f: %v", d, want, got, paces)
 		}
 	}
 }

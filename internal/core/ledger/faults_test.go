@@ -54,7 +54,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			}
 		}
 		edge := func() *edgeProc { return w.edges[rapid.IntRange(0, 3).Draw(t, "edge")] }
-		aSite := func() *site { return w.sites[rapid.IntRange(0, 1).Draw(t, "site")] }
+		aSite := func() *clusterID { return w.sites[rapid.IntRange(0, 1).Draw(t, "cluster_id")] }
 		links := func(up, down *link, name string) {
 			which := rapid.IntRange(0, 2).Draw(t, "direction")
 			cut := rapid.Bool().Draw(t, "cut")
@@ -167,10 +167,10 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		w.run(10 * time.Second)
 		check()
 		for _, e := range w.edges {
-			if st := e.core.Status(e.read(w.now)); !st.Leased || st.Follows.N != e.site.newest().term {
-				w.broken = fmt.Sprintf("%s follows %d of %d, leased %v", e.name, st.Follows.N, e.site.newest().term, st.Leased)
-				for _, o := range e.site.newest().core.Status(e.site.newest().read(w.now)).Edges {
-					w.tell("%s: %+v", e.site.name, o)
+			if st := e.core.Status(e.read(w.now)); !st.Leased || st.Follows.N != e.clusterID.newest().term {
+				w.broken = fmt.Sprintf("%s follows %d of %d, leased %v", e.name, st.Follows.N, e.clusterID.newest().term, st.Leased)
+				for _, o := range e.clusterID.newest().core.Status(e.clusterID.newest().read(w.now)).Edges {
+					w.tell("%s: %+v", e.clusterID.name, o)
 				}
 				w.tell("%s: %+v, its lease ended %v ago", e.name, st, e.read(w.now).Sub(st.LeaseEnd))
 				check()

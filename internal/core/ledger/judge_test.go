@@ -70,7 +70,7 @@ func (w *world) judgeEdge(e *edgeProc) {
 			w.fail("%s: %d renewals of %d", e.name, l.Renewed, l.RenewCeil)
 		}
 		if l.RateReturned > l.RateGranted {
-			w.fail("%s: %d rights of R returned of %d", e.name, l.RateReturned, l.RateGranted)
+			w.fail("%s: %d permits of R returned of %d", e.name, l.RateReturned, l.RateGranted)
 		}
 	}
 }
@@ -78,26 +78,26 @@ func (w *world) judgeEdge(e *edgeProc) {
 func (w *world) judgeAgg(n *aggProc) {
 	st := n.core.Status(n.read(w.now))
 	if st.Watermark < n.wm {
-		w.fail("the watermark of %s/%d goes back", n.site.name, n.term)
+		w.fail("the watermark of %s/%d goes back", n.clusterID.name, n.term)
 	}
 	n.wm = st.Watermark
-	if n == n.site.newest() {
+	if n == n.clusterID.newest() {
 		// A promise has to outlive the process that made it.
-		if st.Joined && st.Follows.N < n.site.follows {
-			w.fail("%s/%d follows term %d after %d", n.site.name, n.term, st.Follows.N, n.site.follows)
+		if st.Joined && st.Follows.N < n.clusterID.follows {
+			w.fail("%s/%d follows term %d after %d", n.clusterID.name, n.term, st.Follows.N, n.clusterID.follows)
 		}
 		if st.Joined {
-			n.site.follows = st.Follows.N
+			n.clusterID.follows = st.Follows.N
 		}
 	}
 	for _, r := range w.rooms {
 		l, old := n.core.Ledger(r.id), n.books[r.id]
 		same := l.Gen == old.Gen && old.Settled && l.Settled
 		if same && (l.Granted < old.Granted || l.Returned < old.Returned || l.RateGranted < old.RateGranted || l.RateReturned < old.RateReturned) {
-			w.fail("the books of %s/%d go back", n.site.name, n.term)
+			w.fail("the books of %s/%d go back", n.clusterID.name, n.term)
 		}
 		if l.Freed < old.Freed {
-			w.fail("%s/%d counts a freed second again", n.site.name, n.term)
+			w.fail("%s/%d counts a freed second again", n.clusterID.name, n.term)
 		}
 		n.books[r.id] = l
 	}
@@ -109,19 +109,19 @@ func (w *world) watchGrant(n *aggProc, g wire.Grant) {
 	if g.Lease == 0 {
 		return
 	}
-	if n.site.owner != n.term {
+	if n.clusterID.owner != n.term {
 		return // a zombie that does not know yet: its edges' promises bound it
 	}
-	i := slices.IndexFunc(n.site.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Instance == g.Instance })
-	if i < 0 || n.site.stored.Roster[i].Dead {
-		w.fail("%s/%d gives %s a lease that its successor would not know of", n.site.name, n.term, g.To)
+	i := slices.IndexFunc(n.clusterID.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Instance == g.Instance })
+	if i < 0 || n.clusterID.stored.Roster[i].Dead {
+		w.fail("%s/%d gives %s a lease that its successor would not know of", n.clusterID.name, n.term, g.To)
 	}
 }
 
 // watchReport is called with every report of an aggregator to global: its promises must be stored.
 func (w *world) watchReport(n *aggProc, m wire.Report) {
-	if n.site.owner == n.term && n.site.stored.Promise.N < m.Seen.N {
-		w.fail("%s/%d follows term %d, and the store says %d", n.site.name, n.term, m.Seen.N, n.site.stored.Promise.N)
+	if n.clusterID.owner == n.term && n.clusterID.stored.Promise.N < m.Seen.N {
+		w.fail("%s/%d follows term %d, and the store says %d", n.clusterID.name, n.term, m.Seen.N, n.clusterID.stored.Promise.N)
 	}
 }
 
@@ -142,12 +142,12 @@ func (w *world) issued(p *person, d admission.Decision) {
 	}
 	if d.Verdict == admission.Admit {
 		r.admitted = append(r.admitted, w.now)
-		r.where = append(r.where, p.edge.site)
+		r.where = append(r.where, p.edge.clusterID)
 	}
 }
 
 // siteOf returns the data centre that a ticket names as its home.
-func (w *world) siteOf(home ticket.DC) *site {
+func (w *world) siteOf(home ticket.DC) *clusterID {
 	for _, s := range w.sites {
 		if ticket.DCOf(s.name) == home {
 			return s
@@ -158,13 +158,13 @@ func (w *world) siteOf(home ticket.DC) *site {
 
 // active returns how many sessions of the room are valid somewhere, in all or
 // in one data centre: the slowest clock of an edge says.
-func (w *world) active(r *roomTruth, s *site) int {
-	ends := map[*site]fleettime.Time{} // per home, the slowest clock of an edge
+func (w *world) active(r *roomTruth, s *clusterID) int {
+	ends := map[*clusterID]fleettime.Time{} // per home, the slowest clock of an edge
 	for _, home := range w.sites {
 		ends[home] = math.MaxInt64
 		for _, e := range w.edges {
 			if now := e.read(w.now); !e.gone && e.core.Status(now).Synced {
-				ends[home] = min(ends[home], e.core.Judges(now, ticket.DCOf(home.name)))
+				ends[home] = min(ends[home], e.core.ExpiryTime(now, ticket.DCOf(home.name)))
 			}
 		}
 		if ends[home] == math.MaxInt64 {
@@ -193,21 +193,21 @@ func (w *world) active(r *roomTruth, s *site) int {
 
 // accepted returns the home of the newest ticket that any edge would accept of a visitor that left, or nil: a copy of
 // it may exist.
-func (w *world) accepted(r *roomTruth, id uint64) *site {
+func (w *world) accepted(r *roomTruth, id uint64) *clusterID {
 	newest := uint32(0)
-	var at *site
+	var at *clusterID
 	for home, until := range r.stamped[id] {
 		t := ticket.Ticket{ID: id, Home: home, Until: until}
 		for _, e := range w.edges {
 			now := e.read(w.now)
-			if e.gone || !w.inBooks(e) || r.quit[id] < e.site.forgot {
+			if e.gone || !w.inBooks(e) || r.quit[id] < e.clusterID.forgot {
 				continue // it has been cut off for longer than a session, or its data centre lost its memory
 			}
 			judge, end := home, e.core.Ended(r.id, t)
 			if end == wire.Moved {
 				judge = ticket.Nobody
 			}
-			if end != wire.Left && t.Valid(e.core.Judges(now, judge)) && until > newest {
+			if end != wire.Left && t.Valid(e.core.ExpiryTime(now, judge)) && until > newest {
 				newest, at = until, w.siteOf(home)
 			}
 		}
@@ -224,19 +224,19 @@ func (w *world) inBooks(e *edgeProc) bool {
 // noteGivenUp remembers that no aggregator counts an edge any more, until its next lease: a
 // successor may list it once more, from an older store.
 func (w *world) noteGivenUp(e *edgeProc, st admission.Status) {
-	n := e.site.newest()
+	n := e.clusterID.newest()
 	listed := slices.ContainsFunc(n.core.Status(n.read(w.now)).Edges, func(o region.EdgeStatus) bool {
 		return o.Name == e.name && o.Instance == st.Instance
 	})
 	e.known = e.known || listed
 	if e.knows && st.Leased && st.Follows.N == n.term {
-		e.site.forgot = 0
+		e.clusterID.forgot = 0
 	}
 	e.givenUp = !st.Leased && (e.givenUp || e.known && !listed)
 }
 
 // used returns how many were admitted in the last 60 s.
-func (w *world) used(r *roomTruth, s *site) int {
+func (w *world) used(r *roomTruth, s *clusterID) int {
 	n := 0
 	for i := len(r.admitted) - 1; i >= 0 && w.now-r.admitted[i] < int64(time.Minute); i-- {
 		if s == nil || r.where[i] == s {
@@ -291,7 +291,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 		credit, idle := int64(0), int64(0)
 		for _, e := range w.edges {
 			now := e.read(w.now)
-			if e.site != s || e.gone || !e.core.Status(now).Leased {
+			if e.clusterID != s || e.gone || !e.core.Status(now).Leased {
 				continue
 			}
 			el := e.core.Ledger(now, r.id)
@@ -308,7 +308,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 			w.fail("%s: %d sessions + %d credit + %d free > %d held (counted %d, of which reserved %d)", s.name, here, credit, l.Free, held, l.Active, l.Reserved)
 		}
 		if used := int64(w.used(r, s)); used+idle+max(0, l.RateFree) > rheld {
-			w.fail("%s: %d used in 60 s + %d idle + %d free > %d rights of R held", s.name, used, idle, l.RateFree, rheld)
+			w.fail("%s: %d used in 60 s + %d idle + %d free > %d permits of R held", s.name, used, idle, l.RateFree, rheld)
 		}
 	}
 	if known && !w.excuse && (sum > int64(r.bindT) || rsum > int64(r.bindR)) {

@@ -10,29 +10,29 @@ import (
 type Members struct {
 	Version uint64 // grows with every change; 0 for the list of a configuration
 	List    []Member
-	Forced  []Member // taken off by force, and may hold rights; names and sites
+	Forced  []Member // taken off by force, and may hold permits; names and cluster IDs
 }
 
 // Member is one data centre of the list.
 type Member struct {
-	Name     string
-	Draining bool   // nobody is let in; it leaves the list when all that it holds has come back
-	Since    uint64 // version that added it, or told its site; 0 for those that founded the fleet
-	Site     uint64 // tells it from others of its name; 0 where it was not heard yet
+	Name      string
+	Draining  bool   // nobody is let in; it leaves the list when all that it holds has come back
+	Since     uint64 // version that added it, or told its cluster ID; 0 for those that founded the fleet
+	ClusterID uint64 // tells it from others of its name; 0 where it was not heard yet
 }
 
-// Site returns the site of a data centre in the list, 0 for unknown.
-func (m *Members) Site(name string) uint64 {
+// ClusterID returns the cluster ID of a data centre in the list, 0 for unknown.
+func (m *Members) ClusterID(name string) uint64 {
 	if i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name }); i >= 0 {
-		return m.List[i].Site
+		return m.List[i].ClusterID
 	}
 	return 0
 }
 
-// Standing returns that of the data centre which has a site, 0 for unknown: another one
+// Standing returns that of the data centre which has a cluster ID, 0 for unknown: another one
 // of its name is not listed.
-func (m *Members) Standing(name string, site uint64) wire.Standing {
-	if s := m.Site(name); s != 0 && site != 0 && s != site {
+func (m *Members) Standing(name string, clusterID uint64) wire.Standing {
+	if s := m.ClusterID(name); s != 0 && clusterID != 0 && s != clusterID {
 		return wire.Unlisted
 	}
 	return m.Find(name)

@@ -75,7 +75,7 @@ func TestRule1ARightInHandUnderALeaseInOneStep(t *testing.T) {
 			arrive d1 bob
 			advance 2s
 			cut d1
-			advance 4s # the rights of d1 are counted as spent, and those of R come back in time
+			advance 4s # the permits of d1 are counted as spent, and those of R come back in time
 			arrive d1 ann
 			advance 70s`,
 		"an answer that was long under way": `
@@ -120,7 +120,7 @@ func TestRule3ReservedSpent(t *testing.T) {
 			advance 4s
 			arrive d2 n=20
 			advance 5s`,
-		"rights of R": `
+		"permits of R": `
 			fleet total=60 rate=60 edges=2 policy=cap
 			advance 2s
 			arrive d1 n=4
@@ -500,7 +500,7 @@ func TestRule6Cap(t *testing.T) {
 			fleet total=20 rate=120 session=1m centres=dublin,nairobi policy=cap
 			advance 2s
 			catch d1 down
-			advance 5s # a new lease epoch begins with a right, of which it does not hear
+			advance 5s # a new lease epoch begins with a permit, of which it does not hear
 			cut dublin
 			advance 160s
 			arrive n1 n=20 # what was dublin's is nairobi's now
@@ -540,7 +540,7 @@ func TestRule7AwayFromHomeNothingIsRenewed(t *testing.T) {
 // its session.
 func TestRule7MovesAndGoodbyes(t *testing.T) {
 	scenarios(t, map[string]string{
-		"who moves takes a right": `
+		"who moves takes a permit": `
 			fleet total=2 rate=60 session=1m centres=dublin,nairobi policy=cap
 			advance 2s
 			arrive d1 ann bob
@@ -670,7 +670,7 @@ func TestRule8Fencing(t *testing.T) {
 			arrive d1 ann
 			advance 1s
 			catch d1 down
-			advance 5s # its lease epoch is over, it says so, and a new one begins with a right
+			advance 5s # its lease epoch is over, it says so, and a new one begins with a permit
 			deliver d1 down newest later=6s
 			cut d1 up
 			advance 4s # that one is over too

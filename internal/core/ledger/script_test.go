@@ -164,7 +164,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.drift = float64(number("drift", 0)*(1-2*(i%2))) / 1e6
 		}
 		for _, e := range w.edges {
-			e.drift = e.site.drift
+			e.drift = e.clusterID.drift
 		}
 		w.addRoom("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
 		w.begin(arg("bootstrap", "true") == "true")
@@ -306,7 +306,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w.startEdge(e)
 	case "forget":
 		e := s.edge(t, d, words[0])
-		n := e.site.newest()
+		n := e.clusterID.newest()
 		instance := e.core.Status(e.read(w.now)).Instance
 		if is("all") {
 			instance = 0
@@ -318,23 +318,23 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.printf("%d ended, %d sessions count for %v at most", len(f.Instances), f.Sessions, f.Within)
 		}
 	case "waits":
-		_, _, site := s.links(t, d, words[0])
-		n := site.newest()
+		_, _, clusterID := s.links(t, d, words[0])
+		n := clusterID.newest()
 		for _, x := range n.core.Waits(n.read(w.now)) {
 			text := "until it is heard"
 			if x.Until != 0 {
 				text = fmt.Sprintf("for %.0fs", x.Until.Sub(w.fleetTime()).Seconds())
 			}
 			if x.Why == region.WaitRate {
-				s.printf("%s %d rights of R", text, x.Rate)
+				s.printf("%s %d permits of R", text, x.Rate)
 				continue
 			}
 			s.printf("%s %s: closed %v, %d sessions, known to have ended %v", text, x.Edge, x.Closed, x.Sessions, x.Ended)
 		}
 	case "disk":
-		_, _, site := s.links(t, d, words[0])
-		site.diskless = is("stops")
-		for _, n := range site.procs {
+		_, _, clusterID := s.links(t, d, words[0])
+		clusterID.diskless = is("stops")
+		for _, n := range clusterID.procs {
 			w.store(n)
 		}
 	case "limits":
@@ -366,9 +366,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		if all || is("root") {
 			s.rootLedger(r)
 		}
-		for _, site := range w.sites {
-			if all || is(site.name) {
-				s.siteLedger(site, r)
+		for _, clusterID := range w.sites {
+			if all || is(clusterID.name) {
+				s.siteLedger(clusterID, r)
 			}
 		}
 		for _, e := range w.edges {
@@ -398,14 +398,14 @@ func (s *script) edge(t *testing.T, d *datadriven.TestData, name string) *edgePr
 	return nil
 }
 
-func (s *script) links(t *testing.T, d *datadriven.TestData, name string) (up, down *link, c *site) {
+func (s *script) links(t *testing.T, d *datadriven.TestData, name string) (up, down *link, c *clusterID) {
 	for _, c := range s.w.sites {
 		if c.name == name {
 			return &c.up, &c.down, c
 		}
 	}
 	e := s.edge(t, d, name)
-	return &e.up, &e.down, e.site
+	return &e.up, &e.down, e.clusterID
 }
 
 func (s *script) process(t *testing.T, d *datadriven.TestData, words []string, is func(string) bool) {
@@ -489,7 +489,7 @@ func (s *script) rootLedger(r *roomTruth) {
 	}
 }
 
-func (s *script) siteLedger(c *site, r *roomTruth) {
+func (s *script) siteLedger(c *clusterID, r *roomTruth) {
 	n := c.newest()
 	l := n.core.Ledger(r.id)
 	state := ""
@@ -606,6 +606,6 @@ func (s *script) status() {
 		if st.Twin {
 			lease += ", told of a twin"
 		}
-		s.printf("%s follows %s/%d, lease epoch %d, %s", e.name, e.site.name, st.Follows.N, st.LeaseEpoch, lease)
+		s.printf("%s follows %s/%d, lease epoch %d, %s", e.name, e.clusterID.name, st.Follows.N, st.LeaseEpoch, lease)
 	}
 }

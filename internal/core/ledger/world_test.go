@@ -33,7 +33,7 @@ type world struct {
 	rooms  []*roomTruth // the set that is in force, and those that went
 	mail   []letter     // under way
 	roots  []*rootProc
-	sites  []*site
+	sites  []*clusterID
 	edges  []*edgeProc
 	people []*person
 
@@ -92,8 +92,8 @@ type rootProc struct {
 	wall time.Duration // by how much its machine's clock is ahead
 }
 
-// site is a data centre.
-type site struct {
+// cluster ID is a data centre.
+type clusterID struct {
 	name     string
 	drift    float64    // of its clocks
 	procs    []*aggProc // newest last
@@ -107,30 +107,30 @@ type site struct {
 
 type aggProc struct {
 	proc
-	site    *site
-	term    uint64
-	core    *region.Aggregator
-	writing bool
-	wm      fleettime.Time
-	books   map[room.ID]region.Ledger // as of the last check
+	clusterID *clusterID
+	term      uint64
+	core      *region.Aggregator
+	writing   bool
+	wm        fleettime.Time
+	books     map[room.ID]region.Ledger // as of the last check
 }
 
-func (s *site) newest() *aggProc { return s.procs[len(s.procs)-1] }
+func (s *clusterID) newest() *aggProc { return s.procs[len(s.procs)-1] }
 
 type edgeProc struct {
 	proc
-	name     string
-	bears    string // the name that it reports under
-	folder   fleettime.Lives
-	place    fleettime.Place
-	site     *site
-	core     *admission.Engine
-	up, down link
-	follows  uint64
-	time     fleettime.Time
-	known    bool // an aggregator has counted it
-	knows    bool // which sessions had ended when the newest aggregator began
-	givenUp  bool // none has counted it since its last lease
+	name      string
+	bears     string // the name that it reports under
+	folder    fleettime.Lives
+	place     fleettime.Place
+	clusterID *clusterID
+	core      *admission.Engine
+	up, down  link
+	follows   uint64
+	time      fleettime.Time
+	known     bool // an aggregator has counted it
+	knows     bool // which sessions had ended when the newest aggregator began
+	givenUp   bool // none has counted it since its last lease
 }
 
 type person struct {
@@ -152,11 +152,11 @@ type roomTruth struct {
 	session     time.Duration
 
 	until    map[uint64]uint32 // newest expiry second of every ticket
-	home     map[uint64]*site
+	home     map[uint64]*clusterID
 	stamped  map[uint64]map[ticket.DC]uint32 // newest expiry second by home
 	quit     map[uint64]int64                // when sessions ended by a goodbye
 	admitted []int64                         // times of admissions
-	where    []*site
+	where    []*clusterID
 
 	bindT, bindR uint64 // limits that bind now: a lowered one only once it has drained
 	drained      int64  // since when nothing is lent beyond a lowered R; 0 for not
@@ -169,11 +169,11 @@ const dawn = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 func newWorld(params wire.Params, centres []string, edges int) *world {
 	w := &world{params: params, lost: 15 * time.Minute, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {}, met: func(*person, string) {}}
 	for _, name := range centres {
-		s := &site{name: name}
+		s := &clusterID{name: name}
 		w.sites = append(w.sites, s)
 		for k := range edges {
 			edge := fmt.Sprintf("%s%d", name[:1], k+1)
-			w.edges = append(w.edges, &edgeProc{name: edge, bears: edge, place: w.folder(), site: s})
+			w.edges = append(w.edges, &edgeProc{name: edge, bears: edge, place: w.folder(), clusterID: s})
 		}
 	}
 	return w
@@ -187,7 +187,7 @@ func (w *world) folder() fleettime.Place {
 
 // twin returns another edge with a copy of e's configuration.
 func (w *world) twin(e *edgeProc, name string) *edgeProc {
-	t := &edgeProc{name: name, bears: e.bears, place: w.folder(), site: e.site}
+	t := &edgeProc{name: name, bears: e.bears, place: w.folder(), clusterID: e.clusterID}
 	w.edges = append(w.edges, t)
 	return t
 }
@@ -195,7 +195,7 @@ func (w *world) twin(e *edgeProc, name string) *edgeProc {
 func (w *world) addRoom(name string, total, rate uint64, session time.Duration) *roomTruth {
 	r := &roomTruth{
 		id: room.IDOf(name), name: name, total: total, rate: rate, session: session,
-		until: map[uint64]uint32{}, home: map[uint64]*site{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate,
+		until: map[uint64]uint32{}, home: map[uint64]*clusterID{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate,
 	}
 	w.rooms = append(w.rooms, r)
 	return r
@@ -230,12 +230,12 @@ func (w *world) startRoot(bootstrap bool) {
 
 func (w *world) root() *rootProc { return w.roots[len(w.roots)-1] }
 
-func (w *world) startAgg(s *site, bootstrap bool) {
-	n := &aggProc{proc: w.clock(), site: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]region.Ledger{}}
+func (w *world) startAgg(s *clusterID, bootstrap bool) {
+	n := &aggProc{proc: w.clock(), clusterID: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]region.Ledger{}}
 	n.drift = s.drift
 	s.forgot = w.now
 	for _, e := range w.edges {
-		e.knows = e.site == s && !e.gone && e.known && !e.givenUp || e.site != s && e.knows
+		e.knows = e.clusterID == s && !e.gone && e.known && !e.givenUp || e.clusterID != s && e.knows
 	}
 	s.owner = n.term // from now on the store takes no word of a predecessor
 	n.core = region.New(n.read(w.now), region.Config{
@@ -253,7 +253,7 @@ func (w *world) startEdge(e *edgeProc) {
 	e.drift = drift
 	past, _ := e.folder.Succeed(e.place)
 	e.core = admission.New(admission.Config{
-		Edge: e.bears, DC: e.site.name, Params: w.params, Limits: admission.DefaultLimits(), Past: past,
+		Edge: e.bears, DC: e.clusterID.name, Params: w.params, Limits: admission.DefaultLimits(), Past: past,
 		Rand: rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())),
 	})
 	e.keep()
@@ -442,11 +442,11 @@ func (w *world) runEdge(e *edgeProc) {
 		return
 	}
 	for _, m := range e.core.Report(now) {
-		w.send(&e.up, func() { w.toAggs(e.site, m) })
+		w.send(&e.up, func() { w.toAggs(e.clusterID, m) })
 	}
 }
 
-func (w *world) toAggs(s *site, m wire.Report) {
+func (w *world) toAggs(s *clusterID, m wire.Report) {
 	for _, n := range s.procs {
 		if !n.gone {
 			n.core.Observe(n.read(w.now), m)
@@ -458,7 +458,7 @@ func (w *world) runAgg(n *aggProc) {
 	if n.gone {
 		return
 	}
-	s := n.site
+	s := n.clusterID
 	if by, fenced := n.core.Fenced(); fenced {
 		w.tell("%s/%d has seen term %d and stops", s.name, n.term, by)
 		n.gone = true
@@ -475,7 +475,7 @@ func (w *world) runAgg(n *aggProc) {
 		for _, g := range n.core.Grants(now) {
 			w.watchGrant(n, g)
 			for _, e := range w.edges {
-				if e.site == s && e.bears == g.To {
+				if e.clusterID == s && e.bears == g.To {
 					w.send(&e.down, func() { w.toEdge(e, g) })
 				}
 			}
@@ -512,7 +512,7 @@ func (w *world) toEdge(e *edgeProc, g wire.Grant) {
 
 // store begins to write the state that an aggregator must persist.
 func (w *world) store(n *aggProc) {
-	if n.writing || n.gone || n.site.diskless {
+	if n.writing || n.gone || n.clusterID.diskless {
 		return
 	}
 	d, ok := n.core.Unsaved()
@@ -527,12 +527,12 @@ func (w *world) written(n *aggProc, d wire.Durable) {
 	if n.gone {
 		return
 	}
-	if n.site.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
-		w.tell("%s/%d may not write any more and stops", n.site.name, n.term)
+	if n.clusterID.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
+		w.tell("%s/%d may not write any more and stops", n.clusterID.name, n.term)
 		n.gone = true
 		return
 	}
-	n.site.stored, n.writing = d, false
+	n.clusterID.stored, n.writing = d, false
 	n.core.Saved(n.read(w.now), d.Version)
 	w.store(n)
 }

@@ -40,9 +40,6 @@ func decodeDocument(data []byte) (doc Document, err error) {
 	hasRooms := false
 	err = r.object("", func(at, key string) (bool, error) {
 		switch key {
-		case "version", "needs": // of builds before v0.2.0, ignored
-			ignored := 0
-			return true, r.whole(at, &ignored)
 		case "rooms":
 			hasRooms = true
 			return true, r.array(at, MaxRooms, func(at string) error {

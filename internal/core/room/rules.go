@@ -46,7 +46,7 @@ func (r Rule) same(o Rule) bool {
 }
 
 // checkRules validates the rules, except against the files of an edge.
-func (s *Settings) checkRules(add func(field, rule string)) {
+func checkRules(s *Settings, add func(field, rule string)) {
 	if n := len(s.Rules); n > MaxRules {
 		add("rules", fmt.Sprintf("must be at most %d, got %d", MaxRules, n))
 		return

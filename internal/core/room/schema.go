@@ -155,7 +155,7 @@ var Schema = []Setting{
 	{
 		Key: "cookie_domain", Bounds: "a domain in which all hosts of the room lie",
 		Doc:   "Domain of the ticket's cookie, so that all hosts of the room share one place. Without it each host has its own.",
-		Field: func(s *Settings) any { return &s.CookieDomain }, Rule: func(s *Settings) string { return s.checkCookieDomain() },
+		Field: func(s *Settings) any { return &s.CookieDomain }, Rule: checkCookieDomain,
 	},
 	choice("caching", DefaultCaching, func(s *Settings) *string { return &s.Caching },
 		"`private`: the site's answers to visitors inside become `private`, so that no CDN serves them past the room; `site`: they stay as the site sent them.",
@@ -194,19 +194,19 @@ var Schema = []Setting{
 	{
 		Key: "cookie_samesite", Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
 		Doc:   "SameSite of the cookie. `auto` is `lax`; `none` is `lax` where the cookie is not Secure, because browsers refuse it otherwise.",
-		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: func(s *Settings) string { return s.checkSameSite() },
+		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: checkSameSite,
 	},
 	choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
 		"Secure of the cookie. `auto`: where the request came over TLS. A change makes everybody a newcomer.", CookieAuto, CookieAlways, CookieNever),
 	{
 		Key: "cookie_partitioned", Bounds: "true or false, true only with `cookie_samesite: none`",
 		Doc:   "Partitioned of the cookie, where it is Secure: see [Frames](#frames).",
-		Field: func(s *Settings) any { return &s.CookiePartitioned }, Rule: func(s *Settings) string { return s.checkPartitioned() },
+		Field: func(s *Settings) any { return &s.CookiePartitioned }, Rule: checkPartitioned,
 	},
 	{
 		Key: "frame_ancestors", Bounds: fmt.Sprintf("`none`, or at most %d origins such as https://shop.example, with spaces between", MaxOrigins),
 		Doc:   "Pages that may show the waiting page in a frame, beside its own origin: see [Frames](#frames).",
-		Field: func(s *Settings) any { return &s.FrameAncestors }, Rule: func(s *Settings) string { return s.checkFrameAncestors() },
+		Field: func(s *Settings) any { return &s.FrameAncestors }, Rule: checkFrameAncestors,
 	},
 	truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
 		"For clients of the hosted product. Requests for JSON alone get JSON either way."),

@@ -26,17 +26,17 @@ func (s Settings) Validate() Faults {
 		case t.Rule != nil:
 			add(t.Key, t.Rule(&s))
 		case t.Key == "additional_routes":
-			s.checkRoutes(add)
+			checkRoutes(&s, add)
 		case t.Key == "rules":
-			s.checkRules(add)
+			checkRules(&s, add)
 		case t.Key == "events":
-			s.checkEvents(add)
+			checkEvents(&s, add)
 		}
 	}
 	return fs
 }
 
-func (s *Settings) checkRoutes(add func(field, rule string)) {
+func checkRoutes(s *Settings, add func(field, rule string)) {
 	if n := len(s.AdditionalRoutes); n > MaxRoutes {
 		add("additional_routes", fmt.Sprintf("must be at most %d, got %d", MaxRoutes, n))
 		return
@@ -125,7 +125,7 @@ func checkOrigins(list string) string {
 }
 
 // checkCookieDomain requires a domain that browsers accept from every host of the room.
-func (s *Settings) checkCookieDomain() string {
+func checkCookieDomain(s *Settings) string {
 	d := s.CookieDomain
 	if d == "" {
 		return ""
@@ -183,14 +183,14 @@ func checkSuffix(suffix string) string {
 	return ""
 }
 
-func (s *Settings) checkSameSite() string {
+func checkSameSite(s *Settings) string {
 	if s.CookieSameSite == CookieNone && s.CookieSecure == CookieNever {
 		return "must not be none where cookie_secure is never: browsers refuse such a cookie"
 	}
 	return checkOneOf(s.CookieSameSite, CookieAuto, CookieLax, CookieNone, CookieStrict)
 }
 
-func (s *Settings) checkPartitioned() string {
+func checkPartitioned(s *Settings) string {
 	if s.CookiePartitioned && s.CookieSameSite != CookieNone {
 		return "must be false where cookie_samesite is not none: browsers send no such cookie in frames of other sites"
 	}
@@ -199,7 +199,7 @@ func (s *Settings) checkPartitioned() string {
 
 // checkFrameAncestors requires that browsers send the cookie wherever the page may be framed: without the cookie every
 // request from a frame would be a new visitor.
-func (s *Settings) checkFrameAncestors() string {
+func checkFrameAncestors(s *Settings) string {
 	if s.FrameAncestors == FramedByNone {
 		return ""
 	}
@@ -207,7 +207,7 @@ func (s *Settings) checkFrameAncestors() string {
 		return strings.Replace(rule, "must be", "must be none or", 1)
 	}
 	for o := range strings.FieldsSeq(s.FrameAncestors) {
-		if !s.CookiePartitioned && !s.isOwnSite(o) {
+		if !s.CookiePartitioned && !isOwnSite(s, o) {
 			return "must be origins of the room's own site where cookie_partitioned is false: a browser sends no cookie in a frame on a page of " + clip(o) +
 				" (a sister of the room's host is of its site where cookie_domain says so)"
 		}
@@ -217,7 +217,7 @@ func (s *Settings) checkFrameAncestors() string {
 
 // isOwnSite reports whether an origin is certainly of the same site as every host of the room. Only browsers know
 // which domains are sites.
-func (s *Settings) isOwnSite(origin string) bool {
+func isOwnSite(s *Settings, origin string) bool {
 	u, err := url.Parse(origin)
 	if err != nil {
 		return false

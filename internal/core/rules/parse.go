@@ -1,11 +1,8 @@
 package rules
 
 import (
-	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -64,36 +61,13 @@ type node struct {
 
 type numberRange struct{ from, to int64 }
 
-// stop is panicked to end parsing: the rest is ambiguous.
-type stop struct{}
-
+// parser parses an expression into a tree and checks its types.
 type parser struct {
-	in      string
+	scanner
 	from    Sources
-	at      int
 	depth   int
 	matches int
-	faults  []Fault // At is a byte offset, from 0
 	needs   Needs
-}
-
-// sorted returns the faults in order, with positions in characters.
-func (p *parser) sorted() Faults {
-	slices.SortStableFunc(p.faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
-	for i := range p.faults {
-		p.faults[i].At = utf8.RuneCountInString(p.in[:min(p.faults[i].At, len(p.in))]) + 1
-	}
-	return p.faults
-}
-
-func (p *parser) fault(at int, format string, a ...any) {
-	p.faults = append(p.faults, Fault{at, fmt.Sprintf(format, a...)})
-}
-
-// fail reports a fault and ends parsing.
-func (p *parser) fail(at int, format string, a ...any) {
-	p.fault(at, format, a...)
-	panic(stop{})
 }
 
 func (p *parser) parse() (root *node) {
@@ -121,66 +95,6 @@ func (p *parser) parse() (root *node) {
 	return root
 }
 
-func (p *parser) space() {
-	for p.at < len(p.in) && strings.IndexByte(" \t\r\n", p.in[p.at]) >= 0 {
-		p.at++
-	}
-}
-
-// expected fails and quotes the text found instead.
-func (p *parser) expected(what string) {
-	p.space()
-	rest := p.in[p.at:]
-	if rest == "" {
-		p.fail(p.at, "expected %s, and the expression ends", what)
-	}
-	word := wordAt(rest)
-	if word == "" {
-		_, n := utf8.DecodeRuneInString(rest)
-		word = rest[:n]
-	}
-	if lower := strings.ToLower(word); lower != word && slices.Contains(keywords, lower) {
-		p.fail(p.at, "%q: words are in lower case: %s", word, lower)
-	}
-	p.fail(p.at, "expected %s, got %q", what, word)
-}
-
-// keywords are the operators. One in upper case is refused with its right spelling.
-var keywords = []string{
-	"and", "or", "xor", "not",
-	"in", "eq", "ne", "lt", "le", "gt", "ge",
-	"contains", "matches", "wildcard", "strict",
-	"any", "all",
-}
-
-func wordAt(s string) string {
-	n := 0
-	for n < len(s) && (s[n] == '_' || s[n] == '.' || '0' <= s[n] && s[n] <= '9' || 'a' <= s[n] && s[n] <= 'z' || 'A' <= s[n] && s[n] <= 'Z') {
-		n++
-	}
-	return s[:n]
-}
-
-// word consumes a word if it comes next.
-func (p *parser) word(w string) bool {
-	p.space()
-	if wordAt(p.in[p.at:]) != w {
-		return false
-	}
-	p.at += len(w)
-	return true
-}
-
-// sign consumes a sign if it comes next.
-func (p *parser) sign(s string) bool {
-	p.space()
-	if !strings.HasPrefix(p.in[p.at:], s) {
-		return false
-	}
-	p.at += len(s)
-	return true
-}
-
 func (p *parser) or() *node {
 	return p.chain(opOr, "or", "||", func() *node {
 		return p.chain(opXor, "xor", "^^", func() *node {
@@ -201,7 +115,7 @@ func (p *parser) chain(o op, word, sign string, next func() *node) *node {
 	}
 	n := &node{op: o, kind: boolKind, at: one.at, args: all}
 	for _, a := range all {
-		p.truth(a, "%v stands beside %s: it must be true or false", word)
+		p.truth(a, "%v is an operand of %s: it must be true or false", word)
 		n.inherit(a)
 	}
 	return n
@@ -249,7 +163,7 @@ func (p *parser) simple() *node {
 	case p.word("not"), p.sign("!"):
 		defer p.deeper()()
 		a := p.simple()
-		p.truth(a, "%v stands behind %s: it must be true or false", "not")
+		p.truth(a, "%v is the operand of %s: it must be true or false", "not")
 		n := &node{op: opNot, kind: boolKind, at: at, args: []*node{a}}
 		n.inherit(a)
 		return n
@@ -317,7 +231,7 @@ func (p *parser) comparison() *node {
 		p.expected("wildcard")
 	}
 	if wordAt(p.in[p.at:]) == "not" {
-		p.fail(p.at, "not stands before the value: not %s in …", p.in[v.at:at])
+		p.fail(p.at, "not precedes the value: not %s in …", p.in[v.at:at])
 	}
 	if v.kind != boolKind && v.kind != badKind {
 		p.fault(v.at, "%v must be compared with something: eq, ne, lt, le, gt, ge, contains, matches, wildcard or in", v.kind)
@@ -336,7 +250,7 @@ func (p *parser) operand(n, v *node, at int, strict bool) {
 	switch {
 	case kind == badKind:
 	case kind == boolKind:
-		bad("a Boolean stands alone or behind not: an operator goes with a text, a number or an address")
+		bad("a Boolean is used alone or after not: an operator takes a text, a number or an address")
 	case kind == textsKind || kind == mapKind:
 		bad("one value is compared: pick one by [0], or all by [*] in any(…) or all(…)")
 	case (n.op == opContains || n.op == opMatches || n.op == opWildcard) && kind != textKind:

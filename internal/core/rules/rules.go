@@ -225,7 +225,7 @@ func (r *Rule) holds(s *Scratch) bool {
 
 // Compile compiles an expression. The error is of type [Faults] and holds every fault that can be found at once.
 func Compile(expression string, from Sources) (*Rule, error) {
-	p := &parser{in: expression, from: from}
+	p := &parser{scanner: scanner{in: expression}, from: from}
 	root := p.parse()
 	if len(p.faults) > 0 {
 		return nil, p.sorted()

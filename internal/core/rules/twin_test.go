@@ -438,7 +438,7 @@ func TestTwin(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", expression, err)
 		}
-		p := &parser{in: expression, from: sources}
+		p := &parser{scanner: scanner{in: expression}, from: sources}
 		root := p.parse()
 		for range 4 {
 			req := someRequest(t)

@@ -65,7 +65,7 @@ type Ticket struct {
 	// Of a session's ticket only, in the place of Forecast, Wait and High. They tell copies of one ticket apart.
 	Stamp  uint32 // random, of this version; never 0
 	Parent uint32 // Stamp of the version it replaced; 0 for the waiting ticket
-	Root   uint32 // Stamp of the first version after the waiting ticket, or the new root of a continued copy; inherited
+	Root   uint32 // of the line that continues after a copy was detected, inherited; 0 before
 
 	Net uint32 // network of the session, see Bind; 0 for none. In the place of Longer
 
@@ -76,14 +76,6 @@ type Ticket struct {
 	// count the visitor again.
 	Network   Network
 	Uncounted bool
-}
-
-// Late marks a session's ticket as set by a slow response: the browser may have continued with others meanwhile, so its
-// descent proves nothing. It has no parent and is not its own root, unlike a first version.
-func (t *Ticket) Late() {
-	if t.Parent = 0; t.Root == t.Stamp {
-		t.Root = 0
-	}
 }
 
 // Place returns the visitor's position in the order of the queue: earlier places go first. It is a time on the axis of

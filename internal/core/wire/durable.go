@@ -15,8 +15,8 @@ type Durable struct {
 	Life    uint32        // seconds: the longest life of a ticket that may have been stamped and may still be valid
 	Roster  []RosterEntry // sorted by name and instance ID
 
-	Members uint64 // newest known version of the membership list
-	Site    uint64 // cluster ID: tells this data centre from others of its name; 0 before it is made
+	Members   uint64 // newest known version of the membership list
+	ClusterID uint64 // cluster ID: tells this data centre from others of its name; 0 before it is made
 
 	// HoldUntil is the Unix second of fleet time until which no permit is freed, because this data centre's fleet time
 	// is a guess; 0 for none.

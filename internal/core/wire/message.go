@@ -67,9 +67,9 @@ type Report struct {
 	// Members is the newest stored version of the membership list (regionals); 0 for unknown.
 	Members uint64
 
-	// Site is the cluster ID: it tells data centres of one name apart. It is made once for the store of a data centre,
+	// ClusterID is the cluster ID: it tells data centres of one name apart. It is made once for the store of a data centre,
 	// and its nodes remember it. 0 for unknown.
-	Site uint64
+	ClusterID uint64
 
 	// Succeeds lists instances of the same edge that ended before this one began, as its data folder proves, newest
 	// last, at most MaxSucceeds. It is repeated until acknowledged (edges).
@@ -120,7 +120,7 @@ type RoomReport struct {
 	FirstMove uint64 // number of Moves[0], counted from 1 per instance and room
 	Moves     []Move
 	Ends      []End  // repeated until acknowledged
-	Copied    []Line // copied tickets, and the descent that is still served; repeated until acknowledged
+	Copied    []Line // copied tickets, and the version that continues; repeated until acknowledged
 
 	// Policy: demand.
 	Movers     uint64           // visitors with a session of another data centre that wait for a permit here
@@ -178,7 +178,7 @@ type Move struct {
 	Shown reuse.Version // of a renewal: the presented version; zero for unknown
 }
 
-// Line selects one of the copies of a session's ticket: the descendants of version Stamp are served.
+// Line selects one of the copies of a session's ticket: only descendants of version Stamp are renewed.
 type Line struct {
 	ID    uint64
 	Stamp uint32
@@ -242,7 +242,7 @@ type Grant struct {
 	Members   uint64         // version of the membership list that global uses; 0 if it uses its configuration
 	Standing  Standing       // membership state of the child's data centre
 	Twin      bool           // another live child has the same name
-	Site      uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
+	ClusterID uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
 	Copied    bool           // to edges: the data centre is, or may be, a copy: sessions of its home belong to another
 	Rooms     []RoomGrant
 }
@@ -319,9 +319,9 @@ type RoomGrant struct {
 type View struct {
 	Version uint64           `json:"version"`
 	At      fleettime.Time   `json:"at"`
-	Cutoff  fleettime.Time   `json:"cutoff"`      // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
-	Park    fleettime.Time   `json:"held_up_to"`  // visitors that joined before it may be long-polled for their turn
-	Slots   int64            `json:"rights_free"` // T minus active; negative after T was lowered
+	Cutoff  fleettime.Time   `json:"cutoff"`       // admission cutoff: visitors that joined before it may enter; estimate.Open without a queue
+	Park    fleettime.Time   `json:"held_up_to"`   // visitors that joined before it may be long-polled for their turn
+	Slots   int64            `json:"permits_free"` // T minus active; negative after T was lowered
 	Active  uint64           `json:"sessions"`
 	Mu      float64          `json:"entering_per_second"`       // recent admissions per second
 	Theta   float64          `json:"giving_up_per_second_each"` // fraction of waiting visitors that abandon per second

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/flate"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,30 +83,6 @@ var stable = proto.MarshalOptions{Deterministic: true}
 // DecodePromises decodes a head. [Promises.Join] adds the rooms of its sections. The error names the field and the
 // rule; it is [ErrVersion] for another version.
 func DecodePromises(data []byte) (*Promises, error) {
-	if !bytes.HasPrefix(data, []byte(storedMagic)) {
-		return decodeJSON(data)
-	}
-	return decodeHead(data)
-}
-
-// decodeJSON decodes the format of builds before v0.2.0: a JSON document with a head that holds its rooms.
-func decodeJSON(data []byte) (*Promises, error) {
-	var m struct {
-		Owner struct{ N, Nonce uint64 }
-		Write uint64
-		Full  []byte
-	}
-	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("promises: %w", err)
-	}
-	p, err := decodeHead(m.Full)
-	if err == nil {
-		p.Owner, p.Write = Term(m.Owner), m.Write
-	}
-	return p, err
-}
-
-func decodeHead(data []byte) (*Promises, error) {
 	raw, err := inflate(data)
 	if err != nil {
 		return nil, fmt.Errorf("promises: %w", err)
@@ -220,7 +195,7 @@ func (p *Promises) Lose() {
 }
 
 func packDurable(d *Durable) *wirepb.Durable {
-	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, Site: d.Site, MovedInS: d.MovedIn}
+	m := &wirepb.Durable{Version: d.Version, Promise: packTerm(d.Promise), LifeS: d.Life, HoldUntilS: d.HoldUntil, Members: d.Members, ClusterId: d.ClusterID, MovedInS: d.MovedIn}
 	for i := range d.Roster {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
@@ -256,7 +231,7 @@ func packRosterRoom(r *RosterRoom) *wirepb.RosterRoom {
 func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	d := Durable{
 		Version: m.GetVersion(), Promise: unpackTerm(m.GetPromise()), Life: m.GetLifeS(), HoldUntil: m.GetHoldUntilS(),
-		Members: m.GetMembers(), Site: m.GetSite(), MovedIn: m.GetMovedInS(),
+		Members: m.GetMembers(), ClusterID: m.GetClusterId(), MovedIn: m.GetMovedInS(),
 		Unknown: unknownOf(m),
 	}
 	if n := len(m.GetRoster()); n > maxRoster {

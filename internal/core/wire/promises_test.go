@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -34,28 +33,6 @@ var goldenPromises = Promises{
 		},
 	},
 	Sections: []Section{{Key: "dublin.1763800000-000000000000feed.1", Sum: sha256.Sum256([]byte("content"))}},
-}
-
-// TestPromisesOfEarlierBuilds: builds before v0.2.0 store a JSON document with a head that holds its rooms.
-func TestPromisesOfEarlierBuilds(t *testing.T) {
-	want := goldenPromises
-	want.Sections = nil
-	inner := want
-	inner.Owner, inner.Write = Term{}, 0
-	full, err := encodeHead(&inner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(map[string]any{"owner": struct{ N, Nonce uint64 }(want.Owner), "write": want.Write, "durable": map[string]any{"Version": 6}, "full": full})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := DecodePromises(data); err != nil || !cmp.Equal(&want, got) {
-		t.Errorf("decoded differently (%v):\n%s", err, cmp.Diff(&want, got))
-	}
-	if _, err := DecodePromises([]byte(`{"owner":{"N":1},"write":1}`)); err == nil {
-		t.Error("promises without a head are read")
-	}
 }
 
 // TestFieldsOfANewerVersionStay: unknown fields are preserved on rewrite.
@@ -179,7 +156,7 @@ func TestForeignPromisesAreRefused(t *testing.T) {
 		return data
 	}
 	for rule, data := range map[string][]byte{
-		"invalid character":             []byte("VSP2 of another time"),
+		"wrong prefix":                  []byte("VSP2 of another time"),
 		"unexpected EOF":                []byte(storedMagic),
 		"unsupported version: 2":        pack(func(m *wirepb.Promises) { m.Version = 2 }),
 		"sections[0]: must have a key":  pack(func(m *wirepb.Promises) { m.Sections = []*wirepb.Section{{Key: "a", Sum: []byte{1}}} }),

@@ -86,7 +86,7 @@ func (c *conn) handle(length int) (goesOn bool) {
 	c.begun, c.unread = false, length
 	o := c.f.opts.Gate.Begin()
 	defer o.End()
-	c.visit.begin()
+	c.visit.next()
 	defer func() {
 		if p := recover(); p != nil {
 			goesOn = false

@@ -32,8 +32,8 @@ type visit struct {
 
 var _ context.Context = (*visit)(nil)
 
-// begin starts the next request.
-func (v *visit) begin() {
+// next starts the next request.
+func (v *visit) next() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.gone == nil || v.left {

@@ -80,7 +80,7 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Apply(now, *grant)
-	e.tell(now)
+	e.updateClock(now)
 	e.release(now)
 	e.granted.Store(int64(max(now, 1)))
 	return now
@@ -91,11 +91,11 @@ func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Restore(now, known(now))
-	e.tell(now)
+	e.updateClock(now)
 }
 
-// tell records when fleet time becomes known. The caller holds the lock.
-func (e *engine) tell(now fleettime.Mono) {
+// updateClock records when fleet time becomes known. The caller holds the lock.
+func (e *engine) updateClock(now fleettime.Mono) {
 	if !e.told.Load() && e.core.TimeBound(now) <= fleettime.Rough {
 		e.told.Store(true)
 	}
@@ -195,25 +195,25 @@ func (e *engine) hold(ctx context.Context, id room.ID, brought ticket.Ticket, d 
 
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	outcome, end := knockQueued, (*admission.Engine).GiveUp
+	outcome, end := holdQueued, (*admission.Engine).GiveUp
 	select {
 	case <-done:
 	case <-timer.C:
 	case <-ctx.Done():
-		outcome, end = knockLeft, (*admission.Engine).Abandon
+		outcome, end = holdLeft, (*admission.Engine).Abandon
 	}
 	now, gaveUp := e.endHold(v, end)
 	if !gaveUp {
 		<-done // Release has decided; the channel is closed or about to be
 		if v.Decision.Enters() {
-			outcome = knockAdmitted
+			outcome = holdAdmitted
 		}
 	} else if !asks && v.Decision.Retry < e.params.Nearest {
 		// A held client asks again at once. A browser without the page's script would reload every second while its
 		// visitor is next.
 		v.Decision.Retry = e.soon()
 	}
-	e.metrics.knocks[outcome].Inc()
+	e.metrics.held[outcome].Inc()
 	e.metrics.holds.Observe(now.Sub(start).Seconds())
 	return v.Decision
 }

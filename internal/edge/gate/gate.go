@@ -90,7 +90,7 @@ func New(o Options) (*Gate, error) {
 func (g *Gate) Use(f *node.Fleet) {
 	next := newSnapshot(f, g.metrics, g.rooms.Load(), g.log)
 	next.takeProofs(g.rooms.Load(), g.proofs, g.log)
-	g.rulebook.take(next, g.rooms.Load())
+	g.rulebook.compileAll(next, g.rooms.Load())
 	rooms := make([]admission.Room, len(next.rooms))
 	for i, r := range next.rooms {
 		rooms[i] = admission.RoomOf(r.Room)
@@ -123,7 +123,7 @@ func (g *Gate) Unready() []string {
 		reasons = append(reasons, "no keys yet")
 	}
 	if !g.told.Load() {
-		reasons = append(reasons, "fleet time was never told: no place can be kept")
+		reasons = append(reasons, "fleet time is unknown: no place can be kept")
 	}
 	if !rooms.ready && len(reasons) == 0 {
 		reasons = append(reasons, "keys cannot be used")

@@ -43,7 +43,7 @@ var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snaps
 	EventsPath:    (*ownPages).listen,
 	KeysPath:      (*ownPages).publishKeys,
 	VerifyPath:    (*ownPages).verify,
-	DrawPath:      (*ownPages).tellDraw,
+	DrawPath:      (*ownPages).serveDraw,
 	CheckDrawPath: (*ownPages).checkDraw,
 	LanguagePath:  (*ownPages).languages,
 }
@@ -216,8 +216,8 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 	o.Kind, o.Stay, o.Epoch = Listens, st, rm.Epoch
 }
 
-// tellDraw returns the record of a room's newest draw, readable by every origin.
-func (p *ownPages) tellDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
+// serveDraw returns the record of a room's newest draw, readable by every origin.
+func (p *ownPages) serveDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
 	if !r.reads(o) {
 		return
 	}

@@ -52,9 +52,9 @@ type rulebook struct {
 	log     *slog.Logger
 }
 
-// take compiles the rules of all rooms of a snapshot, except for expressions of the old one. A rule that cannot be
+// compileAll compiles the rules of all rooms of a snapshot, except for expressions of the old one. A rule that cannot be
 // evaluated here never matches.
-func (b *rulebook) take(s, old *snapshot) {
+func (b *rulebook) compileAll(s, old *snapshot) {
 	s.compiled = map[string]*compiledRule{}
 	for _, rm := range s.rooms {
 		ids := make([]string, 0, len(rm.Rules))
@@ -89,7 +89,7 @@ func (b *rulebook) compile(rm *roomState, r *room.Rule, old *snapshot) *compiled
 	c := &compiledRule{}
 	from := rules.Sources{Geo: b.sources.Places != nil, Crawlers: b.sources.Crawlers != nil, Lists: b.sources.Lists}
 	if c.rule, c.err = rules.Compile(r.Expression, from); c.err != nil {
-		b.log.Error("rule cannot be evaluated at this edge and matches nobody", slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
+		b.log.Error("rule cannot be evaluated at this edge and matches nothing", slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
 	}
 	return c
 }
@@ -107,7 +107,7 @@ func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Ro
 		}
 		if !asked {
 			asked = true
-			o.ask(r, path, query)
+			o.setRequest(r, path, query)
 			_, wall := b.clock.Read()
 			o.about.Time = wall.Unix()
 			o.about.Crawler = b.sources.Crawlers.Has(r.Client)
@@ -130,8 +130,8 @@ func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Ro
 	return in
 }
 
-// ask sets the request as the input of rules.
-func (o *Outcome) ask(r *Request, path, query string) {
+// setRequest sets the request as the input of rules.
+func (o *Outcome) setRequest(r *Request, path, query string) {
 	o.asked = true
 	o.about = rules.Request{
 		Method: r.Method, Scheme: "http", Query: query, Version: r.Version, Paths: o.about.Paths[:0], Headers: o.about.Headers[:0], Client: r.Client,

@@ -229,12 +229,13 @@ type sealed struct {
 const inFlight = reuse.InFlight * time.Second / 2
 
 // Tickets returns the visitor's tickets as response header lines. They belong into the final response of the site,
-// not into an informational one. Those of a slow response are sealed as late.
+// not into an informational one. Those of a slow response get its time: the browser may have presented others until then, see
+// package reuse.
 func (o *Outcome) Tickets() []Field { return o.appendTickets(nil) }
 
 func (o *Outcome) appendTickets(dst []Field) []Field {
 	if o.Kind == Enters && len(o.sealed) > 0 {
-		o.sealLate()
+		o.sealAgain()
 	}
 	for i := range o.sealed {
 		dst = append(dst, Field{"Set-Cookie", o.sealed[i].cookie})
@@ -247,16 +248,17 @@ func (o *Outcome) appendTickets(dst []Field) []Field {
 	return dst
 }
 
-// sealLate seals tickets of old decisions again, as late.
-func (o *Outcome) sealLate() {
+// sealAgain seals session tickets of old decisions with the present time of issue.
+func (o *Outcome) sealAgain() {
 	present := o.gate.clock.Now()
 	for i := range o.sealed {
 		s := &o.sealed[i]
-		if present.Sub(s.at) <= inFlight {
+		if present.Sub(s.at) <= inFlight || !s.ticket.IsAdmitted() {
 			continue
 		}
-		s.ticket.Late()
-		if cookie := o.appendCookie(s.room, o.gate.now(), &s.ticket); len(cookie) > 0 {
+		now := o.gate.now()
+		s.ticket.Seen = uint32(now.Second())
+		if cookie := o.appendCookie(s.room, now, &s.ticket); len(cookie) > 0 {
 			s.cookie = string(cookie)
 		}
 	}

@@ -93,7 +93,7 @@ func (r *Request) Parse(buf []byte) (int, Verdict) {
 				return 0, Odd
 			}
 		case i == 1:
-			if !r.take(buf[:end]) {
+			if !r.parsePlain(buf[:end]) {
 				return 0, Odd
 			}
 			return end, Ready
@@ -191,8 +191,8 @@ func printable(x uint64) bool {
 	return (x|(x-ones*' ')|(x+ones*(0x80-0x7f)))&high == 0
 }
 
-// take extracts the fields of a head with plain lines, and reports whether its content is plain too.
-func (r *Request) take(head []byte) bool {
+// parsePlain extracts the fields of a head with plain lines, and reports whether its content is plain too.
+func (r *Request) parsePlain(head []byte) bool {
 	var text string
 	text, r.text = canonical(r.text, head, r.lines)
 	first, _, _ := strings.Cut(text, version) // a target has no blank

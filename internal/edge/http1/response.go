@@ -70,7 +70,7 @@ func (r *Response) Parse(buf []byte) (int, error) {
 				return 0, odd("status line")
 			}
 		case i == 1:
-			return end, r.take(buf[:end])
+			return end, r.parse(buf[:end])
 		default:
 			l, ok := splitLine(buf, r.at, end-2, &answerValue)
 			if !ok {
@@ -105,7 +105,7 @@ func (r *Response) statusLine(b []byte) bool {
 	return r.Status >= 100 && r.Status <= 599
 }
 
-func (r *Response) take(head []byte) error {
+func (r *Response) parse(head []byte) error {
 	var text string
 	text, r.text = canonical(r.text, head, r.lines)
 	r.Length, r.Close = -1, r.minor == '0'

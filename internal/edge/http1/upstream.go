@@ -71,7 +71,7 @@ const firstBuffer = 8 << 10
 func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn, error) {
 	to := site{scheme, host}
 	if !fresh {
-		if c := p.take(to); c != nil {
+		if c := p.get(to); c != nil {
 			c.Reused, c.kept = true, true
 			return c, nil
 		}
@@ -126,8 +126,8 @@ func (p *Pool) secure(ctx context.Context, c *Conn, addr string) error {
 	return nil
 }
 
-// take removes the newest idle connection to a site, or returns nil.
-func (p *Pool) take(to site) *Conn {
+// get removes the newest idle connection to a site, or returns nil.
+func (p *Pool) get(to site) *Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.idle[to]

@@ -36,8 +36,8 @@ func NewDials(n int, wait time.Duration, m *Metrics) *Dials {
 // Limit returns how many connections may be open.
 func (d *Dials) Limit() int { return cap(d.places) }
 
-// take waits for a place.
-func (d *Dials) take(ctx context.Context) error {
+// acquire waits for a place.
+func (d *Dials) acquire(ctx context.Context) error {
 	select {
 	case d.places <- struct{}{}:
 		return nil
@@ -58,7 +58,7 @@ func (d *Dials) take(ctx context.Context) error {
 
 // DialContext is [http.Transport.DialContext].
 func (d *Dials) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	if err := d.take(ctx); err != nil {
+	if err := d.acquire(ctx); err != nil {
 		return nil, err
 	}
 	d.metrics.connections.Inc()

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"vestibule/internal/global/control/api"
 )
 
 // Principal is an authenticated client.
@@ -68,78 +66,6 @@ func source(remote string) string {
 		}
 	}
 	return a.String()
-}
-
-// needs is the role that each operation needs. An operation missing here is refused to everybody.
-var needs = map[string]Role{
-	"VerifyToken":                          Viewer,
-	"WaitingRoomListWaitingRooms":          Viewer,
-	"WaitingRoomListWaitingRoomsAccount":   Viewer,
-	"WaitingRoomWaitingRoomDetails":        Viewer,
-	"WaitingRoomGetWaitingRoomStatus":      Viewer,
-	"WaitingRoomGetZoneSettings":           Viewer,
-	"WaitingRoomListWaitingRoomRules":      Viewer,
-	"WaitingRoomListEvents":                Viewer,
-	"WaitingRoomEventDetails":              Viewer,
-	"WaitingRoomPreviewActiveEventDetails": Viewer,
-	"ListHosts":                            Viewer,
-	"ExportRooms":                          Viewer,
-	"GetFleet":                             Viewer,
-	"GetControls":                          Viewer,
-	"GetDraw":                              Viewer,
-	"ListReleases":                         Viewer,
-
-	"WaitingRoomCreateACustomWaitingRoomPagePreview": Operator,
-	"PatchControls": Operator,
-	"CreateRelease": Operator,
-
-	"WaitingRoomCreateWaitingRoom":       Editor,
-	"WaitingRoomUpdateWaitingRoom":       Editor,
-	"WaitingRoomPatchWaitingRoom":        Editor,
-	"WaitingRoomDeleteWaitingRoom":       Editor,
-	"WaitingRoomUpdateZoneSettings":      Editor,
-	"WaitingRoomCreateEvent":             Editor,
-	"WaitingRoomUpdateEvent":             Editor,
-	"WaitingRoomPatchEvent":              Editor,
-	"WaitingRoomDeleteEvent":             Editor,
-	"WaitingRoomCreateWaitingRoomRule":   Editor,
-	"WaitingRoomReplaceWaitingRoomRules": Editor,
-	"WaitingRoomPatchWaitingRoomRule":    Editor,
-	"WaitingRoomDeleteWaitingRoomRule":   Editor,
-	"WaitingRoomPatchZoneSettings":       Editor,
-	"PutHost":                            Editor,
-	"DeleteHost":                         Editor,
-	"ApplyRooms":                         Editor,
-	"ListRevisions":                      Editor,
-	"RestoreRevision":                    Editor,
-
-	"ListAudit":   Admin,
-	"ListTokens":  Admin,
-	"CreateToken": Admin,
-	"DeleteToken": Admin,
-}
-
-// authorize checks the role of the principal before the operation.
-func authorize(next api.StrictHandlerFunc, operation string) api.StrictHandlerFunc {
-	need, ok := needs[operation]
-	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
-		if c, ok := ctx.Value(countedKey{}).(*counted); ok {
-			c.operation = operationID(operation)
-		}
-		who := principal(ctx)
-		if !ok || !who.Role.may(need) {
-			return nil, refusef(http.StatusForbidden, codeForbidden, "Not allowed: this needs the role %s, the token has %s", need, who.Role)
-		}
-		return next(who.as(ctx, r.RemoteAddr, operation), w, r, request)
-	}
-}
-
-// VerifyToken implements [api.StrictServerInterface].
-func (s *tokenService) VerifyToken(ctx context.Context, _ api.VerifyTokenRequestObject) (api.VerifyTokenResponseObject, error) {
-	who := principal(ctx)
-	a := api.VerifiedAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
-	a.Result = api.Verified{Id: who.ID, Status: "active", Role: string(who.Role), Zone: Zone, Account: Account}
-	return api.VerifyToken200JSONResponse{VerifiedAnswerJSONResponse: a}, nil
 }
 
 // throttle bounds how many invalid tokens an address may try. Recently valid tokens still pass, so that a neighbour

@@ -28,8 +28,8 @@ type applyService struct {
 	draws *drawRules
 }
 
-// ExportRooms implements [api.StrictServerInterface].
-func (s *applyService) ExportRooms(ctx context.Context, _ api.ExportRoomsRequestObject) (api.ExportRoomsResponseObject, error) {
+// export returns all rooms as a rooms file, with its pages.
+func (s *applyService) export(ctx context.Context, _ *request) (any, error) {
 	state, err := s.store.Read(ctx)
 	if err != nil {
 		return nil, err
@@ -56,9 +56,7 @@ func (s *applyService) ExportRooms(ctx context.Context, _ api.ExportRoomsRequest
 	if err != nil {
 		return nil, refusef(http.StatusBadRequest, codeInvalid, "%v: invalid data", err)
 	}
-	return api.ExportRooms200JSONResponse{ExportAnswerJSONResponse: api.ExportAnswerJSONResponse{
-		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.RoomsFile{RoomsYaml: string(data), Pages: pages},
-	}}, nil
+	return api.RoomsFile{RoomsYaml: string(data), Pages: pages}, nil
 }
 
 // dryRunError aborts a change that is only previewed.
@@ -91,10 +89,10 @@ func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[stri
 	return files
 }
 
-// ApplyRooms implements [api.StrictServerInterface].
-func (s *applyService) ApplyRooms(ctx context.Context, q api.ApplyRoomsRequestObject) (api.ApplyRoomsResponseObject, error) {
+// apply makes, replaces and deletes rooms and hosts as a rooms file says.
+func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m := f.object("", *q.Body)
+	m := f.object("", q.body)
 	text, _ := f.text("/rooms_yaml", m["rooms_yaml"])
 	dry, _ := f.flag("/dry_run", m["dry_run"])
 	prune, _ := f.flag("/prune", m["prune"])
@@ -148,24 +146,24 @@ func (s *applyService) ApplyRooms(ctx context.Context, q api.ApplyRoomsRequestOb
 		}
 		err = invalid(f)
 	}
-	a := api.ApplyAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.Applied{Applied: !dry, Changes: changes}}
-	return api.ApplyRooms200JSONResponse{ApplyAnswerJSONResponse: a}, err
+	return api.Applied{Applied: !dry, Changes: changes}, err
 }
 
 // applied returns the changes that a file makes.
 func applied(base, next *roomstore.State) []api.AppliedChange {
 	out := []api.AppliedChange{}
-	kind := func(before, after bool) api.AppliedChangeChange {
+	change := func(kind api.AppliedChangeKind, name string, before, after bool) api.AppliedChange {
+		a := api.AppliedChange{Kind: kind, Name: name, Change: api.Changed, Settings: []api.AppliedSetting{}}
 		switch {
 		case !before:
-			return api.Made
+			a.Change = api.Made
 		case !after:
-			return api.Deleted
+			a.Change = api.Deleted
 		}
-		return api.Changed
+		return a
 	}
 	for _, c := range roomstore.Changes(base, next) {
-		a := api.AppliedChange{Kind: api.AppliedChangeKindRoom, Name: c.Name, Change: kind(c.Before != nil, c.After != nil), Settings: []api.AppliedSetting{}}
+		a := change(api.AppliedChangeKindRoom, c.Name, c.Before != nil, c.After != nil)
 		for _, key := range differ(settingsOf(c.Before), settingsOf(c.After)) {
 			s := api.AppliedSetting{Key: key, Before: (*plain(&c.Before.Settings))[key], After: (*plain(&c.After.Settings))[key]}
 			if !reflect.DeepEqual(s.Before, s.After) { // ignores when an event was made
@@ -176,7 +174,7 @@ func applied(base, next *roomstore.State) []api.AppliedChange {
 	}
 	before, after := base.Sites(), next.Sites()
 	for _, name := range roomstore.HostChanges(before, after) {
-		out = append(out, api.AppliedChange{Kind: api.AppliedChangeKindHost, Name: name, Change: kind(before[name] != "", after[name] != ""), Settings: []api.AppliedSetting{}})
+		out = append(out, change(api.AppliedChangeKindHost, name, before[name] != "", after[name] != ""))
 	}
 	return out
 }

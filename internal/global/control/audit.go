@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
@@ -22,26 +22,17 @@ import (
 	"vestibule/internal/global/roomstore"
 )
 
-// operationID returns the id of an operation in the OpenAPI document for its name in Go.
-func operationID(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte('-')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
-
 // as returns a context that attributes changes to the principal and an operation.
 func (who Principal) as(ctx context.Context, remote, operation string) context.Context {
-	return roomstore.By(ctx, audit.By{ID: who.ID, Name: who.Name, Role: string(who.Role), From: source(remote), Operation: operationID(operation)})
+	return roomstore.By(ctx,
+		audit.By{ID: who.ID, Name: who.Name, Role: string(who.Role), From: source(remote), Operation: operation})
 }
 
 // announce adds an audit entry about anything but a room, before the change. So an entry may name a change that was
 // not made, but no change lacks an entry. The returned function adds that the change failed.
-func announce(ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any) (failed func(context.Context) error, err error) {
+func announce(
+	ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any,
+) (failed func(context.Context) error, err error) {
 	e := audit.Entry{ID: rand.Text()[:16], At: now.UTC(), By: roomstore.ByOf(ctx), Target: target}
 	if e.Before, err = raw(before); err != nil {
 		return nil, err
@@ -85,25 +76,31 @@ func (s *auditService) readEntries(ctx context.Context, from uint64, n int) (out
 	return out, nil
 }
 
-// ListAudit implements [api.StrictServerInterface].
-func (s *auditService) ListAudit(ctx context.Context, q api.ListAuditRequestObject) (api.ListAuditResponseObject, error) {
+// list shows the newest entries first, or with from in the query the oldest of those from that number on.
+func (s *auditService) list(ctx context.Context, q *request) (any, error) {
 	first, last, err := s.journal.Bounds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from, to, info, err := paged(int(last+1-first), q.Params.Page, q.Params.PerPage)
+	from, to, info, err := q.page(int(last + 1 - first))
 	if err != nil {
 		return nil, err
 	}
 	lowest, n := last+1-uint64(to), to-from // the newest are on the first page
-	if q.Params.From != nil {
-		lowest, n = max(first, uint64(max(1, *q.Params.From))), info.PerPage
+	var f faults
+	start := q.number(&f, "from", 0, 0, math.MaxInt)
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	forward := q.URL.Query().Has("from")
+	if forward {
+		lowest, n = max(first, uint64(max(1, start))), info.PerPage
 	}
 	got, err := s.readEntries(ctx, lowest, n)
 	if err != nil {
 		return nil, err
 	}
-	if q.Params.From == nil {
+	if !forward {
 		slices.Reverse(got)
 	}
 	info.Count = len(got)
@@ -111,9 +108,7 @@ func (s *auditService) ListAudit(ctx context.Context, q api.ListAuditRequestObje
 	for _, e := range got {
 		out = append(out, api.AuditEntry{Sequence: int64(e.Sequence), Hash: audit.Hash(e.Data), Entry: e.Data})
 	}
-	return api.ListAudit200JSONResponse{AuditAnswerJSONResponse: api.AuditAnswerJSONResponse{
-		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info,
-	}}, nil
+	return listPage{out, info}, nil
 }
 
 // revisionService serves earlier settings of rooms, and restores them.
@@ -149,7 +144,7 @@ func alone(data json.RawMessage) (*room.Settings, error) {
 
 // revisions returns the entries about a room, the oldest first.
 func (s *revisionService) revisions(ctx context.Context, id string) (out []revision, err error) {
-	if len(id) != 32 || strings.ContainsFunc(id, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }) {
+	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
 		return nil, errNotFound // not valid in a subject
 	}
 	for _, subject := range []string{audit.RoomSubject(id), audit.RoomsSubject} {
@@ -182,14 +177,13 @@ func (s *revisionService) revisions(ctx context.Context, id string) (out []revis
 	return out, nil
 }
 
-// ListRevisions implements [api.StrictServerInterface].
-func (s *revisionService) ListRevisions(ctx context.Context, q api.ListRevisionsRequestObject) (api.ListRevisionsResponseObject, error) {
-	all, err := s.revisions(ctx, q.WaitingRoomId)
+func (s *revisionService) list(ctx context.Context, q *request) (any, error) {
+	all, err := s.revisions(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(all)
-	from, to, info, err := paged(len(all), q.Params.Page, q.Params.PerPage)
+	from, to, info, err := q.page(len(all))
 	if err != nil {
 		return nil, err
 	}
@@ -204,13 +198,15 @@ func (s *revisionService) ListRevisions(ctx context.Context, q api.ListRevisions
 		if err != nil {
 			return nil, err
 		}
-		shown := api.RoomRevision{At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number), Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after)}
-		shown.By.Id, shown.By.Name, shown.By.Role, shown.By.From, shown.By.Operation = r.By.ID, r.By.Name, r.By.Role, r.By.From, r.By.Operation
+		shown := api.RoomRevision{
+			At: r.At, Late: r.Late, Name: r.room.Name, Number: int64(r.Number),
+			Revision: int64(r.Version), Changed: differ(before, after), Room: plain(after),
+		}
+		shown.By.Id, shown.By.Name, shown.By.Role = r.By.ID, r.By.Name, r.By.Role
+		shown.By.From, shown.By.Operation = r.By.From, r.By.Operation
 		out = append(out, shown)
 	}
-	return api.ListRevisions200JSONResponse{RevisionsAnswerJSONResponse: api.RevisionsAnswerJSONResponse{
-		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info,
-	}}, nil
+	return listPage{out, info}, nil
 }
 
 // differ lists the settings that differ between two rooms: none if either is missing.
@@ -238,55 +234,17 @@ func plain(s *room.Settings) *map[string]any {
 	}
 	out := map[string]any{}
 	for i := range room.Schema {
-		v := plainValue(room.Schema[i].Value(s))
-		switch x := v.(type) {
-		case []room.Route:
-			list := []any{}
-			for _, r := range x {
-				list = append(list, map[string]any{"host": r.Host, "path": r.Path})
-			}
-			v = list
-		case []room.Event:
-			list := []any{}
-			for i := range x {
-				list = append(list, plainEvent(&x[i]))
-			}
-			v = list
-		case []room.Rule:
-			list := []any{}
-			for _, r := range x {
-				list = append(list, map[string]any{"id": r.ID, "expression": r.Expression, "description": r.Description, "enabled": !r.Disabled, "version": r.Version})
-			}
-			v = list
-		}
-		out[room.Schema[i].Key] = v
+		out[room.Schema[i].Key] = plainValue(room.Schema[i].Value(s))
 	}
 	return &out
 }
 
-// plainEvent returns an event by its keys in a rooms file.
-func plainEvent(e *room.Event) map[string]any {
-	out := map[string]any{"id": e.ID, "name": e.Name, "description": e.Description, "suspended": e.Suspended, "event_start_time": time.UnixMilli(e.Start).UTC(), "event_end_time": time.UnixMilli(e.End).UTC()}
-	add := func(key string, said bool, v any) {
-		if said {
-			out[key] = v
-		}
-	}
-	add("prequeue_start_time", e.Prequeue != 0, time.UnixMilli(e.Prequeue).UTC())
-	add("shuffle_at_event_start", e.Shuffle, true)
-	for key, v := range e.Overrides {
-		out[key] = plainValue(v)
-	}
-	return out
-}
-
-// RestoreRevision implements [api.StrictServerInterface].
-func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevisionRequestObject) (api.RestoreRevisionResponseObject, error) {
-	all, err := s.revisions(ctx, q.WaitingRoomId)
+func (s *revisionService) restore(ctx context.Context, q *request) (any, error) {
+	all, err := s.revisions(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	version, err := strconv.ParseUint(q.Revision, 10, 64)
+	version, err := strconv.ParseUint(q.PathValue("revision"), 10, 64)
 	at := slices.IndexFunc(all, func(r revision) bool { return r.Version == version })
 	if err != nil || at < 0 {
 		return nil, errNotFound
@@ -296,7 +254,8 @@ func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevi
 		return nil, err
 	}
 	if settings == nil {
-		return nil, refusef(http.StatusBadRequest, codeInvalid, "revision %d is that the room was deleted: choose one before it: invalid data", version)
+		return nil, refusef(http.StatusBadRequest, codeInvalid,
+			"revision %d is that the room was deleted: choose one before it: invalid data", version)
 	}
 	var pages [][]byte
 	for name := range settings.EachPage {
@@ -305,7 +264,8 @@ func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevi
 			return nil, err
 		}
 		if page == nil {
-			return nil, refusef(http.StatusBadRequest, codeInvalid, "a waiting page of revision %d is not kept any more: invalid data", version)
+			return nil, refusef(http.StatusBadRequest, codeInvalid,
+				"a waiting page of revision %d is not kept any more: invalid data", version)
 		}
 		pages = append(pages, page)
 	}
@@ -314,7 +274,7 @@ func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevi
 		for _, page := range pages {
 			d.AddPage("custom_page_html", page)
 		}
-		r := s.rooms.find(d.Base(), q.WaitingRoomId)
+		r := s.rooms.find(d.Base(), q.room())
 		if other := d.Room(name); other != nil && other != r {
 			return refusef(http.StatusBadRequest, codeInvalid, "%s is the name of another room now: invalid data", name)
 		}
@@ -327,13 +287,12 @@ func (s *revisionService) RestoreRevision(ctx context.Context, q api.RestoreRevi
 		}
 		return d.Replace(r.Name, *settings)
 	})
-	a, err := s.rooms.changed(ctx, state, name, err)
-	return api.RestoreRevision200JSONResponse{RoomAnswerJSONResponse: a}, err
+	return s.rooms.changed(ctx, state, name, err)
 }
 
 // announce is the package's announce for a token, without its secret.
 func (t *tokens) announce(ctx context.Context, id string, before, after *token) (failed func(), err error) {
-	undo, err := announce(ctx, t.journal, t.now(), "token."+id, before.told(), after.told())
+	undo, err := announce(ctx, t.journal, t.now(), "token."+id, before.audited(), after.audited())
 	if err != nil {
 		return nil, err
 	}
@@ -341,21 +300,22 @@ func (t *tokens) announce(ctx context.Context, id string, before, after *token) 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
 		if err := undo(ctx); err != nil {
-			t.log.Warn("control: the audit stream tells of a change of a token that was not made", slog.String("token", id), slog.Any("error", err))
+			t.log.Warn("control: the audit stream has a change of a token that was not made", slog.String("token", id),
+				slog.Any("error", err))
 		}
 	}, nil
 }
 
-// toldToken is the part of a token that an audit entry shows.
-type toldToken struct {
+// auditedToken is the part of a token that an audit entry shows.
+type auditedToken struct {
 	Name    string    `json:"name"`
 	Role    Role      `json:"role"`
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-func (t *token) told() *toldToken {
+func (t *token) audited() *auditedToken {
 	if t == nil {
 		return nil
 	}
-	return &toldToken{t.Name, t.Role, t.Expires}
+	return &auditedToken{t.Name, t.Role, t.Expires}
 }

@@ -170,7 +170,7 @@ func TestWithoutTheAuditStream(t *testing.T) {
 	f := start(t)
 	begun := len(f.chain())
 	f.audit.Before = func(string) string { return "failed" }
-	for _, j := range []*audit.Journal{f.api.auditService.journal, f.rooms.Journal} {
+	for _, j := range []*audit.Journal{f.parts.audit.journal, f.rooms.Journal} {
 		j.Pause = func(context.Context, time.Duration) {}
 	}
 	if a := f.ask(Editor, "POST", "{z}", shop+"}"); a.code != 200 {

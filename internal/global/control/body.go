@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -88,6 +87,43 @@ func (f *faults) flag(pointer string, v json.RawMessage) (b, ok bool) {
 	return b, true
 }
 
+// each calls read for each value of a body, with its JSON pointer. It descends into the objects that hold settings.
+func (f *faults) each(pointer string, body json.RawMessage, read func(at string, v json.RawMessage)) {
+	m := f.object(pointer, body)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		switch at := pointer + "/" + key; {
+		case at != "/vestibule" && at != "/cookie_attributes":
+			read(at, m[key])
+		case !null(m[key]):
+			f.each(at, m[key], read)
+		}
+	}
+}
+
+// fixed are the only values of settings of the hosted product that are not served otherwise.
+var fixed = map[string]string{"/turnstile_mode": "invisible", "/turnstile_action": "log"}
+
+// other checks a value that is no setting. In the object vestibule it is a fault, since only a client that means it
+// sends it; elsewhere unknown keys are ignored, since clients send read-only fields back.
+func (f *faults) other(at string, v json.RawMessage, settings map[string]*field) {
+	if value, ok := fixed[at]; ok {
+		if s, ok := f.text(at, v); ok && s != "" && !strings.EqualFold(s, value) {
+			f.add(at, "%s must be %q or null, got %q: nothing else is served yet", cmpName(at), value, short(s))
+		}
+		return
+	}
+	if key, ok := strings.CutPrefix(at, ownPrefix); ok && key != "revision" && key != "identity" {
+		var names []string
+		for at := range settings {
+			if name, ok := strings.CutPrefix(at, ownPrefix); ok {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		f.add(at, "%s: no such setting, there are %s", cmpName(at), strings.Join(names, ", "))
+	}
+}
+
 // given is the parsed body of a request for a room.
 type given struct {
 	settings room.Settings
@@ -98,102 +134,29 @@ type given struct {
 	bad      map[string]bool // settings that have a fault already
 }
 
-// own are the settings of the object vestibule: those that the hosted product lacks, and the exact session length.
-var own = func() (keys []string) {
-	for i := range room.Schema {
-		switch key := room.Schema[i].Key; key {
-		case "name", "host", "path", "additional_routes", "total_active_users", "new_users_per_minute", "queueing_status_code",
-			"waiting_page", "default_template_language", "identity", "rules", "events", "description", "queueing_method", "queue_all", "suspended",
-			"disable_session_renewal", "cookie_suffix", "cookie_samesite", "cookie_secure", "json_response_enabled", "enabled_origin_commands":
-		default:
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}()
-
-// settingOf returns the schema entry of a setting.
-func settingOf(key string) *room.Setting {
-	i := slices.IndexFunc(room.Schema, func(t room.Setting) bool { return t.Key == key })
-	return &room.Schema[i]
-}
-
-// readRoom reads a body over existing settings: blank for a new room.
+// readRoom reads a body over existing settings.
 func readRoom(body json.RawMessage, over room.Settings) *given {
 	g := &given{settings: over, bad: map[string]bool{}}
-	m := g.faults.object("", body)
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if read := fields[key]; read != nil && !read(g, m[key]) {
-			g.bad[key] = true
+	g.faults.each("", body, func(at string, v json.RawMessage) {
+		f := fields[at]
+		if f == nil {
+			g.faults.other(at, v, fields)
+			return
 		}
-	}
+		if !f.read(g, v) {
+			g.bad[f.Key] = true
+		}
+		g.session = g.session || f.Key == "session_duration"
+		g.origin = g.origin || f.Key == "origin" && g.settings.Origin != ""
+	})
 	return g
 }
 
-// fields has a reader for each key of a room's body. Other keys are ignored: clients send read-only fields back. A
-// reader returns false if it added a fault.
-var fields map[string]func(g *given, v json.RawMessage) bool
-
-func init() {
-	fields = map[string]func(*given, json.RawMessage) bool{
-		"name":                      textField("name", func(s *room.Settings) *string { return &s.Name }),
-		"host":                      textField("host", func(s *room.Settings) *string { return &s.Host }),
-		"path":                      textField("path", func(s *room.Settings) *string { return &s.Path }),
-		"default_template_language": textField("default_template_language", func(s *room.Settings) *string { return &s.DefaultLanguage }),
-		"total_active_users":        wholeField("total_active_users", func(s *room.Settings) *int { return &s.TotalActiveUsers }),
-		"new_users_per_minute":      wholeField("new_users_per_minute", func(s *room.Settings) *int { return &s.NewUsersPerMinute }),
-		"queueing_status_code":      wholeField("queueing_status_code", func(s *room.Settings) *int { return &s.QueueingStatus }),
-		"additional_routes":         readRoutes,
-		"session_duration":          readMinutes,
-		"custom_page_html":          readPage,
-		"vestibule":                 readOwn,
-		"cookie_attributes":         readCookieAttributes,
-		"enabled_origin_commands":   readCommands,
-	}
-	for key, value := range map[string]string{"turnstile_mode": "invisible", "turnstile_action": "log"} {
-		fields[key] = onlyText("/"+key, value)
-	}
-	for _, key := range []string{"disable_session_renewal", "queue_all", "suspended", "json_response_enabled", "description", "cookie_suffix"} {
-		fields[key] = func(g *given, v json.RawMessage) bool { return readSetting(g, settingOf(key), "/"+key, v) }
-	}
-	fields["queueing_method"] = wordField("queueing_method", "/queueing_method")
-}
-
-// wordField reads an enumerated setting, in any letter case.
-func wordField(key, pointer string) func(*given, json.RawMessage) bool {
-	return func(g *given, v json.RawMessage) bool {
-		s, ok := g.faults.text(pointer, v)
-		*settingOf(key).Field(&g.settings).(*string) = strings.ToLower(s)
-		return ok
-	}
-}
-
-func textField(key string, field func(*room.Settings) *string) func(*given, json.RawMessage) bool {
-	return func(g *given, v json.RawMessage) bool {
-		s, ok := g.faults.text("/"+key, v)
-		*field(&g.settings) = s
-		return ok
-	}
-}
-
-func wholeField(key string, field func(*room.Settings) *int) func(*given, json.RawMessage) bool {
-	return func(g *given, v json.RawMessage) bool {
-		n, ok := g.faults.whole("/"+key, v)
-		*field(&g.settings) = n
-		return ok
-	}
-}
-
-// onlyText accepts one text only, in any letter case.
-func onlyText(pointer, value string) func(*given, json.RawMessage) bool {
-	return func(g *given, v json.RawMessage) bool {
-		s, ok := g.faults.text(pointer, v)
-		if ok && s != "" && !strings.EqualFold(s, value) {
-			g.faults.add(pointer, "%s: %s is not served yet, it must be %s", cmpName(pointer), strconv.Quote(short(s)), strconv.Quote(value))
-			return false
-		}
-		return ok
-	}
+// readWord reads an enumerated setting, in any letter case.
+func readWord(g *given, f *field, v json.RawMessage) bool {
+	s, ok := g.faults.text(f.at, v)
+	*f.Field(&g.settings).(*string) = strings.ToLower(s)
+	return ok
 }
 
 // short truncates a text for a message.
@@ -204,7 +167,7 @@ func short(s string) string {
 	return s
 }
 
-func readRoutes(g *given, v json.RawMessage) bool {
+func readRoutes(g *given, _ *field, v json.RawMessage) bool {
 	g.settings.AdditionalRoutes = nil
 	if null(v) {
 		return true
@@ -231,8 +194,7 @@ func readRoutes(g *given, v json.RawMessage) bool {
 
 // readMinutes reads the session length in minutes. A number equal to the rounded length keeps an exact length with
 // seconds.
-func readMinutes(g *given, v json.RawMessage) bool {
-	g.session = true
+func readMinutes(g *given, _ *field, v json.RawMessage) bool {
 	n, ok := g.faults.whole("/session_duration", v)
 	if ok && n != minutes(g.settings.SessionDuration) {
 		g.settings.SessionDuration = time.Duration(max(-1, min(n, 1000))) * time.Minute
@@ -243,7 +205,7 @@ func readMinutes(g *given, v json.RawMessage) bool {
 // minutes returns d in minutes, rounded up.
 func minutes(d time.Duration) int { return int((d + time.Minute - 1) / time.Minute) }
 
-func readPage(g *given, v json.RawMessage) bool {
+func readPage(g *given, _ *field, v json.RawMessage) bool {
 	text, ok := g.faults.text("/custom_page_html", v)
 	if !ok || text == "" {
 		g.settings.WaitingPage = ""
@@ -257,22 +219,7 @@ func readPage(g *given, v json.RawMessage) bool {
 	return true
 }
 
-func readCookieAttributes(g *given, v json.RawMessage) bool {
-	if null(v) {
-		return true
-	}
-	m := g.faults.object("/cookie_attributes", v)
-	good := m != nil
-	for _, key := range []string{"samesite", "secure"} {
-		if m[key] == nil {
-			continue
-		}
-		good = wordField("cookie_"+key, "/cookie_attributes/"+key)(g, m[key]) && good
-	}
-	return good
-}
-
-func readCommands(g *given, v json.RawMessage) bool {
+func readCommands(g *given, _ *field, v json.RawMessage) bool {
 	const at = "/enabled_origin_commands"
 	g.settings.OriginCommands = ""
 	var list []json.RawMessage
@@ -294,48 +241,27 @@ func readCommands(g *given, v json.RawMessage) bool {
 	return true
 }
 
-// readOwn reads the object vestibule. Its read-only keys are ignored. Unknown keys are faults, since only a client
-// that means them sends them.
-func readOwn(g *given, v json.RawMessage) bool {
-	if null(v) {
-		return true
+// read reads the setting. It returns false if it added a fault.
+func (f *field) read(g *given, v json.RawMessage) (ok bool) {
+	if form := forms[f.at]; form.read != nil {
+		return form.read(g, f, v)
 	}
-	m := g.faults.object("/vestibule", v)
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		at := "/vestibule/" + key
-		switch {
-		case key == "revision" || key == "identity":
-		case !slices.Contains(own, key):
-			g.faults.add(at, "%s: no such setting, there are %s", cmpName(at), strings.Join(own, ", "))
-		case !readSetting(g, settingOf(key), at, m[key]):
-			g.bad[key] = true
-		case key == "origin":
-			g.origin = g.settings.Origin != ""
-		case key == "session_duration":
-			g.session = true
-		}
-	}
-	return true // its faults are recorded under its own keys
-}
-
-// readSetting reads a setting of the schema.
-func readSetting(g *given, t *room.Setting, at string, v json.RawMessage) (ok bool) {
-	switch to := t.Field(&g.settings).(type) {
+	switch to := f.Field(&g.settings).(type) {
 	case *string:
-		*to, ok = g.faults.text(at, v)
+		*to, ok = g.faults.text(f.at, v)
 	case *int:
-		*to, ok = g.faults.whole(at, v)
+		*to, ok = g.faults.whole(f.at, v)
 	case *bool:
-		*to, ok = g.faults.flag(at, v)
+		*to, ok = g.faults.flag(f.at, v)
 	case *uint32:
 		var n uint32
 		if ok = null(v) || json.Unmarshal(v, &n) == nil; !ok {
-			g.faults.add(at, "%s must be %s", cmpName(at), t.Bounds)
+			g.faults.add(f.at, "%s must be %s", cmpName(f.at), f.Bounds)
 		}
 		*to = n
 	case *time.Duration:
 		var text string
-		if text, ok = g.faults.text(at, v); !ok {
+		if text, ok = g.faults.text(f.at, v); !ok {
 			return false
 		}
 		if *to = 0; text == "" {
@@ -343,11 +269,11 @@ func readSetting(g *given, t *room.Setting, at string, v json.RawMessage) (ok bo
 		}
 		d, err := time.ParseDuration(text)
 		if *to = d; err != nil {
-			g.faults.add(at, "%s must be a duration such as 5m or 90s", cmpName(at))
+			g.faults.add(f.at, "%s must be a duration such as 5m or 90s", cmpName(f.at))
 			return false
 		}
 	default:
-		g.faults.add(at, "%s cannot be set here", cmpName(at))
+		g.faults.add(f.at, "%s cannot be set here", cmpName(f.at))
 	}
 	return ok
 }
@@ -363,17 +289,10 @@ func (g *given) judge() {
 
 // rule adds a fault of the room rules.
 func (f *faults) rule(r room.Fault, originGiven bool) {
-	key, _, _ := strings.Cut(r.Field, "[")
-	pointer := "/" + strings.NewReplacer("[", "/", "]", "", ".", "/").Replace(r.Field)
-	switch {
-	case key == "origin" && !originGiven:
+	key, rest, _ := strings.Cut(strings.NewReplacer("[", "/", "]", "", ".", "/").Replace(r.Field), "/")
+	pointer := strings.TrimSuffix(place(key)+"/"+rest, "/")
+	if key == "origin" && !originGiven {
 		pointer = "/host"
-	case key == "waiting_page":
-		pointer = "/custom_page_html"
-	case key == "cookie_samesite" || key == "cookie_secure":
-		pointer = "/cookie_attributes/" + strings.TrimPrefix(key, "cookie_")
-	case slices.Contains(own, key) && key != "session_duration":
-		pointer = "/vestibule" + pointer
 	}
 	f.add(pointer, "%s %s", r.Field, r.Rule)
 }

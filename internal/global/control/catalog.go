@@ -2,10 +2,10 @@ package control
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -19,7 +19,7 @@ type Rooms interface {
 type catalog struct {
 	store  Rooms
 	page   func(ctx context.Context, hash string) ([]byte, error) // a waiting page, nil for none
-	origin string                                                 // default origin of hosts without a known one; "": such rooms are refused
+	origin string                                                 // of hosts without a known one; "": they are refused
 
 	mu    sync.Mutex
 	state *roomstore.State
@@ -39,11 +39,8 @@ func (c *catalog) find(state *roomstore.State, id string) *roomstore.Room {
 	return state.Room(c.names[id])
 }
 
-// look returns the current room of a zone.
-func (c *catalog) look(ctx context.Context, zone, id string) (*roomstore.Room, error) {
-	if err := checkZone(zone); err != nil {
-		return nil, err
-	}
+// look returns the current room with an id.
+func (c *catalog) look(ctx context.Context, id string) (*roomstore.Room, error) {
 	_, r, err := c.read(ctx, id)
 	return r, err
 }
@@ -118,33 +115,4 @@ func between(err error) error {
 	return err
 }
 
-const perPage = 100
-
-// paged returns the range of entries on a page: empty past the last page.
-func paged(total int, page, per *int) (from, to int, info api.ResultInfo, err error) {
-	info = api.ResultInfo{Page: 1, PerPage: perPage, TotalCount: total}
-	var f faults
-	if page != nil {
-		info.Page = *page
-	}
-	if per != nil {
-		info.PerPage = *per
-	}
-	if info.Page < 1 {
-		f.add("/page", "page must be at least 1, got %d", info.Page)
-	}
-	if info.PerPage < 1 || info.PerPage > 1000 {
-		f.add("/per_page", "per_page must be 1 to 1000, got %d", info.PerPage)
-	}
-	if len(f) > 0 {
-		return 0, 0, info, invalid(f)
-	}
-	info.TotalPages = (total + info.PerPage - 1) / info.PerPage
-	from = total
-	if info.Page <= info.TotalPages {
-		from = (info.Page - 1) * info.PerPage
-	}
-	to = min(total, from+info.PerPage)
-	info.Count = to - from
-	return from, to, info, nil
-}
+func asFaults(err error) (room.Faults, bool) { return errors.AsType[room.Faults](err) }

@@ -92,6 +92,7 @@ func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
 type fixture struct {
 	testing.TB
 	api   *Server
+	parts *services
 	rooms *roomstore.Store
 	docs  *shelf
 	audit *testkit.Stream
@@ -110,7 +111,7 @@ func start(t testing.TB) *fixture {
 	f := &fixture{TB: t, docs: newShelf(), audit: &testkit.Stream{}, count: map[string]int{}, token: map[Role]string{}}
 	log := slog.New(slog.DiscardHandler)
 	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: audit.NewJournal(f.audit)})
-	f.api = New(Options{
+	f.parts = newServices(Options{
 		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
@@ -122,11 +123,6 @@ func start(t testing.TB) *fixture {
 		Fleet: func() api.Fleet {
 			return api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}}
 		},
-		Count: func(operation string, status int) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.count[fmt.Sprint(operation, " ", status)]++
-		},
 		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
 			if f.numbers != nil {
 				return *f.numbers, true
@@ -135,6 +131,11 @@ func start(t testing.TB) *fixture {
 		},
 		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board }, Time: func() fleettime.Time { return fleettime.TimeOf(time.Now().Add(f.ahead)) },
 	})
+	f.api = serve(f.parts, &envelope{count: func(operation string, status int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.count[fmt.Sprint(operation, " ", status)]++
+	}, log: log})
 	for _, role := range roles {
 		value, err := f.api.Make(t.Context(), "a "+string(role), role)
 		if err != nil {
@@ -408,7 +409,7 @@ func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 	if a := f.ask(Editor, "POST", "{z}", other); a.code != 400 || !slices.Equal(a.pointers(), []string{"/host"}) {
 		t.Errorf("%+v", a)
 	}
-	f.api.roomService.origin = "http://10.0.0.7"
+	f.parts.rooms.origin = "http://10.0.0.7"
 	if a := f.ask(Editor, "POST", "{z}", other); a.code != 200 {
 		t.Fatalf("%+v", a)
 	}
@@ -465,7 +466,7 @@ func TestAPreviewIsShownWithoutAToken(t *testing.T) {
 	if err != nil || !regexp.MustCompile(`<p>wait \d+`).Match(body) || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox") {
 		t.Errorf("%d %s %v", w.Code, body, w.Header())
 	}
-	f.api.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	f.parts.previews.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	w = httptest.NewRecorder()
 	if f.api.ServeHTTP(w, httptest.NewRequest("GET", url, nil)); w.Code != 404 {
 		t.Errorf("after two hours: %d", w.Code)

@@ -62,7 +62,9 @@ func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
 }
 
 // change makes one change to the controls of a room. edit gets a copy, and is called again after a concurrent write.
-func (c *controls) change(ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error) (_ *room.Controls, err error) {
+func (c *controls) change(
+	ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error,
+) (_ *room.Controls, err error) {
 	var undo func(context.Context) error // adds to the audit stream that the change failed
 	defer func() {
 		if err != nil && undo != nil && !errors.Is(err, roomstore.ErrUnknown) {
@@ -75,7 +77,8 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 			return nil, err
 		}
 		now := c.fleet()
-		next := &room.Controls{Version: max(have.Version+1, uint64(max(0, c.now().UnixMilli()))), Rooms: maps.Clone(have.Rooms)}
+		version := max(have.Version+1, uint64(max(0, c.now().UnixMilli())))
+		next := &room.Controls{Version: version, Rooms: maps.Clone(have.Rooms)}
 		if next.Rooms == nil {
 			next.Rooms = map[string]*room.Control{}
 		}
@@ -94,7 +97,8 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 		}
 		data, err := room.EncodeControls(next)
 		if err == nil && len(data) > c.shared.Limit() {
-			err = refusef(http.StatusBadRequest, codeInvalid, "what is said of all rooms has %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
+			err = refusef(http.StatusBadRequest, codeInvalid,
+				"the controls of all rooms have %d bytes, and the store takes %d: invalid data", len(data), c.shared.Limit())
 		}
 		if err != nil {
 			return nil, err
@@ -105,7 +109,8 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 				return nil, err
 			}
 			if err != nil { // stopping a rush must not wait for the audit stream
-				c.log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id), slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
+				c.log.Error("control: a room is paused without an entry in the audit stream", slog.String("room", id),
+					slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
 			}
 		}
 		switch _, err := c.shared.Put(ctx, controlsDocument, data, revision); {
@@ -115,7 +120,8 @@ func (c *controls) change(ctx context.Context, state *roomstore.State, id string
 			return nil, fmt.Errorf("%w: %w", roomstore.ErrUnknown, err)
 		}
 	}
-	return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "others write controls all the time: nothing was changed")
+	return nil, refusef(http.StatusServiceUnavailable, codeNotNow,
+		"the controls were changed concurrently: nothing was changed, try again")
 }
 
 // controlService serves the controls of rooms.
@@ -126,9 +132,8 @@ type controlService struct {
 	board    func() *draw.Board
 }
 
-// GetControls implements [api.StrictServerInterface].
-func (s *controlService) GetControls(ctx context.Context, q api.GetControlsRequestObject) (api.GetControlsResponseObject, error) {
-	_, r, err := s.read(ctx, q.WaitingRoomId)
+func (s *controlService) get(ctx context.Context, q *request) (any, error) {
+	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
@@ -136,25 +141,25 @@ func (s *controlService) GetControls(ctx context.Context, q api.GetControlsReque
 	if err != nil {
 		return nil, err
 	}
-	return api.GetControls200JSONResponse{ControlsAnswerJSONResponse: s.show(r, q.WaitingRoomId, c)}, nil
+	return s.show(r, q.room(), c), nil
 }
 
-// PatchControls implements [api.StrictServerInterface].
-func (s *controlService) PatchControls(ctx context.Context, q api.PatchControlsRequestObject) (api.PatchControlsResponseObject, error) {
-	state, r, err := s.read(ctx, q.WaitingRoomId)
+func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
+	state, r, err := s.read(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
 	by := principal(ctx).Name
-	c, err := s.controls.change(ctx, state, q.WaitingRoomId, func(said *room.Control) error { return say(said, *q.Body, by, s.fleet()) })
+	c, err := s.controls.change(ctx, state, q.room(),
+		func(said *room.Control) error { return applyControls(said, q.body, by, s.fleet()) })
 	if err != nil {
 		return nil, err
 	}
-	return api.PatchControls200JSONResponse{ControlsAnswerJSONResponse: s.show(r, q.WaitingRoomId, c)}, nil
+	return s.show(r, q.room(), c), nil
 }
 
-// say applies a body to the controls of a room.
-func say(said *room.Control, body json.RawMessage, by string, now int64) error {
+// applyControls applies a body to the controls of a room.
+func applyControls(said *room.Control, body json.RawMessage, by string, now int64) error {
 	var f faults
 	m := f.object("", body)
 	reason, _ := f.text("/reason", m["reason"])
@@ -224,8 +229,8 @@ func (f *faults) mark(at string, v json.RawMessage, m room.Mark) room.Mark {
 	return m
 }
 
-// sayings names the controls in force.
-func sayings(in *room.Control) []string {
+// controlNames names the controls in force.
+func controlNames(in *room.Control) []string {
 	out := []string{}
 	if in == nil {
 		return out
@@ -233,7 +238,12 @@ func sayings(in *room.Control) []string {
 	for _, p := range []struct {
 		name string
 		said bool
-	}{{"pause", in.Pause != nil}, {"queue_all", in.QueueAll != nil}, {"message", in.Message != nil}, {"limits", in.Limits != nil}} {
+	}{
+		{"pause", in.Pause != nil},
+		{"queue_all", in.QueueAll != nil},
+		{"message", in.Message != nil},
+		{"limits", in.Limits != nil},
+	} {
 		if p.said {
 			out = append(out, p.name)
 		}
@@ -241,35 +251,34 @@ func sayings(in *room.Control) []string {
 	return out
 }
 
-func (s *controlService) show(r *roomstore.Room, id string, c *room.Controls) api.ControlsAnswerJSONResponse {
+func (s *controlService) show(r *roomstore.Room, id string, c *room.Controls) api.Controls {
 	now := s.fleet()
 	in := c.Rooms[id].At(now)
-	a := api.ControlsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
-	a.Result = api.Controls{Room: r.Name, Id: id, Version: int64(c.Version)}
+	out := api.Controls{Room: r.Name, Id: id, Version: int64(c.Version)}
 	if in != nil && in.Pause != nil {
-		a.Result.Pause = shownMark(&in.Pause.Mark)
-		a.Result.Pause.Message = &in.Pause.Message
+		out.Pause = shownMark(&in.Pause.Mark)
+		out.Pause.Message = &in.Pause.Message
 	}
 	if in != nil && in.QueueAll != nil {
-		a.Result.QueueAll = shownMark(in.QueueAll)
+		out.QueueAll = shownMark(in.QueueAll)
 	}
 	if in != nil && in.Message != nil {
-		a.Result.Message = shownMark(&in.Message.Mark)
-		a.Result.Message.Text = &in.Message.Text
+		out.Message = shownMark(&in.Message.Mark)
+		out.Message.Text = &in.Message.Text
 	}
 	if in != nil && in.Limits != nil {
-		l := shownMark(&in.Limits.Mark)
+		out.Limits = shownMark(&in.Limits.Mark)
 		if n := in.Limits.TotalActiveUsers; n > 0 {
-			l.TotalActiveUsers = &n
+			out.Limits.TotalActiveUsers = &n
 		}
 		if n := in.Limits.NewUsersPerMinute; n > 0 {
-			l.NewUsersPerMinute = &n
+			out.Limits.NewUsersPerMinute = &n
 		}
-		a.Result.Limits = l
 	}
-	e, f := r.In(r.PlanBy(s.board()).At(now)).Under(in, now), &a.Result.InForce
-	f.TotalActiveUsers, f.NewUsersPerMinute, f.QueueAll, f.QueueMessage = e.TotalActiveUsers, e.NewUsersPerMinute, e.QueueAll, e.QueueMessage
-	return a
+	e, f := r.In(r.PlanBy(s.board()).At(now)).Under(in, now), &out.InForce
+	f.TotalActiveUsers, f.NewUsersPerMinute = e.TotalActiveUsers, e.NewUsersPerMinute
+	f.QueueAll, f.QueueMessage = e.QueueAll, e.QueueMessage
+	return out
 }
 
 func shownMark(m *room.Mark) *api.Control {

@@ -108,7 +108,7 @@ func TestControlsThatAreRefused(t *testing.T) {
 			t.Errorf("%s of a room that there is not: %+v", method, a)
 		}
 	}
-	if c, _, err := f.api.controlService.controls.read(t.Context()); err != nil || c.Version != 0 {
+	if c, _, err := f.parts.controls.controls.read(t.Context()); err != nil || c.Version != 0 {
 		t.Errorf("something was written: %+v %v", c, err)
 	}
 }
@@ -145,7 +145,7 @@ func TestControlsOfManyWriters(t *testing.T) {
 		})
 	}
 	all.Wait()
-	c, _, err := f.api.controlService.controls.read(t.Context())
+	c, _, err := f.parts.controls.controls.read(t.Context())
 	if err != nil || len(c.Rooms) != len(ids) {
 		t.Fatalf("%d rooms are paused, want %d: %v", len(c.Rooms), len(ids), err)
 	}
@@ -157,7 +157,7 @@ func TestControlsOfManyWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+ids[1]+"/controls", `{"pause":null}`)
-	if after, _, err := f.api.controlService.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-2 || after.Version <= c.Version {
+	if after, _, err := f.parts.controls.controls.read(t.Context()); err != nil || len(after.Rooms) != len(ids)-2 || after.Version <= c.Version {
 		t.Errorf("%+v: %d rooms are paused, want %d: %v", a, len(after.Rooms), len(ids)-2, err)
 	}
 }

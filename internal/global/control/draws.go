@@ -58,20 +58,20 @@ func (d *drawRules) ofRoom(item string, r, old *room.Settings) (faults room.Faul
 			}
 		}
 		if rule := d.of(e, before); rule != "" {
-			faults = append(faults, room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
+			faults = append(faults,
+				room.Fault{Item: item, Name: r.Name, Field: fmt.Sprintf("events[%d].%s", i, shuffleKey), Rule: rule})
 		}
 	}
 	return faults
 }
 
-// GetDraw implements [api.StrictServerInterface].
-func (s *eventService) GetDraw(_ context.Context, q api.GetDrawRequestObject) (api.GetDrawResponseObject, error) {
-	n := s.board().Latest(q.WaitingRoomId, q.EventId)
+// draw shows the draw of an event, also of a deleted one.
+func (s *eventService) draw(_ context.Context, q *request) (any, error) {
+	n := s.board().Latest(q.room(), q.event())
 	if n == nil {
 		return nil, errNotFound
 	}
-	shown, err := showDraw(n)
-	return api.GetDraw200JSONResponse{DrawAnswerJSONResponse: api.DrawAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: shown}}, err
+	return showDraw(n)
 }
 
 // showDraw returns the public part of a draw as the API shows it.

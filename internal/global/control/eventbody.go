@@ -2,8 +2,7 @@ package control
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -21,129 +20,69 @@ type givenEvent struct {
 
 // judge adds the rule violations of the last event of a room, except those of fields that have a fault already.
 func (g *givenEvent) judge(s *room.Settings) {
-	at := "events[" + strconv.Itoa(len(s.Events)-1) + "]."
+	event, may := "events["+strconv.Itoa(len(s.Events)-1)+"].", overrides()
 	for _, f := range s.Validate() {
-		key, ok := strings.CutPrefix(f.Field, at)
-		switch {
-		case f.Field == "events":
+		if f.Field == "events" {
 			g.faults.add("", "%s %s", f.Field, f.Rule)
-		case ok && key == "waiting_page":
-			g.faults.add("/custom_page_html", "custom_page_html %s", f.Rule)
-		case ok && ownOverride(key) != nil && !g.bad[key]:
-			g.faults.add("/vestibule/"+key, "%s %s", key, f.Rule)
-		case ok && !g.bad[key]:
-			g.faults.add("/"+key, "%s %s", key, f.Rule)
 		}
+		key, ok := strings.CutPrefix(f.Field, event)
+		if !ok || g.bad[key] {
+			continue
+		}
+		at := "/" + key
+		if may[place(key)] != nil {
+			at = place(key)
+		}
+		g.faults.add(at, "%s %s", path.Base(at), f.Rule)
 	}
 }
 
 // readEvent reads a body over an event. With whole set, missing fields take their defaults.
 func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 	g := &givenEvent{event: over, bad: map[string]bool{}}
-	e := &g.event
+	e, may := &g.event, overrides()
 	if whole {
 		g.event = room.Event{ID: over.ID, Created: over.Created}
 	}
-	m := g.faults.object("", body)
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		v, at, ok := m[key], "/"+key, true
-		switch key { // read-only and unknown keys are ignored: clients send them back
-		case "name":
+	g.faults.each("", body, func(at string, v json.RawMessage) {
+		ok, key := true, at[1:]
+		switch at {
+		case "/name":
 			e.Name, ok = g.faults.text(at, v)
-		case "description":
+		case "/description":
 			e.Description, ok = g.faults.text(at, v)
-		case "event_start_time":
+		case "/event_start_time":
 			e.Start, ok = g.faults.moment(at, v)
-		case "event_end_time":
+		case "/event_end_time":
 			e.End, ok = g.faults.moment(at, v)
-		case "prequeue_start_time":
+		case "/prequeue_start_time":
 			e.Prequeue, ok = g.faults.moment(at, v)
-		case "suspended":
+		case "/suspended":
 			e.Suspended, ok = g.faults.flag(at, v)
-		case "shuffle_at_event_start":
+		case "/shuffle_at_event_start":
 			e.Shuffle, ok = g.faults.flag(at, v)
-		case "vestibule":
-			g.readOwn(v)
-		case "turnstile_mode":
-			ok = onlyText(at, "invisible")(&given{}, v) || g.unserved(at, "invisible")
-		case "turnstile_action":
-			ok = onlyText(at, "log")(&given{}, v) || g.unserved(at, "log")
 		default:
-			if t := overrideOf(key); t != nil {
-				ok = g.override(t, v, fields[key])
+			if f := may[at]; f != nil {
+				key, ok = f.Key, g.override(f, v)
+			} else {
+				g.faults.other(at, v, may)
 			}
 		}
 		g.bad[key] = g.bad[key] || !ok
-	}
+	})
 	return g
 }
 
-// overrideOf returns the setting that a key of the hosted product's events overrides, nil for none.
-func overrideOf(key string) *room.Setting {
-	name := key
-	if key == "custom_page_html" {
-		name = "waiting_page"
-	}
-	for t := range room.Overridable() {
-		if t.Key == name && fields[key] != nil {
-			return t
-		}
-	}
-	return nil
-}
-
-// ownOverrides yields the settings that events override in their object vestibule: those
-// that the events of the hosted product lack.
-func ownOverrides(yield func(*room.Setting) bool) {
-	for t := range room.Overridable() {
-		if t.Key != "waiting_page" && fields[t.Key] == nil && !yield(t) {
-			return
-		}
-	}
-}
-
-// ownOverride returns the setting that a key of the object vestibule overrides, nil for none.
-func ownOverride(key string) *room.Setting {
-	for t := range ownOverrides {
-		if t.Key == key {
-			return t
-		}
-	}
-	return nil
-}
-
-// override reads an override with the reader of the room's setting; null means the room's value.
-func (g *givenEvent) override(t *room.Setting, v json.RawMessage, read func(*given, json.RawMessage) bool) bool {
+// override reads an override as the room's setting is read; null means the room's value.
+func (g *givenEvent) override(f *field, v json.RawMessage) bool {
 	in := given{settings: g.event.Overrides.Over(room.Settings{}), page: g.page, faults: g.faults}
-	ok := read(&in, v)
+	ok := f.read(&in, v)
 	if g.page, g.faults = in.page, in.faults; null(v) {
-		g.event.Inherit(t)
+		g.event.Inherit(f.Setting)
 	} else {
-		g.event.Override(t, &in.settings)
+		g.event.Override(f.Setting, &in.settings)
 	}
 	return ok
-}
-
-// readOwn reads the object vestibule.
-func (g *givenEvent) readOwn(v json.RawMessage) {
-	if null(v) {
-		return
-	}
-	m := g.faults.object("/vestibule", v)
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		at, t := "/vestibule/"+key, ownOverride(key)
-		if t == nil {
-			g.faults.add(at, "%s: no setting that an event overrides here", cmpName(at))
-		} else if !g.override(t, m[key], func(in *given, v json.RawMessage) bool { return readSetting(in, t, at, v) }) {
-			g.bad[key] = true
-		}
-	}
-}
-
-// unserved accepts one text only, and adds a fault for any other.
-func (g *givenEvent) unserved(at, value string) bool {
-	g.faults.add(at, "%s must be %q or null: nothing else is served yet", cmpName(at), value)
-	return false
 }
 
 // moment reads a time with its offset from UTC; null is 0.

@@ -5,24 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/room"
-	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
 
 // moment returns Unix milliseconds as a time.
 func moment(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-// unless returns a pointer to v, or nil if v equals nothing.
-func unless[T comparable](v, nothing T) *T {
-	if v == nothing {
-		return nil
-	}
-	return &v
-}
 
 // eventService serves the events of rooms, and their draws.
 type eventService struct {
@@ -32,54 +24,38 @@ type eventService struct {
 	draws *drawRules
 }
 
-// showEvent returns an event as the API shows it, with every field.
-func (s *eventService) showEvent(ctx context.Context, r *roomstore.Room, e *room.Event) (out api.Event, err error) {
+// show returns an event as the API shows it, with every field. Settings that it does not override are null.
+func (s *eventService) show(ctx context.Context, r *roomstore.Room, e *room.Event) (map[string]any, error) {
+	own, out := map[string]*field{}, s.head(r, e)
+	for at := range fixed {
+		put(out, at, nil)
+	}
+	for at, f := range overrides() {
+		if _, said := e.Overrides[f.Key]; said {
+			own[at] = f
+		} else if !strings.HasPrefix(at, ownPrefix) {
+			put(out, at, nil)
+		}
+	}
 	over := e.Overrides.Over(room.Settings{})
+	return out, s.shown(ctx, out, &over, own)
+}
+
+// head returns an event without its settings.
+func (s *eventService) head(r *roomstore.Room, e *room.Event) map[string]any {
 	created, changed := e.Created, e.Changed
 	if created == 0 { // of a rooms file
 		created, changed = r.Created, r.Changed
 	}
-	out = api.Event{
-		Id: e.ID, CreatedOn: moment(created), ModifiedOn: moment(changed), Name: e.Name, Description: e.Description,
-		EventStartTime: moment(e.Start), EventEndTime: moment(e.End), Suspended: e.Suspended, ShuffleAtEventStart: e.Shuffle,
-		TotalActiveUsers: unless(over.TotalActiveUsers, 0), NewUsersPerMinute: unless(over.NewUsersPerMinute, 0), SessionDuration: unless(minutes(over.SessionDuration), 0),
-		QueueingMethod: unless(over.QueueingMethod, ""),
-		Vestibule:      shownOverrides(&over, func(key string) bool { _, said := e.Overrides[key]; return said }),
+	out := map[string]any{
+		"id": e.ID, "created_on": moment(created), "modified_on": moment(changed),
+		"name": e.Name, "description": e.Description, "suspended": e.Suspended, "shuffle_at_event_start": e.Shuffle,
+		"event_start_time": moment(e.Start), "event_end_time": moment(e.End), "prequeue_start_time": nil,
 	}
 	if e.Prequeue != 0 {
-		at := moment(e.Prequeue)
-		out.PrequeueStartTime = &at
+		out["prequeue_start_time"] = moment(e.Prequeue)
 	}
-	if _, said := e.Overrides["disable_session_renewal"]; said {
-		out.DisableSessionRenewal = &over.NoRenewal
-	}
-	if over.WaitingPage != "" {
-		page, err := s.page(ctx, over.WaitingPage)
-		if err != nil {
-			return out, err
-		}
-		text := string(page)
-		out.CustomPageHtml = &text
-	}
-	return out, nil
-}
-
-// shownOverrides returns the values in s of those of ownOverrides that are to be shown, nil for none.
-func shownOverrides(s *room.Settings, shown func(key string) bool) *map[string]any {
-	var out map[string]any
-	for t := range ownOverrides {
-		if !shown(t.Key) {
-			continue
-		}
-		if out == nil {
-			out = map[string]any{}
-		}
-		out[t.Key] = plainValue(t.Value(s))
-	}
-	if out == nil {
-		return nil
-	}
-	return &out
+	return out
 }
 
 // eventOf finds an event of a room.
@@ -90,109 +66,80 @@ func eventOf(r *roomstore.Room, id string) *room.Event {
 	return nil
 }
 
-// oneEvent answers with an event of a room.
-func (s *eventService) oneEvent(ctx context.Context, r *roomstore.Room, id string) (a api.EventAnswerJSONResponse, err error) {
-	e := eventOf(r, id)
-	if e == nil {
-		return a, errNotFound
+// find returns a room, and one of its events.
+func (s *eventService) find(ctx context.Context, q *request) (*roomstore.Room, *room.Event, error) {
+	r, err := s.look(ctx, q.room())
+	if err != nil {
+		return nil, nil, err
 	}
-	shown, err := s.showEvent(ctx, r, e)
-	return api.EventAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: shown}, err
+	if e := eventOf(r, q.event()); e != nil {
+		return r, e, nil
+	}
+	return nil, nil, errNotFound
 }
 
-// WaitingRoomListEvents implements [api.StrictServerInterface].
-func (s *eventService) WaitingRoomListEvents(ctx context.Context, q api.WaitingRoomListEventsRequestObject) (api.WaitingRoomListEventsResponseObject, error) {
-	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+func (s *eventService) list(ctx context.Context, q *request) (any, error) {
+	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	from, to, info, err := paged(len(r.Events), q.Params.Page, q.Params.PerPage)
+	from, to, info, err := q.page(len(r.Events))
 	if err != nil {
 		return nil, err
 	}
-	events := slices.SortedFunc(slices.Values(r.Events), func(a, b room.Event) int { return cmp.Compare(a.Start, b.Start) })
-	a := api.EventsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Event{}, ResultInfo: info}
+	events := slices.SortedFunc(slices.Values(r.Events),
+		func(a, b room.Event) int { return cmp.Compare(a.Start, b.Start) })
+	out := []any{}
 	for i := range events[from:to] {
-		shown, err := s.showEvent(ctx, r, &events[from+i])
+		shown, err := s.show(ctx, r, &events[from+i])
 		if err != nil {
 			return nil, err
 		}
-		a.Result = append(a.Result, shown)
+		out = append(out, shown)
 	}
-	return api.WaitingRoomListEvents200JSONResponse{EventsAnswerJSONResponse: a}, nil
+	return listPage{out, info}, nil
 }
 
-// WaitingRoomEventDetails implements [api.StrictServerInterface].
-func (s *eventService) WaitingRoomEventDetails(ctx context.Context, q api.WaitingRoomEventDetailsRequestObject) (api.WaitingRoomEventDetailsResponseObject, error) {
-	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+func (s *eventService) get(ctx context.Context, q *request) (any, error) {
+	r, e, err := s.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.oneEvent(ctx, r, q.EventId)
-	return api.WaitingRoomEventDetails200JSONResponse{EventAnswerJSONResponse: a}, err
+	return s.show(ctx, r, e)
 }
 
-// WaitingRoomPreviewActiveEventDetails implements [api.StrictServerInterface].
-func (s *eventService) WaitingRoomPreviewActiveEventDetails(ctx context.Context, q api.WaitingRoomPreviewActiveEventDetailsRequestObject) (api.WaitingRoomPreviewActiveEventDetailsResponseObject, error) {
-	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+// details shows an event with all settings in force while it is active.
+func (s *eventService) details(ctx context.Context, q *request) (any, error) {
+	r, e, err := s.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	e := eventOf(r, q.EventId)
-	if e == nil {
-		return nil, errNotFound
-	}
-	shown, err := s.showEvent(ctx, r, e)
-	if err != nil {
-		return nil, err
-	}
-	in, page := r.In(room.Phase{Kind: room.Active, Event: e}), ""
-	if in.WaitingPage != "" {
-		data, err := s.page(ctx, in.WaitingPage)
-		if err != nil {
-			return nil, err
-		}
-		page = string(data)
-	}
-	a := api.EventDetailsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: api.EventDetails{
-		Id: shown.Id, CreatedOn: shown.CreatedOn, ModifiedOn: shown.ModifiedOn, Name: shown.Name, Description: shown.Description,
-		EventStartTime: shown.EventStartTime, EventEndTime: shown.EventEndTime, PrequeueStartTime: shown.PrequeueStartTime, Suspended: shown.Suspended, ShuffleAtEventStart: shown.ShuffleAtEventStart,
-		TotalActiveUsers: in.TotalActiveUsers, NewUsersPerMinute: in.NewUsersPerMinute, SessionDuration: minutes(in.SessionDuration),
-		DisableSessionRenewal: in.NoRenewal, QueueingMethod: in.QueueingMethod, CustomPageHtml: page,
-		Vestibule: shownOverrides(&in, func(string) bool { return true }),
-	}}
-	return api.WaitingRoomPreviewActiveEventDetails200JSONResponse{EventDetailsAnswerJSONResponse: a}, nil
+	out, in := s.head(r, e), r.In(room.Phase{Kind: room.Active, Event: e})
+	return out, s.shown(ctx, out, &in, overrides())
 }
 
-// WaitingRoomCreateEvent implements [api.StrictServerInterface].
-func (s *eventService) WaitingRoomCreateEvent(ctx context.Context, q api.WaitingRoomCreateEventRequestObject) (api.WaitingRoomCreateEventResponseObject, error) {
-	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, newRuleID(), func(old *room.Event, id string) (*givenEvent, error) {
-		return readEvent(*q.Body, room.Event{ID: id}, true), nil
+func (s *eventService) create(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q.room(), newRuleID(), func(_ *room.Event, id string) (*givenEvent, error) {
+		return readEvent(q.body, room.Event{ID: id}, true), nil
 	})
-	return api.WaitingRoomCreateEvent200JSONResponse{EventAnswerJSONResponse: a}, err
 }
 
-// WaitingRoomUpdateEvent implements [api.StrictServerInterface].
-func (s *eventService) WaitingRoomUpdateEvent(ctx context.Context, q api.WaitingRoomUpdateEventRequestObject) (api.WaitingRoomUpdateEventResponseObject, error) {
-	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, writeEvent(*q.Body, true))
-	return api.WaitingRoomUpdateEvent200JSONResponse{EventAnswerJSONResponse: a}, err
+func (s *eventService) put(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q.room(), q.event(), writeEvent(q.body, true))
 }
 
-// WaitingRoomPatchEvent implements [api.StrictServerInterface].
-func (s *eventService) WaitingRoomPatchEvent(ctx context.Context, q api.WaitingRoomPatchEventRequestObject) (api.WaitingRoomPatchEventResponseObject, error) {
-	a, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, writeEvent(*q.Body, false))
-	return api.WaitingRoomPatchEvent200JSONResponse{EventAnswerJSONResponse: a}, err
+func (s *eventService) patch(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q.room(), q.event(), writeEvent(q.body, false))
 }
 
-// WaitingRoomDeleteEvent implements [api.StrictServerInterface].
-func (s *eventService) WaitingRoomDeleteEvent(ctx context.Context, q api.WaitingRoomDeleteEventRequestObject) (api.WaitingRoomDeleteEventResponseObject, error) {
-	_, err := s.changeEvent(ctx, q.ZoneId, q.WaitingRoomId, q.EventId, func(old *room.Event, _ string) (*givenEvent, error) {
+func (s *eventService) delete(ctx context.Context, q *request) (any, error) {
+	_, err := s.change(ctx, q.room(), q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
 			return nil, errNotFound
 		}
 		return nil, nil
 	})
-	return api.WaitingRoomDeleteEvent200JSONResponse{DeletedAnswerJSONResponse: deleted(q.EventId)}, err
+	return deleted(q.event()), err
 }
 
 // writeEvent returns an edit that changes an existing event.
@@ -205,12 +152,11 @@ func writeEvent(body json.RawMessage, whole bool) func(*room.Event, string) (*gi
 	}
 }
 
-// changeEvent replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit
-// is called again after a concurrent write.
-func (s *eventService) changeEvent(ctx context.Context, zone, id, event string, edit func(old *room.Event, id string) (*givenEvent, error)) (a api.EventAnswerJSONResponse, err error) {
-	if err := checkZone(zone); err != nil {
-		return a, err
-	}
+// change replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit is
+// called again after a concurrent write.
+func (s *eventService) change(
+	ctx context.Context, id, event string, edit func(old *room.Event, id string) (*givenEvent, error),
+) (any, error) {
 	name, there := "", false
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		r, err := s.draft(d, id)
@@ -242,17 +188,11 @@ func (s *eventService) changeEvent(ctx context.Context, zone, id, event string, 
 		}
 		return d.Replace(r.Name, settings)
 	})
-	if err != nil {
-		return a, between(err)
+	r, err := after(state, name, err)
+	if err != nil || !there {
+		return nil, err
 	}
-	r := state.Room(name)
-	if r == nil {
-		return a, errNotFound
-	}
-	if !there {
-		return a, nil
-	}
-	return s.oneEvent(ctx, r, event)
+	return s.show(ctx, r, eventOf(r, event))
 }
 
 // nextEvent returns the gathering and start times of the next event of a room; nil for none.

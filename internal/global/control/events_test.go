@@ -4,17 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 )
 
 // in is so long from now, as bodies write it.
@@ -152,7 +148,7 @@ func TestFaultsOfEvents(t *testing.T) {
 func TestOverridesThatTheHostedProductHasNot(t *testing.T) {
 	overridden := []string{"grace", "queue_message", "cookie_partitioned"}
 	for _, key := range overridden {
-		line := settingOf(key)
+		line := fields[place(key)]
 		line.Events = true
 		defer func() { line.Events = false }()
 	}
@@ -200,28 +196,16 @@ func TestOverridesThatTheHostedProductHasNot(t *testing.T) {
 
 // TestTheDocumentHasEveryOverride: the API's document names the overrides that the hosted product has.
 func TestTheDocumentHasEveryOverride(t *testing.T) {
-	data, err := os.ReadFile("openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var doc struct {
 		Components struct {
 			Schemas map[string]struct{ Properties map[string]any }
 		}
 	}
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		t.Fatal(err)
-	}
+	readDocument(t, &doc)
 	for _, schema := range []string{"EventBody", "Event", "EventDetails"} {
-		named := map[string]bool{}
-		for key := range doc.Components.Schemas[schema].Properties {
-			if s := overrideOf(key); s != nil {
-				named[s.Key] = true
-			}
-		}
-		for s := range room.Overridable() {
-			if !named[s.Key] && ownOverride(s.Key) == nil {
-				t.Errorf("%s has no %s", schema, s.Key)
+		for at, f := range overrides() {
+			if _, named := doc.Components.Schemas[schema].Properties[at[1:]]; !named && !strings.HasPrefix(at, ownPrefix) {
+				t.Errorf("%s has no %s", schema, f.Key)
 			}
 		}
 	}

@@ -12,8 +12,7 @@ import (
 // hostService serves the origins of hosts.
 type hostService struct{ *catalog }
 
-// ListHosts implements [api.StrictServerInterface].
-func (s *hostService) ListHosts(ctx context.Context, _ api.ListHostsRequestObject) (api.ListHostsResponseObject, error) {
+func (s *hostService) list(ctx context.Context, _ *request) (any, error) {
 	state, err := s.store.Read(ctx)
 	if err != nil {
 		return nil, err
@@ -22,19 +21,16 @@ func (s *hostService) ListHosts(ctx context.Context, _ api.ListHostsRequestObjec
 	for _, h := range state.Hosts {
 		out = append(out, api.Host{Name: h.Name, Origin: h.Origin})
 	}
-	info := api.ResultInfo{Page: 1, PerPage: len(out), Count: len(out), TotalCount: len(out), TotalPages: 1}
-	return api.ListHosts200JSONResponse{HostsAnswerJSONResponse: api.HostsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info}}, nil
+	return complete(out), nil
 }
 
-// PutHost implements [api.StrictServerInterface].
-func (s *hostService) PutHost(ctx context.Context, q api.PutHostRequestObject) (api.PutHostResponseObject, error) {
+func (s *hostService) put(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m := f.object("", *q.Body)
-	site, _ := f.text("/origin", m["origin"])
+	site, _ := f.text("/origin", f.object("", q.body)["origin"])
 	if len(f) > 0 {
 		return nil, invalid(f)
 	}
-	entry := room.Document{Hosts: []room.Host{{Name: q.Host, Origin: site}}}.WithDefaults().Hosts[0]
+	entry := room.Document{Hosts: []room.Host{{Name: q.PathValue("host"), Origin: site}}}.WithDefaults().Hosts[0]
 	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		before := s.siteOf(d.Base(), entry.Name)
 		d.PutHost(entry)
@@ -59,19 +55,16 @@ func (s *hostService) PutHost(ctx context.Context, q api.PutHostRequestObject) (
 		}
 		err = invalid(f)
 	}
-	a := api.HostAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
-	a.Result = api.Host{Name: entry.Name, Origin: entry.Origin}
-	return api.PutHost200JSONResponse{HostAnswerJSONResponse: a}, err
+	return api.Host{Name: entry.Name, Origin: entry.Origin}, err
 }
 
-// DeleteHost implements [api.StrictServerInterface].
-func (s *hostService) DeleteHost(ctx context.Context, q api.DeleteHostRequestObject) (api.DeleteHostResponseObject, error) {
-	name := strings.ToLower(q.Host)
+func (s *hostService) delete(ctx context.Context, q *request) (any, error) {
+	name := strings.ToLower(q.PathValue("host"))
 	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
 		if !d.DeleteHost(name) {
 			return errNotFound
 		}
 		return nil
 	})
-	return api.DeleteHost200JSONResponse{DeletedAnswerJSONResponse: deleted(name)}, between(err)
+	return deleted(name), between(err)
 }

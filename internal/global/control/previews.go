@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"vestibule/internal/global/control/api"
 	"vestibule/internal/page"
 	"vestibule/internal/page/checkpage"
 )
@@ -67,13 +66,9 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type previewHost struct{}
 
-// WaitingRoomCreateACustomWaitingRoomPagePreview implements [api.StrictServerInterface].
-func (p *previews) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Context, q api.WaitingRoomCreateACustomWaitingRoomPagePreviewRequestObject) (api.WaitingRoomCreateACustomWaitingRoomPagePreviewResponseObject, error) {
-	if err := checkZone(q.ZoneId); err != nil {
-		return nil, err
-	}
+func (p *previews) create(ctx context.Context, q *request) (any, error) {
 	var f faults
-	text, ok := f.text("/custom_html", f.object("", *q.Body)["custom_html"])
+	text, ok := f.text("/custom_html", f.object("", q.body)["custom_html"])
 	shown := page.Builtin()
 	if ok && text != "" {
 		_, err := checkpage.Check([]byte(text))
@@ -91,8 +86,6 @@ func (p *previews) WaitingRoomCreateACustomWaitingRoomPagePreview(ctx context.Co
 	p.mu.Lock()
 	p.pages.Add(id, preview{shown, p.now().Add(previewFor)})
 	p.mu.Unlock()
-	a := api.PreviewAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
 	base, _ := ctx.Value(previewHost{}).(string)
-	a.Result.PreviewUrl = base + "/preview/" + id
-	return api.WaitingRoomCreateACustomWaitingRoomPagePreview200JSONResponse{PreviewAnswerJSONResponse: a}, nil
+	return map[string]string{"preview_url": base + "/preview/" + id}, nil
 }

@@ -29,9 +29,8 @@ func releaseOf(c *room.Control) *room.Release {
 	return c.Pause.Release
 }
 
-// ListReleases implements [api.StrictServerInterface].
-func (s *releaseService) ListReleases(ctx context.Context, q api.ListReleasesRequestObject) (api.ListReleasesResponseObject, error) {
-	_, r, err := s.read(ctx, q.WaitingRoomId)
+func (s *releaseService) list(ctx context.Context, q *request) (any, error) {
+	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
@@ -39,17 +38,17 @@ func (s *releaseService) ListReleases(ctx context.Context, q api.ListReleasesReq
 	if err != nil {
 		return nil, err
 	}
-	a := api.ReleasesAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Release{}}
-	if k := releaseOf(c.Rooms[q.WaitingRoomId].At(s.fleet())); k != nil {
-		a.Result = append(a.Result, s.show(ctx, r.Known(), k))
+	out := []api.Release{}
+	if k := releaseOf(c.Rooms[q.room()].At(s.fleet())); k != nil {
+		out = append(out, s.show(ctx, r.Known(), k))
 	}
-	return api.ListReleases200JSONResponse{ReleasesAnswerJSONResponse: a}, nil
+	return out, nil
 }
 
 // readRelease returns the requested release, and whether it may replace an open one.
-func readRelease(ctx context.Context, q *api.CreateReleaseRequestObject) (want room.Release, replace bool, err error) {
+func readRelease(ctx context.Context, q *request) (want room.Release, replace bool, err error) {
 	var f faults
-	m := f.object("", *q.Body)
+	m := f.object("", q.body)
 	for key := range m {
 		if key != "people" && key != "reason" && key != "replace" {
 			f.add("/"+key, "%s: no such field, there are people, reason and replace", short(key))
@@ -63,9 +62,7 @@ func readRelease(ctx context.Context, q *api.CreateReleaseRequestObject) (want r
 	want.N = n
 	want.Reason, _ = f.text("/reason", m["reason"])
 	replace, _ = f.flag("/replace", m["replace"])
-	if q.Params.IdempotencyKey != nil {
-		want.Key = *q.Params.IdempotencyKey
-	}
+	want.Key = q.Header.Get("Idempotency-Key")
 	if len(f) == 0 {
 		check := room.Control{Pause: &room.Pause{Mark: room.Mark{Since: 1}, Release: &want}}
 		want.ID = 1
@@ -79,26 +76,26 @@ func readRelease(ctx context.Context, q *api.CreateReleaseRequestObject) (want r
 	return want, replace, nil
 }
 
-// CreateRelease implements [api.StrictServerInterface].
-func (s *releaseService) CreateRelease(ctx context.Context, q api.CreateReleaseRequestObject) (api.CreateReleaseResponseObject, error) {
-	state, r, err := s.read(ctx, q.WaitingRoomId)
+func (s *releaseService) create(ctx context.Context, q *request) (any, error) {
+	state, r, err := s.read(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	want, replace, err := readRelease(ctx, &q)
+	want, replace, err := readRelease(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	var made room.Release
-	_, err = s.controls.change(ctx, state, q.WaitingRoomId, func(said *room.Control) error {
+	_, err = s.controls.change(ctx, state, q.room(), func(said *room.Control) error {
 		if said.Pause == nil {
-			return refusef(http.StatusConflict, codeNotNow, "the room is not paused: it lets people in as its limits allow. vestibule pause, or PATCH of its controls, pauses it")
+			return refusef(http.StatusConflict, codeNotNow, "the room is not paused, and admits visitors within its limits: pause it by vestibule pause, or PATCH of its controls")
 		}
 		pause := *said.Pause
 		if before := pause.Release; before != nil {
 			if want.Key != "" && before.Key == want.Key {
 				if made = *before; made.N != want.N {
-					return refusef(http.StatusConflict, codeNotNow, "the release that this key asked for is of %d people, not of %d", made.N, want.N)
+					return refusef(http.StatusConflict, codeNotNow, "the release that this key asked for is of %d people, not of %d",
+						made.N, want.N)
 				}
 				return errSame
 			}
@@ -125,13 +122,15 @@ func (s *releaseService) CreateRelease(ctx context.Context, q api.CreateReleaseR
 	if err != nil && !errors.Is(err, errSame) {
 		return nil, err
 	}
-	a := api.ReleaseAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: s.show(ctx, r.Known(), &made)}
-	return api.CreateRelease200JSONResponse{ReleaseAnswerJSONResponse: a}, nil
+	return s.show(ctx, r.Known(), &made), nil
 }
 
 // show returns a release with the numbers of the leading global.
 func (s *releaseService) show(ctx context.Context, name string, k *room.Release) api.Release {
-	a := api.Release{Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By, Reason: k.Reason}
+	a := api.Release{
+		Id: int64(k.ID), People: k.N, State: api.Open, At: time.UnixMilli(k.At).UTC(), By: k.By,
+		Reason: k.Reason,
+	}
 	n, ok := s.numbers(ctx, room.IDOf(name))
 	switch {
 	case k.Lender == nil:

@@ -68,7 +68,7 @@ func TestReleases(t *testing.T) {
 	}
 
 	me := room.Lender{Term: 4, Nonce: 9}
-	c, revision, err := f.api.controlService.controls.read(t.Context())
+	c, revision, err := f.parts.controls.controls.read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

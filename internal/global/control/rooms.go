@@ -3,12 +3,10 @@ package control
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
-	"net/http"
+	"reflect"
 	"strings"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -18,71 +16,38 @@ type roomService struct {
 	clock
 }
 
-func (s *roomService) list(ctx context.Context, page, per *int) (out []api.Room, info api.ResultInfo, err error) {
+func (s *roomService) list(ctx context.Context, q *request) (any, error) {
 	state, err := s.store.Read(ctx)
 	if err != nil {
-		return nil, info, err
+		return nil, err
 	}
-	from, to, info, err := paged(len(state.Rooms), page, per)
+	from, to, info, err := q.page(len(state.Rooms))
 	if err != nil {
-		return nil, info, err
+		return nil, err
 	}
-	out = []api.Room{}
+	out := []any{}
 	for _, r := range state.Rooms[from:to] {
 		shown, err := s.show(ctx, r)
 		if err != nil {
-			return nil, info, err
+			return nil, err
 		}
 		out = append(out, shown)
 	}
-	return out, info, nil
+	return listPage{out, info}, nil
 }
 
-// WaitingRoomListWaitingRooms implements [api.StrictServerInterface].
-func (s *roomService) WaitingRoomListWaitingRooms(ctx context.Context, q api.WaitingRoomListWaitingRoomsRequestObject) (api.WaitingRoomListWaitingRoomsResponseObject, error) {
-	if err := checkZone(q.ZoneId); err != nil {
-		return nil, err
-	}
-	rooms, info, err := s.list(ctx, q.Params.Page, q.Params.PerPage)
-	return api.WaitingRoomListWaitingRooms200JSONResponse{RoomsAnswerJSONResponse: roomsAnswer(rooms, info)}, err
-}
-
-// WaitingRoomListWaitingRoomsAccount implements [api.StrictServerInterface].
-func (s *roomService) WaitingRoomListWaitingRoomsAccount(ctx context.Context, q api.WaitingRoomListWaitingRoomsAccountRequestObject) (api.WaitingRoomListWaitingRoomsAccountResponseObject, error) {
-	if q.AccountId != Account {
-		return nil, refusef(http.StatusNotFound, codeNoRoute, "no such account: %s; there is %s", short(q.AccountId), Account)
-	}
-	rooms, info, err := s.list(ctx, q.Params.Page, q.Params.PerPage)
-	return api.WaitingRoomListWaitingRoomsAccount200JSONResponse{RoomsAnswerJSONResponse: roomsAnswer(rooms, info)}, err
-}
-
-func roomsAnswer(rooms []api.Room, info api.ResultInfo) api.RoomsAnswerJSONResponse {
-	return api.RoomsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: rooms, ResultInfo: info}
-}
-
-func (s *roomService) answer(ctx context.Context, r *roomstore.Room) (a api.RoomAnswerJSONResponse, err error) {
-	shown, err := s.show(ctx, r)
-	return api.RoomAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: shown}, err
-}
-
-// WaitingRoomWaitingRoomDetails implements [api.StrictServerInterface].
-func (s *roomService) WaitingRoomWaitingRoomDetails(ctx context.Context, q api.WaitingRoomWaitingRoomDetailsRequestObject) (api.WaitingRoomWaitingRoomDetailsResponseObject, error) {
-	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+func (s *roomService) get(ctx context.Context, q *request) (any, error) {
+	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.answer(ctx, r)
-	return api.WaitingRoomWaitingRoomDetails200JSONResponse{RoomAnswerJSONResponse: a}, err
+	return s.show(ctx, r)
 }
 
-// WaitingRoomCreateWaitingRoom implements [api.StrictServerInterface].
-func (s *roomService) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRequestObject) (api.WaitingRoomCreateWaitingRoomResponseObject, error) {
-	if err := checkZone(q.ZoneId); err != nil {
-		return nil, err
-	}
+func (s *roomService) create(ctx context.Context, q *request) (any, error) {
 	spare, name := "room-"+strings.ToLower(rand.Text()), ""
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		g := readRoom(*q.Body, room.Settings{})
+		g := readRoom(q.body, room.Settings{})
 		if d.Room(g.settings.Name) != nil && !g.bad["name"] {
 			g.faults.add("/name", "name is the name of another room already")
 			g.bad["name"] = true
@@ -98,47 +63,43 @@ func (s *roomService) WaitingRoomCreateWaitingRoom(ctx context.Context, q api.Wa
 		d.Put(settings)
 		return nil
 	})
-	a, err := s.changed(ctx, state, name, err)
-	return api.WaitingRoomCreateWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
+	return s.changed(ctx, state, name, err)
 }
 
-// changed returns the answer to a change of the room called name.
-func (s *roomService) changed(ctx context.Context, state *roomstore.State, name string, err error) (a api.RoomAnswerJSONResponse, _ error) {
+// changed returns the result of a change of the room called name.
+func (s *roomService) changed(ctx context.Context, state *roomstore.State, name string, err error) (any, error) {
 	r, err := after(state, name, err)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
-	return s.answer(ctx, r)
+	return s.show(ctx, r)
 }
 
-// WaitingRoomUpdateWaitingRoom implements [api.StrictServerInterface].
-func (s *roomService) WaitingRoomUpdateWaitingRoom(ctx context.Context, q api.WaitingRoomUpdateWaitingRoomRequestObject) (api.WaitingRoomUpdateWaitingRoomResponseObject, error) {
-	a, err := s.update(ctx, q.ZoneId, q.WaitingRoomId, *q.Body, true)
-	return api.WaitingRoomUpdateWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
+func (s *roomService) put(ctx context.Context, q *request) (any, error) {
+	return s.update(ctx, q, true)
 }
 
-// WaitingRoomPatchWaitingRoom implements [api.StrictServerInterface].
-func (s *roomService) WaitingRoomPatchWaitingRoom(ctx context.Context, q api.WaitingRoomPatchWaitingRoomRequestObject) (api.WaitingRoomPatchWaitingRoomResponseObject, error) {
-	a, err := s.update(ctx, q.ZoneId, q.WaitingRoomId, *q.Body, false)
-	return api.WaitingRoomPatchWaitingRoom200JSONResponse{RoomAnswerJSONResponse: a}, err
+func (s *roomService) patch(ctx context.Context, q *request) (any, error) {
+	return s.update(ctx, q, false)
 }
 
 // update changes a room. With whole set, missing fields go back to their defaults.
-func (s *roomService) update(ctx context.Context, zone, id string, body json.RawMessage, whole bool) (a api.RoomAnswerJSONResponse, err error) {
-	if err := checkZone(zone); err != nil {
-		return a, err
-	}
+func (s *roomService) update(ctx context.Context, q *request, whole bool) (any, error) {
 	name := ""
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.draft(d, id)
+		r, err := s.draft(d, q.room())
 		if err != nil {
 			return err
 		}
 		over := r.Settings
-		if whole {
-			over = blank(over)
+		if whole { // all settings of the hosted product go back to their defaults
+			for at, f := range fields {
+				if !strings.HasPrefix(at, ownPrefix) && f.Key != "session_duration" {
+					reflect.ValueOf(f.Field(&over)).Elem().SetZero()
+				}
+			}
 		}
-		g := readRoom(body, over)
+		g := readRoom(q.body, over)
 		if whole && !g.session {
 			g.settings.SessionDuration = 0
 		}
@@ -161,36 +122,19 @@ func (s *roomService) update(ctx context.Context, zone, id string, body json.Raw
 	return s.changed(ctx, state, name, err)
 }
 
-// blank returns a room without the fields of the hosted product's clients: the base of a PUT.
-func blank(s room.Settings) room.Settings {
-	s.Name, s.Host, s.Path, s.AdditionalRoutes = "", "", "", nil
-	s.TotalActiveUsers, s.NewUsersPerMinute, s.QueueingStatus = 0, 0, 0
-	s.DefaultLanguage, s.WaitingPage = "", ""
-	s.Description, s.QueueingMethod, s.QueueAll, s.Suspended, s.NoRenewal = "", "", false, false, false
-	s.CookieSuffix, s.CookieSameSite, s.CookieSecure, s.JSONResponse, s.OriginCommands = "", "", "", false, ""
-	return s
-}
-
-// WaitingRoomDeleteWaitingRoom implements [api.StrictServerInterface].
-func (s *roomService) WaitingRoomDeleteWaitingRoom(ctx context.Context, q api.WaitingRoomDeleteWaitingRoomRequestObject) (api.WaitingRoomDeleteWaitingRoomResponseObject, error) {
-	if err := checkZone(q.ZoneId); err != nil {
-		return nil, err
-	}
+func (s *roomService) delete(ctx context.Context, q *request) (any, error) {
 	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		r := s.find(d.Base(), q.WaitingRoomId)
-		if r == nil {
-			return errNotFound
+		r, err := s.draft(d, q.room())
+		if err != nil {
+			return err
 		}
 		return d.Delete(r.Name)
 	})
-	return api.WaitingRoomDeleteWaitingRoom200JSONResponse{DeletedAnswerJSONResponse: deleted(q.WaitingRoomId)}, err
+	return deleted(q.room()), err
 }
 
-func deleted(id string) api.DeletedAnswerJSONResponse {
-	a := api.DeletedAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
-	a.Result.Id = id
-	return a
-}
+// deleted is the result of an operation that deletes something.
+func deleted(id string) any { return map[string]string{"id": id} }
 
 // settle returns the given settings with the origin of their host, or all of their faults.
 func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error) {
@@ -210,4 +154,18 @@ func (s *roomService) settle(d *roomstore.Draft, g *given) (room.Settings, error
 		return r, invalid(g.faults)
 	}
 	return r, nil
+}
+
+// show returns a room as the API shows it, with every field.
+func (s *roomService) show(ctx context.Context, r *roomstore.Room) (map[string]any, error) {
+	gather, start := nextEvent(&r.Settings, s.fleet())
+	out := map[string]any{
+		"id": room.PublicID(r.Known()), "created_on": moment(r.Created), "modified_on": moment(r.Changed),
+		"next_event_prequeue_start_time": gather, "next_event_start_time": start,
+		"vestibule": map[string]any{"revision": r.Revision, "identity": r.Known()},
+	}
+	for at, value := range fixed {
+		put(out, at, value)
+	}
+	return out, s.shown(ctx, out, &r.Settings, fields)
 }

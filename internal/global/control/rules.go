@@ -23,75 +23,65 @@ type ruleService struct {
 	clock
 }
 
-// rulesOf returns the answer to every operation on rules: the whole list.
-func rulesOf(r *roomstore.Room) api.RulesAnswerJSONResponse {
-	a := api.RulesAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: []api.Rule{}}
+// rulesOf returns the result of every operation on rules: the whole list.
+func rulesOf(r *roomstore.Room) listPage {
+	out := []api.Rule{}
 	for i := range r.Rules {
 		rule := &r.Rules[i]
 		updated := rule.Updated
 		if updated == 0 { // of a rooms file
 			updated = r.Changed
 		}
-		a.Result = append(a.Result, api.Rule{
-			Id: rule.ID, Version: strconv.Itoa(rule.Version), Action: room.ActionBypass, Expression: rule.Expression, Description: rule.Description,
-			Enabled: !rule.Disabled, LastUpdated: time.UnixMilli(updated).UTC(),
+		out = append(out, api.Rule{
+			Id: rule.ID, Version: strconv.Itoa(rule.Version), Action: room.ActionBypass, Expression: rule.Expression,
+			Description: rule.Description, Enabled: !rule.Disabled, LastUpdated: time.UnixMilli(updated).UTC(),
 		})
 	}
-	n := len(a.Result)
-	a.ResultInfo = api.ResultInfo{Page: 1, PerPage: room.MaxRules, Count: n, TotalCount: n, TotalPages: min(n, 1)}
-	return a
+	n := len(out)
+	return listPage{out, api.ResultInfo{Page: 1, PerPage: room.MaxRules, Count: n, TotalCount: n, TotalPages: min(n, 1)}}
 }
 
-// WaitingRoomListWaitingRoomRules implements [api.StrictServerInterface].
-func (s *ruleService) WaitingRoomListWaitingRoomRules(ctx context.Context, q api.WaitingRoomListWaitingRoomRulesRequestObject) (api.WaitingRoomListWaitingRoomRulesResponseObject, error) {
-	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+func (s *ruleService) list(ctx context.Context, q *request) (any, error) {
+	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
-	return api.WaitingRoomListWaitingRoomRules200JSONResponse{RulesAnswerJSONResponse: rulesOf(r)}, nil
+	return rulesOf(r), nil
 }
 
-// WaitingRoomCreateWaitingRoomRule implements [api.StrictServerInterface].
-func (s *ruleService) WaitingRoomCreateWaitingRoomRule(ctx context.Context, q api.WaitingRoomCreateWaitingRoomRuleRequestObject) (api.WaitingRoomCreateWaitingRoomRuleResponseObject, error) {
-	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
-		e.rules = append(e.rules, e.read("", e.faults.object("", *q.Body), room.Rule{ID: newRuleID()}, true))
+func (s *ruleService) create(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, func(e *ruleEdit) {
+		e.rules = append(e.rules, e.read("", e.faults.object("", q.body), room.Rule{ID: newRuleID()}, true))
 		e.at = func(i int) string { return "" }
 	})
-	return api.WaitingRoomCreateWaitingRoomRule200JSONResponse{RulesAnswerJSONResponse: a}, err
 }
 
-// WaitingRoomReplaceWaitingRoomRules implements [api.StrictServerInterface].
-func (s *ruleService) WaitingRoomReplaceWaitingRoomRules(ctx context.Context, q api.WaitingRoomReplaceWaitingRoomRulesRequestObject) (api.WaitingRoomReplaceWaitingRoomRulesResponseObject, error) {
-	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) { e.replace(*q.Body) })
-	return api.WaitingRoomReplaceWaitingRoomRules200JSONResponse{RulesAnswerJSONResponse: a}, err
+func (s *ruleService) replace(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, func(e *ruleEdit) { e.replace(q.body) })
 }
 
-// WaitingRoomPatchWaitingRoomRule implements [api.StrictServerInterface].
-func (s *ruleService) WaitingRoomPatchWaitingRoomRule(ctx context.Context, q api.WaitingRoomPatchWaitingRoomRuleRequestObject) (api.WaitingRoomPatchWaitingRoomRuleResponseObject, error) {
-	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
-		i := e.find(q.RuleId)
+func (s *ruleService) patch(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, func(e *ruleEdit) {
+		i := e.find(q.PathValue("rule_id"))
 		if i < 0 {
 			e.err = errNotFound
 			return
 		}
-		body := e.faults.object("", *q.Body)
+		body := e.faults.object("", q.body)
 		e.rules[i] = e.read("", body, e.rules[i], false)
 		e.move(i, body["position"])
 		e.at = func(int) string { return "" }
 	})
-	return api.WaitingRoomPatchWaitingRoomRule200JSONResponse{RulesAnswerJSONResponse: a}, err
 }
 
-// WaitingRoomDeleteWaitingRoomRule implements [api.StrictServerInterface].
-func (s *ruleService) WaitingRoomDeleteWaitingRoomRule(ctx context.Context, q api.WaitingRoomDeleteWaitingRoomRuleRequestObject) (api.WaitingRoomDeleteWaitingRoomRuleResponseObject, error) {
-	a, err := s.changeRules(ctx, q.ZoneId, q.WaitingRoomId, func(e *ruleEdit) {
-		if i := e.find(q.RuleId); i >= 0 {
+func (s *ruleService) delete(ctx context.Context, q *request) (any, error) {
+	return s.change(ctx, q, func(e *ruleEdit) {
+		if i := e.find(q.PathValue("rule_id")); i >= 0 {
 			e.rules = slices.Delete(e.rules, i, i+1)
 		} else {
 			e.err = errNotFound
 		}
 	})
-	return api.WaitingRoomDeleteWaitingRoomRule200JSONResponse{RulesAnswerJSONResponse: a}, err
 }
 
 // ruleEdit is a change of the rules of one room.
@@ -104,19 +94,19 @@ type ruleEdit struct {
 	err    error
 }
 
-// changeRules changes the rules of a room. Faults of rules outside of the body name their index.
-func (s *ruleService) changeRules(ctx context.Context, zone, id string, edit func(*ruleEdit)) (a api.RulesAnswerJSONResponse, err error) {
-	if err := checkZone(zone); err != nil {
-		return a, err
-	}
+// change changes the rules of a room. Faults of rules outside of the body name their index.
+func (s *ruleService) change(ctx context.Context, q *request, edit func(*ruleEdit)) (any, error) {
 	name := ""
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.draft(d, id)
+		r, err := s.draft(d, q.room())
 		if err != nil {
 			return err
 		}
 		name = r.Name
-		e := &ruleEdit{rules: slices.Clone(r.Rules), now: s.now().UnixMilli(), bad: map[string]bool{}, at: func(i int) string { return "/" + strconv.Itoa(i) }}
+		e := &ruleEdit{
+			rules: slices.Clone(r.Rules), now: s.now().UnixMilli(), bad: map[string]bool{},
+			at: func(i int) string { return "/" + strconv.Itoa(i) },
+		}
 		if edit(e); e.err != nil {
 			return e.err
 		}
@@ -137,7 +127,7 @@ func (s *ruleService) changeRules(ctx context.Context, zone, id string, edit fun
 	})
 	r, err := after(state, name, err)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
 	return rulesOf(r), nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/draw"
@@ -66,7 +67,7 @@ type Options struct {
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false without a leading global
 	Fleet   func() api.Fleet                                           // as the candidates last reported
-	Count   func(operation string, status int)                         // called for each answered request: see Operations; may be nil
+	Count   func(operation string, status int)                         // called for each answered request; may be nil
 	Log     *slog.Logger
 
 	Shared   Shared                // the document of the controls that nodes read
@@ -84,71 +85,72 @@ type clock struct {
 // fleet returns fleet time in Unix milliseconds.
 func (c clock) fleet() int64 { return int64(c.time()) }
 
-// Server serves the API. Each of its parts serves some operations, and has only the fields they need. Its methods are
-// safe for concurrent use.
+// Server serves the API. Its methods are safe for concurrent use.
 type Server struct {
-	*roomService
-	*hostService
-	*applyService
-	*revisionService
-	*ruleService
-	*eventService
-	*controlService
-	*releaseService
-	*statusService
-	*auditService
-	*tokenService
-	*previews
-	zoneService
-
-	out     *envelope
-	handler http.Handler
+	*tokenService // First, Good and Make are for the owner of the process
+	out           *envelope
+	handler       http.Handler
 }
 
-var _ api.StrictServerInterface = (*Server)(nil)
+// services serve the operations. Each has only the fields it needs.
+type services struct {
+	rooms     *roomService
+	hosts     *hostService
+	files     *applyService
+	revisions *revisionService
+	rules     *ruleService
+	events    *eventService
+	controls  *controlService
+	releases  *releaseService
+	status    *statusService
+	audit     *auditService
+	tokens    *tokenService
+	previews  *previews
+}
 
 // New returns a server.
 func New(o Options) *Server {
+	return serve(newServices(o), &envelope{o.Count, o.Log})
+}
+
+func newServices(o Options) *services {
 	rooms := &catalog{store: o.Rooms, page: o.Page, origin: o.Origin}
 	at := clock{time: o.Time, now: time.Now}
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
-	s := &Server{
-		roomService:    &roomService{rooms, at},
-		hostService:    &hostService{rooms},
-		applyService:   &applyService{rooms, draws},
-		ruleService:    &ruleService{rooms, at},
-		eventService:   &eventService{rooms, at, o.Board, draws},
-		controlService: &controlService{rooms, at, said, o.Board},
-		releaseService: &releaseService{rooms, at, said, o.Numbers},
-		statusService:  &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
-		auditService:   &auditService{o.Audit},
-		tokenService:   &tokenService{newTokens(o.Docs, o.Audit, o.Log), o.Name},
-		previews:       newPreviews(),
-		out:            &envelope{o.Count, o.Log},
+	room := &roomService{rooms, at}
+	return &services{
+		rooms:     room,
+		hosts:     &hostService{rooms},
+		files:     &applyService{rooms, draws},
+		revisions: &revisionService{o.Audit, room, draws},
+		rules:     &ruleService{rooms, at},
+		events:    &eventService{rooms, at, o.Board, draws},
+		controls:  &controlService{rooms, at, said, o.Board},
+		releases:  &releaseService{rooms, at, said, o.Numbers},
+		status:    &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
+		audit:     &auditService{o.Audit},
+		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log), o.Name},
+		previews:  newPreviews(),
 	}
-	s.revisionService = &revisionService{o.Audit, s.roomService, draws}
+}
+
+// serve returns a server of services.
+func serve(s *services, out *envelope) *Server {
 	mux := http.NewServeMux()
-	strict := api.NewStrictHandlerWithOptions(s, []api.StrictMiddlewareFunc{authorize}, api.StrictHTTPServerOptions{
-		RequestErrorHandlerFunc:  func(w http.ResponseWriter, _ *http.Request, err error) { s.out.fail(w, badBody(err)) },
-		ResponseErrorHandlerFunc: func(w http.ResponseWriter, _ *http.Request, err error) { s.out.fail(w, err) },
-	})
-	api.HandlerWithOptions(strict, api.StdHTTPServerOptions{
-		BaseURL: Prefix, BaseRouter: mux,
-		ErrorHandlerFunc: func(w http.ResponseWriter, _ *http.Request, err error) {
-			s.out.fail(w, refusef(http.StatusBadRequest, codeInvalid, "%v: invalid data", err))
-		},
-	})
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.out.fail(w, noRoute(r)) })
+	for _, o := range s.operations() {
+		method, path, _ := strings.Cut(o.route, " ")
+		mux.HandleFunc(method+" "+Prefix+path, func(w http.ResponseWriter, r *http.Request) { out.answer(w, r, &o) })
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { out.fail(w, noRoute(r)) })
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s.out.fail(w, refusef(http.StatusForbidden, codeForbidden, "requests of other sites are refused"))
+		out.fail(w, refusef(http.StatusForbidden, codeForbidden, "cross-origin requests are refused"))
 	}))
 	outer := http.NewServeMux()
 	outer.Handle("GET /preview/{id}", s.previews)
-	outer.Handle("/", cross.Handler(s.tokens.authenticate(mux, s.out)))
-	s.handler = outer
-	return s
+	outer.Handle("/", cross.Handler(s.tokens.tokens.authenticate(mux, out)))
+	return &Server{s.tokens, out, outer}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -166,7 +168,6 @@ func (e *envelope) serve(w http.ResponseWriter, r *http.Request, handler http.Ha
 	if w = c; e.count != nil {
 		defer func() { e.count(c.operation, c.status) }()
 	}
-	r = r.WithContext(context.WithValue(r.Context(), countedKey{}, c))
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -191,8 +192,6 @@ type counted struct {
 	operation string
 	status    int
 }
-
-type countedKey struct{}
 
 func (c *counted) WriteHeader(status int) {
 	c.status = status
@@ -229,7 +228,8 @@ func noRoute(r *http.Request) *refusalError {
 
 func badBody(err error) *refusalError {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data", large.Limit)
+		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data",
+			large.Limit)
 	}
 	return refusef(http.StatusBadRequest, codeInvalid, "the body must be JSON: invalid data")
 }
@@ -251,6 +251,23 @@ func explain(err error) *refusalError {
 	return refusef(http.StatusServiceUnavailable, codeNotNow, "the store cannot be used now: nothing was changed")
 }
 
+// answer serves an operation and writes its result.
+func (e *envelope) answer(w http.ResponseWriter, r *http.Request, o *operation) {
+	if c, ok := w.(*counted); ok {
+		c.operation = o.id
+	}
+	result, err := o.call(r)
+	if err != nil {
+		e.fail(w, err)
+		return
+	}
+	a := map[string]any{"success": true, "errors": []api.Note{}, "messages": []api.Note{}, "result": result}
+	if l, ok := result.(listPage); ok {
+		a["result"], a["result_info"] = l.result, l.info
+	}
+	e.write(w, http.StatusOK, a)
+}
+
 // fail answers with an error.
 func (e *envelope) fail(w http.ResponseWriter, err error) {
 	r := explain(err)
@@ -258,19 +275,15 @@ func (e *envelope) fail(w http.ResponseWriter, err error) {
 		e.log.Warn("control: not answered", slog.Any("error", err))
 		w.Header().Set("Retry-After", "1")
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(r.Status)
-	if err := json.NewEncoder(w).Encode(api.Failure{Errors: r.Notes, Messages: []api.Note{}}); err != nil {
-		e.log.Debug("control: answer not written", slog.Any("error", err))
-	}
+	e.write(w, r.Status, api.Failure{Errors: r.Notes, Messages: []api.Note{}})
 }
 
-// checkZone refuses unknown zones.
-func checkZone(id string) error {
-	if id != Zone {
-		return refusef(http.StatusNotFound, codeNoRoute, "no such zone: %s; there is %s", short(id), Zone)
+func (e *envelope) write(w http.ResponseWriter, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		e.log.Debug("control: answer not written", slog.Any("error", err))
 	}
-	return nil
 }
 
 var errNotFound = refusef(http.StatusNotFound, codeNotFound, "Object not found.")

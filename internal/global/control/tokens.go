@@ -50,6 +50,8 @@ type token struct {
 	Used    time.Time `json:"used,omitzero"`
 }
 
+func (t *token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
+
 // The form of tokens. The Terraform provider takes 40 to 80 of these characters.
 const (
 	tokenPrefix = "vst_"
@@ -80,7 +82,8 @@ func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger
 }
 
 // errToken rejects a token. It gives no reason, so that guesses reveal nothing.
-var errToken = refusef(http.StatusUnauthorized, codeAuthentication, "Authentication error: the token is not known, or no longer good")
+var errToken = refusef(http.StatusUnauthorized, codeAuthentication,
+	"Authentication error: the token is unknown, expired or revoked")
 
 // get returns a stored token and its revision, nil for none.
 func (t *tokens) get(ctx context.Context, id string) (*token, uint64, error) {
@@ -118,7 +121,7 @@ func (t *tokens) check(ctx context.Context, from, text string) (who Principal, e
 		return who, err
 	}
 	now := t.now()
-	if stored == nil || subtle.ConstantTimeCompare([]byte(stored.Hash), []byte(hash(text))) != 1 || !stored.Expires.IsZero() && !now.Before(stored.Expires) {
+	if stored == nil || subtle.ConstantTimeCompare([]byte(stored.Hash), []byte(hash(text))) != 1 || stored.expired(now) {
 		return who, t.failed(from)
 	}
 	t.throttle.good(m[1])
@@ -139,7 +142,8 @@ func (t *tokens) failed(from string) error {
 }
 
 func tooMany(wait time.Duration) error {
-	return refusef(http.StatusTooManyRequests, codeAuthentication, "Authentication error: too many tokens that are not good came from this address; come back in %d s", int(wait/time.Second)+1)
+	return refusef(http.StatusTooManyRequests, codeAuthentication,
+		"Authentication error: too many invalid tokens came from this address; try again in %d s", int(wait/time.Second)+1)
 }
 
 func hash(text string) string {
@@ -148,7 +152,9 @@ func hash(text string) string {
 }
 
 // make makes a token. It returns wire.ErrChanged if the id is taken.
-func (t *tokens) make(ctx context.Context, id, name string, role Role, expires time.Time) (value string, tok *token, err error) {
+func (t *tokens) make(
+	ctx context.Context, id, name string, role Role, expires time.Time,
+) (value string, tok *token, err error) {
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
 		return "", nil, err
@@ -228,8 +234,13 @@ func showToken(id string, t *token, value string) api.Token {
 	return out
 }
 
-// ListTokens implements [api.StrictServerInterface].
-func (s *tokenService) ListTokens(ctx context.Context, _ api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
+// verify shows the token of the request.
+func (s *tokenService) verify(ctx context.Context, _ *request) (any, error) {
+	who := principal(ctx)
+	return api.Verified{Id: who.ID, Status: "active", Role: string(who.Role), Zone: Zone, Account: Account}, nil
+}
+
+func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
 	ids, err := s.tokens.list(ctx)
 	if err != nil {
 		return nil, err
@@ -244,16 +255,15 @@ func (s *tokenService) ListTokens(ctx context.Context, _ api.ListTokensRequestOb
 			out = append(out, showToken(id, t, ""))
 		}
 	}
-	info := api.ResultInfo{Page: 1, PerPage: len(out), Count: len(out), TotalCount: len(out), TotalPages: 1}
-	return api.ListTokens200JSONResponse{TokensAnswerJSONResponse: api.TokensAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: out, ResultInfo: info}}, nil
+	return complete(out), nil
 }
 
-// CreateToken implements [api.StrictServerInterface].
-func (s *tokenService) CreateToken(ctx context.Context, q api.CreateTokenRequestObject) (api.CreateTokenResponseObject, error) {
+func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m := f.object("", *q.Body)
+	m := f.object("", q.body)
 	name, ok := f.text("/name", m["name"])
-	if ok && (name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })) {
+	unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	if ok && (name == "" || len(name) > 64 || unprintable) {
 		f.add("/name", "name must be 1 to 64 bytes of readable text")
 	}
 	role, ok := f.text("/role", m["role"])
@@ -283,18 +293,18 @@ func (s *tokenService) CreateToken(ctx context.Context, q api.CreateTokenRequest
 	if err != nil {
 		return nil, err
 	}
-	return api.CreateToken200JSONResponse{TokenAnswerJSONResponse: api.TokenAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: showToken(id, t, value)}}, nil
+	return showToken(id, t, value), nil
 }
 
-// DeleteToken implements [api.StrictServerInterface].
-func (s *tokenService) DeleteToken(ctx context.Context, q api.DeleteTokenRequestObject) (api.DeleteTokenResponseObject, error) {
-	if !tokenForm.MatchString(tokenPrefix + q.TokenId + "_" + strings.Repeat("a", 43)) {
+func (s *tokenService) delete(ctx context.Context, q *request) (any, error) {
+	id := q.PathValue("token_id")
+	if !tokenForm.MatchString(tokenPrefix + id + "_" + strings.Repeat("a", 43)) {
 		return nil, errNotFound
 	}
-	if err := s.tokens.revoke(ctx, q.TokenId); err != nil {
+	if err := s.tokens.revoke(ctx, id); err != nil {
 		return nil, err
 	}
-	return api.DeleteToken200JSONResponse{DeletedAnswerJSONResponse: deleted(q.TokenId)}, nil
+	return deleted(id), nil
 }
 
 // revoke deletes a token, even if the audit stream cannot be written: a leaked token must not stay valid because of
@@ -318,7 +328,8 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 			cancel()
 			if failed = undo; e != nil {
 				failed = func() {}
-				t.log.Error("control: a token is revoked without an entry in the audit stream", slog.String("token", id), slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", e))
+				t.log.Error("control: a token is revoked without an entry in the audit stream", slog.String("token", id),
+					slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", e))
 			}
 		}
 		err = t.docs.Delete(ctx, tokenKeys+id, revision)

@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"net/http"
 	"time"
@@ -12,43 +11,21 @@ import (
 	"vestibule/internal/global/control/api"
 )
 
-// zoneService serves the zone.
-type zoneService struct{}
+// getZone returns the settings of the zone: only the default is supported.
+func getZone(context.Context, *request) (any, error) {
+	return map[string]bool{"search_engine_crawler_bypass": false}, nil
+}
 
-// zoneSettings returns the settings of the zone: only the default is supported.
-func zoneSettings(zone string, body json.RawMessage) (a api.ZoneSettingsAnswerJSONResponse, err error) {
-	if err := checkZone(zone); err != nil {
-		return a, err
-	}
+func putZone(ctx context.Context, q *request) (any, error) {
 	var f faults
-	if body != nil {
-		on, ok := f.flag("/search_engine_crawler_bypass", f.object("", body)["search_engine_crawler_bypass"])
-		if ok && on {
-			f.add("/search_engine_crawler_bypass", "search_engine_crawler_bypass is not served yet and must be false")
-		}
+	on, ok := f.flag("/search_engine_crawler_bypass", f.object("", q.body)["search_engine_crawler_bypass"])
+	if ok && on {
+		f.add("/search_engine_crawler_bypass", "search_engine_crawler_bypass is not served yet and must be false")
 	}
 	if len(f) > 0 {
-		return a, invalid(f)
+		return nil, invalid(f)
 	}
-	return api.ZoneSettingsAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}, nil
-}
-
-// WaitingRoomGetZoneSettings implements [api.StrictServerInterface].
-func (zoneService) WaitingRoomGetZoneSettings(_ context.Context, q api.WaitingRoomGetZoneSettingsRequestObject) (api.WaitingRoomGetZoneSettingsResponseObject, error) {
-	a, err := zoneSettings(q.ZoneId, nil)
-	return api.WaitingRoomGetZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
-}
-
-// WaitingRoomUpdateZoneSettings implements [api.StrictServerInterface].
-func (zoneService) WaitingRoomUpdateZoneSettings(_ context.Context, q api.WaitingRoomUpdateZoneSettingsRequestObject) (api.WaitingRoomUpdateZoneSettingsResponseObject, error) {
-	a, err := zoneSettings(q.ZoneId, *q.Body)
-	return api.WaitingRoomUpdateZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
-}
-
-// WaitingRoomPatchZoneSettings implements [api.StrictServerInterface].
-func (zoneService) WaitingRoomPatchZoneSettings(_ context.Context, q api.WaitingRoomPatchZoneSettingsRequestObject) (api.WaitingRoomPatchZoneSettingsResponseObject, error) {
-	a, err := zoneSettings(q.ZoneId, *q.Body)
-	return api.WaitingRoomPatchZoneSettings200JSONResponse{ZoneSettingsAnswerJSONResponse: a}, err
+	return getZone(ctx, q)
 }
 
 // statusService serves the state of rooms and of the fleet.
@@ -61,47 +38,41 @@ type statusService struct {
 	nodes    func() api.Fleet
 }
 
-// WaitingRoomGetWaitingRoomStatus implements [api.StrictServerInterface].
-func (s *statusService) WaitingRoomGetWaitingRoomStatus(ctx context.Context, q api.WaitingRoomGetWaitingRoomStatusRequestObject) (api.WaitingRoomGetWaitingRoomStatusResponseObject, error) {
-	r, err := s.look(ctx, q.ZoneId, q.WaitingRoomId)
+func (s *statusService) get(ctx context.Context, q *request) (any, error) {
+	r, err := s.look(ctx, q.room())
 	if err != nil {
 		return nil, err
 	}
 	n, ok := s.numbers(ctx, room.IDOf(r.Known()))
 	if !ok {
-		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no global that leads has told numbers of late")
+		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no leading global has published numbers lately")
 	}
-	a := api.StatusAnswerJSONResponse{Success: true, Errors: []api.Note{}, Messages: []api.Note{}}
-	a.Result.Status = api.NotQueueing
+	out := api.Status{Status: api.NotQueueing, EstimatedQueuedUsers: n.Waiting, EstimatedTotalActiveUsers: n.Active}
 	if n.Waiting > 0 {
-		a.Result.Status = api.Queueing
+		out.Status = api.Queueing
 	}
-	a.Result.EstimatedQueuedUsers, a.Result.EstimatedTotalActiveUsers = n.Waiting, n.Active
 	if n.Longest > 0 {
-		a.Result.MaxEstimatedTimeMinutes = int(math.Ceil(min(n.Longest, float64(1000*time.Hour/time.Second)) / 60))
+		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
+		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
 	}
-	on := r.PlanBy(s.board()).At(s.fleet())
+	on := r.PlanBy(s.board()).At(s.clock.fleet())
 	if on.Event != nil {
-		a.Result.EventId = on.Event.ID
+		out.EventId = on.Event.ID
 	}
 	if on.Kind == room.Prequeue {
-		a.Result.Status = api.EventPrequeueing
+		out.Status = api.EventPrequeueing
 	}
 	if r.Suspended {
-		a.Result.Status, a.Result.EventId = api.Suspended, ""
+		out.Status, out.EventId = api.Suspended, ""
 	}
-	a.Result.Vestibule.AsOf, a.Result.Vestibule.Complete, a.Result.Vestibule.BeyondLimit = n.At.UTC(), n.Complete, n.Beyond
+	own := &out.Vestibule
+	own.AsOf, own.Complete, own.BeyondLimit = n.At.UTC(), n.Complete, n.Beyond
 	c, _, err := s.controls.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a.Result.Vestibule.Controls = sayings(c.Rooms[room.PublicID(r.Known())].At(s.fleet()))
-	return api.WaitingRoomGetWaitingRoomStatus200JSONResponse{StatusAnswerJSONResponse: a}, nil
+	own.Controls = controlNames(c.Rooms[room.PublicID(r.Known())].At(s.clock.fleet()))
+	return out, nil
 }
 
-// GetFleet implements [api.StrictServerInterface].
-func (s *statusService) GetFleet(context.Context, api.GetFleetRequestObject) (api.GetFleetResponseObject, error) {
-	return api.GetFleet200JSONResponse{FleetAnswerJSONResponse: api.FleetAnswerJSONResponse{
-		Success: true, Errors: []api.Note{}, Messages: []api.Note{}, Result: s.nodes(),
-	}}, nil
-}
+func (s *statusService) fleet(context.Context, *request) (any, error) { return s.nodes(), nil }

@@ -76,7 +76,7 @@ func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock
 	var unsure *State // base of a try without an answer
 	seen := uint64(0) // the newest version read
 	for try := 0; ; try++ {
-		v, err := s.look(ctx, fresh)
+		v, err := s.load(ctx, fresh)
 		if err == nil && v.state.Version < seen {
 			err = errConflict // a stale answer
 		}
@@ -84,7 +84,7 @@ func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock
 			seen = v.state.Version
 			switch {
 			case unsure != nil && slices.Contains(v.state.changes, id):
-				s.told(ctx, v.state, nil)
+				s.outbox.clear(ctx, v.state, nil)
 				return v.state, nil // it was written, but the answer was lost
 			case unsure != nil && !unsure.precedes(v.state):
 				return nil, ErrUnknown
@@ -175,8 +175,8 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 		// a newer one.
 		same := v.says(next)
 		if same && v.version >= max(next.Version, floor) {
-			s.told(ctx, next, nil)
-			return next, s.restore(ctx, next, d, have)
+			s.outbox.clear(ctx, next, nil)
+			return next, s.parts.restore(ctx, next, d, have)
 		}
 		stands = v.version < next.Version && floor <= next.Version
 	}
@@ -184,10 +184,10 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 	if !stands {
 		changes := append(slices.Clone(v.state.changes), id)
 		next = &State{Version: above + 1, Rooms: next.Rooms, Hosts: next.Hosts, FromFile: next.FromFile, changes: changes[max(0, len(changes)-maxChanges):]}
-		if own, err = s.enclose(ctx, id, now, have != nil, v.state, next); err != nil {
+		if own, err = s.outbox.add(ctx, id, now, have != nil, v.state, next); err != nil {
 			return nil, &refusal{err}
 		}
-		if err := s.keepPages(ctx, v.state, next); err != nil {
+		if err := s.parts.renewPages(ctx, v.state, next); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +199,7 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 	if err != nil {
 		return nil, &refusal{err}
 	}
-	if err := s.putParts(ctx, v, p, d, limit, have); err != nil {
+	if err := s.parts.putAll(ctx, v, p, d, limit, have); err != nil {
 		return nil, err
 	}
 	after := &view{state: next, stored: true, revision: v.revision, present: v.present, version: v.version, roomsRev: v.roomsRev}
@@ -223,12 +223,12 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 // The leader repairs a failure.
 func (s *Store) announce(ctx context.Context, after *view, rooms []byte, own *audit.Entry) error {
 	var stream sync.WaitGroup
-	stream.Go(func() { s.told(ctx, after.state, own) })
-	err := s.tell(ctx, after, rooms)
-	s.learn(after.state, after, err == nil)
+	stream.Go(func() { s.outbox.clear(ctx, after.state, own) })
+	err := s.publishRooms(ctx, after, rooms)
+	s.setState(after.state, after, err == nil)
 	stream.Wait()
 	if err != nil {
-		s.Log.Warn("rooms are changed, and nodes are not told yet", slog.Uint64("version", after.state.Version), slog.Any("error", err))
+		s.Log.Warn("rooms are changed but not published to the nodes yet", slog.Uint64("version", after.state.Version), slog.Any("error", err))
 	}
 	return err
 }

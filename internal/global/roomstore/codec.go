@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
@@ -103,6 +102,7 @@ func (o *owned) assemble(get func(hash string, most int) (*part, error)) (*State
 		left -= p.size
 		s.parts = append(s.parts, p)
 		s.Rooms, s.Hosts = append(s.Rooms, p.rooms...), append(s.Hosts, p.hosts...)
+		s.FromFile = s.FromFile || p.fromFile
 	}
 	if len(o.Content) > 0 {
 		p, err := decodePart("", o.Content, left)
@@ -122,7 +122,6 @@ func (o *owned) assemble(get func(hash string, most int) (*part, error)) (*State
 		}
 	}
 	s.sort()
-	s.FromFile = !s.empty() && !slices.ContainsFunc(s.parts, func(p *part) bool { return p.owner != ownerFile && !p.empty() })
 	return s, nil
 }
 
@@ -208,7 +207,7 @@ func Pack(version uint64, d room.Document, limit int) (map[string][]byte, error)
 
 // encodeCopy returns a state as one value of any size, for the copy on disk.
 func encodeCopy(s *State) ([]byte, error) {
-	p, err := encodePart(s.Rooms, s.Hosts, s.owner())
+	p, err := encodePart(s.Rooms, s.Hosts, s.FromFile)
 	if err != nil {
 		return nil, err
 	}

@@ -217,19 +217,6 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// TestADocumentOfAnEarlierBuild: builds before v0.2.0 write settings that are at their defaults, too.
-func TestADocumentOfAnEarlierBuild(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("testdata", "earlier.owned.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := written(t, set(shops("arena", "theatre")), put(shop("club", 7)))
-	got, err := decodeCopy(data)
-	if err != nil || !slices.EqualFunc(got.Rooms, s.Rooms, func(a, b *Room) bool { return a.Equal(b.Settings) }) {
-		t.Errorf("read %v, %v; want %v", got, err, s)
-	}
-}
-
 func compressed(t testing.TB, plain []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -271,9 +258,9 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 		{`{"format":1,"version":1,"sections":["` + strings.Repeat(`a","`, roomdoc.MaxSections) + `a"]}`, "at most 256"},
 		{`{"format":1,"version":1,"changes":["` + strings.Repeat(`a","`, maxChanges) + `a"],"sections":["a"]}`, "at most 128"},
 		{whole(`{` + doc + `,"more":1}`), "unknown field"},
-		{whole(`{"rooms":[{"owner":"file","created":1,"changed":1,"revision":1}],` + doc + `}`), "not as many"},
-		{whole(fmt.Sprintf(room, `{"owner":"api","created":-1,"changed":1,"revision":1}`)), "out of bounds"},
-		{whole(fmt.Sprintf(room, `{"owner":"api","created":1,"changed":1,"revision":0}`)), "out of bounds"},
+		{whole(`{"rooms":[{"created":1,"changed":1,"revision":1}],` + doc + `}`), "not as many"},
+		{whole(fmt.Sprintf(room, `{"created":-1,"changed":1,"revision":1}`)), "out of bounds"},
+		{whole(fmt.Sprintf(room, `{"created":1,"changed":1,"revision":0}`)), "out of bounds"},
 		{whole(`{"rooms":[],"hosts":[],"document":{"rooms":[{"later":1}],"hosts":[]}}`), "update this one: decode rooms: rooms[0].later"},
 		{string(bomb), "more than"},
 	} {
@@ -281,7 +268,7 @@ func TestWhatIsNoStateIsRefused(t *testing.T) {
 			t.Errorf("%.80s: %v, want %q", c.data, err, c.want)
 		}
 	}
-	if _, err := decodeCopy([]byte(whole(fmt.Sprintf(room, `{"owner":"api","created":1,"changed":1,"revision":1}`)))); err != nil {
+	if _, err := decodeCopy([]byte(whole(fmt.Sprintf(room, `{"created":1,"changed":1,"revision":1}`)))); err != nil {
 		t.Errorf("a good one: %v", err)
 	}
 }

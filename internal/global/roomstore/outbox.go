@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"vestibule/internal/core/room"
@@ -34,7 +35,16 @@ const (
 )
 
 // errOutbox means that too many entries wait.
-var errOutbox = errors.New("who changed what cannot be written to the audit stream")
+var errOutbox = errors.New("the audit stream cannot be written")
+
+// outbox adds the entries that wait in the document to the audit stream. It is safe for concurrent use.
+type outbox struct {
+	journal *audit.Journal // nil for none
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	failed string // why the newest change is missing in the stream
+}
 
 // waiting is an entry that waits in the document.
 type waiting struct {
@@ -149,16 +159,16 @@ func Changes(base, next *State) (out []Change) {
 	return out
 }
 
-// enclose puts the entry of a change into the outbox of the new state. It returns the complete entry.
-func (s *Store) enclose(ctx context.Context, id string, now int64, leader bool, base, next *State) (*audit.Entry, error) {
-	if s.Journal == nil {
+// add puts the entry of a change into the outbox of the new state. It returns the complete entry.
+func (o *outbox) add(ctx context.Context, id string, now int64, leader bool, base, next *State) (*audit.Entry, error) {
+	if o.journal == nil {
 		return nil, nil
 	}
 	e, err := entryOf(id, time.UnixMilli(now), ByOf(ctx), base, next)
 	if err != nil {
 		return nil, err
 	}
-	through, size := s.Journal.Through(), 0
+	through, size := o.journal.Through(), 0
 	for _, w := range base.outbox {
 		if w.Version > through {
 			next.outbox, size = append(next.outbox, w), size+len(w.raw)
@@ -180,13 +190,13 @@ func (s *Store) enclose(ctx context.Context, id string, now int64, leader bool, 
 	return &e, err
 }
 
-// empty adds the outbox of a state to the audit stream. own is the complete entry of a change just made by this
+// flush adds the outbox of a state to the audit stream. own is the complete entry of a change just made by this
 // process, nil for none.
-func (s *Store) empty(ctx context.Context, state *State, own *audit.Entry) error {
-	if s.Journal == nil {
+func (o *outbox) flush(ctx context.Context, state *State, own *audit.Entry) error {
+	if o.journal == nil {
 		return nil
 	}
-	through := s.Journal.Through()
+	through := o.journal.Through()
 	for _, w := range state.outbox {
 		if w.Version <= through {
 			continue
@@ -200,43 +210,43 @@ func (s *Store) empty(ctx context.Context, state *State, own *audit.Entry) error
 			}
 			e.Late = true
 		}
-		if err := s.Journal.Add(ctx, e); err != nil {
+		if err := o.journal.Add(ctx, e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// told empties the outbox, and records an error.
-func (s *Store) told(ctx context.Context, state *State, own *audit.Entry) {
+// clear empties the outbox, and records an error.
+func (o *outbox) clear(ctx context.Context, state *State, own *audit.Entry) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	err := s.empty(ctx, state, own)
+	err := o.flush(ctx, state, own)
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	s.mu.Lock()
-	news := s.untold != text
-	s.untold = text
-	s.mu.Unlock()
+	o.mu.Lock()
+	news := o.failed != text
+	o.failed = text
+	o.mu.Unlock()
 	if err != nil && news {
-		s.Log.Warn("who changed rooms is not in the audit stream yet; it is in the document", slog.Uint64("version", state.Version), slog.Any("error", err))
+		o.log.Warn("the audit entry of a change of rooms is not in the stream yet; the document has it", slog.Uint64("version", state.Version), slog.Any("error", err))
 	}
 }
 
-// Untold returns why the newest change is missing in the audit stream, "" if this candidate knows of none.
-func (s *Store) Untold() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.untold
+// failure returns why the newest change is missing in the audit stream, "" if this candidate knows of none.
+func (o *outbox) failure() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failed
 }
 
 // pageFor is the minimum time that an unreferenced page is kept, so that a revision can be restored with its page.
 const pageFor = 30 * 24 * time.Hour
 
-// keepPages rewrites the pages that a change leaves without a room, so that their retention starts now.
-func (s *Store) keepPages(ctx context.Context, base, next *State) error {
+// renewPages rewrites the pages that a change leaves without a room, so that their retention starts now.
+func (ps *partStore) renewPages(ctx context.Context, base, next *State) error {
 	named, left := map[string]bool{}, []string{}
 	for _, r := range next.Rooms {
 		for page := range r.EachPage {
@@ -251,14 +261,14 @@ func (s *Store) keepPages(ctx context.Context, base, next *State) error {
 		}
 	}
 	for _, key := range left {
-		data, revision, err := s.Docs.Get(ctx, key)
+		data, revision, err := ps.docs.Get(ctx, key)
 		if err != nil {
 			return err
 		}
 		if data == nil {
 			continue
 		}
-		if _, err := s.Docs.Put(ctx, key, data, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+		if _, err := ps.docs.Put(ctx, key, data, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
 			return err
 		}
 	}

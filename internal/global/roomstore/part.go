@@ -17,57 +17,36 @@ type part struct {
 	hosts []*Host
 	hash  string // of the content
 	size  int    // bytes of it
-	owner string // of all entries, "" for none or several
 	data  []byte // the content, compressed
+
+	fromFile bool // of the state: see State.FromFile
 }
 
 // content is the decoded content of a part. A node reads the document alone.
 type content struct {
-	Rooms    []mark          `json:"rooms"` // as in the document
-	Hosts    []mark          `json:"hosts"`
+	Rooms    []Mark          `json:"rooms"` // in the order of the document
+	Hosts    []Mark          `json:"hosts"`
 	Document json.RawMessage `json:"document"`
+	FromFile bool            `json:"from_file,omitempty"`
 }
 
-// mark stores the authority as an owner, the same in every entry, because earlier builds require one. Those allow
-// rooms of a file beside rooms of the API; here such a set belongs to the store.
-type mark struct {
-	Owner string `json:"owner"`
-	Mark
-}
-
-// The owners.
-const (
-	ownerFile = "file"
-	ownerAPI  = "api"
-)
-
-// owner returns the authority as marks store it.
-func (s *State) owner() string {
-	if s.FromFile {
-		return ownerFile
-	}
-	return ownerAPI
-}
-
-func (p *part) empty() bool { return len(p.rooms)+len(p.hosts) == 0 }
-
-func encodePart(rooms []*Room, hosts []*Host, owner string) (*part, error) {
+func encodePart(rooms []*Room, hosts []*Host, fromFile bool) (*part, error) {
 	doc, err := room.EncodeDocument(document(rooms, hosts))
 	if err != nil {
 		return nil, err
 	}
-	c := content{Rooms: []mark{}, Hosts: []mark{}, Document: doc}
+	c := content{Rooms: []Mark{}, Hosts: []Mark{}, Document: doc, FromFile: fromFile}
 	for _, r := range rooms {
-		c.Rooms = append(c.Rooms, mark{owner, r.Mark})
+		c.Rooms = append(c.Rooms, r.Mark)
 	}
 	for _, h := range hosts {
-		c.Hosts = append(c.Hosts, mark{owner, h.Mark})
+		c.Hosts = append(c.Hosts, h.Mark)
 	}
 	plain, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
-	return &part{rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain), owner: owner}, nil
+	return &part{rooms: rooms, hosts: hosts, hash: roomdoc.Hash(plain), size: len(plain), data: roomdoc.Compress(plain), fromFile: fromFile}, nil
 }
 
 // decodePart decodes a part. hash is its content hash, if known.
@@ -84,6 +63,7 @@ func decodePart(hash string, data []byte, most int) (*part, error) {
 	if err := strictjson.Decode(plain, &c); err != nil {
 		return nil, err
 	}
+	p.fromFile = c.FromFile
 	doc, err := room.DecodeDocument(c.Document)
 	if errors.Is(err, room.ErrUnknownField) {
 		return nil, &NewerError{err}
@@ -100,15 +80,12 @@ func decodePart(hash string, data []byte, most int) (*part, error) {
 			return nil, fmt.Errorf("rooms, hosts: entry %d: created %d, changed %d, revision %d: out of bounds", i, m.Created, m.Changed, m.Revision)
 		}
 	}
-	if len(marks) > 0 && !slices.ContainsFunc(marks, func(m mark) bool { return m.Owner != marks[0].Owner }) {
-		p.owner = marks[0].Owner
-	}
 	doc = doc.WithDefaults()
 	for i, s := range doc.Rooms {
-		p.rooms = append(p.rooms, &Room{c.Rooms[i].Mark, s})
+		p.rooms = append(p.rooms, &Room{c.Rooms[i], s})
 	}
 	for i, h := range doc.Hosts {
-		p.hosts = append(p.hosts, &Host{c.Hosts[i].Mark, h})
+		p.hosts = append(p.hosts, &Host{c.Hosts[i], h})
 	}
 	return p, nil
 }
@@ -156,9 +133,9 @@ func divideInto(s *State, n, limit int, reuse []*part) (parts []*part, size int,
 	}
 	parts = make([]*part, n)
 	for i := range parts {
-		if reuse != nil && (reuse[i].owner == s.owner() || reuse[i].empty()) && slices.Equal(reuse[i].rooms, rooms[i]) && slices.Equal(reuse[i].hosts, hosts[i]) {
+		if reuse != nil && reuse[i].fromFile == s.FromFile && slices.Equal(reuse[i].rooms, rooms[i]) && slices.Equal(reuse[i].hosts, hosts[i]) {
 			parts[i] = reuse[i]
-		} else if parts[i], err = encodePart(rooms[i], hosts[i], s.owner()); err != nil {
+		} else if parts[i], err = encodePart(rooms[i], hosts[i], s.FromFile); err != nil {
 			return nil, 0, err
 		}
 		if len(parts[i].data) > limit {

@@ -13,6 +13,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/wire"
 )
 
 // view is the part of the store that was read.
@@ -58,9 +59,18 @@ func (s *State) present() map[string]bool {
 	return out
 }
 
+// partStore reads and writes the documents of a state but for the owned one. It is safe for concurrent use.
+type partStore struct {
+	docs wire.DocumentStore
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	partly map[string][]byte // sections read although others were not available
+}
+
 // readRooms fills in the rooms document.
-func (s *Store) readRooms(ctx context.Context, v *view) error {
-	data, revision, err := s.Docs.Get(ctx, roomdoc.RoomsDocument)
+func (ps *partStore) readRooms(ctx context.Context, v *view) error {
+	data, revision, err := ps.docs.Get(ctx, roomdoc.RoomsDocument)
 	if err != nil {
 		return err
 	}
@@ -70,15 +80,15 @@ func (s *Store) readRooms(ctx context.Context, v *view) error {
 	}
 	h, err := roomdoc.DecodeHead(data)
 	if err != nil {
-		s.Log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
+		ps.log.Error("the store holds no rooms that can be read; they are replaced", slog.Any("error", err))
 		return nil
 	}
 	v.rooms, v.version = &h, h.Version
 	return nil
 }
 
-// look returns the contents of the store, from memory if no other writer is known.
-func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
+// load returns the contents of the store, from memory if no other writer is known.
+func (s *Store) load(ctx context.Context, fresh bool) (*view, error) {
 	s.mu.Lock()
 	known, last := s.known, s.last
 	s.mu.Unlock()
@@ -91,13 +101,13 @@ func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
 		return nil, err
 	}
 	v := &view{revision: revision, fresh: true}
-	if err := s.readRooms(ctx, v); err != nil {
+	if err := s.parts.readRooms(ctx, v); err != nil {
 		return nil, err
 	}
 	if data != nil {
 		o, err := decodeOwned(data)
 		if err == nil {
-			v.state, err = s.assemble(ctx, &o, known)
+			v.state, err = s.parts.assemble(ctx, &o, known)
 		}
 		_, newer := errors.AsType[*NewerError](err)
 		switch {
@@ -123,7 +133,7 @@ func (s *Store) look(ctx context.Context, fresh bool) (*view, error) {
 
 // Read returns the newest state that the store holds or this candidate knows, including other candidates' changes.
 func (s *Store) Read(ctx context.Context) (*State, error) {
-	v, err := s.look(ctx, true)
+	v, err := s.load(ctx, true)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +144,7 @@ func (s *Store) Read(ctx context.Context) (*State, error) {
 var errLate = errors.New("not in the store yet")
 
 // assemble returns the state of an owned document, from the parts of the known state and those in the store.
-func (s *Store) assemble(ctx context.Context, o *owned, known *State) (*State, error) {
+func (ps *partStore) assemble(ctx context.Context, o *owned, known *State) (*State, error) {
 	had := map[string]*part{}
 	if known != nil && known.parts != nil {
 		if known.Version == o.Version && slices.Equal(known.changes, o.Changes) {
@@ -144,7 +154,7 @@ func (s *Store) assemble(ctx context.Context, o *owned, known *State) (*State, e
 			had[p.hash] = p
 		}
 	}
-	got, err := s.sections(ctx, slices.DeleteFunc(slices.Clone(o.Sections), func(hash string) bool { return had[hash] != nil }))
+	got, err := ps.readSections(ctx, slices.DeleteFunc(slices.Clone(o.Sections), func(hash string) bool { return had[hash] != nil }))
 	if err != nil {
 		return nil, fmt.Errorf("rooms.owned: %w", err)
 	}
@@ -155,18 +165,18 @@ func (s *Store) assemble(ctx context.Context, o *owned, known *State) (*State, e
 		return decodePart(hash, got[hash], most)
 	})
 	if err == nil {
-		s.mu.Lock()
-		s.partly = nil
-		s.mu.Unlock()
+		ps.mu.Lock()
+		ps.partly = nil
+		ps.mu.Unlock()
 	}
 	return state, err
 }
 
-// sections reads sections, a few at a time. After a partial failure it keeps the result for the next try.
-func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byte, error) {
-	s.mu.Lock()
-	got := maps.Clone(s.partly)
-	s.mu.Unlock()
+// readSections reads sections, a few at a time. After a partial failure it keeps the result for the next try.
+func (ps *partStore) readSections(ctx context.Context, hashes []string) (map[string][]byte, error) {
+	ps.mu.Lock()
+	got := maps.Clone(ps.partly)
+	ps.mu.Unlock()
 	if got == nil {
 		got = map[string][]byte{}
 	}
@@ -176,7 +186,7 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 	var mu sync.Mutex
 	for _, hash := range missing {
 		g.Go(func() error {
-			data, _, err := s.Docs.Get(ctx, roomdoc.SectionDocument(hash))
+			data, _, err := ps.docs.Get(ctx, roomdoc.SectionDocument(hash))
 			if err == nil && data == nil {
 				err = errLate
 			}
@@ -190,11 +200,11 @@ func (s *Store) sections(ctx context.Context, hashes []string) (map[string][]byt
 		})
 	}
 	err := g.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.partly = nil; err != nil {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.partly = nil; err != nil {
 		maps.DeleteFunc(got, func(hash string, _ []byte) bool { return !slices.Contains(hashes, hash) })
-		s.partly = got
+		ps.partly = got
 	}
 	return got, err
 }
@@ -206,7 +216,7 @@ func (s *Store) found(ctx context.Context, h *roomdoc.Head) (state *State, err e
 		return &State{}, nil
 	}
 	if len(h.Sections) > 0 { // they contain the marks
-		state, err = s.assemble(ctx, &owned{Format: format, Version: h.Version, Sections: h.Sections}, nil)
+		state, err = s.parts.assemble(ctx, &owned{Format: format, Version: h.Version, Sections: h.Sections}, nil)
 	} else {
 		var d room.Document
 		if d, err = room.DecodeDocument(h.Document); err == nil {

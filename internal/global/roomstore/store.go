@@ -47,15 +47,15 @@ type Store struct {
 	last  *view  // last write of this process, until another writer is known
 	alarm string // why the contents of the store are not used
 
-	untold string // why the newest change is missing in the audit stream
-
-	partly map[string][]byte // sections read although others were not available
+	parts  partStore
+	outbox outbox
 }
 
 // New returns a store that starts with the copy on disk.
 func New(o Options) *Store {
 	o.Docs = prompt{o.Docs}
 	s := &Store{Options: o, now: time.Now, pause: pause, turn: make(chan struct{}, 1), offer: make(chan []byte, 1), kept: make(chan struct{}, 1)}
+	s.parts, s.outbox = partStore{docs: o.Docs, log: o.Log}, outbox{journal: o.Journal, log: o.Log}
 	if o.Copy == "" {
 		return s
 	}
@@ -86,6 +86,9 @@ func (s *Store) Alarm() string {
 	return s.alarm
 }
 
+// Untold returns why the newest change is missing in the audit stream, "" if this candidate knows of none.
+func (s *Store) Untold() string { return s.outbox.failure() }
+
 // answerWithin bounds a request for one document, so that there is time to find out the result of a change.
 const answerWithin = 3 * time.Second
 
@@ -106,8 +109,8 @@ func (d prompt) Put(ctx context.Context, key string, data []byte, revision uint6
 	return d.DocumentStore.Put(ctx, key, data, revision)
 }
 
-// learn records a state that this process wrote, or that the store holds.
-func (s *Store) learn(state *State, v *view, told bool) {
+// setState records a state that this process wrote, or that the store holds.
+func (s *Store) setState(state *State, v *view, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last = nil; told {
@@ -159,10 +162,10 @@ func (s *Store) Run(ctx context.Context) error {
 			}
 			return ctx.Err()
 		case data := <-s.offer:
-			late = s.take(ctx, data)
+			late = s.applyOwned(ctx, data)
 		case <-again.C:
 			if late != nil {
-				late = s.take(ctx, late)
+				late = s.applyOwned(ctx, late)
 			}
 		case <-s.kept:
 			if keep == nil {
@@ -178,14 +181,14 @@ func (s *Store) Run(ctx context.Context) error {
 // keepEvery is the minimum interval between writes of the copy on disk.
 const keepEvery = 200 * time.Millisecond
 
-// take processes an owned document. It returns the document if it cannot be read yet.
-func (s *Store) take(ctx context.Context, data []byte) (late []byte) {
+// applyOwned processes an owned document. It returns the document if it cannot be read yet.
+func (s *Store) applyOwned(ctx context.Context, data []byte) (late []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	o, err := decodeOwned(data)
 	var state *State
 	if err == nil {
-		state, err = s.assemble(ctx, &o, s.Known())
+		state, err = s.parts.assemble(ctx, &o, s.Known())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

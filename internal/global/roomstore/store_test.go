@@ -273,29 +273,6 @@ func TestOneAuthority(t *testing.T) {
 	want(t, docs, "x=5")
 }
 
-// A document of the previous build, which allowed rooms of a file beside rooms of the API, counts as the store's, and
-// is stored as such with the next change.
-func TestAMixedSetIsTheStores(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("testdata", "mixed.owned.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs := newShelf()
-	docs.docs[OwnedDocument] = entry{data, 1, time.Now()}
-	docs.revision = 1
-	s := newStore(docs, "")
-	state, err := s.Read(t.Context())
-	if err != nil || state.FromFile || len(state.Rooms) != 3 || len(state.Hosts) != 1 || state.parts[0].owner != "" {
-		t.Fatalf("%v, %v", state, err)
-	}
-	if _, err := s.Publish(t.Context(), false, func(d *Draft) error { return d.Follow(shops("arena", "theatre")) }); err == nil || !strings.Contains(err.Error(), "not in the file: club") {
-		t.Errorf("a file that has not all rooms: %v", err)
-	}
-	if state = change(t, s, shop("club", 8)); state.parts[0].owner != ownerAPI || state.Room("arena").Revision != 1 {
-		t.Errorf("%q %v", state.parts[0].owner, state)
-	}
-}
-
 // A store without a state document has a rooms document alone. A leader that knows no other form publishes its file
 // in between; the rooms of the store are not lost.
 func TestAStoreWithoutAState(t *testing.T) {
@@ -370,7 +347,7 @@ func TestWhatTheStoreLostIsGivenBack(t *testing.T) {
 					if what == "a section" && who == "who was restarted" {
 						continue // only their writer has them; its copy is of the same version, and must not be overwritten
 					}
-					s.take(t.Context(), docs.docs[OwnedDocument].data) // as from its watch
+					s.applyOwned(t.Context(), docs.docs[OwnedDocument].data) // as from its watch
 					spoil()
 					if c.file {
 						say(s, 5, 5, 7)
@@ -537,8 +514,8 @@ func interleave(rt *rapid.T) {
 			s.File = "rooms.yaml"
 		}
 		if audited {
-			s.Journal = audit.NewJournal(stream)
-			s.Journal.Pause = func(context.Context, time.Duration) {}
+			s.outbox.journal = audit.NewJournal(stream)
+			s.outbox.journal.Pause = func(context.Context, time.Duration) {}
 		}
 		s.now = func() time.Time { return now }
 		s.pause = func(context.Context, time.Duration) { now = now.Add(time.Millisecond) }

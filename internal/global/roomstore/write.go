@@ -12,13 +12,13 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// putParts writes the parts of p and the pages of the draft that the store may lack.
-func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limit int, have *stock) error {
+// putAll writes the parts of p and the pages of the draft that the store may lack.
+func (ps *partStore) putAll(ctx context.Context, v *view, p *packed, d *Draft, limit int, have *stock) error {
 	for name, page := range d.pages {
 		if len(page.content) > limit {
 			return &refusal{&TooLargeError{page.label, len(page.content), limit}}
 		}
-		if err := s.putPart(ctx, roomdoc.PageDocument(name), page.content, have); err != nil {
+		if err := ps.put(ctx, roomdoc.PageDocument(name), page.content, have); err != nil {
 			return err
 		}
 	}
@@ -32,7 +32,7 @@ func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limi
 		} else if have == nil {
 			continue
 		}
-		if err := s.putPart(ctx, roomdoc.SectionDocument(part.hash), part.data, listed); err != nil {
+		if err := ps.put(ctx, roomdoc.SectionDocument(part.hash), part.data, listed); err != nil {
 			return err
 		}
 	}
@@ -40,9 +40,9 @@ func (s *Store) putParts(ctx context.Context, v *view, p *packed, d *Draft, limi
 }
 
 // restore writes the lost parts of a state.
-func (s *Store) restore(ctx context.Context, state *State, d *Draft, have *stock) error {
+func (ps *partStore) restore(ctx context.Context, state *State, d *Draft, have *stock) error {
 	for name, page := range d.pages {
-		if err := s.putPart(ctx, roomdoc.PageDocument(name), page.content, have); err != nil {
+		if err := ps.put(ctx, roomdoc.PageDocument(name), page.content, have); err != nil {
 			return err
 		}
 	}
@@ -50,31 +50,31 @@ func (s *Store) restore(ctx context.Context, state *State, d *Draft, have *stock
 		return nil
 	}
 	for _, p := range state.parts {
-		if err := s.putPart(ctx, roomdoc.SectionDocument(p.hash), p.data, have); err != nil {
+		if err := ps.put(ctx, roomdoc.SectionDocument(p.hash), p.data, have); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// putPart writes a value named by its content, unless the leader's list has it. An existing value is written again, so
+// put writes a value named by its content, unless the leader's list has it. An existing value is written again, so
 // that it does not get deleted as unreferenced.
-func (s *Store) putPart(ctx context.Context, key string, data []byte, have *stock) error {
+func (ps *partStore) put(ctx context.Context, key string, data []byte, have *stock) error {
 	if have != nil && !have.doubted {
 		if _, there := have.parts[key]; there {
 			return nil
 		}
 	}
-	_, err := s.Docs.Put(ctx, key, data, 0)
+	_, err := ps.docs.Put(ctx, key, data, 0)
 	for range 3 {
 		if !errors.Is(err, wire.ErrChanged) {
 			return err
 		}
-		_, revision, e := s.Docs.Get(ctx, key)
+		_, revision, e := ps.docs.Get(ctx, key)
 		if e != nil {
 			return e
 		}
-		_, err = s.Docs.Put(ctx, key, data, revision)
+		_, err = ps.docs.Put(ctx, key, data, revision)
 	}
 	if errors.Is(err, wire.ErrChanged) {
 		return nil // concurrent writers of the same value
@@ -82,8 +82,8 @@ func (s *Store) putPart(ctx context.Context, key string, data []byte, have *stoc
 	return err
 }
 
-// tell writes the rooms document, unless the store has that version or a newer one. It updates the view.
-func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
+// publishRooms writes the rooms document, unless the store has that version or a newer one. It updates the view.
+func (s *Store) publishRooms(ctx context.Context, v *view, rooms []byte) error {
 	for try := 0; ; try++ {
 		if v.version >= v.state.Version && v.version != 0 {
 			return nil // a later change, based on this one, has written it
@@ -96,7 +96,7 @@ func (s *Store) tell(ctx context.Context, v *view, rooms []byte) error {
 		if !errors.Is(err, wire.ErrChanged) || try == 20 {
 			return err
 		}
-		if err := s.readRooms(ctx, v); err != nil {
+		if err := s.parts.readRooms(ctx, v); err != nil {
 			return err
 		}
 		s.pause(ctx, time.Duration(try)*mathrand.N(time.Millisecond))
@@ -132,7 +132,7 @@ func (s *Store) tidy(ctx context.Context, state *State, parts map[string]wire.Wr
 	if state.spare(old); len(old) == 0 {
 		return nil
 	}
-	v, err := s.look(ctx, true) // after the listing: a later reference to a part is preceded by a write of it
+	v, err := s.load(ctx, true) // after the listing: a later reference to a part is preceded by a write of it
 	if err != nil {
 		return err
 	}

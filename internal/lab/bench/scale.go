@@ -5,30 +5,25 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/big"
-	mrand "math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
-	"vestibule/internal/core/admission"
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/figures"
 	"vestibule/internal/lab/process"
-	"vestibule/internal/node"
-	"vestibule/internal/node/natsbus"
+	"vestibule/internal/lab/site"
 )
 
-// scale starts bin/global, bin/regional and bin/edge as separate processes, with the cores of 49 more edges in this
-// one. It measures the cost of many rooms without visitors, and of traffic in some of them.
+// scale starts global, a regional and an edge as separate processes, with the cores of more edges in this one: with the
+// maximum of rooms, and then with one room and with some to compare idle nodes and traffic.
 func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) error {
-	fmt.Fprintf(out, "%s; %d rooms, %d edges\n\n", cpu(), rooms, edges)
+	fmt.Fprintf(out, "%s; %d rooms, %d edges\n\n", figures.Machine(), rooms, edges)
 	dir, err := os.MkdirTemp("", "vestibule-scale-")
 	if err != nil {
 		return err
@@ -37,25 +32,32 @@ func scale(ctx context.Context, out io.Writer, rooms, edges int, watch time.Dura
 	if err := process.Build(ctx, dir, "vestibule/cmd/..."); err != nil {
 		return err
 	}
-	for _, many := range []int{room.MaxRooms, rooms} {
-		f, took, err := startFleet(ctx, dir, many, "")
+	begun := time.Now()
+	shop, err := site.Open("127.0.0.1", func() time.Duration { return time.Since(begun) })
+	if err != nil {
+		return err
+	}
+	defer shop.Close() // the run is over
+	var perRequest []time.Duration
+	for _, n := range []int{room.MaxRooms, 1, rooms} {
+		f, took, err := startFleet(ctx, dir, n, shop.URL())
 		if err != nil {
 			return err
 		}
-		row(out, fmt.Sprintf("%d rooms: start of all to an edge that is ready", many), fmt.Sprintf("%.1f s", took.Seconds()), "works")
-		if many == rooms {
-			err = f.measure(ctx, out, rooms, edges, watch)
+		row(out, fmt.Sprintf("%d rooms: start of all to an edge that is ready", n), fmt.Sprintf("%.1f s", took.Seconds()), "works")
+		if n != room.MaxRooms {
+			var cost time.Duration
+			cost, err = f.measure(ctx, out, n, edges, watch)
+			perRequest = append(perRequest, cost)
 		}
 		f.stop()
 		if err != nil {
 			return err
 		}
 	}
-	return traffic(ctx, out, dir, rooms, edges, watch)
-}
-
-func row(out io.Writer, what, got, goal string) {
-	fmt.Fprintf(out, "%-72s %s\n%-72s goal: %s\n", what, got, "", goal)
+	row(out, fmt.Sprintf("%d rooms, %d with traffic, beside one room, CPU per request", rooms, min(busy, rooms)),
+		fmt.Sprintf("%.3f", float64(perRequest[1])/float64(perRequest[0])), "<= 1.1")
+	return nil
 }
 
 // program is a running node.
@@ -72,7 +74,7 @@ type nodes struct {
 	order []*program
 	edge  *program
 	nats  string
-	site  string   // of the first busy rooms; empty to have none
+	site  string   // of the first busy rooms
 	paths []string // of the rooms
 }
 
@@ -95,10 +97,17 @@ func (f *nodes) writeRooms(n int, generation string) error {
 			return err
 		}
 		path, site := fmt.Sprintf("/p%x", noise), fmt.Sprintf("http://10.0.%d.%d:8080", i/250, i%250)
-		if f.paths = append(f.paths, path); f.site != "" && i < busy {
+		if f.paths = append(f.paths, path); i < busy {
 			site = f.site
 		}
-		fmt.Fprintf(&b, "- name: room-%d\n  host: %s-%d.example\n  path: %s\n  total_active_users: 1000\n  new_users_per_minute: 600\n  session_duration: 5m\n  origin: %s\n", i, generation, i, path, site)
+		fmt.Fprintf(&b, `- name: room-%d
+  host: %s-%d.example
+  path: %s
+  total_active_users: 1000
+  new_users_per_minute: 600
+  session_duration: 5m
+  origin: %s
+`, i, generation, i, path, site)
 	}
 	return os.WriteFile(f.file, []byte(b.String()), 0o600)
 }
@@ -114,33 +123,24 @@ func startFleet(ctx context.Context, bin string, rooms int, site string) (*nodes
 		return nil, 0, err
 	}
 	begun := time.Now()
-	common := func(name string) []string {
-		return []string{"--data-dir", filepath.Join(dir, name), "--metrics-listen", "127.0.0.1:0", "--log-level", "warn"}
+	start := func(name string, args ...string) (p *program, err error) {
+		args = append(args, "--data-dir", filepath.Join(dir, name), "--metrics-listen", "127.0.0.1:0", "--log-level", "warn")
+		return f.start(bin, name, args)
 	}
-	for _, start := range []func() error{
-		func() error {
-			p, err := f.start(bin, "global", append(common("global"), "--rooms", f.file, "--data-centers", "dublin", "--nats-embedded", "--nats-listen", "127.0.0.1:0", "--bootstrap"))
-			if err == nil {
-				f.nats = p.at["nats"]
-			}
-			return err
-		},
-		func() error {
-			_, err := f.start(bin, "regional", append(common("regional"), "--data-center", "dublin", "--nats-url", f.nats, "--bootstrap"))
-			return err
-		},
-		func() (err error) {
-			f.edge, err = f.start(bin, "edge", append(common("edge"), "--data-center", "dublin", "--name", "edge-0", "--nats-url", f.nats, "--listen", "127.0.0.1:0"))
-			return err
-		},
-		func() error {
-			return until(ctx, "the edge is ready", func() bool { return answers(f.edge.at["metrics"]+"/readyz", "") == http.StatusOK })
-		},
-	} {
-		if err := start(); err != nil {
-			f.stop()
-			return nil, 0, err
-		}
+	global, err := start("global", "--rooms", f.file, "--data-centers", "dublin", "--nats-embedded", "--nats-listen", "127.0.0.1:0", "--bootstrap")
+	if err == nil {
+		f.nats = global.at["nats"]
+		_, err = start("regional", "--data-center", "dublin", "--nats-url", f.nats, "--bootstrap")
+	}
+	if err == nil {
+		f.edge, err = start("edge", "--data-center", "dublin", "--name", "edge-0", "--nats-url", f.nats, "--listen", "127.0.0.1:0")
+	}
+	if err == nil {
+		err = until(ctx, "the edge is ready", func() bool { return answers(f.edge.at["metrics"]+"/readyz", "") == http.StatusOK })
+	}
+	if err != nil {
+		f.stop()
+		return nil, 0, err
 	}
 	return f, time.Since(begun), nil
 }
@@ -192,34 +192,42 @@ func (f *nodes) knows(host string) bool {
 	return code != 0 && code != http.StatusMisdirectedRequest
 }
 
-func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) error {
+// measure prints the figures of a fleet, and returns the edge's CPU time per request.
+func (f *nodes) measure(ctx context.Context, out io.Writer, rooms, edges int, watch time.Duration) (perRequest time.Duration, err error) {
 	stop, err := others(f.nats, rooms, edges-1)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer stop()
+	alive := fmt.Sprintf("vestibule_regional_edges{state=\"alive\"} %d\n", edges)
 	leased := func() bool {
 		text, _, err := get(f.order[1].at["metrics"] + "/metrics")
-		return err == nil && strings.Contains(text, fmt.Sprintf("vestibule_regional_edges{state=\"alive\"} %d\n", edges)) && !strings.Contains(text, `state="dead"`)
+		return err == nil && strings.Contains(text, alive) && !strings.Contains(text, `state="dead"`)
 	}
 	if err := until(ctx, "all edges have a lease", leased); err != nil {
-		return err
+		return 0, err
 	}
 	select { // first permits, first views
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	case <-time.After(10 * time.Second):
 	}
+	if perRequest, err = f.measureTraffic(ctx, out, rooms, watch); err != nil {
+		return 0, err
+	}
 	if err := f.measureIdleCPU(ctx, out, rooms, edges, watch); err != nil {
-		return err
+		return 0, err
 	}
 	if err := f.measureScrapes(out, rooms); err != nil {
-		return err
+		return 0, err
 	}
 	if !leased() {
 		fmt.Fprintln(out, "Leases lapsed meanwhile, so this machine was too busy: the figures above are not those of an idle fleet.")
 	}
-	return f.measureChanges(ctx, out, rooms)
+	if rooms > 1 {
+		err = f.measureChanges(ctx, out, rooms)
+	}
+	return perRequest, err
 }
 
 // measureIdleCPU prints the CPU use of every process over watch.
@@ -242,11 +250,14 @@ func (f *nodes) measureIdleCPU(ctx context.Context, out io.Writer, rooms, edges 
 		if err != nil {
 			return err
 		}
-		what := fmt.Sprintf("idle CPU of bin/%s, %d rooms x %d edges", p.name, rooms, edges)
-		if p.name == "global" {
+		what, goal := fmt.Sprintf("idle CPU of bin/%s, %d rooms x %d edges", p.name, rooms, edges), "<= 1 %"
+		switch p.name {
+		case "global":
 			what += ", with the embedded NATS"
+		case "edge":
+			what, goal = what+fmt.Sprintf(", %d people inside who do nothing", busy), "<= 0.5 %"
 		}
-		row(out, what, fmt.Sprintf("%.2f %% of a core", 100*float64(after-before[i])/float64(passed)), "<= 1 %")
+		row(out, what, fmt.Sprintf("%.2f %% of a core", 100*float64(after-before[i])/float64(passed)), goal)
 	}
 	return nil
 }
@@ -258,7 +269,8 @@ func (f *nodes) measureScrapes(out io.Writer, rooms int) error {
 		if err != nil {
 			return err
 		}
-		row(out, fmt.Sprintf("scrape of bin/%s, %d idle rooms", p.name, rooms), fmt.Sprintf("%.1f KB, %.1f ms", float64(size)/1e3, took.Seconds()*1e3), "<= 500 KB, <= 50 ms")
+		row(out, fmt.Sprintf("scrape of bin/%s, %d idle rooms", p.name, rooms),
+			fmt.Sprintf("%.1f KB, %.1f ms", float64(size)/1e3, took.Seconds()*1e3), "<= 500 KB, <= 50 ms")
 	}
 	return nil
 }
@@ -352,74 +364,4 @@ func used(pid int) (time.Duration, error) {
 	}
 	system, err := strconv.Atoi(fields[12])
 	return time.Duration(user+system) * 10 * time.Millisecond, err
-}
-
-// others runs the cores of idle edges in this process.
-func others(url string, rooms, n int) (stop func(), err error) {
-	conn, err := natsbus.Connect(natsbus.Options{Name: "others", URL: url, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
-	}
-	var doors []admission.Room
-	for i := range rooms {
-		doors = append(doors, admission.Room{ID: room.IDOf(fmt.Sprint("room-", i)), Session: 5 * time.Minute})
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	stop = func() {
-		cancel()
-		running.Wait()
-		conn.Close()
-	}
-	clock := node.NewClock()
-	for i := range n {
-		name := fmt.Sprint("other-", i)
-		eng := admission.New(admission.Config{Edge: name, DC: "dublin", Params: wire.DefaultParams(), Limits: admission.DefaultLimits(), Rand: mrand.New(mrand.NewPCG(mrand.Uint64(), uint64(i)))})
-		eng.SetRooms(clock.Now(), doors)
-		inbox := make(chan *wire.Grant, 64)
-		end, err := conn.Subscribe(wire.GrantSubject("dublin", name), func(_ string, data []byte) {
-			if g, err := wire.DecodeGrant(data); err == nil {
-				select {
-				case inbox <- g:
-				default: // the next one has the same content
-				}
-			}
-		})
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		running.Go(func() {
-			defer end()
-			runEdge(ctx, conn, name, eng, clock, inbox)
-		})
-	}
-	return stop, nil
-}
-
-func runEdge(ctx context.Context, conn *natsbus.Conn, name string, eng *admission.Engine, clock *node.Clock, inbox <-chan *wire.Grant) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case g := <-inbox:
-			eng.Apply(clock.Now(), *g)
-		case <-timer.C:
-		}
-		now := clock.Now()
-		if eng.Due() <= now {
-			for _, m := range eng.Report(now) {
-				data, err := wire.EncodeReport(&m)
-				if err == nil {
-					err = conn.Publish(wire.ReportSubject("dublin", name), data)
-				}
-				if err != nil && ctx.Err() == nil {
-					fmt.Fprintln(os.Stderr, name, err)
-				}
-			}
-		}
-		timer.Reset(max(time.Millisecond, eng.Due().Sub(now)))
-	}
 }

@@ -3,10 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,16 +17,15 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/lab/judge"
 	"vestibule/internal/lab/site"
 )
 
-// fleet is the processes of a run.
+// fleet is the processes or pods of a run.
 type fleet struct {
 	o    options
-	net  network
 	zero time.Time
 	ask  *http.Client
+	j    *journal
 
 	mu    sync.Mutex
 	nodes []*node // in the order of their start, including removed ones
@@ -35,7 +35,7 @@ type fleet struct {
 type deployment struct {
 	bus
 	site *site.Site
-	keys keys
+	pods *cluster // nil for processes
 
 	names map[string]int // edges ever started, by place; guarded by mu
 	edits int            // of the rooms file; guarded by mu
@@ -46,40 +46,43 @@ type deployment struct {
 	unforgotten [][]string // commands without an answer; guarded by mu
 }
 
-func newDeployment(o options, network network) *deployment {
+// newDeployment returns a deployment without nodes, with its site.
+func newDeployment(o options, out io.Writer) (*deployment, error) {
 	f := &fleet{
-		o: o, net: network, zero: time.Now(),
+		o: o, zero: time.Now(),
 		ask: &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
-	return &deployment{bus: bus{fleet: f, dcs: places[:2]}, names: map[string]int{}}
+	f.j = &journal{out: out, since: f.since, done: map[string]int{}}
+	d := &deployment{bus: bus{fleet: f, dcs: places[:2]}, names: map[string]int{}}
+	var err error
+	d.site, err = site.Open(hubAddr, d.since)
+	return d, err
 }
 
 // since returns the time since the start of the deployment.
 func (f *fleet) since() time.Duration { return time.Since(f.zero) }
 
-// shape is the number of processes per role.
-type shape struct {
-	globals, regionals, edges int
-	embedded                  bool // the only global has an embedded NATS
+// path returns the path of a file of the run.
+func (f *fleet) path(name ...string) string {
+	return filepath.Join(append([]string{f.o.dir}, name...)...)
 }
 
 const host = "shop.example" // of the room
 
-// deploy starts all processes and waits until all edges can admit.
-func deploy(ctx context.Context, o options, network network, s shape) (*deployment, error) {
-	d := newDeployment(o, network)
-	var err error
-	if d.site, err = site.Open(network.addr(hub), d.since); err != nil {
+// deploy starts all processes in a network of their own, and waits until all edges can admit.
+func deploy(ctx context.Context, o options, out io.Writer) (*deployment, error) {
+	if err := newNetwork(ctx); err != nil {
 		return nil, err
 	}
-	steps := []func(context.Context) error{d.planNATS, d.startGateways, d.startNATS}
-	if s.embedded {
-		steps = []func(context.Context) error{d.embedNATS, d.startGateways}
+	d, err := newDeployment(o, out)
+	if err != nil {
+		return nil, err
 	}
-	for _, f := range append(steps, func(context.Context) error { return d.startTree(s) }) {
-		if err := f(ctx); err != nil {
-			return d, err
-		}
+	if err := d.startNATS(ctx); err != nil {
+		return d, err
+	}
+	if err := d.startTree(ctx); err != nil {
+		return d, err
 	}
 	if err := d.settled(ctx, 60*time.Second); err != nil {
 		return d, err
@@ -96,24 +99,15 @@ func deploy(ctx context.Context, o options, network network, s shape) (*deployme
 		return d, err
 	}
 	// Data centres are added and removed by the membership list, which the leader creates.
-	return d, d.wait(60*time.Second, func() error {
-		if ctx.Err() != nil {
-			return nil
-		}
-		out, err := d.command(ctx, "fleet", "list")
-		if err != nil {
-			return fmt.Errorf("fleet list: %w: %s", err, out)
-		}
-		return nil
-	})
+	return d, d.wait(ctx, 60*time.Second, func() error { _, err := d.command(ctx, "fleet", "list"); return err })
 }
 
 // second returns the name of a room that is edited during the run. It has no visitors.
 func (d *deployment) second() string { return fmt.Sprintf("second-%d", d.edits) }
 
-// writeRooms writes the rooms file atomically, as operators should.
-func (d *deployment) writeRooms() error {
-	file, err := write(d.o.dir, "rooms.new", `
+// writeRooms writes the rooms file into a folder, atomically, as operators should.
+func (d *deployment) writeRooms(dir string) error {
+	file, err := write(dir, "rooms.new", `
 rooms:
   - name: shop
     host: %s
@@ -132,46 +126,40 @@ rooms:
 	if err != nil {
 		return err
 	}
-	return os.Rename(file, filepath.Join(d.o.dir, "rooms.yaml"))
+	return os.Rename(file, filepath.Join(dir, "rooms.yaml"))
 }
 
-// startTree starts globals, regionals and edges, in this order.
-func (d *deployment) startTree(s shape) error {
-	if err := d.writeRooms(); err != nil {
+// startTree starts a global per place, and two regionals and two edges per data centre, in this order.
+func (d *deployment) startTree(ctx context.Context) error {
+	if err := d.writeRooms(d.o.dir); err != nil {
 		return err
 	}
-	rooms := filepath.Join(d.o.dir, "rooms.yaml")
 	bootstrap := func(i int) []string {
 		if i == 0 {
 			return []string{"--bootstrap"}
 		}
 		return nil
 	}
-	for i := range s.globals {
+	for i, place := range places {
 		name := fmt.Sprintf("global-%d", i+1)
-		nats := d.natsFor(places[i%len(places)], "global", name)
-		if s.embedded {
-			nats = fmt.Sprintf("nats: {embedded: true, listen: %q, credentials: none}\n", strings.TrimPrefix(d.urls, "nats://"))
-		}
-		_, err := d.launch("global", places[i%len(places)], name,
-			fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\n%s", strings.Join(d.dcs, ", "), rooms, nats), bootstrap(i)...)
-		if err != nil {
+		config := fmt.Sprintf("data_centers: [%s]\nrooms: %s\nkey_rotation: 0s\n", strings.Join(d.dcs, ", "), d.path("rooms.yaml"))
+		if _, err := d.launch("global", place, name, config, bootstrap(i)...); err != nil {
 			return err
 		}
 		if i == 0 { // the node with bootstrap has to lead
-			if err := d.wait(20*time.Second, func() error { _, err := d.leader("global", ""); return err }); err != nil {
+			if err := d.wait(ctx, 20*time.Second, func() error { _, _, err := d.leader("global", ""); return err }); err != nil {
 				return err
 			}
 		}
 	}
 	for _, dc := range d.dcs {
-		for i := range s.regionals {
-			if err := d.launchRegional(dc, i, bootstrap(i)...); err != nil {
+		for i := range 2 {
+			if err := d.launchRegional(ctx, dc, i, bootstrap(i)...); err != nil {
 				return err
 			}
 		}
 	}
-	for range s.edges {
+	for range 2 {
 		for _, dc := range d.dcs {
 			if _, err := d.launchEdge(dc); err != nil {
 				return err
@@ -183,27 +171,27 @@ func (d *deployment) startTree(s shape) error {
 
 // launch starts a new node.
 func (d *deployment) launch(role, place, name, config string, first ...string) (*node, error) {
-	file, err := write(d.o.dir, place+"-"+name+".yaml", "name: %s\ndata_dir: %s\nmetrics: {listen: %q}\nlog: {level: info}\n%s",
-		name, filepath.Join(d.o.dir, place+"-"+name), d.net.addr(place)+":0", config)
+	file, err := write(d.o.dir, place+"-"+name+".yaml", "name: %s\ndata_dir: %s\nmetrics: {listen: %q}\nlog: {level: info}\n%s%s",
+		name, d.path(place+"-"+name), join(addrOf(place), 0), config, d.natsFor(place, role, name))
 	if err != nil {
 		return nil, err
 	}
 	n := &node{
 		name: place + "/" + name, role: role, place: place, first: first,
-		argv: []string{filepath.Join(d.o.firstBinaries(), role), "--config", file},
+		argv: []string{filepath.Join(cmp.Or(d.o.old, d.path("bin")), role), "--config", file},
 	}
 	return n, d.add(n)
 }
 
 // launchRegional starts a regional. The first one of a data centre has to lead before others start.
-func (d *deployment) launchRegional(dc string, i int, first ...string) error {
+func (d *deployment) launchRegional(ctx context.Context, dc string, i int, first ...string) error {
 	name := fmt.Sprintf("regional-%d", i+1)
-	_, err := d.launch("regional", dc, name, fmt.Sprintf("data_center: %s\n%s", dc, d.natsFor(dc, "regional", name)), first...)
+	_, err := d.launch("regional", dc, name, "data_center: "+dc+"\n", first...)
 	if err != nil || i > 0 {
 		return err
 	}
 	// There is no leader while a NATS disk is full, which a storm may cause.
-	return d.wait(time.Minute, func() error { _, err := d.leader("regional", dc); return err })
+	return d.wait(ctx, time.Minute, func() error { _, _, err := d.leader("regional", dc); return err })
 }
 
 // launchEdge starts an edge with a new name.
@@ -213,13 +201,13 @@ func (d *deployment) launchEdge(dc string) (*node, error) {
 	name := fmt.Sprintf("edge-%d", d.names[dc])
 	d.mu.Unlock()
 	return d.launch("edge", dc, name, fmt.Sprintf(
-		"data_center: %s\nlisten: %q\ndrain_delay: 1s\nheld: {per_prefix: 65536}\n%s", dc, d.net.addr(dc)+":0", d.natsFor(dc, "edge", name)))
+		"data_center: %s\nlisten: %q\ndrain_delay: 1s\nheld: {per_prefix: 65536}\n", dc, join(addrOf(dc), 0)))
 }
 
 // add starts a new node.
 func (f *fleet) add(n *node) error {
 	n.fleet = f
-	n.log = filepath.Join(f.o.dir, strings.ReplaceAll(n.name, "/", "-")+".log")
+	n.log = f.path(strings.ReplaceAll(n.name, "/", "-") + ".log")
 	f.enlist(n)
 	return n.start(n.first...)
 }
@@ -253,29 +241,28 @@ func (f *fleet) of(role, place string) []*node {
 	return slices.DeleteFunc(f.present(), func(n *node) bool { return n.role != role || (place != "" && n.place != place) })
 }
 
-// wait retries f until it succeeds or limit has passed.
-func (f *fleet) wait(limit time.Duration, try func() error) error {
-	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+// wait tries until it succeeds, limit has passed or ctx ends, ever less often.
+func (f *fleet) wait(ctx context.Context, limit time.Duration, try func() error) error {
+	for begun := time.Now(); ; {
 		err := try()
-		if err == nil || time.Now().After(deadline) {
-			return err
+		passed := time.Since(begun)
+		if err == nil || passed > limit || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
 		}
+		sleep(ctx, min(max(20*time.Millisecond, passed/20), 500*time.Millisecond))
 	}
 }
 
 // settled waits until the deployment is complete: every edge can admit, one global leads and one regional per data
 // centre, and every node has the newest rooms.
 func (d *deployment) settled(ctx context.Context, limit time.Duration) error {
-	err := d.wait(limit, func() error {
-		if ctx.Err() != nil {
-			return nil
-		}
-		if _, err := d.leader("global", ""); err != nil {
+	return d.wait(ctx, limit, func() error {
+		if _, _, err := d.leader("global", ""); err != nil {
 			return err
 		}
 		serving := d.serving()
 		for _, dc := range serving {
-			if _, err := d.leader("regional", dc); err != nil {
+			if _, _, err := d.leader("regional", dc); err != nil {
 				return err
 			}
 		}
@@ -294,7 +281,6 @@ func (d *deployment) settled(ctx context.Context, limit time.Duration) error {
 		}
 		return d.informed()
 	})
-	return errors.Join(ctx.Err(), err)
 }
 
 // informed returns an error unless every node has the newest rooms.
@@ -317,113 +303,12 @@ func (d *deployment) informed() error {
 	return nil
 }
 
-func (f *fleet) ready(n *node) (ready, isolated bool, err error) {
-	var r struct{ Ready, Isolated bool }
-	err = f.get(text(&n.metrics)+"/readyz", &r)
-	return r.Ready, r.Isolated, err
-}
-
-// leader returns the node that reports to lead.
-func (f *fleet) leader(role, place string) (*node, error) {
-	var found *node
-	for _, n := range f.of(role, place) {
-		var s struct{ Leading bool }
-		if err := f.get(text(&n.metrics)+"/status", &s); err != nil {
-			continue // dead or stopped: it does not lead
-		}
-		if s.Leading && found != nil {
-			return nil, fmt.Errorf("%s and %s both lead", found.name, n.name)
-		}
-		if s.Leading {
-			found = n
-		}
-	}
-	if found == nil {
-		return nil, fmt.Errorf("no %s leads in %q", role, place)
-	}
-	return found, nil
-}
-
-func (f *fleet) get(url string, to any) (err error) {
-	resp, err := f.ask.Get(url)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	return json.NewDecoder(resp.Body).Decode(to)
-}
-
-// observe writes the status log, and records stalls of the machine, until end is called.
-func (d *deployment) observe(ctx context.Context) (end func() (stood []judge.Span, err error)) {
-	ctx, stop := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	var stood []judge.Span
-	var err error
-	all.Go(func() { stood = d.stalls(ctx) })
-	all.Go(func() { err = d.logStatus(ctx) })
-	return func() ([]judge.Span, error) {
-		stop()
-		all.Wait()
-		return stood, err
-	}
-}
-
-// died returns the errors of processes that ended unexpectedly.
-func (f *fleet) died() error {
-	var errs []error
-	for _, n := range f.present() {
-		errs = append(errs, n.died())
-	}
-	return errors.Join(errs...)
-}
-
-// logStatus writes the status of every process, once a second, to find the cause of a failure afterwards.
-func (d *deployment) logStatus(ctx context.Context) (err error) {
-	f, err := os.Create(filepath.Join(d.o.dir, "status.jsonl"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-		nodes := d.present()
-		lines := make([]string, len(nodes))
-		var all sync.WaitGroup
-		for i, n := range nodes {
-			if !n.ours() {
-				continue
-			}
-			if err := d.keys.learnFrom(n); err != nil {
-				return fmt.Errorf("keys of %s: %w", n.name, err)
-			}
-			at := d.since()
-			all.Go(func() {
-				var status json.RawMessage
-				if d.get(text(&n.metrics)+"/status", &status) != nil {
-					return // it is dead or stopped
-				}
-				line, err := json.Marshal(map[string]any{"at": at.Seconds(), "node": n.name, "status": status})
-				if err == nil {
-					lines[i] = string(line) + "\n"
-				}
-			})
-		}
-		all.Wait()
-		if _, err := f.WriteString(strings.Join(lines, "")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // stop ends all processes, the newest first.
 func (d *deployment) stop() error {
 	var errs []error
+	if d.pods != nil {
+		errs = append(errs, d.pods.stop())
+	}
 	var all sync.WaitGroup
 	for _, n := range slices.Backward(d.ever()) {
 		_ = n.signal(syscall.SIGCONT) // it may have ended
@@ -434,8 +319,8 @@ func (d *deployment) stop() error {
 		})
 	}
 	all.Wait()
-	if d.site != nil {
-		errs = append(errs, d.site.Close())
+	for _, g := range d.gates {
+		errs = append(errs, g.stop())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.site.Close())...)
 }

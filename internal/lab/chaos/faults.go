@@ -55,17 +55,14 @@ const stormLength = 40 * time.Second
 // firstGap is the mean gap between the faults of the first storm: at least twenty fit.
 const firstGap = 1300 * time.Millisecond
 
-// kinds selects the kinds of faults: of links, of delayed messages, and changes of the fleet itself.
-type kinds struct{ links, late, changes bool }
-
 // change turns a fault into a change of the fleet itself.
-func (f *fault) change(rng *rand.Rand, links bool) {
+func (f *fault) change(rng *rand.Rand) {
 	switch n := rng.IntN(20); {
 	case n < 4:
 		f.act = actRotate
 	case n < 8:
 		f.act, f.role = actReplace, "edge"
-	case n < 11 && links:
+	case n < 11:
 		f.act, f.role = actFill, "nats"
 		f.lasts *= 3
 	case n < 12:
@@ -77,22 +74,22 @@ func (f *fault) change(rng *rand.Rand, links bool) {
 	}
 }
 
-// plan draws the faults of one storm, with the mean gap. Every role is killed and stopped; stops replace unavailable
-// faults of links and messages.
-func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fault {
+// plan draws the faults of one storm, with the mean gap. Every role is killed and stopped.
+func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, changes bool) []fault {
 	roles := []string{"edge", "edge", "edge", "regional", "regional", "global", "global", "nats"}
 	var out []fault
 	for at := time.Duration(0); at < length; {
 		f := fault{
-			at: at, role: roles[rng.IntN(len(roles))], place: dcs[rng.IntN(len(dcs))], pick: rng.IntN(100), leader: rng.IntN(4) > 0,
+			at: at, role: roles[rng.IntN(len(roles))], place: dcs[rng.IntN(len(dcs))],
+			pick: rng.IntN(100), leader: rng.IntN(4) > 0,
 			lasts: 200*time.Millisecond + time.Duration(rng.ExpFloat64()*float64(2*time.Second)),
 		}
 		if rng.IntN(6) == 0 {
 			f.lasts *= 4 // longer than every lease
 		}
 		switch n := rng.IntN(100); {
-		case k.changes && rng.IntN(5) == 0:
-			f.change(rng, k.links)
+		case changes && rng.IntN(5) == 0:
+			f.change(rng)
 		case n < 5:
 			f.act = actEdit
 		case n < 7:
@@ -102,7 +99,7 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fa
 			if f.role == "edge" && rng.IntN(4) == 0 {
 				f.act = actWipe
 			}
-		case n < 58 || (!k.links && (n < 84 || !k.late)):
+		case n < 58:
 			f.act = actStop
 		case n < 70:
 			f.act = actCut
@@ -110,12 +107,13 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fa
 			f.place, f.to = places[from], places[(from+1+rng.IntN(len(places)-1))%len(places)]
 		case n < 78:
 			f.act, f.place = actPart, places[rng.IntN(len(places))]
-		case n < 84 || !k.late:
+		case n < 84:
 			f.act = actNarrow
 		default:
 			f.act = actLate
 			f.lasts *= 3 // long enough to matter
-			f.by = min(20*time.Millisecond+time.Duration(rng.ExpFloat64()*float64(400*time.Millisecond)), 2*time.Second).Round(time.Millisecond)
+			mean := 20*time.Millisecond + time.Duration(rng.ExpFloat64()*float64(400*time.Millisecond))
+			f.by = min(mean, 2*time.Second).Round(time.Millisecond)
 		}
 		f.lasts = min(f.lasts, 15*time.Second, length+5*time.Second-at)
 		out = append(out, f)
@@ -126,11 +124,10 @@ func plan(rng *rand.Rand, length, gap time.Duration, dcs []string, k kinds) []fa
 
 // journal prints the faults with their times.
 type journal struct {
-	mu   sync.Mutex
-	out  io.Writer
-	d    *deployment
-	base time.Duration
-	done map[string]int
+	mu    sync.Mutex
+	out   io.Writer
+	since func() time.Duration
+	done  map[string]int // by kind
 }
 
 func (j *journal) record(what, format string, args ...any) {
@@ -139,7 +136,7 @@ func (j *journal) record(what, format string, args ...any) {
 	if what != "" {
 		j.done[what]++
 	}
-	fmt.Fprintf(j.out, "%7.2f s  %s\n", (j.d.since() - j.base).Seconds(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(j.out, "%7.2f s  %s\n", j.since().Seconds(), fmt.Sprintf(format, args...))
 }
 
 // injector injects faults into a deployment.
@@ -158,7 +155,7 @@ func (in *injector) do(ctx context.Context, f fault) error {
 	case actRotate:
 		return in.rotate(ctx)
 	case actLose:
-		return in.loseStore(ctx, f.lasts)
+		return in.loseStores(ctx, in.of("nats", ""), f.lasts)
 	case actMember:
 		return in.member(ctx)
 	case actRestart:
@@ -236,7 +233,7 @@ func (op *operator) edit() error {
 	defer op.mu.Unlock()
 	op.edits++
 	op.j.record("edited rooms", "edit     the rooms file: %s", op.second())
-	return op.writeRooms()
+	return op.writeRooms(op.o.dir)
 }
 
 // victim claims the node of a fault, nil for none.
@@ -256,7 +253,7 @@ func (in *injector) victim(f fault) *node {
 		}
 	}
 	if f.leader && (f.role == "global" || f.role == "regional") {
-		if n, err := in.leader(f.role, place); err == nil && n.claim() {
+		if n, _, err := in.leader(f.role, place); err == nil && n.claim() {
 			return n
 		}
 	}
@@ -277,24 +274,84 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// storm executes faults.
+// storm executes faults. The first error ends it.
 func (in *injector) storm(ctx context.Context, faults []fault) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	errs := make([]error, len(faults))
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	var all sync.WaitGroup
 	begun := in.since()
-	for i, f := range faults {
+	for _, f := range faults {
 		sleep(ctx, f.at-(in.since()-begun))
 		if ctx.Err() != nil {
 			break
 		}
 		all.Go(func() {
-			if errs[i] = in.do(ctx, f); errs[i] != nil {
-				end()
+			if err := in.do(ctx, f); err != nil {
+				end(err)
 			}
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return context.Cause(ctx)
+}
+
+// restartAll ends every edge, regional and global that no other fault has claimed, and restarts them. With f.leader
+// they are shut down, as by an operator, otherwise killed, as by a power cut. NATS and the machines keep running.
+func (in *injector) restartAll(ctx context.Context, f fault) error {
+	sig, verb := syscall.SIGKILL, "kill+all"
+	if f.leader {
+		sig, verb = syscall.SIGTERM, "restart"
+	}
+	var claimed []*node
+	for _, role := range []string{"edge", "regional", "global"} {
+		for _, n := range in.of(role, "") {
+			if n.claim() {
+				claimed = append(claimed, n)
+			}
+		}
+	}
+	in.j.record("started all again", "%-8s %d processes, again after %.1f s", verb, len(claimed), f.lasts.Seconds())
+	faults := make([]error, len(claimed))
+	var all sync.WaitGroup
+	for i, n := range claimed {
+		all.Go(func() {
+			defer n.free()
+			faults[i] = in.startAgain(ctx, n, sig, f.lasts, nil)
+		})
+	}
+	all.Wait()
+	return errors.Join(faults...)
+}
+
+// startAgain ends a process, calls between after a while, and starts the process.
+func (op *operator) startAgain(ctx context.Context, n *node, sig syscall.Signal, after time.Duration, between func() error) error {
+	n.up.Store(false)
+	well := n.unwell()
+	if err := n.end(sig); err != nil {
+		return err
+	}
+	sleep(ctx, after)
+	if n.gone.Load() { // removed meanwhile
+		return nil
+	}
+	if between != nil {
+		if err := between(); err != nil {
+			return err
+		}
+	}
+	if err := op.revive(ctx, n); err != nil {
+		return err
+	}
+	if n.role == "edge" {
+		if err := op.admits(ctx, n); err != nil {
+			return err
+		}
+	}
+	well()
+	return nil
+}
+
+// revive starts a process that has ended. A connection may have taken its free port meanwhile.
+func (op *operator) revive(ctx context.Context, n *node) error {
+	return op.wait(ctx, 20*time.Second, func() error { return n.start() })
 }

@@ -12,7 +12,6 @@ import (
 
 // links tracks cut and slow links, with the number of concurrent faults.
 type links struct {
-	net   network
 	gates map[string]*gateway
 
 	mu   sync.Mutex
@@ -31,7 +30,10 @@ type slowness struct {
 }
 
 func newLinks(d *deployment) *links {
-	return &links{net: d.net, gates: d.gates, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slow: map[slowness]bool{}, since: d.since, narrowed: map[string][]judge.Span{}}
+	return &links{
+		gates: d.gates, cuts: map[[2]string]int{}, heal: map[[2]string]func() error{}, slow: map[slowness]bool{},
+		since: d.since, narrowed: map[string][]judge.Span{},
+	}
 }
 
 func (l *links) do(ctx context.Context, f fault, j *journal) error {
@@ -71,11 +73,12 @@ func (l *links) slowDown(ctx context.Context, f fault, j *journal) error {
 		j.record("", "(%s is slow already)", f.place)
 		return nil
 	case f.act == actLate:
-		j.record("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s", f.place, f.by, f.lasts.Seconds())
-		heal, err = l.gates[f.place].late(f.by)
+		j.record("made late", "late     %s's nodes and NATS hear each other %v later, for %.1f s",
+			f.place, f.by, f.lasts.Seconds())
+		heal = l.gates[f.place].late(f.by)
 	default:
 		j.record("narrowed", "narrow   the way to %s for %.1f s", f.place, f.lasts.Seconds())
-		heal, err = l.net.narrow(f.place)
+		heal, err = narrow(f.place)
 	}
 	if err != nil {
 		return err
@@ -105,7 +108,7 @@ func (l *links) each(pairs [][2]string, do func([2]string) error) error {
 
 func (l *links) cut(p [2]string) (err error) {
 	if l.cuts[p]++; l.cuts[p] == 1 {
-		l.heal[p], err = l.net.cut(p[0], p[1])
+		l.heal[p], err = cut(p[0], p[1])
 	}
 	return err
 }

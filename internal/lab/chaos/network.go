@@ -4,64 +4,27 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// network is the network of the processes: places with an address each, and links between them that can be cut.
-type network interface {
-	// addr returns the address of a place, hub for this process.
-	addr(place string) string
-	// port returns a free port there; n distinguishes several.
-	port(place string, n int) (int, error)
-	// in returns the command that runs argv in a place.
-	in(place string, argv []string) []string
-	// cut drops packets from one place to another, and returns how to heal it.
-	cut(from, to string) (heal func() error, err error)
-	// narrow limits the bandwidth of a place, and returns how to heal it.
-	narrow(place string) (heal func() error, err error)
-	// disk creates a folder as a small disk of the given MiB, if links reports true.
-	disk(path string, size int) error
-	// links reports whether links can be cut and narrowed, and disks filled.
-	links() bool
-}
+// The network of a run: a network namespace for each place, and this process in the namespace that routes between them.
 
 // hub is the place of the site, of the visitors and of this process.
 const hub = ""
 
-// loopback is the network without namespaces.
-type loopback struct{}
-
-var errLoopback = errors.New("there are no links on the loopback interface")
-
-func (loopback) addr(string) string                       { return "127.0.0.1" }
-func (loopback) in(_ string, argv []string) []string      { return argv }
-func (loopback) cut(_, _ string) (func() error, error)    { return nil, errLoopback }
-func (loopback) narrow(string) (func() error, error)      { return nil, errLoopback }
-func (loopback) disk(path string, _ int) error            { return os.MkdirAll(path, 0o700) }
-func (loopback) links() bool                              { return false }
-func (loopback) port(_ string, _ int) (port int, _ error) { return freePort() }
-
-// freePort returns a port that was free a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
-}
-
-// router is a network of namespaces: one per place, and this process, in the namespace that routes between them, is the
-// hub.
-type router struct{}
+// hubAddr is its address. Pods have addresses in its /16.
+const hubAddr = "10.77.0.1"
 
 // places are the places of processes. The last one has no edges: it lets two of three NATS servers and globals survive
 // the loss of any place.
@@ -70,6 +33,14 @@ var places = []string{"nairobi", "dublin", "lima"}
 // subnet returns the network of a place, 10.77.N.
 func subnet(place string) string {
 	return fmt.Sprintf("10.77.%d.", 1+slices.Index(places, place))
+}
+
+// addrOf returns the address of a place.
+func addrOf(place string) string {
+	if place == hub {
+		return hubAddr
+	}
+	return subnet(place) + "1"
 }
 
 // ownNamespaces makes a started process the first one of its own namespaces, as root in them.
@@ -87,12 +58,12 @@ func ownNamespaces() *syscall.SysProcAttr {
 	return a
 }
 
-// newRouter creates the namespaces of all places around this process, which has its own namespaces.
-func newRouter(ctx context.Context) (*router, error) {
+// newNetwork creates the namespaces of all places around this process, which has its own namespaces.
+func newNetwork(ctx context.Context) error {
 	if err := ownMounts(); err != nil {
-		return nil, err
+		return err
 	}
-	lines := []string{"link set lo up", "addr add 10.77.0.1/32 dev lo"}
+	lines := []string{"link set lo up", "addr add " + hubAddr + "/32 dev lo"}
 	for _, place := range places {
 		net := subnet(place)
 		lines = append(
@@ -109,10 +80,10 @@ func newRouter(ctx context.Context) (*router, error) {
 	}
 	for _, line := range lines {
 		if err := tool(ctx, "ip "+line); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return &router{}, nil
+	return nil
 }
 
 // ownMounts gives this process private mounts and its own /proc, and enables packet forwarding.
@@ -137,51 +108,76 @@ func ownMounts() error {
 func tool(ctx context.Context, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	words := strings.Fields(line)
-	text, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
+	_, err := output(ctx, "", strings.Fields(line)...)
+	return err
+}
+
+// output runs a command with an input, and returns its standard output. An error has all that it printed.
+func output(ctx context.Context, input string, argv ...string) (string, error) {
+	var stdout, stderr strings.Builder
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		text := strings.TrimSpace(stdout.String() + stderr.String())
+		return text, fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, text)
+	}
+	return stdout.String(), nil
+}
+
+// within opens a socket in the namespace of a place, where it stays. The thread returns to our namespace: it must not
+// end, since the kernel would end the processes that it has started.
+func within[T any](place string, open func() (T, error)) (socket T, err error) {
+	runtime.LockOSThread()
+	ours, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(string(text)))
+		return socket, err
 	}
-	return nil
+	defer ours.Close() // read-only
+	theirs, err := os.Open("/run/netns/" + place)
+	if err != nil {
+		return socket, err
+	}
+	defer theirs.Close() // read-only
+	if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET); err != nil {
+		return socket, err
+	}
+	socket, err = open()
+	if e := unix.Setns(int(ours.Fd()), unix.CLONE_NEWNET); e != nil {
+		panic(e) // the thread would mix up the places
+	}
+	runtime.UnlockOSThread()
+	return socket, err
 }
 
-func (r *router) addr(place string) string {
-	if place == hub {
-		return "10.77.0.1"
-	}
-	return subnet(place) + "1"
-}
-
-// port returns a fixed number: the namespace has no other processes.
-func (r *router) port(_ string, n int) (int, error) { return 4222 + n, nil }
-
-func (r *router) in(place string, argv []string) []string {
+// argvIn returns the command that runs argv in a place.
+func argvIn(place string, argv []string) []string {
 	if place == hub {
 		return argv
 	}
 	return append([]string{"ip", "netns", "exec", place}, argv...)
 }
 
-func (r *router) cut(from, to string) (func() error, error) {
+// cut drops packets from one place to another, and returns how to heal it.
+func cut(from, to string) (heal func() error, err error) {
 	rule := "from " + subnet(from) + "0/24 to " + subnet(to) + "0/24 blackhole"
 	return func() error { return tool(context.Background(), "ip rule del "+rule) }, tool(context.Background(), "ip rule add "+rule)
 }
 
-// narrow leaves 600 kbit/s. A delay would need netem, which not every kernel has: see gateway.
-func (r *router) narrow(place string) (func() error, error) {
+// narrow leaves a place 600 kbit/s, and returns how to heal it. A delay would need netem, which not every kernel has:
+// see gateway.
+func narrow(place string) (heal func() error, err error) {
 	dev := "dev to-" + place + " root"
 	return func() error { return tool(context.Background(), "tc qdisc del "+dev) },
 		tool(context.Background(), "tc qdisc add "+dev+" tbf rate 600kbit burst 6kb latency 400ms")
 }
 
-func (r *router) disk(path string, size int) error {
+// disk creates a folder as a small disk of the given MiB.
+func disk(path string, size int) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
 	return syscall.Mount("tmpfs", path, "tmpfs", 0, fmt.Sprintf("size=%dm", size))
 }
-
-func (r *router) links() bool { return true }
 
 // join joins host and port.
 func join(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

@@ -9,20 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	shared "vestibule/internal/node"
@@ -32,10 +27,7 @@ import (
 // This file has the actions of operators and orchestrators, and failures of disks.
 
 // operator acts on a deployment, and records what it does.
-type operator struct {
-	*deployment
-	j *journal
-}
+type operator struct{ *deployment }
 
 // edgesEver returns all edges ever started, by number.
 func (f *fleet) edgesEver() []*node {
@@ -97,12 +89,12 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 	op.unforgotten = nil
 	op.mu.Unlock()
 	for _, args := range again {
-		err := op.wait(wholeWithin, func() error {
+		err := op.wait(ctx, wholeWithin, func() error {
 			out, err := op.command(ctx, args...)
-			if text := strings.TrimSpace(out); err != nil && !strings.Contains(text, "no silent process") && ctx.Err() == nil {
-				return fmt.Errorf("vestibule %s: %s", strings.Join(args, " "), text)
+			if strings.Contains(out, "no silent process") {
+				return nil
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return 0, err
@@ -111,9 +103,9 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 	for _, dc := range op.connected() {
 		// Live edges return within seconds; any still awaited is gone.
 		missed := func(w wait) bool { return w.Edge != "" && !w.Ended }
-		err := op.wait(settling, func() error {
-			waits, _, err := op.waits(dc)
-			if err == nil && ctx.Err() == nil && slices.ContainsFunc(waits, missed) {
+		err := op.wait(ctx, settling, func() error {
+			s, err := op.lead(ctx, dc)
+			if err == nil && slices.ContainsFunc(s.Waits, missed) {
 				return errMissed
 			}
 			return err
@@ -125,17 +117,17 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 			continue
 		}
 		out, err := op.command(ctx, "fleet", "forget", "--all", "--dc", dc)
-		if err != nil && ctx.Err() == nil {
-			return 0, fmt.Errorf("fleet forget --all --dc %s: %s", dc, strings.TrimSpace(out))
+		if err != nil {
+			return 0, err
 		}
 		op.j.record("forgot", "forget   whoever is not heard in %s: %s", dc, strings.TrimSpace(out))
 	}
 	for _, dc := range op.connected() {
-		waits, now, err := op.waits(dc)
+		s, err := op.lead(ctx, dc)
 		if err != nil {
 			return 0, err
 		}
-		for _, w := range waits {
+		for _, w := range s.Waits {
 			serves := slices.Contains(op.serving(), dc)
 			if !w.Closed || !serves && w.Until.IsZero() {
 				continue
@@ -143,7 +135,7 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 			if w.Until.IsZero() && w.Why != "books" { // reported by another one, which has them
 				return 0, fmt.Errorf("%s waits for %q without an end", dc, w.Edge)
 			}
-			until = max(until, op.since()+w.Until.Sub(now))
+			until = max(until, op.since()+w.Until.Sub(s.Region.Time))
 		}
 	}
 	return until, nil
@@ -155,32 +147,13 @@ var errMissed = errors.New("an edge does not report")
 // settling is how long nodes need to reconnect after a storm.
 const settling = 8 * time.Second
 
-// wait is one wait of a data centre, as reported by its regional's status.
-type wait struct {
-	Why    string
-	Edge   string
-	Until  time.Time // zero if unknown
-	Closed bool
-	Ended  bool
-}
-
-// waits returns the waits of a data centre, as reported by its regional, and fleet time.
-func (op *operator) waits(dc string) (waits []wait, now time.Time, err error) {
-	err = op.wait(wholeWithin, func() error {
-		n, err := op.leader("regional", dc)
-		if err != nil {
-			return err
-		}
-		var s struct {
-			Waits  []wait
-			Region struct{ Time time.Time }
-		}
-		if err = op.get(text(&n.metrics)+"/status", &s); err == nil {
-			waits, now = s.Waits, s.Region.Time
-		}
+// lead returns the status of the regional that leads a data centre.
+func (op *operator) lead(ctx context.Context, dc string) (s status, err error) {
+	err = op.wait(ctx, wholeWithin, func() error {
+		_, s, err = op.leader("regional", dc)
 		return err
 	})
-	return waits, now, err
+	return s, err
 }
 
 // instances returns the instances recorded in the folder of an edge.
@@ -248,148 +221,18 @@ func (op *operator) twin(ctx context.Context, n *node, f fault) error {
 	return t.end(syscall.SIGTERM)
 }
 
-// third is the data centre that is added and removed.
-var third = places[2]
-
-// serving returns the data centres that admit visitors.
-func (d *deployment) serving() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.listed {
-		return places
-	}
-	return places[:2]
-}
-
-// connected returns the data centres connected to global: while one of them waits for an edge, global only grants
-// returned permits, even if that one drains or is unlisted.
-func (d *deployment) connected() []string {
-	if len(d.of("regional", third)) > 0 {
-		return places
-	}
-	return d.serving()
-}
-
-// where returns the data centres for faults.
-func (b *bus) where() []string {
-	if b.o.changes {
-		return places
-	}
-	return b.dcs
-}
-
-func (d *deployment) list(listed bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.listed = listed
-}
-
 // command runs the vestibule command.
 func (d *deployment) command(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(d.o.dir, "bin", "vestibule"), slices.Concat(args, d.operatorOf(args))...).CombinedOutput()
-	return string(out), err
-}
-
-// changes adds or drains a data centre, and returns the command's output and whether the change was made. Without an
-// answer of the store the change may still have been made: the list shows it as soon as it is readable.
-func (op *operator) changes(ctx context.Context, verb, dc string) (said string, done bool) {
-	said, err := op.command(ctx, "fleet", verb, dc)
-	if err == nil {
-		return said, true
-	}
-	active := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(dc) + `\s+` + string(shared.Active))
-	err = op.wait(time.Minute, func() error {
-		list, err := op.command(ctx, "fleet", "list")
-		done = active.MatchString(list) == (verb == "add")
-		return err
-	})
-	return strings.TrimSpace(said), done && err == nil
-}
-
-// member adds or removes the third data centre.
-func (op *operator) member(ctx context.Context) error {
-	if !op.changing.TryLock() {
-		op.j.record("", "(%s is on its way already)", third)
-		return nil
-	}
-	defer op.changing.Unlock()
-	if !slices.Contains(op.serving(), third) {
-		return op.come(ctx)
-	}
-	return op.goAway(ctx)
-}
-
-func (op *operator) come(ctx context.Context) error {
-	if len(op.of("regional", third)) == 0 {
-		if err := op.launchRegional(third, 0, "--bootstrap"); err != nil {
-			return err
-		}
-		for range 2 {
-			if _, err := op.launchEdge(third); err != nil {
-				return err
-			}
-		}
-	}
-	if out, done := op.changes(ctx, "add", third); !done {
-		op.j.record("", "(%s is not added: %s)", third, out)
-		return nil
-	}
-	op.j.record("added data centre", "add      %s", third)
-	op.list(true)
-	for _, e := range op.of("edge", third) {
-		if err := op.admits(ctx, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// drainWithin is the maximum time of a drain while sessions end and no fault lasts long.
-const drainWithin = 2 * time.Minute
-
-func (op *operator) goAway(ctx context.Context) error {
-	if out, done := op.changes(ctx, "drain", third); !done {
-		op.j.record("", "(%s does not drain: %s)", third, out)
-		return nil
-	}
-	op.j.record("drained data centre", "drain    %s", third)
-	begun := op.since()
-	op.list(false)
-	for _, e := range op.of("edge", third) {
-		e.up.Store(false)
-	}
-	err := op.wait(drainWithin, func() error {
-		if ctx.Err() != nil {
-			return nil
-		}
-		out, err := op.command(ctx, "fleet", "list")
-		if err != nil {
-			return fmt.Errorf("fleet list: %w: %s", err, out)
-		}
-		if strings.Contains(out, third) {
-			return errors.New("still listed")
-		}
-		return nil
-	})
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		// While the permits of another data centre are unknown, as after a loss of the store, no data centre is
-		// removed; dead edges are forgotten after the storm.
-		op.j.record("", "(%s drains for more than %v: %v)", third, drainWithin, err)
-	default:
-		op.j.record("", "%s has left the list, after %.1f s", third, (op.since() - begun).Seconds())
-	}
-	return nil
+	return output(ctx, "", slices.Concat([]string{d.path("bin", "vestibule")}, args, d.operatorFlags(args))...)
 }
 
 // admits waits until a started edge is ready, and sends visitors there, unless its data centre admits nobody or the
 // edge is removed meanwhile.
 func (d *deployment) admits(ctx context.Context, n *node) error {
-	err := d.wait(45*time.Second, func() error {
-		if ctx.Err() != nil || n.gone.Load() || !slices.Contains(d.serving(), n.place) {
+	err := d.wait(ctx, 45*time.Second, func() error {
+		if n.gone.Load() || !slices.Contains(d.serving(), n.place) {
 			return nil // removed meanwhile, or its data centre admits nobody
 		}
 		ready, _, err := d.ready(n)
@@ -398,45 +241,57 @@ func (d *deployment) admits(ctx context.Context, n *node) error {
 		}
 		return err
 	})
-	if err == nil && ctx.Err() == nil && !n.gone.Load() && slices.Contains(d.serving(), n.place) {
+	if err == nil && !n.gone.Load() && slices.Contains(d.serving(), n.place) {
 		n.up.Store(true)
 	}
 	return err
 }
 
-// loseStore kills all NATS servers and restarts them with empty disks, while all nodes live on.
-func (op *operator) loseStore(ctx context.Context, lasts time.Duration) error {
-	servers := op.of("nats", "")
-	for i, n := range servers {
-		if !n.claim() {
-			for _, o := range servers[:i] {
-				o.free()
-			}
-			op.j.record("", "(a NATS server is in trouble already)")
-			return nil
-		}
-	}
+// loseStores kills nodes and NATS servers at once, and restarts them with empty folders.
+func (op *operator) loseStores(ctx context.Context, nodes []*node, lasts time.Duration) error {
+	claimed := nodes[:0:0]
 	defer func() {
-		for _, n := range servers {
+		for _, n := range claimed {
 			n.free()
 		}
 	}()
-	op.j.record("lost the store", "lose     all that NATS stored; its servers are back after %.1f s", lasts.Seconds())
-	for _, n := range servers {
+	for _, n := range nodes {
+		if !n.claim() {
+			op.j.record("", "(%s is in trouble already)", n.name)
+			return nil
+		}
+		claimed = append(claimed, n)
+	}
+	op.j.record("lost the store", "lose     all that %d processes stored; they are back after %.1f s", len(nodes), lasts.Seconds())
+	for _, n := range nodes {
 		if err := n.end(syscall.SIGKILL); err != nil {
 			return err
 		}
 	}
 	sleep(ctx, lasts)
-	for _, n := range servers {
+	for _, n := range nodes {
 		if err := empty(n.dataDir()); err != nil {
 			return err
 		}
-		if err := op.revive(n); err != nil {
+		if n.role != "nats" {
+			continue
+		}
+		if err := op.revive(ctx, n); err != nil {
 			return err
 		}
 	}
-	return op.provision(ctx)
+	if err := op.provision(ctx); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.role == "nats" {
+			continue
+		}
+		if err := op.revive(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // empty removes the contents of a folder.
@@ -472,7 +327,7 @@ func (op *operator) fillDisk(ctx context.Context, n *node, lasts time.Duration) 
 	if err := n.end(syscall.SIGTERM); err != nil {
 		return err
 	}
-	return op.revive(n)
+	return op.revive(ctx, n)
 }
 
 // endless reads zeros.
@@ -480,71 +335,14 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// keys are all ticket keys that the fleet ever had, for the oracle to read tickets.
-type keys struct {
-	mu   sync.Mutex
-	ring ticket.Keyring
-}
-
-// learn adds the keys of a ring.
-func (k *keys) learn(ring ticket.Keyring) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, key := range ring.Keys {
-		if !slices.ContainsFunc(k.ring.Keys, func(o ticket.Key) bool { return o.ID == key.ID && o.Secret == key.Secret }) {
-			k.ring.Keys = append(k.ring.Keys, key)
-		}
-	}
-}
-
-// count returns the number of keys ever.
-func (k *keys) count() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.ring.Keys)
-}
-
-// learnFrom adds the keys stored by a node.
-func (k *keys) learnFrom(n *node) error {
+// keys returns the ticket keys that a node has stored.
+func (n *node) keys() ([]ticket.Key, error) {
 	data, err := os.ReadFile(filepath.Join(n.dataDir(), shared.KeysDocument+".json"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // none yet, or its folder was wiped
-	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ring, err := ticket.DecodeKeyring(data)
-	if err == nil {
-		k.learn(ring)
-	}
-	return err
-}
-
-// reader reads waiting tickets. Keys of two rings may have the same number.
-type reader []*ticket.Codec
-
-func (k *keys) reader() (out reader, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, key := range k.ring.Keys {
-		codec, err := ticket.NewCodec(ticket.Keyring{Keys: []ticket.Key{key}}, room.IDOf("shop"), ticket.CookieName("shop", false))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, codec)
-	}
-	return out, nil
-}
-
-// joined returns the join time of a waiting ticket; 0 for others.
-func (r reader) joined(value string) fleettime.Time {
-	var t ticket.Ticket
-	for _, codec := range r {
-		if codec.Open(&t, value, &ticket.Scratch{}) == nil && !t.IsAdmitted() {
-			return t.Joined
-		}
-	}
-	return 0
+	return ring.Keys, err
 }
 
 // known is how long a key is distributed before it seals: one rotation, which is short in these runs. An edge that is
@@ -553,21 +351,13 @@ const known = 12 * time.Second
 
 // rotate adds a key to the stored ring.
 func (op *operator) rotate(ctx context.Context) error {
-	as := natsbus.Options{URL: op.urls, Name: "chaos-keys", Log: slog.New(slog.DiscardHandler)}
-	if op.o.credentials { // only global's user has the permission
-		as.CA, as.Inbox = op.authority(), natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, "global-1")
-		as.Cert, as.Key = op.certificate(wire.Root, "globals", "global-1")
-	}
-	conn, err := natsbus.Connect(as)
+	conn, err := op.connect(wire.Root, natsbus.RoleGlobal, "global-1") // only global's user has the permission
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	docs := natsbus.NewDocuments(conn, 0)
-	err = op.wait(10*time.Second, func() error {
-		if ctx.Err() != nil {
-			return nil
-		}
+	err = op.wait(ctx, 10*time.Second, func() error {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		data, revision, err := docs.Get(try, shared.KeysDocument)
@@ -596,7 +386,6 @@ func (op *operator) rotate(ctx context.Context) error {
 		if data, err = ticket.EncodeKeyring(ring); err != nil {
 			return err
 		}
-		op.keys.learn(ring)
 		if _, err := docs.Put(try, shared.KeysDocument, data, revision); err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"vestibule/internal/core/fleettime"
 	"vestibule/internal/lab/judge"
 )
 
@@ -32,8 +31,7 @@ type request struct {
 	maxAge   int    // Max-Age of the cookie in the answer, in seconds, 0 for none
 	gaveUp   bool   // the visitor stopped waiting for the answer
 
-	ticket string         // in the answer, sealed
-	joined fleettime.Time // of that waiting ticket; 0 for none
+	joined time.Time // as a waiting page shows it; zero for none
 }
 
 // stay holds all requests with one ticket, until it is certainly worthless.
@@ -122,12 +120,12 @@ type stayCheck struct {
 	stay    int           // its index
 	session time.Duration // length of a session
 
-	entry []judge.Span   // of the decision of the admission, at most one
-	valid []judge.Span   // of the session, by single requests; empty before the admission
-	known time.Duration  // end of the session, as known to the visitor
-	last  time.Duration  // time of the newest page's request
-	ended time.Duration  // end of the session by refusal
-	place fleettime.Time // place of the visitor in the queue
+	entry []judge.Span  // of the decision of the admission, at most one
+	valid []judge.Span  // of the session, by single requests; empty before the admission
+	known time.Duration // end of the session, as known to the visitor
+	last  time.Duration // time of the newest page's request
+	ended time.Duration // end of the session by refusal
+	place time.Time     // place of the visitor in the queue
 }
 
 // see takes the next request.
@@ -155,20 +153,23 @@ func (c *stayCheck) see(r *request) {
 // seeWaiting takes a waiting page: the visitor keeps its place before the session, and sees no waiting page inside it.
 func (c *stayCheck) seeWaiting(r *request) {
 	c.verdict.waits++
-	if c.known == 0 && r.joined != 0 {
-		if c.place != 0 && r.joined != c.place {
-			c.verdict.breaks("stay %d: lost its place at %.3f s at edge %d: joined %v, now %v", c.stay, r.received.Seconds(), r.edge, c.place, r.joined)
+	if c.known == 0 && !r.joined.IsZero() {
+		if !c.place.IsZero() && !r.joined.Equal(c.place) {
+			c.verdict.breaks("stay %d: lost its place at %.3f s at edge %d: joined %v, now %v",
+				c.stay, r.received.Seconds(), r.edge, c.place, r.joined)
 		}
 		c.place = r.joined
 	}
 	switch {
 	case c.known == 0 || r.sent < c.last:
 	case r.received < c.known-unleased:
-		c.verdict.breaks("stay %d: the waiting page at %.3f s from edge %d, though its session lasts until %.3f s at least", c.stay, r.received.Seconds(), r.edge, c.known.Seconds())
+		c.verdict.breaks("stay %d: the waiting page at %.3f s from edge %d, though its session lasts until %.3f s at least",
+			c.stay, r.received.Seconds(), r.edge, c.known.Seconds())
 	case r.received < c.last+c.session-unleased:
 		c.verdict.unrenewed++
 		if r.received < c.oracle.planned {
-			c.verdict.breaks("stay %d: put out at %.3f s by edge %d, %.3f s after its last page", c.stay, r.received.Seconds(), r.edge, (r.received - c.last).Seconds())
+			c.verdict.breaks("stay %d: put out at %.3f s by edge %d, %.3f s after its last page",
+				c.stay, r.received.Seconds(), r.edge, (r.received - c.last).Seconds())
 		}
 	}
 	if c.known > 0 && c.ended == 0 {
@@ -185,7 +186,8 @@ func (c *stayCheck) seeFailed(r *request) {
 	case !well:
 		c.verdict.excused++
 	case c.known > r.received:
-		c.verdict.breaks("stay %d: %s at %.3f s from edge %d, which was well, inside a session", c.stay, r.detail, r.received.Seconds(), r.edge)
+		c.verdict.breaks("stay %d: %s at %.3f s from edge %d, which was well, inside a session",
+			c.stay, r.detail, r.received.Seconds(), r.edge)
 	default:
 		c.verdict.errors[r.detail]++
 		if r.received < c.oracle.planned {

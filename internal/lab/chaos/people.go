@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,7 +34,7 @@ type crowdOfPeople struct {
 // invite starts the visitors of a run, each within 10 s. They keep visiting until come ends: with ctx, or by home,
 // which returns once all have left.
 func (d *deployment) invite(ctx context.Context) (people *crowdOfPeople, come context.Context, home func()) {
-	people = &crowdOfPeople{d: d, life: d.o.session*11/10 + 2*time.Second}
+	people = &crowdOfPeople{d: d, life: d.o.session*11/10 + 2*time.Second, newest: map[string][]time.Duration{}}
 	come, stop := context.WithCancel(ctx)
 	var crowd sync.WaitGroup
 	for i := range d.o.visitors {
@@ -59,12 +60,23 @@ func (c *crowdOfPeople) entered(dc string, since time.Duration) int {
 	return n
 }
 
+// drought returns the longest time without admissions in a data centre.
+func (c *crowdOfPeople) drought(dc string, from, to time.Duration) (longest time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := from
+	for _, at := range append(slices.Clone(c.newest[dc]), to) {
+		if at >= from && at <= to {
+			longest = max(longest, at-last)
+			last = at
+		}
+	}
+	return longest
+}
+
 func (c *crowdOfPeople) enters(dc string, at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.newest == nil {
-		c.newest = map[string][]time.Duration{}
-	}
 	c.newest[dc] = append(c.newest[dc], at)
 }
 
@@ -91,7 +103,10 @@ type person struct {
 }
 
 func (c *crowdOfPeople) person(seed uint64, n int) *person {
-	t := &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: 45 * time.Second, DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext}
+	t := &http.Transport{
+		MaxIdleConnsPerHost: 2, IdleConnTimeout: 45 * time.Second,
+		DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
+	}
 	return &person{
 		Visitor: visitor.Visitor{Client: &http.Client{Transport: t, Timeout: 40 * time.Second}, Host: host, Site: site.Header},
 		c:       c, rng: rand.New(rand.NewPCG(seed, uint64(n))),
@@ -287,9 +302,9 @@ func (p *person) send(q pending) (r request, retry int) {
 	r.received = p.c.d.since()
 	switch {
 	case a.Inside:
-		r.outcome, r.ticket, r.maxAge = page, a.Ticket, a.MaxAge
+		r.outcome, r.maxAge = page, a.MaxAge
 	case a.Waiting():
-		r.outcome, r.ticket = waiting, a.Ticket
+		r.outcome, r.joined = waiting, a.Shown.JoinedAt
 	case a.Status != 0:
 		r.detail = fmt.Sprintf("status %d", a.Status)
 	default:
@@ -313,10 +328,5 @@ func plain(err error) string {
 }
 
 func (p *person) pause(ctx context.Context, from, to time.Duration) {
-	t := time.NewTimer(from + time.Duration(p.rng.Int64N(int64(to-from))))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	sleep(ctx, from+time.Duration(p.rng.Int64N(int64(to-from))))
 }

@@ -19,7 +19,7 @@ import (
 // node is one process of the deployment, and its successors of the same name.
 type node struct {
 	name   string // "nairobi/edge-1"
-	role   string // edge, regional, global, nats, toxiproxy, or cluster for the processes of Kubernetes
+	role   string // edge, regional, global, nats, or cluster for the processes of Kubernetes
 	place  string
 	argv   []string
 	log    string // log file of all its lives
@@ -51,7 +51,7 @@ func (n *node) start(extra ...string) error {
 	}
 	defer file.Close() // written by the process
 	fmt.Fprintf(file, "--- started at %.3f s\n", n.fleet.since().Seconds())
-	o := process.Options{Name: n.name + " (see " + n.log + ")", Argv: n.fleet.net.in(n.place, append(n.argv, extra...)), Stderr: file}
+	o := process.Options{Name: n.name + " (see " + n.log + ")", Argv: argvIn(n.place, append(n.argv, extra...)), Stderr: file}
 	if !n.ours() {
 		o.Stdout = file
 	}
@@ -162,5 +162,5 @@ func (n *node) dataDir() string {
 	if n.data != "" {
 		return n.data
 	}
-	return filepath.Join(n.fleet.o.dir, strings.ReplaceAll(n.name, "/", "-"))
+	return n.fleet.path(strings.ReplaceAll(n.name, "/", "-"))
 }

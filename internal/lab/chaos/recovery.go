@@ -112,7 +112,7 @@ func (r *recovery) comeAgain(ctx context.Context, healed time.Duration, c *calm)
 			return fmt.Errorf("nodes report waits until %v after the last fault, the limit is %v", c.waits, longestWait)
 		}
 		within := min(max(againWithin, c.waits+afterWait)+full, longestWait)
-		if r.o.upgrade != "" { // nothing was lost: if R is exhausted elsewhere, a data centre's turn comes later
+		if r.o.old != "" { // nothing was lost: if R is exhausted elsewhere, a data centre's turn comes later
 			within = longestWait
 		}
 		if r.since()-healed > within {
@@ -142,25 +142,14 @@ func (r *recovery) filled(ctx context.Context, healed time.Duration, c *calm) {
 	r.j.record("", "%.3f of T or of R is used, the goal is %.2f", use, useGoal)
 }
 
-// counted holds a regional's counts of a room.
-type counted struct {
-	Active       int64 `json:"sessions"`
-	Reserved     int64 `json:"sessions_reserved"`
-	RateReserved int64 `json:"rate_permits_reserved"`
-}
-
 // books returns the sum of the regionals' counts. It reports false if one does not answer.
 func (r *recovery) books() (sum counted, ok bool) {
 	for _, dc := range places {
 		if len(r.of("regional", dc)) == 0 {
 			continue
 		}
-		n, err := r.leader("regional", dc)
+		_, s, err := r.leader("regional", dc)
 		if err != nil {
-			return sum, false
-		}
-		var s struct{ Rooms map[string]counted }
-		if err := r.get(text(&n.metrics)+"/status", &s); err != nil {
 			return sum, false
 		}
 		l := s.Rooms["shop"]

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -20,80 +19,115 @@ import (
 type trial struct {
 	recovery
 	in    *injector
-	out   io.Writer
 	come  context.Context // ends when the visitors go home
 	home  func()
 	noted func() ([]judge.Span, error)
 	calms []calm
+	below bool // a figure is below its goal
+
+	planned time.Duration // until then nodes are only replaced, and no visitor may notice
 }
 
-// begin invites the visitors. The events of the run are printed to events.
-func (d *deployment) begin(ctx context.Context, out, events io.Writer) *trial {
-	j := &journal{out: events, d: d, base: d.since(), done: map[string]int{}}
-	t := &trial{out: out, noted: d.observe(ctx)}
-	t.operator = operator{d, j}
+// begin invites the visitors.
+func (d *deployment) begin(ctx context.Context) *trial {
+	t := &trial{noted: d.observe(ctx)}
+	t.operator = operator{d}
 	t.people, t.come, t.home = d.invite(ctx)
 	t.in = &injector{t.operator, newLinks(d)}
+	fmt.Fprintf(d.j.out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
+		d.o.seed, d.o.length, d.o.total, d.o.rate, d.o.session, d.o.visitors,
+		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
 	return t
 }
 
-// end sends the visitors home and prints the verdict.
-func (t *trial) end(ctx context.Context, trouble ...error) error {
+// end sends the visitors home and prints the verdict. trouble is the error that ended the run early.
+func (t *trial) end(ctx context.Context, trouble error) error {
 	t.home()
 	died := t.died()
 	stood, err := t.noted()
-	trouble = append(trouble, died, err)
+	trouble = errors.Join(trouble, died, err)
 	if ctx.Err() != nil {
-		return errors.Join(errors.New("interrupted"), errors.Join(trouble...))
+		return errors.Join(errors.New("interrupted"), trouble)
 	}
-	return errors.Join(errors.Join(trouble...), report(t.out, t.deployment, t.people, t.j, t.in.links, stood, t.calms))
+	v := t.verdict(stood)
+	t.report(&v, stood)
+	switch {
+	case len(v.broken) > 0:
+		err = errors.New("a promise broke")
+	case t.below && t.o.strict:
+		err = errors.New("every promise is kept, but a figure is below its goal")
+	}
+	return errors.Join(trouble, err)
 }
 
-// faultRun is a whole run with faults.
-func faultRun(ctx context.Context, d *deployment, out io.Writer) error {
-	o := d.o
-	fmt.Fprintf(out, "seed %d, %v; T %d, R %d/min, session_duration %v; %d people; %d edges, %d regionals, %d globals, %d NATS servers\n",
-		o.seed, o.length, o.total, o.rate, o.session, o.visitors,
-		len(d.of("edge", "")), len(d.of("regional", "")), len(d.of("global", "")), len(d.of("nats", "")))
-	t := d.begin(ctx, out, out)
-	rng := rand.New(rand.NewPCG(o.seed, 1))
-	sleep(t.come, 5*time.Second) // some admissions first
-	gap := firstGap
-	var trouble error
-	for trouble == nil && t.come.Err() == nil && (len(t.calms) == 0 || d.since()-t.j.base < o.length) {
-		faults := plan(rng, min(stormLength, o.length), gap, d.where(), kinds{d.net.links(), o.toxiproxy != "", o.changes})
+// storms has storms of faults, and a recovery after each.
+func storms(ctx context.Context, t *trial) error {
+	rng := rand.New(rand.NewPCG(t.o.seed, 1))
+	sleep(ctx, 5*time.Second) // some admissions first
+	gap, begun := firstGap, t.since()
+	for ctx.Err() == nil && (len(t.calms) == 0 || t.since()-begun < t.o.length) {
+		faults := plan(rng, min(stormLength, t.o.length), gap, t.where(), t.o.changes)
 		t.j.record("", "storm: %d faults", len(faults))
-		if trouble = t.in.storm(t.come, faults); trouble != nil {
-			break
+		if err := t.in.storm(ctx, faults); err != nil {
+			return err
 		}
-		var c calm
-		if c, trouble = t.calm(t.come); trouble == nil {
-			t.filled(t.come, d.since()-c.again, &c)
+		if err := t.recover(ctx, true); err != nil {
+			return err
 		}
-		t.calms = append(t.calms, c)
 		gap = time.Second + time.Duration(rng.Int64N(int64(5*time.Second)))
 	}
-	return t.end(ctx, trouble)
+	return nil
 }
 
-// stalls records stalls of this process, and so of the machine.
-func (d *deployment) stalls(ctx context.Context) []judge.Span {
-	const step, limit = 10 * time.Millisecond, 150 * time.Millisecond
-	var out []judge.Span
-	tick := time.NewTicker(step)
-	defer tick.Stop()
-	for last := d.since(); ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-		now := d.since()
-		if now-last > limit {
-			out = append(out, judge.Span{From: last, To: now})
-		}
-		last = now
+// recover waits for the recovery, and for full use of the limits too.
+func (t *trial) recover(ctx context.Context, full bool) error {
+	c, err := t.calm(ctx)
+	if err == nil && full {
+		t.filled(ctx, t.since()-c.again, &c)
 	}
-	return out
+	t.calms = append(t.calms, c)
+	t.below = t.below || c.below()
+	return err
+}
+
+// lostGoal is the time until admissions resume after the loss of global's store.
+const lostGoal = 30 * time.Second
+
+// lose loses the machines of global: every global and its NATS server return with empty folders, the configuration and
+// the rooms file. Meanwhile an edge starts with an empty folder. No new key may appear.
+func lose(ctx context.Context, t *trial) error {
+	sleep(ctx, 2*t.o.session) // the room is full, and visitors come and go
+	before, err := t.of("edge", "")[0].keys()
+	if err != nil {
+		return err
+	}
+	begun, lost := t.since(), t.of("global", "")
+	for _, n := range t.of("nats", "") {
+		if !slices.Contains(t.dcs, strings.TrimPrefix(n.name, "nats-")) {
+			lost = append(lost, n)
+		}
+	}
+	if err := t.loseStores(ctx, lost, 2*time.Second); err != nil {
+		return err
+	}
+	e, err := t.launchEdge(t.dcs[0])
+	if err != nil {
+		return err
+	}
+	t.j.record("", "%s begins with an empty folder", e.name)
+	if err := errors.Join(t.admits(ctx, e), t.recover(ctx, false)); err != nil {
+		return err
+	}
+	again := t.since() - begun
+	t.row("lost until people come in everywhere / goal", "%.1f s / %.0f s", again.Seconds(), lostGoal.Seconds())
+	t.below = t.below || again > lostGoal
+	sleep(ctx, t.o.session)
+	for _, n := range slices.DeleteFunc(t.present(), func(n *node) bool { return !n.ours() }) {
+		if keys, err := n.keys(); err != nil || !slices.Equal(keys, before) {
+			return errors.Join(err, fmt.Errorf("%s has other ticket keys than before the loss", n.name))
+		}
+	}
+	return nil
 }
 
 // errNobody reports that admissions did not resume.
@@ -102,76 +136,63 @@ var errNobody = errors.New("too few visitors were admitted")
 // enough is the number of admissions required in every data centre for a good end of the run.
 const enough = 5
 
-// errBroken reports a broken promise.
-var errBroken = errors.New("a promise broke")
-
-// errBelow reports a figure below its goal.
-var errBelow = errors.New("every promise is kept, but a figure is below its goal")
-
-// report evaluates the run and prints the result.
-func report(out io.Writer, d *deployment, people *crowdOfPeople, j *journal, links *links, stood []judge.Span, calms []calm) error {
-	c := oracle{total: d.o.total, rate: d.o.rate, wall: d.zero, stalls: stood, planned: d.o.planned}
-	for _, e := range d.edgesEver() {
-		c.outages = append(c.outages, slices.Concat(e.outages, links.narrowed[e.place]))
+// verdict judges the requests of all visitors.
+func (t *trial) verdict(stood []judge.Span) verdict {
+	c := oracle{total: t.o.total, rate: t.o.rate, wall: t.zero, stalls: stood, planned: t.planned}
+	for _, e := range t.edgesEver() {
+		c.outages = append(c.outages, slices.Concat(e.outages, t.in.links.narrowed[e.place]))
 	}
-	tickets, err := d.keys.reader()
-	if err != nil {
-		return err
-	}
-	stays := make([]stay, len(people.stays))
-	for i, s := range people.stays {
+	stays := make([]stay, len(t.people.stays))
+	for i, s := range t.people.stays {
 		stays[i] = *s
 		for k := range s.requests {
 			r := &s.requests[k]
-			r.arrived = d.site.Arrived(requestID(i, k))
-			if r.outcome == waiting {
-				r.joined = tickets.joined(r.ticket)
-			}
+			r.arrived = t.site.Arrived(requestID(i, k))
 		}
 	}
-	v := c.judge(stays, d.o.session)
-	row := func(what, format string, args ...any) {
-		fmt.Fprintf(out, "  %-44s "+format+"\n", append([]any{what}, args...)...)
-	}
-	fmt.Fprintln(out)
+	return c.judge(stays, t.o.session)
+}
+
+// row prints a figure.
+func (f *fleet) row(what, format string, args ...any) {
+	fmt.Fprintf(f.j.out, "  %-44s "+format+"\n", append([]any{what}, args...)...)
+}
+
+// report prints the figures of the run.
+func (t *trial) report(v *verdict, stood []judge.Span) {
+	fmt.Fprintln(t.j.out)
 	var parts []string
 	total := 0
-	for what, n := range j.done {
+	for what, n := range t.j.done {
 		parts = append(parts, fmt.Sprintf("%d %s", n, what))
 		total += n
 	}
 	slices.Sort(parts)
-	row("faults", "%d: %s", total, strings.Join(parts, ", "))
-	row("visits, of them came in", "%d, %d", len(stays), v.admitted)
-	row("pages of the site, waiting pages", "%d, %d", v.pages, v.waits)
-	row("most sessions at an instant / T", "%d / %d", v.peak, c.total)
-	row("most admissions in any 60 s / R", "%d / %d", v.rate, c.rate)
-	row("put out early where an edge may not renew", "%d", v.unrenewed)
-	row("requests that failed at a dead or stopped edge", "%d", v.excused)
+	t.row("faults", "%d: %s", total, strings.Join(parts, ", "))
+	t.row("visits, of them came in", "%d, %d", len(t.people.stays), v.admitted)
+	t.row("pages of the site, waiting pages", "%d, %d", v.pages, v.waits)
+	t.row("most sessions at an instant / T", "%d / %d", v.peak, t.o.total)
+	t.row("most admissions in any 60 s / R", "%d / %d", v.rate, t.o.rate)
+	t.row("put out early where an edge may not renew", "%d", v.unrenewed)
+	t.row("requests that failed at a dead or stopped edge", "%d", v.excused)
 	for what, n := range v.errors {
-		row("errors seen by people who wait", "%d: %s", n, what)
+		t.row("errors seen by people who wait", "%d: %s", n, what)
 	}
 	var longest time.Duration
 	for _, s := range stood {
 		longest = max(longest, s.To-s.From)
 	}
-	row("the machine stood still", "%d times, longest %.2f s", len(stood), longest.Seconds())
-	below := false
-	for _, c := range calms {
-		row("after a storm: whole, people come in again", "%.1f s, %.1f s (nodes said that they wait until %.1f s)%s", c.whole.Seconds(), c.again.Seconds(), c.waits.Seconds(), c.usage())
-		below = below || c.below()
+	t.row("the machine stood still", "%d times, longest %.2f s", len(stood), longest.Seconds())
+	for _, c := range t.calms {
+		t.row("after a storm: whole, people come in again", "%.1f s, %.1f s (nodes said that they wait until %.1f s)%s",
+			c.whole.Seconds(), c.again.Seconds(), c.waits.Seconds(), c.usage())
 	}
 	if len(v.broken) == 0 {
-		row("promises", "kept")
-		if below && d.o.strict {
-			return fmt.Errorf("%w; again with SEED=%d LENGTH=%v", errBelow, d.o.seed, d.o.length)
-		}
-		return nil
+		t.row("promises", "kept")
 	}
 	for _, b := range v.broken {
-		fmt.Fprintln(out, "  BROKEN:", b)
+		fmt.Fprintln(t.j.out, "  BROKEN:", b)
 	}
-	return fmt.Errorf("%w; again with SEED=%d LENGTH=%v", errBroken, d.o.seed, d.o.length)
 }
 
 // quantile returns the q-quantile of sorted values: the smallest with at least that fraction at or below it.

@@ -29,22 +29,18 @@ import (
 )
 
 func main() {
-	var only string
-	var dir string
-	var trace bool
-	flag.StringVar(&only, "only", "", "only scenarios whose name contains this")
-	flag.StringVar(&dir, "dir", "", "folder for the binary, data and logs; empty for one that is deleted after a good run")
-	flag.BoolVar(&trace, "trace", false, "print what every twentieth visitor is told")
+	only := flag.String("only", "", "only scenarios whose name contains this")
+	dir := flag.String("dir", "", "folder for the binary, data and logs; empty for one that is deleted after a good run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, only, dir, trace, os.Stdout); err != nil {
+	if err := run(ctx, *only, *dir, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "crowd:", err)
 		os.Exit(1) //nolint:gocritic // nothing is deferred that matters now
 	}
 }
 
-func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err error) {
+func run(ctx context.Context, only, dir string, out io.Writer) (err error) {
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "vestibule-crowd-"); err != nil {
 			return err
@@ -98,7 +94,7 @@ func run(ctx context.Context, only, dir string, trace bool, out io.Writer) (err 
 		all.Go(func() {
 			for _, s := range lane {
 				title := s.title()
-				words, e := s.play(ctx, t, trace)
+				words, e := s.play(ctx, t)
 				mu.Lock()
 				fmt.Fprintf(out, "%s\n    %s\n    goals: error <= %.2f, range covers 0.72 to 0.88, \"next\" in vain 0, rises without the word 0, first answers corrected 0\n", title, words, s.Error)
 				if e != nil {
@@ -129,7 +125,7 @@ func (s *scenario) title() string {
 func (s *scenario) host() string { return s.room + ".example" }
 
 // play runs the crowd, and returns the forecasts once everybody is inside.
-func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, error) {
+func (s *scenario) play(ctx context.Context, t *tree) (*sim.Words, error) {
 	ctx, stop := context.WithTimeout(ctx, s.Over+5*time.Minute)
 	defer stop()
 	words := &sim.Words{}
@@ -148,8 +144,6 @@ func (s *scenario) play(ctx context.Context, t *tree, trace bool) (*sim.Words, e
 	for i := range s.People {
 		at := time.Duration(rng.Int64N(int64(s.Over)))
 		p := s.person(t, rand.New(rand.NewPCG(uint64(i), uint64(s.People))), begin, i%2 == 0)
-		p.trace = trace && i%20 < 2
-		p.number = i
 		all.Go(func() {
 			defer p.Client.CloseIdleConnections()
 			if !pause(ctx, at) {

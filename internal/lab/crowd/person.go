@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -19,17 +18,15 @@ import (
 type person struct {
 	visitor.Visitor
 
-	s      *scenario
-	t      *tree
-	rng    *rand.Rand
-	drawn  fleettime.Time
-	begin  time.Time // start of the scenario
-	page   bool      // a browser with the event stream, like page.js; otherwise an app that polls
-	edge   int
-	heard  sim.Hearing
-	from   time.Duration // start of the answers by which the forecasts are judged
-	trace  bool
-	number int
+	s     *scenario
+	t     *tree
+	rng   *rand.Rand
+	drawn fleettime.Time
+	begin time.Time // start of the scenario
+	page  bool      // a browser with the event stream, like page.js; otherwise an app that polls
+	edge  int
+	heard sim.Hearing
+	from  time.Duration // start of the answers by which the forecasts are judged
 }
 
 func (s *scenario) person(t *tree, rng *rand.Rand, begin time.Time, page bool) *person {
@@ -74,14 +71,6 @@ func (p *person) record(n *visitor.Shown, answer bool) {
 		t.Quartiles[k] = seconds(s)
 	}
 	p.heard.Hear(t)
-	if p.trace {
-		by := "stream"
-		if answer {
-			by = "answer"
-		}
-		fmt.Printf("TRACE %s #%d %6.2f %s: %s counting=%v ahead %d known=%v wait %.0f (%.0f-%.0f) longer=%v retry %.0f\n",
-			p.s.Name, p.number, p.since().Seconds(), by, n.State, n.Counting, n.PeopleAhead, n.WaitTimeKnown, n.WaitTimeSeconds, n.WaitTimeLowSeconds, n.WaitTimeHighSeconds, n.WaitTimeLonger, n.RetryAfterSeconds)
-	}
 }
 
 // waitInside waits until the person is inside.
@@ -100,9 +89,6 @@ func (p *person) waitInside(ctx context.Context) (joined, entered time.Duration,
 		}
 	}
 	p.discard()
-	if p.trace && inside {
-		fmt.Printf("TRACE %s #%d %6.2f inside after %.2f\n", p.s.Name, p.number, p.since().Seconds(), (p.since() - joined).Seconds())
-	}
 	return joined, p.since(), inside && ctx.Err() == nil
 }
 
@@ -128,7 +114,15 @@ func (p *person) watch(ctx context.Context, n visitor.Shown) bool {
 	ctx, stop := context.WithCancel(ctx)
 	casts := make(chan *page.Broadcast, 1)
 	done := make(chan struct{})
-	go func() { p.stream(ctx, casts, p.edge); close(done) }()
+	go func() {
+		defer close(done)
+		_ = p.Stream(ctx, p.t.Edges[p.edge].URL, p.s.room, func(b *page.Broadcast) { // without it, the person polls
+			select {
+			case casts <- b:
+			case <-ctx.Done():
+			}
+		})
+	}()
 	defer func() { stop(); <-done }()
 
 	near, said := false, time.Time{}
@@ -198,16 +192,6 @@ func (p *person) watch(ctx context.Context, n visitor.Shown) bool {
 			}
 		}
 	}
-}
-
-// stream forwards the event stream until it or ctx ends.
-func (p *person) stream(ctx context.Context, out chan<- *page.Broadcast, edge int) {
-	_ = p.Stream(ctx, p.t.Edges[edge].URL, p.s.room, func(b *page.Broadcast) { // without it, the person polls
-		select {
-		case out <- b:
-		case <-ctx.Done():
-		}
-	})
 }
 
 // placed returns the state that page.js shows after a message.

@@ -14,8 +14,8 @@ const (
 	None ID = iota
 
 	// Rule 1: an unspent permit, a valid lease, one step.
-	NoRight
-	NoRateRight
+	NoPermit
+	NoRatePermit
 	ChargeLate
 	LeaseForever
 	LeaseFromReceipt
@@ -78,7 +78,7 @@ const (
 
 	// Rule 7: tickets of another data centre.
 	RenewForeign
-	MoveWithoutRight
+	MoveWithoutPermit
 	EndBeforeKnown
 	LeftUncleared
 	OlderTicketForgotten
@@ -135,7 +135,7 @@ const (
 	EdgesFollowAlone
 	NetworkCountsAny
 	BindingIgnored
-	GapsForgiven
+	ReplacedForgiven
 	AsideEnters
 	PreflightPasses
 	RuleOneReading
@@ -185,8 +185,8 @@ type Mutant struct {
 }
 
 var list = [count]Mutant{
-	NoRight:          {Name: "no-right", Rule: 1, Says: "an edge admits without a right of T in hand"},
-	NoRateRight:      {Name: "no-rate-right", Rule: 1, Says: "an edge admits without a right of R in hand"},
+	NoPermit:         {Name: "no-permit", Rule: 1, Says: "an edge admits without a permit of T in hand"},
+	NoRatePermit:     {Name: "no-rate-permit", Rule: 1, Says: "an edge admits without a permit of R in hand"},
 	ChargeLate:       {Name: "charge-late", Rule: 1, Says: "an admission is charged with the next report, after its answer"},
 	LeaseForever:     {Name: "lease-forever", Rule: 1, Says: "an edge goes on under a lease that has ended"},
 	LeaseFromReceipt: {Name: "lease-from-receipt", Rule: 1, Says: "an edge counts its lease from the arrival of the answer"},
@@ -195,9 +195,9 @@ var list = [count]Mutant{
 	NoRenewalCeiling: {Name: "no-renewal-ceiling", Rule: 2, Says: "an edge renews as often as it likes without a word"},
 
 	NothingReserved:       {Name: "nothing-reserved", Rule: 3, Says: "nothing is reserved for an edge whose lease has lapsed"},
-	NoRateReserved:        {Name: "no-rate-reserved", Rule: 3, Says: "rights of R of an edge whose lease has lapsed are lent again at once"},
-	RateAgesLong:          {Name: "rate-ages-long", Rule: 3, Says: "a right of R comes back from an edge before it comes free there, after a takeover"},
-	NoRateReuse:           {Name: "no-rate-reuse", Rule: 3, Says: "a right of R that came free before the lease of a silent edge ended is not used again there"},
+	NoRateReserved:        {Name: "no-rate-reserved", Rule: 3, Says: "permits of R of an edge whose lease has lapsed are lent again at once"},
+	RateAgesLong:          {Name: "rate-ages-long", Rule: 3, Says: "a permit of R comes back from an edge before it comes free there, after a takeover"},
+	NoRateReuse:           {Name: "no-rate-reuse", Rule: 3, Says: "a permit of R that came free before the lease of a silent edge ended is not used again there"},
 	LateFinalWord:         {Name: "late-final-word", Rule: 3, Says: "a final report is the truth however late it arrives"},
 	RosterForgetsReserved: {Name: "roster-forgets-reserved", Rule: 3, Says: "the next aggregator does not learn what was reserved"},
 
@@ -243,7 +243,7 @@ var list = [count]Mutant{
 	ResumeUncovered: {Name: "resume-uncovered", Rule: 6, Says: "under cap stamping resumes before edges have given back what was voided"},
 
 	RenewForeign:         {Name: "renew-foreign", Rule: 7, Says: "an edge renews tickets of other data centres"},
-	MoveWithoutRight:     {Name: "move-without-right", Rule: 7, Says: "a session that moves to another data centre takes no right there"},
+	MoveWithoutPermit:    {Name: "move-without-permit", Rule: 7, Says: "a session that moves to another data centre takes no permit there"},
 	EndBeforeKnown:       {Name: "end-before-known", Rule: 7, Says: "the old home forgets a session before its edges know not to renew it"},
 	LeftUncleared:        {Name: "left-uncleared", Rule: 7, Says: "the slot of who left is free before other data centres refuse the ticket"},
 	OlderTicketForgotten: {Name: "older-ticket-forgotten", Rule: 7, Says: "the slot of who moved and left is free while the ticket from before the move is valid"},
@@ -275,14 +275,14 @@ var list = [count]Mutant{
 	UnlistedIgnored:   {Name: "unlisted-ignored", Rule: 9, Says: "what a data centre that nobody listed holds is not counted"},
 	NewcomerLentEarly: {Name: "newcomer-lent-early", Rule: 9, Says: "a data centre that was added is lent to before the others know of it"},
 	SitesMerged:       {Name: "sites-merged", Rule: 9, Says: "a data centre that bears the name of another one is taken for its successor"},
-	UnprovenLent:      {Name: "unproven-lent", Rule: 9, Says: "a member is believed and lent to whose site the list does not hold"},
-	SiteUnsaved:       {Name: "site-unsaved", Rule: 9, Says: "a data centre speaks before its site is stored"},
-	EdgesSiteless:     {Name: "edges-siteless", Rule: 9, Says: "an aggregator that finds the store lost does not ask its edges for the site"},
+	UnprovenLent:      {Name: "unproven-lent", Rule: 9, Says: "a member is believed and lent to whose cluster ID the list does not hold"},
+	SiteUnsaved:       {Name: "site-unsaved", Rule: 9, Says: "a data centre speaks before its cluster ID is stored"},
+	EdgesSiteless:     {Name: "edges-siteless", Rule: 9, Says: "an aggregator that finds the store lost does not ask its edges for the cluster ID"},
 	CopyConfirmed:     {Name: "copy-confirmed", Rule: 9, Says: "what a copied data centre reckons that it was lent is used there"},
 	CopyOwns:          {Name: "copy-owns", Rule: 4, Says: "an edge of a copied data centre treats sessions of the other one as its own"},
-	ForcedForgotten:   {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold rights"},
-	DrainForgets:      {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds rights"},
-	DrainedLent:       {Name: "drained-lent", Rule: 9, Says: "a data centre that has drained is lent rights until the list without it is known"},
+	ForcedForgotten:   {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold permits"},
+	DrainForgets:      {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds permits"},
+	DrainedLent:       {Name: "drained-lent", Rule: 9, Says: "a data centre that has drained is lent permits until the list without it is known"},
 	BootstrapInsists:  {Name: "bootstrap-insists", Rule: 9, Says: "a fleet or data centre that was said to be new is taken for new whatever data centres and edges tell"},
 
 	BadCookieAdmits:       {Name: "bad-cookie-admits", Rule: 10, Says: "a cookie that does not open is a pass"},
@@ -297,7 +297,7 @@ var list = [count]Mutant{
 	PlaceNotMoved:         {Name: "place-not-moved", Rule: 10, Says: "who is given another place stays counted under the old one too"},
 	CopyRenews:            {Name: "copy-renews", Rule: 10, Says: "a copy of a session's ticket is renewed like any"},
 	NetworkCountsAny:      {Name: "network-counts-any", Rule: 10, Says: "one network adds any number of people to those who wait"},
-	GapsForgiven:          {Name: "gaps-forgiven", Rule: 10, Says: "a version whose parent nobody told of is no copy's, though another one was shown since it arrived"},
+	ReplacedForgiven:      {Name: "replaced-forgiven", Rule: 10, Says: "a replaced version of a ticket is no sign of a copy"},
 	AsideEnters:           {Name: "aside-enters", Rule: 10, Says: "a picture or a robot's file takes a slot at its first request"},
 	PreflightPasses:       {Name: "preflight-passes", Rule: 10, Says: "a preflight that nobody admitted goes to the site as it came, and the site's answer to the visitor"},
 	RuleOneReading:        {Name: "rule-one-reading", Rule: 10, Says: "a rule lets past what it matches as the path stands, however sites read it"},

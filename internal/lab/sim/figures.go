@@ -314,7 +314,7 @@ func peakOverFaults(seeds int) Finding {
 	worst, done := 0.0, 0
 	for seed := uint64(1); done < seeds; seed++ {
 		c := VaryFaults(seed)
-		if !c.Cap || c.Faults.Limits { // peak / T is meaningless while T changes
+		if f := &c.Faults; !c.Cap || f.Limits || f.Events || f.ForNow { // peak / T is meaningless while T changes
 			continue
 		}
 		done++
@@ -603,8 +603,8 @@ func tabs(seed uint64, session time.Duration) (out int, longest time.Duration, p
 			}
 			late := time.Duration(rng.Int64N(int64(2 * time.Second)))
 			if slow := time.Duration(rng.Int64N(int64(session / 3))); rng.IntN(10) == 0 && slow > reuse.InFlight*time.Second/2 {
-				d.Ticket.Late()
 				late += slow
+				d.Ticket.Seen += uint32(slow / time.Second)
 			}
 			w.in(late, func() { jar = d.Ticket })
 		}

@@ -23,7 +23,7 @@ func (m *membership) at(version int) ledger.Members { return m.versions[version-
 func (m *membership) begin(w *World, centres int) {
 	first := ledger.Members{Version: 1}
 	for i := range centres {
-		first.List = append(first.List, ledger.Member{Name: centreName(i), Site: w.siteOf(int32(i), 0)})
+		first.List = append(first.List, ledger.Member{Name: centreName(i), ClusterID: w.clusterIDOf(int32(i), 0)})
 	}
 	m.versions, m.store = []ledger.Members{first}, 1
 }
@@ -135,7 +135,7 @@ func (w *World) addCentre(i int) bool {
 		d := ledger.Member{Name: centreName(i), Since: version}
 		m.Forced = slices.DeleteFunc(m.Forced, func(o ledger.Member) bool {
 			if o.Name == d.Name {
-				d.Site = o.Site
+				d.ClusterID = o.ClusterID
 			}
 			return o.Name == d.Name
 		})
@@ -159,7 +159,7 @@ func (w *World) removeCentre(i int, forsaken bool) {
 	w.writeMembers(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
 		if forsaken {
-			m.Forced = append(m.Forced, ledger.Member{Name: m.List[k].Name, Site: m.List[k].Site})
+			m.Forced = append(m.Forced, ledger.Member{Name: m.List[k].Name, ClusterID: m.List[k].ClusterID})
 		}
 		m.List = slices.Delete(m.List, k, k+1)
 	})
@@ -185,12 +185,12 @@ func (w *World) tendMembers(n *globalProc) {
 	}
 	if proofs := known.Unproven; len(proofs) > 0 && n.members == w.members.store {
 		for _, p := range proofs {
-			w.tracef("the list holds the site of %s", p.Name)
+			w.tracef("the list holds the cluster ID of %s", p.Name)
 		}
 		w.writeMembers(func(m *ledger.Members) {
 			for _, p := range proofs {
 				k := memberNamed(m, p.Name)
-				m.List[k].Site, m.List[k].Since = p.Site, m.Version
+				m.List[k].ClusterID, m.List[k].Since = p.ClusterID, m.Version
 			}
 		})
 	}
@@ -306,8 +306,8 @@ func (w *World) mendMembers() {
 	w.publishMembers()
 }
 
-// siteOf returns the cluster ID that an aggregator creates if it knows none.
-func (w *World) siteOf(i int32, aggregator int) uint64 {
+// clusterIDOf returns the cluster ID that an aggregator creates if it knows none.
+func (w *World) clusterIDOf(i int32, aggregator int) uint64 {
 	return rand.New(rand.NewPCG(w.cfg.Seed^uint64(i+1)<<32, uint64(aggregator))).Uint64() | 1
 }
 
@@ -321,7 +321,7 @@ func (w *World) copyCentre(f *fault) {
 	i := f.who % w.cfg.Centres
 	r, list := w.regions[i], w.members.at(w.members.store)
 	k := memberNamed(&list, r.name)
-	if r.lost || w.copies >= mostCopies || k < 0 || list.List[k].Site == 0 {
+	if r.lost || w.copies >= mostCopies || k < 0 || list.List[k].ClusterID == 0 {
 		return
 	}
 	w.copies++

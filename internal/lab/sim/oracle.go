@@ -329,7 +329,7 @@ func (j *oracle) tick(w *World) {
 		t, some := fleettime.Time(math.MaxInt64), false
 		for _, e := range w.edges {
 			if !e.down && e.synced {
-				t, some = min(t, e.core.Judges(e.clock.read(w.now), c.home)), true
+				t, some = min(t, e.core.ExpiryTime(e.clock.read(w.now), c.home)), true
 			}
 		}
 		if !some {
@@ -408,7 +408,7 @@ func (w *World) accepted(id uint64, home ticket.DC, until uint32) bool {
 			oracle = ticket.Nobody
 		case wire.Cleared: // not a revocation
 		}
-		return t.Valid(e.core.Judges(e.clock.read(w.now), oracle))
+		return t.Valid(e.core.ExpiryTime(e.clock.read(w.now), oracle))
 	})
 }
 

@@ -149,8 +149,8 @@ type dataCentre struct {
 
 // forget clears the store. The lease keeps its owner.
 func (r *dataCentre) forget() {
-	if r.stored.Site != 0 {
-		r.known = r.stored.Site
+	if r.stored.ClusterID != 0 {
+		r.known = r.stored.ClusterID
 	}
 	r.stored = wire.Durable{}
 }
@@ -228,7 +228,7 @@ func New(cfg Config) *World {
 
 	w.startGlobal(true)
 	for i := range cfg.Centres {
-		w.regions = append(w.regions, &dataCentre{name: centreName(i), stored: wire.Durable{Site: w.siteOf(int32(i), 0)}})
+		w.regions = append(w.regions, &dataCentre{name: centreName(i), stored: wire.Durable{ClusterID: w.clusterIDOf(int32(i), 0)}})
 		w.startRegion(int32(i), true)
 	}
 	for i := range cfg.Centres {
@@ -307,7 +307,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	n.core = region.New(n.clock.read(w.now), region.Config{
 		Time: w.remembers(&n.proc, 0),
 		DC:   r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, CompactAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
-		Site: w.siteOf(i, len(r.procs)), Known: r.read(n.term),
+		ClusterID: w.clusterIDOf(i, len(r.procs)), Known: r.read(n.term),
 	}, r.stored.Clone())
 	n.core.SetLease(fleettime.Never)
 	n.told = w.regionRooms(n)

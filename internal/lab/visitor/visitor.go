@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,10 +36,8 @@ type Answer struct {
 	Status int
 	Inside bool          // the site answered
 	Retry  time.Duration // from its header, negative for none
-	Shown  Shown         // of a waiting page in JSON
-
-	Ticket string // in the newest cookie
-	MaxAge int    // of that cookie, in seconds
+	Shown  Shown         // of a waiting page
+	MaxAge int           // of the newest cookie, in seconds
 }
 
 // Shown is the vestibule object of the JSON form; see docs/WAITING-PAGE.md.
@@ -125,7 +124,7 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 			v.cookies = map[string]string{}
 		}
 		v.cookies[c.Name] = c.Value
-		a.Ticket, a.MaxAge = c.Value, c.MaxAge
+		a.MaxAge = c.MaxAge
 	}
 	v.mu.Unlock()
 	if a.Inside = resp.StatusCode == http.StatusOK && resp.Header.Get(v.Site) != ""; a.Inside {
@@ -137,20 +136,26 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		var form struct{ Vestibule Shown }
-		if err := json.Unmarshal(body, &form); err != nil || form.Vestibule.State == "" {
-			return a, fmt.Errorf("status %d, %.60q", a.Status, body)
-		}
+		err = json.Unmarshal(body, &form)
 		a.Shown = form.Vestibule
-		return a, nil
+	} else if _, state, ok := strings.Cut(string(body), `id="now">`); ok {
+		// What page.js reads: a list that begins with the state, and ends with named values.
+		state, _, _ = strings.Cut(state, "</script>")
+		var list []json.RawMessage
+		if err = json.Unmarshal([]byte(state), &list); err == nil && len(list) > 1 {
+			err = errors.Join(json.Unmarshal(list[0], &a.Shown.State), json.Unmarshal(list[len(list)-1], &a.Shown))
+		}
 	}
-	if !a.Waiting() {
-		return a, fmt.Errorf("status %d, Retry-After %q", a.Status, resp.Header.Get("Retry-After"))
+	if err != nil || a.Shown.State == "" {
+		return a, fmt.Errorf("status %d, Retry-After %q, %.60q", a.Status, resp.Header.Get("Retry-After"), body)
 	}
 	return a, nil
 }
 
 // Waiting reports whether the response is the waiting page of a visitor who has to ask again.
-func (a *Answer) Waiting() bool { return !a.Inside && a.Status == http.StatusOK && a.Retry >= 0 }
+func (a *Answer) Waiting() bool {
+	return a.Shown.State != "" && a.Status == http.StatusOK && a.Retry >= 0
+}
 
 // AskJSON requests a page like an app. With poll it asks for the state only, like the waiting page's script.
 func (v *Visitor) AskJSON(ctx context.Context, url string, poll bool) (Answer, error) {

@@ -93,8 +93,8 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 	}
 }
 
-// Site implements [wire.PromiseStore].
-func (p *Promises) Site(ctx context.Context) (uint64, error) {
+// ClusterID implements [wire.PromiseStore].
+func (p *Promises) ClusterID(ctx context.Context) (uint64, error) {
 	kv, err := p.conn.bucket(ctx, promisesBucket, 0)
 	if err != nil {
 		return 0, err
@@ -110,7 +110,7 @@ func (p *Promises) Site(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return head.Durable.Site, nil
+	return head.Durable.ClusterID, nil
 }
 
 // missingWait is how long to look for a section named by the head, since a replica may be behind.
@@ -127,7 +127,7 @@ func (p *Promises) readSections(ctx context.Context) error {
 		if !errors.Is(err, errSectionLost) {
 			return err
 		}
-		p.conn.log.Error("part of the promises is lost: nobody is admitted until every possible session has ended",
+		p.conn.log.Error("part of the promises is lost: no visitor is admitted until every possible session has ended",
 			slog.String("dc", p.dc), slog.Any("error", err))
 		p.val.Lose()
 	}

@@ -302,15 +302,15 @@ func TestTheSiteIsReadBesideTheLeader(t *testing.T) {
 	if _, err := p.Open(within(t), wire.Term{N: 1, Nonce: 11}); err != nil {
 		t.Fatal(err)
 	}
-	if site, err := other.Site(within(t)); err != nil || site != 0 {
+	if site, err := other.ClusterID(within(t)); err != nil || site != 0 {
 		t.Errorf("before one is stored: %d, %v", site, err)
 	}
 	d := durable(1)
-	d.Site = 1<<63 + 7
+	d.ClusterID = 1<<63 + 7
 	if err := p.Put(within(t), d); err != nil {
 		t.Fatal(err)
 	}
-	if site, err := other.Site(within(t)); err != nil || site != d.Site {
+	if site, err := other.ClusterID(within(t)); err != nil || site != d.ClusterID {
 		t.Errorf("read %x, %v", site, err)
 	}
 	if err := p.Put(within(t), d); err != nil {

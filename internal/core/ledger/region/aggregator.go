@@ -34,13 +34,13 @@ type Config struct {
 	Own     wire.Durable
 	OwnTerm uint64
 
-	// Known is the site that the process which leads now has read from the store before, while
+	// Known is the cluster ID that the process which leads now has read from the store before, while
 	// it led or another did; 0 for none. It matters only where the store holds none.
 	Known uint64
 
-	// Site is a random number that tells this data centre from others of its name where nothing
+	// ClusterID is a random number that tells this data centre from others of its name where nothing
 	// stored and no edge knows one. With 0 it is not told apart.
-	Site uint64
+	ClusterID uint64
 
 	// Time is fleet time at the start of the term; the zero value for unknown.
 	Time fleettime.Known
@@ -78,7 +78,7 @@ type Aggregator struct {
 // New returns the aggregator of a data centre for a new term. old is the Durable of the predecessor, read after the
 // term was won; the zero Durable for none. Until SetLease the aggregator sends nothing.
 func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
-	told, site := old.Members, old.Site // only stored values are reported
+	told, clusterID := old.Members, old.ClusterID // only stored values are reported
 	own := old.Version == 0 && cfg.Own.Version > 0 && !cfg.Bootstrap
 	if own {
 		old = cfg.Own.Clone()
@@ -89,18 +89,18 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a := &Aggregator{cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64}, stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now}
 	a.clock.restore(now, cfg.Time)
 	a.stored.durable.Version++
-	a.member = membership{dc: cfg.DC, freshID: cfg.Site, stored: &a.stored}
+	a.member = membership{dc: cfg.DC, freshID: cfg.ClusterID, stored: &a.stored}
 	a.up.seen = old.Promise
 	a.stored.members = told
 	switch {
-	case site != 0:
-		a.stored.durable.Site, a.stored.site = site, site
-	case old.Site != 0: // from the memory of this process
-		a.stored.siteNeeds = a.stored.durable.Version
+	case clusterID != 0:
+		a.stored.durable.ClusterID, a.stored.clusterID = clusterID, clusterID
+	case old.ClusterID != 0: // from the memory of this process
+		a.stored.clusterIDNeeds = a.stored.durable.Version
 	case cfg.Known != 0:
-		a.stored.setSite(cfg.Known)
+		a.stored.setClusterID(cfg.Known)
 	case old.Version > 0 || cfg.Bootstrap:
-		a.member.makeSite(old.Version == 0)
+		a.member.makeClusterID(old.Version == 0)
 	}
 	a.rooms.pastLife = old.Life
 	// The predecessor and its edges may have continued for a while.

@@ -33,7 +33,7 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 		{"an edge whose sessions have ended", wire.Durable{Version: 5}, with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5}}, Spent: 5, Sessions: []wire.Expiry{{Until: second, Stamped: 5}}}), 0},
 		{"an edge whose sessions were renewed elsewhere", wire.Durable{Version: 5}, with(wire.RoomReport{Sessions: []wire.Expiry{{Until: second + 60, Consumed: 5}}}), 0},
 		{"an edge with sessions, and the roster of before it came", wire.Durable{Version: 5}, inside, 1},
-		{"an edge with rights, and the roster of before it came", wire.Durable{Version: 5}, with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5, Returned: 1}}, Spent: 3}), 1},
+		{"an edge with permits, and the roster of before it came", wire.Durable{Version: 5}, with(wire.RoomReport{Permits: wire.Permits{Sessions: wire.Allocation{Granted: 5, Returned: 1}}, Spent: 3}), 1},
 		{"an edge with sessions, and nothing stored", wire.Durable{}, inside, 1},
 	} {
 		now := fleettime.Mono(time.Hour)
@@ -128,7 +128,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 		}
 	}
 	if lent < 3 {
-		t.Fatalf("%d rights were lent, want 3 at least", lent)
+		t.Fatalf("%d permits were lent, want 3 at least", lent)
 	}
 	for i, after := range []time.Duration{4 * time.Second, 10 * time.Second, 30 * time.Second} {
 		now = now.Add(after)
@@ -232,6 +232,6 @@ func TestARoomThatIsGoneIsReservedToo(t *testing.T) {
 		hear("d1", 2, i+1, wire.RoomReport{}) // the next process: the part that the last one did not report stays a guess
 	}
 	if got := agg.Ledger(sale).Active; got != 5 {
-		t.Errorf("%d sessions are reckoned with, want the one of the silent edge, its two rights and two renewals", got)
+		t.Errorf("%d sessions are reckoned with, want the one of the silent edge, its two permits and two renewals", got)
 	}
 }

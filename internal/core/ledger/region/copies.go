@@ -37,10 +37,10 @@ func (c *copies) observe(m *wire.Move, there, life uint32, latest fleettime.Time
 	if m.Shown.Stamp == 0 || life == 0 || there == 0 || latest.Second()-int64(made) > reuse.InFlight {
 		return l, made, false
 	}
-	if c.lines.Shown(made, m.ID, &m.Shown, wire.RenewAfter(there), there) != reuse.Found {
+	if c.lines.Shown(made, m.ID, &m.Shown, there) != reuse.Found {
 		return l, made, false
 	}
-	return wire.Line{ID: m.ID, Stamp: c.lines.Followed(m.ID)}, made, true
+	return wire.Line{ID: m.ID, Stamp: c.lines.Newest(m.ID)}, made, true
 }
 
 // acceptReport handles the report of an edge that found a copied ticket. It reports whether the line of that edge

@@ -17,11 +17,11 @@ func holdRate(acc *account, held, idle int64) {
 	acc.rateIdle = ledger.Idle{N: uint64(idle), Granted: uint64(held)}
 }
 
-// TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount has an edge use permits of R at random, receive sessions
+// TestRule3PermitsOfRAreReckonedWithForAsLongAsTheyMayCount has an edge use permits of R at random, receive sessions
 // that need none, report late or not at all or to an aggregator that begins meanwhile, and fall silent or say
 // goodbye. The reserved amount must cover the uses in every window of a minute until the edge's lease ended, and in a
 // quiet world exceed them only slightly.
-func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
+func TestRule3PermitsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 	const ms = fleettime.Mono(time.Millisecond)
 	rapid.Check(t, func(t *rapid.T) {
 		held := rapid.Int64Range(1, 40).Draw(t, "held")
@@ -102,16 +102,16 @@ func TestRule3RightsOfRAreReckonedWithForAsLongAsTheyMayCount(t *testing.T) {
 			reserved += p.n
 		}
 		if reserved > held || (reserved < held && !goodbye) {
-			t.Fatalf("%d of %d rights are reckoned with", reserved, held)
+			t.Fatalf("%d of %d permits are reckoned with", reserved, held)
 		}
 		for at := end; at < end+62000*ms; at += 250 * ms {
 			b.rates.expire(at, 0, true)
 			if n := busy(at); n > b.rates.sum() {
-				t.Fatalf("%v after the lease %d uses count, %d rights are reckoned with", at.Sub(end), n, b.rates.sum())
+				t.Fatalf("%v after the lease %d uses count, %d permits are reckoned with", at.Sub(end), n, b.rates.sum())
 			}
 		}
 		if n := b.rates.sum(); n != 0 {
-			t.Fatalf("%d rights are reckoned with for ever", n)
+			t.Fatalf("%d permits are reckoned with for ever", n)
 		}
 	})
 }
@@ -133,14 +133,14 @@ func TestRule3WhatCameFreeUnderTheLeaseMayBeUsedAgain(t *testing.T) {
 	}{{0, 10}, {59 * time.Second, 10}, {62 * time.Second, 0}} {
 		b.rates.expire(end.Add(tc.after), 0, true)
 		if n := b.rates.sum(); n != tc.want {
-			t.Errorf("%v after the lease %d rights are reckoned with, want %d", tc.after, n, tc.want)
+			t.Errorf("%v after the lease %d permits are reckoned with, want %d", tc.after, n, tc.want)
 		}
 	}
 }
 
-// TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge reports to a new aggregator that it used five permits
+// TestRule3PermitsOfRComeBackWhenTheyAreFreeAtTheEdge: an edge reports to a new aggregator that it used five permits
 // of R 20 s ago, and says goodbye. They count until a minute after the use.
-func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
+func TestRule3PermitsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	b := &roomLedger{}
 	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 5, 0)
@@ -160,9 +160,9 @@ func TestRule3RightsOfRComeBackWhenTheyAreFreeAtTheEdge(t *testing.T) {
 	}
 }
 
-// TestRightsOfRComeBackGradually: after the loss of an edge that admitted one visitor a second for long, its permits
+// TestPermitsOfRComeBackGradually: after the loss of an edge that admitted one visitor a second for long, its permits
 // of R come back gradually within a minute.
-func TestRightsOfRComeBackGradually(t *testing.T) {
+func TestPermitsOfRComeBackGradually(t *testing.T) {
 	b := &roomLedger{}
 	acc := &account{edge: &edge{}, ledger: b}
 	now := fleettime.Mono(0)
@@ -183,14 +183,14 @@ func TestRightsOfRComeBackGradually(t *testing.T) {
 	}{{0, 60}, {10 * time.Second, 57}, {30 * time.Second, 37}, {54 * time.Second, 13}, {61 * time.Second, 0}} {
 		b.rates.expire(end.Add(tc.after), 0, true)
 		if n := b.rates.sum(); n > tc.most {
-			t.Errorf("%v after the lease %d rights are reckoned with, want at most %d", tc.after, n, tc.most)
+			t.Errorf("%v after the lease %d permits are reckoned with, want at most %d", tc.after, n, tc.most)
 		}
 	}
 }
 
-// TestRightsOfRComeBackGraduallyAfterATakeover: an edge that admitted one visitor a second for long reports the times
+// TestPermitsOfRComeBackGraduallyAfterATakeover: an edge that admitted one visitor a second for long reports the times
 // to a new aggregator, and says goodbye soon after, as in a rolling update.
-func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
+func TestPermitsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	b := &roomLedger{}
 	acc := &account{edge: &edge{}, ledger: b}
 	holdRate(acc, 60, 0)
@@ -208,14 +208,14 @@ func TestRightsOfRComeBackGraduallyAfterATakeover(t *testing.T) {
 	}{{0, 60}, {10 * time.Second, 53}, {30 * time.Second, 33}, {50 * time.Second, 13}, {61 * time.Second, 0}} {
 		b.rates.expire(now.Add(tc.after), 0, true)
 		if n := b.rates.sum(); n > tc.most {
-			t.Errorf("%v after its goodbye %d rights are reckoned with, want at most %d", tc.after, n, tc.most)
+			t.Errorf("%v after its goodbye %d permits are reckoned with, want at most %d", tc.after, n, tc.most)
 		}
 	}
 }
 
-// TestRightsOfRComeBackGraduallyUnderASuccessor: the stored entry of an edge that left holds the seconds of its
+// TestPermitsOfRComeBackGraduallyUnderASuccessor: the stored entry of an edge that left holds the seconds of its
 // permits, however old it is.
-func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
+func TestPermitsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 	const start = fleettime.Time(1622133200_000)
 	b := &roomLedger{}
 	acc := &account{edge: &edge{}, ledger: b}
@@ -238,7 +238,7 @@ func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 		now, e := fleettime.Mono(0), &edge{}
 		next.restore(now, e, &r, 0)
 		if n := next.rates.sum(); n != 60 {
-			t.Fatalf("a successor reckons with %d rights, want 60", n)
+			t.Fatalf("a successor reckons with %d permits, want 60", n)
 		}
 		r.Rates, r.RateUntil = next.rates.stored(e.num, now, start)
 		for _, tc := range []struct {
@@ -247,7 +247,7 @@ func TestRightsOfRComeBackGraduallyUnderASuccessor(t *testing.T) {
 		}{{10 * time.Second, 50, 57}, {30 * time.Second, 30, 37}, {50 * time.Second, 10, 17}, {66 * time.Second, 0, 0}} {
 			next.rates.expire(now, start.Add(tc.after), false)
 			if n := next.rates.sum(); n < tc.least || n > tc.most {
-				t.Errorf("takeover %d, %v after the goodbye: %d rights are reckoned with, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
+				t.Errorf("takeover %d, %v after the goodbye: %d permits are reckoned with, want %d to %d", hop+1, tc.after, n, tc.least, tc.most)
 			}
 		}
 	}

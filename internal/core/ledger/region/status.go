@@ -11,19 +11,19 @@ import (
 
 // Ledger is the state of one room of a data centre at one moment, for metrics and the simulator.
 type Ledger struct {
-	Granted       uint64     `json:"rights_granted"`       // T
-	Returned      uint64     `json:"rights_returned"`      // T
-	RateGranted   uint64     `json:"rate_rights_granted"`  // R
-	RateReturned  uint64     `json:"rate_rights_returned"` // R
-	Free          int64      `json:"rights_free"`
-	RateFree      int64      `json:"rate_rights_free"`
-	Active        int64      `json:"sessions"`                              // counted and reserved
-	Reserved      int64      `json:"sessions_reserved"`                     // of those, reserved
-	RateReserved  int64      `json:"rate_permits_reserved"`                 // permits of R that ended edges may have used within the window
-	Credit        int64      `json:"rights_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
-	Keep          uint64     `json:"rights_to_keep"`
-	RateKeep      uint64     `json:"rate_rights_to_keep"`
-	Want          uint64     `json:"rights_wanted"`
+	Granted       uint64     `json:"permits_granted"`       // T
+	Returned      uint64     `json:"permits_returned"`      // T
+	RateGranted   uint64     `json:"rate_permits_granted"`  // R
+	RateReturned  uint64     `json:"rate_permits_returned"` // R
+	Free          int64      `json:"permits_free"`
+	RateFree      int64      `json:"rate_permits_free"`
+	Active        int64      `json:"sessions"`                               // counted and reserved
+	Reserved      int64      `json:"sessions_reserved"`                      // of those, reserved
+	RateReserved  int64      `json:"rate_permits_reserved"`                  // permits of R that ended edges may have used within the window
+	Credit        int64      `json:"permits_at_edges_not_known_to_be_spent"` // lent to edges and not known to be spent
+	Keep          uint64     `json:"permits_to_keep"`
+	RateKeep      uint64     `json:"rate_permits_to_keep"`
+	Want          uint64     `json:"permits_wanted"`
 	HeldPeople    uint64     `json:"people_held"`
 	Waiting       float64    `json:"people_waiting"`
 	Copied        uint64     `json:"tickets_copied"`                     // tickets seen in two places
@@ -71,8 +71,8 @@ type Status struct {
 	Term      wire.Term      `json:"term"`
 	Follows   wire.Term      `json:"follows"` // global's
 	Standing  wire.Standing  `json:"standing"`
-	Site      uint64         `json:"data_center_site"`         // that is stored; 0 for none yet
-	Copy      uint64         `json:"original_site"`            // site of the data centre that the list holds under this name, where it is another one; else 0
+	ClusterID uint64         `json:"cluster_id"`               // that is stored; 0 for none yet
+	Copy      uint64         `json:"original_cluster_id"`      // cluster ID of the data centre that the list holds under this name, where it is another one; else 0
 	Members   uint64         `json:"data_center_list_version"` // stored version of the list of data centres
 	Joined    bool           `json:"joined"`
 	Leased    bool           `json:"leased"` // under the lease of global
@@ -99,8 +99,8 @@ func (a *Aggregator) Status(now fleettime.Mono) Status {
 		Term: a.cfg.Term, Follows: a.up.seen, Standing: a.member.standing(&a.up), Members: a.stored.members, Joined: a.up.joined, Leased: a.up.leased(now),
 		Isolated: a.up.isolated(now), Time: a.clock.Now(now), TimeBound: a.clock.Bound(now), Watermark: a.rooms.watermark,
 	}
-	if s.Site = a.stored.site; a.member.isCopy() {
-		s.Copy = a.member.list.Site(a.cfg.DC)
+	if s.ClusterID = a.stored.clusterID; a.member.isCopy() {
+		s.Copy = a.member.list.ClusterID(a.cfg.DC)
 	}
 	for _, e := range a.roster.edges {
 		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt, Twin: e.twin})

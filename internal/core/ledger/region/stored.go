@@ -13,14 +13,14 @@ type stored struct {
 	durable wire.Durable
 	saved   uint64 // newest stored version
 
-	holdNeeds    uint64 // version with the end of the hold for a guessed time
-	lifeNeeds    uint64 // version with the longest life of tickets
-	life         uint32 // its stored value
-	movedNeeds   uint64 // version with the end of the old tickets of sessions that moved in
-	membersNeeds uint64 // version with the version of the list of data centres
-	members      uint64 // the one that is stored
-	siteNeeds    uint64 // version that tells the site
-	site         uint64 // the one that is stored, and told; 0 for none
+	holdNeeds      uint64 // version with the end of the hold for a guessed time
+	lifeNeeds      uint64 // version with the longest life of tickets
+	life           uint32 // its stored value
+	movedNeeds     uint64 // version with the end of the old tickets of sessions that moved in
+	membersNeeds   uint64 // version with the version of the list of data centres
+	members        uint64 // the one that is stored
+	clusterIDNeeds uint64 // version that tells the cluster ID
+	clusterID      uint64 // the one that is stored, and told; 0 for none
 }
 
 // unsaved returns the Durable to store, if any.
@@ -40,8 +40,8 @@ func (s *stored) save(version uint64) (longer bool) {
 	if s.saved >= s.membersNeeds {
 		s.members = s.durable.Members
 	}
-	if s.saved >= s.siteNeeds {
-		s.site = s.durable.Site
+	if s.saved >= s.clusterIDNeeds {
+		s.clusterID = s.durable.ClusterID
 	}
 	return longer
 }
@@ -70,10 +70,10 @@ func (s *stored) setMembers(m *ledger.Members) {
 	}
 }
 
-// setSite notes a new site, which is not told before it is stored.
-func (s *stored) setSite(site uint64) {
-	s.siteNeeds = s.change(func(d *wire.Durable) { d.Site = site })
-	s.site = 0
+// setClusterID notes a new cluster ID, which is not told before it is stored.
+func (s *stored) setClusterID(clusterID uint64) {
+	s.clusterIDNeeds = s.change(func(d *wire.Durable) { d.ClusterID = clusterID })
+	s.clusterID = 0
 }
 
 // putEntry stores the roster entry of an instance and returns the version with it. No ticket lives for longer than

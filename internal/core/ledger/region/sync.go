@@ -21,10 +21,10 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	if !u.joined || !a.clock.synced(now) {
 		u.due = now.Add(a.cfg.Params.SyncFast)
 	}
-	if a.stored.durable.Site == 0 && now.Sub(a.clock.started) > a.lifecycle.takeoverWait() {
-		a.member.makeSite(true) // no edge has reported it
+	if a.stored.durable.ClusterID == 0 && now.Sub(a.clock.started) > a.lifecycle.takeoverWait() {
+		a.member.makeClusterID(true) // no edge has reported it
 	}
-	if a.cfg.Site != 0 && a.stored.site == 0 {
+	if a.cfg.ClusterID != 0 && a.stored.clusterID == 0 {
 		return nil
 	}
 	if !a.leads(now) || a.stored.saved < u.promised {
@@ -39,7 +39,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 	head := wire.Report{
 		From: a.cfg.DC, Instance: a.cfg.Term.N, Seq: u.seq, Sent: now, AsOf: a.clock.Now(now), AsOfBound: a.clock.Bound(now),
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.returning,
-		Members: a.stored.members, Site: a.stored.site, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
+		Members: a.stored.members, ClusterID: a.stored.clusterID, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
 	}
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.lastReturn.changed(at, a.roster.edges)
@@ -73,7 +73,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 // Apply applies a grant of global. A grant of a lower term, or older than one applied, changes nothing.
 func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Instance != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.Site) || !u.follow(now, &g, &a.stored) {
+	if g.To != a.cfg.DC || g.Instance != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.ClusterID) || !u.follow(now, &g, &a.stored) {
 		return
 	}
 	fresh, complete := u.grants.Take(g.Seq, g.Part, g.Parts)

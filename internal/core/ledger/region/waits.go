@@ -22,7 +22,7 @@ const (
 
 // String returns the name of the reason; empty for none.
 func (w WaitReason) String() string {
-	return [...]string{WaitTime: "time", WaitBooks: "books", WaitEdge: "edge", WaitSessions: "sessions", WaitRate: "rate_rights", WaitGuess: "guessed_time"}[w]
+	return [...]string{WaitTime: "time", WaitBooks: "books", WaitEdge: "edge", WaitSessions: "sessions", WaitRate: "rate_permits", WaitGuess: "guessed_time"}[w]
 }
 
 // Wait is one reason for which permits of the data centre are not used.
@@ -30,11 +30,11 @@ type Wait struct {
 	Why      WaitReason     `json:"why"`
 	Edge     string         `json:"edge"` // the edge whose report would end the wait; empty for none
 	Instance uint64         `json:"instance"`
-	Until    fleettime.Time `json:"until"`                // latest end; 0 for unknown
-	Closed   bool           `json:"closed"`               // visitors are admitted only with the permits that edges hold
-	Sessions int64          `json:"sessions_kept_free"`   // slots kept free meanwhile, in all rooms
-	Rate     int64          `json:"rate_rights_not_lent"` // permits of R not lent meanwhile, in all rooms that need them
-	Ended    bool           `json:"ended"`                // a successor or an operator declared that the edge has ended
+	Until    fleettime.Time `json:"until"`                 // latest end; 0 for unknown
+	Closed   bool           `json:"closed"`                // visitors are admitted only with the permits that edges hold
+	Sessions int64          `json:"sessions_kept_free"`    // slots kept free meanwhile, in all rooms
+	Rate     int64          `json:"rate_permits_not_lent"` // permits of R not lent meanwhile, in all rooms that need them
+	Ended    bool           `json:"ended"`                 // a successor or an operator declared that the edge has ended
 }
 
 // maxWait is longer than any lost_after. Without lost_after, a silent edge is waited for until it reports.

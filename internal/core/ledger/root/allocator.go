@@ -140,7 +140,7 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 		To: d.name, Instance: d.instance, From: a.cfg.Term, Seq: d.grantSeq,
 		Acked: d.parts.Done(), Echo: d.echo, Dwell: now.Sub(d.recv),
 		At: ft, AtBound: atBound, Guess: a.clock.guessed, Lease: a.cfg.Params.RegionalLease,
-		Members: a.centres.members, Standing: d.standing(), Site: d.site,
+		Members: a.centres.members, Standing: d.standing(), ClusterID: d.clusterID,
 	}
 	if d.promise || !d.adopted {
 		for _, l := range a.pools.loans(d) {
@@ -168,9 +168,9 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 		a.fenced = m.Seen.N
 		return
 	}
-	d := a.centres.of(m.From, m.Site)
+	d := a.centres.of(m.From, m.ClusterID)
 	if d == nil {
-		d = a.stranger(now, m.From, m.Site)
+		d = a.stranger(now, m.From, m.ClusterID)
 	}
 	if d == nil || m.Instance < d.instance {
 		return // too many unlisted data centres, or an old aggregator
@@ -193,8 +193,8 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 		d.counting = m.CountsSince
 		a.pools.markAllStale()
 	}
-	if d.site == 0 && m.Site != 0 {
-		d.site = m.Site
+	if d.clusterID == 0 && m.ClusterID != 0 {
+		d.clusterID = m.ClusterID
 		a.pools.markAllStale()
 	}
 	a.clock.syncFromReport(now, d, &m, &a.centres)

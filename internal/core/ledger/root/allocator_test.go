@@ -92,9 +92,9 @@ func (l *lender) expect(what string, dc string, granted, keep uint64) {
 	}
 }
 
-// TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted is computed by hand, from the reports of the data centres to the
+// TestPermitsLieWhereTwoMinutesAgoSaysTheyAreWanted is computed by hand, from the reports of the data centres to the
 // answers: a thousand of 1,250 permits are divided, a fifth stays at the root.
-func TestRightsLieWhereTwoMinutesAgoSaysTheyAreWanted(t *testing.T) {
+func TestPermitsLieWhereTwoMinutesAgoSaysTheyAreWanted(t *testing.T) {
 	visitors := map[string]map[string]uint64{
 		// Only the minute before the last full one counts; it cannot change any more.
 		"dublin":  {"16:31": 50, "16:32": 55, "16:33": 9000},
@@ -138,9 +138,9 @@ func TestTheReserveServesWhoComesWithoutAHistory(t *testing.T) {
 	}
 }
 
-// TestFewRightsStayAtTheRoot: one message to the root is faster than a recall from another data centre. A data centre
+// TestFewPermitsStayAtTheRoot: one message to the root is faster than a recall from another data centre. A data centre
 // with demand gets the permit.
-func TestFewRightsStayAtTheRoot(t *testing.T) {
+func TestFewPermitsStayAtTheRoot(t *testing.T) {
 	l := newLender(t, "16:34:05", 7, 60)
 	for dc, n := range map[string]uint64{"dublin": 55, "nairobi": 45} {
 		l.report(dc, 0, map[string]uint64{"16:32": n})

@@ -15,7 +15,7 @@ import (
 // beside it. They identify data centres, know which are heard, and decide how far each may be lent to.
 // The permits that a data centre holds of a room are in the pool of that room.
 //
-// Invariants: name and site identify at most one; the version of the list and counted only grow.
+// Invariants: name and cluster ID identify at most one; the version of the list and counted only grow.
 type centres struct {
 	cfg       *Config
 	all       []*centre      // by name; of one name the oldest comes first
@@ -31,19 +31,19 @@ type centre struct {
 	instance   uint64         // term of its aggregator: a lower one is a zombie
 	adopted    bool           // its books are known in this term
 	blank      bool           // its aggregator knows none
-	recovering bool           // its aggregator can do nothing with more rights yet
+	recovering bool           // its aggregator can do nothing with more permits yet
 	promise    bool           // it has yet to promise to follow us
 	counting   fleettime.Time // since when its edges count waiting visitors; 0 for unknown
 	leaving    bool           // its aggregator was told to end
 
-	listed   bool   // it is in the list of members
-	draining bool   // it is to leave the list
-	forced   bool   // it was taken off the list by force, and may hold rights
-	since    uint64 // version of the list that added it, or told its site
-	site     uint64 // as it told, or as the list holds it; 0 for unknown
-	recorded uint64 // as the list holds it
-	stored   uint64 // newest version of the list that is stored for it, as it told
-	void     bool   // its books begin in this term: the permits that it held before were lent to others
+	listed    bool   // it is in the list of members
+	draining  bool   // it is to leave the list
+	forced    bool   // it was taken off the list by force, and may hold permits
+	since     uint64 // version of the list that added it, or told its cluster ID
+	clusterID uint64 // as it told, or as the list holds it; 0 for unknown
+	recorded  uint64 // as the list holds it
+	stored    uint64 // newest version of the list that is stored for it, as it told
+	void      bool   // its books begin in this term: the permits that it held before were lent to others
 
 	parts    wire.Parts
 	recv     fleettime.Mono // of its newest report; the start of the term before the first
@@ -83,25 +83,25 @@ func (c *centres) add(now fleettime.Mono, name string) *centre {
 	return d
 }
 
-// of returns the data centre that a report of this name and site is from; nil for one
-// that is not known. Site 0 is one that is not known: it stands for the member.
-func (c *centres) of(name string, site uint64) *centre {
+// of returns the data centre that a report of this name and cluster ID is from; nil for one
+// that is not known. ClusterID 0 is one that is not known: it stands for the member.
+func (c *centres) of(name string, clusterID uint64) *centre {
 	var best *centre
 	for _, d := range c.named(name) {
 		switch {
-		case site != 0 && d.site == site:
+		case clusterID != 0 && d.clusterID == clusterID:
 			return d
-		case (site == 0 || d.site == 0) && (best == nil || d.listed):
+		case (clusterID == 0 || d.clusterID == 0) && (best == nil || d.listed):
 			best = d
 		}
 	}
 	return best
 }
 
-// unproven reports whether a member reports a site that the list does not hold: it may be a copy of the
+// unproven reports whether a member reports a cluster ID that the list does not hold: it may be a copy of the
 // data centre whose books are awaited.
 func (c *centres) unproven(d *centre) bool {
-	return c.members != 0 && d.listed && d.site != d.recorded
+	return c.members != 0 && d.listed && d.clusterID != d.recorded
 }
 
 // unknown reports whether a data centre has yet to report its permits. Nothing was lent to a copy.
@@ -116,7 +116,7 @@ func (c *centres) hasBegun(m *wire.Report) bool {
 		slices.ContainsFunc(m.Rooms, func(r wire.RoomReport) bool { return r.Permits.Sessions.Granted > 0 || r.Active > 0 })
 }
 
-// lending is how far rights may be lent to a data centre.
+// lending is how far permits may be lent to a data centre.
 type lending uint8
 
 const (
@@ -215,15 +215,15 @@ type Census struct {
 	Unfounded bool     // no list of this fleet was ever stored, as all its data centres report: the list of the configuration may become the first
 	Drained   []string // may leave the list: they drain, they know it, and they told that nothing of them is out
 	Released  []string // taken off by force, and need not be named any more: they told that nothing of them is out, or were silent for so long that nothing can be
-	Unproven  []Proof  // sites that members tell and the list does not hold yet; where several bear one name, of the one that was heard first in this term
-	Copies    []Proof  // data centres with the name of a member and another site
+	Unproven  []Proof  // cluster IDs that members tell and the list does not hold yet; where several bear one name, of the one that was heard first in this term
+	Copies    []Proof  // data centres with the name of a member and another cluster ID
 	Strangers []string // heard, and in no list
 }
 
-// Proof is the site that a data centre tells.
+// Proof is the cluster ID that a data centre tells.
 type Proof struct {
-	Name string
-	Site uint64
+	Name      string
+	ClusterID uint64
 }
 
 // Census returns the membership view at now, each list by name.
@@ -243,11 +243,11 @@ func (a *Allocator) Census(now fleettime.Mono) Census {
 		if d.forced && !outdated && (given || a.pools.allExpired(now, d)) {
 			out.Released = append(out.Released, d.name)
 		}
-		if d.listed && d.site != 0 && d.recorded == 0 {
-			out.Unproven = append(out.Unproven, Proof{d.name, d.site})
+		if d.listed && d.clusterID != 0 && d.recorded == 0 {
+			out.Unproven = append(out.Unproven, Proof{d.name, d.clusterID})
 		}
 		if isCopy {
-			out.Copies = append(out.Copies, Proof{d.name, d.site})
+			out.Copies = append(out.Copies, Proof{d.name, d.clusterID})
 		} else if d.heard && !d.listed {
 			out.Strangers = append(out.Strangers, d.name)
 		}
@@ -274,7 +274,7 @@ func (c *centres) newest() (version uint64, by string) {
 }
 
 // copyOf returns the member with the name of a data centre that is not listed; nil for none. The member's
-// site is in the list.
+// cluster ID is in the list.
 func (c *centres) copyOf(d *centre) *centre {
 	for _, o := range c.named(d.name) {
 		if o != d && !d.listed && o.listed && o.recorded != 0 {

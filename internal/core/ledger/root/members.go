@@ -45,7 +45,7 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	a.centres.members = m.Version
 	for _, d := range a.centres.all {
 		d.forced = false
-		if d.listed && m.Standing(d.name, d.site) == wire.Unlisted {
+		if d.listed && m.Standing(d.name, d.clusterID) == wire.Unlisted {
 			d.listed, d.draining, d.recorded = false, false, 0
 			if newest, _ := a.centres.newest(); newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease {
 				a.disown(d) // else its permits go on to count, as those of a data centre that is not listed
@@ -53,7 +53,7 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 		}
 	}
 	for _, member := range m.Forced {
-		d := a.centres.of(member.Name, member.Site)
+		d := a.centres.of(member.Name, member.ClusterID)
 		if d == nil {
 			d = a.meet(now, member.Name)
 			if a.centres.counted {
@@ -61,8 +61,8 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 			}
 		}
 		d.forced = true
-		if member.Site != 0 {
-			d.site = member.Site
+		if member.ClusterID != 0 {
+			d.clusterID = member.ClusterID
 		}
 	}
 	a.centres.all = slices.DeleteFunc(a.centres.all, func(d *centre) bool {
@@ -73,12 +73,12 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 		return gone
 	})
 	for _, member := range m.List {
-		d := a.centres.of(member.Name, member.Site)
+		d := a.centres.of(member.Name, member.ClusterID)
 		if d == nil {
 			d = a.meet(now, member.Name)
 		}
-		if d.recorded = member.Site; member.Site != 0 {
-			d.site = member.Site
+		if d.recorded = member.ClusterID; member.ClusterID != 0 {
+			d.clusterID = member.ClusterID
 		}
 		if !d.listed && !d.adopted && a.centres.counted {
 			a.disown(d) // the books were complete without it
@@ -94,7 +94,7 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 
 // stranger opens the books of a data centre that nobody listed, or that is not the one
 // of its name that is; nil where there are too many.
-func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *centre {
+func (a *Allocator) stranger(now fleettime.Mono, name string, clusterID uint64) *centre {
 	n := 0
 	for _, d := range a.centres.all {
 		if !d.listed {
@@ -105,7 +105,7 @@ func (a *Allocator) stranger(now fleettime.Mono, name string, site uint64) *cent
 		return nil
 	}
 	d := a.meet(now, name)
-	if d.site = site; a.centres.counted {
+	if d.clusterID = clusterID; a.centres.counted {
 		a.disown(d)
 	}
 	a.pools.markAllStale()

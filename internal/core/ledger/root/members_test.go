@@ -24,27 +24,27 @@ type roster struct {
 
 // member is a data centre as its coordinator hears it.
 type member struct {
-	name           string
-	site, instance uint64
-	blank          bool
-	gen, seq       uint64
-	acked          uint64
-	granted        uint64
-	returned       uint64
-	rate           uint64
-	rateBack       uint64
-	active         uint64
-	movers         uint64
-	keep           uint64
-	knows          uint64
-	standing       wire.Standing
-	told           uint64 // version of the list
-	heard          bool
-	joined         bool
-	deaf           bool
-	keepsBack      bool // keeps idle permits, for now
-	reckons        bool // its books are reconstructed
-	confirmed      bool // by the last answer
+	name                string
+	clusterID, instance uint64
+	blank               bool
+	gen, seq            uint64
+	acked               uint64
+	granted             uint64
+	returned            uint64
+	rate                uint64
+	rateBack            uint64
+	active              uint64
+	movers              uint64
+	keep                uint64
+	knows               uint64
+	standing            wire.Standing
+	told                uint64 // version of the list
+	heard               bool
+	joined              bool
+	deaf                bool
+	keepsBack           bool // keeps idle permits, for now
+	reckons             bool // its books are reconstructed
+	confirmed           bool // by the last answer
 }
 
 const rosterTotal = 120
@@ -90,7 +90,7 @@ func (r *roster) exchange(n int) {
 		r.root.SetTime(r.now, fleettime.TimeOf(time.Date(2021, 5, 27, 16, 0, 0, 0, time.UTC)).Add(r.now.Sub(0)))
 		for _, g := range r.root.Grants(r.now) {
 			for _, c := range r.centres {
-				if c.name == g.To && c.instance == g.Instance && !c.deaf && (g.Site == 0 || c.site == 0 || c.site == g.Site) {
+				if c.name == g.To && c.instance == g.Instance && !c.deaf && (g.ClusterID == 0 || c.clusterID == 0 || c.clusterID == g.ClusterID) {
 					c.apply(g)
 				}
 			}
@@ -112,7 +112,7 @@ func (c *member) report(r *roster) {
 		RateIdle: c.rate - c.rateBack, Want: 20, Movers: c.movers, Reconstructed: c.reckons,
 	}
 	r.root.Observe(r.now, wire.Report{
-		From: c.name, Instance: c.instance, Site: c.site, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
+		From: c.name, Instance: c.instance, ClusterID: c.clusterID, Blank: c.blank, Seq: c.seq, Parts: 1, Sent: r.now, Seen: r.term, Acked: c.acked, Join: !c.joined, Members: c.knows,
 		Rooms: []wire.RoomReport{room},
 	})
 }
@@ -213,9 +213,9 @@ func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 // silent one may hold permits as well.
 func TestRule9BootstrapIsBelievedUntilSomebodyKnowsBetter(t *testing.T) {
 	for name, dublin := range map[string]member{
-		"it holds rights":              {granted: 60, active: 50},
-		"it held rights, all are back": {granted: 60, returned: 60},
-		"it knows a list":              {knows: 5},
+		"it holds permits":              {granted: 60, active: 50},
+		"it held permits, all are back": {granted: 60, returned: 60},
+		"it knows a list":               {knows: 5},
 	} {
 		r := newRoster(t, 2, true, ledger.Members{List: founding("dublin", "nairobi").List})
 		r.centres["dublin"] = &dublin
@@ -445,14 +445,14 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	}
 }
 
-// sited is a fleet of dublin and lima; the list holds 7 as lima's site.
+// sited is a fleet of dublin and lima; the list holds 7 as lima's cluster ID.
 func sited(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
 	m := founding("dublin", "lima")
-	m.List[0].Site, m.List[1].Site = 3, 7
+	m.List[0].ClusterID, m.List[1].ClusterID = 3, 7
 	r := newRoster(t, n, bootstrap, m)
 	r.add("dublin", "lima")
 	for _, c := range r.centres {
-		c.site, c.knows = m.Site(c.name), 1
+		c.clusterID, c.knows = m.ClusterID(c.name), 1
 	}
 	return r, m
 }
@@ -462,7 +462,7 @@ func sited(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
 func (r *roster) copied() *member {
 	r.add("lima, copied")
 	c := r.centres["lima, copied"]
-	c.name, c.instance, c.site, c.blank, c.knows = "lima", 9, 8, true, 1
+	c.name, c.instance, c.clusterID, c.blank, c.knows = "lima", 9, 8, true, 1
 	return c
 }
 
@@ -491,7 +491,7 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	c.reckons, c.granted, c.keepsBack = false, 0, false
 	c.returned = 0
 	r.exchange(2)
-	if got := r.root.Census(r.now).Copies; !slices.Equal(got, []root.Proof{{Name: "lima", Site: 8}}) || len(r.root.Census(r.now).Strangers) != 0 {
+	if got := r.root.Census(r.now).Copies; !slices.Equal(got, []root.Proof{{Name: "lima", ClusterID: 8}}) || len(r.root.Census(r.now).Strangers) != 0 {
 		t.Errorf("copies %v, strangers %v", got, r.root.Census(r.now).Strangers)
 	}
 	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
@@ -521,7 +521,7 @@ func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 	}
 }
 
-// A member without a site in the list is lent nothing before the list holds the site; the first one heard counts. If
+// A member without a cluster ID in the list is lent nothing before the list holds the cluster ID; the first one heard counts. If
 // it is the wrong one, nothing was lent twice.
 func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
 	r, m := sited(t, 2, true)
@@ -532,13 +532,13 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
 	held, c := r.held("lima"), r.copied()
 	c.blank, lima.deaf = false, true
 	siteless := ledger.Members{Version: 1, List: slices.Clone(m.List)}
-	siteless.List[1].Site = 0
+	siteless.List[1].ClusterID = 0
 	r.lead(3, false, siteless)
 	r.exchange(6)
 	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held || c.granted != 0 {
 		t.Fatalf("the copy is believed: %+v", l)
 	}
-	if got := r.root.Census(r.now).Unproven; !slices.Equal(got, []root.Proof{{Name: "lima", Site: 8}}) {
+	if got := r.root.Census(r.now).Unproven; !slices.Equal(got, []root.Proof{{Name: "lima", ClusterID: 8}}) {
 		t.Fatalf("the list is to hold %v", got)
 	}
 	// Another coordinator had written the right one.

@@ -103,7 +103,7 @@ func TestWhatPassthroughLentIsNotLentAgain(t *testing.T) {
 		meet()
 	}
 	if g := l.last["dublin"]; g.Permits.Sessions.Granted > lent {
-		t.Errorf("%d rights are lent anew, although nairobi may hold them all", g.Permits.Sessions.Granted-lent)
+		t.Errorf("%d permits are lent anew, although nairobi may hold them all", g.Permits.Sessions.Granted-lent)
 	}
 	if led := l.root.Ledger(sale); led.Complete {
 		t.Fatalf("the books are complete: %+v", led)

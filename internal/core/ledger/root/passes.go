@@ -43,7 +43,7 @@ func (p *pool) lendPasses(s *lendingRound) {
 	}
 }
 
-// callable returns how many people may be called to enter by a pass, where rights of T and of R are as
+// callable returns how many people may be called to enter by a pass, where permits of T and of R are as
 // many, and the join times of the first of them.
 func (p *pool) callable(s *lendingRound) (n int64, joined []fleettime.Time) {
 	if !p.lendsRelease() {

@@ -11,10 +11,10 @@ import (
 
 // Ledger is the state of one room at one moment.
 type Ledger struct {
-	Total      uint64         `json:"rights_total"`
-	Rate       uint64         `json:"rate_rights_total"`
-	Free       int64          `json:"rights_free"`
-	RateFree   int64          `json:"rate_rights_free"`
+	Total      uint64         `json:"permits_total"`
+	Rate       uint64         `json:"rate_permits_total"`
+	Free       int64          `json:"permits_free"`
+	RateFree   int64          `json:"rate_permits_free"`
 	Complete   bool           `json:"complete"` // the ledgers of all data centres are known
 	Unbound    bool           `json:"unbound"`  // no limit binds: see RoomConfig
 	Centres    []CentreLedger `json:"data_centers"`
@@ -38,14 +38,14 @@ type CentreLedger struct {
 	Adopted    bool          `json:"adopted"`
 	Standing   wire.Standing `json:"standing"`
 	Overcommit int64         `json:"overcommit_sessions"` // sessions that may be valid beyond its permits
-	Held       int64         `json:"rights_held"`
-	RateHeld   int64         `json:"rate_rights_held"`
-	Idle       int64         `json:"rights_idle"`
-	RateIdle   int64         `json:"rate_rights_idle"`
-	Keep       uint64        `json:"rights_to_keep"`
-	RateKeep   uint64        `json:"rate_rights_to_keep"`
+	Held       int64         `json:"permits_held"`
+	RateHeld   int64         `json:"rate_permits_held"`
+	Idle       int64         `json:"permits_idle"`
+	RateIdle   int64         `json:"rate_permits_idle"`
+	Keep       uint64        `json:"permits_to_keep"`
+	RateKeep   uint64        `json:"rate_permits_to_keep"`
 	Active     uint64        `json:"sessions"`
-	Want       uint64        `json:"rights_wanted"`
+	Want       uint64        `json:"permits_wanted"`
 	HeldPeople uint64        `json:"people_held"`
 	Gen        uint64        `json:"generation"`
 }
@@ -150,7 +150,7 @@ func (a *Allocator) Time(now fleettime.Mono) fleettime.Time { return a.clock.Now
 // CentreTotals has the permits and sessions of one data centre over all rooms.
 type CentreTotals struct {
 	Name           string
-	Site           uint64 // 0 for unknown
+	ClusterID      uint64 // 0 for unknown
 	Standing       wire.Standing
 	Told           bool          // it has reported its permits, and reports now
 	Heard          time.Duration // time since its last report, or since it was added or the term began
@@ -168,7 +168,7 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
-		t := CentreTotals{Name: d.name, Site: d.site, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
+		t := CentreTotals{Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
 		if d.time.known {
 			t.Bound = d.time.bound
 		}

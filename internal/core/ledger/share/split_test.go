@@ -187,9 +187,9 @@ func TestPlaceGivesEverySlotOnce(t *testing.T) {
 	})
 }
 
-// TestPlaceHeldPutsRightsBeforePeopleWhoAreThere checks small cases with parts computed by hand: in each the oldest
+// TestPlaceHeldPutsPermitsBeforePeopleWhoAreThere checks small cases with parts computed by hand: in each the oldest
 // in the line of the second data centre may never come.
-func TestPlaceHeldPutsRightsBeforePeopleWhoAreThere(t *testing.T) {
+func TestPlaceHeldPutsPermitsBeforePeopleWhoAreThere(t *testing.T) {
 	old := estimate.Histogram{{Start: 0, Width: 1000, N: 10}}
 	young := estimate.Histogram{{Start: 5000, Width: 1000, N: 4}}
 	at := func(ms ...fleettime.Time) []fleettime.Time { return ms }

@@ -127,9 +127,6 @@ func PageDoubts(content []byte) []string {
 
 // DecodePage returns the waiting page with this content hash from its stored form.
 func DecodePage(hash string, data []byte) ([]byte, error) {
-	if Hash(data) == hash {
-		return data, nil // builds before v0.2.0 store small pages uncompressed
-	}
 	page, err := Unpack(data, room.MaxPageBytes)
 	if err != nil || Hash(page) != hash {
 		return nil, ErrContent

@@ -159,15 +159,14 @@ type Report struct {
 	Blank         bool                   `protobuf:"varint,15,opt,name=blank,proto3" json:"blank,omitempty"`
 	Recovering    bool                   `protobuf:"varint,18,opt,name=recovering,proto3" json:"recovering,omitempty"`
 	Rooms         []*RoomReport          `protobuf:"bytes,16,rep,name=rooms,proto3" json:"rooms,omitempty"`
-	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`           // newest stored version of the membership list (regionals)
-	Site          uint64                 `protobuf:"fixed64,25,opt,name=site,proto3" json:"site,omitempty"`                // cluster ID, as stored; 0 for unknown
-	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"` // instances that ended before this one began, newest last
+	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`                       // newest stored version of the membership list (regionals)
+	ClusterId     uint64                 `protobuf:"fixed64,25,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID, as stored; 0 for unknown
+	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"`             // instances that ended before this one began, newest last
 	// For display only.
 	Build         string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
 	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
 	EdgesN        uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // number of edges, even if edges is shorter
 	TellsEdges    bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
-	Opens         uint32      `protobuf:"varint,31,opt,name=opens,proto3" json:"opens,omitempty"` // always 2: globals before v0.2.0 draw only if every edge reports it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,9 +348,9 @@ func (x *Report) GetMembers() uint64 {
 	return 0
 }
 
-func (x *Report) GetSite() uint64 {
+func (x *Report) GetClusterId() uint64 {
 	if x != nil {
-		return x.Site
+		return x.ClusterId
 	}
 	return 0
 }
@@ -389,13 +388,6 @@ func (x *Report) GetTellsEdges() bool {
 		return x.TellsEdges
 	}
 	return false
-}
-
-func (x *Report) GetOpens() uint32 {
-	if x != nil {
-		return x.Opens
-	}
-	return 0
 }
 
 // ToldEdge is an edge as seen by its regional.
@@ -480,7 +472,7 @@ type RoomReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Room  uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
 	Gen   uint64                 `protobuf:"varint,2,opt,name=gen,proto3" json:"gen,omitempty"`
-	// The Allocation of each kind of permit is flat, for older field numbers.
+	// The Allocation of each kind of permit is flat.
 	SessionsGranted  uint64    `protobuf:"varint,3,opt,name=sessions_granted,json=sessionsGranted,proto3" json:"sessions_granted,omitempty"`
 	SessionsReturned uint64    `protobuf:"varint,4,opt,name=sessions_returned,json=sessionsReturned,proto3" json:"sessions_returned,omitempty"`
 	Spent            uint64    `protobuf:"varint,5,opt,name=spent,proto3" json:"spent,omitempty"`
@@ -509,7 +501,7 @@ type RoomReport struct {
 	Ends             *Ends     `protobuf:"bytes,28,opt,name=ends,proto3" json:"ends,omitempty"`
 	Outcomes         []uint64  `protobuf:"varint,30,rep,packed,name=outcomes,proto3" json:"outcomes,omitempty"`                 // cumulative, class by class, without trailing zeros
 	Pending          *Line     `protobuf:"bytes,31,opt,name=pending,proto3" json:"pending,omitempty"`                           // expected first returns, by join time
-	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the descent that is still served (edges)
+	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the version that continues (edges)
 	RateUsed         []uint32  `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of a joining edge: permits of R in use, by whole seconds since their use
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
 	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // long-polled visitors that a pass would admit
@@ -1245,12 +1237,12 @@ type Grant struct {
 	Handshake     Handshake              `protobuf:"varint,16,opt,name=handshake,proto3,enum=vestibule.wire.v1.Handshake" json:"handshake,omitempty"`
 	WatermarkMs   int64                  `protobuf:"varint,17,opt,name=watermark_ms,json=watermarkMs,proto3" json:"watermark_ms,omitempty"`
 	Rooms         []*RoomGrant           `protobuf:"bytes,18,rep,name=rooms,proto3" json:"rooms,omitempty"`
-	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"`       // at_ms is the machine's clock: no node of the fleet knew the time
-	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`   // version of the membership list that global uses
-	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"` // membership state of the data centre: 0 listed, 1 draining, 2 unlisted
-	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`         // another live child has the same name
-	Site          uint64                 `protobuf:"fixed64,26,opt,name=site,proto3" json:"site,omitempty"`        // cluster ID of the receiving data centre
-	Copied        bool                   `protobuf:"varint,27,opt,name=copied,proto3" json:"copied,omitempty"`     // the data centre may be a copy of another one (to edges)
+	Guess         bool                   `protobuf:"varint,19,opt,name=guess,proto3" json:"guess,omitempty"`                           // at_ms is the machine's clock: no node of the fleet knew the time
+	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`                       // version of the membership list that global uses
+	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"`                     // membership state of the data centre: 0 listed, 1 draining, 2 unlisted
+	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`                             // another live child has the same name
+	ClusterId     uint64                 `protobuf:"fixed64,26,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID of the receiving data centre
+	Copied        bool                   `protobuf:"varint,27,opt,name=copied,proto3" json:"copied,omitempty"`                         // the data centre may be a copy of another one (to edges)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1439,9 +1431,9 @@ func (x *Grant) GetTwin() bool {
 	return false
 }
 
-func (x *Grant) GetSite() uint64 {
+func (x *Grant) GetClusterId() uint64 {
 	if x != nil {
-		return x.Site
+		return x.ClusterId
 	}
 	return 0
 }
@@ -1992,7 +1984,7 @@ type Durable struct {
 	Roster        []*RosterEntry         `protobuf:"bytes,4,rep,name=roster,proto3" json:"roster,omitempty"`
 	HoldUntilS    int64                  `protobuf:"varint,5,opt,name=hold_until_s,json=holdUntilS,proto3" json:"hold_until_s,omitempty"`
 	Members       uint64                 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
-	Site          uint64                 `protobuf:"fixed64,8,opt,name=site,proto3" json:"site,omitempty"`
+	ClusterId     uint64                 `protobuf:"fixed64,8,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	MovedInS      int64                  `protobuf:"varint,9,opt,name=moved_in_s,json=movedInS,proto3" json:"moved_in_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2070,9 +2062,9 @@ func (x *Durable) GetMembers() uint64 {
 	return 0
 }
 
-func (x *Durable) GetSite() uint64 {
+func (x *Durable) GetClusterId() uint64 {
 	if x != nil {
-		return x.Site
+		return x.ClusterId
 	}
 	return 0
 }
@@ -2386,7 +2378,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x96\x06\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x8b\x06\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x1a\n" +
@@ -2412,15 +2404,15 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"recovering\x18\x12 \x01(\bR\n" +
 	"recovering\x123\n" +
 	"\x05rooms\x18\x10 \x03(\v2\x1d.vestibule.wire.v1.RoomReportR\x05rooms\x12\x18\n" +
-	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x12\n" +
-	"\x04site\x18\x19 \x01(\x06R\x04site\x12\x1a\n" +
+	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x19 \x01(\x06R\tclusterId\x12\x1a\n" +
 	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\x12\x14\n" +
 	"\x05build\x18\x1b \x01(\tR\x05build\x121\n" +
 	"\x05edges\x18\x1c \x03(\v2\x1b.vestibule.wire.v1.ToldEdgeR\x05edges\x12\x17\n" +
 	"\aedges_n\x18\x1d \x01(\rR\x06edgesN\x12\x1f\n" +
 	"\vtells_edges\x18\x1e \x01(\bR\n" +
-	"tellsEdges\x12\x14\n" +
-	"\x05opens\x18\x1f \x01(\rR\x05opens\"\x80\x01\n" +
+	"tellsEdges\"\x80\x01\n" +
 	"\bToldEdge\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
@@ -2501,7 +2493,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xac\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xb7\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1a\n" +
@@ -2526,8 +2518,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05guess\x18\x13 \x01(\bR\x05guess\x12\x18\n" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1a\n" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
-	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x12\n" +
-	"\x04site\x18\x1a \x01(\x06R\x04site\x12\x16\n" +
+	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12\x16\n" +
 	"\x06copied\x18\x1b \x01(\bR\x06copied\"\xa4\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2582,7 +2575,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03sum\x18\x02 \x01(\fR\x03sum\"H\n" +
 	"\x0ePromiseSection\x126\n" +
-	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\x99\x02\n" +
+	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xa4\x02\n" +
 	"\aDurable\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
 	"\apromise\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\apromise\x12\x15\n" +
@@ -2590,8 +2583,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06roster\x18\x04 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\x12 \n" +
 	"\fhold_until_s\x18\x05 \x01(\x03R\n" +
 	"holdUntilS\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x12\n" +
-	"\x04site\x18\b \x01(\x06R\x04site\x12\x1c\n" +
+	"\amembers\x18\x06 \x01(\x04R\amembers\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\b \x01(\x06R\tclusterId\x12\x1c\n" +
 	"\n" +
 	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xd4\x02\n" +
 	"\vRosterEntry\x12\x12\n" +

@@ -1,4 +1,2 @@
-// Package api is made of ../openapi.yaml: the types of requests and answers, the server's
-// routes and a client. Nothing in it is written by hand but this comment; package control is
-// what answers.
+// Package api is generated from ../openapi.yaml: the types of requests and answers.
 package api

@@ -414,12 +414,12 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 		fleet := own[struct {
 			Leader      string
 			DataCenters []struct {
-				Name   string
-				Told   bool
-				Rights int
+				Name    string
+				Told    bool
+				Permits int
 			} `json:"data_centers"`
 		}](t, x, h, "GET", "/vestibule/fleet", "")
-		return fleet.Leader != "" && len(fleet.DataCenters) == 1 && fleet.DataCenters[0].Name == "nairobi" && fleet.DataCenters[0].Told && fleet.DataCenters[0].Rights > 0
+		return fleet.Leader != "" && len(fleet.DataCenters) == 1 && fleet.DataCenters[0].Name == "nairobi" && fleet.DataCenters[0].Told && fleet.DataCenters[0].Permits > 0
 	})
 	var chain audit.Chain
 	entries := own[[]struct{ Entry json.RawMessage }](t, x, h, "GET", "/vestibule/audit?from=1&per_page=100", "")

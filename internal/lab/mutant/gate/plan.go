@@ -11,8 +11,8 @@ type killer struct {
 // plan names the killers of every mutant: always a named test, and a simulated world if chance finds a fault within
 // 64 seeds.
 var plan = map[mutant.ID]killer{
-	mutant.NoRight:          {"ledger.TestRule1", "expiry"},
-	mutant.NoRateRight:      {"ledger.TestRule1", "guests"},
+	mutant.NoPermit:         {"ledger.TestRule1", "expiry"},
+	mutant.NoRatePermit:     {"ledger.TestRule1", "guests"},
 	mutant.ChargeLate:       {"ledger.TestRule1", "expiry"},
 	mutant.LeaseForever:     {"ledger.TestRule1", "expiry"},
 	mutant.LeaseFromReceipt: {"ledger.TestRule1", ""},
@@ -70,7 +70,7 @@ var plan = map[mutant.ID]killer{
 	mutant.ResumeUncovered: {"ledger.TestRule6", ""},
 
 	mutant.RenewForeign:         {"ledger.TestRule7Away", "guests"},
-	mutant.MoveWithoutRight:     {"ledger.TestRule7Moves", ""},
+	mutant.MoveWithoutPermit:    {"ledger.TestRule7Moves", ""},
 	mutant.UnknownEndAsShown:    {"region.TestWhoLeavesAfterATakeover", ""},
 	mutant.EndBeforeKnown:       {"ledger.TestRule7Moves", ""},
 	mutant.LeftUncleared:        {"ledger.TestRule7Moves", ""},
@@ -154,7 +154,7 @@ var plan = map[mutant.ID]killer{
 	mutant.PlaceNotMoved:         {"admission.TestAPlaceMovesWithItsPerson", ""},
 	mutant.CopyRenews:            {"admission.TestCopiesOfATicketAreNotFreeEntries", ""},
 	mutant.NetworkCountsAny:      {"edge.TestANetworkAddsSoManyToTheLine", ""},
-	mutant.GapsForgiven:          {"sim.TestCopiesOfASessionAtAnyEdge", ""},
+	mutant.ReplacedForgiven:      {"reuse.TestReplacedVersions", ""},
 	mutant.BindingIgnored:        {"admission.TestASessionIsBoundToItsNetwork", ""},
 	mutant.EdgesFollowAlone:      {"sim.TestCopiesAtEdgesOfTheirOwn", ""},
 }

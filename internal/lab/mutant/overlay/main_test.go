@@ -36,7 +36,7 @@ func TestThePatchesApplyAndHoldEveryMutant(t *testing.T) {
 	}
 }
 
-// identifier returns the Go name of a mutant: no-right is NoRight.
+// identifier returns the Go name of a mutant: no-permit is NoPermit.
 func identifier(name string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(name, "-") {

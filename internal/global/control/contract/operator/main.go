@@ -27,7 +27,8 @@ func main() {
 	url := flag.String("url", "", "of the API, which ends in /client/v4")
 	zone := flag.String("zone", "", "of the rooms")
 	host := flag.String("host", "127.0.0.1", "of both rooms")
-	wait := flag.Duration("step", 15*time.Second, "between making the rooms and changing them; twice as long until one is deleted")
+	wait := flag.Duration("step", 15*time.Second,
+		"between making the rooms and changing them; twice as long until one is deleted")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -52,7 +53,9 @@ func operate(ctx context.Context, url, token, zone, host string, wait time.Durat
 	}
 	var concert, merch *cloudflare.WaitingRoom
 	room := func(name string, total int) cloudflare.WaitingRoom {
-		return cloudflare.WaitingRoom{Name: name, Host: host, Path: "/" + name, TotalActiveUsers: total, NewUsersPerMinute: 200, SessionDuration: 1}
+		return cloudflare.WaitingRoom{
+			Name: name, Host: host, Path: "/" + name, TotalActiveUsers: total, NewUsersPerMinute: 200, SessionDuration: 1,
+		}
 	}
 	err = do("made", func() (err error) {
 		if concert, err = api.CreateWaitingRoom(ctx, zone, room("concert", 20)); err != nil {

@@ -11,23 +11,23 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// A site that is reported before it is stored would be another one after a restart. With an empty store the edges are
+// A cluster ID that is reported before it is stored would be another one after a restart. With an empty store the edges are
 // asked first.
 func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 	begin := func(bootstrap bool, stored wire.Durable, known uint64) (*region.Aggregator, fleettime.Mono) {
 		now := fleettime.Mono(time.Hour)
 		a := region.New(now, region.Config{
-			DC: "lima", Strict: true, Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: bootstrap, Site: 5, Known: known,
+			DC: "lima", Strict: true, Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: bootstrap, ClusterID: 5, Known: known,
 		}, stored)
 		a.SetLease(fleettime.Never)
 		return a, now
 	}
-	tells := func(a *region.Aggregator, now fleettime.Mono) (site uint64, any bool) {
+	tells := func(a *region.Aggregator, now fleettime.Mono) (clusterID uint64, any bool) {
 		out := a.Report(now)
 		if len(out) == 0 {
 			return 0, false
 		}
-		return out[0].Site, true
+		return out[0].ClusterID, true
 	}
 	save := func(a *region.Aggregator, now fleettime.Mono) wire.Durable {
 		d, _ := a.Unsaved()
@@ -38,26 +38,26 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 		bootstrap bool
 		stored    wire.Durable
 		known     uint64 // was read from the store before
-		edge      uint64 // reports this site
+		edge      uint64 // reports this cluster ID
 		want      uint64
 		after     time.Duration
 	}{
-		"a new data centre":                      {bootstrap: true, want: 5},
-		"one whose store holds no site":          {stored: wire.Durable{Version: 9}, want: 5},
-		"one that has a site":                    {stored: wire.Durable{Version: 9, Site: 7}, want: 7},
-		"a store that lost all but the site":     {stored: wire.Durable{Site: 7}, want: 7},
-		"a store that was lost, with an edge":    {edge: 7, want: 7},
-		"a store that was lost, and was read":    {known: 7, want: 7},
-		"one that was read, and is another now":  {stored: wire.Durable{Version: 9, Site: 7}, known: 6, want: 7},
-		"a store that was lost, without edges":   {want: 5, after: 10 * time.Second},
-		"an edge of another site changes none":   {stored: wire.Durable{Version: 9, Site: 5}, edge: 7, want: 5},
-		"an edge that never heard a site is one": {edge: 0, want: 5, after: 10 * time.Second},
+		"a new data centre":                            {bootstrap: true, want: 5},
+		"one whose store holds no cluster ID":          {stored: wire.Durable{Version: 9}, want: 5},
+		"one that has a cluster ID":                    {stored: wire.Durable{Version: 9, ClusterID: 7}, want: 7},
+		"a store that lost all but the cluster ID":     {stored: wire.Durable{ClusterID: 7}, want: 7},
+		"a store that was lost, with an edge":          {edge: 7, want: 7},
+		"a store that was lost, and was read":          {known: 7, want: 7},
+		"one that was read, and is another now":        {stored: wire.Durable{Version: 9, ClusterID: 7}, known: 6, want: 7},
+		"a store that was lost, without edges":         {want: 5, after: 10 * time.Second},
+		"an edge of another cluster ID changes none":   {stored: wire.Durable{Version: 9, ClusterID: 5}, edge: 7, want: 5},
+		"an edge that never heard a cluster ID is one": {edge: 0, want: 5, after: 10 * time.Second},
 	} {
 		a, now := begin(c.bootstrap, c.stored, c.known)
-		if _, any := tells(a, now); any != (c.stored.Site != 0) {
+		if _, any := tells(a, now); any != (c.stored.ClusterID != 0) {
 			t.Errorf("%s: says something: %v", what, any)
 		}
-		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: c.edge})
+		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, ClusterID: c.edge})
 		save(a, now)
 		if c.after > 0 {
 			if _, any := tells(a, now); any {
@@ -65,32 +65,32 @@ func TestRule9TheSiteIsStoredBeforeItIsTold(t *testing.T) {
 			}
 			now = now.Add(c.after)
 			if _, any := tells(a, now); any {
-				t.Errorf("%s: tells a site that is not stored", what)
+				t.Errorf("%s: tells a cluster ID that is not stored", what)
 			}
 		}
 		d := save(a, now)
-		if site, _ := tells(a, now); site != c.want || (d.Site != 0 && d.Site != c.want) || a.Status(now).Site != c.want {
-			t.Errorf("%s: tells site %d, stores %d, want %d", what, site, d.Site, c.want)
+		if clusterID, _ := tells(a, now); clusterID != c.want || (d.ClusterID != 0 && d.ClusterID != c.want) || a.Status(now).ClusterID != c.want {
+			t.Errorf("%s: tells cluster ID %d, stores %d, want %d", what, clusterID, d.ClusterID, c.want)
 		}
 	}
 }
 
-// A start script may declare a data centre new although only its store was lost: an edge that knows its site is
-// believed, and the data centre leads anew with that site, unless the list holds the new one.
+// A start script may declare a data centre new although only its store was lost: an edge that knows its cluster ID is
+// believed, and the data centre leads anew with that cluster ID, unless the list holds the new one.
 func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
 	for _, listed := range []uint64{0, 5, 7} {
 		now := fleettime.Mono(time.Hour)
-		a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
+		a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, ClusterID: 5}, wire.Durable{})
 		a.SetLease(fleettime.Never)
 		if listed != 0 {
-			a.SetMembers(now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "lima", Site: listed}}})
+			a.SetMembers(now, ledger.Members{Version: 2, List: []ledger.Member{{Name: "lima", ClusterID: listed}}})
 		}
 		d, _ := a.Unsaved()
 		a.Saved(now, d.Version)
-		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, Site: 7})
+		a.Observe(now, wire.Report{From: "edge1", Instance: 1, LeaseEpoch: 1, Seq: 1, Parts: 1, Sent: 1, Join: true, ClusterID: 7})
 		d = a.Durable()
-		if changes := listed != 5; a.Rejoins() != changes || (d.Site == 7) != changes || (d.Site == 5) == changes {
-			t.Errorf("the list holds %d: leads anew %v, with site %d", listed, a.Rejoins(), d.Site)
+		if changes := listed != 5; a.Rejoins() != changes || (d.ClusterID == 7) != changes || (d.ClusterID == 5) == changes {
+			t.Errorf("the list holds %d: leads anew %v, with cluster ID %d", listed, a.Rejoins(), d.ClusterID)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestRule9AnEdgeKnowsBetterThanBootstrap(t *testing.T) {
 // operator's command makes it the listed one.
 func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	now := fleettime.Mono(time.Hour)
-	a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, Site: 5}, wire.Durable{})
+	a := region.New(now, region.Config{Strict: true, DC: "lima", Term: wire.Term{N: 1, Nonce: 1}, Params: wire.DefaultParams(), Bootstrap: true, ClusterID: 5}, wire.Durable{})
 	a.SetLease(fleettime.Never)
 	save := func() wire.Durable {
 		d, _ := a.Unsaved()
@@ -117,27 +117,27 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 		t.Fatal("no answer to the edge")
 		return wire.Grant{}
 	}
-	if g := edge(); !g.Copied || g.Site != 5 {
+	if g := edge(); !g.Copied || g.ClusterID != 5 {
 		t.Errorf("before anybody said who it is: %+v", g)
 	}
 	if err := a.Rejoin(); !errors.Is(err, region.ErrNoCopy) {
 		t.Errorf("rejoins without another: %v", err)
 	}
-	list := ledger.Members{Version: 2, List: []ledger.Member{{Name: "lima", Site: 5}}}
+	list := ledger.Members{Version: 2, List: []ledger.Member{{Name: "lima", ClusterID: 5}}}
 	a.SetMembers(now, list)
 	if g := edge(); g.Copied || g.Standing != wire.Listed {
 		t.Errorf("as the one of the list: %+v", g)
 	}
-	list = ledger.Members{Version: 3, List: []ledger.Member{{Name: "lima", Site: 7}}}
+	list = ledger.Members{Version: 3, List: []ledger.Member{{Name: "lima", ClusterID: 7}}}
 	a.SetMembers(now, list)
 	if g := edge(); !g.Copied || g.Standing != wire.Unlisted || a.Status(now).Copy != 7 {
 		t.Errorf("as a copy: %+v, %+v", g, a.Status(now))
 	}
-	for site, heard := range map[uint64]bool{0: false, 7: false, 5: true} {
-		term := wire.Term{N: 3 + site, Nonce: 1}
-		a.Apply(now, wire.Grant{To: "lima", Instance: 1, From: term, Seq: 1, Parts: 1, Handshake: wire.Promise, Members: 3, Site: site})
+	for clusterID, heard := range map[uint64]bool{0: false, 7: false, 5: true} {
+		term := wire.Term{N: 3 + clusterID, Nonce: 1}
+		a.Apply(now, wire.Grant{To: "lima", Instance: 1, From: term, Seq: 1, Parts: 1, Handshake: wire.Promise, Members: 3, ClusterID: clusterID})
 		if got := a.Status(now).Follows == term; got != heard {
-			t.Errorf("a copy follows who means site %d: %v", site, got)
+			t.Errorf("a copy follows who means cluster ID %d: %v", clusterID, got)
 		}
 	}
 	if err := a.Rejoin(); err != nil || !a.Rejoins() {
@@ -146,8 +146,8 @@ func TestRule9ACopyRejoinsByWord(t *testing.T) {
 	if out := a.Report(now); len(out) != 0 {
 		t.Errorf("it goes on: %+v", out)
 	}
-	if d := save(); d.Site != 7 {
-		t.Errorf("stores site %d", d.Site)
+	if d := save(); d.ClusterID != 7 {
+		t.Errorf("stores cluster ID %d", d.ClusterID)
 	}
 }
 

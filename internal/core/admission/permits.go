@@ -5,16 +5,16 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// rights are the permits that the regional granted for a room, of T and of R, and how many unreported renewals it
+// permits are the permits that the regional granted for a room, of T and of R, and how many unreported renewals it
 // allows.
 //
 // Invariants: sessions.Returned+spent <= sessions.Granted; renewed <= renewCeil under a lease.
-type rights struct {
+type permits struct {
 	sessions wire.Allocation // of T
 	spent    uint64          // of those
 
-	rate rateRights // of R
-	past rateRights // of R, used in past lease epochs
+	rate ratePermits // of R
+	past ratePermits // of R, used in past lease epochs
 
 	renewed, renewCeil uint64
 	renewedSaid        uint64 // in the last report
@@ -24,13 +24,13 @@ type rights struct {
 }
 
 // credit returns the unspent permits of T.
-func (r *rights) credit() uint64 { return r.sessions.Unused(r.spent) }
+func (r *permits) credit() uint64 { return r.sessions.Unused(r.spent) }
 
 // low reports whether half of the wanted permits are spent: time to refill.
-func (r *rights) low() bool { return r.credit() <= r.want/2 }
+func (r *permits) low() bool { return r.credit() <= r.want/2 }
 
 // wants samples the demand. It reports whether the wanted number changed.
-func (r *rights) wants(now fleettime.Mono, p *wire.Params) bool {
+func (r *permits) wants(now fleettime.Mono, p *wire.Params) bool {
 	want := r.demand.sampleAt(now, p.ReportFast)
 	changed := want != r.want
 	r.want = want
@@ -38,7 +38,7 @@ func (r *rights) wants(now fleettime.Mono, p *wire.Params) bool {
 }
 
 // mayRenew reports whether one more renewal stays within the allowance for unreported renewals.
-func (r *rights) mayRenew(leased, capped bool) bool {
+func (r *permits) mayRenew(leased, capped bool) bool {
 	if leased {
 		return r.renewed < r.renewCeil
 	}
@@ -46,13 +46,13 @@ func (r *rights) mayRenew(leased, capped bool) bool {
 }
 
 // nearCeiling reports whether half of the unreported renewals are used.
-func (r *rights) nearCeiling() bool {
+func (r *permits) nearCeiling() bool {
 	return r.renewed+max(2, r.renewed-r.renewedSaid) >= r.renewCeil
 }
 
 // surplus returns the unused permits beyond the idle targets; all unused ones where none may be
 // kept.
-func (r *rights) surplus(now fleettime.Mono, none bool) (sessions, rate uint64) {
+func (r *permits) surplus(now fleettime.Mono, none bool) (sessions, rate uint64) {
 	sessions, rate = r.credit(), r.rate.idle(now)
 	if none {
 		return sessions, rate
@@ -61,15 +61,15 @@ func (r *rights) surplus(now fleettime.Mono, none bool) (sessions, rate uint64) 
 }
 
 // giveBack returns the surplus to the regional. It reports whether there was any.
-func (r *rights) giveBack(now fleettime.Mono, none bool) (any bool) {
+func (r *permits) giveBack(now fleettime.Mono, none bool) (any bool) {
 	sessions, rate := r.surplus(now, none)
 	r.sessions.Returned += sessions
 	r.rate.Returned += rate
 	return sessions+rate > 0
 }
 
-// take applies a grant. It reports whether it brought new permits.
-func (r *rights) take(g *wire.RoomGrant) (more bool) {
+// applyGrant applies a grant. It reports whether it brought new permits.
+func (r *permits) applyGrant(g *wire.RoomGrant) (more bool) {
 	moreT, _ := r.sessions.Apply(g.Permits.Sessions)
 	moreR, _ := r.rate.Apply(g.Permits.Rate)
 	more = moreT || moreR || g.RenewCeil > r.renewCeil
@@ -77,8 +77,8 @@ func (r *rights) take(g *wire.RoomGrant) (more bool) {
 	return more
 }
 
-// tell adds the state of the permits to a report.
-func (r *rights) tell(now fleettime.Mono, out *wire.RoomReport) {
+// addToReport adds the state of the permits to a report.
+func (r *permits) addToReport(now fleettime.Mono, out *wire.RoomReport) {
 	r.renewedSaid = r.renewed
 	out.Permits = wire.Permits{Sessions: r.sessions.Told(), Rate: r.rate.Told()}
 	out.Spent, out.RateIdle, out.RateOwed = r.spent, r.rate.idle(now), r.past.owed(now)
@@ -86,10 +86,10 @@ func (r *rights) tell(now fleettime.Mono, out *wire.RoomReport) {
 	out.Want = r.want
 }
 
-// reborn resets the permits for a new instance. Those of R stay behind, where they age.
-func (r *rights) reborn(now fleettime.Mono) {
+// reset resets the permits for a new instance. Those of R stay behind, where they age.
+func (r *permits) reset(now fleettime.Mono) {
 	r.sessions.Reset()
 	r.spent = 0
 	r.renewed, r.renewCeil, r.renewedSaid = 0, 0, 0
-	r.rate.owe(&r.past, now)
+	r.rate.moveTo(&r.past, now)
 }

@@ -82,7 +82,7 @@ func TestNoBrowserIsTakenForACopy(tt *testing.T) {
 				a := answer{pass: d.Ticket}
 				if rng.Float64() < slow {
 					if late := time.Duration(rng.Int64N(int64(session / 3))); late > reuse.InFlight*time.Second/2 {
-						a.pass.Late()
+						a.pass.Seen += uint32(late / time.Second)
 						a.there = late
 					}
 				}
@@ -211,12 +211,12 @@ func TestASessionIsBoundToItsNetwork(t *testing.T) {
 			}
 		}
 		if got := e.Ledger(at(2*time.Second), sale); got.Spent != 2 || got.Admitted != 2 {
-			t.Errorf("%d rights are spent by %d who were admitted, want 2", got.Spent, got.Admitted)
+			t.Errorf("%d permits are spent by %d who were admitted, want 2", got.Spent, got.Admitted)
 		}
 		third := ticket.Network(0x77_0006)
 		d := e.Arrive(at(2*time.Second), sale, in(pass, third))
 		if d.Fresh != Elsewhere || d.Enters() || d.Ticket.ID != ticket.Derive(7, third) || d.Ticket.Joined != e.Time(at(2*time.Second)) {
-			t.Errorf("no right is left: %v (%d) as %+v", d.Verdict, d.Fresh, d.Ticket)
+			t.Errorf("no permit is left: %v (%d) as %+v", d.Verdict, d.Fresh, d.Ticket)
 		}
 		if d := e.Arrive(at(3*time.Second), sale, in(d.Ticket, home)); d.Fresh != Kept {
 			t.Errorf("the place that was given is not good in another network: %d", d.Fresh)

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// show prints a result as JSON or as the table that rows writes.
+func (c *client) show(result any, rows func(row func(cells ...any))) error {
+	if c.output == "json" {
+		return c.showJSON(result)
+	}
+	return writeTable(c.out, rows)
+}
+
+func (c *client) showJSON(result any) error {
+	e := json.NewEncoder(c.out)
+	e.SetIndent("", "  ")
+	return e.Encode(result)
+}
+
+// pass calls the API and prints the result as it is.
+func (c *client) pass(method, target string, body object) error {
+	got, err := call[json.RawMessage](c, method, target, body)
+	if err != nil {
+		return err
+	}
+	return c.showJSON(got)
+}
+
+// writeTable writes rows in columns.
+func writeTable(out io.Writer, rows func(row func(cells ...any))) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows(func(cells ...any) {
+		texts := make([]string, len(cells))
+		for i, cell := range cells {
+			texts[i] = cellText(cell)
+		}
+		fmt.Fprintln(w, strings.Join(texts, "\t"))
+	})
+	return w.Flush()
+}
+
+// cellText returns a value as a cell shows it. An absent one is a dash.
+func cellText(v any) string {
+	switch v := v.(type) {
+	case *time.Time:
+		if v != nil {
+			return cellText(*v)
+		}
+	case time.Time:
+		return v.UTC().Format(time.RFC3339)
+	case *int:
+		if v != nil {
+			return fmt.Sprint(*v)
+		}
+	default:
+		if text := fmt.Sprint(v); text != "" {
+			return text
+		}
+	}
+	return "-"
+}

@@ -1,0 +1,166 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"vestibule/internal/global/control/api"
+)
+
+// operation is an operation of openapi.yaml.
+type operation struct {
+	id    string // operationId in the document
+	route string // method, and path below Prefix
+	needs Role   // the least role that may call it
+	serve func(ctx context.Context, q *request) (result any, err error)
+}
+
+// operations are all operations of the API.
+func (s *services) operations() []operation {
+	const (
+		zone  = "/zones/{zone_id}/waiting_rooms"
+		rooms = zone + "/{waiting_room_id}"
+		event = rooms + "/events/{event_id}"
+		own   = "/vestibule/rooms/{waiting_room_id}"
+	)
+	return []operation{
+		{"verify-token", "GET /user/tokens/verify", Viewer, s.tokens.verify},
+
+		{"waiting-room-list-waiting-rooms-account", "GET /accounts/{account_id}/waiting_rooms", Viewer, s.rooms.list},
+		{"waiting-room-list-waiting-rooms", "GET " + zone, Viewer, s.rooms.list},
+		{"waiting-room-create-waiting-room", "POST " + zone, Editor, s.rooms.create},
+		{"waiting-room-waiting-room-details", "GET " + rooms, Viewer, s.rooms.get},
+		{"waiting-room-update-waiting-room", "PUT " + rooms, Editor, s.rooms.put},
+		{"waiting-room-patch-waiting-room", "PATCH " + rooms, Editor, s.rooms.patch},
+		{"waiting-room-delete-waiting-room", "DELETE " + rooms, Editor, s.rooms.delete},
+		{"waiting-room-get-waiting-room-status", "GET " + rooms + "/status", Viewer, s.status.get},
+		{"waiting-room-get-zone-settings", "GET " + zone + "/settings", Viewer, getZone},
+		{"waiting-room-update-zone-settings", "PUT " + zone + "/settings", Editor, putZone},
+		{"waiting-room-patch-zone-settings", "PATCH " + zone + "/settings", Editor, putZone},
+		{"waiting-room-create-a-custom-waiting-room-page-preview", "POST " + zone + "/preview", Operator, s.previews.create},
+
+		{"waiting-room-list-events", "GET " + rooms + "/events", Viewer, s.events.list},
+		{"waiting-room-create-event", "POST " + rooms + "/events", Editor, s.events.create},
+		{"waiting-room-event-details", "GET " + event, Viewer, s.events.get},
+		{"waiting-room-update-event", "PUT " + event, Editor, s.events.put},
+		{"waiting-room-patch-event", "PATCH " + event, Editor, s.events.patch},
+		{"waiting-room-delete-event", "DELETE " + event, Editor, s.events.delete},
+		{"waiting-room-preview-active-event-details", "GET " + event + "/details", Viewer, s.events.details},
+
+		{"waiting-room-list-waiting-room-rules", "GET " + rooms + "/rules", Viewer, s.rules.list},
+		{"waiting-room-create-waiting-room-rule", "POST " + rooms + "/rules", Editor, s.rules.create},
+		{"waiting-room-replace-waiting-room-rules", "PUT " + rooms + "/rules", Editor, s.rules.replace},
+		{"waiting-room-patch-waiting-room-rule", "PATCH " + rooms + "/rules/{rule_id}", Editor, s.rules.patch},
+		{"waiting-room-delete-waiting-room-rule", "DELETE " + rooms + "/rules/{rule_id}", Editor, s.rules.delete},
+
+		{"get-controls", "GET " + own + "/controls", Viewer, s.controls.get},
+		{"patch-controls", "PATCH " + own + "/controls", Operator, s.controls.patch},
+		{"list-releases", "GET " + own + "/releases", Viewer, s.releases.list},
+		{"create-release", "POST " + own + "/releases", Operator, s.releases.create},
+		{"get-draw", "GET " + own + "/events/{event_id}/draw", Viewer, s.events.draw},
+		{"list-revisions", "GET " + own + "/revisions", Editor, s.revisions.list},
+		{"restore-revision", "POST " + own + "/revisions/{revision}/restore", Editor, s.revisions.restore},
+
+		{"list-hosts", "GET /vestibule/hosts", Viewer, s.hosts.list},
+		{"put-host", "PUT /vestibule/hosts/{host}", Editor, s.hosts.put},
+		{"delete-host", "DELETE /vestibule/hosts/{host}", Editor, s.hosts.delete},
+		{"export-rooms", "GET /vestibule/export", Viewer, s.files.export},
+		{"apply-rooms", "POST /vestibule/apply", Editor, s.files.apply},
+		{"get-fleet", "GET /vestibule/fleet", Viewer, s.status.fleet},
+
+		{"list-audit", "GET /vestibule/audit", Admin, s.audit.list},
+		{"list-tokens", "GET /vestibule/tokens", Admin, s.tokens.list},
+		{"create-token", "POST /vestibule/tokens", Admin, s.tokens.create},
+		{"delete-token", "DELETE /vestibule/tokens/{token_id}", Admin, s.tokens.delete},
+	}
+}
+
+// request is the request of an operation.
+type request struct {
+	*http.Request
+	body json.RawMessage // nil for none
+}
+
+// room returns the id of the room in the path.
+func (q *request) room() string { return q.PathValue("waiting_room_id") }
+
+// event returns the id of the event in the path.
+func (q *request) event() string { return q.PathValue("event_id") }
+
+// call authorizes a request, reads its body and serves it.
+func (o *operation) call(r *http.Request) (any, error) {
+	who := principal(r.Context())
+	if !who.Role.may(o.needs) {
+		return nil, refusef(http.StatusForbidden, codeForbidden,
+			"Not allowed: this needs the role %s, the token has %s", o.needs, who.Role)
+	}
+	q := &request{Request: r}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {
+		if err := json.NewDecoder(r.Body).Decode(&q.body); err != nil && !errors.Is(err, io.EOF) {
+			return nil, badBody(err)
+		}
+	}
+	for _, place := range []struct{ kind, id, known string }{
+		{"zone", r.PathValue("zone_id"), Zone}, {"account", r.PathValue("account_id"), Account},
+	} {
+		if place.id != "" && place.id != place.known {
+			return nil, refusef(http.StatusNotFound, codeNoRoute,
+				"no such %s: %s; there is %s", place.kind, short(place.id), place.known)
+		}
+	}
+	return o.serve(who.as(r.Context(), r.RemoteAddr, o.id), q)
+}
+
+// listPage is a result that is one page of a list.
+type listPage struct {
+	result any
+	info   api.ResultInfo
+}
+
+// complete returns a whole list as its only page.
+func complete[T any](all []T) listPage {
+	n := len(all)
+	return listPage{all, api.ResultInfo{Page: 1, PerPage: n, Count: n, TotalCount: n, TotalPages: 1}}
+}
+
+const (
+	perPage    = 100
+	maxPerPage = 1000
+)
+
+// number reads a number of the query, which has a default.
+func (q *request) number(f *faults, name string, byDefault, least, most int) int {
+	values := q.URL.Query()
+	if !values.Has(name) {
+		return byDefault
+	}
+	n, err := strconv.Atoi(values.Get(name))
+	if err != nil || n < least || n > most {
+		f.add("/"+name, "%s must be a number from %d to %d, got %q", name, least, most, short(values.Get(name)))
+	}
+	return n
+}
+
+// page returns the range of total entries on the requested page: empty past the last page.
+func (q *request) page(total int) (from, to int, info api.ResultInfo, err error) {
+	var f faults
+	const most = 1 << 31
+	info = api.ResultInfo{
+		Page: q.number(&f, "page", 1, 1, most), PerPage: q.number(&f, "per_page", perPage, 1, maxPerPage), TotalCount: total,
+	}
+	if len(f) > 0 {
+		return 0, 0, info, invalid(f)
+	}
+	info.TotalPages = (total + info.PerPage - 1) / info.PerPage
+	from = total
+	if info.Page <= info.TotalPages {
+		from = (info.Page - 1) * info.PerPage
+	}
+	to = min(total, from+info.PerPage)
+	info.Count = to - from
+	return from, to, info, nil
+}

@@ -1,0 +1,222 @@
+// Package figures keeps the figures of docs/FIGURES.md. docs/figures.json has their names, goals and values, and the
+// document is rendered from it. Commands that measure write lines of [Measured] to a file, and the command update takes
+// them over. A row whose figures no command writes yet has its text in the data.
+package figures
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Measured is a figure as a command measured it.
+type Measured struct {
+	Key     string `json:"key"` // the command, and its name of the figure: "simulate use of T, no faults"
+	Seen    string `json:"seen"`
+	Missed  bool   `json:"missed,omitempty"` // the value is worse than the goal
+	Date    string `json:"date"`             // of UTC, 2026-11-24
+	Machine string `json:"machine"`
+	Commit  string `json:"commit"`
+}
+
+// Document is docs/figures.json.
+type Document struct {
+	Text     string              `json:"text"`
+	Sections []Section           `json:"sections"`
+	Measured map[string]Measured `json:"measured"` // by key
+}
+
+// Section is a table with text around it.
+type Section struct {
+	Title   string   `json:"title,omitempty"` // empty for a further table of the section before
+	Text    string   `json:"text,omitempty"`
+	Date    string   `json:"date,omitempty"` // of rows without one
+	Columns []string `json:"columns"`
+	Rows    []Row    `json:"rows"`
+	After   string   `json:"after,omitempty"`
+}
+
+// Row is a row of a table.
+type Row struct {
+	Cells []string `json:"cells"`          // as in the document, without the date
+	Date  string   `json:"date,omitempty"` // of the cells
+	From  []string `json:"from,omitempty"` // keys of the figures in the column "seen"; its cell counts until all are measured
+}
+
+// Decode decodes docs/figures.json.
+func Decode(data []byte) (*Document, error) {
+	d := &Document{}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(d); err != nil {
+		return nil, err
+	}
+	for _, s := range d.Sections {
+		for _, r := range s.Rows {
+			if len(r.Cells) != len(s.Columns) {
+				return nil, fmt.Errorf("%s: the row %q needs %d cells, got %d", s.Title, r.Cells, len(s.Columns), len(r.Cells))
+			}
+		}
+	}
+	return d, nil
+}
+
+// Encode encodes docs/figures.json.
+func (d *Document) Encode() ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(d)
+	return b.Bytes(), err
+}
+
+// Keys returns the keys of all rows.
+func (d *Document) Keys() map[string]bool {
+	keys := map[string]bool{}
+	for _, s := range d.Sections {
+		for _, r := range s.Rows {
+			for _, key := range r.From {
+				keys[key] = true
+			}
+		}
+	}
+	return keys
+}
+
+// Take takes measured figures over, and returns the keys that no row has.
+func (d *Document) Take(measured []Measured) (others []string) {
+	keys := d.Keys()
+	for _, m := range measured {
+		if !keys[m.Key] {
+			others = append(others, m.Key)
+			continue
+		}
+		if d.Measured == nil {
+			d.Measured = map[string]Measured{}
+		}
+		d.Measured[m.Key] = m
+	}
+	return others
+}
+
+// Render returns the document.
+func (d *Document) Render() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Figures\n\n%s\n", d.Text)
+	for _, s := range d.Sections {
+		if s.Title != "" {
+			fmt.Fprintf(&b, "\n## %s\n", s.Title)
+		}
+		lead := s.Text
+		if s.Date != "" {
+			lead = strings.TrimSpace("On " + short(s.Date) + " unless noted. " + lead)
+		}
+		if lead != "" {
+			fmt.Fprintf(&b, "\n%s\n", lead)
+		}
+		fmt.Fprintf(&b, "\n%s\n%s\n", strings.Join(s.Columns, " | "), strings.Repeat("---|", len(s.Columns)-1)+"---")
+		for _, r := range s.Rows {
+			fmt.Fprintln(&b, strings.TrimRight(strings.Join(d.cells(&s, r), " | "), "\n"))
+		}
+		if s.After != "" {
+			fmt.Fprintf(&b, "\n%s\n", s.After)
+		}
+	}
+	return b.String()
+}
+
+// cells returns the cells of a row with the measured figures and their date.
+func (d *Document) cells(s *Section, r Row) []string {
+	cells, date := append([]string{}, r.Cells...), r.Date
+	if seen, on := d.seen(r.From); seen != "" {
+		date = on
+		for i, c := range s.Columns {
+			if c == "seen" {
+				cells[i] = seen
+			}
+		}
+	}
+	if date != "" && date != s.Date {
+		cells[0] += " (" + short(date) + ")"
+	}
+	return cells
+}
+
+// seen returns the measured figures of a row and the date of the oldest; "" if one is missing.
+func (d *Document) seen(keys []string) (text, date string) {
+	var all []string
+	for _, key := range keys {
+		m, ok := d.Measured[key]
+		if !ok {
+			return "", ""
+		}
+		if m.Missed {
+			m.Seen = "**" + m.Seen + "**"
+		}
+		all, date = append(all, m.Seen), min(cmp.Or(date, m.Date), m.Date)
+	}
+	return strings.Join(all, "; "), date
+}
+
+// short returns a date without its year.
+func short(date string) string { return strings.TrimPrefix(date, "2026-") }
+
+// Machine returns the name of the processor and the number of cores.
+func Machine() string {
+	name := runtime.GOARCH
+	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if model, ok := strings.CutPrefix(line, "model name"); ok {
+				name = strings.TrimLeft(strings.TrimSpace(model), ": \t")
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s, %d cores", name, runtime.NumCPU())
+}
+
+// Write writes measured figures to a file, one a line, with date, machine and commit.
+func Write(file string, measured []Measured) error {
+	commit, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return fmt.Errorf("git describe: %w", err)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	for _, m := range measured {
+		m.Date, m.Machine = time.Now().UTC().Format(time.DateOnly), Machine()
+		m.Commit = strings.TrimSpace(string(commit))
+		if err := e.Encode(m); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(file, b.Bytes(), 0o600)
+}
+
+// Read reads the figures of a file that Write wrote.
+func Read(file string) (all []Measured, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	for {
+		var m Measured
+		if err := d.Decode(&m); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, m)
+	}
+}
