@@ -445,8 +445,8 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	}
 }
 
-// sited is a fleet of dublin and lima; the list holds 7 as lima's cluster ID.
-func sited(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
+// identified is a fleet of dublin and lima; the list holds 7 as lima's cluster ID.
+func identified(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
 	m := founding("dublin", "lima")
 	m.List[0].ClusterID, m.List[1].ClusterID = 3, 7
 	r := newRoster(t, n, bootstrap, m)
@@ -469,7 +469,7 @@ func (r *roster) copied() *member {
 // A copied data centre is not the successor of its original: it hears that it is not listed, gets no ledger, and the
 // original goes on.
 func TestRule9ACopyIsNotTheMember(t *testing.T) {
-	r, _ := sited(t, 2, true)
+	r, _ := identified(t, 2, true)
 	r.exchange(4)
 	lima := r.centres["lima"]
 	lima.active = 30
@@ -502,7 +502,7 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 // A new coordinator that hears the copy first follows the list: it waits for the member. A copy without ledgers, or a
 // silent one, delays nobody.
 func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
-	r, m := sited(t, 2, true)
+	r, m := identified(t, 2, true)
 	r.exchange(4)
 	lima, c := r.centres["lima"], r.copied()
 	lima.active, lima.keepsBack = 30, true
@@ -523,17 +523,17 @@ func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 
 // A member without a cluster ID in the list is lent nothing before the list holds the cluster ID; the first one heard counts. If
 // it is the wrong one, nothing was lent twice.
-func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
-	r, m := sited(t, 2, true)
+func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
+	r, m := identified(t, 2, true)
 	r.exchange(4)
 	lima := r.centres["lima"]
 	lima.active, lima.keepsBack = 30, true
 	r.exchange(2)
 	held, c := r.held("lima"), r.copied()
 	c.blank, lima.deaf = false, true
-	siteless := ledger.Members{Version: 1, List: slices.Clone(m.List)}
-	siteless.List[1].ClusterID = 0
-	r.lead(3, false, siteless)
+	without := ledger.Members{Version: 1, List: slices.Clone(m.List)}
+	without.List[1].ClusterID = 0
+	r.lead(3, false, without)
 	r.exchange(6)
 	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held || c.granted != 0 {
 		t.Fatalf("the copy is believed: %+v", l)

@@ -100,10 +100,10 @@ var plan = map[mutant.ID]killer{
 	mutant.OldListLeads:      {"root.TestRule9", ""}, // in worlds, sites that are not recorded keep it from lending
 	mutant.UnlistedIgnored:   {"root.TestRule9", ""},
 	mutant.NewcomerLentEarly: {"root.TestRule9", ""},
-	mutant.SitesMerged:       {"root.TestRule9", "copies"},
+	mutant.CopiesMerged:      {"root.TestRule9", "copies"},
 	mutant.UnprovenLent:      {"root.TestRule9", ""},
-	mutant.SiteUnsaved:       {"region.TestRule9", ""},
-	mutant.EdgesSiteless:     {"region.TestRule9", ""},
+	mutant.IdentityUnsaved:   {"region.TestRule9", ""},
+	mutant.EdgesNotAsked:     {"region.TestRule9", ""},
 	mutant.CopyConfirmed:     {"root.TestRule9", ""},
 	mutant.CopyOwns:          {"admission.TestInACopyNothingOfItsHomeIsItsOwn", "copies"},
 	mutant.ForcedForgotten:   {"root.TestRule9", "forced"},
