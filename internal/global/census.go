@@ -30,7 +30,7 @@ func (s *Server) census() census {
 
 // changes reports whether the leader has to change the list.
 func (c *census) changes() bool {
-	return len(c.Drained)+len(c.Released) > 0 || (c.Members > 0 && len(c.Unproven) > 0)
+	return len(c.Drained)+len(c.Released) > 0 || (c.Members > 0 && len(c.Enrolled) > 0)
 }
 
 func (c *census) outdated() bool { return c.Newest > c.Members }
@@ -41,11 +41,12 @@ func (c *census) alarms() []string {
 	if c.outdated() {
 		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
 	}
-	for _, d := range c.Copies {
+	for _, d := range c.Unlisted {
+		if !d.Copy {
+			out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", d.Name, d.Name))
+			continue
+		}
 		out = append(out, fmt.Sprintf("another data centre bears the name %s (cluster ID %016x), nobody is let in there: give it another name; if it is the one of the list and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
-	}
-	for _, name := range c.Strangers {
-		out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", name, name))
 	}
 	for _, d := range c.centres {
 		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // reported by waits

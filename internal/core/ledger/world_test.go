@@ -92,9 +92,10 @@ type rootProc struct {
 	wall time.Duration // by how much its machine's clock is ahead
 }
 
-// cluster ID is a data centre.
+// dataCentre is a data centre.
 type dataCentre struct {
 	name     string
+	id       uint64     // cluster ID that it makes
 	drift    float64    // of its clocks
 	procs    []*aggProc // newest last
 	stored   wire.Durable
@@ -169,7 +170,7 @@ const dawn = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 func newWorld(params wire.Params, centres []string, edges int) *world {
 	w := &world{params: params, lost: 15 * time.Minute, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {}, met: func(*person, string) {}}
 	for _, name := range centres {
-		s := &dataCentre{name: name}
+		s := &dataCentre{name: name, id: uint64(len(w.centres)) + 1}
 		w.centres = append(w.centres, s)
 		for k := range edges {
 			edge := fmt.Sprintf("%s%d", name[:1], k+1)
@@ -240,6 +241,7 @@ func (w *world) startAgg(s *dataCentre, bootstrap bool) {
 	s.owner = n.term // from now on the store takes no word of a predecessor
 	n.core = region.New(n.read(w.now), region.Config{
 		DC: s.name, Strict: true, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.params, Bootstrap: bootstrap,
+		ClusterID: s.id,
 	}, s.stored)
 	n.core.SetLease(fleettime.Never)
 	n.core.SetRooms(n.read(w.now), w.roomSet())

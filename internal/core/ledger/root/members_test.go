@@ -251,7 +251,7 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	if c := r.centres["lima"]; c.standing != wire.Unlisted || c.keep != 0 {
 		t.Errorf("it was told that it is %v and may keep %d", c.standing, c.keep)
 	}
-	if got := r.root.Census(r.now).Strangers; !slices.Equal(got, []string{"lima"}) {
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) {
 		t.Errorf("alarm about %v", got)
 	}
 }
@@ -393,7 +393,7 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 // when it is heard, however late, and are lent to others only when none of them can be valid. Then the list stops
 // naming it.
 func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
-	gone := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}, Forced: []ledger.Member{{Name: "lima"}}}
+	gone := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}}}
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.add("dublin", "lima")
 	r.exchange(4)
@@ -491,8 +491,8 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	c.reckons, c.granted, c.keepsBack = false, 0, false
 	c.returned = 0
 	r.exchange(2)
-	if got := r.root.Census(r.now).Copies; !slices.Equal(got, []root.Proof{{Name: "lima", ClusterID: 8}}) || len(r.root.Census(r.now).Strangers) != 0 {
-		t.Errorf("copies %v, strangers %v", got, r.root.Census(r.now).Strangers)
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima", ClusterID: 8, Copy: true}}) {
+		t.Errorf("unlisted %v", got)
 	}
 	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
 		t.Errorf("the original is %v, held %d: %+v", lima.standing, held, l)
@@ -538,14 +538,14 @@ func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
 	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held || c.granted != 0 {
 		t.Fatalf("the copy is believed: %+v", l)
 	}
-	if got := r.root.Census(r.now).Unproven; !slices.Equal(got, []root.Proof{{Name: "lima", ClusterID: 8}}) {
+	if got := r.root.Census(r.now).Enrolled; !slices.Equal(got, []root.Identity{{Name: "lima", ClusterID: 8}}) {
 		t.Fatalf("the list is to hold %v", got)
 	}
 	// Another coordinator had written the right one.
 	m.Version, lima.deaf = 2, false
 	r.root.SetMembers(r.now, m)
 	r.exchange(4)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Unproven) != 0 {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Enrolled) != 0 {
 		t.Fatalf("with the newer list: %+v", l)
 	}
 }
