@@ -254,6 +254,11 @@ func (c *client) find(name string) (*api.Room, error) {
 	if err != nil {
 		return nil, err
 	}
+	return roomOf(rooms, name)
+}
+
+// roomOf returns one of the rooms by its name or ID.
+func roomOf(rooms []api.Room, name string) (*api.Room, error) {
 	i := slices.IndexFunc(rooms, func(r api.Room) bool { return r.Name == name || r.Id == name })
 	if i < 0 {
 		return nil, fmt.Errorf("no room %q", name)

@@ -129,7 +129,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rules try --room shop --request " + plain + " --output json", "good", 0, `"matches": true`},
 		{"rules try --room shop --expression ssl --request " + plain, "good", 2, "usage:"},
 		{"tokens create", "good", 2, "usage:"},
-		{"status nobody", "good", 0, "INSIDE"},
+		{"status nobody", "good", 1, `no room "nobody"`},
 		{"login", "good", 0, "logged in as admin"},
 		{"rooms list --output json", "", 0, `"name": "shop"`}, // with what login kept
 	} {

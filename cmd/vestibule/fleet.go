@@ -67,8 +67,8 @@ type removeConfig struct {
 func newFleetRemoveCmd() *cobra.Command {
 	cfg := &removeConfig{fleetConfig: *newFleetConfig()}
 	cmd := &cobra.Command{
-		Use: "remove DC", Short: "Remove a data centre that will not come back",
-		Long: "Remove a data centre that will not come back. It needs --force: its sessions may exceed the limit until they end.",
+		Use: "remove DC", Short: "Remove a data centre that is lost",
+		Long: "Remove a data centre that is lost. It needs --force: its sessions may exceed the limit until they end.",
 	}
 	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
 		if !cfg.Force {
@@ -156,7 +156,7 @@ type fleetList struct {
 }
 
 // errUnfounded means that no list is stored.
-var errUnfounded = errors.New("the store holds no list of data centres yet: global makes it once every data centre of its data_centers was heard; see the alarms of its /readyz")
+var errUnfounded = errors.New("the store holds no list of data centres yet: global makes it once every data centre in its data_centers has reported; see the alarms of its /readyz")
 
 func (f *fleetList) get(ctx context.Context) (*node.Members, uint64, error) {
 	data, revision, err := f.docs.Get(ctx, node.MembersDocument)
@@ -243,12 +243,12 @@ func (f *fleetList) mayRemove(ctx context.Context, name string) error {
 				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
 					st.At.UTC().Format(time.RFC3339))
 				if !c.Told {
-					what = "it is not heard; when it was, " + what
+					what = "it does not report; at its last report, " + what
 				}
 			}
 		}
 	}
-	return fmt.Errorf("data centre %q drains and leaves the list by itself: %s; --force takes it off now, and its sessions may be above the limit", name, what)
+	return fmt.Errorf("data centre %q is draining and leaves the list when it is empty: %s; --force removes it now, and its sessions may exceed the limit", name, what)
 }
 
 func (f *fleetList) list(ctx context.Context) error {
@@ -274,7 +274,7 @@ func (f *fleetList) list(ctx context.Context) error {
 		row("DATA CENTRE", "STATE", "PERMITS OF T", "PERMITS OF R", "SESSIONS", "OVERCOMMIT")
 		line := func(c node.CentreState, state string) {
 			if !c.Told {
-				state += ", not heard"
+				state += ", silent"
 			}
 			row(c.Name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
 		}

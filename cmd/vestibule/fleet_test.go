@@ -82,7 +82,7 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.does(node.ExitError, "no such data centre in the list", "drain", "oslo")
 	s.does(node.ExitError, "does not drain: vestibule fleet drain lima first", "remove", "lima")
 	s.does(node.ExitOK, "lima         draining", "drain", "lima")
-	s.does(node.ExitError, "it drains already", "drain", "lima")
+	s.does(node.ExitError, "is draining already", "drain", "lima")
 	s.does(node.ExitError, "no global has reported its permits", "remove", "lima")
 	s.put(node.MembersStatusDocument, node.MembersStatus{At: time.Now(), List: []node.CentreState{
 		{Name: "lima", State: "draining", Told: true, Held: 7, RateHeld: 3, Sessions: 5}, {Name: "oslo", State: "unlisted", Told: true, Held: 2},

@@ -60,7 +60,7 @@ func showFleet(c *client) error {
 		for _, d := range got.DataCenters {
 			state, clock := d.State, "unknown"
 			if !d.Told {
-				state += ", not heard"
+				state += ", silent"
 			}
 			if d.ClockBoundSeconds != nil {
 				clock = fmt.Sprintf("±%.0f ms", *d.ClockBoundSeconds*1000)

@@ -85,7 +85,7 @@ func (c *forgetConfig) ask(edge string) (wire.ForgetAsk, error) {
 		errs = append(errs, fmt.Errorf("EDGE: %w", err))
 	}
 	if c.All && (edge != "" || c.Instance != "") {
-		errs = append(errs, errors.New("all: names every edge that is not heard, so EDGE and instance must be left out"))
+		errs = append(errs, errors.New("all: names every silent edge, so EDGE and instance must be left out"))
 	}
 	if err := wire.CheckName(c.DC); err != nil {
 		errs = append(errs, fmt.Errorf("dc: %w", err))

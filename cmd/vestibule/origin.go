@@ -35,7 +35,7 @@ func newOriginCmd() *cobra.Command {
 	f.DurationVar(&o.Session, "session-duration", time.Minute,
 		"a visitor counts as inside until so long after the last request; the room's session_duration")
 	f.StringVar(&o.Header, "visitor-header", "",
-		"request header that tells visitors apart, instead of the site's own cookie")
+		"request header that identifies visitors, instead of the site's own cookie")
 	f.StringVar(&journal, "journal", "", "file to which every visit is appended as a line of JSON")
 	level = logLevel(cmd, "warn")
 	return cmd

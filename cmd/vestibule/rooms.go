@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -165,11 +164,19 @@ func showStatus(c *client, names []string) error {
 		Name string `json:"name"`
 		api.Status
 	}
-	lines := []line{}
-	for _, r := range list {
-		if len(names) > 0 && !slices.Contains(names, r.Name) && !slices.Contains(names, r.Id) {
-			continue
+	var chosen []api.Room
+	for _, name := range names {
+		r, err := roomOf(list, name)
+		if err != nil {
+			return err
 		}
+		chosen = append(chosen, *r)
+	}
+	if len(names) == 0 {
+		chosen = list
+	}
+	lines := []line{}
+	for _, r := range chosen {
 		s, err := call[api.Status](c, http.MethodGet, inZone(r.Id, "status"), nil)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.Name, err)

@@ -160,7 +160,7 @@ func eachField(data []byte, field func(key string, value json.RawMessage) error)
 			return append(faults, fmt.Errorf("%s: not JSON: %w", key, err))
 		}
 		if seen[key] {
-			faults = append(faults, fmt.Errorf("%s: stands there twice", key))
+			faults = append(faults, fmt.Errorf("%s: is given twice", key))
 		} else if err := field(key, value); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", key, err))
 		}

@@ -63,7 +63,7 @@ func (x *experiment) flags(f *pflag.FlagSet) {
 	f.StringVar(&x.without, "without", "", "leave out: "+strings.Join(sim.Enemies(), ","))
 	f.BoolVar(&x.variant.Policy, "policy-edits", false,
 		"let partition_policy be edited too; promises are known to break where nodes are cut off meanwhile")
-	f.BoolVar(&x.trace, "trace", false, "tell every fault on standard error")
+	f.BoolVar(&x.trace, "trace", false, "print every fault to standard error")
 	f.BoolVar(&cfg.Network.Encode, "encode", false, "let messages travel as bytes, through the wire codec")
 }
 
@@ -147,7 +147,7 @@ func (x *experiment) simulate() error {
 	if x.seeds > 1 {
 		lost := ""
 		if n := x.excused.Load(); n > 0 {
-			lost = fmt.Sprintf(" (and %d in which nobody knew the time and a leader's clock was wrong: not promised)", n)
+			lost = fmt.Sprintf(" (and %d without fleet time and with a wrong clock of the leader: not promised)", n)
 		}
 		fmt.Fprintf(x.stdout, "%d seeds, %d broke a promise%s%s\n", x.ran.Load(), x.broke.Load(), lost, x.recoveries())
 	}

@@ -47,7 +47,7 @@ func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 			}
 			made, err := call[api.Token](c, http.MethodPost, ofOurs("tokens"), ask)
 			if err == nil && made.Value == nil {
-				err = fmt.Errorf("token %s was made, and the API did not tell its value", made.Id)
+				err = fmt.Errorf("token %s was created, but the API did not return its value", made.Id)
 			}
 			if err != nil {
 				return err

@@ -132,7 +132,7 @@ func TestADataCentreIsAddedAndDrainedUnderLoad(t *testing.T) {
 			return status == http.StatusServiceUnavailable && strings.Contains(text, why)
 		})
 	}
-	const heard = "data centre lima is heard and in no list"
+	const heard = "data centre lima reports but is not listed"
 	eventually(t, "global says so", func() bool {
 		_, text := readyz(t, tree.Info.Global.Metrics)
 		return strings.Contains(text, heard) && strings.Contains(logged.String(), heard)

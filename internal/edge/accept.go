@@ -43,7 +43,7 @@ func (l cappedListener) Stop() {
 	if l.passed {
 		l.last.stopped = true
 		if err := l.SetDeadline(time.Unix(1, 0)); err != nil { // ends a pending Accept
-			l.all.log.Debug("the listener goes on until it is closed", slog.Any("error", err))
+			l.all.log.Debug("the listener accepts connections until it is closed", slog.Any("error", err))
 		}
 		return
 	}

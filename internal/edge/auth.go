@@ -153,7 +153,7 @@ func firstOfEach(fields []gate.Field) []gate.Field {
 	return out
 }
 
-var errUnlisted = errors.New("trusted_proxies: must list who asks here")
+var errUnlisted = errors.New("trusted_proxies: must list the clients of this listener")
 
 // question turns the authorization request q into the visitor's request that it describes. It refuses an ambiguous
 // description rather than guess.

@@ -252,7 +252,7 @@ func (c *FrontConfig) validate(proxies []string) []error {
 	}
 	errs := node.CheckAddr("front_auth.listen", c.Listen)
 	if len(proxies) == 0 {
-		errs = append(errs, errors.New("trusted_proxies: must name who may ask at front_auth.listen"))
+		errs = append(errs, errors.New("trusted_proxies: must list the clients of front_auth.listen"))
 	}
 	switch c.Form {
 	case formHeaders, formAccel, formPrefix, formGRPC:

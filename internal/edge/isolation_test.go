@@ -87,7 +87,7 @@ func TestIsolationAsTheRoomsSay(t *testing.T) {
 	st.up.mute = false
 	st.up.mu.Unlock()
 	st.adopted()
-	eventually(t, "the end is told", func() bool { return said.Has("msg=\"no longer isolated\"") && said.Has("let_in_without_a_right=2") })
+	eventually(t, "the end is told", func() bool { return said.Has("msg=\"no longer isolated\"") && said.Has("let_in_without_permit=2") })
 }
 
 // A store restored to an older or emptier state changes nothing at an edge, and raises an alarm for the operator: the

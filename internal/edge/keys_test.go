@@ -173,7 +173,7 @@ func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
 	st.start()
 	eventually(t, "rooms and keys are there", func() bool { return len(st.server.gate.Unready()) == 1 })
-	if r := st.server.Ready(); r.Ready || !strings.Contains(strings.Join(r.Reasons, ";"), "fleet time was never told") {
+	if r := st.server.Ready(); r.Ready || !strings.Contains(strings.Join(r.Reasons, ";"), "fleet time is unknown") {
 		t.Errorf("ready: %+v", r)
 	}
 	v := st.visitor()

@@ -36,37 +36,40 @@ func (s *Server) listen(sockets *node.Sockets) error {
 		if l.auth != nil {
 			next.handler, next.auth, next.grpc = l.auth, l.auth, s.cfg.Front.Form == formGRPC
 		}
-		if err := s.open(l.addr, next, sockets); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", l.key, err), s.closeListeners())
+		if err := s.listeners.open(l.addr, next, sockets); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", l.key, err), s.listeners.close())
 		}
 	}
 	if left := sockets.Left(); len(left) > 0 {
 		return errors.Join(fmt.Errorf("LISTEN_FDS: a socket was passed for %s, which is none of listen, tls.listen and front_auth.listen: give the socket unit the addresses of the configuration",
-			strings.Join(left, ", ")), s.closeListeners())
+			strings.Join(left, ", ")), s.listeners.close())
 	}
 	return nil
 }
 
+// listenerSet are the listeners of an edge.
+type listenerSet []listener
+
 // open opens the listeners of one address. localhost is both 127.0.0.1 and ::1, with the same port: programs try
 // either.
-func (s *Server) open(addr string, kind listener, sockets *node.Sockets) error {
+func (ls *listenerSet) open(addr string, kind listener, sockets *node.Sockets) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return err
 	}
 	if host != "localhost" {
-		return s.openOne(addr, kind, sockets)
+		return ls.openOne(addr, kind, sockets)
 	}
 	for try := 1; ; try++ {
-		if err := s.openOne(net.JoinHostPort("127.0.0.1", port), kind, sockets); err != nil {
+		if err := ls.openOne(net.JoinHostPort("127.0.0.1", port), kind, sockets); err != nil {
 			return err
 		}
-		first := s.listeners[len(s.listeners)-1]
+		first := (*ls)[len(*ls)-1]
 		_, same, err := net.SplitHostPort(first.Addr().String())
 		if err != nil {
 			return err
 		}
-		err = s.openOne(net.JoinHostPort("::1", same), kind, sockets)
+		err = ls.openOne(net.JoinHostPort("::1", same), kind, sockets)
 		switch {
 		case err == nil, errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT): // a machine without IPv6
 			return nil
@@ -74,7 +77,7 @@ func (s *Server) open(addr string, kind listener, sockets *node.Sockets) error {
 			return err
 		}
 		// The free port of one family is taken in the other: try another one.
-		s.listeners = s.listeners[:len(s.listeners)-1]
+		*ls = (*ls)[:len(*ls)-1]
 		if err := first.Close(); err != nil {
 			return err
 		}
@@ -82,7 +85,7 @@ func (s *Server) open(addr string, kind listener, sockets *node.Sockets) error {
 }
 
 // openOne opens a listener at one address, or takes the socket passed for it.
-func (s *Server) openOne(addr string, kind listener, sockets *node.Sockets) error {
+func (ls *listenerSet) openOne(addr string, kind listener, sockets *node.Sockets) error {
 	kind.TCPListener = sockets.Take(addr)
 	if kind.passed = kind.TCPListener != nil; !kind.passed {
 		ln, err := net.Listen("tcp", addr)
@@ -91,13 +94,13 @@ func (s *Server) openOne(addr string, kind listener, sockets *node.Sockets) erro
 		}
 		kind.TCPListener = ln.(*net.TCPListener)
 	}
-	s.listeners = append(s.listeners, kind)
+	*ls = append(*ls, kind)
 	return nil
 }
 
-func (s *Server) closeListeners() error {
+func (ls listenerSet) close() error {
 	var errs []error
-	for _, l := range s.listeners {
+	for _, l := range ls {
 		errs = append(errs, l.Close())
 	}
 	return errors.Join(errs...)

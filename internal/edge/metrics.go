@@ -62,7 +62,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	fronts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_front_requests_total", Help: "Requests of visitors, by the front that read them."}, []string{"front"})
 	m.byFast, m.byNetHTTP = fronts.WithLabelValues(frontFast), fronts.WithLabelValues(frontNetHTTP)
-	m.handedOver = counter("vestibule_edge_handovers_total", "Connections that the fast front handed over to net/http, because of a request that it does not read itself.")
+	m.handedOver = counter("vestibule_edge_handovers_total", "Connections passed from the fast front to net/http, because of a request that it does not parse.")
 	headers := results("vestibule_edge_proxy_headers_total", "Connections at listeners that take PROXY headers, by what they began with.", headerResultNames[:]...)
 	for i, name := range headerResultNames {
 		m.proxyHeaders[i] = headers.WithLabelValues(name)

@@ -3,26 +3,43 @@ package edge
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/node"
 )
 
+// uplink is the edge's session with its regional: it sends reports and applies grants.
+type uplink struct {
+	cfg      *Config
+	interval time.Duration // of reports without an answer
+	bus      wire.Bus
+	gate     *gate.Gate
+	folder   *node.Folder
+	metrics  *metrics
+	log      *slog.Logger
+	kick     chan struct{} // wakes the pump
+
+	lives  []uint64 // instance IDs in the folder; the pump's, after New
+	unkept bool     // the last write of the folder failed; the pump's, after New
+}
+
 // wake makes the pump check the engine.
-func (s *Server) wake() {
+func (u *uplink) wake() {
 	select {
-	case s.kick <- struct{}{}:
+	case u.kick <- struct{}{}:
 	default:
 	}
 }
 
 // pump reports to the regional when the engine says that a report is due. An unanswered report is soon followed by
 // another, so that a new regional hears of an idle edge before the lease lapses.
-func (s *Server) pump(ctx context.Context) {
+func (u *uplink) pump(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	isolated, twin := false, false
@@ -32,18 +49,18 @@ func (s *Server) pump(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-s.kick:
+		case <-u.kick:
 		}
 		was, hadTwin := isolated, twin
 		var due, present fleettime.Mono
 		var reports []wire.Report
-		instances := s.lives
-		s.gate.With(func(now fleettime.Mono, eng *admission.Engine) {
-			again, silent := reported.Add(s.params.ReportFast), s.gate.LastGrant() < reported
+		instances := u.lives
+		u.gate.With(func(now fleettime.Mono, eng *admission.Engine) {
+			again, silent := reported.Add(u.interval), u.gate.LastGrant() < reported
 			if eng.Due() <= now || silent && again <= now {
 				reports = eng.Report(now)
 				reported, silent = now, true
-				again = now.Add(s.params.ReportFast)
+				again = now.Add(u.interval)
 			}
 			present, due = now, eng.Due()
 			if silent {
@@ -54,30 +71,30 @@ func (s *Server) pump(ctx context.Context) {
 				instances = eng.Instances()
 			}
 		})
-		s.keepLives(instances)
+		u.keepLives(instances)
 		if isolated != was {
-			s.logIsolation(isolated)
+			u.logIsolation(isolated)
 		}
 		if twin && !hadTwin {
-			s.log.Error(twinAlarm)
+			u.log.Error(twinAlarm)
 		} else if hadTwin && !twin {
-			s.log.Info("no other process reports under this edge's name any more")
+			u.log.Info("no other process reports under this edge's name any more")
 		}
-		s.send(reports)
+		u.send(reports)
 		timer.Reset(max(time.Millisecond, due.Sub(present)))
 	}
 }
 
 // logIsolation logs the beginning or the end of an isolation, and its effect on newcomers.
-func (s *Server) logIsolation(isolated bool) {
-	st := s.Status()
-	policies, letIn := s.gate.Policies(), uint64(0)
+func (u *uplink) logIsolation(isolated bool) {
+	st := u.gate.Status()
+	policies, letIn := u.gate.Policies(), uint64(0)
 	for _, r := range st.Rooms {
 		letIn += r.LetIn
 	}
-	log := s.log.With(
+	log := u.log.With(
 		slog.Int("rooms_hold", policies[room.IsolationHold]), slog.Int("rooms_open", policies[room.IsolationOpen]),
-		slog.Int("rooms_closed", policies[room.IsolationClosed]), slog.Uint64("let_in_without_a_right", letIn))
+		slog.Int("rooms_closed", policies[room.IsolationClosed]), slog.Uint64("let_in_without_permit", letIn))
 	if isolated {
 		log.Warn("isolated: without a lease for longer than a moment")
 	} else {
@@ -85,56 +102,75 @@ func (s *Server) logIsolation(isolated bool) {
 	}
 }
 
-func (s *Server) send(reports []wire.Report) {
+func (u *uplink) send(reports []wire.Report) {
 	for i := range reports {
 		if i == 0 {
 			reports[i].Build = node.BuildVersion()
 		}
 		data, err := wire.EncodeReport(&reports[i])
 		if err == nil {
-			err = s.bus.Publish(wire.ReportSubject(s.cfg.DataCenter, s.cfg.Name), data)
+			err = u.bus.Publish(wire.ReportSubject(u.cfg.DataCenter, u.cfg.Name), data)
 		}
 		result := node.Result(err)
-		s.metrics.reports.WithLabelValues(result).Inc()
+		u.metrics.reports.WithLabelValues(result).Inc()
 		if result == node.Failed {
-			s.log.Warn("report not sent", slog.Any("error", err))
+			u.log.Warn("report not sent", slog.Any("error", err))
 		}
 	}
 }
 
 // onGrant applies a grant of the regional, and answers the long-polled visitors that it admits.
-func (s *Server) onGrant(_ string, data []byte) {
+func (u *uplink) onGrant(_ string, data []byte) {
 	g, err := wire.DecodeGrant(data)
 	if err != nil {
-		s.metrics.grants.WithLabelValues("invalid").Inc()
-		s.log.Warn("grant refused", slog.Any("error", err))
+		u.metrics.grants.WithLabelValues("invalid").Inc()
+		u.log.Warn("grant refused", slog.Any("error", err))
 		return
 	}
-	s.metrics.grants.WithLabelValues("applied").Inc()
-	now := s.gate.Apply(g)
+	u.metrics.grants.WithLabelValues("applied").Inc()
+	now := u.gate.Apply(g)
 	if g.Echo != 0 && now >= g.Echo {
-		s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
+		u.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
 	}
-	s.wake()
+	u.wake()
 }
 
 // goodbyeTime bounds the sending of a goodbye, on a machine that stops everything and may be very busy.
 const goodbyeTime = 3 * time.Second
 
 // sayGoodbye gives all permits back, so that nothing has to be reserved for this edge.
-func (s *Server) sayGoodbye() {
+func (u *uplink) sayGoodbye() {
 	var reports []wire.Report
 	var ended admission.Ended
-	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.AllEnded() })
-	s.send(reports)
-	if err := s.folder.KeepEnded(ended); err != nil {
-		s.log.Warn("which sessions have ended is not stored: if the regional is started again too, they count until their tickets expire", slog.Any("error", err))
+	u.gate.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.AllEnded() })
+	u.send(reports)
+	if err := u.folder.KeepEnded(ended); err != nil {
+		u.log.Warn("which sessions have ended is not stored: if the regional is started again too, they count until their tickets expire", slog.Any("error", err))
 	}
 	// A shutdown of everything stops the regional next.
 	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
 	defer cancel()
-	if err := s.bus.Flush(ctx); err != nil {
-		s.log.Warn("the goodbye may be lost: the regional presumes for a while what this edge held", slog.Any("error", err))
+	if err := u.bus.Flush(ctx); err != nil {
+		u.log.Warn("the goodbye may be lost: the regional reserves the permits of this edge for a while", slog.Any("error", err))
 	}
-	s.log.Info("edge down")
+	u.log.Info("edge down")
+}
+
+// keepLives stores the folder's instance IDs before the regional hears of the newest. After a failure the next
+// process proves nothing about this one, and the next report tries again.
+func (u *uplink) keepLives(instances []uint64) {
+	if slices.Equal(u.lives, instances) {
+		return
+	}
+	err := u.folder.Keep(instances)
+	switch {
+	case err == nil:
+		u.lives = instances
+		if u.unkept {
+			u.log.Info("the data_dir can be written again")
+		}
+	case !u.unkept:
+		u.log.Warn("what this process holds when it is killed will count until lost_after: its data_dir cannot be written", slog.Any("error", err))
+	}
+	u.unkept = err != nil
 }

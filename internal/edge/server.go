@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,8 +55,6 @@ type Server struct {
 	fleet    *node.Fleet
 	folder   *node.Folder
 	times    *node.Timekeeper
-	lives    []uint64 // instance IDs in the folder; the pump's, after New
-	unkept   bool     // the last write of the folder failed; the pump's, after New
 	metrics  *metrics
 	proxies  clientaddr.Proxies
 	headers  *proxyHeaders
@@ -70,18 +67,18 @@ type Server struct {
 	fast     *front.Front // nil if net/http reads everything
 	files    files
 	conns    *connections
-	kick     chan struct{} // wakes the pump
+	up       *uplink
 
 	draining  atomic.Bool // set by drain
 	after     func(time.Duration) <-chan time.Time
-	listeners []listener
+	listeners listenerSet
 	upgrades  sync.WaitGroup // upgraded connections; Shutdown does not wait for them
 }
 
 // New returns a server with open listeners; it answers once it Runs. It owns data_dir until Run returns.
 func New(o Options) (_ *Server, err error) {
 	s := &Server{
-		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), kick: make(chan struct{}, 1), after: time.After,
+		cfg: o.Config, params: o.Params, bus: o.Bus, metrics: newMetrics(o.Reg), after: time.After,
 		log: o.Log.With(slog.String("edge", o.Config.Name), slog.String("dc", o.Config.DataCenter)),
 	}
 	s.patience = patience{header: s.cfg.Timeouts.Header, idle: s.cfg.Timeouts.Idle, draining: &s.draining}
@@ -113,13 +110,15 @@ func New(o Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("events.per_prefix: %w", err)
 	}
 	clock := node.NewClock()
+	s.up = &uplink{cfg: &s.cfg, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1)}
 	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {
 		return nil, err
 	}
+	s.up.gate = s.gate
 	s.times = node.NewTimekeeper(o.Config.DataDir, clock, s.log)
 	s.gate.Restore(s.times.Known)
 	s.streams = &streams{hub, s.gate, s.log}
-	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.keepLives(eng.Instances()) })
+	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.keepLives(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	dials := origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
 	transport := origin.NewTransport(dials, o.Config.Timeouts.Response)
@@ -177,7 +176,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Past:   s.folder.Succeeds(s.log),
 			Ended:  s.folder.Ended(s.log),
 		},
-		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.wake, Finish: finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
 }
 
@@ -187,25 +186,6 @@ func (s *Server) proofs() int {
 		return 0
 	}
 	return s.cfg.Proof.Remembered
-}
-
-// keepLives stores the folder's instance IDs before the regional hears of the newest. After a failure the next
-// process proves nothing about this one, and the next report tries again.
-func (s *Server) keepLives(instances []uint64) {
-	if slices.Equal(s.lives, instances) {
-		return
-	}
-	err := s.folder.Keep(instances)
-	switch {
-	case err == nil:
-		s.lives = instances
-		if s.unkept {
-			s.log.Info("the data_dir can be written again")
-		}
-	case !s.unkept:
-		s.log.Warn("what this process holds when it is killed will count until lost_after: its data_dir cannot be written", slog.Any("error", err))
-	}
-	s.unkept = err != nil
 }
 
 // Run serves visitors until ctx ends. If the cause is [node.ErrTerminated], it first serves for drain_delay more
@@ -219,16 +199,16 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cut()
 	servers, err := s.servers(base)
 	if err != nil {
-		return errors.Join(err, s.closeListeners())
+		return errors.Join(err, s.listeners.close())
 	}
-	cancel, err := s.bus.Subscribe(wire.GrantSubject(s.cfg.DataCenter, s.cfg.Name), s.onGrant)
+	cancel, err := s.bus.Subscribe(wire.GrantSubject(s.cfg.DataCenter, s.cfg.Name), s.up.onGrant)
 	if err != nil {
-		return errors.Join(err, s.closeListeners())
+		return errors.Join(err, s.listeners.close())
 	}
 	defer cancel()
 	stopHanding, err := s.fleet.Hand(s.bus, s.cfg.DataCenter, node.KeysDocument)
 	if err != nil {
-		return errors.Join(err, s.closeListeners())
+		return errors.Join(err, s.listeners.close())
 	}
 	defer stopHanding()
 	g, ctx := errgroup.WithContext(ctx)
@@ -239,7 +219,7 @@ func (s *Server) Run(ctx context.Context) error {
 	pumped := make(chan struct{})
 	go func() {
 		defer close(pumped)
-		s.pump(pumping)
+		s.up.pump(pumping)
 	}()
 	g.Go(func() error { return node.IgnoreEnd(serving, s.fleet.Run(serving)) })
 	serve := func(run func(context.Context)) {
@@ -279,7 +259,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.conns.refusing.Wait()
 	stopPump()
 	<-pumped
-	s.sayGoodbye()
+	s.up.sayGoodbye()
 	return err
 }
 
@@ -294,7 +274,7 @@ func (s *Server) known(now fleettime.Mono) (k fleettime.Known) {
 func (s *Server) drain(asked context.Context) {
 	s.draining.Store(true)
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.Leaving(now) })
-	s.wake()
+	s.up.wake()
 	delay := s.cfg.DrainDelay
 	if delay == 0 || !errors.Is(context.Cause(asked), node.ErrTerminated) {
 		return
@@ -338,9 +318,9 @@ func (s *Server) Ready() node.Readiness {
 	switch st.Standing {
 	case wire.Listed:
 	case wire.Draining:
-		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
+		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))
+		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))
 	}
 	r.Ready = len(r.Reasons) == 0
 	return r

@@ -174,7 +174,7 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 func TestRoomsChangeWhileServing(t *testing.T) {
 	st := open(t, nil)
 	page := []byte("<p>{{peopleAhead}} before you</p>")
-	st.docs.pages.Store(roomdoc.PageDocument(roomdoc.Hash(page)), page)
+	st.docs.pages.Store(roomdoc.PageDocument(roomdoc.Hash(page)), roomdoc.Compress(page))
 	d := document(st.origin.URL)
 	d.Rooms = d.Rooms[:1]
 	d.Rooms[0].QueueingStatus, d.Rooms[0].WaitingPage = 202, roomdoc.Hash(page)

@@ -90,7 +90,7 @@ func (s *streams) takeOver(w http.ResponseWriter, st *sse.Stream, b *beginning) 
 		p, err = sse.TakeOver(conn)
 	}
 	if err == nil && buffered.Reader.Buffered() > 0 {
-		err = errors.New("the client goes on before it is answered")
+		err = errors.New("the client sent another request before the response")
 	}
 	if err != nil {
 		s.hub.Release(st.From)

@@ -87,7 +87,7 @@ type candidates struct {
 func (c *candidates) run(ctx context.Context, s *Server) error {
 	deaf, err := s.Bus.Subscribe(wire.FleetSubject, func(_ string, data []byte) {
 		if err := c.receive(data, time.Now()); err != nil {
-			s.log.Warn("what a candidate tells of the fleet is refused", slog.Any("error", err))
+			s.log.Warn("invalid message of a candidate", slog.Any("error", err))
 		}
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 			err = s.Bus.Publish(wire.FleetSubject, data)
 		}
 		if err != nil && !errors.Is(err, wire.ErrDown) {
-			s.log.Warn("the others are not told how this candidate is", slog.Any("error", err))
+			s.log.Warn("state of this candidate not published", slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():

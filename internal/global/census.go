@@ -42,16 +42,18 @@ func (c *census) alarms() []string {
 		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
 	}
 	for _, d := range c.Unlisted {
-		if !d.Copy {
-			out = append(out, fmt.Sprintf("data centre %s is heard and in no list, nobody is let in there: vestibule fleet add %s", d.Name, d.Name))
+		if d.Copy {
+			out = append(out, fmt.Sprintf("another data centre is named %s (cluster ID %016x), it admits no visitor: rename it; "+
+				"if it is the listed one and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
 			continue
 		}
-		out = append(out, fmt.Sprintf("another data centre bears the name %s (cluster ID %016x), nobody is let in there: give it another name; if it is the one of the list and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
+		out = append(out, fmt.Sprintf("data centre %s reports but is not listed, it admits no visitor: vestibule fleet add %s",
+			d.Name, d.Name))
 	}
 	for _, d := range c.centres {
 		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // reported by waits
 		if d.Heard > silentFor && d.Standing != wire.Unlisted && !waited {
-			out = append(out, fmt.Sprintf("data centre %s is in the list and has not been heard for over a minute: see whether its regional runs, has this name and reaches NATS; if it will not come: vestibule fleet remove %s", d.Name, d.Name))
+			out = append(out, fmt.Sprintf("data centre %s is listed and has not reported for over a minute: check that its regional runs, has this name and reaches NATS; if it is lost: vestibule fleet remove %s", d.Name, d.Name))
 		}
 	}
 	return out
@@ -64,15 +66,15 @@ const silentFor = time.Minute
 func (c *census) waits() []string {
 	var out []string
 	for _, u := range c.unknown {
-		why := "is heard, and waits for something itself: see the alarms of its regional's /readyz"
+		why := "reports but waits itself: see the alarms of its regional's /readyz"
 		if !u.Alive {
 			until := ""
 			if u.Until != 0 {
 				until = ", at most until " + time.UnixMilli(int64(u.Until)).UTC().Format("15:04:05") + " UTC while others are"
 			}
-			why = fmt.Sprintf("is not heard%s; if it will not come back: vestibule fleet remove %s --force", until, u.Name)
+			why = fmt.Sprintf("does not report%s; if it is lost: vestibule fleet remove %s --force", until, u.Name)
 		}
-		out = append(out, fmt.Sprintf("only what comes back is lent, because nobody knows what data centre %s holds: it %s", u.Name, why))
+		out = append(out, fmt.Sprintf("only returned permits are lent, because the permits of data centre %s are unknown: it %s", u.Name, why))
 	}
 	return out
 }
@@ -88,7 +90,7 @@ func (l *leadership) logWaits(c *census) {
 		l.s.log.Warn("waiting", slog.String("alarm", c.waits()[slices.Index(names, name)]))
 	}
 	if over && c.leads {
-		l.s.log.Info("what every data centre holds is known")
+		l.s.log.Info("the permits of all data centres are known")
 	}
 }
 
@@ -103,7 +105,7 @@ func (l *leadership) logMembers() {
 		}
 	}
 	if len(alarms) == 0 && len(l.alarms) > 0 {
-		l.s.log.Info("the list of data centres is as it should be again")
+		l.s.log.Info("the list of data centres has no faults any more")
 	}
 	l.alarms = alarms
 }

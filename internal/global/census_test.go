@@ -26,7 +26,7 @@ func TestSilentDataCentresRaiseAnAlarm(t *testing.T) {
 	}
 	var names []string
 	for _, a := range c.alarms() {
-		name, _, ok := strings.Cut(strings.TrimPrefix(a, "data centre "), " is in the list and has not been heard")
+		name, _, ok := strings.Cut(strings.TrimPrefix(a, "data centre "), " is listed and has not reported")
 		if !ok {
 			t.Errorf("alarm: %q", a)
 		}

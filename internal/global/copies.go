@@ -54,7 +54,7 @@ func (c *copies) receive(subject string, data []byte) {
 		err = errors.New("unknown document")
 	}
 	if err != nil {
-		c.log.Warn("what a node handed over is refused", slog.String("document", doc), slog.String("dc", dc), slog.Any("error", err))
+		c.log.Warn("invalid document of a node", slog.String("document", doc), slog.String("dc", dc), slog.Any("error", err))
 	}
 }
 
@@ -74,7 +74,7 @@ func (c *copies) receiveKeys(dc string, data []byte) error {
 		c.heard = time.Now()
 	}
 	c.ring, c.news = joined, true
-	c.log.Info("keys were handed over", slog.String("dc", dc), slog.Uint64("version", ring.Version))
+	c.log.Info("keys received from a node", slog.String("dc", dc), slog.Uint64("version", ring.Version))
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (c *copies) receiveMembers(dc string, data []byte) error {
 	}
 	if c.members == nil || m.Version > c.members.Version {
 		c.members, c.news = m, true
-		c.log.Info("a list of data centres was handed over", slog.String("dc", dc), slog.Uint64("version", m.Version))
+		c.log.Info("list of data centres received from a node", slog.String("dc", dc), slog.Uint64("version", m.Version))
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (p *publisher) requestCopies(wall time.Time, c *census) {
 }
 
 // errAsking means that nodes may still have keys.
-var errAsking = errors.New("every node that can be heard is asked for the fleet's keys first")
+var errAsking = errors.New("waiting for the fleet's keys from the nodes")
 
 // known returns the keys of the fleet: those of this node, of the store (possibly none) and of the nodes that
 // answered.
@@ -182,12 +182,12 @@ func (p *publisher) known(stored ticket.Keyring, now fleettime.Time) (ticket.Key
 	case len(heard.Keys) == 0 && (p.asking.IsZero() || time.Since(p.asking) < askFor), len(heard.Keys) > 0 && time.Since(since) < gatherFor:
 		return own, errAsking
 	case len(heard.Keys) == 0:
-		p.log.Warn("no keys in the store, in data_dir or at any node that can be heard: making the first ones", slog.Duration("asked", askFor))
+		p.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones", slog.Duration("asked", askFor))
 	}
 	ring := own.Join(heard, now)
 	if v := ring.Version; v >= max(p.fleet.Ring().Version, stored.Version, heard.Version)+ticket.MaxKeys && v != p.joined {
 		p.joined = v
-		p.log.Error("two key rings were in use: the older one goes on, the other one's tickets can be opened", slog.Uint64("version", v))
+		p.log.Error("two key rings were in use: the older one stays in use, tickets of the other one stay valid", slog.Uint64("version", v))
 	}
 	return ring, nil
 }

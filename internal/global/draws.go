@@ -259,7 +259,7 @@ func (d *drawer) publish(ctx context.Context, now fleettime.Time, n *draw.Notice
 			if b = nil; n.Beacon == draw.BeaconRequired || now < n.Closes().Add(draw.BeaconPatience) {
 				return nil, fmt.Errorf("beacon: %w", err)
 			}
-			d.log.Warn("a draw goes on without the beacon that it was to have", slog.String("event", n.Event), slog.Any("error", err))
+			d.log.Warn("a draw continues without its beacon", slog.String("event", n.Event), slog.Any("error", err))
 		}
 	}
 	return n.Publish(now, *s, b, d.waiting(n.Room))

@@ -34,7 +34,7 @@ type leadership struct {
 func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	fresh := s.Config.Bootstrap && !t.Before && s.fleet.Members() == nil
 	if s.Config.Bootstrap && !fresh {
-		s.log.Warn("bootstrap is not believed: somebody led before, or a list of data centres exists")
+		s.log.Warn("bootstrap is ignored: the fleet had a leader before, or a list of data centres exists")
 	}
 	now := s.Clock.Now()
 	alloc := root.New(now, root.Config{

@@ -85,7 +85,7 @@ func (n *numbers) run(ctx context.Context, s *Server) error {
 				err = s.Bus.Publish(wire.NumbersSubject, data)
 			}
 			if err != nil && !errors.Is(err, wire.ErrDown) {
-				s.log.Warn("numbers not told", slog.Any("error", err))
+				s.log.Warn("numbers not published", slog.Any("error", err))
 			}
 		}
 	}

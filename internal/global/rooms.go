@@ -211,7 +211,7 @@ func (p *publisher) publish(ctx context.Context) error {
 		return nil
 	}
 	for name, old := range renamed {
-		p.log.Warn("a room was renamed: its tickets are worth nothing any more, and everybody in it begins anew",
+		p.log.Warn("a room was renamed: its tickets are void, and all its visitors begin again",
 			slog.String("room", name), slog.String("before", old))
 	}
 	changed := len(state.Rooms)

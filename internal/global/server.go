@@ -180,7 +180,7 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, "the store's rooms.owned is not used: "+why)
 	}
 	if why := s.rooms.Untold(); why != "" {
-		r.Alarms = append(r.Alarms, "who changed rooms is not in the audit stream yet: "+why)
+		r.Alarms = append(r.Alarms, "the audit entry of a change of rooms is not in the stream yet: "+why)
 	}
 	r.Alarms = append(r.Alarms, s.lateDraws()...)
 	if s.fleet.Set() == nil {

@@ -408,7 +408,7 @@ func TestADataCentreThatNobodyListed(t *testing.T) {
 		}
 		return conn.Publish(wire.ReportSubject(wire.Root, "lima"), data) == nil && standing.Load() == int64(wire.Unlisted)
 	})
-	const alarm = "data centre lima is heard and in no list, nobody is let in there: vestibule fleet add lima"
+	const alarm = "data centre lima reports but is not listed, it admits no visitor: vestibule fleet add lima"
 	if alarms := c.Ready().Alarms; !slices.Contains(alarms, alarm) {
 		t.Errorf("alarms: %q", alarms)
 	}
@@ -465,7 +465,7 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 		m, err := node.DecodeMembers(data)
 		return err == nil && m.List[0].ClusterID == 7
 	})
-	const alarm = "another data centre bears the name lima (cluster ID 0000000000000008), nobody is let in there"
+	const alarm = "another data centre is named lima (cluster ID 0000000000000008), it admits no visitor"
 	eventually(t, "an alarm", func() bool {
 		report(1, 7)
 		report(2, 8)

@@ -305,7 +305,7 @@ func TestAStoreThatTakesNoLeasesIsAnAlarm(t *testing.T) {
 	for _, c := range both {
 		eventually(t, "there is an alarm", func() bool {
 			return !c.leads() && value(t, c, "vestibule_global_lease_trouble_seconds") > 0 && slices.ContainsFunc(c.Ready().Alarms, func(a string) bool {
-				return strings.Contains(a, "nobody can lead") && strings.Contains(a, "resource")
+				return strings.Contains(a, "no process can lead") && strings.Contains(a, "resource")
 			})
 		})
 	}

@@ -182,7 +182,7 @@ func (m *Members) Drain(now time.Time, name string) (*Members, error) {
 		return nil, fmt.Errorf("data centre %q: %w", name, ErrNoMember)
 	}
 	if m.List[i].State == Draining {
-		return nil, fmt.Errorf("data centre %q: it drains already", name)
+		return nil, fmt.Errorf("data centre %q: is draining already", name)
 	}
 	next := m.next(now)
 	next.List[i].State = Draining

@@ -103,7 +103,7 @@ func TestChangesOfTheMembers(t *testing.T) {
 		"is in the list already":     func() (*Members, error) { return m.Add(june, "dublin") },
 		"must be 1 to 64 characters": func() (*Members, error) { return m.Add(june, "Lima") },
 		"no such data centre":        func() (*Members, error) { return m.Drain(june, "lima") },
-		"it drains already":          func() (*Members, error) { return drained.Drain(june, "lima") },
+		"is draining already":        func() (*Members, error) { return drained.Drain(june, "lima") },
 		"is the last active one": func() (*Members, error) {
 			m, err := NewMembers(june, []string{"a", "b"}).Drain(june, "a")
 			if err != nil {

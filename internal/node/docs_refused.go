@@ -32,7 +32,7 @@ func (e *refusedError) Error() string {
 	case differs:
 		return fmt.Sprintf("version %d with another content", e.got)
 	case foreign:
-		return fmt.Sprintf("version %d does not continue version %d: the keys were begun anew", e.got, e.have)
+		return fmt.Sprintf("version %d does not continue version %d: the keys were replaced", e.got, e.have)
 	case older, invalid:
 	}
 	return fmt.Sprintf("version %d, have version %d", e.got, e.have)

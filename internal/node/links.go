@@ -27,7 +27,7 @@ type Links struct {
 
 // NewLinks returns an empty set with its metrics on reg.
 func NewLinks(reg prometheus.Registerer) *Links {
-	l := &Links{connected: prometheus.NewDesc("vestibule_nats_connected", "1 while the connection to NATS stands, 0 while it is made.", []string{"connection"}, nil)}
+	l := &Links{connected: prometheus.NewDesc("vestibule_nats_connected", "1 while connected to NATS, 0 otherwise.", []string{"connection"}, nil)}
 	reg.MustRegister(l)
 	return l
 }
@@ -71,7 +71,7 @@ func (l *Links) Collect(ch chan<- prometheus.Metric) {
 // LeaseAlarms returns an alarm if the store has rejected leases for longer than a server replacement takes.
 func LeaseAlarms(l wire.Leadership) []string {
 	if d, why := l.Trouble(); d > leaseAlarmAfter {
-		return []string{fmt.Sprintf("the store has taken no lease for %v, nobody can lead: %s (where a disk was full, restart nats-server once there is room)", d.Round(time.Second), why)}
+		return []string{fmt.Sprintf("the store has accepted no lease for %v, no process can lead: %s (after a full disk, restart nats-server once there is space)", d.Round(time.Second), why)}
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func readBuild() build {
 func RegisterBuild(reg prometheus.Registerer) {
 	b := readBuild()
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "vestibule_build_info", Help: "Always 1; the labels tell which program runs.",
+		Name: "vestibule_build_info", Help: "Always 1; the labels identify the program.",
 	}, []string{"version", "commit", "go"})
 	reg.MustRegister(info)
 	info.WithLabelValues(b.version, b.commit, b.goVersion).Set(1)

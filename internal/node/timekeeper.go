@@ -123,7 +123,7 @@ func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
 		}
 	}
 	if err != nil && !k.unkept {
-		k.log.Warn("fleet time is not stored: after a restart of every process of the fleet nobody is let in until all earlier tickets have expired", slog.String("file", k.file), slog.Any("error", err))
+		k.log.Warn("fleet time is not stored: after a restart of all processes no visitor is admitted until all earlier tickets have expired", slog.String("file", k.file), slog.Any("error", err))
 	}
 	k.unkept = err != nil
 }

@@ -192,7 +192,7 @@ func appendOthers(dst []byte, v *Visitor) []byte {
 	}
 	if !v.Moment {
 		t := &v.Decision.Ticket
-		dst = append(v.appendNumber(append(dst, `,"number":"`...)), '"')
+		dst = append(appendReference(append(dst, `,"number":"`...), v), '"')
 		dst = append(appendMoment(append(dst, `,"joinedAt":"`...), t.Joined), '"')
 		if place := t.Place(); place != t.Joined {
 			dst = append(appendMoment(append(dst, `,"place":"`...), place), '"')
@@ -211,12 +211,12 @@ func appendOthers(dst []byte, v *Visitor) []byte {
 		}
 		dst = append(dst, ']')
 	}
-	return v.appendDraw(dst)
+	return appendDraw(dst, v)
 }
 
 // appendDraw writes the state of a draw, if there is one: for apps, and the texts of the built-in page that depend
 // on it.
-func (v *Visitor) appendDraw(dst []byte) []byte {
+func appendDraw(dst []byte, v *Visitor) []byte {
 	stage := v.stage()
 	if stage == "" {
 		return dst
@@ -225,7 +225,7 @@ func (v *Visitor) appendDraw(dst []byte) []byte {
 	dst = append(append(dst, v.Event.Draw.Commit...), `","closesAt":"`...)
 	dst = append(appendMoment(dst, v.Event.Draw.Closes), '"')
 	if stage == DrawPlaced {
-		dst = v.appendReceipt(append(dst, `,"receipt":`...))
+		dst = appendReceipt(append(dst, `,"receipt":`...), v)
 	}
 	if place, of, ok := v.drawnPlace(); ok {
 		dst = strconv.AppendUint(append(dst, `,"place":`...), place, 10)
@@ -243,8 +243,8 @@ func (v *Visitor) appendDraw(dst []byte) []byte {
 	return dst
 }
 
-// appendNumber writes the visitor's reference number.
-func (v *Visitor) appendNumber(dst []byte) []byte {
+// appendReference writes the visitor's reference number.
+func appendReference(dst []byte, v *Visitor) []byte {
 	return ticket.AppendNumber(dst, v.Decision.Ticket.ID)
 }
 

@@ -128,15 +128,15 @@ func (e *Event) Asks(now fleettime.Time, wait time.Duration, jitter float64) tim
 
 // appendProof writes the visitor's evidence of the draw: the receipt in the format of package draw, or before it
 // the commit.
-func (v *Visitor) appendProof(dst []byte) []byte {
+func appendProof(dst []byte, v *Visitor) []byte {
 	if v.stage() == DrawPlaced {
-		return v.appendReceipt(dst)
+		return appendReceipt(dst, v)
 	}
 	return append(append(append(dst, `{"commit":"`...), v.Event.Draw.Commit...), `"}`...)
 }
 
 // appendReceipt writes the receipt of the draw, in the format of package draw.
-func (v *Visitor) appendReceipt(dst []byte) []byte {
+func appendReceipt(dst []byte, v *Visitor) []byte {
 	t := &v.Decision.Ticket
 	dst = append(append(append(dst, `{"commit":"`...), v.Event.Draw.Commit...), `","ticket":"`...)
 	for shift := 60; shift >= 0; shift -= 4 {

@@ -213,7 +213,7 @@ var values = sortValues([]value{
 		if v.stage() != DrawPlaced {
 			return ""
 		}
-		return string(v.appendReceipt(nil))
+		return string(appendReceipt(nil, v))
 	}),
 	text("turnstile", func(*Visitor) string { return "" }),
 	truth("infiniteQueue", func(*Visitor) bool { return false }),
@@ -233,14 +233,14 @@ var values = sortValues([]value{
 	text("queueMessage", func(v *Visitor) string { return v.Message }),
 	text("roomName", func(v *Visitor) string { return v.Room }),
 	text("leaveURL", func(v *Visitor) string { return "/.well-known/vestibule/leave?room=" + v.Room }),
-	text("liveScript", func(v *Visitor) string { return v.liveScript() }),
-	text("rejoinURL", func(v *Visitor) string { return v.back() }),
+	text("liveScript", liveScriptOf),
+	text("rejoinURL", rejoinURL),
 	text("language", func(v *Visitor) string { return v.Lang.Code() }),
 	text("direction", func(v *Visitor) string { return v.Lang.Dir() }),
 })
 
-// liveScript returns the script element that keeps a custom page up to date.
-func (v *Visitor) liveScript() string {
+// liveScriptOf returns the script element that keeps a custom page up to date.
+func liveScriptOf(v *Visitor) string {
 	if v.Left {
 		return ""
 	}

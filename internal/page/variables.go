@@ -88,7 +88,7 @@ var variables = map[string]variable{
 		if v.Moment {
 			return dst
 		}
-		return v.appendNumber(dst)
+		return appendReference(dst, v)
 	},
 	// Parts of pages with a draw; other pages do not carry them.
 	"place": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
@@ -112,7 +112,7 @@ var variables = map[string]variable{
 			return dst
 		}
 		var room [256]byte // a receipt has fewer
-		proof := v.appendProof(room[:0])
+		proof := appendProof(room[:0], v)
 		dst = append(append(append(dst, `<details class="d"><summary>`...), c.msg.DrawCheck...), "</summary>\n<p><code id=\"proof\">"...)
 		dst = append(appendEscaped(dst, proof), `</code></p><p class="tools"><button type="button" id="copy" hidden>`...)
 		dst = append(append(dst, c.msg.Copy...), `</button> <a id="save" download="draw.json" href="data:application/json,`...)
@@ -122,12 +122,12 @@ var variables = map[string]variable{
 		return append(dst, "</script>\n"...)
 	},
 	"room": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Room) },
-	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.back()) },
+	"back": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, rejoinURL(v)) },
 	"now":  func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendNow(dst, v) },
 }
 
-// back returns the address for joining the queue again.
-func (v *Visitor) back() string {
+// rejoinURL returns the address for joining the queue again.
+func rejoinURL(v *Visitor) string {
 	if v.Back == "" {
 		return "/"
 	}

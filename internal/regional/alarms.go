@@ -27,7 +27,7 @@ func (s *Server) Ready() node.Readiness {
 	s.mu.Unlock()
 	r := node.Readiness{Isolated: st.Isolated, Alarms: append(node.LeaseAlarms(s.Lease), s.fleet.Alarms()...)}
 	for _, name := range twins {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes bear the name of edge %s: give one of them another name, and remove its data_dir if that was copied", name))
+		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes are named edge %s: rename one of them, and remove its data_dir if that was copied", name))
 	}
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
@@ -39,13 +39,13 @@ func (s *Server) Ready() node.Readiness {
 	}
 	switch {
 	case st.Copy != 0:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre bears the name %s (cluster ID %016x, this one is %016x), nobody is let in here: give one of them another name; if this is the one of the list and its store was lost: vestibule fleet rejoin %s",
+		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre is named %s (cluster ID %016x, this one is %016x), no visitor is admitted here: rename one of them; if this is the listed one and its store was lost: vestibule fleet rejoin %s",
 			s.Config.DataCenter, st.Copy, st.ClusterID, s.Config.DataCenter))
 	case standing == wire.Listed:
 	case standing == wire.Draining:
-		r.Alarms = append(r.Alarms, "the data centre drains: nobody is let in here")
+		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:
-		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, nobody is let in here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
+		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
 	}
 	for _, w := range waits {
 		r.Alarms = append(r.Alarms, s.waitAlarm(&w))
@@ -64,7 +64,7 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 	if w.Until != 0 {
 		until += clock(w.Until) + " UTC at most, or until "
 	}
-	what := "nobody is let in here"
+	what := "no visitor is admitted here"
 	switch {
 	case w.Why == region.WaitRate:
 		what = fmt.Sprintf("%d admissions a minute stay unused", w.Rate)

@@ -127,10 +127,10 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	// bootstrap remains valid until something is stored.
 	s.fresh = s.Config.Bootstrap && stored.Version == 0 && (!t.Before || s.fresh)
 	if s.Config.Bootstrap && stored.Version == 0 && !s.fresh {
-		s.log.Error("bootstrap is not believed: this data centre had a leader before, and its stored promises are lost")
+		s.log.Error("bootstrap is ignored: this data centre had a leader before, and its stored promises are lost")
 	}
 	if stored.Version == 0 && !s.fresh {
-		s.log.Warn("no promises are stored for this data centre: nobody is let in until every possible session has expired, or every edge reports that it followed no other leader since this process led",
+		s.log.Warn("no promises are stored for this data centre: no visitor is admitted until every possible session has expired, or every edge reports that it followed no other leader since this process led",
 			slog.Bool("led", s.own.Version > 0))
 	}
 	now := s.Clock.Now()

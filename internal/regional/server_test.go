@@ -295,7 +295,7 @@ func TestTwoEdgesOfOneNameAreTold(t *testing.T) {
 	one, other := s.edge(), s.edge()
 	eventually(t, "both have a lease", func() bool { return leased(one)() && leased(other)() })
 	for name, ready := range map[string]func() node.Readiness{"the regional": r.Ready, "one edge": one.Ready, "the other": other.Ready} {
-		eventually(t, name+" has an alarm", func() bool { return strings.Contains(strings.Join(ready().Alarms, " "), "give ") })
+		eventually(t, name+" has an alarm", func() bool { return strings.Contains(strings.Join(ready().Alarms, " "), "process") })
 	}
 }
 
@@ -364,7 +364,7 @@ func TestARegionalSaysWhomItWaitsFor(t *testing.T) {
 	was.conn.Close()
 	eventually(t, "the successor leads", next.leads)
 	alarms := func() string { return strings.Join(next.Ready().Alarms, "\n") }
-	waits := regexp.MustCompile(`nobody is let in here until ..:..:.. UTC at most, or until edge edge-1 .*vestibule fleet forget edge-1 --dc dublin`)
+	waits := regexp.MustCompile(`no visitor is admitted here until ..:..:.. UTC at most, or until edge edge-1 .*vestibule fleet forget edge-1 --dc dublin`)
 	eventually(t, "it says that it waits", func() bool { return waits.MatchString(alarms()) })
 	if done := forget(t, next, `{"edge": "edge-1"}`); !strings.HasPrefix(done, "1 processes of edge-1 have ended") {
 		t.Error(done)
@@ -549,7 +549,7 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	eventually(t, "it says that it is a copy", func() bool {
 		ready := r.Ready()
 		return !ready.Ready && slices.ContainsFunc(ready.Reasons, func(why string) bool {
-			return strings.HasPrefix(why, "another data centre bears the name dublin") && strings.Contains(why, "vestibule fleet rejoin dublin")
+			return strings.HasPrefix(why, "another data centre is named dublin") && strings.Contains(why, "vestibule fleet rejoin dublin")
 		})
 	})
 	if a := answer(); a.Error != "" {

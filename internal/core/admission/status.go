@@ -23,11 +23,11 @@ type Ledger struct {
 	Held         int        `json:"requests_held"`  // requests held open
 	Waiting      int64      `json:"people_waiting"` // visitors counted as waiting here; negative if they move between edges
 	Admitted     uint64     `json:"visitors_admitted"`
-	LetIn        uint64     `json:"visitors_let_in_without_a_right"` // admitted without a permit, while isolated
-	Guests       int        `json:"sessions_of_other_edges"`         // foreign sessions renewed without a lease, since the last one: in no ledger
-	Copied       uint64     `json:"sessions_copied"`                 // sessions with a detected ticket copy
-	Partial      bool       `json:"partial"`                         // waiting visitors are being recounted: the fleet was restarted
-	Paused       bool       `json:"paused"`                          // admissions are stopped, see Engine.Pause
+	LetIn        uint64     `json:"visitors_let_in_without_permit"` // admitted without a permit, while isolated
+	Guests       int        `json:"sessions_of_other_edges"`        // foreign sessions renewed without a lease, since the last one: in no ledger
+	Copied       uint64     `json:"sessions_copied"`                // sessions with a detected ticket copy
+	Partial      bool       `json:"partial"`                        // waiting visitors are being recounted: the fleet was restarted
+	Paused       bool       `json:"paused"`                         // admissions are stopped, see Engine.Pause
 	Life         uint32     `json:"ticket_life_seconds"`
 	View         *wire.View `json:"view"`
 }

@@ -10,10 +10,10 @@ import (
 // Turnover predicts the admission rate of a room from its session count, the start times of sessions, the observed
 // session length and the two limits. It has a fixed size. The zero value is empty.
 //
-// The model: within the life of its ticket a session ends at a constant rate (by a goodbye), usually 0. A session
-// that reaches the ticket life then ends at another constant rate. Both rates are learned: ended sessions over
-// session-seconds. Just after opening, while no session can have ended yet, the model knows that and does not take
-// the first rush for a steady rate.
+// The model: within the life of its ticket a session ends at a constant rate (by a goodbye), usually 0. Of the
+// sessions that reach the ticket life, a constant share has never been renewed and ends then, and the others end at
+// another constant rate. The rates are learned: ended sessions over session-seconds. Just after opening, while no
+// session can have ended yet, the model knows that and does not take the first rush for a steady rate.
 type Turnover struct {
 	life   time.Duration // of a ticket
 	step   time.Duration // span of one cell
@@ -25,12 +25,12 @@ type Turnover struct {
 	seen             bool
 	at               fleettime.Mono
 	active, admitted float64
-	outlived         fleettime.Mono // when sessions first outlived a ticket
-	owed             float64        // sessions that appeared without an admission, not yet accepted
+	owed             float64 // sessions that appeared without an admission, not yet accepted
 
 	// These decay.
 	youngFor, early float64 // session-seconds within the ticket life, sessions that ended there
 	beyond, ended   float64 // session-seconds beyond the ticket life, sessions that ended there
+	reached         float64 // sessions that reached the ticket life, and whose end then would have been observed
 }
 
 const (
@@ -38,17 +38,28 @@ const (
 	turnLife  = 64
 	minStep   = 500 * time.Millisecond
 
-	// Prior: a session lasts 1.3 ticket lives, with the weight of ten ended sessions.
+	// Prior: a session lasts 1.3 ticket lives.
 	priorBeyond = 0.3
-	priorEnds   = 10
 	priorDoubt  = 0.22 // standard deviation of the logarithm
+
+	// The weight of the prior in ended sessions: the logarithm of a rate has the inverse square root of their number as
+	// its standard deviation. priorDoubt is that of the whole session, of which the time beyond the life is a part.
+	priorEnds = priorBeyond / (1 + priorBeyond) / priorDoubt * priorBeyond / (1 + priorBeyond) / priorDoubt
+
+	// once is the share of sessions without a renewal, which end when they reach the ticket life. It is taken to be
+	// uniform between none and half, with the standard deviation onceDoubt.
+	once      = 0.25
+	onceDoubt = 0.144
+
+	// observed is the mean delay until the end of an expired session is observed.
+	observed = 1500 * time.Millisecond
 
 	// The prior for early ends: none in one ticket life.
 	priorYoung = 1
 
-	// refill is the mean delay, in seconds, until a freed session permit is used: expired sessions are counted once
-	// a second, reported, and their permits granted again.
-	refill = 0.8
+	// refill is the mean delay, in seconds, until a session permit that is known to be free is used: it is granted to
+	// an edge with a held visitor.
+	refill = 0.25
 
 	// The simulation of a room covers this many ticket lives, at least cutoff seconds. Afterwards the pace is
 	// taken to be steady.
@@ -69,7 +80,7 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 		u.setLife(life)
 	}
 	if !u.seen {
-		u.seen, u.at, u.admitted, u.newest, u.outlived = true, now, admitted, int64(now)/int64(u.step), now
+		u.seen, u.at, u.admitted, u.newest = true, now, admitted, int64(now)/int64(u.step)
 	}
 	dt := max(0, now.Sub(u.at).Seconds())
 	fade := math.Exp(-dt / max(5*time.Minute, 2*life).Seconds())
@@ -77,6 +88,7 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 	u.beyond = u.beyond*fade + max(0, u.active-u.young)*dt
 	u.early *= fade
 	u.ended *= fade
+	u.reached *= fade
 	u.rotate(int64(now) / int64(u.step))
 	came := max(0, admitted-u.admitted)
 	u.begin(u.newest, came, came)
@@ -92,9 +104,6 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 		u.owed = 0
 	}
 	u.at, u.active, u.admitted = now, active, admitted
-	if active-u.young < 1 {
-		u.outlived = now
-	}
 }
 
 // begin adds sessions to a cell; alive of them have not ended.
@@ -122,19 +131,19 @@ func (u *Turnover) end(n, active float64) {
 // brings a ticket of the new life, as if admitted now; the others leave when their old ticket expires.
 func (u *Turnover) setLife(life time.Duration) {
 	was := *u
-	*u = Turnover{life: life, step: max(minStep, life/turnLife), youngFor: was.youngFor, early: was.early, beyond: was.beyond, ended: was.ended}
+	*u = Turnover{life: life, step: max(minStep, life/turnLife), youngFor: was.youngFor, early: was.early, beyond: was.beyond, ended: was.ended, reached: was.reached}
 	if !was.seen {
 		return
 	}
-	u.seen, u.at, u.active, u.admitted, u.outlived, u.owed = true, was.at, was.active, was.admitted, was.outlived, was.owed
+	u.seen, u.at, u.active, u.admitted, u.owed = true, was.at, was.active, was.admitted, was.owed
 	u.newest = int64(u.at) / int64(u.step)
-	looking := max(0.05*was.life.Seconds(), was.stay().late)
+	looking := max(0.05*was.life.Seconds(), was.stay().more)
 	cell := func(age time.Duration) int64 {
 		return u.newest - min(int64(max(0, age)/u.step), turnCells-1)
 	}
 	for i := range was.cells() {
 		began, n, age := *at(&was.began, was.newest-int64(i)), *at(&was.alive, was.newest-int64(i)), time.Duration(i)*was.step
-		still := n * math.Exp(-age.Seconds()/looking)
+		still := n * (1 - once) * math.Exp(-age.Seconds()/looking)
 		u.begin(cell(age), began, 0)
 		u.begin(u.newest, 0, still)
 		u.begin(cell(age+life-was.life), 0, n-still)
@@ -169,6 +178,7 @@ func (u *Turnover) Recall(c Churn) {
 	u.early += c.Early
 	u.beyond += c.Beyond
 	u.ended += c.Ended
+	u.reached += c.Ended // as many, but for those that go on
 }
 
 // rotate opens the cells up to number n.
@@ -180,6 +190,7 @@ func (u *Turnover) rotate(n int64) {
 	for u.newest < n {
 		u.newest++
 		*at(&u.began, u.newest), *at(&u.alive, u.newest) = 0, 0
+		u.reached += *at(&u.alive, u.newest-int64(u.cells())-int64(observed/u.step))
 	}
 	u.recount()
 }
@@ -217,14 +228,16 @@ type stay struct {
 	young  float64 // mean time within the ticket life
 	reach  float64 // share of sessions that reach the ticket life
 	late   float64 // their mean time beyond it
+	more   float64 // mean time beyond it of those that were renewed
 }
 
 func (s *stay) mean() float64 { return s.young + s.reach*s.late }
 
 func (u *Turnover) stay() stay {
 	life := u.life.Seconds()
-	weight := priorEnds + u.unsettled()
-	s := stay{young: life, reach: 1, late: max(life/64, (u.beyond+weight*priorBeyond*life)/(u.ended+weight))}
+	s := stay{young: life, reach: 1}
+	s.more = max(life/64, (u.beyond+priorEnds*priorBeyond*life/(1-once))/(u.renewed()+priorEnds))
+	s.late = (1 - once) * s.more
 	if u.early > 0 {
 		s.hazard = min(20/life, u.early/(u.youngFor+priorYoung*life))
 		s.reach = math.Exp(-s.hazard * life)
@@ -233,22 +246,19 @@ func (u *Turnover) stay() stay {
 	return s
 }
 
+// renewed returns how many of the ended sessions were renewed.
+func (u *Turnover) renewed() float64 { return max(0, u.ended-once*u.reached) }
+
 // Stay returns the mean time that a session holds its permit.
 func (u *Turnover) Stay() time.Duration {
 	s := u.stay()
 	return time.Duration(s.mean() * float64(time.Second))
 }
 
-// unsettled returns how many sessions have outlived their ticket and whose length is not known yet: the first to
-// end are the shortest, so they do not represent the others. It decays with time.
-func (u *Turnover) unsettled() float64 {
-	return max(0, u.active-u.young) * math.Exp(-2*max(0, u.at.Sub(u.outlived).Seconds())/u.life.Seconds())
-}
-
 // Doubt is the uncertainty of forecasts that have no outcomes yet.
 type Doubt struct {
 	// Stay is the standard deviation of the mean session length, as a logarithm: priorDoubt before any session has
-	// ended, a quarter of that after 150 with no others unsettled. 0 if sessions do not limit admissions.
+	// ended. 0 if sessions do not limit admissions.
 	Stay float64
 	// ByRate reports whether R limits admissions; then it is known when permits return.
 	ByRate bool
@@ -259,9 +269,10 @@ func (u *Turnover) Doubt(x Limits) Doubt {
 	if !u.seen || x.Total/u.Stay().Seconds() > x.PerMinute/60 {
 		return Doubt{ByRate: u.seen}
 	}
-	// The variance falls as sessions end, from that of the prior, which has the same weight in stay.
-	prior := priorEnds + u.unsettled()
-	return Doubt{Stay: priorDoubt * math.Sqrt(prior/(prior+u.early+u.ended))}
+	s := u.stay()
+	n := priorEnds + u.renewed()
+	late := math.Hypot(1/math.Sqrt(n), onceDoubt*max(0, u.reached/n-1/(1-once)))
+	return Doubt{Stay: min(priorDoubt, s.reach*s.late/s.mean()*late)}
 }
 
 // Paces returns the admission rate from now on while visitors wait, in at most [MaxPaces] phases. It is nil before
@@ -286,6 +297,11 @@ func (u *Turnover) Paces(x Limits) []Pace {
 	for i, share := cells-1, stays; i >= 0; i, share = i-1, share*stays {
 		*at(&lasting, n-i) *= share
 	}
+	delay, waits := int64(observed/u.step), 0.0 // of old, those that will end when that is observed
+	for i := range delay {
+		waits += once * *at(&lasting, n-cells-i)
+	}
+	waits = min(waits, old)
 	window, used := int64(math.Round(60/dt)), 0.0 // a permit of R is in use for a minute
 	byWindow := window >= 2 && window < turnCells
 	for i := int64(0); byWindow && i < window-1; i++ {
@@ -298,10 +314,11 @@ func (u *Turnover) Paces(x Limits) []Pace {
 		last := *at(&lasting, n-cells)
 		gone := max(0, young-last) * (1 - stays)
 		young = max(0, young-gone-last)
-		old += last
-		left := old * -math.Expm1(-dt/s.late)
-		old -= left
-		gone += left
+		due := once * *at(&lasting, n-cells-delay)
+		waits += once*last - due
+		left := (old - waits) * -math.Expm1(-dt/s.more)
+		old += last - due - left
+		gone += due + left
 		inside -= gone
 		vacant = (vacant + gone) * keep
 		enter := max(0, x.Total-inside-vacant)

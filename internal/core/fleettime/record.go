@@ -45,7 +45,7 @@ func (r *Record) Read(boot string, at time.Duration, wall Time) (Known, error) {
 	age := at - r.At
 	switch {
 	case boot == "" || r.Boot != boot:
-		return Known{}, errors.New("the machine has been started since, or does not tell when it was")
+		return Known{}, errors.New("the machine was restarted since, or its boot time is unknown")
 	case r.Time <= 0 || r.Bound < 0 || r.Bound > Rough:
 		return Known{}, fmt.Errorf("it is damaged: time %d, bound %v", r.Time, r.Bound)
 	case age < 0:

@@ -320,7 +320,7 @@ func (e *Event) check(add func(key, rule string)) {
 		add("prequeue_start_time", fmt.Sprintf("must be %s or more before event_start_time, got %s", short(MinPrequeue), showMoment(e.Prequeue)))
 	}
 	if e.Shuffle && e.Prequeue == 0 {
-		add("shuffle_at_event_start", "must be false without prequeue_start_time: nobody gathers who could be drawn")
+		add("shuffle_at_event_start", "must be false without prequeue_start_time: the draw needs a pre-queue")
 	}
 	if e.Created < 0 || e.Changed < 0 {
 		add("changed", "must be a time")

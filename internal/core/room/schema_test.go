@@ -31,7 +31,7 @@ func TestTheSchemaNamesEveryField(t *testing.T) {
 		}
 		delete(fields, at)
 		if keys[line.Key] {
-			t.Errorf("%s: stands there twice", line.Key)
+			t.Errorf("%s: is given twice", line.Key)
 		}
 		keys[line.Key] = true
 		if line.Doc == "" || line.Bounds == "" {

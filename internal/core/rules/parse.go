@@ -115,7 +115,7 @@ func (p *parser) chain(o op, word, sign string, next func() *node) *node {
 	}
 	n := &node{op: o, kind: boolKind, at: one.at, args: all}
 	for _, a := range all {
-		p.truth(a, "%v stands beside %s: it must be true or false", word)
+		p.truth(a, "%v is an operand of %s: it must be true or false", word)
 		n.inherit(a)
 	}
 	return n
@@ -163,7 +163,7 @@ func (p *parser) simple() *node {
 	case p.word("not"), p.sign("!"):
 		defer p.deeper()()
 		a := p.simple()
-		p.truth(a, "%v stands behind %s: it must be true or false", "not")
+		p.truth(a, "%v is the operand of %s: it must be true or false", "not")
 		n := &node{op: opNot, kind: boolKind, at: at, args: []*node{a}}
 		n.inherit(a)
 		return n
@@ -231,7 +231,7 @@ func (p *parser) comparison() *node {
 		p.expected("wildcard")
 	}
 	if wordAt(p.in[p.at:]) == "not" {
-		p.fail(p.at, "not stands before the value: not %s in …", p.in[v.at:at])
+		p.fail(p.at, "not precedes the value: not %s in …", p.in[v.at:at])
 	}
 	if v.kind != boolKind && v.kind != badKind {
 		p.fault(v.at, "%v must be compared with something: eq, ne, lt, le, gt, ge, contains, matches, wildcard or in", v.kind)
@@ -250,7 +250,7 @@ func (p *parser) operand(n, v *node, at int, strict bool) {
 	switch {
 	case kind == badKind:
 	case kind == boolKind:
-		bad("a Boolean stands alone or behind not: an operator goes with a text, a number or an address")
+		bad("a Boolean is used alone or after not: an operator takes a text, a number or an address")
 	case kind == textsKind || kind == mapKind:
 		bad("one value is compared: pick one by [0], or all by [*] in any(…) or all(…)")
 	case (n.op == opContains || n.op == opMatches || n.op == opWildcard) && kind != textKind:

@@ -129,7 +129,7 @@ func (s *scanner) address(at int, t string) netip.Addr {
 		s.expected("an address")
 	}
 	if strings.Contains(t, "/") {
-		s.fault(at, "a network stands only in braces: ip.src in {%s}", clip(t))
+		s.fault(at, "a network is only valid in braces: ip.src in {%s}", clip(t))
 		return netip.Addr{}
 	}
 	a, err := netip.ParseAddr(t)

@@ -11,7 +11,7 @@ func (p *parser) value() *node {
 	p.space()
 	at := p.at
 	if p.quotes() {
-		p.fail(at, "a comparison begins with a field or a function, its text stands behind")
+		p.fail(at, "a comparison begins with a field or a function, followed by the text")
 	}
 	name := wordAt(p.in[p.at:])
 	if name == "" || '0' <= name[0] && name[0] <= '9' {

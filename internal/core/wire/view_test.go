@@ -38,10 +38,11 @@ func TestTheFirstInLineIsToldTheWait(t *testing.T) {
 	}{
 		{1, 10 * time.Minute, 5 * time.Second, 10 * time.Minute, 15 * time.Minute, false},
 		{1, 10 * time.Minute, 9 * time.Minute, 30 * time.Second, 5 * time.Minute, false},
-		{1, 10 * time.Minute, 12 * time.Minute, 30 * time.Second, 5 * time.Minute, false},
+		{1, 10 * time.Minute, 12 * time.Minute, 30 * time.Second, 8 * time.Minute, false},
 		{30, 10 * time.Minute, 5 * time.Second, 9 * time.Minute, 12 * time.Minute, false},
 		{300, 20 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, false},
-		{300, 20 * time.Second, 40 * time.Second, 0, 5 * time.Second, true},
+		{300, 20 * time.Second, 23 * time.Second, 0, 5 * time.Second, true},
+		{300, 20 * time.Second, 40 * time.Second, 2 * time.Second, 10 * time.Second, false}, // all have stayed on
 	} {
 		v := firstInLine(tt.slots, tt.session, tt.after)
 		joined := v.Line.Histogram()[0].Start

@@ -76,7 +76,7 @@ func (h *handed) CloseWrite() error {
 // Bare returns the connection that was handed over. It is an error if bytes that were read are unused.
 func (h *handed) Bare() (net.Conn, error) {
 	if len(h.rest) > 0 {
-		return nil, errors.New("the client goes on before it is answered")
+		return nil, errors.New("the client sent another request before the response")
 	}
 	return h.Conn, nil
 }

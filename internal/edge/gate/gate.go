@@ -123,7 +123,7 @@ func (g *Gate) Unready() []string {
 		reasons = append(reasons, "no keys yet")
 	}
 	if !g.told.Load() {
-		reasons = append(reasons, "fleet time was never told: no place can be kept")
+		reasons = append(reasons, "fleet time is unknown: no place can be kept")
 	}
 	if !rooms.ready && len(reasons) == 0 {
 		reasons = append(reasons, "keys cannot be used")

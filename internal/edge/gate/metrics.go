@@ -67,7 +67,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		rooms: map[string]*roomCounters{},
 		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "vestibule_estimate_ratio", Help: "Waits that are over, as a part of what was told at joining; both lengthened by five seconds.",
+			Name: "vestibule_estimate_ratio", Help: "Actual wait divided by the wait told at joining; both plus five seconds.",
 			Buckets: []float64{.25, .5, .75, .8, .9, .95, 1, 1.05, 1.1, 1.2, 1.25, 1.5, 2, 4},
 		}, []string{"room"}),
 		holds: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -225,23 +225,23 @@ func newCollector(g *Gate) *collector {
 	return &collector{
 		g:           g,
 		decisions:   d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
-		letIn:       d("vestibule_edge_uncounted_admissions_total", "Newcomers let in without a permit because the edge was isolated and the room says on_isolation: open.", "room"),
-		copied:      d("vestibule_edge_copied_tickets_total", "Requests with a copy of a session's ticket that somebody else goes on with; each was a newcomer's.", "room"),
+		letIn:       d("vestibule_edge_uncounted_admissions_total", "Newcomers admitted without a permit by an isolated edge (on_isolation: open).", "room"),
+		copied:      d("vestibule_edge_copied_tickets_total", "Requests with a copied session ticket that were treated as newcomers.", "room"),
 		elsewhere:   d("vestibule_edge_elsewhere_tickets_total", "Requests with a session's ticket from another network than it is bound to (ticket_binding); each was a newcomer's.", "room"),
 		ruleMatches: d("vestibule_edge_rule_matches_total", "Requests that a rule let past a room, by the id of the rule; beyond the first 1,000 rules together.", "room", "rule"),
-		deadRules:   d("vestibule_edge_rules_unusable", "Enabled rules that cannot be evaluated at this edge, and so match nobody: a file is missing that they need."),
+		deadRules:   d("vestibule_edge_rules_unusable", "Enabled rules that match nothing at this edge because a file is missing."),
 		leased:      d("vestibule_edge_lease_remaining_seconds", "For how long this edge may still admit without hearing from its regional; 0 without a lease."),
-		timeError:   d("vestibule_edge_time_error_seconds", "Bound on the error of fleet time as this edge knows it; +Inf before it was ever told."),
+		timeError:   d("vestibule_edge_time_error_seconds", "Uncertainty of fleet time at this edge; +Inf while unknown."),
 		syncAge:     d("vestibule_edge_sync_age_seconds", "Time since the newest grant was applied."),
 		credit:      d("vestibule_edge_budget", "Permits of total_active_users in hand and not spent.", "room"),
 		rateIdle:    d("vestibule_edge_rate_permits", "Permits of new_users_per_minute in hand and not used in the last 60 s.", "room"),
 		keep:        d("vestibule_edge_budget_target", "Idle permits of total_active_users that the regional wants kept here.", "room"),
 		held:        d("vestibule_edge_held_requests", "Requests held open for their turn.", "room"),
 		sessions:    d("vestibule_edge_sessions", "Tickets stamped here minus tickets renewed away here, of sessions that may be valid. Below zero where they went on elsewhere. Summed over edges the head-count, without what ended processes stamped.", "room"),
-		estimate:    d("vestibule_edge_estimate_seconds", "Estimated wait that a newcomer is told; absent without an estimate.", "room"),
-		cutoff:      d("vestibule_edge_cutoff_age_seconds", "How long ago those joined who may enter now; 0 while nobody queues.", "room"),
-		guests:      d("vestibule_edge_guest_sessions", "Sessions of other edges that this one renewed since it lost its lease: nobody counts them until it is heard.", "room"),
-		paused:      d("vestibule_edge_admissions_paused", "1 while nobody is let in because the origin does not answer, 0 otherwise.", "room"),
+		estimate:    d("vestibule_edge_estimate_seconds", "Estimated wait of a newcomer; absent without an estimate.", "room"),
+		cutoff:      d("vestibule_edge_cutoff_age_seconds", "Age of the newest join time that may enter; 0 without a queue.", "room"),
+		guests:      d("vestibule_edge_guest_sessions", "Sessions of other edges renewed here without a lease: not counted until this edge reports.", "room"),
+		paused:      d("vestibule_edge_admissions_paused", "1 while admissions are stopped because the origin does not respond, 0 otherwise.", "room"),
 		mu:          d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
 	}
 }

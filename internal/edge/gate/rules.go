@@ -89,7 +89,7 @@ func (b *rulebook) compile(rm *roomState, r *room.Rule, old *snapshot) *compiled
 	c := &compiledRule{}
 	from := rules.Sources{Geo: b.sources.Places != nil, Crawlers: b.sources.Crawlers != nil, Lists: b.sources.Lists}
 	if c.rule, c.err = rules.Compile(r.Expression, from); c.err != nil {
-		b.log.Error("rule cannot be evaluated at this edge and matches nobody", slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
+		b.log.Error("rule cannot be evaluated at this edge and matches nothing", slog.String("room", rm.Name), slog.String("rule", r.ID), slog.Any("error", c.err))
 	}
 	return c
 }

@@ -94,7 +94,7 @@ type Monitor struct {
 // Answered records a response.
 func (m *Monitor) Answered(o *Origin) {
 	if o.answered() {
-		m.Log.Info("origin answers again: people are let in", slog.String("origin", o.URL.Host))
+		m.Log.Info("origin responds again: admissions resume", slog.String("origin", o.URL.Host))
 		m.Changed()
 	}
 }
@@ -121,7 +121,7 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 // unanswered records a failed request.
 func (m *Monitor) unanswered(o *Origin) {
 	if o.unanswered(m.Now()) {
-		m.Log.Error("origin is out of order: nobody is let in until it answers", slog.String("origin", o.URL.Host))
+		m.Log.Error("origin does not respond: admissions stop until it does", slog.String("origin", o.URL.Host))
 		m.Changed()
 	}
 }

@@ -18,7 +18,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		failed:      counter("vestibule_edge_origin_errors_total", "Requests that an origin did not answer."),
-		full:        counter("vestibule_edge_origin_full_total", "Requests that were told to come back because no connection to an origin came free in time."),
+		full:        counter("vestibule_edge_origin_full_total", "Requests answered with 503 because no connection to an origin was free in time."),
 		waits:       counter("vestibule_edge_origin_waits_total", "Connections to origins that had to wait because as many were open as may be."),
 		connections: gauge("vestibule_edge_origin_connections", "Connections to origins that are open."),
 		limit:       gauge("vestibule_edge_origin_connections_limit", "Connections to origins that may be open, by the limit of open files."),

@@ -128,7 +128,7 @@ func (c *Chain) Next(data []byte) (e Entry, gap string, err error) {
 	case c.begun && e.Previous != c.Hash:
 		return broken("does not follow the entry before it: that one or this one is not what was written")
 	case c.begun && e.Through < c.Through:
-		return broken("tells of version %d, after one that told of %d", e.Through, c.Through)
+		return broken("has version %d, after an entry with version %d", e.Through, c.Through)
 	}
 	if c.begun && e.Version > 0 && e.Part <= 1 && c.Through > 0 && e.Base > c.Through {
 		gap = fmt.Sprintf("before entry %d: changes of the rooms from version %d to %d have no entry", e.Number, c.Through, e.Base)

@@ -88,7 +88,7 @@ func TestFaultsOfRules(t *testing.T) {
 		{"POST", at, `5`, []string{""}, "must be an object"},
 		{"PATCH", one, `5`, []string{""}, "must be an object"},
 		{"PUT", at, `{}`, []string{""}, "must be a list"},
-		{"PUT", at, `[{"action":"bypass_waiting_room","expression":"ssl"},{"action":"bypass_waiting_room","expression":"ssl eq 1"}]`, []string{"/1/expression"}, "a Boolean stands alone"},
+		{"PUT", at, `[{"action":"bypass_waiting_room","expression":"ssl"},{"action":"bypass_waiting_room","expression":"ssl eq 1"}]`, []string{"/1/expression"}, "a Boolean is used alone"},
 		{"PATCH", one, `{"position":{"index":2}}`, []string{"/position/index"}, "must be 1 to 1, got 2"},
 		{"PATCH", one, `{"position":{"before":"x"}}`, []string{"/position/before"}, "no other rule"},
 		{"PATCH", one, `{"position":{"index":1,"before":""}}`, []string{"/position"}, "one of"},

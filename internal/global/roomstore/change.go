@@ -228,7 +228,7 @@ func (s *Store) announce(ctx context.Context, after *view, rooms []byte, own *au
 	s.setState(after.state, after, err == nil)
 	stream.Wait()
 	if err != nil {
-		s.Log.Warn("rooms are changed, and nodes are not told yet", slog.Uint64("version", after.state.Version), slog.Any("error", err))
+		s.Log.Warn("rooms are changed but not published to the nodes yet", slog.Uint64("version", after.state.Version), slog.Any("error", err))
 	}
 	return err
 }

@@ -35,7 +35,7 @@ const (
 )
 
 // errOutbox means that too many entries wait.
-var errOutbox = errors.New("who changed what cannot be written to the audit stream")
+var errOutbox = errors.New("the audit stream cannot be written")
 
 // outbox adds the entries that wait in the document to the audit stream. It is safe for concurrent use.
 type outbox struct {
@@ -231,7 +231,7 @@ func (o *outbox) clear(ctx context.Context, state *State, own *audit.Entry) {
 	o.failed = text
 	o.mu.Unlock()
 	if err != nil && news {
-		o.log.Warn("who changed rooms is not in the audit stream yet; it is in the document", slog.Uint64("version", state.Version), slog.Any("error", err))
+		o.log.Warn("the audit entry of a change of rooms is not in the stream yet; the document has it", slog.Uint64("version", state.Version), slog.Any("error", err))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+
 	"vestibule/internal/lab/judge"
 )
 

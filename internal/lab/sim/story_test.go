@@ -262,7 +262,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) {
 				}
 			}
 			held := int64(l.Granted) - int64(l.Returned)
-			s.printf("%s: holds %s of T, presumes %s, %d edges report, %s",
+			s.printf("%s: holds %s of T, reserves %s, %d edges report, %s",
 				r.name, tenths(float64(held)/float64(w.cfg.Total)), some(float64(l.Reserved)/float64(max(1, held))), alive, heard)
 		}
 

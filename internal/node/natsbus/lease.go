@@ -98,7 +98,7 @@ func (l *Lease) Run(ctx context.Context, minTerm func() uint64, lead func(contex
 		switch shut := errors.Is(err, errUnavailable) && !errors.Is(err, wire.ErrDown); {
 		case shut && !said:
 			said = true
-			l.log.Warn("nobody can stand for leadership yet", slog.Any("error", err))
+			l.log.Warn("no process can campaign for leadership yet", slog.Any("error", err))
 		case err != nil:
 			said = said && shut
 			l.log.Debug("standing for leadership", slog.Any("error", err))

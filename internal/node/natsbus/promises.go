@@ -107,7 +107,7 @@ func (p *Promises) readSections(ctx context.Context) error {
 		if !errors.Is(err, errSectionLost) {
 			return err
 		}
-		p.conn.log.Error("part of the promises is lost: nobody is admitted until every possible session has ended",
+		p.conn.log.Error("part of the promises is lost: no visitor is admitted until every possible session has ended",
 			slog.String("dc", p.dc), slog.Any("error", err))
 		p.val.Lose()
 	}

@@ -157,8 +157,8 @@ func (p *Plan) config(place string) []byte {
 	if place == wire.Root {
 		domain = "hub"
 	}
-	c.line("# NATS servers of %s. Written by `vestibule nats-config write`: change what it is told,", place)
-	c.line("# and write it anew. A running server reads users and certificates again at SIGHUP.")
+	c.line("# NATS servers of %s. Written by `vestibule nats-config write`: change its flags,", place)
+	c.line("# and run it again. A running server reads users and certificates again at SIGHUP.")
 	c.line("")
 	c.line("server_name: $NATS_SERVER_NAME")
 	c.line(`listen: "0.0.0.0:4222"`)
