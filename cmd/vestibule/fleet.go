@@ -305,13 +305,6 @@ func (f *fleetList) list(ctx context.Context) error {
 		fmt.Fprintf(f.out, "; the permits are from a global with version %d, at %s", st.Version,
 			st.At.UTC().Format(time.RFC3339))
 	}
-	if len(m.Forced) > 0 {
-		names := make([]string, len(m.Forced))
-		for i, d := range m.Forced {
-			names[i] = d.Name
-		}
-		fmt.Fprintf(f.out, "\ntaken off by force, and may have sessions yet: %s", strings.Join(names, ", "))
-	}
 	_, err = fmt.Fprintln(f.out)
 	return err
 }

@@ -91,7 +91,7 @@ func TestTheFleetIsChangedByCommands(t *testing.T) {
 	s.does(node.ExitOK, "lima         draining  7             3             5         0", "list")
 	s.does(node.ExitOK, "oslo         unlisted  2", "list")
 	s.does(node.ExitOK, "lima         active", "add", "lima")
-	s.does(node.ExitOK, "taken off by force, and may have sessions yet: lima", "remove", "lima", "--force")
+	s.does(node.ExitOK, "lima         removed", "remove", "lima", "--force")
 
 	// A store that came back older is not written over.
 	for _, st := range []node.MembersStatus{{At: time.Now(), Newest: 1 << 60}, {At: time.Now(), Version: 1 << 60}} {

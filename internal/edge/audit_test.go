@@ -35,7 +35,7 @@ func newTree(t testing.TB, b *bus, p wire.Params, d room.Document) *tree {
 	}
 	x := &tree{t: t, bus: b, clock: node.NewClock()}
 	now := x.clock.Now()
-	x.agg = region.New(now, region.Config{DC: dc, Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true}, wire.Durable{})
+	x.agg = region.New(now, region.Config{DC: dc, Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true, ClusterID: 1}, wire.Durable{})
 	x.alloc = root.New(now, root.Config{Term: wire.Term{N: 1, Nonce: 2}, Centres: []string{dc}, Params: p, Bootstrap: true})
 	x.agg.SetLease(math.MaxInt64)
 	x.alloc.SetLease(math.MaxInt64)

@@ -30,7 +30,7 @@ func (s *Server) census() census {
 
 // changes reports whether the leader has to change the list.
 func (c *census) changes() bool {
-	return len(c.Drained)+len(c.Released) > 0 || (c.Members > 0 && len(c.Unproven) > 0)
+	return len(c.Drained)+len(c.Released) > 0 || (c.Members > 0 && len(c.Enrolled) > 0)
 }
 
 func (c *census) outdated() bool { return c.Newest > c.Members }
@@ -41,11 +41,14 @@ func (c *census) alarms() []string {
 	if c.outdated() {
 		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
 	}
-	for _, d := range c.Copies {
-		out = append(out, fmt.Sprintf("another data centre is named %s (cluster ID %016x), it admits no visitor: rename it; if it is the listed one and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
-	}
-	for _, name := range c.Strangers {
-		out = append(out, fmt.Sprintf("data centre %s reports but is not listed, it admits no visitor: vestibule fleet add %s", name, name))
+	for _, d := range c.Unlisted {
+		if d.Copy {
+			out = append(out, fmt.Sprintf("another data centre is named %s (cluster ID %016x), it admits no visitor: rename it; "+
+				"if it is the listed one and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
+			continue
+		}
+		out = append(out, fmt.Sprintf("data centre %s reports but is not listed, it admits no visitor: vestibule fleet add %s",
+			d.Name, d.Name))
 	}
 	for _, d := range c.centres {
 		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // reported by waits

@@ -34,7 +34,7 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	switch {
 	case own == nil && have == nil && c.Unfounded:
 		next = node.NewMembers(now, p.founders)
-		for _, d := range c.Unproven {
+		for _, d := range c.Enrolled {
 			if i := next.Find(d.Name); i >= 0 {
 				next.List[i].ClusterID = d.ClusterID
 			}
@@ -50,13 +50,13 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 			}
 			p.log.Info("data centre has drained and leaves the list", slog.String("dc", name))
 		}
-		for _, d := range c.Unproven {
-			next = next.Prove(now, d.Name, d.ClusterID)
+		for _, d := range c.Enrolled {
+			next = next.Enrol(now, d.Name, d.ClusterID)
 			p.log.Info("the list of data centres holds a cluster ID", slog.String("dc", d.Name), node.ClusterID(d.ClusterID))
 		}
 		for _, name := range c.Released {
 			next = next.Release(now, name)
-			p.log.Info("nothing is out any more of a data centre that was taken off by force", slog.String("dc", name))
+			p.log.Info("data centre that was removed by force has no permits any more, and leaves the list", slog.String("dc", name))
 		}
 	case have != nil && have.Version == own.Version:
 		return nil // drained data centres are known once the allocator has the list

@@ -27,7 +27,7 @@ type metrics struct {
 	series       node.RoomSeries
 	trouble      trouble
 
-	strangers, outdated, unpublished                                   *prometheus.Desc
+	unlisted, outdated, unpublished                                    *prometheus.Desc
 	leaseTrouble, leading, term, skew                                  *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate      *prometheus.Desc
 	cutoff, complete, free, rateFree, held, rateHeld, idle, overcommit *prometheus.Desc
@@ -48,7 +48,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		roomsValid:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_global_rooms_file_valid", Help: "1 while the current rooms file is in use, 0 while it is refused."}),
 		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_rooms_refused_total", Help: "Changes of the rooms file that were refused."}),
 		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
-		strangers:    d("vestibule_global_unlisted_data_centers", "Data centres that report and are not listed: they admit no visitor."),
+		unlisted:     d("vestibule_global_unlisted_data_centers", "Data centres that report and are not listed: they admit no visitor."),
 		outdated:     d("vestibule_global_members_outdated", "1 while a data centre knows a newer list of data centres than this leader: nothing is lent."),
 		draws:        d("vestibule_draws_late", "Events that should have begun and have not, as the record of their draw is not public for long enough."),
 		leaseTrouble: d("vestibule_global_lease_trouble_seconds", "Time for which the reachable store has refused all leases; 0 while it accepts them."),
@@ -93,7 +93,7 @@ func (m *metrics) answered(operation string, status int) {
 
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		m.strangers, m.outdated, m.unpublished, m.draws, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.unlisted, m.outdated, m.unpublished, m.draws, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
 		m.cutoff, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.overcommit, m.beyond,
 	}
 }
@@ -206,7 +206,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.unpublished, m.trouble.since(doc).Seconds(), doc)
 	}
 	c := m.s.census()
-	gauge(m.strangers, float64(len(c.Strangers)+len(c.Copies)))
+	gauge(m.unlisted, float64(len(c.Unlisted)))
 	gauge(m.outdated, truth(c.outdated()))
 	gauge(m.draws, float64(len(m.s.lateDraws())))
 	trouble, _ := m.s.Lease.Trouble()

@@ -27,10 +27,6 @@ const MembersStatusDocument = "members.status"
 type Members struct {
 	Version uint64   `json:"version"` // at least 1, and at least its creation time in milliseconds
 	List    []Member `json:"data_centers"`
-
-	// Forced names the data centres that were removed by force and may hold permits: a new coordinator waits for
-	// their reports. The leading global removes a name once no permits of it can be out.
-	Forced []Forced `json:"forced,omitempty"`
 }
 
 // Member is one data centre.
@@ -41,12 +37,6 @@ type Member struct {
 	Since     uint64      `json:"since,omitempty"`      // version that added it, or its cluster ID; 0 for the first list
 }
 
-// Forced is a data centre that was removed by force.
-type Forced struct {
-	Name      string `json:"name"`
-	ClusterID uint64 `json:"cluster_id,omitempty"`
-}
-
 // MemberState is the target state of a data centre. The set is closed.
 type MemberState string
 
@@ -54,6 +44,10 @@ type MemberState string
 const (
 	Active   MemberState = "active"
 	Draining MemberState = "draining" // no admissions; removed from the list once all its permits are returned
+
+	// Removed by force: no member, but it may hold permits. A new coordinator waits for its report. The leading
+	// global deletes the entry once no permits of it can be out.
+	Removed MemberState = "removed"
 )
 
 // maxMembers bounds the list.
@@ -84,7 +78,7 @@ func (m *Members) validate() error {
 	if m.Version == 0 {
 		return errors.New("version: must be at least 1")
 	}
-	if n := len(m.List); n == 0 || n > maxMembers {
+	if n := len(m.List); m.count() == 0 || n > maxMembers {
 		return fmt.Errorf("data_centers: must be 1 to %d, got %d", maxMembers, n)
 	}
 	var names []string
@@ -92,20 +86,11 @@ func (m *Members) validate() error {
 		if err := CheckMember(d.Name, names); err != nil {
 			return fmt.Errorf("data_centers[%d]: %w", i, err)
 		}
-		if d.State != Active && d.State != Draining {
-			return fmt.Errorf("data_centers[%d]: state: must be active or draining, got %q", i, d.State)
+		if d.State != Active && d.State != Draining && d.State != Removed {
+			return fmt.Errorf("data_centers[%d]: state: must be active, draining or removed, got %q", i, d.State)
 		}
 		if d.Since > m.Version {
 			return fmt.Errorf("data_centers[%d]: since: must be at most version %d, got %d", i, m.Version, d.Since)
-		}
-		names = append(names, d.Name)
-	}
-	if n := len(m.Forced); n > maxMembers {
-		return fmt.Errorf("forced: must be at most %d, got %d", maxMembers, n)
-	}
-	for i, d := range m.Forced {
-		if err := CheckMember(d.Name, names); err != nil {
-			return fmt.Errorf("forced[%d]: %w", i, err)
 		}
 		names = append(names, d.Name)
 	}
@@ -143,22 +128,37 @@ func versionAfter(have uint64, now time.Time) uint64 {
 
 // next returns a copy with a new version, for a change.
 func (m *Members) next(now time.Time) *Members {
-	return &Members{Version: versionAfter(m.Version, now), List: slices.Clone(m.List), Forced: slices.Clone(m.Forced)}
+	return &Members{Version: versionAfter(m.Version, now), List: slices.Clone(m.List)}
 }
 
-// Find returns the index of a data centre in the list, or -1.
+// Find returns the index of a member in the list, or -1.
 func (m *Members) Find(name string) int {
-	return slices.IndexFunc(m.List, func(d Member) bool { return d.Name == name })
+	return slices.IndexFunc(m.List, func(d Member) bool { return d.Name == name && d.State != Removed })
 }
 
-// Add returns the list with another data centre. A draining one becomes active again.
+// count returns the number of members.
+func (m *Members) count() (n int) {
+	for _, d := range m.List {
+		if d.State != Removed {
+			n++
+		}
+	}
+	return n
+}
+
+// Add returns the list with another data centre. A draining or removed one becomes active again.
 func (m *Members) Add(now time.Time, name string) (*Members, error) {
 	next := m.next(now)
-	if i := m.Find(name); i >= 0 {
-		if m.List[i].State == Active {
+	if i := slices.IndexFunc(m.List, func(d Member) bool { return d.Name == name }); i >= 0 {
+		d := &next.List[i]
+		switch d.State {
+		case Active:
 			return nil, fmt.Errorf("data centre %q: %w", name, ErrMember)
+		case Removed:
+			d.Since = next.Version
+		case Draining:
 		}
-		next.List[i].State = Active
+		d.State = Active
 		return next, nil
 	}
 	var names []string
@@ -171,14 +171,7 @@ func (m *Members) Add(now time.Time, name string) (*Members, error) {
 	if len(m.List) >= maxMembers {
 		return nil, fmt.Errorf("data_centers: must be at most %d", maxMembers)
 	}
-	d := Member{Name: name, State: Active, Since: next.Version}
-	next.Forced = slices.DeleteFunc(next.Forced, func(o Forced) bool {
-		if o.Name == name { // the same comes back
-			d.ClusterID = o.ClusterID
-		}
-		return ticket.DCOf(o.Name) == ticket.DCOf(name)
-	})
-	next.List = append(next.List, d)
+	next.List = append(next.List, Member{Name: name, State: Active, Since: next.Version})
 	return next, nil
 }
 
@@ -205,7 +198,7 @@ func (m *Members) Remove(now time.Time, name string) (*Members, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("data centre %q: %w", name, ErrNoMember)
 	}
-	if len(m.List) == 1 {
+	if m.count() == 1 {
 		return nil, fmt.Errorf("data centre %q is the last one: a fleet has at least one", name)
 	}
 	next := m.next(now)
@@ -213,30 +206,26 @@ func (m *Members) Remove(now time.Time, name string) (*Members, error) {
 	return next, nil
 }
 
-// RemoveByForce returns the list without a data centre that may hold permits.
+// RemoveByForce returns the list without a member that may hold permits: its entry stays.
 func (m *Members) RemoveByForce(now time.Time, name string) (*Members, error) {
-	i := m.Find(name)
-	next, err := m.Remove(now, name)
-	if err == nil && len(next.Forced) >= maxMembers {
-		err = fmt.Errorf("forced: must be at most %d", maxMembers)
-	}
-	if err != nil {
+	if _, err := m.Remove(now, name); err != nil {
 		return nil, err
 	}
-	next.Forced = append(next.Forced, Forced{Name: name, ClusterID: m.List[i].ClusterID})
+	next := m.next(now)
+	next.List[m.Find(name)].State = Removed
 	return next, nil
 }
 
-// Release returns the list without a wait for a data centre that was removed by force.
+// Release returns the list without the entry of a data centre that was removed by force.
 func (m *Members) Release(now time.Time, name string) *Members {
 	next := m.next(now)
-	next.Forced = slices.DeleteFunc(next.Forced, func(o Forced) bool { return o.Name == name })
+	next.List = slices.DeleteFunc(next.List, func(d Member) bool { return d.Name == name && d.State == Removed })
 	return next
 }
 
-// Prove returns the list with the cluster ID of a data centre that had none. It is granted permits once all others
+// Enrol returns the list with the cluster ID of a data centre that had none. It is granted permits once all others
 // know it.
-func (m *Members) Prove(now time.Time, name string, clusterID uint64) *Members {
+func (m *Members) Enrol(now time.Time, name string, clusterID uint64) *Members {
 	next := m.next(now)
 	if i := next.Find(name); i >= 0 && next.List[i].ClusterID == 0 {
 		next.List[i].ClusterID, next.List[i].Since = clusterID, next.Version
@@ -250,11 +239,10 @@ func (m *Members) Ledger() ledger.Members {
 		return ledger.Members{}
 	}
 	out := ledger.Members{Version: m.Version}
-	for _, d := range m.Forced {
-		out.Forced = append(out.Forced, ledger.Member{Name: d.Name, ClusterID: d.ClusterID})
-	}
 	for _, d := range m.List {
-		out.List = append(out.List, ledger.Member{Name: d.Name, Draining: d.State == Draining, Since: d.Since, ClusterID: d.ClusterID})
+		out.List = append(out.List, ledger.Member{
+			Name: d.Name, Draining: d.State == Draining, Removed: d.State == Removed, Since: d.Since, ClusterID: d.ClusterID,
+		})
 	}
 	return out
 }

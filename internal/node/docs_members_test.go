@@ -50,9 +50,9 @@ func TestMembersThatBreakARuleAreRefused(t *testing.T) {
 		`{"version":1,"data_centers":[{"name":"A","state":"active"}]}`:                               "data_centers[0]: must be 1 to 64 characters",
 		`{"version":1,"data_centers":[{"name":"global","state":"active"}]}`:                          `data_centers[0]: must not be "global"`,
 		`{"version":1,"data_centers":[{"name":"a","state":"active"},{"name":"a","state":"active"}]}`: `data_centers[1]: "a" must differ from "a"`,
-		`{"version":1,"data_centers":[{"name":"a","state":"gone"}]}`:                                 "data_centers[0]: state: must be active or draining",
+		`{"version":1,"data_centers":[{"name":"a","state":"gone"}]}`:                                 "data_centers[0]: state: must be active, draining or removed",
 		`{"version":1,"data_centers":[{"name":"a","state":"active","since":2}]}`:                     "data_centers[0]: since: must be at most version 1",
-		`{"version":1,"data_centers":[{"name":"a","state":"active"}],"forced":[{"name":"a"}]}`:       `forced[0]: "a" must differ from "a"`,
+		`{"version":1,"data_centers":[{"name":"a","state":"removed"}]}`:                              "data_centers: must be 1 to",
 		`{"version":1,"colour":"blue","data_centers":[{"name":"a","state":"active"}]}`:               "unknown field",
 		`{"version":1,"data_centers":[{"name":"a","state":"active"}]}{}`:                             "data after the document",
 	} {
@@ -82,21 +82,21 @@ func TestChangesOfTheMembers(t *testing.T) {
 	if err != nil || gone.Find("lima") >= 0 || len(gone.List) != 2 {
 		t.Errorf("without it: %+v, %v", gone, err)
 	}
-	proven := drained.Prove(june, "lima", 7)
-	if d := proven.List[2]; d.ClusterID != 7 || d.Since != proven.Version || !slices.Equal(proven.Prove(june, "lima", 8).List, proven.List) {
+	proven := drained.Enrol(june, "lima", 7)
+	if d := proven.List[2]; d.ClusterID != 7 || d.Since != proven.Version || !slices.Equal(proven.Enrol(june, "lima", 8).List, proven.List) {
 		t.Errorf("with its cluster ID: %+v", proven)
 	}
 	forced, err := proven.RemoveByForce(june, "lima")
-	if err != nil || forced.Find("lima") >= 0 || !slices.Equal(forced.Forced, []Forced{{"lima", 7}}) || len(drained.Forced) != 0 {
-		t.Errorf("taken off by force: %+v, %v", forced, err)
+	if err != nil || forced.Find("lima") >= 0 || forced.List[2].State != Removed || forced.List[2].ClusterID != 7 || drained.List[2].State != Draining {
+		t.Errorf("removed by force: %+v, %v", forced, err)
 	}
-	if again, err := DecodeMembers(members(t, forced)); err != nil || !slices.Equal(again.Forced, forced.Forced) {
+	if again, err := DecodeMembers(members(t, forced)); err != nil || !slices.Equal(again.List, forced.List) {
 		t.Errorf("read back: %+v, %v", again, err)
 	}
-	if back, err := forced.Add(june, "lima"); err != nil || len(back.Forced) != 0 || back.List[2].ClusterID != 7 {
+	if back, err := forced.Add(june, "lima"); err != nil || back.List[2] != (Member{"lima", Active, 7, back.Version}) {
 		t.Errorf("added again: %+v, %v", back, err)
 	}
-	if over := forced.Release(june, "lima"); len(over.Forced) != 0 || len(over.List) != 2 || over.Version <= forced.Version {
+	if over := forced.Release(june, "lima"); len(over.List) != 2 || over.Version <= forced.Version {
 		t.Errorf("when nothing is out: %+v", over)
 	}
 	for what, f := range map[string]func() (*Members, error){

@@ -35,7 +35,7 @@ func (s *Server) Ready() node.Readiness {
 	standing := st.Standing
 	if m := s.fleet.Members(); !leading && m != nil {
 		list := m.Ledger()
-		standing = list.Find(s.Config.DataCenter)
+		standing = list.Standing(s.Config.DataCenter, 0)
 	}
 	switch {
 	case st.Copy != 0:

@@ -32,8 +32,8 @@ type leadership struct {
 	s   *Server
 	agg *region.Aggregator
 
-	twins   uint64 // reported duplicate edge names
-	unknown uint64 // reported edges missing in the store
+	twins   []string // logged duplicate edge names
+	unknown uint64   // reported edges missing in the store
 
 	edgeNews bool           // edges sent news about a room since the last report to global
 	reported fleettime.Mono // last report to global
@@ -133,40 +133,11 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 		s.log.Warn("no promises are stored for this data centre: no visitor is admitted until every possible session has expired, or every edge reports that it followed no other leader since this process led",
 			slog.Bool("led", s.own.Version > 0))
 	}
-	s.mu.Lock()
-	known := s.clusterID
-	s.mu.Unlock()
 	now := s.Clock.Now()
 	return region.New(now, region.Config{
 		DC: s.Config.DataCenter, Time: s.times.Known(now), Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
-		Own: s.own, OwnTerm: s.ownTerm, ClusterID: newClusterID(), Known: known,
+		Own: s.own, OwnTerm: s.ownTerm, ClusterID: newClusterID(),
 	}, stored), nil
-}
-
-// clusterIDEvery is the interval of checks of the stored cluster ID.
-const clusterIDEvery = 10 * time.Second
-
-// pollClusterID remembers the stored cluster ID, also as a follower, until ctx ends: if the store is lost, and the
-// edges that knew the ID have ended, the next leader still knows it.
-func (s *Server) pollClusterID(ctx context.Context) {
-	tick := time.NewTicker(clusterIDEvery)
-	defer tick.Stop()
-	for {
-		clusterID, err := s.Promises.ClusterID(ctx)
-		switch {
-		case err != nil:
-			s.log.Debug("cluster ID not read from the store", slog.Any("error", err))
-		case clusterID != 0:
-			s.mu.Lock()
-			s.clusterID = clusterID
-			s.mu.Unlock()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // setLeading sets the current leadership, nil for none.
@@ -275,11 +246,12 @@ func (l *leadership) pump(store *storer) time.Duration {
 	var reports []wire.Report
 	if l.agg.GrantsDue() <= now {
 		grants = l.agg.Grants(now)
-		if e := l.agg.Edges(); e.Met != l.twins {
-			l.twins = e.Met
+		twins := l.agg.Edges().Twins
+		if len(twins) > len(l.twins) {
 			l.s.log.Error("two processes use one edge's name, and neither succeeded the other: they count as two edges; give one of them another name, and remove its data_dir if that was copied",
-				slog.Any("edges", e.Twins))
+				slog.Any("edges", twins))
 		}
+		l.twins = twins
 	}
 	l.logWaits(now)
 	if l.reportDue() <= now {

@@ -54,8 +54,6 @@ type Server struct {
 	fresh   bool    // bootstrap is set and accepted, until something is stored
 	unsaved trouble // of storing promises
 
-	clusterID uint64 // as read from the store; 0 for none
-
 	// Last promises of this process as leader, for a store that has lost them since.
 	own     wire.Durable
 	ownTerm uint64
@@ -115,10 +113,6 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
-	g.Go(func() error {
-		s.pollClusterID(ctx)
-		return nil
-	})
 	g.Go(func() error {
 		s.times.Run(ctx, s.known)
 		return nil

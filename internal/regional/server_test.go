@@ -561,39 +561,6 @@ func TestACopiedDataCentreSaysSo(t *testing.T) {
 	})
 }
 
-// readings is a store of promises that reports when the cluster ID was read.
-type readings struct {
-	wire.PromiseStore
-	site *atomic.Uint64
-}
-
-func (r readings) ClusterID(ctx context.Context) (uint64, error) {
-	site, err := r.PromiseStore.ClusterID(ctx)
-	r.site.Store(site)
-	return site, err
-}
-
-// If the store is lost with all followers, a standby regional still knows the cluster ID.
-func TestWhoStandsByKnowsTheSite(t *testing.T) {
-	s := newSite(t)
-	first := s.regional("one")
-	eventually(t, "its site is stored", func() bool { return first.Status().Region.ClusterID != 0 })
-	own := first.Status().Region.ClusterID
-	var read atomic.Uint64
-	s.promises = func(p wire.PromiseStore) wire.PromiseStore { return readings{p, &read} }
-	second := s.regional("two")
-	eventually(t, "the other one has read it", func() bool { return read.Load() == own })
-	first.conn.Close()
-	stream, err := s.operator().Stream(t.Context(), "KV_vestibule_promises")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "it leads, with the site of before", func() bool { return second.leads() && second.Status().Region.ClusterID == own })
-}
-
 // A leader restores an emptied store of promises before a successor needs them.
 func TestPromisesAreStoredAgain(t *testing.T) {
 	s := newSite(t)

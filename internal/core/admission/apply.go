@@ -21,7 +21,7 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 		return
 	}
 	l := &e.up
-	l.joined, l.standing, l.copied = true, g.Standing, g.Copied
+	l.joined, l.standing = true, g.Standing
 	if g.ClusterID != 0 {
 		l.clusterID = g.ClusterID
 	}

@@ -56,10 +56,10 @@ func (m *moment) stampTime() uint32 {
 // reportSoon schedules the next report as soon as the minimum gap allows.
 func (e *edge) reportSoon(now fleettime.Mono) { e.up.reportSoon(now, e.cfg.Params.ReportGap) }
 
-// owns reports whether this edge's regional counts the sessions of a home. In a copied data centre it does not: the
-// original neither waits for this edge nor learns of its renewals.
+// owns reports whether this edge's regional counts the sessions of a home. An unlisted data centre owns none: it may be
+// a copy, and the original neither waits for this edge nor learns of its renewals.
 func (e *edge) owns(home ticket.DC) bool {
-	return home == e.home && !e.up.copied
+	return home == e.home && e.up.standing != wire.Unlisted
 }
 
 // expiryTime returns the fleet time for the expiry of a session with the given home; see Judges.

@@ -223,28 +223,28 @@ func TestASessionEndsEarlierWhereNobodyWaitsForThisClock(t *testing.T) {
 	}
 }
 
-// In a copied data centre nobody waits for this clock or counts its renewals, although the sessions have the same
-// home by name.
-func TestInACopyNothingOfItsHomeIsItsOwn(t *testing.T) {
+// In an unlisted data centre, such as a copy, nobody waits for this clock or counts its renewals, although the sessions
+// have the same home by name.
+func TestInAnUnlistedDataCentreNothingOfItsHomeIsItsOwn(t *testing.T) {
 	e, r := newEdge(t, at(0), 10, 10)
 	home := ticket.DCOf("nairobi")
 	old := inside(7, 2)
-	for _, copied := range []bool{true, false} {
-		r.say(at(0), wire.Grant{Copied: copied, ClusterID: 5})
+	for _, standing := range []wire.Standing{wire.Unlisted, wire.Listed} {
+		r.say(at(0), wire.Grant{Standing: standing, ClusterID: 5})
 		want := present
-		if copied {
+		if standing == wire.Unlisted {
 			want += 500
 		}
 		if got := e.ExpiryTime(at(0), home); got != want {
-			t.Errorf("copied %v: judges at %v, want %v", copied, got, want)
+			t.Errorf("%v: judges at %v, want %v", standing, got, want)
 		}
 		d := e.Arrive(at(0), sale, old)
-		if d.Verdict != Serve || (d.Ticket.Until > old.Until) == copied {
-			t.Errorf("copied %v: %v until %d, it was %d", copied, d.Verdict, d.Ticket.Until, old.Until)
+		if d.Verdict != Serve || (d.Ticket.Until > old.Until) == (standing == wire.Unlisted) {
+			t.Errorf("%v: %v until %d, it was %d", standing, d.Verdict, d.Ticket.Until, old.Until)
 		}
 	}
 	if got := r.hear(at(time.Second)).ClusterID; got != 5 {
-		t.Errorf("it remembers site %d", got)
+		t.Errorf("it remembers cluster ID %d", got)
 	}
 }
 

@@ -64,7 +64,6 @@ type Status struct {
 	Joined     bool           `json:"joined"`
 	Standing   wire.Standing  `json:"standing"`   // membership state of the data centre, last reported by the regional
 	ClusterID  uint64         `json:"cluster_id"` // cluster ID of the data centre; 0 for unknown
-	Copied     bool           `json:"copied"`     // the data centre may be a copy: sessions of its home are not renewed here
 	Twin       bool           `json:"twin"`       // another process reports under the same name
 	Leased     bool           `json:"leased"`
 	LeaseEnd   fleettime.Mono `json:"-"`
@@ -78,7 +77,7 @@ type Status struct {
 func (e *Engine) Status(now fleettime.Mono) Status {
 	m, l := e.at(now), &e.up
 	return Status{
-		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, ClusterID: l.clusterID, Copied: l.copied,
+		Instance: l.instance, LeaseEpoch: l.leaseEpoch, Follows: l.seen, Joined: l.joined, Standing: l.standing, ClusterID: l.clusterID,
 		Leased: l.leased(now), LeaseEnd: l.leaseEnd, Isolated: e.Isolated(now),
 		Twin: l.twin, Synced: m.synced(), Sure: m.bound <= fleettime.Rough, Time: m.time,
 	}

@@ -24,7 +24,6 @@ type uplink struct {
 
 	standing  wire.Standing // membership state of the data centre, as reported by seen
 	clusterID uint64        // cluster ID of the data centre, for an aggregator that lost its store
-	copied    bool          // it may be a copy: the sessions of its home belong to another data centre
 
 	leaseEnd fleettime.Mono // 0 before the first lease of the epoch
 	retired  bool           // the lease of the epoch has lapsed

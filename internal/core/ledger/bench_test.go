@@ -141,7 +141,7 @@ func BenchmarkRegionalReport(b *testing.B) {
 	const edges, rooms = 10, 100
 	now := fleettime.Mono(time.Hour)
 	params := wire.DefaultParams()
-	agg := region.New(now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true}, wire.Durable{})
+	agg := region.New(now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true, ClusterID: 1}, wire.Durable{})
 	agg.SetLease(fleettime.Never)
 	var set []ledger.RoomConfig
 	var edgeSet []admission.Room

@@ -54,7 +54,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			}
 		}
 		edge := func() *edgeProc { return w.edges[rapid.IntRange(0, 3).Draw(t, "edge")] }
-		aSite := func() *clusterID { return w.sites[rapid.IntRange(0, 1).Draw(t, "cluster_id")] }
+		aCentre := func() *dataCentre { return w.centres[rapid.IntRange(0, 1).Draw(t, "cluster_id")] }
 		links := func(up, down *link, name string) {
 			which := rapid.IntRange(0, 2).Draw(t, "direction")
 			cut := rapid.Bool().Draw(t, "cut")
@@ -71,7 +71,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		w.run(time.Second)
 		for range rapid.IntRange(5, 40).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{
-				"wait", "wait", "arrive", "arrive", "arrive", "crash edge", "start edge", "cut edge", "cut site",
+				"wait", "wait", "arrive", "arrive", "arrive", "crash edge", "start edge", "cut edge", "cut centre",
 				"new aggregator", "new leader", "zombie", "disk", "limits", "roam", "leave", "quit", "copy",
 			}).Draw(t, "what") {
 			case "wait":
@@ -93,11 +93,11 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 			case "cut edge":
 				e := edge()
 				links(&e.up, &e.down, e.name)
-			case "cut site":
-				s := aSite()
+			case "cut centre":
+				s := aCentre()
 				links(&s.up, &s.down, s.name)
 			case "new aggregator":
-				s := aSite()
+				s := aCentre()
 				w.tell("%s: a new aggregator", s.name)
 				s.newest().gone = true
 				w.startAgg(s, false)
@@ -106,7 +106,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 				w.root().gone = true
 				w.startRoot(false)
 			case "zombie":
-				if s := aSite(); rapid.Bool().Draw(t, "root") {
+				if s := aCentre(); rapid.Bool().Draw(t, "root") {
 					w.tell("a new leader beside the old one")
 					w.startRoot(false)
 				} else {
@@ -114,7 +114,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 					w.startAgg(s, false)
 				}
 			case "disk":
-				s := aSite()
+				s := aCentre()
 				s.diskless = !s.diskless
 				w.tell("%s: store stands still: %v", s.name, s.diskless)
 				for _, n := range s.procs {
@@ -151,7 +151,7 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		w.chaos = chaos{}
 		w.leave(false)
 		w.tell("everything is mended")
-		for _, s := range w.sites {
+		for _, s := range w.centres {
 			s.up.cut, s.down.cut, s.diskless = false, false, false
 			if s.newest().gone {
 				w.startAgg(s, false)
@@ -167,10 +167,10 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		w.run(10 * time.Second)
 		check()
 		for _, e := range w.edges {
-			if st := e.core.Status(e.read(w.now)); !st.Leased || st.Follows.N != e.clusterID.newest().term {
-				w.broken = fmt.Sprintf("%s follows %d of %d, leased %v", e.name, st.Follows.N, e.clusterID.newest().term, st.Leased)
-				for _, o := range e.clusterID.newest().core.Status(e.clusterID.newest().read(w.now)).Edges {
-					w.tell("%s: %+v", e.clusterID.name, o)
+			if st := e.core.Status(e.read(w.now)); !st.Leased || st.Follows.N != e.dc.newest().term {
+				w.broken = fmt.Sprintf("%s follows %d of %d, leased %v", e.name, st.Follows.N, e.dc.newest().term, st.Leased)
+				for _, o := range e.dc.newest().core.Status(e.dc.newest().read(w.now)).Edges {
+					w.tell("%s: %+v", e.dc.name, o)
 				}
 				w.tell("%s: %+v, its lease ended %v ago", e.name, st, e.read(w.now).Sub(st.LeaseEnd))
 				check()
@@ -188,11 +188,11 @@ func TestFaultsBreakNoPromise(t *testing.T) {
 		if want, got := min(int(r.total), int(r.rate)), r.since(from); got < want {
 			root := w.root().core.Ledger(r.id)
 			w.tell("root: free %d/%d, lent %+v", root.Free, root.RateFree, root.Centres)
-			for _, s := range w.sites {
+			for _, s := range w.centres {
 				l := s.newest().core.Ledger(r.id)
 				w.tell("%s: granted %d/%d returned %d/%d free %d/%d active %d reserved %d credit %d", s.name, l.Granted, l.RateGranted, l.Returned, l.RateReturned, l.Free, l.RateFree, l.Active, l.Reserved, l.Credit)
 			}
-			for _, s := range w.sites {
+			for _, s := range w.centres {
 				w.tell("%s: %+v", s.name, s.newest().core.Status(s.newest().read(w.now)))
 			}
 			for _, e := range w.edges {

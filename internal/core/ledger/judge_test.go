@@ -26,7 +26,7 @@ func (w *world) judge() {
 	for _, e := range w.edges {
 		w.judgeEdge(e)
 	}
-	for _, s := range w.sites {
+	for _, s := range w.centres {
 		for _, n := range s.procs {
 			if !n.gone {
 				w.judgeAgg(n)
@@ -78,26 +78,26 @@ func (w *world) judgeEdge(e *edgeProc) {
 func (w *world) judgeAgg(n *aggProc) {
 	st := n.core.Status(n.read(w.now))
 	if st.Watermark < n.wm {
-		w.fail("the watermark of %s/%d goes back", n.clusterID.name, n.term)
+		w.fail("the watermark of %s/%d goes back", n.dc.name, n.term)
 	}
 	n.wm = st.Watermark
-	if n == n.clusterID.newest() {
+	if n == n.dc.newest() {
 		// A promise has to outlive the process that made it.
-		if st.Joined && st.Follows.N < n.clusterID.follows {
-			w.fail("%s/%d follows term %d after %d", n.clusterID.name, n.term, st.Follows.N, n.clusterID.follows)
+		if st.Joined && st.Follows.N < n.dc.follows {
+			w.fail("%s/%d follows term %d after %d", n.dc.name, n.term, st.Follows.N, n.dc.follows)
 		}
 		if st.Joined {
-			n.clusterID.follows = st.Follows.N
+			n.dc.follows = st.Follows.N
 		}
 	}
 	for _, r := range w.rooms {
 		l, old := n.core.Ledger(r.id), n.books[r.id]
 		same := l.Gen == old.Gen && old.Settled && l.Settled
 		if same && (l.Granted < old.Granted || l.Returned < old.Returned || l.RateGranted < old.RateGranted || l.RateReturned < old.RateReturned) {
-			w.fail("the books of %s/%d go back", n.clusterID.name, n.term)
+			w.fail("the books of %s/%d go back", n.dc.name, n.term)
 		}
 		if l.Freed < old.Freed {
-			w.fail("%s/%d counts a freed second again", n.clusterID.name, n.term)
+			w.fail("%s/%d counts a freed second again", n.dc.name, n.term)
 		}
 		n.books[r.id] = l
 	}
@@ -109,19 +109,19 @@ func (w *world) watchGrant(n *aggProc, g wire.Grant) {
 	if g.Lease == 0 {
 		return
 	}
-	if n.clusterID.owner != n.term {
+	if n.dc.owner != n.term {
 		return // a zombie that does not know yet: its edges' promises bound it
 	}
-	i := slices.IndexFunc(n.clusterID.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Instance == g.Instance })
-	if i < 0 || n.clusterID.stored.Roster[i].Dead {
-		w.fail("%s/%d gives %s a lease that its successor would not know of", n.clusterID.name, n.term, g.To)
+	i := slices.IndexFunc(n.dc.stored.Roster, func(r wire.RosterEntry) bool { return r.Edge == g.To && r.Instance == g.Instance })
+	if i < 0 || n.dc.stored.Roster[i].Dead {
+		w.fail("%s/%d gives %s a lease that its successor would not know of", n.dc.name, n.term, g.To)
 	}
 }
 
 // watchReport is called with every report of an aggregator to global: its promises must be stored.
 func (w *world) watchReport(n *aggProc, m wire.Report) {
-	if n.clusterID.owner == n.term && n.clusterID.stored.Promise.N < m.Seen.N {
-		w.fail("%s/%d follows term %d, and the store says %d", n.clusterID.name, n.term, m.Seen.N, n.clusterID.stored.Promise.N)
+	if n.dc.owner == n.term && n.dc.stored.Promise.N < m.Seen.N {
+		w.fail("%s/%d follows term %d, and the store says %d", n.dc.name, n.term, m.Seen.N, n.dc.stored.Promise.N)
 	}
 }
 
@@ -138,17 +138,17 @@ func (w *world) issued(p *person, d admission.Decision) {
 	r.stamped[id][d.Ticket.Home] = max(r.stamped[id][d.Ticket.Home], d.Ticket.Until)
 	if d.Ticket.Until > r.until[id] { // the last edge to stamp counts the session to its end
 		r.until[id] = d.Ticket.Until
-		r.home[id] = w.siteOf(d.Ticket.Home)
+		r.home[id] = w.centreOf(d.Ticket.Home)
 	}
 	if d.Verdict == admission.Admit {
 		r.admitted = append(r.admitted, w.now)
-		r.where = append(r.where, p.edge.clusterID)
+		r.where = append(r.where, p.edge.dc)
 	}
 }
 
-// siteOf returns the data centre that a ticket names as its home.
-func (w *world) siteOf(home ticket.DC) *clusterID {
-	for _, s := range w.sites {
+// centreOf returns the data centre that a ticket names as its home.
+func (w *world) centreOf(home ticket.DC) *dataCentre {
+	for _, s := range w.centres {
 		if ticket.DCOf(s.name) == home {
 			return s
 		}
@@ -158,9 +158,9 @@ func (w *world) siteOf(home ticket.DC) *clusterID {
 
 // active returns how many sessions of the room are valid somewhere, in all or
 // in one data centre: the slowest clock of an edge says.
-func (w *world) active(r *roomTruth, s *clusterID) int {
-	ends := map[*clusterID]fleettime.Time{} // per home, the slowest clock of an edge
-	for _, home := range w.sites {
+func (w *world) active(r *roomTruth, s *dataCentre) int {
+	ends := map[*dataCentre]fleettime.Time{} // per home, the slowest clock of an edge
+	for _, home := range w.centres {
 		ends[home] = math.MaxInt64
 		for _, e := range w.edges {
 			if now := e.read(w.now); !e.gone && e.core.Status(now).Synced {
@@ -193,14 +193,14 @@ func (w *world) active(r *roomTruth, s *clusterID) int {
 
 // accepted returns the home of the newest ticket that any edge would accept of a visitor that left, or nil: a copy of
 // it may exist.
-func (w *world) accepted(r *roomTruth, id uint64) *clusterID {
+func (w *world) accepted(r *roomTruth, id uint64) *dataCentre {
 	newest := uint32(0)
-	var at *clusterID
+	var at *dataCentre
 	for home, until := range r.stamped[id] {
 		t := ticket.Ticket{ID: id, Home: home, Until: until}
 		for _, e := range w.edges {
 			now := e.read(w.now)
-			if e.gone || !w.inBooks(e) || r.quit[id] < e.clusterID.forgot {
+			if e.gone || !w.inBooks(e) || r.quit[id] < e.dc.forgot {
 				continue // it has been cut off for longer than a session, or its data centre lost its memory
 			}
 			judge, end := home, e.core.Ended(r.id, t)
@@ -208,7 +208,7 @@ func (w *world) accepted(r *roomTruth, id uint64) *clusterID {
 				judge = ticket.Nobody
 			}
 			if end != wire.Left && t.Valid(e.core.ExpiryTime(now, judge)) && until > newest {
-				newest, at = until, w.siteOf(home)
+				newest, at = until, w.centreOf(home)
 			}
 		}
 	}
@@ -224,19 +224,19 @@ func (w *world) inBooks(e *edgeProc) bool {
 // noteGivenUp remembers that no aggregator counts an edge any more, until its next lease: a
 // successor may list it once more, from an older store.
 func (w *world) noteGivenUp(e *edgeProc, st admission.Status) {
-	n := e.clusterID.newest()
+	n := e.dc.newest()
 	listed := slices.ContainsFunc(n.core.Status(n.read(w.now)).Edges, func(o region.EdgeStatus) bool {
 		return o.Name == e.name && o.Instance == st.Instance
 	})
 	e.known = e.known || listed
 	if e.knows && st.Leased && st.Follows.N == n.term {
-		e.clusterID.forgot = 0
+		e.dc.forgot = 0
 	}
 	e.givenUp = !st.Leased && (e.givenUp || e.known && !listed)
 }
 
 // used returns how many were admitted in the last 60 s.
-func (w *world) used(r *roomTruth, s *clusterID) int {
+func (w *world) used(r *roomTruth, s *dataCentre) int {
 	n := 0
 	for i := len(r.admitted) - 1; i >= 0 && w.now-r.admitted[i] < int64(time.Minute); i-- {
 		if s == nil || r.where[i] == s {
@@ -276,7 +276,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 		w.fail("%s: %d admissions in 60 s, the limit is %d", r.name, used, r.bindR)
 	}
 	sum, rsum := max(0, rl.Free), max(0, rl.RateFree)
-	for _, s := range w.sites {
+	for _, s := range w.centres {
 		n := s.newest()
 		l := n.core.Ledger(r.id)
 		if n.gone || !l.Settled {
@@ -291,7 +291,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 		credit, idle := int64(0), int64(0)
 		for _, e := range w.edges {
 			now := e.read(w.now)
-			if e.clusterID != s || e.gone || !e.core.Status(now).Leased {
+			if e.dc != s || e.gone || !e.core.Status(now).Leased {
 				continue
 			}
 			el := e.core.Ledger(now, r.id)

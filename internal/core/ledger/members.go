@@ -10,42 +10,41 @@ import (
 type Members struct {
 	Version uint64 // grows with every change; 0 for the list of a configuration
 	List    []Member
-	Forced  []Member // taken off by force, and may hold permits; names and cluster IDs
 }
 
 // Member is one data centre of the list.
 type Member struct {
 	Name      string
-	Draining  bool   // nobody is let in; it leaves the list when all that it holds has come back
-	Since     uint64 // version that added it, or told its cluster ID; 0 for those that founded the fleet
-	ClusterID uint64 // tells it from others of its name; 0 where it was not heard yet
+	Draining  bool   // nobody is admitted; it leaves the list when all its permits are returned
+	Removed   bool   // by force: no member any more, but it may hold permits
+	Since     uint64 // version that added it, or its cluster ID; 0 for the first list
+	ClusterID uint64 // 0 until it is first heard
+}
+
+// named returns the entry of a name, or the zero Member.
+func (m *Members) named(name string) Member {
+	if i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name }); i >= 0 {
+		return m.List[i]
+	}
+	return Member{}
 }
 
 // ClusterID returns the cluster ID of a data centre in the list, 0 for unknown.
-func (m *Members) ClusterID(name string) uint64 {
-	if i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name }); i >= 0 {
-		return m.List[i].ClusterID
-	}
-	return 0
+func (m *Members) ClusterID(name string) uint64 { return m.named(name).ClusterID }
+
+// Has reports whether a data centre is a member. Another cluster ID is another data centre; 0 stands for any.
+func (m *Members) Has(name string, clusterID uint64) bool {
+	e := m.named(name)
+	return e.Name != "" && !e.Removed && (e.ClusterID == 0 || clusterID == 0 || clusterID == e.ClusterID)
 }
 
-// Standing returns that of the data centre which has a cluster ID, 0 for unknown: another one
-// of its name is not listed.
+// Standing returns the membership state of a data centre.
 func (m *Members) Standing(name string, clusterID uint64) wire.Standing {
-	if s := m.ClusterID(name); s != 0 && clusterID != 0 && s != clusterID {
-		return wire.Unlisted
-	}
-	return m.Find(name)
-}
-
-// Find returns the standing of a data centre.
-func (m *Members) Find(name string) wire.Standing {
-	i := slices.IndexFunc(m.List, func(o Member) bool { return o.Name == name })
-	switch {
-	case i < 0:
-		return wire.Unlisted
-	case m.List[i].Draining:
+	switch e := m.named(name); {
+	case e.Removed && clusterID != 0 && clusterID == e.ClusterID, e.Draining && m.Has(name, clusterID):
 		return wire.Draining
+	case m.Has(name, clusterID):
+		return wire.Listed
 	}
-	return wire.Listed
+	return wire.Unlisted
 }

@@ -36,7 +36,7 @@ func newHouse(tb testing.TB, total uint64) *house {
 	h.root.SetTime(h.now, dawn)
 	rooms := []ledger.RoomConfig{{ID: h.room, Total: total, Rate: 10_000_000, Session: 5 * time.Minute}}
 	h.root.SetRooms(h.now, rooms)
-	h.agg = region.New(h.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true}, wire.Durable{})
+	h.agg = region.New(h.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: params, Bootstrap: true, ClusterID: 1}, wire.Durable{})
 	h.agg.SetLease(fleettime.Never)
 	h.agg.SetRooms(h.now, rooms)
 	for k := range 4 {

@@ -427,7 +427,7 @@ func TestRule5WhatWasGivenUpCountsOnceItIsHeard(t *testing.T) {
 	if n := w.active(r, nil); n > 10 {
 		t.Errorf("%d sessions are valid of 10: somebody was let in beside those who were there", n)
 	}
-	core := w.sites[0].newest().core
+	core := w.centres[0].newest().core
 	if e := core.Edges(); e.Unknown != 1 || e.LastUnknown != "d1" {
 		t.Errorf("%d unknown edges, the last by %q, want one by d1", e.Unknown, e.LastUnknown)
 	}
@@ -451,7 +451,7 @@ func TestRule5WhatWasForgottenIsTold(t *testing.T) {
 		arrive d2 n=20
 		advance 5s clicking=2s`)
 	r := w.rooms[0]
-	l := w.sites[0].newest().core.Ledger(r.id)
+	l := w.centres[0].newest().core.Ledger(r.id)
 	if over := int64(w.active(r, nil)) - 10; over <= 0 || l.Overcommit < over {
 		t.Errorf("%d sessions beyond T, %d are told", over, l.Overcommit)
 	}

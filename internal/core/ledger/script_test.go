@@ -160,11 +160,11 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w.cap = arg("policy", "serve") == "cap"
 		w.lost = length(arg("lost_after", "15m"))
 		w.probation = length(arg("probation", "0s"))
-		for i, s := range w.sites {
+		for i, s := range w.centres {
 			s.drift = float64(number("drift", 0)*(1-2*(i%2))) / 1e6
 		}
 		for _, e := range w.edges {
-			e.drift = e.clusterID.drift
+			e.drift = e.dc.drift
 		}
 		w.addRoom("sale", uint64(number("total", 10)), uint64(number("rate", 60)), length(arg("session", "1m")))
 		w.begin(arg("bootstrap", "true") == "true")
@@ -306,7 +306,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		w.startEdge(e)
 	case "forget":
 		e := s.edge(t, d, words[0])
-		n := e.clusterID.newest()
+		n := e.dc.newest()
 		instance := e.core.Status(e.read(w.now)).Instance
 		if is("all") {
 			instance = 0
@@ -318,8 +318,8 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.printf("%d ended, %d sessions count for %v at most", len(f.Instances), f.Sessions, f.Within)
 		}
 	case "waits":
-		_, _, clusterID := s.links(t, d, words[0])
-		n := clusterID.newest()
+		_, _, dc := s.links(t, d, words[0])
+		n := dc.newest()
 		for _, x := range n.core.Waits(n.read(w.now)) {
 			text := "until it is heard"
 			if x.Until != 0 {
@@ -332,9 +332,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 			s.printf("%s %s: closed %v, %d sessions, known to have ended %v", text, x.Edge, x.Closed, x.Sessions, x.Ended)
 		}
 	case "disk":
-		_, _, clusterID := s.links(t, d, words[0])
-		clusterID.diskless = is("stops")
-		for _, n := range clusterID.procs {
+		_, _, dc := s.links(t, d, words[0])
+		dc.diskless = is("stops")
+		for _, n := range dc.procs {
 			w.store(n)
 		}
 	case "limits":
@@ -366,9 +366,9 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		if all || is("root") {
 			s.rootLedger(r)
 		}
-		for _, clusterID := range w.sites {
-			if all || is(clusterID.name) {
-				s.siteLedger(clusterID, r)
+		for _, dc := range w.centres {
+			if all || is(dc.name) {
+				s.centreLedger(dc, r)
 			}
 		}
 		for _, e := range w.edges {
@@ -398,14 +398,14 @@ func (s *script) edge(t *testing.T, d *datadriven.TestData, name string) *edgePr
 	return nil
 }
 
-func (s *script) links(t *testing.T, d *datadriven.TestData, name string) (up, down *link, c *clusterID) {
-	for _, c := range s.w.sites {
+func (s *script) links(t *testing.T, d *datadriven.TestData, name string) (up, down *link, c *dataCentre) {
+	for _, c := range s.w.centres {
 		if c.name == name {
 			return &c.up, &c.down, c
 		}
 	}
 	e := s.edge(t, d, name)
-	return &e.up, &e.down, e.clusterID
+	return &e.up, &e.down, e.dc
 }
 
 func (s *script) process(t *testing.T, d *datadriven.TestData, words []string, is func(string) bool) {
@@ -427,7 +427,7 @@ func (s *script) process(t *testing.T, d *datadriven.TestData, words []string, i
 		}
 		return
 	}
-	for _, c := range w.sites {
+	for _, c := range w.centres {
 		if c.name == words[0] {
 			if !is("beside") {
 				c.newest().gone = true
@@ -489,7 +489,7 @@ func (s *script) rootLedger(r *roomTruth) {
 	}
 }
 
-func (s *script) siteLedger(c *clusterID, r *roomTruth) {
+func (s *script) centreLedger(c *dataCentre, r *roomTruth) {
 	n := c.newest()
 	l := n.core.Ledger(r.id)
 	state := ""
@@ -541,7 +541,7 @@ func (s *script) time() {
 			s.printf("%s is sure", name)
 		}
 	}
-	for _, c := range w.sites {
+	for _, c := range w.centres {
 		n := c.newest()
 		st := n.core.Status(n.read(w.now))
 		say(c.name, st.Time, st.TimeBound)
@@ -561,7 +561,7 @@ func (s *script) status() {
 			s.printf("root/%d leads", n.term)
 		}
 	}
-	for _, c := range w.sites {
+	for _, c := range w.centres {
 		for _, n := range c.procs {
 			if n.gone {
 				continue
@@ -606,6 +606,6 @@ func (s *script) status() {
 		if st.Twin {
 			lease += ", told of a twin"
 		}
-		s.printf("%s follows %s/%d, lease epoch %d, %s", e.name, e.clusterID.name, st.Follows.N, st.LeaseEpoch, lease)
+		s.printf("%s follows %s/%d, lease epoch %d, %s", e.name, e.dc.name, st.Follows.N, st.LeaseEpoch, lease)
 	}
 }

@@ -30,12 +30,12 @@ type world struct {
 
 	folders uint64 // number of data folders so far
 
-	rooms  []*roomTruth // the set that is in force, and those that went
-	mail   []letter     // under way
-	roots  []*rootProc
-	sites  []*clusterID
-	edges  []*edgeProc
-	people []*person
+	rooms   []*roomTruth // the set that is in force, and those that went
+	mail    []letter     // under way
+	roots   []*rootProc
+	centres []*dataCentre
+	edges   []*edgeProc
+	people  []*person
 
 	chaos chaos
 	rng   *rand.Rand
@@ -92,9 +92,10 @@ type rootProc struct {
 	wall time.Duration // by how much its machine's clock is ahead
 }
 
-// cluster ID is a data centre.
-type clusterID struct {
+// dataCentre is a data centre.
+type dataCentre struct {
 	name     string
+	id       uint64     // cluster ID that it makes
 	drift    float64    // of its clocks
 	procs    []*aggProc // newest last
 	stored   wire.Durable
@@ -107,30 +108,30 @@ type clusterID struct {
 
 type aggProc struct {
 	proc
-	clusterID *clusterID
-	term      uint64
-	core      *region.Aggregator
-	writing   bool
-	wm        fleettime.Time
-	books     map[room.ID]region.Ledger // as of the last check
+	dc      *dataCentre
+	term    uint64
+	core    *region.Aggregator
+	writing bool
+	wm      fleettime.Time
+	books   map[room.ID]region.Ledger // as of the last check
 }
 
-func (s *clusterID) newest() *aggProc { return s.procs[len(s.procs)-1] }
+func (s *dataCentre) newest() *aggProc { return s.procs[len(s.procs)-1] }
 
 type edgeProc struct {
 	proc
-	name      string
-	bears     string // the name that it reports under
-	folder    fleettime.Lives
-	place     fleettime.Place
-	clusterID *clusterID
-	core      *admission.Engine
-	up, down  link
-	follows   uint64
-	time      fleettime.Time
-	known     bool // an aggregator has counted it
-	knows     bool // which sessions had ended when the newest aggregator began
-	givenUp   bool // none has counted it since its last lease
+	name     string
+	bears    string // the name that it reports under
+	folder   fleettime.Lives
+	place    fleettime.Place
+	dc       *dataCentre
+	core     *admission.Engine
+	up, down link
+	follows  uint64
+	time     fleettime.Time
+	known    bool // an aggregator has counted it
+	knows    bool // which sessions had ended when the newest aggregator began
+	givenUp  bool // none has counted it since its last lease
 }
 
 type person struct {
@@ -152,11 +153,11 @@ type roomTruth struct {
 	session     time.Duration
 
 	until    map[uint64]uint32 // newest expiry second of every ticket
-	home     map[uint64]*clusterID
+	home     map[uint64]*dataCentre
 	stamped  map[uint64]map[ticket.DC]uint32 // newest expiry second by home
 	quit     map[uint64]int64                // when sessions ended by a goodbye
 	admitted []int64                         // times of admissions
-	where    []*clusterID
+	where    []*dataCentre
 
 	bindT, bindR uint64 // limits that bind now: a lowered one only once it has drained
 	drained      int64  // since when nothing is lent beyond a lowered R; 0 for not
@@ -169,11 +170,11 @@ const dawn = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 func newWorld(params wire.Params, centres []string, edges int) *world {
 	w := &world{params: params, lost: 15 * time.Minute, rng: rand.New(rand.NewPCG(1, 2)), tell: func(string, ...any) {}, met: func(*person, string) {}}
 	for _, name := range centres {
-		s := &clusterID{name: name}
-		w.sites = append(w.sites, s)
+		s := &dataCentre{name: name, id: uint64(len(w.centres)) + 1}
+		w.centres = append(w.centres, s)
 		for k := range edges {
 			edge := fmt.Sprintf("%s%d", name[:1], k+1)
-			w.edges = append(w.edges, &edgeProc{name: edge, bears: edge, place: w.folder(), clusterID: s})
+			w.edges = append(w.edges, &edgeProc{name: edge, bears: edge, place: w.folder(), dc: s})
 		}
 	}
 	return w
@@ -187,7 +188,7 @@ func (w *world) folder() fleettime.Place {
 
 // twin returns another edge with a copy of e's configuration.
 func (w *world) twin(e *edgeProc, name string) *edgeProc {
-	t := &edgeProc{name: name, bears: e.bears, place: w.folder(), clusterID: e.clusterID}
+	t := &edgeProc{name: name, bears: e.bears, place: w.folder(), dc: e.dc}
 	w.edges = append(w.edges, t)
 	return t
 }
@@ -195,7 +196,7 @@ func (w *world) twin(e *edgeProc, name string) *edgeProc {
 func (w *world) addRoom(name string, total, rate uint64, session time.Duration) *roomTruth {
 	r := &roomTruth{
 		id: room.IDOf(name), name: name, total: total, rate: rate, session: session,
-		until: map[uint64]uint32{}, home: map[uint64]*clusterID{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate,
+		until: map[uint64]uint32{}, home: map[uint64]*dataCentre{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate,
 	}
 	w.rooms = append(w.rooms, r)
 	return r
@@ -204,7 +205,7 @@ func (w *world) addRoom(name string, total, rate uint64, session time.Duration) 
 // begin starts every process. bootstrap says that the fleet is new.
 func (w *world) begin(bootstrap bool) {
 	w.startRoot(bootstrap)
-	for _, s := range w.sites {
+	for _, s := range w.centres {
 		w.startAgg(s, bootstrap)
 	}
 	for _, e := range w.edges {
@@ -216,7 +217,7 @@ func (w *world) clock() proc { return proc{offset: w.rng.Int64N(int64(time.Hour)
 
 func (w *world) startRoot(bootstrap bool) {
 	var names []string
-	for _, s := range w.sites {
+	for _, s := range w.centres {
 		names = append(names, s.name)
 	}
 	n := &rootProc{proc: w.clock(), term: uint64(len(w.roots)) + 1}
@@ -230,16 +231,17 @@ func (w *world) startRoot(bootstrap bool) {
 
 func (w *world) root() *rootProc { return w.roots[len(w.roots)-1] }
 
-func (w *world) startAgg(s *clusterID, bootstrap bool) {
-	n := &aggProc{proc: w.clock(), clusterID: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]region.Ledger{}}
+func (w *world) startAgg(s *dataCentre, bootstrap bool) {
+	n := &aggProc{proc: w.clock(), dc: s, term: uint64(len(s.procs)) + 1, books: map[room.ID]region.Ledger{}}
 	n.drift = s.drift
 	s.forgot = w.now
 	for _, e := range w.edges {
-		e.knows = e.clusterID == s && !e.gone && e.known && !e.givenUp || e.clusterID != s && e.knows
+		e.knows = e.dc == s && !e.gone && e.known && !e.givenUp || e.dc != s && e.knows
 	}
 	s.owner = n.term // from now on the store takes no word of a predecessor
 	n.core = region.New(n.read(w.now), region.Config{
 		DC: s.name, Strict: true, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.params, Bootstrap: bootstrap,
+		ClusterID: s.id,
 	}, s.stored)
 	n.core.SetLease(fleettime.Never)
 	n.core.SetRooms(n.read(w.now), w.roomSet())
@@ -253,7 +255,7 @@ func (w *world) startEdge(e *edgeProc) {
 	e.drift = drift
 	past, _ := e.folder.Succeed(e.place)
 	e.core = admission.New(admission.Config{
-		Edge: e.bears, DC: e.clusterID.name, Params: w.params, Limits: admission.DefaultLimits(), Past: past,
+		Edge: e.bears, DC: e.dc.name, Params: w.params, Limits: admission.DefaultLimits(), Past: past,
 		Rand: rand.New(rand.NewPCG(w.rng.Uint64(), w.rng.Uint64())),
 	})
 	e.keep()
@@ -303,7 +305,7 @@ func (w *world) setRooms() {
 			n.core.SetRooms(n.read(w.now), w.roomSet())
 		}
 	}
-	for _, s := range w.sites {
+	for _, s := range w.centres {
 		for _, n := range s.procs {
 			if !n.gone {
 				n.core.SetRooms(n.read(w.now), w.roomSet())
@@ -379,7 +381,7 @@ func (w *world) due() int64 {
 			next = min(next, n.when(n.core.GrantsDue()))
 		}
 	}
-	for _, s := range w.sites {
+	for _, s := range w.centres {
 		for _, n := range s.procs {
 			if !n.gone {
 				next = min(next, n.when(min(n.core.GrantsDue(), n.core.ReportDue())))
@@ -423,7 +425,7 @@ func (w *world) step() {
 	for _, e := range w.edges {
 		w.runEdge(e)
 	}
-	for _, s := range w.sites {
+	for _, s := range w.centres {
 		for _, n := range s.procs {
 			w.runAgg(n)
 		}
@@ -442,11 +444,11 @@ func (w *world) runEdge(e *edgeProc) {
 		return
 	}
 	for _, m := range e.core.Report(now) {
-		w.send(&e.up, func() { w.toAggs(e.clusterID, m) })
+		w.send(&e.up, func() { w.toAggs(e.dc, m) })
 	}
 }
 
-func (w *world) toAggs(s *clusterID, m wire.Report) {
+func (w *world) toAggs(s *dataCentre, m wire.Report) {
 	for _, n := range s.procs {
 		if !n.gone {
 			n.core.Observe(n.read(w.now), m)
@@ -458,7 +460,7 @@ func (w *world) runAgg(n *aggProc) {
 	if n.gone {
 		return
 	}
-	s := n.clusterID
+	s := n.dc
 	if by, fenced := n.core.Fenced(); fenced {
 		w.tell("%s/%d has seen term %d and stops", s.name, n.term, by)
 		n.gone = true
@@ -475,7 +477,7 @@ func (w *world) runAgg(n *aggProc) {
 		for _, g := range n.core.Grants(now) {
 			w.watchGrant(n, g)
 			for _, e := range w.edges {
-				if e.clusterID == s && e.bears == g.To {
+				if e.dc == s && e.bears == g.To {
 					w.send(&e.down, func() { w.toEdge(e, g) })
 				}
 			}
@@ -512,7 +514,7 @@ func (w *world) toEdge(e *edgeProc, g wire.Grant) {
 
 // store begins to write the state that an aggregator must persist.
 func (w *world) store(n *aggProc) {
-	if n.writing || n.gone || n.clusterID.diskless {
+	if n.writing || n.gone || n.dc.diskless {
 		return
 	}
 	d, ok := n.core.Unsaved()
@@ -527,12 +529,12 @@ func (w *world) written(n *aggProc, d wire.Durable) {
 	if n.gone {
 		return
 	}
-	if n.clusterID.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
-		w.tell("%s/%d may not write any more and stops", n.clusterID.name, n.term)
+	if n.dc.owner != n.term && !mutant.On(mutant.StoreNotFencing) {
+		w.tell("%s/%d may not write any more and stops", n.dc.name, n.term)
 		n.gone = true
 		return
 	}
-	n.clusterID.stored, n.writing = d, false
+	n.dc.stored, n.writing = d, false
 	n.core.Saved(n.read(w.now), d.Version)
 	w.store(n)
 }
@@ -552,7 +554,7 @@ func (w *world) runRoot(n *rootProc) {
 	}
 	n.core.SetTime(now, w.fleetTime().Add(n.wall))
 	for _, g := range n.core.Grants(now) {
-		for _, s := range w.sites {
+		for _, s := range w.centres {
 			if s.name == g.To {
 				w.send(&s.down, func() {
 					for _, a := range s.procs {

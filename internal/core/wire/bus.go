@@ -84,10 +84,6 @@ type PromiseStore interface {
 	// predecessor left them. It returns a FencedError if a newer term owns them.
 	Open(ctx context.Context, term Term) (Durable, error)
 
-	// ClusterID returns the stored cluster ID, 0 for none. It may be called concurrently with the other methods, and while
-	// another process owns the promises.
-	ClusterID(ctx context.Context) (uint64, error)
-
 	// Put stores d; nil means that d is stored. It returns ErrFenced if the opened term is over. After any other error
 	// d may or may not be stored, and Put must be called again.
 	Put(ctx context.Context, d Durable) error

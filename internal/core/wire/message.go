@@ -243,7 +243,6 @@ type Grant struct {
 	Standing  Standing       // membership state of the child's data centre
 	Twin      bool           // another live child has the same name
 	ClusterID uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
-	Copied    bool           // to edges: the data centre is, or may be, a copy: sessions of its home belong to another
 	Rooms     []RoomGrant
 }
 

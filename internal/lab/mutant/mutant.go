@@ -112,10 +112,10 @@ const (
 	DrainForgets
 	DrainedLent
 	ForcedForgotten
-	SitesMerged
-	UnprovenLent
-	SiteUnsaved
-	EdgesSiteless
+	CopiesMerged
+	EnrollingLent
+	IdentityUnsaved
+	EdgesNotAsked
 	CopyOwns
 	CopyConfirmed
 	BootstrapInsists
@@ -274,13 +274,13 @@ var list = [count]Mutant{
 	OldListLeads:      {Name: "old-list-leads", Rule: 9, Says: "a coordinator lends by a list of data centres that is older than one it was told of"},
 	UnlistedIgnored:   {Name: "unlisted-ignored", Rule: 9, Says: "what a data centre that nobody listed holds is not counted"},
 	NewcomerLentEarly: {Name: "newcomer-lent-early", Rule: 9, Says: "a data centre that was added is lent to before the others know of it"},
-	SitesMerged:       {Name: "sites-merged", Rule: 9, Says: "a data centre that bears the name of another one is taken for its successor"},
-	UnprovenLent:      {Name: "unproven-lent", Rule: 9, Says: "a member is believed and lent to whose cluster ID the list does not hold"},
-	SiteUnsaved:       {Name: "site-unsaved", Rule: 9, Says: "a data centre speaks before its cluster ID is stored"},
-	EdgesSiteless:     {Name: "edges-siteless", Rule: 9, Says: "an aggregator that finds the store lost does not ask its edges for the cluster ID"},
-	CopyConfirmed:     {Name: "copy-confirmed", Rule: 9, Says: "what a copied data centre reckons that it was lent is used there"},
-	CopyOwns:          {Name: "copy-owns", Rule: 4, Says: "an edge of a copied data centre treats sessions of the other one as its own"},
-	ForcedForgotten:   {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was taken off by force and may hold permits"},
+	CopiesMerged:      {Name: "copies-merged", Rule: 9, Says: "a copy of a data centre is taken for its successor"},
+	EnrollingLent:     {Name: "enrolling-lent", Rule: 9, Says: "a member gets permits before its cluster ID is in the list"},
+	IdentityUnsaved:   {Name: "identity-unsaved", Rule: 9, Says: "a data centre speaks before its cluster ID is stored"},
+	EdgesNotAsked:     {Name: "edges-not-asked", Rule: 9, Says: "an aggregator that finds the store lost does not ask its edges for the cluster ID"},
+	CopyConfirmed:     {Name: "copy-confirmed", Rule: 9, Says: "permits that a copy reconstructs are used there"},
+	CopyOwns:          {Name: "copy-owns", Rule: 4, Says: "an edge of a copy treats sessions of the listed data centre as its own"},
+	ForcedForgotten:   {Name: "forced-forgotten", Rule: 9, Says: "a new coordinator does not wait for a data centre that was removed by force and may hold permits"},
 	DrainForgets:      {Name: "drain-forgets", Rule: 9, Says: "a data centre that drains leaves the list while it holds permits"},
 	DrainedLent:       {Name: "drained-lent", Rule: 9, Says: "a data centre that has drained is lent permits until the list without it is known"},
 	BootstrapInsists:  {Name: "bootstrap-insists", Rule: 9, Says: "a fleet or data centre that was said to be new is taken for new whatever data centres and edges tell"},

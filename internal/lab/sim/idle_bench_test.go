@@ -55,7 +55,7 @@ func newIdle(rooms, edges int) *idle {
 	}
 	slices.SortFunc(books, func(a, b ledger.RoomConfig) int { return int(int64(a.ID>>1) - int64(b.ID>>1)) })
 	f.alloc = root.New(f.now, root.Config{Term: wire.Term{N: 1, Nonce: 1}, Centres: []string{"dublin"}, Params: p, Bootstrap: true})
-	f.agg = region.New(f.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true}, wire.Durable{})
+	f.agg = region.New(f.now, region.Config{DC: "dublin", Term: wire.Term{N: 1, Nonce: 1}, Params: p, Bootstrap: true, ClusterID: 1}, wire.Durable{})
 	f.alloc.SetRooms(f.now, books)
 	f.agg.SetRooms(f.now, books)
 	for i := range edges {

@@ -32,7 +32,7 @@ func (m *membership) begin(w *World, centres int) {
 // are never below the date.
 func (w *World) writeMembers(change func(m *ledger.Members)) {
 	next := w.members.at(w.members.store)
-	next.List, next.Forced = slices.Clone(next.List), slices.Clone(next.Forced)
+	next.List = slices.Clone(next.List)
 	next.Version = uint64(len(w.members.versions)) + 1
 	change(&next)
 	w.members.versions = append(w.members.versions, next)
@@ -96,7 +96,7 @@ func (w *World) tellRegion(i int32, version int) {
 func (w *World) listed() (all, active []int) {
 	list := w.members.at(w.members.store)
 	for i, r := range w.regions[:w.cfg.Centres] {
-		switch list.Find(r.name) {
+		switch list.Standing(r.name, 0) {
 		case wire.Listed:
 			all, active = append(all, i), append(active, i)
 		case wire.Draining:
@@ -128,18 +128,15 @@ func (w *World) addCentre(i int) bool {
 	version := uint64(len(w.members.versions)) + 1
 	w.tracef("#%d %s is added, by version %d of the list", w.telling, centreName(i), version)
 	w.writeMembers(func(m *ledger.Members) {
-		if k := memberNamed(m, centreName(i)); k >= 0 {
+		k := memberNamed(m, centreName(i))
+		switch {
+		case k < 0:
+			m.List = append(m.List, ledger.Member{Name: centreName(i), Since: version})
+		case m.List[k].Removed:
+			m.List[k].Removed, m.List[k].Since = false, version
+		default:
 			m.List[k].Draining = false
-			return
 		}
-		d := ledger.Member{Name: centreName(i), Since: version}
-		m.Forced = slices.DeleteFunc(m.Forced, func(o ledger.Member) bool {
-			if o.Name == d.Name {
-				d.ClusterID = o.ClusterID
-			}
-			return o.Name == d.Name
-		})
-		m.List = append(m.List, d)
 	})
 	return true
 }
@@ -159,7 +156,8 @@ func (w *World) removeCentre(i int, forsaken bool) {
 	w.writeMembers(func(m *ledger.Members) {
 		k := memberNamed(m, centreName(i))
 		if forsaken {
-			m.Forced = append(m.Forced, ledger.Member{Name: m.List[k].Name, ClusterID: m.List[k].ClusterID})
+			m.List[k].Draining, m.List[k].Removed = false, true
+			return
 		}
 		m.List = slices.Delete(m.List, k, k+1)
 	})
@@ -183,7 +181,7 @@ func (w *World) tendMembers(n *globalProc) {
 	if len(known.Drained) > 0 {
 		known = n.core.Census(n.clock.read(w.now))
 	}
-	if proofs := known.Unproven; len(proofs) > 0 && n.members == w.members.store {
+	if proofs := known.Enrolled; len(proofs) > 0 && n.members == w.members.store {
 		for _, p := range proofs {
 			w.tracef("the list holds the cluster ID of %s", p.Name)
 		}
@@ -195,9 +193,9 @@ func (w *World) tendMembers(n *globalProc) {
 		})
 	}
 	if names := known.Released; len(names) > 0 && n.members == w.members.store {
-		w.tracef("nobody waits any more for %v, taken off by force", names)
+		w.tracef("nobody waits any more for %v, removed by force", names)
 		w.writeMembers(func(m *ledger.Members) {
-			m.Forced = slices.DeleteFunc(m.Forced, func(o ledger.Member) bool { return slices.Contains(names, o.Name) })
+			m.List = slices.DeleteFunc(m.List, func(o ledger.Member) bool { return o.Removed && slices.Contains(names, o.Name) })
 		})
 	}
 }
@@ -321,7 +319,7 @@ func (w *World) copyCentre(f *fault) {
 	i := f.who % w.cfg.Centres
 	r, list := w.regions[i], w.members.at(w.members.store)
 	k := memberNamed(&list, r.name)
-	if r.lost || w.copies >= mostCopies || k < 0 || list.List[k].ClusterID == 0 {
+	if r.lost || w.copies >= mostCopies || !list.Has(r.name, 0) || list.List[k].ClusterID == 0 {
 		return
 	}
 	w.copies++

@@ -291,12 +291,19 @@ func (s *story) fleet() {
 		if m.Draining {
 			state = "draining"
 		}
+		if m.Removed {
+			state = "removed"
+		}
 		names = append(names, m.Name+" "+state)
 	}
 	s.printf("version %d lists %s", list.Version, strings.Join(names, ", "))
 	g := w.newest()
 	c := g.core.Census(g.clock.read(w.now))
-	s.printf("the coordinator knows version %d, strangers %v; complete books: %v", c.Members, c.Strangers, g.core.Totals(w.room).Complete)
+	var unlisted []string
+	for _, d := range c.Unlisted {
+		unlisted = append(unlisted, d.Name)
+	}
+	s.printf("the coordinator knows version %d, unlisted %v; complete books: %v", c.Members, unlisted, g.core.Totals(w.room).Complete)
 	for _, r := range w.regions {
 		st := r.newest().core.Status(r.newest().clock.read(w.now))
 		follows := "follows it"

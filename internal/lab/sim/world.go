@@ -144,23 +144,11 @@ type dataCentre struct {
 	copied  bool   // a copy with the name of another one
 	before  uint64 // its lease terms begin above this
 	again   *proc  // machine of the next aggregator; nil for a new one
-	known   uint64 // cluster ID of the lost store
 }
 
 // forget clears the store. The lease keeps its owner.
 func (r *dataCentre) forget() {
-	if r.stored.ClusterID != 0 {
-		r.known = r.stored.ClusterID
-	}
 	r.stored = wire.Durable{}
-}
-
-// read returns the cluster ID that a new leader has read as a standby: every third one; the others have just started.
-func (r *dataCentre) read(term uint64) uint64 {
-	if term%3 == 1 {
-		return r.known
-	}
-	return 0
 }
 
 // newest returns the aggregator with the highest term.
@@ -259,7 +247,9 @@ func (w *World) startGlobal(bootstrap bool) {
 		list = w.members.at(w.older)
 	}
 	for _, m := range list.List {
-		names = append(names, m.Name)
+		if !m.Removed {
+			names = append(names, m.Name)
+		}
 	}
 	// Terms count up from the newest in the lease. A lease restored from a backup may lack some.
 	term := w.lease + 1
@@ -307,7 +297,7 @@ func (w *World) startRegion(i int32, bootstrap bool) {
 	n.core = region.New(n.clock.read(w.now), region.Config{
 		Time: w.remembers(&n.proc, 0),
 		DC:   r.name, Term: wire.Term{N: n.term, Nonce: w.rng.Uint64()}, Params: w.cfg.Params, Bootstrap: bootstrap, CompactAbove: w.cfg.GoneAbove, Own: own, OwnTerm: ownTerm,
-		ClusterID: w.clusterIDOf(i, len(r.procs)), Known: r.read(n.term),
+		ClusterID: w.clusterIDOf(i, len(r.procs)),
 	}, r.stored.Clone())
 	n.core.SetLease(fleettime.Never)
 	n.told = w.regionRooms(n)

@@ -93,26 +93,6 @@ func (p *Promises) Open(ctx context.Context, term wire.Term) (wire.Durable, erro
 	}
 }
 
-// ClusterID implements [wire.PromiseStore].
-func (p *Promises) ClusterID(ctx context.Context) (uint64, error) {
-	kv, err := p.conn.bucket(ctx, promisesBucket, 0)
-	if err != nil {
-		return 0, err
-	}
-	e, err := kv.Get(ctx, p.dc)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	head, err := wire.DecodePromises(e.Value())
-	if err != nil {
-		return 0, err
-	}
-	return head.Durable.ClusterID, nil
-}
-
 // missingWait is how long to look for a section named by the head, since a replica may be behind.
 const missingWait = time.Second
 

@@ -293,27 +293,3 @@ func TestLargePromisesLieInSections(t *testing.T) {
 		t.Errorf("sections %v are left over", left)
 	}
 }
-
-// Every node can read the stored cluster ID.
-func TestTheSiteIsReadBesideTheLeader(t *testing.T) {
-	s := newSite(t)
-	conn := connect(t, s.URL(), "one")
-	p, other := natsbus.NewPromises(conn, "dublin", 1), natsbus.NewPromises(conn, "dublin", 1)
-	if _, err := p.Open(within(t), wire.Term{N: 1, Nonce: 11}); err != nil {
-		t.Fatal(err)
-	}
-	if site, err := other.ClusterID(within(t)); err != nil || site != 0 {
-		t.Errorf("before one is stored: %d, %v", site, err)
-	}
-	d := durable(1)
-	d.ClusterID = 1<<63 + 7
-	if err := p.Put(within(t), d); err != nil {
-		t.Fatal(err)
-	}
-	if site, err := other.ClusterID(within(t)); err != nil || site != d.ClusterID {
-		t.Errorf("read %x, %v", site, err)
-	}
-	if err := p.Put(within(t), d); err != nil {
-		t.Errorf("the leader writes after somebody else has read: %v", err)
-	}
-}

@@ -77,7 +77,7 @@ func BenchmarkEdgesComeAndGo(b *testing.B) {
 		root := root.New(now, root.Config{Term: term, Centres: []string{"dublin"}, Params: params, Bootstrap: true})
 		root.SetLease(fleettime.Never)
 		root.SetTime(now, dawn)
-		agg := region.New(now, region.Config{DC: "dublin", Term: term, Params: params, Bootstrap: true}, wire.Durable{})
+		agg := region.New(now, region.Config{DC: "dublin", Term: term, Params: params, Bootstrap: true, ClusterID: 1}, wire.Durable{})
 		agg.SetLease(fleettime.Never)
 		var configs []ledger.RoomConfig
 		var known []admission.Room

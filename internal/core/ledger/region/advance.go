@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // advance updates the state to now: it ends lapsed leases, moves the watermark and frees the seconds before it.
@@ -73,7 +74,6 @@ func (l *lifecycle) advance(now fleettime.Mono, blank bool) (watermark fleettime
 		}
 	}
 	l.advanced = now
-	l.roster.findTwins()
 	l.trackReturn(now)
 	if sum, folded := l.compactor.compact(now); sum != nil {
 		l.storeEnded(sum)
@@ -96,10 +96,10 @@ func (l *lifecycle) advance(now fleettime.Mono, blank bool) (watermark fleettime
 }
 
 // allExpired returns the Unix second at which all tickets stamped so far have expired; 0 if it is unknown, an edge is not
-// heard, or the sessions may be another data centre's.
+// heard, or this may be a copy of another data centre.
 func (a *Aggregator) allExpired(now fleettime.Mono, synced bool) uint32 {
 	silent := slices.ContainsFunc(a.roster.edges, func(e *edge) bool { return e.state != alive && e.state != left })
-	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.mayBeCopy(&a.up) {
+	if !synced || silent || a.stored.durable.HoldUntil != 0 || a.up.blank || a.member.standing(&a.up) == wire.Unlisted {
 		return 0
 	}
 	latest := a.lifecycle.latest(now)

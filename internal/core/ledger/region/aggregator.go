@@ -34,12 +34,7 @@ type Config struct {
 	Own     wire.Durable
 	OwnTerm uint64
 
-	// Known is the cluster ID that the process which leads now has read from the store before, while
-	// it led or another did; 0 for none. It matters only where the store holds none.
-	Known uint64
-
-	// ClusterID is a random number that tells this data centre from others of its name where nothing
-	// stored and no edge knows one. With 0 it is not told apart.
+	// ClusterID is a random number, not 0. It becomes the cluster ID if neither the store nor an edge has one.
 	ClusterID uint64
 
 	// Time is fleet time at the start of the term; the zero value for unknown.
@@ -97,10 +92,11 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 		a.stored.durable.ClusterID, a.stored.clusterID = clusterID, clusterID
 	case old.ClusterID != 0: // from the memory of this process
 		a.stored.clusterIDNeeds = a.stored.durable.Version
-	case cfg.Known != 0:
-		a.stored.setClusterID(cfg.Known)
-	case old.Version > 0 || cfg.Bootstrap:
-		a.member.makeClusterID(old.Version == 0)
+	default:
+		a.up.standing = wire.Unlisted // until the coordinator or an edge says otherwise: this may be a copy
+		if old.Version == 0 && cfg.Bootstrap {
+			a.member.makeClusterID()
+		}
 	}
 	a.rooms.pastLife = old.Life
 	// The predecessor and its edges may have continued for a while.

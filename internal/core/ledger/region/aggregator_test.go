@@ -38,7 +38,7 @@ func TestAStoreThatCameBackOlderIsNoticed(t *testing.T) {
 	} {
 		now := fleettime.Mono(time.Hour)
 		term := wire.Term{N: 2, Nonce: 1}
-		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams()}, c.stored)
+		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1}, c.stored)
 		agg.SetLease(fleettime.Never)
 		m := wire.Report{
 			From: "d1", Instance: 7, LeaseEpoch: 1, Seq: 2, Parts: 1, AsOf: second * 1000, Seen: term, Join: true, Rooms: c.rooms,
@@ -62,7 +62,7 @@ func TestALateJoinIsNotTheEdge(t *testing.T) {
 	}{{false, wire.Fenced}, {true, wire.Dead}} {
 		now := fleettime.Mono(time.Hour)
 		term := wire.Term{N: 2, Nonce: 1}
-		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
+		agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
 		agg.SetLease(fleettime.Never)
 		last := func() wire.Handshake {
 			if d, ok := agg.Unsaved(); ok {
@@ -96,7 +96,7 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	at := func() fleettime.Time { return day.Add(now.Sub(fleettime.Mono(time.Hour))) }
 	term, root := wire.Term{N: 1, Nonce: 1}, wire.Term{N: 1, Nonce: 2}
 	sale := room.IDOf("sale")
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
 	agg.SetLease(fleettime.Never)
 	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute, Cap: true}})
 	save := func() {
@@ -108,10 +108,11 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	global := func(g wire.Grant) {
 		seq++
 		g.To, g.Instance, g.From, g.Seq, g.Parts = "dublin", 1, root, seq, 1
-		g.Echo, g.At, g.Lease = now, at(), time.Minute
+		g.Echo, g.At, g.Lease, g.ClusterID = now, at(), time.Minute, 1
 		agg.Apply(now, g)
 		save()
 	}
+	save()
 	global(wire.Grant{Handshake: wire.Promise}) // promised
 	global(wire.Grant{Baseline: true})
 	global(wire.Grant{Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 10, Keep: 10}, Rate: wire.Allocation{Granted: 60, Keep: 60}}}}})
@@ -156,7 +157,7 @@ func TestARosterIsCountedWhole(t *testing.T) {
 			Room: sale, Sessions: []wire.Expiry{{Until: until, Stamped: 1}},
 		}}}
 	}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1}, wire.Durable{
 		Version: 1, Roster: []wire.RosterEntry{dead("d1", day+300), dead("d2", day+100)},
 	})
 	agg.SetLease(fleettime.Never)
@@ -178,7 +179,7 @@ func TestARosterIsCountedWhole(t *testing.T) {
 func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams()}, wire.Durable{
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1}, wire.Durable{
 		Version: 1, Life: 330, Unknown: []byte("durable"), Roster: []wire.RosterEntry{{Edge: "d1", Instance: 7, LeaseEpoch: 1, Unknown: []byte("entry")}},
 	})
 	agg.SetLease(fleettime.Never)
@@ -212,7 +213,7 @@ func TestARosterKeepsWhatANewerReleaseWrote(t *testing.T) {
 func TestARoomThatIsGoneIsReservedToo(t *testing.T) {
 	const day = 1622133200
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
-	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), Bootstrap: true}, wire.Durable{})
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
 	agg.SetLease(fleettime.Never)
 	hear := func(edge string, instance, seq uint64, r wire.RoomReport) {
 		r.Room = sale

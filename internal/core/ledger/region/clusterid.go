@@ -1,61 +1,41 @@
 package region
 
 import (
+	"errors"
+	"fmt"
+
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/wire"
 )
 
-// This file is about two data centres of one name: the configuration of one was
-// copied, with its names, onto another NATS. Either would count as the successor of
-// the other, and get its books: their permits would be spent twice (decision 30).
+// membership is what a data centre knows about its place in the list of data centres.
 //
-// A cluster ID tells them apart: a number, made once, that the store of a data centre keeps.
-// Its edges remember it while they run, so that an aggregator that finds the store lost
-// hears it from them. The list of data centres holds the cluster ID of every member, and
-// the coordinator keeps books for each cluster ID. Only the one of the list is lent to.
-
-// membership is the membership view of a data centre: the list of data centres, and its own cluster ID.
+// The name is a label: a configuration that is copied onto another NATS makes a second data centre with it. The
+// cluster ID is the identity: a random number that the store of a data centre keeps. Its edges remember the number
+// while they run, and return it to an aggregator whose store was lost. The list has the cluster ID of every member.
+// A data centre whose name is listed with another ID is a copy, and not listed (decision 30).
 type membership struct {
 	dc      string
-	freshID uint64         // for a cluster ID of its own; 0 for none
-	list    ledger.Members // as this node knows it
-	made    bool           // its cluster ID was made for a data centre without stored or known state
+	freshID uint64 // the cluster ID, if none is known
+	list    ledger.Members
 	stored  *stored
-
-	rejoins bool // its cluster ID is another one since it began: the aggregator does nothing any more
+	made    bool // the cluster ID was made in this term: an edge that has another one knows better
+	rejoins bool // the cluster ID changed in this term: the aggregator stops
 }
 
-// makeClusterID begins a cluster ID of its own. made says that this data centre may be a copy.
-func (m *membership) makeClusterID(made bool) {
-	if m.freshID != 0 {
-		m.stored.setClusterID(m.freshID)
-		m.made = made
-	}
+// makeClusterID makes the cluster ID of a new data centre.
+func (m *membership) makeClusterID() {
+	m.stored.setClusterID(m.freshID)
+	m.made = true
 }
 
-// isCopy reports whether the list holds another cluster ID under this name.
-func (m *membership) isCopy() bool { return m.isOther(m.list.ClusterID(m.dc)) }
-
-// isOther reports whether a cluster ID is that of another data centre.
-func (m *membership) isOther(clusterID uint64) bool {
-	return clusterID != 0 && m.stored.durable.ClusterID != 0 && clusterID != m.stored.durable.ClusterID
+// isCopy reports whether the list has another cluster ID under this name.
+func (m *membership) isCopy() bool {
+	listed, own := m.list.ClusterID(m.dc), m.stored.durable.ClusterID
+	return listed != 0 && own != 0 && listed != own
 }
 
-// notMeant reports whether a grant that names a cluster ID is for another data centre. One that
-// names none may mean the one of the list.
-func (m *membership) notMeant(clusterID uint64) bool {
-	return m.isOther(clusterID) || (clusterID == 0 && m.isCopy())
-}
-
-// mayBeCopy reports whether sessions of this home may be another data centre's: it is a
-// copy, or began with nothing and has no word from the coordinator yet.
-func (m *membership) mayBeCopy(u *uplink) bool {
-	known := m.list.ClusterID(m.dc) != 0 || (u.joined && u.standing != wire.Unlisted)
-	return m.isCopy() || (m.made && !known)
-}
-
-// standing returns how the data centre stands in the newest list that it, or the
-// coordinator that it follows, knows.
+// standing returns the membership state by the newest list that this data centre or its coordinator knows.
 func (m *membership) standing(u *uplink) wire.Standing {
 	if m.list.Version > u.members || m.isCopy() {
 		return m.list.Standing(m.dc, m.stored.durable.ClusterID)
@@ -63,20 +43,40 @@ func (m *membership) standing(u *uplink) wire.Standing {
 	return u.standing
 }
 
-// learnClusterID takes the cluster ID from a report of an edge, where nothing was stored. Until then the data centre
-// counts as new: a cluster ID that was told cannot be withdrawn, so it leads anew. It reports whether there is
-// news for global.
-func (m *membership) learnClusterID(clusterID uint64) (news bool) {
-	if clusterID == 0 || m.freshID == 0 || clusterID == m.stored.durable.ClusterID {
-		return false
-	}
+// learnClusterID learns the cluster ID of a lost store from a report of an edge. It reports whether reports to global
+// can begin.
+func (m *membership) learnClusterID(clusterID uint64, u *uplink) (begins bool) {
+	own := m.stored.durable.ClusterID
 	switch {
-	case m.stored.durable.ClusterID == 0:
+	case clusterID == 0 || clusterID == own:
+	case own == 0:
 		m.stored.setClusterID(clusterID)
+		u.standing = wire.Listed
 		return true
-	case m.made && m.list.ClusterID(m.dc) != m.stored.durable.ClusterID:
-		m.stored.setClusterID(clusterID)
-		m.made, m.rejoins = false, true
+	case m.made && m.list.ClusterID(m.dc) != own:
+		m.rejoin(clusterID)
 	}
 	return false
 }
+
+// rejoin replaces a cluster ID that was reported: the data centre needs a new aggregator.
+func (m *membership) rejoin(clusterID uint64) {
+	m.stored.setClusterID(clusterID)
+	m.rejoins = true
+}
+
+// ErrNoCopy is returned for a data centre that is no copy.
+var ErrNoCopy = errors.New("the list of data centres holds no other data centre of this name: nothing is to be done")
+
+// Rejoin declares on an operator's word that this data centre is the listed one: its store was lost, with all edges
+// that knew its cluster ID. Once the result of Unsaved is stored, the shell leads anew: see Rejoins.
+func (a *Aggregator) Rejoin() error {
+	if !a.member.isCopy() {
+		return fmt.Errorf("data centre %s: %w", a.cfg.DC, ErrNoCopy)
+	}
+	a.member.rejoin(a.member.list.ClusterID(a.cfg.DC))
+	return nil
+}
+
+// Rejoins reports whether the data centre continues under another cluster ID. This aggregator does nothing any more.
+func (a *Aggregator) Rejoins() bool { return a.member.rejoins }

@@ -95,7 +95,6 @@ type edge struct {
 	endedAtTime   fleettime.Time // upper bound of the time of that report
 	declaredEnded bool           // an operator declared that it has ended
 	contradicted  bool           // it has reported since
-	twin          bool           // another process of its name is alive
 	leaving       bool           // it is shutting down
 	storeVersion  uint64         // version of Durable to store before it gets a lease
 	replyDue      bool           // a reply to its report is due

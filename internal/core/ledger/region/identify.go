@@ -53,8 +53,8 @@ func (l *lifecycle) openEdge(now fleettime.Mono, e *edge, m *report) {
 	e.waited, e.silent = 0, 0
 	e.parts = wire.Parts{}
 	e.receivedAt, e.first = now, l.roster.lastSeq
-	for _, o := range l.roster.edges {
-		if o.name == e.name && o.proves(e) {
+	for _, o := range l.roster.named(e.name) {
+		if o.proves(e) {
 			l.roster.markEnded(e, l.latest(now))
 		}
 	}
@@ -87,8 +87,8 @@ func (l *lifecycle) recordSuccession(now fleettime.Mono, by *edge, m *report) (e
 		return nil
 	}
 	by.succeeds = m.Succeeds
-	for _, e := range l.roster.edges {
-		if e.name == by.name && by.proves(e) {
+	for _, e := range l.roster.named(by.name) {
+		if by.proves(e) {
 			l.roster.markEnded(e, l.latest(now))
 		}
 	}

@@ -16,7 +16,7 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 		a.fencedBy = m.Seen.N
 		return
 	}
-	if a.member.learnClusterID(m.ClusterID) {
+	if a.member.learnClusterID(m.ClusterID, &a.up) {
 		a.up.reportSoon(now, 0)
 	}
 	r := decode(&m)

@@ -24,7 +24,6 @@ type roster struct {
 
 	unknownEdges uint64 // edges with sessions or permits that are not in the store
 	lastUnknown  string // the last of them
-	twins        uint64 // number of times that two live edges had one name
 }
 
 // reply is the address of a process without a roster entry that gets a reply.

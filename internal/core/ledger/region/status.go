@@ -103,7 +103,7 @@ func (a *Aggregator) Status(now fleettime.Mono) Status {
 		s.Copy = a.member.list.ClusterID(a.cfg.DC)
 	}
 	for _, e := range a.roster.edges {
-		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt, Twin: e.twin})
+		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt, Twin: a.roster.hasTwin(e)})
 	}
 	return s
 }
@@ -126,14 +126,13 @@ type EdgeTotals struct {
 	Leaving     int      // of those, edges that are shutting down
 	Unknown     uint64   // edges with sessions or permits that are not in the store, cumulative: an alarm
 	LastUnknown string   // name of the last of them
-	Met         uint64   // number of times that two live edges had one name, cumulative: an alarm
-	Twins       []string // names that two live edges have now
+	Twins       []string // names that several live edges have: an alarm
 }
 
 // Edges returns the numbers of edges.
 func (a *Aggregator) Edges() EdgeTotals {
 	r := &a.roster
-	t := EdgeTotals{Unknown: r.unknownEdges, LastUnknown: r.lastUnknown, Met: r.twins}
+	t := EdgeTotals{Unknown: r.unknownEdges, LastUnknown: r.lastUnknown}
 	for _, e := range r.edges {
 		if e.reporting() {
 			t.Reporting++
@@ -141,7 +140,7 @@ func (a *Aggregator) Edges() EdgeTotals {
 				t.Leaving++
 			}
 		}
-		if e.twin && !slices.Contains(t.Twins, e.name) {
+		if !slices.Contains(t.Twins, e.name) && r.hasTwin(e) {
 			t.Twins = append(t.Twins, e.name)
 		}
 	}

@@ -22,9 +22,9 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		u.due = now.Add(a.cfg.Params.SyncFast)
 	}
 	if a.stored.durable.ClusterID == 0 && now.Sub(a.clock.started) > a.lifecycle.takeoverWait() {
-		a.member.makeClusterID(true) // no edge has reported it
+		a.member.makeClusterID() // no edge has reported it
 	}
-	if a.cfg.ClusterID != 0 && a.stored.clusterID == 0 {
+	if a.stored.clusterID == 0 {
 		return nil
 	}
 	if !a.leads(now) || a.stored.saved < u.promised {
@@ -73,7 +73,7 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 // Apply applies a grant of global. A grant of a lower term, or older than one applied, changes nothing.
 func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	u := &a.up
-	if g.To != a.cfg.DC || g.Instance != a.cfg.Term.N || a.fencedBy != 0 || a.member.notMeant(g.ClusterID) || !u.follow(now, &g, &a.stored) {
+	if g.To != a.cfg.DC || g.Instance != a.cfg.Term.N || a.fencedBy != 0 || g.ClusterID != a.stored.clusterID || !u.follow(now, &g, &a.stored) {
 		return
 	}
 	fresh, complete := u.grants.Take(g.Seq, g.Part, g.Parts)

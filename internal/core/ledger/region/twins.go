@@ -2,45 +2,42 @@ package region
 
 import (
 	"slices"
+	"strings"
 )
 
-// This file tells processes apart that bear one edge's name: successors, and other edges.
+// This file is about processes with the name of one edge. The name is a label: the instance ID identifies a process.
+// An instance is the successor of another one only if the data folder proves it; otherwise both count as edges.
 
-// hasEnded reports whether an edge has ended: a process of its name told that it uses
-// the data folder which that edge used, or an operator told so, to us or to a predecessor,
-// and the edge was not heard since. The name alone proves nothing: two processes may have
-// got one by mistake.
+// named returns the instances with a name.
+func (r *roster) named(name string) []*edge {
+	i, _ := slices.BinarySearchFunc(r.edges, name, func(e *edge, name string) int { return strings.Compare(e.name, name) })
+	n := i
+	for n < len(r.edges) && r.edges[n].name == name {
+		n++
+	}
+	return r.edges[i:n]
+}
+
+// hasEnded reports whether an edge has ended: a successor in its data folder or an operator reported so, to this
+// aggregator or to a predecessor, and the edge has not reported since.
 func (r *roster) hasEnded(e *edge) bool {
 	if e.contradicted {
 		return false
 	}
-	return e.declaredEnded || e.ended != 0 || slices.ContainsFunc(r.edges, func(o *edge) bool {
-		return o.name == e.name && o.state != awaiting && o.state != lost && o.proves(e)
+	return e.declaredEnded || e.ended != 0 || slices.ContainsFunc(r.named(e.name), func(o *edge) bool {
+		return o.state != awaiting && o.state != lost && o.proves(e)
 	})
 }
 
-// proves reports whether o has told that e ended before it began.
+// proves reports whether o has reported that e ended before it began.
 func (o *edge) proves(e *edge) bool {
 	return o != e && slices.Contains(o.succeeds, e.instance)
 }
 
-// findTwins finds the edges of one name that live beside each other: each has answered
-// a grant that was sent after the other one was known.
-func (r *roster) findTwins() {
-	for i, n := 0, 0; i < len(r.edges); i = n {
-		for n = i + 1; n < len(r.edges) && r.edges[n].name == r.edges[i].name; {
-			n++
-		}
-		same := r.edges[i:n]
-		for _, e := range same {
-			was := e.twin
-			e.twin = e.state == alive && slices.ContainsFunc(same, func(o *edge) bool {
-				return o != e && o.state == alive && o.acked > e.first && e.acked > o.first
-			})
-			if e.twin && !was {
-				r.twins++
-				e.replyDue = true // it hears of it at once
-			}
-		}
-	}
+// hasTwin reports whether two instances run under the name of an edge: each has answered a grant that was sent after
+// the other one joined.
+func (r *roster) hasTwin(e *edge) bool {
+	return e.state == alive && slices.ContainsFunc(r.named(e.name), func(o *edge) bool {
+		return o != e && o.state == alive && o.acked > e.first && e.acked > o.first
+	})
 }

@@ -38,7 +38,7 @@ type centre struct {
 
 	listed    bool   // it is in the list of members
 	draining  bool   // it is to leave the list
-	forced    bool   // it was taken off the list by force, and may hold permits
+	removed   bool   // by force: it is in the list as removed, and may hold permits
 	since     uint64 // version of the list that added it, or told its cluster ID
 	clusterID uint64 // as it told, or as the list holds it; 0 for unknown
 	recorded  uint64 // as the list holds it
@@ -59,10 +59,10 @@ type centre struct {
 // standing returns the data centre's membership state.
 func (d *centre) standing() wire.Standing {
 	switch {
+	case d.draining, d.removed:
+		return wire.Draining
 	case !d.listed:
 		return wire.Unlisted
-	case d.draining:
-		return wire.Draining
 	}
 	return wire.Listed
 }
@@ -83,8 +83,8 @@ func (c *centres) add(now fleettime.Mono, name string) *centre {
 	return d
 }
 
-// of returns the data centre that a report of this name and cluster ID is from; nil for one
-// that is not known. ClusterID 0 is one that is not known: it stands for the member.
+// of returns the data centre with a name and cluster ID; nil for none. A member is added to the list by its name alone,
+// so an ID that is not known, here or there, stands for the member.
 func (c *centres) of(name string, clusterID uint64) *centre {
 	var best *centre
 	for _, d := range c.named(name) {
@@ -98,15 +98,15 @@ func (c *centres) of(name string, clusterID uint64) *centre {
 	return best
 }
 
-// unproven reports whether a member reports a cluster ID that the list does not hold: it may be a copy of the
-// data centre whose books are awaited.
-func (c *centres) unproven(d *centre) bool {
+// enrolling reports whether a member reports a cluster ID that is not in the list yet: it may be a copy of the data
+// centre whose ledger is awaited, so nothing is lent to it.
+func (c *centres) enrolling(d *centre) bool {
 	return c.members != 0 && d.listed && d.clusterID != d.recorded
 }
 
 // unknown reports whether a data centre has yet to report its permits. Nothing was lent to a copy.
 func (c *centres) unknown(d *centre) bool {
-	return !d.adopted && !d.void && (!c.bootstrap || d.heard) && c.copyOf(d) == nil
+	return !d.adopted && !d.void && (!c.bootstrap || d.heard) && !c.isCopy(d)
 }
 
 // hasBegun reports whether a data centre was lent permits before, or knows a list of data centres that
@@ -139,7 +139,7 @@ func (c *centres) lendingTo(now fleettime.Mono, d *centre, l *loan) lending {
 		return lendNone
 	case d.draining:
 		return lendMovers
-	case !c.entered(now, d), c.unproven(d):
+	case !c.entered(now, d), c.enrolling(d):
 		return lendInPlace
 	}
 	return lendAll
@@ -207,54 +207,6 @@ func (c *centres) othersHeard(now fleettime.Mono, d *centre) bool {
 	})
 }
 
-// Census is the coordinator's membership view at one moment.
-type Census struct {
-	Members   uint64   // version of the list in use, 0 for that of the configuration
-	Newest    uint64   // version that a data centre of the list told
-	By        string   // which one did
-	Unfounded bool     // no list of this fleet was ever stored, as all its data centres report: the list of the configuration may become the first
-	Drained   []string // may leave the list: they drain, they know it, and they told that nothing of them is out
-	Released  []string // taken off by force, and need not be named any more: they told that nothing of them is out, or were silent for so long that nothing can be
-	Unproven  []Proof  // cluster IDs that members tell and the list does not hold yet; where several bear one name, of the one that was heard first in this term
-	Copies    []Proof  // data centres with the name of a member and another cluster ID
-	Strangers []string // heard, and in no list
-}
-
-// Proof is the cluster ID that a data centre tells.
-type Proof struct {
-	Name      string
-	ClusterID uint64
-}
-
-// Census returns the membership view at now, each list by name.
-func (a *Allocator) Census(now fleettime.Mono) Census {
-	c := &a.centres
-	out := Census{Members: c.members}
-	out.Newest, out.By = c.newest()
-	outdated := c.outdated()
-	out.Unfounded = c.members == 0 && out.Newest == 0
-	for _, d := range c.all {
-		isCopy := d.heard && c.copyOf(d) != nil
-		given := (d.draining || d.forced) && d.told() && now.Sub(d.recv) < silentAfter && !a.pools.out(d)
-		out.Unfounded = out.Unfounded && (!d.listed || d.told())
-		if d.listed && d.draining && !outdated && given && d.stored >= c.members {
-			out.Drained = append(out.Drained, d.name)
-		}
-		if d.forced && !outdated && (given || a.pools.allExpired(now, d)) {
-			out.Released = append(out.Released, d.name)
-		}
-		if d.listed && d.clusterID != 0 && d.recorded == 0 {
-			out.Unproven = append(out.Unproven, Proof{d.name, d.clusterID})
-		}
-		if isCopy {
-			out.Copies = append(out.Copies, Proof{d.name, d.clusterID})
-		} else if d.heard && !d.listed {
-			out.Strangers = append(out.Strangers, d.name)
-		}
-	}
-	return out
-}
-
 // outdated reports whether a newer list exists than the one in use: permits that are lent by the newer
 // list are not known here.
 func (c *centres) outdated() bool {
@@ -273,15 +225,9 @@ func (c *centres) newest() (version uint64, by string) {
 	return version, by
 }
 
-// copyOf returns the member with the name of a data centre that is not listed; nil for none. The member's
-// cluster ID is in the list.
-func (c *centres) copyOf(d *centre) *centre {
-	for _, o := range c.named(d.name) {
-		if o != d && !d.listed && o.listed && o.recorded != 0 {
-			return o
-		}
-	}
-	return nil
+// isCopy reports whether a data centre has the name of a member whose cluster ID is in the list, and another ID.
+func (c *centres) isCopy(d *centre) bool {
+	return !d.listed && slices.ContainsFunc(c.named(d.name), func(o *centre) bool { return o.listed && o.recorded != 0 })
 }
 
 // named returns the data centres of a name.

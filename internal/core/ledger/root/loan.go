@@ -156,7 +156,7 @@ func (p *pool) complete() bool {
 
 // missing reports whether the permits that a data centre holds of the room are unknown.
 func (p *pool) missing(d *centre) bool {
-	if p.centres.unproven(d) {
+	if p.centres.enrolling(d) {
 		return true
 	}
 	if !p.centres.unknown(d) {
@@ -172,7 +172,7 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 	if !l.reconstructed {
 		return true
 	}
-	if p.centres.copyOf(d) != nil {
+	if p.centres.isCopy(d) {
 		return false
 	}
 	free, rate, complete := p.free()
@@ -205,7 +205,7 @@ func (p *pool) free() (free, rate int64, complete bool) {
 // serve after lost_after of silence while others reported.
 func (p *pool) reclaim(now fleettime.Mono, d *centre) {
 	silent, wait := now.Sub(d.recv), p.LostWait
-	if p.Cap || d.forced { // an operator declared that a forced one renews nothing
+	if p.Cap || d.removed { // an operator declared that a forced one renews nothing
 		wait = p.reclaimAfter()
 	} else if wait == 0 || !p.centres.othersHeard(now, d) {
 		return

@@ -5,7 +5,6 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
-	"vestibule/internal/core/wire"
 )
 
 // This file decides which data centres belong to the fleet, and prevents the harm that a list of them
@@ -29,7 +28,7 @@ import (
 //     that is heard drains.
 //   - A data centre that is to go leaves the list when all its permits were returned and it knows that
 //     it drains. So no older list lends to it unheard.
-//   - A data centre that was taken off by force is named beside the list until it reported that nothing
+//   - A data centre that was removed by force stays in the list, as removed, until it reported that nothing
 //     of it is out, or nothing of it can be valid. A new coordinator waits for it as long as that, so
 //     that a takeover gives none of its permits to others.
 
@@ -44,47 +43,38 @@ func (a *Allocator) SetMembers(now fleettime.Mono, m ledger.Members) {
 	}
 	a.centres.members = m.Version
 	for _, d := range a.centres.all {
-		d.forced = false
-		if d.listed && m.Standing(d.name, d.clusterID) == wire.Unlisted {
+		d.removed = false
+		if d.listed && !m.Has(d.name, d.clusterID) {
 			d.listed, d.draining, d.recorded = false, false, 0
 			if newest, _ := a.centres.newest(); newest <= m.Version && now.Sub(d.recv) > a.cfg.Params.RegionalLease {
 				a.disown(d) // else its permits go on to count, as those of a data centre that is not listed
 			}
 		}
 	}
-	for _, member := range m.Forced {
+	for _, member := range m.List {
 		d := a.centres.of(member.Name, member.ClusterID)
-		if d == nil {
+		isNew := d == nil
+		if isNew {
 			d = a.meet(now, member.Name)
-			if a.centres.counted {
-				a.disown(d)
-			}
 		}
-		d.forced = true
 		if member.ClusterID != 0 {
 			d.clusterID = member.ClusterID
 		}
+		if a.centres.counted && !d.listed && !d.adopted && (isNew || !member.Removed) {
+			a.disown(d) // the books were complete without it
+		}
+		if d.removed = member.Removed; d.removed {
+			continue
+		}
+		d.listed, d.draining, d.since, d.recorded = true, member.Draining, member.Since, member.ClusterID
 	}
 	a.centres.all = slices.DeleteFunc(a.centres.all, func(d *centre) bool {
-		gone := !d.listed && !d.heard && !d.forced
+		gone := !d.listed && !d.heard && !d.removed
 		if gone {
 			a.pools.drop(d)
 		}
 		return gone
 	})
-	for _, member := range m.List {
-		d := a.centres.of(member.Name, member.ClusterID)
-		if d == nil {
-			d = a.meet(now, member.Name)
-		}
-		if d.recorded = member.ClusterID; member.ClusterID != 0 {
-			d.clusterID = member.ClusterID
-		}
-		if !d.listed && !d.adopted && a.centres.counted {
-			a.disown(d) // the books were complete without it
-		}
-		d.listed, d.draining, d.since = true, member.Draining, member.Since
-	}
 	for _, d := range a.centres.all {
 		d.push = true
 	}

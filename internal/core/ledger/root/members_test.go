@@ -251,7 +251,7 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	if c := r.centres["lima"]; c.standing != wire.Unlisted || c.keep != 0 {
 		t.Errorf("it was told that it is %v and may keep %d", c.standing, c.keep)
 	}
-	if got := r.root.Census(r.now).Strangers; !slices.Equal(got, []string{"lima"}) {
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) {
 		t.Errorf("alarm about %v", got)
 	}
 }
@@ -393,7 +393,7 @@ func TestRule9TakenOffByForceIsOvercommit(t *testing.T) {
 // when it is heard, however late, and are lent to others only when none of them can be valid. Then the list stops
 // naming it.
 func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
-	gone := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}}, Forced: []ledger.Member{{Name: "lima"}}}
+	gone := ledger.Members{Version: 2, List: []ledger.Member{{Name: "dublin"}, {Name: "lima", Removed: true}}}
 	r := newRoster(t, 2, true, founding("dublin", "lima"))
 	r.add("dublin", "lima")
 	r.exchange(4)
@@ -445,8 +445,8 @@ func TestRule9TakenOffByForceCountsForTheNext(t *testing.T) {
 	}
 }
 
-// sited is a fleet of dublin and lima; the list holds 7 as lima's cluster ID.
-func sited(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
+// identified is a fleet of dublin and lima; the list holds 7 as lima's cluster ID.
+func identified(t *testing.T, n uint64, bootstrap bool) (*roster, ledger.Members) {
 	m := founding("dublin", "lima")
 	m.List[0].ClusterID, m.List[1].ClusterID = 3, 7
 	r := newRoster(t, n, bootstrap, m)
@@ -469,7 +469,7 @@ func (r *roster) copied() *member {
 // A copied data centre is not the successor of its original: it hears that it is not listed, gets no ledger, and the
 // original goes on.
 func TestRule9ACopyIsNotTheMember(t *testing.T) {
-	r, _ := sited(t, 2, true)
+	r, _ := identified(t, 2, true)
 	r.exchange(4)
 	lima := r.centres["lima"]
 	lima.active = 30
@@ -491,8 +491,8 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 	c.reckons, c.granted, c.keepsBack = false, 0, false
 	c.returned = 0
 	r.exchange(2)
-	if got := r.root.Census(r.now).Copies; !slices.Equal(got, []root.Proof{{Name: "lima", ClusterID: 8}}) || len(r.root.Census(r.now).Strangers) != 0 {
-		t.Errorf("copies %v, strangers %v", got, r.root.Census(r.now).Strangers)
+	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima", ClusterID: 8, Copy: true}}) {
+		t.Errorf("unlisted %v", got)
 	}
 	if l := r.root.Ledger(sale); !l.Complete || lima.standing != wire.Listed || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal {
 		t.Errorf("the original is %v, held %d: %+v", lima.standing, held, l)
@@ -502,7 +502,7 @@ func TestRule9ACopyIsNotTheMember(t *testing.T) {
 // A new coordinator that hears the copy first follows the list: it waits for the member. A copy without ledgers, or a
 // silent one, delays nobody.
 func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
-	r, m := sited(t, 2, true)
+	r, m := identified(t, 2, true)
 	r.exchange(4)
 	lima, c := r.centres["lima"], r.copied()
 	lima.active, lima.keepsBack = 30, true
@@ -523,29 +523,29 @@ func TestRule9ACopyThatIsHeardFirstIsNotTheMember(t *testing.T) {
 
 // A member without a cluster ID in the list is lent nothing before the list holds the cluster ID; the first one heard counts. If
 // it is the wrong one, nothing was lent twice.
-func TestRule9AMemberIsLentToOnceTheListHoldsItsSite(t *testing.T) {
-	r, m := sited(t, 2, true)
+func TestRule9AMemberIsLentToOnceTheListHoldsItsClusterID(t *testing.T) {
+	r, m := identified(t, 2, true)
 	r.exchange(4)
 	lima := r.centres["lima"]
 	lima.active, lima.keepsBack = 30, true
 	r.exchange(2)
 	held, c := r.held("lima"), r.copied()
 	c.blank, lima.deaf = false, true
-	siteless := ledger.Members{Version: 1, List: slices.Clone(m.List)}
-	siteless.List[1].ClusterID = 0
-	r.lead(3, false, siteless)
+	without := ledger.Members{Version: 1, List: slices.Clone(m.List)}
+	without.List[1].ClusterID = 0
+	r.lead(3, false, without)
 	r.exchange(6)
 	if l := r.root.Ledger(sale); l.Complete || l.Free+r.held("dublin") > rosterTotal-held || c.granted != 0 {
 		t.Fatalf("the copy is believed: %+v", l)
 	}
-	if got := r.root.Census(r.now).Unproven; !slices.Equal(got, []root.Proof{{Name: "lima", ClusterID: 8}}) {
+	if got := r.root.Census(r.now).Enrolled; !slices.Equal(got, []root.Identity{{Name: "lima", ClusterID: 8}}) {
 		t.Fatalf("the list is to hold %v", got)
 	}
 	// Another coordinator had written the right one.
 	m.Version, lima.deaf = 2, false
 	r.root.SetMembers(r.now, m)
 	r.exchange(4)
-	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Unproven) != 0 {
+	if l := r.root.Ledger(sale); !l.Complete || r.held("lima") < 30 || l.Free+r.held("dublin")+r.held("lima") != rosterTotal || len(r.root.Census(r.now).Enrolled) != 0 {
 		t.Fatalf("with the newer list: %+v", l)
 	}
 }

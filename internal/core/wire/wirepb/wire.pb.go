@@ -1242,7 +1242,6 @@ type Grant struct {
 	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"`                     // membership state of the data centre: 0 listed, 1 draining, 2 unlisted
 	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`                             // another live child has the same name
 	ClusterId     uint64                 `protobuf:"fixed64,26,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID of the receiving data centre
-	Copied        bool                   `protobuf:"varint,27,opt,name=copied,proto3" json:"copied,omitempty"`                         // the data centre may be a copy of another one (to edges)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1436,13 +1435,6 @@ func (x *Grant) GetClusterId() uint64 {
 		return x.ClusterId
 	}
 	return 0
-}
-
-func (x *Grant) GetCopied() bool {
-	if x != nil {
-		return x.Copied
-	}
-	return false
 }
 
 // RoomGrant is a child's permits and orders for one room.
@@ -2493,7 +2485,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xb7\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xa5\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1a\n" +
@@ -2520,8 +2512,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
 	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12\x16\n" +
-	"\x06copied\x18\x1b \x01(\bR\x06copied\"\xa4\x04\n" +
+	"cluster_id\x18\x1a \x01(\x06R\tclusterIdJ\x04\b\x1b\x10\x1c\"\xa4\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12)\n" +

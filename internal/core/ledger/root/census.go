@@ -1,0 +1,51 @@
+package root
+
+import (
+	"vestibule/internal/core/fleettime"
+)
+
+// Census is the coordinator's view of the list of data centres at one moment.
+type Census struct {
+	Members   uint64 // version of the list in use, 0 for that of the configuration
+	Newest    uint64 // newest version that a member reports
+	By        string // which one does
+	Unfounded bool   // all data centres report that no list was ever stored: the configuration may become the first
+
+	Drained  []string   // may leave the list: they drain, they know it, and nothing of them is out
+	Released []string   // removed by force, and nothing of them can be valid any more
+	Enrolled []Identity // members whose cluster ID is to be added to the list: of each name the first that was heard
+	Unlisted []Identity // heard, and not in the list
+}
+
+// Identity is a data centre by its name and its cluster ID.
+type Identity struct {
+	Name      string
+	ClusterID uint64
+	Copy      bool // the list has this name with another cluster ID
+}
+
+// Census returns the view at now, each list by name.
+func (a *Allocator) Census(now fleettime.Mono) Census {
+	c := &a.centres
+	out := Census{Members: c.members}
+	out.Newest, out.By = c.newest()
+	outdated := c.outdated()
+	out.Unfounded = c.members == 0 && out.Newest == 0
+	for _, d := range c.all {
+		given := (d.draining || d.removed) && d.told() && now.Sub(d.recv) < silentAfter && !a.pools.out(d)
+		out.Unfounded = out.Unfounded && (!d.listed || d.told())
+		if d.listed && d.draining && !outdated && given && d.stored >= c.members {
+			out.Drained = append(out.Drained, d.name)
+		}
+		if d.removed && !outdated && (given || a.pools.allExpired(now, d)) {
+			out.Released = append(out.Released, d.name)
+		}
+		switch id := (Identity{Name: d.name, ClusterID: d.clusterID, Copy: c.isCopy(d)}); {
+		case d.listed && d.clusterID != d.recorded:
+			out.Enrolled = append(out.Enrolled, id)
+		case d.heard && !d.listed:
+			out.Unlisted = append(out.Unlisted, id)
+		}
+	}
+	return out
+}
