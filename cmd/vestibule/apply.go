@@ -54,31 +54,36 @@ func exportRooms(c *client, file string) error {
 	return err
 }
 
-// applyRooms makes or replaces the rooms of a file; with prune, it deletes all others.
-func applyRooms(c *client, file string, dry, prune bool) error {
-	data, err := os.ReadFile(file)
+// applyRooms makes or replaces the rooms of a file; with prune, it asks and deletes all others.
+func applyRooms(c *client, file string, dry, prune bool, confirm *confirmation) error {
+	ask, err := readApply(file)
 	if err != nil {
 		return err
 	}
-	doc, err := roomfile.Parse(data)
-	if err != nil {
-		return err
+	tag := "*"
+	apply := func(dry bool) (api.Applied, error) {
+		ask["dry_run"], ask["prune"] = dry, prune
+		return call[api.Applied](c, http.MethodPost, c.because(ofOurs("apply")), ask, ifMatch(tag))
 	}
-	pages := map[string]string{}
-	var errs []error
-	for _, r := range doc.Rooms {
-		for name := range r.EachPage {
-			page, err := os.ReadFile(filepath.Join(filepath.Dir(file), name))
-			if pages[name] = string(page); err != nil {
-				errs = append(errs, err)
+	if prune && !dry {
+		planned, err := apply(true)
+		if err != nil {
+			return err
+		}
+		tag = c.tag // that nothing else is deleted than what was shown
+		gone := map[api.AppliedChangeKind][]string{}
+		for _, x := range planned.Changes {
+			if x.Change == api.Deleted {
+				gone[x.Kind] = append(gone[x.Kind], x.Name)
+			}
+		}
+		if len(gone) > 0 {
+			if err := confirm.deletion(c, gone[api.AppliedChangeKindRoom], gone[api.AppliedChangeKindHost]); err != nil {
+				return err
 			}
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	ask := object{"rooms_yaml": string(data), "pages": pages, "dry_run": dry, "prune": prune}
-	got, err := call[api.Applied](c, http.MethodPost, ofOurs("apply"), ask)
+	got, err := apply(dry)
 	if err != nil {
 		return err
 	}
@@ -98,12 +103,48 @@ func applyRooms(c *client, file string, dry, prune bool) error {
 	})
 }
 
+// readApply returns the request that applies a rooms file, with its pages.
+func readApply(file string) (object, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := roomfile.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	pages := map[string]string{}
+	var errs []error
+	for _, r := range doc.Rooms {
+		for name := range r.EachPage {
+			page, err := os.ReadFile(filepath.Join(filepath.Dir(file), name))
+			if pages[name] = string(page); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return object{"rooms_yaml": string(data), "pages": pages}, errors.Join(errs...)
+}
+
 // difference shows the old and the new value of a setting, if both are short.
 func difference(s api.AppliedSetting) string {
-	before, err := json.Marshal(s.Before)
-	after, err2 := json.Marshal(s.After)
-	if err != nil || err2 != nil || max(len(before), len(after)) > 60 {
+	before, after := asJSON(s.Before), asJSON(s.After)
+	switch {
+	case max(len(before), len(after)) <= 60:
+	case s.Before == nil:
+		return s.Key + " added"
+	case s.After == nil:
+		return s.Key + " removed"
+	default:
 		return s.Key
 	}
 	return fmt.Sprintf("%s: %s -> %s", s.Key, before, after)
+}
+
+func asJSON(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
 }

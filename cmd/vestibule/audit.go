@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,22 +21,47 @@ import (
 func newAuditCmd() *cobra.Command {
 	flags := &clientFlags{}
 	return flags.group(&cobra.Command{Use: "audit", Short: "Show and verify the log of changes"},
-		newAuditListCmd(flags), newAuditVerifyCmd(flags))
+		newAuditListCmd(flags),
+		&cobra.Command{
+			Use: "show NUMBER", Short: "Show one entry with all of its changes",
+			RunE: flags.run(func(c *client, args []string) error { return showAudit(c, args[0]) }),
+		},
+		newAuditVerifyCmd(flags))
 }
 
 func newAuditListCmd(flags *clientFlags) *cobra.Command {
-	limit := 0
+	limit, room, by, since := 0, "", "", ""
 	cmd := &cobra.Command{
-		Use: "list", Short: "Show the changes and their authors, the newest first",
+		Use: "list", Short: "Show the changes, their authors and reasons, the newest first",
+		Example: `  vestibule audit list --room shop --since "2d ago"`,
 		PreRunE: func(*cobra.Command, []string) error {
 			if limit < 0 {
 				return usagef("limit: must not be negative, got %d", limit)
 			}
 			return nil
 		},
-		RunE: flags.run(func(c *client, _ []string) error { return listAudit(c, limit) }),
+		RunE: flags.run(func(c *client, _ []string) error {
+			filter := url.Values{}
+			if since != "" {
+				at, err := parseTime(since, time.Now())
+				if err != nil {
+					return usagef("since: %v", err)
+				}
+				filter.Set("since", at.UTC().Format(time.RFC3339))
+			}
+			for key, value := range map[string]string{"room": room, "by": by} {
+				if value != "" {
+					filter.Set(key, value)
+				}
+			}
+			return listAudit(c, limit, filter)
+		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many entries, 0 for all")
+	cmd.Flags().StringVar(&room, "room", "", "only changes of this room, by name or ID")
+	cmd.Flags().StringVar(&by, "by", "", "only changes by this author: name or ID of a token")
+	cmd.Flags().StringVar(&since, "since", "", `only changes from this time on, such as 2026-11-22T20:15:00Z or "2d ago"`)
+	offerBy(cmd, "room", flags.offerRooms)
 	return cmd
 }
 
@@ -57,62 +85,103 @@ written anew.`,
 	return cmd
 }
 
-func listAudit(c *client, limit int) error {
-	list, err := pages[api.AuditEntry](c, ofOurs("audit"), limit)
-	if err != nil {
-		return err
-	}
-	if limit > 0 && len(list) > limit {
-		list = list[:limit]
-	}
-	entries := make([]audit.Entry, len(list))
-	for i, e := range list {
-		if err := json.Unmarshal(e.Entry, &entries[i]); err != nil {
-			return fmt.Errorf("entry %d: %w", e.Sequence, err)
+// listAudit shows the newest entries that match a filter.
+func listAudit(c *client, limit int, filter url.Values) error {
+	list := []api.AuditEntry{}
+	filter.Set("before", fmt.Sprint(math.MaxInt64))
+	for len(list) < limit || limit == 0 {
+		most := 500
+		if limit > 0 {
+			most = min(most, limit-len(list))
 		}
+		filter.Set("per_page", fmt.Sprint(most))
+		some, err := call[[]api.AuditEntry](c, http.MethodGet, ofOurs("audit")+"?"+filter.Encode(), nil)
+		if err != nil {
+			return err
+		}
+		if list = append(list, some...); len(some) < most {
+			break
+		}
+		filter.Set("before", fmt.Sprint(some[len(some)-1].Sequence))
 	}
 	return c.show(list, func(row func(...any)) {
-		row("NUMBER", "AT", "WHO", "FROM", "OPERATION", "WHAT")
-		for i := range entries {
-			e := &entries[i]
-			row(e.Number, e.At, e.By.Name, e.By.From, e.By.Operation, what(e))
+		row("NUMBER", "AT", "WHO", "WHAT", "REASON")
+		for i := range list {
+			e := &list[i]
+			row(e.Number, e.At, e.By, what(e), e.Reason)
 		}
 	})
 }
 
-// what returns a short description of an entry.
-func what(e *audit.Entry) string {
+// showAudit shows one entry.
+func showAudit(c *client, number string) error {
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 {
+		return usagef("NUMBER: must be that of an entry, got %q", number)
+	}
+	list, err := call[[]api.AuditEntry](c, http.MethodGet, fmt.Sprintf("%s?from=%d&per_page=1", ofOurs("audit"), n), nil)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || list[0].Number != n {
+		return fmt.Errorf("no entry %d: audit list shows the entries that are kept", n)
+	}
+	e := &list[0]
+	var full audit.Entry
+	if err := json.Unmarshal(e.Entry, &full); err != nil {
+		return fmt.Errorf("entry %d: %w", n, err)
+	}
+	return c.show(e, func(row func(...any)) {
+		row("number", e.Number)
+		row("at", e.At)
+		row("who", fmt.Sprintf("%s (%s) from %s", e.By, cmp.Or(full.By.Role, "no token"), cmp.Or(full.By.From, "-")))
+		row("operation", full.By.Operation)
+		row("reason", e.Reason)
+		row("hash", e.Hash)
+		row("what", what(e))
+		for _, x := range e.Changes {
+			for _, s := range x.Settings {
+				row("  "+x.Name, s.Key, asJSON(s.Before), "->", asJSON(s.After))
+			}
+		}
+	})
+}
+
+// what describes an entry in one line.
+func what(e *api.AuditEntry) string {
 	var out []string
-	for i, r := range e.Rooms {
+	for i, x := range e.Changes {
 		if i == 3 {
-			out = append(out, fmt.Sprintf("and %d more rooms", len(e.Rooms)-i))
+			out = append(out, fmt.Sprintf("and %d more", len(e.Changes)-i))
 			break
 		}
-		switch {
-		case r.Before == nil:
-			out = append(out, "made "+r.Name)
-		case r.After == nil:
-			out = append(out, "deleted "+r.Name)
-		default:
-			out = append(out, "changed "+r.Name)
+		text := fmt.Sprintf("%s %s", x.Kind, x.Name)
+		var settings []string
+		for _, s := range x.Settings {
+			settings = append(settings, difference(s))
 		}
+		switch {
+		case x.Change != api.Changed && x.Kind != api.AppliedChangeKindControls:
+			text = fmt.Sprintf("%s %s", x.Change, text)
+		case len(settings) > 0:
+			text += ": " + strings.Join(settings, ", ")
+		}
+		out = append(out, text)
 	}
-	for _, h := range e.Hosts {
-		out = append(out, "host "+h.Name)
+	var full audit.Entry
+	if err := json.Unmarshal(e.Entry, &full); err != nil {
+		return "cannot be read: vestibule audit verify"
 	}
-	if e.Target != "" {
-		out = append(out, e.Target)
+	if full.Failed != "" {
+		out = append(out, "change "+full.Failed+" was not made")
 	}
-	if e.Failed != "" {
-		out = append(out, "failed")
+	if full.Omitted > 0 {
+		out = append(out, fmt.Sprintf("%d rooms and hosts not listed", full.Omitted))
 	}
-	if e.Omitted > 0 {
-		out = append(out, fmt.Sprintf("%d rooms and hosts not listed", e.Omitted))
+	if full.Parts > 0 {
+		out = append(out, fmt.Sprintf("(part %d of %d)", full.Part, full.Parts))
 	}
-	if e.Parts > 0 {
-		out = append(out, fmt.Sprintf("(part %d of %d)", e.Part, e.Parts))
-	}
-	if e.Late {
+	if full.Late {
 		out = append(out, "(added later)")
 	}
 	return cmp.Or(strings.Join(out, ", "), "only the version")
@@ -199,7 +268,10 @@ func restoreRoom(c *client, name, revision string) error {
 	if err != nil {
 		return err
 	}
-	return c.pass(http.MethodPost, ofOurs("rooms", id, "revisions", revision, "restore"), nil)
+	target := ofOurs("rooms", id, "revisions", revision, "restore")
+	return change(c, http.MethodPost, target, nil, func(r api.Room) string {
+		return fmt.Sprintf("room %s has the settings of revision %s again", r.Name, revision)
+	})
 }
 
 // listRevisions shows the revisions of a room.

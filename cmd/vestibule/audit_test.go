@@ -30,8 +30,8 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		from, err := strconv.Atoi(r.URL.Query().Get("from"))
-		if r.URL.Path == "/vestibule/audit" && err != nil { // the newest first
-			from = len(entries) - 2
+		if err != nil {
+			t.Errorf("%s: %v", r.URL, err)
 		}
 		type told struct {
 			Sequence int             `json:"sequence"`
@@ -59,7 +59,6 @@ func TestTheAuditStreamIsVerified(t *testing.T) {
 		{"as it was written", "audit verify --output json", func() {}, 0, `"entries": 1200`},
 		{"what is known", "audit verify --known " + known(900), func() {}, 0, "1200 entries"},
 		{"another hash is known", "audit verify --known 900:00", func() {}, 1, "entry 900: does not have the known hash"},
-		{"the list", "audit list", func() {}, 0, "put-host"},
 		{"the end taken away", "audit verify --known " + known(1200), func() { entries = entries[:1100] }, 1, "entry 1101: is missing: the newest is 1100, and 1200 is known"},
 		{"one changed", "audit verify", func() { entries[699] = changed }, 1, "entry 701: does not follow"},
 		{"one taken out", "audit verify --output json", func() { entries = append(entries[:30:30], entries[31:]...) }, 1, `"broken": "entry 31: is missing`},

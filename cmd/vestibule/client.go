@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +18,6 @@ import (
 
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
-	"vestibule/internal/node"
 )
 
 // exitUnreachable is the exit code if the API did not answer.
@@ -36,78 +32,67 @@ func (e *unreachableError) Unwrap() error { return e.err }
 
 // client calls the API from the command line.
 type client struct {
-	http          *http.Client
-	ctx           context.Context
-	server, token string
-	output        string
-	out           io.Writer
-}
-
-// loginFile is the file that `vestibule login` writes.
-type loginFile struct {
-	Server string `json:"server"`
-	Token  string `json:"token"`
-}
-
-// loginPath returns the path of the login file, which only the user can read.
-func loginPath() (string, error) {
-	dir, err := os.UserConfigDir()
-	return filepath.Join(dir, "vestibule", "login.json"), err
+	http *http.Client
+	ctx  context.Context
+	login
+	output, reason string
+	in             io.Reader
+	out, err       io.Writer
+	tag            string // entity tag of the last answer
+	warned         string // the last message
 }
 
 // clientFlags are the flags of every command that calls the API.
 type clientFlags struct {
-	server, output string
-	timeout        time.Duration
+	profile, server, output, reason string
+	timeout                         time.Duration
 }
 
 func (c *clientFlags) add(cmd *cobra.Command, f *pflag.FlagSet) {
-	c.offerRooms(cmd)
+	cmd.ValidArgsFunction = c.completeArgs
+	f.StringVar(&c.profile, "profile", "", "the fleet, by a name given to vestibule login (VESTIBULE_PROFILE, or the last login)")
 	f.StringVar(&c.server, "server", "",
-		"address of the API, such as https://global.example:8090/client/v4 (VESTIBULE_SERVER, or that of vestibule login)")
+		"address of the API, such as https://global.example:8090/client/v4 (VESTIBULE_SERVER, or that of the profile)")
 	f.StringVar(&c.output, "output", "table", "table or json")
 	f.DurationVar(&c.timeout, "timeout", 20*time.Second, "how long to wait for an answer")
 	offer(cmd, "output", "table", "json")
+	offerBy(cmd, "profile", profileNames)
 }
 
 // group returns cmd with subcommands that call the API.
 func (c *clientFlags) group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	c.add(cmd, cmd.PersistentFlags())
 	for _, sub := range commands {
-		c.offerRooms(sub)
+		sub.ValidArgsFunction = c.completeArgs
 	}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// offerRooms completes the first argument of a command if it is ROOM.
-func (c *clientFlags) offerRooms(cmd *cobra.Command) {
-	if words := strings.Fields(cmd.Use); len(words) > 1 && strings.Contains(words[1], "ROOM") {
-		cmd.ValidArgsFunction = c.completeRoom
-	}
+// changes is group for commands that change something.
+func (c *clientFlags) changes(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	c.group(cmd, commands...)
+	c.addReason(cmd.PersistentFlags())
+	return cmd
 }
 
-// open returns a client of the API. The token is that of VESTIBULE_TOKEN, or of vestibule login.
+func (c *clientFlags) addReason(f *pflag.FlagSet) {
+	f.StringVar(&c.reason, "reason", "", "the reason of a change, kept in the audit log")
+}
+
+// open returns a client of the API, at the server and with the token of the flags, the environment or a profile.
 func (c *clientFlags) open(cmd *cobra.Command) (*client, error) {
-	kept := loginFile{}
-	if file, err := loginPath(); err == nil {
-		if data, err := os.ReadFile(file); err == nil {
-			if err := json.Unmarshal(data, &kept); err != nil {
-				return nil, fmt.Errorf("%s: %w: log in again", file, err)
-			}
-		}
-	}
-	token := cmp.Or(os.Getenv("VESTIBULE_TOKEN"), kept.Token)
-	c.server = strings.TrimSuffix(cmp.Or(c.server, os.Getenv("VESTIBULE_SERVER"), kept.Server), "/")
-	switch {
-	case c.server == "":
-		return nil, usageError("server: is needed (--server, VESTIBULE_SERVER, or vestibule login)")
-	case token == "":
-		return nil, usageError("token: is needed (VESTIBULE_TOKEN, or vestibule login)")
-	case c.output != "table" && c.output != "json":
+	if c.output != "table" && c.output != "json" {
 		return nil, usageError(fmt.Sprintf("output: must be table or json, got %q", c.output))
 	}
-	return &client{&http.Client{Timeout: c.timeout}, cmd.Context(), c.server, token, c.output, cmd.OutOrStdout()}, nil
+	at, err := c.find()
+	if err != nil {
+		return nil, err
+	}
+	return &client{
+		http: &http.Client{Timeout: c.timeout}, ctx: cmd.Context(), login: at, output: c.output, reason: c.reason,
+		in: cmd.InOrStdin(), out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(),
+	}, nil
 }
 
 // runFunc runs a command.
@@ -135,28 +120,6 @@ func (c *clientFlags) ofRoom(do func(c *client, r *api.Room, args []string) erro
 	})
 }
 
-// completeRoom offers the names of rooms for the first argument.
-func (c *clientFlags) completeRoom(
-	cmd *cobra.Command, args []string, _ string,
-) (names []cobra.Completion, _ cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c.timeout = min(c.timeout, 2*time.Second) // a user waits at the keyboard
-	cl, err := c.open(cmd)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	rooms, err := cl.all()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	for _, r := range rooms {
-		names = append(names, r.Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
 // call returns the result in an answer of the API, or all refusals. The target is a path of openapi.yaml, with its
 // query; body is nil for none.
 func call[T any](c *client, method, target string, body object, edit ...func(*http.Request)) (out T, _ error) {
@@ -168,11 +131,11 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 		}
 		content = bytes.NewReader(data)
 	}
-	r, err := http.NewRequestWithContext(c.ctx, method, c.server+target, content)
+	r, err := http.NewRequestWithContext(c.ctx, method, c.Server+target, content)
 	if err != nil {
 		return out, usagef("server: %v", err)
 	}
-	r.Header.Set("Authorization", "Bearer "+c.token)
+	r.Header.Set("Authorization", "Bearer "+c.Token)
 	r.Header.Set("Content-Type", "application/json")
 	for _, e := range edit {
 		e(r)
@@ -182,14 +145,15 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 		return out, &unreachableError{err}
 	}
 	defer res.Body.Close()
+	c.tag = res.Header.Get("ETag")
 	data, err := io.ReadAll(io.LimitReader(res.Body, 256<<20))
 	if err != nil {
 		return out, &unreachableError{err}
 	}
 	var answer struct {
-		Success bool
-		Errors  []api.Note
-		Result  json.RawMessage
+		Success          bool
+		Errors, Messages []api.Note
+		Result           json.RawMessage
 	}
 	err = json.Unmarshal(data, &answer)
 	if err == nil && answer.Success {
@@ -199,6 +163,7 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 		return out, &unreachableError{fmt.Errorf("answer %d is not one of the API: %w", res.StatusCode, err)}
 	}
 	if answer.Success {
+		c.warn(answer.Messages)
 		return out, nil
 	}
 	var errs []error
@@ -210,6 +175,16 @@ func call[T any](c *client, method, target string, body object, edit ...func(*ht
 		return out, &unreachableError{errors.Join(errs...)}
 	}
 	return out, errors.Join(errs...)
+}
+
+// warn shows the messages of an answer, each once.
+func (c *client) warn(messages []api.Note) {
+	for _, m := range messages {
+		if m.Message != c.warned {
+			fmt.Fprintf(c.err, "note: %s\n", m.Message)
+		}
+		c.warned = m.Message
+	}
 }
 
 // pages returns the results of all pages of a list, or at least the first most; 0 for all.
@@ -264,46 +239,4 @@ func roomOf(rooms []api.Room, name string) (*api.Room, error) {
 		return nil, fmt.Errorf("no room %q", name)
 	}
 	return &rooms[i], nil
-}
-
-func newLoginCmd() *cobra.Command {
-	flags := &clientFlags{}
-	cmd := &cobra.Command{
-		Use: "login", Short: "Keep the address of the API and a token",
-		Long:    "Keep the address of the API and a token in a file that only you can read. The token is taken from VESTIBULE_TOKEN.",
-		Example: "  VESTIBULE_TOKEN=... vestibule login --server URL",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.login(cmd) },
-	}
-	flags.add(cmd, cmd.Flags())
-	return cmd
-}
-
-// login stores an address and a token, once they are valid.
-func (c *clientFlags) login(cmd *cobra.Command) error {
-	cl, err := c.open(cmd)
-	if err != nil {
-		return err
-	}
-	who, err := call[api.Verified](cl, http.MethodGet, path("user", "tokens", "verify"), nil)
-	if err != nil {
-		return err
-	}
-	file, err := loginPath()
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(loginFile{c.server, os.Getenv("VESTIBULE_TOKEN")})
-	if err != nil {
-		return err
-	}
-	if os.Getenv("VESTIBULE_TOKEN") != "" {
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return err
-		}
-		if err := node.WriteFile(file, data); err != nil {
-			return err
-		}
-	}
-	_, err = fmt.Fprintf(cl.out, "logged in as %s (token %s), kept in %s\n", who.Role, who.Id, file)
-	return err
 }

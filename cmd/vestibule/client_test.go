@@ -62,6 +62,9 @@ func TestTheClientsExitCodes(t *testing.T) {
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"id":"i","status":"active","role":"admin","zone":"z","account":"a"}}`)
 		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":[{"id":"0123","name":"shop","host":"shop.example","total_active_users":7}]}`)
+		case strings.HasSuffix(r.URL.Path, "/vestibule/status"):
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"success":false,"errors":[{"code":1001,"message":"no room \"nobody\""}],"messages":[],"result":null}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/fleet"):
 			fmt.Fprint(w, `{"success":true,"errors":[],"messages":[],"result":{"leader":"g1","candidates":[{"name":"g1","term":"7","leading":true,"alarms":["the store is full"]}],"data_centers":[{"name":"nairobi","state":"active","told":true,"clock_bound_seconds":0.004,"permits":30,"edges_count":2,"edges":[{"name":"edge-7","state":"awaiting","build":"v0.1.1"}]}]}}`)
 		case strings.HasSuffix(r.URL.Path, "/vestibule/export"):
@@ -94,10 +97,10 @@ func TestTheClientsExitCodes(t *testing.T) {
 	}{
 		{"rooms list", "good", 0, "shop.example"},
 		{"rooms get 0123", "good", 0, `"total_active_users": 7`},
-		{"rooms set shop total_active_users=9 name=x1 vestibule.grace=2m", "good", 0, `"name": "shop"`},
+		{"rooms set shop total_active_users=9 name=x1 vestibule.grace=2m", "good", 0, "room shop: "},
 		{"rooms get nobody", "good", 1, `no room "nobody"`},
 		{"rooms list", "bad", 1, "who? (1000)"},
-		{"rooms delete shop", "good", 3, "not now"},
+		{"rooms delete shop --yes", "good", 3, "not now"},
 		{"rooms list", "", 2, "token: is needed"},
 		{"rooms", "good", 2, "needs a command\nUsage:"},
 		{"rooms lits", "good", 2, `unknown command "lits", did you mean "list"?`},
@@ -130,7 +133,7 @@ func TestTheClientsExitCodes(t *testing.T) {
 		{"rules try --room shop --expression ssl --request " + plain, "good", 2, "usage:"},
 		{"tokens create", "good", 2, "usage:"},
 		{"status nobody", "good", 1, `no room "nobody"`},
-		{"login", "good", 0, "logged in as admin"},
+		{"login", "good", 0, " as admin (token i): profile default"},
 		{"rooms list --output json", "", 0, `"name": "shop"`}, // with what login kept
 	} {
 		t.Setenv("VESTIBULE_TOKEN", c.token)

@@ -15,7 +15,12 @@ import (
 func TestCompletion(t *testing.T) {
 	api := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		result := `{"id":"i","zone":"z","account":"a"}`
-		if strings.HasSuffix(r.URL.Path, "/waiting_rooms") {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/waiting_rooms/0123/events"):
+			result = `[{"id":"e1","name":"sale"},{"id":"e2","name":"encore"}]`
+		case strings.HasSuffix(r.URL.Path, "/waiting_rooms/0123/rules"):
+			result = `[{"id":"r1","expression":"ssl"},{"id":"r2","expression":"ip.src in $office"}]`
+		case strings.HasSuffix(r.URL.Path, "/waiting_rooms"):
 			result = `[{"id":"0123","name":"shop"},{"id":"4567","name":"news"}]`
 		}
 		fmt.Fprintf(w, `{"success":true,"errors":[],"messages":[],"result":%s}`, result)
@@ -25,12 +30,23 @@ func TestCompletion(t *testing.T) {
 	t.Setenv("VESTIBULE_SERVER", api.URL)
 	for _, c := range []struct{ line, want string }{
 		{"ro", "rooms"},
-		{"audit ", "list verify"},
+		{"audit ", "list show verify"},
 		{"rooms re", "restore revisions"},
+		{"rooms get shop ", ""},
+		{"rooms get nobody ", ""},
+		{"status shop ", "news"},
+		{"events set shop ", "sale encore"},
+		{"events set shop en", "encore"},
+		{"events set nobody ", ""},
+		{"events set shop sale event_s", "event_start_time="},
+		{"events set shop sale name=x even", "event_end_time= event_start_time="},
+		{"rooms create na", "name="},
+		{"rooms set shop vestibule.gr", "vestibule.grace="},
+		{"rules delete shop ", "1 2"},
+		{"rules set shop 1 en", "enabled="},
 		{"rooms list --o", "--output"},
 		{"rooms list --output ", "table json"},
 		{"rooms get ", "shop news"},
-		{"events set shop ", ""},
 		{"pause ", "shop news"},
 		{"completion f", "fish"},
 		{"fleet remove --fo", "--force"},

@@ -21,7 +21,7 @@ type controlFlags struct {
 func (c *controlFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	c.clientFlags.add(cmd, f)
-	f.StringVar(&c.until, "until", "", "when it ends, such as 2026-11-22T20:15:00Z")
+	f.StringVar(&c.until, "until", "", "when it ends, such as 2026-11-22T20:15:00Z or \"in 10m\"")
 	f.DurationVar(&c.lasts, "for", 0, "how long it lasts, in place of --until")
 	f.StringVar(&c.reason, "reason", "", "the reason, shown with the control")
 }
@@ -37,10 +37,11 @@ func (c *controlFlags) mark(now time.Time) (m object, fault string) {
 	case c.lasts > 0:
 		m["until"] = now.Add(c.lasts).UTC().Format(time.RFC3339Nano)
 	case c.until != "":
-		if _, err := time.Parse(time.RFC3339, c.until); err != nil {
-			return nil, fmt.Sprintf("until: must be a time such as 2026-11-22T20:15:00Z, got %q", c.until)
+		until, err := parseTime(c.until, now)
+		if err != nil {
+			return nil, fmt.Sprintf("until: %v", err)
 		}
-		m["until"] = c.until
+		m["until"] = until.UTC().Format(time.RFC3339Nano)
 	}
 	return m, ""
 }

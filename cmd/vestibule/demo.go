@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +36,7 @@ func checkLevel(level string) []error {
 
 func newDemoCmd() *cobra.Command {
 	o := &allinone.Options{Params: wire.DefaultParams(), NATS: true}
-	visitors, level := 0, (*string)(nil)
+	visitors, console, level := 0, false, (*string)(nil)
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Run a whole waiting room in one process, with a site behind it",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +52,10 @@ func newDemoCmd() *cobra.Command {
 			if !cmd.Flags().Changed("listen") {
 				chooseListen(o, demoPort, cmd.OutOrStdout())
 			}
-			return demo(cmd, o, visitors)
+			if console && !cmd.Flags().Changed("visitors") {
+				visitors = 60
+			}
+			return demo(cmd, o, visitors, console)
 		},
 	}
 	f := cmd.Flags()
@@ -67,12 +72,13 @@ func newDemoCmd() *cobra.Command {
 		"folder for the nats-server's data, the rooms file and the nodes' last good copies")
 	limitFlags(f, o, 3, 60, time.Minute)
 	f.IntVar(&visitors, "visitors", 0, "simulated visitors that come, wait, browse and leave")
+	f.BoolVar(&console, "console", false, "open the console in a browser, with 60 simulated visitors")
 	level = logLevel(cmd, "warn")
 	return cmd
 }
 
 // demo runs a demo until its context ends.
-func demo(cmd *cobra.Command, o *allinone.Options, visitors int) error {
+func demo(cmd *cobra.Command, o *allinone.Options, visitors int, console bool) error {
 	return grow(cmd.Context(), o, func(ctx context.Context, tree *allinone.Tree) error {
 		ready, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
@@ -99,9 +105,26 @@ func demo(cmd *cobra.Command, o *allinone.Options, visitors int) error {
 		err := announceDemo(cmd.OutOrStdout(), tree, o, visitors)
 		if err != nil {
 			leave()
+			return err
 		}
-		return err
+		if console {
+			openBrowser(ctx, cmd.ErrOrStderr(), tree.Info.Control.Console)
+		}
+		return nil
 	})
+}
+
+// openBrowser opens an address in the browser of this machine. Without one, the address was printed.
+func openBrowser(ctx context.Context, stderr io.Writer, address string) {
+	command := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[runtime.GOOS]
+	if command == nil {
+		command = []string{"xdg-open"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := exec.CommandContext(ctx, command[0], append(command[1:], address)...).Run(); err != nil { //nolint:gosec // our own address
+		fmt.Fprintf(stderr, "No browser could be opened (%v): open the address of the console above.\n", err)
+	}
 }
 
 // demoPort is the port of the first edge of a demo.
@@ -197,6 +220,7 @@ func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors i
 		fmt.Fprintf(&b, "  Names     %s, where they lead to this machine (/etc/hosts)\n", strings.Join(o.Hosts, ", "))
 	}
 	fmt.Fprintf(&b, "  Site      %s\n  Rooms     %s (edit it while this runs)\n", t.Info.Origin, t.Info.Rooms)
+	fmt.Fprintf(&b, "  Console   %s\n            choose a name and a password; the link is valid once, for 15 minutes\n", t.Info.Control.Console)
 	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=%s %s rooms list\n\n", t.Info.Control.URL,
 		t.Info.Control.Token, program())
 	fmt.Fprintf(&b, "Ctrl-C stops everything. The next line is for scripts.\n")

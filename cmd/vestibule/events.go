@@ -13,12 +13,12 @@ import (
 
 func newEventsCmd() *cobra.Command {
 	flags := &clientFlags{}
-	return flags.group(&cobra.Command{
+	return flags.changes(&cobra.Command{
 		Use: "events", Short: "Show and change the events of a room",
 		Long: `Show and change the events of a room.
 
 Keys are those of the API, such as prequeue_start_time=2026-12-01T09:00:00Z, total_active_users=500 or suspended=true.
-A value is read as JSON where it is valid JSON, otherwise as text.`,
+A value is read as JSON where it is valid JSON, otherwise as text. A time may be now, or relative: "in 10m", "in 2d".`,
 	},
 		&cobra.Command{
 			Use: "list ROOM", Short: "Show the events of a room, five at most",
@@ -26,27 +26,43 @@ A value is read as JSON where it is valid JSON, otherwise as text.`,
 		},
 		&cobra.Command{
 			Use: "get ROOM EVENT", Short: "Show an event, by name or ID, with the settings in force during it, as JSON",
-			RunE: flags.ofEvent(func(c *client, r *api.Room, id string, _ []string) error {
-				return c.pass(http.MethodGet, inZone(r.Id, "events", id, "details"), nil)
+			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
+				return c.pass(http.MethodGet, inZone(r.Id, "events", e.Id, "details"), nil)
 			}),
 		},
 		&cobra.Command{
 			Use: "create ROOM KEY=VALUE...", Short: "Create an event; name, event_start_time and event_end_time are needed",
-			Args: pairs(1),
+			Example: `  vestibule events create shop name=sale event_start_time="in 30m" event_end_time="in 3h" prequeue_start_time="in 10m"`,
+			Args:    pairs(1),
 			RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
-				return c.pass(http.MethodPost, inZone(r.Id, "events"), body(args))
+				return change(c, http.MethodPost, inZone(r.Id, "events")+strict, body(args), func(e api.Event) string {
+					return fmt.Sprintf("created event %s of room %s: %s to %s", e.Name, r.Name, cellText(e.EventStartTime),
+						cellText(e.EventEndTime))
+				})
 			}),
 		},
 		&cobra.Command{
 			Use: "set ROOM EVENT KEY=VALUE...", Short: "Change the named settings of an event", Args: pairs(2),
-			RunE: flags.ofEvent(func(c *client, r *api.Room, id string, args []string) error {
-				return c.pass(http.MethodPatch, inZone(r.Id, "events", id), body(args))
+			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, args []string) error {
+				return setEvent(c, r, e, body(args))
 			}),
 		},
 		&cobra.Command{
+			Use: "start ROOM EVENT", Short: "Start an event now",
+			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
+				return setEvent(c, r, e, startNow(e, time.Now()))
+			}),
+		},
+		&cobra.Command{
+			Use: "end ROOM EVENT", Short: "End an event now, or a minute after its start; the room returns to its own settings",
+			RunE: flags.ofEvent(endEvent),
+		},
+		&cobra.Command{
 			Use: "delete ROOM EVENT", Short: "Delete an event; the room returns to its own settings",
-			RunE: flags.ofEvent(func(c *client, r *api.Room, id string, _ []string) error {
-				return c.pass(http.MethodDelete, inZone(r.Id, "events", id), nil)
+			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
+				return change(c, http.MethodDelete, inZone(r.Id, "events", e.Id), nil, func(any) string {
+					return fmt.Sprintf("deleted event %s of room %s", e.Name, r.Name)
+				})
 			}),
 		},
 		&cobra.Command{
@@ -70,52 +86,91 @@ A value is read as JSON where it is valid JSON, otherwise as text.`,
 		})
 }
 
+// setEvent changes settings of an event that was just read, and shows those that differ.
+func setEvent(c *client, r *api.Room, e *api.Event, body object) error {
+	return change(c, http.MethodPatch, inZone(r.Id, "events", e.Id)+strict, body, func(after api.Event) string {
+		return fmt.Sprintf("event %s of room %s: %s", e.Name, r.Name, differences(e, after))
+	}, ifMatch(c.tag))
+}
+
+// The API refuses shorter events and prequeues.
+const (
+	leastEvent    = time.Minute
+	leastPrequeue = 5 * time.Minute
+)
+
+// startNow returns the change that starts an event now. A prequeue that would be too short is dropped.
+func startNow(e *api.Event, now time.Time) object {
+	ask := object{"event_start_time": now.UTC().Format(time.RFC3339), "suspended": false}
+	if p := e.PrequeueStartTime; p != nil && now.Sub(*p) < leastPrequeue {
+		ask["prequeue_start_time"] = nil
+	}
+	return ask
+}
+
+// endEvent ends an event now, or as soon as the API permits.
+func endEvent(c *client, r *api.Room, e *api.Event, _ []string) error {
+	now := time.Now()
+	if e.EventStartTime.After(now) {
+		return fmt.Errorf("event %q has not started: suspend it by events set %s %s suspended=true, or delete it", e.Name,
+			r.Name, e.Name)
+	}
+	end := e.EventStartTime.Add(leastEvent)
+	if now.After(end) {
+		end = now
+	}
+	return setEvent(c, r, e, object{"event_end_time": end.UTC().Format(time.RFC3339)})
+}
+
 // events returns the events of a room.
 func (c *client) events(r *api.Room) ([]api.Event, error) {
 	return call[[]api.Event](c, http.MethodGet, inZone(r.Id, "events"), nil)
 }
 
-// eventID returns the ID of an event of a room by its name or ID; "" for none.
-func (c *client) eventID(r *api.Room, name string) (id string, err error) {
+// event returns an event of a room by its name or ID; nil for none.
+func (c *client) event(r *api.Room, name string) (event *api.Event, err error) {
 	all, err := c.events(r)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	for _, e := range all {
+	for i, e := range all {
 		if e.Name != name && e.Id != name {
 			continue
 		}
-		if id != "" {
-			return "", fmt.Errorf("room %s has several events %q: name it by its id", r.Name, name)
+		if event != nil {
+			return nil, fmt.Errorf("room %s has several events %q: name it by its id", r.Name, name)
 		}
-		id = e.Id
+		event = &all[i]
 	}
-	return id, nil
+	return event, nil
 }
 
-// ofEvent is ofRoom for a command whose second argument is EVENT. do gets the ID of the event, and the arguments after
-// it.
-func (c *clientFlags) ofEvent(do func(c *client, r *api.Room, id string, args []string) error) runFunc {
+// ofEvent is ofRoom for a command whose second argument is EVENT. do gets the event, and the arguments after it.
+func (c *clientFlags) ofEvent(do func(c *client, r *api.Room, e *api.Event, args []string) error) runFunc {
 	return c.ofRoom(func(cl *client, r *api.Room, args []string) error {
-		id, err := cl.eventID(r, args[0])
-		if err == nil && id == "" {
+		e, err := cl.event(r, args[0])
+		if err == nil && e == nil {
 			err = fmt.Errorf("room %s has no event %q", r.Name, args[0])
 		}
 		if err != nil {
 			return err
 		}
-		return do(cl, r, id, args[1:])
+		return do(cl, r, e, args[1:])
 	})
 }
 
 // ofDraw is ofRoom for a command that shows the draw of its second argument EVENT.
 func (c *clientFlags) ofDraw(do func(c *client, event string, d *api.Draw) error) runFunc {
 	return c.ofRoom(func(cl *client, r *api.Room, args []string) error {
-		id, err := cl.eventID(r, args[0])
+		e, err := cl.event(r, args[0])
 		if err != nil {
 			return err
 		}
-		at := ofOurs("rooms", r.Id, "events", cmp.Or(id, args[0]), "draw") // a deleted event has only its ID
+		id := args[0] // of a deleted event
+		if e != nil {
+			id = e.Id
+		}
+		at := ofOurs("rooms", r.Id, "events", id, "draw")
 		d, err := call[api.Draw](cl, http.MethodGet, at, nil)
 		if err != nil {
 			return fmt.Errorf("the draw of event %q: %w", args[0], err)

@@ -2,17 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/members"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
@@ -22,64 +23,157 @@ func newFleetCmd() *cobra.Command {
 		Use: "fleet", Short: "Show and change the data centres of a fleet",
 		Long: `Show and change the data centres of a fleet.
 
-All commands but status use NATS, with the keys of the section nats of a node's configuration. No global needs to run;
-forget and rejoin need the regional that leads. The list is changed in the store by compare-and-set.`,
+The commands use the API. With the keys of the section nats of a node's configuration (--nats-url) they use NATS, where
+no global can be reached: list, add, drain and remove that of global, forget that of the data centre. rejoin always uses
+the NATS of the data centre, which tells a copy apart.`,
 	}
 	cmd.AddCommand(newFleetStatusCmd(), newFleetListCmd(), newFleetAddCmd(), newFleetDrainCmd(), newFleetRemoveCmd(),
 		newFleetForgetCmd(), newFleetRejoinCmd())
 	return cmd
 }
 
-func newFleetListCmd() *cobra.Command {
-	cfg := newFleetConfig()
-	cmd := &cobra.Command{Use: "list", Short: "Show the data centres of the fleet, and the permits they hold"}
-	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, _ string) error { return l.list(ctx) })
+// fleetMembers is the list of data centres: by the API or in the store.
+type fleetMembers interface {
+	View(ctx context.Context) (*api.Members, error)
+	Add(ctx context.Context, name string) error
+	Drain(ctx context.Context, name string) error
+	Remove(ctx context.Context, name string, force bool) error
+}
+
+// memberCommand is a command about the list of data centres.
+type memberCommand struct {
+	nats  *fleetConfig
+	flags clientFlags
+}
+
+func newMemberCommand() *memberCommand { return &memberCommand{nats: newFleetConfig()} }
+
+// byNATS reports whether the user configures a connection to NATS.
+func byNATS(cmd *cobra.Command) bool {
+	given := os.Getenv("VESTIBULE_NATS_URL") != "" || os.Getenv("VESTIBULE_CONFIG") != ""
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		given = given || strings.HasPrefix(f.Name, "nats-") || slices.Contains([]string{"config", "check-config", "wait"}, f.Name)
+	})
+	return given
+}
+
+// runs makes a command change the list, if do is not nil, and show it.
+func (m *memberCommand) runs(
+	cmd *cobra.Command, do func(ctx context.Context, l fleetMembers, name string) error,
+) *cobra.Command {
+	load := node.Flags(m.nats, cmd.Flags())
+	m.flags.add(cmd, cmd.Flags())
+	if do != nil {
+		m.flags.addReason(cmd.Flags())
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		use := func(ctx context.Context, l fleetMembers) error {
+			if do != nil {
+				if err := do(ctx, l, args[0]); err != nil {
+					return err
+				}
+			}
+			all, err := l.View(ctx)
+			if err != nil && do != nil {
+				return fmt.Errorf("the list was changed, and cannot be shown now: %w", err)
+			}
+			if err != nil {
+				return err
+			}
+			c := client{output: m.flags.output, out: cmd.OutOrStdout()}
+			return c.show(all, func(row func(...any)) { showMembers(row, all) })
+		}
+		if !byNATS(cmd) {
+			return m.flags.run(func(c *client, _ []string) error { return use(c.ctx, membersByAPI{c}) })(cmd, args)
+		}
+		if check, err := loadConfig(load); err != nil || check {
+			return err
+		}
+		return m.nats.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
+			return use(ctx, &members.List{Docs: natsbus.NewDocuments(conn, 0)})
+		})
+	}
 	return cmd
+}
+
+func newFleetListCmd() *cobra.Command {
+	return newMemberCommand().runs(
+		&cobra.Command{Use: "list", Short: "Show the data centres of the fleet, and the permits they hold"}, nil)
 }
 
 func newFleetAddCmd() *cobra.Command {
-	cfg := newFleetConfig()
-	cmd := &cobra.Command{Use: "add DC", Short: "Add a data centre to the list, or end its draining"}
-	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
-		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Add(now, name) })
-	})
-	return cmd
+	return newMemberCommand().runs(
+		&cobra.Command{Use: "add DC", Short: "Add a data centre to the list, or end its draining"},
+		func(ctx context.Context, l fleetMembers, name string) error { return l.Add(ctx, name) })
 }
 
 func newFleetDrainCmd() *cobra.Command {
-	cfg := newFleetConfig()
-	cmd := &cobra.Command{
+	return newMemberCommand().runs(&cobra.Command{
 		Use: "drain DC", Short: "End admissions in a data centre, and remove it from the list",
 		Long: "End admissions in a data centre. It leaves the list by itself once all its permits are returned.",
-	}
-	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
-		return l.change(ctx, func(now time.Time, m *node.Members) (*node.Members, error) { return m.Drain(now, name) })
-	})
-	return cmd
-}
-
-// removeConfig is the configuration of fleet remove.
-type removeConfig struct {
-	fleetConfig `mapstructure:",squash"`
-	Force       bool `mapstructure:"force" doc:"remove it while it holds permits; its sessions may exceed the limit until they end"`
+	}, func(ctx context.Context, l fleetMembers, name string) error { return l.Drain(ctx, name) })
 }
 
 func newFleetRemoveCmd() *cobra.Command {
-	cfg := &removeConfig{fleetConfig: *newFleetConfig()}
-	cmd := &cobra.Command{
+	force := false
+	cmd := newMemberCommand().runs(&cobra.Command{
 		Use: "remove DC", Short: "Remove a data centre that is lost",
 		Long: "Remove a data centre that is lost. It needs --force: its sessions may exceed the limit until they end.",
-	}
-	cfg.runs(cmd, cfg, func(ctx context.Context, l *fleetList, name string) error {
-		if !cfg.Force {
-			if err := l.mayRemove(ctx, name); err != nil {
-				return err
-			}
-		}
-		return l.change(ctx,
-			func(now time.Time, m *node.Members) (*node.Members, error) { return m.RemoveByForce(now, name) })
-	})
+	}, func(ctx context.Context, l fleetMembers, name string) error { return l.Remove(ctx, name, force) })
+	cmd.Flags().BoolVar(&force, "force", false, "remove it while it holds permits; its sessions may exceed the limit until they end")
 	return cmd
+}
+
+// membersByAPI is the list of data centres by the API.
+type membersByAPI struct{ c *client }
+
+func (m membersByAPI) View(context.Context) (*api.Members, error) {
+	return call[*api.Members](m.c, http.MethodGet, ofOurs("data_centers"), nil)
+}
+
+func (m membersByAPI) set(name, state string) error {
+	_, err := call[any](m.c, http.MethodPut, m.c.because(ofOurs("data_centers", name)), object{"state": state})
+	return err
+}
+
+func (m membersByAPI) Add(_ context.Context, name string) error {
+	return m.set(name, string(node.Active))
+}
+
+func (m membersByAPI) Drain(_ context.Context, name string) error {
+	return m.set(name, string(node.Draining))
+}
+
+func (m membersByAPI) Remove(_ context.Context, name string, force bool) error {
+	target := fmt.Sprintf("%s?force=%t", ofOurs("data_centers", name), force)
+	_, err := call[any](m.c, http.MethodDelete, m.c.because(target), nil)
+	return err
+}
+
+func showMembers(row func(...any), all *api.Members) {
+	row("DATA CENTRE", "STATE", "PERMITS OF T", "PERMITS OF R", "SESSIONS", "OVERCOMMIT")
+	for _, d := range all.DataCenters {
+		if !d.Known {
+			row(d.Name, d.State, "-", "-", "-", "-")
+			continue
+		}
+		state := d.State
+		if d.CopyClusterId != "" {
+			state += " copy, cluster ID " + d.CopyClusterId
+		}
+		if !d.Told {
+			state += ", silent"
+		}
+		row(d.Name, state, d.Permits, d.RatePermits, d.Sessions, d.Overcommit)
+	}
+	note := ""
+	switch {
+	case all.AsOf == nil:
+		note = "; no global has reported the permits"
+	case all.StatusVersion != all.Version:
+		note = fmt.Sprintf("; the permits are from a global with version %d, at %s", all.StatusVersion, cellText(all.AsOf))
+	}
+	row(fmt.Sprintf("\nversion %d of the list%s", all.Version, note))
 }
 
 // fleetConfig is the NATS connection for the list of data centres, with the same keys as in nodes.
@@ -99,21 +193,6 @@ func (c *fleetConfig) Validate() []error {
 		errs = append(errs, fmt.Errorf("wait: must be above 0, got %v", c.Wait))
 	}
 	return errs
-}
-
-// runs makes a command operate on the list of data centres. Its flags are those of whole, which contains c.
-func (c *fleetConfig) runs(cmd *cobra.Command, whole node.Config,
-	do func(ctx context.Context, l *fleetList, name string) error,
-) {
-	load := node.Flags(whole, cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if check, err := loadConfig(load); err != nil || check {
-			return err
-		}
-		return c.connect(cmd, func(ctx context.Context, conn *natsbus.Conn) error {
-			return do(ctx, &fleetList{docs: natsbus.NewDocuments(conn, 0), out: cmd.OutOrStdout()}, strings.Join(args, ""))
-		})
-	}
 }
 
 // connect calls do with a connection to NATS.
@@ -147,164 +226,4 @@ func (c *fleetConfig) await(ctx context.Context, conn *natsbus.Conn) error {
 		}
 	}
 	return nil
-}
-
-// fleetList is the list of data centres in the store.
-type fleetList struct {
-	docs *natsbus.Documents
-	out  io.Writer
-}
-
-// errUnfounded means that no list is stored.
-var errUnfounded = errors.New("the store holds no list of data centres yet: global makes it once every data centre in its data_centers has reported; see the alarms of its /readyz")
-
-func (f *fleetList) get(ctx context.Context) (*node.Members, uint64, error) {
-	data, revision, err := f.docs.Get(ctx, node.MembersDocument)
-	if err != nil {
-		return nil, 0, err
-	}
-	if data == nil {
-		return nil, 0, errUnfounded
-	}
-	m, err := node.DecodeMembers(data)
-	return m, revision, err
-}
-
-// status returns the last status published by the leading global; nil for none.
-func (f *fleetList) status(ctx context.Context) (*node.MembersStatus, error) {
-	data, _, err := f.docs.Get(ctx, node.MembersStatusDocument)
-	if err != nil || data == nil {
-		return nil, err
-	}
-	var st node.MembersStatus
-	if err := json.Unmarshal(data, &st); err != nil {
-		return nil, fmt.Errorf("%s document: %w", node.MembersStatusDocument, err)
-	}
-	return &st, nil
-}
-
-// change changes the list, and tries again after a concurrent change.
-func (f *fleetList) change(ctx context.Context, change func(time.Time, *node.Members) (*node.Members, error)) error {
-	for {
-		m, revision, err := f.get(ctx)
-		if err != nil {
-			return err
-		}
-		st, err := f.status(ctx)
-		if err != nil {
-			return err
-		}
-		if st != nil && max(st.Version, st.Newest) > m.Version {
-			return fmt.Errorf("the store came back older: it holds version %d of the list, and the fleet knows version %d; a global that knows that one gives it back to the store", m.Version, max(st.Version, st.Newest))
-		}
-		next, err := change(time.Now(), m)
-		if err != nil {
-			return err
-		}
-		data, err := node.EncodeMembers(next)
-		if err != nil {
-			return err
-		}
-		switch _, err := f.docs.Put(ctx, node.MembersDocument, data, revision); {
-		case errors.Is(err, wire.ErrChanged):
-			continue
-		case err != nil:
-			return fmt.Errorf("it is not known whether the list was changed, see vestibule fleet list: %w", err)
-		}
-		if err := f.list(ctx); err != nil {
-			fmt.Fprintf(f.out, "the list was changed, and is version %d; it cannot be shown now: %v\n", next.Version, err)
-		}
-		return nil
-	}
-}
-
-// mayRemove returns the reason why a data centre cannot be removed from the list, if any.
-func (f *fleetList) mayRemove(ctx context.Context, name string) error {
-	m, _, err := f.get(ctx)
-	if err != nil {
-		return err
-	}
-	i := m.Find(name)
-	if i < 0 {
-		return fmt.Errorf("data centre %q: %w", name, node.ErrNoMember)
-	}
-	if m.List[i].State != node.Draining {
-		return fmt.Errorf("data centre %q does not drain: vestibule fleet drain %s first; it leaves the list by itself", name,
-			name)
-	}
-	st, err := f.status(ctx)
-	if err != nil {
-		return err
-	}
-	what := "no global has reported its permits"
-	if st != nil {
-		for _, c := range st.List {
-			if c.Name == name {
-				what = fmt.Sprintf("%d permits of T and %d of R are out, %d sessions (as of %s)", c.Held, c.RateHeld, c.Sessions,
-					st.At.UTC().Format(time.RFC3339))
-				if !c.Told {
-					what = "it does not report; at its last report, " + what
-				}
-			}
-		}
-	}
-	return fmt.Errorf("data centre %q is draining and leaves the list when it is empty: %s; --force removes it now, and its sessions may exceed the limit", name, what)
-}
-
-func (f *fleetList) list(ctx context.Context) error {
-	m, _, err := f.get(ctx)
-	if err != nil {
-		return err
-	}
-	st, err := f.status(ctx)
-	if err != nil {
-		return err
-	}
-	var listed, copies []node.CentreState
-	if st != nil {
-		for _, c := range st.List {
-			if c.State == wire.Unlisted.String() {
-				copies = append(copies, c)
-			} else {
-				listed = append(listed, c)
-			}
-		}
-	}
-	err = writeTable(f.out, func(row func(...any)) {
-		row("DATA CENTRE", "STATE", "PERMITS OF T", "PERMITS OF R", "SESSIONS", "OVERCOMMIT")
-		line := func(c node.CentreState, state string) {
-			if !c.Told {
-				state += ", silent"
-			}
-			row(c.Name, state, c.Held, c.RateHeld, c.Sessions, c.Overcommit)
-		}
-		for _, d := range m.List {
-			i := slices.IndexFunc(listed, func(c node.CentreState) bool { return c.Name == d.Name })
-			if i < 0 {
-				row(d.Name, d.State, "-", "-", "-", "-")
-				continue
-			}
-			line(listed[i], string(d.State))
-		}
-		for _, c := range copies {
-			state := c.State
-			if m.Find(c.Name) >= 0 {
-				state += fmt.Sprintf(" copy, cluster ID %016x", c.ClusterID)
-			}
-			line(c, state)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(f.out, "\nversion %d of the list", m.Version)
-	switch {
-	case st == nil:
-		fmt.Fprint(f.out, "; no global has reported the permits")
-	case st.Version != m.Version:
-		fmt.Fprintf(f.out, "; the permits are from a global with version %d, at %s", st.Version,
-			st.At.UTC().Format(time.RFC3339))
-	}
-	_, err = fmt.Fprintln(f.out)
-	return err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,22 +18,8 @@ func newFleetStatusCmd() *cobra.Command {
 		}),
 	}
 	flags.add(cmd, cmd.Flags())
-	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
+	addWatch(cmd, &watch)
 	return cmd
-}
-
-// again calls show, and with watch set repeats it every two seconds.
-func (c *client) again(watch bool, show func() error) error {
-	for {
-		if err := show(); err != nil || !watch {
-			return err
-		}
-		select {
-		case <-c.ctx.Done():
-			return nil
-		case <-time.After(2 * time.Second):
-		}
-	}
 }
 
 func showFleet(c *client) error {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
@@ -25,14 +27,16 @@ type forgetConfig struct {
 }
 
 func newFleetForgetCmd() *cobra.Command {
-	cfg := &forgetConfig{fleetConfig: *newFleetConfig()}
+	cfg, flags := &forgetConfig{fleetConfig: *newFleetConfig()}, &clientFlags{}
 	cmd := &cobra.Command{
 		Use: "forget [EDGE]", Short: "Declare that an edge has ended for good",
 		Long: `Declare that an edge of data centre --dc has ended for good: its permits count until its sessions would have expired, not
 until lost_after. It is refused for an edge that is heard. Use it only with evidence: an edge that lives on, cut off,
-goes on renewing sessions that nobody counts.`,
+goes on renewing sessions that nobody counts. With --nats-url, the NATS of the data centre, it needs no global.`,
 	}
 	load := node.Flags(cfg, cmd.Flags())
+	flags.add(cmd, cmd.Flags())
+	flags.addReason(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if check, err := loadConfig(load); err != nil || check {
 			return err
@@ -44,6 +48,9 @@ goes on renewing sessions that nobody counts.`,
 		if err != nil {
 			return usageError(err.Error())
 		}
+		if !byNATS(cmd) {
+			return flags.run(func(c *client, _ []string) error { return forgetByAPI(c, cfg.DC, &ask) })(cmd, args)
+		}
 		question, err := json.Marshal(ask)
 		if err != nil {
 			return err
@@ -53,6 +60,15 @@ goes on renewing sessions that nobody counts.`,
 		})
 	}
 	return cmd
+}
+
+// forgetByAPI asks the API to forget an edge.
+func forgetByAPI(c *client, dc string, ask *wire.ForgetAsk) error {
+	body := object{"edge": ask.Edge, "all": ask.All}
+	if ask.Instance != 0 {
+		body["instance"] = strconv.FormatUint(ask.Instance, 10)
+	}
+	return change(c, http.MethodPost, ofOurs("data_centers", dc, "forget"), body, func(f api.Forgotten) string { return f.Done })
 }
 
 func newFleetRejoinCmd() *cobra.Command {

@@ -71,7 +71,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 		{"Run a waiting room:", []*cobra.Command{newDemoCmd(), newServeCmd(), newOriginCmd()}},
 		{"Operate rooms by the API:", []*cobra.Command{
 			newLoginCmd(), newRoomsCmd(), newEventsCmd(), newRulesCmd(), newPauseCmd(), newResumeCmd(), newReleaseCmd(),
-			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newAuditCmd(), newTokensCmd(),
+			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newAuditCmd(), newTokensCmd(), newAdminCmd(), newWebhooksCmd(),
 		}},
 		{"Operate a fleet:", []*cobra.Command{newFleetCmd(), newNATSConfigCmd()}},
 		{"Check and rehearse:", []*cobra.Command{newPreviewCmd(), newSimulateCmd(), newVerifyDrawCmd()}},
@@ -227,9 +227,13 @@ func logLevel(cmd *cobra.Command, level string) *string {
 
 // offer adds shell completions for a flag.
 func offer(cmd *cobra.Command, flag string, values ...cobra.Completion) {
+	offerBy(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// offerBy adds shell completions that are computed.
+func offerBy(cmd *cobra.Command, flag string, words cobra.CompletionFunc) {
 	// The only errors are an unknown flag and a second registration.
-	offered := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-	if err := cmd.RegisterFlagCompletionFunc(flag, offered); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc(flag, words); err != nil {
 		panic(err)
 	}
 }

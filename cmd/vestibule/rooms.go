@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,7 @@ import (
 
 func newRoomsCmd() *cobra.Command {
 	flags := &clientFlags{}
-	return flags.group(&cobra.Command{
+	return flags.changes(&cobra.Command{
 		Use: "rooms", Short: "Show and change rooms",
 		Long: `Show and change rooms.
 
@@ -31,25 +32,31 @@ have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 			Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed",
 			Args: pairs(0),
 			RunE: flags.run(func(c *client, args []string) error {
-				return c.pass(http.MethodPost, inZone(), body(args))
+				return change(c, http.MethodPost, inZone()+strict, body(args), func(r api.Room) string {
+					return fmt.Sprintf("created room %s for %s%s: total_active_users %d, new_users_per_minute %d", r.Name, r.Host,
+						r.Path, r.TotalActiveUsers, r.NewUsersPerMinute)
+				})
 			}),
 		},
 		&cobra.Command{
 			Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", Args: pairs(1),
-			RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
-				return c.pass(http.MethodPatch, inZone(r.Id), body(args))
-			}),
+			RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error { return setRoom(c, r, body(args)) }),
 		},
 		&cobra.Command{
-			Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site",
-			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error {
-				return c.pass(http.MethodDelete, inZone(r.Id), nil)
-			}),
+			Use: "suspend ROOM", Short: "Let all visitors straight to the site, until rooms unsuspend",
+			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return setRoom(c, r, object{"suspended": true}) }),
 		},
+		&cobra.Command{
+			Use: "unsuspend ROOM", Short: "End the suspension of a room",
+			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return setRoom(c, r, object{"suspended": false}) }),
+		},
+		newRoomsDeleteCmd(flags),
 		&cobra.Command{
 			Use: "site HOST URL", Short: "Set the site behind a host",
 			RunE: flags.run(func(c *client, args []string) error {
-				return c.pass(http.MethodPut, ofOurs("hosts", args[0]), object{"origin": args[1]})
+				return change(c, http.MethodPut, ofOurs("hosts", args[0]), object{"origin": args[1]}, func(h api.Host) string {
+					return fmt.Sprintf("the site of host %s is %s", h.Name, h.Origin)
+				})
 			}),
 		},
 		&cobra.Command{
@@ -65,8 +72,30 @@ have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 		newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
 }
 
+// setRoom changes settings of a room and shows those that differ.
+func setRoom(c *client, r *api.Room, body object) error {
+	return change(c, http.MethodPatch, inZone(r.Id)+strict, body, func(after api.Room) string {
+		return fmt.Sprintf("room %s: %s", r.Name, differences(r, after))
+	})
+}
+
+func newRoomsDeleteCmd(flags *clientFlags) *cobra.Command {
+	ask := &confirmation{}
+	cmd := &cobra.Command{
+		Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site",
+		RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error {
+			if err := ask.deletion(c, []string{r.Name}, nil); err != nil {
+				return err
+			}
+			return change(c, http.MethodDelete, inZone(r.Id), nil, func(any) string { return "deleted room " + r.Name })
+		}),
+	}
+	ask.add(cmd)
+	return cmd
+}
+
 func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
-	file, dry, prune := "", false, false
+	file, dry, prune, ask := "", false, false, &confirmation{}
 	cmd := &cobra.Command{
 		Use: "apply -f FILE", Short: "Create or replace the rooms and hosts of a rooms.yaml, all or none, and print the changes",
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,11 +104,12 @@ func newRoomsApplyCmd(flags *clientFlags) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: flags.run(func(c *client, _ []string) error { return applyRooms(c, file, dry, prune) }),
+		RunE: flags.run(func(c *client, _ []string) error { return applyRooms(c, file, dry, prune, ask) }),
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the rooms.yaml")
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete the rooms and hosts that the file does not name")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the changes without applying them")
+	ask.add(cmd)
 	return cmd
 }
 
@@ -109,6 +139,9 @@ func listRooms(c *client) error {
 // object is a JSON object in a request.
 type object map[string]any
 
+// strict is the query by which the API refuses unknown keys.
+const strict = "?strict=true"
+
 // pairs checks the arguments of a command that takes KEY=VALUE... after others.
 func pairs(after int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -124,70 +157,28 @@ func pairs(after int) cobra.PositionalArgs {
 	}
 }
 
-// body makes a JSON object of KEY=VALUE arguments.
+// body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative.
 func body(pairs []string) object {
-	all, own := object{}, object{}
+	all := object{}
 	for _, p := range pairs {
 		key, value, _ := strings.Cut(p, "=")
 		var v any = value
 		if json.Valid([]byte(value)) {
 			v = json.RawMessage(value)
+		} else if at, err := parseTime(value, time.Now()); err == nil && strings.HasSuffix(key, "_time") {
+			v = at.UTC().Format(time.RFC3339)
 		}
-		if rest, ok := strings.CutPrefix(key, "vestibule."); ok {
-			own[rest], all["vestibule"] = v, own
-		} else {
-			all[key] = v
+		in := all
+		outer, rest, nested := strings.Cut(key, ".")
+		for ; nested; outer, rest, nested = strings.Cut(rest, ".") {
+			next, ok := in[outer].(object)
+			if !ok {
+				next = object{}
+				in[outer] = next
+			}
+			in = next
 		}
+		in[outer] = v
 	}
 	return all
-}
-
-func newStatusCmd() *cobra.Command {
-	flags, watch := &clientFlags{}, false
-	cmd := &cobra.Command{
-		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait",
-		RunE: flags.run(func(c *client, args []string) error {
-			return c.again(watch, func() error { return showStatus(c, args) })
-		}),
-	}
-	flags.add(cmd, cmd.Flags())
-	cmd.Flags().BoolVar(&watch, "watch", false, "show it again every two seconds, until interrupted")
-	return cmd
-}
-
-func showStatus(c *client, names []string) error {
-	list, err := c.all()
-	if err != nil {
-		return err
-	}
-	type line struct {
-		Name string `json:"name"`
-		api.Status
-	}
-	var chosen []api.Room
-	for _, name := range names {
-		r, err := roomOf(list, name)
-		if err != nil {
-			return err
-		}
-		chosen = append(chosen, *r)
-	}
-	if len(names) == 0 {
-		chosen = list
-	}
-	lines := []line{}
-	for _, r := range chosen {
-		s, err := call[api.Status](c, http.MethodGet, inZone(r.Id, "status"), nil)
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.Name, err)
-		}
-		lines = append(lines, line{r.Name, s})
-	}
-	return c.show(lines, func(row func(...any)) {
-		row("NAME", "STATUS", "INSIDE", "WAITING", "LONGEST WAIT", "AS OF")
-		for _, l := range lines {
-			longest := fmt.Sprintf("%d min", l.MaxEstimatedTimeMinutes)
-			row(l.Name, l.Status.Status, l.EstimatedTotalActiveUsers, l.EstimatedQueuedUsers, longest, l.Vestibule.AsOf)
-		}
-	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/match"
 	"vestibule/internal/core/rules"
 	"vestibule/internal/global/control/api"
@@ -23,12 +24,71 @@ import (
 
 func newRulesCmd() *cobra.Command {
 	flags := &clientFlags{}
-	return flags.group(&cobra.Command{Use: "rules", Short: "Show and try bypass rules"},
+	return flags.changes(&cobra.Command{Use: "rules", Short: "Show, change and try bypass rules"},
 		newRulesTryCmd(flags),
 		&cobra.Command{
 			Use: "list ROOM", Short: "Show the rules of a room",
 			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return listRules(c, r.Id) }),
+		},
+		newRulesAddCmd(flags),
+		&cobra.Command{
+			Use: "set ROOM RULE KEY=VALUE...", Short: "Change or move a rule, by ID or place in the list", Args: pairs(2),
+			Long: `Change or move a rule, by ID or place in the list. Keys are expression, description, enabled, and position.index,
+position.before or position.after.`,
+			Example: "  vestibule rules set shop 2 enabled=false\n  vestibule rules set shop 2 position.index=1",
+			RunE: flags.ofRule(func(c *client, r *api.Room, rule *api.Rule, args []string) error {
+				target := inZone(r.Id, "rules", rule.Id) + strict
+				return change(c, http.MethodPatch, target, body(args), func(all []api.Rule) string {
+					i := max(0, slices.IndexFunc(all, func(x api.Rule) bool { return x.Id == rule.Id })) // it is there
+					return fmt.Sprintf("rule %d of room %s: %s", i+1, r.Name, differences(rule, all[i]))
+				}, ifMatch(c.tag))
+			}),
+		},
+		&cobra.Command{
+			Use: "delete ROOM RULE", Short: "Delete a rule, by ID or place in the list",
+			RunE: flags.ofRule(func(c *client, r *api.Room, rule *api.Rule, _ []string) error {
+				return change(c, http.MethodDelete, inZone(r.Id, "rules", rule.Id), nil, func([]api.Rule) string {
+					return fmt.Sprintf("deleted rule %s of room %s", rule.Expression, r.Name)
+				}, ifMatch(c.tag))
+			}),
 		})
+}
+
+func newRulesAddCmd(flags *clientFlags) *cobra.Command {
+	description, disabled := "", false
+	cmd := &cobra.Command{
+		Use: "add ROOM EXPRESSION", Short: "Add a rule at the end: requests that match EXPRESSION pass the room",
+		Example: `  vestibule rules add shop 'starts_with(http.request.uri.path, "/assets/")' --description assets`,
+		RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
+			rule := object{
+				"action": room.ActionBypass, "expression": args[0], "description": description, "enabled": !disabled,
+			}
+			return change(c, http.MethodPost, inZone(r.Id, "rules"), rule, func(all []api.Rule) string {
+				return fmt.Sprintf("added rule %d of room %s", len(all), r.Name)
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&description, "description", "", "what the rule is for")
+	cmd.Flags().BoolVar(&disabled, "disabled", false, "add it without effect")
+	return cmd
+}
+
+// ofRule is ofRoom for a command whose second argument is RULE. do gets the rule, and the arguments after it.
+func (c *clientFlags) ofRule(do func(c *client, r *api.Room, rule *api.Rule, args []string) error) runFunc {
+	return c.ofRoom(func(cl *client, r *api.Room, args []string) error {
+		all, err := cl.rules(r.Id)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(x api.Rule) bool { return x.Id == args[0] })
+		if n, err := strconv.Atoi(args[0]); err == nil && n >= 1 && n <= len(all) && i < 0 {
+			i = n - 1
+		}
+		if i < 0 {
+			return fmt.Errorf("room %s has no rule %q, it has %d", r.Name, args[0], len(all))
+		}
+		return do(cl, r, &all[i], args[1:])
+	})
 }
 
 func newRulesTryCmd(flags *clientFlags) *cobra.Command {
@@ -98,9 +158,9 @@ func listRules(c *client, id string) error {
 		return err
 	}
 	return c.show(list, func(row func(...any)) {
-		row("ID", "ENABLED", "VERSION", "EXPRESSION", "DESCRIPTION")
-		for _, r := range list {
-			row(r.Id, r.Enabled, r.Version, r.Expression, r.Description)
+		row("PLACE", "ID", "ENABLED", "VERSION", "EXPRESSION", "DESCRIPTION")
+		for i, r := range list {
+			row(i+1, r.Id, r.Enabled, r.Version, r.Expression, r.Description)
 		}
 	})
 }

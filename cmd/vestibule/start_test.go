@@ -54,6 +54,10 @@ func TestDemoIsWhereItWas(t *testing.T) {
 		if info.Control.Token == "" || info.Control.Token != before.Control.Token {
 			t.Errorf("the token is %q, before %q", info.Control.Token, before.Control.Token)
 		}
+		if info.Control.Console == "" || info.Control.Console == before.Control.Console {
+			t.Errorf("the link to the console is %q, before %q", info.Control.Console, before.Control.Console)
+		}
+		info.Control.Console = before.Control.Console // each is valid once
 		if reflect.DeepEqual(info, before) {
 			return
 		}

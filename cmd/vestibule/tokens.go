@@ -12,7 +12,7 @@ import (
 
 func newTokensCmd() *cobra.Command {
 	flags := &clientFlags{}
-	return flags.group(&cobra.Command{Use: "tokens", Short: "Show, create and revoke tokens of the API"},
+	return flags.changes(&cobra.Command{Use: "tokens", Short: "Show, create and revoke tokens of the API"},
 		&cobra.Command{
 			Use: "list", Short: "Show all tokens, without their values",
 			RunE: flags.run(func(c *client, _ []string) error { return listTokens(c) }),
@@ -21,11 +21,7 @@ func newTokensCmd() *cobra.Command {
 		&cobra.Command{
 			Use: "revoke ID", Short: "Revoke a token",
 			RunE: flags.run(func(c *client, args []string) error {
-				gone, err := call[any](c, http.MethodDelete, ofOurs("tokens", args[0]), nil)
-				if err != nil {
-					return err
-				}
-				return c.show(gone, func(row func(...any)) { row("revoked " + args[0]) })
+				return change(c, http.MethodDelete, ofOurs("tokens", args[0]), nil, func(any) string { return "revoked " + args[0] })
 			}),
 		})
 }
@@ -45,7 +41,7 @@ func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 			if expires > 0 {
 				ask["expires_on"] = time.Now().Add(expires).UTC().Format(time.RFC3339)
 			}
-			made, err := call[api.Token](c, http.MethodPost, ofOurs("tokens"), ask)
+			made, err := call[api.Token](c, http.MethodPost, c.because(ofOurs("tokens")), ask)
 			if err == nil && made.Value == nil {
 				err = fmt.Errorf("token %s was created, but the API did not return its value", made.Id)
 			}

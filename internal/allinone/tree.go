@@ -324,9 +324,13 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err erro
 	return nil
 }
 
-// TakeToken sets the API's token in Info, for the owner of the whole tree.
+// TakeToken sets the API's token in Info, and a link by which somebody becomes an admin of the console, for the owner of
+// the whole tree.
 func (t *Tree) TakeToken(ctx context.Context) (err error) {
-	t.Info.Control.Token, err = t.global.Control.Token(ctx)
+	if t.Info.Control.Token, err = t.global.Control.Token(ctx); err != nil {
+		return err
+	}
+	t.Info.Control.Console, err = t.global.Control.AdminLink(ctx, false)
 	return err
 }
 

@@ -37,6 +37,7 @@ type passage struct {
 	*proxy
 	outcome *gate.Outcome
 	body    *patientBody // nil without a body
+	asked   time.Time    // when the request was sent
 }
 
 // serve forwards an admitted request.
@@ -44,7 +45,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	if o.Kind != gate.Enters {
 		panic("proxy: the request may not enter") // nothing may reach the origin this way
 	}
-	x := passage{proxy: p, outcome: o}
+	x := passage{proxy: p, outcome: o, asked: time.Now()}
 	x.body, _ = r.Body.(*patientBody)
 	rp := httputil.ReverseProxy{
 		Transport: p.trip, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
@@ -55,6 +56,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 // answered turns the origin's answer into the visitor's.
 func (x passage) answered(r *http.Response) error {
 	x.monitor.Answered(x.outcome.Origin)
+	x.outcome.Forwarded(r.StatusCode, time.Since(x.asked))
 	own := r.Header.Get(gate.CommandHeader) == gate.CommandRevoke
 	revoke := own || r.Header.Get(gate.HostedCommandHeader) == gate.CommandRevoke
 	// Not before: an informational answer (103) would have taken them, and left none for the final one.
@@ -73,6 +75,7 @@ func (x passage) failed(w http.ResponseWriter, r *http.Request, err error) {
 		w.WriteHeader(499) // the visitor left or sent half of a body; nobody reads this
 		return
 	}
+	x.outcome.Forwarded(0, 0)
 	f := x.monitor.Failed(x.outcome.Origin, r.Host, err)
 	addFields(w.Header(), x.outcome.FailureHeader(&f))
 	w.WriteHeader(f.Status)

@@ -29,6 +29,7 @@ const (
 	maxToldAlarm   = 500 // bytes
 	maxToldEdges   = 500 // of all data centres together, in one message
 	maxCentres     = 1000
+	edgesTold      = 10 * time.Second // two intervals in which regionals report their edges
 )
 
 // centreReport is the state that a data centre reports of itself, for display only.
@@ -64,6 +65,9 @@ func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	}
 	out.Build, out.EdgesCount = c.build, int(c.edgesN)
 	since := now.Sub(c.at)
+	if since <= edgesTold { // between two reports the edges are taken to be as they were
+		since = 0
+	}
 	for _, e := range c.edges[:min(len(c.edges), most)] {
 		out.Edges = append(out.Edges, api.Edge{
 			Name: e.Name, Build: e.Build, State: e.State, HeardSeconds: (e.Heard + since).Seconds(), LeaseSeconds: max(0, e.Lease-since).Seconds(),

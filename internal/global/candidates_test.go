@@ -24,9 +24,12 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 		return d
 	}
 	d := shown(fleettime.Mono(10).Add(time.Second), 2)
-	if d.Build != "v3" || d.EdgesCount != 300 || len(d.Edges) != 2 || d.Edges[0] != (api.Edge{Name: "a", State: "lost", HeardSeconds: 61}) ||
-		d.Edges[1] != (api.Edge{Name: "b", Build: "v1", State: "alive", HeardSeconds: 2, LeaseSeconds: 1}) {
-		t.Errorf("%+v", d)
+	if d.Build != "v3" || d.EdgesCount != 300 || len(d.Edges) != 2 || d.Edges[0] != (api.Edge{Name: "a", State: "lost", HeardSeconds: 60}) ||
+		d.Edges[1] != (api.Edge{Name: "b", Build: "v1", State: "alive", HeardSeconds: 1, LeaseSeconds: 2}) {
+		t.Errorf("as of the report: %+v", d)
+	}
+	if d := shown(fleettime.Mono(10).Add(20*time.Second), 2); d.Edges[1] != (api.Edge{Name: "b", Build: "v1", State: "alive", HeardSeconds: 21}) {
+		t.Errorf("long after the report: %+v", d)
 	}
 	if d := shown(fleettime.Mono(10).Add(time.Hour), 1); len(d.Edges) != 1 || d.EdgesCount != 300 {
 		t.Errorf("%+v", d)

@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/notices"
 	"vestibule/internal/node"
 )
 
@@ -23,6 +24,7 @@ type Config struct {
 	DrawBeacon  string            `mapstructure:"draw_beacon" doc:"public beacon of draws, beside a secret: none; preferred: drand's quicknet, without it after 20 s; required: nobody enters without it"`
 	DrawMirrors []string          `mapstructure:"draw_mirrors" doc:"addresses of drand's HTTP API, such as https://api.drand.sh, 8 at most; the leader asks all at once"`
 	Control     ControlConfig     `mapstructure:"control"`
+	Notices     NoticesConfig     `mapstructure:"notices"`
 	NATS        node.ServerConfig `mapstructure:"nats"`
 	Bootstrap   bool              `mapstructure:"bootstrap" doc:"assert that nothing was ever granted: do not wait for data centres that have not been heard; ignored once a global led, or a list of data centres exists"`
 }
@@ -31,7 +33,8 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour, DrawBeacon: draw.BeaconNone,
-		NATS: node.DefaultServer(),
+		Notices: NoticesConfig{SMTP: SMTPConfig{Security: notices.StartTLS}},
+		NATS:    node.DefaultServer(),
 	}
 }
 
@@ -39,6 +42,7 @@ func DefaultConfig() Config {
 func (c *Config) Validate() []error {
 	errs := append(c.Base.Validate(), c.NATS.Validate()...)
 	errs = append(errs, c.Control.Validate()...)
+	errs = append(errs, c.Notices.Validate()...)
 	if err := wire.CheckName(c.Name); err != nil {
 		errs = append(errs, fmt.Errorf("name: %w", err))
 	}

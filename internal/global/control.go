@@ -1,6 +1,7 @@
 package global
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +20,10 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/access"
+	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
+	"vestibule/internal/global/history"
 	"vestibule/internal/node"
 )
 
@@ -27,14 +32,83 @@ type ControlConfig struct {
 	Listen string `mapstructure:"listen" doc:"host:port of the API, empty for none; without cert and key a loopback address"`
 	Cert   string `mapstructure:"cert" doc:"certificate file; it is read again when it changes"`
 	Key    string `mapstructure:"key" doc:"key file"`
+	URL    string `mapstructure:"url" doc:"address of this listener as browsers reach it, such as https://console.example.org, for links; empty for listen"`
+	OIDC   OIDC   `mapstructure:"oidc"`
 	Origin string `mapstructure:"origin" doc:"site for rooms that the API creates on a host without one, such as http://10.0.0.5:8080, the same at every global; empty refuses them"`
+}
+
+// OIDC is a login by OpenID Connect.
+type OIDC struct {
+	Issuer string   `mapstructure:"issuer" doc:"address of an OpenID Connect provider by which people log in, empty for none; needs control.url"`
+	Name   string   `mapstructure:"name" doc:"what the login page calls it"`
+	Client string   `mapstructure:"client_id" doc:"client ID; the redirect address is control.url with /oidc/callback"`
+	Secret string   `mapstructure:"client_secret_file" doc:"file with the client secret"`
+	Claim  string   `mapstructure:"role_claim" doc:"claim of the ID token that names roles: a string or a list"`
+	Roles  []string `mapstructure:"roles" doc:"VALUE=ROLE by value of the claim, with viewer, operator, editor or admin; nobody else logs in"`
+}
+
+// validate returns every fault of the keys below control.oidc.
+func (o *OIDC) validate(own string) (errs []error) {
+	if o.Issuer == "" {
+		if o.Client != "" || o.Secret != "" || len(o.Roles) > 0 {
+			return []error{errors.New("control.oidc.client_id, client_secret_file, roles: need control.oidc.issuer")}
+		}
+		return nil
+	}
+	for key, value := range map[string]string{"control.oidc.issuer": o.Issuer, "control.url": own} {
+		if rule := room.CheckOrigin(value); rule != "" && !strings.HasPrefix(value, "https://") {
+			errs = append(errs, fmt.Errorf("%s: %s", key, rule))
+		}
+	}
+	for key, value := range map[string]string{"client_id": o.Client, "client_secret_file": o.Secret, "role_claim": o.Claim} {
+		if value == "" {
+			errs = append(errs, fmt.Errorf("control.oidc.%s: must be given", key))
+		}
+	}
+	if len(o.Roles) == 0 {
+		errs = append(errs, errors.New("control.oidc.roles: at least one must be given, or nobody logs in"))
+	}
+	for _, entry := range o.Roles {
+		if value, role := roleOf(entry); value == "" || !role.Known() {
+			errs = append(errs, fmt.Errorf("control.oidc.roles: must be VALUE=ROLE with viewer, operator, editor or admin, got %q", entry))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return append(errs, node.CheckFile("control.oidc.client_secret_file", o.Secret)...)
+}
+
+// config returns the provider; nil for none.
+func (o *OIDC) config(own string) (*access.OIDCConfig, error) {
+	if o.Issuer == "" {
+		return nil, nil
+	}
+	secret, err := os.ReadFile(o.Secret)
+	if err != nil {
+		return nil, fmt.Errorf("control.oidc.client_secret_file: %w", err)
+	}
+	c := &access.OIDCConfig{
+		Name: cmp.Or(o.Name, "single sign-on"), Issuer: o.Issuer, ClientID: o.Client, ClientSecret: strings.TrimSpace(string(secret)),
+		URL: strings.TrimSuffix(own, "/"), Claim: o.Claim, Roles: map[string]control.Role{},
+	}
+	for _, entry := range o.Roles {
+		value, role := roleOf(entry)
+		c.Roles[value] = role
+	}
+	return c, nil
+}
+
+// roleOf returns the parts of an entry of control.oidc.roles. It is a list, since keys of the configuration have no
+// capital letters.
+func roleOf(entry string) (value string, role control.Role) {
+	i := max(0, strings.LastIndexByte(entry, '='))
+	return entry[:i], control.Role(strings.TrimPrefix(entry[i:], "="))
 }
 
 // Validate returns every fault of the keys below control.
 func (c *ControlConfig) Validate() []error {
 	if c.Listen == "" {
-		if c.Cert != "" || c.Key != "" || c.Origin != "" {
-			return []error{errors.New("control.cert, control.key, control.origin: need control.listen")}
+		if c.Cert != "" || c.Key != "" || c.Origin != "" || c.URL != "" || c.OIDC.Issuer != "" {
+			return []error{errors.New("control.cert, control.key, control.origin, control.url, control.oidc: need control.listen")}
 		}
 		return nil
 	}
@@ -48,13 +122,19 @@ func (c *ControlConfig) Validate() []error {
 	if rule := room.CheckOrigin(c.Origin); c.Origin != "" && rule != "" {
 		errs = append(errs, fmt.Errorf("control.origin: %s", rule))
 	}
+	errs = append(errs, c.OIDC.validate(c.URL)...)
 	errs = append(errs, node.CheckFile("control.cert", c.Cert)...)
 	return append(errs, node.CheckFile("control.key", c.Key)...)
 }
 
-// Control serves the API of a candidate.
+// Control serves the API and the console of a candidate.
 type Control struct {
 	API      *control.Server
+	access   *access.Access
+	handler  http.Handler
+	end      func() // ends the streams of the console
+	folder   string // for the link of an admin, and the request for one
+	url      string // "" for the address of the listener
 	listener net.Listener
 	scheme   string
 	file     string // the first token is written here
@@ -67,10 +147,16 @@ const TokenFile = "control.token"
 
 func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	cfg := s.Config.Control
+	provider, err := cfg.OIDC.config(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	people := access.New(access.Options{Name: s.Config.Name, Docs: docs, Journal: s.Audit, OIDC: provider, Log: s.log})
 	c := &Control{
+		access: people, folder: s.Config.DataDir, url: strings.TrimSuffix(cfg.URL, "/"),
 		API: control.New(control.Options{
-			Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Audit: s.Audit, Docs: docs, Page: s.page, Numbers: s.Numbers, Fleet: s.candidates.view, Count: s.metrics.answered, Log: s.log,
-			Shared: s.Docs, Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time,
+			Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Audit: s.Audit, Docs: docs, Users: people, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view, Forget: s.Orders.Forget, Count: s.metrics.answered, Log: s.log,
+			Shared: s.Docs, Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post,
 		}),
 		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
 	}
@@ -86,10 +172,35 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control.listen: %w", err)
 	}
+	c.handler = c.routes(s)
 	if c.listener = l; secure != nil {
 		c.listener, c.scheme = tls.NewListener(l, secure), "https"
 	}
 	return c, nil
+}
+
+// routes serves the API, the console and the pages of logins.
+func (c *Control) routes(s *Server) http.Handler {
+	mux := http.NewServeMux()
+	screens := console.New(console.Options{API: c.API, Who: c.access.Who, Log: s.log, Live: s.lastMinute})
+	c.end = screens.Stop
+	for _, path := range []string{"/console", "/console/", "/static/"} {
+		mux.Handle(path, screens)
+	}
+	for _, path := range access.Paths {
+		mux.Handle(path, c.access)
+	}
+	mux.Handle("GET /{$}", http.RedirectHandler("/console/", http.StatusSeeOther))
+	mux.Handle("/", c.API)
+	return mux
+}
+
+// statsHistory returns h for the API; nil for none.
+func statsHistory(h *history.History) control.History {
+	if h == nil {
+		return nil
+	}
+	return h
 }
 
 // page returns a stored waiting page, or nil if there is none of that name.
@@ -108,6 +219,7 @@ func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
 type ControlInfo struct {
 	URL       string `json:"url"`
 	Token     string `json:"token,omitempty"`
+	Console   string `json:"console,omitempty"`    // link by which somebody becomes an admin, once
 	TokenFile string `json:"token_file,omitempty"` // path of the first token, once there is one
 	Zone      string `json:"zone"`
 	Account   string `json:"account"`
@@ -143,9 +255,10 @@ func (c *Control) Token(ctx context.Context) (string, error) {
 // run serves the API until ctx ends.
 func (c *Control) run(ctx context.Context) error {
 	server := &http.Server{
-		Handler: c.API, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+		Handler: c.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 	}
+	server.RegisterOnShutdown(c.end)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := server.Serve(c.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -154,6 +267,7 @@ func (c *Control) run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error { return node.IgnoreEnd(ctx, c.makeFirst(ctx)) })
+	g.Go(func() error { return node.IgnoreEnd(ctx, c.makeLinks(ctx)) })
 	g.Go(func() error {
 		<-ctx.Done()
 		last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -187,6 +301,56 @@ func (c *Control) makeFirst(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// Files of an admin's one-time link in the data folder.
+const (
+	LinkFile    = "control.link"    // the newest link, which only this user can read
+	RecoverFile = "control.recover" // asks for a link: whoever writes here owns the fleet's keys already
+)
+
+// AdminLink makes a one-time link by which its user becomes an admin, and keeps it in the data folder. With onlyFirst it
+// makes none, and returns "", if there is an admin.
+func (c *Control) AdminLink(ctx context.Context, onlyFirst bool) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	path, err := c.access.AdminLink(ctx, onlyFirst)
+	if err != nil || path == "" {
+		return "", err
+	}
+	link := cmp.Or(c.url, c.scheme+"://"+c.listener.Addr().String()) + path
+	file := filepath.Join(c.folder, LinkFile)
+	if err := node.WriteFile(file, []byte(link+"\n")); err != nil {
+		return "", err
+	}
+	c.log.Info("control: a link by which somebody becomes an admin was made; it is valid once, for 15 minutes", slog.String("file", file))
+	return link, nil
+}
+
+// makeLinks makes a link for the first admin of the fleet, and later for whoever asks in the data folder.
+func (c *Control) makeLinks(ctx context.Context) error {
+	asked := filepath.Join(c.folder, RecoverFile)
+	for first, failing := true, false; ; {
+		_, notAsked := os.Stat(asked)
+		var err error
+		if notAsked == nil {
+			if _, err = c.AdminLink(ctx, false); err == nil {
+				err = os.Remove(asked)
+			}
+		} else if first {
+			_, err = c.AdminLink(ctx, true)
+		}
+		first = first && err != nil
+		if err != nil && !failing && ctx.Err() == nil {
+			c.log.Warn("control: a link for an admin cannot be made yet", slog.Any("error", err))
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(500 * time.Millisecond):
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,13 @@ import (
 
 // runNode runs a whole candidate, with its API, until the test ends.
 func runNode(t testing.TB, s *embedded.Server, name string, change func(*global.Config)) *global.Node {
+	t.Helper()
+	n, _ := runNodeUntil(t, s, name, change)
+	return n
+}
+
+// runNodeUntil is runNode, until stop if that is called.
+func runNodeUntil(t testing.TB, s *embedded.Server, name string, change func(*global.Config)) (_ *global.Node, stop func()) {
 	t.Helper()
 	cfg := global.DefaultConfig()
 	cfg.Name, cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = name, t.TempDir(), "", []string{"dublin"}, true
@@ -38,13 +46,14 @@ func runNode(t testing.TB, s *embedded.Server, name string, change func(*global.
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	})
-	return n
+	t.Cleanup(stop)
+	return n, stop
 }
 
 // get asks the API of a candidate.
@@ -166,6 +175,56 @@ func TestEveryCandidateShowsTheFleet(t *testing.T) {
 			d := shown.Result.DataCenters
 			return leads == 1 && len(d) == 1 && d[0].Name == "dublin" && !d[0].Told
 		})
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// While NATS is gone, the API of a candidate shows the rooms that it knows, as of when it knew them, and soon.
+func TestTheAPIReadsWithoutNATS(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	n := runNode(t, s, "one", func(c *global.Config) { c.Control.Origin = "http://127.0.0.1:1" })
+	token, err := n.Control.Token(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(method, path, body string) (code int, text string, took time.Duration) {
+		r, err := http.NewRequestWithContext(within(t), method, n.Control.Info().URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		begun := time.Now()
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		data, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, string(data), time.Since(begun)
+	}
+	rooms := "/zones/" + n.Control.Info().Zone + "/waiting_rooms"
+	eventually(t, "a room is made", func() bool {
+		code, _, _ := call("POST", rooms, `{"name":"shop","host":"shop.example","total_active_users":3,"new_users_per_minute":5}`)
+		return code == http.StatusOK
+	})
+	eventually(t, "its status is shown", func() bool {
+		code, _, _ := call("GET", "/vestibule/status", "")
+		return code == http.StatusOK
+	})
+	s.Stop()
+	for _, path := range []string{rooms, "/vestibule/status", "/vestibule/status?room=shop"} {
+		code, text, took := call("GET", path, "")
+		if code != http.StatusOK || !strings.Contains(text, `"shop"`) || !strings.Contains(text, "this is as of 20") {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+		t.Logf("%s took %v without NATS", path, took.Round(time.Millisecond))
+	}
+	if code, text, _ := call("PATCH", rooms+"/nobody", `{"total_active_users":4}`); code != http.StatusServiceUnavailable {
+		t.Errorf("a change: %d %s", code, text)
 	}
 	http.DefaultClient.CloseIdleConnections()
 }

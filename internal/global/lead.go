@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/history"
 	"vestibule/internal/node"
 )
 
@@ -28,6 +29,8 @@ type leadership struct {
 
 	alarms []string            // last logged faults of the list of data centres
 	waits  node.Steady[string] // data centres logged as missing their ledgers
+
+	history *history.Writer // nil for none
 }
 
 // lead drives an allocator of its own for one term.
@@ -42,6 +45,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	})
 	t.Brief(alloc)
 	l := &leadership{s: s, alloc: alloc, term: t.Term, reports: map[string]*centreReport{}}
+	defer l.recordHistory(ctx)()
 	s.setLeading(l)
 	defer s.setLeading(nil)
 	stop, err := s.Bus.Subscribe(wire.Reports(wire.Root), func(_ string, data []byte) {
@@ -63,6 +67,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 	}
 	defer stopPublishing()
 
+	defer l.tellOperators(ctx)()
 	l.setTime()
 	checked := s.Clock.Now()
 	return t.Drive(ctx, alloc, &s.mu, func() (time.Duration, error) {
@@ -114,6 +119,9 @@ func (l *leadership) observe(m *wire.Report) {
 	defer l.s.mu.Unlock()
 	now := l.s.Clock.Now()
 	l.alloc.Observe(now, *m)
+	if l.history != nil {
+		l.history.Observe(m)
+	}
 	if m.Build != "" || m.TellsEdges {
 		l.storeCentreReport(now, m)
 	}

@@ -11,6 +11,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
+	"vestibule/internal/global/notices"
 	"vestibule/internal/node"
 )
 
@@ -22,6 +23,7 @@ type metrics struct {
 	invalid      prometheus.Counter
 	sent         *prometheus.CounterVec
 	control      *prometheus.CounterVec
+	notices      *prometheus.CounterVec
 	roomsValid   prometheus.Gauge
 	roomsRefused prometheus.Counter
 	series       node.RoomSeries
@@ -45,6 +47,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		invalid:      prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_reports_refused_total", Help: "Reports that could not be understood."}),
 		sent:         prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_global_grants_total", Help: "Grants to data centres, by result."}, []string{"result"}),
 		control:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_control_requests_total", Help: "Requests to the API, by operation of its document and class of the status."}, []string{"operation", "status"}),
+		notices:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_global_notices_total", Help: "Attempts to deliver a notice to operators, by what followed, and dropped notices."}, []string{"result"}),
 		roomsValid:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "vestibule_global_rooms_file_valid", Help: "1 while the current rooms file is in use, 0 while it is refused."}),
 		roomsRefused: prometheus.NewCounter(prometheus.CounterOpts{Name: "vestibule_global_rooms_refused_total", Help: "Changes of the rooms file that were refused."}),
 		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
@@ -73,9 +76,12 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		beyond:       d("vestibule_room_beyond_limit", "Sessions beyond total_active_users: of a room whose queueing_method is or was passthrough, or whose limit was lowered.", "room"),
 		idle:         d("vestibule_room_idle", "Permits of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
-	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.control, m.roomsValid, m.roomsRefused, m)
+	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.control, m.notices, m.roomsValid, m.roomsRefused, m)
 	for _, result := range node.Results {
 		m.sent.WithLabelValues(result)
+	}
+	for _, result := range notices.Results {
+		m.notices.WithLabelValues(result)
 	}
 	for _, status := range []int{http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable} {
 		m.control.WithLabelValues(control.NoOperation, statusClass(status))

@@ -31,8 +31,8 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 	own := natsbus.NewControl(conn, replicas)
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
-		Docs: natsbus.NewDocuments(conn, replicas, Watched...), Secrets: own,
-		Audit: audit.NewJournal(natsbus.NewAudit(conn, replicas)),
+		Docs: natsbus.NewDocuments(conn, replicas, Watched...), Secrets: own, Own: own,
+		Audit: audit.NewJournal(natsbus.NewAudit(conn, replicas)), History: natsbus.NewHistory(conn, replicas),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, replicas, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -44,14 +45,15 @@ type numbersMessage struct {
 }
 
 type roomNumbers struct {
-	ID       room.ID `json:",string"`
-	Active   int
-	Waiting  int
-	Longest  float64
-	Complete bool
-	Beyond   int    `json:",omitempty"`
-	Release  uint64 `json:",omitempty"`
-	LetIn    int    `json:",omitempty"`
+	ID        room.ID `json:",string"`
+	Active    int
+	Waiting   int
+	Longest   float64
+	Complete  bool
+	PerMinute float64 `json:",omitempty"`
+	Beyond    int     `json:",omitempty"`
+	Release   uint64  `json:",omitempty"`
+	LetIn     int     `json:",omitempty"`
 }
 
 // run publishes the numbers while this candidate leads, and receives them otherwise.
@@ -111,7 +113,9 @@ func (s *Server) numbersMessages(now time.Time) []numbersMessage {
 			out = append(out, numbersMessage{At: now, Leader: leader})
 			m = &out[len(out)-1]
 		}
-		m.Rooms = append(m.Rooms, roomNumbers{r.ID, x.Active, x.Waiting, x.Longest, x.Complete, x.Beyond, x.Release, x.LetIn})
+		m.Rooms = append(m.Rooms, roomNumbers{
+			r.ID, x.Active, x.Waiting, x.Longest, x.Complete, x.PerMinute, x.Beyond, x.Release, x.LetIn,
+		})
 	}
 	out[len(out)-1].Last = true
 	return out
@@ -122,7 +126,7 @@ func numbersOf(l root.Ledger) control.Numbers {
 	n := control.Numbers{Complete: l.Complete, Longest: -1, Release: l.Passes.Release, LetIn: int(l.Passes.Spent)}
 	if v := l.View; v != nil {
 		n.Active, n.Waiting = int(v.Active), int(v.Line.Total()+0.5)
-		n.Beyond = max(0, n.Active-int(l.Total))
+		n.Beyond, n.PerMinute = max(0, n.Active-int(l.Total)), math.Round(v.Mu*600)/10
 		if wait, ok := estimate.Estimate(v.Line.Total(), v.Paces, v.Theta); ok {
 			n.Longest = wait.Seconds()
 		}
@@ -146,7 +150,10 @@ func (n *numbers) receive(data []byte, now time.Time) error {
 		return nil
 	}
 	for _, r := range m.Rooms {
-		n.part[r.ID] = control.Numbers{Active: r.Active, Waiting: r.Waiting, Longest: r.Longest, Complete: r.Complete, Beyond: r.Beyond, Release: r.Release, LetIn: r.LetIn}
+		n.part[r.ID] = control.Numbers{
+			Active: r.Active, Waiting: r.Waiting, Longest: r.Longest, Complete: r.Complete, PerMinute: r.PerMinute,
+			Beyond: r.Beyond, Release: r.Release, LetIn: r.LetIn,
+		}
 	}
 	if m.Last {
 		n.rooms, n.part, n.heard, n.leader = n.part, nil, now, m.Leader
@@ -154,7 +161,8 @@ func (n *numbers) receive(data []byte, now time.Time) error {
 	return nil
 }
 
-// Numbers returns the numbers of a room; ok is false if no leader has published them recently.
+// Numbers returns the numbers of a room. ok is false if no leader has published them recently: then they are the last
+// ones, with At, or zero.
 func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -169,7 +177,7 @@ func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok b
 	n := &s.numbers
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now.Sub(n.heard) > numbersGood {
+	if n.heard.IsZero() {
 		return x, false
 	}
 	x, named := n.rooms[id]
@@ -177,5 +185,5 @@ func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok b
 		x = control.Numbers{Complete: true, Longest: -1}
 	}
 	x.At, x.Leader = n.heard, n.leader
-	return x, true
+	return x, now.Sub(n.heard) <= numbersGood
 }

@@ -24,6 +24,8 @@ import (
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
+	"vestibule/internal/global/history"
+	"vestibule/internal/global/notices"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/node"
 )
@@ -34,8 +36,10 @@ type Options struct {
 	Params  wire.Params
 	Bus     wire.Bus
 	Docs    wire.Documents
-	Secrets Secrets        // of draws
-	Audit   *audit.Journal // nil for none
+	Secrets Secrets            // of draws
+	Own     wire.DocumentStore // of globals alone: webhooks and undelivered notices; nil for no notices
+	Audit   *audit.Journal     // nil for none
+	History history.Store      // nil for none
 	Lease   wire.Leadership
 	Clock   *node.Clock // the clock that Lease reads
 	Reg     prometheus.Registerer
@@ -45,6 +49,7 @@ type Options struct {
 // Server is one candidate for global.
 type Server struct {
 	Options
+	Orders    *Orders // of operators, to regionals
 	log       *slog.Logger
 	fleet     *node.Fleet
 	rooms     *roomstore.Store
@@ -56,8 +61,12 @@ type Server struct {
 	mu      sync.Mutex
 	leading *leadership // nil for none
 
-	numbers    numbers    // of all rooms, for the API
-	candidates candidates // shown by the API
+	history    *history.History
+	poster     *notices.Poster
+	mailer     *notices.Mailer                // nil for none
+	sender     atomic.Pointer[notices.Sender] // while it leads
+	numbers    numbers                        // of all rooms, for the API
+	candidates candidates                     // shown by the API
 }
 
 // New returns a server. It can lead once it Runs.
@@ -79,6 +88,18 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.fleet.Tell(s.clock)
+	s.Orders = &Orders{bus: o.Bus, log: s.log, waiting: map[string]chan wire.ForgetAnswer{}}
+	if o.History != nil {
+		s.history = history.New(o.History, s.log)
+	}
+	networks, err := o.Config.Notices.networks()
+	if err != nil {
+		return nil, err
+	}
+	s.poster = notices.NewPoster(networks)
+	if s.mailer, err = o.Config.Notices.SMTP.mailer(); err != nil {
+		return nil, err
+	}
 	s.times = node.NewTimekeeper(o.Config.DataDir, o.Clock, s.log)
 	return s, nil
 }
@@ -132,6 +153,8 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.rooms.Run(ctx)) })
 	g.Go(func() error { return s.numbers.run(ctx, s) })
 	g.Go(func() error { return s.candidates.run(ctx, s) })
+	g.Go(func() error { return s.Orders.run(ctx) })
+	g.Go(func() error { return s.hearHistory(ctx) })
 	g.Go(func() error {
 		s.times.Run(ctx, s.known)
 		return nil
@@ -183,6 +206,9 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, "the audit entry of a change of rooms is not in the stream yet: "+why)
 	}
 	r.Alarms = append(r.Alarms, s.lateDraws()...)
+	if sender := s.sender.Load(); sender != nil {
+		r.Alarms = append(r.Alarms, sender.Alarms()...)
+	}
 	if s.fleet.Set() == nil {
 		r.Ready, r.Reasons = false, append(r.Reasons, "no room set published yet")
 	}

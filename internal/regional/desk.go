@@ -10,12 +10,48 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// forget handles an operator's declaration that an edge has ended.
+// obey carries out an order of an operator that came by the API, and sends the result to the globals. A data centre that
+// has the name of a listed one ignores it: the other one is meant.
+func (l *leadership) obey(data []byte) {
+	var o wire.Order
+	if !l.s.understood("order", json.Unmarshal(data, &o)) || l.isCopy() {
+		return
+	}
+	answer, err := json.Marshal(wire.OrderDone{ID: o.ID, ForgetAnswer: l.forgetEdge(&o.Forget)})
+	if err == nil {
+		err = l.s.Global.Publish(wire.OrderDoneSubject(l.s.Config.DataCenter), answer)
+	}
+	if err != nil {
+		l.s.log.Error("result of an order not sent", slog.Any("error", err))
+	}
+}
+
+func (l *leadership) isCopy() bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return l.agg.Status(l.s.Clock.Now()).Copy != 0
+}
+
+// forget handles an operator's declaration, by NATS, that an edge has ended.
 func (l *leadership) forget(question []byte) []byte {
 	var ask wire.ForgetAsk
-	var out wire.ForgetAnswer
-	err := json.Unmarshal(question, &ask)
-	if err == nil && (!ask.All || ask.Edge != "") {
+	out := wire.ForgetAnswer{}
+	if err := json.Unmarshal(question, &ask); err != nil {
+		out.Error = err.Error()
+	} else {
+		out = l.forgetEdge(&ask)
+	}
+	answer, err := json.Marshal(out)
+	if err != nil {
+		l.s.log.Error("answer not written", slog.Any("error", err))
+	}
+	return answer
+}
+
+// forgetEdge handles an operator's declaration that an edge has ended.
+func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
+	var err error
+	if !ask.All || ask.Edge != "" {
 		err = wire.CheckName(ask.Edge)
 	}
 	if err == nil {
@@ -35,11 +71,7 @@ func (l *leadership) forget(question []byte) []byte {
 	} else {
 		l.s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.String("result", out.Done))
 	}
-	answer, err := json.Marshal(out)
-	if err != nil {
-		l.s.log.Error("answer not written", slog.Any("error", err))
-	}
-	return answer
+	return out
 }
 
 // rejoin handles an operator's declaration that this data centre is the listed one.

@@ -168,6 +168,10 @@ func (l *leadership) listen(t *node.Term, c *node.Closer) error {
 		return err
 	}
 	c.Add("grants", stop)
+	if stop, err = l.s.Global.Subscribe(wire.OrderSubject(dc), func(_ string, data []byte) { l.obey(data) }); err != nil {
+		return err
+	}
+	c.Add("orders", stop)
 	if stop, err = l.s.Desk.Answer(wire.ForgetSubject(dc), func(question []byte) []byte { return l.forget(question) }); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
@@ -29,9 +30,13 @@ type Config struct {
 	DC     string // data centre
 	Params wire.Params
 	Limits Limits
-	Past   []uint64   // ended instance IDs, see fleettime.Lives
-	Ended  Ended      // sessions revoked under an earlier process
-	Rand   *rand.Rand // instance IDs, ticket IDs and jitter: seeded unpredictably in production
+	Past   []uint64 // ended instance IDs, see fleettime.Lives
+	Ended  Ended    // sessions revoked under an earlier process
+
+	// Traffic adds the counts of a room that the shell has, for a report; nil for none.
+	Traffic func(id room.ID, to history.Counts)
+
+	Rand *rand.Rand // instance IDs, ticket IDs and jitter: seeded unpredictably in production
 }
 
 // Room is the part of a room's settings that the engine uses.

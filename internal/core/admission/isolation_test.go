@@ -115,7 +115,13 @@ func TestSessionsOfNobodyAreInNoBooks(t *testing.T) {
 				e.Arrive(at(after), sale, t)
 			}
 		}
-		return e.Report(at(2001 * time.Second))
+		reports := e.Report(at(2001 * time.Second))
+		for i := range reports {
+			for j := range reports[i].Rooms {
+				reports[i].Rooms[j].Counts = nil // they came back, which the history may tell
+			}
+		}
+		return reports
 	}
 	if diff := cmp.Diff(reports(0), reports(40)); diff != "" {
 		t.Errorf("the ledger knows of them:\n%s", diff)

@@ -1,7 +1,10 @@
 package admission
 
 import (
+	"slices"
+
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/history"
 	"vestibule/internal/core/wire"
 )
 
@@ -103,7 +106,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		HeldPeople: uint64(len(r.held.tabs)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Entered: r.entered,
-		Outcomes: r.outcomes.Outcomes(),
+		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(),
 	}
 	r.permits.addToReport(now, &out)
 	r.queue.addToReport(ft, &out)
@@ -124,6 +127,15 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 		out.RateUsed = r.permits.rate.ages(now)
 	}
 	return out
+}
+
+// allCounts returns the counts of the room with those of the shell.
+func (r *roomState) allCounts() history.Counts {
+	c := slices.Clone(r.counts[:])
+	if r.edge.cfg.Traffic != nil {
+		r.edge.cfg.Traffic(r.ID, c)
+	}
+	return history.Counts(c).Trim()
 }
 
 // keptAlone is how many seconds after its end an edge without a lease keeps a second apart. Older sessions have

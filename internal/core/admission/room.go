@@ -6,6 +6,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
@@ -40,6 +41,7 @@ type roomState struct {
 	outcomes estimate.OutcomeCounter
 	admitted uint64
 	entered  uint64
+	counts   [history.NumCounts]uint64
 
 	dirty     bool   // changes to report
 	changedAt uint64 // first report with the newest change
@@ -148,6 +150,9 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	case m.synced():
 		r.updateSince(&t)
 		d.Counted = r.queue.checkIn(r.edge.countAt(m.time), &t, placeIn(r.draw, &t))
+	}
+	if fresh == Expired || fresh == Lost {
+		r.counts[history.Returning]++
 	}
 	d.Ticket = t
 	r.decide(m, &d, may)
@@ -304,9 +309,15 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	r.tickets.remember(second, t, until)
 	r.dirty = true
 	d.Verdict, d.Reason, d.Reseal = Admit, Slot, true
-	if forecast, actual, ok := d.Outcome(); ok {
+	counts := history.Counts(r.counts[:])
+	forecast, actual, ok := d.Outcome()
+	if ok {
 		r.outcomes.Add(forecast, actual)
 	}
+	if t.Waited() {
+		counts.AddWait(max(0, (fleettime.Time(second)*1000).Sub(t.Joined)), forecast)
+	}
+	counts.AddStay(-1, 0)
 	if r.permits.low() || r.queuedAll() {
 		r.edge.reportSoon(m.now) // refill before empty
 	}

@@ -1,6 +1,9 @@
 package admission
 
 import (
+	"time"
+
+	"vestibule/internal/core/history"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
@@ -114,6 +117,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 			r.alone.guests++
 		}
 		r.permits.renewed++
+		r.countStay(&t, from, until)
 		r.sessions.consume(from)
 		r.sessions.issue(until)
 		r.moves.add(wire.Move{ID: t.ID, From: from, Until: until, Shown: version(&t)})
@@ -135,6 +139,15 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 	d.Reseal = true
 	r.edge.descend(&d.Ticket)
 	return d
+}
+
+// countStay counts the age of a session that is renewed. Its ticket was last stamped a ticket's life before its end,
+// or at the admission.
+func (r *roomState) countStay(t *ticket.Ticket, from, until uint32) {
+	age := func(until uint32) time.Duration {
+		return time.Duration(max(0, int64(until)-int64(r.life.full)-1-int64(t.Admitted))) * time.Second
+	}
+	history.Counts(r.counts[:]).AddStay(age(from), age(until))
 }
 
 // quit revokes the session or place of ticket t; see Engine.Quit.

@@ -11,6 +11,7 @@ import (
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire/wirepb"
 )
@@ -121,7 +122,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Want: r.Want, HeldPeople: r.HeldPeople,
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Overcommit: r.Overcommit, Ends: packEnds(r.Ends),
-		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Copied: packLines(r.Copied),
+		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Counts: r.Counts.Trim(), Copied: packLines(r.Copied),
 		Passes: packPasses(&r.Passes), Callable: r.Callable,
 	}
 	if n := len(r.HeldJoined); n > 0 {
@@ -191,6 +192,9 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	} else if n > 0 {
 		r.Outcomes = make(estimate.Outcomes, estimate.OutcomesLen)
 		copy(r.Outcomes, p.GetOutcomes())
+	}
+	if r.Counts = p.GetCounts(); len(r.Counts) > history.NumCounts {
+		return fmt.Errorf("counts: at most %d, got %d", history.NumCounts, len(r.Counts))
 	}
 	if len(p.GetArrivalsMinuteMs()) != len(p.GetArrivalsN()) || len(p.GetArrivalsN()) > MaxMinutes {
 		return fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)

@@ -14,6 +14,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/ticket/reuse"
@@ -140,6 +141,7 @@ type RoomReport struct {
 	Waiting    estimate.Histogram // live, returned tickets by join time
 	Pending    estimate.Histogram // expected first returns, by join time; negative if at other edges
 	Outcomes   estimate.Outcomes  // outcomes of forecasts, cumulative
+	Counts     history.Counts     // cumulative, for the history
 	Arrivals   []Minute           // distinct visitors of the last minutes
 }
 

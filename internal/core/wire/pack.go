@@ -35,7 +35,7 @@ func (p *ReportPacker) Reports() []Report {
 
 // reportSize returns an upper bound of the room's encoded size, in bytes.
 func reportSize(r *RoomReport) int {
-	return 180 + 3*len(r.Outcomes) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) + 24*len(r.Waiting) + 12*len(r.Arrivals) + 25*len(r.Ends) + 16*len(r.Copied)
+	return 180 + 3*len(r.Outcomes) + 3*len(r.Counts) + 12*len(r.Sessions) + 40*len(r.Moves) + 10*len(r.HeldJoined) + 24*len(r.Waiting) + 12*len(r.Arrivals) + 25*len(r.Ends) + 16*len(r.Copied)
 }
 
 // GrantPacker splits a grant into parts of at most MaxMessage bytes.

@@ -13,6 +13,8 @@ import (
 //	vestibule.v1.global.report.<dc>    regional to global
 //	vestibule.v1.global.grant.<dc>     global to regional
 //	vestibule.v1.<dc>.forget           operator to the leading regional
+//	vestibule.v1.global.order.<dc>     global to the leading regional, for an operator: see Order
+//	vestibule.v1.global.done.<dc>      regional to all globals: the result
 //	vestibule.v1.global.ask            leading global to every node: see CopyAsk
 //	vestibule.v1.global.copy.<document>.<dc>
 //	                                   node to leading global: a newer document
@@ -32,6 +34,25 @@ func Reports(parent string) string { return prefix + parent + ".report.*" }
 
 // ForgetSubject is the subject of requests to the leading regional of a data centre to forget an edge: see ForgetAsk.
 func ForgetSubject(dc string) string { return prefix + dc + ".forget" }
+
+// OrderSubject is the subject of operators' orders by the API: from a global to the leading regional of a data centre.
+// The regional does not reply to an inbox, which global would have to open to data centres, but on OrderDoneSubject.
+func OrderSubject(dc string) string { return prefix + Root + ".order." + dc }
+
+// OrderDoneSubject is the subject of the results of orders.
+func OrderDoneSubject(dc string) string { return prefix + Root + ".done." + dc }
+
+// Order is an order to forget an edge; it and OrderDone are sent as JSON.
+type Order struct {
+	ID     string    `json:"id"` // random
+	Forget ForgetAsk `json:"forget"`
+}
+
+// OrderDone is the result of an order.
+type OrderDone struct {
+	ID string `json:"id"` // of the order
+	ForgetAnswer
+}
 
 // ForgetAsk is an operator's statement that an edge has ended; it and ForgetAnswer are sent as JSON.
 type ForgetAsk struct {
@@ -58,6 +79,25 @@ func AuditSubject(about string) string { return prefix + Root + ".audit." + abou
 
 // Audits are the subjects of all entries.
 const Audits = prefix + Root + ".audit.>"
+
+// HistoryLevel is a stream of the history of rooms.
+type HistoryLevel int
+
+// The levels: what the leader records each second of all rooms, and blocks of points of one room.
+const (
+	HistoryLog     HistoryLevel = iota
+	HistorySeconds              // a minute of points
+	HistoryMinutes              // an hour of points
+	HistoryHours                // a day of points
+)
+
+// HistorySubject is the subject of a level of the history: of a room by its public ID, or of a part of the log.
+func HistorySubject(level HistoryLevel, of string) string {
+	return prefix + Root + ".history." + [...]string{"log", "seconds", "minutes", "hours"}[level] + "." + of
+}
+
+// Histories matches all subjects of the history.
+const Histories = prefix + Root + ".history.>"
 
 // AskSubject carries the leading global's versions of the shared documents, so that nodes with newer ones send them:
 // see CopyAsk.

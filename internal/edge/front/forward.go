@@ -44,6 +44,7 @@ func (c *conn) failed(x *trip, err error) bool {
 		return false
 	}
 	c.endVisit()
+	x.outcome.Forwarded(0, 0)
 	f := x.opts.Monitor.Failed(x.outcome.Origin, c.req.Host, err)
 	ends := c.ends()
 	return c.writeAnswer(f.Status, x.outcome.FailureHeader(&f), []byte(f.Text), ends, c.f.opts.Timeouts.Idle) && !ends
@@ -52,6 +53,7 @@ func (c *conn) failed(x *trip, err error) bool {
 // forwardAnswer sends the origin's answer to the visitor; its head is in res.
 func (c *conn) forwardAnswer(x *trip) bool {
 	x.opts.Monitor.Answered(x.outcome.Origin)
+	x.outcome.Forwarded(c.res.Status, time.Since(x.asked))
 	framing := c.res.Body(c.req.Method)
 	ends := c.ends()
 	c.out = c.answerHead(c.out[:0], framing, ends)

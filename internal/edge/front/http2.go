@@ -114,6 +114,7 @@ func (x *http2Trip) hint(r *http1.Response) bool {
 func (x *http2Trip) answer(r *http.Request) {
 	t := &x.trip
 	t.opts.Monitor.Answered(t.outcome.Origin)
+	t.outcome.Forwarded(x.res.Status, time.Since(t.asked))
 	framing := x.res.Body(r.Method)
 	x.header()
 	if t.opts.Draining() {
@@ -141,6 +142,7 @@ func (x *http2Trip) answer(r *http.Request) {
 
 // failed answers in place of an origin that did not.
 func (x *http2Trip) failed(host string, err error) {
+	x.trip.outcome.Forwarded(0, 0)
 	f := x.trip.opts.Monitor.Failed(x.trip.outcome.Origin, host, err)
 	for _, field := range x.trip.outcome.FailureHeader(&f) {
 		x.w.Header().Add(field.Name, field.Value)

@@ -34,6 +34,7 @@ type trip struct {
 	client  string          // the visitor's address for X-Forwarded-For; empty for none
 	base    context.Context // ends when the request is cut off
 	visitor visitor
+	asked   time.Time   // when the request was last sent
 	up      *http1.Conn // nil before the answer, and after its return to the pool
 }
 
@@ -160,6 +161,7 @@ func (w *work) requestFor(b, body []byte) []byte {
 // roundTrip sends out, and reads heads up to that of the final answer.
 func (w *work) roundTrip(up *http1.Conn) error {
 	now := time.Now()
+	w.trip.asked = now
 	limit := now.Add(w.trip.opts.Timeouts.Response)
 	if err := w.send(now, up, limit); err != nil {
 		return err

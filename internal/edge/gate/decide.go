@@ -157,7 +157,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		g.finish(stay.Place())
 	}
 	if d.Enters() {
-		o.inside, o.decided = append(o.inside, stay), now
+		o.inside, o.traffic, o.decided = append(o.inside, stay), append(o.traffic, rm.traffic), now
 		o.Private = o.Private || rm.Caching == room.CachingPrivate
 		return reply{}
 	}

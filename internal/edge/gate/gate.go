@@ -67,6 +67,7 @@ func New(o Options) (*Gate, error) {
 		return nil, fmt.Errorf("waiting.per_prefix: %w", err)
 	}
 	m := newMetrics(o.Reg)
+	o.Engine.Traffic = m.traffics.addTo
 	e := &engine{params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m, held: held, counted: counted, core: admission.New(o.Engine)}
 	g := &Gate{
 		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, log: o.Log,

@@ -25,6 +25,8 @@ type metrics struct {
 	clockJumps  prometheus.Counter
 	ticketCount [ticketKinds]prometheus.Counter
 
+	traffics traffics
+
 	series node.RoomSeries
 	other  counts // of rooms without their own series
 	mu     sync.Mutex
@@ -65,7 +67,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		rooms: map[string]*roomCounters{},
+		rooms: map[string]*roomCounters{}, traffics: traffics{rooms: map[room.ID]*traffic{}},
 		ratio: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "vestibule_estimate_ratio", Help: "Actual wait divided by the wait told at joining; both plus five seconds.",
 			Buckets: []float64{.25, .5, .75, .8, .9, .95, 1, 1.05, 1.1, 1.2, 1.25, 1.5, 2, 4},

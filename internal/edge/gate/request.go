@@ -231,6 +231,7 @@ type Outcome struct {
 	gate    *Gate
 	host    string         // as named by the visitor, in canonical form
 	inside  []Stay         // the sessions that admit the request
+	traffic []*traffic     // of their rooms
 	decided fleettime.Time // when the last of them was checked
 	sealed  []sealed       // tickets for the response
 	asked   bool           // rules were evaluated with about
@@ -275,7 +276,7 @@ func (o *Outcome) End() {
 	clear(o.inside)
 	clear(o.sealed)
 	o.request = Request{}
-	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], sealed: o.sealed[:0], tools: o.tools}
+	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0], sealed: o.sealed[:0], tools: o.tools}
 	o.gate.pool.Put(o)
 }
 

@@ -122,6 +122,7 @@ func (b *rulebook) passBy(r *Request, o *Outcome, rooms *snapshot, in []*room.Ro
 		}
 		by := &rm.bypasses[n]
 		by.matched.Add(1)
+		rm.traffic.bypassed.Add(1)
 		// The rule depends on the visitor: a shared cache must not serve the response to others.
 		o.Private = o.Private || rm.Caching == room.CachingPrivate && by.rule.Needs.Visitor
 		in = slices.Delete(in, i, i+1)

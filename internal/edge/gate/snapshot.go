@@ -42,6 +42,7 @@ type roomState struct {
 	origin   *origin.Origin
 	lang     page.Lang // if the visitor's languages are not available
 	counters *roomCounters
+	traffic  *traffic
 	readers  readers
 	sealFrom fleettime.Time // start of the ring's first sealing key
 
@@ -96,7 +97,7 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		}
 	}
 	for _, r := range set.Rooms() {
-		rs := &roomState{Room: r, page: page.Builtin(), lang: page.LangOf(r.DefaultLanguage), counters: m.room(r.Name), readers: newReaders(r.CORSOrigins), attributes: cookieAttributes(r)}
+		rs := &roomState{Room: r, page: page.Builtin(), lang: page.LangOf(r.DefaultLanguage), counters: m.room(r.Name), traffic: m.traffics.of(r.ID), readers: newReaders(r.CORSOrigins), attributes: cookieAttributes(r)}
 		if keys {
 			rs.sealFrom = ring.Keys[0].SealFrom
 		}
@@ -116,6 +117,7 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		s.addOrigin(text, old)
 	}
 	m.keep(set)
+	m.traffics.keep(set)
 	return s
 }
 

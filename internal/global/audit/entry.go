@@ -27,6 +27,7 @@ type By struct {
 	Role      string `json:"role,omitempty"` // of the token
 	From      string `json:"from,omitempty"` // address, or name of the node
 	Operation string `json:"operation"`
+	Reason    string `json:"reason,omitempty"` // in the author's words
 }
 
 // Entry is one accepted change. PROTOCOL.md defines its format.

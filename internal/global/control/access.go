@@ -5,18 +5,43 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/roomstore"
 )
 
 // Principal is an authenticated client.
 type Principal struct {
-	ID   string // of the token
-	Name string
-	Role Role
+	ID    string // of the token, or of the user with its kind in front
+	Name  string
+	Role  Role
+	Rooms []string `json:",omitempty"` // IDs of the only rooms; none for all
+}
+
+// mayIn reports whether an operation on a room, "" for none, concerns only rooms of the principal.
+func (who Principal) mayIn(id, operation string) bool {
+	return len(who.Rooms) == 0 || id != "" && slices.Contains(who.Rooms, id) || id == "" && forAnyRooms[operation]
+}
+
+// forAnyRooms are the operations without a room in the path that principals with some rooms may call. Lists show only
+// their rooms.
+var forAnyRooms = map[string]bool{
+	"verify-token": true, "waiting-room-list-waiting-rooms-account": true, "waiting-room-list-waiting-rooms": true, "list-status": true,
+	"waiting-room-get-zone-settings": true, "waiting-room-create-a-custom-waiting-room-page-preview": true, "get-fleet": true,
+}
+
+// only returns the rooms of the principal.
+func (who Principal) only(rooms []*roomstore.Room) []*roomstore.Room {
+	if len(who.Rooms) == 0 {
+		return rooms
+	}
+	return slices.DeleteFunc(slices.Clone(rooms), func(r *roomstore.Room) bool { return !slices.Contains(who.Rooms, room.PublicID(r.Known())) })
 }
 
 type principalKey struct{}
@@ -33,7 +58,7 @@ func (t *tokens) authenticate(next http.Handler, out *envelope) http.Handler {
 		if !bearer {
 			text = r.Header.Get("X-Auth-Key") // X-Auth-Email adds nothing to the key
 		}
-		who, err := t.check(r.Context(), source(r.RemoteAddr), strings.TrimSpace(text))
+		who, err := t.check(r.Context(), Source(r.RemoteAddr), strings.TrimSpace(text), r.Method == http.MethodGet)
 		if err != nil {
 			if explain(err).Status == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="vestibule"`)
@@ -50,8 +75,8 @@ func (t *tokens) authenticate(next http.Handler, out *envelope) http.Handler {
 	})
 }
 
-// source returns the address that failures are counted for: a /64 network for IPv6.
-func source(remote string) string {
+// Source returns the address that failures are counted for: a /64 network for IPv6.
+func Source(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		return remote
@@ -68,9 +93,9 @@ func source(remote string) string {
 	return a.String()
 }
 
-// throttle bounds how many invalid tokens an address may try. Recently valid tokens still pass, so that a neighbour
+// Throttle bounds how many invalid tokens an address may try. Recently valid tokens still pass, so that a neighbour
 // cannot lock anybody out. It is safe for concurrent use.
-type throttle struct {
+type Throttle struct {
 	mu     sync.Mutex
 	by     *simplelru.LRU[string, *failures]
 	lately *simplelru.LRU[string, struct{}] // ids of valid tokens
@@ -87,7 +112,8 @@ const (
 	maxSources     = 10_000
 )
 
-func newThrottle() *throttle {
+// NewThrottle returns a throttle that has seen nothing.
+func NewThrottle() *Throttle {
 	by, err := simplelru.NewLRU[string, *failures](maxSources, nil)
 	if err != nil {
 		panic(err) // for a size below 1
@@ -96,11 +122,11 @@ func newThrottle() *throttle {
 	if err != nil {
 		panic(err)
 	}
-	return &throttle{by: by, lately: lately}
+	return &Throttle{by: by, lately: lately}
 }
 
 // wait returns how long an address has to wait.
-func (t *throttle) wait(now time.Time, from string) time.Duration {
+func (t *Throttle) wait(now time.Time, from string) time.Duration {
 	f, ok := t.by.Get(from)
 	if !ok || f.n < maxFailures {
 		return 0
@@ -108,8 +134,8 @@ func (t *throttle) wait(now time.Time, from string) time.Duration {
 	return max(0, failuresWithin-now.Sub(f.since))
 }
 
-// refuses returns how long tokens from an address are refused, 0 if they are checked.
-func (t *throttle) refuses(now time.Time, from, id string) time.Duration {
+// Refuses returns how long tokens from an address are refused, 0 if they are checked.
+func (t *Throttle) Refuses(now time.Time, from, id string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lately.Contains(id) {
@@ -118,8 +144,8 @@ func (t *throttle) refuses(now time.Time, from, id string) time.Duration {
 	return t.wait(now, from)
 }
 
-// failed records an invalid token, and returns how long the address has to wait.
-func (t *throttle) failed(now time.Time, from string) time.Duration {
+// Failed records an invalid token, and returns how long the address has to wait.
+func (t *Throttle) Failed(now time.Time, from string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if wait := t.wait(now, from); wait > 0 {
@@ -134,7 +160,8 @@ func (t *throttle) failed(now time.Time, from string) time.Duration {
 	return 0
 }
 
-func (t *throttle) good(id string) {
+// Good records a valid token.
+func (t *Throttle) Good(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lately.Add(id, struct{}{})

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"vestibule/internal/core/wire"
 )
 
 // with asks with a header.
@@ -67,16 +71,60 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for call, least := range map[string]Role{
 		"GET {z}": Viewer, "GET {z}/settings": Viewer, "GET /user/tokens/verify": Viewer, "POST {z}/preview": Operator, "POST {z}": Editor,
 		"PUT {z}/x": Editor, "PATCH {z}/x": Editor, "DELETE {z}/x": Editor, "PUT /vestibule/hosts/a": Editor,
-		"GET /vestibule/export": Viewer, "GET /vestibule/fleet": Viewer, "POST /vestibule/apply": Editor, "GET /vestibule/rooms/x/revisions": Editor, "POST /vestibule/rooms/x/revisions/1/restore": Editor, "GET /vestibule/audit": Admin,
+		"GET /vestibule/export": Viewer, "GET /vestibule/status": Viewer, "GET /vestibule/data_centers": Viewer, "PUT /vestibule/data_centers/x": Admin, "DELETE /vestibule/data_centers/x": Admin, "GET /vestibule/fleet": Viewer, "POST /vestibule/apply": Editor, "GET /vestibule/rooms/x/revisions": Editor, "POST /vestibule/rooms/x/revisions/1/restore": Editor, "GET /vestibule/audit": Admin,
 		"GET /vestibule/tokens": Admin, "POST /vestibule/tokens": Admin, "DELETE /vestibule/tokens/x": Admin,
+		"GET /vestibule/webhooks": Admin, "POST /vestibule/webhooks": Admin, "PATCH /vestibule/webhooks/x": Admin, "DELETE /vestibule/webhooks/x": Admin, "POST /vestibule/webhooks/x/test": Admin,
 	} {
 		method, path, _ := strings.Cut(call, " ")
 		for _, role := range roles {
 			a := f.ask(role, method, path, "{}")
-			if refused := a.code == 403; refused == role.may(least) {
+			if refused := a.code == 403; refused == role.May(least) {
 				t.Errorf("%s by %s: %+v", call, role, a)
 			}
 		}
+	}
+}
+
+// A token with some rooms reaches them and nothing else, by any operation.
+func TestAPrincipalWithSomeRooms(t *testing.T) {
+	f := start(t)
+	made := f.ask(Admin, "POST", "{z}", `{"name":"mine","host":"mine.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
+	id, _ := made.field("id").(string)
+	other := f.ask(Admin, "POST", "{z}", `{"name":"theirs","host":"theirs.example","total_active_users":200,"new_users_per_minute":200,"vestibule":{"origin":"http://10.0.0.1"}}`)
+	theirs, _ := other.field("id").(string)
+	if id == "" || theirs == "" {
+		t.Fatalf("%+v %+v", made, other)
+	}
+	if a := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"admin","rooms":["mine","none"]}`); a.code != 400 {
+		t.Errorf("a token for a room that does not exist: %+v", a)
+	}
+	token := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"admin","rooms":["mine"]}`)
+	value, _ := token.field("value").(string)
+	ask := func(method, path string) answer {
+		return f.with(method, path, "Authorization", "Bearer "+value)
+	}
+	for _, o := range newServices(Options{}).operations() {
+		method, path, _ := strings.Cut(o.route, " ")
+		fill := strings.NewReplacer("{zone_id}", Zone, "{account_id}", Account, "{waiting_room_id}", theirs, "{event_id}", "e", "{rule_id}", "r", "{host}", "h", "{token_id}", "t", "{revision}", "1", "{user}", "u", "{name}", "n")
+		a := ask(method, fill.Replace(path))
+		switch {
+		case strings.Contains(path, "{waiting_room_id}"):
+			if a.code != 404 {
+				t.Errorf("%s on a room of others: %+v", o.id, a)
+			}
+		case forAnyRooms[o.id]:
+			if a.code == 403 {
+				t.Errorf("%s: %+v", o.id, a)
+			}
+		case a.code != 403:
+			t.Errorf("%s on all rooms: %+v", o.id, a)
+		}
+	}
+	if a := ask("GET", "{z}/"+id); a.code != 200 {
+		t.Errorf("its room: %+v", a)
+	}
+	if a := ask("GET", "{z}"); a.code != 200 || !strings.Contains(fmt.Sprint(a.Result), "mine.example") || strings.Contains(fmt.Sprint(a.Result), "theirs.example") {
+		t.Errorf("its rooms: %+v", a)
 	}
 }
 
@@ -115,8 +163,8 @@ func TestExpiredAndRevokedTokens(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	list, _ := f.ask(Admin, "GET", "/vestibule/tokens", "").Result.([]any)
-	if len(list) != 5 || strings.Contains(string(f.docs.data[tokenKeys+id]), value[len(value)-43:]) {
-		t.Errorf("%v, stored %s", list, f.docs.data[tokenKeys+id])
+	if len(list) != 5 || strings.Contains(string(f.docs.Data[tokenKeys+id]), value[len(value)-43:]) {
+		t.Errorf("%v, stored %s", list, f.docs.Data[tokenKeys+id])
 	}
 	for _, e := range list {
 		if m, _ := e.(map[string]any); m["value"] != nil {
@@ -143,16 +191,16 @@ func TestExpiredAndRevokedTokens(t *testing.T) {
 func TestItIsNotedSeldomThatATokenIsUsed(t *testing.T) {
 	f := start(t)
 	f.ask(Viewer, "GET", "{z}", "")
-	before := f.docs.put
+	before := f.docs.Puts
 	for range 50 {
 		f.ask(Viewer, "GET", "{z}", "")
 	}
-	if f.docs.put != before {
-		t.Errorf("%d writes", f.docs.put-before)
+	if f.docs.Puts != before {
+		t.Errorf("%d writes", f.docs.Puts-before)
 	}
 	f.api.tokens.now = func() time.Time { return time.Now().Add(usedEvery + time.Second) }
-	if f.ask(Viewer, "GET", "{z}", ""); f.docs.put != before+1 {
-		t.Errorf("%d writes after a while", f.docs.put-before)
+	if f.ask(Viewer, "GET", "{z}", ""); f.docs.Puts != before+1 {
+		t.Errorf("%d writes after a while", f.docs.Puts-before)
 	}
 }
 
@@ -175,7 +223,7 @@ func TestFailuresAreThrottled(t *testing.T) {
 	if a := f.with("GET", "{z}", "Authorization", bad); a.code != 401 {
 		t.Errorf("a minute later: %+v", a)
 	}
-	if a, b := source("[2001:db8::1]:80"), source("[2001:db8::2]:90"); a != b || a == source("[2001:db8:0:1::1]:80") {
+	if a, b := Source("[2001:db8::1]:80"), Source("[2001:db8::2]:90"); a != b || a == Source("[2001:db8:0:1::1]:80") {
 		t.Errorf("%s, %s", a, b)
 	}
 }
@@ -196,10 +244,10 @@ func TestTheFirstTokenIsMadeOnce(t *testing.T) {
 	if value, err := f.api.First(t.Context()); value != "" || err != nil {
 		t.Errorf("there are tokens already: %q, %v", value, err)
 	}
-	f.docs.mu.Lock()
-	clear(f.docs.docs)
-	clear(f.docs.data)
-	f.docs.mu.Unlock()
+	f.docs.Lock()
+	clear(f.docs.Written)
+	clear(f.docs.Data)
+	f.docs.Unlock()
 	value, err := f.api.First(t.Context())
 	if err != nil || !f.api.Good(t.Context(), value) {
 		t.Fatal(value, err)
@@ -217,13 +265,54 @@ func TestRequestsAreCounted(t *testing.T) {
 	f.ask(Admin, "DELETE", "{z}/x", "")
 	f.ask(Admin, "GET", "/nowhere/at/all", "")
 	f.with("GET", "{z}", "Authorization", "Bearer x")
-	f.docs.down = errors.New("down")
-	f.ask(Viewer, "GET", "{z}", "")
+	f.docs.Down = errors.New("down")
+	f.ask(Operator, "GET", "{z}", "")
 	want := map[string]int{
 		"waiting-room-list-waiting-rooms 200": 2, "waiting-room-delete-waiting-room 403": 1, "waiting-room-delete-waiting-room 404": 1,
 		"none 404": 1, "none 401": 1, "none 503": 1,
 	}
 	if !maps.Equal(f.count, want) {
 		t.Errorf("%v, want %v", f.count, want)
+	}
+}
+
+// An order to forget an edge: who may give it, what the regional gets and answers, and the audit entry.
+func TestAnEdgeIsForgotten(t *testing.T) {
+	f := start(t)
+	var asked []string
+	said, away := wire.ForgetAnswer{Done: "1 process has ended"}, error(nil)
+	f.parts.members.forget = func(_ context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error) {
+		asked = append(asked, fmt.Sprintf("%s %+v", dc, ask))
+		return said, away
+	}
+	const path = "/vestibule/data_centers/nairobi/forget"
+	if a := f.ask(Editor, "POST", path, `{"edge":"edge-3"}`); a.code != 403 || len(asked) > 0 {
+		t.Errorf("an editor: %+v", a)
+	}
+	if a := f.ask(Admin, "POST", path+"?reason=its+machine+burnt", `{"edge":"edge-3","instance":"7"}`); a.code != 200 || a.field("done") != "1 process has ended" {
+		t.Errorf("%+v", a)
+	}
+	newest := f.ask(Admin, "GET", "/vestibule/audit?per_page=1", "").list()[0]
+	if fmt.Sprint(newest["changes"]) != "[map[change:changed kind:data_center name:nairobi settings:[map[after:edge-3 before:<nil> key:forget]]]]" || newest["reason"] != "its machine burnt" {
+		t.Errorf("the entry: %+v", newest)
+	}
+	said = wire.ForgetAnswer{Error: "edge-4 is heard"}
+	if a := f.ask(Admin, "POST", path, `{"edge":"edge-4"}`); a.code != 409 || a.Errors[0].Message != "edge-4 is heard" {
+		t.Errorf("refused by the regional: %+v", a)
+	}
+	away = errors.New("no result came")
+	if a := f.ask(Admin, "POST", path, `{"all":true}`); a.code != 503 || a.Errors[0].Message != "no result came" {
+		t.Errorf("no answer: %+v", a)
+	}
+	want := []string{"nairobi {Edge:edge-3 All:false Instance:7}", "nairobi {Edge:edge-4 All:false Instance:0}", "nairobi {Edge: All:true Instance:0}"}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked %q", asked)
+	}
+	for body, pointers := range map[string][]string{
+		`{}`: {"/edge"}, `{"edge":"A","instance":"x","alll":true}`: {"/alll", "/edge", "/instance"}, `{"edge":"a","all":true}`: {"/all"},
+	} {
+		if a := f.ask(Admin, "POST", path, body); a.code != 400 || !slices.Equal(a.pointers(), pointers) {
+			t.Errorf("%s: %d %v", body, a.code, a.pointers())
+		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
@@ -30,7 +32,7 @@ type applyService struct {
 
 // export returns all rooms as a rooms file, with its pages.
 func (s *applyService) export(ctx context.Context, _ *request) (any, error) {
-	state, err := s.store.Read(ctx)
+	state, err := s.current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +118,9 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		return nil, invalid(f)
 	}
 	var changes []api.AppliedChange
+	base := uint64(0)
 	_, err = s.store.Change(ctx, func(d *roomstore.Draft) error {
-		if prune {
+		if base = d.Base().Version; prune {
 			d.Set(doc)
 		} else {
 			d.Merge(doc)
@@ -125,7 +128,10 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		for name := range files {
 			d.AddPage(name, []byte(pages[name]))
 		}
-		next, err := d.Apply(1, d.Base().Version+1)
+		if err := q.match(base, "the state of all rooms"); err != nil {
+			return err
+		}
+		next, err := d.Apply(1, base+1)
 		if err != nil {
 			return err
 		}
@@ -146,37 +152,104 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		}
 		err = invalid(f)
 	}
-	return api.Applied{Applied: !dry, Changes: changes}, err
+	return tagged{api.Applied{Applied: !dry, Changes: changes}, base}, err
 }
 
 // applied returns the changes that a file makes.
 func applied(base, next *roomstore.State) []api.AppliedChange {
 	out := []api.AppliedChange{}
-	change := func(kind api.AppliedChangeKind, name string, before, after bool) api.AppliedChange {
-		a := api.AppliedChange{Kind: kind, Name: name, Change: api.Changed, Settings: []api.AppliedSetting{}}
-		switch {
-		case !before:
-			a.Change = api.Made
-		case !after:
-			a.Change = api.Deleted
-		}
-		return a
-	}
 	for _, c := range roomstore.Changes(base, next) {
-		a := change(api.AppliedChangeKindRoom, c.Name, c.Before != nil, c.After != nil)
-		for _, key := range differ(settingsOf(c.Before), settingsOf(c.After)) {
-			s := api.AppliedSetting{Key: key, Before: (*plain(&c.Before.Settings))[key], After: (*plain(&c.After.Settings))[key]}
-			if !reflect.DeepEqual(s.Before, s.After) { // ignores when an event was made
-				a.Settings = append(a.Settings, s)
-			}
-		}
+		a := appliedChange(api.AppliedChangeKindRoom, c.Name, c.Before != nil, c.After != nil)
+		a.Settings = settingsOfChange(settingsOf(c.Before), settingsOf(c.After))
 		out = append(out, a)
 	}
 	before, after := base.Sites(), next.Sites()
 	for _, name := range roomstore.HostChanges(before, after) {
-		out = append(out, change(api.AppliedChangeKindHost, name, before[name] != "", after[name] != ""))
+		out = append(out, appliedChange(api.AppliedChangeKindHost, name, before[name] != "", after[name] != ""))
 	}
 	return out
+}
+
+// appliedChange returns the change of an object that existed before it or not, and after it or not.
+func appliedChange(kind api.AppliedChangeKind, name string, before, after bool) api.AppliedChange {
+	a := api.AppliedChange{Kind: kind, Name: name, Change: api.Changed, Settings: []api.AppliedSetting{}}
+	switch {
+	case !before:
+		a.Change = api.Made
+	case !after:
+		a.Change = api.Deleted
+	}
+	return a
+}
+
+// settingsOfChange returns the settings that differ between two rooms: none if either is missing. Those of events and
+// rules are told one by one.
+func settingsOfChange(before, after *room.Settings) []api.AppliedSetting {
+	out := []api.AppliedSetting{}
+	for _, key := range differ(before, after) {
+		was, is := (*plain(before))[key], (*plain(after))[key]
+		switch {
+		case reflect.DeepEqual(was, is): // differs only in when an event was made
+		case key == "events":
+			out = append(out, partsOfChange("events", "name", was, is)...)
+		case key == "rules":
+			out = append(out, partsOfChange("rules", "id", was, is)...)
+		default:
+			out = append(out, api.AppliedSetting{Key: key, Before: was, After: is})
+		}
+	}
+	return out
+}
+
+// partsOfChange returns the fields that differ between two lists of objects, which name tells apart.
+func partsOfChange(list, name string, before, after any) (out []api.AppliedSetting) {
+	was, is := byName(name, before), byName(name, after)
+	for _, id := range union(was, is) {
+		at := fmt.Sprintf("%s[%s]", list, id)
+		if was[id] == nil || is[id] == nil {
+			s := api.AppliedSetting{Key: at}
+			if was[id] != nil {
+				s.Before = was[id]
+			} else {
+				s.After = is[id]
+			}
+			out = append(out, s)
+			continue
+		}
+		for _, key := range union(was[id], is[id]) {
+			s := api.AppliedSetting{Key: at + "." + key, Before: was[id][key], After: is[id][key]}
+			if !reflect.DeepEqual(s.Before, s.After) {
+				out = append(out, s)
+			}
+		}
+	}
+	if out == nil { // only their order
+		out = append(out, api.AppliedSetting{Key: list, Before: before, After: after})
+	}
+	return out
+}
+
+// byName returns the objects of a list by one of their fields.
+func byName(field string, list any) map[string]map[string]any {
+	out := map[string]map[string]any{}
+	all, _ := list.([]any)
+	for _, v := range all {
+		if m, ok := v.(map[string]any); ok {
+			name := fmt.Sprint(m[field])
+			if out[name] != nil { // events may share a name
+				name = fmt.Sprint(m["id"])
+			}
+			out[name] = m
+		}
+	}
+	return out
+}
+
+// union returns the keys of both maps, in order.
+func union[V any](a, b map[string]V) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // appliedDraws returns the invalid draws in the rooms of a file.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -16,21 +15,22 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
-	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
 
-// as returns a context that attributes changes to the principal and an operation.
-func (who Principal) as(ctx context.Context, remote, operation string) context.Context {
+// as returns a context that attributes changes to the principal and an operation, with a reason.
+func (who Principal) as(ctx context.Context, remote, operation, reason string) context.Context {
 	return roomstore.By(ctx,
-		audit.By{ID: who.ID, Name: who.Name, Role: string(who.Role), From: source(remote), Operation: operation})
+		audit.By{
+			ID: who.ID, Name: who.Name, Role: string(who.Role), From: Source(remote), Operation: operation, Reason: reason,
+		})
 }
 
-// announce adds an audit entry about anything but a room, before the change. So an entry may name a change that was
+// Announce adds an audit entry about anything but a room, before the change. So an entry may name a change that was
 // not made, but no change lacks an entry. The returned function adds that the change failed.
-func announce(
+func Announce(
 	ctx context.Context, j *audit.Journal, now time.Time, target string, before, after any,
 ) (failed func(context.Context) error, err error) {
 	e := audit.Entry{ID: rand.Text()[:16], At: now.UTC(), By: roomstore.ByOf(ctx), Target: target}
@@ -56,59 +56,6 @@ func raw(v any) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return json.Marshal(v)
-}
-
-// auditService serves the audit stream.
-type auditService struct{ journal *audit.Journal }
-
-// readEntries returns up to n entries, starting at sequence from.
-func (s *auditService) readEntries(ctx context.Context, from uint64, n int) (out []wire.AuditEntry, err error) {
-	for n > 0 {
-		some, err := s.journal.Read(ctx, from, n, "")
-		if err != nil {
-			return nil, err
-		}
-		if len(some) == 0 {
-			break
-		}
-		out, n, from = append(out, some...), n-len(some), some[len(some)-1].Sequence+1
-	}
-	return out, nil
-}
-
-// list shows the newest entries first, or with from in the query the oldest of those from that number on.
-func (s *auditService) list(ctx context.Context, q *request) (any, error) {
-	first, last, err := s.journal.Bounds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	from, to, info, err := q.page(int(last + 1 - first))
-	if err != nil {
-		return nil, err
-	}
-	lowest, n := last+1-uint64(to), to-from // the newest are on the first page
-	var f faults
-	start := q.number(&f, "from", 0, 0, math.MaxInt)
-	if len(f) > 0 {
-		return nil, invalid(f)
-	}
-	forward := q.URL.Query().Has("from")
-	if forward {
-		lowest, n = max(first, uint64(max(1, start))), info.PerPage
-	}
-	got, err := s.readEntries(ctx, lowest, n)
-	if err != nil {
-		return nil, err
-	}
-	if !forward {
-		slices.Reverse(got)
-	}
-	info.Count = len(got)
-	out := []api.AuditEntry{}
-	for _, e := range got {
-		out = append(out, api.AuditEntry{Sequence: int64(e.Sequence), Hash: audit.Hash(e.Data), Entry: e.Data})
-	}
-	return listPage{out, info}, nil
 }
 
 // revisionService serves earlier settings of rooms, and restores them.
@@ -285,6 +232,9 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 			d.Put(*settings)
 			return nil
 		}
+		if err := q.match(r.Revision, "room "+r.Name); err != nil {
+			return err
+		}
 		return d.Replace(r.Name, *settings)
 	})
 	return s.rooms.changed(ctx, state, name, err)
@@ -292,7 +242,7 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 
 // announce is the package's announce for a token, without its secret.
 func (t *tokens) announce(ctx context.Context, id string, before, after *token) (failed func(), err error) {
-	undo, err := announce(ctx, t.journal, t.now(), "token."+id, before.audited(), after.audited())
+	undo, err := Announce(ctx, t.journal, t.now(), "token."+id, before.audited(), after.audited())
 	if err != nil {
 		return nil, err
 	}
@@ -310,6 +260,7 @@ func (t *tokens) announce(ctx context.Context, id string, before, after *token) 
 type auditedToken struct {
 	Name    string    `json:"name"`
 	Role    Role      `json:"role"`
+	Rooms   []string  `json:"rooms,omitempty"`
 	Expires time.Time `json:"expires,omitzero"`
 }
 
@@ -317,5 +268,5 @@ func (t *token) audited() *auditedToken {
 	if t == nil {
 		return nil
 	}
-	return &auditedToken{t.Name, t.Role, t.Expires}
+	return &auditedToken{t.Name, t.Role, t.Rooms, t.Expires}
 }

@@ -147,9 +147,9 @@ func TestARoomIsRestored(t *testing.T) {
 		t.Errorf("a name that is taken: %+v", a)
 	}
 	// The API reports a page that is not kept any more.
-	f.docs.mu.Lock()
-	delete(f.docs.data, roomdoc.PageDocument(roomdoc.Hash([]byte("<p>one"))))
-	f.docs.mu.Unlock()
+	f.docs.Lock()
+	delete(f.docs.Data, roomdoc.PageDocument(roomdoc.Hash([]byte("<p>one"))))
+	f.docs.Unlock()
 	if a := restore(2); a.code != 400 || !strings.Contains(a.Errors[0].Message, "not kept any more") {
 		t.Errorf("without its page: %+v", a)
 	}
@@ -207,5 +207,53 @@ func TestWithoutTheAuditStream(t *testing.T) {
 	}
 	if len(late) != 1 || !late[0].Late || late[0].By.Name != "a editor" || len(late[0].Rooms) != 1 || f.rooms.Untold() != "" {
 		t.Errorf("what the leader added: %+v, %q", late, f.rooms.Untold())
+	}
+}
+
+// The filters of the audit log work together, and before continues a list.
+func TestTheAuditLogIsFiltered(t *testing.T) {
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}?reason=a+new+shop", shop+"}").field("id").(string)
+	f.ask(Editor, "POST", "{z}", `{"name":"news","host":"shop.example","path":"/news","total_active_users":3,"new_users_per_minute":5}`)
+	f.ask(Admin, "PATCH", "{z}/"+id, `{"total_active_users":301}`)
+	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":{"message":"Soon."},"reason":"slow"}`)
+	f.ask(Editor, "DELETE", "{z}/"+id, "")
+	list := func(query string) (got []string, last float64) {
+		for _, e := range f.ask(Admin, "GET", "/vestibule/audit?"+query, "").list() {
+			changes, _ := e["changes"].([]any)
+			change, _ := changes[0].(map[string]any)
+			got = append(got, fmt.Sprintf("%v %v %v by %v: %v %v", change["change"], change["kind"], change["name"], e["by"], e["reason"], change["settings"]))
+			last, _ = e["sequence"].(float64)
+		}
+		return got, last
+	}
+	made := "made room shop by a editor: a new shop []"
+	patched := "changed room shop by a admin:  [map[after:301 before:300 key:total_active_users]]"
+	paused := "changed controls " + id + " by a operator: slow [map[after:true before:<nil> key:pause] map[after:Soon. before:<nil> key:pause.message]]"
+	gone := "deleted room shop by a editor:  []"
+	hour := time.Hour
+	for query, want := range map[string][]string{
+		"room=shop":                  {gone, paused, patched, made},
+		"room=" + id:                 {gone, paused, patched, made},
+		"room=" + id + "&by=a+admin": {patched},
+		"room=" + id + "&per_page=2": {gone, paused},
+		"room=shop&since=" + time.Now().Add(-hour).UTC().Format(time.RFC3339): {gone, paused, patched, made},
+		"room=shop&since=" + time.Now().Add(hour).UTC().Format(time.RFC3339):  nil,
+	} {
+		if got, _ := list(query); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s:\n%s\nwant\n%s", query, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	_, last := list("room=" + id + "&per_page=2")
+	if got, _ := list(fmt.Sprintf("room=%s&before=%.0f", id, last)); strings.Join(got, "\n") != patched+"\n"+made {
+		t.Errorf("before %.0f: %v", last, got)
+	}
+	for _, query := range []string{"since=noon", "before=0"} {
+		if a := f.ask(Admin, "GET", "/vestibule/audit?"+query, ""); a.code != 400 {
+			t.Errorf("%s: %+v", query, a)
+		}
+	}
+	if a := f.ask(Editor, "DELETE", "{z}/"+id+"?reason="+strings.Repeat("x", 201), ""); a.code != 400 || a.pointers()[0] != "/reason" {
+		t.Errorf("a long reason: %+v", a)
 	}
 }

@@ -103,26 +103,51 @@ func (f *faults) each(pointer string, body json.RawMessage, read func(at string,
 // fixed are the only values of settings of the hosted product that are not served otherwise.
 var fixed = map[string]string{"/turnstile_mode": "invisible", "/turnstile_action": "log"}
 
-// other checks a value that is no setting. In the object vestibule it is a fault, since only a client that means it
-// sends it; elsewhere unknown keys are ignored, since clients send read-only fields back.
-func (f *faults) other(at string, v json.RawMessage, settings map[string]*field) {
+// other checks a value that is no setting. An unknown key is a fault in the object vestibule, since only a client that
+// means it sends it, and with strict set; otherwise it is ignored, since clients send read-only fields back.
+func (f *faults) other(at string, v json.RawMessage, settings map[string]*field, strict bool) {
 	if value, ok := fixed[at]; ok {
 		if s, ok := f.text(at, v); ok && s != "" && !strings.EqualFold(s, value) {
 			f.add(at, "%s must be %q or null, got %q: nothing else is served yet", cmpName(at), value, short(s))
 		}
 		return
 	}
-	if key, ok := strings.CutPrefix(at, ownPrefix); ok && key != "revision" && key != "identity" {
-		var names []string
-		for at := range settings {
-			if name, ok := strings.CutPrefix(at, ownPrefix); ok {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
-		f.add(at, "%s: no such setting, there are %s", cmpName(at), strings.Join(names, ", "))
+	own, ok := strings.CutPrefix(at, ownPrefix)
+	if ok = ok && own != "revision" && own != "identity"; !ok && !strict {
+		return
 	}
+	if own := settings[ownPrefix+at[1:]]; own != nil {
+		f.add(at, "%s: no such setting, did you mean %s?", short(cmpName(at)), cmpName(own.at))
+		return
+	}
+	f.unknown(at, "setting", keysOf(settings))
 }
+
+// unknown adds the fault of a key that does not exist, with the one that was probably meant, or with all.
+func (f *faults) unknown(at, kind string, keys []string) {
+	name := cmpName(at)
+	if meant := room.Suggest(name, keys); meant != "" {
+		f.add(at, "%s: no such %s, did you mean %s?", short(name), kind, meant)
+		return
+	}
+	f.add(at, "%s: no such %s, there are %s", short(name), kind, strings.Join(keys, ", "))
+}
+
+// keysOf returns the keys of settings at their JSON pointers, with dots, in order.
+func keysOf(settings map[string]*field) []string {
+	keys := make([]string, 0, len(settings))
+	for at := range settings {
+		keys = append(keys, cmpName(at))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// RoomKeys returns the keys of a room's settings, with dots for nested ones.
+func RoomKeys() []string { return keysOf(fields) }
+
+// EventKeys returns the keys of an event, with dots for nested ones.
+func EventKeys() []string { return keysOf(eventFields()) }
 
 // given is the parsed body of a request for a room.
 type given struct {
@@ -134,13 +159,13 @@ type given struct {
 	bad      map[string]bool // settings that have a fault already
 }
 
-// readRoom reads a body over existing settings.
-func readRoom(body json.RawMessage, over room.Settings) *given {
+// readRoom reads the body of a request over existing settings.
+func readRoom(q *request, over room.Settings) *given {
 	g := &given{settings: over, bad: map[string]bool{}}
-	g.faults.each("", body, func(at string, v json.RawMessage) {
+	g.faults.each("", q.body, func(at string, v json.RawMessage) {
 		f := fields[at]
 		if f == nil {
-			g.faults.other(at, v, fields)
+			g.faults.other(at, v, fields, q.strict())
 			return
 		}
 		if !f.read(g, v) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/roomstore"
@@ -13,6 +14,9 @@ import (
 type Rooms interface {
 	Read(ctx context.Context) (*roomstore.State, error)
 	Change(ctx context.Context, edit func(*roomstore.Draft) error) (*roomstore.State, error)
+
+	Known() *roomstore.State // the newest rooms that this candidate knows, nil for none
+	Seen() time.Time         // when the store last confirmed them
 }
 
 // catalog maps between the stored rooms and those of the API, with its ids and pages.
@@ -20,6 +24,7 @@ type catalog struct {
 	store  Rooms
 	page   func(ctx context.Context, hash string) ([]byte, error) // a waiting page, nil for none
 	origin string                                                 // of hosts without a known one; "": they are refused
+	outage *outage
 
 	mu    sync.Mutex
 	state *roomstore.State
@@ -47,7 +52,7 @@ func (c *catalog) look(ctx context.Context, id string) (*roomstore.Room, error) 
 
 // read returns the current rooms, and the one with this id.
 func (c *catalog) read(ctx context.Context, id string) (*roomstore.State, *roomstore.Room, error) {
-	state, err := c.store.Read(ctx)
+	state, err := c.current(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,12 +62,13 @@ func (c *catalog) read(ctx context.Context, id string) (*roomstore.State, *rooms
 	return nil, nil, errNotFound
 }
 
-// draft returns the room with this id in a draft.
-func (c *catalog) draft(d *roomstore.Draft, id string) (*roomstore.Room, error) {
-	if r := c.find(d.Base(), id); r != nil {
-		return r, nil
+// draft returns the room of a request in a draft, if it is the one that the request expects.
+func (c *catalog) draft(d *roomstore.Draft, q *request) (*roomstore.Room, error) {
+	r := c.find(d.Base(), q.room())
+	if r == nil {
+		return nil, errNotFound
 	}
-	return nil, errNotFound
+	return r, q.match(r.Revision, "room "+r.Name)
 }
 
 // siteOf returns the origin of a host: that of its entry, else that of all of its rooms, else the default origin; ""

@@ -3,13 +3,11 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,72 +19,11 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
-	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 	"vestibule/internal/lab/testkit"
 )
-
-// shelf keeps documents in memory.
-type shelf struct {
-	mu   sync.Mutex
-	docs map[string]wire.Written
-	data map[string][]byte
-	rev  uint64
-	down error
-	put  int // documents that were written
-}
-
-func newShelf() *shelf {
-	return &shelf{docs: map[string]wire.Written{}, data: map[string][]byte{}}
-}
-
-func (s *shelf) Get(_ context.Context, key string) ([]byte, uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.data[key], s.docs[key].Revision, s.down
-}
-
-func (s *shelf) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.down != nil {
-		return 0, s.down
-	}
-	if s.docs[key].Revision != revision {
-		return 0, wire.ErrChanged
-	}
-	s.rev++
-	s.put++
-	s.docs[key], s.data[key] = wire.Written{At: time.Now(), Revision: s.rev}, data
-	return s.rev, nil
-}
-
-func (s *shelf) Limit() int { return 400_000 }
-
-func (s *shelf) List(_ context.Context, pattern string) (map[string]wire.Written, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := map[string]wire.Written{}
-	for key, w := range s.docs {
-		if ok, err := path.Match(pattern, key); ok && err == nil {
-			out[key] = w
-		}
-	}
-	return out, s.down
-}
-
-func (s *shelf) Delete(_ context.Context, key string, revision uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.docs[key].Revision != revision {
-		return wire.ErrChanged
-	}
-	delete(s.docs, key)
-	delete(s.data, key)
-	return s.down
-}
 
 // fixture is an API over a store in memory, with a token of each role.
 type fixture struct {
@@ -94,7 +31,7 @@ type fixture struct {
 	api   *Server
 	parts *services
 	rooms *roomstore.Store
-	docs  *shelf
+	docs  *testkit.Documents
 	audit *testkit.Stream
 	mu    sync.Mutex
 	count map[string]int // of requests that were answered
@@ -104,14 +41,15 @@ type fixture struct {
 	board    *draw.Board    // likewise
 	ahead    time.Duration  // of fleet time, of the clock
 	numbers  *Numbers       // the leading global's; nil for some
+	silent   bool           // no global leads
 }
 
-func start(t testing.TB) *fixture {
+func start(t testing.TB, edits ...func(*Options)) *fixture {
 	t.Helper()
-	f := &fixture{TB: t, docs: newShelf(), audit: &testkit.Stream{}, count: map[string]int{}, token: map[Role]string{}}
+	f := &fixture{TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, count: map[string]int{}, token: map[Role]string{}}
 	log := slog.New(slog.DiscardHandler)
 	f.rooms = roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: audit.NewJournal(f.audit)})
-	f.parts = newServices(Options{
+	o := Options{
 		Name: "global-1", Audit: audit.NewJournal(f.audit), Rooms: f.rooms, Docs: f.docs, Log: log,
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
@@ -125,12 +63,19 @@ func start(t testing.TB) *fixture {
 		},
 		Numbers: func(_ context.Context, id room.ID) (Numbers, bool) {
 			if f.numbers != nil {
-				return *f.numbers, true
+				return *f.numbers, !f.silent
 			}
-			return Numbers{Active: 7, Waiting: 3, Longest: 61, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
+			if f.silent {
+				return Numbers{}, false
+			}
+			return Numbers{Active: 7, Waiting: 3, Longest: 61, PerMinute: 4.5, Complete: true, At: time.Unix(1795353281, 0)}, id != 0
 		},
 		Shared: f.docs, Controls: func() *room.Controls { return f.controls }, Board: func() *draw.Board { return f.board }, Time: func() fleettime.Time { return fleettime.TimeOf(time.Now().Add(f.ahead)) },
-	})
+	}
+	for _, edit := range edits {
+		edit(&o)
+	}
+	f.parts = newServices(o)
 	f.api = serve(f.parts, &envelope{count: func(operation string, status int) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -162,8 +107,9 @@ type answer struct {
 		Message string
 		Source  struct{ Pointer string }
 	}
-	Result any
-	Info   api.ResultInfo `json:"result_info"`
+	Messages []api.Note
+	Result   any
+	Info     api.ResultInfo `json:"result_info"`
 }
 
 // pointers lists the JSON pointers of the faults.
@@ -426,14 +372,6 @@ func TestTheSiteOfHostsThatNobodyNamed(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	origins("http://10.0.0.8", "http://10.0.0.1")
-}
-
-func TestAStoreThatIsAwayIsNoAnswer(t *testing.T) {
-	f := start(t)
-	f.docs.down = errors.New("away")
-	if a := f.ask(Viewer, "GET", "{z}", ""); a.code != 503 || a.Errors[0].Code != 1102 {
-		t.Errorf("%+v", a)
-	}
 }
 
 func TestWhatIsNoRouteIsAnsweredInTheEnvelope(t *testing.T) {

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	controlsDocument = "controls" // node.ControlsDocument
+	controlsDocument = "controls"          // node.ControlsDocument
+	controlsTarget   = "controls of room " // with the ID of the room, in audit entries
 	controlsTries    = 8
 	maxUntil         = 400 * 24 * time.Hour
 )
@@ -40,6 +41,27 @@ type controls struct {
 	known   func() *room.Controls // those that this node applies, nil for none
 	journal *audit.Journal
 	log     *slog.Logger
+}
+
+// current returns the controls: the latest, or if the store does not answer and the request only reads, those that this
+// node applies.
+func (c *controls) current(ctx context.Context) (said *room.Controls, err error) {
+	if mayBeOld(ctx) == nil {
+		said, _, err = c.read(ctx)
+		return said, err
+	}
+	err = c.rooms.outage.read(ctx, func(ctx context.Context) error {
+		said, _, err = c.read(ctx)
+		return err
+	})
+	if err == nil {
+		return said, nil
+	}
+	if said = c.known(); said == nil {
+		said = &room.Controls{}
+	}
+	mayBeOld(ctx).since(c.rooms.store.Seen(), noStore)
+	return said, nil
 }
 
 // read returns the latest controls and the revision of the stored ones: the stored controls, or those of this node if
@@ -104,7 +126,7 @@ func (c *controls) change(
 			return nil, err
 		}
 		if try == 0 {
-			undo, err = announce(ctx, c.journal, c.now(), "controls of room "+id, have.Rooms[id], &said)
+			undo, err = Announce(ctx, c.journal, c.now(), controlsTarget+id, have.Rooms[id], &said)
 			if err != nil && (said.Pause == nil && said.QueueAll == nil || releaseOf(&said) != releaseOf(have.Rooms[id])) {
 				return nil, err
 			}
@@ -137,7 +159,7 @@ func (s *controlService) get(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := s.controls.read(ctx)
+	c, err := s.controls.current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +189,7 @@ func applyControls(said *room.Control, body json.RawMessage, by string, now int6
 		switch key {
 		case "pause", "queue_all", "message", "limits", "reason":
 		default: // a mistyped word must not pass for a pause
-			f.add("/"+key, "%s: no such control, there are pause, queue_all, message, limits and reason", short(key))
+			f.unknown("/"+key, "control", []string{"pause", "queue_all", "message", "limits", "reason"})
 		}
 	}
 	// part reads one control; nil if it is revoked or absent.

@@ -153,7 +153,7 @@ func TestControlsOfManyWriters(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	f.controls = c
-	if err := f.docs.Delete(t.Context(), controlsDocument, f.docs.docs[controlsDocument].Revision); err != nil {
+	if err := f.docs.Delete(t.Context(), controlsDocument, f.docs.Written[controlsDocument].Revision); err != nil {
 		t.Fatal(err)
 	}
 	a := f.ask(Operator, "PATCH", "/vestibule/rooms/"+ids[1]+"/controls", `{"pause":null}`)

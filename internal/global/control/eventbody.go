@@ -37,14 +37,26 @@ func (g *givenEvent) judge(s *room.Settings) {
 	}
 }
 
-// readEvent reads a body over an event. With whole set, missing fields take their defaults.
-func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
+// eventFields returns all fields of an event by their JSON pointers; the setting is nil for those that are no override.
+func eventFields() map[string]*field {
+	all := overrides()
+	for _, key := range []string{
+		"name", "description", "event_start_time", "event_end_time", "prequeue_start_time", "suspended",
+		"shuffle_at_event_start",
+	} {
+		all["/"+key] = &field{at: "/" + key}
+	}
+	return all
+}
+
+// readEvent reads the body of a request over an event. With whole set, missing fields take their defaults.
+func readEvent(q *request, over room.Event, whole bool) *givenEvent {
 	g := &givenEvent{event: over, bad: map[string]bool{}}
 	e, may := &g.event, overrides()
 	if whole {
 		g.event = room.Event{ID: over.ID, Created: over.Created}
 	}
-	g.faults.each("", body, func(at string, v json.RawMessage) {
+	g.faults.each("", q.body, func(at string, v json.RawMessage) {
 		ok, key := true, at[1:]
 		switch at {
 		case "/name":
@@ -65,7 +77,7 @@ func readEvent(body json.RawMessage, over room.Event, whole bool) *givenEvent {
 			if f := may[at]; f != nil {
 				key, ok = f.Key, g.override(f, v)
 			} else {
-				g.faults.other(at, v, may)
+				g.faults.other(at, v, eventFields(), q.strict())
 			}
 		}
 		g.bad[key] = g.bad[key] || !ok

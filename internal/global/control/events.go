@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -97,7 +96,7 @@ func (s *eventService) list(ctx context.Context, q *request) (any, error) {
 		}
 		out = append(out, shown)
 	}
-	return listPage{out, info}, nil
+	return tagged{listPage{out, info}, r.Revision}, nil
 }
 
 func (s *eventService) get(ctx context.Context, q *request) (any, error) {
@@ -105,7 +104,8 @@ func (s *eventService) get(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.show(ctx, r, e)
+	shown, err := s.show(ctx, r, e)
+	return tagged{shown, r.Revision}, err
 }
 
 // details shows an event with all settings in force while it is active.
@@ -119,21 +119,21 @@ func (s *eventService) details(ctx context.Context, q *request) (any, error) {
 }
 
 func (s *eventService) create(ctx context.Context, q *request) (any, error) {
-	return s.change(ctx, q.room(), newRuleID(), func(_ *room.Event, id string) (*givenEvent, error) {
-		return readEvent(q.body, room.Event{ID: id}, true), nil
+	return s.change(ctx, q, newRuleID(), func(_ *room.Event, id string) (*givenEvent, error) {
+		return readEvent(q, room.Event{ID: id}, true), nil
 	})
 }
 
 func (s *eventService) put(ctx context.Context, q *request) (any, error) {
-	return s.change(ctx, q.room(), q.event(), writeEvent(q.body, true))
+	return s.change(ctx, q, q.event(), writeEvent(q, true))
 }
 
 func (s *eventService) patch(ctx context.Context, q *request) (any, error) {
-	return s.change(ctx, q.room(), q.event(), writeEvent(q.body, false))
+	return s.change(ctx, q, q.event(), writeEvent(q, false))
 }
 
 func (s *eventService) delete(ctx context.Context, q *request) (any, error) {
-	_, err := s.change(ctx, q.room(), q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
+	_, err := s.change(ctx, q, q.event(), func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
 			return nil, errNotFound
 		}
@@ -143,23 +143,23 @@ func (s *eventService) delete(ctx context.Context, q *request) (any, error) {
 }
 
 // writeEvent returns an edit that changes an existing event.
-func writeEvent(body json.RawMessage, whole bool) func(*room.Event, string) (*givenEvent, error) {
+func writeEvent(q *request, whole bool) func(*room.Event, string) (*givenEvent, error) {
 	return func(old *room.Event, _ string) (*givenEvent, error) {
 		if old == nil {
 			return nil, errNotFound
 		}
-		return readEvent(body, *old, whole), nil
+		return readEvent(q, *old, whole), nil
 	}
 }
 
 // change replaces the event with an id, nil for none, by the result of edit, or deletes it if that is nil. edit is
 // called again after a concurrent write.
 func (s *eventService) change(
-	ctx context.Context, id, event string, edit func(old *room.Event, id string) (*givenEvent, error),
+	ctx context.Context, q *request, event string, edit func(old *room.Event, id string) (*givenEvent, error),
 ) (any, error) {
 	name, there := "", false
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.draft(d, id)
+		r, err := s.draft(d, q)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,8 @@ func (s *eventService) change(
 	if err != nil || !there {
 		return nil, err
 	}
-	return s.show(ctx, r, eventOf(r, event))
+	shown, err := s.show(ctx, r, eventOf(r, event))
+	return tagged{shown, r.Revision}, err
 }
 
 // nextEvent returns the gathering and start times of the next event of a room; nil for none.

@@ -106,6 +106,8 @@ func TestRequestsOfAllKinds(t *testing.T) {
 		{"DELETE", "/vestibule/hosts/shop.example", ""},
 		{"POST", "/vestibule/tokens", `{"name":"x","role":"viewer","expires_on":"2999-01-01T00:00:00Z"}`},
 		{"DELETE", "/vestibule/tokens/first0000000", ""},
+		{"POST", "/vestibule/webhooks", `{"name":"x","url":"https://a.example/b","kinds":["room.clear"],"rooms":["shop"],"enabled":false}`},
+		{"GET", "/vestibule/webhooks", ""},
 		{"GET", "/vestibule/audit?from=3&per_page=7", ""},
 		{"GET", "/vestibule/rooms/" + id + "/revisions", ""},
 		{"POST", "/vestibule/rooms/" + id + "/revisions/1795353281000/restore", ""},

@@ -13,7 +13,7 @@ import (
 type hostService struct{ *catalog }
 
 func (s *hostService) list(ctx context.Context, _ *request) (any, error) {
-	state, err := s.store.Read(ctx)
+	state, err := s.current(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,11 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/global/control/api"
 )
 
@@ -57,6 +61,8 @@ func (s *services) operations() []operation {
 		{"waiting-room-patch-waiting-room-rule", "PATCH " + rooms + "/rules/{rule_id}", Editor, s.rules.patch},
 		{"waiting-room-delete-waiting-room-rule", "DELETE " + rooms + "/rules/{rule_id}", Editor, s.rules.delete},
 
+		{"try-rules", "POST " + own + "/rules/try", Viewer, s.rules.try},
+
 		{"get-controls", "GET " + own + "/controls", Viewer, s.controls.get},
 		{"patch-controls", "PATCH " + own + "/controls", Operator, s.controls.patch},
 		{"list-releases", "GET " + own + "/releases", Viewer, s.releases.list},
@@ -65,6 +71,9 @@ func (s *services) operations() []operation {
 		{"list-revisions", "GET " + own + "/revisions", Editor, s.revisions.list},
 		{"restore-revision", "POST " + own + "/revisions/{revision}/restore", Editor, s.revisions.restore},
 
+		{"get-stats", "GET " + own + "/stats", Viewer, s.stats.get},
+
+		{"list-status", "GET /vestibule/status", Viewer, s.status.list},
 		{"list-hosts", "GET /vestibule/hosts", Viewer, s.hosts.list},
 		{"put-host", "PUT /vestibule/hosts/{host}", Editor, s.hosts.put},
 		{"delete-host", "DELETE /vestibule/hosts/{host}", Editor, s.hosts.delete},
@@ -72,10 +81,25 @@ func (s *services) operations() []operation {
 		{"apply-rooms", "POST /vestibule/apply", Editor, s.files.apply},
 		{"get-fleet", "GET /vestibule/fleet", Viewer, s.status.fleet},
 
+		{"list-data-centers", "GET /vestibule/data_centers", Viewer, s.members.list},
+		{"put-data-center", "PUT /vestibule/data_centers/{data_center}", Admin, s.members.put},
+		{"delete-data-center", "DELETE /vestibule/data_centers/{data_center}", Admin, s.members.delete},
+		{"forget-edge", "POST /vestibule/data_centers/{data_center}/forget", Admin, s.members.forgetEdge},
+
 		{"list-audit", "GET /vestibule/audit", Admin, s.audit.list},
 		{"list-tokens", "GET /vestibule/tokens", Admin, s.tokens.list},
 		{"create-token", "POST /vestibule/tokens", Admin, s.tokens.create},
 		{"delete-token", "DELETE /vestibule/tokens/{token_id}", Admin, s.tokens.delete},
+		{"list-webhooks", "GET /vestibule/webhooks", Admin, s.webhooks.list},
+		{"create-webhook", "POST /vestibule/webhooks", Admin, s.webhooks.create},
+		{"patch-webhook", "PATCH /vestibule/webhooks/{webhook_id}", Admin, s.webhooks.patch},
+		{"delete-webhook", "DELETE /vestibule/webhooks/{webhook_id}", Admin, s.webhooks.delete},
+		{"test-webhook", "POST /vestibule/webhooks/{webhook_id}/test", Admin, s.webhooks.test},
+		{"list-users", "GET /vestibule/users", Admin, s.users.list},
+		{"create-user", "POST /vestibule/users", Admin, s.users.create},
+		{"patch-user", "PATCH /vestibule/users/{user}", Admin, s.users.patch},
+		{"delete-user", "DELETE /vestibule/users/{user}", Admin, s.users.delete},
+		{"create-user-link", "POST /vestibule/users/{user}/link", Admin, s.users.link},
 	}
 }
 
@@ -88,15 +112,37 @@ type request struct {
 // room returns the id of the room in the path.
 func (q *request) room() string { return q.PathValue("waiting_room_id") }
 
+// match returns the refusal of a request that expects another revision of an object than the current one.
+func (q *request) match(revision uint64, what string) error {
+	wanted := q.Header.Get("If-Match")
+	if wanted == "" || wanted == "*" || wanted == etag(revision) {
+		return nil
+	}
+	return refusef(http.StatusPreconditionFailed, codeChanged,
+		"%s has revision %s, and the request expects %s: somebody changed it: read it again", what, etag(revision), short(wanted))
+}
+
+// etag returns the entity tag of a revision.
+func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revision, 10)) }
+
+// strict reports whether unknown keys of the body are faults.
+func (q *request) strict() bool { return q.URL.Query().Get("strict") == "true" }
+
 // event returns the id of the event in the path.
 func (q *request) event() string { return q.PathValue("event_id") }
 
 // call authorizes a request, reads its body and serves it.
 func (o *operation) call(r *http.Request) (any, error) {
 	who := principal(r.Context())
-	if !who.Role.may(o.needs) {
+	if !who.Role.May(o.needs) {
 		return nil, refusef(http.StatusForbidden, codeForbidden,
 			"Not allowed: this needs the role %s, the token has %s", o.needs, who.Role)
+	}
+	if !who.mayIn(r.PathValue("waiting_room_id"), o.id) {
+		if r.PathValue("waiting_room_id") != "" {
+			return nil, errNotFound
+		}
+		return nil, refusef(http.StatusForbidden, codeForbidden, "Not allowed: this concerns all rooms, and you have some of them")
 	}
 	q := &request{Request: r}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {
@@ -112,13 +158,40 @@ func (o *operation) call(r *http.Request) (any, error) {
 				"no such %s: %s; there is %s", place.kind, short(place.id), place.known)
 		}
 	}
-	return o.serve(who.as(r.Context(), r.RemoteAddr, o.id), q)
+	reason := r.URL.Query().Get("reason")
+	if len(reason) > room.MaxReason || strings.ContainsFunc(reason, unicode.IsControl) || !utf8.ValidString(reason) {
+		var f faults
+		f.add("/reason", "reason must be at most %d bytes of text", room.MaxReason)
+		return nil, invalid(f)
+	}
+	ctx := who.as(r.Context(), r.RemoteAddr, o.id, reason)
+	if r.Method != http.MethodGet || ctx.Value(currentKey{}) != nil {
+		return o.serve(ctx, q)
+	}
+	age := &old{}
+	result, err := o.serve(context.WithValue(ctx, oldKey{}, age), q)
+	if err == nil && !age.at.IsZero() {
+		result = dated{result, *age}
+	}
+	return result, err
 }
 
 // listPage is a result that is one page of a list.
 type listPage struct {
 	result any
 	info   api.ResultInfo
+}
+
+// tagged is a result that is a room or a part of it, at the room's revision.
+type tagged struct {
+	result   any
+	revision uint64
+}
+
+// dated is a result of which something is old.
+type dated struct {
+	result any
+	old    old
 }
 
 // complete returns a whole list as its only page.

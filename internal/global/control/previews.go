@@ -39,7 +39,7 @@ func newPreviews() *previews {
 	return &previews{pages: pages, now: time.Now}
 }
 
-// ServeHTTP shows a page as a waiting visitor sees it, or in the state that the query names.
+// ServeHTTP shows a page as a waiting visitor sees it, or in the state and the language that the query names.
 func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	v, ok := p.pages.Get(r.PathValue("id"))
@@ -55,6 +55,7 @@ func (p *previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			visitor = s.Visitor
 		}
 	}
+	visitor.Lang = page.LangOf(r.URL.Query().Get("lang"))
 	visitor.Nonce = rand.Text()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	// A sandboxed origin: the page's scripts cannot reach this one.

@@ -34,7 +34,7 @@ func (s *releaseService) list(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := s.controls.read(ctx)
+	c, err := s.controls.current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func readRelease(ctx context.Context, q *request) (want room.Release, replace bo
 	m := f.object("", q.body)
 	for key := range m {
 		if key != "people" && key != "reason" && key != "replace" {
-			f.add("/"+key, "%s: no such field, there are people, reason and replace", short(key))
+			f.unknown("/"+key, "field", []string{"people", "reason", "replace"})
 		}
 	}
 	want.By = principal(ctx).Name

@@ -17,16 +17,17 @@ type roomService struct {
 }
 
 func (s *roomService) list(ctx context.Context, q *request) (any, error) {
-	state, err := s.store.Read(ctx)
+	state, err := s.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	from, to, info, err := q.page(len(state.Rooms))
+	rooms := principal(q.Context()).only(state.Rooms)
+	from, to, info, err := q.page(len(rooms))
 	if err != nil {
 		return nil, err
 	}
 	out := []any{}
-	for _, r := range state.Rooms[from:to] {
+	for _, r := range rooms[from:to] {
 		shown, err := s.show(ctx, r)
 		if err != nil {
 			return nil, err
@@ -41,13 +42,19 @@ func (s *roomService) get(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.show(ctx, r)
+	return s.tagged(ctx, r)
+}
+
+// tagged returns a room as the API shows it, at its revision.
+func (s *roomService) tagged(ctx context.Context, r *roomstore.Room) (any, error) {
+	shown, err := s.show(ctx, r)
+	return tagged{shown, r.Revision}, err
 }
 
 func (s *roomService) create(ctx context.Context, q *request) (any, error) {
 	spare, name := "room-"+strings.ToLower(rand.Text()), ""
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		g := readRoom(q.body, room.Settings{})
+		g := readRoom(q, room.Settings{})
 		if d.Room(g.settings.Name) != nil && !g.bad["name"] {
 			g.faults.add("/name", "name is the name of another room already")
 			g.bad["name"] = true
@@ -72,7 +79,7 @@ func (s *roomService) changed(ctx context.Context, state *roomstore.State, name 
 	if err != nil {
 		return nil, err
 	}
-	return s.show(ctx, r)
+	return s.tagged(ctx, r)
 }
 
 func (s *roomService) put(ctx context.Context, q *request) (any, error) {
@@ -87,7 +94,7 @@ func (s *roomService) patch(ctx context.Context, q *request) (any, error) {
 func (s *roomService) update(ctx context.Context, q *request, whole bool) (any, error) {
 	name := ""
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.draft(d, q.room())
+		r, err := s.draft(d, q)
 		if err != nil {
 			return err
 		}
@@ -99,7 +106,7 @@ func (s *roomService) update(ctx context.Context, q *request, whole bool) (any, 
 				}
 			}
 		}
-		g := readRoom(q.body, over)
+		g := readRoom(q, over)
 		if whole && !g.session {
 			g.settings.SessionDuration = 0
 		}
@@ -124,7 +131,7 @@ func (s *roomService) update(ctx context.Context, q *request, whole bool) (any, 
 
 func (s *roomService) delete(ctx context.Context, q *request) (any, error) {
 	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.draft(d, q.room())
+		r, err := s.draft(d, q)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ type ruleService struct {
 }
 
 // rulesOf returns the result of every operation on rules: the whole list.
-func rulesOf(r *roomstore.Room) listPage {
+func rulesOf(r *roomstore.Room) tagged {
 	out := []api.Rule{}
 	for i := range r.Rules {
 		rule := &r.Rules[i]
@@ -38,7 +38,8 @@ func rulesOf(r *roomstore.Room) listPage {
 		})
 	}
 	n := len(out)
-	return listPage{out, api.ResultInfo{Page: 1, PerPage: room.MaxRules, Count: n, TotalCount: n, TotalPages: min(n, 1)}}
+	info := api.ResultInfo{Page: 1, PerPage: room.MaxRules, Count: n, TotalCount: n, TotalPages: min(n, 1)}
+	return tagged{listPage{out, info}, r.Revision}
 }
 
 func (s *ruleService) list(ctx context.Context, q *request) (any, error) {
@@ -88,6 +89,7 @@ func (s *ruleService) delete(ctx context.Context, q *request) (any, error) {
 type ruleEdit struct {
 	rules  []room.Rule
 	now    int64 // Unix milliseconds
+	strict bool  // refuse unknown keys
 	faults faults
 	bad    map[string]bool    // pointers that have a fault already
 	at     func(i int) string // pointer of a rule in the body
@@ -98,13 +100,13 @@ type ruleEdit struct {
 func (s *ruleService) change(ctx context.Context, q *request, edit func(*ruleEdit)) (any, error) {
 	name := ""
 	state, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		r, err := s.draft(d, q.room())
+		r, err := s.draft(d, q)
 		if err != nil {
 			return err
 		}
 		name = r.Name
 		e := &ruleEdit{
-			rules: slices.Clone(r.Rules), now: s.now().UnixMilli(), bad: map[string]bool{},
+			rules: slices.Clone(r.Rules), now: s.now().UnixMilli(), strict: q.strict(), bad: map[string]bool{},
 			at: func(i int) string { return "/" + strconv.Itoa(i) },
 		}
 		if edit(e); e.err != nil {
@@ -183,6 +185,11 @@ func (e *ruleEdit) read(pointer string, m map[string]json.RawMessage, over room.
 				enabled, ok = e.faults.flag(pointer+"/enabled", m[key])
 			}
 			r.Disabled = !enabled
+		case "action", "position", "id", "version", "last_updated":
+		default:
+			if e.strict {
+				e.faults.unknown(pointer+"/"+key, "field", []string{"expression", "description", "enabled", "position", "action"})
+			}
 		}
 		note(key, ok)
 	}

@@ -17,6 +17,8 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/members"
+	"vestibule/internal/global/notices"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -36,6 +38,8 @@ const (
 	codeInvalid        = 1002
 	codeFromFile       = 1101
 	codeNotNow         = 1102
+	codeChanged        = 1103
+	codeOld            = 1104
 	codeNoRoute        = 7003
 	codeForbidden      = 10000
 )
@@ -45,12 +49,13 @@ const maxBody = 2 << 20
 
 // Numbers is the state of one room according to the leading global.
 type Numbers struct {
-	Active   int       // sessions
-	Waiting  int       // waiting visitors
-	Longest  float64   // wait in seconds of the last visitor in the queue; negative if unknown
-	Beyond   int       // sessions beyond T
-	Complete bool      // every data centre is heard
-	At       time.Time // when the numbers were read
+	Active    int       // sessions
+	Waiting   int       // waiting visitors
+	Longest   float64   // wait in seconds of the last visitor in the queue; negative if unknown
+	PerMinute float64   // recent admissions per minute
+	Beyond    int       // sessions beyond T
+	Complete  bool      // every data centre is heard
+	At        time.Time // when the numbers were read
 
 	Release uint64      // newest release lent by the leader, 0 for none
 	LetIn   int         // visitors admitted by the release
@@ -63,18 +68,27 @@ type Options struct {
 	Rooms   Rooms
 	Origin  string // default origin of hosts without a known one; "": such rooms are refused
 	Audit   *audit.Journal
-	Docs    wire.DocumentStore                                         // for tokens
+	Docs    wire.DocumentStore                                         // for tokens and webhooks
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false without a leading global
+	Users   Users                                                      // nil for none
+	History History                                                    // nil for none
 	Fleet   func() api.Fleet                                           // as the candidates last reported
-	Count   func(operation string, status int)                         // called for each answered request; may be nil
+	Forget  ForgetFunc
+	Count   func(operation string, status int) // called for each answered request; may be nil
 	Log     *slog.Logger
+
+	// Post posts a notice to a webhook, as a test.
+	Post func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result
 
 	Shared   Shared                // the document of the controls that nodes read
 	Controls func() *room.Controls // those that this node applies, nil for none
 	Board    func() *draw.Board    // public state of draws, nil for none
 	Time     func() fleettime.Time // fleet time as this node knows it
 }
+
+// ForgetFunc orders the leading regional of a data centre to forget an edge.
+type ForgetFunc func(ctx context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error)
 
 // clock holds both sources of time.
 type clock struct {
@@ -90,6 +104,7 @@ type Server struct {
 	*tokenService // First, Good and Make are for the owner of the process
 	out           *envelope
 	handler       http.Handler
+	operations    http.Handler // for a principal in the context
 }
 
 // services serve the operations. Each has only the fields it needs.
@@ -103,8 +118,12 @@ type services struct {
 	controls  *controlService
 	releases  *releaseService
 	status    *statusService
+	stats     *statsService
+	members   *memberService
 	audit     *auditService
 	tokens    *tokenService
+	webhooks  *webhookService
+	users     *userService
 	previews  *previews
 }
 
@@ -114,8 +133,9 @@ func New(o Options) *Server {
 }
 
 func newServices(o Options) *services {
-	rooms := &catalog{store: o.Rooms, page: o.Page, origin: o.Origin}
 	at := clock{time: o.Time, now: time.Now}
+	down := &outage{now: time.Now}
+	rooms := &catalog{store: o.Rooms, page: o.Page, origin: o.Origin, outage: down}
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
 	room := &roomService{rooms, at}
@@ -129,8 +149,12 @@ func newServices(o Options) *services {
 		controls:  &controlService{rooms, at, said, o.Board},
 		releases:  &releaseService{rooms, at, said, o.Numbers},
 		status:    &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
-		audit:     &auditService{o.Audit},
-		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log), o.Name},
+		stats:     &statsService{rooms, at, o.History, &auditService{rooms, o.Audit}, o.Log},
+		members:   &memberService{at, &members.List{Docs: o.Shared}, o.Forget, o.Audit, o.Log},
+		audit:     &auditService{rooms, o.Audit},
+		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms},
+		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Log},
+		users:     &userService{rooms, o.Users},
 		previews:  newPreviews(),
 	}
 }
@@ -150,7 +174,7 @@ func serve(s *services, out *envelope) *Server {
 	outer := http.NewServeMux()
 	outer.Handle("GET /preview/{id}", s.previews)
 	outer.Handle("/", cross.Handler(s.tokens.tokens.authenticate(mux, out)))
-	return &Server{s.tokens, out, outer}
+	return &Server{s.tokens, out, outer, mux}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -201,32 +225,32 @@ func (c *counted) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// refusalError is the reason of a refused request.
-type refusalError struct {
+// RefusalError says why an operation was refused. Notes name every fault.
+type RefusalError struct {
 	Status int
 	Notes  []api.Note
 }
 
-func (e *refusalError) Error() string {
+func (e *RefusalError) Error() string {
 	if len(e.Notes) == 0 {
 		return http.StatusText(e.Status)
 	}
 	return e.Notes[0].Message
 }
 
-func refusef(status, code int, format string, args ...any) *refusalError {
-	return &refusalError{status, []api.Note{{Code: code, Message: fmt.Sprintf(format, args...)}}}
+func refusef(status, code int, format string, args ...any) *RefusalError {
+	return &RefusalError{status, []api.Note{{Code: code, Message: fmt.Sprintf(format, args...)}}}
 }
 
 func invalid(f faults) error {
-	return &refusalError{http.StatusBadRequest, f}
+	return &RefusalError{http.StatusBadRequest, f}
 }
 
-func noRoute(r *http.Request) *refusalError {
+func noRoute(r *http.Request) *RefusalError {
 	return refusef(http.StatusNotFound, codeNoRoute, "No route for the URI: %s %s", r.Method, short(r.URL.Path))
 }
 
-func badBody(err error) *refusalError {
+func badBody(err error) *RefusalError {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data",
 			large.Limit)
@@ -235,8 +259,8 @@ func badBody(err error) *refusalError {
 }
 
 // explain returns the refusal for an error of the store.
-func explain(err error) *refusalError {
-	if r, ok := errors.AsType[*refusalError](err); ok {
+func explain(err error) *RefusalError {
+	if r, ok := errors.AsType[*RefusalError](err); ok {
 		return r
 	}
 	if file, ok := errors.AsType[*roomstore.FromFileError](err); ok { // not 409: the hosted product's clients would retry
@@ -261,7 +285,25 @@ func (e *envelope) answer(w http.ResponseWriter, r *http.Request, o *operation) 
 		e.fail(w, err)
 		return
 	}
-	a := map[string]any{"success": true, "errors": []api.Note{}, "messages": []api.Note{}, "result": result}
+	messages := []api.Note{}
+	if d, ok := result.(dated); ok {
+		result = d.result
+		messages = append(messages, api.Note{
+			Code: codeOld, Message: d.old.why + ": this is as of " + d.old.at.UTC().Format(time.RFC3339),
+		})
+	}
+	if t, ok := result.(tagged); ok {
+		result = t.result
+		w.Header().Set("ETag", etag(t.revision))
+	}
+	if table, ok := result.(csvTable); ok {
+		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+		if _, err := w.Write(table); err != nil {
+			e.log.Debug("control: answer not written", slog.Any("error", err))
+		}
+		return
+	}
+	a := map[string]any{"success": true, "errors": []api.Note{}, "messages": messages, "result": result}
 	if l, ok := result.(listPage); ok {
 		a["result"], a["result_info"] = l.result, l.info
 	}

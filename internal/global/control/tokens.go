@@ -37,14 +37,18 @@ const (
 
 var roles = []Role{Viewer, Operator, Editor, Admin}
 
-// may reports whether the role includes another.
-func (r Role) may(need Role) bool { return slices.Index(roles, r) >= slices.Index(roles, need) }
+// Known reports whether r is a role.
+func (r Role) Known() bool { return slices.Contains(roles, r) }
+
+// May reports whether the role includes another.
+func (r Role) May(need Role) bool { return slices.Index(roles, r) >= slices.Index(roles, need) }
 
 // token is a stored token. Its key is its id.
 type token struct {
 	Name    string    `json:"name"`
 	Role    Role      `json:"role"`
-	Hash    string    `json:"hash"` // SHA-256 of the whole token: with 256 random bits it needs no slow hash
+	Rooms   []string  `json:"rooms,omitempty"` // IDs of the only rooms; none for all
+	Hash    string    `json:"hash"`            // SHA-256 of the whole token: with 256 random bits it needs no slow hash
 	Issued  time.Time `json:"issued"`
 	Expires time.Time `json:"expires,omitzero"`
 	Used    time.Time `json:"used,omitzero"`
@@ -74,11 +78,15 @@ type tokens struct {
 	journal  *audit.Journal
 	log      *slog.Logger
 	now      func() time.Time
-	throttle *throttle
+	throttle *Throttle
+	outage   *outage
+	kept     *keptTokens
 }
 
-func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger) *tokens {
-	return &tokens{docs: docs, journal: journal, log: log, now: time.Now, throttle: newThrottle()}
+func newTokens(docs wire.DocumentStore, journal *audit.Journal, log *slog.Logger, down *outage) *tokens {
+	return &tokens{
+		docs: docs, journal: journal, log: log, now: time.Now, throttle: NewThrottle(), outage: down, kept: newKeptTokens(),
+	}
 }
 
 // errToken rejects a token. It gives no reason, so that guesses reveal nothing.
@@ -98,6 +106,18 @@ func (t *tokens) get(ctx context.Context, id string) (*token, uint64, error) {
 	return &stored, revision, nil
 }
 
+// getFor is get, with little patience for a request that only reads.
+func (t *tokens) getFor(ctx context.Context, id string, reads bool) (stored *token, revision uint64, err error) {
+	if !reads {
+		return t.get(ctx, id)
+	}
+	err = t.outage.read(ctx, func(ctx context.Context) error {
+		stored, revision, err = t.get(ctx, id)
+		return err
+	})
+	return stored, revision, err
+}
+
 func (t *tokens) put(ctx context.Context, id string, tok *token, revision uint64) error {
 	data, err := json.Marshal(tok)
 	if err != nil {
@@ -107,35 +127,43 @@ func (t *tokens) put(ctx context.Context, id string, tok *token, revision uint64
 	return err
 }
 
-// check returns the principal of a token. from is the address of the client.
-func (t *tokens) check(ctx context.Context, from, text string) (who Principal, err error) {
+// check returns the principal of a token. from is the address of the client. For a request that only reads, a token
+// that was valid lately is enough while the store does not answer.
+func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who Principal, err error) {
 	m := tokenForm.FindStringSubmatch(text)
 	if m == nil {
 		return who, t.failed(from)
 	}
-	if wait := t.throttle.refuses(t.now(), from, m[1]); wait > 0 {
+	if wait := t.throttle.Refuses(t.now(), from, m[1]); wait > 0 {
 		return who, tooMany(wait)
 	}
-	stored, revision, err := t.get(ctx, m[1])
-	if err != nil {
+	now := t.now()
+	stored, revision, err := t.getFor(ctx, m[1], reads)
+	kept := err != nil && reads
+	if kept {
+		stored = t.kept.get(now, m[1])
+	}
+	if err != nil && stored == nil {
 		return who, err
 	}
-	now := t.now()
 	if stored == nil || subtle.ConstantTimeCompare([]byte(stored.Hash), []byte(hash(text))) != 1 || stored.expired(now) {
 		return who, t.failed(from)
 	}
-	t.throttle.good(m[1])
-	if now.Sub(stored.Used) >= usedEvery {
+	t.throttle.Good(m[1])
+	if !kept {
+		t.kept.keep(now, m[1], stored)
+	}
+	if !kept && now.Sub(stored.Used) >= usedEvery {
 		stored.Used = now.UTC().Truncate(time.Second)
 		if err := t.put(ctx, m[1], stored, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
 			t.log.Warn("control: not noted that a token was used", slog.String("token", m[1]), slog.Any("error", err))
 		}
 	}
-	return Principal{m[1], stored.Name, stored.Role}, nil
+	return Principal{m[1], stored.Name, stored.Role, stored.Rooms}, nil
 }
 
 func (t *tokens) failed(from string) error {
-	if wait := t.throttle.failed(t.now(), from); wait > 0 {
+	if wait := t.throttle.Failed(t.now(), from); wait > 0 {
 		return tooMany(wait)
 	}
 	return errToken
@@ -152,15 +180,14 @@ func hash(text string) string {
 }
 
 // make makes a token. It returns wire.ErrChanged if the id is taken.
-func (t *tokens) make(
-	ctx context.Context, id, name string, role Role, expires time.Time,
-) (value string, tok *token, err error) {
+func (t *tokens) make(ctx context.Context, id string, of token) (value string, tok *token, err error) {
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
 		return "", nil, err
 	}
 	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
-	tok = &token{Name: name, Role: role, Hash: hash(value), Issued: t.now().UTC().Truncate(time.Second), Expires: expires}
+	of.Hash, of.Issued = hash(value), t.now().UTC().Truncate(time.Second)
+	tok = &of
 	failed, err := t.announce(ctx, id, nil, tok)
 	if err != nil {
 		return "", nil, err
@@ -190,6 +217,7 @@ func (t *tokens) list(ctx context.Context) ([]string, error) {
 type tokenService struct {
 	tokens *tokens
 	name   string // of this candidate
+	rooms  *catalog
 }
 
 // First makes the first token, an admin's, if there is none at all. It returns "" if there is one, or another
@@ -200,7 +228,7 @@ func (s *tokenService) First(ctx context.Context) (string, error) {
 		return "", err
 	}
 	ctx = roomstore.By(ctx, audit.By{Name: "a global that starts", From: s.name, Operation: "make-first-token"})
-	value, _, err := s.tokens.make(ctx, firstToken, "first", Admin, time.Time{})
+	value, _, err := s.tokens.make(ctx, firstToken, token{Name: "first", Role: Admin})
 	if errors.Is(err, wire.ErrChanged) {
 		return "", nil
 	}
@@ -209,19 +237,19 @@ func (s *tokenService) First(ctx context.Context) (string, error) {
 
 // Good reports whether a token is known and not expired.
 func (s *tokenService) Good(ctx context.Context, value string) bool {
-	_, err := s.tokens.check(ctx, "", value)
+	_, err := s.tokens.check(ctx, "", value, false)
 	return err == nil
 }
 
 // Make makes a token that does not expire.
 func (s *tokenService) Make(ctx context.Context, name string, role Role) (string, error) {
 	ctx = roomstore.By(ctx, audit.By{Name: "the owner of this process", From: s.name, Operation: "make-token"})
-	value, _, err := s.tokens.make(ctx, rand.Text()[:tokenIDLen], name, role, time.Time{})
+	value, _, err := s.tokens.make(ctx, rand.Text()[:tokenIDLen], token{Name: name, Role: role})
 	return value, err
 }
 
 func showToken(id string, t *token, value string) api.Token {
-	out := api.Token{Id: id, Name: t.Name, Role: string(t.Role), IssuedOn: t.Issued}
+	out := api.Token{Id: id, Name: t.Name, Role: string(t.Role), Rooms: t.Rooms, IssuedOn: t.Issued}
 	if !t.Expires.IsZero() {
 		out.ExpiresOn = &t.Expires
 	}
@@ -266,10 +294,7 @@ func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	if ok && (name == "" || len(name) > 64 || unprintable) {
 		f.add("/name", "name must be 1 to 64 bytes of readable text")
 	}
-	role, ok := f.text("/role", m["role"])
-	if role = strings.ToLower(role); ok && !slices.Contains(roles, Role(role)) {
-		f.add("/role", "role must be viewer, operator, editor or admin, got %q", short(role))
-	}
+	role, rooms := f.role(m["role"]), s.rooms.rooms(ctx, &f, m["rooms"])
 	var expires time.Time
 	if text, ok := f.text("/expires_on", m["expires_on"]); ok && text != "" {
 		var err error
@@ -289,7 +314,7 @@ func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 		return nil, invalid(f)
 	}
 	id := rand.Text()[:tokenIDLen]
-	value, t, err := s.tokens.make(ctx, id, name, Role(role), expires.UTC())
+	value, t, err := s.tokens.make(ctx, id, token{Name: name, Role: role, Rooms: rooms, Expires: expires.UTC()})
 	if err != nil {
 		return nil, err
 	}

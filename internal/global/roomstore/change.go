@@ -111,7 +111,9 @@ func (s *Store) change(ctx context.Context, edit func(*Draft) error, have *stock
 			s.Log.Debug("change not made yet", slog.Any("error", err))
 		}
 		fresh = true
-		s.forget()
+		s.mu.Lock()
+		s.last = nil // the next change reads the store
+		s.mu.Unlock()
 		if s.pause(ctx, time.Duration(try)*mathrand.N(5*time.Millisecond)); ctx.Err() != nil {
 			if unsure != nil && !errors.Is(err, ErrUnknown) {
 				err = fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -142,13 +144,6 @@ type refusal struct{ err error }
 func (e *refusal) Error() string { return e.err.Error() }
 
 func (e *refusal) Unwrap() error { return e.err }
-
-// forget makes the next change read the store.
-func (s *Store) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = nil
-}
 
 // attempt makes the change over the state that was read.
 func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draft) error, have *stock) (*State, error) {

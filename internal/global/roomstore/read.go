@@ -137,6 +137,9 @@ func (s *Store) Read(ctx context.Context) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = s.now()
 	return v.state, nil
 }
 

@@ -43,9 +43,10 @@ type Store struct {
 	kept  chan struct{} // signals that known was replaced
 
 	mu    sync.Mutex
-	known *State // the newest state seen, nil for none
-	last  *view  // last write of this process, until another writer is known
-	alarm string // why the contents of the store are not used
+	known *State    // the newest state seen, nil for none
+	seen  time.Time // when the store last answered
+	last  *view     // last write of this process, until another writer is known
+	alarm string    // why the contents of the store are not used
 
 	parts  partStore
 	outbox outbox
@@ -77,6 +78,18 @@ func (s *Store) Known() *State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
+}
+
+// Seen returns when the store last confirmed the known state: the time of its version, if not since the start of this
+// process.
+func (s *Store) Seen() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.seen
+	if s.known != nil && at.IsZero() {
+		at = time.UnixMilli(int64(s.known.Version))
+	}
+	return at
 }
 
 // Alarm returns why the store's rooms.owned is not used, "" if it is.
@@ -122,7 +135,7 @@ func (s *Store) setState(state *State, v *view, told bool) {
 
 // know records a readable state, and reports whether it is the newest. The caller holds the lock.
 func (s *Store) know(state *State) bool {
-	s.alarm = ""
+	s.alarm, s.seen = "", s.now()
 	if s.known != nil && s.known.Version >= state.Version {
 		return false
 	}

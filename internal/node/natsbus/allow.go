@@ -109,22 +109,24 @@ func Allow(role Role, place, name string) Allowed {
 	case RoleRegional:
 		return Allowed{
 			Publish: slices.Concat([]string{
-				wire.GrantSubject(place, "*"), wire.ReportSubject(wire.Root, place), wire.CopySubject("*", place), inboxPrefix + OperatorInbox + ".>",
+				wire.GrantSubject(place, "*"), wire.ReportSubject(wire.Root, place), wire.OrderDoneSubject(place),
+				wire.CopySubject("*", place), inboxPrefix + OperatorInbox + ".>",
 			}, reading(DocumentsDomain, documentsBucket, ""), standing("regional."+place),
 				reading("", promisesBucket, place, place+".>"), writing(promisesBucket, place, place+".>"),
 				watching(promisesBucket, place+".>"), []string{api("") + "STREAM.PURGE.KV_" + promisesBucket}),
 			Subscribe: []string{
-				wire.Reports(place), wire.GrantSubject(wire.Root, place), wire.ForgetSubject(place), wire.RejoinSubject(place), wire.AskSubject, inbox,
+				wire.Reports(place), wire.GrantSubject(wire.Root, place), wire.OrderSubject(place), wire.ForgetSubject(place),
+				wire.RejoinSubject(place), wire.AskSubject, inbox,
 			},
 		}
 	case RoleGlobal:
 		return Allowed{
 			Publish: slices.Concat([]string{
-				wire.GrantSubject(wire.Root, "*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject, wire.FleetSubject,
+				wire.GrantSubject(wire.Root, "*"), wire.OrderSubject("*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject, wire.FleetSubject,
 			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">"),
 				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">"),
-				[]string{wire.Audits, api("") + "STREAM.INFO." + auditStream, api("") + "DIRECT.GET." + auditStream}),
-			Subscribe: []string{wire.Reports(wire.Root), wire.AskSubject, wire.Copies, wire.NumbersSubject, wire.FleetSubject, inbox},
+				[]string{wire.Audits, wire.Histories}, readingStreams()),
+			Subscribe: []string{wire.Reports(wire.Root), wire.OrderDoneSubject("*"), wire.AskSubject, wire.Copies, wire.NumbersSubject, wire.FleetSubject, wire.HistorySubject(wire.HistoryLog, "*"), inbox},
 		}
 	case RoleOperator:
 		a := Allowed{Subscribe: []string{inboxPrefix + OperatorInbox + ".>"}}
@@ -146,9 +148,9 @@ func Allow(role Role, place, name string) Allowed {
 	case RoleLeaf:
 		return Allowed{
 			Publish: slices.Concat([]string{
-				wire.ReportSubject(wire.Root, place), wire.CopySubject("*", place),
+				wire.ReportSubject(wire.Root, place), wire.OrderDoneSubject(place), wire.CopySubject("*", place),
 			}, reading(DocumentsDomain, documentsBucket, "")),
-			Subscribe: []string{wire.GrantSubject(wire.Root, place), wire.AskSubject, inboxPrefix + place + ".>"},
+			Subscribe: []string{wire.GrantSubject(wire.Root, place), wire.OrderSubject(place), wire.AskSubject, inboxPrefix + place + ".>"},
 		}
 	}
 	return Allowed{} // no permissions
@@ -168,7 +170,28 @@ func Streams(place string) (out []string) {
 		out = append(out, "KV_"+bucket)
 	}
 	if place == wire.Root {
-		out = append(out, auditStream)
+		for _, config := range rootStreams() {
+			out = append(out, config.Name)
+		}
+	}
+	return out
+}
+
+// rootStreams returns the streams of global beside the buckets.
+func rootStreams() []*jetstream.StreamConfig {
+	return append([]*jetstream.StreamConfig{auditStream}, historyStreams[:]...)
+}
+
+// rootStream returns the configuration of one of them.
+func rootStream(name string) *jetstream.StreamConfig {
+	all := rootStreams()
+	return all[slices.IndexFunc(all, func(c *jetstream.StreamConfig) bool { return c.Name == name })]
+}
+
+// readingStreams returns the subjects to read them.
+func readingStreams() (out []string) {
+	for _, config := range rootStreams() {
+		out = append(out, api("")+"STREAM.INFO."+config.Name, api("")+"DIRECT.GET."+config.Name)
 	}
 	return out
 }
@@ -187,7 +210,7 @@ func (c *Conn) Provision(ctx context.Context, place string, replicas int) (made 
 			if bucket {
 				_, err = makeBucket(ctx, js, name, replicas)
 			} else {
-				_, err = makeAudit(ctx, js, replicas)
+				_, err = makeStream(ctx, js, *rootStream(stream), replicas)
 			}
 			if err == nil {
 				made = append(made, stream)

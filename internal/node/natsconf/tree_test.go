@@ -44,6 +44,7 @@ func linesOf(l *testkit.Log, word string) (out []string) {
 
 // fleet is NATS servers with the written configuration, and a tree of nodes on them.
 type fleet struct {
+	global  *global.Server // once there is a tree
 	t       *testing.T
 	dir     string
 	plan    *natsconf.Plan
@@ -232,6 +233,7 @@ func (f *fleet) tree(total int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.global = g
 	f.run(g.Run)
 
 	for _, dc := range f.plan.DataCenters {
@@ -352,6 +354,9 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 	answer, err := f.node(natsbus.RoleOperator, "dublin", "operator", "").Ask(ctx, wire.ForgetSubject("dublin"), []byte(`{"edge":"nobody"}`))
 	if err != nil || !bytes.Contains(answer, []byte("error")) {
 		t.Fatalf("answer of the regional: %q, %v", answer, err)
+	}
+	if answer, err := f.global.Orders.Forget(ctx, "dublin", wire.ForgetAsk{Edge: "nobody"}); err != nil || answer.Error == "" {
+		t.Fatalf("answer of the regional to global: %+v, %v", answer, err)
 	}
 
 	if got := linesOf(&f.log, "permissions violation"); len(got) > 0 {

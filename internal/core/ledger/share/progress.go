@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/history"
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/wire"
 )
@@ -14,6 +15,7 @@ type Tally struct {
 	Active                    uint64
 	Admitted, Joined, Entered uint64 // cumulative
 	Outcomes                  estimate.Outcomes
+	Counts                    history.Counts
 }
 
 // Progress has the last reported counters of admissions and waiting visitors of a child.
@@ -21,6 +23,7 @@ type Progress struct {
 	begun                     bool
 	admitted, joined, entered uint64
 	outcomes                  estimate.Outcomes
+	counts                    history.Counts
 }
 
 // Restart sets the counters to 0: the child was replaced, and its successor counts from there.
@@ -30,19 +33,22 @@ func (p *Progress) Restart() { *p = Progress{begun: p.begun} }
 type Progresses struct {
 	admitted, joined, entered uint64
 	outcomes                  estimate.OutcomeCounter
+	counts                    history.Counts
 }
 
 // Add adds the progress of a child since its previous report. The first report of a child adds nothing: its counters
 // began under a predecessor.
 func (s *Progresses) Add(p *Progress, r *wire.RoomReport) (first bool) {
 	if first = !p.begun; first {
-		*p = Progress{begun: true, admitted: r.Admitted, joined: r.Joined, entered: r.Entered, outcomes: r.Outcomes}
+		*p = Progress{begun: true, admitted: r.Admitted, joined: r.Joined, entered: r.Entered, outcomes: r.Outcomes, counts: r.Counts}
 	}
 	s.admitted += ledger.Growth(&p.admitted, r.Admitted)
 	s.joined += ledger.Growth(&p.joined, r.Joined)
 	s.entered += ledger.Growth(&p.entered, r.Entered)
 	s.outcomes.Gain(p.outcomes, r.Outcomes)
 	p.outcomes = r.Outcomes
+	s.counts = s.counts.Grow(p.counts, r.Counts)
+	p.counts = r.Counts
 	return first
 }
 
@@ -50,6 +56,6 @@ func (s *Progresses) Add(p *Progress, r *wire.RoomReport) (first bool) {
 func (s *Progresses) Tally(life time.Duration, active uint64) Tally {
 	return Tally{
 		Life: life, Active: active,
-		Admitted: s.admitted, Joined: s.joined, Entered: s.entered, Outcomes: s.outcomes.Outcomes(),
+		Admitted: s.admitted, Joined: s.joined, Entered: s.entered, Outcomes: s.outcomes.Outcomes(), Counts: s.counts,
 	}
 }

@@ -504,7 +504,8 @@ type RoomReport struct {
 	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the version that continues (edges)
 	RateUsed         []uint32  `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of a joining edge: permits of R in use, by whole seconds since their use
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
-	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"` // long-polled visitors that a pass would admit
+	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"`    // long-polled visitors that a pass would admit
+	Counts           []uint64  `protobuf:"varint,40,rep,packed,name=counts,proto3" json:"counts,omitempty"` // history.Counts, cumulative
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -775,6 +776,13 @@ func (x *RoomReport) GetCallable() uint64 {
 		return x.Callable
 	}
 	return 0
+}
+
+func (x *RoomReport) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
 }
 
 // Passes are a child's passes of one release ("let in the next N") under this parent's term.
@@ -2363,6 +2371,389 @@ func (x *GoneEdge) GetUntilS() int64 {
 	return 0
 }
 
+// HistorySecond is what the leading global records of all rooms at one second.
+type HistorySecond struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtS           int64                  `protobuf:"varint,1,opt,name=at_s,json=atS,proto3" json:"at_s,omitempty"`
+	Rooms         []*HistoryState        `protobuf:"bytes,2,rep,name=rooms,proto3" json:"rooms,omitempty"` // those that changed, and at the end of a minute all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistorySecond) Reset() {
+	*x = HistorySecond{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistorySecond) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistorySecond) ProtoMessage() {}
+
+func (x *HistorySecond) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistorySecond.ProtoReflect.Descriptor instead.
+func (*HistorySecond) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *HistorySecond) GetAtS() int64 {
+	if x != nil {
+		return x.AtS
+	}
+	return 0
+}
+
+func (x *HistorySecond) GetRooms() []*HistoryState {
+	if x != nil {
+		return x.Rooms
+	}
+	return nil
+}
+
+// HistoryState is the point of a room, and the reports that a successor continues from.
+type HistoryState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Room          uint64                 `protobuf:"fixed64,1,opt,name=room,proto3" json:"room,omitempty"`
+	Values        []int64                `protobuf:"zigzag64,2,rep,packed,name=values,proto3" json:"values,omitempty"`
+	Centres       []*HistoryCentre       `protobuf:"bytes,3,rep,name=centres,proto3" json:"centres,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryState) Reset() {
+	*x = HistoryState{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryState) ProtoMessage() {}
+
+func (x *HistoryState) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
+func (*HistoryState) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *HistoryState) GetRoom() uint64 {
+	if x != nil {
+		return x.Room
+	}
+	return 0
+}
+
+func (x *HistoryState) GetValues() []int64 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *HistoryState) GetCentres() []*HistoryCentre {
+	if x != nil {
+		return x.Centres
+	}
+	return nil
+}
+
+// HistoryCentre is one data centre in a HistoryState.
+type HistoryCentre struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Values        []int64                `protobuf:"zigzag64,2,rep,packed,name=values,proto3" json:"values,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Counts        []uint64               `protobuf:"varint,4,rep,packed,name=counts,proto3" json:"counts,omitempty"` // as reported in this term
+	Joined        uint64                 `protobuf:"varint,5,opt,name=joined,proto3" json:"joined,omitempty"`
+	Admitted      uint64                 `protobuf:"varint,6,opt,name=admitted,proto3" json:"admitted,omitempty"`
+	Entered       uint64                 `protobuf:"varint,7,opt,name=entered,proto3" json:"entered,omitempty"`
+	Waiting       int64                  `protobuf:"zigzag64,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryCentre) Reset() {
+	*x = HistoryCentre{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryCentre) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryCentre) ProtoMessage() {}
+
+func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryCentre.ProtoReflect.Descriptor instead.
+func (*HistoryCentre) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HistoryCentre) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HistoryCentre) GetValues() []int64 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *HistoryCentre) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *HistoryCentre) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *HistoryCentre) GetJoined() uint64 {
+	if x != nil {
+		return x.Joined
+	}
+	return 0
+}
+
+func (x *HistoryCentre) GetAdmitted() uint64 {
+	if x != nil {
+		return x.Admitted
+	}
+	return 0
+}
+
+func (x *HistoryCentre) GetEntered() uint64 {
+	if x != nil {
+		return x.Entered
+	}
+	return 0
+}
+
+func (x *HistoryCentre) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+// HistoryBlock has successive points of one room. It is stored compressed.
+type HistoryBlock struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	AtS           int64                   `protobuf:"varint,1,opt,name=at_s,json=atS,proto3" json:"at_s,omitempty"`                 // of the first point
+	AfterS        []uint32                `protobuf:"varint,2,rep,packed,name=after_s,json=afterS,proto3" json:"after_s,omitempty"` // of the other points, since the one before
+	Values        []*HistoryColumn        `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	Centres       []*HistoryCentreColumns `protobuf:"bytes,4,rep,name=centres,proto3" json:"centres,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryBlock) Reset() {
+	*x = HistoryBlock{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryBlock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryBlock) ProtoMessage() {}
+
+func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryBlock.ProtoReflect.Descriptor instead.
+func (*HistoryBlock) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *HistoryBlock) GetAtS() int64 {
+	if x != nil {
+		return x.AtS
+	}
+	return 0
+}
+
+func (x *HistoryBlock) GetAfterS() []uint32 {
+	if x != nil {
+		return x.AfterS
+	}
+	return nil
+}
+
+func (x *HistoryBlock) GetValues() []*HistoryColumn {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *HistoryBlock) GetCentres() []*HistoryCentreColumns {
+	if x != nil {
+		return x.Centres
+	}
+	return nil
+}
+
+// HistoryColumn is one number of all points: the first absolute, the others as differences. Zeros at the end are left
+// out.
+type HistoryColumn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	N             []int64                `protobuf:"zigzag64,1,rep,packed,name=n,proto3" json:"n,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryColumn) Reset() {
+	*x = HistoryColumn{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryColumn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryColumn) ProtoMessage() {}
+
+func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryColumn.ProtoReflect.Descriptor instead.
+func (*HistoryColumn) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *HistoryColumn) GetN() []int64 {
+	if x != nil {
+		return x.N
+	}
+	return nil
+}
+
+// HistoryCentreColumns are the numbers of a data centre, 0 in points that it is missing in.
+type HistoryCentreColumns struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Values        []*HistoryColumn       `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryCentreColumns) Reset() {
+	*x = HistoryCentreColumns{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryCentreColumns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryCentreColumns) ProtoMessage() {}
+
+func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryCentreColumns.ProtoReflect.Descriptor instead.
+func (*HistoryCentreColumns) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *HistoryCentreColumns) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HistoryCentreColumns) GetValues() []*HistoryColumn {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 var File_vestibule_wire_v1_wire_proto protoreflect.FileDescriptor
 
 const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
@@ -2410,7 +2801,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x97\t\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xaf\t\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2452,7 +2843,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06copied\x18$ \x01(\v2\x18.vestibule.wire.v1.LinesR\x06copied\x12\x1b\n" +
 	"\trate_used\x18% \x03(\rR\brateUsed\x121\n" +
 	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
-	"\bcallable\x18' \x01(\x04R\bcallableJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
+	"\bcallable\x18' \x01(\x04R\bcallable\x12\x16\n" +
+	"\x06counts\x18( \x03(\x04R\x06countsJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
 	"\x06Passes\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\x04R\arelease\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\x04R\agranted\x12\x1a\n" +
@@ -2608,7 +3000,33 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bGoneEdge\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x17\n" +
-	"\auntil_s\x18\x03 \x01(\x03R\x06untilS*~\n" +
+	"\auntil_s\x18\x03 \x01(\x03R\x06untilS\"Y\n" +
+	"\rHistorySecond\x12\x11\n" +
+	"\x04at_s\x18\x01 \x01(\x03R\x03atS\x125\n" +
+	"\x05rooms\x18\x02 \x03(\v2\x1f.vestibule.wire.v1.HistoryStateR\x05rooms\"v\n" +
+	"\fHistoryState\x12\x12\n" +
+	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x16\n" +
+	"\x06values\x18\x02 \x03(\x12R\x06values\x12:\n" +
+	"\acentres\x18\x03 \x03(\v2 .vestibule.wire.v1.HistoryCentreR\acentres\"\xcf\x01\n" +
+	"\rHistoryCentre\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06values\x18\x02 \x03(\x12R\x06values\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x16\n" +
+	"\x06counts\x18\x04 \x03(\x04R\x06counts\x12\x16\n" +
+	"\x06joined\x18\x05 \x01(\x04R\x06joined\x12\x1a\n" +
+	"\badmitted\x18\x06 \x01(\x04R\badmitted\x12\x18\n" +
+	"\aentered\x18\a \x01(\x04R\aentered\x12\x18\n" +
+	"\awaiting\x18\b \x01(\x12R\awaiting\"\xb7\x01\n" +
+	"\fHistoryBlock\x12\x11\n" +
+	"\x04at_s\x18\x01 \x01(\x03R\x03atS\x12\x17\n" +
+	"\aafter_s\x18\x02 \x03(\rR\x06afterS\x128\n" +
+	"\x06values\x18\x03 \x03(\v2 .vestibule.wire.v1.HistoryColumnR\x06values\x12A\n" +
+	"\acentres\x18\x04 \x03(\v2'.vestibule.wire.v1.HistoryCentreColumnsR\acentres\"\x1d\n" +
+	"\rHistoryColumn\x12\f\n" +
+	"\x01n\x18\x01 \x03(\x12R\x01n\"d\n" +
+	"\x14HistoryCentreColumns\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x128\n" +
+	"\x06values\x18\x02 \x03(\v2 .vestibule.wire.v1.HistoryColumnR\x06values*~\n" +
 	"\tHandshake\x12\x19\n" +
 	"\x15HANDSHAKE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11HANDSHAKE_ADOPTED\x10\x01\x12\x15\n" +
@@ -2629,29 +3047,35 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
-	(Handshake)(0),         // 0: vestibule.wire.v1.Handshake
-	(*Term)(nil),           // 1: vestibule.wire.v1.Term
-	(*Report)(nil),         // 2: vestibule.wire.v1.Report
-	(*ToldEdge)(nil),       // 3: vestibule.wire.v1.ToldEdge
-	(*RoomReport)(nil),     // 4: vestibule.wire.v1.RoomReport
-	(*Passes)(nil),         // 5: vestibule.wire.v1.Passes
-	(*Ends)(nil),           // 6: vestibule.wire.v1.Ends
-	(*Sessions)(nil),       // 7: vestibule.wire.v1.Sessions
-	(*Moves)(nil),          // 8: vestibule.wire.v1.Moves
-	(*Lines)(nil),          // 9: vestibule.wire.v1.Lines
-	(*Line)(nil),           // 10: vestibule.wire.v1.Line
-	(*Grant)(nil),          // 11: vestibule.wire.v1.Grant
-	(*RoomGrant)(nil),      // 12: vestibule.wire.v1.RoomGrant
-	(*View)(nil),           // 13: vestibule.wire.v1.View
-	(*Promises)(nil),       // 14: vestibule.wire.v1.Promises
-	(*Section)(nil),        // 15: vestibule.wire.v1.Section
-	(*PromiseSection)(nil), // 16: vestibule.wire.v1.PromiseSection
-	(*Durable)(nil),        // 17: vestibule.wire.v1.Durable
-	(*RosterEntry)(nil),    // 18: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),     // 19: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),       // 20: vestibule.wire.v1.GoneEdge
+	(Handshake)(0),               // 0: vestibule.wire.v1.Handshake
+	(*Term)(nil),                 // 1: vestibule.wire.v1.Term
+	(*Report)(nil),               // 2: vestibule.wire.v1.Report
+	(*ToldEdge)(nil),             // 3: vestibule.wire.v1.ToldEdge
+	(*RoomReport)(nil),           // 4: vestibule.wire.v1.RoomReport
+	(*Passes)(nil),               // 5: vestibule.wire.v1.Passes
+	(*Ends)(nil),                 // 6: vestibule.wire.v1.Ends
+	(*Sessions)(nil),             // 7: vestibule.wire.v1.Sessions
+	(*Moves)(nil),                // 8: vestibule.wire.v1.Moves
+	(*Lines)(nil),                // 9: vestibule.wire.v1.Lines
+	(*Line)(nil),                 // 10: vestibule.wire.v1.Line
+	(*Grant)(nil),                // 11: vestibule.wire.v1.Grant
+	(*RoomGrant)(nil),            // 12: vestibule.wire.v1.RoomGrant
+	(*View)(nil),                 // 13: vestibule.wire.v1.View
+	(*Promises)(nil),             // 14: vestibule.wire.v1.Promises
+	(*Section)(nil),              // 15: vestibule.wire.v1.Section
+	(*PromiseSection)(nil),       // 16: vestibule.wire.v1.PromiseSection
+	(*Durable)(nil),              // 17: vestibule.wire.v1.Durable
+	(*RosterEntry)(nil),          // 18: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),           // 19: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),             // 20: vestibule.wire.v1.GoneEdge
+	(*HistorySecond)(nil),        // 21: vestibule.wire.v1.HistorySecond
+	(*HistoryState)(nil),         // 22: vestibule.wire.v1.HistoryState
+	(*HistoryCentre)(nil),        // 23: vestibule.wire.v1.HistoryCentre
+	(*HistoryBlock)(nil),         // 24: vestibule.wire.v1.HistoryBlock
+	(*HistoryColumn)(nil),        // 25: vestibule.wire.v1.HistoryColumn
+	(*HistoryCentreColumns)(nil), // 26: vestibule.wire.v1.HistoryCentreColumns
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
@@ -2681,11 +3105,16 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	19, // 24: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
 	20, // 25: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
 	7,  // 26: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	22, // 27: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
+	23, // 28: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
+	25, // 29: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
+	26, // 30: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
+	25, // 31: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -2699,7 +3128,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

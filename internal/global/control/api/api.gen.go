@@ -31,16 +31,52 @@ func (e AppliedChangeChange) Valid() bool {
 
 // Defines values for AppliedChangeKind.
 const (
-	AppliedChangeKindHost AppliedChangeKind = "host"
-	AppliedChangeKindRoom AppliedChangeKind = "room"
+	AppliedChangeKindControls   AppliedChangeKind = "controls"
+	AppliedChangeKindDataCenter AppliedChangeKind = "data_center"
+	AppliedChangeKindHost       AppliedChangeKind = "host"
+	AppliedChangeKindOther      AppliedChangeKind = "other"
+	AppliedChangeKindRoom       AppliedChangeKind = "room"
+	AppliedChangeKindToken      AppliedChangeKind = "token"
+	AppliedChangeKindWebhook    AppliedChangeKind = "webhook"
 )
 
 // Valid indicates whether the value is a known member of the AppliedChangeKind enum.
 func (e AppliedChangeKind) Valid() bool {
 	switch e {
+	case AppliedChangeKindControls:
+		return true
+	case AppliedChangeKindDataCenter:
+		return true
 	case AppliedChangeKindHost:
 		return true
+	case AppliedChangeKindOther:
+		return true
 	case AppliedChangeKindRoom:
+		return true
+	case AppliedChangeKindToken:
+		return true
+	case AppliedChangeKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NextPhasePhase.
+const (
+	End      NextPhasePhase = "end"
+	Prequeue NextPhasePhase = "prequeue"
+	Start    NextPhasePhase = "start"
+)
+
+// Valid indicates whether the value is a known member of the NextPhasePhase enum.
+func (e NextPhasePhase) Valid() bool {
+	switch e {
+	case End:
+		return true
+	case Prequeue:
+		return true
+	case Start:
 		return true
 	default:
 		return false
@@ -71,6 +107,24 @@ func (e ReleaseState) Valid() bool {
 	}
 }
 
+// Defines values for StatsMarkKind.
+const (
+	StatsMarkKindAction StatsMarkKind = "action"
+	StatsMarkKindEvent  StatsMarkKind = "event"
+)
+
+// Valid indicates whether the value is a known member of the StatsMarkKind enum.
+func (e StatsMarkKind) Valid() bool {
+	switch e {
+	case StatsMarkKindAction:
+		return true
+	case StatsMarkKindEvent:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StatusStatus.
 const (
 	EventPrequeueing StatusStatus = "event_prequeueing"
@@ -89,6 +143,24 @@ func (e StatusStatus) Valid() bool {
 	case Queueing:
 		return true
 	case Suspended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetStatsParamsFormat.
+const (
+	Csv  GetStatsParamsFormat = "csv"
+	Json GetStatsParamsFormat = "json"
+)
+
+// Valid indicates whether the value is a known member of the GetStatsParamsFormat enum.
+func (e GetStatsParamsFormat) Valid() bool {
+	switch e {
+	case Csv:
+		return true
+	case Json:
 		return true
 	default:
 		return false
@@ -122,7 +194,9 @@ type AppliedChangeKind string
 type AppliedSetting struct {
 	After  interface{} `json:"after"`
 	Before interface{} `json:"before"`
-	Key    string      `json:"key"`
+
+	// Key such as grace, or events[sale].event_end_time
+	Key string `json:"key"`
 }
 
 // ApplyBody defines model for ApplyBody.
@@ -130,11 +204,23 @@ type ApplyBody = json.RawMessage
 
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
+	At time.Time `json:"at"`
+
+	// By name of the token or another author
+	By      string          `json:"by"`
+	Changes []AppliedChange `json:"changes"`
+
 	// Entry as stored; PROTOCOL.md has its fields
 	Entry json.RawMessage `json:"entry"`
 
 	// Hash SHA-256 of the bytes of entry, in hex; the next entry has it in previous
 	Hash string `json:"hash"`
+
+	// Number of the entry, 0 if it cannot be read
+	Number int64 `json:"number"`
+
+	// Reason in the author's words, empty for none
+	Reason string `json:"reason"`
 
 	// Sequence position in the stream
 	Sequence int64 `json:"sequence"`
@@ -283,10 +369,10 @@ type Edge struct {
 	// Build empty if unknown
 	Build string `json:"build"`
 
-	// HeardSeconds time since its last report
+	// HeardSeconds time since its last report, when its data centre told of it
 	HeardSeconds float64 `json:"heard_seconds"`
 
-	// LeaseSeconds remaining lease, at most
+	// LeaseSeconds remaining lease then
 	LeaseSeconds float64 `json:"lease_seconds"`
 	Name         string  `json:"name"`
 
@@ -394,6 +480,14 @@ type Fleet struct {
 	Leader string `json:"leader"`
 }
 
+// ForgetBody edge or all
+type ForgetBody = json.RawMessage
+
+// Forgotten defines model for Forgotten.
+type Forgotten struct {
+	Done string `json:"done"`
+}
+
 // Host defines model for Host.
 type Host struct {
 	Name   string `json:"name"`
@@ -403,9 +497,63 @@ type Host struct {
 // HostBody defines model for HostBody.
 type HostBody = json.RawMessage
 
+// Member defines model for Member.
+type Member struct {
+	// CopyClusterId of an unlisted data centre with the name of a listed one, else empty
+	CopyClusterId string `json:"copy_cluster_id"`
+
+	// Known its permits are known
+	Known bool   `json:"known"`
+	Name  string `json:"name"`
+
+	// Overcommit sessions that may be valid beyond its permits
+	Overcommit int64 `json:"overcommit"`
+
+	// Permits of total_active_users
+	Permits int64 `json:"permits"`
+
+	// RatePermits of new_users_per_minute
+	RatePermits int64 `json:"rate_permits"`
+	Sessions    int64 `json:"sessions"`
+
+	// State active, draining, removed; unlisted: it reports and is not in the list
+	State string `json:"state"`
+
+	// Told it reported them lately
+	Told bool `json:"told"`
+}
+
+// MemberBody defines model for MemberBody.
+type MemberBody = json.RawMessage
+
+// Members defines model for Members.
+type Members struct {
+	// AsOf of the permits, null if no global has reported them
+	AsOf        *time.Time `json:"as_of"`
+	DataCenters []Member   `json:"data_centers"`
+
+	// StatusVersion of the list that the global had that reported the permits, 0 for none
+	StatusVersion int64 `json:"status_version"`
+
+	// Version of the list
+	Version int64 `json:"version"`
+}
+
+// NextPhase the next change by an event of the room
+type NextPhase struct {
+	At time.Time `json:"at"`
+
+	// Event name of the event
+	Event string         `json:"event"`
+	Phase NextPhasePhase `json:"phase"`
+}
+
+// NextPhasePhase defines model for NextPhase.Phase.
+type NextPhasePhase string
+
 // Note defines model for Note.
 type Note struct {
-	// Code 1000 invalid token, 1001 not found, 1002 invalid data, 1101 rooms come from a file, 1102 unavailable, 7003 unknown route or zone, 10000 forbidden
+	// Code 1000 invalid token, 1001 not found, 1002 invalid data, 1101 rooms come from a file, 1102 unavailable, 1103 changed meanwhile, 1104 (a message) the answer is old, 7003 unknown route or zone, 10000 forbidden
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 	Source  *struct {
@@ -554,6 +702,50 @@ type RulePatchBody = json.RawMessage
 // RulesBody defines model for RulesBody.
 type RulesBody = json.RawMessage
 
+// Stats defines model for Stats.
+type Stats struct {
+	Columns []StatsColumn `json:"columns"`
+
+	// DataCenters numbers of each data centre by column, for each of times
+	DataCenters map[string]map[string][]float64 `json:"data_centers"`
+	From        time.Time                       `json:"from"`
+	Marks       []StatsMark                     `json:"marks"`
+	Room        string                          `json:"room"`
+
+	// Rows one number for each of columns; null for unknown
+	Rows [][]*float64 `json:"rows"`
+
+	// Step seconds of a row
+	Step int `json:"step"`
+
+	// Times Unix seconds at the end of each row; a row is left out if nobody recorded
+	Times []int64   `json:"times"`
+	To    time.Time `json:"to"`
+
+	// Total the whole time as one row
+	Total []*float64 `json:"total"`
+}
+
+// StatsColumn defines model for StatsColumn.
+type StatsColumn struct {
+	Description string `json:"description"`
+	Name        string `json:"name"`
+}
+
+// StatsMark defines model for StatsMark.
+type StatsMark struct {
+	By     *string       `json:"by,omitempty"`
+	Kind   StatsMarkKind `json:"kind"`
+	Reason *string       `json:"reason,omitempty"`
+	Text   string        `json:"text"`
+
+	// Time Unix seconds
+	Time int64 `json:"time"`
+}
+
+// StatsMarkKind defines model for StatsMark.Kind.
+type StatsMarkKind string
+
 // Status defines model for Status.
 type Status struct {
 	EstimatedQueuedUsers      int          `json:"estimated_queued_users"`
@@ -562,7 +754,9 @@ type Status struct {
 	MaxEstimatedTimeMinutes   int          `json:"max_estimated_time_minutes"`
 	Status                    StatusStatus `json:"status"`
 	Vestibule                 struct {
-		AsOf time.Time `json:"as_of"`
+		// AdmittedPerMinute recent admissions: the mean of the rates of the last minute and of the last five
+		AdmittedPerMinute float64   `json:"admitted_per_minute"`
+		AsOf              time.Time `json:"as_of"`
 
 		// BeyondLimit sessions beyond total_active_users: under passthrough, or from before a limit was lowered
 		BeyondLimit int `json:"beyond_limit"`
@@ -572,6 +766,33 @@ type Status struct {
 
 		// Controls controls in force: pause, queue_all, message, limits
 		Controls []string `json:"controls"`
+
+		// Event name of the event that runs or gathers visitors, empty for none
+		Event string `json:"event"`
+		Host  string `json:"host"`
+
+		// Message text on the waiting page, empty for none
+		Message string `json:"message"`
+
+		// NewUsersPerMinute in force
+		NewUsersPerMinute int `json:"new_users_per_minute"`
+
+		// Next null without a further event
+		Next *NextPhase `json:"next"`
+		Path string     `json:"path"`
+
+		// QueueAll in force
+		QueueAll bool `json:"queue_all"`
+
+		// QueueingMethod in force
+		QueueingMethod string `json:"queueing_method"`
+
+		// Room name of the room
+		Room   string `json:"room"`
+		RoomId string `json:"room_id"`
+
+		// TotalActiveUsers in force
+		TotalActiveUsers int `json:"total_active_users"`
 	} `json:"vestibule"`
 }
 
@@ -589,12 +810,58 @@ type Token struct {
 	Name       string     `json:"name"`
 	Role       string     `json:"role"`
 
+	// Rooms IDs of the only rooms; absent for all
+	Rooms []string `json:"rooms,omitempty"`
+
 	// Value only in the answer to its creation
 	Value *string `json:"value,omitempty"`
 }
 
 // TokenBody defines model for TokenBody.
 type TokenBody = json.RawMessage
+
+// TriedRule defines model for TriedRule.
+type TriedRule struct {
+	Enabled    bool   `json:"enabled"`
+	Expression string `json:"expression"`
+
+	// Id empty for the expression of the body
+	Id      string `json:"id"`
+	Matches bool   `json:"matches"`
+
+	// Reason why the rule does not match, if it is not the expression alone
+	Reason string `json:"reason"`
+}
+
+// TriedRules defines model for TriedRules.
+type TriedRules struct {
+	// Passes a rule lets the request pass the room
+	Passes bool        `json:"passes"`
+	Rules  []TriedRule `json:"rules"`
+}
+
+// TryRulesBody defines model for TryRulesBody.
+type TryRulesBody = json.RawMessage
+
+// User defines model for User.
+type User struct {
+	CreatedOn time.Time `json:"created_on"`
+
+	// Invited has not set a password yet
+	Invited bool   `json:"invited"`
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+
+	// Rooms IDs of the only rooms; empty for all
+	Rooms        []string `json:"rooms"`
+	SecondFactor bool     `json:"second_factor"`
+
+	// SetupPath path of a link by which the user sets the password, once within three days; only in the answer that made it
+	SetupPath *string `json:"setup_path,omitempty"`
+}
+
+// UserBody defines model for UserBody.
+type UserBody = json.RawMessage
 
 // Verified defines model for Verified.
 type Verified struct {
@@ -603,6 +870,39 @@ type Verified struct {
 	Role    string `json:"role"`
 	Status  string `json:"status"`
 	Zone    string `json:"zone"`
+}
+
+// Webhook defines model for Webhook.
+type Webhook struct {
+	CreatedOn       time.Time  `json:"created_on"`
+	DisabledBecause *string    `json:"disabled_because"`
+	DisabledOn      *time.Time `json:"disabled_on"`
+	Enabled         bool       `json:"enabled"`
+	Id              string     `json:"id"`
+	Kinds           []string   `json:"kinds"`
+	Name            string     `json:"name"`
+
+	// Rooms IDs
+	Rooms []string `json:"rooms"`
+
+	// Secret only where it is new
+	Secret *string `json:"secret,omitempty"`
+	Url    string  `json:"url"`
+}
+
+// WebhookBody defines model for WebhookBody.
+type WebhookBody = json.RawMessage
+
+// WebhookTest defines model for WebhookTest.
+type WebhookTest struct {
+	Delivered bool    `json:"delivered"`
+	Error     *string `json:"error"`
+
+	// Id webhook-id of the message
+	Id string `json:"id"`
+
+	// Status of the receiver's answer; 0 for none
+	Status int `json:"status"`
 }
 
 // ZoneSettingsBody defines model for ZoneSettingsBody.
@@ -620,23 +920,38 @@ type From = int64
 // HostName defines model for host_name.
 type HostName = string
 
+// IfMatch defines model for if_match.
+type IfMatch = string
+
 // Page defines model for page.
 type Page = int
 
 // PerPage defines model for per_page.
 type PerPage = int
 
+// Reason defines model for reason.
+type Reason = string
+
 // Revision defines model for revision.
 type Revision = string
 
+// Rooms defines model for rooms.
+type Rooms = []string
+
 // RuleId defines model for rule_id.
 type RuleId = string
+
+// Strict defines model for strict.
+type Strict = bool
 
 // TokenId defines model for token_id.
 type TokenId = string
 
 // WaitingRoomId defines model for waiting_room_id.
 type WaitingRoomId = string
+
+// WebhookId defines model for webhook_id.
+type WebhookId = string
 
 // ZoneId defines model for zone_id.
 type ZoneId = string
@@ -728,6 +1043,14 @@ type FleetAnswer struct {
 	Success  bool   `json:"success"`
 }
 
+// ForgottenAnswer defines model for ForgottenAnswer.
+type ForgottenAnswer struct {
+	Errors   []Note    `json:"errors"`
+	Messages []Note    `json:"messages"`
+	Result   Forgotten `json:"result"`
+	Success  bool      `json:"success"`
+}
+
 // HostAnswer defines model for HostAnswer.
 type HostAnswer struct {
 	Errors   []Note `json:"errors"`
@@ -743,6 +1066,14 @@ type HostsAnswer struct {
 	Result     []Host     `json:"result"`
 	ResultInfo ResultInfo `json:"result_info"`
 	Success    bool       `json:"success"`
+}
+
+// MembersAnswer defines model for MembersAnswer.
+type MembersAnswer struct {
+	Errors   []Note  `json:"errors"`
+	Messages []Note  `json:"messages"`
+	Result   Members `json:"result"`
+	Success  bool    `json:"success"`
 }
 
 // PreviewAnswer defines model for PreviewAnswer.
@@ -806,12 +1137,29 @@ type RulesAnswer struct {
 	Success    bool       `json:"success"`
 }
 
+// StatsAnswer defines model for StatsAnswer.
+type StatsAnswer struct {
+	Errors   []Note `json:"errors"`
+	Messages []Note `json:"messages"`
+	Result   Stats  `json:"result"`
+	Success  bool   `json:"success"`
+}
+
 // StatusAnswer defines model for StatusAnswer.
 type StatusAnswer struct {
 	Errors   []Note `json:"errors"`
 	Messages []Note `json:"messages"`
 	Result   Status `json:"result"`
 	Success  bool   `json:"success"`
+}
+
+// StatusesAnswer defines model for StatusesAnswer.
+type StatusesAnswer struct {
+	Errors     []Note     `json:"errors"`
+	Messages   []Note     `json:"messages"`
+	Result     []Status   `json:"result"`
+	ResultInfo ResultInfo `json:"result_info"`
+	Success    bool       `json:"success"`
 }
 
 // TokenAnswer defines model for TokenAnswer.
@@ -831,12 +1179,62 @@ type TokensAnswer struct {
 	Success    bool       `json:"success"`
 }
 
+// TriedRulesAnswer defines model for TriedRulesAnswer.
+type TriedRulesAnswer struct {
+	Errors   []Note     `json:"errors"`
+	Messages []Note     `json:"messages"`
+	Result   TriedRules `json:"result"`
+	Success  bool       `json:"success"`
+}
+
+// UserAnswer defines model for UserAnswer.
+type UserAnswer struct {
+	Errors   []Note `json:"errors"`
+	Messages []Note `json:"messages"`
+	Result   User   `json:"result"`
+	Success  bool   `json:"success"`
+}
+
+// UsersAnswer defines model for UsersAnswer.
+type UsersAnswer struct {
+	Errors     []Note     `json:"errors"`
+	Messages   []Note     `json:"messages"`
+	Result     []User     `json:"result"`
+	ResultInfo ResultInfo `json:"result_info"`
+	Success    bool       `json:"success"`
+}
+
 // VerifiedAnswer defines model for VerifiedAnswer.
 type VerifiedAnswer struct {
 	Errors   []Note   `json:"errors"`
 	Messages []Note   `json:"messages"`
 	Result   Verified `json:"result"`
 	Success  bool     `json:"success"`
+}
+
+// WebhookAnswer defines model for WebhookAnswer.
+type WebhookAnswer struct {
+	Errors   []Note  `json:"errors"`
+	Messages []Note  `json:"messages"`
+	Result   Webhook `json:"result"`
+	Success  bool    `json:"success"`
+}
+
+// WebhookTestAnswer defines model for WebhookTestAnswer.
+type WebhookTestAnswer struct {
+	Errors   []Note      `json:"errors"`
+	Messages []Note      `json:"messages"`
+	Result   WebhookTest `json:"result"`
+	Success  bool        `json:"success"`
+}
+
+// WebhooksAnswer defines model for WebhooksAnswer.
+type WebhooksAnswer struct {
+	Errors     []Note     `json:"errors"`
+	Messages   []Note     `json:"messages"`
+	Result     []Webhook  `json:"result"`
+	ResultInfo ResultInfo `json:"result_info"`
+	Success    bool       `json:"success"`
 }
 
 // ZoneSettingsAnswer defines model for ZoneSettingsAnswer.
@@ -861,8 +1259,14 @@ type EventPatchRequest = EventPatchBody
 // EventRequest defines model for EventRequest.
 type EventRequest = EventBody
 
+// ForgetRequest edge or all
+type ForgetRequest = ForgetBody
+
 // HostRequest defines model for HostRequest.
 type HostRequest = HostBody
+
+// MemberRequest defines model for MemberRequest.
+type MemberRequest = MemberBody
 
 // PreviewRequest defines model for PreviewRequest.
 type PreviewRequest = PreviewBody
@@ -888,6 +1292,15 @@ type RulesRequest = RulesBody
 // TokenRequest defines model for TokenRequest.
 type TokenRequest = TokenBody
 
+// TryRulesRequest defines model for TryRulesRequest.
+type TryRulesRequest = TryRulesBody
+
+// UserRequest defines model for UserRequest.
+type UserRequest = UserBody
+
+// WebhookRequest defines model for WebhookRequest.
+type WebhookRequest = WebhookBody
+
 // ZoneSettingsRequest defines model for ZoneSettingsRequest.
 type ZoneSettingsRequest = ZoneSettingsBody
 
@@ -899,6 +1312,15 @@ type WaitingRoomListWaitingRoomsAccountParams struct {
 	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// ApplyRoomsParams defines parameters for ApplyRooms.
+type ApplyRoomsParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
@@ -908,10 +1330,62 @@ type ListAuditParams struct {
 
 	// From number of the first entry
 	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// Room name or ID of a room
+	Room *string `form:"room,omitempty" json:"room,omitempty"`
+
+	// By name or ID of a token, or another author
+	By    *string    `form:"by,omitempty" json:"by,omitempty"`
+	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
+
+	// Before only entries with a lower sequence
+	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
+}
+
+// DeleteDataCenterParams defines parameters for DeleteDataCenter.
+type DeleteDataCenterParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Force needed: its sessions may exceed the limit until they end
+	Force *bool `form:"force,omitempty" json:"force,omitempty"`
+}
+
+// PutDataCenterParams defines parameters for PutDataCenter.
+type PutDataCenterParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// ForgetEdgeParams defines parameters for ForgetEdge.
+type ForgetEdgeParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// DeleteHostParams defines parameters for DeleteHost.
+type DeleteHostParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// PutHostParams defines parameters for PutHost.
+type PutHostParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// PatchControlsParams defines parameters for PatchControls.
+type PatchControlsParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 }
 
 // CreateReleaseParams defines parameters for CreateRelease.
 type CreateReleaseParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
 	// IdempotencyKey a repeated request with the same key during the pause asks for the same release
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
@@ -924,12 +1398,154 @@ type ListRevisionsParams struct {
 	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// RestoreRevisionParams defines parameters for RestoreRevision.
+type RestoreRevisionParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// GetStatsParams defines parameters for GetStats.
+type GetStatsParams struct {
+	// From RFC 3339 time, or time before now such as -1h; by default the last hour
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To RFC 3339 time, or time before now; by default now
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+
+	// Step seconds of a row; by default at most 600 rows
+	Step *int `form:"step,omitempty" json:"step,omitempty"`
+
+	// Event ID of an event, instead of from and to: from its prequeue to its end
+	Event  *string               `form:"event,omitempty" json:"event,omitempty"`
+	Format *GetStatsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+}
+
+// GetStatsParamsFormat defines parameters for GetStats.
+type GetStatsParamsFormat string
+
+// ListStatusParams defines parameters for ListStatus.
+type ListStatusParams struct {
+	// Room names or IDs of rooms, all without it
+	Room *Rooms `form:"room,omitempty" json:"room,omitempty"`
+}
+
+// CreateTokenParams defines parameters for CreateToken.
+type CreateTokenParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// DeleteTokenParams defines parameters for DeleteToken.
+type DeleteTokenParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// CreateUserParams defines parameters for CreateUser.
+type CreateUserParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// DeleteUserParams defines parameters for DeleteUser.
+type DeleteUserParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// PatchUserParams defines parameters for PatchUser.
+type PatchUserParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// CreateUserLinkParams defines parameters for CreateUserLink.
+type CreateUserLinkParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// CreateWebhookParams defines parameters for CreateWebhook.
+type CreateWebhookParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// DeleteWebhookParams defines parameters for DeleteWebhook.
+type DeleteWebhookParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// PatchWebhookParams defines parameters for PatchWebhook.
+type PatchWebhookParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
 // WaitingRoomListWaitingRoomsParams defines parameters for WaitingRoomListWaitingRooms.
 type WaitingRoomListWaitingRoomsParams struct {
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
 	// PerPage a client of the hosted product sends multiples of 5
 	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
+}
+
+// WaitingRoomCreateWaitingRoomParams defines parameters for WaitingRoomCreateWaitingRoom.
+type WaitingRoomCreateWaitingRoomParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Strict refuse unknown keys
+	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
+}
+
+// WaitingRoomPatchZoneSettingsParams defines parameters for WaitingRoomPatchZoneSettings.
+type WaitingRoomPatchZoneSettingsParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// WaitingRoomUpdateZoneSettingsParams defines parameters for WaitingRoomUpdateZoneSettings.
+type WaitingRoomUpdateZoneSettingsParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// WaitingRoomDeleteWaitingRoomParams defines parameters for WaitingRoomDeleteWaitingRoom.
+type WaitingRoomDeleteWaitingRoomParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomPatchWaitingRoomParams defines parameters for WaitingRoomPatchWaitingRoom.
+type WaitingRoomPatchWaitingRoomParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Strict refuse unknown keys
+	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomUpdateWaitingRoomParams defines parameters for WaitingRoomUpdateWaitingRoom.
+type WaitingRoomUpdateWaitingRoomParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Strict refuse unknown keys
+	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // WaitingRoomListEventsParams defines parameters for WaitingRoomListEvents.
@@ -940,8 +1556,101 @@ type WaitingRoomListEventsParams struct {
 	PerPage *PerPage `form:"per_page,omitempty" json:"per_page,omitempty"`
 }
 
+// WaitingRoomCreateEventParams defines parameters for WaitingRoomCreateEvent.
+type WaitingRoomCreateEventParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Strict refuse unknown keys
+	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomDeleteEventParams defines parameters for WaitingRoomDeleteEvent.
+type WaitingRoomDeleteEventParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomPatchEventParams defines parameters for WaitingRoomPatchEvent.
+type WaitingRoomPatchEventParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Strict refuse unknown keys
+	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomUpdateEventParams defines parameters for WaitingRoomUpdateEvent.
+type WaitingRoomUpdateEventParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Strict refuse unknown keys
+	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomCreateWaitingRoomRuleParams defines parameters for WaitingRoomCreateWaitingRoomRule.
+type WaitingRoomCreateWaitingRoomRuleParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Strict refuse unknown keys
+	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomReplaceWaitingRoomRulesParams defines parameters for WaitingRoomReplaceWaitingRoomRules.
+type WaitingRoomReplaceWaitingRoomRulesParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomDeleteWaitingRoomRuleParams defines parameters for WaitingRoomDeleteWaitingRoomRule.
+type WaitingRoomDeleteWaitingRoomRuleParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// WaitingRoomPatchWaitingRoomRuleParams defines parameters for WaitingRoomPatchWaitingRoomRule.
+type WaitingRoomPatchWaitingRoomRuleParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Strict refuse unknown keys
+	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
+
+	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
 // ApplyRoomsJSONRequestBody defines body for ApplyRooms for application/json ContentType.
 type ApplyRoomsJSONRequestBody = ApplyBody
+
+// PutDataCenterJSONRequestBody defines body for PutDataCenter for application/json ContentType.
+type PutDataCenterJSONRequestBody = MemberBody
+
+// ForgetEdgeJSONRequestBody defines body for ForgetEdge for application/json ContentType.
+type ForgetEdgeJSONRequestBody = ForgetBody
 
 // PutHostJSONRequestBody defines body for PutHost for application/json ContentType.
 type PutHostJSONRequestBody = HostBody
@@ -952,8 +1661,23 @@ type PatchControlsJSONRequestBody = ControlsBody
 // CreateReleaseJSONRequestBody defines body for CreateRelease for application/json ContentType.
 type CreateReleaseJSONRequestBody = ReleaseBody
 
+// TryRulesJSONRequestBody defines body for TryRules for application/json ContentType.
+type TryRulesJSONRequestBody = TryRulesBody
+
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenBody
+
+// CreateUserJSONRequestBody defines body for CreateUser for application/json ContentType.
+type CreateUserJSONRequestBody = UserBody
+
+// PatchUserJSONRequestBody defines body for PatchUser for application/json ContentType.
+type PatchUserJSONRequestBody = UserBody
+
+// CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
+type CreateWebhookJSONRequestBody = WebhookBody
+
+// PatchWebhookJSONRequestBody defines body for PatchWebhook for application/json ContentType.
+type PatchWebhookJSONRequestBody = WebhookBody
 
 // WaitingRoomCreateWaitingRoomJSONRequestBody defines body for WaitingRoomCreateWaitingRoom for application/json ContentType.
 type WaitingRoomCreateWaitingRoomJSONRequestBody = RoomBody

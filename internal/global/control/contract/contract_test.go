@@ -385,6 +385,7 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 	rooms := "/zones/" + x.Info.Control.Zone + "/waiting_rooms"
 	made := own[struct{ ID string }](t, x, h, "POST", rooms, `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200}`)
 	own[any](t, x, h, "PATCH", rooms+"/"+made.ID, `{"total_active_users":301}`)
+	own[any](t, x, h, "GET", "/vestibule/status?room=shop", "")
 	token := own[struct{ ID, Value string }](t, x, h, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`)
 	own[any](t, x, h, "GET", "/vestibule/tokens", "")
 	own[any](t, x, h, "DELETE", "/vestibule/tokens/"+token.ID, "")
@@ -421,6 +422,18 @@ func TestOwnOperationsAreInTheDocument(t *testing.T) {
 		}](t, x, h, "GET", "/vestibule/fleet", "")
 		return fleet.Leader != "" && len(fleet.DataCenters) == 1 && fleet.DataCenters[0].Name == "nairobi" && fleet.DataCenters[0].Told && fleet.DataCenters[0].Permits > 0
 	})
+	testkit.Eventually(t, "the list of data centres is made", func() bool {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.Info.Control.URL+"/vestibule/data_centers", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+x.Info.Control.Token)
+		res, err := h.RoundTrip(r)
+		return err == nil && res.Body.Close() == nil && res.StatusCode == http.StatusOK
+	})
+	own[any](t, x, h, "PUT", "/vestibule/data_centers/lima", `{"state":"active"}`)
+	own[any](t, x, h, "DELETE", "/vestibule/data_centers/lima?force=true", "")
+	own[any](t, x, h, "GET", "/vestibule/audit?room=shop", "")
 	var chain audit.Chain
 	entries := own[[]struct{ Entry json.RawMessage }](t, x, h, "GET", "/vestibule/audit?from=1&per_page=100", "")
 	for _, e := range entries {

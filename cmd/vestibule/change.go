@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vestibule/internal/global/control/api"
+)
+
+// change calls an operation that changes something, and prints its result: a line, or all of it as JSON.
+func change[T any](
+	c *client, method, target string, body object, line func(T) string, edit ...func(*http.Request),
+) error {
+	got, err := call[json.RawMessage](c, method, c.because(target), body, edit...)
+	if err != nil {
+		return err
+	}
+	if c.output == "json" {
+		return c.showJSON(got)
+	}
+	var result T
+	if err := json.Unmarshal(got, &result); err != nil {
+		return &unreachableError{fmt.Errorf("the result is not one of the API: %w", err)}
+	}
+	_, err = fmt.Fprintln(c.out, line(result))
+	return err
+}
+
+// ifMatch makes a request fail if the rooms have changed since an answer with this entity tag.
+func ifMatch(tag string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("If-Match", tag) }
+}
+
+// because returns a target with the reason of the change.
+func (c *client) because(target string) string {
+	if c.reason == "" {
+		return target
+	}
+	separator := "?"
+	if strings.Contains(target, separator) {
+		separator = "&"
+	}
+	return target + separator + url.Values{"reason": {c.reason}}.Encode()
+}
+
+// differences returns the fields that differ between two objects of the API, with both values.
+func differences(before, after any) string {
+	a, b := fieldsOf("", before, nil), fieldsOf("", after, nil)
+	keys := maps.Clone(a)
+	maps.Copy(keys, b)
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		switch key {
+		case "modified_on", "last_updated", "version", "vestibule.revision", "next_event_start_time", "next_event_prequeue_start_time":
+			continue // follow from the change
+		}
+		s := api.AppliedSetting{Key: key, Before: a[key], After: b[key]}
+		if text := difference(s); fmt.Sprint(s.Before) != fmt.Sprint(s.After) {
+			out = append(out, text)
+		}
+	}
+	if len(out) == 0 {
+		return "nothing changes"
+	}
+	return strings.Join(out, ", ")
+}
+
+// fieldsOf adds the fields of an object to a map, those of nested objects with dots.
+func fieldsOf(prefix string, v any, to map[string]any) map[string]any {
+	if to == nil {
+		to = map[string]any{}
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		data, err := json.Marshal(v)
+		if err != nil || json.Unmarshal(data, &m) != nil {
+			return to
+		}
+	}
+	for key, v := range m {
+		if nested, ok := v.(map[string]any); ok {
+			fieldsOf(prefix+key+".", nested, to)
+		} else {
+			to[prefix+key] = v
+		}
+	}
+	return to
+}
+
+// parseTime reads a time in RFC 3339, "now", "in 10m" or "2h ago". Durations may be in days, such as 2d.
+func parseTime(text string, now time.Time) (time.Time, error) {
+	ahead, future := strings.CutPrefix(text, "in ")
+	back, past := strings.CutSuffix(text, " ago")
+	switch {
+	case text == "now":
+		return now, nil
+	case future:
+		d, err := parseDuration(ahead)
+		return now.Add(d), err
+	case past:
+		d, err := parseDuration(back)
+		return now.Add(-d), err
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, fmt.Errorf("must be a time such as 2026-11-22T20:15:00Z, now, in 10m or 2h ago, got %q", text)
+	}
+	return t, nil
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(text)
+}
+
+// confirmation asks before a change that cannot be undone easily.
+type confirmation struct{ yes bool }
+
+func (a *confirmation) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "delete without a question")
+}
+
+// deletion asks whether to delete rooms and hosts. It names the visitors and events of the rooms.
+func (a *confirmation) deletion(c *client, rooms, hosts []string) error {
+	states, err := c.status()
+	if err != nil && !a.yes {
+		return fmt.Errorf("what the deletion affects is not known: %w", err)
+	}
+	var lines []string
+	for _, name := range rooms {
+		line := "room " + name
+		if i := slices.IndexFunc(states, func(s api.Status) bool { return s.Vestibule.Room == name }); i >= 0 {
+			s := &states[i]
+			line += fmt.Sprintf(": %d inside, %d waiting", s.EstimatedTotalActiveUsers, s.EstimatedQueuedUsers)
+			if s.Vestibule.Event != "" {
+				line += fmt.Sprintf("; warning: event %s is going on", s.Vestibule.Event)
+			}
+		}
+		lines = append(lines, line)
+	}
+	for _, name := range hosts {
+		lines = append(lines, "host "+name)
+	}
+	fmt.Fprintf(c.err, "to be deleted:\n  %s\n", strings.Join(lines, "\n  "))
+	switch {
+	case a.yes:
+		return nil
+	case !isTerminal(c.in):
+		return usageError("yes: is needed to delete without a terminal")
+	}
+	fmt.Fprint(c.err, "Delete? [y/N] ")
+	answer, err := bufio.NewReader(c.in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return errors.New("nothing was deleted")
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"vestibule/internal/allinone"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomfile"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node"
+)
+
+// startTree starts a fleet whose rooms are made by the API. Commands of this test use it.
+func startTree(t testing.TB) *allinone.Tree {
+	t.Helper()
+	tree, err := allinone.Start(allinone.Options{
+		DataCenters: []string{"nairobi"}, Edges: 1, Listen: "127.0.0.1:0", DataDir: t.TempDir(), StoreRooms: true, NATS: true,
+		Origin: "http://127.0.0.1:1", Params: wire.DefaultParams(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx := testkit.Within(t)
+	if err := tree.TakeToken(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VESTIBULE_SERVER", tree.Info.Control.URL)
+	t.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
+	var out bytes.Buffer
+	first := []string{"rooms", "create", "name=first", "host=first.example", "total_active_users=1", "new_users_per_minute=1"}
+	if code := run(ctx, first, &out, &out); code != node.ExitOK { // edges are ready once there is a room
+		t.Fatal(out.String())
+	}
+	if err := tree.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// TestScriptsOfTheAPI runs scripts in turn against one fleet. Their rooms have different names.
+func TestScriptsOfTheAPI(t *testing.T) {
+	tree := startTree(t)
+	testkit.Eventually(t, "the list of data centres is made", func() bool {
+		return run(t.Context(), []string{"fleet", "list"}, io.Discard, io.Discard) == node.ExitOK
+	})
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/api",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("VESTIBULE_SERVER", tree.Info.Control.URL)
+			e.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
+			e.Setenv("NATS", tree.Info.NATS)
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "config"))
+			return nil
+		},
+	})
+}
+
+// BenchmarkStatusOfAllRooms measures vestibule status in a fleet of 1,000 rooms. The goal is 0.5 s.
+func BenchmarkStatusOfAllRooms(b *testing.B) {
+	const rooms = 1000
+	startTree(b)
+	data, err := roomfile.Format(room.Document{Rooms: testkit.Rooms(rooms).Rooms})
+	if err != nil {
+		b.Fatal(err)
+	}
+	file := filepath.Join(b.TempDir(), "rooms.yaml")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code := run(b.Context(), []string{"rooms", "apply", "-f", file}, io.Discard, &out); code != node.ExitOK {
+		b.Fatal(out.String())
+	}
+	for b.Loop() {
+		out.Reset()
+		if code := run(b.Context(), []string{"status"}, &out, &out); code != node.ExitOK {
+			b.Fatal(out.String())
+		}
+	}
+	if n := strings.Count(out.String(), "\nshop-"); n != rooms {
+		b.Fatalf("status shows %d rooms", n)
+	}
+	b.Logf("status of %d rooms: %v, goal 500ms", rooms, (b.Elapsed() / time.Duration(b.N)).Round(time.Millisecond))
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/node"
+)
+
+// login is the address of an API and a token.
+type login struct {
+	Server string `yaml:"server"`
+	Token  string `yaml:"token"`
+}
+
+// profiles is the file that vestibule login writes: the logins of several fleets. Only the user can read it.
+type profiles struct {
+	Profile  string           `yaml:"profile"` // of commands that name none
+	Profiles map[string]login `yaml:"profiles"`
+}
+
+// defaultProfile is the profile of users with one fleet.
+const defaultProfile = "default"
+
+func profilesPath() (string, error) {
+	dir, err := os.UserConfigDir()
+	return filepath.Join(dir, "vestibule", "config.yaml"), err
+}
+
+// readProfiles returns the profiles of the user; without a file there are none.
+func readProfiles() (p profiles, err error) {
+	file, err := profilesPath()
+	if err != nil {
+		return p, nil // no home
+	}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return p, nil
+	}
+	if err == nil {
+		d := yaml.NewDecoder(bytes.NewReader(data))
+		d.KnownFields(true)
+		if err = d.Decode(&p); errors.Is(err, io.EOF) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return p, fmt.Errorf("%s: %w: correct or delete it, and log in again", file, err)
+	}
+	return p, nil
+}
+
+func profileNames(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	p, err := readProfiles()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return slices.Sorted(maps.Keys(p.Profiles)), cobra.ShellCompDirectiveNoFileComp
+}
+
+// environment returns the login in the environment.
+func environment() login { return login{os.Getenv("VESTIBULE_SERVER"), os.Getenv("VESTIBULE_TOKEN")} }
+
+// find returns where the API is, and the token. --profile is stronger than the environment, which is stronger than the
+// last login.
+func (c *clientFlags) find() (login, error) {
+	stored, err := readProfiles()
+	if err != nil {
+		return login{}, err
+	}
+	name := cmp.Or(c.profile, os.Getenv("VESTIBULE_PROFILE"))
+	kept, known := stored.Profiles[cmp.Or(name, stored.Profile)]
+	if name != "" && !known {
+		names := strings.Join(slices.Sorted(maps.Keys(stored.Profiles)), ", ")
+		return login{}, usageError(fmt.Sprintf("profile: there is no %q, there are %s: log in with --profile %s", name,
+			cmp.Or(names, "none"), name))
+	}
+	env := environment()
+	if c.profile != "" {
+		env = login{}
+	}
+	return c.choose(env, kept)
+}
+
+// choose returns the login of the flags, else of the environment, else the stored one. A stored token goes to no other
+// server.
+func (c *clientFlags) choose(env, kept login) (login, error) {
+	at := login{strings.TrimSuffix(cmp.Or(c.server, env.Server, kept.Server), "/"), env.Token}
+	if at.Token == "" && at.Server == kept.Server {
+		at.Token = kept.Token
+	}
+	switch {
+	case at.Server == "":
+		return at, usageError("server: is needed (--server, VESTIBULE_SERVER, or vestibule login)")
+	case at.Token == "":
+		return at, usageError("token: is needed (VESTIBULE_TOKEN, or vestibule login)")
+	}
+	return at, nil
+}
+
+func newLoginCmd() *cobra.Command {
+	flags := &clientFlags{}
+	cmd := &cobra.Command{
+		Use: "login", Short: "Keep the address of the API and a token",
+		Long: `Keep the address of the API and a token in a file that only you can read, under the name --profile. The token is taken
+from VESTIBULE_TOKEN. Commands without --profile use the last login.`,
+		Example: "  VESTIBULE_TOKEN=... vestibule login --server URL --profile live",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.login(cmd) },
+	}
+	flags.add(cmd, cmd.Flags())
+	return cmd
+}
+
+// login stores an address and a token as a profile, once they are valid.
+func (c *clientFlags) login(cmd *cobra.Command) error {
+	stored, err := readProfiles()
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(c.profile, os.Getenv("VESTIBULE_PROFILE"), defaultProfile)
+	at, err := c.choose(environment(), stored.Profiles[name])
+	if err != nil {
+		return err
+	}
+	cl := &client{http: &http.Client{Timeout: c.timeout}, ctx: cmd.Context(), login: at, err: cmd.ErrOrStderr()}
+	who, err := call[api.Verified](cl, http.MethodGet, path("user", "tokens", "verify"), nil)
+	if err != nil {
+		return err
+	}
+	file, err := profilesPath()
+	if err != nil {
+		return err
+	}
+	if stored.Profiles == nil {
+		stored.Profiles = map[string]login{}
+	}
+	stored.Profile, stored.Profiles[name] = name, at
+	data, err := yaml.Marshal(stored)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := node.WriteFile(file, data); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "logged in to %s as %s (token %s): profile %s in %s\n", at.Server, who.Role, who.Id,
+		name, file)
+	return err
+}

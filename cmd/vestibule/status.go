@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"vestibule/internal/global/control/api"
+)
+
+func newStatusCmd() *cobra.Command {
+	flags, watch := &clientFlags{}, false
+	cmd := &cobra.Command{
+		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait, and the next event",
+		RunE: flags.run(func(c *client, args []string) error {
+			return c.again(watch, func() error { return showStatus(c, args) })
+		}),
+	}
+	flags.add(cmd, cmd.Flags())
+	addWatch(cmd, &watch)
+	return cmd
+}
+
+func addWatch(cmd *cobra.Command, watch *bool) {
+	cmd.Flags().BoolVar(watch, "watch", false, "show it again every two seconds, until interrupted")
+}
+
+// again calls show, and with watch set repeats it every two seconds, on a terminal in the same place.
+func (c *client) again(watch bool, show func() error) error {
+	for {
+		if watch && isTerminal(c.out) {
+			fmt.Fprint(c.out, "\x1b[H\x1b[J") // go to the top and clear the rest
+		}
+		if err := show(); err != nil || !watch {
+			return err
+		}
+		select {
+		case <-c.ctx.Done():
+			return nil
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// status returns the state of rooms by name or ID, of all rooms if none is named.
+func (c *client) status(rooms ...string) ([]api.Status, error) {
+	target := ofOurs("status")
+	if len(rooms) > 0 {
+		target += "?" + url.Values{"room": rooms}.Encode()
+	}
+	return call[[]api.Status](c, http.MethodGet, target, nil)
+}
+
+func showStatus(c *client, rooms []string) error {
+	list, err := c.status(rooms...)
+	if err != nil {
+		return err
+	}
+	return c.show(list, func(row func(...any)) {
+		row("NAME", "STATE", "INSIDE", "WAITING", "LONGEST WAIT", "PER MINUTE", "NEXT", "MESSAGE")
+		var asOf time.Time
+		for i := range list {
+			s := &list[i]
+			own := &s.Vestibule
+			inside := fmt.Sprintf("%d/%d", s.EstimatedTotalActiveUsers, own.TotalActiveUsers)
+			if !own.Complete {
+				inside += ", not all data centres report"
+			}
+			row(own.Room, stateWords(s), inside, s.EstimatedQueuedUsers, fmt.Sprintf("%d min", s.MaxEstimatedTimeMinutes),
+				fmt.Sprintf("%.0f/%d", own.AdmittedPerMinute, own.NewUsersPerMinute), nextEvent(own.Next, time.Now()), own.Message)
+			if asOf.IsZero() || own.AsOf.Before(asOf) {
+				asOf = own.AsOf
+			}
+		}
+		if len(list) > 0 {
+			row(fmt.Sprintf("as of %s", cellText(asOf)))
+		}
+	})
+}
+
+// stateWords returns the state of a room in words.
+func stateWords(s *api.Status) string {
+	own := &s.Vestibule
+	words := []string{map[api.StatusStatus]string{
+		api.NotQueueing: "open", api.Queueing: "queueing", api.EventPrequeueing: "before event", api.Suspended: "suspended",
+	}[s.Status]}
+	if slices.Contains(own.Controls, "pause") {
+		words[0] = "paused"
+	}
+	if slices.Contains(own.Controls, "queue_all") {
+		words = append(words, "all wait")
+	}
+	if own.Event != "" && s.Status != api.EventPrequeueing {
+		words = append(words, "event "+own.Event)
+	}
+	if slices.Contains(own.Controls, "limits") {
+		words = append(words, "limits for now")
+	}
+	return strings.Join(words, ", ")
+}
+
+// nextEvent returns the next change by an event, with a countdown.
+func nextEvent(next *api.NextPhase, now time.Time) string {
+	if next == nil {
+		return ""
+	}
+	word := map[api.NextPhasePhase]string{api.Prequeue: "gathers", api.Start: "starts", api.End: "ends"}[next.Phase]
+	return fmt.Sprintf("%s %s in %s", next.Event, word, countdown(next.At.Sub(now)))
+}
+
+// countdown returns a duration in its two largest units.
+func countdown(d time.Duration) string {
+	d = max(0, d.Round(time.Second))
+	days, hours, minutes := d/(24*time.Hour), d%(24*time.Hour)/time.Hour, d%time.Hour/time.Minute
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%dd%dh", days, hours)
+	case hours > 0:
+		return fmt.Sprintf("%dh%dm", hours, minutes)
+	case minutes > 0:
+		return fmt.Sprintf("%dm%ds", minutes, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}

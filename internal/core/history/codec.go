@@ -1,0 +1,186 @@
+package history
+
+import (
+	"bytes"
+	"compress/flate"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"vestibule/internal/core/wire/wirepb"
+)
+
+// Bounds of decoded messages.
+const (
+	maxPoints  = 3600
+	maxCentres = 1000
+	maxBlock   = 8 << 20 // uncompressed
+)
+
+// EncodeSecond encodes the states of one second.
+func EncodeSecond(at int64, states []State) ([]byte, error) {
+	m := &wirepb.HistorySecond{AtS: at}
+	for i := range states {
+		s := &states[i]
+		p := &wirepb.HistoryState{Room: s.Room, Values: s.Point.Values}
+		for j, c := range s.Centres {
+			p.Centres = append(p.Centres, &wirepb.HistoryCentre{
+				Name: c.Name, Values: s.Point.Centres[j].Values, Term: c.Term, Counts: c.Counts,
+				Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Waiting: c.Waiting,
+			})
+		}
+		m.Rooms = append(m.Rooms, p)
+	}
+	return proto.Marshal(m)
+}
+
+// DecodeSecond decodes the states of one second.
+func DecodeSecond(data []byte) (at int64, states []State, err error) {
+	var m wirepb.HistorySecond
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return 0, nil, fmt.Errorf("history: second: %w", err)
+	}
+	for _, p := range m.Rooms {
+		s := State{Room: p.Room, Point: Point{At: m.AtS, Values: fit(p.Values, NumFields)}}
+		if len(p.Centres) > maxCentres {
+			return 0, nil, fmt.Errorf("history: second: at most %d data centres, got %d", maxCentres, len(p.Centres))
+		}
+		for _, c := range p.Centres {
+			s.Point.Centres = append(s.Point.Centres, Centre{c.Name, fit(c.Values, NumCentreFields)})
+			s.Centres = append(s.Centres, CentreState{c.Name, Report{
+				Term: c.Term, Joined: c.Joined, Admitted: c.Admitted, Entered: c.Entered, Waiting: c.Waiting, Counts: c.Counts[:min(len(c.Counts), NumCounts)],
+			}})
+		}
+		states = append(states, s)
+	}
+	return m.AtS, states, nil
+}
+
+// fit returns v with n numbers: those that this build does not know are dropped, those that it misses are 0.
+func fit(v []int64, n int) []int64 {
+	out := make([]int64, n)
+	copy(out, v)
+	return out
+}
+
+// EncodeBlock encodes successive points of one room, at least one.
+func EncodeBlock(points []Point) ([]byte, error) {
+	m := &wirepb.HistoryBlock{AtS: points[0].At}
+	var names []string
+	for i, p := range points {
+		if i > 0 {
+			m.AfterS = append(m.AfterS, uint32(p.At-points[i-1].At))
+		}
+		for _, c := range p.Centres {
+			if !slices.Contains(names, c.Name) {
+				names = append(names, c.Name)
+			}
+		}
+	}
+	for f := range NumFields {
+		m.Values = append(m.Values, column(points, func(p *Point) int64 { return p.Values[f] }))
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		c := &wirepb.HistoryCentreColumns{Name: name}
+		for f := range NumCentreFields {
+			c.Values = append(c.Values, column(points, func(p *Point) int64 { return p.centre(name, f) }))
+		}
+		m.Centres = append(m.Centres, c)
+	}
+	data, err := proto.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w, err := flate.NewWriter(&out, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return out.Bytes(), err
+}
+
+// centre returns a number of a data centre, 0 if it is missing in the point.
+func (p *Point) centre(name string, f int) int64 {
+	for _, c := range p.Centres {
+		if c.Name == name {
+			return c.Values[f]
+		}
+	}
+	return 0
+}
+
+func column(points []Point, of func(*Point) int64) *wirepb.HistoryColumn {
+	out := make([]int64, len(points))
+	before := int64(0)
+	for i := range points {
+		n := of(&points[i])
+		out[i], before = n-before, n
+	}
+	for len(out) > 0 && out[len(out)-1] == 0 {
+		out = out[:len(out)-1]
+	}
+	return &wirepb.HistoryColumn{N: out}
+}
+
+// DecodeBlock decodes successive points of one room.
+func DecodeBlock(data []byte) ([]Point, error) {
+	plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(data)), maxBlock+1))
+	if err == nil && len(plain) > maxBlock {
+		err = fmt.Errorf("at most %d bytes", maxBlock)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("history: block: %w", err)
+	}
+	var m wirepb.HistoryBlock
+	if err := proto.Unmarshal(plain, &m); err != nil {
+		return nil, fmt.Errorf("history: block: %w", err)
+	}
+	n := len(m.AfterS) + 1
+	if n > maxPoints || len(m.Centres) > maxCentres {
+		return nil, fmt.Errorf("history: block: at most %d points and %d data centres, got %d and %d", maxPoints, maxCentres, n, len(m.Centres))
+	}
+	points := make([]Point, n)
+	for i := range points {
+		points[i] = Point{At: m.AtS, Values: make([]int64, NumFields)}
+		if i > 0 {
+			points[i].At = points[i-1].At + int64(m.AfterS[i-1])
+		}
+	}
+	fill := func(columns []*wirepb.HistoryColumn, to func(p *Point) []int64) error {
+		for f, c := range columns {
+			if len(c.N) > n {
+				return errors.New("history: block: a column is longer than the block")
+			}
+			sum := int64(0)
+			for i := range points {
+				if i < len(c.N) {
+					sum += c.N[i]
+				}
+				if v := to(&points[i]); f < len(v) {
+					v[f] = sum
+				}
+			}
+		}
+		return nil
+	}
+	if err := fill(m.Values, func(p *Point) []int64 { return p.Values }); err != nil {
+		return nil, err
+	}
+	for _, c := range m.Centres {
+		for i := range points {
+			points[i].Centres = append(points[i].Centres, Centre{c.Name, make([]int64, NumCentreFields)})
+		}
+		if err := fill(c.Values, func(p *Point) []int64 { return p.Centres[len(p.Centres)-1].Values }); err != nil {
+			return nil, err
+		}
+	}
+	return points, nil
+}

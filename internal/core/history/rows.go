@@ -1,0 +1,157 @@
+package history
+
+import "time"
+
+// Column is a number of a row. ok of its function is false if the number is unknown. since is the point before the
+// step, nil for none.
+type Column struct {
+	Name string
+	Help string
+	of   func(p, since *Point) (n float64, ok bool)
+}
+
+// Columns are the numbers of a row, in their order.
+var Columns = []Column{
+	{"waiting", "visitors that wait; the highest of the step", gauge(Waiting)},
+	{"inside", "sessions; the highest of the step", gauge(Inside)},
+	{"limit", "total_active_users", gauge(Limit)},
+	{"rate", "new_users_per_minute", gauge(Rate)},
+	{"wait", "seconds that a visitor who joins now would wait", gauge(Wait)},
+	{"free", "session permits that no data centre holds", gauge(Free)},
+	{"overcommit", "sessions that may be valid and are not counted", gauge(Overcommit)},
+	{"beyond", "sessions above the limit", gauge(Beyond)},
+	{"paused", "1 while nobody enters by an operator's word", gauge(Paused)},
+
+	{"arrived", "visitors that joined the queue or entered at once", func(p, since *Point) (float64, bool) {
+		return grown(p, since, Joined) + grown(p, since, Admitted) - grown(p, since, Entered), true
+	}},
+	{"returning", "of them, visitors whose earlier session or place had ended", total(counts + Returning)},
+	{"admitted", "visitors admitted", total(Admitted)},
+	{"gave_up", "visitors that left the queue without a session", total(GaveUp)},
+	{"ended", "sessions that ended", total(Ended)},
+	{"bypassed", "requests that a rule let past the room", total(counts + Bypassed)},
+	{"origin_requests", "requests to the site", total(counts + OriginRequests)},
+	{"origin_errors", "of them, without an answer or answered with 5xx", total(counts + OriginErrors)},
+
+	{"waited_p50", "wait of admitted visitors in seconds, median", spread(Waited, waitBounds[:], 0.5)},
+	{"waited_p90", "90 percent waited at most so long", spread(Waited, waitBounds[:], 0.9)},
+	{"told_p50", "wait told to the same visitors at joining, median", spread(Told, waitBounds[:], 0.5)},
+	{"told_p90", "90 percent were told at most so long", spread(Told, waitBounds[:], 0.9)},
+	{"stay_p50", "time on the site in seconds, median", stay(0.5)},
+	{"stay_p95", "95 percent stayed at most so long", stay(0.95)},
+	{"origin_p50", "seconds until the site answered, median", spread(Latency, latencyBounds[:], 0.5)},
+	{"origin_p95", "95 percent of answers took at most so long", spread(Latency, latencyBounds[:], 0.95)},
+}
+
+// Row has the numbers of a step that ends at At, one for each of Columns.
+type Row struct {
+	At      int64
+	Numbers []float64
+	Known   []bool
+}
+
+// MakeRow returns the row of the time between two points; since is nil if there was none before.
+func MakeRow(p, since *Point) Row {
+	r := Row{At: p.At, Numbers: make([]float64, len(Columns)), Known: make([]bool, len(Columns))}
+	for i, c := range Columns {
+		r.Numbers[i], r.Known[i] = c.of(p, since)
+	}
+	return r
+}
+
+// Rows returns a row for every step that ends after from, up to to. points are in the order of time, and the newest up
+// to from is the base of the first row. A step without a point is like the one before, with nothing new, for a [Beat];
+// later steps are left out, since nobody recorded.
+func Rows(points []Point, from, to, step int64) []Row {
+	var out []Row
+	var since *Point
+	points = Rollup(points, step)
+	for at := (from/step + 1) * step; at <= to; at += step {
+		for len(points) > 0 && points[0].At < at {
+			since, points = &points[0], points[1:]
+		}
+		if since != nil && at-since.At >= Beat+step {
+			since = nil // what happened since then happened at any time
+		}
+		switch {
+		case len(points) > 0 && points[0].At == at:
+			out = append(out, MakeRow(&points[0], since))
+		case since != nil:
+			same := *since
+			same.At = at
+			out = append(out, MakeRow(&same, since))
+		}
+	}
+	return out
+}
+
+// Whole returns the time after from as one row: what happened in all of it, with the highest of the gauges that peak.
+// points must not be empty; the newest up to from is the base.
+func Whole(points []Point, from int64) Row {
+	since, p := &points[0], points[len(points)-1].clone()
+	for i := range points {
+		if points[i].At <= from {
+			since = &points[i]
+			continue
+		}
+		for f := range numGauges {
+			if f.peak() {
+				p.Values[f] = max(p.Values[f], points[i].Values[f])
+			}
+		}
+	}
+	return MakeRow(&p, since)
+}
+
+func gauge(f Field) func(p, since *Point) (float64, bool) {
+	return func(p, _ *Point) (float64, bool) { return float64(p.Values[f]), p.Values[f] >= 0 }
+}
+
+func total(f Field) func(p, since *Point) (float64, bool) {
+	return func(p, since *Point) (float64, bool) { return grown(p, since, f), since != nil }
+}
+
+// grown returns by how much a total grew. Totals of a fleet that lost its history begin at 0 again.
+func grown(p, since *Point, f Field) float64 {
+	if since == nil {
+		return 0
+	}
+	return max(0, float64(p.Values[f]-since.Values[f]))
+}
+
+func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) (float64, bool) {
+	return func(p, since *Point) (float64, bool) {
+		n := make([]int64, len(bounds)+1)
+		for i := range n {
+			n[i] = int64(grown(p, since, counts+Field(first+i)))
+		}
+		d, ok := quantile(bounds, n, q)
+		return d.Seconds(), ok
+	}
+}
+
+// stay returns a quantile of the time on site. The sessions that reached a bin and not the next one ended there.
+func stay(q float64) func(p, since *Point) (float64, bool) {
+	return func(p, since *Point) (float64, bool) {
+		n := make([]int64, waitBins)
+		for i := range n {
+			n[i] = int64(grown(p, since, counts+Field(Stayed+i)))
+		}
+		for i := range n[:waitBins-1] {
+			n[i] = max(0, n[i]-n[i+1])
+		}
+		d, ok := quantile(waitBounds[:], n, q)
+		return d.Seconds(), ok
+	}
+}
+
+// Origin returns what the site did between two points: requests, those that failed, and how long 95 percent of its
+// answers took at most.
+func Origin(p, since *Point) (requests, failed int64, p95 time.Duration) {
+	n := make([]int64, latencyBins)
+	for i := range n {
+		n[i] = int64(grown(p, since, counts+Field(Latency+i)))
+	}
+	p95, _ = quantile(latencyBounds[:], n, 0.95)
+	return int64(grown(p, since, counts+OriginRequests)), int64(grown(p, since, counts+OriginErrors)), p95
+}

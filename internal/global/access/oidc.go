@@ -1,0 +1,216 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"vestibule/internal/global/control"
+)
+
+// OIDCConfig is an OpenID Connect provider.
+type OIDCConfig struct {
+	Name         string // shown on the login page
+	Issuer       string
+	ClientID     string
+	ClientSecret string
+	URL          string                  // of this listener as browsers reach it, without a path
+	Claim        string                  // a string or a list of strings
+	Roles        map[string]control.Role // by value of the claim; the highest counts
+	Client       *http.Client            // nil for the default one
+}
+
+// provider is the OpenID Connect provider, which is asked for its keys at the first login.
+type provider struct {
+	config OIDCConfig
+	asking chan struct{} // holds a value while the provider is asked
+	found  atomic.Pointer[oidc.Provider]
+}
+
+const (
+	oidcPath    = "/oidc/callback"
+	oidcCookie  = "vestibule_oidc"
+	oidcTime    = 10 * time.Minute
+	oidcTimeout = 10 * time.Second
+)
+
+func newProvider(c OIDCConfig) *provider {
+	if c.Client == nil {
+		c.Client = &http.Client{Timeout: oidcTimeout}
+	}
+	return &provider{config: c, asking: make(chan struct{}, 1)}
+}
+
+// ask returns the provider's endpoints.
+func (p *provider) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
+	found, err := p.discover(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return found, &oauth2.Config{
+		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: found.Endpoint(),
+		RedirectURL: p.config.URL + oidcPath,
+		Scopes:      []string{oidc.ScopeOpenID, "profile", "email"},
+	}, nil
+}
+
+// discover asks the provider for its endpoints until it has answered once.
+func (p *provider) discover(ctx context.Context) (*oidc.Provider, error) {
+	if found := p.found.Load(); found != nil {
+		return found, nil
+	}
+	select {
+	case p.asking <- struct{}{}:
+		defer func() { <-p.asking }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if found := p.found.Load(); found != nil {
+		return found, nil
+	}
+	lasting := oidc.ClientContext(context.WithoutCancel(ctx), p.config.Client) // the result asks for keys with it
+	found, err := oidc.NewProvider(lasting, p.config.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	p.found.Store(found)
+	return found, nil
+}
+
+// oidcPages lead to the provider and back.
+type oidcPages struct{ *Access }
+
+// startOIDC sends the browser to the provider. State, nonce and verifier are in a cookie of this browser.
+func (a oidcPages) startOIDC(w http.ResponseWriter, r *http.Request) error {
+	if a.oidc == nil {
+		http.NotFound(w, r)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), oidcTimeout)
+	defer cancel()
+	_, to, err := a.oidc.ask(ctx)
+	if err != nil {
+		return a.noProvider(w, err)
+	}
+	state, nonce, verifier := random(), random(), oauth2.GenerateVerifier()
+	setCookie(w, r, oidcCookie, strings.Join([]string{state, nonce, verifier, nextOf(r)}, "|"), oidcTime)
+	address := to.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
+	http.Redirect(w, r, address, http.StatusSeeOther)
+	return nil
+}
+
+func (a oidcPages) noProvider(w http.ResponseWriter, err error) error {
+	a.store.log.Warn("access: the OpenID Connect provider cannot be used",
+		slog.String("issuer", a.oidc.config.Issuer), slog.Any("error", err))
+	const text = "The login provider cannot be used now. Log in with a name and a password, or try again."
+	return a.show(w, http.StatusBadGateway, view{Page: "message", Title: "Not now", Text: text})
+}
+
+// finishOIDC takes the answer of the provider.
+func (a oidcPages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
+	refuse := func(why string) error {
+		a.store.log.Warn("access: a login by OpenID Connect is refused",
+			slog.String("why", why), slog.String("from", control.Source(r.RemoteAddr)))
+		v := view{Page: "message", Title: "Not logged in", Text: "The login was refused: " + why + "."}
+		return a.show(w, http.StatusForbidden, v)
+	}
+	if a.oidc == nil {
+		http.NotFound(w, r)
+		return nil
+	}
+	c, err := r.Cookie(oidcCookie)
+	setCookie(w, r, oidcCookie, "", -time.Second)
+	if err != nil {
+		return refuse("it was not begun in this browser, or took too long")
+	}
+	parts := strings.SplitN(c.Value, "|", 4)
+	if len(parts) != 4 || !same(parts[0], r.FormValue("state")) {
+		return refuse("it was not begun in this browser")
+	}
+	if r.FormValue("error") != "" {
+		return refuse("the provider does not allow it")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), oidcTimeout)
+	defer cancel()
+	who, err := a.oidc.principal(ctx, r.FormValue("code"), parts[1], parts[2])
+	if errors.Is(err, errNoRole) {
+		return refuse("your account has no role here")
+	}
+	if err != nil {
+		return a.noProvider(w, err)
+	}
+	if err := a.begin(w, r, session{Other: who}); err != nil {
+		return err
+	}
+	a.store.log.Info("a user logged in", slog.String("user", who.Name), slog.String("from", control.Source(r.RemoteAddr)))
+	r.Form.Set("next", parts[3])
+	http.Redirect(w, r, nextOf(r), http.StatusSeeOther)
+	return nil
+}
+
+var errNoRole = errors.New("no role")
+
+// principal exchanges a code for an identity.
+func (p *provider) principal(ctx context.Context, code, nonce, verifier string) (*control.Principal, error) {
+	found, to, err := p.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx = oidc.ClientContext(ctx, p.config.Client)
+	token, err := to.Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	if err != nil {
+		return nil, err
+	}
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return nil, errors.New("the answer has no id_token")
+	}
+	id, err := found.Verifier(&oidc.Config{ClientID: p.config.ClientID}).Verify(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	if !same(id.Nonce, nonce) {
+		return nil, errors.New("the nonce is another one")
+	}
+	var claims map[string]any
+	if err := id.Claims(&claims); err != nil {
+		return nil, fmt.Errorf("claims: %w", err)
+	}
+	role := p.role(claims[p.config.Claim])
+	if role == "" {
+		return nil, errNoRole
+	}
+	name := id.Subject
+	for _, claim := range []string{"name", "preferred_username", "email"} {
+		if text, ok := claims[claim].(string); ok && text != "" && len(text) <= 64 {
+			name = text
+		}
+	}
+	return &control.Principal{ID: "oidc:" + id.Subject, Name: name, Role: role}, nil
+}
+
+// role returns the highest role of a claim, "" for none.
+func (p *provider) role(claim any) (best control.Role) {
+	values, ok := claim.([]any)
+	if !ok {
+		values = []any{claim}
+	}
+	for _, v := range values {
+		text, ok := v.(string)
+		if !ok {
+			continue
+		}
+		if role := p.config.Roles[text]; role != "" && (best == "" || role.May(best)) {
+			best = role
+		}
+	}
+	return best
+}

@@ -1,0 +1,231 @@
+package console
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control"
+)
+
+// action is something that an operator does to a room.
+type action struct {
+	Name    string // in addresses
+	Title   string
+	Verb    string // of the button that confirms it
+	Careful bool   // it stops or lets in visitors
+	needs   control.Role
+	plan    func(*reading, url.Values) (*plan, error)
+}
+
+// plan is what an action with its form would do.
+type plan struct {
+	Consequence []string // in words
+	Undo        string
+	calls       []change
+	needs       control.Role // "" for that of the action
+}
+
+// change is an operation of the API. body gets the reason.
+type change struct {
+	method, path string
+	body         func(reason string) any
+}
+
+// formError is a fault in the form of an action.
+type formError struct{ message string }
+
+func (e *formError) Error() string { return e.message }
+
+func faultf(format string, args ...any) error { return &formError{fmt.Sprintf(format, args...)} }
+
+// patchControls returns the change of one control; nil ends it.
+func patchControls(rd *reading, name string, value any) change {
+	return change{http.MethodPatch, ownPath(rd.room.Id) + "/controls", func(reason string) any {
+		return map[string]any{name: value, "reason": reason}
+	}}
+}
+
+// actions are all actions, by their names.
+var actions = func() map[string]*action {
+	all := map[string]*action{}
+	for _, a := range []action{
+		{"pause", "Pause the room", "Pause the room", true, control.Operator, planPause},
+		{"resume", "Resume the room", "Resume the room", true, control.Operator, planResume},
+		{"message", "Show a message", "Show the message", false, control.Operator, planMessage},
+		{"end-message", "Remove the message", "Remove the message", false, control.Operator, planEndMessage},
+		{"release", "Let in the next visitors", "Let them in", true, control.Operator, planRelease},
+		{"limits", "Change the limits", "Change the limits", true, control.Operator, planLimits},
+		{"end-limits", "End the temporary limits", "End the temporary limits", true, control.Operator, planEndLimits},
+		{"end-queue", "Let visitors enter again", "Let visitors enter again", true, control.Operator, planEndQueue},
+	} {
+		all[a.Name] = &a
+	}
+	return all
+}()
+
+// seen returns a digest of what an operator sees before an action: the limits, the controls and the release.
+func (rd *reading) seen() string {
+	c := rd.controls
+	c.Version = 0 // of all rooms
+	var id int64
+	if rd.release != nil {
+		id = rd.release.Id
+	}
+	data, err := json.Marshal([]any{c, id, rd.room.Vestibule["revision"]})
+	if err != nil {
+		panic(err) // plain values
+	}
+	sum := sha256.Sum256(data)
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+// confirmView is the content of the page that confirms an action.
+type confirmView struct {
+	Action   *action
+	ID, Name string // of the room
+	Plan     *plan  // nil if the form has a fault
+	Fault    string
+	Form     url.Values // sent again with the confirmation
+	Forms    *forms
+	Seen     string
+	Reason   string
+	MaxText  int
+}
+
+// fixedFields are those that a confirmation adds to a form.
+var fixedFields = []string{"reason", "seen"}
+
+// serveConfirm shows the consequence of an action.
+func serveConfirm(q *request) error {
+	a, rd, err := q.action()
+	if err != nil {
+		return err
+	}
+	return showConfirm(q, http.StatusOK, a, rd, "")
+}
+
+// action returns the action and the room in the path, if the operator may act.
+func (q *request) action() (*action, *reading, error) {
+	a := actions[q.PathValue("name")]
+	if a == nil {
+		return nil, nil, notFoundError{}
+	}
+	if err := q.ParseForm(); err != nil {
+		return nil, nil, faultf("the form cannot be read: %v", err)
+	}
+	if !q.may(a.needs) {
+		return nil, nil, q.forbidden(a.needs)
+	}
+	q.exact = true // a consequence is not of old numbers
+	rd, err := q.c.readRoom(q.call, q.PathValue("id"))
+	return a, rd, err
+}
+
+// showConfirm shows the page that confirms an action, with a fault that kept it from being made, "" for none.
+func showConfirm(q *request, status int, a *action, rd *reading, fault string) error {
+	v := &confirmView{
+		Action: a, ID: rd.room.Id, Name: rd.room.Name, Fault: fault, Form: url.Values{}, Seen: rd.seen(),
+		Reason: q.FormValue("reason"),
+		Forms:  formsOf(rd, q.may(control.Editor)), MaxText: room.MaxReason,
+	}
+	maps.Copy(v.Form, q.Form)
+	for _, name := range fixedFields {
+		v.Form.Del(name)
+	}
+	v.Forms.fill(v.Form)
+	p, err := a.plan(rd, q.Form)
+	if err != nil {
+		v.Fault, status = err.Error(), http.StatusUnprocessableEntity
+	} else {
+		v.Plan = p
+	}
+	return q.show(status, "confirm", &frame{
+		Title: a.Title + ": " + rd.room.Name, Current: "rooms",
+		Room: rd.place("live"), Main: v,
+	})
+}
+
+// act makes a confirmed change.
+func act(q *request) error {
+	a, rd, err := q.action()
+	if err != nil {
+		return err
+	}
+	p, err := a.plan(rd, q.PostForm)
+	if err != nil {
+		return showConfirm(q, http.StatusUnprocessableEntity, a, rd, "")
+	}
+	reason := strings.TrimSpace(q.PostForm.Get("reason"))
+	switch {
+	case p.needs != "" && !q.may(p.needs):
+		return q.forbidden(p.needs)
+	case q.PostForm.Get("seen") != rd.seen():
+		return showConfirm(q, http.StatusConflict, a, rd,
+			"Somebody changed this room after you opened this page, or the change was sent twice. Nothing was changed now. "+
+				"Look at the consequence again.")
+	case reason == "":
+		return showConfirm(q, http.StatusUnprocessableEntity, a, rd, "Say why, in a few words. The audit log keeps it.")
+	case len(reason) > room.MaxReason || !utf8.ValidString(reason):
+		return showConfirm(q, http.StatusUnprocessableEntity, a, rd, fmt.Sprintf("The reason must have at most %d bytes.",
+			room.MaxReason))
+	}
+	for i, change := range p.calls {
+		if err := q.change(change.method, change.path, change.body(reason), nil); err != nil {
+			f := failureOf(err)
+			made := "Nothing was changed: "
+			if i > 0 {
+				made = "Only the first part was changed: "
+			}
+			return showConfirm(q, f.Status, a, rd, made+strings.Join(f.Notes, " "))
+		}
+	}
+	return q.to(roomPath(rd.room.Id) + "?done=" + a.Name)
+}
+
+// forbidden is the refusal of something that needs another role.
+func (q *request) forbidden(needs control.Role) error {
+	return &control.RefusalError{
+		Status: http.StatusForbidden,
+		Notes:  noteOf("This needs the role %s. You have the role %s.", needs, q.who.Role),
+	}
+}
+
+// done is the result of an action in one line, with the action that undoes it.
+type done struct {
+	What string
+	Undo *action // nil for none
+}
+
+// doneOf describes the state after an action.
+func doneOf(rd *reading, name string) *done {
+	c := &rd.controls
+	switch {
+	case name == "pause" && c.Pause != nil:
+		return &done{"The room is paused. Waiting visitors are told.", actions["resume"]}
+	case name == "resume" && c.Pause == nil:
+		return &done{"The room lets visitors in again.", actions["pause"]}
+	case name == "message" && c.Message != nil:
+		return &done{"Waiting visitors see the message.", actions["end-message"]}
+	case name == "end-message" && c.Message == nil:
+		return &done{"The message is removed.", nil}
+	case name == "release" && rd.release != nil:
+		return &done{"The next " + people(rd.release.People) + " are let in. This cannot be undone.", nil}
+	case name == "limits" && c.Limits != nil:
+		return &done{"The limits are changed until " + until(rd.at, *c.Limits.Until) + ".", actions["end-limits"]}
+	case name == "limits":
+		return &done{"The limits of the room are changed. To undo this, restore the previous revision under Changes.", nil}
+	case name == "end-limits" && c.Limits == nil:
+		return &done{"The limits of the room apply again.", nil}
+	case name == "end-queue" && c.QueueAll == nil:
+		return &done{"The room lets visitors in again.", actions["pause"]}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
+)
+
+// auditView is the content of the page of the audit log.
+type auditView struct {
+	Room, By string // the filter, "" for all
+	Entries  []entryView
+	Older    string // address of the older entries, "" for none
+}
+
+// entryView is an audit entry in words.
+type entryView struct {
+	Number          int64
+	At              time.Time
+	When            string
+	Who, Role, From string
+	What, Reason    string
+	Objects         []objectView
+	Failed          string // ID of the entry whose change was not made
+}
+
+// objectView is an object that an entry changed.
+type objectView struct {
+	Name, Link, Change string
+	Differences        []difference
+}
+
+const auditPerPage = 50
+
+// serveAudit shows the newest entries of the audit log: all of them, or those about a room or by somebody.
+func serveAudit(q *request) error {
+	v := &auditView{Room: q.FormValue("room"), By: q.FormValue("by")}
+	query := url.Values{"per_page": {strconv.Itoa(auditPerPage)}}
+	for _, name := range []string{"room", "by", "before"} {
+		if value := q.FormValue(name); value != "" {
+			query.Set(name, value)
+		}
+	}
+	var list []api.AuditEntry
+	if err := q.get("/vestibule/audit?"+query.Encode(), &list); err != nil {
+		return err
+	}
+	for i := range list {
+		e, err := viewEntry(q.now, &list[i])
+		if err != nil {
+			return fmt.Errorf("audit entry %d: %w", list[i].Sequence, err)
+		}
+		v.Entries = append(v.Entries, e)
+	}
+	if n := len(list); n == auditPerPage {
+		older := url.Values{"before": {strconv.FormatInt(list[n-1].Sequence, 10)}, "room": {v.Room}, "by": {v.By}}
+		v.Older = "/console/audit?" + older.Encode()
+	}
+	return q.show(http.StatusOK, "audit", &frame{Title: "Audit", Current: "audit", Main: v})
+}
+
+func viewEntry(now time.Time, shown *api.AuditEntry) (entryView, error) {
+	var e audit.Entry
+	if err := json.Unmarshal(shown.Entry, &e); err != nil {
+		return entryView{}, err
+	}
+	v := entryView{
+		Number: shown.Number, At: shown.At, When: ago(now, shown.At), Who: shown.By, Role: e.By.Role, From: e.By.From,
+		What: operationWords(e.By.Operation), Reason: shown.Reason, Failed: e.Failed,
+	}
+	for i := range shown.Changes {
+		c := &shown.Changes[i]
+		o := objectView{Name: string(c.Kind) + " " + c.Name}
+		switch c.Kind {
+		case api.AppliedChangeKindRoom:
+			if i < len(e.Rooms) {
+				o.Link = roomPath(e.Rooms[i].ID) + "/changes"
+			}
+		case api.AppliedChangeKindControls:
+			o.Name = "controls of room " + c.Name
+		case api.AppliedChangeKindOther:
+			o.Name = c.Name
+		default: // hosts and tokens have no page
+		}
+		if c.Change != api.Changed {
+			o.Change = map[api.AppliedChangeChange]string{api.Made: "new", api.Deleted: "deleted"}[c.Change]
+		}
+		for _, s := range c.Settings {
+			o.Differences = append(o.Differences, difference{s.Key, leaf(s.Before), leaf(s.After)})
+		}
+		v.Objects = append(v.Objects, o)
+	}
+	return v, nil
+}

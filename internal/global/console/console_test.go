@@ -1,0 +1,679 @@
+package console_test
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/history"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global/access"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/console"
+	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/notices"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
+)
+
+// fixture is a console over an API and a store in memory.
+type fixture struct {
+	testing.TB
+	*console.Console
+	api   *control.Server
+	docs  *testkit.Documents
+	audit *testkit.Stream
+	past  *past
+
+	mu      sync.Mutex
+	who     control.Principal // the operator; no role for nobody
+	numbers map[room.ID]control.Numbers
+	leader  bool
+	heard   time.Time // when a leader was heard last, while there is none
+	fleet   api.Fleet
+	calls   map[string]int // of operations of the API
+}
+
+func (f *fixture) play(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// as makes the following requests those of an operator with a role.
+func (f *fixture) as(role control.Role) *fixture {
+	f.play(func() { f.who = control.Principal{ID: "u-" + string(role), Name: "Ana", Role: role} })
+	return f
+}
+
+func start(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{
+		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, past: &past{time.Now().Add(-30 * time.Minute)}, numbers: map[room.ID]control.Numbers{}, leader: true, calls: map[string]int{},
+		fleet: api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}},
+	}
+	log := slog.New(slog.DiscardHandler)
+	journal := audit.NewJournal(f.audit)
+	rooms := roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: journal})
+	f.api = control.New(control.Options{
+		Name: "global-1", Audit: journal, Rooms: rooms, Docs: f.docs, Log: log, Users: access.New(access.Options{Name: "global-1", Docs: f.docs, Journal: journal, Log: log}), Origin: "http://10.0.0.1",
+		Page: func(ctx context.Context, hash string) ([]byte, error) {
+			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
+			if err != nil || data == nil {
+				return nil, err
+			}
+			return roomdoc.DecodePage(hash, data)
+		},
+		Fleet: func() api.Fleet {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.fleet
+		},
+		Numbers: func(_ context.Context, id room.ID) (control.Numbers, bool) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			n, ok := f.numbers[id]
+			if !ok {
+				n = control.Numbers{Complete: true, Longest: -1}
+			}
+			if n.At = time.Now(); !f.leader {
+				n.At = f.heard
+			}
+			return n, f.leader
+		},
+		Count: func(operation string, _ int) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.calls[operation]++
+		},
+		History: f.past,
+		Post: func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result {
+			return notices.Result{Err: errors.New("the receiver answered 503"), Status: 503}
+		},
+		Shared: f.docs, Controls: func() *room.Controls { return nil }, Board: func() *draw.Board { return nil },
+		Time: func() fleettime.Time { return fleettime.TimeOf(time.Now()) },
+	})
+	f.Console = console.New(console.Options{API: f.api, Log: log, Live: f.live, Who: func(*http.Request) (control.Principal, bool) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.who, f.who.Role != ""
+	}})
+	return f.as(control.Admin)
+}
+
+// live returns the last minute of the history.
+func (f *fixture) live(room.ID) (history.Row, time.Duration, bool) {
+	now := time.Now().Unix()
+	p, since := f.past.point(now), f.past.point(now-60)
+	return history.MakeRow(&p, &since), time.Minute, true
+}
+
+// make makes a room and returns its ID.
+func (f *fixture) make(name string, total, rate int, more map[string]any) string {
+	f.Helper()
+	body := map[string]any{"name": name, "host": name + ".example", "total_active_users": total, "new_users_per_minute": rate}
+	maps.Copy(body, more)
+	var made api.Room
+	if err := f.call(http.MethodPost, "/zones/"+control.Zone+"/waiting_rooms", body, &made); err != nil {
+		f.Fatal(err)
+	}
+	return made.Id
+}
+
+// call calls the API as an admin.
+func (f *fixture) call(method, path string, body, result any) error {
+	return f.api.Call(f.Context(), control.Principal{ID: "t", Name: "Ben", Role: control.Admin}, "192.0.2.1:1", method, path, body, result)
+}
+
+// count sets the numbers of a room.
+func (f *fixture) count(name string, n control.Numbers) {
+	n.Complete = true
+	f.play(func() { f.numbers[room.IDOf(name)] = n })
+}
+
+func (f *fixture) controls(id string) (c api.Controls) {
+	f.Helper()
+	if err := f.call(http.MethodGet, "/vestibule/rooms/"+id+"/controls", nil, &c); err != nil {
+		f.Fatal(err)
+	}
+	return c
+}
+
+// answer is a page.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// text returns the words of a page, without its tags.
+func (a answer) text() string {
+	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(a.body, " ")
+	return strings.Join(strings.Fields(html.UnescapeString(text)), " ")
+}
+
+func (f *fixture) do(r *http.Request) answer {
+	f.Helper()
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r)
+	a := answer{w.Code, w.Header(), w.Body.String()}
+	if strings.HasPrefix(a.header.Get("Content-Type"), "text/html") && w.Code != http.StatusSeeOther {
+		wellFormed(f, a.body)
+	}
+	return a
+}
+
+func (f *fixture) get(path string) answer {
+	f.Helper()
+	return f.do(httptest.NewRequest(http.MethodGet, path, nil))
+}
+
+// see returns a page that must be there.
+func (f *fixture) see(path string) answer {
+	f.Helper()
+	a := f.get(path)
+	if a.code != http.StatusOK {
+		f.Fatalf("%s: %d %s", path, a.code, a.text())
+	}
+	return a
+}
+
+func (f *fixture) post(path string, form url.Values) answer {
+	f.Helper()
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return f.do(r)
+}
+
+// wellFormed checks that the tags of a page are balanced, and that it has no script or style of its own.
+func wellFormed(t testing.TB, body string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(strings.TrimPrefix(body, "<!doctype html>")))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	var open []string
+	ids := map[string]bool{}
+	for {
+		token, err := d.RawToken()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Errorf("the page is no HTML: %v\n%s", err, body)
+			return
+		}
+		switch tag := token.(type) {
+		case xml.StartElement:
+			for _, a := range tag.Attr {
+				if a.Name.Local == "style" || strings.HasPrefix(a.Name.Local, "on") {
+					t.Errorf("<%s %s> is not allowed by the policy", tag.Name.Local, a.Name.Local)
+				}
+				if a.Name.Local == "id" && ids[a.Value] {
+					t.Errorf("the id %q is there twice", a.Value)
+				}
+				ids[a.Value] = ids[a.Value] || a.Name.Local == "id"
+			}
+			switch tag.Name.Local {
+			case "meta", "link", "input", "br", "img", "hr":
+			default:
+				open = append(open, tag.Name.Local)
+			}
+		case xml.EndElement:
+			if len(open) == 0 || open[len(open)-1] != tag.Name.Local {
+				t.Errorf("</%s> closes %v\n%s", tag.Name.Local, open, body)
+				return
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("open at the end: %v", open)
+	}
+}
+
+// form is a form of a page.
+type form struct {
+	method, action string
+	fields         url.Values
+}
+
+var (
+	formTag  = regexp.MustCompile(`(?s)<form([^>]*)>(.*?)</form>`)
+	inputTag = regexp.MustCompile(`(?s)<input([^>]*)>|<textarea([^>]*)>(.*?)</textarea>|<select([^>]*)>(.*?)</select>`)
+	attr     = regexp.MustCompile(`([a-z-]+)(?:="([^"]*)")?`)
+)
+
+func attributes(tag string) map[string]string {
+	out := map[string]string{}
+	for _, m := range attr.FindAllStringSubmatch(tag, -1) {
+		out[m[1]] = html.UnescapeString(m[2])
+	}
+	return out
+}
+
+// form finds the form of a page that goes to an address and has these fields. It returns the fields as a browser
+// without script sends them.
+func (a answer) form(t testing.TB, action string, has ...string) form {
+	t.Helper()
+	for _, m := range formTag.FindAllStringSubmatch(a.body, -1) {
+		at := attributes(m[1])
+		missing := func(name string) bool { return !strings.Contains(m[2], `name="`+name+`"`) }
+		if at["action"] != action || slices.ContainsFunc(has, missing) {
+			continue
+		}
+		out := form{at["method"], at["action"], url.Values{}}
+		for _, in := range inputTag.FindAllStringSubmatch(m[2], -1) {
+			field := attributes(in[1] + in[2] + in[4])
+			value := field["value"]
+			if in[2] != "" {
+				value = html.UnescapeString(in[3])
+			}
+			if in[4] != "" {
+				if s := regexp.MustCompile(`<option value="([^"]*)" selected`).FindStringSubmatch(in[5]); s != nil {
+					value = s[1]
+				}
+			}
+			_, checked := field["checked"]
+			if (field["type"] == "radio" || field["type"] == "checkbox") && !checked {
+				continue
+			}
+			out.fields.Add(field["name"], value)
+		}
+		return out
+	}
+	t.Fatalf("no form goes to %s with %v:\n%s", action, has, a.body)
+	return form{}
+}
+
+// follow fills in a form of a page and sends it.
+func (f *fixture) follow(a answer, action string, fill map[string]string) answer {
+	f.Helper()
+	form := a.form(f, action, slices.Collect(maps.Keys(fill))...)
+	for name, value := range fill {
+		form.fields.Set(name, value)
+	}
+	if form.method == "post" {
+		return f.post(action, form.fields)
+	}
+	return f.get(action + "?" + form.fields.Encode())
+}
+
+// act does an action of a room from the page of the room on, as a browser without script.
+func (f *fixture) act(id, name string, fill map[string]string) (confirm, after answer) {
+	f.Helper()
+	action := "/console/rooms/" + id + "/actions/" + name
+	page := f.see("/console/rooms/" + id)
+	if strings.Contains(page.body, `action="`+action+`"`) {
+		confirm = f.follow(page, action, fill)
+	} else if strings.Contains(page.body, `href="`+action+`"`) {
+		confirm = f.get(action)
+	} else {
+		f.Fatalf("the page of the room does not offer %s:\n%s", name, page.body)
+	}
+	if confirm.code != http.StatusOK {
+		return confirm, confirm
+	}
+	after = f.follow(confirm, action, map[string]string{"reason": "a test"})
+	if after.code == http.StatusSeeOther {
+		after = f.see(after.header.Get("Location"))
+	}
+	return confirm, after
+}
+
+func contains(t testing.TB, a answer, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(a.text(), text) {
+			t.Errorf("%q is not in the page: %d %s", text, a.code, a.text())
+		}
+	}
+}
+
+func lacks(t testing.TB, a answer, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if strings.Contains(a.body, text) {
+			t.Errorf("%q is in the page: %s", text, a.body)
+		}
+	}
+}
+
+func TestTheListShowsEveryRoom(t *testing.T) {
+	f := start(t)
+	contains(t, f.see("/console/"), "There is no room yet")
+	for i := range 51 {
+		f.make(fmt.Sprintf("room-%02d", i), 300, 200, nil)
+	}
+	f.count("room-01", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
+	first := f.see("/console/")
+	contains(t, first, "12,400", "61 min", "1,900 of 300", "Queueing", "Open", "room-49")
+	lacks(t, first, "room-50", "alarms")
+	contains(t, f.see("/console/?page=2"), "room-50")
+	f.play(func() { f.fleet.Candidates[0].Alarms = []string{"the clock is off", "one more"} })
+	contains(t, f.see("/console/"), "2 alarms in the fleet")
+	f.play(func() { f.leader = false })
+	contains(t, f.see("/console/"), "Unknown", "–")
+}
+
+func TestARoomShowsItsStateInWords(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings map[string]any
+		controls map[string]any
+		numbers  control.Numbers
+		silent   bool
+		heard    time.Time
+		want     []string
+	}{
+		"open":     {want: []string{"Open Visitors enter without waiting."}},
+		"queueing": {numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30}, want: []string{"Queueing", "wait of a newcomer 1 min"}},
+		"full":     {numbers: control.Numbers{Active: 300}, want: []string{"Full", "300"}},
+		"beyond":   {numbers: control.Numbers{Active: 310, Beyond: 10}, want: []string{"10 people more than the limit"}},
+		"paused":   {controls: map[string]any{"pause": map[string]any{}, "reason": "power cut"}, want: []string{"Paused Nobody is let in.", "Ben paused the room, just now: power cut"}},
+		"silent":   {silent: true, want: []string{"Unknown No leading global publishes numbers."}},
+		"not heard any more": {
+			numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30},
+			silent:  true, heard: time.Now().Add(-time.Minute),
+			want: []string{"These numbers are old: no global leads", "Queueing", "300"},
+		},
+		"paused and silent": {controls: map[string]any{"pause": map[string]any{}}, silent: true, want: []string{"Paused"}},
+		"suspended":         {settings: map[string]any{"suspended": true}, want: []string{"Suspended All visitors go straight to the site."}},
+		"queue all":         {settings: map[string]any{"queue_all": true}, want: []string{"All wait"}},
+		"method":            {settings: map[string]any{"queueing_method": "passthrough"}, want: []string{"Passthrough"}},
+		"reject":            {settings: map[string]any{"queueing_method": "reject"}, numbers: control.Numbers{Active: 300}, want: []string{"Rejecting"}},
+		"limits": {
+			controls: map[string]any{"limits": map[string]any{"total_active_users": 250, "until": time.Now().Add(30*time.Minute + time.Second).UTC().Format(time.RFC3339)}},
+			want:     []string{"inside, of 250", "Ben set total active users to 250", "in 30 minutes"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			id := f.make("sale", 300, 200, c.settings)
+			f.count("sale", c.numbers)
+			f.play(func() { f.leader, f.heard = !c.silent, c.heard })
+			if c.controls != nil {
+				if err := f.call(http.MethodPatch, "/vestibule/rooms/"+id+"/controls", c.controls, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			contains(t, f.see("/console/rooms/"+id), c.want...)
+		})
+	}
+	f := start(t)
+	if a := f.get("/console/rooms/" + room.PublicID("nothing")); a.code != http.StatusNotFound {
+		t.Errorf("an unknown room: %d", a.code)
+	}
+	if a := f.get("/console/nothing"); a.code != http.StatusNotFound {
+		t.Errorf("an unknown page: %d", a.code)
+	}
+}
+
+// Every action works without script, shows its consequence before it is made, and tells how to undo it.
+func TestActions(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
+	for _, step := range []struct {
+		action  string
+		fill    map[string]string
+		confirm []string
+		after   []string
+		check   func(c api.Controls) bool
+	}{
+		{
+			"pause", nil,
+			[]string{"12,400 people will be told that the organiser has paused.", "1,900 people inside stay", "until somebody resumes", "To undo: Resume the room."},
+			[]string{"The room is paused.", "Undo: Resume the room", "Ana paused the room, just now: a test"},
+			func(c api.Controls) bool {
+				return c.Pause != nil && c.Pause.Reason == "a test" && c.Pause.By == "Ana" && c.Pause.Until == nil
+			},
+		},
+		{
+			"release",
+			map[string]string{"people": "50"},
+			[]string{"The next 50 people of the queue are let in, never more", "100 places are free now", "There is no way back"},
+			[]string{"The next 50 people are let in.", "Ana let in the next 50"},
+			nil,
+		},
+		{
+			"release", map[string]string{"people": "60"}, []string{"It ends the open release of 50 people."}, []string{"The next 60 people"}, nil,
+		},
+		{
+			"resume", nil,
+			[]string{"at most 200 per minute", "12,400 people are waiting. The newest would wait about 62 minutes."},
+			[]string{"The room lets visitors in again.", "Undo: Pause the room"},
+			func(c api.Controls) bool { return c.Pause == nil },
+		},
+		{
+			"pause",
+			map[string]string{"minutes": "15", "message": "Back soon"},
+			[]string{"with the message “Back soon”", "ends by itself at", "in 15 minutes"},
+			[]string{"until"},
+			func(c api.Controls) bool { return c.Pause.Until != nil && *c.Pause.Message == "Back soon" },
+		},
+		{"resume", nil, nil, nil, nil},
+		{
+			"message",
+			map[string]string{"message": `Only <b>8</b> & "9" are left`},
+			[]string{`12,400 people will read “Only <b>8</b> & "9" are left” on the waiting page`},
+			[]string{"Waiting visitors see the message.", "Undo: Remove the message"},
+			func(c api.Controls) bool { return *c.Message.Text == `Only <b>8</b> & "9" are left` },
+		},
+		{
+			"end-message", nil,
+			[]string{"12,400 people will no longer read"},
+			[]string{"The message is removed."},
+			func(c api.Controls) bool { return c.Message == nil },
+		},
+		{
+			"limits",
+			map[string]string{"rate": "1,000", "minutes": "20"},
+			[]string{"At most 1,000 people let in per minute instead of 200.", "The newest visitor would wait about 13 instead of 62 minutes", "apply again at", "in 20 minutes"},
+			[]string{"The limits are changed until", "Undo: End the temporary limits", "let in per minute, of 1,000"},
+			func(c api.Controls) bool {
+				return c.InForce.NewUsersPerMinute == 1000 && c.InForce.TotalActiveUsers == 2000 && c.Limits.Until != nil
+			},
+		},
+		{
+			"limits",
+			map[string]string{"total": "1500"},
+			[]string{"At most 1,500 people inside at a time instead of 2,000.", "Nobody is let in until 401 have left."},
+			nil,
+			func(c api.Controls) bool {
+				return c.InForce.NewUsersPerMinute == 1000 && c.InForce.TotalActiveUsers == 1500
+			},
+		},
+		{
+			"end-limits", nil,
+			[]string{"At most 2,000 people inside at a time instead of 1,500.", "100 people of those who wait can enter at once", "about 62 instead of 13 minutes"},
+			[]string{"The limits of the room apply again."},
+			func(c api.Controls) bool { return c.Limits == nil && c.InForce.NewUsersPerMinute == 200 },
+		},
+		{
+			"limits",
+			map[string]string{"total": "3000", "for": "always"},
+			[]string{"The room is changed. Its limits stay until somebody changes them.", "To undo: Restore the previous revision"},
+			[]string{"The limits of the room are changed.", "inside, of 3,000"},
+			func(c api.Controls) bool { return c.Limits == nil && c.InForce.TotalActiveUsers == 3000 },
+		},
+	} {
+		confirm, after := f.act(id, step.action, step.fill)
+		contains(t, confirm, step.confirm...)
+		contains(t, after, step.after...)
+		if step.check != nil && !step.check(f.controls(id)) {
+			t.Errorf("%s %v: %+v", step.action, step.fill, f.controls(id))
+		}
+		if t.Failed() {
+			t.Fatalf("after %s %v", step.action, step.fill)
+		}
+	}
+}
+
+// A faulty form is shown again with what was typed, and nothing changes.
+func TestFormsNameTheirFaults(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	at := "/console/rooms/" + id + "/actions/"
+	for _, c := range []struct{ path, want, kept string }{
+		{"pause?minutes=soon", "The number of minutes must be a number from 1 to 43,200.", "soon"},
+		{"pause?message=" + strings.Repeat("x", room.MaxMessage+1), "The message must have at most 1000 bytes", "xxx"},
+		{"message?message=+", "Write the message.", ""},
+		{"end-message", "There is no message.", ""},
+		{"release?people=5", "Only a paused room", ""},
+		{"resume", "The room is not paused.", ""},
+		{"limits?total=2000&rate=200", "Change at least one", ""},
+		{"limits?total=x&rate=200", "Total active users must be a number", "x"},
+		{"limits?total=3&minutes=", "Say for how many minutes", ""},
+		{"end-limits", "There are no temporary limits.", ""},
+	} {
+		a := f.get(at + c.path)
+		contains(t, a, c.want)
+		if a.code != http.StatusUnprocessableEntity || !strings.Contains(a.body, c.kept) || strings.Contains(a.body, `name="seen"`) {
+			t.Errorf("%s: %d %s", c.path, a.code, a.body)
+		}
+	}
+	if a := f.get(at + "explode"); a.code != http.StatusNotFound {
+		t.Errorf("an unknown action: %d", a.code)
+	}
+	if c := f.controls(id); c.Version != 0 {
+		t.Errorf("controls: %+v", c)
+	}
+}
+
+// A confirmation without a reason, sent twice, or of something that has changed since, changes nothing.
+func TestConfirmationsAreOfWhatTheOperatorSaw(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	action := "/console/rooms/" + id + "/actions/pause"
+	confirm := f.see(action)
+	if a := f.follow(confirm, action, map[string]string{"reason": " "}); a.code != http.StatusUnprocessableEntity || f.controls(id).Pause != nil {
+		t.Errorf("without a reason: %d %s", a.code, a.text())
+	}
+	if a := f.follow(confirm, action, map[string]string{"reason": strings.Repeat("x", room.MaxReason+1)}); a.code != http.StatusUnprocessableEntity || f.controls(id).Pause != nil {
+		t.Errorf("with a long reason: %d %s", a.code, a.text())
+	}
+	again := confirm.form(t, action).fields
+	again.Set("reason", "first")
+	if a := f.post(action, again); a.code != http.StatusSeeOther || f.controls(id).Pause == nil {
+		t.Fatalf("%d %s", a.code, a.text())
+	}
+	since := f.controls(id).Pause.Since
+	if a := f.post(action, again); a.code != http.StatusConflict || f.controls(id).Pause.Since != since {
+		t.Errorf("sent twice: %d %s", a.code, a.text())
+	}
+	release := "/console/rooms/" + id + "/actions/release"
+	twice := f.see(release+"?people=5").form(t, release).fields
+	twice.Set("reason", "five")
+	first, second := f.post(release, twice), f.post(release, twice)
+	if first.code != http.StatusSeeOther || second.code != http.StatusConflict {
+		t.Errorf("a release twice: %d, %d", first.code, second.code)
+	}
+	contains(t, second, "Nothing was changed now")
+}
+
+// The roles are those of the API: who may not act sees no action, and a request is refused all the same.
+func TestRoles(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	at := "/console/rooms/" + id
+	pause := f.see(at+"/actions/pause").form(t, at+"/actions/pause").fields
+	pause.Set("reason", "x")
+	always := f.see(at+"/actions/limits?total=9&rate=200&for=always").form(t, at+"/actions/limits").fields
+	always.Set("reason", "x")
+
+	f.as(control.Viewer)
+	for _, path := range []string{"/console/", at} {
+		page := f.see(path)
+		lacks(t, page, "/actions/", `method="get"`)
+	}
+	contains(t, f.see(at), "You have the role viewer")
+	if a := f.get(at + "/actions/pause"); a.code != http.StatusForbidden {
+		t.Errorf("a viewer confirms: %d", a.code)
+	}
+	if a := f.post(at+"/actions/pause", pause); a.code != http.StatusForbidden {
+		t.Errorf("a viewer pauses: %d", a.code)
+	}
+	f.as(control.Operator)
+	lacks(t, f.see(at), "until somebody changes them")
+	if a := f.post(at+"/actions/limits", always); a.code != http.StatusForbidden {
+		t.Errorf("an operator changes the room: %d", a.code)
+	}
+	if a := f.post(at+"/actions/pause", pause); a.code != http.StatusSeeOther {
+		t.Errorf("an operator pauses: %d", a.code)
+	}
+	f.play(func() { f.who = control.Principal{} })
+	for _, path := range []string{"/console/", at, at + "/stream", "/console/stream", at + "/actions/pause", "/console/nothing"} {
+		if a := f.get(path); a.code != http.StatusSeeOther || a.header.Get("Location") != "/login?next="+url.QueryEscape(path) {
+			t.Errorf("%s without a session: %d %s", path, a.code, a.header.Get("Location"))
+		}
+	}
+	if a := f.post(at+"/actions/pause", pause); a.code != http.StatusSeeOther || !strings.HasPrefix(a.header.Get("Location"), "/login") {
+		t.Errorf("nobody pauses: %d", a.code)
+	}
+}
+
+func TestOtherSitesCannotAct(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	at := "/console/rooms/" + id + "/actions/pause"
+	pause := f.see(at).form(t, at).fields
+	pause.Set("reason", "x")
+	for name, header := range map[string][2]string{
+		"another site":      {"Sec-Fetch-Site", "cross-site"},
+		"a sibling":         {"Sec-Fetch-Site", "same-site"},
+		"an older browser":  {"Origin", "https://evil.example"},
+		"a sandboxed frame": {"Origin", "null"},
+	} {
+		r := httptest.NewRequest(http.MethodPost, at, strings.NewReader(pause.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set(header[0], header[1])
+		if a := f.do(r); a.code != http.StatusForbidden || f.controls(id).Pause != nil {
+			t.Errorf("%s: %d", name, a.code)
+		}
+	}
+	policy := f.see("/console/").header.Get("Content-Security-Policy")
+	for _, part := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"} {
+		if !strings.Contains(policy, part) {
+			t.Errorf("the policy lacks %s: %s", part, policy)
+		}
+	}
+}
+
+// Texts of operators and names of rooms are text, never tags.
+func TestHostileTextIsEscaped(t *testing.T) {
+	f := start(t)
+	const evil = `"><script>alert(1)</script><b onclick='x'>`
+	id := f.make("sale", 2000, 200, nil)
+	f.play(func() { f.who.Name = evil })
+	body := map[string]any{"pause": map[string]any{"message": evil}, "message": map[string]any{"text": evil}, "reason": evil}
+	if err := f.api.Call(t.Context(), control.Principal{ID: "x", Name: evil, Role: control.Admin}, "", http.MethodPatch, "/vestibule/rooms/"+id+"/controls", body, nil); err != nil {
+		t.Fatal(err)
+	}
+	f.play(func() { f.fleet.Candidates[0].Name, f.fleet.Candidates[0].Alarms = evil, []string{evil} })
+	at := "/console/rooms/" + id
+	for _, path := range []string{
+		"/console/", at, at + "?done=" + url.QueryEscape(evil), at + "/actions/pause?message=" + url.QueryEscape(evil), at + "/actions/limits?total=" + url.QueryEscape(evil),
+		at + "/actions/message?" + url.QueryEscape(evil) + "=1&message=x", "/console/" + url.PathEscape(evil),
+	} {
+		a := f.get(path)
+		lacks(t, a, "<script>alert", "<b onclick")
+		wellFormed(t, a.body)
+	}
+}

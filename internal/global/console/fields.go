@@ -1,0 +1,164 @@
+package console
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
+)
+
+// field is a field of a form that changes something in the API. Its name is that of the API.
+type field struct {
+	Name, Label, Hint string
+	Kind              string // text, number, time, area, list, check, or choice
+	Value             string
+	Choices           []choice
+	Required          bool
+	Fault             string // of what was sent
+	Max               int    // length of a text, 0 for none
+}
+
+// choice is one value of a field.
+type choice struct{ Value, Label string }
+
+// Checked reports whether a check box is set.
+func (f *field) Checked() bool { return f.Value == "true" }
+
+// formView is a form with its faults.
+type formView struct {
+	Action string // address
+	Prefix string // of the IDs of fields, if a page has several forms
+	Verb   string
+	Fields []field
+	Fault  string // of the whole
+	Cancel string // address, "" for none
+}
+
+// take reads the values that a browser sent. A check box that is not sent is off.
+func (v *formView) take(form url.Values) {
+	for i := range v.Fields {
+		f := &v.Fields[i]
+		f.Value = strings.TrimSpace(form.Get(f.Name))
+		if f.Kind == "check" && f.Value == "" {
+			f.Value = "false"
+		}
+	}
+}
+
+// timeForm is the value of an input of kind datetime-local, here in UTC.
+const timeForm = "2006-01-02T15:04:05"
+
+// body returns the fields as a body of the API. An empty field is null. Faults are recorded in their fields.
+func (v *formView) body() (body map[string]any, ok bool) {
+	body, ok = map[string]any{}, true
+	for i := range v.Fields {
+		f := &v.Fields[i]
+		value, fault := f.read()
+		if f.Fault = fault; fault != "" {
+			ok = false
+		}
+		body[f.Name] = value
+	}
+	return body, ok
+}
+
+func (f *field) read() (value any, fault string) {
+	switch {
+	case f.Value == "" && f.Required:
+		return nil, "This is needed."
+	case f.Value == "" && f.Kind != "list":
+		return nil, ""
+	}
+	switch f.Kind {
+	case "number":
+		n, err := strconv.Atoi(strings.ReplaceAll(f.Value, ",", ""))
+		if err != nil {
+			return nil, "This must be a number."
+		}
+		return n, ""
+	case "list":
+		list := strings.FieldsFunc(f.Value, func(r rune) bool { return r == ',' || r == ' ' })
+		return append([]string{}, list...), "" // never null
+	case "check":
+		return f.Value == "true", ""
+	case "time":
+		for _, form := range []string{timeForm, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04"} {
+			if at, err := time.Parse(form, f.Value); err == nil {
+				return at.UTC(), ""
+			}
+		}
+		return nil, "This must be a time in UTC such as 2026-11-22T20:15."
+	case "choice":
+		if f.Value == "true" || f.Value == "false" {
+			return f.Value == "true", ""
+		}
+	}
+	return f.Value, ""
+}
+
+// blame distributes the notes of a refusal among the fields. It returns an error that no form can show.
+func (v *formView) blame(err error) error {
+	refusal, ok := errors.AsType[*control.RefusalError](err)
+	if !ok || refusal.Status != http.StatusBadRequest {
+		return err
+	}
+	var rest []string
+	for _, n := range refusal.Notes {
+		text := strings.TrimSuffix(n.Message, ": invalid data")
+		if f := v.field(&n); f != nil && f.Fault == "" {
+			f.Fault = text
+			continue
+		}
+		rest = append(rest, text)
+	}
+	v.Fault = strings.Join(rest, "; ")
+	return nil
+}
+
+// field finds the field of a pointer into the body, nil for none.
+func (v *formView) field(n *api.Note) *field {
+	if n.Source == nil {
+		return nil
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(n.Source.Pointer, "/"), "/")
+	for i := range v.Fields {
+		if v.Fields[i].Name == name {
+			return &v.Fields[i]
+		}
+	}
+	return nil
+}
+
+// send sends the form of a request to the API, with fixed fields. The form has its faults afterwards.
+func (q *request) send(form *formView, method, path string, fixed map[string]any) error {
+	return q.sendFor(form, method, path, fixed, nil)
+}
+
+// sendFor is send for an operation with a result.
+func (q *request) sendFor(form *formView, method, path string, fixed map[string]any, result any) error {
+	if err := q.ParseForm(); err != nil {
+		return faultf("the form cannot be read: %v", err)
+	}
+	form.take(q.PostForm)
+	body, ok := form.body()
+	if !ok {
+		return nil
+	}
+	maps.Copy(body, fixed)
+	if err := q.change(method, path, body, result); err != nil {
+		return form.blame(err)
+	}
+	return nil
+}
+
+// faulty reports whether the form has a fault.
+func (v *formView) faulty() bool {
+	return v.Fault != "" || slices.ContainsFunc(v.Fields, func(f field) bool { return f.Fault != "" })
+}

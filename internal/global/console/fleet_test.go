@@ -1,0 +1,43 @@
+package console_test
+
+import (
+	"testing"
+
+	"vestibule/internal/global/control/api"
+)
+
+// someFleet has two candidates, and a data centre with a lost edge.
+func someFleet() api.Fleet {
+	bound := 0.004
+	return api.Fleet{
+		Leader: "global-1",
+		Candidates: []api.Candidate{
+			{Name: "global-1", Build: "v1.0.3", Leading: true, Term: "7", RoomsVersion: 31, Alarms: []string{
+				"data centre oslo is listed and has not reported for over a minute: check that its regional runs",
+			}},
+			{Name: "global-2", Build: "v1.0.3", LeaseTroubleSeconds: 3.5, Alarms: []string{}},
+		},
+		DataCenters: []api.DataCenter{
+			{
+				Name: "dublin", Build: "v1.0.3", State: "active", HeardSeconds: .3, LeaseSeconds: 4.7, Told: true, Adopted: true, ClockBoundSeconds: &bound, Term: "3",
+				Permits: 1500, PermitsIdle: 120, RatePermits: 150, RatePermitsIdle: 30, Sessions: 1380, EdgesCount: 3,
+				Edges: []api.Edge{{Name: "edge-3", State: "lost", HeardSeconds: 130}, {Name: "edge-1", Build: "v1.0.3", State: "alive", LeaseSeconds: 2}},
+			},
+			{Name: "oslo", State: "active", HeardSeconds: 75, Edges: []api.Edge{}},
+			{Name: "nairobi", State: "draining", Told: true, Adopted: true, Edges: []api.Edge{}},
+		},
+	}
+}
+
+// The page of the fleet shows each process with its state, and each alarm with the runbook's advice.
+func TestTheFleetShowsAlarmsAndWhatToDo(t *testing.T) {
+	f := start(t)
+	f.play(func() { f.fleet = someFleet() })
+	contains(t, f.see("/console/fleet"),
+		"data centre oslo is listed and has not reported for over a minute", "Alarm of global-1",
+		"global-1 Leading", "global-2 Standby", "refused by the store for 3.5 s",
+		"dublin Reporting Sessions 1,380 Session permits 1,500, 120 idle", "±4 ms", "2 edges, 1 alive", "edge-3 Lost Heard 2 minutes ago", "and 1 more",
+		"oslo Silent", "nairobi Draining", "Action")
+	f.play(func() { f.fleet = api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}} })
+	contains(t, f.see("/console/fleet"), "No global leads", "No alarms", "No data centre is known")
+}

@@ -1,0 +1,132 @@
+package console_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// chartsJSON are the values that the script draws.
+type chartsJSON struct {
+	Step   int
+	Times  []int64
+	Charts []struct {
+		ID     string
+		Series []struct {
+			Label, Kind string
+			Values      []*float64
+		}
+	}
+	Marks []struct{ Text string }
+}
+
+func (f *fixture) charts(path string) (c chartsJSON) {
+	f.Helper()
+	a := f.see(path)
+	if err := json.Unmarshal([]byte(a.body), &c); err != nil || a.header.Get("Content-Type") != "application/json" {
+		f.Fatalf("%v: %s", err, a.body)
+	}
+	return c
+}
+
+// The charts of a room have the limits as lines, a table each, and marks; the script gets their values, and later
+// the rows that are new.
+func TestChartsOfARoom(t *testing.T) {
+	f := start(t)
+	id := f.sale()
+	f.plan(id)
+	page := f.see("/console/rooms/" + id)
+	contains(t, page, "Let in per minute", "UTC let in limit", "Inside, by data centre", "dublin nairobi", "the queue of autumn-launch opens", "arrived in a minute")
+	source := regexp.MustCompile(`data-charts="([^"]+)"`).FindStringSubmatch(page.body)
+	if source == nil {
+		t.Fatal("the page has no charts")
+	}
+	address := strings.ReplaceAll(source[1], "&amp;", "&")
+	all := f.charts(address)
+	if n := len(all.Times); all.Step != 10 || n < 350 || n > 361 || len(all.Marks) != 1 {
+		t.Fatalf("step %d, %d times, marks %v", all.Step, n, all.Marks)
+	}
+	last := len(all.Times) - 1
+	for _, c := range all.Charts {
+		if !strings.Contains(page.body, `data-chart="`+c.ID+`"`) {
+			t.Errorf("the page has no place for the chart %s", c.ID)
+		}
+		for _, s := range c.Series {
+			if len(s.Values) != len(all.Times) {
+				t.Errorf("%s: %s has %d values", c.ID, s.Label, len(s.Values))
+			}
+			if c.ID == "admitted" && s.Kind == "limit" && *s.Values[last] != 180 || c.ID == "admitted" && s.Kind == "line" && (*s.Values[last] < 170 || *s.Values[last] > 190) {
+				t.Errorf("%s: %s is %v", c.ID, s.Label, *s.Values[last])
+			}
+		}
+	}
+	if news := f.charts(address + "&after=" + strconv.FormatInt(all.Times[last-3], 10)); len(news.Times) < 3 || len(news.Times) > 5 || len(news.Marks) != 0 {
+		t.Errorf("%d new rows, marks %v", len(news.Times), news.Marks)
+	}
+	if a := f.get("/console/rooms/" + id + "/charts?from=x"); a.code != http.StatusBadRequest {
+		t.Errorf("a faulty range: %d", a.code)
+	}
+}
+
+// The history of a range or an event is a report with totals, tables of at most 60 rows, and a file.
+func TestHistoryIsAReport(t *testing.T) {
+	f := start(t)
+	id := f.sale()
+	event := f.plan(id)
+	at := "/console/rooms/" + id + "/history"
+	page := f.see(at)
+	contains(t, page, "1 hour", "Arrived", "Gave up", "Highest queue", "4 min")
+	for _, rng := range []string{"-1h", "-24h", "-168h", "-720h"} {
+		page := f.see(at + "?range=" + rng)
+		if !strings.Contains(page.body, `<option value="`+rng+`" selected`) {
+			t.Errorf("%s is not chosen", rng)
+		}
+		if rows := strings.Count(strings.SplitN(page.body, "</table>", 2)[0], "<tr>") - 1; rows < 25 || rows > 61 {
+			t.Errorf("%s: %d rows", rng, rows)
+		}
+	}
+	report := f.see(at + "?event=" + event)
+	contains(t, report, "report of an event", "Waited, half of those let in")
+	file := f.see(strings.ReplaceAll(regexp.MustCompile(`href="([^"]+history\.csv[^"]*)"`).FindStringSubmatch(report.body)[1], "&amp;", "&"))
+	rows, err := csv.NewReader(strings.NewReader(file.body)).ReadAll()
+	if err != nil || len(rows) < 60 || rows[0][0] != "time" || rows[0][1] != "waiting" || !strings.Contains(file.header.Get("Content-Disposition"), `filename="autumn-sale.csv"`) {
+		t.Errorf("%d rows, %v, %v", len(rows), err, file.header)
+	}
+	if a := f.get(at + ".csv?event=nothing"); a.code != http.StatusNotFound {
+		t.Errorf("the file of an unknown event: %d", a.code)
+	}
+	contains(t, f.see("/console/rooms/"+id+"/events/"+event), "Report")
+}
+
+// The first view of a room, with its script, style and charts, has at most 90 KB.
+func TestTheFirstViewIsSmall(t *testing.T) {
+	f := start(t)
+	id := f.sale()
+	f.plan(id)
+	sum := 0
+	load := func(path string) string {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || w.Header().Get("Content-Encoding") != "gzip" {
+			t.Errorf("%s: %d, encoding %q", path, w.Code, w.Header().Get("Content-Encoding"))
+		}
+		t.Logf("%6d bytes of %s", w.Body.Len(), path)
+		sum += w.Body.Len()
+		return path
+	}
+	path := load("/console/rooms/" + id)
+	page := f.see(path)
+	for _, m := range regexp.MustCompile(`(?:src|stylesheet" href|data-charts)="([^"]+)"`).FindAllStringSubmatch(page.body, -1) {
+		load(strings.ReplaceAll(m[1], "&amp;", "&"))
+	}
+	if t.Logf("%6d bytes in all", sum); sum > 90<<10 {
+		t.Errorf("the first view has %d bytes", sum)
+	}
+}

@@ -1,0 +1,83 @@
+package console_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"vestibule/internal/global/control"
+	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
+)
+
+// waitFor waits until an expression is true in the current page.
+func waitFor(t *testing.T, ctx context.Context, expression string) {
+	t.Helper()
+	testkit.Eventually(t, expression, func() bool {
+		ok, err := browsertest.Look(ctx, chromedp.Evaluate[bool](expression))
+		return err == nil && ok // an error: the page is being replaced
+	})
+}
+
+// An operator watches a room, pauses it with the keyboard, and resumes it; numbers and charts come without a reload.
+func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
+	url := browsertest.Serve(t, f)
+	ctx := browsertest.Open(t)
+	do(t, ctx, chromedp.Navigate(url+"/console/rooms/"+id))
+	waitFor(t, ctx, `document.querySelectorAll(".chart canvas").length >= 8`)
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.here = true`))
+	f.count("sale", control.Numbers{Active: 1900, Waiting: 12345, Longest: 61 * 60})
+	waitFor(t, ctx, `document.querySelector("[data-field=waiting]").textContent === "12,345"`)
+	if !browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.here === true`)) {
+		t.Error("the page was loaded again")
+	}
+	// Somebody else changes the room: the page is loaded again, but not while the operator fills in a form.
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("details").open = true`))
+	f.patch(id, map[string]any{"message": map[string]any{"text": "Soon"}})
+	f.count("sale", control.Numbers{Active: 1900, Waiting: 12344, Longest: 61 * 60})
+	waitFor(t, ctx, `document.querySelector("[data-field=waiting]").textContent === "12,344"`)
+	if !browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.here === true && document.querySelector("details").open`)) {
+		t.Error("the page was loaded again while a form was open")
+	}
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("details").open = false; true`))
+	waitFor(t, ctx, `window.here !== true && document.body.innerText.includes("set the message “Soon”")`)
+
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`document.querySelector("summary").focus(), true`))
+	do(t, ctx, chromedp.KeyEvent("\r"))
+	waitFor(t, ctx, `document.querySelector("details").open`)
+	do(t, ctx, chromedp.KeyEvent("\t"), chromedp.KeyEvent("Back at noon"), chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r"))
+	waitFor(t, ctx, `location.pathname.endsWith("/actions/pause") && document.activeElement.name === "reason"`)
+	do(t, ctx, chromedp.KeyEvent("power cut"), chromedp.KeyEvent("\r"))
+	waitFor(t, ctx, `document.body.innerText.includes("The room is paused.")`)
+	if c := f.controls(id); c.Pause == nil || *c.Pause.Message != "Back at noon" || c.Pause.Reason != "power cut" {
+		t.Errorf("%+v", c.Pause)
+	}
+	f.play(func() { f.leader = false })
+	waitFor(t, ctx, `document.querySelector("[data-field=waiting]").textContent === "–"`)
+}
+
+// Without script the same page has its numbers, its actions and its tables.
+func TestARoomWithoutScriptInABrowser(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
+	url := browsertest.Serve(t, f)
+	ctx := browsertest.Open(t)
+	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	})
+	do(t, ctx, chromedp.Navigate(url+"/console/rooms/"+id))
+	text := browsertest.See(t, ctx, chromedp.Text("main"))
+	for _, want := range []string{"12,400", "Queueing", "Pause…", "Let in per minute", "Table"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing: %s", want, text)
+		}
+	}
+}

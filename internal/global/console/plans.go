@@ -1,0 +1,319 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
+)
+
+// maxMinutes bounds the duration of a control: 30 days.
+const maxMinutes = 30 * 24 * 60
+
+// numberOf reads a whole number of a form. given is false if the field is empty.
+func numberOf(form url.Values, name, label string, most int) (n int, given bool, err error) {
+	text := strings.NewReplacer(",", "", " ", "").Replace(form.Get(name))
+	if text == "" {
+		return 0, false, nil
+	}
+	n, err = strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, true, faultf("%s must be a number from 1 to %s.", label, count(most))
+	}
+	return n, true, nil
+}
+
+// endOf reads the end of a control from the field "minutes"; nil if it is empty.
+func endOf(rd *reading, form url.Values) (*time.Time, error) {
+	n, given, err := numberOf(form, "minutes", "The number of minutes", maxMinutes)
+	if err != nil || !given {
+		return nil, err
+	}
+	end := rd.at.Add(time.Duration(n) * time.Minute).UTC().Truncate(time.Second)
+	return &end, nil
+}
+
+// waitingIn returns the number of waiting visitors; ok is false if it is unknown.
+func (rd *reading) waitingIn() (n int, ok bool) {
+	if rd.status == nil {
+		return 0, false
+	}
+	return rd.status.EstimatedQueuedUsers, true
+}
+
+// told begins a sentence about the waiting visitors.
+func (rd *reading) told() string {
+	if n, ok := rd.waitingIn(); ok {
+		return people(n)
+	}
+	return "All waiting visitors (their number is unknown)"
+}
+
+func planPause(rd *reading, form url.Values) (*plan, error) {
+	end, err := endOf(rd, form)
+	if err != nil {
+		return nil, err
+	}
+	message, err := messageOf(form)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{Undo: "Resume the room. Visitors keep their places in the queue."}
+	if message == "" {
+		p.say("%s will be told that the organiser has paused.", rd.told())
+	} else {
+		p.say("%s will be told that the organiser has paused, with the message “%s”.", rd.told(), message)
+	}
+	if s := rd.status; s != nil {
+		p.say("Nobody is let in. %s inside stay and can go on.", people(s.EstimatedTotalActiveUsers))
+	}
+	body := map[string]any{"message": message}
+	if end == nil {
+		p.say("The pause lasts until somebody resumes the room.")
+	} else {
+		body["until"] = end
+		p.say("The pause ends by itself at %s.", until(rd.at, *end))
+	}
+	p.calls = []change{patchControls(rd, "pause", body)}
+	return p, nil
+}
+
+func (p *plan) say(format string, args ...any) {
+	p.Consequence = append(p.Consequence, fmt.Sprintf(format, args...))
+}
+
+// messageOf reads a text for visitors.
+func messageOf(form url.Values) (string, error) {
+	text := strings.TrimSpace(form.Get("message"))
+	if len(text) > room.MaxMessage {
+		return "", faultf("The message must have at most %d bytes; it has %d.", room.MaxMessage, len(text))
+	}
+	return text, nil
+}
+
+func planResume(rd *reading, _ url.Values) (*plan, error) {
+	if rd.controls.Pause == nil {
+		return nil, faultf("The room is not paused.")
+	}
+	p := &plan{Undo: "Pause the room again. Visitors who are inside by then stay.", calls: []change{patchControls(rd,
+		"pause", nil)}}
+	rate := rd.controls.InForce.NewUsersPerMinute
+	p.say("Visitors are let in again, at most %s per minute while there are places.", count(rate))
+	if n, ok := rd.waitingIn(); ok && n > 0 && rate > 0 {
+		p.say("%s are waiting. The newest would wait about %s.", people(n), minutes(atRate(n, rate)))
+	}
+	return p, nil
+}
+
+// atRate returns the minutes in which n visitors are let in at a rate.
+func atRate(n, rate int) int { return max(1, (n+rate-1)/rate) }
+
+func planMessage(rd *reading, form url.Values) (*plan, error) {
+	text, err := messageOf(form)
+	if err != nil {
+		return nil, err
+	}
+	if text == "" {
+		return nil, faultf("Write the message.")
+	}
+	end, err := endOf(rd, form)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{Undo: "Remove the message."}
+	p.say("%s will read “%s” on the waiting page within seconds.", rd.told(), text)
+	if old := rd.controls.Message; old != nil && old.Text != nil {
+		p.say("It replaces “%s”.", *old.Text)
+	}
+	body := map[string]any{"text": text}
+	if end != nil {
+		body["until"] = end
+		p.say("It is removed by itself at %s.", until(rd.at, *end))
+	}
+	p.calls = []change{patchControls(rd, "message", body)}
+	return p, nil
+}
+
+func planEndMessage(rd *reading, _ url.Values) (*plan, error) {
+	m := rd.controls.Message
+	if m == nil || m.Text == nil {
+		return nil, faultf("There is no message.")
+	}
+	p := &plan{Undo: "Show the message again.", calls: []change{patchControls(rd, "message", nil)}}
+	p.say("%s will no longer read “%s”.", rd.told(), *m.Text)
+	return p, nil
+}
+
+func planRelease(rd *reading, form url.Values) (*plan, error) {
+	if rd.controls.Pause == nil {
+		return nil, faultf("Only a paused room lets in a number of visitors. Pause it first.")
+	}
+	n, given, err := numberOf(form, "people", "The number of visitors", room.MaxRelease)
+	if err != nil {
+		return nil, err
+	}
+	if !given {
+		return nil, faultf("Say how many visitors to let in.")
+	}
+	p := &plan{Undo: "There is no way back: visitors who are let in stay."}
+	p.say("The next %s of the queue are let in, never more, while the room stays paused.", people(n))
+	if waiting, ok := rd.waitingIn(); ok && waiting < n {
+		p.say("Only %s are waiting now. The rest of the number stays open for the next ones.", people(waiting))
+	}
+	force := rd.controls.InForce
+	if s := rd.status; s != nil {
+		free := max(0, force.TotalActiveUsers-s.EstimatedTotalActiveUsers)
+		p.say("Both limits hold: %s free now, and at most %s per minute.", plural(free, "place is", "places are"),
+			count(force.NewUsersPerMinute))
+	}
+	replace := rd.release != nil && (rd.release.State == api.Open || rd.release.State == api.Waiting)
+	if replace {
+		p.say("It ends the open release of %s.", people(rd.release.People))
+	}
+	p.calls = []change{{http.MethodPost, ownPath(rd.room.Id) + "/releases", func(reason string) any {
+		return map[string]any{"people": n, "reason": reason, "replace": replace}
+	}}}
+	return p, nil
+}
+
+func planLimits(rd *reading, form url.Values) (*plan, error) {
+	total, newTotal, err := numberOf(form, "total", "Total active users", room.MaxRate)
+	if err != nil {
+		return nil, err
+	}
+	rate, newRate, err := numberOf(form, "rate", "New users per minute", room.MaxRate)
+	if err != nil {
+		return nil, err
+	}
+	force := rd.controls.InForce
+	newTotal = newTotal && total != force.TotalActiveUsers
+	newRate = newRate && rate != force.NewUsersPerMinute
+	if !newTotal && !newRate {
+		return nil, faultf("Change at least one of the limits.")
+	}
+	p := &plan{}
+	if newTotal {
+		p.sayTotal(rd, total)
+	}
+	if newRate {
+		p.sayRate(rd, rate)
+	}
+	if form.Get("for") == "always" {
+		p.always(rd, total, rate, newTotal, newRate)
+		return p, nil
+	}
+	end, err := endOf(rd, form)
+	if err != nil {
+		return nil, err
+	}
+	if end == nil {
+		return nil, faultf("Say for how many minutes the limits are changed.")
+	}
+	body := map[string]any{"until": end}
+	if l := rd.controls.Limits; l != nil { // the other limit stays as it is
+		body["total_active_users"], body["new_users_per_minute"] = l.TotalActiveUsers, l.NewUsersPerMinute
+	}
+	if newTotal {
+		body["total_active_users"] = total
+	}
+	if newRate {
+		body["new_users_per_minute"] = rate
+	}
+	p.say("The limits of the room apply again at %s.", until(rd.at, *end))
+	p.Undo = "End the temporary limits."
+	p.calls = []change{patchControls(rd, "limits", body)}
+	return p, nil
+}
+
+// sayTotal says what another limit of sessions does.
+func (p *plan) sayTotal(rd *reading, total int) {
+	before := rd.controls.InForce.TotalActiveUsers
+	p.say("At most %s inside at a time instead of %s.", people(total), count(before))
+	if rd.status == nil {
+		return
+	}
+	inside := rd.status.EstimatedTotalActiveUsers
+	waiting := rd.status.EstimatedQueuedUsers
+	switch {
+	case inside > total:
+		p.say("%s are inside and stay. Nobody is let in until %s have left.", people(inside), count(inside-total+1))
+	case total > before && waiting > 0:
+		p.say("%s of those who wait can enter at once, at most %s per minute.", people(min(waiting, total-inside)),
+			count(rd.controls.InForce.NewUsersPerMinute))
+	}
+}
+
+// sayRate says what another limit of admissions does.
+func (p *plan) sayRate(rd *reading, rate int) {
+	before := rd.controls.InForce.NewUsersPerMinute
+	p.say("At most %s let in per minute instead of %s.", people(rate), count(before))
+	if n, ok := rd.waitingIn(); ok && n > 0 && before > 0 {
+		now, then := atRate(n, before), atRate(n, rate)
+		switch {
+		case now == then:
+			p.say("The newest visitor would wait about %s, as now.", minutes(now))
+		case max(now, then) < 120:
+			p.say("The newest visitor would wait about %s instead of %s, if enough places become free.", count(then),
+				minutes(now))
+		default:
+			p.say("The newest visitor would wait about %s instead of %s, if enough places become free.", minutes(then),
+				minutes(now))
+		}
+	}
+}
+
+// always plans a change of the room itself, which also ends temporary limits.
+func (p *plan) always(rd *reading, total, rate int, newTotal, newRate bool) {
+	body := map[string]any{}
+	if newTotal {
+		body["total_active_users"] = total
+	}
+	if newRate {
+		body["new_users_per_minute"] = rate
+	}
+	p.needs = control.Editor
+	p.say("The room is changed. Its limits stay until somebody changes them.")
+	p.Undo = "Restore the previous revision under Changes."
+	p.calls = []change{{http.MethodPatch, roomsPath() + "/" + rd.room.Id, func(string) any { return body }}}
+	if rd.controls.Limits != nil {
+		p.say("The temporary limits end.")
+		p.calls = append(p.calls, patchControls(rd, "limits", nil))
+	}
+}
+
+func planEndLimits(rd *reading, _ url.Values) (*plan, error) {
+	if rd.controls.Limits == nil {
+		return nil, faultf("There are no temporary limits.")
+	}
+	p := &plan{Undo: "Change the limits again.", calls: []change{patchControls(rd, "limits", nil)}}
+	if n := rd.room.TotalActiveUsers; n != rd.controls.InForce.TotalActiveUsers {
+		p.sayTotal(rd, n)
+	}
+	if n := rd.room.NewUsersPerMinute; n != rd.controls.InForce.NewUsersPerMinute {
+		p.sayRate(rd, n)
+	}
+	if len(p.Consequence) == 0 {
+		p.say("The limits of the room apply again. They are the same.")
+	}
+	return p, nil
+}
+
+func planEndQueue(rd *reading, _ url.Values) (*plan, error) {
+	if rd.controls.QueueAll == nil {
+		return nil, faultf("No operator made everyone queue.")
+	}
+	p := &plan{Undo: "Pause the room.", calls: []change{patchControls(rd, "queue_all", nil)}}
+	p.say("Visitors enter while there are places, at most %s per minute.", count(rd.controls.InForce.NewUsersPerMinute))
+	return p, nil
+}
+
+// noteOf returns a note for operators.
+func noteOf(format string, args ...any) []api.Note {
+	return []api.Note{{Message: fmt.Sprintf(format, args...)}}
+}

@@ -1,0 +1,182 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"vestibule/internal/core/history"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
+)
+
+// reading is the state of one room at one moment.
+type reading struct {
+	at       time.Time
+	room     api.Room
+	status   *api.Status // nil without a leading global
+	controls api.Controls
+	release  *api.Release // newest of the current pause, nil for none
+
+	last *lately // nil if it is unknown
+}
+
+// lately is what happened in a room in the last minute or so.
+type lately struct {
+	row  history.Row
+	span time.Duration
+}
+
+// number returns a column. ok is false if it is unknown.
+func (l *lately) number(column string) (n float64, ok bool) {
+	i := slices.IndexFunc(history.Columns, func(c history.Column) bool { return c.Name == column })
+	if l == nil || i < 0 || i >= len(l.row.Numbers) || !l.row.Known[i] {
+		return 0, false
+	}
+	return l.row.Numbers[i], true
+}
+
+// perMinute returns a total per minute, as text.
+func (l *lately) perMinute(column string) string {
+	n, ok := l.number(column)
+	if !ok || l.span <= 0 {
+		return unknown
+	}
+	return count(int(math.Round(n * float64(time.Minute) / float64(l.span))))
+}
+
+// minutes returns a number of seconds in minutes, and the unit.
+func (l *lately) minutes(column string) (n, unit string) {
+	s, ok := l.number(column)
+	if !ok {
+		return unknown, ""
+	}
+	return waitWords(int(math.Ceil(s / 60)))
+}
+
+const zonePath = "/zones/" // followed by the zone
+
+// roomsPath returns the path of rooms in the API.
+func roomsPath() string { return zonePath + control.Zone + "/waiting_rooms" }
+
+// ownPath returns the path of a room's operations that the hosted product lacks.
+func ownPath(id string) string { return "/vestibule/rooms/" + id }
+
+// caller calls an operation for somebody.
+type caller func(method, path string, body, result any) error
+
+// readRoom reads a room.
+func (c *Console) readRoom(call caller, id string) (*reading, error) {
+	rd := &reading{at: time.Now()}
+	if err := call(http.MethodGet, roomsPath()+"/"+id, nil, &rd.room); err != nil {
+		return nil, err
+	}
+	if err := call(http.MethodGet, ownPath(id)+"/controls", nil, &rd.controls); err != nil {
+		return nil, err
+	}
+	var releases []api.Release
+	if err := call(http.MethodGet, ownPath(id)+"/releases", nil, &releases); err != nil {
+		return nil, err
+	}
+	if len(releases) > 0 {
+		rd.release = &releases[0]
+	}
+	if name, ok := rd.room.Vestibule["identity"].(string); ok && c.live != nil {
+		if row, span, ok := c.live(room.IDOf(name)); ok {
+			rd.last = &lately{row, span}
+		}
+	}
+	var err error
+	rd.status, err = readStatus(call, id)
+	return rd, err
+}
+
+// readStatus reads the numbers of a room; nil if there is no leading global.
+func readStatus(call caller, id string) (*api.Status, error) {
+	var status api.Status
+	err := call(http.MethodGet, roomsPath()+"/"+id+"/status", nil, &status)
+	if control.Status(err) == http.StatusServiceUnavailable {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &status, nil
+}
+
+// readings shares the readings of rooms among streams.
+type readings struct {
+	api API
+	mu  sync.Mutex
+	by  *simplelru.LRU[string, *shared]
+}
+
+// shared is the newest reading of one thing. Its lock is held while it is read, so that streams wait for one reading.
+type shared struct {
+	mu    sync.Mutex
+	at    time.Time
+	value any
+	notes []string // why it is old
+	err   error
+}
+
+const (
+	maxShared = 200
+	sharedFor = 700 * time.Millisecond // less than the interval of streams
+)
+
+func newReadings(a API) *readings {
+	by, err := simplelru.NewLRU[string, *shared](maxShared, nil)
+	if err != nil {
+		panic(err) // for a size below 1
+	}
+	return &readings{api: a, by: by}
+}
+
+// viewer returns who reads for a stream of an operator, with the other operators of the same rooms. A stream begins
+// with a reading for its operator.
+func viewer(who control.Principal) control.Principal {
+	return control.Principal{Name: "console", Role: control.Viewer, Rooms: who.Rooms}
+}
+
+// newest returns the newest reading of what key names, for an operator.
+func newest[T any](q *request, key string, read func(caller) (T, error)) (T, []string, error) {
+	r, who := q.c.readings, viewer(q.who)
+	key += " " + strings.Join(who.Rooms, " ")
+	r.mu.Lock()
+	s, ok := r.by.Get(key)
+	if !ok {
+		s = &shared{}
+		r.by.Add(key, s)
+	}
+	r.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.at) >= sharedFor {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(q.Context()), 5*time.Second) // others wait for it too
+		s.notes = nil
+		noting := control.Noting(ctx, func(message string) {
+			if !slices.Contains(s.notes, message) {
+				s.notes = append(s.notes, message)
+			}
+		})
+		s.value, s.err = read(func(method, path string, body, result any) error {
+			return r.api.Call(noting, who, "", method, path, body, result)
+		})
+		cancel()
+		s.at = now
+	}
+	value, ok := s.value.(T)
+	if !ok {
+		return value, s.notes, fmt.Errorf("reading of %s: %w", key, s.err)
+	}
+	return value, s.notes, s.err
+}

@@ -1,0 +1,134 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
+)
+
+// roomView is the content of the page of one room.
+type roomView struct {
+	ID, Name, Where string
+	Values          values
+	Done            *done // result of an action, nil for none
+	Operator        bool
+	Role            control.Role
+	Forms           *forms
+	Said            []said
+	Charts          *chartsView // nil without a history
+}
+
+// said is one control in force, or a release.
+type said struct{ What, Why, Who, When, Until string }
+
+// viewRoom renders a reading. The values are the fields of the stream.
+func viewRoom(rd *reading) values {
+	force, st := rd.controls.InForce, stateOf(rd.facts())
+	v := values{
+		"at": rd.at.UTC().Format("15:04:05 UTC"), "state": st.Word, "state.key": st.Key, "meaning": st.Meaning,
+		"waiting": unknown, "inside": unknown, "inside.bar": "0", "limit": count(force.TotalActiveUsers),
+		"rate": count(force.NewUsersPerMinute), "wait": unknown, "wait.unit": "", "next": "", "partial": "", "beyond": "",
+		"admitted": rd.last.perMinute("admitted"), "arrived": rd.last.perMinute("arrived"),
+		"gave":     rd.last.perMinute("gave_up"),
+		"returned": rd.last.perMinute("returning"), "admitted.bar": "0", "page": rd.seen(),
+	}
+	v["waited"], v["waited.unit"] = rd.last.minutes("waited_p50")
+	v["most"], v["most.unit"] = rd.last.minutes("waited_p90")
+	s := rd.status
+	if s == nil {
+		return v
+	}
+	v["waiting"], v["inside"] = count(s.EstimatedQueuedUsers), count(s.EstimatedTotalActiveUsers)
+	v["inside.bar"] = share(s.EstimatedTotalActiveUsers, force.TotalActiveUsers)
+	v["wait"], v["wait.unit"] = waitOf(s)
+	v["next"] = nextOf(rd.at, s.Vestibule.Next)
+	admitted := int(math.Round(s.Vestibule.AdmittedPerMinute))
+	if n, ok := rd.last.number("admitted"); ok && rd.last.span > 0 {
+		admitted = int(math.Round(n * float64(time.Minute) / float64(rd.last.span)))
+	}
+	v["admitted"], v["admitted.bar"] = count(admitted), share(admitted, force.NewUsersPerMinute)
+	if !s.Vestibule.Complete {
+		v["partial"] = "Some data centres do not report. Their visitors are missing in these numbers."
+	}
+	if n := s.Vestibule.BeyondLimit; n > 0 {
+		v["beyond"] = fmt.Sprintf("%s more than the limit: they entered before it was lowered.", people(n))
+	}
+	return v
+}
+
+// saidOf lists who changed what: the controls in force, and the newest release.
+func saidOf(rd *reading) (out []said) {
+	add := func(what string, c *api.Control) {
+		if c == nil {
+			return
+		}
+		s := said{What: what, Why: c.Reason, Who: c.By, When: ago(rd.at, c.Since)}
+		if c.Until != nil {
+			s.Until = until(rd.at, *c.Until)
+		}
+		out = append(out, s)
+	}
+	c := &rd.controls
+	add("paused the room", c.Pause)
+	if r := rd.release; r != nil {
+		what := fmt.Sprintf("let in the next %s", count(r.People))
+		if r.LetIn != nil {
+			what += fmt.Sprintf(", %s inside so far", count(*r.LetIn))
+		}
+		out = append(out, said{What: what, Why: r.Reason, Who: r.By, When: ago(rd.at, r.At)})
+	}
+	add("made everyone queue", c.QueueAll)
+	if c.Message != nil && c.Message.Text != nil {
+		add("set the message “"+*c.Message.Text+"”", c.Message)
+	}
+	if l := c.Limits; l != nil {
+		add("set "+limitWords(l.TotalActiveUsers, l.NewUsersPerMinute), l)
+	}
+	return out
+}
+
+// limitWords names limits; nil for one that stays.
+func limitWords(total, rate *int) string {
+	switch {
+	case total == nil && rate == nil:
+		return "no limit"
+	case total == nil:
+		return fmt.Sprintf("new users per minute to %s", count(*rate))
+	case rate == nil:
+		return fmt.Sprintf("total active users to %s", count(*total))
+	default:
+		return fmt.Sprintf("total active users to %s and new users per minute to %s", count(*total), count(*rate))
+	}
+}
+
+// place returns the room of a page.
+func (rd *reading) place(tab string) *place {
+	return &place{ID: rd.room.Id, Name: rd.room.Name, Tab: tab}
+}
+
+// serveRoom shows a room with its numbers and actions.
+func serveRoom(q *request) error {
+	rd, err := q.c.readRoom(q.call, q.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	v := &roomView{
+		ID: rd.room.Id, Name: rd.room.Name, Where: rd.room.Host + rd.room.Path, Values: viewRoom(rd), Done: doneOf(rd,
+			q.FormValue("done")),
+		Operator: q.may(control.Operator), Role: q.who.Role, Forms: formsOf(rd, q.may(control.Editor)), Said: saidOf(rd),
+	}
+	if v.Charts, err = liveCharts(q, rd.room.Id); err != nil {
+		return err
+	}
+	return q.show(http.StatusOK, "room", &frame{
+		Charts: v.Charts != nil, Title: rd.room.Name, Current: "rooms", Room: rd.place("live"),
+		Stream: roomPath(rd.room.Id) + "/stream", Main: v,
+	})
+}
+
+// roomPath returns the address of the page of a room.
+func roomPath(id string) string { return "/console/rooms/" + id }

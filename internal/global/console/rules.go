@@ -1,0 +1,224 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
+)
+
+// rulesView is the content of the page of a room's rules.
+type rulesView struct {
+	ID     string
+	Rules  []ruleView
+	Editor bool
+	Done   string // result of a change, "" for none
+	Try    tryView
+	Add    *formView
+}
+
+// ruleView is a rule in its place.
+type ruleView struct {
+	api.Rule
+	Place       int
+	First, Last bool
+	Tried       *api.TriedRule // nil unless it was tried
+}
+
+// tryView is the form that tries the rules, with its result.
+type tryView struct {
+	Form   url.Values
+	Result *api.TriedRules // nil before
+	Fault  string
+}
+
+// ruleDone are the results of changes in words.
+var ruleDone = map[string]string{
+	"added": "The rule is added. Edges apply it within seconds.", "saved": "The rule is changed.",
+	"moved":   "The rule is moved.",
+	"deleted": "The rule is deleted. To undo this, restore the previous revision under Changes.",
+}
+
+// tryFields are the fields of the form that tries rules.
+var tryFields = []string{"method", "host", "path", "address", "user_agent", "country", "expression"}
+
+// place reads the room of a page.
+func (q *request) place(tab string) (*api.Room, *place, error) {
+	var r api.Room
+	err := q.get(roomsPath()+"/"+q.PathValue("id"), &r)
+	return &r, &place{ID: r.Id, Name: r.Name, Tab: tab}, err
+}
+
+// rulesPath returns the path of a room's rules in the API.
+func rulesPath(id string) string { return roomsPath() + "/" + id + "/rules" }
+
+// tryRules evaluates the rules for the request in the form, if there is one.
+func tryRules(q *request, room *api.Room) (tryView, error) {
+	v := tryView{Form: url.Values{"host": {room.Host}, "path": {room.Path}, "method": {http.MethodGet}}}
+	if !q.URL.Query().Has("host") {
+		return v, nil
+	}
+	body := map[string]string{}
+	for _, name := range tryFields {
+		if value := q.FormValue(name); value != "" {
+			body[name] = value
+		}
+		v.Form.Set(name, q.FormValue(name))
+	}
+	var result api.TriedRules
+	err := q.call(http.MethodPost, ownPath(room.Id)+"/rules/try", body, &result)
+	if err == nil {
+		v.Result = &result
+		return v, nil
+	}
+	form := &formView{}
+	err = form.blame(err)
+	v.Fault = form.Fault
+	return v, err
+}
+
+// serveRules shows the rules of a room, and tries them.
+func serveRules(q *request) error { return showRules(q, http.StatusOK, nil) }
+
+// showRules shows the rules of a room, with a form for a new one; nil for an empty form.
+func showRules(q *request, status int, add *formView) error {
+	room, at, err := q.place("rules")
+	if err != nil {
+		return err
+	}
+	var list []api.Rule
+	if err := q.get(rulesPath(room.Id), &list); err != nil {
+		return err
+	}
+	v := &rulesView{ID: room.Id, Editor: q.may(control.Editor), Done: ruleDone[q.FormValue("done")], Add: add}
+	if v.Try, err = tryRules(q, room); err != nil {
+		return err
+	}
+	if v.Add == nil {
+		v.Add = ruleForm(roomPath(room.Id)+"/rules", "Add the rule", "", &api.Rule{Enabled: true})
+	}
+	for i, r := range list {
+		rule := ruleView{Rule: r, Place: i + 1, First: i == 0, Last: i == len(list)-1}
+		if v.Try.Result != nil {
+			tried := v.Try.Result.Rules
+			if j := slices.IndexFunc(tried, func(t api.TriedRule) bool { return t.Id == r.Id }); j >= 0 {
+				rule.Tried = &tried[j]
+			}
+		}
+		v.Rules = append(v.Rules, rule)
+	}
+	return q.show(status, "rules", &frame{Title: "Rules of " + room.Name, Current: "rooms", Room: at, Main: v})
+}
+
+// ruleForm returns the form of a rule.
+func ruleForm(action, verb, cancel string, r *api.Rule) *formView {
+	enabled := "false"
+	if r.Enabled {
+		enabled = "true"
+	}
+	return &formView{Action: action, Verb: verb, Cancel: cancel, Fields: []field{
+		{
+			Name: "expression", Label: "Expression", Hint: "in Cloudflare's rules language", Kind: "area", Value: r.Expression,
+			Required: true,
+		},
+		{Name: "description", Label: "Description", Value: r.Description},
+		{Name: "enabled", Label: "Enabled", Kind: "check", Value: enabled},
+	}}
+}
+
+// addRule adds a rule at the end.
+func addRule(q *request) error {
+	id := q.PathValue("id")
+	form := ruleForm(roomPath(id)+"/rules", "Add the rule", "", &api.Rule{})
+	if err := q.send(form, http.MethodPost, rulesPath(id), map[string]any{"action": "bypass_waiting_room"}); err != nil {
+		return err
+	}
+	if form.faulty() {
+		return showRules(q, http.StatusUnprocessableEntity, form)
+	}
+	return q.to(roomPath(id) + "/rules?done=added")
+}
+
+// oneRuleView is the content of the page of one rule.
+type oneRuleView struct {
+	ID   string
+	Rule api.Rule
+	Form *formView
+}
+
+// findRule reads the rule in the path.
+func findRule(q *request) (r *api.Rule, count int, err error) {
+	var list []api.Rule
+	if err := q.get(rulesPath(q.PathValue("id")), &list); err != nil {
+		return nil, 0, err
+	}
+	i := slices.IndexFunc(list, func(r api.Rule) bool { return r.Id == q.PathValue("rule") })
+	if i < 0 {
+		return nil, 0, notFoundError{}
+	}
+	return &list[i], i + 1, nil
+}
+
+// serveRule shows the form of a rule.
+func serveRule(q *request) error {
+	r, _, err := findRule(q)
+	if err != nil {
+		return err
+	}
+	return showRule(q, http.StatusOK, r, nil)
+}
+
+func showRule(q *request, status int, r *api.Rule, form *formView) error {
+	if !q.may(control.Editor) {
+		return q.forbidden(control.Editor)
+	}
+	room, at, err := q.place("rules")
+	if err != nil {
+		return err
+	}
+	list := roomPath(room.Id) + "/rules"
+	if form == nil {
+		form = ruleForm(list+"/"+r.Id, "Save", list, r)
+	}
+	return q.show(status, "rule", &frame{
+		Title: "Rule of " + room.Name, Current: "rooms", Room: at,
+		Main: &oneRuleView{room.Id, *r, form},
+	})
+}
+
+// changeRule saves, moves or deletes a rule, as the field "do" says.
+func changeRule(q *request) error {
+	r, at, err := findRule(q)
+	if err != nil {
+		return err
+	}
+	id := q.PathValue("id")
+	list, path := roomPath(id)+"/rules", rulesPath(id)+"/"+r.Id
+	switch do := q.FormValue("do"); do {
+	case "up", "down":
+		index := at - 1
+		if do == "down" {
+			index = at + 1
+		}
+		if err := q.change(http.MethodPatch, path, map[string]any{"position": map[string]int{"index": index}},
+			nil); err != nil {
+			return err
+		}
+		return q.to(list + "?done=moved")
+	case "delete":
+		if err := q.change(http.MethodDelete, path, nil, nil); err != nil {
+			return err
+		}
+		return q.to(list + "?done=deleted")
+	}
+	form := ruleForm(list+"/"+r.Id, "Save", list, r)
+	if err := q.send(form, http.MethodPatch, path, nil); err != nil {
+		return err
+	}
+	if form.faulty() {
+		return showRule(q, http.StatusUnprocessableEntity, r, form)
+	}
+	return q.to(list + "?done=saved")
+}

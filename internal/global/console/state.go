@@ -1,0 +1,71 @@
+package console
+
+import (
+	"slices"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
+)
+
+// state is the state of a room in words. Its key selects a colour.
+type state struct{ Key, Word, Meaning string }
+
+// facts are what the state of a room follows from.
+type facts struct {
+	suspended bool
+	method    string // of queueing, in force
+	queueAll  bool   // in force, by the settings or by an operator
+	controls  []string
+	limit     int         // of sessions, in force
+	status    *api.Status // nil without a leading global
+}
+
+// factsOf returns the facts that a status has.
+func factsOf(s *api.Status) facts {
+	own := &s.Vestibule
+	return facts{s.Status == api.Suspended, own.QueueingMethod, own.QueueAll, own.Controls, own.TotalActiveUsers, s}
+}
+
+// facts returns the facts of a reading.
+func (rd *reading) facts() facts {
+	if rd.status != nil {
+		return factsOf(rd.status)
+	}
+	f := facts{
+		suspended: rd.room.Suspended, method: rd.room.QueueingMethod, queueAll: rd.controls.InForce.QueueAll,
+		limit: rd.controls.InForce.TotalActiveUsers,
+	}
+	if rd.controls.Pause != nil {
+		f.controls = []string{"pause"}
+	}
+	return f
+}
+
+// stateOf returns the state of a room. The first that applies is shown.
+func stateOf(f facts) state {
+	switch {
+	case f.suspended:
+		return state{"off", "Suspended", "All visitors go straight to the site."}
+	case slices.Contains(f.controls, "pause"):
+		return state{"paused", "Paused", "Nobody is let in. People inside stay."}
+	case f.queueAll:
+		return state{"paused", "All wait", "All visitors without a session wait. Nobody is let in."}
+	case f.status == nil:
+		return state{
+			"trouble", "Unknown",
+			"No leading global publishes numbers. Edges go on with the permits that they have.",
+		}
+	case f.status.Status == api.EventPrequeueing:
+		return state{"before", "Pre-queue", "Visitors gather for an event. Nobody is let in before its start."}
+	case f.method == room.MethodReject && f.status.EstimatedTotalActiveUsers >= f.limit:
+		return state{"busy", "Rejecting", "The room is full. New visitors are turned away."}
+	case f.method == room.MethodPassthrough:
+		return state{"open", "Passthrough", "All visitors enter; sessions are counted."}
+	case f.status.EstimatedQueuedUsers > 0 || f.status.Status == api.Queueing:
+		return state{"busy", "Queueing", "Visitors wait and are let in within the limits."}
+	case f.status.EstimatedTotalActiveUsers >= f.limit:
+		return state{"busy", "Full", "All places are taken. The next visitor waits."}
+	default:
+		return state{"open", "Open", "Visitors enter without waiting."}
+	}
+}

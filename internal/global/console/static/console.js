@@ -1,0 +1,211 @@
+// Replaces the numbers of a page by those of its event stream. Every page works without it.
+const fields = new Map();
+for (const element of document.querySelectorAll("[data-field]")) {
+  const list = fields.get(element.dataset.field) ?? [];
+  fields.set(element.dataset.field, [...list, element]);
+}
+const keyed = new Map();
+for (const element of document.querySelectorAll("[data-key]")) {
+  const list = keyed.get(element.dataset.key) ?? [];
+  keyed.set(element.dataset.key, [...list, element]);
+}
+
+function write(element, value) {
+  if (element.tagName === "PROGRESS") element.value = Number(value);
+  else if (element.textContent !== value) element.textContent = value;
+}
+
+// The page has parts that the stream does not send, such as forms and rows. It is loaded again once they differ,
+// unless the operator is filling in a form.
+let stale = false;
+function refresh() {
+  const active = document.activeElement;
+  const busy = document.querySelector("details[open] form") || (active && active.matches("input, textarea, select"));
+  if (stale && !busy && !document.hidden) location.reload();
+}
+
+function show(values) {
+  for (const [name, value] of Object.entries(values)) {
+    if (name === "page" && fields.get(name)?.[0].textContent !== value) {
+      stale = true;
+      continue;
+    }
+    for (const element of fields.get(name) ?? []) write(element, value);
+    for (const element of keyed.get(name) ?? []) element.dataset.state = value;
+  }
+  refresh();
+}
+
+let stream, last = 0;
+function open() {
+  stream = new EventSource(document.body.dataset.stream);
+  stream.onmessage = (event) => {
+    last = Date.now();
+    document.body.classList.remove("lost");
+    show(JSON.parse(event.data));
+  };
+}
+function watch() {
+  if (Date.now() - last < 5000) return;
+  document.body.classList.add("lost");
+  show({ trouble: "The connection to global is lost: these numbers are old. Trying again." });
+  if (stream.readyState === EventSource.CLOSED) open();
+}
+
+if (document.body.dataset.stream) {
+  last = Date.now();
+  open();
+  setInterval(watch, 3000);
+  // A hidden page needs no numbers, and a browser allows six streams per host.
+  document.addEventListener("visibilitychange", () => {
+    stream.close();
+    if (!document.hidden) {
+      last = Date.now();
+      open();
+    }
+  });
+}
+
+// Times are in UTC; a pointer shows them in the time zone of the operator.
+for (const time of document.querySelectorAll("time[datetime]")) time.title = new Date(time.dateTime).toLocaleString();
+
+// Charts. The page names the address of their values; each has a table too.
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const colours = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6"];
+const drawn = new Map(); // id: { plot, data }
+let marks = [];
+
+function line(series, index) {
+  const name = series.kind === "limit" ? "--limit" : colours[index % colours.length];
+  return {
+    label: series.label,
+    stroke: () => style(name),
+    width: series.kind === "limit" ? 1.5 : 2,
+    dash: series.kind === "limit" ? [6, 4] : index >= colours.length ? [2, 3] : undefined,
+    fill: series.kind === "area" ? () => style("--c1-fill") : undefined,
+    points: { show: false },
+    value: (plot, value) => (value == null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 })),
+  };
+}
+
+// Actions and phases of events are lines through all charts.
+function drawMarks(plot) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = style("--mark");
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const mark of marks) {
+    const x = plot.valToPos(mark.time, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+function axis(more) {
+  return {
+    stroke: () => style("--soft"), font: "12px system-ui, sans-serif",
+    grid: { stroke: () => style("--line"), width: 1 }, ticks: { stroke: () => style("--line"), width: 1 }, ...more,
+  };
+}
+
+const clocks = new Map(); // formats of times, in UTC as on the rest of the page
+function utc(seconds, options) {
+  const key = JSON.stringify(options);
+  if (!clocks.has(key)) clocks.set(key, new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options }));
+  return clocks.get(key).format(seconds * 1000);
+}
+const day = { day: "numeric", month: "short" };
+const minute = { hour: "2-digit", minute: "2-digit" };
+const second = { ...minute, second: "2-digit" };
+function ticks(plot, splits, index, space, step) {
+  return splits.map((time) => utc(time, step >= 86400 || time % 86400 === 0 ? day : step < 60 ? second : minute));
+}
+
+// Without a cursor the legend has the newest values.
+function legend(plot) {
+  if (plot.cursor.idx == null && plot.data[0].length > 0) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
+}
+
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+function draw(element, chart, times) {
+  const data = [times, ...chart.series.map((series) => series.values)];
+  const plot = new uPlot({
+    width: element.clientWidth, height: 180,
+    cursor: { sync: { key: "room" }, y: false, drag: { x: false, y: false } },
+    legend: { live: true },
+    scales: { y: { range: (plot, min, max) => [0, max > 0 ? max * 1.08 : 1] } },
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    axes: [axis({ values: ticks, size: 32 }), axis({ size: 48, values: (plot, values) => values.map((value) => short.format(value)) })],
+    series: [{ label: "UTC", value: (plot, time) => (time == null ? "" : utc(time, { ...day, ...second })) }, ...chart.series.map(line)],
+    hooks: { draw: [drawMarks], setCursor: [legend], setData: [legend], ready: [legend] },
+  }, data, element);
+  drawn.set(chart.id, { plot, data });
+}
+
+// Rows after the last one are added, and as many of the oldest are dropped.
+function extend(news, span) {
+  for (const chart of news.charts) {
+    const known = drawn.get(chart.id);
+    if (!known) continue;
+    const lists = [news.times, ...chart.series.map((series) => series.values)];
+    if (lists.length !== known.data.length) continue;
+    known.data = known.data.map((list, i) => list.concat(lists[i]));
+    const first = known.data[0].findIndex((time) => time > known.data[0].at(-1) - span);
+    known.data = known.data.map((list) => list.slice(Math.max(0, first)));
+    known.plot.setData(known.data);
+  }
+}
+
+async function values(address) {
+  const answer = await fetch(address, { headers: { Accept: "application/json" } });
+  if (!answer.ok || !answer.headers.get("Content-Type").startsWith("application/json")) throw new Error(answer.status);
+  return answer.json();
+}
+
+async function charts(section) {
+  const source = section.dataset.charts;
+  const all = await values(source);
+  marks = all.marks;
+  for (const chart of all.charts) {
+    const element = section.querySelector(`[data-chart="${CSS.escape(chart.id)}"]`);
+    if (element) draw(element, chart, all.times);
+  }
+  section.classList.add("drawn");
+  new ResizeObserver(() => {
+    for (const { plot } of drawn.values()) {
+      const width = plot.root.parentElement.clientWidth;
+      if (width && width !== plot.width) plot.setSize({ width, height: plot.height });
+    }
+  }).observe(section);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const { plot } of drawn.values()) plot.redraw(false, true);
+  });
+  if (!("live" in section.dataset) || all.times.length === 0) return;
+  let newest = all.times.at(-1);
+  const span = Math.max(3600, newest - all.times[0]);
+  setInterval(async () => {
+    if (document.hidden) return;
+    try {
+      const news = await values(`${source}&after=${newest}`);
+      if (news.times.length === 0) return;
+      newest = news.times.at(-1);
+      marks = marks.concat(news.marks);
+      extend(news, span);
+    } catch {
+      // The stream tells that the connection is lost. The next try asks for all rows since.
+    }
+  }, all.step * 1000);
+}
+
+const section = document.querySelector("[data-charts]");
+if (section) {
+  charts(section).catch(() => {
+    section.querySelectorAll("details").forEach((table) => (table.open = true)); // the tables remain
+  });
+}

@@ -1,0 +1,112 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"vestibule/internal/global/control"
+	"vestibule/internal/global/control/api"
+)
+
+const (
+	maxStreams  = 1000
+	streamEvery = time.Second
+	streamFor   = 5 * time.Minute // then the browser connects again, and its session is checked
+)
+
+var errStreams = &control.RefusalError{Status: http.StatusServiceUnavailable, Notes: []api.Note{{
+	Message: fmt.Sprintf("This global streams to %d pages already. Close some.", maxStreams),
+}}}
+
+// streamRooms streams a page of the list of rooms.
+func streamRooms(q *request) error {
+	x := readListQuery(q)
+	if _, err := readList(q.call); err != nil { // may this operator see it?
+		return err
+	}
+	return q.c.stream(q, func() (values, []string, error) {
+		l, notes, err := newest(q, "list", readList)
+		if err != nil {
+			return nil, nil, err
+		}
+		return viewList(l, x).fields(), notes, nil
+	})
+}
+
+// streamRoom streams the numbers of a room.
+func streamRoom(q *request) error {
+	id := q.PathValue("id")
+	if _, err := q.c.readRoom(q.call, id); err != nil { // may this operator see it?
+		return err
+	}
+	return q.c.stream(q, func() (values, []string, error) {
+		rd, notes, err := newest(q, "room "+id, func(call caller) (*reading,
+			error,
+		) {
+			return q.c.readRoom(call, id)
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return viewRoom(rd), notes, nil
+	})
+}
+
+// stream sends the values of a page each second: all at first, then those that differ. All streams send at the begin
+// of a second, so that they share one reading.
+func (c *Console) stream(q *request, read func() (values, []string, error)) error {
+	select {
+	case c.streams <- struct{}{}:
+		defer func() { <-c.streams }()
+	default:
+		return errStreams
+	}
+	out := http.NewResponseController(q.w)
+	if err := out.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err,
+		http.ErrNotSupported) { // the server's is for requests
+		return nil // the client disconnected
+	}
+	q.w.Header().Set("Content-Type", "text/event-stream")
+	end := time.NewTimer(streamFor)
+	defer end.Stop()
+	sent := values{}
+	for {
+		if err := out.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil && !errors.Is(err,
+			http.ErrNotSupported) {
+			return nil // the client disconnected
+		}
+		now, notes, err := read()
+		news := values{"trouble": oldWords(notes)}
+		if err != nil {
+			news["trouble"] = "These numbers are old: " + failureOf(err).Notes[0]
+		}
+		for name, value := range now {
+			if old, ok := sent[name]; !ok || old != value {
+				news[name], sent[name] = value, value
+			}
+		}
+		data, err := json.Marshal(news)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(q.w, "data: %s\n\n", data); err != nil {
+			return nil // the client disconnected
+		}
+		if err := out.Flush(); err != nil {
+			return nil // the client disconnected
+		}
+		next := time.NewTimer(time.Until(time.Now().Truncate(streamEvery).Add(streamEvery)))
+		select {
+		case <-next.C:
+			continue
+		case <-q.Context().Done():
+		case <-end.C:
+		case <-c.stopped:
+		}
+		next.Stop()
+		return nil
+	}
+}

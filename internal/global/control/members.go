@@ -1,0 +1,160 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/members"
+	"vestibule/internal/global/roomstore"
+)
+
+// memberService serves the list of data centres.
+type memberService struct {
+	clock
+	members *members.List
+	forget  ForgetFunc
+	journal *audit.Journal
+	log     *slog.Logger
+}
+
+// centreTarget begins the targets of audit entries about data centres. Their names follow.
+const centreTarget = "data centre "
+
+func (s *memberService) list(ctx context.Context, _ *request) (any, error) {
+	all, err := s.members.View(ctx)
+	return all, refusedMember(err)
+}
+
+func (s *memberService) put(ctx context.Context, q *request) (any, error) {
+	var f faults
+	state, ok := f.text("/state", f.object("", q.body)["state"])
+	change := s.members.Add
+	switch state {
+	case members.Active:
+	case members.Draining:
+		change = s.members.Drain
+	default:
+		if ok {
+			f.add("/state", "state must be active or draining, got %q", short(state))
+		}
+	}
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	return s.change(ctx, q, state, change)
+}
+
+func (s *memberService) delete(ctx context.Context, q *request) (any, error) {
+	force := q.URL.Query().Get("force") == "true"
+	return s.change(ctx, q, members.Removed, func(ctx context.Context, name string) error {
+		return s.members.Remove(ctx, name, force)
+	})
+}
+
+// change makes a change of one data centre, with an audit entry before it.
+func (s *memberService) change(
+	ctx context.Context, q *request, state string, change func(ctx context.Context, name string) error,
+) (any, error) {
+	name := q.PathValue("data_center")
+	all, err := s.members.View(ctx)
+	if err != nil {
+		return nil, refusedMember(err)
+	}
+	type member struct {
+		State string `json:"state"`
+	}
+	var before *member
+	for _, d := range all.DataCenters {
+		if d.Name == name {
+			before = &member{d.State}
+		}
+	}
+	undo, err := Announce(ctx, s.journal, s.now(), centreTarget+name, before, &member{state})
+	if err != nil {
+		return nil, err
+	}
+	err = change(ctx, name)
+	if refused, ok := errors.AsType[*members.RefusedError](err); ok {
+		if err := undo(ctx); err != nil {
+			s.log.Warn("control: the audit stream has a change of a data centre that was not made", slog.String("dc", name),
+				slog.Any("error", err))
+		}
+		return nil, refusedMember(refused)
+	}
+	if err != nil { // it may have been made
+		return nil, fmt.Errorf("%w: %w", roomstore.ErrUnknown, err)
+	}
+	return s.list(ctx, q)
+}
+
+// forgetEdge declares that an edge of a data centre has ended for good.
+func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error) {
+	var f faults
+	m, dc := f.object("", q.body), q.PathValue("data_center")
+	for key := range m {
+		if key != "edge" && key != "all" && key != "instance" {
+			f.unknown("/"+key, "field", []string{"edge", "all", "instance"})
+		}
+	}
+	ask := wire.ForgetAsk{}
+	ask.Edge, _ = f.text("/edge", m["edge"])
+	ask.All, _ = f.flag("/all", m["all"])
+	instance, _ := f.text("/instance", m["instance"])
+	if err := wire.CheckName(dc); err != nil {
+		f.add("", "data centre: %v", err)
+	}
+	if err := wire.CheckName(ask.Edge); err != nil && !ask.All {
+		f.add("/edge", "edge: %v", err)
+	}
+	if ask.All && (ask.Edge != "" || instance != "") {
+		f.add("/all", "all names every silent edge, so edge and instance must be left out")
+	}
+	if instance != "" {
+		var err error
+		if ask.Instance, err = strconv.ParseUint(instance, 10, 64); err != nil || ask.Instance == 0 {
+			f.add("/instance", "instance must be a whole number above zero, got %q", short(instance))
+		}
+	}
+	if len(f) > 0 {
+		return nil, invalid(f)
+	}
+	what := struct {
+		Forget string `json:"forget"`
+	}{cmp.Or(ask.Edge, "every silent edge")}
+	undo, err := Announce(ctx, s.journal, s.now(), centreTarget+dc, struct{}{}, what)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.forget(ctx, dc, ask)
+	if err != nil {
+		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "%v", err)
+	}
+	if answer.Error != "" {
+		if err := undo(ctx); err != nil {
+			s.log.Warn("control: the audit stream has a forgotten edge that was not forgotten", slog.String("dc", dc),
+				slog.Any("error", err))
+		}
+		return nil, refusef(http.StatusConflict, codeInvalid, "%s", answer.Error)
+	}
+	return api.Forgotten{Done: answer.Done}, nil
+}
+
+// refusedMember returns the refusal of a change that the list does not permit.
+func refusedMember(err error) error {
+	refused, ok := errors.AsType[*members.RefusedError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, members.ErrNoMember):
+		return refusef(http.StatusNotFound, codeNotFound, "%v", refused)
+	}
+	return refusef(http.StatusConflict, codeInvalid, "%v", refused)
+}

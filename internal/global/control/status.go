@@ -1,0 +1,149 @@
+package control
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"time"
+
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/roomstore"
+)
+
+// statusService serves the state of rooms and of the fleet.
+type statusService struct {
+	*catalog
+	clock
+	controls *controls
+	numbers  func(ctx context.Context, id room.ID) (n Numbers, ok bool)
+	board    func() *draw.Board
+	nodes    func() api.Fleet
+}
+
+func (s *statusService) get(ctx context.Context, q *request) (any, error) {
+	r, err := s.look(ctx, q.room())
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.controls.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.show(ctx, r, c)
+}
+
+// list shows the state of all rooms, or of those that the query names.
+func (s *statusService) list(ctx context.Context, q *request) (any, error) {
+	state, err := s.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	who := principal(q.Context())
+	rooms := who.only(state.Rooms)
+	if names := q.URL.Query()["room"]; len(names) > 0 {
+		if rooms, err = s.named(who, state, names); err != nil {
+			return nil, err
+		}
+	}
+	c, err := s.controls.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*api.Status, len(rooms))
+	for i, r := range rooms {
+		if out[i], err = s.show(ctx, r, c); err != nil {
+			return nil, err
+		}
+	}
+	return complete(out), nil
+}
+
+// named returns the rooms of names or IDs, or all that the principal has not.
+func (s *statusService) named(
+	who Principal, state *roomstore.State, names []string,
+) (rooms []*roomstore.Room, err error) {
+	missing := &RefusalError{Status: http.StatusNotFound}
+	for _, name := range names {
+		r := state.Room(name)
+		if r == nil {
+			r = s.find(state, name)
+		}
+		if r != nil && !who.mayIn(room.PublicID(r.Known()), "list-status") {
+			r = nil
+		}
+		if rooms = append(rooms, r); r == nil {
+			missing.Notes = append(missing.Notes, refusef(0, codeNotFound, "no room %q", short(name)).Notes...)
+		}
+	}
+	if len(missing.Notes) > 0 {
+		return nil, missing
+	}
+	return rooms, nil
+}
+
+func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Controls) (*api.Status, error) {
+	n, ok := s.numbers(ctx, room.IDOf(r.Known()))
+	age := mayBeOld(ctx)
+	if !ok && (n.At.IsZero() || age == nil) {
+		return nil, refusef(http.StatusServiceUnavailable, codeNotNow, "no leading global has published numbers lately")
+	}
+	if !ok {
+		age.since(n.At, noLeader)
+	}
+	out := &api.Status{
+		Status: api.NotQueueing, EstimatedQueuedUsers: n.Waiting, EstimatedTotalActiveUsers: n.Active,
+	}
+	if n.Waiting > 0 {
+		out.Status = api.Queueing
+	}
+	if n.Longest > 0 {
+		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
+		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
+	}
+	now, id, own := s.clock.fleet(), room.PublicID(r.Known()), &out.Vestibule
+	plan := r.PlanBy(s.board())
+	on := plan.At(now)
+	if on.Event != nil {
+		out.EventId, own.Event = on.Event.ID, on.Event.Name
+	}
+	if on.Kind == room.Prequeue {
+		out.Status = api.EventPrequeueing
+	}
+	own.Next = nextPhase(plan, now)
+	if r.Suspended {
+		out.Status, out.EventId, own.Event, own.Next = api.Suspended, "", "", nil
+	}
+	own.Room, own.RoomId, own.Host, own.Path = r.Name, id, r.Host, r.Path
+	own.AsOf, own.Complete, own.BeyondLimit = n.At.UTC(), n.Complete, n.Beyond
+	own.AdmittedPerMinute = n.PerMinute
+	in := c.Rooms[id].At(now)
+	own.Controls = controlNames(in)
+	force := r.In(on).Under(in, now)
+	own.TotalActiveUsers, own.NewUsersPerMinute = force.TotalActiveUsers, force.NewUsersPerMinute
+	own.Message, own.QueueingMethod, own.QueueAll = force.QueueMessage, force.QueueingMethod, force.QueueAll
+	return out, nil
+}
+
+// nextPhase returns the next change by an event, nil for none.
+func nextPhase(plan room.Plan, now int64) *api.NextPhase {
+	at := plan.Next(now)
+	if at == 0 {
+		return nil
+	}
+	next := plan.At(at)
+	out := &api.NextPhase{At: moment(at)}
+	switch next.Kind {
+	case room.Prequeue:
+		out.Phase = api.Prequeue
+	case room.Active:
+		out.Phase = api.Start
+	case room.Base:
+		out.Phase, next = api.End, plan.At(now)
+	}
+	out.Event = next.Event.Name
+	return out
+}
+
+func (s *statusService) fleet(context.Context, *request) (any, error) { return s.nodes(), nil }

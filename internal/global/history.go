@@ -1,0 +1,107 @@
+package global
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	core "vestibule/internal/core/history"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// hearHistory keeps the newest seconds of the history until ctx ends.
+func (s *Server) hearHistory(ctx context.Context) error {
+	if s.history == nil {
+		return nil
+	}
+	deaf, err := s.Bus.Subscribe(wire.HistorySubject(wire.HistoryLog, "*"), func(_ string, data []byte) {
+		if err := s.history.Receive(data); err != nil {
+			s.log.Warn("a second of the history is refused", slog.Any("error", err))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	deaf()
+	return nil
+}
+
+// recordHistory records every second of the term until stop returns.
+func (l *leadership) recordHistory(ctx context.Context) (stop func()) {
+	s := l.s
+	if s.history == nil {
+		return func() {}
+	}
+	reading, cancel := context.WithTimeout(ctx, 2*time.Second)
+	if err := s.history.Catch(reading, time.Now()); err != nil { // totals begin anew, which readers recognize
+		s.log.Warn("the newest seconds of the history cannot be read; charts have a gap", slog.Any("error", err))
+	}
+	cancel()
+	l.history = s.history.Lead()
+	ctx, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { l.history.Run(ctx, func() []room.ID { return ids(s.fleet.Set().Rooms()) }) })
+	running.Go(func() {
+		for {
+			left := s.time().NextSecond().Sub(s.time())
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(left):
+				l.recordSecond()
+			}
+		}
+	})
+	return func() {
+		end()
+		running.Wait()
+	}
+}
+
+func ids(rooms []*room.Room) []room.ID {
+	out := make([]room.ID, len(rooms))
+	for i, r := range rooms {
+		out[i] = r.ID
+	}
+	return out
+}
+
+// recordSecond records the second of fleet time that has just ended.
+func (l *leadership) recordSecond() {
+	rooms, controls := l.s.fleet.Set().Rooms(), l.s.fleet.Controls()
+	now := l.s.time()
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.history.Record(now.Second(), rooms, func(r *room.Room) *core.Gauges {
+		all := l.alloc.Ledger(r.ID)
+		n := numbersOf(all)
+		g := &core.Gauges{}
+		v := &g.Values
+		v[core.Inside], v[core.Limit], v[core.Rate] = int64(n.Active), int64(all.Total), int64(all.Rate)
+		v[core.Wait], v[core.Free], v[core.Overcommit], v[core.Beyond] = int64(n.Longest), all.Free, all.Overcommit, int64(n.Beyond)
+		if controls != nil {
+			if in := controls.Rooms[room.PublicID(r.Known())].At(int64(now)); in != nil && in.Pause != nil {
+				v[core.Paused] = 1
+			}
+		}
+		for _, c := range all.Centres {
+			g.Centres = append(g.Centres, core.CentreGauges{Name: c.Name, Inside: int64(c.Active), Held: c.Held, Idle: c.Idle})
+		}
+		return g
+	})
+}
+
+// lastMinute returns what happened in a room lately, and in how much time; false if nothing is known.
+func (s *Server) lastMinute(id room.ID) (last core.Row, span time.Duration, ok bool) {
+	if s.history == nil {
+		return last, 0, false
+	}
+	p, since, ok := s.history.Last(id, 60)
+	if !ok {
+		return last, 0, false
+	}
+	return core.MakeRow(&p, &since), time.Duration(p.At-since.At) * time.Second, true
+}

@@ -1,0 +1,216 @@
+// Package history keeps what happened in each room: the leading global writes a point a second, and every candidate can
+// read them.
+//
+// The leader publishes the points of a second as one message of the log. Every candidate hears it and keeps the newest
+// two minutes, so a successor continues where the log ends. After each minute the leader stores the minute's points as
+// a block per room; after each hour the minutes, after each day the hours. A block is made from the level below, so a
+// successor makes what its predecessor could not.
+package history
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"vestibule/internal/core/history"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// Store keeps messages by level and room. Its methods are safe for concurrent use.
+type Store interface {
+	// Write adds a message of a room, or of a part of the log, unless one with its id was added in the last minutes.
+	Write(ctx context.Context, level wire.HistoryLevel, of, id string, data []byte) error
+
+	// Read calls each with the messages since a time, the oldest first, until there are no more or it returns false.
+	Read(ctx context.Context, level wire.HistoryLevel, of string, since time.Time, each func(data []byte) (more bool)) error
+
+	// Newest returns the newest message, nil for none.
+	Newest(ctx context.Context, level wire.HistoryLevel, of string) ([]byte, error)
+}
+
+// kept is how many seconds of points each candidate keeps. Blocks are stored within that time.
+const kept = 120
+
+// History is the history as one candidate knows it. It is safe for concurrent use.
+type History struct {
+	Store
+
+	log *slog.Logger
+
+	mu    sync.Mutex
+	rooms map[room.ID]*recent
+	at    int64 // newest second heard
+}
+
+// recent has the newest points of a room.
+type recent struct {
+	state  history.State // the newest
+	points []history.Point
+}
+
+// New returns a history that has heard nothing.
+func New(store Store, log *slog.Logger) *History {
+	return &History{Store: store, log: log, rooms: map[room.ID]*recent{}}
+}
+
+// Receive takes a message of the log.
+func (h *History) Receive(data []byte) error {
+	at, states, err := history.DecodeSecond(data)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range states {
+		h.take(s)
+	}
+	h.at = max(h.at, at)
+	return nil
+}
+
+// take takes the state of a room. An older one than the newest is that of a leader that was replaced.
+func (h *History) take(s history.State) {
+	r := h.rooms[room.ID(s.Room)]
+	if r == nil {
+		if len(h.rooms) >= room.MaxRooms {
+			return
+		}
+		r = &recent{}
+		h.rooms[room.ID(s.Room)] = r
+	}
+	if s.Point.At <= r.state.Point.At {
+		return
+	}
+	r.state = s
+	r.points = append(r.points, s.Point)
+	if n := slices.IndexFunc(r.points, func(p history.Point) bool { return p.At > s.Point.At-kept }); n > 0 {
+		r.points = append(r.points[:0], r.points[n:]...)
+	}
+}
+
+// Catch reads what the log holds of the last minutes, at the start of the process.
+func (h *History) Catch(ctx context.Context, now time.Time) error {
+	return h.Read(ctx, wire.HistoryLog, "*", now.Add(-history.Beat*time.Second), func(data []byte) bool {
+		if err := h.Receive(data); err != nil {
+			h.log.Warn("a second of the history is not readable", slog.Any("error", err))
+		}
+		return true
+	})
+}
+
+// Last returns the newest point of a room, and the one before it that is at least span seconds older.
+func (h *History) Last(id room.ID, span int64) (p, since history.Point, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.rooms[id]
+	if r == nil {
+		return p, since, false
+	}
+	p = r.points[len(r.points)-1]
+	since = r.points[0]
+	for _, q := range r.points {
+		if q.At <= p.At-span {
+			since = q
+		}
+	}
+	return p, since, true
+}
+
+// states returns the newest state of every room.
+func (h *History) states() []history.State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]history.State, 0, len(h.rooms))
+	for _, r := range h.rooms {
+		out = append(out, r.state)
+	}
+	return out
+}
+
+// recent returns the kept points of a room after a second, up to another.
+func (h *History) recent(id room.ID, after, to int64) []history.Point {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.rooms[id]
+	if r == nil {
+		return nil
+	}
+	var out []history.Point
+	for _, p := range r.points {
+		if p.At > after && p.At <= to {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// A level of blocks: the seconds between points and in a block.
+type level struct {
+	wire.HistoryLevel
+	step, block int64
+}
+
+var levels = [...]level{
+	{wire.HistorySeconds, 1, 60},
+	{wire.HistoryMinutes, 60, 3600},
+	{wire.HistoryHours, 3600, 86400},
+}
+
+// MaxRows bounds the steps of one reading.
+const MaxRows = 100_000
+
+// Points returns the points of a room from the newest one up to from, to to, at steps of at most step seconds.
+func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64) ([]history.Point, error) {
+	if (to-from)/step > MaxRows {
+		return nil, fmt.Errorf("history: at most %d steps, got %d", MaxRows, (to-from)/step)
+	}
+	var out []history.Point
+	last := int64(math.MinInt64) // second of the newest of out
+	for i := len(levels) - 1; i >= 0; i-- {
+		l := levels[i]
+		if l.step > step {
+			continue
+		}
+		// The base of the first row may be a Beat old. A block is stored after its end.
+		since := max(from-max(history.Beat, l.step), last)
+		points, err := h.blocks(ctx, l, id, since, to)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range points {
+			if p.At > last && p.At > since && p.At <= to {
+				out, last = append(out, p), p.At
+			}
+		}
+	}
+	return append(out, h.recent(id, last, to)...), nil
+}
+
+// blocks returns the points of the blocks of a room that end after since, up to the block that begins after to.
+func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64) (out []history.Point, err error) {
+	from := time.Unix(max(0, since), 0).Add(-time.Minute) // the clocks of the store's servers may be behind
+	e := h.Read(ctx, l.HistoryLevel, public(id), from, func(data []byte) bool {
+		points, e := history.DecodeBlock(data)
+		if e != nil {
+			err = e
+			return false
+		}
+		if points[0].At > to+l.block {
+			return false
+		}
+		out = append(out, points...)
+		return true
+	})
+	if e != nil {
+		err = e
+	}
+	return out, err
+}
+
+// public returns the ID of a room in subjects.
+func public(id room.ID) string { return fmt.Sprintf("%016x", uint64(id)) }

@@ -1,0 +1,226 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"vestibule/internal/core/history"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// Writer writes the history during one term. Its methods are called by one goroutine, but for Run.
+type Writer struct {
+	history  *History
+	recorder *history.Recorder
+	second   int64      // newest recorded second
+	seconds  chan batch // to be written
+}
+
+// batch is a second to be written.
+type batch struct {
+	at    int64
+	rooms []history.State
+}
+
+// Lead returns the writer of a new term, which continues from the newest heard second.
+func (h *History) Lead() *Writer {
+	return &Writer{history: h, recorder: history.NewRecorder(h.states()), seconds: make(chan batch, 10)}
+}
+
+// Observe takes the report of a data centre, of the term of its aggregator.
+func (w *Writer) Observe(m *wire.Report) {
+	for i := range m.Rooms {
+		r := &m.Rooms[i]
+		w.recorder.Observe(m.From, uint64(r.Room), history.Report{
+			Term: m.Instance, Joined: r.Joined, Admitted: r.Admitted, Entered: r.Entered, Counts: r.Counts, Waiting: int64(r.Waiting.Total() + 0.5),
+		})
+	}
+	w.recorder.Heard(m.From)
+}
+
+// Record records a second, unless it was recorded: the gauges of each room. It returns false if it was.
+func (w *Writer) Record(at int64, rooms []*room.Room, gauges func(*room.Room) *history.Gauges) bool {
+	if at <= w.second {
+		return false
+	}
+	b := batch{at: at}
+	for _, r := range rooms {
+		if s, ok := w.recorder.Record(at, uint64(r.ID), gauges(r)); ok {
+			b.rooms = append(b.rooms, s)
+		}
+	}
+	w.second = at
+	if at%history.Beat == 0 {
+		known := map[uint64]bool{}
+		for _, r := range rooms {
+			known[uint64(r.ID)] = true
+		}
+		w.recorder.Keep(func(id uint64) bool { return known[id] })
+	}
+	select {
+	case w.seconds <- b:
+	default: // the store is slow: the next second has what happened meanwhile
+	}
+	return true
+}
+
+// Run writes what was recorded until ctx ends. rooms returns all rooms.
+func (w *Writer) Run(ctx context.Context, rooms func() []room.ID) {
+	written := make(chan int64, 1) // the newest written second
+	var blocks sync.WaitGroup
+	blocks.Go(func() { w.makeBlocks(ctx, written, rooms) })
+	defer blocks.Wait()
+	trouble := w.trouble("seconds")
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-w.seconds:
+			trouble(w.writeSecond(ctx, b))
+			select {
+			case <-written: // an older one
+			default:
+			}
+			written <- b.at
+		}
+	}
+}
+
+// trouble returns a function that logs when errors begin and end.
+func (w *Writer) trouble(what string) func(error) {
+	failing, log := false, w.history.log.With(slog.String("what", what))
+	return func(err error) {
+		switch {
+		case errors.Is(err, context.Canceled) || (err != nil) == failing:
+			return
+		case err != nil:
+			log.Warn("history is not written; charts will have a gap unless the store is back soon", slog.Any("error", err))
+		default:
+			log.Info("history is written again")
+		}
+		failing = err != nil
+	}
+}
+
+// slack is how many seconds after its end a block is made, for each level: the one below is complete by then.
+const slack = 3
+
+// makeBlocks makes the blocks of each level once they have ended.
+func (w *Writer) makeBlocks(ctx context.Context, written <-chan int64, rooms func() []room.ID) {
+	var made [len(levels)]int64
+	trouble := w.trouble("blocks")
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case at := <-written:
+			w.makeDue(ctx, at, &made, rooms, trouble)
+		}
+	}
+}
+
+// makeDue makes the blocks that have ended by a second, and calls did for each level that had some. made are the ends of
+// the newest blocks.
+func (w *Writer) makeDue(ctx context.Context, at int64, made *[len(levels)]int64, rooms func() []room.ID, did func(error)) {
+	for i, l := range levels {
+		end := (at - slack*int64(i+1)) / l.block * l.block
+		if end <= made[i] {
+			continue
+		}
+		err := w.makeLevel(ctx, i, end, rooms())
+		if did(err); err != nil {
+			return // the levels above are made from this one
+		}
+		made[i] = end
+	}
+}
+
+func (w *Writer) makeLevel(ctx context.Context, i int, end int64, rooms []room.ID) error {
+	for _, id := range rooms {
+		one, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := w.storeRoom(one, i, id, end)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeRoom makes the blocks of a room up to end: the newest one and, after an outage, those before.
+func (w *Writer) storeRoom(ctx context.Context, i int, id room.ID, end int64) error {
+	l, h := levels[i], w.history
+	from := end - kept
+	points := h.recent(id, from, end)
+	if i > 0 {
+		newest, err := h.Newest(ctx, l.HistoryLevel, public(id))
+		if err != nil {
+			return err
+		}
+		if from = end - maxLate*l.block; newest != nil {
+			old, err := history.DecodeBlock(newest)
+			if err != nil {
+				return err
+			}
+			from = max(from, (old[len(old)-1].At+l.block-1)/l.block*l.block)
+		}
+		if points, err = h.blocks(ctx, levels[i-1], id, from, end); err != nil {
+			return err
+		}
+		points = history.Rollup(points, l.step)
+	}
+	for ; from < end; from += l.block {
+		var block []history.Point
+		for _, p := range points {
+			if p.At > from && p.At <= from+l.block {
+				block = append(block, p)
+			}
+		}
+		if len(block) == 0 {
+			continue
+		}
+		data, err := history.EncodeBlock(block)
+		if err != nil {
+			return err
+		}
+		if err := h.Write(ctx, l.HistoryLevel, public(id), fmt.Sprintf("%s.%d.%d", public(id), i, from), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxLate is how many blocks an outage may last and all are made afterwards.
+const maxLate = 24
+
+// maxMessage bounds a message of the log, in bytes.
+const maxMessage = 200 << 10
+
+// writeSecond writes the states of a second to the log, in as many parts as they need.
+func (w *Writer) writeSecond(ctx context.Context, b batch) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	const perState = 1 << 10 // of one data centre
+	part := 0
+	for rest := b.rooms; len(rest) > 0; part++ {
+		n, size := 0, 0
+		for n < len(rest) && (n == 0 || size < maxMessage) {
+			size += perState * max(1, len(rest[n].Centres))
+			n++
+		}
+		data, err := history.EncodeSecond(b.at, rest[:n])
+		if err != nil {
+			return err
+		}
+		if err := w.history.Write(ctx, wire.HistoryLog, fmt.Sprint(part), fmt.Sprintf("%d.%d", b.at, part), data); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}

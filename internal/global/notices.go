@@ -1,0 +1,227 @@
+package global
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	corehistory "vestibule/internal/core/history"
+	"vestibule/internal/core/room"
+	"vestibule/internal/global/notices"
+)
+
+// NoticesConfig says how operators are told what happens.
+type NoticesConfig struct {
+	Networks []string   `mapstructure:"networks" doc:"networks with private addresses that webhooks may reach, such as 10.1.0.0/16; public addresses are always allowed"`
+	SMTP     SMTPConfig `mapstructure:"smtp"`
+}
+
+// SMTPConfig is a mail server for notices, the same at every global.
+type SMTPConfig struct {
+	Server   string   `mapstructure:"server" doc:"host:port of a mail server, such as mail.example.org:587, the same at every global; empty for no e-mail to operators"`
+	Security string   `mapstructure:"security" doc:"starttls, or tls from the first byte (port 465)"`
+	CA       string   `mapstructure:"ca" doc:"file with the certificates to trust, empty for the system's"`
+	From     string   `mapstructure:"from" doc:"address of the sender"`
+	To       []string `mapstructure:"to" doc:"addresses of the recipients"`
+	User     string   `mapstructure:"user" doc:"user name, empty for none"`
+	Password string   `mapstructure:"password_file" doc:"file with the password"`
+	Kinds    []string `mapstructure:"kinds" doc:"kinds of notices, such as alarm.raised; empty for all"`
+}
+
+// Validate returns every fault of the keys below notices.
+func (c *NoticesConfig) Validate() []error {
+	var errs []error
+	if _, err := c.networks(); err != nil {
+		errs = split(err)
+	}
+	return append(errs, c.SMTP.validate()...)
+}
+
+// validate returns every fault of the keys below notices.smtp.
+func (c *SMTPConfig) validate() (errs []error) {
+	if c.Server == "" {
+		if c.From != "" || len(c.To) > 0 || c.User != "" {
+			return []error{errors.New("notices.smtp.from, to, user: need notices.smtp.server")}
+		}
+		return nil
+	}
+	if (c.User == "") != (c.Password == "") {
+		errs = append(errs, errors.New("notices.smtp.user, password_file: must be given together"))
+	}
+	for i, kind := range c.Kinds {
+		if !slices.Contains(notices.Kinds, notices.Kind(kind)) {
+			errs = append(errs, fmt.Errorf("notices.smtp.kinds[%d]: there is no kind %q", i, kind))
+		}
+	}
+	if _, err := c.mailer(); err != nil {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// mailer returns the mailer; nil for none.
+func (c *SMTPConfig) mailer() (*notices.Mailer, error) {
+	if c.Server == "" {
+		return nil, nil
+	}
+	m := notices.MailConfig{Server: c.Server, Security: c.Security, From: c.From, To: c.To, User: c.User}
+	if c.Password != "" {
+		secret, err := os.ReadFile(c.Password)
+		if err != nil {
+			return nil, fmt.Errorf("notices.smtp.password_file: %w", err)
+		}
+		m.Password = strings.TrimSpace(string(secret))
+	}
+	if c.CA != "" {
+		text, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("notices.smtp.ca: %w", err)
+		}
+		if m.Roots = x509.NewCertPool(); !m.Roots.AppendCertsFromPEM(text) {
+			return nil, errors.New("notices.smtp.ca: the file has no certificate")
+		}
+	}
+	mailer, err := notices.NewMailer(m)
+	if err != nil {
+		return nil, fmt.Errorf("notices.smtp.%w", err)
+	}
+	return mailer, nil
+}
+
+func (c *NoticesConfig) networks() (out []netip.Prefix, err error) {
+	for i, text := range c.Networks {
+		p, e := netip.ParsePrefix(text)
+		if e != nil {
+			e = fmt.Errorf("notices.networks[%d]: must be a network such as 10.1.0.0/16, got %q", i, text)
+			err = errors.Join(err, e)
+			continue
+		}
+		out = append(out, p.Masked())
+	}
+	return out, err
+}
+
+// tellOperators sends notices during the term until stop returns.
+func (l *leadership) tellOperators(ctx context.Context) (stop func()) {
+	s := l.s
+	if s.Own == nil {
+		return func() {}
+	}
+	o := notices.Options{
+		Name: s.Config.Name, Docs: s.Own, Journal: s.Audit, Time: s.time, Look: l.look, Post: s.poster.Post,
+		Count: func(result string, n int) { s.metrics.notices.WithLabelValues(result).Add(float64(n)) }, Log: s.log,
+	}
+	if s.mailer != nil {
+		o.Mail = s.mailer.Send
+		for _, kind := range s.Config.Notices.SMTP.Kinds {
+			o.MailKinds = append(o.MailKinds, notices.Kind(kind))
+		}
+	}
+	sender := notices.NewSender(o)
+	s.sender.Store(sender)
+	ctx, end := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { sender.Run(ctx) })
+	return func() {
+		end()
+		running.Wait()
+		s.sender.Store(nil)
+	}
+}
+
+// look returns the state that operators are told changes of, nil while the rooms are unknown.
+func (l *leadership) look() *notices.Seen {
+	s := l.s
+	set, controls, board := s.fleet.Set(), s.fleet.Controls(), s.fleet.Board()
+	if set == nil {
+		return nil
+	}
+	now := s.time()
+	seen := &notices.Seen{Rooms: make([]notices.Room, 0, len(set.Rooms()))}
+	for _, c := range s.candidates.view().Candidates {
+		seen.Alarms = append(seen.Alarms, c.Alarms...)
+	}
+	for _, r := range set.Rooms() {
+		x := notices.Room{
+			ID: room.PublicID(r.Known()), Name: r.Name,
+			Limits: notices.Limits{Total: r.TotalActiveUsers, Rate: r.NewUsersPerMinute},
+			Origin: l.originOf(now, r.ID), Events: eventsOf(r, board),
+		}
+		l.fill(&x, r.ID, controls, now)
+		seen.Rooms = append(seen.Rooms, x)
+	}
+	return seen
+}
+
+// fill fills in what the ledger and the controls know of a room.
+func (l *leadership) fill(x *notices.Room, id room.ID, controls *room.Controls, now fleettime.Time) {
+	l.s.mu.Lock()
+	ledger := l.alloc.Ledger(id)
+	l.s.mu.Unlock()
+	n := numbersOf(ledger)
+	x.Complete, x.Waiting, x.Wait, x.Overcommit = n.Complete, n.Waiting, n.Longest, ledger.Overcommit
+	if controls == nil {
+		return
+	}
+	x.Controlled = true
+	c := controls.Rooms[x.ID].At(int64(now))
+	if c == nil || c.Pause == nil {
+		return
+	}
+	x.Pause = &notices.Pause{Since: fleettime.Time(c.Pause.Since), By: c.Pause.By, Reason: c.Pause.Reason}
+	if k := c.Pause.Release; k != nil {
+		x.Release = &notices.Release{ID: k.ID, People: k.N, LetIn: -1}
+		switch {
+		case k.Lender == nil: // not begun
+		case *k.Lender != l.lender():
+			x.Release.Over = true // no other leader lends it
+		case n.Release == k.ID:
+			x.Release.LetIn, x.Release.Over = n.LetIn, n.LetIn >= k.N
+		}
+	}
+}
+
+// originOf returns the traffic of a room's site in the last minute.
+func (l *leadership) originOf(now fleettime.Time, id room.ID) (o notices.Origin) {
+	const minute = 60
+	if l.s.history == nil {
+		return o
+	}
+	p, since, ok := l.s.history.Last(id, minute)
+	if !ok || now.Second()-p.At > minute {
+		return o // nothing has changed since
+	}
+	o.Requests, o.Errors, o.P95 = corehistory.Origin(&p, &since)
+	return o
+}
+
+// eventsOf returns the events of a room that are not suspended.
+func eventsOf(r *room.Room, board *draw.Board) []notices.Event {
+	var out []notices.Event
+	for i := range r.Events {
+		e := &r.Events[i]
+		if e.Suspended {
+			continue
+		}
+		x := notices.Event{
+			ID: e.ID, Name: e.Name, Prequeue: fleettime.Time(e.Prequeue), Start: fleettime.Time(e.Start),
+			Opens: fleettime.Time(e.Start), End: fleettime.Time(e.End),
+		}
+		if e.Shuffle {
+			n := board.Of(r.DrawOf(e))
+			if x.Opens = max(x.Start, n.Opens()); n.Drawn() != nil {
+				x.Drawn = n.Published
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}

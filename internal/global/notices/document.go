@@ -1,0 +1,86 @@
+package notices
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// document is what a leader stores: what operators were told, and what is not delivered yet. It is one document, so
+// that a notice is either told and queued, or neither.
+type document struct {
+	Watch  Watch  `json:"watch"`
+	Outbox Outbox `json:"outbox"`
+}
+
+// maxDocument bounds a document, in bytes before compression.
+const maxDocument = 16 << 20
+
+// encode returns the document as compressed JSON: 10,000 rooms must fit into one message.
+func (d *document) encode() ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if err := errors.Join(json.NewEncoder(z).Encode(d), z.Close()); err != nil {
+		return nil, fmt.Errorf("notices: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// decodeDocument decodes the output of encode. It ignores fields of later releases, and drops what it cannot use.
+func decodeDocument(data []byte) (*document, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("notices: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxDocument+1))
+	if err == nil && len(text) > maxDocument {
+		err = fmt.Errorf("must be at most %d bytes", maxDocument)
+	}
+	d := &document{}
+	if err == nil {
+		err = json.Unmarshal(text, d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("notices: %w", err)
+	}
+	d.clean()
+	return d, nil
+}
+
+// clean removes entries without contents.
+func (d *document) clean() {
+	for id, r := range d.Watch.Rooms {
+		if r == nil {
+			delete(d.Watch.Rooms, id)
+			continue
+		}
+		for event, e := range r.Events {
+			if e == nil {
+				delete(r.Events, event)
+			}
+		}
+	}
+	for key, a := range d.Watch.Alarms {
+		if a == nil {
+			delete(d.Watch.Alarms, key)
+		}
+	}
+	for id, n := range d.Outbox.Notices {
+		if n == nil {
+			delete(d.Outbox.Notices, id)
+		}
+	}
+	for id, q := range d.Outbox.Queues {
+		if q == nil {
+			delete(d.Outbox.Queues, id)
+			continue
+		}
+		q.Items = slices.DeleteFunc(q.Items, func(i Item) bool {
+			return d.Outbox.Notices[i.ID] == nil || i.Tries < 0 || i.Tries > len(delays)
+		})
+	}
+}
