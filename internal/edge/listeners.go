@@ -127,7 +127,11 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			Handler:           l.handler,
 			ReadHeaderTimeout: s.cfg.Timeouts.Header,
 			IdleTimeout:       s.cfg.Timeouts.Idle,
-			ConnState:         s.conns.State,
+			ConnContext:       s.lines.begin,
+			ConnState: func(c net.Conn, state http.ConnState) {
+				s.lines.end(c, state)
+				s.conns.State(c, state)
+			},
 			BaseContext:       func(net.Listener) context.Context { return base },
 			MaxHeaderBytes:    16 << 10,
 			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

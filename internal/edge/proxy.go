@@ -23,6 +23,8 @@ import (
 type proxy struct {
 	transport origin.Transport
 	trip      http.RoundTripper // transport, for visitors' requests
+	alone     http.RoundTripper // the same, with a connection for each request
+	proxies   clientaddr.Proxies
 	headers   *origin.HeaderRules
 	monitor   *origin.Monitor
 	buffers   *origin.Buffers
@@ -37,7 +39,8 @@ type proxy struct {
 type passage struct {
 	*proxy
 	outcome *gate.Outcome
-	body    *patientBody // nil without a body
+	client  *http.Request // as received
+	body    *patientBody  // nil without a body
 	asked   time.Time    // when the request was sent
 }
 
@@ -46,10 +49,15 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	if o.Kind != gate.Enters {
 		panic("proxy: the request may not enter") // nothing may reach the origin this way
 	}
-	x := passage{proxy: p, outcome: o, asked: time.Now()}
+	x := passage{proxy: p, outcome: o, client: r, asked: time.Now()}
 	x.body, _ = r.Body.(*patientBody)
+	way, err := p.way(r, o.Alone)
+	if err != nil {
+		x.failed(w, r, err)
+		return
+	}
 	rp := httputil.ReverseProxy{
-		Transport: p.trip, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
+		Transport: way, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
 	}
 	defer func() {
 		p := recover()
@@ -81,6 +89,9 @@ func (b *siteBody) Read(p []byte) (int, error) {
 
 // answered turns the origin's answer into the visitor's.
 func (x passage) answered(r *http.Response) error {
+	if err := x.bindOffered(x.client, r); err != nil {
+		return err
+	}
 	x.monitor.Answered(x.outcome.Origin)
 	x.outcome.Forwarded(r.StatusCode, time.Since(x.asked))
 	var commands gate.SiteCommands

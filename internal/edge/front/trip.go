@@ -37,6 +37,10 @@ type trip struct {
 	visitor visitor
 	asked   time.Time   // when the request was last sent
 	up      *http1.Conn // nil before the answer, and after its return to the pool
+
+	own       *http1.Conn // of the visitor's connection alone, to use if it leads to the site; nil for none
+	tie       bool        // up is for the visitor's connection alone, because a login may be bound to it
+	cannotTie error       // why it cannot be; nil if it can
 }
 
 // visitor is the visitor of a trip.
@@ -96,8 +100,10 @@ func (p *works) put(w *work) {
 
 // endTrip closes the connection of a trip unless the pool has it.
 func (w *work) endTrip() {
-	if up := w.trip.up; up != nil {
-		up.Close() // its error changes nothing
+	for _, up := range [...]*http1.Conn{w.trip.up, w.trip.own} {
+		if up != nil {
+			up.Close() // its error changes nothing
+		}
 	}
 	w.trip = trip{}
 }
@@ -105,10 +111,17 @@ func (w *work) endTrip() {
 // exchange sends the request of a trip to its origin, and reads the head of the answer.
 func (w *work) exchange(body []byte) error {
 	x := &w.trip
+	for i := range w.req.Fields {
+		if f := &w.req.Fields[i]; f.Name == "Authorization" && origin.BindsLogin(f.Value) {
+			x.tie = true
+		}
+	}
+	if x.tie && x.cannotTie != nil {
+		return x.cannotTie
+	}
 	w.out = w.requestFor(w.out[:0], body)
-	to := x.outcome.Origin.URL
-	for fresh := false; ; {
-		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
+	for fresh := x.tie || x.outcome.Alone; ; {
+		up, err := x.connect(fresh)
 		if x.base.Err() != nil {
 			return errVisitorLeft // or Shutdown cuts requests off
 		}
@@ -123,6 +136,9 @@ func (w *work) exchange(body []byte) error {
 			err = w.beginBody(up)
 		}
 		if err == nil {
+			err = w.checkOffers()
+		}
+		if err == nil {
 			x.up = up
 			return nil
 		}
@@ -135,11 +151,38 @@ func (w *work) exchange(body []byte) error {
 		}
 		// The origin may have closed the idle connection: a GET or HEAD without a body is sent once more.
 		again := up.Reused && !fresh && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
-		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || isTimeout(err) {
+		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || errors.Is(err, origin.ErrSharedLogin) || errors.Is(err, origin.ErrMultiplexedLogin) || isTimeout(err) {
 			return err
 		}
 		fresh = true
 	}
+}
+
+// connect returns a connection to the site.
+func (x *trip) connect(fresh bool) (*http1.Conn, error) {
+	to := x.outcome.Origin.URL
+	if up := x.own; up != nil {
+		x.own = nil
+		if up.Again(to.Scheme, to.Host) {
+			return up, nil
+		}
+		up.Close() // it is of no use
+	}
+	return x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
+}
+
+// checkOffers ties the connection if the site offers a login that it binds to it. The error says that this cannot be.
+func (w *work) checkOffers() error {
+	if w.res.Status != http.StatusUnauthorized {
+		return nil
+	}
+	for i := range w.res.Fields {
+		if f := &w.res.Fields[i]; f.Name == "Www-Authenticate" && origin.OffersBinding(f.Value) {
+			w.trip.tie = true
+			return w.trip.cannotTie
+		}
+	}
+	return nil
 }
 
 // requestFor appends the request as it goes to the origin.
@@ -190,7 +233,7 @@ func (w *work) roundTrip(up *http1.Conn) error {
 			return errors.Join(http1.ErrAnswer, errUpgraded)
 		case w.res.Status >= http.StatusOK:
 			return nil
-		case w.res.Status != http.StatusContinue && !up.Reused: // on a reused connection it may be a late one of another visitor
+		case w.res.Status != http.StatusContinue && (!up.Reused || w.trip.own == nil && w.trip.tie): // on a reused connection it may be a late one of another visitor
 			if !w.trip.visitor.hint(&w.res) {
 				return errVisitorLeft
 			}

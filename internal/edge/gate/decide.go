@@ -79,6 +79,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return
 	}
 	o.host = m.Host
+	o.Alone = slices.ContainsFunc(m.Rooms(), func(r *room.Room) bool { return r.OriginReuse == room.ReuseNever })
 	in := inForce(m.Rooms())
 	if len(in) == 0 {
 		g.Count("passed")

@@ -228,6 +228,7 @@ type Outcome struct {
 	Client netip.Addr     // the visitor's, from the request
 	Secure bool           // from the request
 
+	Alone   bool // the connection to Origin serves this request only
 	Private bool // shared caches must not store the site's response
 
 	Stay  Stay   // of the event stream
