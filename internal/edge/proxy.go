@@ -41,7 +41,7 @@ type passage struct {
 	outcome *gate.Outcome
 	client  *http.Request // as received
 	body    *patientBody  // nil without a body
-	asked   time.Time    // when the request was sent
+	asked   time.Time     // when the request was sent
 }
 
 // serve forwards an admitted request.

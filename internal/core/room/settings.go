@@ -67,6 +67,12 @@ const (
 	ReuseNever = "never" // a connection serves one request
 )
 
+// The values of [Settings.LongConnections].
+const (
+	LongEnd   = "end"   // a websocket ends with the session that admitted it
+	LongRenew = "renew" // data of its visitor renews the session
+)
+
 // The values of [Settings.QueueingMethod].
 const (
 	MethodFIFO        = "fifo"        // in the order of joining
@@ -107,6 +113,7 @@ const (
 	DefaultCaching        = CachingPrivate
 	DefaultMethod         = MethodFIFO
 	DefaultReuse          = ReuseAuto
+	DefaultLong           = LongEnd
 )
 
 // ID identifies a room on the wire and in tickets. It is a hash of the room's name, or its former name, so it survives

@@ -286,16 +286,3 @@ func (o *Outcome) End() {
 	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0], sealed: o.sealed[:0], tools: o.tools}
 	o.gate.pool.Put(o)
 }
-
-// SessionLeft returns the rest of the shortest session that admits the request, in fleet time; ok is false without
-// a session.
-func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {
-	if len(o.inside) == 0 {
-		return 0, false
-	}
-	until := o.inside[0].Ticket.Until
-	for i := range o.inside {
-		until = min(until, o.inside[i].Ticket.Until)
-	}
-	return fleettime.Time(int64(until) * 1000).Sub(o.gate.now()), true
-}
