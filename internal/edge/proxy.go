@@ -42,9 +42,7 @@ type passage struct {
 
 // serve forwards an admitted request.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
-	if o.Kind != gate.Enters {
-		panic("proxy: the request may not enter") // nothing may reach the origin this way
-	}
+	o.MustGo(gate.Enters, rawTarget(r))
 	x := passage{proxy: p, outcome: o, asked: time.Now()}
 	x.body, _ = r.Body.(*patientBody)
 	rp := httputil.ReverseProxy{
@@ -141,6 +139,8 @@ func (p *proxy) preflight(r *http.Request, o *gate.Outcome) {
 func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
 	defer cancel()
+	target := rawTarget(r)
+	o.MustGo(gate.Preflights, target)
 	to := o.Origin.URL
 	out := (&http.Request{
 		Method: http.MethodOptions, URL: &url.URL{Scheme: to.Scheme, Host: to.Host}, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -149,7 +149,7 @@ func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, er
 	if o.Secure {
 		out.Header.Set("X-Forwarded-Proto", "https")
 	}
-	path, _, _ := strings.Cut(rawTarget(r), "?")
+	path, _, _ := strings.Cut(target, "?")
 	setPath(out.URL, path)
 	for _, name := range [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"} {
 		if v := r.Header.Get(name); v != "" {
