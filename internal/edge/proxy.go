@@ -14,6 +14,7 @@ import (
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/origin"
 )
 
@@ -51,8 +52,15 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	rp.ServeHTTP(w, r)
 }
 
-// answered turns the origin's answer into the visitor's.
+// answered turns the origin's answer into the visitor's. After an error ReverseProxy closes the connection to the
+// origin; by itself it would keep that of an upgrade that nobody asked for.
 func (x passage) answered(r *http.Response) error {
+	switch {
+	case r.StatusCode < 100 || r.StatusCode > 599: // net/http reads any three digits
+		return fmt.Errorf("%w: status %03d", http1.ErrAnswer, r.StatusCode)
+	case r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")):
+		return fmt.Errorf("%w: an upgrade to %q, asked for %q", http1.ErrAnswer, r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))
+	}
 	x.monitor.Answered(x.outcome.Origin)
 	x.outcome.Forwarded(r.StatusCode, time.Since(x.asked))
 	own := r.Header.Get(gate.CommandHeader) == gate.CommandRevoke
