@@ -132,10 +132,10 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 				s.lines.end(c, state)
 				s.conns.State(c, state)
 			},
-			BaseContext:       func(net.Listener) context.Context { return base },
-			MaxHeaderBytes:    16 << 10,
-			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
+			BaseContext:    func(net.Listener) context.Context { return base },
+			MaxHeaderBytes: 16 << 10,
+			ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: 100},
 		}
 		if l.grpc {
 			srv.Protocols = new(http.Protocols)

@@ -40,4 +40,6 @@ func OffersBinding(challenges string) bool {
 	return false
 }
 
-func bindingScheme(s string) bool { return strings.EqualFold(s, "NTLM") || strings.EqualFold(s, "Negotiate") }
+func bindingScheme(s string) bool {
+	return strings.EqualFold(s, "NTLM") || strings.EqualFold(s, "Negotiate")
+}
