@@ -160,7 +160,7 @@ func (w *work) exchange(body []byte) error {
 			continue
 		}
 		// The origin may have closed the idle connection: a GET or HEAD without a body is sent once more.
-		again := up.Reused && !fresh && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
+		again := up.Reused && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
 		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || errors.Is(err, origin.ErrSharedLogin) || errors.Is(err, origin.ErrMultiplexedLogin) || isTimeout(err) {
 			return err
 		}
