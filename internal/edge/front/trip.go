@@ -36,11 +36,19 @@ type trip struct {
 	base    context.Context // ends when the request is cut off
 	visitor visitor
 	asked   time.Time   // when the request was last sent
-	up      *http1.Conn // nil before the answer, and after its return to the pool
+	up      *http1.Conn // to the origin; the trip owns it from connect until Pool.Put, Pool.Tie or drop
 
 	own       *http1.Conn // of the visitor's connection alone, to use if it leads to the site; nil for none
 	tie       bool        // up is for the visitor's connection alone, because a login may be bound to it
 	cannotTie error       // why it cannot be; nil if it can
+}
+
+// drop closes the connection to the origin, if the trip has one.
+func (x *trip) drop() {
+	if up := x.up; up != nil {
+		x.up = nil
+		up.Close() // its error changes nothing
+	}
 }
 
 // visitor is the visitor of a trip.
@@ -100,15 +108,15 @@ func (p *works) put(w *work) {
 
 // endTrip closes the connection of a trip unless the pool has it.
 func (w *work) endTrip() {
-	for _, up := range [...]*http1.Conn{w.trip.up, w.trip.own} {
-		if up != nil {
-			up.Close() // its error changes nothing
-		}
+	w.trip.drop()
+	if own := w.trip.own; own != nil { // it was not used
+		own.Close() // nothing is in progress on it
 	}
 	w.trip = trip{}
 }
 
-// exchange sends the request of a trip to its origin, and reads the head of the answer.
+// exchange sends the request of a trip to its origin, and reads the head of the answer. After an error the trip has no
+// connection; after a panic endTrip closes it.
 func (w *work) exchange(body []byte) error {
 	x := &w.trip
 	for i := range w.req.Fields {
@@ -121,15 +129,18 @@ func (w *work) exchange(body []byte) error {
 	}
 	w.out = w.requestFor(w.out[:0], body)
 	for fresh := x.tie || x.outcome.Alone; ; {
-		up, err := x.connect(fresh)
 		if x.base.Err() != nil {
 			return errVisitorLeft // or Shutdown cuts requests off
 		}
+		up, err := x.connect(fresh)
 		if err != nil {
+			if x.base.Err() != nil {
+				return errVisitorLeft
+			}
 			return err
 		}
-		if !x.visitor.bind(up) {
-			up.Close() // nothing was sent on it
+		if x.up = up; !x.visitor.bind(up) {
+			x.drop() // nothing was sent on it
 			return errVisitorLeft
 		}
 		if err = w.roundTrip(up); err == nil {
@@ -139,10 +150,9 @@ func (w *work) exchange(body []byte) error {
 			err = w.checkOffers()
 		}
 		if err == nil {
-			x.up = up
 			return nil
 		}
-		up.Close() // it is of no use
+		x.drop() // it is of no use
 		if !x.visitor.bind(nil) {
 			return errVisitorLeft
 		}
@@ -150,7 +160,7 @@ func (w *work) exchange(body []byte) error {
 			continue
 		}
 		// The origin may have closed the idle connection: a GET or HEAD without a body is sent once more.
-		again := up.Reused && !fresh && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
+		again := up.Reused && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
 		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || errors.Is(err, origin.ErrSharedLogin) || errors.Is(err, origin.ErrMultiplexedLogin) || isTimeout(err) {
 			return err
 		}
