@@ -523,3 +523,29 @@ func TestTheRedirectToTLS(t *testing.T) {
 		})
 	}
 }
+
+// TestAFormThatWasSentWhileWaiting: the page says that it has not arrived, and leads back to its page, if that is one of
+// the site.
+func TestAFormThatWasSentWhileWaiting(t *testing.T) {
+	st := open(t, nil)
+	st.up.queue(sale, 10, 1)
+	const says, back = "The form that you sent has not arrived.", `<a href="/seats?a=1&amp;b=2">Back to the form</a>`
+	for _, tc := range []struct {
+		method, referer string
+		says, back      bool
+	}{
+		{"POST", "http://sale.example/seats?a=1&b=2", true, true},
+		{"POST", "http://bank.example/seats?a=1&b=2", true, false},
+		{"POST", "", true, false},
+		{"POST", "http://sale.example//evil.example", true, false},
+		{"GET", "http://sale.example/seats?a=1&b=2", false, false},
+	} {
+		a := st.bare().ask(tc.method, saleURL, "", "Accept", "text/html", "Referer", tc.referer)
+		if strings.Contains(a.body, says) != tc.says || strings.Contains(a.body, back) != tc.back || strings.Contains(a.body, "Back to the form") != tc.back {
+			t.Errorf("%+v: %d %.3000q", tc, a.StatusCode, a.body)
+		}
+	}
+	if a := st.bare().ask(http.MethodPost, leaveURL+"?room=sale", "", "Accept", "text/html"); strings.Contains(a.body, says) {
+		t.Error("leaving counts as a lost form")
+	}
+}

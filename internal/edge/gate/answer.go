@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,6 +138,9 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 		shown = page.Builtin()
 	}
 	v.Back = rejoin(rm.Room, o.host)
+	if v.Form = r.isForm() && !v.Left; v.Form {
+		v.FormPage = r.refererPath()
+	}
 	retry := ""
 	if n := v.Retry(); n > 0 {
 		retry = strconv.FormatInt(n, 10)
@@ -298,7 +302,11 @@ func (a *answers) preflight(r *Request, o *Outcome, rooms *snapshot, in []*room.
 		a.engine.metrics.count("preflight")
 		o.set("Vary", "Origin")
 		o.allow(r, rooms.rooms[in[0].Index])
-		o.set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		allowed := commonMethods
+		if m := r.CORS.Method; !slices.Contains(strings.Split(commonMethods, ", "), m) && servesMethod(m, in) {
+			allowed += ", " + m
+		}
+		o.set("Access-Control-Allow-Methods", allowed)
 		if h := r.CORS.Headers; h != "" {
 			o.set("Access-Control-Allow-Headers", h)
 		}

@@ -258,9 +258,7 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
 	back := values.Get("back")
 	if back == "" {
-		if u, err := url.Parse(r.Referer); err == nil && strings.EqualFold(u.Host, r.Host) {
-			back = u.RequestURI()
-		}
+		back = r.refererPath()
 	}
 	if !isPath(back) {
 		back = rejoin(rm.Room, o.host)
@@ -283,6 +281,15 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 	o.set("Location", back)
 	o.Kind, o.Status = Answered, statusSeeOther
 	o.set("Cache-Control", "no-store")
+}
+
+// refererPath returns path and query of the page of this host that led here, or "".
+func (r *Request) refererPath() string {
+	u, err := url.Parse(r.Referer)
+	if err != nil || !strings.EqualFold(u.Host, r.Host) || !isPath(u.RequestURI()) {
+		return ""
+	}
+	return u.RequestURI()
 }
 
 // isPath reports whether a text is a path on this host, and no reference to another.
