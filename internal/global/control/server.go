@@ -139,19 +139,20 @@ func newServices(o Options) *services {
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
 	room := &roomService{rooms, at}
+	log := &auditService{rooms, o.Audit}
 	return &services{
 		rooms:     room,
 		hosts:     &hostService{rooms},
 		files:     &applyService{rooms, draws},
-		revisions: &revisionService{o.Audit, room, draws},
+		revisions: &revisionService{log, room, draws},
 		rules:     &ruleService{rooms, at},
 		events:    &eventService{rooms, at, o.Board, draws},
 		controls:  &controlService{rooms, at, said, o.Board},
 		releases:  &releaseService{rooms, at, said, o.Numbers},
 		status:    &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
-		stats:     &statsService{rooms, at, o.History, &auditService{rooms, o.Audit}, o.Log},
+		stats:     &statsService{rooms, at, o.History, log, o.Log},
 		members:   &memberService{at, &members.List{Docs: o.Shared}, o.Forget, o.Audit, o.Log},
-		audit:     &auditService{rooms, o.Audit},
+		audit:     log,
 		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms},
 		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Log},
 		users:     &userService{rooms, o.Users},

@@ -172,6 +172,9 @@ type Applied struct {
 	// Applied false for a dry run
 	Applied bool            `json:"applied"`
 	Changes []AppliedChange `json:"changes"`
+
+	// Unserved hosts that are served no longer, since neither a room nor an entry names them: edges answer 421
+	Unserved *[]string `json:"unserved,omitempty"`
 }
 
 // AppliedChange defines model for AppliedChange.
@@ -934,6 +937,9 @@ type Reason = string
 
 // Revision defines model for revision.
 type Revision = string
+
+// RoomOrName defines model for room_or_name.
+type RoomOrName = string
 
 // Rooms defines model for rooms.
 type Rooms = []string
