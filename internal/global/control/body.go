@@ -170,20 +170,23 @@ func (f *faults) unknown(at, kind string, keys []string) {
 	f.add(at, "%s: no such %s, there are %s", short(name), kind, strings.Join(keys, ", "))
 }
 
-// meantKeys returns the keys that an unknown one probably means: that of which it is a misspelling, also without the
-// name of its object, or else the few that contain all of its words.
+// meantKeys returns the keys that an unknown one probably means: that of which it is a misspelling, also by another name
+// of it, or else the few that contain all of its words.
 func meantKeys(name string, keys []string) []string {
-	short := map[string]string{}
+	names := map[string]string{} // keys by their last part, and by their name in rooms.yaml
 	for _, key := range keys {
-		short[key[strings.LastIndexByte(key, '.')+1:]] = key
+		names[key[strings.LastIndexByte(key, '.')+1:]] = key
 	}
-	for _, given := range []string{name, name[strings.LastIndexByte(name, '.')+1:]} {
-		if meant := room.Suggest(given, keys); meant != "" {
-			return []string{meant}
+	for i := range room.Schema {
+		if at := cmpName(place(room.Schema[i].Key)); slices.Contains(keys, at) {
+			names[room.Schema[i].Key] = at
 		}
-		if meant := room.Suggest(given, slices.Sorted(maps.Keys(short))); meant != "" {
-			return []string{short[meant]}
-		}
+	}
+	if meant := room.Suggest(name[strings.LastIndexByte(name, '.')+1:], slices.Sorted(maps.Keys(names))); meant != "" {
+		return []string{names[meant]}
+	}
+	if meant := room.Suggest(name, keys); meant != "" {
+		return []string{meant}
 	}
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '.' || r == '-' })
 	meant := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {

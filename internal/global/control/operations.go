@@ -205,7 +205,7 @@ const (
 	maxPerPage = 1000
 )
 
-// number reads a number of the query, which has a default.
+// number reads a number of the query. The default also stands for a faulty one.
 func (q *request) number(f *faults, name string, byDefault, least, most int) int {
 	values := q.URL.Query()
 	if !values.Has(name) {
@@ -214,6 +214,7 @@ func (q *request) number(f *faults, name string, byDefault, least, most int) int
 	n, err := strconv.Atoi(values.Get(name))
 	if err != nil || n < least || n > most {
 		f.add("/"+name, "%s must be a number from %d to %d, got %q", name, least, most, short(values.Get(name)))
+		return byDefault
 	}
 	return n
 }

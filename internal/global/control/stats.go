@@ -203,7 +203,7 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 	if err != nil {
 		return nil, err
 	}
-	for _, stored := range found {
+	for _, stored := range slices.Backward(found) { // the oldest first
 		e, err := s.audit.show(state, stored)
 		if err != nil {
 			return nil, err
