@@ -48,7 +48,7 @@ func newAuditListCmd(flags *clientFlags) *cobra.Command {
 				if err != nil {
 					return usagef("since: %v", err)
 				}
-				if at.After(now) { // 22:30 is the last such time
+				if at.After(now) && isClock(since) { // the last such time
 					at = at.AddDate(0, 0, -1)
 				}
 				filter.Set("since", at.UTC().Format(time.RFC3339))

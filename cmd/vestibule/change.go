@@ -139,6 +139,9 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
+// isClock reports whether a time is one of the day, such as 22:30.
+func isClock(text string) bool { return !strings.ContainsAny(text, "- ") && strings.Contains(text, ":") }
+
 func parseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
