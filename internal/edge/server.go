@@ -21,6 +21,7 @@ import (
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
@@ -292,6 +293,14 @@ func (s *Server) closeFolder() {
 // Status returns the state of the edge, for /status and metrics.
 func (s *Server) Status() gate.Status { return s.gate.Status() }
 
+// roomAlarm names the room of a stop, if it has one.
+func roomAlarm(why stop.Stop) string {
+	if why.Room == "" {
+		return why.Advice()
+	}
+	return "room " + why.Room + ": " + why.Advice()
+}
+
 // maxSkew is the largest plausible difference between the machine's clock and fleet time.
 const maxSkew = 10 * time.Second
 
@@ -304,6 +313,16 @@ func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
+	for _, why := range s.gate.Stops() {
+		r.Add(why)
+		switch why.Reason {
+		case stop.Draining, stop.Unlisted: // below
+		default:
+			if !why.Operated() && len(r.Alarms) < node.MaxStops {
+				r.Alarms = append(r.Alarms, roomAlarm(why))
+			}
+		}
+	}
 	if s.draining.Load() {
 		r.Reasons = append(r.Reasons, "draining")
 	}

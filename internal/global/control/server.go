@@ -14,6 +14,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
@@ -56,6 +57,8 @@ type Numbers struct {
 	Beyond    int       // sessions beyond T
 	Complete  bool      // every data centre is heard
 	At        time.Time // when the numbers were read
+
+	Stops []stop.Stop // why nobody enters, by data centre, or in the whole room
 
 	Release uint64      // newest release lent by the leader, 0 for none
 	LetIn   int         // visitors admitted by the release

@@ -794,6 +794,9 @@ type Status struct {
 		Room   string `json:"room"`
 		RoomId string `json:"room_id"`
 
+		// Stops why nobody enters now, the most important first; empty while visitors enter
+		Stops []Stop `json:"stops"`
+
 		// TotalActiveUsers in force
 		TotalActiveUsers int `json:"total_active_users"`
 	} `json:"vestibule"`
@@ -801,6 +804,27 @@ type Status struct {
 
 // StatusStatus defines model for Status.Status.
 type StatusStatus string
+
+// Stop why nobody enters a room, in one data centre or in all
+type Stop struct {
+	// Command the command that ends it, empty for none
+	Command string `json:"command"`
+
+	// DataCenter data centre concerned, empty for all
+	DataCenter string `json:"data_center"`
+
+	// Reason paused, queue_all, rejecting, before_event, full, site_down, draining, unlisted, copy, awaits_edge, awaits_allocation, awaits_data_center, no_time, clock_uncertain, no_lease, no_global, silent, no_leader or unknown
+	Reason string `json:"reason"`
+
+	// Since null for unknown
+	Since *time.Time `json:"since"`
+
+	// Text one sentence for operators
+	Text string `json:"text"`
+
+	// Until latest end, null for unknown
+	Until *time.Time `json:"until"`
+}
 
 // Token defines model for Token.
 type Token struct {
