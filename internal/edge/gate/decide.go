@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/room"
@@ -49,12 +51,40 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 		o.Refuse("not_ready", "Starting up. Please try again in a moment.", statusServiceUnavailable)
 		return
 	}
+	if !readsOneWay(r.Target) {
+		o.Refuse("refused_path", "This path holds a blank or a control character that is not encoded.", statusBadRequest)
+		return
+	}
 	path, query, _ := strings.Cut(r.Target, "?")
 	if answer := answerOf(path); answer != nil {
 		answer(g.own, r, o, rooms, query)
 		return
 	}
 	g.enter(ctx, r, o, rooms, path, query)
+}
+
+// readsOneWay reports whether no reader ends a raw target early: many sites end it at the first blank or control
+// character, in ASCII, Latin-1 or UTF-8, and would serve another path than the one that was decided.
+func readsOneWay(target string) bool {
+	for i := 0; i < len(target); {
+		c := target[i]
+		if c <= ' ' || c == 0x7f {
+			return false
+		}
+		if c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(target[i:])
+		if r == utf8.RuneError && n == 1 {
+			r = rune(c) // Latin-1
+		}
+		if unicode.IsSpace(r) || unicode.IsControl(r) {
+			return false
+		}
+		i += n
+	}
+	return true
 }
 
 // enter decides about a request for a site.
