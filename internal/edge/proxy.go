@@ -87,6 +87,11 @@ func (x passage) answered(r *http.Response) error {
 	case r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")):
 		return fmt.Errorf("%w: an upgrade to %q, asked for %q", http1.ErrAnswer, r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))
 	}
+	if r.StatusCode == http.StatusSwitchingProtocols && !x.outcome.HasSession() {
+		if c, ok := progressOf(r.Request).(*visitorConn); ok {
+			c.tunnels()
+		}
+	}
 	x.monitor.Answered(x.outcome.Origin)
 	x.outcome.Forwarded(r.StatusCode, time.Since(x.asked))
 	var commands gate.SiteCommands

@@ -121,6 +121,7 @@ func New(o Options) (_ *Server, err error) {
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.keepLives(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	dials := origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
+	dials.Short = func(full bool) { s.conns.shed(full, true) }
 	transport := origin.NewTransport(dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
@@ -237,7 +238,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	var ends []cappedListener
 	for i, srv := range servers {
-		l := cappedListener{s.listeners[i], s.conns, &queued{closed: make(chan struct{})}}
+		l := cappedListener{s.listeners[i], s.conns, s.proxies, &queued{closed: make(chan struct{})}}
 		ends = append(ends, l)
 		g.Go(func() error { return s.serve(srv, l) })
 	}
@@ -307,6 +308,9 @@ func (s *Server) Ready() node.Readiness {
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
 	if s.draining.Load() {
 		r.Reasons = append(r.Reasons, "draining")
+	}
+	if a := s.conns.alarm(time.Now()); a != "" {
+		r.Alarms = append(r.Alarms, a)
 	}
 	if st.Twin {
 		r.Alarms = append(r.Alarms, twinAlarm)

@@ -34,6 +34,9 @@ func (f *Front) ForwardHTTP2(w http.ResponseWriter, r *http.Request, o *gate.Out
 		return false
 	}
 	x := &http2Trip{work: f.works.get(), w: w, ctx: r.Context()}
+	if o.HasSession() {
+		x.ctx = origin.WithSession(x.ctx)
+	}
 	defer f.works.put(x.work)
 	if !x.parse(r) {
 		return false
