@@ -68,8 +68,7 @@ type connections struct {
 	near  [prefixKinds]map[netip.Prefix]*neighbours
 
 	shedding
-	nextShed  [2]time.Time // by whether connections to sites are shed
-	foundNone [2]bool      // by the last search
+	searches [2][2]lastSearch // by whether for connections to sites, and by whether none was free
 
 	refusals chan struct{} // one place for each refusal in progress
 	refusing sync.WaitGroup

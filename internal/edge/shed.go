@@ -26,8 +26,10 @@ const (
 	owedForSession = 5 * time.Second
 	// shedPart is the part of all connections that one search closes: 1/shedPart.
 	shedPart = 64
-	// shedPause is the least time between two searches above shedAt, and after one that found nothing.
+	// shedPause is the least time between two searches above shedAt, and at the limit after one that found nothing.
 	shedPause = 20 * time.Millisecond
+	// A prefix is large from 1/largePart of the most connections on, and from largePrefix connections on.
+	largePart, largePrefix = 16, 4
 )
 
 // debt is what a visitor owes on a connection. Any goroutine may use it.
@@ -165,35 +167,43 @@ type debtor struct {
 }
 
 // debtors returns the connections without progress of the prefix that has the most of them, oldest debt first. It is
-// the prefix of one visitor, unless a network has many times as many. The caller holds the lock.
+// the prefix of one visitor, unless a network has many times as many. Only a prefix with a large part of all
+// connections is chosen by a debt younger than owedFor: a visitor that has just connected is not the cause. The caller
+// holds the lock.
 func (x *connections) debtors(now time.Time, patience time.Duration, atSite bool) (of netip.Prefix, out []debtor) {
-	most := [prefixKinds]*neighbours{}
-	n := [prefixKinds]int{}
+	var most [prefixKinds]*neighbours
+	var owing [prefixKinds]int
+	patienceOf := func(n *neighbours) time.Duration {
+		if len(n.conns) < max(largePrefix, x.max/largePart) {
+			return max(patience, owedFor)
+		}
+		return patience
+	}
 	for kind := range prefixKinds {
 		for _, near := range x.near[kind] {
-			if len(near.conns) <= n[kind] {
+			if len(near.conns) <= owing[kind] {
 				continue
 			}
-			owing := 0
+			n, patience := 0, patienceOf(near)
 			for _, c := range near.conns {
 				if _, ok := c.owes(now, patience, atSite); ok {
-					owing++
+					n++
 				}
 			}
-			if owing > n[kind] {
-				most[kind], n[kind] = near, owing
+			if n > owing[kind] {
+				most[kind], owing[kind] = near, n
 			}
 		}
 	}
 	chosen := most[ofHost]
-	if n[ofNetwork] > 4*n[ofHost] {
+	if owing[ofNetwork] > 4*owing[ofHost] {
 		chosen = most[ofNetwork]
 	}
 	if chosen == nil {
 		return of, nil
 	}
 	for _, c := range chosen.conns {
-		if since, ok := c.owes(now, patience, atSite); ok {
+		if since, ok := c.owes(now, patienceOf(chosen), atSite); ok {
 			out = append(out, debtor{c, since})
 		}
 	}
@@ -204,22 +214,19 @@ func (x *connections) debtors(now time.Time, patience time.Duration, atSite bool
 // shed closes connections without progress, and returns how many. full reports that nothing is free: then patience
 // ends. atSite sheds connections to sites.
 func (x *connections) shed(full, atSite bool) int {
-	now, patience, kind := time.Now(), owedFor, 0
+	now, patience := time.Now(), owedFor
+	last := &x.searches[index(atSite)][index(full)]
 	if full {
 		patience = 0
 	}
-	if atSite {
-		kind = 1
-	}
 	x.mu.Lock()
-	if next := x.nextShed[kind]; now.Before(next) && (!full || x.foundNone[kind]) {
+	if now.Before(last.next) && (!full || last.empty) {
 		x.mu.Unlock()
 		return 0
 	}
 	of, list := x.debtors(now, patience, atSite)
 	list = list[:min(len(list), max(1, x.max/shedPart))]
-	x.nextShed[kind], x.foundNone[kind] = now.Add(shedPause), len(list) == 0
-	if len(list) > 0 {
+	if *last = (lastSearch{now.Add(shedPause), len(list) == 0}); len(list) > 0 {
 		x.noteShed(now, of, len(list), atSite)
 	}
 	x.mu.Unlock()
@@ -227,6 +234,19 @@ func (x *connections) shed(full, atSite bool) int {
 		x.Close(d.visitorConn)
 	}
 	return len(list)
+}
+
+// lastSearch is the last search for connections without progress.
+type lastSearch struct {
+	next  time.Time // not before
+	empty bool      // it found nothing
+}
+
+func index(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // resourceNames are the values of a label, by whether connections to sites were short.
@@ -242,10 +262,7 @@ type shedding struct {
 
 // noteShed counts closed connections. The caller holds the lock.
 func (x *connections) noteShed(now time.Time, of netip.Prefix, n int, atSite bool) {
-	what := resourceNames[0]
-	if atSite {
-		what = resourceNames[1]
-	}
+	what := resourceNames[index(atSite)]
 	x.metrics.shed.WithLabelValues(what).Add(float64(n))
 	s := &x.shedding
 	s.last, s.of = now, of

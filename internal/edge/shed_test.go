@@ -58,7 +58,7 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 			}
 		}
 		for range len(attack) {
-			x.nextShed[0] = time.Time{}
+			x.searches = [2][2]lastSearch{}
 			if before := x.open; x.shed(true, false) == 0 && before > len(others) {
 				t.Fatalf("%s: nothing is closed", c.name)
 			}
@@ -185,4 +185,3 @@ func sum(t testing.TB, st *stage, name string) (n float64) {
 	}
 	return n
 }
-

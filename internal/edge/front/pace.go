@@ -18,12 +18,17 @@ type Pace struct {
 
 // Left returns how long the request may wait for the visitor now: patience, or less.
 func (p *Pace) Left(patience time.Duration) time.Duration {
-	return max(0, min(patience, paceGrace+time.Duration(p.bytes/MinRate)*time.Second-p.waited))
+	return max(0, min(patience, paceGrace+p.earned()-p.waited))
 }
 
 // Lag returns for how long the visitor has owed the next bytes at [MinRate].
 func (p *Pace) Lag() time.Duration {
-	return max(0, p.waited-time.Duration(p.bytes/MinRate)*time.Second)
+	return max(0, p.waited-p.earned())
+}
+
+// earned returns the time that the bytes so far allow, a day at most.
+func (p *Pace) earned() time.Duration {
+	return time.Duration(min(p.bytes/MinRate, 24*60*60)) * time.Second
 }
 
 // Add notes n bytes for which the request waited.
