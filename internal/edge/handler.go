@@ -39,7 +39,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.enter(w, r, o)
 		return
 	case gate.Preflights:
-		s.proxy.preflight(r, o)
+		s.preflights.answer(r, o)
 	case gate.Listens:
 		progress.Begin() // a stream may outlive its request
 		if s.streams.open(w, r, o) {

@@ -48,26 +48,27 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	cfg      Config
-	params   wire.Params
-	bus      wire.Bus
-	log      *slog.Logger
-	fleet    *node.Fleet
-	folder   *node.Folder
-	times    *node.Timekeeper
-	metrics  *metrics
-	proxies  clientaddr.Proxies
-	headers  *proxyHeaders
-	gate     *gate.Gate
-	streams  *streams
-	monitor  *origin.Monitor
-	proxy    *proxy
-	patience patience
-	pool     *http1.Pool  // connections of the fast front to origins
-	fast     *front.Front // nil if net/http reads everything
-	files    files
-	conns    *connections
-	up       *uplink
+	cfg        Config
+	params     wire.Params
+	bus        wire.Bus
+	log        *slog.Logger
+	fleet      *node.Fleet
+	folder     *node.Folder
+	times      *node.Timekeeper
+	metrics    *metrics
+	proxies    clientaddr.Proxies
+	headers    *proxyHeaders
+	gate       *gate.Gate
+	streams    *streams
+	monitor    *origin.Monitor
+	proxy      *proxy
+	preflights *preflights
+	patience   patience
+	pool       *http1.Pool  // connections of the fast front to origins
+	fast       *front.Front // nil if net/http reads everything
+	files      files
+	conns      *connections
+	up         *uplink
 
 	draining  atomic.Bool // set by drain
 	after     func(time.Duration) <-chan time.Time
@@ -126,8 +127,11 @@ func New(o Options) (_ *Server, err error) {
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
 	s.proxy = &proxy{
-		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(), preflights: make(chan struct{}, preflightsAtOnce),
+		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(),
 		log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
+		return nil, err
 	}
 	if s.cfg.Reader == frontFast {
 		s.fast = s.newFast(dials)
