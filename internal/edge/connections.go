@@ -270,6 +270,9 @@ func (x *connections) State(conn net.Conn, s http.ConnState) {
 	if !ok {
 		return
 	}
+	if s == http.StateActive { // a head begins: until now the visitor owed nothing
+		c.debt.since.Store(time.Now().UnixNano())
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.idle.remove(c)

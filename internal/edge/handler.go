@@ -41,11 +41,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case gate.Preflights:
 		s.preflights.answer(r, o)
 	case gate.Listens:
-		progress.Begin() // a stream may outlive its request
-		if s.streams.open(w, r, o) {
+		progress.Begin()
+		begun := s.streams.open(w, r, o)
+		if !begun || r.ProtoMajor > 1 { // over HTTP/1.1 the stream has the connection, and waits for nobody
+			progress.End()
+		}
+		if begun {
 			return
 		}
-		progress.End()
 	case gate.Answered:
 	}
 	s.answer(w, r, o)

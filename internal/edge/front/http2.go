@@ -29,10 +29,10 @@ type http2Trip struct {
 
 // ForwardHTTP2 forwards an admitted request, and reports whether it did: otherwise nothing was sent or written.
 func (f *Front) ForwardHTTP2(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
-	o.MustGo(gate.Enters, r.RequestURI)
 	if r.ProtoMajor != 2 || r.ContentLength != 0 || r.RequestURI == "" {
 		return false
 	}
+	o.MustGo(gate.Enters, r.RequestURI)
 	x := &http2Trip{work: f.works.get(), w: w, ctx: r.Context()}
 	if o.HasSession() {
 		x.ctx = origin.WithSession(x.ctx)
