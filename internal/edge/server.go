@@ -49,26 +49,27 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	cfg      Config
-	params   wire.Params
-	bus      wire.Bus
-	log      *slog.Logger
-	fleet    *node.Fleet
-	folder   *node.Folder
-	times    *node.Timekeeper
-	metrics  *metrics
-	proxies  clientaddr.Proxies
-	headers  *proxyHeaders
-	gate     *gate.Gate
-	streams  *streams
-	monitor  *origin.Monitor
-	proxy    *proxy
-	patience patience
-	pool     *http1.Pool  // connections of the fast front to origins
-	fast     *front.Front // nil if net/http reads everything
-	files    files
-	conns    *connections
-	up       *uplink
+	cfg        Config
+	params     wire.Params
+	bus        wire.Bus
+	log        *slog.Logger
+	fleet      *node.Fleet
+	folder     *node.Folder
+	times      *node.Timekeeper
+	metrics    *metrics
+	proxies    clientaddr.Proxies
+	headers    *proxyHeaders
+	gate       *gate.Gate
+	streams    *streams
+	monitor    *origin.Monitor
+	proxy      *proxy
+	preflights *preflights
+	patience   patience
+	pool       *http1.Pool  // connections of the fast front to origins
+	fast       *front.Front // nil if net/http reads everything
+	files      files
+	conns      *connections
+	up         *uplink
 
 	draining  atomic.Bool // set by drain
 	after     func(time.Duration) <-chan time.Time
@@ -122,12 +123,16 @@ func New(o Options) (_ *Server, err error) {
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.keepLives(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	dials := origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
+	dials.Short = func(full bool) { s.conns.shed(full, true) }
 	transport := origin.NewTransport(dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
 	s.proxy = &proxy{
-		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(), preflights: make(chan struct{}, preflightsAtOnce),
+		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(),
 		log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
+		return nil, err
 	}
 	if s.cfg.Reader == frontFast {
 		s.fast = s.newFast(dials)
@@ -178,7 +183,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Past:   s.folder.Succeeds(s.log),
 			Ended:  s.folder.Ended(s.log),
 		},
-		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
 }
 
@@ -238,7 +243,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	var ends []cappedListener
 	for i, srv := range servers {
-		l := cappedListener{s.listeners[i], s.conns, &queued{closed: make(chan struct{})}}
+		l := cappedListener{s.listeners[i], s.conns, s.proxies, &queued{closed: make(chan struct{})}}
 		ends = append(ends, l)
 		g.Go(func() error { return s.serve(srv, l) })
 	}
@@ -326,6 +331,9 @@ func (s *Server) Ready() node.Readiness {
 	}
 	if s.draining.Load() {
 		r.Reasons = append(r.Reasons, "draining")
+	}
+	if a := s.conns.alarm(time.Now()); a != "" {
+		r.Alarms = append(r.Alarms, a)
 	}
 	if st.Twin {
 		r.Alarms = append(r.Alarms, twinAlarm)
