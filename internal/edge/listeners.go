@@ -127,7 +127,9 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			Handler:           l.handler,
 			ReadHeaderTimeout: s.cfg.Timeouts.Header,
 			IdleTimeout:       s.cfg.Timeouts.Idle,
-			ConnContext:       s.lines.begin,
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				return s.lines.begin(withProgress(ctx, c), c)
+			},
 			ConnState: func(c net.Conn, state http.ConnState) {
 				s.lines.end(c, state)
 				s.conns.State(c, state)

@@ -421,3 +421,6 @@ func (o *Outcome) End() {
 	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0], sealed: o.sealed[:0], gone: o.gone[:0], tools: o.tools}
 	o.gate.pool.Put(o)
 }
+
+// HasSession reports whether a valid session admits the request.
+func (o *Outcome) HasSession() bool { return len(o.inside) > 0 }
