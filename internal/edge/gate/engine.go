@@ -11,6 +11,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
@@ -32,7 +33,8 @@ type engine struct {
 
 	mu    sync.Mutex
 	core  *admission.Engine
-	jumps uint64 // of the clock, at the last lock of mu
+	jumps uint64    // of the clock, at the last lock of mu
+	above stop.Stop // why nobody enters, as the regional last told; zero for no reason of its own
 
 	told    atomic.Bool  // fleet time was once known well enough to give places
 	granted atomic.Int64 // clock reading at the newest grant, 0 before
@@ -80,6 +82,7 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Apply(now, *grant)
+	e.above = grant.Stop
 	e.updateClock(now)
 	e.release(now)
 	e.granted.Store(int64(max(now, 1)))
@@ -152,19 +155,27 @@ func (e *engine) message(r *room.Room) []byte {
 // arrive asks the core about one request from an address prefix. With aside a new visitor gets at most a place.
 // hurry reports whether a report is due. It unlocks even if the core panics: one broken request must not block all
 // others.
-func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
+func (e *engine) arrive(id room.ID, b *brought, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
 	m := e.lock()
 	defer e.mu.Unlock()
-	minute, waits := int64(m)/int64(time.Minute), t.ID != 0 && !t.IsAdmitted()
-	t.Uncounted = waits && e.counted.Full(minute, from)
-	if t.ID == 0 && aside {
-		d = e.core.Join(m, id, t.Network)
+	minute, waits, place := int64(m)/int64(time.Minute), b.place.ID != 0, b.place
+	place.Uncounted = waits && e.counted.Full(minute, from)
+	if aside {
+		d = e.core.Join(m, id, b.session.Network)
 	} else {
-		d = e.core.Arrive(m, id, t)
+		d = e.core.Return(m, id, b.session, place)
 	}
 	if d.Ticket.Uncounted = false; waits && d.Counted {
 		e.counted.Add(minute, from)
 	}
+	return d, e.core.Time(m), e.core.Due() <= m
+}
+
+// serve serves a request of a valid session, and decides nothing about others.
+func (e *engine) serve(id room.ID, session ticket.Ticket) (d admission.Decision, now fleettime.Time, hurry bool) {
+	m := e.lock()
+	defer e.mu.Unlock()
+	d = e.core.Serve(m, id, session)
 	return d, e.core.Time(m), e.core.Due() <= m
 }
 
@@ -174,6 +185,10 @@ const navigation = 900 * time.Millisecond
 
 // glance bounds the hold of a poll with [PollNow].
 const glance = 500 * time.Millisecond
+
+// relayed bounds the hold of a poll whose Accept is missing: every page sends one, so a server in front has removed it,
+// and may not wait long for answers.
+const relayed = 4 * time.Second
 
 // hold keeps a request with a ticket open until a permit arrives, the core's limit or most ends (0 for none), or
 // the client disconnects. asks reports that a page or program polls, which shows its last state meanwhile.

@@ -22,6 +22,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/sse"
@@ -31,9 +32,10 @@ import (
 // Options configure a gate.
 type Options struct {
 	Engine        admission.Config
-	HeldPerPrefix int // held requests per address prefix
-	NewPerPrefix  int // visitors counted anew as waiting, per address prefix and minute
-	Proofs        int // cached proofs for sites; 0 disables proofs
+	HeldPerPrefix int  // held requests per address prefix
+	NewPerPrefix  int  // visitors counted anew as waiting, per address prefix and minute
+	Proofs        int  // cached proofs for sites; 0 disables proofs
+	ToTLS         bool // redirect requests without TLS
 	Sources       Sources
 	Clock         *node.Clock
 	Wake          func()          // called if a report is due; must not block
@@ -50,6 +52,7 @@ type Gate struct {
 	answers  *answers  // responses to visitors
 	own      *ownPages // the edge's own pages
 	proofs   int       // Options.Proofs
+	toTLS    bool      // Options.ToTLS
 	log      *slog.Logger
 
 	rooms atomic.Pointer[snapshot]
@@ -70,7 +73,7 @@ func New(o Options) (*Gate, error) {
 	o.Engine.Traffic = m.traffics.addTo
 	e := &engine{params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m, held: held, counted: counted, core: admission.New(o.Engine)}
 	g := &Gate{
-		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, log: o.Log,
+		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, log: o.Log,
 	}
 	g.own = &ownPages{e, g.tickets, g.answers}
 	g.pool.New = func() any {
@@ -170,6 +173,38 @@ func (g *Gate) Status() Status {
 		st.SyncAge = now.Sub(g.LastGrant())
 	})
 	return st
+}
+
+// Stops returns why nobody enters here: for all rooms, or for those that have a reason of their own.
+func (g *Gate) Stops() (out []stop.Stop) {
+	rooms := g.rooms.Load()
+	all := stop.Stop{}
+	for some := range slices.Chunk(rooms.rooms, statusChunk) { // let visitors take the lock in between
+		g.With(func(now fleettime.Mono, eng *admission.Engine) {
+			ft := eng.Time(now)
+			for _, r := range some {
+				s := stop.Of(&r.Settings, r.Control, r.Phase, ft)
+				if s.OK() {
+					s = eng.Stop(now, r.ID)
+				}
+				if (s.OK() || s.Reason == stop.Full) && !g.above.OK() {
+					s = g.above
+				}
+				switch {
+				case s.OK() || r.Suspended || r.QueueingMethod == room.MethodPassthrough && s.Reason == stop.Full:
+				case s.Operated() || s.Reason == stop.SiteDown:
+					s.Room = r.Name
+					out = append(out, s)
+				default:
+					all = s
+				}
+			}
+		})
+	}
+	if !all.OK() {
+		out = append([]stop.Stop{all}, out...)
+	}
+	return out
 }
 
 // Count counts a request that no room decides. why is a label of the metric.

@@ -24,6 +24,7 @@ type metrics struct {
 	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
 	ticketCount [ticketKinds]prometheus.Counter
+	waiting     [numKinds]prometheus.Counter // waiting answers
 
 	traffics traffics
 
@@ -81,11 +82,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	tickets := vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result")
 	held := vec("vestibule_edge_held_requests_total", "Requests that were held for a permit, by how it ended.", "outcome")
+	waiting := vec("vestibule_edge_waiting_answers_total", "Answers of waiting rooms in place of the site's, by the kind of the request.", "kind")
 	requests := vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result")
-	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, m.quits, m.clockJumps)
+	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, waiting, m.quits, m.clockJumps)
 	m.other.label = node.OtherRooms
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = tickets.WithLabelValues(name)
+	}
+	for i, name := range kindNames {
+		m.waiting[i] = waiting.WithLabelValues(name)
 	}
 	for i, name := range holdEndNames {
 		m.held[i] = held.WithLabelValues(name)
@@ -102,7 +107,7 @@ func (m *metrics) count(why string) { m.requests.WithLabelValues(why).Inc() }
 
 // results are the labels for requests that no room decides.
 var results = []string{
-	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
+	"passed", "to_tls", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
 	"bypassed", "client",
@@ -218,6 +223,7 @@ type collector struct {
 	ruleMatches, deadRules                                                       *prometheus.Desc
 	leased, timeError, syncAge                                                   *prometheus.Desc
 	credit, rateIdle, held, keep, sessions, estimate, cutoff, mu, paused, guests *prometheus.Desc
+	stopped                                                                      *prometheus.Desc
 }
 
 func newCollector(g *Gate) *collector {
@@ -244,6 +250,7 @@ func newCollector(g *Gate) *collector {
 		cutoff:      d("vestibule_edge_cutoff_age_seconds", "Age of the newest join time that may enter; 0 without a queue.", "room"),
 		guests:      d("vestibule_edge_guest_sessions", "Sessions of other edges renewed here without a lease: not counted until this edge reports.", "room"),
 		paused:      d("vestibule_edge_admissions_paused", "1 while admissions are stopped because the origin does not respond, 0 otherwise.", "room"),
+		stopped:     d("vestibule_edge_admissions_stopped", "1 while nobody enters here, by room (empty for all rooms) and reason; absent while visitors enter.", "room", "reason"),
 		mu:          d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
 	}
 }
@@ -251,7 +258,7 @@ func newCollector(g *Gate) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests,
+		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests, c.stopped,
 		c.decisions, c.letIn, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
 	} {
 		ch <- d
@@ -288,6 +295,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()
+	for _, s := range c.g.Stops() {
+		if s.Room == "" {
+			gauge(c.stopped, 1, "", s.Reason.String())
+			continue
+		}
+		rooms.Gauge(c.stopped, 1, c.g.metrics.series.Label(s.Room, true), s.Reason.String())
+	}
 	for name, r := range st.Rooms {
 		v := r.View
 		busy := r.Sessions != 0 || r.Held > 0 || r.Waiting != 0 || r.Guests > 0 || r.Paused || (v != nil && v.Queues())
