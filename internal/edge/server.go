@@ -21,6 +21,7 @@ import (
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
@@ -73,6 +74,7 @@ type Server struct {
 	draining  atomic.Bool // set by drain
 	after     func(time.Duration) <-chan time.Time
 	listeners listenerSet
+	lines     clientLines
 	upgrades  sync.WaitGroup // upgraded connections; Shutdown does not wait for them
 }
 
@@ -127,7 +129,7 @@ func New(o Options) (_ *Server, err error) {
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
 	s.proxy = &proxy{
-		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(),
+		transport: transport, trip: transport, alone: transport.Alone(), proxies: s.proxies, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(),
 		log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
@@ -298,6 +300,14 @@ func (s *Server) closeFolder() {
 // Status returns the state of the edge, for /status and metrics.
 func (s *Server) Status() gate.Status { return s.gate.Status() }
 
+// roomAlarm names the room of a stop, if it has one.
+func roomAlarm(why stop.Stop) string {
+	if why.Room == "" {
+		return why.Advice()
+	}
+	return "room " + why.Room + ": " + why.Advice()
+}
+
 // maxSkew is the largest plausible difference between the machine's clock and fleet time.
 const maxSkew = 10 * time.Second
 
@@ -310,9 +320,20 @@ func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
+	for _, why := range s.gate.Stops() {
+		r.Add(why)
+		switch why.Reason {
+		case stop.Draining, stop.Unlisted: // below
+		default:
+			if !why.Operated() && len(r.Alarms) < node.MaxStops {
+				r.Alarms = append(r.Alarms, roomAlarm(why))
+			}
+		}
+	}
 	if s.draining.Load() {
 		r.Reasons = append(r.Reasons, "draining")
 	}
+	r.Alarms = append(r.Alarms, s.monitor.Alarms()...)
 	if a := s.conns.alarm(time.Now()); a != "" {
 		r.Alarms = append(r.Alarms, a)
 	}

@@ -120,6 +120,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		o.redirect(m.Host, r.Target)
 		return
 	}
+	o.Alone = slices.ContainsFunc(m.Rooms(), func(r *room.Room) bool { return r.OriginReuse == room.ReuseNever })
 	in := inForce(m.Rooms())
 	if len(in) == 0 {
 		g.Count("passed")
