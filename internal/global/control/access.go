@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/rules"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -42,6 +43,15 @@ func (who Principal) only(rooms []*roomstore.Room) []*roomstore.Room {
 		return rooms
 	}
 	return slices.DeleteFunc(slices.Clone(rooms), func(r *roomstore.Room) bool { return !slices.Contains(who.Rooms, room.PublicID(r.Known())) })
+}
+
+// expression returns a rule's expression as the principal may see it. Literals may be secrets, such as the value of a
+// header that programs send, so a viewer does not see them.
+func (who Principal) expression(text string) string {
+	if who.Role == Viewer {
+		return rules.Mask(text)
+	}
+	return text
 }
 
 type principalKey struct{}
@@ -93,10 +103,12 @@ func Source(remote string) string {
 	return a.String()
 }
 
-// Throttle bounds how many invalid tokens an address may try. Recently valid tokens still pass, so that a neighbour
-// cannot lock anybody out. It is safe for concurrent use.
+// Throttle bounds how many invalid tokens an address may try. It never judges a valid token, so that a neighbour cannot
+// lock anybody out. It is safe for concurrent use.
 type Throttle struct {
 	mu     sync.Mutex
+	minute time.Time // in which told failures were the first of their addresses
+	told   int
 	by     *simplelru.LRU[string, *failures]
 	lately *simplelru.LRU[string, struct{}] // ids of valid tokens
 }
@@ -110,6 +122,7 @@ const (
 	maxFailures    = 10 // per address
 	failuresWithin = time.Minute
 	maxSources     = 10_000
+	maxTold        = 30
 )
 
 // NewThrottle returns a throttle that has seen nothing.
@@ -158,6 +171,22 @@ func (t *Throttle) Failed(now time.Time, from string) time.Duration {
 	}
 	f.n++
 	return 0
+}
+
+// First reports whether the last failure of an address was its first within a minute. It does so for at most maxTold
+// addresses a minute, which bounds the entries about them.
+func (t *Throttle) First(now time.Time, from string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f, ok := t.by.Peek(from)
+	if !ok || f.n != 1 || now.Sub(f.since) >= failuresWithin {
+		return false
+	}
+	if now.Sub(t.minute) >= failuresWithin {
+		t.minute, t.told = now, 0
+	}
+	t.told++
+	return t.told <= maxTold
 }
 
 // Good records a valid token.

@@ -87,7 +87,7 @@ func (s *userService) create(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	var f faults
-	m := f.object("", q.body)
+	m := f.object("", q.body, "name", "role", "rooms")
 	name, _ := f.text("/name", m["name"])
 	if slices.ContainsFunc(all, func(u User) bool { return strings.EqualFold(u.Name, name) }) {
 		f.add("/name", "name is the name of another user already")
@@ -115,7 +115,7 @@ func (s *userService) patch(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	var f faults
-	m := f.object("", q.body)
+	m := f.object("", q.body, "role", "rooms")
 	if m["role"] != nil {
 		u.Role = f.role(m["role"])
 	}

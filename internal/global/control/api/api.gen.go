@@ -941,9 +941,6 @@ type Rooms = []string
 // RuleId defines model for rule_id.
 type RuleId = string
 
-// Strict defines model for strict.
-type Strict = bool
-
 // TokenId defines model for token_id.
 type TokenId = string
 
@@ -1498,9 +1495,6 @@ type WaitingRoomListWaitingRoomsParams struct {
 type WaitingRoomCreateWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 }
 
 // WaitingRoomPatchZoneSettingsParams defines parameters for WaitingRoomPatchZoneSettings.
@@ -1529,9 +1523,6 @@ type WaitingRoomPatchWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1540,9 +1531,6 @@ type WaitingRoomPatchWaitingRoomParams struct {
 type WaitingRoomUpdateWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1560,9 +1548,6 @@ type WaitingRoomListEventsParams struct {
 type WaitingRoomCreateEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1582,9 +1567,6 @@ type WaitingRoomPatchEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1594,9 +1576,6 @@ type WaitingRoomUpdateEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1605,9 +1584,6 @@ type WaitingRoomUpdateEventParams struct {
 type WaitingRoomCreateWaitingRoomRuleParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1635,9 +1611,6 @@ type WaitingRoomDeleteWaitingRoomRuleParams struct {
 type WaitingRoomPatchWaitingRoomRuleParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
