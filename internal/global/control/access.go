@@ -19,7 +19,7 @@ import (
 
 // Principal is an authenticated client.
 type Principal struct {
-	ID    string // of the token, or of the user with its kind in front
+	ID    string // of the token, or "oidc:" and the subject of a person
 	Name  string
 	Role  Role
 	Rooms []string `json:",omitempty"` // IDs of the only rooms; none for all
@@ -33,7 +33,7 @@ func (who Principal) mayIn(id, operation string) bool {
 // forAnyRooms are the operations without a room in the path that principals with some rooms may call. Lists show only
 // their rooms.
 var forAnyRooms = map[string]bool{
-	"verify-token": true, "waiting-room-list-waiting-rooms-account": true, "waiting-room-list-waiting-rooms": true, "list-status": true,
+	"verify-token": true, "create-console-link": true, "waiting-room-list-waiting-rooms-account": true, "waiting-room-list-waiting-rooms": true, "list-status": true,
 	"waiting-room-get-zone-settings": true, "waiting-room-create-a-custom-waiting-room-page-preview": true, "get-fleet": true,
 }
 
@@ -110,7 +110,6 @@ type Throttle struct {
 	minute time.Time // in which told failures were the first of their addresses
 	told   int
 	by     *simplelru.LRU[string, *failures]
-	lately *simplelru.LRU[string, struct{}] // ids of valid tokens
 }
 
 type failures struct {
@@ -131,11 +130,7 @@ func NewThrottle() *Throttle {
 	if err != nil {
 		panic(err) // for a size below 1
 	}
-	lately, err := simplelru.NewLRU[string, struct{}](maxTokens, nil)
-	if err != nil {
-		panic(err)
-	}
-	return &Throttle{by: by, lately: lately}
+	return &Throttle{by: by}
 }
 
 // wait returns how long an address has to wait.
@@ -145,16 +140,6 @@ func (t *Throttle) wait(now time.Time, from string) time.Duration {
 		return 0
 	}
 	return max(0, failuresWithin-now.Sub(f.since))
-}
-
-// Refuses returns how long tokens from an address are refused, 0 if they are checked.
-func (t *Throttle) Refuses(now time.Time, from, id string) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lately.Contains(id) {
-		return 0
-	}
-	return t.wait(now, from)
 }
 
 // Failed records an invalid token, and returns how long the address has to wait.
@@ -187,11 +172,4 @@ func (t *Throttle) First(now time.Time, from string) bool {
 	}
 	t.told++
 	return t.told <= maxTold
-}
-
-// Good records a valid token.
-func (t *Throttle) Good(id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lately.Add(id, struct{}{})
 }
