@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net/http"
@@ -50,21 +51,53 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	rp := httputil.ReverseProxy{
 		Transport: p.trip, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
 	}
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) { // the answer broke off
+			http.NewResponseController(w).Flush() //nolint:errcheck // the visitor gets what came before the fault
+		}
+		panic(p)
+	}()
 	rp.ServeHTTP(w, r)
+}
+
+// siteBody is the body of a site's answer, of which it records a fault.
+type siteBody struct {
+	io.ReadCloser
+	of    passage
+	asked *http.Request
+}
+
+func (b *siteBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && b.asked.Context().Err() == nil {
+		b.of.monitor.BrokeOff(b.of.outcome.Origin, b.asked.Host, err)
+	}
+	return n, err
 }
 
 // answered turns the origin's answer into the visitor's.
 func (x passage) answered(r *http.Response) error {
 	x.monitor.Answered(x.outcome.Origin)
 	x.outcome.Forwarded(r.StatusCode, time.Since(x.asked))
-	own := r.Header.Get(gate.CommandHeader) == gate.CommandRevoke
-	revoke := own || r.Header.Get(gate.HostedCommandHeader) == gate.CommandRevoke
+	var commands gate.SiteCommands
+	for _, name := range [...]string{gate.CommandHeader, gate.HostedCommandHeader, gate.ClearHeader} {
+		for _, value := range r.Header[name] {
+			commands.Read(name, value)
+		}
+	}
 	// Not before: an informational answer (103) would have taken them, and left none for the final one.
 	tickets, private := x.outcome.ForVisitor()
 	origin.StripAnswer(r.Header, private)
-	addFields(r.Header, tickets)
-	if revoke {
-		x.outcome.Revoke(own)
+	if commands.KeepsTickets() {
+		addFields(r.Header, tickets)
+	}
+	x.outcome.Obey(&commands)
+	if r.StatusCode != http.StatusSwitchingProtocols && r.Body != http.NoBody {
+		r.Body = &siteBody{r.Body, x, r.Request}
 	}
 	return nil
 }
@@ -94,6 +127,8 @@ func (x passage) rewrite(p *httputil.ProxyRequest) {
 	out.Host = p.In.Host
 	// Some origins read trailers as headers, and no site asks its visitors for any.
 	out.Trailer = nil
+	delete(out.Header, "Te")
+	delete(out.Header, "Http2-Settings")
 	x.headers.Strip(out.Header)
 	for _, f := range x.outcome.AppendForSite(nil, clientaddr.Text(x.outcome.Client), p.In.Host) {
 		out.Header[f.Name] = []string{f.Value}

@@ -21,11 +21,6 @@ const (
 	methodOptions = "OPTIONS"
 )
 
-// Supported methods. Others are rejected before any decision: CONNECT would tunnel past it.
-var methods = map[string]bool{
-	methodGet: true, methodHead: true, methodPost: true, "PUT": true, "PATCH": true, "DELETE": true, methodOptions: true,
-}
-
 // HTTP statuses of the edge's own answers.
 const (
 	statusOK                 = 200
@@ -43,11 +38,8 @@ const (
 // the visitor must still get [Outcome.Tickets]: a permit may be charged.
 func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	o.Client, o.Secure = r.Client, r.Secure
-	if !methods[r.Method] {
-		o.Refuse("refused_method", "This method is not served here.", statusMethodNotAllowed)
-		return
-	}
 	if to := r.Upgrade; len(to) > 0 && (len(to) > 1 || !strings.EqualFold(to[0], "websocket") || r.Method != methodGet) {
+		// The edge's own servers take such offers out. A server in front of the site would pass them on.
 		o.Refuse("refused_upgrade", "Only websocket upgrades are served here.", statusBadRequest)
 		return
 	}
@@ -69,11 +61,17 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, path, query string) {
 	m := rooms.set.Match(r.Host, path)
 	switch {
+	case !servesMethod(r.Method, m.Rooms()):
+		o.Refuse("refused_method", "This method is not served here.", statusMethodNotAllowed)
+		return
 	case !m.Known:
 		o.Refuse("unknown_host", "This host is not served here.", statusMisdirected)
 		return
 	case m.Refuse:
 		o.Refuse("refused_path", "This path can be read in more than one way.", statusBadRequest)
+		return
+	case r.leadsAway(rooms, m.Rooms()):
+		o.Refuse("refused_path", "The Destination is in another room.", statusForbidden)
 		return
 	}
 	if o.Origin = rooms.origins[m.Target()]; o.Origin == nil {

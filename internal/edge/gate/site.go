@@ -1,6 +1,11 @@
 package gate
 
-import "vestibule/internal/edge/origin"
+import (
+	"strings"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/edge/origin"
+)
 
 // A request that enters, on its way to its site and back: the fields that the edge itself adds.
 
@@ -34,4 +39,52 @@ func (o *Outcome) FailureHeader(f *origin.Failure) []Field {
 		header = append(header, Field{Name: "Retry-After", Value: f.RetryAfter})
 	}
 	return header
+}
+
+// Headers with which a site's response ends a visitor's session. The first two have the value [CommandRevoke]; the
+// second is that of the hosted product, and applies in rooms that enable it in enabled_origin_commands. The third ends
+// the session if it removes the cookies: the visitor's ticket is gone.
+const (
+	CommandHeader       = "Vestibule-Command"
+	HostedCommandHeader = "Cf-Waiting-Room-Command"
+	ClearHeader         = "Clear-Site-Data"
+	CommandRevoke       = room.CommandRevoke
+)
+
+// SiteCommands are the commands to the edge in a site's answer. The zero value is none.
+type SiteCommands struct {
+	revokes bool // by HostedCommandHeader
+	own     bool // by CommandHeader
+	clears  bool // by ClearHeader
+}
+
+// Read reads one header line of the site's answer. name is canonical.
+func (c *SiteCommands) Read(name, value string) {
+	switch name {
+	case CommandHeader:
+		c.own = c.own || value == CommandRevoke
+	case HostedCommandHeader:
+		c.revokes = c.revokes || value == CommandRevoke
+	case ClearHeader:
+		for what := range strings.SplitSeq(value, ",") {
+			what = strings.TrimSpace(what)
+			c.clears = c.clears || what == `"cookies"` || what == `"*"`
+		}
+	}
+}
+
+// KeepsTickets reports whether the visitor may get tickets with the answer. A browser that removes its cookies would
+// keep a renewed one, or not, depending on its order of work.
+func (c *SiteCommands) KeepsTickets() bool { return !c.clears }
+
+// Obey ends the sessions that admitted the request, if the site's answer says so.
+func (o *Outcome) Obey(c *SiteCommands) {
+	if !c.own && !c.revokes && !c.clears {
+		return
+	}
+	for i := range o.inside {
+		if r := o.gate.Rooms().ByID(o.inside[i].Room); c.own || c.clears || r != nil && r.OriginCommands == room.CommandRevoke {
+			o.gate.quit(&o.inside[i])
+		}
+	}
 }
