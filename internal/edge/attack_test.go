@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"vestibule/internal/core/room"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -463,4 +466,77 @@ func TestSlowReadersAreCut(t *testing.T) {
 	if a := st.visitor().get("http://shop.example/about"); a.body != "still here" {
 		t.Errorf("got %q", a.body)
 	}
+}
+
+// A visitor that cancels requests over HTTP/2 keeps no connection to the site, whenever the cancel arrives.
+func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, func(st *stage) {
+			st.maxFiles = 64 // 11 connections to origins
+			st.cfg.Reader = front
+			st.withTLS()
+			pair(t, st.cfg.TLS, 1)
+		})
+		for range 5 {
+			x := dialHTTP2(t, st.addr(0))
+			for range 20 {
+				stream, err := x.ask(http.MethodGet, "shop.example", "/about")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if status, _, err := x.hear(stream); err != nil || status != "200" {
+					t.Fatalf("a request between canceled ones: %q %v", status, err)
+				}
+				for range 3 {
+					stream, err := x.ask(http.MethodGet, "shop.example", "/about")
+					if err == nil {
+						err = x.WriteRSTStream(stream, http2.ErrCodeCancel)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			x.Close() // its error changes nothing
+		}
+		a := st.secure(true).get("https://shop.example/about")
+		if a.StatusCode != http.StatusOK {
+			t.Errorf("after 300 canceled requests: %d %.60q", a.StatusCode, a.body)
+		}
+		eventually(t, "no connection is taken", func() bool {
+			if front == frontFast {
+				return metric1(t, st, "vestibule_edge_origin_connections") == float64(st.server.pool.Idle())
+			}
+			return metric1(t, st, "vestibule_edge_origin_connections") <= 2
+		})
+	})
+}
+
+// A request for an event stream with more bytes behind it is refused, and its connection closed, whatever part of the
+// bytes each reader has in its buffer.
+func TestBytesBehindAStreamsRequest(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		st.up.queue(sale, 10, 1)
+		for _, size := range [][2]int{{8000, 7000}, {8000, 3000}, {3000, 12000}, {12000, 7000}, {100, 16000}, {8000, 60000}, {100, 1}, {4000, 4096}} {
+			c := st.dial()
+			text := "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " + st.seal("sale", inLine(7)) + "\r\nX-Pad: " + strings.Repeat("a", size[0]) + "\r\n\r\n"
+			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(c, text+strings.Repeat("x", size[1])); err != nil {
+				t.Logf("%v: %v", size, err) // the edge has closed
+			}
+			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%v: %v", size, err)
+			}
+			c.Close() // as in dial
+		}
+		eventually(t, "no connection and no stream is left", func() bool {
+			return metric1(t, st, "vestibule_edge_connections") == 0 && metric1(t, st, "vestibule_edge_event_streams") == 0
+		})
+		if n := metric1(t, st, "vestibule_edge_panics_total"); n > 0 {
+			t.Errorf("%v panics", n)
+		}
+	})
 }

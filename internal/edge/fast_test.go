@@ -209,6 +209,9 @@ var hostile = map[string]string{
 	"a chunk extension":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\na\r\n0\r\n\r\n" + poison,
 	"an unasked upgrade":     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + poison,
 	"hints without end":      strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + goodAnswer,
+	"the status 000":         "HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n" + poison,
+	"the status 099":         "HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n" + poison,
+	"the status 600":         "HTTP/1.1 600 High\r\nContent-Length: 0\r\n\r\n" + poison,
 	"no answer":              "SSH-2.0-x\r\n",
 	"half a head":            "HTTP/1.1 200 OK\r\nX: <end>",
 	"half a body":            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf<end>",
@@ -258,8 +261,11 @@ func TestHostileAnswers(t *testing.T) {
 				t.Errorf("%s: no end", name)
 			}
 			c.Close() // it was read to its end
-			if poisoned(string(out)) {
+			if poisoned(string(out)) || strings.HasPrefix(name, "the status") && !strings.HasPrefix(string(out), "HTTP/1.1 502 ") {
 				t.Errorf("%s: the visitor gets %q", name, out)
+			}
+			if n := metric1(t, st, "vestibule_edge_panics_total"); n > 0 {
+				t.Errorf("%s: %v panics", name, n)
 			}
 			for range 3 {
 				if codes, body := st.raw(request("GET /about HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || body != "good" && body != "fine" {

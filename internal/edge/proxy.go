@@ -15,6 +15,7 @@ import (
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/origin"
 )
 
@@ -43,9 +44,7 @@ type passage struct {
 
 // serve forwards an admitted request.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
-	if o.Kind != gate.Enters {
-		panic("proxy: the request may not enter") // nothing may reach the origin this way
-	}
+	o.MustGo(gate.Enters, rawTarget(r))
 	x := passage{proxy: p, outcome: o, asked: time.Now()}
 	x.body, _ = r.Body.(*patientBody)
 	rp := httputil.ReverseProxy{
@@ -79,8 +78,15 @@ func (b *siteBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answered turns the origin's answer into the visitor's.
+// answered turns the origin's answer into the visitor's. After an error ReverseProxy closes the connection to the
+// origin; by itself it would keep that of an upgrade that nobody asked for.
 func (x passage) answered(r *http.Response) error {
+	switch {
+	case r.StatusCode < 100 || r.StatusCode > 599: // net/http reads any three digits
+		return fmt.Errorf("%w: status %03d", http1.ErrAnswer, r.StatusCode)
+	case r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")):
+		return fmt.Errorf("%w: an upgrade to %q, asked for %q", http1.ErrAnswer, r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))
+	}
 	x.monitor.Answered(x.outcome.Origin)
 	x.outcome.Forwarded(r.StatusCode, time.Since(x.asked))
 	var commands gate.SiteCommands
@@ -176,6 +182,8 @@ func (p *proxy) preflight(r *http.Request, o *gate.Outcome) {
 func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
 	defer cancel()
+	target := rawTarget(r)
+	o.MustGo(gate.Preflights, target)
 	to := o.Origin.URL
 	out := (&http.Request{
 		Method: http.MethodOptions, URL: &url.URL{Scheme: to.Scheme, Host: to.Host}, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -184,7 +192,7 @@ func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, er
 	if o.Secure {
 		out.Header.Set("X-Forwarded-Proto", "https")
 	}
-	path, _, _ := strings.Cut(rawTarget(r), "?")
+	path, _, _ := strings.Cut(target, "?")
 	setPath(out.URL, path)
 	for _, name := range [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"} {
 		if v := r.Header.Get(name); v != "" {

@@ -177,7 +177,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Past:   s.folder.Succeeds(s.log),
 			Ended:  s.folder.Ended(s.log),
 		},
-		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
 }
 

@@ -13,9 +13,7 @@ import (
 
 // forward sends an admitted request to its site, once its body was read.
 func (c *conn) forward(o *gate.Outcome, length int) bool {
-	if o.Kind != gate.Enters {
-		panic("fast front: the request may not enter") // no other request may reach the origin
-	}
+	o.MustGo(gate.Enters, c.req.Target)
 	if c.w-c.r < length {
 		c.endVisit() // the next bytes are the body
 		if !c.body(length, c.f.opts.Timeouts.Idle, true) {

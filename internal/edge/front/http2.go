@@ -29,9 +29,7 @@ type http2Trip struct {
 
 // ForwardHTTP2 forwards an admitted request, and reports whether it did: otherwise nothing was sent or written.
 func (f *Front) ForwardHTTP2(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
-	if o.Kind != gate.Enters {
-		panic("fast front: the request may not enter") // nothing may reach the origin this way
-	}
+	o.MustGo(gate.Enters, r.RequestURI)
 	if r.ProtoMajor != 2 || r.ContentLength != 0 || r.RequestURI == "" {
 		return false
 	}

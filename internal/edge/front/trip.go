@@ -36,7 +36,15 @@ type trip struct {
 	base    context.Context // ends when the request is cut off
 	visitor visitor
 	asked   time.Time   // when the request was last sent
-	up      *http1.Conn // nil before the answer, and after its return to the pool
+	up      *http1.Conn // to the origin; the trip owns it from Pool.Get until Pool.Put or drop
+}
+
+// drop closes the connection to the origin, if the trip has one.
+func (x *trip) drop() {
+	if up := x.up; up != nil {
+		x.up = nil
+		up.Close() // its error changes nothing
+	}
 }
 
 // visitor is the visitor of a trip.
@@ -96,37 +104,38 @@ func (p *works) put(w *work) {
 
 // endTrip closes the connection of a trip unless the pool has it.
 func (w *work) endTrip() {
-	if up := w.trip.up; up != nil {
-		up.Close() // its error changes nothing
-	}
+	w.trip.drop()
 	w.trip = trip{}
 }
 
-// exchange sends the request of a trip to its origin, and reads the head of the answer.
+// exchange sends the request of a trip to its origin, and reads the head of the answer. After an error the trip has no
+// connection; after a panic endTrip closes it.
 func (w *work) exchange(body []byte) error {
 	x := &w.trip
 	w.out = w.requestFor(w.out[:0], body)
 	to := x.outcome.Origin.URL
 	for fresh := false; ; {
-		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
 		if x.base.Err() != nil {
 			return errVisitorLeft // or Shutdown cuts requests off
 		}
+		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
 		if err != nil {
+			if x.base.Err() != nil {
+				return errVisitorLeft
+			}
 			return err
 		}
-		if !x.visitor.bind(up) {
-			up.Close() // nothing was sent on it
+		if x.up = up; !x.visitor.bind(up) {
+			x.drop() // nothing was sent on it
 			return errVisitorLeft
 		}
 		if err = w.roundTrip(up); err == nil {
 			err = w.beginBody(up)
 		}
 		if err == nil {
-			x.up = up
 			return nil
 		}
-		up.Close() // it is of no use
+		x.drop() // it is of no use
 		if !x.visitor.bind(nil) {
 			return errVisitorLeft
 		}

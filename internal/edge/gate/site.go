@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"fmt"
 	"strings"
 
 	"vestibule/internal/core/room"
@@ -8,6 +9,14 @@ import (
 )
 
 // A request that enters, on its way to its site and back: the fields that the edge itself adds.
+
+// MustGo panics unless the outcome is of the kind and target can be written to a site. Every function that writes a
+// request to a site calls it first, so that no fault elsewhere lets a request pass.
+func (o *Outcome) MustGo(kind Kind, target string) {
+	if o.Kind != kind || !readsOneWay(target) {
+		panic(fmt.Sprintf("gate: a request for %.200q with an outcome of kind %d must not reach the site", target, o.Kind))
+	}
+}
 
 // AppendForSite appends the fields that the edge adds to the request for the site; the visitor's own of these names are
 // taken out before. client is the visitor's address, empty for none; host is the host that the visitor asked for.
