@@ -223,6 +223,9 @@ func plain(s *room.Settings) *map[string]any {
 
 func (s *revisionService) restore(ctx context.Context, q *request) (any, error) {
 	id, all, err := s.revisions(ctx, q)
+	if err == nil {
+		err = q.empty()
+	}
 	if err != nil {
 		return nil, err
 	}

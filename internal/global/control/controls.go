@@ -183,10 +183,10 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 // applyControls applies a body to the controls of a room.
 func applyControls(said *room.Control, body json.RawMessage, by string, now int64) error {
 	var f faults
-	m := f.fields("", body, "pause", "queue_all", "message", "limits", "reason")
+	m := f.object("", body, "pause", "queue_all", "message", "limits", "reason")
 	reason, _ := f.text("/reason", m["reason"])
 	// part reads one control; nil if it is revoked or absent.
-	part := func(key string, takeBack func(), names ...string) (map[string]json.RawMessage, room.Mark) {
+	part := func(key string, takeBack func(), keys ...string) (map[string]json.RawMessage, room.Mark) {
 		v, given := m[key]
 		if !given {
 			return nil, room.Mark{}
@@ -195,7 +195,7 @@ func applyControls(said *room.Control, body json.RawMessage, by string, now int6
 			takeBack()
 			return nil, room.Mark{}
 		}
-		p := f.fields("/"+key, v, append(names, "until")...)
+		p := f.object("/"+key, v, append(keys, "until")...)
 		return p, f.mark("/"+key+"/until", p["until"], room.Mark{Since: now, By: by, Reason: reason})
 	}
 	if p, mark := part("pause", func() { said.Pause = nil }, "message"); p != nil {
@@ -213,8 +213,7 @@ func applyControls(said *room.Control, body json.RawMessage, by string, now int6
 		text, _ := f.text("/message/text", p["text"])
 		said.Message = &room.Message{Mark: mark, Text: text}
 	}
-	takeLimits := func() { said.Limits = nil }
-	if p, mark := part("limits", takeLimits, "total_active_users", "new_users_per_minute"); p != nil {
+	if p, mark := part("limits", func() { said.Limits = nil }, "total_active_users", "new_users_per_minute"); p != nil {
 		total, _ := f.whole("/limits/total_active_users", p["total_active_users"])
 		rate, _ := f.whole("/limits/new_users_per_minute", p["new_users_per_minute"])
 		said.Limits = &room.Limits{Mark: mark, TotalActiveUsers: total, NewUsersPerMinute: rate}

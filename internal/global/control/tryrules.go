@@ -21,7 +21,7 @@ func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	var f faults
-	m := f.fields("", q.body, "method", "host", "path", "address", "user_agent", "country", "expression")
+	m := f.object("", q.body, "method", "host", "path", "address", "user_agent", "country", "expression")
 	req := rules.Request{Version: "HTTP/1.1", Scheme: "https", Time: s.fleet() / 1000}
 	path, address, agent, expression := "", "", "", ""
 	for key, to := range map[string]*string{
@@ -63,6 +63,9 @@ func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 		t := &out.Rules[i]
 		t.Matches, t.Reason = explainRule(t, &scratch)
 		out.Passes = out.Passes || t.Matches
+		if expression == "" {
+			t.Expression = principal(ctx).expression(t.Expression)
+		}
 	}
 	return out, nil
 }

@@ -959,9 +959,6 @@ type Rooms = []string
 // RuleId defines model for rule_id.
 type RuleId = string
 
-// Strict defines model for strict.
-type Strict = bool
-
 // TokenId defines model for token_id.
 type TokenId = string
 
@@ -1480,9 +1477,6 @@ type WaitingRoomListWaitingRoomsParams struct {
 type WaitingRoomCreateWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 }
 
 // WaitingRoomPatchZoneSettingsParams defines parameters for WaitingRoomPatchZoneSettings.
@@ -1511,9 +1505,6 @@ type WaitingRoomPatchWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1522,9 +1513,6 @@ type WaitingRoomPatchWaitingRoomParams struct {
 type WaitingRoomUpdateWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1542,9 +1530,6 @@ type WaitingRoomListEventsParams struct {
 type WaitingRoomCreateEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1564,9 +1549,6 @@ type WaitingRoomPatchEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1576,9 +1558,6 @@ type WaitingRoomUpdateEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1587,9 +1566,6 @@ type WaitingRoomUpdateEventParams struct {
 type WaitingRoomCreateWaitingRoomRuleParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1617,9 +1593,6 @@ type WaitingRoomDeleteWaitingRoomRuleParams struct {
 type WaitingRoomPatchWaitingRoomRuleParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
