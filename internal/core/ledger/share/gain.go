@@ -12,16 +12,13 @@ import (
 type Gain struct {
 	factor  float64
 	at      fleettime.Mono
-	entered uint64         // admissions as of the last step
-	stalled int            // consecutive steps with idle slots and without an admission
-	reached fleettime.Time // all visitors that joined before have been called
-	rounds  rounds         // of a random room
+	entered uint64 // admissions as of the last step
+	rounds  rounds // of a random room
 }
 
 const (
 	gainStep = 500 * time.Millisecond
 	idleAim  = 0.004
-	stall    = 20 // stalled steps after which whole slices of the line are called
 )
 
 // Due reports whether the factor is due for adjustment.
@@ -36,12 +33,12 @@ func (c *Gain) step(now fleettime.Mono, idle float64, admitted uint64) {
 	if c.factor == 0 {
 		c.factor = 1
 	}
-	if c.stalled++; idle <= idleAim || admitted != c.entered {
-		c.stalled, c.entered = 0, admitted
-	}
-	if idle > idleAim {
+	switch {
+	case idle > idleAim && admitted == c.entered: // nobody comes, however many are called
+	case idle > idleAim:
 		c.factor = min(16, c.factor*1.1)
-	} else {
+	default:
 		c.factor = max(0.25, c.factor*0.97)
 	}
+	c.entered = admitted
 }

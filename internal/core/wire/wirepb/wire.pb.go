@@ -506,6 +506,7 @@ type RoomReport struct {
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
 	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"`    // long-polled visitors that a pass would admit
 	Counts           []uint64  `protobuf:"varint,40,rep,packed,name=counts,proto3" json:"counts,omitempty"` // history.Counts, cumulative
+	Overdue          int64     `protobuf:"zigzag64,41,opt,name=overdue,proto3" json:"overdue,omitempty"`    // visitors called ten seconds ago that have not asked since; negative if counted elsewhere
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -783,6 +784,13 @@ func (x *RoomReport) GetCounts() []uint64 {
 		return x.Counts
 	}
 	return nil
+}
+
+func (x *RoomReport) GetOverdue() int64 {
+	if x != nil {
+		return x.Overdue
+	}
+	return 0
 }
 
 // Passes are a child's passes of one release ("let in the next N") under this parent's term.
@@ -2801,7 +2809,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xaf\t\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xc9\t\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2844,7 +2852,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\trate_used\x18% \x03(\rR\brateUsed\x121\n" +
 	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
 	"\bcallable\x18' \x01(\x04R\bcallable\x12\x16\n" +
-	"\x06counts\x18( \x03(\x04R\x06countsJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
+	"\x06counts\x18( \x03(\x04R\x06counts\x12\x18\n" +
+	"\aoverdue\x18) \x01(\x12R\aoverdueJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
 	"\x06Passes\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\x04R\arelease\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\x04R\agranted\x12\x1a\n" +
