@@ -214,7 +214,9 @@ func (v *Visitor) known() bool { return v.Decision.Known && v.waits() }
 func (v *Visitor) counting() bool { return v.hasPlace() && v.Decision.Counting }
 
 // numbered reports whether the numbers of visitors, in front and in total, are known.
-func (v *Visitor) numbered() bool { return v.hasPlace() && !v.Decision.Counting || v.State() == Entering }
+func (v *Visitor) numbered() bool {
+	return v.hasPlace() && !v.Decision.Counting || v.State() == Entering
+}
 
 // hasPlace reports whether the visitor waits, now or later.
 func (v *Visitor) hasPlace() bool {
