@@ -10,10 +10,9 @@ import (
 // visitor; if too many, a visitor that joined later enters first. The factor grows while permits are idle and
 // decreases otherwise.
 type Gain struct {
-	factor  float64
-	at      fleettime.Mono
-	entered uint64 // admissions as of the last step
-	rounds  rounds // of a random room
+	factor float64
+	at     fleettime.Mono
+	rounds rounds // of a random room
 }
 
 const (
@@ -25,7 +24,7 @@ const (
 func (c *Gain) Due(now fleettime.Mono) bool { return now.Sub(c.at) >= gainStep }
 
 // step adjusts the factor to the idle share of the binding limit.
-func (c *Gain) step(now fleettime.Mono, idle float64, admitted uint64) {
+func (c *Gain) step(now fleettime.Mono, idle float64) {
 	if !c.Due(now) {
 		return
 	}
@@ -33,12 +32,9 @@ func (c *Gain) step(now fleettime.Mono, idle float64, admitted uint64) {
 	if c.factor == 0 {
 		c.factor = 1
 	}
-	switch {
-	case idle > idleAim && admitted == c.entered: // nobody comes, however many are called
-	case idle > idleAim:
+	if idle > idleAim {
 		c.factor = min(16, c.factor*1.1)
-	default:
+	} else {
 		c.factor = max(0.25, c.factor*0.97)
 	}
-	c.entered = admitted
 }

@@ -56,16 +56,16 @@ func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	}
 	switch {
 	case x.Debt:
-		x.Gain.step(now, 0, x.Tally.Admitted)
+		x.Gain.step(now, 0)
 		x.shut(v, whole, waiting)
 	case x.Open(waiting):
-		x.Gain.step(now, 0, x.Tally.Admitted)
+		x.Gain.step(now, 0)
 	case x.Random:
-		x.Gain.step(now, x.idle(), x.Tally.Admitted)
+		x.Gain.step(now, x.idle())
 		v.Cutoff = x.Gain.rounds.cutoff()
 		v.Park = v.Cutoff
 	default:
-		x.Gain.step(now, x.idle(), x.Tally.Admitted)
+		x.Gain.step(now, x.idle())
 		x.call(v, whole, waiting)
 	}
 	return v
