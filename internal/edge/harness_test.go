@@ -529,6 +529,9 @@ func (st *stage) start() *stage {
 		if err := st.stop(); err != nil {
 			st.t.Errorf("the edge ended with %v", err)
 		}
+		for _, name := range []string{"vestibule_edge_connections", "vestibule_edge_origin_connections", "vestibule_edge_event_streams"} {
+			eventually(st.t, name+" is 0 after the end", func() bool { return metric1(st.t, st, name) == 0 })
+		}
 	})
 	return st
 }
@@ -684,10 +687,10 @@ func session(id uint64) ticket.Ticket {
 	}
 }
 
-// cookieOf returns the ticket's cookie that an answer sets, nil for none.
+// cookieOf returns the cookie of a session or a place that an answer sets, nil for none. name is that of the session's.
 func cookieOf(a answer, name string) *http.Cookie {
 	for _, c := range a.Cookies() {
-		if c.Name == name {
+		if c.Name == name || c.Name == ticket.PlaceCookieName(name) && c.MaxAge >= 0 {
 			return c
 		}
 	}

@@ -125,10 +125,13 @@ func (e *engine) Told() bool { return e.told.Load() }
 
 // message returns the current broadcast of a room.
 func (e *engine) message(r *room.Room) []byte {
-	now := e.lock()
-	st, l, state := e.core.Status(now), e.core.Ledger(now, r.ID), r.State()
-	outage := e.core.Outage(now, r.ID)
-	e.mu.Unlock()
+	var st admission.Status
+	var l admission.Ledger
+	var outage admission.Reason
+	e.With(func(now fleettime.Mono, eng *admission.Engine) {
+		st, l, outage = eng.Status(now), eng.Ledger(now, r.ID), eng.Outage(now, r.ID)
+	})
+	state := r.State()
 	b := &page.Broadcast{Now: st.Time, View: l.View, Counting: l.Partial}
 	b.Closed = state == room.Rejecting
 	if ev := eventOf(r, st.Time); ev.Prequeue && state != room.QueuedAll {
@@ -149,19 +152,27 @@ func (e *engine) message(r *room.Room) []byte {
 // arrive asks the core about one request from an address prefix. With aside a new visitor gets at most a place.
 // hurry reports whether a report is due. It unlocks even if the core panics: one broken request must not block all
 // others.
-func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
+func (e *engine) arrive(id room.ID, b *brought, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
 	m := e.lock()
 	defer e.mu.Unlock()
-	minute, waits := int64(m)/int64(time.Minute), t.ID != 0 && !t.IsAdmitted()
-	t.Uncounted = waits && e.counted.Full(minute, from)
-	if t.ID == 0 && aside {
-		d = e.core.Join(m, id, t.Network)
+	minute, waits, place := int64(m)/int64(time.Minute), b.place.ID != 0, b.place
+	place.Uncounted = waits && e.counted.Full(minute, from)
+	if aside {
+		d = e.core.Join(m, id, b.session.Network)
 	} else {
-		d = e.core.Arrive(m, id, t)
+		d = e.core.Return(m, id, b.session, place)
 	}
 	if d.Ticket.Uncounted = false; waits && d.Counted {
 		e.counted.Add(minute, from)
 	}
+	return d, e.core.Time(m), e.core.Due() <= m
+}
+
+// serve serves a request of a valid session, and decides nothing about others.
+func (e *engine) serve(id room.ID, session ticket.Ticket) (d admission.Decision, now fleettime.Time, hurry bool) {
+	m := e.lock()
+	defer e.mu.Unlock()
+	d = e.core.Serve(m, id, session)
 	return d, e.core.Time(m), e.core.Due() <= m
 }
 
@@ -171,6 +182,10 @@ const navigation = 900 * time.Millisecond
 
 // glance bounds the hold of a poll with [PollNow].
 const glance = 500 * time.Millisecond
+
+// relayed bounds the hold of a poll whose Accept is missing: every page sends one, so a server in front has removed it,
+// and may not wait long for answers.
+const relayed = 4 * time.Second
 
 // hold keeps a request with a ticket open until a permit arrives, the core's limit or most ends (0 for none), or
 // the client disconnects. asks reports that a page or program polls, which shows its last state meanwhile.

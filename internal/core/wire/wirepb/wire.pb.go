@@ -504,9 +504,11 @@ type RoomReport struct {
 	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the version that continues (edges)
 	RateUsed         []uint32  `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of a joining edge: permits of R in use, by whole seconds since their use
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
-	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"`    // long-polled visitors that a pass would admit
-	Counts           []uint64  `protobuf:"varint,40,rep,packed,name=counts,proto3" json:"counts,omitempty"` // history.Counts, cumulative
-	Overdue          int64     `protobuf:"zigzag64,41,opt,name=overdue,proto3" json:"overdue,omitempty"`    // visitors called ten seconds ago that have not asked since; negative if counted elsewhere
+	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"`                                // long-polled visitors that a pass would admit
+	Counts           []uint64  `protobuf:"varint,40,rep,packed,name=counts,proto3" json:"counts,omitempty"`                             // history.Counts, cumulative
+	Overdue          int64     `protobuf:"zigzag64,41,opt,name=overdue,proto3" json:"overdue,omitempty"`                                // visitors called ten seconds ago that have not asked since; negative if counted elsewhere
+	BoundSessions    uint64    `protobuf:"varint,50,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // of a data centre: bound of the permits of T of all data centres; 0 for unknown
+	BoundRate        uint64    `protobuf:"varint,51,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -789,6 +791,20 @@ func (x *RoomReport) GetCounts() []uint64 {
 func (x *RoomReport) GetOverdue() int64 {
 	if x != nil {
 		return x.Overdue
+	}
+	return 0
+}
+
+func (x *RoomReport) GetBoundSessions() uint64 {
+	if x != nil {
+		return x.BoundSessions
+	}
+	return 0
+}
+
+func (x *RoomReport) GetBoundRate() uint64 {
+	if x != nil {
+		return x.BoundRate
 	}
 	return 0
 }
@@ -1471,6 +1487,8 @@ type RoomGrant struct {
 	Ends             *Ends                  `protobuf:"bytes,13,opt,name=ends,proto3" json:"ends,omitempty"`
 	Lines            *Lines                 `protobuf:"bytes,16,opt,name=lines,proto3" json:"lines,omitempty"` // of copied tickets, to edges
 	Passes           *Passes                `protobuf:"bytes,17,opt,name=passes,proto3" json:"passes,omitempty"`
+	BoundSessions    uint64                 `protobuf:"varint,30,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // to data centres: bound of the permits of T of all data centres; 0 for unknown
+	BoundRate        uint64                 `protobuf:"varint,31,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1608,6 +1626,20 @@ func (x *RoomGrant) GetPasses() *Passes {
 		return x.Passes
 	}
 	return nil
+}
+
+func (x *RoomGrant) GetBoundSessions() uint64 {
+	if x != nil {
+		return x.BoundSessions
+	}
+	return 0
+}
+
+func (x *RoomGrant) GetBoundRate() uint64 {
+	if x != nil {
+		return x.BoundRate
+	}
+	return 0
 }
 
 // View is a room as seen by the coordinator.
@@ -1994,6 +2026,7 @@ type Durable struct {
 	Members       uint64                 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
 	ClusterId     uint64                 `protobuf:"fixed64,8,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	MovedInS      int64                  `protobuf:"varint,9,opt,name=moved_in_s,json=movedInS,proto3" json:"moved_in_s,omitempty"`
+	Rooms         *StoredRooms           `protobuf:"bytes,20,opt,name=rooms,proto3" json:"rooms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2084,6 +2117,106 @@ func (x *Durable) GetMovedInS() int64 {
 	return 0
 }
 
+func (x *Durable) GetRooms() *StoredRooms {
+	if x != nil {
+		return x.Rooms
+	}
+	return nil
+}
+
+// StoredRooms is what a data centre stores of its rooms.
+type StoredRooms struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the Durable; another one was written by a release that does not know these fields
+	Room          []uint64               `protobuf:"fixed64,2,rep,packed,name=room,proto3" json:"room,omitempty"`
+	BoundSessions []uint64               `protobuf:"varint,3,rep,packed,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // as in RoomReport
+	BoundRate     []uint64               `protobuf:"varint,4,rep,packed,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`
+	FloorSessions []uint64               `protobuf:"varint,5,rep,packed,name=floor_sessions,json=floorSessions,proto3" json:"floor_sessions,omitempty"` // permits of T that the data centre holds at least
+	FloorRate     []uint64               `protobuf:"varint,6,rep,packed,name=floor_rate,json=floorRate,proto3" json:"floor_rate,omitempty"`
+	FloorsUntilS  int64                  `protobuf:"varint,7,opt,name=floors_until_s,json=floorsUntilS,proto3" json:"floors_until_s,omitempty"` // Unix second until which the floors bind global
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredRooms) Reset() {
+	*x = StoredRooms{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredRooms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredRooms) ProtoMessage() {}
+
+func (x *StoredRooms) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredRooms.ProtoReflect.Descriptor instead.
+func (*StoredRooms) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *StoredRooms) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *StoredRooms) GetRoom() []uint64 {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetBoundSessions() []uint64 {
+	if x != nil {
+		return x.BoundSessions
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetBoundRate() []uint64 {
+	if x != nil {
+		return x.BoundRate
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetFloorSessions() []uint64 {
+	if x != nil {
+		return x.FloorSessions
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetFloorRate() []uint64 {
+	if x != nil {
+		return x.FloorRate
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetFloorsUntilS() int64 {
+	if x != nil {
+		return x.FloorsUntilS
+	}
+	return 0
+}
+
 // RosterEntry is one instance of an edge.
 type RosterEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2104,7 +2237,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2249,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2262,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RosterEntry) GetEdge() string {
@@ -2227,7 +2360,7 @@ type RosterRoom struct {
 
 func (x *RosterRoom) Reset() {
 	*x = RosterRoom{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2372,7 @@ func (x *RosterRoom) String() string {
 func (*RosterRoom) ProtoMessage() {}
 
 func (x *RosterRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2385,7 @@ func (x *RosterRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
 func (*RosterRoom) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RosterRoom) GetRoom() uint64 {
@@ -2330,7 +2463,7 @@ type GoneEdge struct {
 
 func (x *GoneEdge) Reset() {
 	*x = GoneEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2475,7 @@ func (x *GoneEdge) String() string {
 func (*GoneEdge) ProtoMessage() {}
 
 func (x *GoneEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2488,7 @@ func (x *GoneEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
 func (*GoneEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GoneEdge) GetEdge() string {
@@ -2390,7 +2523,7 @@ type HistorySecond struct {
 
 func (x *HistorySecond) Reset() {
 	*x = HistorySecond{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2535,7 @@ func (x *HistorySecond) String() string {
 func (*HistorySecond) ProtoMessage() {}
 
 func (x *HistorySecond) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2548,7 @@ func (x *HistorySecond) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistorySecond.ProtoReflect.Descriptor instead.
 func (*HistorySecond) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HistorySecond) GetAtS() int64 {
@@ -2444,7 +2577,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2589,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2602,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HistoryState) GetRoom() uint64 {
@@ -2510,7 +2643,7 @@ type HistoryCentre struct {
 
 func (x *HistoryCentre) Reset() {
 	*x = HistoryCentre{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2655,7 @@ func (x *HistoryCentre) String() string {
 func (*HistoryCentre) ProtoMessage() {}
 
 func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2668,7 @@ func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentre.ProtoReflect.Descriptor instead.
 func (*HistoryCentre) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryCentre) GetName() string {
@@ -2607,7 +2740,7 @@ type HistoryBlock struct {
 
 func (x *HistoryBlock) Reset() {
 	*x = HistoryBlock{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2752,7 @@ func (x *HistoryBlock) String() string {
 func (*HistoryBlock) ProtoMessage() {}
 
 func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2765,7 @@ func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryBlock.ProtoReflect.Descriptor instead.
 func (*HistoryBlock) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryBlock) GetAtS() int64 {
@@ -2674,7 +2807,7 @@ type HistoryColumn struct {
 
 func (x *HistoryColumn) Reset() {
 	*x = HistoryColumn{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2819,7 @@ func (x *HistoryColumn) String() string {
 func (*HistoryColumn) ProtoMessage() {}
 
 func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2832,7 @@ func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryColumn.ProtoReflect.Descriptor instead.
 func (*HistoryColumn) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryColumn) GetN() []int64 {
@@ -2720,7 +2853,7 @@ type HistoryCentreColumns struct {
 
 func (x *HistoryCentreColumns) Reset() {
 	*x = HistoryCentreColumns{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2865,7 @@ func (x *HistoryCentreColumns) String() string {
 func (*HistoryCentreColumns) ProtoMessage() {}
 
 func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2878,7 @@ func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentreColumns.ProtoReflect.Descriptor instead.
 func (*HistoryCentreColumns) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryCentreColumns) GetName() string {
@@ -2809,7 +2942,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xc9\t\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x8f\n" +
+	"\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2853,7 +2987,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
 	"\bcallable\x18' \x01(\x04R\bcallable\x12\x16\n" +
 	"\x06counts\x18( \x03(\x04R\x06counts\x12\x18\n" +
-	"\aoverdue\x18) \x01(\x12R\aoverdueJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
+	"\aoverdue\x18) \x01(\x12R\aoverdue\x12%\n" +
+	"\x0ebound_sessions\x182 \x01(\x04R\rboundSessions\x12\x1d\n" +
+	"\n" +
+	"bound_rate\x183 \x01(\x04R\tboundRateJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
 	"\x06Passes\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\x04R\arelease\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\x04R\agranted\x12\x1a\n" +
@@ -2913,7 +3050,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
 	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x1a \x01(\x06R\tclusterIdJ\x04\b\x1b\x10\x1c\"\xa4\x04\n" +
+	"cluster_id\x18\x1a \x01(\x06R\tclusterIdJ\x04\b\x1b\x10\x1c\"\xea\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12)\n" +
@@ -2931,7 +3068,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
 	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12.\n" +
 	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\x121\n" +
-	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xb1\x04\n" +
+	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12%\n" +
+	"\x0ebound_sessions\x18\x1e \x01(\x04R\rboundSessions\x12\x1d\n" +
+	"\n" +
+	"bound_rate\x18\x1f \x01(\x04R\tboundRate\"\xb1\x04\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1b\n" +
@@ -2967,7 +3107,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03sum\x18\x02 \x01(\fR\x03sum\"H\n" +
 	"\x0ePromiseSection\x126\n" +
-	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xa4\x02\n" +
+	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xda\x02\n" +
 	"\aDurable\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
 	"\apromise\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\apromise\x12\x15\n" +
@@ -2979,7 +3119,18 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\b \x01(\x06R\tclusterId\x12\x1c\n" +
 	"\n" +
-	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xd4\x02\n" +
+	"moved_in_s\x18\t \x01(\x03R\bmovedInS\x124\n" +
+	"\x05rooms\x18\x14 \x01(\v2\x1e.vestibule.wire.v1.StoredRoomsR\x05roomsJ\x04\b\a\x10\b\"\xed\x01\n" +
+	"\vStoredRooms\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04room\x18\x02 \x03(\x06R\x04room\x12%\n" +
+	"\x0ebound_sessions\x18\x03 \x03(\x04R\rboundSessions\x12\x1d\n" +
+	"\n" +
+	"bound_rate\x18\x04 \x03(\x04R\tboundRate\x12%\n" +
+	"\x0efloor_sessions\x18\x05 \x03(\x04R\rfloorSessions\x12\x1d\n" +
+	"\n" +
+	"floor_rate\x18\x06 \x03(\x04R\tfloorRate\x12$\n" +
+	"\x0efloors_until_s\x18\a \x01(\x03R\ffloorsUntilS\"\xd4\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x1f\n" +
@@ -3056,7 +3207,7 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Handshake)(0),               // 0: vestibule.wire.v1.Handshake
 	(*Term)(nil),                 // 1: vestibule.wire.v1.Term
@@ -3076,15 +3227,16 @@ var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(*Section)(nil),              // 15: vestibule.wire.v1.Section
 	(*PromiseSection)(nil),       // 16: vestibule.wire.v1.PromiseSection
 	(*Durable)(nil),              // 17: vestibule.wire.v1.Durable
-	(*RosterEntry)(nil),          // 18: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),           // 19: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),             // 20: vestibule.wire.v1.GoneEdge
-	(*HistorySecond)(nil),        // 21: vestibule.wire.v1.HistorySecond
-	(*HistoryState)(nil),         // 22: vestibule.wire.v1.HistoryState
-	(*HistoryCentre)(nil),        // 23: vestibule.wire.v1.HistoryCentre
-	(*HistoryBlock)(nil),         // 24: vestibule.wire.v1.HistoryBlock
-	(*HistoryColumn)(nil),        // 25: vestibule.wire.v1.HistoryColumn
-	(*HistoryCentreColumns)(nil), // 26: vestibule.wire.v1.HistoryCentreColumns
+	(*StoredRooms)(nil),          // 18: vestibule.wire.v1.StoredRooms
+	(*RosterEntry)(nil),          // 19: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),           // 20: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),             // 21: vestibule.wire.v1.GoneEdge
+	(*HistorySecond)(nil),        // 22: vestibule.wire.v1.HistorySecond
+	(*HistoryState)(nil),         // 23: vestibule.wire.v1.HistoryState
+	(*HistoryCentre)(nil),        // 24: vestibule.wire.v1.HistoryCentre
+	(*HistoryBlock)(nil),         // 25: vestibule.wire.v1.HistoryBlock
+	(*HistoryColumn)(nil),        // 26: vestibule.wire.v1.HistoryColumn
+	(*HistoryCentreColumns)(nil), // 27: vestibule.wire.v1.HistoryCentreColumns
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
@@ -3108,22 +3260,23 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 18: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
 	17, // 19: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
 	15, // 20: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
-	18, // 21: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	19, // 21: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
 	1,  // 22: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
-	18, // 23: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
-	19, // 24: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
-	20, // 25: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
-	7,  // 26: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	22, // 27: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
-	23, // 28: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
-	25, // 29: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
-	26, // 30: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
-	25, // 31: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	19, // 23: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	18, // 24: vestibule.wire.v1.Durable.rooms:type_name -> vestibule.wire.v1.StoredRooms
+	20, // 25: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	21, // 26: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	7,  // 27: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	23, // 28: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
+	24, // 29: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
+	26, // 30: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
+	27, // 31: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
+	26, // 32: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -3137,7 +3290,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
