@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 )
@@ -17,15 +18,21 @@ func (s *Server) Ready() node.Readiness {
 	var st region.Status
 	var twins []string
 	var waits []region.Wait
+	var why stop.Stop
 	s.mu.Lock()
 	leading := s.leading != nil
 	if leading {
 		st = s.leading.agg.Status(s.Clock.Now())
 		twins = s.leading.agg.Edges().Twins
 		waits = s.leading.agg.Waits(s.Clock.Now())
+		why = s.leading.stopped(s.Clock.Now())
 	}
 	s.mu.Unlock()
 	r := node.Readiness{Isolated: st.Isolated, Alarms: append(node.LeaseAlarms(s.Lease), s.fleet.Alarms()...)}
+	r.Add(why)
+	if why.Reason == stop.AwaitsCentre || why.Reason == stop.NoGlobal { // the others have alarms of their own
+		r.Alarms = append(r.Alarms, why.Advice())
+	}
 	for _, name := range twins {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes are named edge %s: rename one of them, and remove its data_dir if that was copied", name))
 	}

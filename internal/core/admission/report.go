@@ -113,6 +113,9 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	out.Overdue = r.overdue(ft)
 	out.FirstMove, out.Moves = r.moves.unacknowledged(l.seq)
 	out.Passes = r.passes.Tell(l.seen)
+	if r.paused {
+		out.SiteDown = 1
+	}
 	switch shut := r.shut(r.edge.at(now)); {
 	case r.paused || shut != None && shut != QueuedAll: // a permit here would serve nobody
 		out.Want, out.HeldPeople = 0, 0
