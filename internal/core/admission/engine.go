@@ -288,6 +288,16 @@ func (e *Engine) Away(now fleettime.Mono, id room.ID, t ticket.Ticket, answer ui
 	return e.rooms[id].queue.depart(e.Time(now), &t)
 }
 
+// Live renews the session of ticket t, whose visitor is active on a long connection, as a request would. It returns
+// the ticket for the next call: the session is valid until its Until. The visitor does not get it.
+func (e *Engine) Live(now fleettime.Mono, id room.ID, t ticket.Ticket) ticket.Ticket {
+	r := e.rooms[id]
+	if r == nil || r.gone {
+		return t
+	}
+	return r.live(e.at(now), t)
+}
+
 // Quit revokes the session or the place of ticket t. The ticket is not accepted any more, and a session's permit is
 // free as soon as no edge accepts it. Quit is idempotent and reports whether there was anything to revoke.
 func (e *Engine) Quit(now fleettime.Mono, id room.ID, t ticket.Ticket) bool {
