@@ -176,10 +176,10 @@ func (f *faults) other(at string, v json.RawMessage, settings map[string]*field)
 	f.unknown(at, "setting", keysOf(settings))
 }
 
-// fieldOf returns the field at a JSON pointer, nil for none. With strict set, a field is also found by its key in
+// fieldOf returns the field at a JSON pointer, nil for none. A field is also found by its key in
 // rooms.yaml, such as grace for vestibule.grace: other clients may use such a name for a field of the hosted product.
-func fieldOf(settings map[string]*field, at string, strict bool) *field {
-	if f := settings[at]; f != nil || !strict {
+func fieldOf(settings map[string]*field, at string) *field {
+	if f := settings[at]; f != nil {
 		return f
 	}
 	f := settings[place(at[1:])]
@@ -275,7 +275,7 @@ func (n givenNames) first(f *faults, name, at string) bool {
 func readRoom(q *request, over room.Settings) *given {
 	g := &given{settings: over, bad: map[string]bool{}, names: givenNames{}}
 	g.faults.each("", q.body, func(at string, v json.RawMessage) {
-		f := fieldOf(fields, at, q.strict())
+		f := fieldOf(fields, at)
 		if f == nil {
 			g.faults.other(at, v, fields)
 			return

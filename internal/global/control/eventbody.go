@@ -74,7 +74,7 @@ func readEvent(q *request, over room.Event, whole bool) *givenEvent {
 		case "/shuffle_at_event_start":
 			e.Shuffle, ok = g.faults.flag(at, v)
 		default:
-			if f := fieldOf(may, at, q.strict()); f != nil {
+			if f := fieldOf(may, at); f != nil {
 				key, ok = f.Key, names.first(&g.faults, at, f.at) && g.override(f, v)
 			} else {
 				g.faults.other(at, v, eventFields())
