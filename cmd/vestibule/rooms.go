@@ -65,7 +65,7 @@ JSON, otherwise as text.`,
 		newRoomsDeleteCmd(flags),
 		newRoomsSiteCmd(flags),
 		&cobra.Command{
-			Use: "revisions ROOM", Short: "Show the earlier states of a room, also of a deleted one, and their authors",
+			Use: "revisions ROOM", Short: "Show the revisions of a room, also of a deleted one",
 			RunE: flags.run(func(c *client, args []string) error { return listRevisions(c, args[0]) }),
 		},
 		&cobra.Command{
@@ -118,7 +118,7 @@ func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "remove the site; a host without rooms is then refused with 421")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the site: without rooms the host gets 421")
 	return cmd
 }
 
