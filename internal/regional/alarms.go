@@ -81,7 +81,7 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 		what = fmt.Sprintf("%d session permits stay unused", w.Sessions)
 	}
 	edge := fmt.Sprintf("edge %s (instance %d)", w.Edge, w.Instance)
-	end := fmt.Sprintf("; if it has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
+	end := fmt.Sprintf("; only if its machine or scheduler shows that its process has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
 	if w.Edge == wire.UnknownPast {
 		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every running edge reports: vestibule fleet forget --all --dc %s", dc)
 	}
@@ -99,6 +99,8 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 		return fmt.Sprintf("%s, fewer every second, until %s UTC: silent edges may have made these admissions", what, clock(w.Until))
 	case region.WaitGuess:
 		return fmt.Sprintf("%s until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts", what, clock(w.Until))
+	case region.WaitFleet:
+		return fmt.Sprintf("only the %d session permits are used that this data centre certainly held before: global does not know those of all data centres, see the alarms of its /readyz", w.Sessions)
 	case region.WaitSessions:
 		return fmt.Sprintf("%s %s%s reports: it may still renew sessions%s", what, until, edge, end)
 	}
