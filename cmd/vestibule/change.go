@@ -140,7 +140,9 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 }
 
 // isClock reports whether a time is one of the day, such as 22:30.
-func isClock(text string) bool { return !strings.ContainsAny(text, "- ") && strings.Contains(text, ":") }
+func isClock(text string) bool {
+	return !strings.ContainsAny(text, "- ") && strings.Contains(text, ":")
+}
 
 func parseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {

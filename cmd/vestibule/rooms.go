@@ -65,12 +65,11 @@ JSON, otherwise as text.`,
 		newRoomsDeleteCmd(flags),
 		newRoomsSiteCmd(flags),
 		&cobra.Command{
-			Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors, also of a deleted room",
+			Use: "revisions ROOM", Short: "Show the revisions of a room, also of a deleted one",
 			RunE: flags.run(func(c *client, args []string) error { return listRevisions(c, args[0]) }),
 		},
 		&cobra.Command{
-			Use: "restore ROOM [REVISION]", Short: "Restore an earlier state of a room, by default that before its last change",
-			Long: "Restore an earlier state of a room, by default that before its last change. A deleted room is created again.",
+			Use: "restore ROOM [REVISION]", Short: "Undo the last change of a room, or restore a revision; also of a deleted room",
 			RunE: flags.run(func(c *client, args []string) error { return restoreRoom(c, args[0], args[1:]) }),
 		},
 		newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
@@ -87,8 +86,7 @@ func newRoomsDeleteCmd(flags *clientFlags) *cobra.Command {
 	ask := &confirmation{}
 	cmd := &cobra.Command{
 		Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site",
-		Long: `Delete a room. Its visitors, also those that wait, go straight to the site of its hosts, until rooms site HOST --remove.
-rooms restore ROOM creates it again.`,
+		Long: `Delete a room. Its visitors go straight to the site, until rooms site HOST --remove. rooms restore ROOM undoes it.`,
 		RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error {
 			if err := ask.deletion(c, []string{r.Name}, nil, nil); err != nil {
 				return err
@@ -106,7 +104,7 @@ rooms restore ROOM creates it again.`,
 func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 	remove := false
 	cmd := &cobra.Command{
-		Use: "site HOST [URL]", Short: "Set the site behind a host, or with --remove end serving a host without rooms",
+		Use: "site HOST [URL]", Short: "Set or remove the site behind a host",
 		RunE: flags.run(func(c *client, args []string) error {
 			host := args[0]
 			switch {
@@ -120,7 +118,7 @@ func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "remove the site; a host without rooms is then refused with 421")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the site: without rooms the host gets 421")
 	return cmd
 }
 
