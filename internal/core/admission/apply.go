@@ -22,6 +22,9 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 	l := &e.up
 	l.joined, l.standing = true, g.Standing
+	if complete {
+		e.snapshots.hear(&g)
+	}
 	if g.ClusterID != 0 {
 		l.clusterID = g.ClusterID
 	}
@@ -113,7 +116,7 @@ func (e *Engine) revive(now fleettime.Mono, leaseEpoch uint64) {
 	l.leaseEpoch, l.retired, l.leaseEnd = leaseEpoch, false, 0
 	for _, r := range e.order {
 		r.permits.rate.moveTo(&r.permits.past, now)
-		r.dirty = true
+		r.dirty, r.ceiling.stale = true, true
 	}
 }
 
@@ -122,6 +125,7 @@ func (e *Engine) restart(now fleettime.Mono) {
 	l := &e.up
 	l.loseLease(now)
 	e.past = e.Instances()
+	e.unsnapshot()
 	l.newInstance(e.cfg.Rand)
 	for _, r := range e.order {
 		r.permits.reset(now)

@@ -86,6 +86,14 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	return now
 }
 
+// Snapshotted records that the newest snapshot is written, and answers the held visitors that may enter now.
+func (e *engine) Snapshotted() {
+	now := e.lock()
+	defer e.mu.Unlock()
+	e.core.Snapshotted(now)
+	e.release(now)
+}
+
 // Restore restores fleet time as stored by an earlier process.
 func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 	now := e.lock()
@@ -162,7 +170,7 @@ func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bo
 	if d.Ticket.Uncounted = false; waits && d.Counted {
 		e.counted.Add(minute, from)
 	}
-	return d, e.core.Time(m), e.core.Due() <= m
+	return d, e.core.Time(m), min(e.core.Due(), e.core.SnapshotDue()) <= m
 }
 
 // navigation is the maximum hold of a page load: the browser shows nothing meanwhile, and the waiting page polls by

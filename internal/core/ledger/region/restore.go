@@ -21,7 +21,7 @@ func (l *lifecycle) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 		e := l.roster.add(r.Edge, r.Instance)
 		e.leaseEpoch, e.receivedAt, e.recovered = r.LeaseEpoch, now, true
 		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
-		e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended
+		e.leased, e.until, e.ended, e.folder = r.Leased, r.Until, r.Ended, r.Stored
 		switch e.summary = slices.Clone(r.Gone); {
 		case !r.Dead:
 			continue
