@@ -77,7 +77,7 @@ func (u *uplink) pump(ctx context.Context) {
 		})
 		u.keepLives(instances)
 		last, next := u.before.reports(present)
-		reports, due = append(reports, last...), min(due, next)
+		reports, due = append(last, reports...), min(due, next) // the last reports before a report that proves the end
 		if isolated != was {
 			u.logIsolation(isolated)
 		}

@@ -87,6 +87,7 @@ func (r *roomState) applyGrant(now fleettime.Mono, g *wire.RoomGrant) {
 		r.dirty = true
 	}
 	r.life.full = g.Life
+	r.foresee()
 	if g.View != nil {
 		anew := r.view == nil || r.view.Rounds.Newest() != g.View.Rounds.Newest()
 		if r.view = g.View; anew {

@@ -23,7 +23,7 @@ const (
 	// snapshotLife is for how many seconds tickets may be stamped under a snapshot.
 	snapshotLife = 4
 
-	// ceilingLeast is how many tickets a room that stamped none in the last second may stamp.
+	// ceilingLeast is how many tickets a room without permits that stamped none in the last second may stamp.
 	ceilingLeast = 2
 )
 
@@ -61,12 +61,13 @@ type ceiling struct {
 	stale bool   // the room has changed since
 }
 
-// told returns Report.Stored.
-func (s *snapshots) told() uint64 {
-	if s.void {
+// storedSnapshot returns Report.Stored. While fleet time is a guess the folder settles nothing: what may have been
+// stamped since the snapshot would count until a time that may be far off.
+func (e *edge) storedSnapshot() uint64 {
+	if e.snapshots.void || e.guessed {
 		return 0
 	}
-	return s.stored
+	return e.snapshots.stored
 }
 
 // unable records that the folder must settle nothing. emptied says that it has no snapshot any more. Otherwise the
@@ -98,6 +99,18 @@ func (r *roomState) mayStamp(m moment) bool {
 	return may
 }
 
+// stampable returns how many tickets the room may stamp under the present snapshot; -1 without a bound.
+func (r *roomState) stampable() int64 {
+	c := &r.ceiling
+	switch {
+	case !r.edge.snapshots.enforced || c.most == math.MaxUint64:
+		return -1
+	case r.life.full > c.life:
+		return 0
+	}
+	return int64(c.most - min(c.most, c.stamped))
+}
+
 // stamped counts a stamped ticket.
 func (r *roomState) stamped() {
 	s, c := &r.edge.snapshots, &r.ceiling
@@ -112,7 +125,7 @@ func (r *roomState) stamped() {
 // SetRooms may bring it forward.
 func (e *Engine) SnapshotDue() fleettime.Mono {
 	switch s := &e.snapshots; {
-	case !s.on || s.taking:
+	case !s.on || s.taking || e.since == 0: // without fleet time nothing is stamped
 		return fleettime.Never
 	case s.void:
 		return s.taken.Add(snapshotRetry)
@@ -141,9 +154,7 @@ func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Rep
 		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Parts: 1, AsOf: e.clock.Now(now), AsOfBound: e.clock.Bound(now),
 		Seen: l.seen, Join: true, Final: true, Bye: true, Settles: true, Stored: s.number, ClusterID: l.clusterID,
 	}
-	if m.synced() {
-		head.AsOfBound += (snapshotLife + 1) * time.Second // it may end later
-	}
+	head.AsOfBound += (snapshotLife + 1) * time.Second // it may end later
 	return s.number, head
 }
 
@@ -166,11 +177,25 @@ func (e *Engine) SnapshotRooms(now fleettime.Mono, after room.ID, first bool, li
 	return changed, last, false
 }
 
+// likely returns how many tickets the room may stamp before the next snapshot, beyond those that it stamped since the
+// one before: a part of its unspent permits, for a burst, and one for every held visitor.
+func (r *roomState) likely() uint64 {
+	credit := r.permits.credit()
+	return ceilingLeast + credit/4 + min(uint64(len(r.held.visits)), credit)
+}
+
+// foresee brings the next snapshot forward if a grant allows the room far more than the ceilings do.
+func (r *roomState) foresee() {
+	s, c := &r.edge.snapshots, &r.ceiling
+	if s.enforced && (r.life.full > c.life || r.likely() > 2*(c.most-min(c.most, c.stamped))) {
+		s.wanted = true
+	}
+}
+
 // snapshot takes the room for a snapshot; ok is false if it has not changed since the newest one.
 func (r *roomState) snapshot(now fleettime.Mono) (p wire.RoomPast, ok bool) {
 	c := &r.ceiling
-	used := c.stamped - c.at
-	more := ceilingLeast + 2*used + min(uint64(len(r.held.visits)), r.permits.credit()+r.permits.want)
+	more := r.likely() + 2*(c.stamped-c.at)
 	if r.edge.snapshots.last {
 		more = 0
 	}
