@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,49 +19,51 @@ import (
 func newAdminCmd() *cobra.Command {
 	folder, wait := "", time.Duration(0)
 	again := &cobra.Command{
-		Use: "recover", Short: "Print a link by which you become an admin, beside a running global",
-		Long: `Print a link by which you become an admin, beside a running global.
-
-It asks in the global's data folder, so it works for whoever may write there, also if nobody else can log in. The link
-is valid once, for 15 minutes. It sets a password and removes the second factor of the name that you give.`,
+		Use: "recover", Short: "Make a new admin, beside a running global",
+		Long: `Make a new admin, beside a running global: print an admin token that does not expire, and a link to the console that
+works once, for 15 minutes. The request goes through the global's data folder, so it works without a token.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			link, err := adminLink(cmd.Context(), folder, wait)
+			token, link, err := recoverAdmin(cmd.Context(), folder, wait)
 			if err == nil {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), link)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "token    %s\nconsole  %s\n", token, link)
 			}
 			return err
 		},
 	}
 	again.Flags().StringVar(&folder, "data-dir", "./vestibule", "data_dir of the global")
 	again.Flags().DurationVar(&wait, "wait", 10*time.Second, "how long to wait for the global")
-	cmd := &cobra.Command{Use: "admin", Short: "Get access to the console"}
+	cmd := &cobra.Command{Use: "admin", Short: "Get access without a token"}
 	cmd.AddCommand(again)
 	return cmd
 }
 
-// adminLink asks the global of a data folder for a link.
-func adminLink(ctx context.Context, folder string, wait time.Duration) (string, error) {
-	asked := filepath.Join(folder, global.RecoverFile)
+// recoverAdmin asks the global of a data folder for a new admin, and returns its token and a link to the console.
+func recoverAdmin(ctx context.Context, folder string, wait time.Duration) (token, link string, err error) {
+	asked, answer := filepath.Join(folder, global.RecoverFile), filepath.Join(folder, global.RecoveredFile)
 	if err := node.WriteFile(asked, nil); err != nil {
-		return "", err
+		return "", "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
 		_, err := os.Stat(asked)
-		if errors.Is(err, fs.ErrNotExist) { // the link was written before
-			link, err := os.ReadFile(filepath.Join(folder, global.LinkFile))
-			return string(link[:max(0, len(link)-1)]), err
+		if errors.Is(err, fs.ErrNotExist) { // the answer was written before
+			data, err := os.ReadFile(answer)
+			if err != nil {
+				return "", "", err
+			}
+			token, link, _ = strings.Cut(strings.TrimSpace(string(data)), "\n")
+			return token, link, os.Remove(answer)
 		}
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		select {
 		case <-ctx.Done():
 			if err := os.Remove(asked); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return "", err
+				return "", "", err
 			}
-			return "", fmt.Errorf("no global with control.listen and the data folder %s answered within %v: is it running, and can it reach its store?", folder, wait)
+			return "", "", fmt.Errorf("no global with control.listen and the data folder %s answered within %v: is it running, and can it reach its store?", folder, wait)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -220,7 +220,7 @@ func announceDemo(w io.Writer, t *allinone.Tree, o *allinone.Options, visitors i
 		fmt.Fprintf(&b, "  Names     %s, where they lead to this machine (/etc/hosts)\n", strings.Join(o.Hosts, ", "))
 	}
 	fmt.Fprintf(&b, "  Site      %s\n  Rooms     %s (edit it while this runs)\n", t.Info.Origin, t.Info.Rooms)
-	fmt.Fprintf(&b, "  Console   %s\n            choose a name and a password; the link is valid once, for 15 minutes\n", t.Info.Control.Console)
+	fmt.Fprintf(&b, "  Console   %s\n            the link works once, for 15 minutes\n", t.Info.Control.Console)
 	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=%s %s rooms list\n\n", t.Info.Control.URL,
 		t.Info.Control.Token, program())
 	fmt.Fprintf(&b, "Ctrl-C stops everything. The next line is for scripts.\n")

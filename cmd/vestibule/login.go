@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
 )
@@ -112,14 +113,23 @@ func (c *clientFlags) choose(env, kept login) (login, error) {
 }
 
 func newLoginCmd() *cobra.Command {
-	flags := &clientFlags{}
+	flags, console := &clientFlags{}, false
 	cmd := &cobra.Command{
-		Use: "login", Short: "Keep the address of the API and a token",
+		Use: "login", Short: "Keep the address of the API and a token, or open the console",
 		Long: `Keep the address of the API and a token in a file that only you can read, under the name --profile. The token is taken
-from VESTIBULE_TOKEN. Commands without --profile use the last login.`,
-		Example: "  VESTIBULE_TOKEN=... vestibule login --server URL --profile live",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.login(cmd) },
+from VESTIBULE_TOKEN. Commands without --profile use the last login.
+
+With --console print a link to the console instead. It works once, for 15 minutes, and its session has the token's role
+and rooms and ends with the token.`,
+		Example: "  VESTIBULE_TOKEN=... vestibule login --server URL --profile live\n  vestibule login --console",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if console {
+				return flags.consoleLink(cmd)
+			}
+			return flags.login(cmd)
+		},
 	}
+	cmd.Flags().BoolVar(&console, "console", false, "print a one-time link to the console")
 	flags.add(cmd, cmd.Flags())
 	return cmd
 }
@@ -160,5 +170,20 @@ func (c *clientFlags) login(cmd *cobra.Command) error {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "logged in to %s as %s (token %s): profile %s in %s\n", at.Server, who.Role, who.Id,
 		name, file)
+	return err
+}
+
+// consoleLink prints a one-time link to the console.
+func (c *clientFlags) consoleLink(cmd *cobra.Command) error {
+	at, err := c.find()
+	if err != nil {
+		return err
+	}
+	cl := &client{http: &http.Client{Timeout: c.timeout}, ctx: cmd.Context(), login: at, err: cmd.ErrOrStderr()}
+	made, err := call[api.ConsoleLink](cl, http.MethodPost, path("vestibule", "console", "links"), nil)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSuffix(at.Server, control.Prefix)+made.Path)
 	return err
 }

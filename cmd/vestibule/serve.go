@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 
 	"vestibule/internal/allinone"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global"
-	"vestibule/internal/global/control"
 	"vestibule/internal/node"
 )
 
@@ -117,8 +114,7 @@ func announceServe(w io.Writer, t *allinone.Tree, o *allinone.Options) error {
 	}
 	fmt.Fprintf(&b, "  API       VESTIBULE_SERVER=%s VESTIBULE_TOKEN=$(cat %s) %s rooms list\n", t.Info.Control.URL,
 		shellWord(t.Info.Control.TokenFile), program())
-	fmt.Fprintf(&b, "  Console   %s; a link to become its first admin is in %s, a new one from %s admin recover --data-dir %s\n",
-		strings.TrimSuffix(t.Info.Control.URL, control.Prefix)+"/", shellWord(filepath.Join(filepath.Dir(t.Info.Control.TokenFile), global.LinkFile)), program(), shellWord(filepath.Dir(t.Info.Control.TokenFile)))
+	fmt.Fprintf(&b, "  Console   the same variables with %s login --console print a link to it\n", program())
 	fmt.Fprintf(&b, "  Health    %s/readyz\n", t.Info.Edges[0].Metrics)
 	fmt.Fprintf(&b, "  Split     %s: the same as separate processes, when one is not enough\n\n", t.Info.Split)
 	return ready(w, &b, &t.Info)

@@ -324,13 +324,12 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err erro
 	return nil
 }
 
-// TakeToken sets the API's token in Info, and a link by which somebody becomes an admin of the console, for the owner of
-// the whole tree.
+// TakeToken sets the API's token and a one-time link to the console in Info, for the owner of the whole tree.
 func (t *Tree) TakeToken(ctx context.Context) (err error) {
 	if t.Info.Control.Token, err = t.global.Control.Token(ctx); err != nil {
 		return err
 	}
-	t.Info.Control.Console, err = t.global.Control.AdminLink(ctx, false)
+	t.Info.Control.Console, err = t.global.Control.Link(ctx, t.Info.Control.Token)
 	return err
 }
 

@@ -12,9 +12,13 @@ import (
 )
 
 // openWith is open with settings of the room sale and a number of permits.
-func openWith(t testing.TB, permits uint64, change func(*room.Settings)) *stage {
+func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ...func(*stage)) *stage {
 	t.Helper()
-	st := newStage(t, nil)
+	st := newStage(t, func(st *stage) {
+		for _, m := range more {
+			m(st)
+		}
+	})
 	st.up = newParent(t, st.bus, sale, vip)
 	d := document(st.origin.URL)
 	change(&d.Rooms[0])

@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -168,9 +172,9 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-func TestMethodsAndUpgradesThatAreRefused(t *testing.T) {
+func TestMethodsThatAreRefused(t *testing.T) {
 	st := open(t, nil)
-	for _, method := range []string{"CONNECT", "TRACE", "get", "PROPFIND", "PURGE", "PRI", "Connect"} {
+	for _, method := range []string{"CONNECT", "TRACE", "PRI", "get", "propfind", "PURGE", "Connect"} {
 		if codes, _ := st.raw(request(method+" / HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{405}) {
 			t.Errorf("%s: %v, want 405", method, codes)
 		}
@@ -180,23 +184,12 @@ func TestMethodsAndUpgradesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want 405", line, codes)
 		}
 	}
-	for _, upgrade := range [][]string{
-		{"Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}, {"Upgrade: websocket, h2c"}, {"Upgrade: websocket", "Upgrade: h2c"}, {"Upgrade: TLS/1.0"}, {"Upgrade:"},
-	} {
-		text := "GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\n" + strings.Join(upgrade, "\r\n") + "\r\n\r\n"
-		if codes, _ := st.raw(text); !slices.Equal(codes, []int{400}) {
-			t.Errorf("%v: %v, want 400", upgrade, codes)
-		}
-	}
-	if codes, _ := st.raw(request("POST / HTTP/1.1", "shop.example", "Upgrade: websocket", "Content-Length: 0")); !slices.Equal(codes, []int{400}) {
-		t.Errorf("POST with an upgrade: %v, want 400", codes)
-	}
 	if n := st.origin.requests(); n > 0 {
 		t.Errorf("%d requests reached the origin", n)
 	}
 	// Exempt methods do not exist: a preflight waits like everything else.
 	st.up.queue(sale, 10, 1)
-	for _, method := range []string{"OPTIONS", "HEAD", "DELETE"} {
+	for _, method := range []string{"OPTIONS", "HEAD", "DELETE", "PROPFIND", "QUERY"} {
 		if a := st.visitor().ask(method, "http://sale.example/", ""); a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d, not the waiting page", method, a.StatusCode)
 		}
@@ -204,6 +197,87 @@ func TestMethodsAndUpgradesThatAreRefused(t *testing.T) {
 	if n := st.origin.requests(); n > 0 {
 		t.Errorf("%d requests of people who wait reached the origin", n)
 	}
+}
+
+// Methods of IANA's registry and QUERY reach the site with their bodies, and those that all rooms of a request name.
+func TestMethodsThatPass(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := openWith(t, 10, func(r *room.Settings) { r.Methods = "PURGE X-1" }, reads(front))
+		in := "Cookie: " + st.seal("sale", session(7)) + "; " + st.seal("vip", session(8))
+		for method, want := range map[string]int{"PROPFIND": 200, "REPORT": 200, "MKCOL": 200, "QUERY": 200, "VERSION-CONTROL": 200, "PURGE": 200, "X-1": 200, "purge": 405, "BAN": 405, "CONNECT": 405, "TRACE": 405, "PRI": 405} {
+			codes, _ := st.raw(request(method+" /a HTTP/1.1", "sale.example", in, "Content-Length: 3") + "a=b")
+			if !slices.Equal(codes, []int{want}) {
+				t.Errorf("%s: %v, want %d", method, codes, want)
+			} else if want == 200 && st.origin.last().Method != method {
+				t.Errorf("%s reached the site as %s", method, st.origin.last().Method)
+			}
+		}
+		for target, want := range map[string]int{"/about": 405, "/vip": 405} { // outside of all rooms, and in another one
+			if codes, _ := st.raw(request("PURGE "+target+" HTTP/1.1", "shop.example", in)); !slices.Equal(codes, []int{want}) {
+				t.Errorf("PURGE %s: %v, want %d", target, codes, want)
+			}
+		}
+		// The second path of COPY and MOVE is in no room that the request is not in.
+		for destination, want := range map[string]int{
+			"/about2": 200, "http://shop.example/about2": 200, "/vip/a": 403, "http://shop.example/vip": 403, "//elsewhere/vip": 403, "http://shop.example/x/../vip": 403,
+			"/%76ip": 403, "vip": 403, "http://sale.example/": 403, "mailto:a": 403, "%zz": 403,
+		} {
+			for _, method := range []string{"MOVE", "COPY"} {
+				if codes, body := st.raw(request(method+" /about HTTP/1.1", "shop.example", "Destination: "+destination)); !slices.Equal(codes, []int{want}) {
+					t.Errorf("%s to %s: %v %q, want %d", method, destination, codes, body, want)
+				}
+			}
+		}
+		if codes, _ := st.raw(request("MOVE /about HTTP/1.1", "shop.example", "Destination: /a", "Destination: /vip")); !slices.Equal(codes, []int{403}) {
+			t.Errorf("two destinations: %v", codes)
+		}
+	})
+}
+
+// Offers that a server may ignore are ignored, and do not reach the site (RFC 9110, 7.8 and 10.1.4). An expectation
+// must not be.
+func TestOptionalHeadersAreIgnored(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		offered := http.Header{} // to the site
+		st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+			for _, name := range []string{"Upgrade", "Http2-Settings", "Te", "Connection"} {
+				if v, ok := r.Header[name]; ok {
+					offered[name] = v
+				}
+			}
+			io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
+		})
+		for _, lines := range [][]string{
+			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}, {"Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"},
+			{"Connection: Upgrade", "Upgrade: TLS/1.0"}, {"Connection: Upgrade", "Upgrade:"}, {"Connection: Upgrade", "Upgrade: h2c", "Upgrade: TLS/1.3"},
+			{"Upgrade: websocket"}, {"TE: trailers"}, {"Connection: TE", "TE: trailers, deflate;q=0.5"}, {"Connection: Upgrade"},
+		} {
+			codes, body := st.raw("GET /about HTTP/1.1\r\nHost: shop.example\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + last)
+			if !slices.Equal(codes, []int{200, 200}) || body != "the site" {
+				t.Errorf("%q: %v %q", lines, codes, body)
+			}
+			for name, v := range offered {
+				t.Errorf("%q: %s: %q reached the site", lines, name, v)
+			}
+		}
+		codes, _ := st.raw("GET /about HTTP/1.0\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		if r := st.origin.last(); !slices.Equal(codes, []int{200}) || r.Header["Upgrade"] != nil {
+			t.Errorf("an upgrade of HTTP/1.0: %v, %v", codes, r.Header)
+		}
+		if codes, _ := st.raw(request("POST /about HTTP/1.1", "shop.example", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 0")); !slices.Equal(codes, []int{200}) || st.origin.last().Header["Upgrade"] != nil {
+			t.Errorf("POST with an upgrade: %v", codes)
+		}
+		before := st.origin.requests()
+		for _, e := range [][]string{{"Expect: the-unexpected"}, {"Expect: 100-continue, x"}, {"Expect: 100-continue", "Expect: x"}} {
+			if codes, _ := st.raw(request("GET /about HTTP/1.1", "shop.example", e...)); !slices.Equal(codes, []int{417}) {
+				t.Errorf("%q: %v, want 417", e, codes)
+			}
+		}
+		if n := st.origin.requests(); n > before {
+			t.Errorf("%d of them reached the site", n-before)
+		}
+	})
 }
 
 // smuggled are requests outside of all rooms that hide one for the room vip.
@@ -392,4 +466,77 @@ func TestSlowReadersAreCut(t *testing.T) {
 	if a := st.visitor().get("http://shop.example/about"); a.body != "still here" {
 		t.Errorf("got %q", a.body)
 	}
+}
+
+// A visitor that cancels requests over HTTP/2 keeps no connection to the site, whenever the cancel arrives.
+func TestCanceledRequestsKeepNoConnectionToTheSite(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, func(st *stage) {
+			st.maxFiles = 64 // 11 connections to origins
+			st.cfg.Reader = front
+			st.withTLS()
+			pair(t, st.cfg.TLS, 1)
+		})
+		for range 5 {
+			x := dialHTTP2(t, st.addr(0))
+			for range 20 {
+				stream, err := x.ask(http.MethodGet, "shop.example", "/about")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if status, _, err := x.hear(stream); err != nil || status != "200" {
+					t.Fatalf("a request between canceled ones: %q %v", status, err)
+				}
+				for range 3 {
+					stream, err := x.ask(http.MethodGet, "shop.example", "/about")
+					if err == nil {
+						err = x.WriteRSTStream(stream, http2.ErrCodeCancel)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			x.Close() // its error changes nothing
+		}
+		a := st.secure(true).get("https://shop.example/about")
+		if a.StatusCode != http.StatusOK {
+			t.Errorf("after 300 canceled requests: %d %.60q", a.StatusCode, a.body)
+		}
+		eventually(t, "no connection is taken", func() bool {
+			if front == frontFast {
+				return metric1(t, st, "vestibule_edge_origin_connections") == float64(st.server.pool.Idle())
+			}
+			return metric1(t, st, "vestibule_edge_origin_connections") <= 2
+		})
+	})
+}
+
+// A request for an event stream with more bytes behind it is refused, and its connection closed, whatever part of the
+// bytes each reader has in its buffer.
+func TestBytesBehindAStreamsRequest(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		st.up.queue(sale, 10, 1)
+		for _, size := range [][2]int{{8000, 7000}, {8000, 3000}, {3000, 12000}, {12000, 7000}, {100, 16000}, {8000, 60000}, {100, 1}, {4000, 4096}} {
+			c := st.dial()
+			text := "GET " + gate.EventsPath + "?room=sale HTTP/1.1\r\nHost: sale.example\r\nCookie: " + st.seal("sale", inLine(7)) + "\r\nX-Pad: " + strings.Repeat("a", size[0]) + "\r\n\r\n"
+			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(c, text+strings.Repeat("x", size[1])); err != nil {
+				t.Logf("%v: %v", size, err) // the edge has closed
+			}
+			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%v: %v", size, err)
+			}
+			c.Close() // as in dial
+		}
+		eventually(t, "no connection and no stream is left", func() bool {
+			return metric1(t, st, "vestibule_edge_connections") == 0 && metric1(t, st, "vestibule_edge_event_streams") == 0
+		})
+		if n := metric1(t, st, "vestibule_edge_panics_total"); n > 0 {
+			t.Errorf("%v panics", n)
+		}
+	})
 }

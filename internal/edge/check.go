@@ -233,7 +233,7 @@ func stripped(header http.Header) (out []string) {
 	return out
 }
 
-var ownRules = origin.NewHeaderRules(nil)
+var ownRules = origin.NewHeaderRules(nil, nil)
 
 // denied encodes a denial with the visitor's answer.
 func denied(o *gate.Outcome) []byte {

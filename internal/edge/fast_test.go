@@ -2,16 +2,22 @@ package edge
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -203,6 +209,9 @@ var hostile = map[string]string{
 	"a chunk extension":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;\na\r\n0\r\n\r\n" + poison,
 	"an unasked upgrade":     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + poison,
 	"hints without end":      strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 50) + goodAnswer,
+	"the status 000":         "HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n" + poison,
+	"the status 099":         "HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n" + poison,
+	"the status 600":         "HTTP/1.1 600 High\r\nContent-Length: 0\r\n\r\n" + poison,
 	"no answer":              "SSH-2.0-x\r\n",
 	"half a head":            "HTTP/1.1 200 OK\r\nX: <end>",
 	"half a body":            "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf<end>",
@@ -252,8 +261,11 @@ func TestHostileAnswers(t *testing.T) {
 				t.Errorf("%s: no end", name)
 			}
 			c.Close() // it was read to its end
-			if poisoned(string(out)) {
+			if poisoned(string(out)) || strings.HasPrefix(name, "the status") && !strings.HasPrefix(string(out), "HTTP/1.1 502 ") {
 				t.Errorf("%s: the visitor gets %q", name, out)
+			}
+			if n := metric1(t, st, "vestibule_edge_panics_total"); n > 0 {
+				t.Errorf("%s: %v panics", name, n)
 			}
 			for range 3 {
 				if codes, body := st.raw(request("GET /about HTTP/1.1", "shop.example")); !slices.Equal(codes, []int{200}) || body != "good" && body != "fine" {
@@ -342,6 +354,138 @@ func TestAnswersOfAllFramings(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// No answer offers the visitor another address of the site, where no edge decides, in either front and over HTTP/2.
+func TestNoAnswerLeadsPastTheEdge(t *testing.T) {
+	const offers = "Alt-Svc: h3=\"direct.example:443\"\r\nalternate-protocol: 443:quic\r\nLink: </a>\r\n"
+	site := newRawSite(t, func(int, *http.Request) string {
+		return "HTTP/1.1 103 Early Hints\r\n" + offers + "Set-Cookie: a=b\r\n\r\nHTTP/1.1 200 OK\r\n" + offers + "Content-Length: 2\r\n\r\nok"
+	})
+	eachFront(t, func(t *testing.T, front string) {
+		overBoth(t, front, "http://"+site, func(t *testing.T, _ *stage, v *visitor, scheme string) {
+			hints := []textproto.MIMEHeader{}
+			trace := &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+				hints = append(hints, maps.Clone(h))
+				return nil
+			}}
+			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, scheme+"://shop.example/about", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := v.do(r)
+			if a.body != "ok" || a.Header["Alt-Svc"] != nil || a.Header["Alternate-Protocol"] != nil || a.Header.Get("Link") != "</a>" {
+				t.Errorf("%d %v %q", a.StatusCode, a.Header, a.body)
+			}
+			if len(hints) != 1 || len(hints[0]) != 1 || hints[0].Get("Link") != "</a>" {
+				t.Errorf("hints: %v", hints)
+			}
+		})
+	})
+}
+
+// A hint that a site sends behind its answer may be read with the next one on the connection: it reaches nobody.
+func TestALateHintIsNobodyElses(t *testing.T) {
+	site := newRawSite(t, func(n int, _ *http.Request) string {
+		late := ""
+		if n > 0 {
+			late = "HTTP/1.1 103 Early Hints\r\nLink: </alice>\r\n\r\n"
+		}
+		return late + goodAnswer
+	})
+	eachFront(t, func(t *testing.T, front string) {
+		overBoth(t, front, "http://"+site, func(t *testing.T, _ *stage, v *visitor, scheme string) {
+			for i := range 3 {
+				trace := &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+					t.Errorf("request %d gets %v", i, h)
+					return nil
+				}}
+				r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, scheme+"://shop.example/about", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a := v.do(r); a.body != "good" {
+					t.Errorf("%d %q", a.StatusCode, a.body)
+				}
+			}
+		})
+	})
+}
+
+// A site that removes its visitors' cookies has removed the ticket: the header passes unchanged, no ticket comes with
+// it, and the session has ended.
+func TestClearSiteDataEndsTheSession(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		for value, ends := range map[string]bool{`"cookies"`: true, `"cache", "cookies"`: true, `"*"`: true, `"cache"`: false, "cookies": false} {
+			site := newRawSite(t, func(_ int, r *http.Request) string {
+				more := ""
+				if r.URL.Path == "/logout" {
+					more = "Clear-Site-Data: " + value + "\r\nSet-Cookie: theirs=; Max-Age=0\r\n"
+				}
+				return "HTTP/1.1 200 OK\r\n" + more + "Content-Length: 8\r\n\r\nthe site"
+			})
+			st := openAt(t, "http://"+site, reads(front))
+			v := st.visitor()
+			v.Jar = nil
+			c := cookieOf(v.get("http://sale.example/"), "vestibule-sale")
+			if c == nil {
+				t.Fatal("nobody is let in")
+			}
+			in := []string{"Cookie", c.Name + "=" + c.Value}
+			for _, header := range [][]string{nil, in} { // a newcomer, who is admitted by this request, and a session
+				a := v.get("http://sale.example/logout", header...)
+				if a.Header.Get("Clear-Site-Data") != value || a.body != "the site" || ends && cookieOf(a, "vestibule-sale") != nil || header == nil && !ends && cookieOf(a, "vestibule-sale") == nil || cookieOf(a, "theirs") == nil {
+					t.Errorf("%s: %d %v", value, a.StatusCode, a.Header)
+				}
+			}
+			st.up.queue(sale, 10, 1)
+			if b := v.get("http://sale.example/", in...); (b.body == "the site") == ends {
+				t.Errorf("%s: then %d %.40q", value, b.StatusCode, b.body)
+			}
+		}
+	})
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.String()
+}
+
+// A header of a program with _ in its name is counted and named once, with the setting that lets it pass; one that a
+// site would take for a header that the edge removes is counted only.
+func TestHeadersWithAnUnderscoreAreNamed(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		var log lockedBuffer
+		st := open(t, func(st *stage) {
+			st.cfg.Reader = front
+			st.log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		for range 2 {
+			for i := range 25 {
+				st.raw(request("GET /about HTTP/1.1", "shop.example", fmt.Sprintf("api_key_%02d: secret", i), "X_Real_IP: 6.6.6.6"))
+			}
+		}
+		if n := metric1(t, st, "vestibule_edge_removed_names_total"); n != 50 {
+			t.Errorf("%v are counted, not 50", n)
+		}
+		text := log.String()
+		if n := strings.Count(text, "forward_headers: [api_key_"); n != 20 || strings.Contains(text, "secret") || strings.Contains(strings.ToLower(text), "x_real_ip") || strings.Count(text, "[api_key_07]") != 1 {
+			t.Errorf("%d are named: %.2000s", n, text)
+		}
 	})
 }
 

@@ -19,6 +19,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := s.gate.Begin()
 	defer o.End()
 	defer s.recovered(w, r, o)
+	if !meetsExpectation(r) {
+		o.Client, o.Secure = clientaddr.Peer(r.RemoteAddr), r.TLS != nil
+		o.Refuse("refused_expect", "Only the expectation 100-continue is met here.", http.StatusExpectationFailed)
+		s.answer(w, r, o)
+		return
+	}
+	dropOffers(r)
 	s.gate.Decide(r.Context(), s.request(r, clientaddr.Peer(r.RemoteAddr), o), o)
 	switch o.Kind {
 	case gate.Enters:

@@ -529,6 +529,9 @@ func (st *stage) start() *stage {
 		if err := st.stop(); err != nil {
 			st.t.Errorf("the edge ended with %v", err)
 		}
+		for _, name := range []string{"vestibule_edge_connections", "vestibule_edge_origin_connections", "vestibule_edge_event_streams"} {
+			eventually(st.t, name+" is 0 after the end", func() bool { return metric1(st.t, st, name) == 0 })
+		}
 	})
 	return st
 }

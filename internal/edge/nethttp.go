@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"vestibule/internal/core/rules"
 	"vestibule/internal/edge/gate"
 )
@@ -52,5 +54,30 @@ func addFields(h http.Header, fields []gate.Field) {
 			h.Del(f.Name)
 		}
 		h.Add(f.Name, f.Value)
+	}
+}
+
+// meetsExpectation reports whether a request expects nothing but 100-continue. Over HTTP/1.1 net/http refuses most
+// others itself.
+func meetsExpectation(r *http.Request) bool {
+	for _, e := range r.Header["Expect"] {
+		if !strings.EqualFold(e, "100-continue") {
+			return false
+		}
+	}
+	return true
+}
+
+// dropOffers removes what a client offers and the edge does not take up (RFC 9110, 7.8): upgrades other than to
+// websocket. The request is then decided like one without the offer.
+func dropOffers(r *http.Request) {
+	offers := r.Header["Upgrade"]
+	if offers == nil {
+		return
+	}
+	delete(r.Header, "Upgrade")
+	if r.Method == http.MethodGet && r.ProtoMajor == 1 && r.ProtoMinor == 1 && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") &&
+		httpguts.HeaderValuesContainsToken(offers, "websocket") {
+		r.Header["Upgrade"] = []string{"websocket"}
 	}
 }

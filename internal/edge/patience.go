@@ -97,6 +97,9 @@ func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader closes the connection after the answer while the edge drains; over HTTP/2, after its other streams.
 func (w *patientWriter) WriteHeader(code int) {
+	if code < http.StatusOK && code > http.StatusSwitchingProtocols && len(w.Header()) == 0 {
+		return // a hint of nothing
+	}
 	if code >= http.StatusOK && w.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}

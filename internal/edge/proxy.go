@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/origin"
 )
 
@@ -42,29 +44,66 @@ type passage struct {
 
 // serve forwards an admitted request.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
-	if o.Kind != gate.Enters {
-		panic("proxy: the request may not enter") // nothing may reach the origin this way
-	}
+	o.MustGo(gate.Enters, rawTarget(r))
 	x := passage{proxy: p, outcome: o, asked: time.Now()}
 	x.body, _ = r.Body.(*patientBody)
 	rp := httputil.ReverseProxy{
 		Transport: p.trip, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
 	}
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) { // the answer broke off
+			http.NewResponseController(w).Flush() //nolint:errcheck // the visitor gets what came before the fault
+		}
+		panic(p)
+	}()
 	rp.ServeHTTP(w, r)
 }
 
-// answered turns the origin's answer into the visitor's.
+// siteBody is the body of a site's answer, of which it records a fault.
+type siteBody struct {
+	io.ReadCloser
+	of    passage
+	asked *http.Request
+}
+
+func (b *siteBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && b.asked.Context().Err() == nil {
+		b.of.monitor.BrokeOff(b.of.outcome.Origin, b.asked.Host, err)
+	}
+	return n, err
+}
+
+// answered turns the origin's answer into the visitor's. After an error ReverseProxy closes the connection to the
+// origin; by itself it would keep that of an upgrade that nobody asked for.
 func (x passage) answered(r *http.Response) error {
+	switch {
+	case r.StatusCode < 100 || r.StatusCode > 599: // net/http reads any three digits
+		return fmt.Errorf("%w: status %03d", http1.ErrAnswer, r.StatusCode)
+	case r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")):
+		return fmt.Errorf("%w: an upgrade to %q, asked for %q", http1.ErrAnswer, r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))
+	}
 	x.monitor.Answered(x.outcome.Origin)
 	x.outcome.Forwarded(r.StatusCode, time.Since(x.asked))
-	own := r.Header.Get(gate.CommandHeader) == gate.CommandRevoke
-	revoke := own || r.Header.Get(gate.HostedCommandHeader) == gate.CommandRevoke
+	var commands gate.SiteCommands
+	for _, name := range [...]string{gate.CommandHeader, gate.HostedCommandHeader, gate.ClearHeader} {
+		for _, value := range r.Header[name] {
+			commands.Read(name, value)
+		}
+	}
 	// Not before: an informational answer (103) would have taken them, and left none for the final one.
 	tickets, private := x.outcome.ForVisitor()
 	origin.StripAnswer(r.Header, private)
-	addFields(r.Header, tickets)
-	if revoke {
-		x.outcome.Revoke(own)
+	if commands.KeepsTickets() {
+		addFields(r.Header, tickets)
+	}
+	x.outcome.Obey(&commands)
+	if r.StatusCode != http.StatusSwitchingProtocols && r.Body != http.NoBody {
+		r.Body = &siteBody{r.Body, x, r.Request}
 	}
 	return nil
 }
@@ -94,6 +133,8 @@ func (x passage) rewrite(p *httputil.ProxyRequest) {
 	out.Host = p.In.Host
 	// Some origins read trailers as headers, and no site asks its visitors for any.
 	out.Trailer = nil
+	delete(out.Header, "Te")
+	delete(out.Header, "Http2-Settings")
 	x.headers.Strip(out.Header)
 	for _, f := range x.outcome.AppendForSite(nil, clientaddr.Text(x.outcome.Client), p.In.Host) {
 		out.Header[f.Name] = []string{f.Value}
@@ -141,6 +182,8 @@ func (p *proxy) preflight(r *http.Request, o *gate.Outcome) {
 func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
 	defer cancel()
+	target := rawTarget(r)
+	o.MustGo(gate.Preflights, target)
 	to := o.Origin.URL
 	out := (&http.Request{
 		Method: http.MethodOptions, URL: &url.URL{Scheme: to.Scheme, Host: to.Host}, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -149,7 +192,7 @@ func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, er
 	if o.Secure {
 		out.Header.Set("X-Forwarded-Proto", "https")
 	}
-	path, _, _ := strings.Cut(rawTarget(r), "?")
+	path, _, _ := strings.Cut(target, "?")
 	setPath(out.URL, path)
 	for _, name := range [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"} {
 		if v := r.Header.Get(name); v != "" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/front"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/sse"
 )
@@ -30,9 +31,14 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 		o.Refuse("stream_capped", "No event stream is free. Please poll.", http.StatusServiceUnavailable)
 		return false
 	}
+	b := &beginning{stay: o.Stay, guest: o.Guest, epoch: o.Epoch}
+	defer func() {
+		if !b.added { // the hub releases the place of an added stream
+			s.hub.Release(st.From)
+		}
+	}()
 	s.gate.Count("stream")
-	b := &beginning{stay: o.Stay, guest: o.Guest, epoch: o.Epoch, msg: s.hub.Latest(o.Stay.Room)}
-	if b.msg == nil {
+	if b.msg = s.hub.Latest(o.Stay.Room); b.msg == nil {
 		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // empty if the room is gone
 	}
 	// Browsers reconnect by themselves after a loss; spread the moments.
@@ -59,14 +65,15 @@ type beginning struct {
 	epoch uint32
 	msg   []byte // the newest message of the room
 	head  []byte // the same, with the header before it
+	added bool   // the hub has the stream
 }
 
-// subscribe begins a stream, or frees its place.
+// subscribe gives a stream to the hub.
 func (s *streams) subscribe(st *sse.Stream, b *beginning, begin func() error) error {
 	if err := s.hub.Add(st, b.epoch, b.msg, begin); err != nil {
-		s.hub.Release(st.From)
 		return err
 	}
+	b.added = true
 	if !b.guest && !s.gate.Waits(&b.stay) { // it ended before there was a stream to end
 		s.hub.Finish(st.Place)
 	}
@@ -77,39 +84,45 @@ func (s *streams) subscribe(st *sse.Stream, b *beginning, begin func() error) er
 func (s *streams) takeOver(w http.ResponseWriter, st *sse.Stream, b *beginning) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		s.hub.Release(st.From)
 		s.log.Error("connection not taken over", slog.Any("error", err))
 		http.Error(w, "No event stream is possible here.", http.StatusInternalServerError)
 		return
 	}
-	var p *sse.Conn
-	if h, ok := conn.(interface{ Bare() (net.Conn, error) }); ok {
-		conn, err = h.Bare()
+	defer func() {
+		if b.added { // the hub closes it
+			return
+		}
+		if err := conn.Close(); err != nil {
+			s.log.Debug("close", slog.Any("error", err))
+		}
+	}()
+	if err := s.begin(conn, buffered.Reader.Buffered() > 0, st, b); err != nil {
+		s.log.Debug("event stream not begun", slog.Any("error", err))
 	}
-	if err == nil {
-		p, err = sse.TakeOver(conn)
+}
+
+var errPipelined = errors.New("the client sent another request before the response")
+
+// begin sends the head of a stream on its own connection, which the hub then owns. more reports that net/http has read
+// bytes behind the request.
+func (s *streams) begin(conn net.Conn, more bool, st *sse.Stream, b *beginning) error {
+	if h, ok := conn.(front.Handed); ok {
+		conn, more = h.Bare(), more || h.Unread() > 0
 	}
-	if err == nil && buffered.Reader.Buffered() > 0 {
-		err = errors.New("the client sent another request before the response")
+	if more {
+		return errPipelined
 	}
+	p, err := sse.TakeOver(conn)
 	if err != nil {
-		s.hub.Release(st.From)
-	} else {
-		st.Subscriber = p
-		err = s.subscribe(st, b, func() error {
-			answer := "HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\nContent-Type: text/event-stream\r\n" +
-				"Cache-Control: private, no-store\r\nX-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
-			_, err := p.Send(append([]byte(answer), b.head...))
-			return err
-		})
+		return err
 	}
-	if err == nil {
-		return
-	}
-	s.log.Debug("event stream not begun", slog.Any("error", err))
-	if err := conn.Close(); err != nil {
-		s.log.Debug("close", slog.Any("error", err))
-	}
+	st.Subscriber = p
+	return s.subscribe(st, b, func() error {
+		answer := "HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\nContent-Type: text/event-stream\r\n" +
+			"Cache-Control: private, no-store\r\nX-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+		_, err := p.Send(append([]byte(answer), b.head...))
+		return err
+	})
 }
 
 // post serves a stream with an ordinary answer, until either side ends it.

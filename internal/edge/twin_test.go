@@ -314,8 +314,9 @@ func (peer) SetWriteDeadline(time.Time) error { return nil }
 
 // quietSite is a site in memory that records its requests.
 type quietSite struct {
-	mu    sync.Mutex
-	asked []string
+	mu     sync.Mutex
+	asked  []string
+	answer string // of every request; empty for a good one. With <end> at its end the connection ends.
 }
 
 func (s *quietSite) dial(context.Context, string, string) (net.Conn, error) {
@@ -341,6 +342,7 @@ type siteConn struct {
 	change *sync.Cond
 	in     []byte
 	out    []byte
+	ended  bool // by the site: no bytes follow out
 	closed bool
 }
 
@@ -376,6 +378,10 @@ func (c *siteConn) Write(b []byte) (int, error) {
 		if r.Method == http.MethodHead {
 			answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 		}
+		if c.of.answer != "" {
+			answer = strings.TrimSuffix(c.of.answer, "<end>")
+			c.ended = c.ended || answer != c.of.answer
+		}
 		c.out = append(c.out, answer...)
 		c.change.Broadcast()
 	}
@@ -391,7 +397,7 @@ func (s *quietSite) note(asked string) {
 func (c *siteConn) Read(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.out) == 0 && !c.closed {
+	for len(c.out) == 0 && !c.closed && !c.ended {
 		c.change.Wait()
 	}
 	n := copy(b, c.out)
@@ -560,6 +566,88 @@ func (w *writer) overHTTP2() *http.Request {
 	return r
 }
 
+// Answers of sites, good and broken: each front gives the visitor the same. Only heads that are not as RFC 9112
+// requires, which net/http mends, are an error of the site at the fast front.
+func TestFrontsAgreeAboutAnswers(t *testing.T) {
+	x := newTwin(t, "")
+	const head, chunked = "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	long := strings.Repeat("x", 20<<10)
+	for _, tc := range []struct {
+		answer string
+		want   string // status and body; "cut" behind it if the connection ends early
+		fast   string // if the fast front differs
+	}{
+		{head + "Content-Length: 2\r\n\r\nok", "200 ok", ""},
+		{head + "\r\nto the end<end>", "200 to the end", ""},
+		{chunked + "2\r\nok\r\n0\r\n\r\n", "200 ok", ""},
+		{chunked + "5   \r\nhello\r\n0\r\n\r\n", "200 hello", ""},
+		{chunked + "5\t\r\nhello\r\n0  \r\n\r\n", "200 hello", ""},
+		{chunked + "5;sig=abc\r\nhello\r\n0;last\r\n\r\n", "200 hello", ""},
+		{chunked + "5;a=\"b;c\"\r\nhello\r\n000\r\nX-Trailer: a\r\n\r\n", "200 hello", ""},
+		{chunked + "00000A\r\n0123456789\r\n0\r\n\r\n", "200 0123456789", ""},
+		{chunked + "zz\r\nhello\r\n0\r\n\r\n<end>", "502", ""},
+		{chunked + "-5\r\nhello\r\n0\r\n\r\n<end>", "502", ""},
+		{chunked + "5\r\nhelloworld\r\n0\r\n\r\n<end>", "502", ""},
+		{chunked + "5 5\r\nhello\r\n0\r\n\r\n<end>", "502", ""},
+		{chunked + "fffffffffffffffff\r\nhello<end>", "502", ""},
+		{chunked + "ff\r\nhalf<end>", "200 half cut", ""},
+		{head + "Content-Length: 100\r\n\r\nhalf<end>", "502", ""},
+		{head + "Content-Length: 30000\r\n\r\n" + long + "<end>", "200 " + long + " cut", ""},
+		{head + "Content-Length: 9000\r\n\r\nhalf<end>", "200 half cut", ""},
+		{head + "Content-Length: x\r\n\r\nhalf<end>", "502", ""},
+		{head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nok<end>", "502", ""},
+		{head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n<end>", "502", ""},
+		{"SSH-2.0-OpenSSH_9.9\r\n<end>", "502", ""},
+		{"HTTP/1.1 20\r\n\r\n<end>", "502", ""},
+		{head + "A B: c\r\n\r\n<end>", "200 ", "502"},
+		{head + "X-A: b\x00\r\n\r\n<end>", "502", ""},
+		{"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "200 ok", "502"},
+		{head + "X-A: b\r\n c\r\nContent-Length: 2\r\n\r\nok", "200 ok", "502"},
+		{head + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nok", "200 ok", "502"},
+		{chunked + "2\nok\n0\n\n<end>", "502", ""},
+		{chunked + "2 ;a\r\nok\r\n0\r\n\r\n<end>", "502", "200 ok"},
+	} {
+		for i, front := range []string{frontNetHTTP, frontFast} {
+			want := tc.want
+			if i == 1 && tc.fast != "" {
+				want = tc.fast
+			}
+			x.site[i].answer = tc.answer
+			before := metric1(t, x.st[i], "vestibule_edge_origin_unreadable_total")
+			c := newQuietConn([]byte(last))
+			x.enter[i](c)
+			<-c.done
+			if got := c.whole(); got != want {
+				t.Errorf("%.80q, %s: %.80q, want %.80q", tc.answer, front, got, want)
+			}
+			if faulty, n := strings.HasPrefix(want, "502") || strings.HasSuffix(want, " cut"), metric1(t, x.st[i], "vestibule_edge_origin_unreadable_total")-before; (n == 1) != faulty || n > 1 {
+				t.Errorf("%.80q, %s: counted %v times", tc.answer, front, n)
+			}
+			if n := metric1(t, x.st[i], "vestibule_edge_origin_errors_total"); n != 0 {
+				t.Errorf("%.80q, %s: the site counts as silent", tc.answer, front)
+			}
+		}
+	}
+}
+
+// whole returns status and body of the answer, with "cut" behind it if it breaks off; without the body of an error.
+func (c *quietConn) whole() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	res, err := http.ReadResponse(bufio.NewReader(&c.out), nil)
+	if err != nil {
+		return "no answer: " + err.Error()
+	}
+	body, err := io.ReadAll(res.Body)
+	switch {
+	case res.StatusCode != http.StatusOK:
+		return fmt.Sprint(res.StatusCode)
+	case err != nil:
+		return fmt.Sprintf("200 %s cut", body)
+	}
+	return fmt.Sprintf("200 %s", body)
+}
+
 // writer writes random bytes of a connection.
 type writer struct {
 	rand  *rand.Rand
@@ -590,10 +678,10 @@ func (w *writer) connection() (data []byte, cut int) {
 // request writes one request, plain more often than not.
 func (w *writer) request() {
 	plain := !w.in(3)
-	method := w.one("GET", "GET", "GET", "POST", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
+	method := w.one("GET", "GET", "GET", "POST", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "MOVE", "QUERY")
 	target, host, version, end := w.one("/about", "/about?x=1", "/", "/vip", "/vip/a?b"), w.one("shop.example", "sale.example", "shop.example:80"), "HTTP/1.1", "\r\n"
 	if !plain {
-		method = w.one(method, method, "get", "CONNECT", "TRACE", "PRI", "", "GET ", "P\x00ST")
+		method = w.one(method, method, "get", "CONNECT", "TRACE", "PRI", "PURGE", "", "GET ", "P\x00ST")
 		switch w.rand.IntN(4) {
 		case 0:
 			target = w.one(vipSpellings...)
@@ -655,8 +743,8 @@ func (w *writer) line(plain bool) string {
 			"Authorization: Basic YTpi", "Content-Type: text/plain", "Cookie: a=1; vestibule-sale=x", "X-Forwarded-For: 6.6.6.6", "Vestibule-Poll: 1", "Sec-Fetch-Dest: image")
 	}
 	name := w.one("X-A", "x-a", "Transfer-Encoding", "Content-Length", "Connection", "Host", "Expect", "Upgrade", "TE", "Trailer", "Keep-Alive", "Proxy-Connection", "Cookie", "X_A", "X-Forwarded-Host", "Forwarded",
-		"Via", "Vestibule-Ticket", "Vestibule-Proof", "X-Vestibule-A", "HTTP2-Settings", "Pragma", "X-Real-IP", "X-Original-URL", "X-HTTP-Method-Override", "Date", "User-Agent", ":path", "", "X A", "X-\xe9", "X-A\x00")
-	value := w.one("", "a", " a ", "\ta\t", "close", "keep-alive", "chunked", "gzip, chunked", "100-continue", "websocket", "h2c", "trailers", "X-A", "Host, Cookie", "5", "0", "-1", "1e3", "0x5", "+1",
+		"Via", "Vestibule-Ticket", "Vestibule-Proof", "X-Vestibule-A", "HTTP2-Settings", "Pragma", "X-Real-IP", "X-Original-URL", "X-HTTP-Method-Override", "Date", "User-Agent", "Destination", "Authorization", ":path", "", "X A", "X-\xe9", "X-A\x00")
+	value := w.one("", "a", " a ", "\ta\t", "close", "keep-alive", "Upgrade", "upgrade, HTTP2-Settings", "TE", "NTLM TlRM", "chunked", "gzip, chunked", "100-continue", "websocket", "h2c", "trailers", "X-A", "Host, Cookie", "5", "0", "-1", "1e3", "0x5", "+1",
 		"99999999999999999999", "a, b", "a\x00b", "a\rb", "a\x7fb", "\xe9\xc3", "a\r\n b", "a\r\n\tb", "a=b; c", "shop.example", "/vip", "\"", strings.Repeat("v", w.rand.IntN(3000)))
 	return name + w.one(":", ": ", ": ", ": ", " : ", ":\t", "", " ") + value
 }

@@ -10,7 +10,6 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
-	"vestibule/internal/global/notices"
 	"vestibule/internal/node"
 )
 
@@ -33,7 +32,6 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour, DrawBeacon: draw.BeaconNone,
-		Notices: NoticesConfig{SMTP: SMTPConfig{Security: notices.StartTLS}},
 		NATS:    node.DefaultServer(),
 	}
 }

@@ -133,7 +133,7 @@ type Control struct {
 	access   *access.Access
 	handler  http.Handler
 	end      func() // ends the streams of the console
-	folder   string // for the link of an admin, and the request for one
+	folder   string // with requests for a new admin
 	url      string // "" for the address of the listener
 	listener net.Listener
 	scheme   string
@@ -151,15 +151,17 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	people := access.New(access.Options{Name: s.Config.Name, Docs: docs, Journal: s.Audit, OIDC: provider, Log: s.log})
 	c := &Control{
-		access: people, folder: s.Config.DataDir, url: strings.TrimSuffix(cfg.URL, "/"),
-		API: control.New(control.Options{
-			Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Audit: s.Audit, Docs: docs, Users: people, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view, Forget: s.Orders.Forget, Count: s.metrics.answered, Log: s.log,
-			Shared: s.Docs, Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post,
-		}),
+		folder: s.Config.DataDir, url: strings.TrimSuffix(cfg.URL, "/"),
 		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
 	}
+	c.access = access.New(access.Options{Docs: docs, OIDC: provider, Log: s.log, Token: func(ctx context.Context, id string) (control.Principal, bool, error) {
+		return c.API.Principal(ctx, id)
+	}})
+	c.API = control.New(control.Options{
+		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Audit: s.Audit, Docs: docs, Link: c.access.Link, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view, Forget: s.Orders.Forget, Count: s.metrics.answered, Log: s.log,
+		Shared: s.Docs, Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post,
+	})
 	var secure *tls.Config
 	if cfg.Cert != "" {
 		cert, err := node.NewCertificate(cfg.Cert, cfg.Key, s.log, time.Now)
@@ -179,7 +181,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	return c, nil
 }
 
-// routes serves the API, the console and the pages of logins.
+// routes serves the API, the console and its logins.
 func (c *Control) routes(s *Server) http.Handler {
 	mux := http.NewServeMux()
 	screens := console.New(console.Options{API: c.API, Who: c.access.Who, Log: s.log, Live: s.lastMinute})
@@ -219,7 +221,7 @@ func (s *Server) page(ctx context.Context, hash string) ([]byte, error) {
 type ControlInfo struct {
 	URL       string `json:"url"`
 	Token     string `json:"token,omitempty"`
-	Console   string `json:"console,omitempty"`    // link by which somebody becomes an admin, once
+	Console   string `json:"console,omitempty"`    // one-time link of Token to the console
 	TokenFile string `json:"token_file,omitempty"` // path of the first token, once there is one
 	Zone      string `json:"zone"`
 	Account   string `json:"account"`
@@ -267,7 +269,7 @@ func (c *Control) run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error { return node.IgnoreEnd(ctx, c.makeFirst(ctx)) })
-	g.Go(func() error { return node.IgnoreEnd(ctx, c.makeLinks(ctx)) })
+	g.Go(func() error { return node.IgnoreEnd(ctx, c.recoverAdmins(ctx)) })
 	g.Go(func() error {
 		<-ctx.Done()
 		last, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -305,46 +307,24 @@ func (c *Control) makeFirst(ctx context.Context) error {
 	}
 }
 
-// Files of an admin's one-time link in the data folder.
+// Files of a recovery in the data folder. Anybody that writes there owns the fleet's keys already.
 const (
-	LinkFile    = "control.link"    // the newest link, which only this user can read
-	RecoverFile = "control.recover" // asks for a link: whoever writes here owns the fleet's keys already
+	RecoverFile   = "control.recover"   // asks for a new admin
+	RecoveredFile = "control.recovered" // the token of the new admin and a link to the console, one a line
 )
 
-// AdminLink makes a one-time link by which its user becomes an admin, and keeps it in the data folder. With onlyFirst it
-// makes none, and returns "", if there is an admin.
-func (c *Control) AdminLink(ctx context.Context, onlyFirst bool) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	path, err := c.access.AdminLink(ctx, onlyFirst)
-	if err != nil || path == "" {
-		return "", err
-	}
-	link := cmp.Or(c.url, c.scheme+"://"+c.listener.Addr().String()) + path
-	file := filepath.Join(c.folder, LinkFile)
-	if err := node.WriteFile(file, []byte(link+"\n")); err != nil {
-		return "", err
-	}
-	c.log.Info("control: a link by which somebody becomes an admin was made; it is valid once, for 15 minutes", slog.String("file", file))
-	return link, nil
+// Link makes a one-time link to the console for a token.
+func (c *Control) Link(ctx context.Context, token string) (string, error) {
+	path, _, err := c.access.Link(ctx, control.TokenID(token))
+	return cmp.Or(c.url, c.scheme+"://"+c.listener.Addr().String()) + path, err
 }
 
-// makeLinks makes a link for the first admin of the fleet, and later for whoever asks in the data folder.
-func (c *Control) makeLinks(ctx context.Context) error {
-	asked := filepath.Join(c.folder, RecoverFile)
-	for first, failing := true, false; ; {
-		_, notAsked := os.Stat(asked)
-		var err error
-		if notAsked == nil {
-			if _, err = c.AdminLink(ctx, false); err == nil {
-				err = os.Remove(asked)
-			}
-		} else if first {
-			_, err = c.AdminLink(ctx, true)
-		}
-		first = first && err != nil
+// recoverAdmins makes a new admin for each request in the data folder, until ctx ends.
+func (c *Control) recoverAdmins(ctx context.Context) error {
+	for failing := false; ; {
+		err := c.recoverAdmin(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			c.log.Warn("control: a link for an admin cannot be made yet", slog.Any("error", err))
+			c.log.Warn("control: no admin can be made for the request in the data folder; trying again", slog.String("file", RecoverFile), slog.Any("error", err))
 		}
 		failing = err != nil
 		select {
@@ -353,4 +333,30 @@ func (c *Control) makeLinks(ctx context.Context) error {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// recoverAdmin answers a request in the data folder, if there is one.
+func (c *Control) recoverAdmin(ctx context.Context) error {
+	asked := filepath.Join(c.folder, RecoverFile)
+	if _, err := os.Stat(asked); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	token, err := c.API.Make(ctx, "recovered", control.Admin)
+	if err != nil {
+		return err
+	}
+	link, err := c.Link(ctx, token)
+	if err != nil {
+		return err
+	}
+	if err := node.WriteFile(filepath.Join(c.folder, RecoveredFile), []byte(token+"\n"+link+"\n")); err != nil {
+		return err
+	}
+	c.log.Warn("control: a new admin was made for a request in the data folder", slog.String("token", control.TokenID(token)))
+	return os.Remove(asked)
 }

@@ -2,13 +2,9 @@ package global
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"slices"
-	"strings"
 	"sync"
 
 	"vestibule/internal/core/draw"
@@ -21,19 +17,6 @@ import (
 // NoticesConfig says how operators are told what happens.
 type NoticesConfig struct {
 	Networks []string   `mapstructure:"networks" doc:"networks with private addresses that webhooks may reach, such as 10.1.0.0/16; public addresses are always allowed"`
-	SMTP     SMTPConfig `mapstructure:"smtp"`
-}
-
-// SMTPConfig is a mail server for notices, the same at every global.
-type SMTPConfig struct {
-	Server   string   `mapstructure:"server" doc:"host:port of a mail server, such as mail.example.org:587, the same at every global; empty for no e-mail to operators"`
-	Security string   `mapstructure:"security" doc:"starttls, or tls from the first byte (port 465)"`
-	CA       string   `mapstructure:"ca" doc:"file with the certificates to trust, empty for the system's"`
-	From     string   `mapstructure:"from" doc:"address of the sender"`
-	To       []string `mapstructure:"to" doc:"addresses of the recipients"`
-	User     string   `mapstructure:"user" doc:"user name, empty for none"`
-	Password string   `mapstructure:"password_file" doc:"file with the password"`
-	Kinds    []string `mapstructure:"kinds" doc:"kinds of notices, such as alarm.raised; empty for all"`
 }
 
 // Validate returns every fault of the keys below notices.
@@ -42,58 +25,7 @@ func (c *NoticesConfig) Validate() []error {
 	if _, err := c.networks(); err != nil {
 		errs = split(err)
 	}
-	return append(errs, c.SMTP.validate()...)
-}
-
-// validate returns every fault of the keys below notices.smtp.
-func (c *SMTPConfig) validate() (errs []error) {
-	if c.Server == "" {
-		if c.From != "" || len(c.To) > 0 || c.User != "" {
-			return []error{errors.New("notices.smtp.from, to, user: need notices.smtp.server")}
-		}
-		return nil
-	}
-	if (c.User == "") != (c.Password == "") {
-		errs = append(errs, errors.New("notices.smtp.user, password_file: must be given together"))
-	}
-	for i, kind := range c.Kinds {
-		if !slices.Contains(notices.Kinds, notices.Kind(kind)) {
-			errs = append(errs, fmt.Errorf("notices.smtp.kinds[%d]: there is no kind %q", i, kind))
-		}
-	}
-	if _, err := c.mailer(); err != nil {
-		errs = append(errs, err)
-	}
 	return errs
-}
-
-// mailer returns the mailer; nil for none.
-func (c *SMTPConfig) mailer() (*notices.Mailer, error) {
-	if c.Server == "" {
-		return nil, nil
-	}
-	m := notices.MailConfig{Server: c.Server, Security: c.Security, From: c.From, To: c.To, User: c.User}
-	if c.Password != "" {
-		secret, err := os.ReadFile(c.Password)
-		if err != nil {
-			return nil, fmt.Errorf("notices.smtp.password_file: %w", err)
-		}
-		m.Password = strings.TrimSpace(string(secret))
-	}
-	if c.CA != "" {
-		text, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("notices.smtp.ca: %w", err)
-		}
-		if m.Roots = x509.NewCertPool(); !m.Roots.AppendCertsFromPEM(text) {
-			return nil, errors.New("notices.smtp.ca: the file has no certificate")
-		}
-	}
-	mailer, err := notices.NewMailer(m)
-	if err != nil {
-		return nil, fmt.Errorf("notices.smtp.%w", err)
-	}
-	return mailer, nil
 }
 
 func (c *NoticesConfig) networks() (out []netip.Prefix, err error) {
@@ -118,12 +50,6 @@ func (l *leadership) tellOperators(ctx context.Context) (stop func()) {
 	o := notices.Options{
 		Name: s.Config.Name, Docs: s.Own, Journal: s.Audit, Time: s.time, Look: l.look, Post: s.poster.Post,
 		Count: func(result string, n int) { s.metrics.notices.WithLabelValues(result).Add(float64(n)) }, Log: s.log,
-	}
-	if s.mailer != nil {
-		o.Mail = s.mailer.Send
-		for _, kind := range s.Config.Notices.SMTP.Kinds {
-			o.MailKinds = append(o.MailKinds, notices.Kind(kind))
-		}
 	}
 	sender := notices.NewSender(o)
 	s.sender.Store(sender)

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -163,26 +161,10 @@ func retried(t *testing.T, n *global.Node) bool {
 
 // TestNoticesConfig: faults of the keys below notices are told by their keys.
 func TestNoticesConfig(t *testing.T) {
-	secret := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(secret, []byte("hush\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	good := func() global.NoticesConfig {
-		return global.NoticesConfig{Networks: []string{"10.0.0.0/8"}, SMTP: global.SMTPConfig{
-			Server: "mail.example:587", Security: "starttls", From: "a@example.org", To: []string{"b@example.org"}, User: "u", Password: secret, Kinds: []string{"alarm.raised"},
-		}}
-	}
+	good := func() global.NoticesConfig { return global.NoticesConfig{Networks: []string{"10.0.0.0/8"}} }
 	for key, change := range map[string]func(*global.NoticesConfig){
 		"":                                 func(*global.NoticesConfig) {},
 		"notices.networks[0]":              func(c *global.NoticesConfig) { c.Networks[0] = "10.0.0.0" },
-		"notices.smtp.server":              func(c *global.NoticesConfig) { c.SMTP.Server = "mail" },
-		"notices.smtp.security":            func(c *global.NoticesConfig) { c.SMTP.Security = "maybe" },
-		"notices.smtp.from, to, user":      func(c *global.NoticesConfig) { c.SMTP.Server = "" },
-		"notices.smtp.to":                  func(c *global.NoticesConfig) { c.SMTP.To = nil },
-		"notices.smtp.user, password_file": func(c *global.NoticesConfig) { c.SMTP.Password = "" },
-		"notices.smtp.password_file":       func(c *global.NoticesConfig) { c.SMTP.Password = secret + ".lost" },
-		"notices.smtp.ca":                  func(c *global.NoticesConfig) { c.SMTP.CA = secret },
-		"notices.smtp.kinds[0]":            func(c *global.NoticesConfig) { c.SMTP.Kinds[0] = "room.lost" },
 	} {
 		c := good()
 		change(&c)

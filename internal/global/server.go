@@ -63,7 +63,6 @@ type Server struct {
 
 	history    *history.History
 	poster     *notices.Poster
-	mailer     *notices.Mailer                // nil for none
 	sender     atomic.Pointer[notices.Sender] // while it leads
 	numbers    numbers                        // of all rooms, for the API
 	candidates candidates                     // shown by the API
@@ -97,9 +96,6 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.poster = notices.NewPoster(networks)
-	if s.mailer, err = o.Config.Notices.SMTP.mailer(); err != nil {
-		return nil, err
-	}
 	s.times = node.NewTimekeeper(o.Config.DataDir, o.Clock, s.log)
 	return s, nil
 }

@@ -50,6 +50,7 @@ type Settings struct {
 	FrameAncestors    string
 	JSONResponse      bool
 	OriginCommands    string
+	Methods           string
 	Rules             []Rule
 	Events            []Event
 }
@@ -214,6 +215,11 @@ var Schema = []Setting{
 		Key: "enabled_origin_commands", Bounds: "`revoke` or nothing",
 		Doc:   "With `revoke` the site may also end a session by `Cf-Waiting-Room-Command: revoke`, beside `Vestibule-Command`.",
 		Field: func(s *Settings) any { return &s.OriginCommands }, Rule: func(s *Settings) string { return checkCommands(s.OriginCommands) },
+	},
+	{
+		Key: "methods", Bounds: fmt.Sprintf("at most %d of A-Z 0-9 - with spaces between, without CONNECT, TRACE and PRI", MaxMethods),
+		Doc:   "Further methods that reach the site, such as `PURGE`. Those of IANA's registry and QUERY always do.",
+		Field: func(s *Settings) any { return &s.Methods }, Rule: func(s *Settings) string { return checkMethods(s.Methods) },
 	},
 	{
 		Key: "rules", Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),

@@ -229,6 +229,33 @@ func isOwnSite(s *Settings, origin string) bool {
 	})
 }
 
+// MaxMethods is the maximum number of methods of a room, and the maximum length of each.
+const MaxMethods = 32
+
+func checkMethods(list string) string {
+	all := strings.Fields(list)
+	if len(all) > MaxMethods {
+		return fmt.Sprintf("must be at most %d methods, got %d", MaxMethods, len(all))
+	}
+	for _, m := range all {
+		if rule := CheckMethodName(m); rule != "" {
+			return rule
+		}
+	}
+	return ""
+}
+
+// CheckMethodName returns the fault of a method that a room may name. Servers differ about methods in lower case.
+func CheckMethodName(m string) string {
+	switch {
+	case m == "CONNECT" || m == "TRACE" || m == "PRI":
+		return "must be methods that end at the site, and " + m + " never reaches it"
+	case m == "" || len(m) > MaxMethods || strings.ContainsFunc(m, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' }):
+		return fmt.Sprintf("must be methods of 1 to %d of A-Z 0-9 -", MaxMethods) + got(m)
+	}
+	return ""
+}
+
 func checkCommands(command string) string {
 	if command != "" && command != CommandRevoke {
 		return "must be revoke or nothing" + got(command)

@@ -146,6 +146,14 @@ func TestValidateFields(t *testing.T) {
 			map[string]string{"": "cookie_samesite is not none", "lax": "no such cookie in frames", "strict": "cookie_samesite is not none"},
 		},
 		{
+			"methods", func(s *Settings, v string) { s.Methods = v },
+			[]string{"", "PURGE", "PURGE BAN X-1", strings.Repeat("A ", MaxMethods)},
+			map[string]string{
+				"CONNECT": "never reaches it", "PURGE TRACE": "TRACE never", "PRI": "never", "purge": "A-Z 0-9", "A_B": "A-Z 0-9", "A,B": "A-Z 0-9",
+				strings.Repeat("A", 33): "1 to 32", strings.Repeat("A ", MaxMethods+1): "at most 32 methods",
+			},
+		},
+		{
 			"cors_origins", func(s *Settings, v string) { s.CORSOrigins = v },
 			[]string{"", "*", "https://a.example", "https://a.example http://127.0.0.1:3000  https://[::1]:8443"},
 			map[string]string{

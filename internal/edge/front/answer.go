@@ -89,7 +89,7 @@ func (c *conn) answerPanic(o *gate.Outcome, p any) {
 func (c *conn) hint(r *http1.Response) bool {
 	b := appendStatus(nil, r.Status)
 	for i := range r.Fields {
-		if f := &r.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
+		if f := &r.Fields[i]; origin.InHint(f.Name) {
 			b = appendField(b, f.Name, f.Value)
 		}
 	}

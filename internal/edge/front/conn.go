@@ -36,10 +36,13 @@ type shared struct {
 func (s *shared) close(c io.Closer) { s.opts.Connections.Close(c) }
 
 // conn is one connection of a visitor, or of a server that asks about visitors. Its goroutine owns all fields except
-// phase and visit; abort reads conn.
+// phase, visit and accepted.
 type conn struct {
-	f     *shared
-	conn  net.Conn // a *tls.Conn if cfg is not nil
+	f    *shared
+	conn net.Conn // a *tls.Conn if cfg is not nil
+
+	accepted net.Conn // below conn; never changes
+
 	cfg   *tls.Config
 	to    *handover
 	auth  Authorizer // nil if the peer is a visitor
@@ -55,6 +58,7 @@ type conn struct {
 	blanks  int  // CR and LF that may still be skipped before the next request
 	writeBy time.Time
 	begun   bool // a part of the answer was written
+	given   bool // net/http has the connection
 	unread  int  // bytes of the body still to read
 
 	client     netip.Addr // of the last request; clientText is its text
@@ -77,7 +81,7 @@ func (c *conn) freeWork() {
 }
 
 func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
-	c := &conn{f: f, conn: accepted, cfg: cfg, to: to, auth: auth}
+	c := &conn{f: f, conn: accepted, accepted: accepted, cfg: cfg, to: to, auth: auth}
 	c.visit.all, c.visit.log = &f.open, f.opts.Log
 	c.lines = c.linesOf
 	c.from.Waits, c.from.Room = c.onWait, c.takeWork
@@ -87,7 +91,7 @@ func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth A
 // abort closes the connection in any phase. Any goroutine may call it.
 func (c *conn) abort() {
 	c.phase.Store(phaseClosed)
-	c.f.close(c.conn)
+	c.f.close(c.accepted)
 	c.visit.setGone()
 }
 

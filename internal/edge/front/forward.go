@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"vestibule/internal/edge/clientaddr"
@@ -14,9 +13,7 @@ import (
 
 // forward sends an admitted request to its site, once its body was read.
 func (c *conn) forward(o *gate.Outcome, length int) bool {
-	if o.Kind != gate.Enters {
-		panic("fast front: the request may not enter") // no other request may reach the origin
-	}
+	o.MustGo(gate.Enters, c.req.Target)
 	if c.w-c.r < length {
 		c.endVisit() // the next bytes are the body
 		if !c.body(length, c.f.opts.Timeouts.Idle, true) {
@@ -57,8 +54,9 @@ func (c *conn) forwardAnswer(x *trip) bool {
 	framing := c.res.Body(c.req.Method)
 	ends := c.ends()
 	c.out = c.answerHead(c.out[:0], framing, ends)
-	whole, ok := answerBody{c, x.up}.pass(framing)
-	if !ok {
+	whole, err := answerBody{c, x.up}.pass(framing)
+	if err != nil {
+		c.brokeOff(err)
 		return false
 	}
 	c.endVisit()
@@ -100,34 +98,49 @@ type answerBody struct {
 }
 
 // pass sends out and then the body of the answer. whole reports whether the origin's connection holds nothing more
-// of the answer.
-func (c answerBody) pass(framing http1.Framing) (whole, ok bool) {
+// of the answer. The error is errVisitorLeft, or a fault of the answer: the visitor has what came before it.
+func (c answerBody) pass(framing http1.Framing) (whole bool, err error) {
 	switch framing {
 	case http1.NoBody:
 		return true, c.writeOut()
 	case http1.Counted:
-		ok = c.counted(c.res.Length)
-		return ok, ok
+		return true, c.counted(c.res.Length)
 	case http1.Chunked:
-		ok = c.chunked()
-		return ok, ok
+		return true, c.chunked()
 	default:
 		return false, c.untilClose()
 	}
 }
 
-// writeOut sends out.
-func (c answerBody) writeOut() bool { return c.write(c.f.opts.Timeouts.Idle, c.out) }
+// writeOut sends out and empties it. The error is errVisitorLeft.
+func (c answerBody) writeOut() error {
+	if len(c.out) > 0 && !c.write(c.f.opts.Timeouts.Idle, c.out) {
+		return errVisitorLeft
+	}
+	c.out = c.out[:0]
+	return nil
+}
+
+// fault sends what came before a fault of the answer, which it returns.
+func (c answerBody) fault(err error) error {
+	if lost := c.writeOut(); lost != nil {
+		return lost
+	}
+	return err
+}
 
 // counted copies a body of left bytes.
-func (c answerBody) counted(left int64) bool {
+func (c answerBody) counted(left int64) error {
 	for {
 		if len(c.up.Buffered()) == 0 {
 			if left > smallBody {
-				return c.writeOut() && c.copyBody(c.up, left, func(b []byte) bool { return c.write(c.f.opts.Timeouts.Idle, b) })
+				if err := c.writeOut(); err != nil {
+					return err
+				}
+				return c.copyBody(c.up, left, func(b []byte) bool { return c.write(c.f.opts.Timeouts.Idle, b) })
 			}
-			if c.fill(c.up, time.Time{}) != nil {
-				return false
+			if err := c.fill(c.up, time.Time{}); err != nil {
+				return c.fault(err)
 			}
 		}
 		b := c.up.Buffered()
@@ -136,61 +149,52 @@ func (c answerBody) counted(left int64) bool {
 		c.up.Use(len(b))
 		left -= int64(len(b))
 		if left == 0 || len(c.out) >= smallBody {
-			if !c.writeOut() {
-				return false
+			if err := c.writeOut(); err != nil || left == 0 {
+				return err
 			}
-			c.out = c.out[:0]
-		}
-		if left == 0 {
-			return true
 		}
 	}
 }
 
-// chunked copies a body in its chunks, without trailers.
-func (c answerBody) chunked() bool {
+// chunked copies a body in chunks of its own, without the extensions and trailers of the site.
+func (c answerBody) chunked() error {
 	c.chunks = http1.Chunks{}
 	for {
-		if b := c.up.Buffered(); len(b) > 0 {
-			pass, n, err := c.chunks.Scan(b)
+		for b := c.up.Buffered(); len(b) > 0 && !c.chunks.Done; b = c.up.Buffered() {
+			data, n, err := c.chunks.Next(b)
 			if err != nil {
-				return false
+				return c.fault(err)
 			}
-			c.out = append(c.out, b[:pass]...)
+			c.out = appendChunk(c.out, data)
 			c.up.Use(n)
-			if c.chunks.Done && c.chunks.Cut() {
-				c.out = append(c.out, "\r\n"...)
-			}
-		}
-		if len(c.out) > 0 && !c.writeOut() {
-			return false
 		}
 		if c.chunks.Done {
-			return true
+			c.out = append(c.out, lastChunk...)
+			return c.writeOut()
 		}
-		c.out = c.out[:0]
-		if c.fill(c.up, time.Time{}) != nil {
-			return false
+		if err := c.writeOut(); err != nil {
+			return err
+		}
+		if err := c.fill(c.up, time.Time{}); err != nil {
+			return err
 		}
 	}
 }
 
 // untilClose copies, in chunks, a body that ends with the origin's connection.
-func (c answerBody) untilClose() bool {
+func (c answerBody) untilClose() error {
 	for {
-		if b := c.up.Buffered(); len(b) > 0 {
-			c.out = strconv.AppendInt(c.out, int64(len(b)), 16)
-			c.out = append(append(append(c.out, "\r\n"...), b...), "\r\n"...)
-			c.up.Use(len(b))
+		b := c.up.Buffered()
+		c.out = appendChunk(c.out, b)
+		c.up.Use(len(b))
+		if err := c.writeOut(); err != nil {
+			return err
 		}
-		if len(c.out) > 0 && !c.writeOut() {
-			return false
-		}
-		c.out = c.out[:0]
 		if err := c.fill(c.up, time.Time{}); errors.Is(err, io.EOF) {
-			return c.write(c.f.opts.Timeouts.Idle, []byte("0\r\n\r\n"))
+			c.out = append(c.out, lastChunk...)
+			return c.writeOut()
 		} else if err != nil {
-			return false
+			return err
 		}
 	}
 }

@@ -141,7 +141,7 @@ func (f *Front) closeIdle() {
 	defer f.mu.Unlock()
 	for c := range f.conns {
 		if c.phase.CompareAndSwap(phaseIdle, phaseClosed) {
-			f.close(c.conn)
+			f.close(c.accepted)
 		}
 	}
 }

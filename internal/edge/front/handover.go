@@ -2,7 +2,6 @@ package front
 
 import (
 	"crypto/tls"
-	"errors"
 	"net"
 	"sync"
 
@@ -73,13 +72,19 @@ func (h *handed) CloseWrite() error {
 	return nil
 }
 
-// Bare returns the connection that was handed over. It is an error if bytes that were read are unused.
-func (h *handed) Bare() (net.Conn, error) {
-	if len(h.rest) > 0 {
-		return nil, errors.New("the client sent another request before the response")
-	}
-	return h.Conn, nil
+// Handed is a connection that the front gave to net/http, with bytes that the front had read.
+type Handed interface {
+	// Bare returns the connection without those bytes.
+	Bare() net.Conn
+	// Unread returns the number of those bytes that nobody has read again.
+	Unread() int
 }
+
+// Bare implements [Handed].
+func (h *handed) Bare() net.Conn { return h.Conn }
+
+// Unread implements [Handed].
+func (h *handed) Unread() int { return len(h.rest) }
 
 // handedTLS is a handed connection with TLS.
 type handedTLS struct {

@@ -17,9 +17,6 @@ import (
 // net/http reads HTTP/2. A request without a body that would be plain over HTTP/1.1 goes to its site like the
 // requests that the front reads itself.
 
-// wholeBody is the longest answer, in bytes, that net/http buffers whole.
-const wholeBody = 4 << 10
-
 // http2Trip is one request over HTTP/2 to its site. It is the [visitor] of its trip.
 type http2Trip struct {
 	*work
@@ -32,9 +29,7 @@ type http2Trip struct {
 
 // ForwardHTTP2 forwards an admitted request, and reports whether it did: otherwise nothing was sent or written.
 func (f *Front) ForwardHTTP2(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
-	if o.Kind != gate.Enters {
-		panic("fast front: the request may not enter") // nothing may reach the origin this way
-	}
+	o.MustGo(gate.Enters, r.RequestURI)
 	if r.ProtoMajor != 2 || r.ContentLength != 0 || r.RequestURI == "" {
 		return false
 	}
@@ -101,7 +96,7 @@ func (x *http2Trip) watch() {
 func (x *http2Trip) hint(r *http1.Response) bool {
 	h := x.w.Header()
 	for i := range r.Fields {
-		if f := &r.Fields[i]; origin.ToVisitor(f.Name, f.Value, false) {
+		if f := &r.Fields[i]; origin.InHint(f.Name) {
 			h.Add(f.Name, f.Value)
 		}
 	}
@@ -129,8 +124,10 @@ func (x *http2Trip) answer(r *http.Request) {
 		}
 	}
 	x.w.WriteHeader(x.res.Status)
-	whole, ok := x.body(framing)
-	if !ok {
+	whole, err := x.body(framing)
+	if err != nil {
+		x.brokeOff(err)
+		x.flush()                   // the visitor gets what came before the fault
 		panic(http.ErrAbortHandler) // net/http's way to end a stream
 	}
 	bound := x.unbind == nil || x.unbind() // otherwise it is closed with the visitor
@@ -167,11 +164,12 @@ func (x *http2Trip) header() {
 	}
 }
 
-// body copies the body of the answer. whole reports whether the origin's connection holds nothing more of it.
-func (x *http2Trip) body(framing http1.Framing) (whole, ok bool) {
+// body copies the body of the answer. whole reports whether the origin's connection holds nothing more of it. The
+// error is errVisitorLeft or a fault of the answer.
+func (x *http2Trip) body(framing http1.Framing) (whole bool, err error) {
 	switch framing {
 	case http1.NoBody:
-		return true, true
+		return true, nil
 	case http1.Counted:
 		return true, x.counted(x.res.Length)
 	case http1.Chunked:
@@ -186,57 +184,65 @@ func (x *http2Trip) write(b []byte) bool {
 	return err == nil
 }
 
-func (x *http2Trip) counted(left int64) bool {
+func (x *http2Trip) counted(left int64) error {
 	up := x.trip.up
 	for left > 0 {
 		if len(up.Buffered()) == 0 {
 			if left > smallBody {
 				return x.copyBody(up, left, x.write)
 			}
-			if x.fill(up, time.Time{}) != nil {
-				return false
+			if err := x.fill(up, time.Time{}); err != nil {
+				return err
 			}
 		}
 		b := up.Buffered()
 		b = b[:min(int64(len(b)), left)]
 		if !x.write(b) {
-			return false
+			return errVisitorLeft
 		}
 		up.Use(len(b))
 		left -= int64(len(b))
 	}
-	return true
+	return nil
 }
 
-func (x *http2Trip) chunked() bool {
+func (x *http2Trip) chunked() error {
 	x.chunks = http1.Chunks{}
 	for up := x.trip.up; ; {
 		for len(up.Buffered()) > 0 && !x.chunks.Done {
 			data, n, err := x.chunks.Next(up.Buffered())
-			if err != nil || len(data) > 0 && !x.write(data) {
-				return false
+			if err != nil {
+				return err
+			}
+			if len(data) > 0 && !x.write(data) {
+				return errVisitorLeft
 			}
 			up.Use(n)
 		}
 		if x.chunks.Done {
-			return true
+			return nil
 		}
-		if !x.flush() || x.fill(up, time.Time{}) != nil {
-			return false
+		if !x.flush() {
+			return errVisitorLeft
+		}
+		if err := x.fill(up, time.Time{}); err != nil {
+			return err
 		}
 	}
 }
 
-func (x *http2Trip) untilClose() bool {
+func (x *http2Trip) untilClose() error {
 	for up := x.trip.up; ; {
 		if b := up.Buffered(); len(b) > 0 {
 			if !x.write(b) || !x.flush() {
-				return false
+				return errVisitorLeft
 			}
 			up.Use(len(b))
 		}
-		if err := x.fill(up, time.Time{}); err != nil {
-			return errors.Is(err, io.EOF)
+		if err := x.fill(up, time.Time{}); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
 		}
 	}
 }

@@ -45,6 +45,18 @@ func appendLength(b []byte, n int64) []byte {
 	return append(b, "\r\n"...)
 }
 
+// appendChunk appends a chunk of a body; none if it is empty, which would end the body.
+func appendChunk(b, data []byte) []byte {
+	if len(data) == 0 {
+		return b
+	}
+	b = strconv.AppendInt(b, int64(len(data)), 16)
+	return append(append(append(b, "\r\n"...), data...), "\r\n"...)
+}
+
+// lastChunk ends a chunked body.
+const lastChunk = "0\r\n\r\n"
+
 // date is the Date field of one second.
 type date struct {
 	second int64

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"vestibule/internal/core/rules"
@@ -15,8 +16,17 @@ import (
 	"vestibule/internal/edge/http1"
 )
 
-// serve serves a connection until it ends or is handed over.
+// serve serves a connection until it ends or is handed over. It owns the connection until then.
 func (c *conn) serve() {
+	defer func() {
+		if p := recover(); p != nil { // outside of a request: handle answers those
+			c.f.opts.Metrics.Panics.Inc()
+			c.f.opts.Log.Error("panic on a connection", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		}
+		if !c.given {
+			c.f.close(c.conn)
+		}
+	}()
 	peer := c.conn.RemoteAddr() // reads the PROXY header if one is expected
 	if c.cfg != nil && !c.handshake() {
 		return
@@ -37,7 +47,6 @@ func (c *conn) serve() {
 			return
 		}
 		if v == http1.More {
-			c.f.close(c.conn)
 			return
 		}
 		length := int(max(c.req.Length, 0))
@@ -62,20 +71,18 @@ func (c *conn) handshake() bool {
 	t := tls.Server(c.conn, c.cfg)
 	c.conn = t
 	if t.SetDeadline(time.Now().Add(c.f.opts.Timeouts.Header)) != nil {
-		c.f.close(t)
 		return false
 	}
 	if err := t.HandshakeContext(context.Background()); err != nil { // the deadline ends it
 		c.f.opts.Log.Debug("TLS handshake", slog.Any("error", err))
-		c.to.put(t) // net/http answers a client without TLS
+		c.give(t) // net/http answers a client without TLS
 		return false
 	}
 	if t.SetDeadline(time.Time{}) != nil {
-		c.f.close(t)
 		return false
 	}
 	if t.ConnectionState().NegotiatedProtocol == "h2" {
-		c.to.put(t)
+		c.give(t)
 		return false
 	}
 	return true
@@ -145,13 +152,18 @@ func (r *requestLines) AppendTo(out []rules.Header) []rules.Header {
 func (c *conn) handOver() {
 	c.f.opts.Metrics.HandedOver.Inc()
 	if c.conn.SetDeadline(time.Time{}) != nil {
-		c.f.close(c.conn)
 		return
 	}
 	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
 	if t, ok := c.conn.(*tls.Conn); ok {
-		c.to.put(&handedTLS{h, t})
+		c.give(&handedTLS{h, t})
 		return
 	}
-	c.to.put(&h)
+	c.give(&h)
+}
+
+// give gives the connection to net/http, which owns it from then on.
+func (c *conn) give(to net.Conn) {
+	c.given = true
+	c.to.put(to)
 }

@@ -25,6 +25,7 @@ var (
 	errVisitorLeft = errors.New("the visitor went away")
 	errHints       = errors.New("too many informational answers")
 	errUpgraded    = errors.New("the origin upgrades unasked")
+	errCutShort    = errors.New("the answer ends before its Content-Length")
 )
 
 // trip is one request to its origin and the answer.
@@ -35,7 +36,15 @@ type trip struct {
 	base    context.Context // ends when the request is cut off
 	visitor visitor
 	asked   time.Time   // when the request was last sent
-	up      *http1.Conn // nil before the answer, and after its return to the pool
+	up      *http1.Conn // to the origin; the trip owns it from Pool.Get until Pool.Put or drop
+}
+
+// drop closes the connection to the origin, if the trip has one.
+func (x *trip) drop() {
+	if up := x.up; up != nil {
+		x.up = nil
+		up.Close() // its error changes nothing
+	}
 }
 
 // visitor is the visitor of a trip.
@@ -95,34 +104,38 @@ func (p *works) put(w *work) {
 
 // endTrip closes the connection of a trip unless the pool has it.
 func (w *work) endTrip() {
-	if up := w.trip.up; up != nil {
-		up.Close() // its error changes nothing
-	}
+	w.trip.drop()
 	w.trip = trip{}
 }
 
-// exchange sends the request of a trip to its origin, and reads the head of the answer.
+// exchange sends the request of a trip to its origin, and reads the head of the answer. After an error the trip has no
+// connection; after a panic endTrip closes it.
 func (w *work) exchange(body []byte) error {
 	x := &w.trip
 	w.out = w.requestFor(w.out[:0], body)
 	to := x.outcome.Origin.URL
 	for fresh := false; ; {
-		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
 		if x.base.Err() != nil {
 			return errVisitorLeft // or Shutdown cuts requests off
 		}
+		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
 		if err != nil {
+			if x.base.Err() != nil {
+				return errVisitorLeft
+			}
 			return err
 		}
-		if !x.visitor.bind(up) {
-			up.Close() // nothing was sent on it
+		if x.up = up; !x.visitor.bind(up) {
+			x.drop() // nothing was sent on it
 			return errVisitorLeft
 		}
 		if err = w.roundTrip(up); err == nil {
-			x.up = up
+			err = w.beginBody(up)
+		}
+		if err == nil {
 			return nil
 		}
-		up.Close() // it is of no use
+		x.drop() // it is of no use
 		if !x.visitor.bind(nil) {
 			return errVisitorLeft
 		}
@@ -186,13 +199,40 @@ func (w *work) roundTrip(up *http1.Conn) error {
 			return errors.Join(http1.ErrAnswer, errUpgraded)
 		case w.res.Status >= http.StatusOK:
 			return nil
-		case w.res.Status != http.StatusContinue:
+		case w.res.Status != http.StatusContinue && !up.Reused: // on a reused connection it may be a late one of another visitor
 			if !w.trip.visitor.hint(&w.res) {
 				return errVisitorLeft
 			}
 		}
 	}
 	return errors.Join(http1.ErrAnswer, errHints)
+}
+
+// wholeBody is the longest counted answer, in bytes, that is read before anything of it is sent. net/http buffers as
+// much of an answer over HTTP/2.
+const wholeBody = 4 << 10
+
+// beginBody reads what shows early that an answer is broken, so that the visitor gets an error instead of a part: all
+// of a short body, or the chunks that came with the head. The error is [http1.ErrAnswer].
+func (w *work) beginBody(up *http1.Conn) error {
+	switch framing := w.res.Body(w.req.Method); {
+	case framing == http1.Chunked:
+		return http1.CheckChunks(up.Buffered())
+	case framing == http1.Counted && w.res.Length <= wholeBody:
+		for int64(len(up.Buffered())) < w.res.Length {
+			if err := w.fill(up, time.Time{}); err != nil {
+				return errors.Join(http1.ErrAnswer, errCutShort, err)
+			}
+		}
+	}
+	return nil
+}
+
+// brokeOff records a fault in the middle of an answer, unless its visitor has left.
+func (w *work) brokeOff(err error) {
+	if x := &w.trip; !errors.Is(err, errVisitorLeft) && x.visitor.bind(nil) {
+		x.opts.Monitor.BrokeOff(x.outcome.Origin, w.req.Host, err)
+	}
 }
 
 // send sends out, and may wait for the answer.
@@ -248,15 +288,12 @@ func (w *work) fill(up *http1.Conn, limit time.Time) error {
 func (w *work) eachField(line func(name, value string)) (dated bool) {
 	x := &w.trip
 	tickets, private := x.outcome.ForVisitor()
-	revoked, own := false, false
+	var commands gate.SiteCommands
 	var cache []string
 	for i := range w.res.Fields {
 		f := &w.res.Fields[i]
+		commands.Read(f.Name, f.Value)
 		switch f.Name {
-		case gate.CommandHeader, gate.HostedCommandHeader:
-			if f.Value == gate.CommandRevoke {
-				revoked, own = true, own || f.Name == gate.CommandHeader
-			}
 		case "Cache-Control":
 			if private {
 				cache = append(cache, f.Value)
@@ -271,41 +308,42 @@ func (w *work) eachField(line func(name, value string)) (dated bool) {
 	if private {
 		line("Cache-Control", origin.Private(cache))
 	}
-	for i := range tickets {
-		line(tickets[i].Name, tickets[i].Value)
+	if commands.KeepsTickets() {
+		for i := range tickets {
+			line(tickets[i].Name, tickets[i].Value)
+		}
 	}
-	if revoked {
-		x.outcome.Revoke(own)
-	}
+	x.outcome.Obey(&commands)
 	return dated
 }
 
 // smallBody is the longest answer, in bytes, that is sent in one write.
 const smallBody = 16 << 10
 
-// copyBody copies left bytes from up through one buffer, which bounds the memory for a visitor that reads slowly.
-func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) bool {
+// copyBody copies left bytes from up through one buffer, which bounds the memory for a visitor that reads slowly. The
+// error is errVisitorLeft or that of the origin's connection.
+func (w *work) copyBody(up *http1.Conn, left int64, write func(b []byte) bool) error {
 	buf := w.trip.opts.Buffers.Get()
 	defer w.trip.opts.Buffers.Put(buf)
 	for left > 0 {
 		n, err := up.Read(buf[:min(int64(len(buf)), left)])
 		if n > 0 {
 			if !write(buf[:n]) {
-				return false
+				return errVisitorLeft
 			}
 			left -= int64(n)
 			continue
 		}
 		if !isTimeout(err) {
-			return false
+			return err
 		}
 		w.trip.visitor.watch()
 		up.By = time.Time{}
-		if up.SetReadDeadline(up.By) != nil {
-			return false
+		if err := up.SetReadDeadline(up.By); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
 func isTimeout(err error) bool {

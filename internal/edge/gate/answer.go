@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -285,7 +286,11 @@ func (a *answers) preflight(r *Request, o *Outcome, rooms *snapshot, in []*room.
 	case ours:
 		a.engine.metrics.count("preflight")
 		o.allow(r, rooms.rooms[in[0].Index])
-		o.set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		allowed := commonMethods
+		if m := r.CORS.Method; !slices.Contains(strings.Split(commonMethods, ", "), m) && servesMethod(m, in) {
+			allowed += ", " + m
+		}
+		o.set("Access-Control-Allow-Methods", allowed)
 		if h := r.CORS.Headers; h != "" {
 			o.set("Access-Control-Allow-Headers", h)
 		}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/room"
@@ -20,11 +22,6 @@ const (
 
 	methodOptions = "OPTIONS"
 )
-
-// Supported methods. Others are rejected before any decision: CONNECT would tunnel past it.
-var methods = map[string]bool{
-	methodGet: true, methodHead: true, methodPost: true, "PUT": true, "PATCH": true, "DELETE": true, methodOptions: true,
-}
 
 // HTTP statuses of the edge's own answers.
 const (
@@ -43,11 +40,8 @@ const (
 // the visitor must still get [Outcome.Tickets]: a permit may be charged.
 func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	o.Client, o.Secure = r.Client, r.Secure
-	if !methods[r.Method] {
-		o.Refuse("refused_method", "This method is not served here.", statusMethodNotAllowed)
-		return
-	}
 	if to := r.Upgrade; len(to) > 0 && (len(to) > 1 || !strings.EqualFold(to[0], "websocket") || r.Method != methodGet) {
+		// The edge's own servers take such offers out. A server in front of the site would pass them on.
 		o.Refuse("refused_upgrade", "Only websocket upgrades are served here.", statusBadRequest)
 		return
 	}
@@ -55,6 +49,10 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	if !rooms.ready {
 		o.set("Retry-After", "2")
 		o.Refuse("not_ready", "Starting up. Please try again in a moment.", statusServiceUnavailable)
+		return
+	}
+	if !readsOneWay(r.Target) {
+		o.Refuse("refused_path", "This path holds a blank or a control character that is not encoded.", statusBadRequest)
 		return
 	}
 	path, query, _ := strings.Cut(r.Target, "?")
@@ -65,15 +63,45 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	g.enter(ctx, r, o, rooms, path, query)
 }
 
+// readsOneWay reports whether no reader ends a raw target early: many sites end it at the first blank or control
+// character, in ASCII, Latin-1 or UTF-8, and would serve another path than the one that was decided.
+func readsOneWay(target string) bool {
+	for i := 0; i < len(target); {
+		c := target[i]
+		if c <= ' ' || c == 0x7f {
+			return false
+		}
+		if c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(target[i:])
+		if r == utf8.RuneError && n == 1 {
+			r = rune(c) // Latin-1
+		}
+		if unicode.IsSpace(r) || unicode.IsControl(r) {
+			return false
+		}
+		i += n
+	}
+	return true
+}
+
 // enter decides about a request for a site.
 func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, path, query string) {
 	m := rooms.set.Match(r.Host, path)
 	switch {
+	case !servesMethod(r.Method, m.Rooms()):
+		o.Refuse("refused_method", "This method is not served here.", statusMethodNotAllowed)
+		return
 	case !m.Known:
 		o.Refuse("unknown_host", "This host is not served here.", statusMisdirected)
 		return
 	case m.Refuse:
 		o.Refuse("refused_path", "This path can be read in more than one way.", statusBadRequest)
+		return
+	case r.leadsAway(rooms, m.Rooms()):
+		o.Refuse("refused_path", "The Destination is in another room.", statusForbidden)
 		return
 	}
 	if o.Origin = rooms.origins[m.Target()]; o.Origin == nil {

@@ -133,10 +133,13 @@ func (e *engine) Told() bool { return e.told.Load() }
 
 // message returns the current broadcast of a room.
 func (e *engine) message(r *room.Room) []byte {
-	now := e.lock()
-	st, l, state := e.core.Status(now), e.core.Ledger(now, r.ID), r.State()
-	outage := e.core.Outage(now, r.ID)
-	e.mu.Unlock()
+	var st admission.Status
+	var l admission.Ledger
+	var outage admission.Reason
+	e.With(func(now fleettime.Mono, eng *admission.Engine) {
+		st, l, outage = eng.Status(now), eng.Ledger(now, r.ID), eng.Outage(now, r.ID)
+	})
+	state := r.State()
 	b := &page.Broadcast{Now: st.Time, View: l.View, Counting: l.Partial}
 	b.Closed = state == room.Rejecting
 	if ev := eventOf(r, st.Time); ev.Prequeue && state != room.QueuedAll {

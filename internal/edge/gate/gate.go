@@ -97,9 +97,7 @@ func (g *Gate) Use(f *node.Fleet) {
 		rooms[i] = admission.RoomOf(r.Room)
 	}
 	g.rooms.Store(next)
-	g.mu.Lock()
-	g.core.SetRooms(g.clock.Now(), rooms)
-	g.mu.Unlock()
+	g.With(func(now fleettime.Mono, eng *admission.Engine) { eng.SetRooms(now, rooms) })
 	g.Pause()
 }
 

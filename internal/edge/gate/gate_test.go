@@ -48,6 +48,32 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
+// A panic in a request, also under the engine's lock, leaves the gate usable, and so does a result that no list has.
+func TestAPanicLeavesTheGateUsable(t *testing.T) {
+	g, err := New(Options{
+		Engine:        admission.Config{Edge: "edge-1", DC: "nairobi", Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))},
+		HeldPerPrefix: 1, Clock: node.NewClock(), Wake: func() {}, Finish: func(sse.Place) {}, Reg: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, call := range map[string]func(){
+		"a message of no room": func() { g.message(nil) },
+		"a held visitor":       func() { g.hold(t.Context(), 1, ticket.Ticket{}, admission.Decision{}, netip.Prefix{}, 1, true) },
+		"any use":              func() { g.With(func(fleettime.Mono, *admission.Engine) { panic("any") }) },
+		"a result":             func() { g.Count("of a new kind") },
+	} {
+		func() {
+			defer func() { recover() }() //nolint:errcheck // the panic is what is tested
+			call()
+		}()
+		if !g.mu.TryLock() {
+			t.Fatalf("%s keeps the engine's lock", what)
+		}
+		g.mu.Unlock()
+	}
+}
+
 // TestASlowResponseBringsATicketOfItsTime: the browser may have presented others until then.
 func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 	g, err := New(Options{

@@ -20,7 +20,7 @@ type metrics struct {
 	ratio       *prometheus.HistogramVec
 	held        [holdEnds]prometheus.Counter
 	holds       prometheus.Histogram
-	requests    map[string]prometheus.Counter // by result
+	requests    *prometheus.CounterVec // by result
 	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
 	ticketCount [ticketKinds]prometheus.Counter
@@ -76,7 +76,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "vestibule_edge_hold_seconds", Help: "How long requests were held open for a permit.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 25, 60},
 		}),
-		requests:   map[string]prometheus.Counter{},
 		quits:      counter("vestibule_edge_left_total", "Sessions and places in the line that ended because their visitors said so, or the origin."),
 		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
 	}
@@ -91,18 +90,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for i, name := range holdEndNames {
 		m.held[i] = held.WithLabelValues(name)
 	}
+	m.requests = requests
 	for _, r := range results {
-		m.requests[r] = requests.WithLabelValues(r)
+		requests.WithLabelValues(r) // begins at 0
 	}
 	return m
 }
 
 // count counts a request that no room decides. why is one of results.
-func (m *metrics) count(why string) { m.requests[why].Inc() }
+func (m *metrics) count(why string) { m.requests.WithLabelValues(why).Inc() }
 
 // results are the labels for requests that no room decides.
 var results = []string{
-	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
+	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
 	"bypassed", "client",

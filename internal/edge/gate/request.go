@@ -46,7 +46,10 @@ type Request struct {
 	Proofs    []string // ProofHeader
 	Accept    []string
 	Encodings []string // Accept-Encoding
-	Upgrade   []string
+	Upgrade   []string // websocket; nil for any other offer, unless SiteApart
+
+	Destination []string // of COPY and MOVE
+
 	Languages string // Accept-Language
 	FetchSite string // Sec-Fetch-Site
 	FetchDest string // Sec-Fetch-Dest
@@ -73,6 +76,9 @@ type Request struct {
 func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure bool, lines func(name string) []string) {
 	r.Cookies, r.Tickets, r.Proofs, r.Accept, r.Upgrade = lines("Cookie"), lines(TicketHeader), lines(ProofHeader), lines("Accept"), lines("Upgrade")
 	r.Encodings = lines("Accept-Encoding")
+	if r.Method == "COPY" || r.Method == "MOVE" || !registered[r.Method] {
+		r.Destination = lines("Destination")
+	}
 	r.Languages, r.Origin = first(lines("Accept-Language")), first(lines("Origin"))
 	poll := first(lines(PollHeader))
 	r.Poll, r.PollNow = poll != "", poll == PollNow
@@ -291,21 +297,4 @@ func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {
 		until = min(until, o.inside[i].Ticket.Until)
 	}
 	return fleettime.Time(int64(until) * 1000).Sub(o.gate.now()), true
-}
-
-// Headers with which a site's response ends a visitor's session, and their values. The second is that of the hosted
-// product, and applies in rooms that enable it in enabled_origin_commands.
-const (
-	CommandHeader       = "Vestibule-Command"
-	HostedCommandHeader = "Cf-Waiting-Room-Command"
-	CommandRevoke       = room.CommandRevoke
-)
-
-// Revoke revokes the sessions that admitted the request, on behalf of the site. own means by [CommandHeader].
-func (o *Outcome) Revoke(own bool) {
-	for i := range o.inside {
-		if r := o.gate.Rooms().ByID(o.inside[i].Room); own || r != nil && r.OriginCommands == room.CommandRevoke {
-			o.gate.quit(&o.inside[i])
-		}
-	}
 }

@@ -1,8 +1,22 @@
 package gate
 
-import "vestibule/internal/edge/origin"
+import (
+	"fmt"
+	"strings"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/edge/origin"
+)
 
 // A request that enters, on its way to its site and back: the fields that the edge itself adds.
+
+// MustGo panics unless the outcome is of the kind and target can be written to a site. Every function that writes a
+// request to a site calls it first, so that no fault elsewhere lets a request pass.
+func (o *Outcome) MustGo(kind Kind, target string) {
+	if o.Kind != kind || !readsOneWay(target) {
+		panic(fmt.Sprintf("gate: a request for %.200q with an outcome of kind %d must not reach the site", target, o.Kind))
+	}
+}
 
 // AppendForSite appends the fields that the edge adds to the request for the site; the visitor's own of these names are
 // taken out before. client is the visitor's address, empty for none; host is the host that the visitor asked for.
@@ -34,4 +48,52 @@ func (o *Outcome) FailureHeader(f *origin.Failure) []Field {
 		header = append(header, Field{Name: "Retry-After", Value: f.RetryAfter})
 	}
 	return header
+}
+
+// Headers with which a site's response ends a visitor's session. The first two have the value [CommandRevoke]; the
+// second is that of the hosted product, and applies in rooms that enable it in enabled_origin_commands. The third ends
+// the session if it removes the cookies: the visitor's ticket is gone.
+const (
+	CommandHeader       = "Vestibule-Command"
+	HostedCommandHeader = "Cf-Waiting-Room-Command"
+	ClearHeader         = "Clear-Site-Data"
+	CommandRevoke       = room.CommandRevoke
+)
+
+// SiteCommands are the commands to the edge in a site's answer. The zero value is none.
+type SiteCommands struct {
+	revokes bool // by HostedCommandHeader
+	own     bool // by CommandHeader
+	clears  bool // by ClearHeader
+}
+
+// Read reads one header line of the site's answer. name is canonical.
+func (c *SiteCommands) Read(name, value string) {
+	switch name {
+	case CommandHeader:
+		c.own = c.own || value == CommandRevoke
+	case HostedCommandHeader:
+		c.revokes = c.revokes || value == CommandRevoke
+	case ClearHeader:
+		for what := range strings.SplitSeq(value, ",") {
+			what = strings.TrimSpace(what)
+			c.clears = c.clears || what == `"cookies"` || what == `"*"`
+		}
+	}
+}
+
+// KeepsTickets reports whether the visitor may get tickets with the answer. A browser that removes its cookies would
+// keep a renewed one, or not, depending on its order of work.
+func (c *SiteCommands) KeepsTickets() bool { return !c.clears }
+
+// Obey ends the sessions that admitted the request, if the site's answer says so.
+func (o *Outcome) Obey(c *SiteCommands) {
+	if !c.own && !c.revokes && !c.clears {
+		return
+	}
+	for i := range o.inside {
+		if r := o.gate.Rooms().ByID(o.inside[i].Room); c.own || c.clears || r != nil && r.OriginCommands == room.CommandRevoke {
+			o.gate.quit(&o.inside[i])
+		}
+	}
 }

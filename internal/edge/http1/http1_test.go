@@ -338,10 +338,15 @@ func compareAnswer(data []byte, method string) error {
 		body = rest
 	case Chunked:
 		var c Chunks
-		if _, end, err := c.Scan(rest); err != nil || !c.Done {
-			return nil // chunk parsing is stricter here
-		} else if body, err = dataOf(rest[:end], len(rest)); err != nil {
-			return err
+		for !c.Done && len(rest) > 0 {
+			data, n, err := c.Next(rest)
+			if err != nil {
+				return nil // chunk parsing is stricter here
+			}
+			body, rest = append(body, data...), rest[n:]
+		}
+		if !c.Done || bytes.Contains(data, []byte(" ;")) || bytes.Contains(data, []byte("\t;")) {
+			return nil // net/http refuses blanks before an extension
 		}
 	case NoBody:
 	}
@@ -361,22 +366,6 @@ func compareAnswer(data []byte, method string) error {
 		}
 	}
 	return nil
-}
-
-// dataOf returns the data of a chunked body that arrives in pieces of size bytes.
-func dataOf(in []byte, size int) (out []byte, err error) {
-	var c Chunks
-	for len(in) > 0 && !c.Done {
-		data, n, err := c.Next(in[:min(size, len(in))])
-		if err != nil {
-			return nil, err
-		}
-		out, in = append(out, data...), in[n:]
-	}
-	if !c.Done || len(in) > 0 {
-		return nil, fmt.Errorf("done: %v, %d bytes left", c.Done, len(in))
-	}
-	return out, nil
 }
 
 // FuzzAnswer looks for responses with another status or body here than in net/http.
@@ -399,38 +388,40 @@ func FuzzAnswer(f *testing.F) {
 }
 
 func TestChunks(t *testing.T) {
-	for _, tc := range []struct{ in, pass, data, rest string }{
-		{"0\r\n\r\n", "0\r\n\r\n", "", ""},
-		{"3\r\nabc\r\n0\r\n\r\nHTTP", "3\r\nabc\r\n0\r\n\r\n", "abc", "HTTP"},
-		{"00a\r\n0123456789\r\n1\r\nx\r\n000\r\n\r\n", "00a\r\n0123456789\r\n1\r\nx\r\n000\r\n\r\n", "0123456789x", ""},
-		{"1\r\nx\r\n0\r\nX-A: b\r\nX-C: d\r\n\r\nrest", "1\r\nx\r\n0\r\n", "x", "rest"},
+	for _, tc := range []struct{ in, data, rest string }{
+		{"0\r\n\r\n", "", ""},
+		{"3\r\nabc\r\n0\r\n\r\nHTTP", "abc", "HTTP"},
+		{"00a\r\n0123456789\r\n1\r\nx\r\n000\r\n\r\n", "0123456789x", ""},
+		{"1\r\nx\r\n0\r\nX-A: b\r\nX-C: d\r\n\r\nrest", "x", "rest"},
+		{"5   \r\nhello\r\n0 \t\r\n\r\n", "hello", ""},
+		{"5;sig=abc\r\nhello\r\n1 ; a = \"b;\\\"c\"\r\n!\r\n0;end\r\n\r\nrest", "hello!", "rest"},
+		{"1;\r\nx\r\n0;\r\n\r\n", "x", ""},
+		{"1;" + strings.Repeat("e", maxExtra) + "\r\nx\r\n1;" + strings.Repeat("e", maxExtra) + "\r\ny\r\n0\r\n\r\n", "xy", ""},
 	} {
-		for size := range len(tc.in) {
+		for size := range min(len(tc.in), 100) {
 			var c Chunks
 			out, in := "", tc.in
 			for in != "" && !c.Done {
-				piece := in[:min(size+1, len(in))]
-				pass, n, err := c.Scan([]byte(piece))
+				data, n, err := c.Next([]byte(in[:min(size+1, len(in))]))
 				if err != nil {
-					t.Fatalf("%q: %v", tc.in, err)
+					t.Fatalf("%.80q: %v", tc.in, err)
 				}
-				out, in = out+piece[:pass], in[n:]
+				out, in = out+string(data), in[n:]
 			}
-			if !c.Done || out != tc.pass || in != tc.rest || c.Cut() != !strings.HasSuffix(tc.pass, "0\r\n\r\n") {
-				t.Errorf("%q in pieces of %d: %q passed, %q left, %+v", tc.in, size+1, out, in, c)
+			if !c.Done || out != tc.data || in != tc.rest {
+				t.Errorf("%.80q in pieces of %d: the data %q, %q left, %+v", tc.in, size+1, out, in, c)
 			}
-			if data, err := dataOf([]byte(strings.TrimSuffix(tc.in, tc.rest)), size+1); string(data) != tc.data || err != nil {
-				t.Errorf("%q in pieces of %d: the data %q, %v", tc.in, size+1, data, err)
-			}
+		}
+		if err := CheckChunks([]byte(tc.in)); err != nil {
+			t.Errorf("%.80q: %v", tc.in, err)
 		}
 	}
 	for _, text := range []string{
-		"\r\n", "x\r\n", "-1\r\n", "+1\r\n", " 1\r\n", "1 \r\n", "1;a=b\r\n", "1\nx\n", "1\r\nxy\r\n", "1\r\nx\n", "1\r\nx\r1", "0\r\n\n", "0\r\n \r\n",
-		"1\rx", "0x1\r\n", "ffffffffffffffff\r\n", "0\r\nA: \x00\r\n", "0\r\nA: b\n\r\n", "0\r\nA: " + strings.Repeat("b", maxTrailers) + "\r\n\r\n",
+		"\r\n", "x\r\n", "-1\r\n", "+1\r\n", " 1\r\n", "1 1\r\n", "1 x\r\n", ";a\r\n", "1;a\nx\r\n", "1;a\x00\r\n", "1;a\rx", "1 \n", "1\nx\n", "1\r\nxy\r\n", "1\r\nx\n", "1\r\nx\r1", "0\r\n\n", "0\r\n \r\n",
+		"1\rx", "0x1\r\n", "ffffffffffffffff\r\n", "0\r\nA: \x00\r\n", "0\r\nA: b\n\r\n", "0\r\nA: " + strings.Repeat("b", maxExtra) + "\r\n\r\n", "1;" + strings.Repeat("e", maxExtra+1), "1" + strings.Repeat(" ", maxExtra+1),
 	} {
-		var c Chunks
-		if _, _, err := c.Scan([]byte(text)); !errors.Is(err, ErrAnswer) {
-			t.Errorf("%.40q is taken: %+v", text, c)
+		if err := CheckChunks([]byte(text)); !errors.Is(err, ErrAnswer) {
+			t.Errorf("%.40q is read", text)
 		}
 	}
 }

@@ -202,22 +202,23 @@ const (
 	ToTheEnd
 )
 
-// Chunks parses a chunked body for forwarding. The bytes may be forwarded unchanged, except for trailers, which are
-// dropped. Chunk extensions are rejected. The zero value is at the start.
+// Chunks parses a chunked body. Blanks and extensions behind the size of a chunk, and trailers, are read and dropped:
+// a caller that passes the body on writes chunks of its own. The zero value is at the start.
 type Chunks struct {
 	Done bool // the body has ended
 
-	state    chunkState
-	left     int64 // of a chunk
-	digits   int
-	trailers int  // bytes
-	cut      bool // there are trailers
+	state  chunkState
+	left   int64 // of a chunk
+	digits int
+	extra  int // bytes of the extension of this chunk, or of the trailers
 }
 
 type chunkState uint8
 
 const (
 	chunkSize      chunkState = iota
+	chunkBlank                // behind the size
+	chunkExtension            // up to CR
 	chunkSizeEnd              // LF after a size
 	chunkData                 //
 	chunkDataCR               // CR after data
@@ -228,105 +229,138 @@ const (
 	chunkTrailerLF            // LF after one
 )
 
-// maxTrailers is the maximum length of trailers, in bytes.
-const maxTrailers = 8 << 10
+// maxExtra is the maximum length of the blanks and extensions of a chunk, and of the trailers of a body, in bytes.
+const maxExtra = 8 << 10
 
-// Scan parses the bytes of buf. buf[:pass] can be forwarded, and buf[:n] belong to the body; n is less than
-// len(buf) only if Done. With trailers, pass ends before them, and the caller ends the body with CR LF: see Cut.
-// The error is [ErrAnswer].
-func (c *Chunks) Scan(buf []byte) (pass, n int, err error) {
-	for n < len(buf) && !c.Done {
-		b := buf[n]
-		switch c.state {
-		case chunkSize:
-			switch d, ok := hexOf(b); {
-			case ok && c.digits < 12:
-				c.left, c.digits = c.left<<4|int64(d), c.digits+1
-			case b == '\r' && c.digits > 0:
-				c.state = chunkSizeEnd
-			default:
-				return 0, 0, odd("size of a chunk")
-			}
-		case chunkSizeEnd, chunkDataEnd, chunkLastEnd, chunkTrailerLF:
-			if b != '\n' {
-				return 0, 0, odd("a line of a chunk does not end with CR LF")
-			}
-			switch {
-			case c.state == chunkLastEnd:
-				c.Done = true
-			case c.state == chunkDataEnd:
-				c.state, c.digits = chunkSize, 0
-			case c.state == chunkTrailerLF || c.left == 0:
-				c.state = chunkLast
-			default:
-				c.state = chunkData
-			}
-		case chunkData:
-			take := min(int64(len(buf)-n), c.left)
-			n += int(take)
-			if c.left -= take; c.left == 0 {
-				c.state = chunkDataCR
-			}
-			pass = n
-			continue
-		case chunkDataCR:
-			if b != '\r' {
-				return 0, 0, odd("end of a chunk")
-			}
-			c.state = chunkDataEnd
-		case chunkLast:
-			switch {
-			case b == '\r':
-				c.state = chunkLastEnd
-			case tokenChar[b]:
-				c.state = chunkTrailer
-				c.cut = true
-			default:
-				return 0, 0, odd("trailer")
-			}
-		case chunkTrailer:
-			switch {
-			case b == '\r':
-				c.state = chunkTrailerLF
-			case !answerValue[b]:
-				return 0, 0, odd("trailer")
-			}
-		}
-		n++
-		if c.cut {
-			if c.trailers++; c.trailers > maxTrailers {
-				return 0, 0, odd("trailers are too long")
-			}
-		} else {
-			pass = n
-		}
-	}
-	return pass, n, nil
-}
-
-// Next parses buf up to the end of the next piece of data, which it returns; buf[:n] belong to the body. The piece
-// may be empty. The end of the body is reported like by Scan. The error is [ErrAnswer].
+// Next parses buf up to the end of the next piece of data, which it returns; buf[:n] belong to the body. The piece is
+// empty if n is len(buf) or the body has ended, see Done. The error is [ErrAnswer].
 func (c *Chunks) Next(buf []byte) (data []byte, n int, err error) {
 	for n < len(buf) && !c.Done {
-		from := n
 		if c.state == chunkData {
+			from := n
 			n += int(min(int64(len(buf)-n), c.left))
-		} else {
-			n++
-		}
-		in := c.state == chunkData
-		if _, _, err := c.Scan(buf[from:n]); err != nil {
-			return nil, 0, err
-		}
-		if in {
+			if c.left -= int64(n - from); c.left == 0 {
+				c.state = chunkDataCR
+			}
 			return buf[from:n], n, nil
 		}
+		if err := c.step(buf[n]); err != nil {
+			return nil, 0, err
+		}
+		n++
 	}
 	return nil, n, nil
 }
 
-// Cut reports whether trailers were dropped, and with them the end of the body.
-func (c *Chunks) Cut() bool { return c.cut }
+// CheckChunks parses the first bytes of a chunked body. The error is [ErrAnswer].
+func CheckChunks(buf []byte) error {
+	var c Chunks
+	for len(buf) > 0 && !c.Done {
+		_, n, err := c.Next(buf)
+		if err != nil {
+			return err
+		}
+		buf = buf[n:]
+	}
+	return nil
+}
+
+// step parses one byte outside of data.
+func (c *Chunks) step(b byte) error {
+	switch c.state {
+	case chunkSize:
+		switch d, ok := hexOf(b); {
+		case ok && c.digits < 12:
+			c.left, c.digits = c.left<<4|int64(d), c.digits+1
+			return nil
+		case ok || c.digits == 0:
+			return odd("size of a chunk")
+		}
+		return c.sizeEnds(b)
+	case chunkBlank:
+		return c.sizeEnds(b)
+	case chunkExtension:
+		switch {
+		case b == '\r':
+			c.state = chunkSizeEnd
+		case !answerValue[b]:
+			return odd("extension of a chunk")
+		default:
+			return c.more("the extension of a chunk is too long")
+		}
+	case chunkSizeEnd, chunkDataEnd, chunkLastEnd, chunkTrailerLF:
+		if b != '\n' {
+			return odd("a line of a chunk does not end with CR LF")
+		}
+		c.lineEnds()
+	case chunkDataCR:
+		if b != '\r' {
+			return odd("end of a chunk")
+		}
+		c.state = chunkDataEnd
+	case chunkLast:
+		switch {
+		case b == '\r':
+			c.state = chunkLastEnd
+		case tokenChar[b]:
+			c.state = chunkTrailer
+			return c.more("trailers are too long")
+		default:
+			return odd("trailer")
+		}
+	case chunkTrailer:
+		switch {
+		case b == '\r':
+			c.state = chunkTrailerLF
+		case !answerValue[b]:
+			return odd("trailer")
+		default:
+			return c.more("trailers are too long")
+		}
+	case chunkData: // not here
+	}
+	return nil
+}
+
+// sizeEnds parses a byte behind the digits of a size.
+func (c *Chunks) sizeEnds(b byte) error {
+	switch b {
+	case '\r':
+		c.state = chunkSizeEnd
+	case ' ', '\t':
+		c.state = chunkBlank
+		return c.more("too many blanks behind the size of a chunk")
+	case ';':
+		c.state = chunkExtension
+	default:
+		return odd("size of a chunk")
+	}
+	return nil
+}
+
+// lineEnds parses the LF of a line.
+func (c *Chunks) lineEnds() {
+	switch {
+	case c.state == chunkLastEnd:
+		c.Done = true
+	case c.state == chunkDataEnd:
+		c.state, c.digits, c.extra = chunkSize, 0, 0
+	case c.state == chunkTrailerLF:
+		c.state = chunkLast
+	case c.left == 0:
+		c.state, c.extra = chunkLast, 0
+	default:
+		c.state = chunkData
+	}
+}
+
+// more counts a byte that is dropped.
+func (c *Chunks) more(tooMany string) error {
+	if c.extra++; c.extra > maxExtra {
+		return odd(tooMany)
+	}
+	return nil
+}
 
 func hexOf(b byte) (byte, bool) {
 	switch {

@@ -2,9 +2,11 @@ package origin
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"vestibule/internal/core/ticket"
 )
@@ -62,19 +64,21 @@ var (
 	// Headers that the edge sets itself, or that a server needs to parse the request.
 	edgeHeaders = []string{
 		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Host", "Connection", "Content-Length", "Transfer-Encoding",
-		"Trailer", "Te", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie",
+		"Trailer", "Te", "Http2-Settings", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie",
 	}
 )
 
 // HeaderRules select the visitor's headers that reach a site. They are immutable.
 type HeaderRules struct {
-	out     map[string]bool // removed by name
-	forward map[string]bool // forwarded in spite of all rules
+	out     map[string]bool   // removed by name
+	forward map[string]bool   // forwarded in spite of all rules
+	removed func(name string) // called for each header that is removed for a character in its name
 }
 
-// NewHeaderRules returns rules that forward the headers named in forward.
-func NewHeaderRules(forward []string) *HeaderRules {
-	h := &HeaderRules{out: map[string]bool{}, forward: map[string]bool{}}
+// NewHeaderRules returns rules that forward the headers named in forward. removed is called for each header of a
+// visitor that is removed only because a site may take a character in its name for a hyphen; nil for no call.
+func NewHeaderRules(forward []string, removed func(name string)) *HeaderRules {
+	h := &HeaderRules{out: map[string]bool{}, forward: map[string]bool{}, removed: removed}
 	for _, table := range [][]string{pathHeaders, methodHeaders, hostHeaders, schemeHeaders, addressHeaders} {
 		for _, name := range table {
 			h.out[name] = true
@@ -127,7 +131,59 @@ func (h *HeaderRules) refuses(name string) bool {
 	case h.forward[name]:
 		return false
 	}
-	return h.out[name] || !plainName(name) || hasFamily(name, headerFamilies)
+	if h.refusesPlain(name) {
+		return true
+	}
+	if plainName(name) {
+		return false
+	}
+	if h.removed != nil && !h.refusesPlain(hyphened(name)) {
+		h.removed(name)
+	}
+	return true
+}
+
+func (h *HeaderRules) refusesPlain(name string) bool {
+	return h.out[name] || hasFamily(name, headerFamilies) || hasFamily(name, ownFamilies)
+}
+
+// hyphened returns the name that gateways like CGI take a name for.
+func hyphened(name string) string {
+	return http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
+		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, name))
+}
+
+// RemovedNames counts and logs headers that are removed for a character in their names. A shop's program may send its
+// key in one. It is safe for concurrent use.
+type RemovedNames struct {
+	Metrics *Metrics
+	Log     *slog.Logger
+
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// maxTold is how many names are logged.
+const maxTold = 20
+
+// Add counts a header, and logs its name the first time.
+func (r *RemovedNames) Add(name string) {
+	r.Metrics.names.Inc()
+	name = strings.ToLower(name[:min(len(name), 64)])
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.told) >= maxTold || r.told[name] {
+		return
+	}
+	if r.told == nil {
+		r.told = map[string]bool{}
+	}
+	r.told[name] = true
+	r.Log.Info("header of a visitor does not reach the site, which may take a character of its name for a hyphen: forward_headers: ["+name+"] lets it pass", slog.String("header", name))
 }
 
 // plainName reports whether a name has only letters, digits and hyphens. Gateways like CGI map every other
@@ -223,9 +279,11 @@ func withoutTickets(l string) string {
 // ToVisitor reports whether a response header line of a site reaches the visitor. Cookies with the names of our
 // tickets do not: with control over the site's cookies one could otherwise remove a visitor's place. Headers for
 // the fleet do not. For a private response neither do caching headers: [Private] replaces Cache-Control. name is
-// canonical.
+// canonical. Neither do offers of other addresses for the site, where no edge decides.
 func ToVisitor(name, value string, private bool) bool {
 	switch name {
+	case "Alt-Svc", "Alternate-Protocol":
+		return false
 	case "Set-Cookie":
 		cookie, _, _ := strings.Cut(value, "=")
 		return !ticket.IsCookieName(strings.TrimSpace(cookie))
@@ -233,6 +291,12 @@ func ToVisitor(name, value string, private bool) bool {
 		return !private
 	}
 	return !hasFamily(name, ownFamilies) && (!private || !slices.Contains(cdnHeaders[:], name))
+}
+
+// InHint reports whether a header line of a site's informational answer reaches the visitor: those that browsers act
+// on (RFC 8297). name is canonical.
+func InHint(name string) bool {
+	return name == "Link" || name == "Content-Security-Policy" || name == "Content-Security-Policy-Report-Only"
 }
 
 // StripAnswer removes response headers that must not reach the visitor.

@@ -19,7 +19,7 @@ var tables = [][]string{pathHeaders, methodHeaders, hostHeaders, schemeHeaders, 
 
 // The tables use the spelling of net/http.
 func TestTheTablesOfHeadersAreCanonical(t *testing.T) {
-	rules := NewHeaderRules(nil)
+	rules := NewHeaderRules(nil, nil)
 	for _, table := range append(tables, edgeHeaders) {
 		for _, name := range table {
 			if http.CanonicalHeaderKey(name) != name {
@@ -48,7 +48,7 @@ var familyMembers = []string{
 // Configurations of servers in front of the site remove the same headers as the edge. `make golden` writes their
 // lists.
 func TestFrontsTakeTheSameHeadersOut(t *testing.T) {
-	rules := NewHeaderRules(nil)
+	rules := NewHeaderRules(nil, nil)
 	names := slices.Sorted(slices.Values(slices.Concat(tables...)))
 	for _, name := range familyMembers {
 		if http.CanonicalHeaderKey(name) != name || !rules.refuses(name) {

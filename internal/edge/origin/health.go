@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/edge/http1"
 )
 
 const (
@@ -112,10 +113,21 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 		m.Metrics.full.Inc()
 		return Failure{http.StatusServiceUnavailable, "5", "Too many people are here at the moment. Please try again.\n"}
 	}
+	if errors.Is(err, http1.ErrAnswer) { // a sign of life: one broken page says nothing about the others
+		m.Metrics.unreadable.Inc()
+		m.Log.Warn("answer of the origin cannot be read: the visitor gets 502", slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err))
+		return Failure{Status: http.StatusBadGateway, Text: "The site's answer cannot be read. Please try again.\n"}
+	}
 	m.Metrics.failed.Inc()
 	m.Log.Warn("origin does not answer", slog.String("host", host), slog.Any("error", err))
 	m.unanswered(o)
 	return Failure{Status: http.StatusBadGateway, Text: "The site does not answer at the moment. Please try again.\n"}
+}
+
+// BrokeOff records an answer to a request to host with a fault behind its beginning: the visitor's connection is cut.
+func (m *Monitor) BrokeOff(o *Origin, host string, err error) {
+	m.Metrics.unreadable.Inc()
+	m.Log.Warn("answer of the origin breaks off: the visitor gets the part before the fault", slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err))
 }
 
 // unanswered records a failed request.

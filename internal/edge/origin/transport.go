@@ -3,10 +3,14 @@ package origin
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/textproto"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,20 +29,49 @@ func MaxIdle(n int) (all, site int) { return max(1, min(4096, n/2)), min(512, n)
 // connection a request only when its reader waits for more.
 type Transport struct{ *http.Transport }
 
-// RoundTrip is [http.RoundTripper].
+// RoundTrip is [http.RoundTripper]. The error is [http1.ErrAnswer] if the beginning of the answer cannot be read.
+// Informational answers keep only the lines of [InHint], and on a reused connection none: there it may be a late one
+// of another visitor.
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{GotConn: awaitReader}
-	return t.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	var answers, reused atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GotConn: func(got httptrace.GotConnInfo) {
+			awaitReader(got)
+			reused.Store(got.Reused && !multiplexed(got.Conn))
+		},
+		GotFirstResponseByte: func() { answers.Store(true) },
+		Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
+			maps.DeleteFunc(header, func(name string, _ []string) bool { return reused.Load() || !InHint(name) })
+			return nil
+		},
+	}
+	res, err := t.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	if err != nil {
+		if answers.Load() {
+			err = readFault(err)
+		}
+		return nil, err
+	}
+	if err := beginBody(res); err != nil {
+		return nil, errors.Join(err, res.Body.Close())
+	}
+	return res, nil
+}
+
+// multiplexed reports whether a connection speaks HTTP/2, whose answers bear numbers.
+func multiplexed(c net.Conn) bool {
+	t, ok := c.(*tls.Conn)
+	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 // awaitReader waits until the reader of a kept connection has read all that was there, or
 // has given the connection up: it does one or the other at once.
 func awaitReader(got httptrace.GotConnInfo) {
 	conn := got.Conn
+	if multiplexed(conn) {
+		return
+	}
 	if c, ok := conn.(*tls.Conn); ok {
-		if c.ConnectionState().NegotiatedProtocol == "h2" {
-			return // its answers bear numbers
-		}
 		conn = c.NetConn()
 	}
 	if c, ok := conn.(*keptConn); ok && got.Reused {

@@ -1,6 +1,6 @@
-// Package access lets people log in: local users with a password and a second factor, and users of an OpenID Connect
-// provider. Programs use tokens instead: see package control.
+// Package access lets people into the console. A one-time link turns an API token into a session, and an OpenID
+// Connect provider vouches for a person. Passwords are the provider's: there are none here. Programs use tokens: see
+// package control.
 //
-// All users and one-time links are one document, changed by compare-and-set. So a link is used once, and the last admin
-// stays, whoever else changes users at the same time. Sessions are documents of their own.
+// Links and sessions are documents of the store, so any global serves them. A session of a token ends with the token.
 package access

@@ -101,23 +101,24 @@ func (a oidcPages) startOIDC(w http.ResponseWriter, r *http.Request) error {
 		return a.noProvider(w, err)
 	}
 	state, nonce, verifier := random(), random(), oauth2.GenerateVerifier()
-	setCookie(w, r, oidcCookie, strings.Join([]string{state, nonce, verifier, nextOf(r)}, "|"), oidcTime)
+	setCookie(w, r, oidcCookie, strings.Join([]string{state, nonce, verifier, checkNext(r.FormValue("next"))}, "|"), oidcTime, http.SameSiteLaxMode)
 	address := to.AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
 	http.Redirect(w, r, address, http.StatusSeeOther)
 	return nil
 }
 
 func (a oidcPages) noProvider(w http.ResponseWriter, err error) error {
-	a.store.log.Warn("access: the OpenID Connect provider cannot be used",
+	a.log.Warn("access: the OpenID Connect provider cannot be used",
 		slog.String("issuer", a.oidc.config.Issuer), slog.Any("error", err))
-	const text = "The login provider cannot be used now. Log in with a name and a password, or try again."
+	const text = "The login provider cannot be used now. Try again, or log in with a link: vestibule login --console"
 	return a.show(w, http.StatusBadGateway, view{Page: "message", Title: "Not now", Text: text})
 }
 
-// finishOIDC takes the answer of the provider.
+// finishOIDC takes the answer of the provider. It answers a page that leads on: a redirect would still belong to the
+// navigation that the provider began, and browsers withhold the session's cookie from that.
 func (a oidcPages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	refuse := func(why string) error {
-		a.store.log.Warn("access: a login by OpenID Connect is refused",
+		a.log.Warn("access: a login by OpenID Connect is refused",
 			slog.String("why", why), slog.String("from", control.Source(r.RemoteAddr)))
 		v := view{Page: "message", Title: "Not logged in", Text: "The login was refused: " + why + "."}
 		return a.show(w, http.StatusForbidden, v)
@@ -127,7 +128,7 @@ func (a oidcPages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	c, err := r.Cookie(oidcCookie)
-	setCookie(w, r, oidcCookie, "", -time.Second)
+	setCookie(w, r, oidcCookie, "", -time.Second, http.SameSiteLaxMode)
 	if err != nil {
 		return refuse("it was not begun in this browser, or took too long")
 	}
@@ -147,13 +148,11 @@ func (a oidcPages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return a.noProvider(w, err)
 	}
-	if err := a.begin(w, r, session{Other: who}); err != nil {
+	if err := a.begin(w, r, session{Person: who}); err != nil {
 		return err
 	}
-	a.store.log.Info("a user logged in", slog.String("user", who.Name), slog.String("from", control.Source(r.RemoteAddr)))
-	r.Form.Set("next", parts[3])
-	http.Redirect(w, r, nextOf(r), http.StatusSeeOther)
-	return nil
+	a.log.Info("a user logged in", slog.String("user", who.Name), slog.String("from", control.Source(r.RemoteAddr)))
+	return a.show(w, http.StatusOK, view{Page: "done", Title: "Logged in", Next: checkNext(parts[3])})
 }
 
 var errNoRole = errors.New("no role")

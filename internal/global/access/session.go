@@ -15,11 +15,10 @@ import (
 
 // session is the document of a login. It is named by the digest of its secret, which only the browser has.
 type session struct {
-	User     string             `json:"user,omitempty"`     // key of a local user
-	Sessions string             `json:"sessions,omitempty"` // of the user, at the login
-	Other    *control.Principal `json:"other,omitempty"`    // of an OpenID Connect provider
-	Made     time.Time          `json:"made"`
-	Seen     time.Time          `json:"seen"` // up to seenEvery ago
+	Token  string             `json:"token,omitempty"`  // ID of the token
+	Person *control.Principal `json:"person,omitempty"` // of an OpenID Connect provider; nil for a token
+	Made   time.Time          `json:"made"`
+	Seen   time.Time          `json:"seen"` // at most seenEvery before the last request
 }
 
 const (
@@ -34,7 +33,7 @@ func (s *session) expired(now time.Time) bool {
 	return now.Sub(s.Made) >= maxAge || now.Sub(s.Seen) >= maxIdle
 }
 
-// cookie returns the name of the session's cookie. Browsers bind the prefixed one to this host, over TLS.
+// cookieName returns the name of the session's cookie. Browsers bind the prefixed one to this host, over TLS.
 func cookieName(r *http.Request) string {
 	if r.TLS != nil {
 		return "__Host-vestibule"
@@ -42,16 +41,16 @@ func cookieName(r *http.Request) string {
 	return "vestibule_session"
 }
 
-func setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
+func setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration, site http.SameSite) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure with TLS; without it the listener is a loopback address
 		Name: name, Value: value, Path: "/", MaxAge: int(age / time.Second),
-		Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: r.TLS != nil, HttpOnly: true, SameSite: site,
 	})
 }
 
 // begin makes a session for a request that has logged in.
 func (a *Access) begin(w http.ResponseWriter, r *http.Request, s session) error {
-	now := a.store.now()
+	now := a.now()
 	s.Made, s.Seen = now.UTC(), now.UTC()
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -61,16 +60,16 @@ func (a *Access) begin(w http.ResponseWriter, r *http.Request, s session) error 
 		return err
 	}
 	secret := random()
-	if _, err := a.store.docs.Put(r.Context(), sessionKeys+digest(secret), data, 0); err != nil {
+	if _, err := a.docs.Put(r.Context(), sessionKeys+digest(secret), data, 0); err != nil {
 		return err
 	}
-	setCookie(w, r, cookieName(r), secret, maxAge)
+	setCookie(w, r, cookieName(r), secret, maxAge, http.SameSiteStrictMode)
 	return nil
 }
 
 // sweep deletes expired sessions, and the oldest if there are too many.
 func (a *Access) sweep(ctx context.Context, now time.Time) error {
-	all, err := a.store.docs.List(ctx, sessionKeys+"*")
+	all, err := a.docs.List(ctx, sessionKeys+"*")
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func (a *Access) sweep(ctx context.Context, now time.Time) error {
 	var deleted int
 	for id, at := range all {
 		if now.Sub(at.At) > maxIdle+2*seenEvery {
-			if err := a.store.docs.Delete(ctx, id, at.Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+			if err := a.docs.Delete(ctx, id, at.Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
 				return err
 			}
 			deleted++
@@ -91,7 +90,7 @@ func (a *Access) sweep(ctx context.Context, now time.Time) error {
 	if len(all)-deleted < maxSessions {
 		return nil
 	}
-	err = a.store.docs.Delete(ctx, oldest, all[oldest].Revision)
+	err = a.docs.Delete(ctx, oldest, all[oldest].Revision)
 	if errors.Is(err, wire.ErrChanged) {
 		return nil // it is in use, and there is one more for now
 	}
@@ -101,18 +100,18 @@ func (a *Access) sweep(ctx context.Context, now time.Time) error {
 // end ends the session of a request.
 func (a *Access) end(w http.ResponseWriter, r *http.Request) error {
 	name := cookieName(r)
-	setCookie(w, r, name, "", -time.Second)
+	setCookie(w, r, name, "", -time.Second, http.SameSiteStrictMode)
 	c, err := r.Cookie(name)
 	if err != nil {
 		return nil //nolint:nilerr // there is none
 	}
 	id := digest(c.Value)
 	a.lately.Remove(id)
-	_, revision, err := a.store.docs.Get(r.Context(), sessionKeys+id)
+	_, revision, err := a.docs.Get(r.Context(), sessionKeys+id)
 	if err != nil || revision == 0 {
 		return err
 	}
-	err = a.store.docs.Delete(r.Context(), sessionKeys+id, revision)
+	err = a.docs.Delete(r.Context(), sessionKeys+id, revision)
 	if errors.Is(err, wire.ErrChanged) { // it was seen meanwhile
 		return a.end(w, r)
 	}
@@ -122,74 +121,58 @@ func (a *Access) end(w http.ResponseWriter, r *http.Request) error {
 // Who returns the principal of a request's session; false for none. While the store cannot be read, a session that was
 // valid lately is valid: nobody can end it meanwhile either.
 func (a *Access) Who(r *http.Request) (control.Principal, bool) {
-	who, _, ok := a.session(r)
-	return who, ok
+	c, err := r.Cookie(cookieName(r))
+	if err != nil {
+		return control.Principal{}, false
+	}
+	id, now := digest(c.Value), a.now()
+	who, ok, err := a.find(r.Context(), id, now)
+	if err != nil {
+		was, lately := a.lately.Get(id)
+		a.log.Warn("access: a session cannot be read", slog.Any("error", err), slog.Bool("valid_lately", lately))
+		return was.who, lately && now.Sub(was.at) < maxIdle
+	}
+	if !ok {
+		a.lately.Remove(id)
+		return control.Principal{}, false
+	}
+	a.lately.Add(id, seen{who, now})
+	return who, true
 }
 
 // seen is a session that was valid at a time.
 type seen struct {
-	who  control.Principal
-	user string
-	at   time.Time
+	who control.Principal
+	at  time.Time
 }
 
-// session returns the principal of a request's session, and the key of the user if it is a local one.
-func (a *Access) session(r *http.Request) (who control.Principal, user string, ok bool) {
-	c, err := r.Cookie(cookieName(r))
-	if err != nil {
-		return who, "", false
-	}
-	id, now := digest(c.Value), a.store.now()
-	found, err := a.find(r.Context(), id, now)
-	if err != nil {
-		was, lately := a.lately.Get(id)
-		a.store.log.Warn("access: a session cannot be read", slog.Any("error", err), slog.Bool("valid_lately", lately))
-		return was.who, was.user, lately && now.Sub(was.at) < maxIdle
-	}
-	if found == nil {
-		a.lately.Remove(id)
-		return who, "", false
-	}
-	a.lately.Add(id, *found)
-	return found.who, found.user, true
-}
-
-// find reads a session; nil for none that is valid.
-func (a *Access) find(ctx context.Context, id string, now time.Time) (*seen, error) {
-	data, revision, err := a.store.docs.Get(ctx, sessionKeys+id)
+// find reads a session; ok is false for none that is valid.
+func (a *Access) find(ctx context.Context, id string, now time.Time) (who control.Principal, ok bool, err error) {
+	data, revision, err := a.docs.Get(ctx, sessionKeys+id)
 	if err != nil || data == nil {
-		return nil, err
+		return who, false, err
 	}
 	var s session
 	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, fmt.Errorf("session: %w", err)
+		return who, false, fmt.Errorf("session: %w", err)
 	}
 	if s.expired(now) {
-		return nil, nil
+		return who, false, nil
 	}
-	out := &seen{at: now, user: s.User}
-	if s.Other != nil {
-		out.who = *s.Other
-	} else {
-		b, _, err := a.store.read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		u := b.Users[s.User]
-		if u == nil || u.Sessions != s.Sessions {
-			return nil, nil
-		}
-		out.who = control.Principal{ID: "user:" + s.User, Name: s.User, Role: u.Role, Rooms: u.Rooms}
+	if s.Person != nil {
+		who = *s.Person
+	} else if who, ok, err = a.token(ctx, s.Token); err != nil || !ok {
+		return who, false, err
 	}
 	if now.Sub(s.Seen) >= seenEvery {
 		s.Seen = now.UTC()
 		data, err := json.Marshal(s)
 		if err != nil {
-			return nil, err
+			return who, false, err
 		}
-		if _, err := a.store.docs.Put(ctx, sessionKeys+id, data, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
-			return nil, err
+		if _, err := a.docs.Put(ctx, sessionKeys+id, data, revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+			return who, false, err
 		}
 	}
-	return out, nil
+	return who, true, nil
 }

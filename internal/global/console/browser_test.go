@@ -89,9 +89,6 @@ func (f *fixture) plan(id string) string {
 		}, nil)
 	}
 	if err == nil {
-		err = f.call(http.MethodPost, "/vestibule/users", map[string]any{"name": "carla", "role": "operator", "rooms": []string{"autumn-sale"}}, nil)
-	}
-	if err == nil {
 		err = f.call(http.MethodPost, "/vestibule/webhooks", map[string]any{"name": "pager", "url": "https://hooks.example/x", "kinds": []string{"room.paused", "alarm.raised"}}, nil)
 	}
 	if err == nil {

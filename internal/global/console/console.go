@@ -106,8 +106,6 @@ var routes = map[string]func(*request) error{
 	"GET /console/webhooks":               serveWebhooks,
 	"POST /console/webhooks":              addWebhook,
 	"POST /console/webhooks/{webhook}":    changeWebhook,
-	"POST /console/access/users":          addUser,
-	"POST /console/access/users/{user}":   changeUser,
 	"POST /console/access/tokens":         addToken,
 	"POST /console/access/tokens/{token}": revokeToken,
 	"GET " + one:                          serveRoom,

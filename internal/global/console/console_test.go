@@ -24,7 +24,6 @@ import (
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
-	"vestibule/internal/global/access"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
@@ -74,7 +73,7 @@ func start(t testing.TB) *fixture {
 	journal := audit.NewJournal(f.audit)
 	rooms := roomstore.New(roomstore.Options{Docs: f.docs, Log: log, Floor: func() uint64 { return 0 }, Journal: journal})
 	f.api = control.New(control.Options{
-		Name: "global-1", Audit: journal, Rooms: rooms, Docs: f.docs, Log: log, Users: access.New(access.Options{Name: "global-1", Docs: f.docs, Journal: journal, Log: log}), Origin: "http://10.0.0.1",
+		Name: "global-1", Audit: journal, Rooms: rooms, Docs: f.docs, Log: log, Origin: "http://10.0.0.1",
 		Page: func(ctx context.Context, hash string) ([]byte, error) {
 			data, _, err := f.docs.Get(ctx, roomdoc.PageDocument(hash))
 			if err != nil || data == nil {

@@ -110,57 +110,6 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// People are invited by a link, changed and removed, by admins alone. A fault names its field.
-func TestUsers(t *testing.T) {
-	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
-	const at, users = "/console/access", "/console/access/users"
-	page := f.see(at)
-	if a := f.sent(page, users, map[string]string{"name": "b b"}); a.code != http.StatusUnprocessableEntity || !strings.Contains(a.body, `aria-invalid="true"`) {
-		t.Errorf("a bad name: %d %s", a.code, a.text())
-	}
-	if a := f.sent(page, users, map[string]string{"name": "ben", "rooms": "nothing"}); a.code != http.StatusUnprocessableEntity {
-		t.Errorf("a room that is not there: %d %s", a.code, a.text())
-	}
-	made := f.sent(page, users, map[string]string{"name": "ben", "role": "operator", "rooms": "sale", "reason": "new colleague"})
-	contains(t, made, "ben sets a password by this link", "http://example.com/setup/", "ben operator invited, no password yet, only sale")
-	page = f.see(at)
-	lacks(t, page, "/setup/")
-	contains(t, f.see("/console/audit"), "new colleague")
-	again := f.follow(page, users+"/ben", nil)
-	if again.code != http.StatusSeeOther {
-		t.Errorf("%d %s", again.code, again.text())
-	}
-	var all []api.User
-	read := func() []api.User {
-		if err := f.call(http.MethodGet, "/vestibule/users", nil, &all); err != nil {
-			t.Fatal(err)
-		}
-		return all
-	}
-	if u := read(); len(u) != 1 || u[0].Role != "operator" || len(u[0].Rooms) != 1 || u[0].Rooms[0] != id {
-		t.Errorf("after an empty change: %+v", u)
-	}
-	contains(t, f.sent(page, users+"/ben", map[string]string{"role": "editor", "rooms": ""}), "The user is changed.", "ben editor")
-	if u := read(); u[0].Role != "editor" || len(u[0].Rooms) != 0 {
-		t.Errorf("after a change: %+v", u)
-	}
-	contains(t, f.press(page, users+"/ben", "do", "link"), "ben sets a password by this link", "/setup/")
-	contains(t, f.press(page, users+"/ben", "do", "remove"), "The user is removed")
-	if len(read()) != 0 {
-		t.Errorf("%+v", all)
-	}
-	f.as(control.Editor)
-	for _, a := range []answer{
-		f.post(users, map[string][]string{"name": {"eve"}, "role": {"admin"}}), f.post(users+"/ben", map[string][]string{"do": {"remove"}}),
-		f.post(users+"/ben", map[string][]string{"role": {"admin"}}), f.post(users+"/ben", map[string][]string{"do": {"link"}}),
-	} {
-		if a.code != http.StatusForbidden {
-			t.Errorf("an editor: %d", a.code)
-		}
-	}
-}
-
 // An operator of some rooms sees these alone, also in streams that others share.
 func TestAnOperatorOfSomeRooms(t *testing.T) {
 	f := start(t)

@@ -18,7 +18,7 @@ import (
 
 // Principal is an authenticated client.
 type Principal struct {
-	ID    string // of the token, or of the user with its kind in front
+	ID    string // of the token, or "oidc:" and the subject of a person
 	Name  string
 	Role  Role
 	Rooms []string `json:",omitempty"` // IDs of the only rooms; none for all
@@ -32,7 +32,7 @@ func (who Principal) mayIn(id, operation string) bool {
 // forAnyRooms are the operations without a room in the path that principals with some rooms may call. Lists show only
 // their rooms.
 var forAnyRooms = map[string]bool{
-	"verify-token": true, "waiting-room-list-waiting-rooms-account": true, "waiting-room-list-waiting-rooms": true, "list-status": true,
+	"verify-token": true, "create-console-link": true, "waiting-room-list-waiting-rooms-account": true, "waiting-room-list-waiting-rooms": true, "list-status": true,
 	"waiting-room-get-zone-settings": true, "waiting-room-create-a-custom-waiting-room-page-preview": true, "get-fleet": true,
 }
 

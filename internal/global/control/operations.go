@@ -32,6 +32,7 @@ func (s *services) operations() []operation {
 		own   = "/vestibule/rooms/{waiting_room_id}"
 	)
 	return []operation{
+		{"create-console-link", "POST /vestibule/console/links", Viewer, s.tokens.createLink},
 		{"verify-token", "GET /user/tokens/verify", Viewer, s.tokens.verify},
 
 		{"waiting-room-list-waiting-rooms-account", "GET /accounts/{account_id}/waiting_rooms", Viewer, s.rooms.list},
@@ -95,11 +96,6 @@ func (s *services) operations() []operation {
 		{"patch-webhook", "PATCH /vestibule/webhooks/{webhook_id}", Admin, s.webhooks.patch},
 		{"delete-webhook", "DELETE /vestibule/webhooks/{webhook_id}", Admin, s.webhooks.delete},
 		{"test-webhook", "POST /vestibule/webhooks/{webhook_id}/test", Admin, s.webhooks.test},
-		{"list-users", "GET /vestibule/users", Admin, s.users.list},
-		{"create-user", "POST /vestibule/users", Admin, s.users.create},
-		{"patch-user", "PATCH /vestibule/users/{user}", Admin, s.users.patch},
-		{"delete-user", "DELETE /vestibule/users/{user}", Admin, s.users.delete},
-		{"create-user-link", "POST /vestibule/users/{user}/link", Admin, s.users.link},
 	}
 }
 
@@ -214,6 +210,7 @@ func (q *request) number(f *faults, name string, byDefault, least, most int) int
 	n, err := strconv.Atoi(values.Get(name))
 	if err != nil || n < least || n > most {
 		f.add("/"+name, "%s must be a number from %d to %d, got %q", name, least, most, short(values.Get(name)))
+		return byDefault
 	}
 	return n
 }

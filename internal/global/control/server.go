@@ -71,7 +71,7 @@ type Options struct {
 	Docs    wire.DocumentStore                                         // for tokens and webhooks
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
 	Numbers func(ctx context.Context, id room.ID) (n Numbers, ok bool) // ok is false without a leading global
-	Users   Users                                                      // nil for none
+	Link    LinkFunc                                                   // nil for none
 	History History                                                    // nil for none
 	Fleet   func() api.Fleet                                           // as the candidates last reported
 	Forget  ForgetFunc
@@ -86,6 +86,9 @@ type Options struct {
 	Board    func() *draw.Board    // public state of draws, nil for none
 	Time     func() fleettime.Time // fleet time as this node knows it
 }
+
+// LinkFunc makes a one-time link to the console for a token, and returns its path and the end of its validity.
+type LinkFunc func(ctx context.Context, token string) (path string, expires time.Time, err error)
 
 // ForgetFunc orders the leading regional of a data centre to forget an edge.
 type ForgetFunc func(ctx context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error)
@@ -123,7 +126,6 @@ type services struct {
 	audit     *auditService
 	tokens    *tokenService
 	webhooks  *webhookService
-	users     *userService
 	previews  *previews
 }
 
@@ -152,9 +154,8 @@ func newServices(o Options) *services {
 		stats:     &statsService{rooms, at, o.History, &auditService{rooms, o.Audit}, o.Log},
 		members:   &memberService{at, &members.List{Docs: o.Shared}, o.Forget, o.Audit, o.Log},
 		audit:     &auditService{rooms, o.Audit},
-		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms},
+		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms, o.Link},
 		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Log},
-		users:     &userService{rooms, o.Users},
 		previews:  newPreviews(),
 	}
 }

@@ -94,6 +94,7 @@ func (q *request) second(f *faults, name string, byDefault, now int64) int64 {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		f.add("/"+name, "%s must be a time such as 2027-01-31T00:00:00Z, or one before now such as -1h, got %q", name, short(text))
+		return byDefault
 	}
 	return at.Unix()
 }
@@ -203,7 +204,7 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 	if err != nil {
 		return nil, err
 	}
-	for _, stored := range found {
+	for _, stored := range slices.Backward(found) { // the oldest first
 		e, err := s.audit.show(state, stored)
 		if err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
@@ -218,6 +219,7 @@ type tokenService struct {
 	tokens *tokens
 	name   string // of this candidate
 	rooms  *catalog
+	link   LinkFunc // nil for none
 }
 
 // First makes the first token, an admin's, if there is none at all. It returns "" if there is one, or another
@@ -246,6 +248,42 @@ func (s *tokenService) Make(ctx context.Context, name string, role Role) (string
 	ctx = roomstore.By(ctx, audit.By{Name: "the owner of this process", From: s.name, Operation: "make-token"})
 	value, _, err := s.tokens.make(ctx, rand.Text()[:tokenIDLen], token{Name: name, Role: role})
 	return value, err
+}
+
+// TokenID returns the ID of a token, "" for text that is no token.
+func TokenID(value string) string {
+	m := tokenForm.FindStringSubmatch(value)
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+// Principal returns the principal of a token by its ID. ok is false for a token that is unknown, expired or revoked.
+func (s *tokenService) Principal(ctx context.Context, id string) (who Principal, ok bool, err error) {
+	stored, _, err := s.tokens.get(ctx, id)
+	if err != nil || stored == nil || stored.expired(s.tokens.now()) {
+		return who, false, err
+	}
+	return Principal{id, stored.Name, stored.Role, stored.Rooms}, true, nil
+}
+
+// ErrManyLinks means that too many links to the console are valid.
+var ErrManyLinks = errors.New("too many links to the console are valid")
+
+// createLink makes a one-time link to the console for the token of the request.
+func (s *tokenService) createLink(ctx context.Context, _ *request) (any, error) {
+	if s.link == nil {
+		return nil, refusef(http.StatusNotFound, codeNotFound, "this global has no console")
+	}
+	path, expires, err := s.link(ctx, principal(ctx).ID)
+	if errors.Is(err, ErrManyLinks) {
+		return nil, refusef(http.StatusTooManyRequests, codeNotNow, "%v: try again in 15 minutes, or use one of them", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return api.ConsoleLink{Path: path, ExpiresOn: expires}, nil
 }
 
 func showToken(id string, t *token, value string) api.Token {
@@ -363,4 +401,49 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 		failed()
 	}
 	return err
+}
+
+// role reads a role.
+func (f *faults) role(value []byte) Role {
+	role, ok := f.text("/role", value)
+	if role = strings.ToLower(role); ok && !slices.Contains(roles, Role(role)) {
+		f.add("/role", "role must be viewer, operator, editor or admin, got %q", short(role))
+	}
+	return Role(role)
+}
+
+// maxOwnRooms bounds the rooms of a principal.
+const maxOwnRooms = 100
+
+// rooms reads the only rooms of a principal, by name or ID; none for all.
+func (c *catalog) rooms(ctx context.Context, f *faults, value []byte) (ids []string) {
+	if len(value) == 0 {
+		return nil
+	}
+	var names []string
+	if err := json.Unmarshal(value, &names); err != nil {
+		f.add("/rooms", "rooms must be a list of names or IDs, empty for all rooms")
+		return nil
+	}
+	if len(names) > maxOwnRooms {
+		f.add("/rooms", "rooms must be at most %d, got %d", maxOwnRooms, len(names))
+		return nil
+	}
+	state, err := c.store.Read(ctx)
+	if err != nil {
+		f.add("/rooms", "rooms cannot be checked now: the store cannot be read")
+		return nil
+	}
+	for i, name := range names {
+		r := state.Room(name)
+		if r == nil {
+			r = c.find(state, name)
+		}
+		if r == nil {
+			f.add(fmt.Sprintf("/rooms/%d", i), "no room %q", short(name))
+			continue
+		}
+		ids = append(ids, room.PublicID(r.Known()))
+	}
+	return ids
 }

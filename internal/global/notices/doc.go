@@ -1,4 +1,4 @@
-// Package notices tells operators what they must know, by webhooks and e-mail: a room queues, it is paused, its limits
+// Package notices tells operators what they must know, by webhooks: a room queues, it is paused, its limits
 // change, the site is slow, an event begins, an alarm is raised.
 //
 // [Watch] is the core. It compares successive states of rooms and fleet with what operators were told, and returns the

@@ -3,6 +3,7 @@ package notices
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -131,8 +132,8 @@ func (o *Outbox) Due(now fleettime.Time, target string) *Notice {
 	return o.Notices[first.ID]
 }
 
-// Done takes the result of an attempt. mayTurnOff is false for a target that stays on.
-func (o *Outbox) Done(now fleettime.Time, target, id string, r Result, mayTurnOff bool, random *rand.Rand) Outcome {
+// Done takes the result of an attempt.
+func (o *Outbox) Done(now fleettime.Time, target, id string, r Result, random *rand.Rand) Outcome {
 	q := o.Queues[target]
 	if q == nil {
 		return GivenUp // the target is gone
@@ -151,7 +152,7 @@ func (o *Outbox) Done(now fleettime.Time, target, id string, r Result, mayTurnOf
 	switch {
 	case i < 0:
 		return GivenUp // dropped meanwhile
-	case mayTurnOff && (r.Gone || now.Sub(q.Failing) >= offAfter):
+	case r.Gone || now.Sub(q.Failing) >= offAfter:
 		q.Items[i].Next = now.Add(delays[0]) // unless it is off by then
 		return TurnOff
 	case q.Items[i].Tries >= len(delays):
@@ -184,4 +185,12 @@ func (o *Outbox) sweep() {
 			delete(o.Notices, id)
 		}
 	}
+}
+
+// cut returns the beginning of a text, of at most n bytes, with all of its characters whole.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "")
 }

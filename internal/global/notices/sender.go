@@ -26,8 +26,6 @@ type Options struct {
 	Time      func() fleettime.Time                                      // fleet time
 	Look      func() *Seen                                               // nil while the state is unknown
 	Post      func(context.Context, time.Time, *Webhook, *Notice) Result // as [Poster.Post]
-	Mail      func(context.Context, *Notice) Result                      // nil for none
-	MailKinds []Kind                                                     // of e-mail; none for all
 	Count     func(result string, n int)                                 // counts attempts and dropped notices
 	Log       *slog.Logger
 }
@@ -44,7 +42,7 @@ type Sender struct {
 	dirty    bool // doc differs from the store
 	unstored bool // doc has notices that are not stored
 
-	targets  map[string]*Webhook // with one for e-mail
+	targets  map[string]*Webhook // by ID
 	listedAt time.Time
 	off      []string        // alarms of webhooks that failed
 	sending  map[string]bool // targets with an attempt under way
@@ -54,9 +52,6 @@ type Sender struct {
 	mu     sync.Mutex
 	alarms []string
 }
-
-// mailTarget is the ID of the e-mail among targets. IDs of webhooks are longer.
-const mailTarget = "mail"
 
 // attempt is a finished one.
 type attempt struct {
@@ -70,7 +65,6 @@ const (
 	listEvery = 5 * time.Second
 	storeIn   = 3 * time.Second
 
-	mailAlarmAfter = 10 * time.Minute
 )
 
 // documentKey is the key of the stored document.
@@ -192,9 +186,6 @@ func (s *Sender) list(ctx context.Context, now time.Time) error {
 		return err
 	}
 	s.listedAt, s.targets = now, map[string]*Webhook{}
-	if s.Mail != nil {
-		s.targets[mailTarget] = &Webhook{Kinds: s.MailKinds}
-	}
 	s.off = nil
 	for _, id := range slices.Sorted(maps.Keys(hooks)) {
 		w := hooks[id]
@@ -214,10 +205,6 @@ func (s *Sender) list(ctx context.Context, now time.Time) error {
 // alarm updates the alarms.
 func (s *Sender) alarm(now fleettime.Time) {
 	alarms := slices.Clone(s.off)
-	if q := s.doc.Outbox.Queues[mailTarget]; q != nil && q.Failing != 0 && now.Sub(q.Failing) >= mailAlarmAfter {
-		alarms = append(alarms, fmt.Sprintf("e-mail to operators has failed since %s: %s; check notices.smtp",
-			q.Failing.Std().Format(time.RFC3339), q.Error))
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.alarms = alarms
@@ -275,12 +262,7 @@ func (s *Sender) send(ctx context.Context, attempts *sync.WaitGroup) {
 		}
 		s.sending[id] = true
 		attempts.Go(func() {
-			var r Result
-			if id == mailTarget {
-				r = s.Mail(ctx, n)
-			} else {
-				r = s.Post(ctx, time.Now(), w, n)
-			}
+			r := s.Post(ctx, time.Now(), w, n)
 			select {
 			case s.results <- attempt{id, n, r}:
 			case <-ctx.Done():
@@ -295,7 +277,7 @@ func (s *Sender) take(ctx context.Context, a attempt) {
 	if s.doc == nil || ctx.Err() != nil {
 		return // the successor tries again
 	}
-	outcome := s.doc.Outbox.Done(s.Time(), a.target, a.notice.ID, a.Result, a.target != mailTarget, s.random)
+	outcome := s.doc.Outbox.Done(s.Time(), a.target, a.notice.ID, a.Result, s.random)
 	s.dirty = true
 	s.Count(outcome.String(), 1)
 	if a.Err == nil {

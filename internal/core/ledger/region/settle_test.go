@@ -114,7 +114,7 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 			}
 			m.AsOf += 60_000
 			if agg.Observe(now, m); agg.Edges().Unknown != 1 {
-				t.Errorf("%s: an edge that is alive after all raises no alarm", c.what)
+				t.Errorf("%s: an edge that is alive after all raises %d alarms", c.what, agg.Edges().Unknown)
 			}
 		}
 	}

@@ -251,6 +251,14 @@ type Candidate struct {
 	Term string `json:"term"`
 }
 
+// ConsoleLink defines model for ConsoleLink.
+type ConsoleLink struct {
+	ExpiresOn time.Time `json:"expires_on"`
+
+	// Path path of the link below the address of the control listener; it works once
+	Path string `json:"path"`
+}
+
 // Control a control; message with a pause, text with a message, numbers with limits
 type Control struct {
 	By                string     `json:"by"`
@@ -843,26 +851,6 @@ type TriedRules struct {
 // TryRulesBody defines model for TryRulesBody.
 type TryRulesBody = json.RawMessage
 
-// User defines model for User.
-type User struct {
-	CreatedOn time.Time `json:"created_on"`
-
-	// Invited has not set a password yet
-	Invited bool   `json:"invited"`
-	Name    string `json:"name"`
-	Role    string `json:"role"`
-
-	// Rooms IDs of the only rooms; empty for all
-	Rooms        []string `json:"rooms"`
-	SecondFactor bool     `json:"second_factor"`
-
-	// SetupPath path of a link by which the user sets the password, once within three days; only in the answer that made it
-	SetupPath *string `json:"setup_path,omitempty"`
-}
-
-// UserBody defines model for UserBody.
-type UserBody = json.RawMessage
-
 // Verified defines model for Verified.
 type Verified struct {
 	Account string `json:"account"`
@@ -971,6 +959,14 @@ type AuditAnswer struct {
 	Result     []AuditEntry `json:"result"`
 	ResultInfo ResultInfo   `json:"result_info"`
 	Success    bool         `json:"success"`
+}
+
+// ConsoleLinkAnswer defines model for ConsoleLinkAnswer.
+type ConsoleLinkAnswer struct {
+	Errors   []Note      `json:"errors"`
+	Messages []Note      `json:"messages"`
+	Result   ConsoleLink `json:"result"`
+	Success  bool        `json:"success"`
 }
 
 // ControlsAnswer defines model for ControlsAnswer.
@@ -1187,23 +1183,6 @@ type TriedRulesAnswer struct {
 	Success  bool       `json:"success"`
 }
 
-// UserAnswer defines model for UserAnswer.
-type UserAnswer struct {
-	Errors   []Note `json:"errors"`
-	Messages []Note `json:"messages"`
-	Result   User   `json:"result"`
-	Success  bool   `json:"success"`
-}
-
-// UsersAnswer defines model for UsersAnswer.
-type UsersAnswer struct {
-	Errors     []Note     `json:"errors"`
-	Messages   []Note     `json:"messages"`
-	Result     []User     `json:"result"`
-	ResultInfo ResultInfo `json:"result_info"`
-	Success    bool       `json:"success"`
-}
-
 // VerifiedAnswer defines model for VerifiedAnswer.
 type VerifiedAnswer struct {
 	Errors   []Note   `json:"errors"`
@@ -1294,9 +1273,6 @@ type TokenRequest = TokenBody
 
 // TryRulesRequest defines model for TryRulesRequest.
 type TryRulesRequest = TryRulesBody
-
-// UserRequest defines model for UserRequest.
-type UserRequest = UserBody
 
 // WebhookRequest defines model for WebhookRequest.
 type WebhookRequest = WebhookBody
@@ -1440,30 +1416,6 @@ type CreateTokenParams struct {
 
 // DeleteTokenParams defines parameters for DeleteToken.
 type DeleteTokenParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// CreateUserParams defines parameters for CreateUser.
-type CreateUserParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// DeleteUserParams defines parameters for DeleteUser.
-type DeleteUserParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// PatchUserParams defines parameters for PatchUser.
-type PatchUserParams struct {
-	// Reason of the change, kept in its audit entry
-	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-}
-
-// CreateUserLinkParams defines parameters for CreateUserLink.
-type CreateUserLinkParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 }
@@ -1666,12 +1618,6 @@ type TryRulesJSONRequestBody = TryRulesBody
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenBody
-
-// CreateUserJSONRequestBody defines body for CreateUser for application/json ContentType.
-type CreateUserJSONRequestBody = UserBody
-
-// PatchUserJSONRequestBody defines body for PatchUser for application/json ContentType.
-type PatchUserJSONRequestBody = UserBody
 
 // CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
 type CreateWebhookJSONRequestBody = WebhookBody

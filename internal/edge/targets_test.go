@@ -1,0 +1,282 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"vestibule/internal/lab/testkit"
+)
+
+// rawHTTP2 is a connection over HTTP/2 on which any field can be sent.
+type rawHTTP2 struct {
+	net.Conn
+	*http2.Framer
+	next uint32 // stream
+	head bytes.Buffer
+	pack *hpack.Encoder
+}
+
+// dialHTTP2 opens a connection to an address with TLS.
+func dialHTTP2(t testing.TB, addr string) *rawHTTP2 {
+	t.Helper()
+	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", NextProtos: []string{"h2"}}) //nolint:gosec // the test's own certificate
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() }) // it may be closed already
+	x := &rawHTTP2{Conn: c, Framer: http2.NewFramer(c, c), next: 1}
+	x.pack = hpack.NewEncoder(&x.head)
+	x.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// ask begins a request without a body, of names and values, and returns its stream.
+func (x *rawHTTP2) ask(method, host, target string, header ...string) (uint32, error) {
+	x.head.Reset()
+	all := append([]string{":method", method, ":scheme", "https", ":authority", host, ":path", target}, header...)
+	for i := 0; i < len(all); i += 2 {
+		if err := x.pack.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]}); err != nil {
+			return 0, err
+		}
+	}
+	stream := x.next
+	x.next += 2
+	return stream, x.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: x.head.Bytes(), EndStream: true, EndHeaders: true})
+}
+
+// hear reads up to the end of a stream, and returns the status of its answer, 0 if it was reset, and the body.
+func (x *rawHTTP2) hear(stream uint32) (status string, body []byte, err error) {
+	for {
+		f, err := x.ReadFrame()
+		if err != nil {
+			return "", nil, err
+		}
+		if s, ok := f.(*http2.SettingsFrame); ok && !s.IsAck() {
+			if err := x.WriteSettingsAck(); err != nil {
+				return "", nil, err
+			}
+		}
+		if away, ok := f.(*http2.GoAwayFrame); ok {
+			return "", nil, fmt.Errorf("the edge ends the connection: %v", away.ErrCode)
+		}
+		if f.Header().StreamID != stream {
+			continue
+		}
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			status = f.PseudoValue("status")
+		case *http2.DataFrame:
+			body = append(body, f.Data()...)
+			if n := f.Header().Length; n > 0 {
+				if err := x.WriteWindowUpdate(0, n); err != nil {
+					return "", nil, err
+				}
+			}
+		case *http2.RSTStreamFrame:
+			return "", nil, nil
+		}
+		if f.Header().Flags.Has(http2.FlagDataEndStream) && f.Header().Type != http2.FrameSettings {
+			return status, body, nil
+		}
+	}
+}
+
+// enders are bytes and characters at which some server ends a target, and encoded ones for comparison.
+func enders() (out []string) {
+	for c := range 0x21 {
+		out = append(out, string([]byte{byte(c)}))
+	}
+	return append(out, "\x7f", "\x80", "\x85", "\x9f", "\xa0", "\xff", "\u0085", "\u00a0", "\u2003", "\u2028", "\u3000", "#", ";", "\\", "?", "%00", "%09", "%0a", "%0D", "%20", "%7f", "%85", "%A0",
+		"%c2%a0", "%2500", "%2520", "%ef%bf%bd", "|", "^", "\"", "<", " \t", "\t ", "  ", "\r\n", "\n\n")
+}
+
+// endedTargets are targets that some server may read as the path of the room vip.
+func endedTargets() (out []string) {
+	for _, b := range enders() {
+		for _, form := range []string{
+			"/vip%", "/vip% HTTP/1.1", "/vip%HTTP/1.1", "/vip%HTTP/1.0.js", "/vip%x", "/vip%/../about", "%/vip", "/%vip", "/vi%p", "/x/../vip%y", "/about%/../vip", "/vip%?a", "/%76ip%b", "//vip%", "/vip%.css",
+		} {
+			out = append(out, strings.Replace(form, "%", b, 1))
+		}
+	}
+	return out
+}
+
+// cutters are the bytes at which sites end a target: the first blank, any white space, a NUL, any control character,
+// or the blanks of Latin-1.
+var cutters = []string{" ", " \t\r\n\v\f", "\x00", "\x00\x01\x02\x03\x04\x05\x06\a\b\t\n\v\f\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f \x7f", "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0"}
+
+// servesVIP reports whether some lenient or strict site takes the target in a request line for the path of the room.
+func servesVIP(target string) bool {
+	for _, cut := range cutters {
+		t := target
+		for t != "" && strings.IndexByte(cut, t[0]) >= 0 {
+			t = t[1:]
+		}
+		for i := range len(t) {
+			if strings.IndexByte(cut, t[i]) >= 0 {
+				t = t[:i]
+				break
+			}
+		}
+		t, _, _ = strings.Cut(t, "?")
+		for _, trimmed := range []string{t, strings.TrimSpace(t)} {
+			p, err := url.PathUnescape(trimmed)
+			if err != nil {
+				p = trimmed
+			}
+			if p = path.Clean("/" + p); p == "/vip" || strings.HasPrefix(p, "/vip/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lenientSite is a site that ends a target wherever some server does, and records the targets past the room.
+type lenientSite struct {
+	addr string
+	mu   sync.Mutex
+	past []string
+	n    int
+}
+
+func newLenientSite(t testing.TB) *lenientSite {
+	s := &lenientSite{}
+	s.addr = testkit.Listen(t, func(c net.Conn) {
+		br := bufio.NewReader(c)
+		line, err := br.ReadString('\n')
+		for l := line; err == nil && strings.Trim(l, "\r\n") != ""; {
+			l, err = br.ReadString('\n')
+		}
+		_, target, ok := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
+		if err != nil || !ok {
+			return
+		}
+		if target = strings.TrimSuffix(target, " HTTP/1.1"); !strings.HasPrefix(line, "HEAD") {
+			s.mu.Lock()
+			if s.n++; servesVIP(target) {
+				s.past = append(s.past, target)
+			}
+			s.mu.Unlock()
+		}
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsite") //nolint:errcheck // the client checks the answer
+	})
+	return s
+}
+
+// No target passes the room vip, whatever bytes are in it, on whatever transport, and wherever the site ends a target.
+func TestNoByteInATargetPassesTheRoom(t *testing.T) {
+	all := endedTargets()
+	for _, target := range []string{"/vip", "/vip HTTP/1.1", "/vip\x00x", "/vip\xa0"} {
+		if !servesVIP(target) {
+			t.Errorf("the lenient site does not take %q for the room's path", target)
+		}
+	}
+	eachFront(t, func(t *testing.T, front string) {
+		site := newLenientSite(t)
+		closed := func(change func(*stage)) *stage {
+			st := openAt(t, "http://"+site.addr, func(st *stage) { st.cfg.Reader = front; change(st) })
+			st.up.queue(vip, 10, 1)
+			return st
+		}
+		plain, secure := closed(func(*stage) {}), closed(func(st *stage) { st.withTLS(); pair(t, st.cfg.TLS, 1) })
+		send := func(c net.Conn, target string) {
+			defer c.Close()
+			if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(c, request("GET "+target+" HTTP/1.1", "shop.example")); err == nil {
+				io.Copy(io.Discard, c) //nolint:errcheck // the site tells whether it was asked
+			}
+		}
+		transports := map[string]func(target string){
+			"http/1.1": func(target string) { send(plain.dial(), target) },
+			"https/1.1": func(target string) {
+				c, err := tls.Dial("tcp", secure.addr(0), &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example"}) //nolint:gosec // the test's own certificate
+				if err != nil {
+					t.Fatal(err)
+				}
+				send(c, target)
+			},
+		}
+		var over *rawHTTP2
+		transports["http/2"] = func(target string) {
+			if over == nil {
+				over = dialHTTP2(t, secure.addr(0))
+			}
+			stream, err := over.ask("GET", "shop.example", target)
+			if err == nil {
+				_, _, err = over.hear(stream)
+			}
+			if err != nil {
+				over = nil // the edge ends a connection with an invalid field
+			}
+		}
+		for name, ask := range transports {
+			site.n = 0
+			for _, target := range all {
+				ask(target)
+			}
+			ask("/about")
+			site.mu.Lock()
+			if len(site.past) > 0 || site.n == 0 {
+				t.Errorf("%s: %d of %d targets pass the room: %.300q; the site was asked %d times", name, len(site.past), len(all), site.past, site.n)
+			}
+			t.Logf("%s: %d targets, %d past the room, %d reached the site", name, len(all), len(site.past), site.n)
+			site.past = nil
+			site.mu.Unlock()
+		}
+		for _, form := range forms {
+			st := openFront(t, form, reads(front))
+			st.up.queue(vip, 10, 1)
+			past, in := 0, 0
+			for _, target := range all {
+				if form != formGRPC && strings.ContainsAny(target, "\r\n\x00") || form == formGRPC && !asciiOnly(target) || form == formPrefix && !strings.HasPrefix(target, "/") {
+					continue // no such header line, string of protobuf, or path
+				}
+				if !admitted(t, form, st.question(form, http.MethodGet, "shop.example", target)) {
+					continue
+				}
+				if in++; form == formHeaders {
+					target = strings.Trim(target, " \t") // of the header line
+				}
+				if servesVIP(target) {
+					past++
+					t.Errorf("front_auth %s lets %q in", form, target)
+				}
+			}
+			t.Logf("front_auth %s: %d targets, %d past the room, %d let in", form, len(all), past, in)
+			if in == 0 || !admitted(t, form, st.question(form, http.MethodGet, "shop.example", "/about")) {
+				t.Errorf("front_auth %s lets nobody in", form)
+			}
+		}
+	})
+}
+
+func asciiOnly(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 })
+}

@@ -1,0 +1,118 @@
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control"
+)
+
+// link is the document of a one-time link. It is named by the digest of its secret.
+type link struct {
+	Token   string    `json:"token"` // ID of the token whose session the link opens
+	Expires time.Time `json:"expires"`
+}
+
+const (
+	linkKeys = "link."
+	linkPath = "/login/"
+	linkTime = 15 * time.Minute
+	maxLinks = 200
+)
+
+// Link makes a one-time link of a token, and returns its path and the end of its validity. Expired links are deleted.
+// It returns [control.ErrManyLinks] while 200 links are valid.
+func (a *Access) Link(ctx context.Context, token string) (path string, expires time.Time, err error) {
+	now := a.now()
+	all, err := a.docs.List(ctx, linkKeys+"*")
+	if err != nil {
+		return "", expires, err
+	}
+	valid := 0
+	for id, at := range all {
+		if now.Sub(at.At) <= linkTime {
+			valid++
+			continue
+		}
+		if err := a.docs.Delete(ctx, id, at.Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+			return "", expires, err
+		}
+	}
+	if valid >= maxLinks {
+		return "", expires, control.ErrManyLinks
+	}
+	secret := random()
+	expires = now.Add(linkTime).UTC().Truncate(time.Second)
+	data, err := json.Marshal(link{Token: token, Expires: expires})
+	if err != nil {
+		return "", expires, err
+	}
+	_, err = a.docs.Put(ctx, linkKeys+digest(secret), data, 0)
+	return linkPath + secret, expires, err
+}
+
+// owner returns the principal of a link, and the revision of the link. ok is false for a link that was used or has
+// expired, and for one whose token was revoked.
+func (a *Access) owner(ctx context.Context, secret string) (who control.Principal, revision uint64, ok bool, err error) {
+	data, revision, err := a.docs.Get(ctx, linkKeys+digest(secret))
+	if err != nil || data == nil {
+		return who, 0, false, err
+	}
+	var l link
+	if err := json.Unmarshal(data, &l); err != nil {
+		return who, 0, false, fmt.Errorf("link: %w", err)
+	}
+	if !a.now().Before(l.Expires) {
+		return who, 0, false, nil
+	}
+	who, ok, err = a.token(ctx, l.Token)
+	return who, revision, ok, err
+}
+
+// showLink asks for the confirmation of a link: programs that preview links send no forms, so they do not use it up.
+func (a *Access) showLink(w http.ResponseWriter, r *http.Request) error {
+	who, _, ok, err := a.owner(r.Context(), r.PathValue("secret"))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return a.usedLink(w)
+	}
+	return a.show(w, http.StatusOK, view{Page: "link", Title: "Log in", Name: who.Name, Role: who.Role, Path: r.URL.Path})
+}
+
+func (a *Access) usedLink(w http.ResponseWriter) error {
+	return a.show(w, http.StatusGone, view{
+		Page: "message", Title: "This link cannot be used", Text: "It was used before, it has expired, or its token was revoked.",
+	})
+}
+
+// useLink uses a link up, and begins a session. Of two requests with one link the first to delete the link gets in.
+func (a *Access) useLink(w http.ResponseWriter, r *http.Request) error {
+	secret := r.PathValue("secret")
+	who, revision, ok, err := a.owner(r.Context(), secret)
+	if err != nil {
+		return err
+	}
+	if ok {
+		err = a.docs.Delete(r.Context(), linkKeys+digest(secret), revision)
+	}
+	if !ok || errors.Is(err, wire.ErrChanged) {
+		return a.usedLink(w)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.begin(w, r, session{Token: who.ID}); err != nil {
+		return err
+	}
+	a.log.Info("access: a token logged in to the console", slog.String("token", who.ID), slog.String("from", control.Source(r.RemoteAddr)))
+	http.Redirect(w, r, home, http.StatusSeeOther)
+	return nil
+}
