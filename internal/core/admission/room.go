@@ -290,12 +290,12 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if r.life.full == 0 || !r.mayStamp(m) || !r.sessions.issue(until) {
 		return false
 	}
-	r.stamped()
 	r.permits.spent++
 	r.permits.rate.use(m.now)
 	if r.queuedAll() {
 		r.passes.Spent++
 	}
+	r.stamped()
 	r.admitted++
 	if t.Waited() {
 		r.entered++

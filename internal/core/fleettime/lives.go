@@ -15,15 +15,12 @@ type Place struct {
 // same reports whether the lock of the folder at p excludes every other user of the folder at q: it is the same
 // file, since the same boot or on the same machine.
 func (p Place) same(q Place) bool {
-	return p.SameBoot(q) || (p.file(q) && p.Machine != "" && p.Machine == q.Machine)
+	file := p.Inode != 0 && p.Inode == q.Inode && p.Device == q.Device
+	return file && ((p.Boot != "" && p.Boot == q.Boot) || (p.Machine != "" && p.Machine == q.Machine))
 }
 
 // SameBoot reports whether p and q are the same folder since the same boot of the machine.
-func (p Place) SameBoot(q Place) bool { return p.file(q) && p.Boot != "" && p.Boot == q.Boot }
-
-func (p Place) file(q Place) bool {
-	return p.Inode != 0 && p.Inode == q.Inode && p.Device == q.Device
-}
+func (p Place) SameBoot(q Place) bool { return p.Boot != "" && p.Boot == q.Boot && p.same(q) }
 
 // Lives is the content of an edge's data folder: the instance IDs that used it, newest last, and its location then.
 // A process locks the folder while it uses it, so the holder of the lock knows that all earlier instances have
