@@ -44,6 +44,7 @@ func newServeCmd() *cobra.Command {
 	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS, empty for none")
 	f.StringVar(&o.TLS.Cert, "tls-cert", "", "certificate file (PEM), read again when it changes")
 	f.StringVar(&o.TLS.Key, "tls-key", "", "key file (PEM), read again when it changes")
+	f.BoolVar(&o.TLS.Redirect, "tls-redirect", false, "send requests without TLS on to https, before the line")
 	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil,
 		"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")
 	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")

@@ -42,7 +42,7 @@ func TestAFrameOfAnotherSiteInABrowser(t *testing.T) {
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(edge)
 			p.Out.Host = p.In.Host
-			switch cookie := strings.Contains(p.In.Header.Get("Cookie"), "__Host-vestibule-demo="); {
+			switch cookie := strings.Contains(p.In.Header.Get("Cookie"), "__Host-vestibule-demo.place="); {
 			case p.In.Header.Get("Sec-Fetch-Dest") == "iframe":
 				frames.Add(1)
 			case strings.HasSuffix(p.In.URL.Path, "/events"):

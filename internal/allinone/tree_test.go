@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"vestibule/internal/core/admission"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/testkit"
 )
@@ -465,6 +466,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
+// cookie returns the ticket of a browser: its place, or its session, whose cookie is called name.
 func cookie(t *testing.T, b *browser, edge, name string) string {
 	t.Helper()
 	u, err := url.Parse(edge)
@@ -472,7 +474,7 @@ func cookie(t *testing.T, b *browser, edge, name string) string {
 		t.Fatal(err)
 	}
 	for _, c := range b.Jar.Cookies(u) {
-		if c.Name == name {
+		if c.Name == name || c.Name == ticket.PlaceCookieName(name) {
 			return c.Value
 		}
 	}

@@ -179,14 +179,14 @@ func (st *stage) visits(v *visitor, who string, pages, atOnce int) {
 	ask := func(cookie string) string {
 		header := []string{"X-Who", who}
 		if cookie != "" {
-			header = append(header, "Cookie", "vestibule-sale="+cookie)
+			header = append(header, "Cookie", cookie)
 		}
 		a := v.get("http://sale.example/", header...)
 		if a.StatusCode != http.StatusOK {
 			st.t.Errorf("%s: %d", who, a.StatusCode)
 		}
 		if c := cookieOf(a, "vestibule-sale"); c != nil {
-			return c.Value
+			return c.Name + "=" + c.Value
 		}
 		return cookie
 	}

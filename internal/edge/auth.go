@@ -165,7 +165,7 @@ func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name 
 	if err != nil {
 		return err
 	}
-	if _, err := netip.ParseAddr(strings.TrimSpace(from[strings.LastIndexByte(from, ',')+1:])); err != nil {
+	if _, ok := clientaddr.Forwarded(from[strings.LastIndexByte(from, ',')+1:]); !ok {
 		return errors.New("X-Forwarded-For: must end with the visitor's address")
 	}
 	proto, err := onlyLine(lines, "X-Forwarded-Proto")

@@ -78,6 +78,8 @@ type TLSConfig struct {
 	Listen string `mapstructure:"listen" doc:"host:port for visitors with TLS, empty for none"`
 	Cert   string `mapstructure:"cert" doc:"certificate file (PEM), read again when it changes"`
 	Key    string `mapstructure:"key" doc:"key file (PEM), read again when it changes"`
+
+	Redirect bool `mapstructure:"redirect" doc:"true: requests without TLS, by the connection or a trusted proxy, are sent on to https (308, the host's port 443) before the line; never by front_auth"`
 }
 
 // HeldConfig bounds the long-polled requests.

@@ -708,10 +708,10 @@ func session(id uint64) ticket.Ticket {
 	}
 }
 
-// cookieOf returns the ticket's cookie that an answer sets, nil for none.
+// cookieOf returns the cookie of a session or a place that an answer sets, nil for none. name is that of the session's.
 func cookieOf(a answer, name string) *http.Cookie {
 	for _, c := range a.Cookies() {
-		if c.Name == name {
+		if c.Name == name || c.Name == ticket.PlaceCookieName(name) && c.MaxAge >= 0 {
 			return c
 		}
 	}

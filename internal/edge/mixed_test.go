@@ -350,6 +350,11 @@ func (m *mixer) renew() {
 // good are the header lines of an admitted visitor.
 func (m *mixer) good(p *papers) string {
 	switch m.IntN(10) {
+	case 4:
+		return "Cookie: " + strings.Repeat(p.name+"junk; ", 1+m.IntN(50)) + strings.Repeat(p.name+p.elsewhere+"; ", m.IntN(5)) + p.name + p.in
+	case 5:
+		place := strings.TrimSuffix(p.name, "=") + ".place="
+		return "Cookie: " + place + p.waits + "; " + p.name + m.one(p.in, p.in+"; "+place+p.in)
 	case 0:
 		return "Cookie: " + p.name + p.waits + "; " + p.name + p.in
 	case 1:
@@ -370,6 +375,9 @@ func (m *mixer) bad(p *papers) string {
 		forged[at] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[m.IntN(64)]
 	}
 	switch m.IntN(12) {
+	case 10:
+		place := strings.TrimSuffix(p.name, "=") + ".place="
+		return "Cookie: " + place + m.one(p.waits, p.over, string(forged)) + "; " + p.name + m.one(p.over, p.elsewhere, p.waits)
 	case 0:
 		return "Cookie: " + p.name + p.over
 	case 1:
@@ -383,7 +391,7 @@ func (m *mixer) bad(p *papers) string {
 	case 5:
 		return "Cookie: " + p.name + p.waits + "; " + p.name + p.over
 	case 6:
-		return "Cookie: " + strings.Repeat(p.name+"junk; ", 4) + p.name + p.in // more than are read
+		return "Cookie: " + strings.Repeat(p.name+"junk; ", 4) + p.name + p.over
 	case 7:
 		return "Cookie: __Host-" + p.name + p.in
 	case 8:

@@ -87,7 +87,7 @@ func TestPagesWithGzip(t *testing.T) {
 			{"GET", "image/avif", "gzip", ""},
 		} {
 			a := st.visitor().ask(tc.method, saleURL, "", "Accept", tc.accept, "Accept-Encoding", tc.encodings)
-			if got := a.Header.Get("Content-Encoding"); got != tc.want || a.Header.Get("Vary") != "Accept, Accept-Encoding, Accept-Language" || a.ContentLength <= 0 {
+			if got := a.Header.Get("Content-Encoding"); got != tc.want || a.Header.Get("Vary") != "*" || a.ContentLength <= 0 {
 				t.Errorf("%+v: coding %q, Vary %q, length %d", tc, got, a.Header["Vary"], a.ContentLength)
 			}
 			if tc.method == "HEAD" || tc.want == "" {
@@ -278,9 +278,8 @@ func TestTicketsInAHeader(t *testing.T) {
 	if a := browser.get(saleURL, "Vestibule-Ticket", "new"); a.Header.Get("Vestibule-Ticket") != "" {
 		t.Error("a browser's cookie was given away")
 	}
-	four := strings.TrimSuffix(strings.Repeat("sale=x,", ticket.MaxRead), ",")
-	if a := app.get(saleURL, "Vestibule-Ticket", four+","+place); strings.Contains(a.body, "the site") && st.opened("sale", strings.TrimPrefix(a.Header.Get("Vestibule-Ticket"), "sale=")).Joined == joined {
-		t.Error("more tickets were tried than may be")
+	if a := app.get(saleURL, "Vestibule-Ticket", strings.Repeat("sale=x,", 50)+"sale="+st.value("sale", session(7))); a.Header.Get("Vestibule-Decision") != "" {
+		t.Errorf("a session behind 50 values that do not open: %d %.60q", a.StatusCode, a.body)
 	}
 }
 

@@ -182,7 +182,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Ended:  s.folder.Ended(s.log),
 			Stores: true,
 		},
-		Proofs: s.proofs(), HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
 }
 

@@ -84,6 +84,8 @@ type messages struct {
 	LostVoid       string `json:"lost_void"`
 	Blocked        string `json:"blocked"`
 	BlockedText    string `json:"blocked_text"`
+	Form           string `json:"form"`
+	FormBack       string `json:"form_back"`
 	Message        string `json:"message"`
 	Earlier        string `json:"earlier"`
 	Ahead          string `json:"ahead"`
@@ -370,7 +372,7 @@ func forScript(m messages) map[string]any {
 		case "language", "languages", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited", "updated",
 			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message",
 			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_check", "draw_place", "copy", "save", "earlier", "turn_at", "number",
-			"lost_expired", "lost_away", "lost_void":
+			"lost_expired", "lost_away", "lost_void", "form", "form_back":
 		default:
 			out[key] = v.Field(i).Interface()
 		}

@@ -22,6 +22,8 @@ type Visitor struct {
 	Left     bool   // the visitor has just left the queue
 	Moment   bool   // nothing is known yet, not even whether the visitor has a place
 	Blocked  bool   // the browser blocks cookies, so it has no place
+	Form     bool   // the visitor sent a form, which the site has not got
+	FormPage string // path of the page with that form, "" for unknown
 	Back     string // address for joining the queue again
 	Nonce    string // of the scripts of a custom page, in base64url; or ""
 }

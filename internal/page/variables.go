@@ -31,6 +31,17 @@ var variables = map[string]variable{
 	"heading": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.heading(v)...) },
 	"text":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.textOrDraw(v)...) },
 	"lost":    func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return append(dst, c.lost(v)...) },
+	"form": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		if !v.Form {
+			return dst
+		}
+		dst = append(append(append(dst, `<p role="alert"><strong>`...), c.msg.Form...), "</strong>"...)
+		if v.FormPage != "" {
+			dst = append(appendEscaped(append(dst, ` <a href="`...), v.FormPage), `">`...)
+			dst = append(append(dst, c.msg.FormBack...), "</a>"...)
+		}
+		return append(dst, "</p>\n"...)
+	},
 	"message": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte { return appendEscaped(dst, v.Message) },
 	"bar": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		percent, ok := v.progress()

@@ -5,7 +5,8 @@ local edge = os.getenv("VESTIBULE_EDGE")
 
 -- Headers of the visitor that the edge needs.
 local told = {
-	"accept", "accept-language", "cookie", "origin", "sec-fetch-site", "upgrade", "vestibule-poll", "vestibule-ticket",
+	"accept", "accept-language", "cookie", "origin", "purpose", "range", "referer", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site",
+	"sec-fetch-user", "sec-purpose", "upgrade", "vestibule-poll", "vestibule-ticket", "x-moz", "x-purpose",
 }
 
 -- all returns the lines of a header in order.

@@ -192,7 +192,27 @@ func (e *Engine) Arrive(now fleettime.Mono, id room.ID, t ticket.Ticket) Decisio
 	if r == nil || r.gone {
 		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
-	return r.arrive(e.at(now), t, true)
+	return r.arrive(e.at(now), t, ticket.Ticket{}, true)
+}
+
+// Return is Arrive for a visitor with a ticket of each kind, either of which may be zero. The place decides if the
+// session does not admit: it expired, was revoked, or belongs to another client or network.
+func (e *Engine) Return(now fleettime.Mono, id room.ID, session, place ticket.Ticket) Decision {
+	r := e.rooms[id]
+	if r == nil || r.gone {
+		return e.Arrive(now, id, session)
+	}
+	return r.arrive(e.at(now), session, place, true)
+}
+
+// Serve serves a request of a valid session, and renews the session like Arrive. Any other request gets a decision that
+// does not enter, and changes and counts nothing.
+func (e *Engine) Serve(now fleettime.Mono, id room.ID, session ticket.Ticket) Decision {
+	r := e.rooms[id]
+	if r == nil || r.gone {
+		return e.Arrive(now, id, session)
+	}
+	return r.inside(e.at(now), &session)
 }
 
 // Join is Arrive for a new visitor, in the network in, whose request is no page visit: an image embedded in another
@@ -202,7 +222,7 @@ func (e *Engine) Join(now fleettime.Mono, id room.ID, in ticket.Network) Decisio
 	if r == nil || r.gone {
 		return Decision{Reason: Unknown, Retry: e.cfg.Params.Refresh, Ticket: t}
 	}
-	return r.arrive(e.at(now), t, false)
+	return r.arrive(e.at(now), t, ticket.Ticket{}, false)
 }
 
 // Hold keeps a request that Arrive decided to Hold. The caller sets v.Room and v.Ticket. The engine owns v until

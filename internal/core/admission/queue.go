@@ -50,9 +50,9 @@ func (k showing) under(t *ticket.Ticket, place fleettime.Time) fleettime.Time {
 // every 20 s, each such ticket adds less than four in maxShowings to the count.
 const maxShowings = 1 << 14
 
-// lapsed reports whether the place of t is lost: its visitor was absent longer than the grace period, which begins
-// when the visitor is not counted any more.
-func lapsed(ft fleettime.Time, t *ticket.Ticket, grace time.Duration) bool {
+// Lapsed reports whether the place of t is lost at fleet time ft: its visitor was absent longer than the grace period,
+// which begins when the visitor is not counted any more.
+func Lapsed(ft fleettime.Time, t *ticket.Ticket, grace time.Duration) bool {
 	return ft.Second()-int64(t.Seen) > windowsKept*windowLen+int64(grace/time.Second)
 }
 

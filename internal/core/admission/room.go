@@ -99,37 +99,43 @@ func parks(view *wire.View, turn fleettime.Time, d *Decision) (soon bool) {
 	return false
 }
 
-// arrive decides about one request. It admits a new visitor only with may; see Engine.Arrive and Engine.Join.
-func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
-	fresh := Kept
-	end := r.ended.of(&t)
+// inside serves a visitor whose ticket has a session. Otherwise the decision is empty but for Fresh, which is Kept for a
+// place.
+func (r *roomState) inside(m moment, t *ticket.Ticket) Decision {
+	end := r.ended.of(t)
 	home := t.Home
 	if end == wire.Moved {
 		home = ticket.Nobody // its permit is elsewhere: nobody waits for us to forget it
 	}
 	switch {
 	case t.ID == 0:
-		fresh = Newcomer
+		return Decision{Fresh: Newcomer}
 	case t.Epoch != r.Epoch:
-		fresh = Void
+		return Decision{Fresh: Void}
 	case end == wire.Left:
-		fresh = Gone
+		return Decision{Fresh: Gone}
 	case t.Valid(r.edge.expiryTime(m, home)):
-		d := r.serve(m, t)
-		if d.Fresh == Kept {
-			return d
-		}
-		fresh = d.Fresh
-	case r.sessionExpiry(m, t.ID) != 0 && r.tickets.kept(m.time, &t, r.life.full):
-		d := r.repeat(m, t)
-		if d.Fresh == Kept {
-			return d
-		}
-		fresh = d.Fresh
+		return r.serve(m, *t)
+	case r.sessionExpiry(m, t.ID) != 0 && r.tickets.kept(m.time, t, r.life.full):
+		return r.repeat(m, *t)
 	case t.IsAdmitted() || r.tickets.used(t.ID): // also a place that became a session
-		fresh = Expired
-	case lapsed(m.time, &t, r.Grace):
-		fresh = Lost
+		return Decision{Fresh: Expired}
+	case Lapsed(m.time, t, r.Grace):
+		return Decision{Fresh: Lost}
+	}
+	return Decision{}
+}
+
+// arrive decides about one request. It admits a new visitor only with may; see Engine.Arrive, Engine.Return and
+// Engine.Join.
+func (r *roomState) arrive(m moment, t, place ticket.Ticket, may bool) Decision {
+	inside := r.inside(m, &t)
+	if inside.Enters() {
+		return inside
+	}
+	fresh := inside.Fresh
+	if fresh != Kept && place.ID != 0 {
+		return r.arrive(m, place, ticket.Ticket{}, may)
 	}
 	if r.Shut == Rejected && fresh != Kept && r.shut(m) == Rejected {
 		d := Decision{Reason: Rejected, Fresh: fresh, Ticket: t} // no place is given or taken
@@ -141,9 +147,9 @@ func (r *roomState) arrive(m moment, t ticket.Ticket, may bool) Decision {
 	d := Decision{Fresh: fresh, Reseal: m.synced()}
 	switch {
 	case fresh == Elsewhere:
-		own, inside := r.derive(m, &t)
-		if inside.Enters() {
-			return inside
+		own, admitted := r.derive(m, &t)
+		if admitted.Enters() {
+			return admitted
 		}
 		t = own
 	case fresh != Kept:
@@ -215,7 +221,7 @@ func (r *roomState) waits(now fleettime.Mono, t *ticket.Ticket) bool {
 	}
 	m := r.edge.at(now)
 	r.updateSince(t)
-	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !lapsed(m.time, t, r.Grace)
+	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !Lapsed(m.time, t, r.Grace)
 }
 
 // stopped returns why the edge admits nobody to the room, or None: first by operators and events, except for a release,

@@ -33,7 +33,9 @@ func (w *world) judge() {
 			}
 		}
 	}
+	w.listen()
 	for _, r := range w.rooms {
+		w.judgeLimits(r)
 		w.judgeRoom(r)
 	}
 }
@@ -143,6 +145,60 @@ func (w *world) issued(p *person, d admission.Decision) {
 	if d.Verdict == admission.Admit {
 		r.admitted = append(r.admitted, w.now)
 		r.where = append(r.where, p.edge.dc)
+		w.judgeNewcomer(r, p.edge)
+	}
+}
+
+// hearing is the way from an edge to the coordinator, and since when it has been whole.
+type hearing struct {
+	edge  *admission.Engine
+	agg   *aggProc
+	root  *rootProc
+	since int64
+}
+
+// listen updates since when every edge can hear of a change, by the processes and links alone.
+func (w *world) listen() {
+	whole := func(l *link) bool { return !l.cut && !l.caught }
+	for _, e := range w.edges {
+		s, n, g := e.dc, e.dc.newest(), w.root()
+		h := hearing{e.core, n, g, e.hears.since}
+		if h != e.hears || e.gone || n.gone || g.gone || s.diskless || !whole(&e.up) || !whole(&e.down) || !whole(&s.up) || !whole(&s.down) {
+			h.since = w.now
+		}
+		e.hears = h
+	}
+}
+
+// heard reports whether an edge could hear of a change at a time long enough ago to obey it.
+func (w *world) heard(e *edgeProc, change int64) bool {
+	return w.now-max(change, e.hears.since) > int64(10*time.Second+2*w.chaos.most)
+}
+
+// judgeNewcomer checks an admission: a lowered limit binds every edge that could hear of it.
+func (w *world) judgeNewcomer(r *roomTruth, e *edgeProc) {
+	if w.excuse || r.gone {
+		return
+	}
+	if active := w.active(r, nil); active > int(r.total) && w.heard(e, r.loweredT) {
+		w.fail("%s: %s, which could hear of it, makes %d sessions of %d", r.name, e.name, active, r.total)
+	}
+	if used := w.used(r, nil); used > int(r.rate) && w.heard(e, r.loweredR) {
+		w.fail("%s: %s, which could hear of it, makes %d admissions in 60 s of %d", r.name, e.name, used, r.rate)
+	}
+}
+
+// judgeLimits determines the limits that bind everywhere: a lowered one once every edge could hear of it, and no more
+// is left than it allows.
+func (w *world) judgeLimits(r *roomTruth) {
+	all := func(change int64) bool {
+		return !slices.ContainsFunc(w.edges, func(e *edgeProc) bool { return !e.gone && !w.heard(e, change) })
+	}
+	if r.bindT > r.total && all(r.loweredT) && w.active(r, nil) <= int(r.total) {
+		r.bindT = r.total
+	}
+	if r.bindR > r.rate && all(r.loweredR) && w.used(r, nil) <= int(r.rate) {
+		r.bindR = r.rate
 	}
 }
 
@@ -256,7 +312,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 			want = 0
 		}
 		if rl.Free >= 0 {
-			r.bindT = want
+			r.lentT = want
 		}
 		if rl.RateFree < 0 {
 			r.drained = 0
@@ -264,7 +320,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 			r.drained = w.now
 		}
 		if r.drained != 0 && w.now-r.drained > int64(time.Minute) {
-			r.bindR = r.rate
+			r.lentR = r.rate
 		}
 	}
 	active := w.active(r, nil)
@@ -311,7 +367,7 @@ func (w *world) judgeRoom(r *roomTruth) {
 			w.fail("%s: %d used in 60 s + %d idle + %d free > %d permits of R held", s.name, used, idle, l.RateFree, rheld)
 		}
 	}
-	if known && !w.excuse && (sum > int64(r.bindT) || rsum > int64(r.bindR)) {
-		w.fail("%s: held and free sum to %d of %d and %d of %d", r.name, sum, r.bindT, rsum, r.bindR)
+	if known && !w.excuse && (sum > int64(r.lentT) || rsum > int64(r.lentR)) {
+		w.fail("%s: held and free sum to %d of %d and %d of %d", r.name, sum, r.lentT, rsum, r.lentR)
 	}
 }

@@ -792,5 +792,81 @@ func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
 			start dublin
 			arrive d2 n=4
 			advance 90s # the guess at what d1 did has expired, and was never lent`,
+		"a limit that was lowered before": `
+			fleet total=20 rate=600 session=30s centres=dublin,nairobi
+			advance 2s
+			arrive d1 n=10
+			advance 2s
+			leave inside
+			arrive n1 n=10
+			advance 2s clicking=9s # those of nairobi stay
+			cut nairobi
+			limits total=10 rate=600
+			advance 2s
+			start root
+			advance 45s # the sessions of dublin end, and pay the debt
+			arrive d1 n=8
+			advance 3s`,
+		"a limit that was lowered before, and the ledger of a data centre": `
+			fleet total=20 rate=600 session=30s centres=dublin,nairobi
+			advance 2s
+			arrive d1 n=10
+			advance 2s
+			leave inside
+			arrive n1 n=10
+			advance 2s clicking=9s
+			cut nairobi
+			limits total=10 rate=600
+			advance 2s
+			start root
+			start dublin
+			advance 45s
+			arrive d1 n=8
+			advance 3s`,
+		"a rate that was lowered before": `
+			fleet total=200 rate=40 session=30s centres=dublin,nairobi
+			advance 2s
+			arrive d1 n=15
+			arrive n1 n=15
+			advance 4s
+			cut nairobi
+			limits total=200 rate=20
+			advance 2s
+			start root
+			advance 58s
+			arrive d1 n=30
+			arrive n1 n=30
+			advance 6s`,
+		"permits below a stored floor": `
+			fleet total=20 rate=600 session=30s centres=dublin,nairobi
+			advance 8s
+			disk dublin stops
+			arrive n1 n=18 # they would need the permits of dublin, whose lower floor cannot be stored
+			advance 3s
+			crash dublin
+			cut nairobi
+			disk dublin goes
+			start root
+			start dublin
+			advance 4s
+			arrive d1 n=12
+			advance 4s`,
+		"a stored floor that no longer binds": `
+			fleet total=20 rate=600 session=30s centres=dublin,nairobi policy=cap
+			advance 8s
+			disk dublin stops
+			cut dublin
+			advance 130s # the permits of dublin are lent to nairobi
+			arrive n1 n=20
+			advance 4s
+			crash dublin
+			cut nairobi
+			mend dublin
+			disk dublin goes
+			start root
+			start dublin
+			advance 4s
+			arrive d1 n=12
+			advance 4s`,
 	})
 }

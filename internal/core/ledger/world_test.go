@@ -129,6 +129,7 @@ type edgeProc struct {
 	up, down link
 	follows  uint64
 	time     fleettime.Time
+	hears    hearing
 	known    bool // an aggregator has counted it
 	knows    bool // which sessions had ended when the newest aggregator began
 	givenUp  bool // none has counted it since its last lease
@@ -159,8 +160,12 @@ type roomTruth struct {
 	admitted []int64                         // times of admissions
 	where    []*dataCentre
 
-	bindT, bindR uint64 // limits that bind now: a lowered one only once it has drained
-	drained      int64  // since when nothing is lent beyond a lowered R; 0 for not
+	bindT, bindR       uint64 // highest limits that may be in use anywhere, see judgeLimits
+	loweredT, loweredR int64  // when the operator lowered them last
+
+	// The same for the sums of the ledgers alone, once the newest coordinator awaits no permit beyond them.
+	lentT, lentR uint64
+	drained      int64 // since when it has awaited no permit of R; 0 for not
 	peak         int
 }
 
@@ -196,7 +201,7 @@ func (w *world) twin(e *edgeProc, name string) *edgeProc {
 func (w *world) addRoom(name string, total, rate uint64, session time.Duration) *roomTruth {
 	r := &roomTruth{
 		id: room.IDOf(name), name: name, total: total, rate: rate, session: session,
-		until: map[uint64]uint32{}, home: map[uint64]*dataCentre{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate,
+		until: map[uint64]uint32{}, home: map[uint64]*dataCentre{}, stamped: map[uint64]map[ticket.DC]uint32{}, quit: map[uint64]int64{}, bindT: total, bindR: rate, lentT: total, lentR: rate,
 	}
 	w.rooms = append(w.rooms, r)
 	return r
@@ -320,8 +325,15 @@ func (w *world) setRooms() {
 }
 
 func (w *world) setLimits(r *roomTruth, total, rate uint64) {
+	if total < r.total {
+		r.loweredT = w.now
+	}
+	if rate < r.rate {
+		r.loweredR = w.now
+	}
 	r.total, r.rate = total, rate
-	r.bindT, r.bindR, r.drained = max(r.bindT, total), max(r.bindR, rate), 0
+	r.bindT, r.bindR = max(r.bindT, total), max(r.bindR, rate)
+	r.lentT, r.lentR, r.drained = max(r.lentT, total), max(r.lentR, rate), 0
 	w.setRooms()
 }
 

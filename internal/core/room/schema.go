@@ -124,7 +124,7 @@ var Schema = []Setting{
 		Field: func(s *Settings) any { return &s.Origin }, Rule: func(s *Settings) string { return CheckOrigin(s.Origin) },
 	},
 	{
-		Key: "queueing_status_code", Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page.", Bounds: "200, 202, 429 or 503",
+		Key: "queueing_status_code", Default: DefaultQueueingStatus, Doc: "HTTP status of the waiting page. Clients that could take a success for the site's answer get 429: see [Machines](#machines).", Bounds: "200, 202, 429 or 503",
 		Field: func(s *Settings) any { return &s.QueueingStatus }, Rule: func(s *Settings) string { return checkStatus(s.QueueingStatus) },
 	},
 	{
@@ -194,7 +194,7 @@ var Schema = []Setting{
 	},
 	{
 		Key: "cookie_samesite", Default: CookieAuto, Bounds: alternatives([]string{CookieAuto, CookieLax, CookieNone, CookieStrict}),
-		Doc:   "SameSite of the cookie. `auto` is `lax`; `none` is `lax` where the cookie is not Secure, because browsers refuse it otherwise.",
+		Doc:   "SameSite of the cookies: see [Returns from other sites](#returns-from-other-sites). `auto` is `none` where the cookies are Secure, else `lax`, because browsers refuse `none` there.",
 		Field: func(s *Settings) any { return &s.CookieSameSite }, Rule: checkSameSite,
 	},
 	choice("cookie_secure", CookieAuto, func(s *Settings) *string { return &s.CookieSecure },
@@ -210,7 +210,7 @@ var Schema = []Setting{
 		Field: func(s *Settings) any { return &s.FrameAncestors }, Rule: checkFrameAncestors,
 	},
 	truth("json_response_enabled", func(s *Settings) *bool { return &s.JSONResponse },
-		"For clients of the hosted product. Requests for JSON alone get JSON either way."),
+		"Programs that ask for JSON get `queueing_status_code` also if it is a success. They get JSON either way."),
 	{
 		Key: "enabled_origin_commands", Bounds: "`revoke` or nothing",
 		Doc:   "With `revoke` the site may also end a session by `Cf-Waiting-Room-Command: revoke`, beside `Vestibule-Command`.",

@@ -71,7 +71,7 @@ const (
 
 // The values of [Settings.CookieSameSite] and [Settings.CookieSecure].
 const (
-	CookieAuto   = "auto" // SameSite=Lax; Secure over TLS
+	CookieAuto   = "auto" // SameSite=None and Secure over TLS, SameSite=Lax without
 	CookieLax    = "lax"
 	CookieNone   = "none"
 	CookieStrict = "strict"

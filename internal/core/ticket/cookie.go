@@ -5,24 +5,19 @@ import (
 	"strings"
 )
 
-const (
-	// MaxRead bounds the cookies tried per name: a browser sends one, a tossed cookie adds another.
-	MaxRead = 4
-
-	// maxHeader bounds the searched part of a Cookie header, in bytes.
-	maxHeader = 16 << 10
-)
-
 // CookieStem is part of every ticket cookie's name.
 const CookieStem = "vestibule-"
+
+// placeEnd ends the name of a cookie with a place. Room names have no dot.
+const placeEnd = ".place"
 
 // IsCookieName reports whether a cookie of this name holds a ticket.
 func IsCookieName(name string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "__Host-"), "__Secure-"), CookieStem)
 }
 
-// CookieName returns the name of the room's cookie. Over TLS it has the __Host- prefix, which no subdomain and no
-// plain-text response can set.
+// CookieName returns the name of the room's cookie with a session. Over TLS it has the __Host- prefix, which no
+// subdomain and no plain-text response can set.
 func CookieName(room string, tls bool) string {
 	if tls {
 		return "__Host-" + CookieStem + room
@@ -30,8 +25,8 @@ func CookieName(room string, tls bool) string {
 	return CookieStem + room
 }
 
-// SharedCookieName returns the cookie name of a room whose hosts share one cookie by a domain. It differs from
-// [CookieName], which cannot have a domain over TLS, so that a browser can hold both. Room names have no dot.
+// SharedCookieName returns the name of the cookie with a session in a room whose hosts share one by a domain. It
+// differs from [CookieName], which cannot have a domain over TLS, so that a browser can hold both.
 func SharedCookieName(room string, tls bool) string {
 	if tls {
 		return "__Secure-" + CookieStem + room + ".all"
@@ -39,25 +34,24 @@ func SharedCookieName(room string, tls bool) string {
 	return CookieStem + room + ".all"
 }
 
-// Values yields the values of the cookies called name in one Cookie header, in order, at most MaxRead. It does not
-// allocate.
-func Values(header, name string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if len(header) > maxHeader {
-			header = header[:maxHeader]
-		}
-		for n := 0; header != "" && n < MaxRead; {
+// PlaceCookieName returns the name of the cookie with a place, beside the cookie with a session that is called session.
+// A browser holds both: the answer to a tab that waits must not replace the session that another tab was given.
+func PlaceCookieName(session string) string { return session + placeEnd }
+
+// Pairs yields the names and values of the cookies in one Cookie header, in order. It does not allocate.
+func Pairs(header string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for header != "" {
 			var pair string
 			pair, header, _ = strings.Cut(header, ";")
 			k, v, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
-			if !ok || k != name {
+			if !ok {
 				continue
 			}
 			if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
 				v = v[1 : len(v)-1]
 			}
-			n++
-			if !yield(v) {
+			if !yield(k, v) {
 				return
 			}
 		}

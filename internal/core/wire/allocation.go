@@ -49,6 +49,12 @@ func (a *Allocation) Offered() Allocation { return Allocation{Granted: a.Granted
 // Told returns the fields that a report carries.
 func (a *Allocation) Told() Allocation { return Allocation{Granted: a.Granted, Returned: a.Returned} }
 
+// MaxPermits bounds every number of permits, and stands for no limit.
+const MaxPermits = 1 << 40
+
+// PermitCounts are numbers of permits of both kinds.
+type PermitCounts struct{ Sessions, Rate int64 }
+
 // Permits are the permits of one room on one hop: an admission uses one of each kind.
 type Permits struct {
 	Sessions Allocation // of T, one per session

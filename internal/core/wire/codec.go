@@ -121,6 +121,14 @@ func packTerm(t Term) *wirepb.Term { return &wirepb.Term{N: t.N, Nonce: t.Nonce}
 
 func unpackTerm(p *wirepb.Term) Term { return Term{N: p.GetN(), Nonce: p.GetNonce()} }
 
+// unpackCounts checks numbers of permits, so that sums of them do not overflow.
+func unpackCounts(sessions, rate uint64) (PermitCounts, error) {
+	if max(sessions, rate) > MaxPermits {
+		return PermitCounts{}, fmt.Errorf("must be at most %d permits, got %d and %d", int64(MaxPermits), sessions, rate)
+	}
+	return PermitCounts{Sessions: int64(sessions), Rate: int64(rate)}, nil
+}
+
 func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 	p := &wirepb.RoomReport{
 		Room: uint64(r.Room), Gen: r.Gen, Reconstructed: r.Reconstructed,
@@ -132,6 +140,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Overcommit: r.Overcommit, Ends: packEnds(r.Ends),
 		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Counts: r.Counts.Trim(), Copied: packLines(r.Copied),
 		Passes: packPasses(&r.Passes), Callable: r.Callable,
+		BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate),
 	}
 	if n := len(r.HeldJoined); n > 0 {
 		p.HeldJoinedMs = make([]int64, n)
@@ -163,6 +172,9 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	}
 	r.Passes = unpackPasses(p.GetPasses())
 	var err error
+	if r.Bound, err = unpackCounts(p.GetBoundSessions(), p.GetBoundRate()); err != nil {
+		return fmt.Errorf("bound: %w", err)
+	}
 	if r.Sessions, err = unpackSessions(p.GetSessions()); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func EncodeGrant(g *Grant) ([]byte, error) {
 			SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned, SessionsKeep: r.Permits.Sessions.Keep,
 			RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned, RateKeep: r.Permits.Rate.Keep,
 			View: packView(r.View), Confirmed: r.Confirmed, Ends: packEnds(r.Ends), Lines: packLines(r.Lines),
-			Passes: packPasses(&r.Passes),
+			Passes: packPasses(&r.Passes), BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate),
 		}
 	}
 	return proto.Marshal(p)
@@ -78,6 +78,9 @@ func DecodeGrant(data []byte) (*Grant, error) {
 			Confirmed: r.GetConfirmed(), Passes: unpackPasses(r.GetPasses()),
 		}
 		var err error
+		if g.Rooms[i].Bound, err = unpackCounts(r.GetBoundSessions(), r.GetBoundRate()); err != nil {
+			return nil, fmt.Errorf("grant: rooms[%d]: bound: %w", i, err)
+		}
 		if g.Rooms[i].View, err = unpackView(r.GetView()); err != nil {
 			return nil, fmt.Errorf("grant: rooms[%d]: view: %w", i, err)
 		}

@@ -26,7 +26,21 @@ type Durable struct {
 	// unknown.
 	MovedIn int64
 
+	// Rooms are the rooms by ID. They are read as none if a release wrote the Durable that does not know the field.
+	Rooms []StoredRoom
+
+	// FloorsUntil is the Unix second of fleet time until which the floors of Rooms bind global: before, it voids no
+	// allocation. 0 for no longer.
+	FloorsUntil int64
+
 	Unknown []byte // fields of a newer version, preserved on rewrite
+}
+
+// StoredRoom is what a successor needs to know of one room.
+type StoredRoom struct {
+	Room  room.ID
+	Bound PermitCounts // see RoomGrant.Bound; 0 for unknown
+	Floor PermitCounts // permits that the data centre holds at least: it returns none of them before a lower floor is stored
 }
 
 // RosterEntry is one instance of an edge.
@@ -109,6 +123,7 @@ func (d Durable) Clone() Durable {
 // LoseTrack puts the unknown past on the roster, because part of the stored state is lost.
 func (d *Durable) LoseTrack() {
 	d.Version = max(d.Version, 1)
+	d.FloorsUntil = 0
 	// An existing entry may have been waited for already.
 	d.Roster = slices.DeleteFunc(slices.Clone(d.Roster), func(r RosterEntry) bool { return r.Edge == UnknownPast })
 	d.Roster = append(d.Roster, RosterEntry{Edge: UnknownPast})

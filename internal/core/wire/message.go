@@ -113,10 +113,11 @@ type RoomReport struct {
 
 	// Permits has the granted permits, as of the newest applied grant, and the returned ones.
 	Permits  Permits
-	Spent    uint64 // edges: permits of T used, one per admission
-	Idle     uint64 // regionals: permits of T used by no session and no edge
-	RateIdle uint64 // unused permits of R, not used in the last 60 s
-	RateOwed uint64 // edges: permits of R used in the last 60 s under earlier epochs, missing in Permits.Rate
+	Bound    PermitCounts // regionals: newest RoomGrant.Bound applied; 0 for unknown
+	Spent    uint64       // edges: permits of T used, one per admission
+	Idle     uint64       // regionals: permits of T used by no session and no edge
+	RateIdle uint64       // unused permits of R, not used in the last 60 s
+	RateOwed uint64       // edges: permits of R used in the last 60 s under earlier epochs, missing in Permits.Rate
 
 	// RateUsed tells a new regional when permits of R were used: element i is the number used i whole seconds ago and
 	// not returned; at most MaxRateUsed. Set by edges that join.
@@ -321,6 +322,10 @@ type RoomGrant struct {
 	Confirmed bool   // to regionals: this ledger is known, or the reconstructed one keeps the limits
 	RenewCeil uint64 // cumulative ceiling of renewals
 	Life      uint32 // seconds: ticket life that an edge stamps
+
+	// Bound is, to regionals, a bound of the permits that all data centres hold together: the limits, or more after a
+	// limit was lowered. It outlives global: a leader without all ledgers learns it from the data centres.
+	Bound PermitCounts
 
 	// Permits has the granted permits and the idle targets. To regionals it also has the returned permits seen by
 	// global, so that a blank one starts with global's numbers.

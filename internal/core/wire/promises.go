@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"crypto/sha256"
 	"errors"
@@ -211,6 +212,14 @@ func packDurable(d *Durable) *wirepb.Durable {
 		r.ProtoReflect().SetUnknown(e.Unknown)
 		m.Roster = append(m.Roster, r)
 	}
+	if len(d.Rooms) > 0 {
+		m.Rooms = &wirepb.StoredRooms{Version: d.Version, FloorsUntilS: d.FloorsUntil}
+		for _, r := range d.Rooms {
+			m.Rooms.Room = append(m.Rooms.Room, uint64(r.Room))
+			m.Rooms.BoundSessions, m.Rooms.BoundRate = append(m.Rooms.BoundSessions, uint64(r.Bound.Sessions)), append(m.Rooms.BoundRate, uint64(r.Bound.Rate))
+			m.Rooms.FloorSessions, m.Rooms.FloorRate = append(m.Rooms.FloorSessions, uint64(r.Floor.Sessions)), append(m.Rooms.FloorRate, uint64(r.Floor.Rate))
+		}
+	}
 	m.ProtoReflect().SetUnknown(d.Unknown)
 	return m
 }
@@ -257,7 +266,36 @@ func unpackDurable(m *wirepb.Durable) (Durable, error) {
 		}
 		d.Roster = append(d.Roster, e)
 	}
+	if err := d.unpackRooms(m.GetRooms()); err != nil {
+		return d, fmt.Errorf("rooms: %w", err)
+	}
 	return d, nil
+}
+
+// unpackRooms decodes the rooms. A release that does not know them raises the version of the Durable beside them: they
+// are of an earlier state then.
+func (d *Durable) unpackRooms(m *wirepb.StoredRooms) error {
+	n := len(m.GetRoom())
+	for _, column := range [][]uint64{m.GetBoundSessions(), m.GetBoundRate(), m.GetFloorSessions(), m.GetFloorRate()} {
+		if len(column) != n || n > maxRooms {
+			return fmt.Errorf("columns must be equally long and hold at most %d rooms, got %d and %d", maxRooms, n, len(column))
+		}
+	}
+	if m.GetVersion() != d.Version {
+		return nil
+	}
+	for i, id := range m.GetRoom() {
+		r := StoredRoom{Room: room.ID(id)}
+		var err, err2 error
+		r.Bound, err = unpackCounts(m.BoundSessions[i], m.BoundRate[i])
+		r.Floor, err2 = unpackCounts(m.FloorSessions[i], m.FloorRate[i])
+		if err = cmp.Or(err, err2); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		d.Rooms = append(d.Rooms, r)
+	}
+	d.FloorsUntil = m.GetFloorsUntilS()
+	return nil
 }
 
 func unpackRosterRooms(rooms []*wirepb.RosterRoom) ([]RosterRoom, error) {

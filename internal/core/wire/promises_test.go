@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -20,6 +21,8 @@ var goldenPromises = Promises{
 	Owner: Term{N: 1_763_800_000, Nonce: 0xfeed}, Write: 12,
 	Durable: Durable{
 		Version: 7, Promise: Term{N: 9, Nonce: 0xbeef}, Life: 330, Members: 3, HoldUntil: 1622133400,
+		Rooms:       []StoredRoom{{Room: room.IDOf("tickets"), Bound: PermitCounts{Sessions: 900, Rate: 400}, Floor: PermitCounts{Sessions: 590, Rate: 270}}},
+		FloorsUntil: 1622133255,
 		Roster: []RosterEntry{
 			{Edge: Gone, Dead: true, Left: true, Gone: []GoneEdge{{Edge: "edge-0", Instance: 1, Until: 1622133500}}, Rooms: []RosterRoom{
 				{Room: room.IDOf("tickets"), Sessions: []Expiry{{Until: 1622133300, Stamped: 20}, {Until: 1622133301, Consumed: 3}}},
@@ -174,4 +177,50 @@ func TestForeignPromisesAreRefused(t *testing.T) {
 	if _, err := DecodePromises(bomb); err == nil || !strings.Contains(err.Error(), "inflated") {
 		t.Errorf("%d bytes that become %d: %v", len(bomb), maxInflated+1, err)
 	}
+}
+
+// A floor that was stored before a part of the store was lost proves nothing.
+func TestLostStateHasNoFloors(t *testing.T) {
+	d := Durable{Version: 3, Rooms: []StoredRoom{{Room: 1, Floor: PermitCounts{Sessions: 5}}}, FloorsUntil: 1_700_000_000}
+	if d.LoseTrack(); d.FloorsUntil != 0 {
+		t.Errorf("the floors bind until %d", d.FloorsUntil)
+	}
+}
+
+// A release that does not know the stored rooms keeps them, and raises the version beside them.
+func TestStoredRoomsOfAnOlderReleaseAreNone(t *testing.T) {
+	d := Durable{Version: 3, Rooms: []StoredRoom{{Room: 7, Bound: PermitCounts{Sessions: 20, Rate: 60}, Floor: PermitCounts{Sessions: 9, Rate: 50}}}, FloorsUntil: 1_700_000_000}
+	back := func(d Durable) Durable {
+		data, err := EncodeHead(&Promises{Durable: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := DecodePromises(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Durable
+	}
+	if got := back(d); !reflect.DeepEqual(got.Rooms, d.Rooms) || got.FloorsUntil != d.FloorsUntil {
+		t.Errorf("got %+v until %d", got.Rooms, got.FloorsUntil)
+	}
+	if got := back(Durable{Version: 4, Unknown: packedRooms(t, d)}); got.Rooms != nil || got.FloorsUntil != 0 {
+		t.Errorf("rooms of version 3 in version 4: got %+v until %d", got.Rooms, got.FloorsUntil)
+	}
+}
+
+// packedRooms returns the stored rooms of d as the unknown field that an older release keeps.
+func packedRooms(t *testing.T, d Durable) []byte {
+	t.Helper()
+	r := &wirepb.StoredRooms{Version: d.Version, FloorsUntilS: d.FloorsUntil}
+	for _, x := range d.Rooms {
+		r.Room = append(r.Room, uint64(x.Room))
+		r.BoundSessions, r.BoundRate = append(r.BoundSessions, uint64(x.Bound.Sessions)), append(r.BoundRate, uint64(x.Bound.Rate))
+		r.FloorSessions, r.FloorRate = append(r.FloorSessions, uint64(x.Floor.Sessions)), append(r.FloorRate, uint64(x.Floor.Rate))
+	}
+	data, err := proto.Marshal(&wirepb.Durable{Rooms: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

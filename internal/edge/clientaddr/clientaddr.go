@@ -72,11 +72,11 @@ func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedPro
 	for _, line := range slices.Backward(forwardedFor) {
 		for more := true; more; {
 			comma := strings.LastIndexByte(line, ',')
-			a, err := netip.ParseAddr(strings.TrimSpace(line[comma+1:]))
-			if err != nil {
+			a, ok := Forwarded(line[comma+1:])
+			if !ok {
 				return addr, secure
 			}
-			if addr = a.Unmap(); !p.trusted(addr) {
+			if addr = a; !p.trusted(addr) {
 				return addr, secure
 			}
 			if more = comma >= 0; more {
@@ -85,6 +85,21 @@ func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedPro
 		}
 	}
 	return addr, secure
+}
+
+// Forwarded reads one address of X-Forwarded-For. Some balancers add the port, and brackets to an IPv6 address.
+func Forwarded(text string) (netip.Addr, bool) {
+	text = strings.TrimSpace(text)
+	if ap, err := netip.ParseAddrPort(text); err == nil {
+		return ap.Addr().Unmap(), true
+	}
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		if text, ok = strings.CutSuffix(inner, "]"); !ok || !strings.Contains(text, ":") {
+			return netip.Addr{}, false
+		}
+	}
+	a, err := netip.ParseAddr(text)
+	return a.Unmap(), err == nil
 }
 
 // Prefix returns the unit of the limits: an IPv4 /24 or an IPv6 /56.

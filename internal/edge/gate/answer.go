@@ -36,7 +36,7 @@ type answers struct {
 type reply struct {
 	what    what
 	room    *roomState // nil for news without a room
-	why     string     // reason for a moment
+	why     string     // reason for a moment, "" for none
 	state   string     // for news
 	cookies bool       // for news: the visitor's browser accepts cookies
 	status  int        // of the page, which uses Outcome.visitor
@@ -64,12 +64,16 @@ func (a *answers) give(r *Request, o *Outcome, say *reply) {
 		o.answer(statusOK, "application/json", sameOrigin)
 		return
 	case moment:
-		a.engine.metrics.count(say.why)
+		if say.why != "" {
+			a.engine.metrics.count(say.why)
+		}
 		o.visitor = page.Visitor{Moment: true, Now: a.engine.now()}
 		o.visitor.Decision.Retry = a.engine.soon()
-		status = statusServiceUnavailable
 	case fullPage, nothing:
 	}
+	k := r.kind(say.room.JSONResponse)
+	a.engine.metrics.waiting[k].Inc()
+	status = k.status(status)
 	a.show(r, o, say.room, status, &o.visitor)
 }
 
@@ -92,6 +96,16 @@ func (o *Outcome) says(status int, contentType, cacheControl string) {
 	o.set("X-Content-Type-Options", "nosniff")
 }
 
+// redirect sends the visitor on to the same address with TLS. Nothing keeps the answer, so the setting can be undone.
+func (o *Outcome) redirect(host, target string) {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	o.Kind, o.Status = Answered, statusPermanentRedirect
+	o.set("Location", "https://"+host+target)
+	o.set("Cache-Control", "no-store")
+}
+
 // answerNothing sets an empty success.
 func (o *Outcome) answerNothing() {
 	o.Kind, o.Status = Answered, statusNoContent
@@ -104,7 +118,7 @@ const sameOrigin = "same-origin"
 // answer sets an answer of the edge itself, with the Body already set.
 func (o *Outcome) answer(status int, contentType, referrer string) {
 	o.says(status, contentType, "private, no-store")
-	o.set("Vary", "Accept, Accept-Encoding, Accept-Language")
+	o.set("Vary", "*") // also in the way of a service worker's cache, which ignores Cache-Control
 	o.set("Referrer-Policy", referrer)
 }
 
@@ -124,6 +138,9 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 		shown = page.Builtin()
 	}
 	v.Back = rejoin(rm.Room, o.host)
+	if v.Form = r.isForm() && !v.Left; v.Form {
+		v.FormPage = r.refererPath()
+	}
 	retry := ""
 	if n := v.Retry(); n > 0 {
 		retry = strconv.FormatInt(n, 10)
@@ -138,10 +155,8 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	case asJSON:
 		o.Body = page.AppendJSON(o.Body[:0], v)
 	case asWords:
-		if contentType = "text/plain; charset=utf-8"; status < 300 {
-			status = statusServiceUnavailable
-		}
-		o.Body = append(o.Body[:0], "A waiting room is in front of this. Open the page itself to join the line.\n"...)
+		contentType = "text/plain; charset=utf-8"
+		o.Body = append(o.Body[:0], "The site has not got this request: a waiting room is in front. Open the page to join the line.\n"...)
 	case asPage:
 		contentType = "text/html; charset=utf-8"
 		if shown.IsCustom() {
@@ -169,8 +184,11 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 // language returns the language of the answer: the visitor's choice, or the browser's preference.
 func (a *answers) language(r *Request, rm *roomState) page.Lang {
 	for _, line := range r.Cookies {
-		for code := range ticket.Values(line, languageCookie) {
-			if lang, ok := page.LangNamed(code); ok {
+		if !strings.Contains(line, languageCookie) {
+			continue
+		}
+		for name, code := range ticket.Pairs(line) {
+			if lang, ok := page.LangNamed(code); ok && name == languageCookie {
 				return lang
 			}
 		}
@@ -254,9 +272,6 @@ func (rd *readers) has(origin string) bool { return origin != "" && (rd.all || r
 // allow sets the CORS headers of the answer according to the room.
 func (o *Outcome) allow(r *Request, rm *roomState) {
 	rd := &rm.readers
-	if len(rd.named) > 0 {
-		o.set("Vary", "Origin")
-	}
 	if !rd.has(r.Origin) {
 		return
 	}
@@ -285,6 +300,7 @@ func (a *answers) preflight(r *Request, o *Outcome, rooms *snapshot, in []*room.
 	switch {
 	case ours:
 		a.engine.metrics.count("preflight")
+		o.set("Vary", "Origin")
 		o.allow(r, rooms.rooms[in[0].Index])
 		allowed := commonMethods
 		if m := r.CORS.Method; !slices.Contains(strings.Split(commonMethods, ", "), m) && servesMethod(m, in) {

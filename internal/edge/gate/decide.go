@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/page"
@@ -28,11 +29,13 @@ const (
 	statusOK                 = 200
 	statusNoContent          = 204
 	statusSeeOther           = 303
+	statusPermanentRedirect  = 308
 	statusBadRequest         = 400
 	statusForbidden          = 403
 	statusNotFound           = 404
 	statusMethodNotAllowed   = 405
 	statusMisdirected        = 421
+	statusTooManyRequests    = 429
 	statusServiceUnavailable = 503
 )
 
@@ -109,6 +112,11 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return
 	}
 	o.host = m.Host
+	if g.toTLS && !r.Secure && !r.SiteApart {
+		g.Count("to_tls")
+		o.redirect(m.Host, r.Target)
+		return
+	}
 	in := inForce(m.Rooms())
 	if len(in) == 0 {
 		g.Count("passed")
@@ -120,7 +128,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return
 	}
 	var say reply
-	poll := r.Poll && (r.Method == methodGet || r.Method == methodHead)
+	poll := r.isPoll()
 	for i := 0; i < len(in) && say.what == nothing; i++ {
 		say = g.admit(ctx, r, o, rooms, rooms.rooms[in[i].Index], poll)
 	}
@@ -150,51 +158,63 @@ func inForce(in []*room.Room) []*room.Room {
 // admit decides about a request in one room. For a visitor that is not admitted it returns the response.
 func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, rm *roomState, poll bool) reply {
 	from := clientaddr.Prefix(r.Client)
-	t, byHeader, unread := g.tickets.best(r, o.seals, rooms, rm)
-	if unread {
-		return reply{what: moment, room: rm, why: "ticket_unread"}
+	b := g.tickets.read(r, o.seals, rooms, rm)
+	if !b.any() && r.Tickets == nil {
+		g.metrics.ticketCount[ticketNone].Inc()
 	}
-	if poll && t.ID == 0 && g.Told() && rm.QueueingMethod != room.MethodReject {
+	if b.unread {
+		return reply{what: moment, room: rm, why: "ticket_unread", status: statusServiceUnavailable}
+	}
+	if poll && b.none() && g.Told() && rm.QueueingMethod != room.MethodReject {
 		// A page without a ticket would be a new visitor with every poll, and each could be charged an unused
 		// permit.
-		return reply{what: news, room: rm, state: newsReload, cookies: r.Tickets != nil || r.brings(rm)}
+		return reply{what: news, room: rm, state: newsReload, cookies: r.Tickets != nil || b.any()}
 	}
-	t.Network = rm.network(r.Client, from)
-	aside := t.ID == 0 && r.isAside()
-	d, now, hurry := g.arrive(rm.ID, t, from, aside)
+	in := rm.network(r.Client, from)
+	b.session.Network, b.place.Network = in, in
+	if (r.isPrefetch() || r.isPart()) && rm.QueueingMethod != room.MethodPassthrough {
+		return g.lookOn(r, o, rm, &b)
+	}
+	d, now, hurry := g.arrive(rm.ID, &b, from, b.none() && r.isAside())
 	if hurry {
 		g.wake()
 	}
 	if d.Verdict == admission.Hold {
 		fresh, asks := d.Fresh, r.Poll || r.wantsJSON()
 		most := r.Patience
-		if r.PollNow && (most == 0 || most > glance) {
+		switch {
+		case r.PollNow && (most == 0 || most > glance):
 			most = glance
+		case r.Poll && len(r.Accept) == 0 && (most == 0 || most > relayed):
+			most = relayed
 		}
-		if d = g.hold(ctx, rm.ID, t, d, from, most, asks); d.Fresh == admission.Kept {
+		was := b.session
+		if b.place.ID != 0 {
+			was = b.place
+		}
+		if d = g.hold(ctx, rm.ID, was, d, from, most, asks); d.Fresh == admission.Kept {
 			d.Fresh = fresh // why the ticket brought was replaced
 		}
 		now = g.now() // the hold may have lasted half a minute
 	}
 	rm.counters.count(&d)
-	if d.Reseal {
-		o.seal(rm, now, d.Ticket, byHeader)
-	}
-	stay := Stay{rm.ID, d.Ticket}
-	if d.Verdict == admission.Admit {
-		g.finish(stay.Place())
-	}
 	if d.Enters() {
-		o.inside, o.traffic, o.decided = append(o.inside, stay), append(o.traffic, rm.traffic), now
-		o.Private = o.Private || rm.Caching == room.CachingPrivate
+		g.enters(o, rm, now, &d, &b)
 		return reply{}
+	}
+	if rm.withholds(r, o.Secure) && b.none() {
+		// The visitor may have a session or a place in a cookie that its browser has not sent.
+		return reply{what: moment, room: rm, status: rm.QueueingStatus}
+	}
+	if d.Reseal {
+		o.seal(rm, now, &d.Ticket, &b)
 	}
 	status := rm.QueueingStatus
 	if d.Reason == admission.Closed {
 		status = statusServiceUnavailable
 	} else if d.Fresh != admission.Kept && !d.Reseal && d.Reason != admission.Rejected {
 		// The engine has no time for a new place: it would not last.
-		return reply{what: moment, room: rm, why: "time_unknown"}
+		return reply{what: moment, room: rm, why: "time_unknown", status: statusServiceUnavailable}
 	}
 	v := &o.visitor
 	*v = page.Visitor{Decision: d, Now: now}
@@ -202,4 +222,40 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		v.Decision.Retry = blockedRetry + rand.N(blockedRetry/2)
 	}
 	return reply{what: fullPage, room: rm, status: status}
+}
+
+// lookOn decides about a request that nobody may see the answer of, or that is a part of a page elsewhere. A session is
+// served; anything else takes no place and no permit, and a visitor that waits keeps its turn.
+func (g *Gate) lookOn(r *Request, o *Outcome, rm *roomState, b *brought) reply {
+	d, now, hurry := g.serve(rm.ID, b.session)
+	if hurry {
+		g.wake()
+	}
+	if d.Enters() {
+		rm.counters.count(&d)
+		g.enters(o, rm, now, &d, b)
+		return reply{}
+	}
+	return reply{what: moment, room: rm, status: rm.QueueingStatus}
+}
+
+// enters records that the visitor of d is inside: it gets the session's cookie if that is new, and that of the place
+// goes.
+func (g *Gate) enters(o *Outcome, rm *roomState, now fleettime.Time, d *admission.Decision, b *brought) {
+	// A session that was brought without TLS goes on with it.
+	if d.Reseal || !b.byHeader && b.found[rm.index(o.Secure)][kindSession].ID != d.Ticket.ID {
+		o.seal(rm, now, &d.Ticket, b)
+	}
+	o.takeBack(rm, b, kindPlace)
+	stay := Stay{rm.ID, d.Ticket}
+	if d.Verdict == admission.Admit {
+		g.finish(stay.Place())
+	}
+	o.inside, o.traffic, o.decided = append(o.inside, stay), append(o.traffic, rm.traffic), now
+	o.Private = o.Private || rm.Caching == room.CachingPrivate
+}
+
+// withholds reports whether a request is a form of another site for which browsers withhold the room's cookies.
+func (rm *roomState) withholds(r *Request, secure bool) bool {
+	return r.isForm() && r.isForeign() && sameSite[rm.CookieSameSite][rm.index(secure)] != sameSiteNone
 }

@@ -160,20 +160,28 @@ func (e *engine) message(r *room.Room) []byte {
 // arrive asks the core about one request from an address prefix. With aside a new visitor gets at most a place.
 // hurry reports whether a report is due. It unlocks even if the core panics: one broken request must not block all
 // others.
-func (e *engine) arrive(id room.ID, t ticket.Ticket, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
+func (e *engine) arrive(id room.ID, b *brought, from netip.Prefix, aside bool) (d admission.Decision, now fleettime.Time, hurry bool) {
 	m := e.lock()
 	defer e.mu.Unlock()
-	minute, waits := int64(m)/int64(time.Minute), t.ID != 0 && !t.IsAdmitted()
-	t.Uncounted = waits && e.counted.Full(minute, from)
-	if t.ID == 0 && aside {
-		d = e.core.Join(m, id, t.Network)
+	minute, waits, place := int64(m)/int64(time.Minute), b.place.ID != 0, b.place
+	place.Uncounted = waits && e.counted.Full(minute, from)
+	if aside {
+		d = e.core.Join(m, id, b.session.Network)
 	} else {
-		d = e.core.Arrive(m, id, t)
+		d = e.core.Return(m, id, b.session, place)
 	}
 	if d.Ticket.Uncounted = false; waits && d.Counted {
 		e.counted.Add(minute, from)
 	}
 	return d, e.core.Time(m), min(e.core.Due(), e.core.SnapshotDue()) <= m
+}
+
+// serve serves a request of a valid session, and decides nothing about others.
+func (e *engine) serve(id room.ID, session ticket.Ticket) (d admission.Decision, now fleettime.Time, hurry bool) {
+	m := e.lock()
+	defer e.mu.Unlock()
+	d = e.core.Serve(m, id, session)
+	return d, e.core.Time(m), e.core.Due() <= m
 }
 
 // navigation is the maximum hold of a page load: the browser shows nothing meanwhile, and the waiting page polls by
@@ -182,6 +190,10 @@ const navigation = 900 * time.Millisecond
 
 // glance bounds the hold of a poll with [PollNow].
 const glance = 500 * time.Millisecond
+
+// relayed bounds the hold of a poll whose Accept is missing: every page sends one, so a server in front has removed it,
+// and may not wait long for answers.
+const relayed = 4 * time.Second
 
 // hold keeps a request with a ticket open until a permit arrives, the core's limit or most ends (0 for none), or
 // the client disconnects. asks reports that a page or program polls, which shows its last state meanwhile.

@@ -31,9 +31,10 @@ import (
 // Options configure a gate.
 type Options struct {
 	Engine        admission.Config
-	HeldPerPrefix int // held requests per address prefix
-	NewPerPrefix  int // visitors counted anew as waiting, per address prefix and minute
-	Proofs        int // cached proofs for sites; 0 disables proofs
+	HeldPerPrefix int  // held requests per address prefix
+	NewPerPrefix  int  // visitors counted anew as waiting, per address prefix and minute
+	Proofs        int  // cached proofs for sites; 0 disables proofs
+	ToTLS         bool // redirect requests without TLS
 	Sources       Sources
 	Clock         *node.Clock
 	Wake          func()          // called if a report is due; must not block
@@ -50,6 +51,7 @@ type Gate struct {
 	answers  *answers  // responses to visitors
 	own      *ownPages // the edge's own pages
 	proofs   int       // Options.Proofs
+	toTLS    bool      // Options.ToTLS
 	log      *slog.Logger
 
 	rooms atomic.Pointer[snapshot]
@@ -70,7 +72,7 @@ func New(o Options) (*Gate, error) {
 	o.Engine.Traffic = m.traffics.addTo
 	e := &engine{params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m, held: held, counted: counted, core: admission.New(o.Engine)}
 	g := &Gate{
-		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, log: o.Log,
+		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, log: o.Log,
 	}
 	g.own = &ownPages{e, g.tickets, g.answers}
 	g.pool.New = func() any {

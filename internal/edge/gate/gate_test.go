@@ -92,16 +92,16 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rm := &roomState{Room: &room.Room{Settings: room.Settings{Name: "sale"}, ID: id}, cookie: [2]string{name}, codec: [2]*ticket.Codec{codec}}
+	rm := &roomState{Room: &room.Room{Settings: room.Settings{Name: "sale"}, ID: id}, cookie: [2]cookieNames{namesOf(name)}, codec: [2]*ticket.Codec{codec}}
 	for _, late := range []bool{false, true} {
 		o := g.Begin()
 		o.Kind = Enters
-		o.seal(rm, g.now(), ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4}, true)
+		o.seal(rm, g.now(), &ticket.Ticket{ID: 7, Admitted: 1, Until: 1 << 31, Stamp: 5, Parent: 4}, &brought{byHeader: true})
 		if late {
 			o.sealed[0].at = o.sealed[0].at.Add(-inFlight - time.Second)
 		}
 		// Of another room, which held the visitor until now.
-		o.seal(rm, g.now(), ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6}, false)
+		o.seal(rm, g.now(), &ticket.Ticket{ID: 8, Admitted: 1, Until: 1 << 31, Stamp: 6}, &brought{})
 		fields := o.Tickets()
 		value, _, _ := strings.Cut(strings.TrimPrefix(fields[0].Value, name+"="), ";")
 		var got ticket.Ticket
@@ -111,7 +111,7 @@ func TestASlowResponseBringsATicketOfItsTime(t *testing.T) {
 		if late != (got.Seen != 0) || got.Parent != 4 || got.ID != 7 || got.Stamp != 5 {
 			t.Errorf("late %v: %+v", late, got)
 		}
-		if len(fields) != 3 || fields[2] != (Field{TicketHeader, "sale=" + value}) {
+		if len(fields) != 4 || fields[3] != (Field{"Cache-Control", "no-store"}) || fields[2] != (Field{TicketHeader, "sale=" + value}) {
 			t.Errorf("late %v: %q", late, fields)
 		}
 		value, _, _ = strings.Cut(strings.TrimPrefix(fields[1].Value, name+"="), ";")
@@ -282,7 +282,7 @@ func BenchmarkDecideBesides(b *testing.B) {
 	}
 	b.Run("held", func(b *testing.B) {
 		for b.Loop() {
-			g.arrive(room.IDOf("sale"), session, netip.Prefix{}, false)
+			g.arrive(room.IDOf("sale"), &brought{session: session}, netip.Prefix{}, false)
 		}
 	})
 }

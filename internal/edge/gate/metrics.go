@@ -24,6 +24,7 @@ type metrics struct {
 	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
 	ticketCount [ticketKinds]prometheus.Counter
+	waiting     [numKinds]prometheus.Counter // waiting answers
 
 	traffics traffics
 
@@ -81,11 +82,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	tickets := vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result")
 	held := vec("vestibule_edge_held_requests_total", "Requests that were held for a permit, by how it ended.", "outcome")
+	waiting := vec("vestibule_edge_waiting_answers_total", "Answers of waiting rooms in place of the site's, by the kind of the request.", "kind")
 	requests := vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result")
-	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, m.quits, m.clockJumps)
+	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, waiting, m.quits, m.clockJumps)
 	m.other.label = node.OtherRooms
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = tickets.WithLabelValues(name)
+	}
+	for i, name := range kindNames {
+		m.waiting[i] = waiting.WithLabelValues(name)
 	}
 	for i, name := range holdEndNames {
 		m.held[i] = held.WithLabelValues(name)
@@ -102,7 +107,7 @@ func (m *metrics) count(why string) { m.requests.WithLabelValues(why).Inc() }
 
 // results are the labels for requests that no room decides.
 var results = []string{
-	"passed", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
+	"passed", "to_tls", "unknown_host", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
 	"bypassed", "client",

@@ -82,29 +82,26 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 		if named != "" && rm.Name != named {
 			continue
 		}
-		cookie := r.brings(rm)
-		if left == nil && (cookie || named != "") {
+		b := p.read(r, o.seals, rooms, rm)
+		if left == nil && (b.any() || named != "") {
 			left = rm
 		}
-		if !cookie && r.Tickets == nil {
-			continue
-		}
-		t, _, keep := p.best(r, o.seals, rooms, rm)
-		if keep {
+		if b.unread {
 			if unread == nil {
 				unread = rm
 			}
 			continue
 		}
-		if t.ID != 0 {
-			p.quit(&Stay{rm.ID, t})
+		for _, t := range []*ticket.Ticket{&b.session, &b.place} {
+			if t.ID != 0 {
+				p.quit(&Stay{rm.ID, *t})
+			}
 		}
-		if cookie {
-			o.takeBack(rm)
-		}
+		o.takeBack(rm, &b, kindSession, kindPlace)
 	}
+	o.Header = append(o.Header, o.gone...)
 	if unread != nil {
-		p.give(r, o, &reply{what: moment, room: unread, why: "ticket_unread"})
+		p.give(r, o, &reply{what: moment, room: unread, why: "ticket_unread", status: statusServiceUnavailable})
 		return
 	}
 	p.metrics.count("left")
@@ -170,17 +167,18 @@ func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 	result := "away_stale"
 	named := values.Get("room")
 	for _, rm := range rooms.rooms {
-		if (named != "" && rm.Name != named) || (!r.brings(rm) && r.Tickets == nil) {
+		if named != "" && rm.Name != named {
 			continue
 		}
-		t, _, _ := p.best(r, o.seals, rooms, rm)
+		b := p.read(r, o.seals, rooms, rm)
+		t := b.waiting()
 		page := uint8(answer)
 		if !values.Has("answer") { // optional with a single page
 			page = t.Answer
 		}
-		if p.goAway(rm.ID, &t, page) {
+		if t.ID != 0 && p.goAway(rm.ID, t, page) {
 			// Another page of this visitor should report itself.
-			st := Stay{rm.ID, t}
+			st := Stay{rm.ID, *t}
 			p.finish(st.Place())
 			result = "away"
 		}
@@ -196,14 +194,14 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 		return
 	}
 	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
-	t, _, unread := p.best(r, o.seals, rooms, rm)
-	if unread {
+	b := p.read(r, o.seals, rooms, rm)
+	if b.unread {
 		o.set("Retry-After", "2")
 		o.Refuse("ticket_unread", "The ticket cannot be read at the moment. Please poll.", statusServiceUnavailable)
 		return
 	}
-	st := Stay{rm.ID, t}
-	if t.ID == 0 && rm.State() == room.Rejecting {
+	st := Stay{rm.ID, *b.waiting()}
+	if b.none() && rm.State() == room.Rejecting {
 		// A rejected visitor is notified when the room opens. The hub identifies streams by ticket.
 		o.Kind, o.Stay, o.Epoch, o.Guest = Listens, Stay{rm.ID, ticket.Ticket{ID: rand.Uint64()}}, rm.Epoch, true
 		return
@@ -260,9 +258,7 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
 	back := values.Get("back")
 	if back == "" {
-		if u, err := url.Parse(r.Referer); err == nil && strings.EqualFold(u.Host, r.Host) {
-			back = u.RequestURI()
-		}
+		back = r.refererPath()
 	}
 	if !isPath(back) {
 		back = rejoin(rm.Room, o.host)
@@ -285,6 +281,15 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 	o.set("Location", back)
 	o.Kind, o.Status = Answered, statusSeeOther
 	o.set("Cache-Control", "no-store")
+}
+
+// refererPath returns path and query of the page of this host that led here, or "".
+func (r *Request) refererPath() string {
+	u, err := url.Parse(r.Referer)
+	if err != nil || !strings.EqualFold(u.Host, r.Host) || !isPath(u.RequestURI()) {
+		return ""
+	}
+	return u.RequestURI()
 }
 
 // isPath reports whether a text is a path on this host, and no reference to another.

@@ -3,6 +3,7 @@ package gate
 import (
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,8 @@ type Request struct {
 	FetchDest string // Sec-Fetch-Dest
 	FetchMode string // Sec-Fetch-Mode
 	FetchUser string // Sec-Fetch-User
+	Purpose   string // Sec-Purpose, or an older header of that meaning
+	Range     bool   // there is a Range
 	Referer   string
 	Origin    string
 	CORS      CORS
@@ -84,6 +87,12 @@ func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure
 	r.Poll, r.PollNow = poll != "", poll == PollNow
 	r.FetchSite, r.FetchDest, r.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
 	r.FetchUser, r.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
+	r.Range = lines("Range") != nil
+	for _, name := range [...]string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
+		if r.Purpose = first(lines(name)); r.Purpose != "" {
+			break
+		}
+	}
 	r.CORS = CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
 	r.Client, r.Secure = proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
 }
@@ -100,22 +109,37 @@ type CORS struct {
 // isPreflight reports whether a request is a preflight. Browsers send it without cookies, also within a session.
 func (r *Request) isPreflight() bool { return r.Method == methodOptions && r.CORS.Method != "" }
 
+// isSafe reports whether the method only reads.
+func (r *Request) isSafe() bool { return r.Method == methodGet || r.Method == methodHead }
+
+// isPoll reports whether a waiting page asks for its state.
+func (r *Request) isPoll() bool { return r.Poll && r.isSafe() }
+
+// isPrefetch reports whether a browser loads a page that nobody may ever look at.
+func (r *Request) isPrefetch() bool {
+	purpose := strings.ToLower(r.Purpose)
+	return strings.Contains(purpose, "prefetch") || strings.Contains(purpose, "prerender") || strings.Contains(purpose, "preview")
+}
+
 // isAside reports whether a request is clearly no navigation.
 func (r *Request) isAside() bool {
 	if len(r.Upgrade) > 0 || r.Poll {
 		return false
 	}
-	switch r.FetchDest {
-	case "document", "iframe", "frame", "fencedframe", "object", "embed":
-		return false
-	case "":
+	if r.FetchDest == "" {
 		return r.isPart()
 	}
-	return true
+	return !framed[r.FetchDest]
 }
+
+// framed are the values of Sec-Fetch-Dest of page loads.
+var framed = map[string]bool{"document": true, "iframe": true, "frame": true, "fencedframe": true, "object": true, "embed": true}
 
 // isPart reports whether a request is for a subresource or a robot's file, for which no page can be the answer.
 func (r *Request) isPart() bool {
+	if r.Poll {
+		return false
+	}
 	switch r.FetchDest {
 	case "audio", "audioworklet", "font", "image", "manifest", "paintworklet", "script", "serviceworker", "sharedworker", "style", "track", "video",
 		"worker", "xslt":
@@ -132,9 +156,107 @@ func (r *Request) isPart() bool {
 	kind, _, _ := strings.Cut(strings.Join(r.Accept, ","), "/")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
 	case "image", "audio", "video", "font":
-		return !strings.Contains(strings.Join(r.Accept, ","), "text/html")
+		return !r.acceptsHTML()
 	}
 	return strings.HasPrefix(first(r.Accept), "text/css")
+}
+
+// acceptsHTML reports whether HTML is named in Accept.
+func (r *Request) acceptsHTML() bool {
+	return slices.ContainsFunc(r.Accept, func(line string) bool { return strings.Contains(strings.ToLower(line), "text/html") })
+}
+
+// acceptsAll reports whether every type is accepted.
+func (r *Request) acceptsAll() bool {
+	return len(r.Accept) == 0 || len(r.Accept) == 1 && strings.TrimSpace(r.Accept[0]) == "*/*"
+}
+
+// navigates reports whether a browser loads a page. by reports that it says so; otherwise, as over insecure connections,
+// only Accept can tell.
+func (r *Request) navigates() (yes, by bool) {
+	if r.FetchMode != "" {
+		return r.FetchMode == modeNavigate, true
+	}
+	return framed[r.FetchDest], r.FetchDest != ""
+}
+
+// isForm reports whether a browser navigates with a method that is not safe: it sends a form.
+func (r *Request) isForm() bool {
+	yes, by := r.navigates()
+	return !r.isSafe() && (yes || !by && r.acceptsHTML())
+}
+
+// isForeign reports whether a page of another site sent the request, so that browsers withhold SameSite=Lax cookies.
+func (r *Request) isForeign() bool {
+	if r.FetchSite != "" {
+		return r.FetchSite == "cross-site"
+	}
+	return r.Origin != "" && !r.fromOwnOrigin()
+}
+
+// modeNavigate is the Sec-Fetch-Mode of a page load.
+const modeNavigate = "navigate"
+
+// kind is the kind of a request that waits. It decides how the answer tells that the site has not got the request.
+type kind uint8
+
+const (
+	asksPage     kind = iota // a page load, or a balancer's check of one
+	asksState                // a poll of the waiting page
+	asksTicket               // a program with [TicketHeader]
+	asksJSON                 // a program of a room with json_response_enabled
+	asksForm                 // a browser that sends a form
+	asksPrefetch             // a page that is loaded in advance
+	asksPart                 // a subresource of a page, or a robot's file
+	asksScript               // fetch of a script or a service worker
+	asksRange                // a part of a file
+	asksChange               // a method that is not safe, of a program
+	asksOther                // other types: feeds, programs
+	numKinds
+)
+
+var kindNames = [numKinds]string{"page", "poll", "ticket", "json", "form", "prefetch", "subresource", "script", "range", "unsafe", "other"}
+
+// kind returns the kind of a request to a room. json means that the room answers programs with JSON.
+func (r *Request) kind(json bool) kind {
+	navigates, by := r.navigates()
+	switch {
+	case r.isPrefetch():
+		return asksPrefetch
+	case r.isPoll():
+		return asksState
+	case r.Tickets != nil:
+		return asksTicket
+	case r.isForm():
+		return asksForm
+	case !r.isSafe():
+		return asksChange
+	case r.Range:
+		return asksRange
+	case r.isPart():
+		return asksPart
+	case navigates:
+		return asksPage
+	case json && page.PrefersJSON(r.Accept):
+		return asksJSON
+	case by:
+		return asksScript
+	case r.acceptsAll() || r.acceptsHTML():
+		return asksPage
+	}
+	return asksOther
+}
+
+// understands reports whether the client tells a waiting answer from the site's by more than the status, or is a person.
+func (k kind) understands() bool { return k <= asksJSON }
+
+// status returns the status of a waiting answer in a room with a queueing status. Clients that could take the answer
+// for the site's get no success: with 503, balancers and meshes would count this edge as failed.
+func (k kind) status(queueing int) int {
+	if queueing >= 300 || k.understands() {
+		return queueing
+	}
+	return statusTooManyRequests
 }
 
 // form is the format of the edge's own answers.
@@ -143,27 +265,29 @@ type form uint8
 const (
 	asPage form = iota
 	asJSON
-	asWords // for subresources
+	asWords // for clients that show no page
 )
 
 // form returns the format of the edge's own answer.
 func (r *Request) form() form {
-	switch {
+	switch k := r.kind(false); {
+	case k == asksPrefetch || k == asksPart:
+		return asWords
 	case r.wantsJSON():
 		return asJSON
-	case r.isPart():
+	case k >= asksRange && !r.acceptsHTML():
 		return asWords
 	}
 	return asPage
 }
 
-// wantsJSON reports whether to answer with JSON: requested explicitly, or by a script that accepts anything.
+// wantsJSON reports whether to answer with JSON: a poll, requested explicitly, or by a script that accepts anything.
 func (r *Request) wantsJSON() bool {
-	if page.PrefersJSON(r.Accept) {
+	if r.Poll || page.PrefersJSON(r.Accept) { // servers in front may take Accept away
 		return true
 	}
 	byScript := r.FetchDest == "empty" || r.FetchDest == "" && (r.FetchMode == "cors" || r.FetchMode == "same-origin")
-	return byScript && (len(r.Accept) == 0 || len(r.Accept) == 1 && strings.TrimSpace(r.Accept[0]) == "*/*")
+	return byScript && r.acceptsAll()
 }
 
 // blockedRetry is the minimum retry time of a browser that blocks cookies: each request is a new visitor. Rejected
@@ -188,16 +312,25 @@ func first(lines []string) string {
 }
 
 // sameOrigin reports whether a request comes from a page of its own host, by the browser's headers, or from no
-// page.
+// page. Sec-Fetch-Site is the browser's own comparison, right also where a server in front has changed Host.
 func (r *Request) sameOrigin() bool {
-	if r.FetchSite != "" && r.FetchSite != "same-origin" && r.FetchSite != "none" {
+	if r.FetchSite != "" {
+		return r.FetchSite == "same-origin" || r.FetchSite == "none"
+	}
+	return r.Origin == "" || r.fromOwnOrigin()
+}
+
+// fromOwnOrigin reports whether Origin is that of the request's host, with or without the default port.
+func (r *Request) fromOwnOrigin() bool {
+	u, err := url.Parse(r.Origin)
+	if err != nil {
 		return false
 	}
-	if r.Origin == "" {
-		return true
+	port := ":80"
+	if u.Scheme == "https" {
+		port = ":443"
 	}
-	u, err := url.Parse(r.Origin)
-	return err == nil && strings.EqualFold(u.Host, r.Host)
+	return strings.EqualFold(strings.TrimSuffix(u.Host, port), strings.TrimSuffix(r.Host, port))
 }
 
 // Kind is the action for a request.
@@ -240,6 +373,7 @@ type Outcome struct {
 	traffic []*traffic     // of their rooms
 	decided fleettime.Time // when the last of them was checked
 	sealed  []sealed       // tickets for the response
+	gone    []Field        // lines that delete cookies of the visitor
 	asked   bool           // rules were evaluated with about
 	placed  bool           // about has the country
 	*tools
@@ -281,8 +415,9 @@ func (o *Outcome) End() {
 	clear(o.Header)
 	clear(o.inside)
 	clear(o.sealed)
+	clear(o.gone)
 	o.request = Request{}
-	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0], sealed: o.sealed[:0], tools: o.tools}
+	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0], sealed: o.sealed[:0], gone: o.gone[:0], tools: o.tools}
 	o.gate.pool.Put(o)
 }
 

@@ -35,7 +35,7 @@ type snapshot struct {
 // roomState is one room of a snapshot.
 type roomState struct {
 	*room.Room
-	cookie   [2]string // name without and with TLS
+	cookie   [2]cookieNames // without and with TLS
 	codec    [2]*ticket.Codec
 	own      cookies // with cookie_domain: the per-host cookies from before it was set; read if the other is missing
 	page     *page.Page
@@ -54,17 +54,29 @@ type roomState struct {
 
 // cookies are the names and codecs of a room's cookies, without and with TLS.
 type cookies struct {
-	name  [2]string
-	codec [2]*ticket.Codec
+	cookie [2]cookieNames
+	codec  [2]*ticket.Codec
 }
 
-// sameSite are the cookie attributes without and with Secure. Browsers reject None without Secure.
+// cookieNames are the names of a room's cookies by kind of ticket. The seals of both are bound to the name of the
+// session's: a place that an earlier release stored there opens, and [TicketHeader] needs no other seal.
+type cookieNames [kinds]string
+
+func namesOf(session string) cookieNames {
+	return cookieNames{kindSession: session, kindPlace: ticket.PlaceCookieName(session)}
+}
+
+// sameSite are the cookie attributes without and with Secure. Browsers reject None without Secure. A ticket authorizes
+// nothing at the site, whose own cookies keep their attributes, so the default lets a return from a bank pass.
 var sameSite = map[string][2]string{
-	room.CookieAuto:   {"Lax", "Lax"},
+	room.CookieAuto:   {"Lax", sameSiteNone},
 	room.CookieLax:    {"Lax", "Lax"},
-	room.CookieNone:   {"Lax", "None"},
+	room.CookieNone:   {"Lax", sameSiteNone},
 	room.CookieStrict: {"Strict", "Strict"},
 }
+
+// sameSiteNone is the SameSite of cookies that browsers send with every request.
+const sameSiteNone = "None"
 
 // cookieAttributes returns the attributes of a room's cookies, without and with Secure.
 func cookieAttributes(r *room.Room) [2]string {
@@ -134,13 +146,12 @@ func (rm *roomState) deriveCodecs(ring ticket.Keyring) error {
 			}
 			return c
 		}
-		rm.cookie[i] = ticket.CookieName(cookieOf(rm.Room), secure)
+		session := ticket.CookieName(cookieOf(rm.Room), secure)
 		if rm.CookieDomain != "" {
-			rm.own.name[i] = rm.cookie[i]
-			rm.own.codec[i] = codec(rm.own.name[i])
-			rm.cookie[i] = ticket.SharedCookieName(cookieOf(rm.Room), secure)
+			rm.own.cookie[i], rm.own.codec[i] = namesOf(session), codec(session)
+			session = ticket.SharedCookieName(cookieOf(rm.Room), secure)
 		}
-		rm.codec[i] = codec(rm.cookie[i])
+		rm.cookie[i], rm.codec[i] = namesOf(session), codec(session)
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
@@ -23,34 +24,74 @@ type reader struct {
 	count  *[ticketKinds]prometheus.Counter // by result
 }
 
-// best returns the best ticket of a request for a room, or the zero Ticket. Those of the [TicketHeader] count if
-// there is no cookie of the name; byHeader reports that. unread reports that the visitor may have a better one
-// under a key unknown here: it must not be replaced.
-func (rd *reader) best(r *Request, seals *ticket.Scratch, rooms *snapshot, rm *roomState) (best ticket.Ticket, byHeader, unread bool) {
-	i := rm.index(r.Secure)
-	op := opening{reader: rd, rm: rm, codec: rm.codec[i], seals: seals}
-	op.tryAll(r, rm.cookie[i])
-	if own := rm.own.codec[i]; own != nil && op.tried == 0 {
-		op.codec = own
-		op.tryAll(r, rm.own.name[i])
-		op.codec = rm.codec[i]
+// Kinds of tickets. Each has a cookie of its own.
+const (
+	kindSession = iota
+	kindPlace
+	kinds
+)
+
+func kindOf(t *ticket.Ticket) int {
+	if t.IsAdmitted() {
+		return kindSession
 	}
-	if r.Tickets != nil && op.tried == 0 {
-		byHeader = true
+	return kindPlace
+}
+
+// brought are the tickets of one request for a room.
+type brought struct {
+	session, place ticket.Ticket // the best of each kind; zero for none
+	byHeader       bool          // they came in TicketHeader
+	unread         bool          // the visitor may have a better session under a key unknown here: it must not be replaced
+
+	found [2][kinds]ticket.Ticket // the best ticket without and with TLS in the cookie's name
+	has   [2][kinds]bool          // there are cookies of the name
+}
+
+// none reports whether there is no ticket.
+func (b *brought) none() bool { return b.session.ID == 0 && b.place.ID == 0 }
+
+// any reports whether there is a cookie of the room, readable or not.
+func (b *brought) any() bool { return b.has != [2][kinds]bool{} }
+
+// waiting returns the ticket of a visitor that is expected to wait.
+func (b *brought) waiting() *ticket.Ticket {
+	if b.place.ID != 0 {
+		return &b.place
+	}
+	return &b.session
+}
+
+// read returns the tickets of a request for a room. A place counts under the name of the session's cookie too, where
+// earlier releases kept it. Over TLS the names without TLS count where those of TLS have no ticket that stands, or have
+// an older version of the same one: a visitor that the site sent on to https keeps its session. The [TicketHeader]
+// counts if no cookie opens.
+func (rd *reader) read(r *Request, seals *ticket.Scratch, rooms *snapshot, rm *roomState) (b brought) {
+	i := rm.index(r.Secure)
+	op := opening{reader: rd, rm: rm, codec: rm.codec, seals: seals, to: &b}
+	lowest := i
+	if rm.CookieSecure == room.CookieAuto {
+		lowest = 0
+	}
+	op.readAll(r, rm.cookie[lowest:i+1], lowest)
+	if own := rm.own.codec[i]; own != nil && op.opened == 0 {
+		op.codec[i] = own
+		op.readAll(r, rm.own.cookie[i:i+1], i)
+		op.codec[i] = rm.codec[i]
+	}
+	if r.Tickets != nil && op.opened == 0 {
+		b.byHeader = true
 		for _, line := range r.Tickets {
 			for pair := range strings.SplitSeq(line, ",") {
-				name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-				if name == rm.Name && !op.try(value) {
-					break
+				if name, value, _ := strings.Cut(strings.TrimSpace(pair), "="); name == rm.Name {
+					op.try(i, value)
 				}
 			}
 		}
 	}
-	if op.tried == 0 {
-		rd.count[ticketNone].Inc()
-	}
-	unread = op.newer && rd.mayLackKeys(rooms, rm.codec[i]) && (op.best.Epoch != rm.Epoch || !op.best.Valid(rd.engine.now()))
-	return op.best, byHeader, unread
+	b.session, b.place = op.best(i, kindSession), op.best(i, kindPlace)
+	b.unread = op.newer && rd.mayLackKeys(rooms, rm.codec[i]) && !op.stands(&b.session)
+	return b
 }
 
 // mayLackKeys reports whether tickets under unknown valid keys may exist: our ring is old, and the store has not
@@ -59,56 +100,94 @@ func (rd *reader) mayLackKeys(rooms *snapshot, c *ticket.Codec) bool {
 	return (!rd.engine.Told() || c.Behind(rd.engine.now())) && !rooms.keysAreNewest()
 }
 
-// opening searches the best ticket of one request.
+// opening opens the tickets of one request.
 type opening struct {
 	*reader
-	rm    *roomState
-	codec *ticket.Codec
-	seals *ticket.Scratch
-	best  ticket.Ticket
-	tried int
-	newer bool // there is one under a newer key than ours
-	now   fleettime.Time
+	rm     *roomState
+	codec  [2]*ticket.Codec
+	seals  *ticket.Scratch
+	to     *brought
+	opened int
+	newer  bool // there is one under a newer key than ours
+	now    fleettime.Time
 }
 
-// tryAll opens all values of the cookies called name.
-func (o *opening) tryAll(r *Request, name string) {
+// readAll opens all values of cookies with these names, the first of which has the given index.
+func (o *opening) readAll(r *Request, names []cookieNames, first int) {
 	for _, line := range r.Cookies {
-		for value := range ticket.Values(line, name) {
-			if !o.try(value) {
-				break
+		if !strings.Contains(line, ticket.CookieStem) {
+			continue
+		}
+		for name, value := range ticket.Pairs(line) {
+			for i := range names {
+				for kind := range names[i] {
+					if name == names[i][kind] {
+						o.to.has[first+i][kind] = true
+						o.try(first+i, value)
+					}
+				}
 			}
 		}
 	}
 }
 
-// try opens one more value. It returns false once the limit is reached.
-func (o *opening) try(value string) bool {
-	if o.tried++; o.tried > ticket.MaxRead {
-		return false
-	}
+// try opens one more value of the cookies at index i. Every value is tried: a subdomain may have set others before the
+// true one, which only its seal tells apart. The length of a request's header bounds their number.
+func (o *opening) try(i int, value string) {
 	var t ticket.Ticket
-	err := o.codec.Open(&t, value, o.seals)
+	err := o.codec[i].Open(&t, value, o.seals)
 	o.count[ticketKind(err)].Inc()
 	if err != nil {
 		o.newer = o.newer || errors.Is(err, ticket.ErrKey)
-		return true
+		return
 	}
-	best := &o.best
-	if best.ID != 0 && o.now == 0 {
-		o.now = o.engine.now()
-	}
-	// A ticket of an earlier epoch is worthless.
-	if current := t.Epoch == o.rm.Epoch; best.ID != 0 && current != (best.Epoch == o.rm.Epoch) {
-		if current {
-			*best = t
-		}
-		return true
-	}
-	if ticket.Better(&t, best, o.now) {
+	o.opened++
+	if best := &o.to.found[i][kindOf(&t)]; o.better(&t, best) {
 		*best = t
 	}
-	return true
+}
+
+// best returns the best ticket of a kind.
+func (o *opening) best(i, kind int) ticket.Ticket {
+	best := &o.to.found[i][kind]
+	if i == 0 {
+		return *best
+	}
+	// Only TLS protects a cookie against foreign ones of the name.
+	if plain := &o.to.found[0][kind]; plain.ID != 0 && (best.ID == plain.ID || !o.stands(best)) && o.better(plain, best) {
+		return *plain
+	}
+	return *best
+}
+
+// better reports whether a serves its visitor better than b. A ticket of an earlier epoch is worthless.
+func (o *opening) better(a, b *ticket.Ticket) bool {
+	if b.ID == 0 {
+		return a.ID != 0
+	}
+	if stands := o.stands(a); stands != o.stands(b) {
+		return stands
+	}
+	return ticket.Better(a, b, o.time())
+}
+
+// stands reports whether a ticket is of the room's epoch and has not expired or lapsed.
+func (o *opening) stands(t *ticket.Ticket) bool {
+	switch {
+	case t.ID == 0 || t.Epoch != o.rm.Epoch:
+		return false
+	case t.IsAdmitted():
+		return t.Valid(o.time())
+	}
+	return !admission.Lapsed(o.time(), t, o.rm.Grace)
+}
+
+// time returns fleet time, the same for all tickets.
+func (o *opening) time() fleettime.Time {
+	if o.now == 0 {
+		o.now = o.engine.now()
+	}
+	return o.now
 }
 
 // network returns the pseudonym of a client's network in the tickets of a room; from is its prefix. All clients
@@ -143,37 +222,29 @@ func ticketKind(err error) int {
 	return ticketMalformed
 }
 
-// brings reports whether a request has a cookie of this room.
-func (r *Request) brings(rm *roomState) bool {
-	i := rm.index(r.Secure)
-	return r.hasCookie(rm.cookie[i]) || rm.own.name[i] != "" && r.hasCookie(rm.own.name[i])
-}
-
-func (r *Request) hasCookie(name string) bool {
-	for _, line := range r.Cookies {
-		for range ticket.Values(line, name) {
-			return true
-		}
-	}
-	return false
-}
-
 // seal stores a ticket for the response, or nothing without a sealing key.
-func (o *Outcome) seal(rm *roomState, now fleettime.Time, t ticket.Ticket, byHeader bool) {
-	if cookie := o.appendCookie(rm, now, &t); len(cookie) > 0 {
-		o.sealed = append(o.sealed, sealed{rm, t, string(cookie), byHeader, o.gate.clock.Now()})
+func (o *Outcome) seal(rm *roomState, now fleettime.Time, t *ticket.Ticket, from *brought) {
+	i := rm.index(o.Secure)
+	cookie := o.appendCookie(rm, i, now, t)
+	if len(cookie) == 0 {
+		return
 	}
+	s := sealed{room: rm, ticket: *t, cookie: string(cookie), byHeader: from.byHeader, at: o.gate.clock.Now()}
+	// A visitor that comes over http and https has one ticket, so that neither is an old version of the other.
+	if i == 1 && from.found[0][kindOf(t)].ID == t.ID {
+		s.plain = string(o.appendCookie(rm, 0, now, t))
+	}
+	o.sealed = append(o.sealed, s)
 }
 
 // waitingAge is the cookie lifetime of a waiting ticket, in seconds. The place itself lasts for the grace period
 // only.
 const waitingAge = 24 * 60 * 60
 
-// appendCookie returns the Set-Cookie line of a ticket, valid until the next call, or nothing without a sealing
-// key.
-func (o *Outcome) appendCookie(rm *roomState, now fleettime.Time, t *ticket.Ticket) []byte {
-	i := rm.index(o.Secure)
-	dst := append(o.cookie[:0], rm.cookie[i]...)
+// appendCookie returns the Set-Cookie line of a ticket under the name with index i, valid until the next call, or
+// nothing without a sealing key.
+func (o *Outcome) appendCookie(rm *roomState, i int, now fleettime.Time, t *ticket.Ticket) []byte {
+	dst := append(o.cookie[:0], rm.cookie[i][kindOf(t)]...)
 	dst = append(dst, '=')
 	n := len(dst)
 	// A first key that begins slightly in the future seals all the same: a visitor with a charged permit needs a
@@ -197,20 +268,29 @@ func (o *Outcome) appendCookie(rm *roomState, now fleettime.Time, t *ticket.Tick
 	return dst
 }
 
-// takeBack deletes the room's cookies in the browser.
-func (o *Outcome) takeBack(rm *roomState) {
-	i := rm.index(o.Secure)
+// takeBack deletes cookies of the room that the browser has sent: those of one kind, or all.
+func (o *Outcome) takeBack(rm *roomState, from *brought, which ...int) {
 	domain := ""
 	if rm.CookieDomain != "" {
 		domain = "; Domain=" + rm.CookieDomain
-		o.set("Set-Cookie", rm.own.name[i]+"=; Path=/; Max-Age=0"+rm.attributes[i])
 	}
-	o.set("Set-Cookie", rm.cookie[i]+"=; Path=/; Max-Age=0"+domain+rm.attributes[i])
+	for i := range from.has {
+		for _, kind := range which {
+			if !from.has[i][kind] {
+				continue
+			}
+			if name := rm.own.cookie[i][kind]; name != "" {
+				o.gone = append(o.gone, Field{"Set-Cookie", name + "=; Path=/; Max-Age=0" + rm.attributes[i]})
+			}
+			o.gone = append(o.gone, Field{"Set-Cookie", rm.cookie[i][kind] + "=; Path=/; Max-Age=0" + domain + rm.attributes[i]})
+		}
+	}
 }
 
 // headerOf returns the ticket in a Set-Cookie line in the form of [TicketHeader].
-func (rm *roomState) headerOf(cookie string, secure bool) string {
-	value, _, _ := strings.Cut(cookie[len(rm.cookie[rm.index(secure)])+1:], ";")
+func (rm *roomState) headerOf(cookie string) string {
+	_, value, _ := strings.Cut(cookie, "=")
+	value, _, _ = strings.Cut(value, ";")
 	return rm.Name + "=" + value
 }
 
@@ -219,6 +299,7 @@ type sealed struct {
 	room     *roomState
 	ticket   ticket.Ticket
 	cookie   string // the Set-Cookie line
+	plain    string // that of the cookie without TLS, if the visitor has one too
 	byHeader bool   // the client uses TicketHeader
 
 	at fleettime.Mono // time of the decision, after any hold
@@ -233,6 +314,8 @@ const inFlight = reuse.InFlight * time.Second / 2
 // package reuse.
 func (o *Outcome) Tickets() []Field { return o.appendTickets(nil) }
 
+// appendTickets appends the lines of the tickets. New tickets come first: some servers in front pass on one line only,
+// and a cookie that was not deleted is deleted with the next answer.
 func (o *Outcome) appendTickets(dst []Field) []Field {
 	if o.Kind == Enters && len(o.sealed) > 0 {
 		o.sealAgain()
@@ -241,9 +324,21 @@ func (o *Outcome) appendTickets(dst []Field) []Field {
 		dst = append(dst, Field{"Set-Cookie", o.sealed[i].cookie})
 	}
 	for i := range o.sealed {
-		if s := &o.sealed[i]; s.byHeader {
-			dst = append(dst, Field{TicketHeader, s.room.headerOf(s.cookie, o.Secure)})
+		if plain := o.sealed[i].plain; plain != "" {
+			dst = append(dst, Field{"Set-Cookie", plain})
 		}
+	}
+	dst = append(dst, o.gone...)
+	byHeader := false
+	for i := range o.sealed {
+		if s := &o.sealed[i]; s.byHeader {
+			dst = append(dst, Field{TicketHeader, s.room.headerOf(s.cookie)})
+			byHeader = true
+		}
+	}
+	if byHeader && o.Kind == Enters {
+		// A browser's cache would answer a script with the ticket of an earlier time.
+		dst = append(dst, Field{"Cache-Control", "no-store"})
 	}
 	return dst
 }
@@ -258,8 +353,11 @@ func (o *Outcome) sealAgain() {
 		}
 		now := o.gate.now()
 		s.ticket.Seen = uint32(now.Second())
-		if cookie := o.appendCookie(s.room, now, &s.ticket); len(cookie) > 0 {
+		if cookie := o.appendCookie(s.room, s.room.index(o.Secure), now, &s.ticket); len(cookie) > 0 {
 			s.cookie = string(cookie)
+		}
+		if s.plain != "" {
+			s.plain = string(o.appendCookie(s.room, 0, now, &s.ticket))
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -290,7 +289,7 @@ func ToVisitor(name, value string, private bool) bool {
 	case "Cache-Control":
 		return !private
 	}
-	return !hasFamily(name, ownFamilies) && (!private || !slices.Contains(cdnHeaders[:], name))
+	return !hasFamily(name, ownFamilies) && (!private || !controlsCDN(name))
 }
 
 // InHint reports whether a header line of a site's informational answer reaches the visitor: those that browsers act
@@ -311,10 +310,14 @@ func StripAnswer(h http.Header, private bool) {
 	}
 }
 
-// cdnHeaders control shared caches and take precedence over Cache-Control.
-var cdnHeaders = [...]string{
-	"Surrogate-Control", "Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Vercel-Cdn-Cache-Control", "Netlify-Cdn-Cache-Control",
-	"Edge-Control", "X-Accel-Expires",
+// controlsCDN reports whether a header controls shared caches, and takes precedence over Cache-Control there. Vendors'
+// names end like it: CDN-Cache-Control (RFC 9213), X-LiteSpeed-Cache-Control.
+func controlsCDN(name string) bool {
+	switch name {
+	case "Surrogate-Control", "Edge-Control", "X-Accel-Expires":
+		return true
+	}
+	return strings.HasSuffix(name, "-Cache-Control")
 }
 
 // Private returns the Cache-Control of a response with a visitor's ticket, or for sessions only: it forbids shared

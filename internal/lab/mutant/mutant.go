@@ -124,6 +124,12 @@ const (
 	CopyOwns
 	CopyConfirmed
 	BootstrapInsists
+	BoundForgotten
+	BoundUnsaved
+	DebtOnCredit
+	FloorReturned
+	FloorsForever
+	FloorsOfTheLost
 
 	// Rule 10: nothing a visitor sends opens a room.
 	BadCookieAdmits
@@ -278,6 +284,12 @@ var list = [count]Mutant{
 	FreeIsLimit:         {Name: "free-is-limit", Rule: 9, Says: "a new coordinator takes for free whatever it does not know to be lent"},
 	AdoptWithoutPromise: {Name: "adopt-without-promise", Rule: 9, Says: "a coordinator adopts books that another one may still raise"},
 	ReconstructedUsed:   {Name: "reconstructed-used", Rule: 9, Says: "books that were only reckoned are used at once"},
+	BoundForgotten:      {Name: "bound-forgotten", Rule: 9, Says: "a new coordinator does not learn that more may be lent than a limit, lowered since, allows"},
+	BoundUnsaved:        {Name: "bound-unsaved", Rule: 9, Says: "a new regional does not know the bound that its predecessor knew"},
+	DebtOnCredit:        {Name: "debt-on-credit", Rule: 9, Says: "visitors are called by idle permits that are to pay a debt"},
+	FloorReturned:       {Name: "floor-returned", Rule: 9, Says: "permits are returned although a successor may use them by a stored floor"},
+	FloorsForever:       {Name: "floors-forever", Rule: 9, Says: "a stored floor is used although global may have lent the permits to others since"},
+	FloorsOfTheLost:     {Name: "floors-of-the-lost", Rule: 9, Says: "a floor is used although the store has lost a part of its data"},
 	SpareTwice:          {Name: "spare-twice", Rule: 9, Says: "what came back is lent more than once while books are missing"},
 	BlankBelieved:       {Name: "blank-believed", Rule: 9, Says: "a data centre without books is taken to hold nothing"},
 

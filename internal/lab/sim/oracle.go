@@ -35,8 +35,13 @@ type oracle struct {
 		total, rate int
 		session     time.Duration
 	}
-	total, limit int   // limits in force
-	rateSince    int64 // true time since which no permit beyond a lowered R is allocated
+	limits limits // that bind
+
+	// For the sums of the ledgers alone: the limits without permits that the newest coordinator still awaits.
+	ledgers struct {
+		total, rate int
+		rateSince   int64 // true time since which it has awaited no permit of R
+	}
 
 	peakRate int
 
@@ -103,7 +108,8 @@ func (j *oracle) begin(w *World) {
 		j.centres[i] = truth{home: ticket.DCOf(centreName(i)), until: map[uint64]uint32{}, bucket: map[int64][]uint64{}}
 	}
 	j.first.total, j.first.rate, j.first.session = w.cfg.Total, w.cfg.Rate, w.cfg.Session
-	j.total, j.limit = w.cfg.Total, w.cfg.Rate
+	j.limits.begin(w)
+	j.ledgers.total, j.ledgers.rate = w.cfg.Total, w.cfg.Rate
 	j.lines = make([]deed, w.cfg.Centres)
 	j.follows = !w.cfg.Cap || w.cfg.Faults.Policy
 }
@@ -153,7 +159,7 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 	}
 	e := w.edges[v.edge]
 	if d.Verdict == admission.Admit {
-		j.admit(w, e.region)
+		j.admit(w, e)
 		j.checkDraw(w, e, &d.Ticket)
 		j.checkRounds(w, e, &d)
 		if j.seeAdmitted != nil {
@@ -198,18 +204,22 @@ func (j *oracle) issued(w *World, v *visitor, d admission.Decision) {
 		j.latest[id] = latest{home, until}
 	}
 	j.follow(w, id, v.edge)
-	if j.active > j.peak || j.active > j.total-w.cfg.below {
+	total := j.limits.highest.total
+	if d.Verdict == admission.Admit {
+		total = j.limits.of(w, e).total
+	}
+	if j.active > j.peak || j.active > total-w.cfg.below {
 		j.tick(w)
 		j.peak = max(j.peak, j.active)
-		j.overcommit = max(j.overcommit, j.active-j.total)
+		j.overcommit = max(j.overcommit, j.active-total)
 		uncounted := j.moved
 		for i := range j.centres {
 			if c := &j.centres[i]; c.forsaken {
 				uncounted += c.here - c.moved
 			}
 		}
-		if j.active > j.total+uncounted-w.cfg.below {
-			j.fail(w, "%d sessions are valid, the limit is %d%s", j.active, j.total, beside(uncounted))
+		if j.active > total+uncounted-w.cfg.below {
+			j.fail(w, "%d sessions are valid, the limit is %d%s", j.active, total, beside(uncounted))
 		}
 	}
 }
@@ -301,12 +311,12 @@ func (m *window) count(now int64) int {
 }
 
 // admit records an admission and checks the window that ends with it.
-func (j *oracle) admit(w *World, dc int32) {
-	j.centres[dc].minute.add(w.now)
+func (j *oracle) admit(w *World, e *edgeNode) {
+	j.centres[e.region].minute.add(w.now)
 	n := j.rate(w.now)
 	j.peakRate = max(j.peakRate, n)
-	if n > j.limit {
-		j.fail(w, "%d admissions in 60 s, the limit is %d", n, j.limit)
+	if limit := j.limits.of(w, e).rate; n > limit {
+		j.fail(w, "%d admissions in 60 s, the limit is %d", n, limit)
 	}
 }
 
@@ -412,31 +422,34 @@ func (w *World) accepted(id uint64, home ticket.DC, until uint32) bool {
 	})
 }
 
-// raise records an edit of the limits: a raised one is in force at once.
+// raise records an edit of the limits.
 func (j *oracle) raise(w *World) {
-	total, rate, _ := w.operator.limits(w)
-	j.total, j.limit, j.rateSince = max(j.total, total), max(j.limit, rate), 0
+	j.limits.observe(w)
+	l := &j.ledgers
+	l.total, l.rate, l.rateSince = max(l.total, j.limits.set.total), max(l.rate, j.limits.set.rate), 0
 }
 
-// settle determines the limits in force: a lowered one once the overcommit permits have returned, a raised one at once.
+// settle determines the limits of the ledgers: a lowered one once the newest coordinator awaits no permit beyond it.
+// The limits of sessions and admissions do not depend on it.
 func (j *oracle) settle(w *World, root *root.Ledger) {
+	l := &j.ledgers
 	total, rate, unbound := w.operator.limits(w)
 	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
-		j.rateSince = 0
+		l.rateSince = 0
 		return
 	}
 	if root.Free >= 0 {
-		j.total = total
+		l.total = total
 	}
 	if root.RateFree >= 0 {
-		if j.rateSince == 0 {
-			j.rateSince = w.now
+		if l.rateSince == 0 {
+			l.rateSince = w.now
 		}
-		if w.now-j.rateSince > int64(time.Minute) {
-			j.limit = rate
+		if w.now-l.rateSince > int64(time.Minute) {
+			l.rate = rate
 		}
 	} else {
-		j.rateSince = 0
+		l.rateSince = 0
 	}
 }
 
@@ -522,6 +535,7 @@ func (j *oracle) checkCentre(w *World, i int) {
 
 // checkTotals checks that all allocated and free permits fit into the limits (I4).
 func (j *oracle) checkTotals(w *World) {
+	j.limits.observe(w)
 	g := w.newest()
 	if g.gone {
 		return
@@ -543,8 +557,8 @@ func (j *oracle) checkTotals(w *World) {
 		sum += l.held
 		rsum += l.rate
 	}
-	if sum > int64(j.total) || rsum > int64(j.limit) {
-		j.fail(w, "allocated and free permits sum to %d of %d and %d of %d", sum, j.total, rsum, j.limit)
+	if sum > int64(j.ledgers.total) || rsum > int64(j.ledgers.rate) {
+		j.fail(w, "allocated and free permits sum to %d of %d and %d of %d", sum, j.ledgers.total, rsum, j.ledgers.rate)
 	}
 }
 

@@ -31,6 +31,7 @@ var Targets = []Target{
 	{"random", Random},
 	{"restarts", Restarts},
 	{"pasts", Pasts},
+	{"lowered", Lowered},
 }
 
 // Target is one of [Targets].
@@ -285,6 +286,19 @@ func Pasts(seed uint64) Config {
 	f.Every, f.Last = time.Duration(3+rng.IntN(6))*time.Second, time.Duration(1+rng.IntN(4))*time.Second
 	f.CrashEdge, f.Pasts, f.BadFolders = true, true, rng.IntN(2) == 0
 	f.CrashRegion, f.Restart, f.CutEdge = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
+	return c
+}
+
+// Lowered lowers and raises the limits, while data centres are cut off and coordinators and aggregators are replaced,
+// often both at once: a limit that was lowered binds under the next coordinator too.
+func Lowered(seed uint64) Config {
+	c, rng := tight(seed, 2+int(seed%2), 1+rng20(seed)%2, time.Duration(10+rng20(seed))*time.Second)
+	c.Cap = rng.IntN(3) == 0
+	c.People.Pages, c.People.Think = 3, 4*time.Second
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(3+rng.IntN(6))*time.Second, time.Duration(10+rng.IntN(40))*time.Second
+	f.Limits, f.CutRegion, f.CrashGlobal, f.CrashRegion = true, true, true, rng.IntN(2) == 0
+	f.ForNow, f.Disk, f.Methods = rng.IntN(3) == 0, rng.IntN(4) == 0, rng.IntN(4) == 0
 	return c
 }
 

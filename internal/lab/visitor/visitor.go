@@ -37,7 +37,7 @@ type Answer struct {
 	Inside bool          // the site answered
 	Retry  time.Duration // from its header, negative for none
 	Shown  Shown         // of a waiting page
-	MaxAge int           // of the newest cookie, in seconds
+	MaxAge int           // of the newest cookie that was set, in seconds
 }
 
 // Shown is the vestibule object of the JSON form; see docs/WAITING-PAGE.md.
@@ -120,6 +120,10 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 	a.Status = resp.StatusCode
 	v.mu.Lock()
 	for _, c := range resp.Cookies() {
+		if c.MaxAge < 0 {
+			delete(v.cookies, c.Name)
+			continue
+		}
 		if v.cookies == nil {
 			v.cookies = map[string]string{}
 		}
@@ -154,7 +158,7 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 
 // Waiting reports whether the response is the waiting page of a visitor who has to ask again.
 func (a *Answer) Waiting() bool {
-	return a.Shown.State != "" && a.Status == http.StatusOK && a.Retry >= 0
+	return a.Shown.State != "" && (a.Status == http.StatusOK || a.Status == http.StatusTooManyRequests) && a.Retry >= 0
 }
 
 // AskJSON requests a page like an app. With poll it asks for the state only, like the waiting page's script.

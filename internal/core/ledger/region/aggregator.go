@@ -101,6 +101,7 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 	a.rooms.pastLife = old.Life
 	// The predecessor and its edges may have continued for a while.
 	a.rooms.pastTill = now.Add(fleettime.Stretch(time.Duration(a.rooms.pastLife)*time.Second + time.Minute))
+	a.recallRooms(&old)
 	a.up.params, a.up.blank = cfg.Params, true
 	a.roster.ownTerm, a.roster.strict = cfg.OwnTerm, cfg.Strict
 	a.lifecycle = newLifecycle(&registry{params: cfg.Params, rooms: &a.rooms, roster: &a.roster, stored: &a.stored, clock: &a.clock}, cfg.compactAbove())

@@ -20,6 +20,7 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 	r := wire.RoomReport{
 		Room: b.ID, Gen: b.loan.gen, Reconstructed: b.loan.reconstructed,
 		Permits:  b.loan.permits.Told(),
+		Bound:    b.bound,
 		Idle:     uint64(max(0, free) + idle),
 		RateIdle: uint64(max(0, rateFree) + ridle),
 		Active:   t.Active,
@@ -85,6 +86,8 @@ func (b *roomLedger) applyGrant(from wire.Term, g *wire.RoomGrant) (hurry bool) 
 	if b.passes.applyGrant(from, &g.Passes, b.accounts) {
 		b.dirty, b.stale = true, true
 	}
+	b.dirty = b.dirty || b.bound != g.Bound
+	b.bound = g.Bound
 	if g.Gen < b.loan.gen {
 		return false // of an older generation
 	}
@@ -101,14 +104,15 @@ func (b *roomLedger) applyGrant(from wire.Term, g *wire.RoomGrant) (hurry bool) 
 
 // reconstruct replaces an unknown loan by the permits and sessions of the edges. These cover every session and every
 // permit at an edge, so that global lends no more than T and R beside them. They also cover reserved sessions and
-// doubles, and so may exceed what was lent. Until global has confirmed that all ledgers together keep the limits, no
-// permit of them is reused.
+// doubles, and so may exceed what was lent. Until global has confirmed that all ledgers together keep the limits, only
+// permits up to the stored floor are reused.
 func (b *roomLedger) reconstruct() {
 	credit, rate := b.accounts.lent()
 	rate += b.rates.sum()
 	held := &b.loan.permits
 	held.Reset()
-	held.Sessions.Granted, held.Rate.Granted = uint64(max(0, b.active()+credit)), uint64(rate)
+	held.Sessions.Granted, held.Rate.Granted = uint64(max(b.loan.sure.Sessions, b.active()+credit)), uint64(max(b.loan.sure.Rate, rate))
+	held.Sessions.Keep, held.Rate.Keep = held.Sessions.Granted, held.Rate.Granted // until global sets them
 	b.loan.reconstructed = true
 	b.dirty, b.stale = true, true
 }

@@ -11,7 +11,8 @@ import (
 // before.
 func (a *Aggregator) Overlooked(now fleettime.Mono, reported bool) string {
 	for _, b := range a.rooms.list {
-		if n, rate := a.snapshot(now).surplus(b); reported && (n > 0 || rate > 0) {
+		n, rate := b.loan.aboveFloor(a.snapshot(now).surplus(b))
+		if reported && (n > 0 || rate > 0) {
 			return fmt.Sprintf("%d and %d permits of room %x are not returned", n, rate, uint64(b.ID))
 		}
 	}

@@ -26,7 +26,10 @@ type roomLedger struct {
 
 	stopped bool // edges must not stamp tickets
 
-	loan loan // from global
+	loan  loan              // from global
+	bound wire.PermitCounts // of the loans of all data centres, as global said last
+
+	storedBound wire.PermitCounts // in the newest Durable
 
 	passes passes // of a paused room
 

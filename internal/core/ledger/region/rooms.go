@@ -46,7 +46,7 @@ func (r *rooms) close(e *edge) {
 // set replaces the room set.
 func (r *rooms) set(now fleettime.Mono, all []ledger.RoomConfig) {
 	for _, b := range r.list {
-		b.gone = true
+		b.gone, b.dirty = true, true
 	}
 	for _, c := range all {
 		b := r.open(c.ID)

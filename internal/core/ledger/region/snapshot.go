@@ -38,12 +38,10 @@ func (at *snapshot) surplus(b *roomLedger) (n, rate int64) {
 		return 0, 0
 	}
 	keep, rateKeep := at.keep(b)
-	if b.loan.reconstructed {
-		keep, rateKeep = 0, 0
-	}
 	free, rfree := at.free(b)
 	idle, ridle := b.accounts.idle()
-	return min(free, free+idle-keep), min(rfree, rfree+ridle-rateKeep)
+	unsure, runsure := b.loan.unsure()
+	return min(free, max(unsure, free+idle-keep)), min(rfree, max(runsure, rfree+ridle-rateKeep))
 }
 
 // divide decides how many permits every edge may hold in a room. It grants permits, sets the idle targets and allows
@@ -78,8 +76,12 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 		allowRenewals(to, b.counts.sum, b.loan.permits.Sessions.Held(), life)
 		return false
 	}
-	d := share.Division{Reconstructed: b.loan.reconstructed, Closed: at.closed}
+	d := share.Division{Closed: at.closed}
 	d.Free, d.RateFree = at.free(b)
+	unsure, runsure := b.loan.unsure()
+	if d.Free, d.RateFree = d.Free-unsure, d.RateFree-runsure; b.loan.reconstructed && at.closed {
+		d.Free, d.RateFree = min(0, d.Free), min(0, d.RateFree) // it may be a copy
+	}
 	d.Keep, d.RateKeep = at.keep(b)
 	v := at.view(now, ft, b, d.Free, d.RateFree)
 	if d.Cutoff = v.Cutoff; b.Shut {

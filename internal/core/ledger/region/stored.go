@@ -21,6 +21,7 @@ type stored struct {
 	members        uint64 // the one that is stored
 	clusterIDNeeds uint64 // version that tells the cluster ID
 	clusterID      uint64 // the one that is stored, and told; 0 for none
+	roomsNeeds     uint64 // version with the newest bounds and floors
 }
 
 // unsaved returns the Durable to store, if any.

@@ -41,12 +41,15 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.returning,
 		Members: a.stored.members, ClusterID: a.stored.clusterID, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
 	}
+	a.storeRooms(now, at)
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.lastReturn.changed(at, a.roster.edges)
 	for _, b := range a.rooms.list {
 		if turned || b.dirty || b.stale || b.divided || b.reservedAtReturn {
-			b.dirty = b.loan.giveBack(at.surplus(b)) || b.dirty
-			b.divided, b.reservedAtReturn = false, b.accounts.anyReserved()
+			n, rate := at.surplus(b)
+			t, r := b.loan.aboveFloor(n, rate)
+			b.dirty = b.loan.giveBack(t, r) || b.dirty
+			b.divided, b.reservedAtReturn = max(0, t) < n || max(0, r) < rate, b.accounts.anyReserved()
 		}
 		if b.terminations.up.Len() > 0 && b.changedAt <= u.acked {
 			b.dirty = true
@@ -98,11 +101,15 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 		// Global has no ledger of this data centre. If this aggregator has none either, the reported permits and
 		// sessions of the edges are all there are.
 		if u.blank && !a.roster.recovering() {
+			a.recallFloors(now)
 			u.blank = false
 			a.rooms.reconstruct()
 		}
 		u.reportSoon(now, 1)
 	case wire.Adopted:
+		if u.blank {
+			a.recallFloors(now)
+		}
 		u.applyAdopted(now, &g, complete, &a.rooms)
 	case wire.Fenced, wire.Dead: // only sent to edges
 	}

@@ -43,11 +43,13 @@ type lendingRound struct {
 // the join time up to which visitors may enter. s is reused memory.
 func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 	free, rfree, complete := p.free()
+	p.raiseBound(free, rfree, complete)
 	if complete { // when a ledger is missing again, permits beyond a lowered limit must not be lent
-		p.spare, p.rateSpare = min(p.spare, free), min(p.rateSpare, rfree)
+		t, r := p.limits()
+		p.spare, p.rateSpare = min(p.spare, p.bound.Sessions-t+free), min(p.rateSpare, p.bound.Rate-r+rfree)
 		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
-	p.collect(now, ft, s, free, rfree)
+	p.collect(now, ft, s, free, rfree, complete)
 	called, callable := p.callable(s)
 	view := p.updateView(now, ft, share.Prospect{
 		Lines: s.lines, Absent: s.absent,
@@ -80,7 +82,7 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 }
 
 // collect collects the loans and visitors of all data centres, with the free permits of the room.
-func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, free, rateFree int64) {
+func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, free, rateFree int64, complete bool) {
 	s.reset(free, rateFree)
 	for _, d := range p.centres.all {
 		l := p.loans[d]
@@ -96,7 +98,11 @@ func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, f
 		if l == nil {
 			l = p.loan(d)
 		}
-		s.add(d, l, p.centres.lendingTo(now, d, l), l.share(ft))
+		how := p.centres.lendingTo(now, d, l)
+		if l.reconstructed && !complete {
+			how = max(how, lendInPlace) // what it returns may never have been lent
+		}
+		s.add(d, l, how, l.share(ft))
 	}
 	floorShares(s.shares)
 	// Sessions that move come before all waiting visitors.
@@ -110,12 +116,15 @@ func (p *pool) collect(now fleettime.Mono, ft fleettime.Time, s *lendingRound, f
 		s.waitingElsewhere = s.waitingElsewhere || s.how[i] <= lendMovers && int64(l.demand.Movers) > l.idleNow() ||
 			s.how[i] == lendAll && int64(l.demand.HeldPeople) > min(l.idleNow(), l.rateIdleNow())
 	}
+	// Idle permits pay a debt once they are returned. Until then an edge might use them.
+	s.debt = min(free, rateFree) < 0
 	if p.Unbound && !p.gone && !p.centres.outdated() {
 		s.addUnlimited(p)
+		s.debt = false
 	}
 	s.moving = share.Fill(int(max(0, s.supply)), moving, s.shares)
 	s.supply -= movers
-	s.debt = min(s.supply, s.rate) < 0
+	s.debt = s.debt || min(s.supply, s.rate) < 0
 	s.supply, s.rate = max(0, s.supply), max(0, s.rate)
 }
 
@@ -235,7 +244,7 @@ func (p *pool) grant(d *centre) (g wire.RoomGrant, news bool) {
 	}
 	g = wire.RoomGrant{
 		Room: p.ID, Gen: l.gen, Permits: l.permits, Confirmed: p.confirms(d, l),
-		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Grant(&p.passes),
+		Ends: l.ends.Take(d.grantSeq, d.acked), Passes: l.passes.Grant(&p.passes), Bound: p.bound,
 	}
 	if (d.blank || l.viewAt > d.acked) && !p.partial {
 		g.View = p.view

@@ -26,8 +26,9 @@ type loan struct {
 	idle, rateIdle ledger.Idle
 	demand         ledger.Demand
 	active         uint64
-	overcommit     uint64 // as reported
-	unreturned     int64  // held when the loan was voided; may still be in use
+	overcommit     uint64            // as reported
+	unreturned     int64             // held when the loan was voided; may still be in use
+	bound          wire.PermitCounts // as the data centre knows it; see pool.bound
 	ends           wire.Outbox[wire.End]
 	progress       share.Progress
 	pending        estimate.Histogram
@@ -111,8 +112,9 @@ func (ps *pools) allExpired(now fleettime.Mono, d *centre) bool {
 
 // pool has the permits of one room and the loans of its data centres.
 //
-// Invariant: held and free permits sum to no more than the limit, once the sessions beyond a lowered limit have
-// ended. While the ledger of any data centre is missing, only permits that were returned in this term are free.
+// Invariants: held and free permits sum to no more than the limit, once the sessions beyond a lowered limit have
+// ended. All held permits, also those of missing ledgers, sum to no more than bound-spare; so only permits that were
+// returned in this term are free while the ledger of any data centre is missing.
 type pool struct {
 	ledger.RoomConfig
 	cfg     *Config
@@ -122,6 +124,9 @@ type pool struct {
 
 	notBefore fleettime.Mono // no loan is voided earlier: tickets of a longer session_duration may be valid
 
+	// bound is the highest sum of held permits that this coordinator or a predecessor may have lent: the limits, or
+	// more after a limit was lowered. The data centres keep it for a successor without their ledgers. 0 for unknown.
+	bound            wire.PermitCounts
 	spare, rateSpare int64 // while not complete: permits returned in this term and not lent again
 	debt, rateDebt   int64 // 0, or negative by the permits lent beyond the limits when the ledgers were last complete
 
@@ -186,12 +191,10 @@ func (p *pool) free() (free, rate int64, complete bool) {
 		if p.centres.outdated() {
 			return p.debt, p.rateDebt, false
 		}
-		return p.spare, p.rateSpare, false
+		t, r := p.limits()
+		return p.spare - max(0, p.bound.Sessions-t), p.rateSpare - max(0, p.bound.Rate-r), false
 	}
-	free, rate = int64(p.Total), int64(p.Rate)
-	if p.gone {
-		free, rate = 0, 0
-	}
+	free, rate = p.limits()
 	for _, d := range p.centres.all {
 		if l := p.loans[d]; l != nil {
 			free -= l.permits.Sessions.Held()
@@ -199,6 +202,38 @@ func (p *pool) free() (free, rate int64, complete bool) {
 		}
 	}
 	return free, rate, true
+}
+
+// limits returns T and R; 0 of a removed room.
+func (p *pool) limits() (t, rate int64) {
+	if p.gone {
+		return 0, 0
+	}
+	return int64(p.Total), int64(p.Rate)
+}
+
+// raiseBound updates the bound before permits are lent. It falls to a lowered limit once all permits fit it.
+func (p *pool) raiseBound(free, rate int64, complete bool) {
+	t, r := p.limits()
+	switch {
+	case p.Unbound && !p.gone:
+		p.bound = wire.PermitCounts{Sessions: wire.MaxPermits, Rate: wire.MaxPermits}
+	case complete:
+		p.bound = wire.PermitCounts{Sessions: boundOf(p.bound.Sessions, t, free), Rate: boundOf(p.bound.Rate, r, rate)}
+	}
+	for d, l := range p.loans {
+		if l.bound != p.bound && l.bound != (wire.PermitCounts{}) {
+			l.dirty, d.push = true, true
+		}
+	}
+}
+
+// boundOf returns the bound of one kind of permits, of which free are free below the limit.
+func boundOf(bound, limit, free int64) int64 {
+	if free >= 0 {
+		return limit
+	}
+	return max(bound, limit-free)
 }
 
 // reclaim voids the loan of a silent data centre: under partition_policy cap when its sessions have expired, under
@@ -243,6 +278,7 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 		if !d.adopted {
 			// Its ledger is the truth: it has the permits that a predecessor lent.
 			l.permits.Recover(&r.Permits)
+			p.bound.Sessions, p.bound.Rate = max(p.bound.Sessions, r.Bound.Sessions), max(p.bound.Rate, r.Bound.Rate)
 		}
 		back := int64(ledger.Growth(&l.permits.Sessions.Returned, r.Permits.Sessions.Returned))
 		rateBack := int64(ledger.Growth(&l.permits.Rate.Returned, r.Permits.Rate.Returned))
@@ -253,7 +289,7 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 		l.idle = ledger.Idle{N: r.Idle, Granted: r.Permits.Sessions.Granted}
 		l.rateIdle = ledger.Idle{N: r.RateIdle, Granted: r.Permits.Rate.Granted}
 	}
-	l.demand, l.active = ledger.DemandOf(r), r.Active
+	l.demand, l.active, l.bound = ledger.DemandOf(r), r.Active, r.Bound
 	l.waiting, l.arrivals, l.pending = r.Waiting, r.Arrivals, r.Pending
 	if !d.blank && !d.recovering { // otherwise edges have not reported yet
 		l.lastWhole = visitors{at: d.recv, active: r.Active, waiting: l.waiting, pending: l.pending}

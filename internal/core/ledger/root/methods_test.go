@@ -133,3 +133,31 @@ func TestNobodyIsCalledToARoomThatIsShut(t *testing.T) {
 		t.Error("nobody is called once it is open")
 	}
 }
+
+// TestIdlePermitsPayADebtFirst: while more is lent than a lowered limit allows, nobody is called, although enough
+// permits are idle. A visitor might use them before they are returned.
+func TestIdlePermitsPayADebtFirst(t *testing.T) {
+	l := newLender(t, "16:33:20", 20, 60)
+	for range 3 {
+		l.inside("dublin", 5, 10)
+		l.inside("nairobi", 0, 0)
+		l.grants()
+	}
+	l.set(func(r *ledger.RoomConfig) { r.Total = 10 })
+	l.inside("dublin", 5, 10)
+	l.inside("nairobi", 0, 0)
+	l.grants()
+	if led := l.root.Ledger(sale); led.Free >= 0 || !l.view.Queues() {
+		t.Errorf("free %d, with %d sessions of 10; visitors queue: %v", led.Free, 5, l.view.Queues())
+	}
+	for range 3 {
+		l.returns("dublin", 5)
+		l.returns("nairobi", 0)
+		l.inside("dublin", 5, 10)
+		l.inside("nairobi", 0, 0)
+		l.grants()
+	}
+	if led := l.root.Ledger(sale); led.Free < 0 || l.view.Queues() {
+		t.Errorf("free %d once they are returned; visitors queue: %v", led.Free, l.view.Queues())
+	}
+}

@@ -12,7 +12,6 @@ import (
 type Division struct {
 	Free, RateFree int64 // permits of T and of R; negative for a debt
 	Keep, RateKeep int64 // idle permits that global lets the data centre keep
-	Reconstructed  bool  // free permits return to global
 	Closed         bool  // no visitor may be admitted
 	Cutoff         fleettime.Time
 	Claims         []Claim
@@ -49,9 +48,6 @@ const (
 // global wants back are those that would be idle. It returns the edges whose grant is urgent.
 func (d *Division) Divide() (push []bool) {
 	free, rfree := max(0, d.Free), max(0, d.RateFree)
-	if d.Reconstructed {
-		free, rfree = 0, 0 // they return to global
-	}
 	supply, rsupply := free+min(0, d.Free), rfree+min(0, d.RateFree)
 	moving := int64(0)
 	for i := range d.Claims {

@@ -520,8 +520,10 @@ type RoomReport struct {
 	Copied           *Lines    `protobuf:"bytes,36,opt,name=copied,proto3" json:"copied,omitempty"`                             // copied tickets, and the version that continues (edges)
 	RateUsed         []uint32  `protobuf:"varint,37,rep,packed,name=rate_used,json=rateUsed,proto3" json:"rate_used,omitempty"` // of a joining edge: permits of R in use, by whole seconds since their use
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
-	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"`    // long-polled visitors that a pass would admit
-	Counts           []uint64  `protobuf:"varint,40,rep,packed,name=counts,proto3" json:"counts,omitempty"` // history.Counts, cumulative
+	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"`                                // long-polled visitors that a pass would admit
+	Counts           []uint64  `protobuf:"varint,40,rep,packed,name=counts,proto3" json:"counts,omitempty"`                             // history.Counts, cumulative
+	BoundSessions    uint64    `protobuf:"varint,50,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // of a data centre: bound of the permits of T of all data centres; 0 for unknown
+	BoundRate        uint64    `protobuf:"varint,51,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -799,6 +801,20 @@ func (x *RoomReport) GetCounts() []uint64 {
 		return x.Counts
 	}
 	return nil
+}
+
+func (x *RoomReport) GetBoundSessions() uint64 {
+	if x != nil {
+		return x.BoundSessions
+	}
+	return 0
+}
+
+func (x *RoomReport) GetBoundRate() uint64 {
+	if x != nil {
+		return x.BoundRate
+	}
+	return 0
 }
 
 // Passes are a child's passes of one release ("let in the next N") under this parent's term.
@@ -1487,6 +1503,8 @@ type RoomGrant struct {
 	Ends             *Ends                  `protobuf:"bytes,13,opt,name=ends,proto3" json:"ends,omitempty"`
 	Lines            *Lines                 `protobuf:"bytes,16,opt,name=lines,proto3" json:"lines,omitempty"` // of copied tickets, to edges
 	Passes           *Passes                `protobuf:"bytes,17,opt,name=passes,proto3" json:"passes,omitempty"`
+	BoundSessions    uint64                 `protobuf:"varint,30,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // to data centres: bound of the permits of T of all data centres; 0 for unknown
+	BoundRate        uint64                 `protobuf:"varint,31,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1624,6 +1642,20 @@ func (x *RoomGrant) GetPasses() *Passes {
 		return x.Passes
 	}
 	return nil
+}
+
+func (x *RoomGrant) GetBoundSessions() uint64 {
+	if x != nil {
+		return x.BoundSessions
+	}
+	return 0
+}
+
+func (x *RoomGrant) GetBoundRate() uint64 {
+	if x != nil {
+		return x.BoundRate
+	}
+	return 0
 }
 
 // View is a room as seen by the coordinator.
@@ -2010,6 +2042,7 @@ type Durable struct {
 	Members       uint64                 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
 	ClusterId     uint64                 `protobuf:"fixed64,8,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	MovedInS      int64                  `protobuf:"varint,9,opt,name=moved_in_s,json=movedInS,proto3" json:"moved_in_s,omitempty"`
+	Rooms         *StoredRooms           `protobuf:"bytes,20,opt,name=rooms,proto3" json:"rooms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2100,6 +2133,106 @@ func (x *Durable) GetMovedInS() int64 {
 	return 0
 }
 
+func (x *Durable) GetRooms() *StoredRooms {
+	if x != nil {
+		return x.Rooms
+	}
+	return nil
+}
+
+// StoredRooms is what a data centre stores of its rooms.
+type StoredRooms struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the Durable; another one was written by a release that does not know these fields
+	Room          []uint64               `protobuf:"fixed64,2,rep,packed,name=room,proto3" json:"room,omitempty"`
+	BoundSessions []uint64               `protobuf:"varint,3,rep,packed,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // as in RoomReport
+	BoundRate     []uint64               `protobuf:"varint,4,rep,packed,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`
+	FloorSessions []uint64               `protobuf:"varint,5,rep,packed,name=floor_sessions,json=floorSessions,proto3" json:"floor_sessions,omitempty"` // permits of T that the data centre holds at least
+	FloorRate     []uint64               `protobuf:"varint,6,rep,packed,name=floor_rate,json=floorRate,proto3" json:"floor_rate,omitempty"`
+	FloorsUntilS  int64                  `protobuf:"varint,7,opt,name=floors_until_s,json=floorsUntilS,proto3" json:"floors_until_s,omitempty"` // Unix second until which the floors bind global
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredRooms) Reset() {
+	*x = StoredRooms{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredRooms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredRooms) ProtoMessage() {}
+
+func (x *StoredRooms) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredRooms.ProtoReflect.Descriptor instead.
+func (*StoredRooms) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *StoredRooms) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *StoredRooms) GetRoom() []uint64 {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetBoundSessions() []uint64 {
+	if x != nil {
+		return x.BoundSessions
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetBoundRate() []uint64 {
+	if x != nil {
+		return x.BoundRate
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetFloorSessions() []uint64 {
+	if x != nil {
+		return x.FloorSessions
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetFloorRate() []uint64 {
+	if x != nil {
+		return x.FloorRate
+	}
+	return nil
+}
+
+func (x *StoredRooms) GetFloorsUntilS() int64 {
+	if x != nil {
+		return x.FloorsUntilS
+	}
+	return 0
+}
+
 // RosterEntry is one instance of an edge.
 type RosterEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2121,7 +2254,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2266,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2279,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RosterEntry) GetEdge() string {
@@ -2251,7 +2384,7 @@ type RosterRoom struct {
 
 func (x *RosterRoom) Reset() {
 	*x = RosterRoom{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2396,7 @@ func (x *RosterRoom) String() string {
 func (*RosterRoom) ProtoMessage() {}
 
 func (x *RosterRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2409,7 @@ func (x *RosterRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
 func (*RosterRoom) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RosterRoom) GetRoom() uint64 {
@@ -2354,7 +2487,7 @@ type GoneEdge struct {
 
 func (x *GoneEdge) Reset() {
 	*x = GoneEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2499,7 @@ func (x *GoneEdge) String() string {
 func (*GoneEdge) ProtoMessage() {}
 
 func (x *GoneEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2512,7 @@ func (x *GoneEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
 func (*GoneEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GoneEdge) GetEdge() string {
@@ -2414,7 +2547,7 @@ type HistorySecond struct {
 
 func (x *HistorySecond) Reset() {
 	*x = HistorySecond{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2559,7 @@ func (x *HistorySecond) String() string {
 func (*HistorySecond) ProtoMessage() {}
 
 func (x *HistorySecond) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2572,7 @@ func (x *HistorySecond) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistorySecond.ProtoReflect.Descriptor instead.
 func (*HistorySecond) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HistorySecond) GetAtS() int64 {
@@ -2468,7 +2601,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2613,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2626,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HistoryState) GetRoom() uint64 {
@@ -2534,7 +2667,7 @@ type HistoryCentre struct {
 
 func (x *HistoryCentre) Reset() {
 	*x = HistoryCentre{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2679,7 @@ func (x *HistoryCentre) String() string {
 func (*HistoryCentre) ProtoMessage() {}
 
 func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2692,7 @@ func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentre.ProtoReflect.Descriptor instead.
 func (*HistoryCentre) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryCentre) GetName() string {
@@ -2631,7 +2764,7 @@ type HistoryBlock struct {
 
 func (x *HistoryBlock) Reset() {
 	*x = HistoryBlock{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +2776,7 @@ func (x *HistoryBlock) String() string {
 func (*HistoryBlock) ProtoMessage() {}
 
 func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +2789,7 @@ func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryBlock.ProtoReflect.Descriptor instead.
 func (*HistoryBlock) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryBlock) GetAtS() int64 {
@@ -2698,7 +2831,7 @@ type HistoryColumn struct {
 
 func (x *HistoryColumn) Reset() {
 	*x = HistoryColumn{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2843,7 @@ func (x *HistoryColumn) String() string {
 func (*HistoryColumn) ProtoMessage() {}
 
 func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2856,7 @@ func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryColumn.ProtoReflect.Descriptor instead.
 func (*HistoryColumn) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryColumn) GetN() []int64 {
@@ -2744,7 +2877,7 @@ type HistoryCentreColumns struct {
 
 func (x *HistoryCentreColumns) Reset() {
 	*x = HistoryCentreColumns{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2889,7 @@ func (x *HistoryCentreColumns) String() string {
 func (*HistoryCentreColumns) ProtoMessage() {}
 
 func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2902,7 @@ func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentreColumns.ProtoReflect.Descriptor instead.
 func (*HistoryCentreColumns) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryCentreColumns) GetName() string {
@@ -2799,7 +2932,7 @@ type EdgePast struct {
 
 func (x *EdgePast) Reset() {
 	*x = EdgePast{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2944,7 @@ func (x *EdgePast) String() string {
 func (*EdgePast) ProtoMessage() {}
 
 func (x *EdgePast) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2957,7 @@ func (x *EdgePast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgePast.ProtoReflect.Descriptor instead.
 func (*EdgePast) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EdgePast) GetVersion() uint32 {
@@ -2867,7 +3000,7 @@ type RoomPast struct {
 
 func (x *RoomPast) Reset() {
 	*x = RoomPast{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3012,7 @@ func (x *RoomPast) String() string {
 func (*RoomPast) ProtoMessage() {}
 
 func (x *RoomPast) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3025,7 @@ func (x *RoomPast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomPast.ProtoReflect.Descriptor instead.
 func (*RoomPast) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{27}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RoomPast) GetReport() *RoomReport {
@@ -2965,7 +3098,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xaf\t\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xf5\t\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -3008,7 +3141,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\trate_used\x18% \x03(\rR\brateUsed\x121\n" +
 	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
 	"\bcallable\x18' \x01(\x04R\bcallable\x12\x16\n" +
-	"\x06counts\x18( \x03(\x04R\x06countsJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
+	"\x06counts\x18( \x03(\x04R\x06counts\x12%\n" +
+	"\x0ebound_sessions\x182 \x01(\x04R\rboundSessions\x12\x1d\n" +
+	"\n" +
+	"bound_rate\x183 \x01(\x04R\tboundRateJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
 	"\x06Passes\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\x04R\arelease\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\x04R\agranted\x12\x1a\n" +
@@ -3069,7 +3205,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12\x16\n" +
-	"\x06folder\x18( \x01(\rR\x06folderJ\x04\b\x1b\x10\x1c\"\xa4\x04\n" +
+	"\x06folder\x18( \x01(\rR\x06folderJ\x04\b\x1b\x10\x1c\"\xea\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12)\n" +
@@ -3087,7 +3223,10 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\tconfirmed\x18\f \x01(\bR\tconfirmed\x12+\n" +
 	"\x04ends\x18\r \x01(\v2\x17.vestibule.wire.v1.EndsR\x04ends\x12.\n" +
 	"\x05lines\x18\x10 \x01(\v2\x18.vestibule.wire.v1.LinesR\x05lines\x121\n" +
-	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\"\xb1\x04\n" +
+	"\x06passes\x18\x11 \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12%\n" +
+	"\x0ebound_sessions\x18\x1e \x01(\x04R\rboundSessions\x12\x1d\n" +
+	"\n" +
+	"bound_rate\x18\x1f \x01(\x04R\tboundRate\"\xb1\x04\n" +
 	"\x04View\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x1b\n" +
@@ -3123,7 +3262,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03sum\x18\x02 \x01(\fR\x03sum\"H\n" +
 	"\x0ePromiseSection\x126\n" +
-	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xa4\x02\n" +
+	"\x06roster\x18\x01 \x03(\v2\x1e.vestibule.wire.v1.RosterEntryR\x06roster\"\xda\x02\n" +
 	"\aDurable\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x121\n" +
 	"\apromise\x18\x02 \x01(\v2\x17.vestibule.wire.v1.TermR\apromise\x12\x15\n" +
@@ -3135,7 +3274,18 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\b \x01(\x06R\tclusterId\x12\x1c\n" +
 	"\n" +
-	"moved_in_s\x18\t \x01(\x03R\bmovedInSJ\x04\b\a\x10\b\"\xec\x02\n" +
+	"moved_in_s\x18\t \x01(\x03R\bmovedInS\x124\n" +
+	"\x05rooms\x18\x14 \x01(\v2\x1e.vestibule.wire.v1.StoredRoomsR\x05roomsJ\x04\b\a\x10\b\"\xed\x01\n" +
+	"\vStoredRooms\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04room\x18\x02 \x03(\x06R\x04room\x12%\n" +
+	"\x0ebound_sessions\x18\x03 \x03(\x04R\rboundSessions\x12\x1d\n" +
+	"\n" +
+	"bound_rate\x18\x04 \x03(\x04R\tboundRate\x12%\n" +
+	"\x0efloor_sessions\x18\x05 \x03(\x04R\rfloorSessions\x12\x1d\n" +
+	"\n" +
+	"floor_rate\x18\x06 \x03(\x04R\tfloorRate\x12$\n" +
+	"\x0efloors_until_s\x18\a \x01(\x03R\ffloorsUntilS\"\xec\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x1f\n" +
@@ -3222,7 +3372,7 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Handshake)(0),               // 0: vestibule.wire.v1.Handshake
 	(*Term)(nil),                 // 1: vestibule.wire.v1.Term
@@ -3242,17 +3392,18 @@ var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(*Section)(nil),              // 15: vestibule.wire.v1.Section
 	(*PromiseSection)(nil),       // 16: vestibule.wire.v1.PromiseSection
 	(*Durable)(nil),              // 17: vestibule.wire.v1.Durable
-	(*RosterEntry)(nil),          // 18: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),           // 19: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),             // 20: vestibule.wire.v1.GoneEdge
-	(*HistorySecond)(nil),        // 21: vestibule.wire.v1.HistorySecond
-	(*HistoryState)(nil),         // 22: vestibule.wire.v1.HistoryState
-	(*HistoryCentre)(nil),        // 23: vestibule.wire.v1.HistoryCentre
-	(*HistoryBlock)(nil),         // 24: vestibule.wire.v1.HistoryBlock
-	(*HistoryColumn)(nil),        // 25: vestibule.wire.v1.HistoryColumn
-	(*HistoryCentreColumns)(nil), // 26: vestibule.wire.v1.HistoryCentreColumns
-	(*EdgePast)(nil),             // 27: vestibule.wire.v1.EdgePast
-	(*RoomPast)(nil),             // 28: vestibule.wire.v1.RoomPast
+	(*StoredRooms)(nil),          // 18: vestibule.wire.v1.StoredRooms
+	(*RosterEntry)(nil),          // 19: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),           // 20: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),             // 21: vestibule.wire.v1.GoneEdge
+	(*HistorySecond)(nil),        // 22: vestibule.wire.v1.HistorySecond
+	(*HistoryState)(nil),         // 23: vestibule.wire.v1.HistoryState
+	(*HistoryCentre)(nil),        // 24: vestibule.wire.v1.HistoryCentre
+	(*HistoryBlock)(nil),         // 25: vestibule.wire.v1.HistoryBlock
+	(*HistoryColumn)(nil),        // 26: vestibule.wire.v1.HistoryColumn
+	(*HistoryCentreColumns)(nil), // 27: vestibule.wire.v1.HistoryCentreColumns
+	(*EdgePast)(nil),             // 28: vestibule.wire.v1.EdgePast
+	(*RoomPast)(nil),             // 29: vestibule.wire.v1.RoomPast
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
@@ -3276,24 +3427,25 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 18: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
 	17, // 19: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
 	15, // 20: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
-	18, // 21: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	19, // 21: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
 	1,  // 22: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
-	18, // 23: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
-	19, // 24: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
-	20, // 25: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
-	7,  // 26: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	22, // 27: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
-	23, // 28: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
-	25, // 29: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
-	26, // 30: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
-	25, // 31: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
-	2,  // 32: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
-	4,  // 33: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	19, // 23: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	18, // 24: vestibule.wire.v1.Durable.rooms:type_name -> vestibule.wire.v1.StoredRooms
+	20, // 25: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	21, // 26: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	7,  // 27: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	23, // 28: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
+	24, // 29: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
+	26, // 30: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
+	27, // 31: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
+	26, // 32: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
+	2,  // 33: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
+	4,  // 34: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -3307,7 +3459,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -99,6 +99,12 @@ var plan = map[mutant.ID]killer{
 	mutant.FreeIsLimit:         {"ledger.TestRule9", "takeovers"},
 	mutant.AdoptWithoutPromise: {"ledger.TestRule8", ""},
 	mutant.ReconstructedUsed:   {"ledger.TestRule9", ""},
+	mutant.BoundForgotten:      {"ledger.TestRule9", "lowered"},
+	mutant.BoundUnsaved:        {"ledger.TestRule9", ""},
+	mutant.DebtOnCredit:        {"root.TestIdlePermitsPayADebtFirst", ""},
+	mutant.FloorReturned:       {"ledger.TestRule9", ""},
+	mutant.FloorsForever:       {"ledger.TestRule9", ""},
+	mutant.FloorsOfTheLost:     {"wire.TestLostStateHasNoFloors", ""},
 	mutant.SpareTwice:          {"ledger.TestRule9", "takeovers"},
 	mutant.BlankBelieved:       {"ledger.TestRule9", "takeovers"},
 

@@ -1,0 +1,82 @@
+package region
+
+import (
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
+)
+
+// This file stores what a successor needs to know of every room: the bound of all data centres, and the floor. A
+// successor may use the permits up to the floor, although global does not know the ledgers of all data centres.
+//
+// Invariant: the data centre holds no fewer permits than any floor that may be stored, until Durable.FloorsUntil.
+
+// floorsEvery is the interval, in seconds, at which the end of the floors is stored anew.
+const floorsEvery = 5
+
+// The part of the permits that the floor leaves out, as a divisor: small, and larger while permits are returned.
+var (
+	floorSlack   = wire.PermitCounts{Sessions: 64, Rate: 64}
+	loweredSlack = wire.PermitCounts{Sessions: 32, Rate: 8}
+)
+
+// storeRooms stores the bounds when they change, lower floors before permits below them are returned, and floors with
+// a later end every floorsEvery seconds.
+func (a *Aggregator) storeRooms(now fleettime.Mono, at *snapshot) {
+	s := &a.stored
+	if at.blank || s.saved < s.roomsNeeds {
+		return // the floors are unknown, or the newest ones are not stored yet
+	}
+	end := a.floorsEnd(now, at)
+	due, slack := end >= s.durable.FloorsUntil+floorsEvery, floorSlack
+	for _, b := range a.rooms.list {
+		h := &b.loan
+		h.guard = h.floor
+		due = due || b.bound != b.storedBound
+		if n, rate := at.surplus(b); h.crossesFloor(n, rate) {
+			due, slack = true, loweredSlack
+		}
+	}
+	if !due {
+		return
+	}
+	var rooms []wire.StoredRoom
+	for _, b := range a.rooms.list {
+		h := &b.loan
+		n, rate := at.surplus(b)
+		h.floor = h.floorWithout(n, rate, slack)
+		h.guard = wire.PermitCounts{Sessions: max(h.guard.Sessions, h.floor.Sessions), Rate: max(h.guard.Rate, h.floor.Rate)}
+		if b.storedBound = b.bound; b.bound != (wire.PermitCounts{}) || h.floor != (wire.PermitCounts{}) {
+			rooms = append(rooms, wire.StoredRoom{Room: b.ID, Bound: b.bound, Floor: h.floor})
+		}
+	}
+	s.roomsNeeds = s.change(func(d *wire.Durable) { d.Rooms, d.FloorsUntil = rooms, end })
+}
+
+// floorsEnd returns the Unix second until which global is certainly bound by its lease; 0 for no longer.
+func (a *Aggregator) floorsEnd(now fleettime.Mono, at *snapshot) int64 {
+	ft, ok := a.clock.earliest(now)
+	if !ok || !at.leased || a.clock.guessed {
+		return 0
+	}
+	return ft.Add(fleettime.Shrink(a.up.leaseEnd.Sub(now))-2*fleettime.Guard).Second() - 1
+}
+
+// recallRooms restores what the predecessor stored of the rooms.
+func (a *Aggregator) recallRooms(old *wire.Durable) {
+	for _, r := range old.Rooms {
+		b := a.rooms.open(r.Room)
+		b.bound, b.storedBound = r.Bound, r.Bound
+		b.loan.floor, b.loan.guard = r.Floor, r.Floor
+	}
+}
+
+// recallFloors makes the stored floors usable, if global was certainly bound by them until now.
+func (a *Aggregator) recallFloors(now fleettime.Mono) {
+	ft, bound := a.clock.Read(now)
+	if bound > fleettime.Rough || ft.Add(bound+fleettime.Guard).Second() >= a.stored.durable.FloorsUntil {
+		return
+	}
+	for _, b := range a.rooms.list {
+		b.loan.sure = b.loan.floor
+	}
+}

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ledger/root"
+)
+
+// limits are the limits that bind, by the world alone: the operator's settings, the processes and the links.
+//
+// A raised limit binds at once. A lowered one binds the newcomers of every edge that can hear of it: one that has been
+// connected to the newest regional, and that to the newest coordinator, for long enough. It binds everybody once all
+// edges can hear of it and no more sessions, or admissions of the last minute, are left than it allows. Before, an edge
+// that is cut off may use what it was lent, up to the highest limit since.
+type limits struct {
+	set     limit // by the operator
+	highest limit // that may be in use anywhere
+	lowered struct{ total, rate int64 }
+
+	at    int64 // of the newest look at the links
+	edges []hearing
+}
+
+type limit struct{ total, rate int }
+
+// hearing is the way from an edge to the coordinator, and since when it has been whole.
+type hearing struct {
+	edge     *admission.Engine
+	regional *region.Aggregator
+	global   *root.Allocator
+	since    int64
+}
+
+func (l *limits) begin(w *World) {
+	l.set = limit{w.cfg.Total, w.cfg.Rate}
+	l.highest = l.set
+}
+
+// observe reads the operator's limits, and now and then the links.
+func (l *limits) observe(w *World) {
+	was := l.set
+	l.set.total, l.set.rate, _ = w.operator.limits(w)
+	if l.set.total < was.total {
+		l.lowered.total = w.now
+	}
+	if l.set.rate < was.rate {
+		l.lowered.rate = w.now
+	}
+	l.highest.total, l.highest.rate = max(l.highest.total, l.set.total), max(l.highest.rate, l.set.rate)
+	if w.now-l.at < int64(100*time.Millisecond) {
+		return
+	}
+	l.at = w.now
+	heard := int64(0)
+	for i, e := range w.edges {
+		if i == len(l.edges) {
+			l.edges = append(l.edges, hearing{})
+		}
+		if h := (hearing{e.core, w.regions[e.region].newest().core, w.newest().core, l.edges[i].since}); h != l.edges[i] || !w.hears(int32(i)) {
+			h.since = w.now
+			l.edges[i] = h
+		}
+		if !e.down {
+			heard = max(heard, l.edges[i].since)
+		}
+	}
+	if l.highest.total > l.set.total && w.now-max(heard, l.lowered.total) > l.settling(w) && w.oracle.active <= l.set.total {
+		l.highest.total = l.set.total
+	}
+	if l.highest.rate > l.set.rate && w.now-max(heard, l.lowered.rate) > l.settling(w) && w.oracle.rate(w.now) <= l.set.rate {
+		l.highest.rate = l.set.rate
+	}
+}
+
+// settling is the time in which a change reaches a connected edge, and its unused permits are taken back.
+func (l *limits) settling(w *World) int64 {
+	f := &w.cfg.Faults
+	d := 10*time.Second + 2*f.Late + 2*f.Vague
+	if f.Disk {
+		d += 10 * time.Second
+	}
+	return int64(d)
+}
+
+// of returns the limits that bind the newcomers of an edge.
+func (l *limits) of(w *World, e *edgeNode) limit {
+	l.observe(w)
+	out := l.highest
+	i := slices.Index(w.edges, e)
+	if i >= len(l.edges) || w.oracle.centres[e.region].forsaken || !w.hears(int32(i)) {
+		return out
+	}
+	since := l.edges[i].since
+	if w.now-max(since, l.lowered.total) > l.settling(w) {
+		out.total = l.set.total
+	}
+	if w.now-max(since, l.lowered.rate) > l.settling(w) {
+		out.rate = l.set.rate
+	}
+	return out
+}
+
+// hears reports whether an edge is connected to its newest regional, and that to the newest coordinator.
+func (w *World) hears(i int32) bool {
+	e := w.edges[i]
+	r, g := w.regions[e.region], w.newest()
+	n := r.newest()
+	up := func(p *proc) bool { return !p.gone && !p.doomed && p.asleep <= w.now }
+	me, parent, top := nodeID{0, i}, nodeID{1, n.id}, nodeID{2, int32(len(w.globals) - 1)}
+	return !e.down && up(&e.proc) && up(&n.proc) && up(&g.proc) && max(e.cutUp, e.cutDown, r.cutUp, r.cutDown, r.failing) <= w.now &&
+		g.members == w.members.store &&
+		!w.deaf(me, parent) && !w.deaf(parent, me) && !w.deaf(parent, top) && !w.deaf(top, parent)
+}
