@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -258,7 +259,51 @@ func TestMetricsOfRulesAndBoard(t *testing.T) {
 	}
 }
 
-// Prometheus accepts the rules, and the dashboard's expressions as rules.
+// The rules are the same in Kubernetes and elsewhere, and each has a test in which it fires.
+func TestRulesAreTheSameEverywhere(t *testing.T) {
+	type group struct{ Groups []any }
+	var plain group
+	var resource struct{ Spec group }
+	var tests struct {
+		Tests []struct {
+			Checks []struct {
+				Alert  string `yaml:"alertname"`
+				Alerts []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	for file, to := range map[string]any{
+		"prometheus/rules.yaml": &plain, "k8s/components/monitoring/rules.yaml": &resource, "prometheus/rules_test.yaml": &tests,
+	} {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = yaml.Unmarshal(data, to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(plain.Groups) == 0 || !reflect.DeepEqual(plain, resource.Spec) {
+		t.Error("k8s/components/monitoring/rules.yaml and prometheus/rules.yaml differ: copy the groups")
+	}
+	fires, silent := map[string]bool{}, map[string]int{}
+	for _, x := range tests.Tests {
+		for _, c := range x.Checks {
+			if len(c.Alerts) > 0 {
+				fires[c.Alert] = true
+			} else {
+				silent[c.Alert]++
+			}
+		}
+	}
+	for name := range exprs(t) {
+		if alert, ok := strings.CutPrefix(name, "alert "); ok && (!fires[alert] || silent[alert] < 4) {
+			t.Errorf("%s: rules_test.yaml has to show that it fires (%v), and is silent in four healthy fleets (%d)", alert, fires[alert], silent[alert])
+		}
+	}
+}
+
+// Prometheus accepts the rules, and the dashboard's expressions as rules. Each alert fires and is silent when it has to.
 func TestRulesForPrometheus(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -292,6 +337,9 @@ func TestRulesForPrometheus(t *testing.T) {
 		if out, err := exec.Command(promtool, "check", "rules", "--lint-fatal", file).CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
+	}
+	if out, err := exec.Command(promtool, "test", "rules", "prometheus/rules_test.yaml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -78,7 +78,11 @@ func applyRooms(c *client, file string, dry, prune bool, confirm *confirmation) 
 			}
 		}
 		if len(gone) > 0 {
-			if err := confirm.deletion(c, gone[api.AppliedChangeKindRoom], gone[api.AppliedChangeKindHost]); err != nil {
+			var unserved []string
+			if planned.Unserved != nil {
+				unserved = *planned.Unserved
+			}
+			if err := confirm.deletion(c, gone[api.AppliedChangeKindRoom], gone[api.AppliedChangeKindHost], unserved); err != nil {
 				return err
 			}
 		}

@@ -43,9 +43,13 @@ func newAuditListCmd(flags *clientFlags) *cobra.Command {
 		RunE: flags.run(func(c *client, _ []string) error {
 			filter := url.Values{}
 			if since != "" {
-				at, err := parseTime(since, time.Now())
+				now := time.Now()
+				at, err := parseTime(since, now)
 				if err != nil {
 					return usagef("since: %v", err)
+				}
+				if at.After(now) && isClock(since) { // the last such time
+					at = at.AddDate(0, 0, -1)
 				}
 				filter.Set("since", at.UTC().Format(time.RFC3339))
 			}
@@ -250,25 +254,22 @@ func verifyAudit(c *client, at uint64, hash string) error {
 	return errors.Join(broken, err)
 }
 
-// audited returns the id of a room, also of a deleted one, which only the audit stream knows.
-func (c *client) audited(name string) (id string, err error) {
-	r, err := c.find(name)
-	if err == nil {
-		return r.Id, nil
+// restoreRoom gives a room the settings of a revision, without one those before the last change.
+func restoreRoom(c *client, name string, given []string) error {
+	revision := ""
+	if len(given) > 0 {
+		revision = given[0]
+	} else {
+		list, err := call[[]api.RoomRevision](c, http.MethodGet, ofOurs("rooms", name, "revisions")+"?per_page=2", nil)
+		if err != nil {
+			return err
+		}
+		if len(list) < 2 || list[1].Room == nil {
+			return fmt.Errorf("the last change of room %s created it: name a revision (rooms revisions %s shows them)", name, name)
+		}
+		revision = fmt.Sprint(list[1].Revision)
 	}
-	if len(name) == 32 {
-		return name, nil
-	}
-	return "", err
-}
-
-// restoreRoom gives a room the settings of a revision.
-func restoreRoom(c *client, name, revision string) error {
-	id, err := c.audited(name)
-	if err != nil {
-		return err
-	}
-	target := ofOurs("rooms", id, "revisions", revision, "restore")
+	target := ofOurs("rooms", name, "revisions", revision, "restore")
 	return change(c, http.MethodPost, target, nil, func(r api.Room) string {
 		return fmt.Sprintf("room %s has the settings of revision %s again", r.Name, revision)
 	})
@@ -276,11 +277,7 @@ func restoreRoom(c *client, name, revision string) error {
 
 // listRevisions shows the revisions of a room.
 func listRevisions(c *client, name string) error {
-	id, err := c.audited(name)
-	if err != nil {
-		return err
-	}
-	list, err := pages[api.RoomRevision](c, ofOurs("rooms", id, "revisions"), 0)
+	list, err := pages[api.RoomRevision](c, ofOurs("rooms", name, "revisions"), 0)
 	if err != nil {
 		return err
 	}

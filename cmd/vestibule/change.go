@@ -99,7 +99,8 @@ func fieldsOf(prefix string, v any, to map[string]any) map[string]any {
 	return to
 }
 
-// parseTime reads a time in RFC 3339, "now", "in 10m" or "2h ago". Durations may be in days, such as 2d.
+// parseTime reads a time in RFC 3339, "now", "in 10m", "2h ago", or a time of this machine's zone: "2026-12-01 09:00", or
+// 22:30 for the next such time. Durations may be in days, such as 2d.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	ahead, future := strings.CutPrefix(text, "in ")
 	back, past := strings.CutSuffix(text, " ago")
@@ -113,12 +114,33 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 		d, err := parseDuration(back)
 		return now.Add(-d), err
 	}
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		t, err := time.Parse(layout, text)
+		if err != nil {
+			continue
+		}
+		on := func(day int) time.Time {
+			return time.Date(now.Year(), now.Month(), day, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+		}
+		if at := on(now.Day()); at.After(now) {
+			return at, nil
+		}
+		return on(now.Day() + 1), nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return t, nil
+		}
+	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, fmt.Errorf("must be a time such as 2026-11-22T20:15:00Z, now, in 10m or 2h ago, got %q", text)
+		return t, fmt.Errorf("must be a time such as 2026-11-22T20:15:00Z, \"2026-11-22 20:15\", 22:30, now, in 10m or 2h ago, got %q", text)
 	}
 	return t, nil
 }
+
+// isClock reports whether a time is one of the day, such as 22:30.
+func isClock(text string) bool { return !strings.ContainsAny(text, "- ") && strings.Contains(text, ":") }
 
 func parseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
@@ -135,8 +157,9 @@ func (a *confirmation) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "delete without a question")
 }
 
-// deletion asks whether to delete rooms and hosts. It names the visitors and events of the rooms.
-func (a *confirmation) deletion(c *client, rooms, hosts []string) error {
+// deletion asks whether to delete rooms and hosts. It names the visitors and events of the rooms, and the hosts that are
+// served no longer.
+func (a *confirmation) deletion(c *client, rooms, hosts, unserved []string) error {
 	states, err := c.status()
 	if err != nil && !a.yes {
 		return fmt.Errorf("what the deletion affects is not known: %w", err)
@@ -147,14 +170,20 @@ func (a *confirmation) deletion(c *client, rooms, hosts []string) error {
 		if i := slices.IndexFunc(states, func(s api.Status) bool { return s.Vestibule.Room == name }); i >= 0 {
 			s := &states[i]
 			line += fmt.Sprintf(": %d inside, %d waiting", s.EstimatedTotalActiveUsers, s.EstimatedQueuedUsers)
-			if s.Vestibule.Event != "" {
+			switch next := nextEvent(s.Vestibule.Next, time.Now()); {
+			case s.Vestibule.Event != "":
 				line += fmt.Sprintf("; warning: event %s is going on", s.Vestibule.Event)
+			case next != "":
+				line += "; warning: event " + next
 			}
 		}
 		lines = append(lines, line)
 	}
 	for _, name := range hosts {
 		lines = append(lines, "host "+name)
+	}
+	for _, name := range unserved {
+		lines = append(lines, fmt.Sprintf("warning: %s is served no longer, its visitors get 421", name))
 	}
 	fmt.Fprintf(c.err, "to be deleted:\n  %s\n", strings.Join(lines, "\n  "))
 	switch {

@@ -17,8 +17,9 @@ func newEventsCmd() *cobra.Command {
 		Use: "events", Short: "Show and change the events of a room",
 		Long: `Show and change the events of a room.
 
-Keys are those of the API, such as prequeue_start_time=2026-12-01T09:00:00Z, total_active_users=500 or suspended=true.
-A value is read as JSON where it is valid JSON, otherwise as text. A time may be now, or relative: "in 10m", "in 2d".`,
+Keys are those of rooms.yaml or of the API, such as prequeue_start_time=2026-12-01T09:00:00Z, total_active_users=500 or
+suspended=true. A value is read as JSON where it is valid JSON, otherwise as text. A time may also be now, relative ("in
+10m", "in 2d"), or a local time: 22:30 is the next such time, "2026-12-01 09:00" names the day.`,
 	},
 		&cobra.Command{
 			Use: "list ROOM", Short: "Show the events of a room, five at most",
@@ -35,7 +36,11 @@ A value is read as JSON where it is valid JSON, otherwise as text. A time may be
 			Example: `  vestibule events create shop name=sale event_start_time="in 30m" event_end_time="in 3h" prequeue_start_time="in 10m"`,
 			Args:    pairs(1),
 			RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
-				return change(c, http.MethodPost, inZone(r.Id, "events")+strict, body(args), func(e api.Event) string {
+				b, err := body(args)
+				if err != nil {
+					return err
+				}
+				return change(c, http.MethodPost, inZone(r.Id, "events")+strict, b, func(e api.Event) string {
 					return fmt.Sprintf("created event %s of room %s: %s to %s", e.Name, r.Name, cellText(e.EventStartTime),
 						cellText(e.EventEndTime))
 				})
@@ -44,7 +49,11 @@ A value is read as JSON where it is valid JSON, otherwise as text. A time may be
 		&cobra.Command{
 			Use: "set ROOM EVENT KEY=VALUE...", Short: "Change the named settings of an event", Args: pairs(2),
 			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, args []string) error {
-				return setEvent(c, r, e, body(args))
+				b, err := body(args)
+				if err != nil {
+					return err
+				}
+				return setEvent(c, r, e, b)
 			}),
 		},
 		&cobra.Command{

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -18,8 +19,9 @@ func newRoomsCmd() *cobra.Command {
 		Use: "rooms", Short: "Show and change rooms",
 		Long: `Show and change rooms.
 
-Keys are those of the API. vestibule.grace=2m and the like are settings of rooms.yaml that the hosted product does not
-have. A value is read as JSON where it is valid JSON, otherwise as text.`,
+Keys are those of rooms.yaml, such as grace=2m, or of the API, such as vestibule.grace=2m. Values are written as in the
+file: session_duration=90s. waiting_page=FILE reads the page from a file. A value is read as JSON where it is valid
+JSON, otherwise as text.`,
 	},
 		&cobra.Command{
 			Use: "list", Short: "Show all rooms", RunE: flags.run(func(c *client, _ []string) error { return listRooms(c) }),
@@ -32,7 +34,11 @@ have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 			Use: "create KEY=VALUE...", Short: "Create a room; name, host, total_active_users and new_users_per_minute are needed",
 			Args: pairs(0),
 			RunE: flags.run(func(c *client, args []string) error {
-				return change(c, http.MethodPost, inZone()+strict, body(args), func(r api.Room) string {
+				b, err := body(args)
+				if err != nil {
+					return err
+				}
+				return change(c, http.MethodPost, inZone()+strict, b, func(r api.Room) string {
 					return fmt.Sprintf("created room %s for %s%s: total_active_users %d, new_users_per_minute %d", r.Name, r.Host,
 						r.Path, r.TotalActiveUsers, r.NewUsersPerMinute)
 				})
@@ -40,7 +46,13 @@ have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 		},
 		&cobra.Command{
 			Use: "set ROOM KEY=VALUE...", Short: "Change the named settings of a room", Args: pairs(1),
-			RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error { return setRoom(c, r, body(args)) }),
+			RunE: flags.ofRoom(func(c *client, r *api.Room, args []string) error {
+				b, err := body(args)
+				if err != nil {
+					return err
+				}
+				return setRoom(c, r, b)
+			}),
 		},
 		&cobra.Command{
 			Use: "suspend ROOM", Short: "Let all visitors straight to the site, until rooms unsuspend",
@@ -51,23 +63,15 @@ have. A value is read as JSON where it is valid JSON, otherwise as text.`,
 			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return setRoom(c, r, object{"suspended": false}) }),
 		},
 		newRoomsDeleteCmd(flags),
+		newRoomsSiteCmd(flags),
 		&cobra.Command{
-			Use: "site HOST URL", Short: "Set the site behind a host",
-			RunE: flags.run(func(c *client, args []string) error {
-				return change(c, http.MethodPut, ofOurs("hosts", args[0]), object{"origin": args[1]}, func(h api.Host) string {
-					return fmt.Sprintf("the site of host %s is %s", h.Name, h.Origin)
-				})
-			}),
-		},
-		&cobra.Command{
-			Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors",
-			Long: "Show the earlier states of a room and their authors. A deleted room is named by its ID.",
+			Use: "revisions ROOM", Short: "Show the earlier states of a room and their authors, also of a deleted room",
 			RunE: flags.run(func(c *client, args []string) error { return listRevisions(c, args[0]) }),
 		},
 		&cobra.Command{
-			Use: "restore ROOM REVISION", Short: "Restore an earlier state of a room",
-			Long: "Restore an earlier state of a room. A deleted room, named by its ID, is created again.",
-			RunE: flags.run(func(c *client, args []string) error { return restoreRoom(c, args[0], args[1]) }),
+			Use: "restore ROOM [REVISION]", Short: "Restore an earlier state of a room, by default that before its last change",
+			Long: "Restore an earlier state of a room, by default that before its last change. A deleted room is created again.",
+			RunE: flags.run(func(c *client, args []string) error { return restoreRoom(c, args[0], args[1:]) }),
 		},
 		newRoomsApplyCmd(flags), newRoomsExportCmd(flags))
 }
@@ -83,14 +87,40 @@ func newRoomsDeleteCmd(flags *clientFlags) *cobra.Command {
 	ask := &confirmation{}
 	cmd := &cobra.Command{
 		Use: "delete ROOM", Short: "Delete a room; its visitors go straight to the site",
+		Long: `Delete a room. Its visitors, also those that wait, go straight to the site of its hosts, until rooms site HOST --remove.
+rooms restore ROOM creates it again.`,
 		RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error {
-			if err := ask.deletion(c, []string{r.Name}, nil); err != nil {
+			if err := ask.deletion(c, []string{r.Name}, nil, nil); err != nil {
 				return err
 			}
-			return change(c, http.MethodDelete, inZone(r.Id), nil, func(any) string { return "deleted room " + r.Name })
+			return change(c, http.MethodDelete, inZone(r.Id), nil, func(any) string {
+				return fmt.Sprintf("deleted room %s: %s is served without a room (rooms restore %s undoes it, rooms site %s --remove ends it)",
+					r.Name, r.Host, r.Name, r.Host)
+			})
 		}),
 	}
 	ask.add(cmd)
+	return cmd
+}
+
+func newRoomsSiteCmd(flags *clientFlags) *cobra.Command {
+	remove := false
+	cmd := &cobra.Command{
+		Use: "site HOST [URL]", Short: "Set the site behind a host, or with --remove end serving a host without rooms",
+		RunE: flags.run(func(c *client, args []string) error {
+			host := args[0]
+			switch {
+			case remove && len(args) == 1:
+				return change(c, http.MethodDelete, ofOurs("hosts", host), nil, func(any) string { return "removed the site of host " + host })
+			case remove || len(args) == 1:
+				return usageError("URL: must be given, or --remove alone")
+			}
+			return change(c, http.MethodPut, ofOurs("hosts", host), object{"origin": args[1]}, func(h api.Host) string {
+				return fmt.Sprintf("the site of host %s is %s", h.Name, h.Origin)
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the site; a host without rooms is then refused with 421")
 	return cmd
 }
 
@@ -157,15 +187,29 @@ func pairs(after int) cobra.PositionalArgs {
 	}
 }
 
-// body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative.
-func body(pairs []string) object {
+// body makes a JSON object of KEY=VALUE arguments. A dot in a key leads into a nested object. Times may be relative. The
+// value of waiting_page is a file, as in rooms.yaml.
+func body(pairs []string) (object, error) {
 	all := object{}
 	for _, p := range pairs {
 		key, value, _ := strings.Cut(p, "=")
 		var v any = value
-		if json.Valid([]byte(value)) {
+		switch {
+		case key == "waiting_page" && value != "":
+			page, err := os.ReadFile(value)
+			if err != nil {
+				return nil, usagef("waiting_page: must be a file: %v", err)
+			}
+			key, v = "custom_page_html", string(page)
+		case key == "waiting_page":
+			key, v = "custom_page_html", nil
+		case json.Valid([]byte(value)):
 			v = json.RawMessage(value)
-		} else if at, err := parseTime(value, time.Now()); err == nil && strings.HasSuffix(key, "_time") {
+		case strings.HasSuffix(key, "_time"):
+			at, err := parseTime(value, time.Now())
+			if err != nil {
+				return nil, usagef("%s: %v", key, err)
+			}
 			v = at.UTC().Format(time.RFC3339)
 		}
 		in := all
@@ -180,5 +224,5 @@ func body(pairs []string) object {
 		}
 		in[outer] = v
 	}
-	return all
+	return all, nil
 }

@@ -38,7 +38,11 @@ position.before or position.after.`,
 			Example: "  vestibule rules set shop 2 enabled=false\n  vestibule rules set shop 2 position.index=1",
 			RunE: flags.ofRule(func(c *client, r *api.Room, rule *api.Rule, args []string) error {
 				target := inZone(r.Id, "rules", rule.Id) + strict
-				return change(c, http.MethodPatch, target, body(args), func(all []api.Rule) string {
+				b, err := body(args)
+				if err != nil {
+					return err
+				}
+				return change(c, http.MethodPatch, target, b, func(all []api.Rule) string {
 					i := max(0, slices.IndexFunc(all, func(x api.Rule) bool { return x.Id == rule.Id })) // it is there
 					return fmt.Sprintf("rule %d of room %s: %s", i+1, r.Name, differences(rule, all[i]))
 				}, ifMatch(c.tag))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,7 +19,7 @@ import (
 func newStatusCmd() *cobra.Command {
 	flags, watch := &clientFlags{}, false
 	cmd := &cobra.Command{
-		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait, and the next event",
+		Use: "status [ROOM...]", Short: "Show how many visitors are inside and wait, why nobody enters, and the next event",
 		RunE: flags.run(func(c *client, args []string) error {
 			return c.again(watch, func() error { return showStatus(c, args) })
 		}),
@@ -87,7 +88,44 @@ func showStatus(c *client, rooms []string) error {
 		if len(list) > 0 {
 			row(fmt.Sprintf("as of %s", cellText(asOf)))
 		}
+		showStops(row, list)
 	})
+}
+
+// showStops shows why nobody enters: a reason that all rooms have once.
+func showStops(row func(...any), list []api.Status) {
+	rooms := map[string][]string{} // by line
+	var lines []string
+	for i := range list {
+		own := &list[i].Vestibule
+		for _, s := range own.Stops {
+			since := "unknown"
+			if s.Since != nil {
+				since = cellText(*s.Since)
+			}
+			line := strings.Join([]string{cmp.Or(s.DataCenter, "all"), since, s.Text, s.Command}, "\x00")
+			if rooms[line] == nil {
+				lines = append(lines, line)
+			}
+			rooms[line] = append(rooms[line], own.Room)
+		}
+	}
+	if len(lines) == 0 {
+		return
+	}
+	row()
+	row("NOBODY ENTERS", "DATA CENTRE", "SINCE", "WHY", "COMMAND")
+	for _, line := range lines {
+		name := strings.Join(rooms[line], " ")
+		if n := len(rooms[line]); n > 3 {
+			name = fmt.Sprintf("%d rooms", n)
+		}
+		cells := []any{name}
+		for _, c := range strings.Split(line, "\x00") {
+			cells = append(cells, c)
+		}
+		row(cells...)
+	}
 }
 
 // stateWords returns the state of a room in words.

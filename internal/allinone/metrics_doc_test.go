@@ -109,6 +109,7 @@ func TestMetricsDocument(t *testing.T) {
 	r.tier = "edge"
 	node.NewLinks(r)
 	node.RegisterBuild(r)
+	node.RegisterCertificates(r, nil)
 	ec := edge.DefaultConfig()
 	ec.Name, ec.DataCenter, ec.DataDir, ec.Listen = "edge-1", "dublin", t.TempDir(), "127.0.0.1:0"
 	if _, err := edge.New(edge.Options{Config: ec, Params: wire.DefaultParams(), Reg: r, Log: log}); err != nil {
@@ -117,6 +118,7 @@ func TestMetricsDocument(t *testing.T) {
 	r.tier = "regional"
 	node.NewLinks(r)
 	node.RegisterBuild(r)
+	node.RegisterCertificates(r, nil)
 	rc := regional.DefaultConfig()
 	rc.DataCenter, rc.DataDir = "dublin", t.TempDir()
 	if _, err := regional.New(regional.Options{Config: rc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {
@@ -125,6 +127,7 @@ func TestMetricsDocument(t *testing.T) {
 	r.tier = "global"
 	node.NewLinks(r)
 	node.RegisterBuild(r)
+	node.RegisterCertificates(r, nil)
 	gc := global.DefaultConfig()
 	gc.DataDir = t.TempDir()
 	if _, err := global.New(global.Options{Config: gc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {

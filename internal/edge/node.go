@@ -24,6 +24,7 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.S
 		return nil, err
 	}
 	dbg.Links.Add("nats", conn)
+	node.RegisterCertificates(dbg.Registry, map[string]string{"tls.cert": cfg.TLS.Cert, "nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA})
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log, Sockets: sockets,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.ControlsDocument, node.DrawsDocument),

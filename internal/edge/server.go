@@ -22,6 +22,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
@@ -49,26 +50,27 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	cfg      Config
-	params   wire.Params
-	bus      wire.Bus
-	log      *slog.Logger
-	fleet    *node.Fleet
-	folder   *node.Folder
-	times    *node.Timekeeper
-	metrics  *metrics
-	proxies  clientaddr.Proxies
-	headers  *proxyHeaders
-	gate     *gate.Gate
-	streams  *streams
-	monitor  *origin.Monitor
-	proxy    *proxy
-	patience patience
-	pool     *http1.Pool  // connections of the fast front to origins
-	fast     *front.Front // nil if net/http reads everything
-	files    files
-	conns    *connections
-	up       *uplink
+	cfg        Config
+	params     wire.Params
+	bus        wire.Bus
+	log        *slog.Logger
+	fleet      *node.Fleet
+	folder     *node.Folder
+	times      *node.Timekeeper
+	metrics    *metrics
+	proxies    clientaddr.Proxies
+	headers    *proxyHeaders
+	gate       *gate.Gate
+	streams    *streams
+	monitor    *origin.Monitor
+	proxy      *proxy
+	preflights *preflights
+	patience   patience
+	pool       *http1.Pool  // connections of the fast front to origins
+	fast       *front.Front // nil if net/http reads everything
+	files      files
+	conns      *connections
+	up         *uplink
 
 	draining  atomic.Bool // set by drain
 	after     func(time.Duration) <-chan time.Time
@@ -125,12 +127,16 @@ func New(o Options) (_ *Server, err error) {
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.keepLives(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	dials := origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
+	dials.Short = func(full bool) { s.conns.shed(full, true) }
 	transport := origin.NewTransport(dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
 	s.proxy = &proxy{
-		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(), preflights: make(chan struct{}, preflightsAtOnce),
+		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(),
 		log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
+		return nil, err
 	}
 	if s.cfg.Reader == frontFast {
 		s.fast = s.newFast(dials)
@@ -247,7 +253,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	var ends []cappedListener
 	for i, srv := range servers {
-		l := cappedListener{s.listeners[i], s.conns, &queued{closed: make(chan struct{})}}
+		l := cappedListener{s.listeners[i], s.conns, s.proxies, &queued{closed: make(chan struct{})}}
 		ends = append(ends, l)
 		g.Go(func() error { return s.serve(srv, l) })
 	}
@@ -304,6 +310,14 @@ func (s *Server) closeFolder() {
 // Status returns the state of the edge, for /status and metrics.
 func (s *Server) Status() gate.Status { return s.gate.Status() }
 
+// roomAlarm names the room of a stop, if it has one.
+func roomAlarm(why stop.Stop) string {
+	if why.Room == "" {
+		return why.Advice()
+	}
+	return "room " + why.Room + ": " + why.Advice()
+}
+
 // maxSkew is the largest plausible difference between the machine's clock and fleet time.
 const maxSkew = 10 * time.Second
 
@@ -316,11 +330,24 @@ func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
+	for _, why := range s.gate.Stops() {
+		r.Add(why)
+		switch why.Reason {
+		case stop.Draining, stop.Unlisted: // below
+		default:
+			if !why.Operated() && len(r.Alarms) < node.MaxStops {
+				r.Alarms = append(r.Alarms, roomAlarm(why))
+			}
+		}
+	}
 	if s.draining.Load() {
 		r.Reasons = append(r.Reasons, "draining")
 	}
 	if text := s.up.keeper.trouble.Load(); text != nil {
 		r.Alarms = append(r.Alarms, *text)
+	}
+	if a := s.conns.alarm(time.Now()); a != "" {
+		r.Alarms = append(r.Alarms, a)
 	}
 	if st.Twin {
 		r.Alarms = append(r.Alarms, twinAlarm)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/node"
@@ -38,6 +39,7 @@ type centreReport struct {
 	edges  []wire.ToldEdge
 	edgesN uint32
 	at     fleettime.Mono // when it reported the edges
+	stop   stop.Stop      // why nobody enters there
 }
 
 // storeCentreReport stores the display part of a report. The caller holds the lock.
@@ -50,8 +52,8 @@ func (l *leadership) storeCentreReport(now fleettime.Mono, m *wire.Report) {
 		c = &centreReport{}
 		l.reports[m.From] = c
 	}
-	if m.Build != "" {
-		c.build = m.Build
+	if m.Build != "" { // the first part of a report
+		c.build, c.stop = m.Build, m.Stop
 	}
 	if m.TellsEdges {
 		c.edges, c.edgesN, c.at = m.Edges, m.EdgesN, now

@@ -53,7 +53,7 @@ func (c *census) alarms() []string {
 	for _, d := range c.centres {
 		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // reported by waits
 		if d.Heard > silentFor && d.Standing != wire.Unlisted && !waited {
-			out = append(out, fmt.Sprintf("data centre %s is listed and has not reported for over a minute: check that its regional runs, has this name and reaches NATS; if it is lost: vestibule fleet remove %s", d.Name, d.Name))
+			out = append(out, fmt.Sprintf("data centre %s is listed and has not reported for over a minute: check that its regional runs, has this name and reaches NATS; if it is lost: vestibule fleet remove %s --force", d.Name, d.Name))
 		}
 	}
 	return out
@@ -74,7 +74,7 @@ func (c *census) waits() []string {
 			}
 			why = fmt.Sprintf("does not report%s; if it is lost: vestibule fleet remove %s --force", until, u.Name)
 		}
-		out = append(out, fmt.Sprintf("only returned permits are lent, because the permits of data centre %s are unknown: it %s", u.Name, why))
+		out = append(out, fmt.Sprintf("at most returned permits are lent, and each data centre uses those that it has, because the permits of data centre %s are unknown: it %s", u.Name, why))
 	}
 	return out
 }

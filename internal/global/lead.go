@@ -9,6 +9,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/history"
 	"vestibule/internal/node"
@@ -31,6 +32,9 @@ type leadership struct {
 	waits  node.Steady[string] // data centres logged as missing their ledgers
 
 	history *history.Writer // nil for none
+
+	since   stop.Memory            // of the stops
+	stopped map[string][]stop.Stop // as last determined, by room, "" for those of all rooms
 }
 
 // lead drives an allocator of its own for one term.
@@ -127,6 +131,16 @@ func (l *leadership) observe(m *wire.Report) {
 	}
 }
 
+// stopOf returns why nobody enters any room of a data centre. The caller holds the lock.
+func (l *leadership) stopOf(dc string) stop.Stop {
+	for _, s := range l.stopped[""] {
+		if s.Centre == dc && s.Reason != stop.Silent {
+			return s
+		}
+	}
+	return stop.Stop{}
+}
+
 // lender identifies the term in controls.
 func (l *leadership) lender() room.Lender { return room.Lender{Term: l.term.N, Nonce: l.term.Nonce} }
 
@@ -145,6 +159,9 @@ func (l *leadership) pump() time.Duration {
 	var grants []wire.Grant
 	if l.alloc.GrantsDue() <= now {
 		grants = l.alloc.Grants(now)
+	}
+	for i := range grants {
+		grants[i].Stop = l.stopOf(grants[i].To)
 	}
 	due := l.alloc.GrantsDue()
 	l.s.mu.Unlock()

@@ -33,7 +33,7 @@ type metrics struct {
 	leaseTrouble, leading, term, skew                                  *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate      *prometheus.Desc
 	cutoff, complete, free, rateFree, held, rateHeld, idle, overcommit *prometheus.Desc
-	beyond, draws                                                      *prometheus.Desc
+	beyond, draws, stopped                                             *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -74,6 +74,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		rateHeld:     d("vestibule_room_rate_allotment", "Permits of new_users_per_minute that a data centre holds.", "room", "dc"),
 		overcommit:   d("vestibule_overcommit_sessions", "Sessions that may be valid beyond total_active_users: at silent nodes under partition_policy serve, or at nodes declared lost. 0 under cap, always.", "room"),
 		beyond:       d("vestibule_room_beyond_limit", "Sessions beyond total_active_users: of a room whose queueing_method is or was passthrough, or whose limit was lowered.", "room"),
+		stopped:      d("vestibule_admissions_stopped", "1 while nobody enters, by room (empty for all rooms), data center (empty for all) and reason; absent while visitors enter. Of the leader.", "room", "dc", "reason"),
 		idle:         d("vestibule_room_idle", "Permits of total_active_users that lie idle in a data centre.", "room", "dc"),
 	}
 	reg.MustRegister(m.dropped, m.regressions, m.invalid, m.sent, m.control, m.notices, m.roomsValid, m.roomsRefused, m)
@@ -100,7 +101,7 @@ func (m *metrics) answered(operation string, status int) {
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		m.unlisted, m.outdated, m.unpublished, m.draws, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
-		m.cutoff, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.overcommit, m.beyond,
+		m.cutoff, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.overcommit, m.beyond, m.stopped,
 	}
 }
 
@@ -223,6 +224,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.series.Keep(m.s.fleet.Set())
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()
+	for _, s := range m.s.stops() {
+		if s.Room == "" {
+			gauge(m.stopped, 1, "", s.Centre, s.Reason.String())
+			continue
+		}
+		rooms.Gauge(m.stopped, 1, m.series.Label(s.Room, true), s.Centre, s.Reason.String())
+	}
 	for name, l := range st.Rooms {
 		v := l.View
 		busy := l.Overcommit != 0 || l.Free < 0 || l.RateFree < 0 || (v != nil && (v.Active > 0 || v.Queues() || v.Line.Total() > 0))

@@ -1,17 +1,20 @@
 package global
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control"
 )
@@ -31,6 +34,8 @@ type numbers struct {
 	leader room.Lender // its sender
 	rooms  map[room.ID]control.Numbers
 	part   map[room.ID]control.Numbers // of the incomplete set
+	stops  map[string][]stop.Stop      // by room, "" for those of all rooms
+	some   map[string][]stop.Stop      // of the incomplete set
 	at     time.Time                   // when the incomplete set was made
 }
 
@@ -42,6 +47,7 @@ type numbersMessage struct {
 
 	Leader room.Lender   // the sender
 	Rooms  []roomNumbers `json:",omitempty"`
+	Stops  []stop.Stop   `json:",omitempty"` // of data centres and of rooms
 }
 
 type roomNumbers struct {
@@ -102,7 +108,11 @@ func (s *Server) numbersMessages(now time.Time) []numbersMessage {
 		return nil
 	}
 	leader := s.leading.lender()
-	out := []numbersMessage{{At: now, First: true, Leader: leader}}
+	stops := s.leading.stops(rooms)
+	out := []numbersMessage{{At: now, First: true, Leader: leader, Stops: stops[:min(len(stops), numbersRooms)]}}
+	for rest := range slices.Chunk(stops[len(out[0].Stops):], numbersRooms) {
+		out = append(out, numbersMessage{At: now, Leader: leader, Stops: rest})
+	}
 	for _, r := range rooms {
 		x := numbersOf(s.leading.alloc.Totals(r.ID))
 		if x.Active == 0 && x.Waiting == 0 && x.Complete && x.Release == 0 {
@@ -118,6 +128,67 @@ func (s *Server) numbersMessages(now time.Time) []numbersMessage {
 		})
 	}
 	out[len(out)-1].Last = true
+	return out
+}
+
+// stops returns why nobody enters anywhere, also by operators; none if this candidate does not lead.
+func (s *Server) stops() (out []stop.Stop) {
+	rooms := s.fleet.Set().Rooms()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leading == nil {
+		return nil
+	}
+	now := s.leading.alloc.Time(s.Clock.Now())
+	out = slices.Clone(s.leading.stopped[""])
+	for _, r := range rooms {
+		if why := stop.Of(&r.Settings, r.Control, r.Phase, now); !why.OK() {
+			out = append(out, why)
+		}
+		out = append(out, s.leading.stopped[r.Name]...)
+	}
+	return out
+}
+
+// stopsOf returns the stops of a room, and those of all rooms before them.
+func stopsOf(all map[string][]stop.Stop, name string) []stop.Stop {
+	if name == "" {
+		return all[""]
+	}
+	return slices.Concat(all[""], all[name])
+}
+
+// stops determines why nobody enters: the stops of data centres, then those of rooms. The caller holds the lock.
+func (l *leadership) stops(rooms []*room.Room) (out []stop.Stop) {
+	now := l.s.Clock.Now()
+	centres := l.alloc.Centres(now)
+	for i := range centres {
+		d := &centres[i]
+		told := stop.Stop{}
+		if c := l.reports[d.Name]; c != nil {
+			told = c.stop
+		}
+		if s := l.alloc.CentreStop(now, d, told); !s.OK() {
+			out = append(out, s)
+		}
+	}
+	for _, r := range rooms {
+		x := l.alloc.Totals(r.ID)
+		if v := x.View; v != nil && x.Complete && x.Total > 0 && v.Active >= x.Total && r.QueueingMethod != room.MethodPassthrough && !r.Suspended {
+			out = append(out, stop.Stop{Reason: stop.Full, Room: r.Name})
+		}
+		for dc, edges := range l.alloc.SitesDown(r.ID) {
+			out = append(out, stop.Stop{Reason: stop.SiteDown, Room: r.Name, Centre: dc, Edges: edges})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b stop.Stop) int {
+		return cmp.Or(cmp.Compare(a.Room, b.Room), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Centre, b.Centre))
+	})
+	l.since.Note(l.alloc.Time(now), out)
+	l.stopped = map[string][]stop.Stop{}
+	for _, s := range out {
+		l.stopped[s.Room] = append(l.stopped[s.Room], s)
+	}
 	return out
 }
 
@@ -143,7 +214,7 @@ func (n *numbers) receive(data []byte, now time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if m.First {
-		n.part, n.at = map[room.ID]control.Numbers{}, m.At
+		n.part, n.some, n.at = map[room.ID]control.Numbers{}, map[string][]stop.Stop{}, m.At
 	}
 	if n.part == nil || !m.At.Equal(n.at) || len(n.part)+len(m.Rooms) > room.MaxRooms {
 		n.part = nil // a part is missing: the next set comes in a second
@@ -155,8 +226,14 @@ func (n *numbers) receive(data []byte, now time.Time) error {
 			Beyond: r.Beyond, Release: r.Release, LetIn: r.LetIn,
 		}
 	}
+	for _, s := range m.Stops[:min(len(m.Stops), numbersRooms)] {
+		if len(n.some[s.Room]) < maxCentres && len(n.some) <= room.MaxRooms {
+			n.some[s.Room] = append(n.some[s.Room], s)
+		}
+	}
 	if m.Last {
 		n.rooms, n.part, n.heard, n.leader = n.part, nil, now, m.Leader
+		n.stops = n.some
 	}
 	return nil
 }
@@ -164,11 +241,15 @@ func (n *numbers) receive(data []byte, now time.Time) error {
 // Numbers returns the numbers of a room. ok is false if no leader has published them recently: then they are the last
 // ones, with At, or zero.
 func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok bool) {
-	now := time.Now()
+	now, name := time.Now(), ""
+	if r := s.fleet.Set().ByID(id); r != nil {
+		name = r.Name
+	}
 	s.mu.Lock()
 	if l := s.leading; l != nil {
 		x, ok = numbersOf(l.alloc.Totals(id)), true
 		x.At, x.Leader = now, l.lender()
+		x.Stops = stopsOf(l.stopped, name)
 	}
 	s.mu.Unlock()
 	if ok {
@@ -185,5 +266,6 @@ func (s *Server) Numbers(_ context.Context, id room.ID) (x control.Numbers, ok b
 		x = control.Numbers{Complete: true, Longest: -1}
 	}
 	x.At, x.Leader = n.heard, n.leader
+	x.Stops = stopsOf(n.stops, name)
 	return x, now.Sub(n.heard) <= numbersGood
 }

@@ -217,6 +217,10 @@ func (p *publisher) publish(ctx context.Context) error {
 	changed := len(state.Rooms)
 	if before != nil {
 		changed = len(roomstore.Changes(before, state))
+		if gone := roomstore.Unserved(before, state); len(gone) > 0 {
+			p.log.Warn("hosts are served no longer, edges answer 421: to serve their sites without a room, list them under hosts in the file",
+				slog.Int("hosts", len(gone)), slog.String("first", gone[0]), slog.String("file", p.file))
+		}
 	}
 	p.log.Info("rooms published", slog.Uint64("version", state.Version), slog.Int("rooms", len(state.Rooms)), slog.Int("changed", changed))
 	return nil

@@ -195,6 +195,9 @@ func (s *Server) Status() Status {
 func (s *Server) Ready() node.Readiness {
 	c := s.census()
 	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits())}
+	for _, why := range s.stops() {
+		r.Add(why)
+	}
 	if why := s.rooms.Alarm(); why != "" {
 		r.Alarms = append(r.Alarms, "the store's rooms.owned is not used: "+why)
 	}

@@ -187,6 +187,9 @@ func envKey(key string) string {
 // vestibule-something.
 var link = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_.*)?$|_PORT$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$`)
 
+// clientVariables are those of the vestibule command as a client of the API. An operator's shell may export them.
+var clientVariables = []string{"VESTIBULE_SERVER", "VESTIBULE_TOKEN", "VESTIBULE_PROFILE"}
+
 // strayVariables returns a fault for every environment variable that looks like a key of cfg but is none. Empty
 // ones are ignored.
 func strayVariables(cfg Config, environ []string) []error {
@@ -195,7 +198,7 @@ func strayVariables(cfg Config, environ []string) []error {
 	for _, pair := range environ {
 		name, text, _ := strings.Cut(pair, "=")
 		rest, ours := strings.CutPrefix(name, "VESTIBULE_")
-		if !ours || text == "" || rest == "CONFIG" || link.MatchString(name) || slices.ContainsFunc(keys, func(k field) bool { return envKey(k.key) == name }) {
+		if !ours || text == "" || rest == "CONFIG" || link.MatchString(name) || slices.Contains(clientVariables, name) || slices.ContainsFunc(keys, func(k field) bool { return envKey(k.key) == name }) {
 			continue
 		}
 		known := make([]string, len(keys))

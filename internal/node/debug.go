@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/core/stop"
 )
 
 // Readiness is the response of /readyz.
@@ -24,6 +26,19 @@ type Readiness struct {
 	Isolated bool     `json:"isolated"` // without a parent; this alone does not make a node unready
 	Reasons  []string `json:"reasons,omitempty"`
 	Alarms   []string `json:"alarms,omitempty"` // for operators; these do not make a node unready
+
+	// Stops says why nobody enters, as this node knows: for all of its rooms, or for one. At most MaxStops.
+	Stops []stop.View `json:"stops,omitempty"`
+}
+
+// MaxStops bounds Readiness.Stops: there may be thousands of rooms.
+const MaxStops = 100
+
+// Add adds a stop, unless there are MaxStops already.
+func (r *Readiness) Add(s stop.Stop) {
+	if !s.OK() && len(r.Stops) < MaxStops {
+		r.Stops = append(r.Stops, s.View())
+	}
 }
 
 // Debug is the listener for monitoring: metrics, health, readiness, status and pprof. It must not be reachable by

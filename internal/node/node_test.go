@@ -273,3 +273,12 @@ func TestMetricsAreSound(t *testing.T) {
 		t.Error(err, problems)
 	}
 }
+
+// An operator's shell exports the variables of the client. A node starts there, and still refuses a mistyped key.
+func TestVariablesOfTheClientAreNotThoseOfANode(t *testing.T) {
+	cfg := defaults()
+	faults := strayVariables(&cfg, []string{"VESTIBULE_SERVER=x", "VESTIBULE_TOKEN=x", "VESTIBULE_PROFILE=x", "VESTIBULE_TOKENS=x"})
+	if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), "VESTIBULE_TOKENS: ") {
+		t.Errorf("%v", faults)
+	}
+}

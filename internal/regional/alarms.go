@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 )
@@ -17,15 +18,21 @@ func (s *Server) Ready() node.Readiness {
 	var st region.Status
 	var twins []string
 	var waits []region.Wait
+	var why stop.Stop
 	s.mu.Lock()
 	leading := s.leading != nil
 	if leading {
 		st = s.leading.agg.Status(s.Clock.Now())
 		twins = s.leading.agg.Edges().Twins
 		waits = s.leading.agg.Waits(s.Clock.Now())
+		why = s.leading.stopped(s.Clock.Now())
 	}
 	s.mu.Unlock()
 	r := node.Readiness{Isolated: st.Isolated, Alarms: append(node.LeaseAlarms(s.Lease), s.fleet.Alarms()...)}
+	r.Add(why)
+	if why.Reason == stop.AwaitsCentre || why.Reason == stop.NoGlobal { // the others have alarms of their own
+		r.Alarms = append(r.Alarms, why.Advice())
+	}
 	for _, name := range twins {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("two processes are named edge %s: rename one of them, and remove its data_dir if that was copied", name))
 	}
@@ -74,7 +81,7 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 		what = fmt.Sprintf("%d session permits stay unused", w.Sessions)
 	}
 	edge := fmt.Sprintf("edge %s (instance %d)", w.Edge, w.Instance)
-	end := fmt.Sprintf("; if it has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
+	end := fmt.Sprintf("; only if its machine or scheduler shows that its process has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
 	if w.Edge == wire.UnknownPast {
 		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every running edge reports: vestibule fleet forget --all --dc %s", dc)
 	}
@@ -92,6 +99,8 @@ func (s *Server) waitAlarm(w *region.Wait) string {
 		return fmt.Sprintf("%s, fewer every second, until %s UTC: silent edges may have made these admissions", what, clock(w.Until))
 	case region.WaitGuess:
 		return fmt.Sprintf("%s until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts", what, clock(w.Until))
+	case region.WaitFleet:
+		return fmt.Sprintf("only the %d session permits are used that this data centre certainly held before: global does not know those of all data centres, see the alarms of its /readyz", w.Sessions)
 	case region.WaitSessions:
 		return fmt.Sprintf("%s %s%s reports: it may still renew sessions%s", what, until, edge, end)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 )
@@ -40,6 +41,10 @@ type leadership struct {
 
 	builds        map[uint64]string // versions of edges, by instance ID
 	edgesReported fleettime.Mono    // last report about edges to global
+
+	told      stop.Stop      // why nobody enters here, as global last told
+	stop      stop.Stop      // as this aggregator last knew
+	stoppedAt fleettime.Mono // when it last looked
 
 	waits        node.Steady[region.Wait] // logged waits
 	waitsChecked fleettime.Mono           // last check of waits
@@ -215,6 +220,7 @@ func (l *leadership) apply(g *wire.Grant) {
 	defer l.s.mu.Unlock()
 	now := l.s.Clock.Now()
 	l.agg.Apply(now, *g)
+	l.told = g.Stop
 	if g.Echo != 0 && now >= g.Echo {
 		l.s.metrics.heard.Store(int64(now))
 		l.s.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
@@ -257,6 +263,9 @@ func (l *leadership) pump(store *storer) time.Duration {
 		}
 		l.twins = twins
 	}
+	for i := range grants {
+		grants[i].Stop = l.stopped(now)
+	}
 	l.logWaits(now)
 	if l.reportDue() <= now {
 		reports = l.agg.Report(now)
@@ -281,6 +290,25 @@ func (l *leadership) pump(store *storer) time.Duration {
 	return max(time.Millisecond, due.Sub(now))
 }
 
+// stopEvery is the interval at which a leader looks why nobody enters: messages are more frequent.
+const stopEvery = 250 * time.Millisecond
+
+// own returns why nobody enters here, as far as this data centre knows. The caller holds the lock.
+func (l *leadership) own(now fleettime.Mono) stop.Stop {
+	if l.stoppedAt == 0 || now.Sub(l.stoppedAt) >= stopEvery {
+		l.stop, l.stoppedAt = l.agg.Stop(now), now
+	}
+	return l.stop
+}
+
+// stopped returns why nobody enters here, as far as this data centre or global knows. The caller holds the lock.
+func (l *leadership) stopped(now fleettime.Mono) stop.Stop {
+	if own := l.own(now); !own.OK() {
+		return own
+	}
+	return l.told
+}
+
 const (
 	edgesEvery = 5 * time.Second // interval of reports about the edges to global
 	maxBuilds  = 10_000
@@ -289,7 +317,7 @@ const (
 // addEdgeStates adds monitoring data to a report: the version of this process and, periodically, the state of the
 // edges, abnormal ones first. The caller holds the lock.
 func (l *leadership) addEdgeStates(now fleettime.Mono, m *wire.Report) {
-	m.Build = node.BuildVersion()
+	m.Build, m.Stop = node.BuildVersion(), l.own(now)
 	if l.edgesReported != 0 && now.Sub(l.edgesReported) < edgesEvery {
 		return
 	}

@@ -48,7 +48,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .2, .4, .8, 2},
 		}),
 		leaseTrouble: d("vestibule_regional_lease_trouble_seconds", "Time for which the reachable store has refused all leases; 0 while it accepts them."),
-		leading:      d("vestibule_regional_leading", "1 while this regional leads its data centre."),
+		leading:      d("vestibule_regional_leading", "1 while this regional leads its data centre.", "dc"),
 		term:         d("vestibule_regional_term", "Fencing number of the current leadership; 0 while not leading."),
 		unsaved:      d("vestibule_regional_promises_unsaved_seconds", "For how long promises could not be stored; 0 while they can."),
 		syncAge:      d("vestibule_regional_sync_age_seconds", "Time since the last message of global."),
@@ -110,7 +110,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	trouble, _ := m.s.Lease.Trouble()
 	gauge(m.leaseTrouble, trouble.Seconds())
-	gauge(m.leading, leading)
+	gauge(m.leading, leading, m.s.Config.DataCenter)
 	gauge(m.term, float64(st.Region.Term.N))
 	unsaved, _ := m.s.unsaved.now()
 	gauge(m.unsaved, unsaved.Seconds())

@@ -24,6 +24,9 @@ func NewNode(cfg Config, params wire.Params, edges, up *natsbus.Conn, log *slog.
 		return nil, err
 	}
 	dbg.Links.Add("nats", edges)
+	node.RegisterCertificates(dbg.Registry, map[string]string{
+		"nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA, "upstream.cert": cfg.Upstream.Cert, "upstream.ca": cfg.Upstream.CA,
+	})
 	if cfg.Upstream.URL != "" {
 		dbg.Links.Add("upstream", up)
 	}

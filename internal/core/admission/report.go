@@ -116,6 +116,9 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	r.queue.addToReport(ft, &out)
 	out.FirstMove, out.Moves = r.moves.unacknowledged(l.seq)
 	out.Passes = r.passes.Tell(l.seen)
+	if r.paused {
+		out.SiteDown = 1
+	}
 	switch shut := r.shut(r.edge.at(now)); {
 	case r.paused || shut != None && shut != QueuedAll: // a permit here would serve nobody
 		out.Want, out.HeldPeople = 0, 0

@@ -3,6 +3,7 @@ package admission
 import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
@@ -93,6 +94,44 @@ func (e *Engine) Outage(now fleettime.Mono, id room.ID) Reason {
 		}
 	}
 	return e.outage(e.at(now), l, e.up.leased(now))
+}
+
+// Stop returns why nobody enters a room at this edge, as far as the edge itself knows: its site, its clock, its lease and
+// the limits of the room. It has no side effects.
+func (e *Engine) Stop(now fleettime.Mono, id room.ID) stop.Stop {
+	r := e.rooms[id]
+	if r == nil {
+		return stop.Stop{}
+	}
+	switch e.Outage(now, id) {
+	case OriginDown:
+		return stop.Stop{Reason: stop.SiteDown, Edges: 1, Centre: e.cfg.DC}
+	case Unsure:
+		if !e.up.leased(now) {
+			return e.unleased(now)
+		}
+		return stop.Stop{Reason: stop.ClockUncertain, Centre: e.cfg.DC}
+	case Isolated:
+		return e.unleased(now)
+	case Drains:
+		why := stop.Unlisted
+		if e.up.standing == wire.Draining {
+			why = stop.Draining
+		}
+		return stop.Stop{Reason: why, Centre: e.cfg.DC}
+	}
+	if v := r.view; v != nil && v.Slots <= 0 && r.permits.credit() == 0 {
+		return stop.Stop{Reason: stop.Full}
+	}
+	return stop.Stop{}
+}
+
+func (e *Engine) unleased(now fleettime.Mono) stop.Stop {
+	s := stop.Stop{Reason: stop.NoLease, Centre: e.cfg.DC}
+	if alone := e.up.alone; alone != 0 && e.clock.Bound(now) != fleettime.Unsynced {
+		s.Since = e.clock.Now(now).Add(alone.Sub(now))
+	}
+	return s
 }
 
 // Spendable returns the usable permits of T and of R at now: none without a lease, or if the edge may not stamp

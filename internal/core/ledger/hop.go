@@ -56,11 +56,12 @@ type Demand struct {
 	HeldJoined []fleettime.Time // join times of the oldest long-polled visitors, ascending
 	HeldPeople uint64           // long-polled visitors; HeldJoined need not have all
 	Movers     uint64           // visitors inside that wait to move their session here
+	SiteDown   uint64           // edges at which the site does not answer
 }
 
 // DemandOf returns the demand of a report.
 func DemandOf(r *wire.RoomReport) Demand {
-	return Demand{Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers}
+	return Demand{Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers, SiteDown: r.SiteDown}
 }
 
 // Growth raises a cumulative counter and returns by how much.

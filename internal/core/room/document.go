@@ -213,8 +213,8 @@ func (c *checker) label(i int) string {
 
 func item(i int) string { return fmt.Sprintf("rooms[%d]", i) }
 
-// passThrough returns the pass-through origin of every host of a valid document with its defaults filled in.
-func (d Document) passThrough() map[string]string {
+// PassThrough returns the pass-through origin of every host of a valid document with its defaults filled in.
+func (d Document) PassThrough() map[string]string {
 	origins := make(map[string]string)
 	for _, s := range d.Rooms {
 		for _, r := range s.routes() {

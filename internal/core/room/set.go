@@ -48,7 +48,7 @@ func NewSet(doc Document, version uint64) (*Set, error) {
 		rooms:   make([]*Room, len(doc.Rooms)),
 		byID:    make(map[ID]*Room, len(doc.Rooms)),
 		byName:  make(map[string]*Room, len(doc.Rooms)),
-		origins: doc.passThrough(),
+		origins: doc.PassThrough(),
 	}
 	for i, settings := range doc.Rooms {
 		r := &Room{ID: IDOf(settings.Known()), Settings: settings, Plan: settings.Plan()}

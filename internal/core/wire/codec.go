@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire/wirepb"
 )
 
@@ -34,7 +35,7 @@ func packReport(m *Report) *wirepb.Report {
 		Version: Version, From: m.From, Instance: m.Instance, LeaseEpoch: m.LeaseEpoch, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
-		Members: m.Members, ClusterId: m.ClusterID, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges,
+		Members: m.Members, ClusterId: m.ClusterID, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Stop: packStop(&m.Stop),
 		Stored: m.Stored, Settles: m.Settles,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
@@ -66,6 +67,7 @@ func unpackReport(p *wirepb.Report) (*Report, error) {
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, ClusterID: p.ClusterId, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
 		Stored: p.Stored, Settles: p.Settles,
+		Stop: unpackStop(p.Stop),
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
@@ -117,6 +119,28 @@ func checkHead(name string, part, parts uint32, rooms int) error {
 	return nil
 }
 
+// packStop returns nil if visitors enter.
+func packStop(s *stop.Stop) *wirepb.Stop {
+	if s.OK() {
+		return nil
+	}
+	return &wirepb.Stop{
+		Reason: uint32(s.Reason), SinceMs: int64(s.Since), UntilMs: int64(s.Until), DataCenter: shown(s.Centre), Edge: shown(s.Edge),
+		Instance: s.Instance, Ended: s.Ended,
+	}
+}
+
+// unpackStop reads a stop for display. A reason of a newer build stays one that this build cannot name.
+func unpackStop(p *wirepb.Stop) stop.Stop {
+	if p == nil {
+		return stop.Stop{}
+	}
+	return stop.Stop{
+		Reason: stop.Reason(min(p.Reason, math.MaxUint8)), Since: fleettime.Time(p.SinceMs), Until: fleettime.Time(p.UntilMs),
+		Centre: shown(p.DataCenter), Edge: shown(p.Edge), Instance: p.Instance, Ended: p.Ended,
+	}
+}
+
 func packTerm(t Term) *wirepb.Term { return &wirepb.Term{N: t.N, Nonce: t.Nonce} }
 
 func unpackTerm(p *wirepb.Term) Term { return Term{N: p.GetN(), Nonce: p.GetNonce()} }
@@ -139,7 +163,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Overcommit: r.Overcommit, Ends: packEnds(r.Ends),
 		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Counts: r.Counts.Trim(), Copied: packLines(r.Copied),
-		Passes: packPasses(&r.Passes), Callable: r.Callable,
+		Passes: packPasses(&r.Passes), Callable: r.Callable, SiteDown: r.SiteDown,
 		BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate),
 	}
 	if n := len(r.HeldJoined); n > 0 {
@@ -168,7 +192,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
 		Want: p.GetWant(), HeldPeople: p.GetHeldPeople(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
-		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(),
+		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(), SiteDown: min(p.GetSiteDown(), math.MaxInt32),
 	}
 	r.Passes = unpackPasses(p.GetPasses())
 	var err error

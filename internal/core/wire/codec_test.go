@@ -20,6 +20,7 @@ import (
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket/reuse"
 	"vestibule/internal/core/wire/wirepb"
 )
@@ -31,6 +32,7 @@ const day = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 var goldenReport = Report{
 	From: "edge-1", Instance: 0x1122334455667788, LeaseEpoch: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true,
+	Stop:  stop.Stop{Reason: stop.AwaitsEdge, Since: day - 9000, Until: day + 60_000, Centre: "nairobi", Edge: "edge-2", Instance: 1<<63 + 5, Ended: true},
 	Edges: []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond}, {"edge-2", "", "awaiting", time.Hour, 0}},
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Reconstructed: true, Permits: Permits{Sessions: Allocation{Granted: 60, Returned: 4}, Rate: Allocation{Granted: 30, Returned: 2}}, Spent: 50, RateIdle: 7, RateOwed: 5, RateUsed: []uint32{3, 0, 18},
@@ -41,7 +43,7 @@ var goldenReport = Report{
 		Want:      5, HeldJoined: []fleettime.Time{day - 90_000, day - 89_999, day - 10}, HeldPeople: 3,
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
-		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
+		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, SiteDown: 2, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
 		Admitted: 50, Joined: 12, Entered: 4,
 		Waiting:  estimate.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
@@ -52,7 +54,7 @@ var goldenReport = Report{
 var goldenGrant = Grant{
 	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Baseline: true,
-	Handshake: Adopted, Watermark: day - 250,
+	Handshake: Adopted, Watermark: day - 250, Stop: stop.Stop{Reason: stop.AwaitsCentre, Edge: "dublin"},
 	Rooms: []RoomGrant{
 		{Room: room.IDOf("tickets"), Gen: 1, Permits: Permits{Sessions: Allocation{Granted: 600, Keep: 20, Returned: 44}, Rate: Allocation{Granted: 300, Keep: 10, Returned: 2}}, RenewCeil: 12, Life: 330, Confirmed: true, Bound: PermitCounts{Sessions: 900, Rate: 400}, Ends: []End{{ID: 82, Home: 9, Until: 1622133301, Kind: Cleared}}, Lines: []Line{{ID: 79, Stamp: 0xa1}}, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Keep: 5}}, View: &View{
 			Version: 8, At: day, Cutoff: day - 90_000, Park: estimate.Open, Slots: -1, Active: 201, Mu: 0.5, Theta: 1.0 / 1800,

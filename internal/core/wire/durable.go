@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 )
 
 // Durable is the state that an aggregator's successor needs: the parent that the data centre has promised to follow,
@@ -89,7 +90,7 @@ const (
 	Gone = "(gone)"
 
 	// UnknownPast stands for edges that may have existed.
-	UnknownPast = "(unknown past)"
+	UnknownPast = stop.UnknownEdge
 )
 
 // RosterRoom is the state that a dead instance left in one room.

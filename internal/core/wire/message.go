@@ -16,6 +16,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/ticket/reuse"
 )
@@ -91,6 +92,8 @@ type Report struct {
 	EdgesN uint32     // number of edges
 
 	TellsEdges bool // Edges and EdgesN are set
+
+	Stop stop.Stop // why nobody enters any room of the data centre (regionals)
 }
 
 // ToldEdge is an edge as seen by its regional.
@@ -138,6 +141,7 @@ type RoomReport struct {
 	HeldJoined []fleettime.Time // join times of the oldest long-polled visitors, ascending, at most MaxHeld
 	HeldPeople uint64           // all long-polled visitors; in a paused room those with a pass available
 	Callable   uint64           // long-polled visitors of a paused room that a pass would admit
+	SiteDown   uint64           // edges at which the site does not answer
 
 	Passes Passes // zero under a parent that has granted none
 
@@ -255,6 +259,7 @@ type Grant struct {
 	Twin      bool           // another live child has the same name
 	ClusterID uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
 	Folder    Folder         // to edges: the use of the edge's data folder
+	Stop      stop.Stop      // why nobody enters any room of the data centre; for display, filled in by the shells
 	Rooms     []RoomGrant
 }
 

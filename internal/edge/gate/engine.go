@@ -11,6 +11,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
@@ -32,7 +33,8 @@ type engine struct {
 
 	mu    sync.Mutex
 	core  *admission.Engine
-	jumps uint64 // of the clock, at the last lock of mu
+	jumps uint64    // of the clock, at the last lock of mu
+	above stop.Stop // why nobody enters, as the regional last told; zero for no reason of its own
 
 	told    atomic.Bool  // fleet time was once known well enough to give places
 	granted atomic.Int64 // clock reading at the newest grant, 0 before
@@ -80,6 +82,7 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Apply(now, *grant)
+	e.above = grant.Stop
 	e.updateClock(now)
 	e.release(now)
 	e.granted.Store(int64(max(now, 1)))

@@ -22,6 +22,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/sse"
@@ -172,6 +173,38 @@ func (g *Gate) Status() Status {
 		st.SyncAge = now.Sub(g.LastGrant())
 	})
 	return st
+}
+
+// Stops returns why nobody enters here: for all rooms, or for those that have a reason of their own.
+func (g *Gate) Stops() (out []stop.Stop) {
+	rooms := g.rooms.Load()
+	all := stop.Stop{}
+	for some := range slices.Chunk(rooms.rooms, statusChunk) { // let visitors take the lock in between
+		g.With(func(now fleettime.Mono, eng *admission.Engine) {
+			ft := eng.Time(now)
+			for _, r := range some {
+				s := stop.Of(&r.Settings, r.Control, r.Phase, ft)
+				if s.OK() {
+					s = eng.Stop(now, r.ID)
+				}
+				if (s.OK() || s.Reason == stop.Full) && !g.above.OK() {
+					s = g.above
+				}
+				switch {
+				case s.OK() || r.Suspended || r.QueueingMethod == room.MethodPassthrough && s.Reason == stop.Full:
+				case s.Operated() || s.Reason == stop.SiteDown:
+					s.Room = r.Name
+					out = append(out, s)
+				default:
+					all = s
+				}
+			}
+		})
+	}
+	if !all.OK() {
+		out = append([]stop.Stop{all}, out...)
+	}
+	return out
 }
 
 // Count counts a request that no room decides. why is a label of the metric.

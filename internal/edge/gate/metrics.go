@@ -227,6 +227,7 @@ type collector struct {
 	ruleMatches, deadRules                                                       *prometheus.Desc
 	leased, timeError, syncAge                                                   *prometheus.Desc
 	credit, rateIdle, held, keep, sessions, estimate, cutoff, mu, paused, guests *prometheus.Desc
+	stopped                                                                      *prometheus.Desc
 }
 
 func newCollector(g *Gate) *collector {
@@ -254,6 +255,7 @@ func newCollector(g *Gate) *collector {
 		cutoff:      d("vestibule_edge_cutoff_age_seconds", "Age of the newest join time that may enter; 0 without a queue.", "room"),
 		guests:      d("vestibule_edge_guest_sessions", "Sessions of other edges renewed here without a lease: not counted until this edge reports.", "room"),
 		paused:      d("vestibule_edge_admissions_paused", "1 while admissions are stopped because the origin does not respond, 0 otherwise.", "room"),
+		stopped:     d("vestibule_edge_admissions_stopped", "1 while nobody enters here, by room (empty for all rooms) and reason; absent while visitors enter.", "room", "reason"),
 		mu:          d("vestibule_edge_admission_rate", "Admissions per second in the whole room, of late.", "room"),
 	}
 }
@@ -261,7 +263,7 @@ func newCollector(g *Gate) *collector {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests,
+		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests, c.stopped,
 		c.decisions, c.letIn, c.refused, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
 	} {
 		ch <- d
@@ -299,6 +301,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	rooms := node.NewRoomMetrics(ch)
 	defer rooms.Close()
+	for _, s := range c.g.Stops() {
+		if s.Room == "" {
+			gauge(c.stopped, 1, "", s.Reason.String())
+			continue
+		}
+		rooms.Gauge(c.stopped, 1, c.g.metrics.series.Label(s.Room, true), s.Reason.String())
+	}
 	for name, r := range st.Rooms {
 		v := r.View
 		busy := r.Sessions != 0 || r.Held > 0 || r.Waiting != 0 || r.Guests > 0 || r.Paused || (v != nil && v.Queues())

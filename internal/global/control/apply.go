@@ -94,7 +94,7 @@ func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[stri
 // apply makes, replaces and deletes rooms and hosts as a rooms file says.
 func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m := f.object("", q.body)
+	m := f.fields("", q.body, "rooms_yaml", "pages", "dry_run", "prune")
 	text, _ := f.text("/rooms_yaml", m["rooms_yaml"])
 	dry, _ := f.flag("/dry_run", m["dry_run"])
 	prune, _ := f.flag("/prune", m["prune"])
@@ -118,6 +118,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		return nil, invalid(f)
 	}
 	var changes []api.AppliedChange
+	var unserved []string
 	base := uint64(0)
 	_, err = s.store.Change(ctx, func(d *roomstore.Draft) error {
 		if base = d.Base().Version; prune {
@@ -138,6 +139,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		if err := s.appliedDraws(doc.Rooms, d.Base(), next); err != nil {
 			return err
 		}
+		unserved = roomstore.Unserved(d.Base(), next)
 		if changes = applied(d.Base(), next); dry {
 			return &dryRunError{changes}
 		}
@@ -152,7 +154,11 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 		}
 		err = invalid(f)
 	}
-	return tagged{api.Applied{Applied: !dry, Changes: changes}, base}, err
+	out := api.Applied{Applied: !dry, Changes: changes}
+	if len(unserved) > 0 {
+		out.Unserved = &unserved
+	}
+	return tagged{out, base}, err
 }
 
 // applied returns the changes that a file makes.

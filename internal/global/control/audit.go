@@ -60,9 +60,44 @@ func raw(v any) (json.RawMessage, error) {
 
 // revisionService serves earlier settings of rooms, and restores them.
 type revisionService struct {
-	journal *audit.Journal
-	rooms   *roomService
-	draws   *drawRules
+	log   *auditService
+	rooms *roomService
+	draws *drawRules
+}
+
+// room returns the ID of the room of a request. A room may be named by its ID or its name, also after its deletion.
+func (s *revisionService) room(ctx context.Context, q *request) (string, error) {
+	text := q.room()
+	if len(text) == len(Zone) && strings.Trim(text, "0123456789abcdef") == "" {
+		return text, nil
+	}
+	state, err := s.rooms.current(ctx)
+	if err != nil {
+		return "", err
+	}
+	if r := state.Room(text); r != nil {
+		return room.PublicID(r.Known()), nil
+	}
+	first, last, err := s.log.journal.Bounds(ctx)
+	if err != nil {
+		return "", err
+	}
+	found, err := s.log.search(ctx, auditFilter{room: text}, first, last+1, 1)
+	if err != nil {
+		return "", err
+	}
+	for _, stored := range found {
+		var e audit.Entry
+		if err := json.Unmarshal(stored.Data, &e); err != nil {
+			return "", err
+		}
+		for _, r := range e.Rooms {
+			if r.Name == text {
+				return r.ID, nil
+			}
+		}
+	}
+	return "", refusef(http.StatusNotFound, codeNotFound, "no room %q, and no entry of the audit log names one", short(text))
 }
 
 // revision is an entry about one room.
@@ -89,16 +124,16 @@ func alone(data json.RawMessage) (*room.Settings, error) {
 	return &s, nil
 }
 
-// revisions returns the entries about a room, the oldest first.
-func (s *revisionService) revisions(ctx context.Context, id string) (out []revision, err error) {
-	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
-		return nil, errNotFound // not valid in a subject
+// revisions returns the ID of the room of a request and the entries about it, the oldest first.
+func (s *revisionService) revisions(ctx context.Context, q *request) (id string, out []revision, err error) {
+	if id, err = s.room(ctx, q); err != nil {
+		return "", nil, err
 	}
 	for _, subject := range []string{audit.RoomSubject(id), audit.RoomsSubject} {
 		for from := uint64(1); ; {
-			some, err := s.journal.Read(ctx, from, 1000, subject)
+			some, err := s.log.journal.Read(ctx, from, 1000, subject)
 			if err != nil {
-				return nil, err
+				return "", nil, err
 			}
 			if len(some) == 0 {
 				break
@@ -106,7 +141,7 @@ func (s *revisionService) revisions(ctx context.Context, id string) (out []revis
 			for _, stored := range some {
 				var e audit.Entry
 				if err := json.Unmarshal(stored.Data, &e); err != nil {
-					return nil, fmt.Errorf("audit: entry %d: %w", stored.Sequence, err)
+					return "", nil, fmt.Errorf("audit: entry %d: %w", stored.Sequence, err)
 				}
 				for _, r := range e.Rooms {
 					if r.ID == id {
@@ -118,14 +153,14 @@ func (s *revisionService) revisions(ctx context.Context, id string) (out []revis
 		}
 	}
 	if len(out) == 0 {
-		return nil, errNotFound
+		return "", nil, errNotFound
 	}
 	slices.SortStableFunc(out, func(a, b revision) int { return cmp.Compare(a.Number, b.Number) })
-	return out, nil
+	return id, out, nil
 }
 
 func (s *revisionService) list(ctx context.Context, q *request) (any, error) {
-	all, err := s.revisions(ctx, q.room())
+	_, all, err := s.revisions(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +222,7 @@ func plain(s *room.Settings) *map[string]any {
 }
 
 func (s *revisionService) restore(ctx context.Context, q *request) (any, error) {
-	all, err := s.revisions(ctx, q.room())
+	id, all, err := s.revisions(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +256,7 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 		for _, page := range pages {
 			d.AddPage("custom_page_html", page)
 		}
-		r := s.rooms.find(d.Base(), q.room())
+		r := s.rooms.find(d.Base(), id)
 		if other := d.Room(name); other != nil && other != r {
 			return refusef(http.StatusBadRequest, codeInvalid, "%s is the name of another room now: invalid data", name)
 		}

@@ -123,6 +123,11 @@ func TestARoomIsRestored(t *testing.T) {
 	if len(all) != 3 || all[0]["room"] != nil || fmt.Sprint(all[1]["changed"]) != "[name session_duration waiting_page identity]" && fmt.Sprint(all[1]["changed"]) != "[name session_duration waiting_page]" {
 		t.Fatalf("%+v", all)
 	}
+	for _, name := range []string{"shop", "fair"} { // a deleted room is found by each of its names
+		if named := f.ask(Editor, "GET", "/vestibule/rooms/"+name+"/revisions", "").list(); len(named) != 3 {
+			t.Errorf("the revisions of %s: %+v", name, named)
+		}
+	}
 	restore := func(i int) answer {
 		return f.ask(Editor, "POST", fmt.Sprintf("%s/%.0f/restore", path, all[i]["revision"]), "")
 	}

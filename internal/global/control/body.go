@@ -37,6 +37,17 @@ func (f *faults) object(pointer string, data json.RawMessage) map[string]json.Ra
 	return m
 }
 
+// fields reads a JSON object that may have these fields and no others: a mistyped name must not pass for an absent one.
+func (f *faults) fields(pointer string, data json.RawMessage, names ...string) map[string]json.RawMessage {
+	m := f.object(pointer, data)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(names, key) {
+			f.unknown(pointer+"/"+key, "field", names)
+		}
+	}
+	return m
+}
+
 // cmpName returns the name of a pointer in messages.
 func cmpName(pointer string) string {
 	if pointer == "" {
@@ -74,6 +85,23 @@ func (f *faults) whole(pointer string, v json.RawMessage) (n int, ok bool) {
 	}
 	i, _ := x.Int64()
 	return int(max(math.MinInt32, min(i, math.MaxInt32+1))), true
+}
+
+// duration reads a duration; null and "" are 0.
+func (f *faults) duration(pointer string, v json.RawMessage) (d time.Duration, ok bool) {
+	text, ok := "", null(v) || v[0] == '"'
+	if ok {
+		text, ok = f.text(pointer, v)
+	}
+	if ok && text == "" {
+		return 0, true
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		f.add(pointer, "%s must be a duration such as 5m or 90s, got %s", cmpName(pointer), short(string(v)))
+		return 0, false
+	}
+	return d, true
 }
 
 func (f *faults) flag(pointer string, v json.RawMessage) (b, ok bool) {
@@ -116,21 +144,58 @@ func (f *faults) other(at string, v json.RawMessage, settings map[string]*field,
 	if ok = ok && own != "revision" && own != "identity"; !ok && !strict {
 		return
 	}
-	if own := settings[ownPrefix+at[1:]]; own != nil {
-		f.add(at, "%s: no such setting, did you mean %s?", short(cmpName(at)), cmpName(own.at))
-		return
-	}
 	f.unknown(at, "setting", keysOf(settings))
+}
+
+// fieldOf returns the field at a JSON pointer, nil for none. With strict set, a field is also found by its key in
+// rooms.yaml, such as grace for vestibule.grace: other clients may use such a name for a field of the hosted product.
+func fieldOf(settings map[string]*field, at string, strict bool) *field {
+	if f := settings[at]; f != nil || !strict {
+		return f
+	}
+	f := settings[place(at[1:])]
+	if f != nil && f.Setting != nil && f.Key == "waiting_page" { // the file names a page, the API holds it
+		return nil
+	}
+	return f
 }
 
 // unknown adds the fault of a key that does not exist, with the one that was probably meant, or with all.
 func (f *faults) unknown(at, kind string, keys []string) {
 	name := cmpName(at)
-	if meant := room.Suggest(name, keys); meant != "" {
-		f.add(at, "%s: no such %s, did you mean %s?", short(name), kind, meant)
+	if meant := meantKeys(name, keys); len(meant) > 0 {
+		f.add(at, "%s: no such %s, did you mean %s?", short(name), kind, strings.Join(meant, " or "))
 		return
 	}
 	f.add(at, "%s: no such %s, there are %s", short(name), kind, strings.Join(keys, ", "))
+}
+
+// meantKeys returns the keys that an unknown one probably means: that of which it is a misspelling, also by another name
+// of it, or else the few that contain all of its words.
+func meantKeys(name string, keys []string) []string {
+	names := map[string]string{} // keys by their last part, and by their name in rooms.yaml
+	for _, key := range keys {
+		names[key[strings.LastIndexByte(key, '.')+1:]] = key
+	}
+	for i := range room.Schema {
+		if at := cmpName(place(room.Schema[i].Key)); slices.Contains(keys, at) {
+			names[room.Schema[i].Key] = at
+		}
+	}
+	if meant := room.Suggest(name[strings.LastIndexByte(name, '.')+1:], slices.Sorted(maps.Keys(names))); meant != "" {
+		return []string{names[meant]}
+	}
+	if meant := room.Suggest(name, keys); meant != "" {
+		return []string{meant}
+	}
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '.' || r == '-' })
+	meant := slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return len(w) < 3 || !strings.Contains(key, w) })
+	})
+	if len(words) == 0 || len(meant) > 3 {
+		return nil
+	}
+	return meant
 }
 
 // keysOf returns the keys of settings at their JSON pointers, with dots, in order.
@@ -157,18 +222,32 @@ type given struct {
 	session  bool   // the body names the session length
 	faults   faults
 	bad      map[string]bool // settings that have a fault already
+	names    givenNames
+}
+
+// givenNames are the names by which a body gives its fields, by their JSON pointers.
+type givenNames map[string]string
+
+// first reports whether the field at the pointer has no value yet, and adds a fault if it has.
+func (n givenNames) first(f *faults, name, at string) bool {
+	if other := n[at]; other != "" {
+		f.add(name, "%s and %s are the same setting: give one of them", cmpName(name), cmpName(other))
+		return false
+	}
+	n[at] = name
+	return true
 }
 
 // readRoom reads the body of a request over existing settings.
 func readRoom(q *request, over room.Settings) *given {
-	g := &given{settings: over, bad: map[string]bool{}}
+	g := &given{settings: over, bad: map[string]bool{}, names: givenNames{}}
 	g.faults.each("", q.body, func(at string, v json.RawMessage) {
-		f := fields[at]
+		f := fieldOf(fields, at, q.strict())
 		if f == nil {
 			g.faults.other(at, v, fields, q.strict())
 			return
 		}
-		if !f.read(g, v) {
+		if !g.names.first(&g.faults, at, f.at) || !f.read(g, v) {
 			g.bad[f.Key] = true
 		}
 		g.session = g.session || f.Key == "session_duration"
@@ -217,9 +296,14 @@ func readRoutes(g *given, _ *field, v json.RawMessage) bool {
 	return good
 }
 
-// readMinutes reads the session length in minutes. A number equal to the rounded length keeps an exact length with
-// seconds.
-func readMinutes(g *given, _ *field, v json.RawMessage) bool {
+// readMinutes reads the session length in minutes, or as a duration such as 90s. A number equal to the rounded length
+// keeps an exact length with seconds.
+func readMinutes(g *given, f *field, v json.RawMessage) bool {
+	if len(v) > 0 && v[0] == '"' {
+		d, ok := g.faults.duration(f.at, v)
+		g.settings.SessionDuration = d
+		return ok
+	}
 	n, ok := g.faults.whole("/session_duration", v)
 	if ok && n != minutes(g.settings.SessionDuration) {
 		g.settings.SessionDuration = time.Duration(max(-1, min(n, 1000))) * time.Minute
@@ -285,18 +369,7 @@ func (f *field) read(g *given, v json.RawMessage) (ok bool) {
 		}
 		*to = n
 	case *time.Duration:
-		var text string
-		if text, ok = g.faults.text(f.at, v); !ok {
-			return false
-		}
-		if *to = 0; text == "" {
-			return true
-		}
-		d, err := time.ParseDuration(text)
-		if *to = d; err != nil {
-			g.faults.add(f.at, "%s must be a duration such as 5m or 90s", cmpName(f.at))
-			return false
-		}
+		*to, ok = g.faults.duration(f.at, v)
 	default:
 		g.faults.add(f.at, "%s cannot be set here", cmpName(f.at))
 	}

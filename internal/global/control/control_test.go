@@ -162,6 +162,99 @@ func (f *fixture) raw(role Role, path string) []byte {
 	return w.Body.Bytes()
 }
 
+// The settings of a body are found by their names in rooms.yaml and in the API, in strict requests. An unknown name, and
+// a name given twice, are faults that change nothing.
+func TestSettingsByTheirNames(t *testing.T) {
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	for body, want := range map[string]string{
+		`{"grace":"2m"}`:                            "",
+		`{"vestibule":{"grace":"3m"}}`:              "",
+		`{"cookie_samesite":"lax"}`:                 "",
+		`{"session_duration":"90s"}`:                "",
+		`{"session_duration":7}`:                    "",
+		`{"grace":"2m","vestibule":{"grace":"3m"}}`: "vestibule.grace and grace are the same setting",
+		`{"grace":3}`:                               "grace must be a duration such as 5m or 90s, got 3",
+		`{"session_duration":"90"}`:                 `session_duration must be a duration such as 5m or 90s, got "90"`,
+		`{"total":400}`:                             "total: no such setting, did you mean total_active_users?",
+		`{"totl_active_users":300}`:                 "totl_active_users: no such setting, did you mean total_active_users?",
+		`{"graze":"3m"}`:                            "graze: no such setting, did you mean vestibule.grace?",
+		`{"vestibule":{"cookie_samesit":"lax"}}`:    "did you mean cookie_attributes.samesite?",
+		`{"samesite":"lax"}`:                        "samesite: no such setting, did you mean cookie_attributes.samesite?",
+		`{"limit":5}`:                               "limit: no such setting, did you mean vestibule.isolation_limit?",
+		`{"cookie_s":"lax"}`:                        "cookie_s: no such setting, there are additional_routes, ",
+		`{"waiting_page":"x.html"}`:                 "waiting_page: no such setting",
+		`{"colour":"red"}`:                          "colour: no such setting, there are additional_routes, ",
+	} {
+		before := string(f.raw(Viewer, "/zones/"+Zone+"/waiting_rooms/"+id))
+		a := f.ask(Editor, "PATCH", "{z}/"+id+"?strict=true", body)
+		changed := string(f.raw(Viewer, "/zones/"+Zone+"/waiting_rooms/"+id)) != before
+		if want == "" && (a.code != 200 || !changed) {
+			t.Errorf("%s: %+v", body, a)
+		}
+		if want != "" && (a.code != 400 || changed || len(a.Errors) != 1 || !strings.Contains(a.Errors[0].Message, want)) {
+			t.Errorf("%s: %+v, want %s", body, a, want)
+		}
+	}
+	// Clients of the hosted product may send names that are ours.
+	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"grace":"9m","totl":1}`); a.code != 200 || a.field("vestibule").(map[string]any)["grace"] == "9m0s" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// The operations of ours refuse unknown names: a mistyped dry_run must not apply a file, nor a mistyped rooms make a token for all rooms.
+func TestUnknownFieldsAreRefused(t *testing.T) {
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	controls := "/vestibule/rooms/" + id + "/controls"
+	for _, c := range []struct{ method, path, body, pointer string }{
+		{"POST", "/vestibule/apply", `{"rooms_yaml":"rooms: []","dryrun":true}`, "/dryrun"},
+		{"POST", "/vestibule/tokens", `{"name":"x","role":"viewer","room":["shop"]}`, "/room"},
+		{"PUT", "/vestibule/hosts/a.example", `{"origin":"http://127.0.0.1:1","site":"x"}`, "/site"},
+		{"PATCH", controls, `{"pause":{"untill":"2096-01-01T00:00:00Z"}}`, "/pause/untill"},
+		{"PATCH", controls, `{"limits":{"total":5,"until":"2096-01-01T00:00:00Z"}}`, "/limits/total"},
+		{"PATCH", controls, `{"stop":{}}`, "/stop"},
+		{"PUT", "/vestibule/data_centers/dublin", `{"state":"active","drain":true}`, "/drain"},
+	} {
+		if a := f.ask(Admin, c.method, c.path, c.body); a.code != 400 || !slices.Contains(a.pointers(), c.pointer) {
+			t.Errorf("%s %s %s: %+v", c.method, c.path, c.body, a)
+		}
+	}
+}
+
+// A deleted or moved room leaves its hosts to their sites; only the removal of the host ends that.
+func TestTheSiteOfADeletedRoomIsServed(t *testing.T) {
+	f := start(t)
+	made := f.ask(Editor, "POST", "{z}", `{"name":"kiosk","host":"kiosk.example","total_active_users":3,"new_users_per_minute":2,`+
+		`"additional_routes":[{"host":"more.example","path":"/"}],"vestibule":{"origin":"http://10.0.0.9"}}`)
+	id, _ := made.field("id").(string)
+	hosts := func() (out []string) {
+		for _, h := range f.ask(Viewer, "GET", "/vestibule/hosts", "").list() {
+			if h["origin"] == "http://10.0.0.9" {
+				out = append(out, h["name"].(string))
+			}
+		}
+		return out
+	}
+	if a := f.ask(Editor, "DELETE", "/vestibule/hosts/kiosk.example", ""); a.code != 400 {
+		t.Errorf("the host of a room is no entry: %+v", a)
+	}
+	f.ask(Editor, "PATCH", "{z}/"+id, `{"host":"moved.example"}`)
+	if got := fmt.Sprint(hosts()); got != "[kiosk.example]" {
+		t.Errorf("after a move: %s", got)
+	}
+	f.ask(Editor, "DELETE", "{z}/"+id, "")
+	if got := fmt.Sprint(hosts()); got != "[kiosk.example more.example moved.example]" {
+		t.Errorf("after the deletion: %s", got)
+	}
+	if a := f.ask(Editor, "DELETE", "/vestibule/hosts/kiosk.example", ""); a.code != 200 {
+		t.Errorf("%+v", a)
+	}
+	if got := fmt.Sprint(hosts()); got != "[more.example moved.example]" {
+		t.Errorf("after the removal of a host: %s", got)
+	}
+}
+
 const shop = `{"name":"shop","host":"shop.example","total_active_users":300,"new_users_per_minute":200`
 
 func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {

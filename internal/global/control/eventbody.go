@@ -52,7 +52,7 @@ func eventFields() map[string]*field {
 // readEvent reads the body of a request over an event. With whole set, missing fields take their defaults.
 func readEvent(q *request, over room.Event, whole bool) *givenEvent {
 	g := &givenEvent{event: over, bad: map[string]bool{}}
-	e, may := &g.event, overrides()
+	e, may, names := &g.event, overrides(), givenNames{}
 	if whole {
 		g.event = room.Event{ID: over.ID, Created: over.Created}
 	}
@@ -74,8 +74,8 @@ func readEvent(q *request, over room.Event, whole bool) *givenEvent {
 		case "/shuffle_at_event_start":
 			e.Shuffle, ok = g.faults.flag(at, v)
 		default:
-			if f := may[at]; f != nil {
-				key, ok = f.Key, g.override(f, v)
+			if f := fieldOf(may, at, q.strict()); f != nil {
+				key, ok = f.Key, names.first(&g.faults, at, f.at) && g.override(f, v)
 			} else {
 				g.faults.other(at, v, eventFields(), q.strict())
 			}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
 	"vestibule/internal/core/room"
@@ -26,7 +27,7 @@ func (s *hostService) list(ctx context.Context, _ *request) (any, error) {
 
 func (s *hostService) put(ctx context.Context, q *request) (any, error) {
 	var f faults
-	site, _ := f.text("/origin", f.object("", q.body)["origin"])
+	site, _ := f.text("/origin", f.fields("", q.body, "origin")["origin"])
 	if len(f) > 0 {
 		return nil, invalid(f)
 	}
@@ -61,10 +62,14 @@ func (s *hostService) put(ctx context.Context, q *request) (any, error) {
 func (s *hostService) delete(ctx context.Context, q *request) (any, error) {
 	name := strings.ToLower(q.PathValue("host"))
 	_, err := s.store.Change(ctx, func(d *roomstore.Draft) error {
-		if !d.DeleteHost(name) {
+		if d.DeleteHost(name) {
+			return nil
+		}
+		if d.Base().Document().PassThrough()[name] == "" {
 			return errNotFound
 		}
-		return nil
+		return refusef(http.StatusBadRequest, codeInvalid,
+			"host %s has no entry: its rooms name its site, and it is served until they are deleted: invalid data", short(name))
 	})
 	return deleted(name), between(err)
 }

@@ -201,7 +201,7 @@ const (
 	maxPerPage = 1000
 )
 
-// number reads a number of the query, which has a default.
+// number reads a number of the query. The default also stands for a faulty one.
 func (q *request) number(f *faults, name string, byDefault, least, most int) int {
 	values := q.URL.Query()
 	if !values.Has(name) {

@@ -76,4 +76,7 @@ func TestNumbersWithoutALeader(t *testing.T) {
 	if a.code != 200 || len(a.Messages) != 1 || a.Messages[0].Message != "no global leads: this is as of 2026-11-22T20:00:00Z" {
 		t.Errorf("after it: %+v", a)
 	}
+	if s := stopsOf(t, a); len(s) != 1 || s[0]["reason"] != "no_leader" || s[0]["since"] != "2026-11-22T20:00:00Z" {
+		t.Errorf("why nobody enters: %+v", s)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
@@ -56,6 +57,8 @@ type Numbers struct {
 	Beyond    int       // sessions beyond T
 	Complete  bool      // every data centre is heard
 	At        time.Time // when the numbers were read
+
+	Stops []stop.Stop // why nobody enters, by data centre, or in the whole room
 
 	Release uint64      // newest release lent by the leader, 0 for none
 	LetIn   int         // visitors admitted by the release
@@ -141,19 +144,20 @@ func newServices(o Options) *services {
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
 	room := &roomService{rooms, at}
+	log := &auditService{rooms, o.Audit}
 	return &services{
 		rooms:     room,
 		hosts:     &hostService{rooms},
 		files:     &applyService{rooms, draws},
-		revisions: &revisionService{o.Audit, room, draws},
+		revisions: &revisionService{log, room, draws},
 		rules:     &ruleService{rooms, at},
 		events:    &eventService{rooms, at, o.Board, draws},
 		controls:  &controlService{rooms, at, said, o.Board},
 		releases:  &releaseService{rooms, at, said, o.Numbers},
 		status:    &statusService{rooms, at, said, o.Numbers, o.Board, o.Fleet},
-		stats:     &statsService{rooms, at, o.History, &auditService{rooms, o.Audit}, o.Log},
+		stats:     &statsService{rooms, at, o.History, log, o.Log},
 		members:   &memberService{at, &members.List{Docs: o.Shared}, o.Forget, o.Audit, o.Log},
-		audit:     &auditService{rooms, o.Audit},
+		audit:     log,
 		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms, o.Link},
 		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Log},
 		previews:  newPreviews(),

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
@@ -95,10 +97,7 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 	out := &api.Status{
 		Status: api.NotQueueing, EstimatedQueuedUsers: n.Waiting, EstimatedTotalActiveUsers: n.Active,
 	}
-	if n.Waiting > 0 {
-		out.Status = api.Queueing
-	}
-	if n.Longest > 0 {
+	if n.Longest > 0 && n.Waiting > 0 {
 		longest := min(n.Longest, float64(1000*time.Hour/time.Second))
 		out.MaxEstimatedTimeMinutes = int(math.Ceil(longest / 60))
 	}
@@ -123,7 +122,34 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 	force := r.In(on).Under(in, now)
 	own.TotalActiveUsers, own.NewUsersPerMinute = force.TotalActiveUsers, force.NewUsersPerMinute
 	own.Message, own.QueueingMethod, own.QueueAll = force.QueueMessage, force.QueueingMethod, force.QueueAll
+	stops := stopsIn(&force, in, on, fleettime.Time(now), &n, ok)
+	if out.Status == api.NotQueueing && (n.Waiting > 0 || len(stops) > 0 && stops[0].Centre == "") {
+		out.Status = api.Queueing
+	}
+	own.Stops = make([]api.Stop, len(stops))
+	for i := range stops {
+		v := stops[i].View()
+		own.Stops[i] = api.Stop{
+			Reason: v.Reason, DataCenter: v.DataCenter, Since: v.Since, Until: v.Until, Text: v.Text, Command: v.Command,
+		}
+	}
 	return out, nil
+}
+
+// stopsIn returns why nobody enters a room: by its operators, for lack of a leader, or as the leader says.
+func stopsIn(
+	force *room.Settings, in *room.Control, on room.Phase, now fleettime.Time, n *Numbers, led bool,
+) (out []stop.Stop) {
+	if force.Suspended {
+		return nil
+	}
+	if s := stop.Of(force, in, on, now); !s.OK() {
+		out = append(out, s)
+	}
+	if !led {
+		return append(out, stop.Stop{Reason: stop.NoLeader, Since: fleettime.TimeOf(n.At)})
+	}
+	return append(out, n.Stops...)
 }
 
 // nextPhase returns the next change by an event, nil for none.

@@ -1,9 +1,13 @@
 package control
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"vestibule/internal/core/stop"
 )
 
 // The state of all rooms, or of those named, with the limits in force and the next change by an event.
@@ -56,5 +60,63 @@ func TestTheStatusOfAllRooms(t *testing.T) {
 		if c.phase == "" && next != nil || c.phase != "" && (next["phase"] != c.phase || next["at"] != c.at.Format(time.RFC3339) || next["event"] != "sale") {
 			t.Errorf("in %v: next is %+v, want %s", c.ahead, next, c.phase)
 		}
+	}
+}
+
+// stopsOf returns why nobody enters the first room of an answer with the status of rooms.
+func stopsOf(t *testing.T, a answer) (out []map[string]any) {
+	t.Helper()
+	list, _ := a.Result.([]any)
+	if len(list) == 0 {
+		t.Fatalf("%+v", a)
+	}
+	own, _ := list[0].(map[string]any)["vestibule"].(map[string]any)
+	stops, ok := own["stops"].([]any)
+	if !ok {
+		t.Fatalf("%+v", own)
+	}
+	for _, s := range stops {
+		out = append(out, s.(map[string]any))
+	}
+	return out
+}
+
+// TestWhyNobodyEnters: the reasons of operators come first, then those of the fleet, each with its command. A wait is
+// shown for visitors that wait, and a paused room is not open.
+func TestWhyNobodyEnters(t *testing.T) {
+	f := start(t)
+	id, _ := f.ask(Editor, "POST", "{z}", shop+"}").field("id").(string)
+	f.numbers = &Numbers{Longest: 50, Complete: true, At: time.Now()}
+	look := func() (map[string]any, string) {
+		t.Helper()
+		a := f.ask(Viewer, "GET", "/vestibule/status?room=shop", "")
+		var parts []string
+		for _, s := range stopsOf(t, a) {
+			parts = append(parts, fmt.Sprintf("%s %s [%s]", s["reason"], s["data_center"], s["command"]))
+		}
+		return a.Result.([]any)[0].(map[string]any), strings.Join(parts, "; ")
+	}
+	if r, why := look(); why != "" || r["status"] != "not_queueing" || r["max_estimated_time_minutes"] != 0. {
+		t.Errorf("open: %s, %+v", why, r)
+	}
+	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":{"until":"`+soon()+`"},"reason":"till"}`)
+	f.numbers.Stops = []stop.Stop{
+		{Reason: stop.AwaitsEdge, Centre: "dublin", Edge: "edge-1", Instance: 7}, {Reason: stop.SiteDown, Centre: "nairobi", Room: "shop", Edges: 2},
+	}
+	const fleet = "awaits_edge dublin [vestibule fleet forget edge-1 --dc dublin]; site_down nairobi []"
+	if r, why := look(); why != "paused  [vestibule resume shop]; "+fleet || r["status"] != "queueing" {
+		t.Errorf("paused: %s, %+v", why, r)
+	}
+	a := stopsOf(t, f.ask(Viewer, "GET", "/vestibule/status", ""))
+	if a[0]["until"] != soon() || a[0]["since"] == nil || !strings.HasPrefix(a[0]["text"].(string), "the room is paused: till, until ") {
+		t.Errorf("%+v", a[0])
+	}
+	f.ask(Operator, "PATCH", "/vestibule/rooms/"+id+"/controls", `{"pause":null}`)
+	if r, why := look(); why != fleet || r["status"] != "not_queueing" { // visitors enter in other data centres
+		t.Errorf("resumed: %s, %+v", why, r)
+	}
+	f.ask(Editor, "PATCH", "{z}/"+id, `{"suspended":true}`)
+	if _, why := look(); why != "" {
+		t.Errorf("suspended: %s", why)
 	}
 }

@@ -326,7 +326,7 @@ func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
 
 func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m := f.object("", q.body)
+	m := f.fields("", q.body, "name", "role", "rooms", "expires_on")
 	name, ok := f.text("/name", m["name"])
 	unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 	if ok && (name == "" || len(name) > 64 || unprintable) {

@@ -186,12 +186,7 @@ func (s *webhookService) read(
 	ctx context.Context, q *request, w *notices.Webhook, create bool,
 ) (key notices.Key, err error) {
 	var f faults
-	m := f.object("", q.body)
-	for _, field := range slices.Sorted(maps.Keys(m)) {
-		if !slices.Contains(webhookFields, field) {
-			f.unknown("/"+field, "field", webhookFields)
-		}
-	}
+	m := f.fields("", q.body, webhookFields...)
 	if _, given := m["name"]; given || create {
 		name, ok := f.text("/name", m["name"])
 		unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })

@@ -23,6 +23,8 @@ type Draft struct {
 
 	// The last listedRooms rooms and listedHosts hosts come from a file: faults name them by their place in it.
 	listedRooms, listedHosts int
+
+	dropped map[string]bool // hosts whose entry was deleted
 }
 
 type page struct {
@@ -106,11 +108,36 @@ func (d *Draft) PutHost(h room.Host) {
 	d.listedHosts = 0
 }
 
-// DeleteHost removes the entry of a host, and reports whether there was one.
+// DeleteHost removes the entry of a host, and reports whether there was one. A host without rooms is then served no
+// longer.
 func (d *Draft) DeleteHost(name string) bool {
 	before := len(d.hosts)
 	d.hosts = slices.DeleteFunc(d.hosts, func(h *Host) bool { return h.Name == name })
-	return len(d.hosts) < before
+	if len(d.hosts) == before {
+		return false
+	}
+	if d.dropped == nil {
+		d.dropped = map[string]bool{}
+	}
+	d.dropped[name] = true
+	return true
+}
+
+// keepSites adds an entry for each host that the base serves and the draft does not: its visitors go straight to its
+// last site, instead of an error. Hosts end only by DeleteHost and Set.
+func (d *Draft) keepSites() {
+	if d.set {
+		return
+	}
+	after := document(d.rooms, d.hosts).PassThrough()
+	before := d.base.Document().PassThrough()
+	var kept []*Host
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if after[name] == "" && !d.dropped[name] {
+			kept = append(kept, &Host{Mark{}, room.Host{Name: name, Origin: before[name]}})
+		}
+	}
+	d.hosts = append(kept, d.hosts...) // listed hosts come last
 }
 
 // Set replaces all rooms and hosts by those of doc.
@@ -242,6 +269,13 @@ func HostChanges(before, after map[string]string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
+// Unserved returns the sorted names of the hosts that before serves and after does not.
+func Unserved(before, after *State) []string {
+	was, is := before.Document().PassThrough(), after.Document().PassThrough()
+	maps.DeleteFunc(was, func(name, _ string) bool { return is[name] != "" })
+	return slices.Sorted(maps.Keys(was))
+}
+
 // Detach makes the store the authority. The rooms do not change.
 func (d *Draft) Detach() { d.fromFile = false }
 
@@ -256,6 +290,7 @@ func (d *Draft) AddPage(label string, content []byte) (name string) {
 // Apply returns the draft's changes of its base, with this version and the time in Unix milliseconds: the base itself
 // if nothing changed. It returns all faults of the rooms together, as [room.Faults].
 func (d *Draft) Apply(now int64, version uint64) (*State, error) {
+	d.keepSites()
 	next := &State{Version: version, changes: d.base.changes, FromFile: d.fromFile && len(d.rooms)+len(d.hosts) > 0}
 	// A mark without a revision is new in this draft.
 	stamp := func(m Mark) Mark {

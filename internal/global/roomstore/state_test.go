@@ -88,8 +88,13 @@ func TestChanges(t *testing.T) {
 		{"the same room again", put(shop("a", 5)), begun},
 		{"changed", put(shop("a", 7)), "a@9 b@1 host h.example@2"},
 		{"changed and back", put(shop("a", 7), shop("a", 5)), "a@9 b@1 host h.example@2"},
-		{"deleted", func(d *Draft) { mustDelete(t, d, "a") }, "b@1 host h.example@2"},
-		{"renamed", func(d *Draft) { mustDelete(t, d, "a"); d.Put(shop("z", 5)) }, "b@1 z@9 host h.example@2"},
+		{"deleted", func(d *Draft) { mustDelete(t, d, "a") }, "b@1 host a.example@9 host h.example@2"},
+		{"deleted with its site", func(d *Draft) {
+			mustDelete(t, d, "a")
+			d.PutHost(room.Host{Name: "a.example", Origin: "http://10.0.0.2"})
+			d.DeleteHost("a.example")
+		}, "b@1 host h.example@2"},
+		{"renamed", func(d *Draft) { mustDelete(t, d, "a"); d.Put(shop("z", 5)) }, "b@1 z@9 host a.example@9 host h.example@2"},
 		{"a host", func(d *Draft) { d.PutHost(room.Host{Name: "i.example", Origin: "http://10.0.0.2"}) }, begun + " host i.example@9"},
 		{"another site", func(d *Draft) { d.PutHost(room.Host{Name: "h.example", Origin: "http://10.0.0.3"}) }, "a@1 b@1 host h.example@9"},
 		{"no host", func(d *Draft) { d.DeleteHost("h.example") }, "a@1 b@1"},

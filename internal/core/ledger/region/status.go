@@ -6,6 +6,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 )
 
@@ -106,6 +107,65 @@ func (a *Aggregator) Status(now fleettime.Mono) Status {
 		s.Edges = append(s.Edges, EdgeStatus{Name: e.name, Instance: e.instance, State: edgeStates[e.state], AsOf: e.asOf, Heard: e.receivedAt, Twin: a.roster.hasTwin(e)})
 	}
 	return s
+}
+
+// Stop returns why nobody enters any room of the data centre at now, as far as the aggregator itself knows.
+func (a *Aggregator) Stop(now fleettime.Mono) (s stop.Stop) {
+	defer func() { s.Centre = a.cfg.DC }()
+	switch a.member.standing(&a.up) {
+	case wire.Listed:
+	case wire.Draining:
+		return stop.Stop{Reason: stop.Draining}
+	default:
+		if a.member.isCopy() {
+			return stop.Stop{Reason: stop.Copy}
+		}
+		return stop.Stop{Reason: stop.Unlisted}
+	}
+	since := fleettime.Time(0)
+	if a.clock.synced(now) {
+		since = a.clock.Now(now).Add(a.clock.started.Sub(now))
+	}
+	for _, w := range a.Waits(now) {
+		if !w.Closed {
+			continue
+		}
+		out := stop.Stop{Since: since, Until: w.Until, Edge: w.Edge, Instance: w.Instance, Ended: w.Ended}
+		switch w.Why {
+		case WaitTime:
+			out.Reason = stop.NoTime
+		case WaitBooks:
+			out.Reason = stop.AwaitsAllocation
+		case WaitEdge:
+			out.Reason = stop.AwaitsEdge
+		}
+		if s.OK() || out.Reason == stop.AwaitsEdge && out.Until > s.Until { // the last wait to end
+			s = out
+		}
+	}
+	if s.OK() && !a.up.leased(now) && !a.anyFree() {
+		s.Reason = stop.NoGlobal
+		if since != 0 && a.up.leaseEnd != 0 {
+			s.Since = a.clock.Now(now).Add(a.up.leaseEnd.Sub(now))
+		}
+	}
+	return s
+}
+
+// anyFree reports whether any room has a permit that can be used without global.
+func (a *Aggregator) anyFree() bool {
+	at := a.snapshot(a.lifecycle.advanced)
+	for _, b := range a.rooms.list {
+		if free, _ := at.free(b); free > 0 {
+			return true
+		}
+		for _, acc := range b.accounts {
+			if acc.edge.state == alive && acc.credit() > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Leased reports whether the data centre is under the lease of global at now.

@@ -15,8 +15,8 @@ const floorsEvery = 5
 
 // The part of the permits that the floor leaves out, as a divisor: small, and larger while permits are returned.
 var (
-	floorSlack   = wire.PermitCounts{Sessions: 64, Rate: 64}
-	loweredSlack = wire.PermitCounts{Sessions: 32, Rate: 8}
+	floorSlack   = wire.PermitCounts{Sessions: 16, Rate: 16}
+	loweredSlack = wire.PermitCounts{Sessions: 4, Rate: 4}
 )
 
 // storeRooms stores the bounds when they change, lower floors before permits below them are returned, and floors with

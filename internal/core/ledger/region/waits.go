@@ -18,11 +18,12 @@ const (
 	WaitSessions                       // a silent edge may be renewing sessions
 	WaitRate                           // silent edges may have used permits of R that visitors wait for
 	WaitGuess                          // fleet time was lost and guessed: sessions from before must expire
+	WaitFleet                          // global does not know the permits of all data centres: only the floor is used
 )
 
 // String returns the name of the reason; empty for none.
 func (w WaitReason) String() string {
-	return [...]string{WaitTime: "time", WaitBooks: "books", WaitEdge: "edge", WaitSessions: "sessions", WaitRate: "rate_permits", WaitGuess: "guessed_time"}[w]
+	return [...]string{WaitTime: "time", WaitBooks: "books", WaitEdge: "edge", WaitSessions: "sessions", WaitRate: "rate_permits", WaitGuess: "guessed_time", WaitFleet: "fleet"}[w]
 }
 
 // Wait is one reason for which permits of the data centre are not used.
@@ -32,7 +33,7 @@ type Wait struct {
 	Instance uint64         `json:"instance"`
 	Until    fleettime.Time `json:"until"`                 // latest end; 0 for unknown
 	Closed   bool           `json:"closed"`                // visitors are admitted only with the permits that edges hold
-	Sessions int64          `json:"sessions_kept_free"`    // slots kept free meanwhile, in all rooms
+	Sessions int64          `json:"sessions_kept_free"`    // slots kept free meanwhile, in all rooms; of WaitFleet those in use
 	Rate     int64          `json:"rate_permits_not_lent"` // permits of R not lent meanwhile, in all rooms that need them
 	Ended    bool           `json:"ended"`                 // a successor or an operator declared that the edge has ended
 }
@@ -62,6 +63,9 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 	}
 	if a.up.blank && !a.roster.recovering() {
 		out = append(out, Wait{Why: WaitBooks, Closed: true})
+	}
+	if w := a.rooms.fleetWait(); w.Why != 0 && !a.snapshot(now).unknown() {
+		out = append(out, w)
 	}
 	for _, e := range a.roster.edges {
 		w := Wait{Edge: e.name, Instance: e.instance, Ended: a.roster.hasEnded(e)}
@@ -94,6 +98,16 @@ func (a *Aggregator) Waits(now fleettime.Mono) []Wait {
 		out = append(out, w)
 	}
 	return out
+}
+
+// fleetWait returns the wait for the confirmation of reconstructed ledgers; the zero Wait for none.
+func (r *rooms) fleetWait() (w Wait) {
+	for _, b := range r.list {
+		if h := &b.loan; h.reconstructed && !b.gone {
+			w.Why, w.Sessions = WaitFleet, w.Sessions+h.certain().Sessions
+		}
+	}
+	return w
 }
 
 // rateWait returns the wait for permits of R that ended edges may have used, in rooms that need them. They return one

@@ -222,7 +222,7 @@ func (p *pool) raiseBound(free, rate int64, complete bool) {
 		p.bound = wire.PermitCounts{Sessions: boundOf(p.bound.Sessions, t, free), Rate: boundOf(p.bound.Rate, r, rate)}
 	}
 	for d, l := range p.loans {
-		if l.bound != p.bound && l.bound != (wire.PermitCounts{}) {
+		if l.bound != p.bound && l.bound != (wire.PermitCounts{}) && l.changedAt <= d.acked { // else it is on its way
 			l.dirty, d.push = true, true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 )
 
@@ -140,6 +141,54 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 			u.Until = a.clock.Now(now).Add(max(0, wait-u.Heard))
 		}
 		out = append(out, u)
+	}
+	return out
+}
+
+// CentreStop returns why nobody enters any room of a data centre at now, for the coordinator's reasons; told is what
+// its regional last reported.
+func (a *Allocator) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.Stop) (s stop.Stop) {
+	defer func() { s.Centre = t.Name }()
+	switch {
+	case t.Heard > silentAfter && t.Standing != wire.Unlisted:
+		s.Reason = stop.Silent
+		if a.clock.Bound(now) != fleettime.Unsynced {
+			s.Since = a.clock.Now(now).Add(-t.Heard)
+		}
+		return s
+	case !told.OK():
+		return told
+	case t.Standing == wire.Draining:
+		return stop.Stop{Reason: stop.Draining}
+	case t.Standing == wire.Unlisted:
+		return stop.Stop{Reason: stop.Unlisted}
+	case t.Idle > 0:
+		return s
+	}
+	for _, u := range a.Unknown(now) {
+		if u.Name != t.Name && (s.OK() || u.Until > s.Until) {
+			s = stop.Stop{Reason: stop.AwaitsCentre, Edge: u.Name, Until: u.Until}
+			if a.clock.Bound(now) != fleettime.Unsynced {
+				s.Since = a.clock.Now(now).Add(-u.Heard)
+			}
+		}
+	}
+	return s
+}
+
+// SitesDown returns the number of edges of each data centre at which the site of a room does not answer, without zeros.
+func (a *Allocator) SitesDown(id room.ID) (out map[string]int) {
+	p := a.pools.byID[id]
+	if p == nil {
+		return nil
+	}
+	for d, l := range p.loans {
+		if l.demand.SiteDown > 0 && d.heard {
+			if out == nil {
+				out = map[string]int{}
+			}
+			out[d.name] += int(l.demand.SiteDown)
+		}
 	}
 	return out
 }

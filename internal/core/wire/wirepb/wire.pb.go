@@ -169,6 +169,7 @@ type Report struct {
 	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
 	EdgesN        uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // number of edges, even if edges is shorter
 	TellsEdges    bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
+	Stop          *Stop       `protobuf:"bytes,33,opt,name=stop,proto3" json:"stop,omitempty"` // why nobody enters any room of the data centre (regionals)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,6 +407,106 @@ func (x *Report) GetTellsEdges() bool {
 	return false
 }
 
+func (x *Report) GetStop() *Stop {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+// Stop is why nobody enters, for display.
+type Stop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        uint32                 `protobuf:"varint,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	SinceMs       int64                  `protobuf:"varint,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // fleet time; 0 for unknown
+	UntilMs       int64                  `protobuf:"varint,3,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"` // latest end; 0 for unknown
+	DataCenter    string                 `protobuf:"bytes,4,opt,name=data_center,json=dataCenter,proto3" json:"data_center,omitempty"`
+	Edge          string                 `protobuf:"bytes,5,opt,name=edge,proto3" json:"edge,omitempty"`           // the node that is waited for
+	Instance      uint64                 `protobuf:"fixed64,6,opt,name=instance,proto3" json:"instance,omitempty"` // of the edge
+	Ended         bool                   `protobuf:"varint,7,opt,name=ended,proto3" json:"ended,omitempty"`        // the edge has ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Stop) Reset() {
+	*x = Stop{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Stop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Stop) ProtoMessage() {}
+
+func (x *Stop) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Stop.ProtoReflect.Descriptor instead.
+func (*Stop) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Stop) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+func (x *Stop) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Stop) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+func (x *Stop) GetDataCenter() string {
+	if x != nil {
+		return x.DataCenter
+	}
+	return ""
+}
+
+func (x *Stop) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *Stop) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *Stop) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 // ToldEdge is an edge as seen by its regional.
 type ToldEdge struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -420,7 +521,7 @@ type ToldEdge struct {
 
 func (x *ToldEdge) Reset() {
 	*x = ToldEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[2]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +533,7 @@ func (x *ToldEdge) String() string {
 func (*ToldEdge) ProtoMessage() {}
 
 func (x *ToldEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[2]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +546,7 @@ func (x *ToldEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToldEdge.ProtoReflect.Descriptor instead.
 func (*ToldEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{2}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ToldEdge) GetName() string {
@@ -522,6 +623,7 @@ type RoomReport struct {
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
 	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"`                                // long-polled visitors that a pass would admit
 	Counts           []uint64  `protobuf:"varint,40,rep,packed,name=counts,proto3" json:"counts,omitempty"`                             // history.Counts, cumulative
+	SiteDown         uint64    `protobuf:"varint,41,opt,name=site_down,json=siteDown,proto3" json:"site_down,omitempty"`                // edges at which the site does not answer
 	BoundSessions    uint64    `protobuf:"varint,50,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // of a data centre: bound of the permits of T of all data centres; 0 for unknown
 	BoundRate        uint64    `protobuf:"varint,51,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
 	unknownFields    protoimpl.UnknownFields
@@ -530,7 +632,7 @@ type RoomReport struct {
 
 func (x *RoomReport) Reset() {
 	*x = RoomReport{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +644,7 @@ func (x *RoomReport) String() string {
 func (*RoomReport) ProtoMessage() {}
 
 func (x *RoomReport) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[3]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +657,7 @@ func (x *RoomReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomReport.ProtoReflect.Descriptor instead.
 func (*RoomReport) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{3}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RoomReport) GetRoom() uint64 {
@@ -803,6 +905,13 @@ func (x *RoomReport) GetCounts() []uint64 {
 	return nil
 }
 
+func (x *RoomReport) GetSiteDown() uint64 {
+	if x != nil {
+		return x.SiteDown
+	}
+	return 0
+}
+
 func (x *RoomReport) GetBoundSessions() uint64 {
 	if x != nil {
 		return x.BoundSessions
@@ -831,7 +940,7 @@ type Passes struct {
 
 func (x *Passes) Reset() {
 	*x = Passes{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +952,7 @@ func (x *Passes) String() string {
 func (*Passes) ProtoMessage() {}
 
 func (x *Passes) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[4]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +965,7 @@ func (x *Passes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passes.ProtoReflect.Descriptor instead.
 func (*Passes) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{4}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Passes) GetRelease() uint64 {
@@ -908,7 +1017,7 @@ type Ends struct {
 
 func (x *Ends) Reset() {
 	*x = Ends{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +1029,7 @@ func (x *Ends) String() string {
 func (*Ends) ProtoMessage() {}
 
 func (x *Ends) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +1042,7 @@ func (x *Ends) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ends.ProtoReflect.Descriptor instead.
 func (*Ends) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Ends) GetId() []uint64 {
@@ -983,7 +1092,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1104,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1117,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Sessions) GetUntil() []uint32 {
@@ -1051,7 +1160,7 @@ type Moves struct {
 
 func (x *Moves) Reset() {
 	*x = Moves{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1172,7 @@ func (x *Moves) String() string {
 func (*Moves) ProtoMessage() {}
 
 func (x *Moves) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1185,7 @@ func (x *Moves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moves.ProtoReflect.Descriptor instead.
 func (*Moves) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Moves) GetFirst() uint64 {
@@ -1153,7 +1262,7 @@ type Lines struct {
 
 func (x *Lines) Reset() {
 	*x = Lines{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1274,7 @@ func (x *Lines) String() string {
 func (*Lines) ProtoMessage() {}
 
 func (x *Lines) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1287,7 @@ func (x *Lines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lines.ProtoReflect.Descriptor instead.
 func (*Lines) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Lines) GetId() []uint64 {
@@ -1207,7 +1316,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1328,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1341,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Line) GetStartMs() []int64 {
@@ -1283,13 +1392,14 @@ type Grant struct {
 	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`                             // another live child has the same name
 	ClusterId     uint64                 `protobuf:"fixed64,26,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID of the receiving data centre
 	Folder        uint32                 `protobuf:"varint,40,opt,name=folder,proto3" json:"folder,omitempty"`                         // to edges: 0 unknown, 1 the roster says that the data folder settles nothing, 2 it may settle
+	Stop          *Stop                  `protobuf:"bytes,28,opt,name=stop,proto3" json:"stop,omitempty"`                              // why nobody enters any room of the receiver's data centre; for display
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1411,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1424,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Grant) GetVersion() uint32 {
@@ -1485,6 +1595,13 @@ func (x *Grant) GetFolder() uint32 {
 	return 0
 }
 
+func (x *Grant) GetStop() *Stop {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
 // RoomGrant is a child's permits and orders for one room.
 type RoomGrant struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -1511,7 +1628,7 @@ type RoomGrant struct {
 
 func (x *RoomGrant) Reset() {
 	*x = RoomGrant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1640,7 @@ func (x *RoomGrant) String() string {
 func (*RoomGrant) ProtoMessage() {}
 
 func (x *RoomGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1653,7 @@ func (x *RoomGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomGrant.ProtoReflect.Descriptor instead.
 func (*RoomGrant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RoomGrant) GetRoom() uint64 {
@@ -1687,7 +1804,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1816,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1829,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *View) GetVersion() uint64 {
@@ -1870,7 +1987,7 @@ type Promises struct {
 
 func (x *Promises) Reset() {
 	*x = Promises{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +1999,7 @@ func (x *Promises) String() string {
 func (*Promises) ProtoMessage() {}
 
 func (x *Promises) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2012,7 @@ func (x *Promises) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promises.ProtoReflect.Descriptor instead.
 func (*Promises) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Promises) GetVersion() uint32 {
@@ -1944,7 +2061,7 @@ type Section struct {
 
 func (x *Section) Reset() {
 	*x = Section{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2073,7 @@ func (x *Section) String() string {
 func (*Section) ProtoMessage() {}
 
 func (x *Section) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2086,7 @@ func (x *Section) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Section.ProtoReflect.Descriptor instead.
 func (*Section) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Section) GetKey() string {
@@ -1996,7 +2113,7 @@ type PromiseSection struct {
 
 func (x *PromiseSection) Reset() {
 	*x = PromiseSection{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2125,7 @@ func (x *PromiseSection) String() string {
 func (*PromiseSection) ProtoMessage() {}
 
 func (x *PromiseSection) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2138,7 @@ func (x *PromiseSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromiseSection.ProtoReflect.Descriptor instead.
 func (*PromiseSection) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PromiseSection) GetRoster() []*RosterEntry {
@@ -2049,7 +2166,7 @@ type Durable struct {
 
 func (x *Durable) Reset() {
 	*x = Durable{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2178,7 @@ func (x *Durable) String() string {
 func (*Durable) ProtoMessage() {}
 
 func (x *Durable) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2191,7 @@ func (x *Durable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durable.ProtoReflect.Descriptor instead.
 func (*Durable) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Durable) GetVersion() uint64 {
@@ -2156,7 +2273,7 @@ type StoredRooms struct {
 
 func (x *StoredRooms) Reset() {
 	*x = StoredRooms{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2285,7 @@ func (x *StoredRooms) String() string {
 func (*StoredRooms) ProtoMessage() {}
 
 func (x *StoredRooms) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2298,7 @@ func (x *StoredRooms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredRooms.ProtoReflect.Descriptor instead.
 func (*StoredRooms) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StoredRooms) GetVersion() uint64 {
@@ -2254,7 +2371,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2383,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2396,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RosterEntry) GetEdge() string {
@@ -2384,7 +2501,7 @@ type RosterRoom struct {
 
 func (x *RosterRoom) Reset() {
 	*x = RosterRoom{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2513,7 @@ func (x *RosterRoom) String() string {
 func (*RosterRoom) ProtoMessage() {}
 
 func (x *RosterRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2526,7 @@ func (x *RosterRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
 func (*RosterRoom) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RosterRoom) GetRoom() uint64 {
@@ -2487,7 +2604,7 @@ type GoneEdge struct {
 
 func (x *GoneEdge) Reset() {
 	*x = GoneEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2616,7 @@ func (x *GoneEdge) String() string {
 func (*GoneEdge) ProtoMessage() {}
 
 func (x *GoneEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2629,7 @@ func (x *GoneEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
 func (*GoneEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GoneEdge) GetEdge() string {
@@ -2547,7 +2664,7 @@ type HistorySecond struct {
 
 func (x *HistorySecond) Reset() {
 	*x = HistorySecond{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2676,7 @@ func (x *HistorySecond) String() string {
 func (*HistorySecond) ProtoMessage() {}
 
 func (x *HistorySecond) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2689,7 @@ func (x *HistorySecond) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistorySecond.ProtoReflect.Descriptor instead.
 func (*HistorySecond) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HistorySecond) GetAtS() int64 {
@@ -2601,7 +2718,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2730,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2743,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryState) GetRoom() uint64 {
@@ -2667,7 +2784,7 @@ type HistoryCentre struct {
 
 func (x *HistoryCentre) Reset() {
 	*x = HistoryCentre{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2796,7 @@ func (x *HistoryCentre) String() string {
 func (*HistoryCentre) ProtoMessage() {}
 
 func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2809,7 @@ func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentre.ProtoReflect.Descriptor instead.
 func (*HistoryCentre) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryCentre) GetName() string {
@@ -2764,7 +2881,7 @@ type HistoryBlock struct {
 
 func (x *HistoryBlock) Reset() {
 	*x = HistoryBlock{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2776,7 +2893,7 @@ func (x *HistoryBlock) String() string {
 func (*HistoryBlock) ProtoMessage() {}
 
 func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2789,7 +2906,7 @@ func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryBlock.ProtoReflect.Descriptor instead.
 func (*HistoryBlock) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryBlock) GetAtS() int64 {
@@ -2831,7 +2948,7 @@ type HistoryColumn struct {
 
 func (x *HistoryColumn) Reset() {
 	*x = HistoryColumn{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +2960,7 @@ func (x *HistoryColumn) String() string {
 func (*HistoryColumn) ProtoMessage() {}
 
 func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +2973,7 @@ func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryColumn.ProtoReflect.Descriptor instead.
 func (*HistoryColumn) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryColumn) GetN() []int64 {
@@ -2877,7 +2994,7 @@ type HistoryCentreColumns struct {
 
 func (x *HistoryCentreColumns) Reset() {
 	*x = HistoryCentreColumns{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3006,7 @@ func (x *HistoryCentreColumns) String() string {
 func (*HistoryCentreColumns) ProtoMessage() {}
 
 func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3019,7 @@ func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentreColumns.ProtoReflect.Descriptor instead.
 func (*HistoryCentreColumns) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryCentreColumns) GetName() string {
@@ -2932,7 +3049,7 @@ type EdgePast struct {
 
 func (x *EdgePast) Reset() {
 	*x = EdgePast{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3061,7 @@ func (x *EdgePast) String() string {
 func (*EdgePast) ProtoMessage() {}
 
 func (x *EdgePast) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3074,7 @@ func (x *EdgePast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgePast.ProtoReflect.Descriptor instead.
 func (*EdgePast) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{27}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EdgePast) GetVersion() uint32 {
@@ -3000,7 +3117,7 @@ type RoomPast struct {
 
 func (x *RoomPast) Reset() {
 	*x = RoomPast{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3129,7 @@ func (x *RoomPast) String() string {
 func (*RoomPast) ProtoMessage() {}
 
 func (x *RoomPast) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3142,7 @@ func (x *RoomPast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomPast.ProtoReflect.Descriptor instead.
 func (*RoomPast) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{28}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RoomPast) GetReport() *RoomReport {
@@ -3056,7 +3173,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xbd\x06\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xea\x06\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x1a\n" +
@@ -3092,13 +3209,24 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05edges\x18\x1c \x03(\v2\x1b.vestibule.wire.v1.ToldEdgeR\x05edges\x12\x17\n" +
 	"\aedges_n\x18\x1d \x01(\rR\x06edgesN\x12\x1f\n" +
 	"\vtells_edges\x18\x1e \x01(\bR\n" +
-	"tellsEdges\"\x80\x01\n" +
+	"tellsEdges\x12+\n" +
+	"\x04stop\x18! \x01(\v2\x17.vestibule.wire.v1.StopR\x04stop\"\xbb\x01\n" +
+	"\x04Stop\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\rR\x06reason\x12\x19\n" +
+	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x19\n" +
+	"\buntil_ms\x18\x03 \x01(\x03R\auntilMs\x12\x1f\n" +
+	"\vdata_center\x18\x04 \x01(\tR\n" +
+	"dataCenter\x12\x12\n" +
+	"\x04edge\x18\x05 \x01(\tR\x04edge\x12\x1a\n" +
+	"\binstance\x18\x06 \x01(\x06R\binstance\x12\x14\n" +
+	"\x05ended\x18\a \x01(\bR\x05ended\"\x80\x01\n" +
 	"\bToldEdge\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xf5\t\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x92\n" +
+	"\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -3141,7 +3269,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\trate_used\x18% \x03(\rR\brateUsed\x121\n" +
 	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
 	"\bcallable\x18' \x01(\x04R\bcallable\x12\x16\n" +
-	"\x06counts\x18( \x03(\x04R\x06counts\x12%\n" +
+	"\x06counts\x18( \x03(\x04R\x06counts\x12\x1b\n" +
+	"\tsite_down\x18) \x01(\x04R\bsiteDown\x12%\n" +
 	"\x0ebound_sessions\x182 \x01(\x04R\rboundSessions\x12\x1d\n" +
 	"\n" +
 	"bound_rate\x183 \x01(\x04R\tboundRateJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
@@ -3177,7 +3306,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xbd\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xea\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1a\n" +
@@ -3205,7 +3334,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12\x16\n" +
-	"\x06folder\x18( \x01(\rR\x06folderJ\x04\b\x1b\x10\x1c\"\xea\x04\n" +
+	"\x06folder\x18( \x01(\rR\x06folder\x12+\n" +
+	"\x04stop\x18\x1c \x01(\v2\x17.vestibule.wire.v1.StopR\x04stopJ\x04\b\x1b\x10\x1c\"\xea\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12)\n" +
@@ -3372,80 +3502,83 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Handshake)(0),               // 0: vestibule.wire.v1.Handshake
 	(*Term)(nil),                 // 1: vestibule.wire.v1.Term
 	(*Report)(nil),               // 2: vestibule.wire.v1.Report
-	(*ToldEdge)(nil),             // 3: vestibule.wire.v1.ToldEdge
-	(*RoomReport)(nil),           // 4: vestibule.wire.v1.RoomReport
-	(*Passes)(nil),               // 5: vestibule.wire.v1.Passes
-	(*Ends)(nil),                 // 6: vestibule.wire.v1.Ends
-	(*Sessions)(nil),             // 7: vestibule.wire.v1.Sessions
-	(*Moves)(nil),                // 8: vestibule.wire.v1.Moves
-	(*Lines)(nil),                // 9: vestibule.wire.v1.Lines
-	(*Line)(nil),                 // 10: vestibule.wire.v1.Line
-	(*Grant)(nil),                // 11: vestibule.wire.v1.Grant
-	(*RoomGrant)(nil),            // 12: vestibule.wire.v1.RoomGrant
-	(*View)(nil),                 // 13: vestibule.wire.v1.View
-	(*Promises)(nil),             // 14: vestibule.wire.v1.Promises
-	(*Section)(nil),              // 15: vestibule.wire.v1.Section
-	(*PromiseSection)(nil),       // 16: vestibule.wire.v1.PromiseSection
-	(*Durable)(nil),              // 17: vestibule.wire.v1.Durable
-	(*StoredRooms)(nil),          // 18: vestibule.wire.v1.StoredRooms
-	(*RosterEntry)(nil),          // 19: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),           // 20: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),             // 21: vestibule.wire.v1.GoneEdge
-	(*HistorySecond)(nil),        // 22: vestibule.wire.v1.HistorySecond
-	(*HistoryState)(nil),         // 23: vestibule.wire.v1.HistoryState
-	(*HistoryCentre)(nil),        // 24: vestibule.wire.v1.HistoryCentre
-	(*HistoryBlock)(nil),         // 25: vestibule.wire.v1.HistoryBlock
-	(*HistoryColumn)(nil),        // 26: vestibule.wire.v1.HistoryColumn
-	(*HistoryCentreColumns)(nil), // 27: vestibule.wire.v1.HistoryCentreColumns
-	(*EdgePast)(nil),             // 28: vestibule.wire.v1.EdgePast
-	(*RoomPast)(nil),             // 29: vestibule.wire.v1.RoomPast
+	(*Stop)(nil),                 // 3: vestibule.wire.v1.Stop
+	(*ToldEdge)(nil),             // 4: vestibule.wire.v1.ToldEdge
+	(*RoomReport)(nil),           // 5: vestibule.wire.v1.RoomReport
+	(*Passes)(nil),               // 6: vestibule.wire.v1.Passes
+	(*Ends)(nil),                 // 7: vestibule.wire.v1.Ends
+	(*Sessions)(nil),             // 8: vestibule.wire.v1.Sessions
+	(*Moves)(nil),                // 9: vestibule.wire.v1.Moves
+	(*Lines)(nil),                // 10: vestibule.wire.v1.Lines
+	(*Line)(nil),                 // 11: vestibule.wire.v1.Line
+	(*Grant)(nil),                // 12: vestibule.wire.v1.Grant
+	(*RoomGrant)(nil),            // 13: vestibule.wire.v1.RoomGrant
+	(*View)(nil),                 // 14: vestibule.wire.v1.View
+	(*Promises)(nil),             // 15: vestibule.wire.v1.Promises
+	(*Section)(nil),              // 16: vestibule.wire.v1.Section
+	(*PromiseSection)(nil),       // 17: vestibule.wire.v1.PromiseSection
+	(*Durable)(nil),              // 18: vestibule.wire.v1.Durable
+	(*StoredRooms)(nil),          // 19: vestibule.wire.v1.StoredRooms
+	(*RosterEntry)(nil),          // 20: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),           // 21: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),             // 22: vestibule.wire.v1.GoneEdge
+	(*HistorySecond)(nil),        // 23: vestibule.wire.v1.HistorySecond
+	(*HistoryState)(nil),         // 24: vestibule.wire.v1.HistoryState
+	(*HistoryCentre)(nil),        // 25: vestibule.wire.v1.HistoryCentre
+	(*HistoryBlock)(nil),         // 26: vestibule.wire.v1.HistoryBlock
+	(*HistoryColumn)(nil),        // 27: vestibule.wire.v1.HistoryColumn
+	(*HistoryCentreColumns)(nil), // 28: vestibule.wire.v1.HistoryCentreColumns
+	(*EdgePast)(nil),             // 29: vestibule.wire.v1.EdgePast
+	(*RoomPast)(nil),             // 30: vestibule.wire.v1.RoomPast
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
-	4,  // 1: vestibule.wire.v1.Report.rooms:type_name -> vestibule.wire.v1.RoomReport
-	3,  // 2: vestibule.wire.v1.Report.edges:type_name -> vestibule.wire.v1.ToldEdge
-	7,  // 3: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
-	8,  // 4: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
-	10, // 5: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
-	6,  // 6: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
-	10, // 7: vestibule.wire.v1.RoomReport.pending:type_name -> vestibule.wire.v1.Line
-	9,  // 8: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
-	5,  // 9: vestibule.wire.v1.RoomReport.passes:type_name -> vestibule.wire.v1.Passes
-	1,  // 10: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 11: vestibule.wire.v1.Grant.handshake:type_name -> vestibule.wire.v1.Handshake
-	12, // 12: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
-	13, // 13: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
-	6,  // 14: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
-	9,  // 15: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
-	5,  // 16: vestibule.wire.v1.RoomGrant.passes:type_name -> vestibule.wire.v1.Passes
-	10, // 17: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
-	1,  // 18: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
-	17, // 19: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
-	15, // 20: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
-	19, // 21: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
-	1,  // 22: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
-	19, // 23: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
-	18, // 24: vestibule.wire.v1.Durable.rooms:type_name -> vestibule.wire.v1.StoredRooms
-	20, // 25: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
-	21, // 26: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
-	7,  // 27: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	23, // 28: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
-	24, // 29: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
-	26, // 30: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
-	27, // 31: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
-	26, // 32: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
-	2,  // 33: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
-	4,  // 34: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	5,  // 1: vestibule.wire.v1.Report.rooms:type_name -> vestibule.wire.v1.RoomReport
+	4,  // 2: vestibule.wire.v1.Report.edges:type_name -> vestibule.wire.v1.ToldEdge
+	3,  // 3: vestibule.wire.v1.Report.stop:type_name -> vestibule.wire.v1.Stop
+	8,  // 4: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
+	9,  // 5: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
+	11, // 6: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
+	7,  // 7: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
+	11, // 8: vestibule.wire.v1.RoomReport.pending:type_name -> vestibule.wire.v1.Line
+	10, // 9: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
+	6,  // 10: vestibule.wire.v1.RoomReport.passes:type_name -> vestibule.wire.v1.Passes
+	1,  // 11: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
+	0,  // 12: vestibule.wire.v1.Grant.handshake:type_name -> vestibule.wire.v1.Handshake
+	13, // 13: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
+	3,  // 14: vestibule.wire.v1.Grant.stop:type_name -> vestibule.wire.v1.Stop
+	14, // 15: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
+	7,  // 16: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
+	10, // 17: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
+	6,  // 18: vestibule.wire.v1.RoomGrant.passes:type_name -> vestibule.wire.v1.Passes
+	11, // 19: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
+	1,  // 20: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
+	18, // 21: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
+	16, // 22: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
+	20, // 23: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	1,  // 24: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
+	20, // 25: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	19, // 26: vestibule.wire.v1.Durable.rooms:type_name -> vestibule.wire.v1.StoredRooms
+	21, // 27: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	22, // 28: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	8,  // 29: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	24, // 30: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
+	25, // 31: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
+	27, // 32: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
+	28, // 33: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
+	27, // 34: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
+	2,  // 35: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
+	5,  // 36: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -3459,7 +3592,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -172,6 +172,9 @@ type Applied struct {
 	// Applied false for a dry run
 	Applied bool            `json:"applied"`
 	Changes []AppliedChange `json:"changes"`
+
+	// Unserved hosts that are served no longer, since neither a room nor an entry names them: edges answer 421
+	Unserved *[]string `json:"unserved,omitempty"`
 }
 
 // AppliedChange defines model for AppliedChange.
@@ -799,6 +802,9 @@ type Status struct {
 		Room   string `json:"room"`
 		RoomId string `json:"room_id"`
 
+		// Stops why nobody enters now, the most important first; empty while visitors enter
+		Stops []Stop `json:"stops"`
+
 		// TotalActiveUsers in force
 		TotalActiveUsers int `json:"total_active_users"`
 	} `json:"vestibule"`
@@ -806,6 +812,27 @@ type Status struct {
 
 // StatusStatus defines model for Status.Status.
 type StatusStatus string
+
+// Stop why nobody enters a room, in one data centre or in all
+type Stop struct {
+	// Command the command that ends it, empty for none
+	Command string `json:"command"`
+
+	// DataCenter data centre concerned, empty for all
+	DataCenter string `json:"data_center"`
+
+	// Reason paused, queue_all, rejecting, before_event, full, site_down, draining, unlisted, copy, awaits_edge, awaits_allocation, awaits_data_center, no_time, clock_uncertain, no_lease, no_global, silent, no_leader or unknown
+	Reason string `json:"reason"`
+
+	// Since null for unknown
+	Since *time.Time `json:"since"`
+
+	// Text one sentence for operators
+	Text string `json:"text"`
+
+	// Until latest end, null for unknown
+	Until *time.Time `json:"until"`
+}
 
 // Token defines model for Token.
 type Token struct {
@@ -922,6 +949,9 @@ type Reason = string
 
 // Revision defines model for revision.
 type Revision = string
+
+// RoomOrName defines model for room_or_name.
+type RoomOrName = string
 
 // Rooms defines model for rooms.
 type Rooms = []string

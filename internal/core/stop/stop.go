@@ -1,0 +1,284 @@
+// Package stop says why nobody enters a room: the reason, since when, until when at the latest, and the command that
+// ends it. Every node determines its own [Stop] and passes it on: regionals to their edges and to global, global to the
+// regionals. So each of them gives the same answer, in /readyz, the API, the log and the metrics.
+package stop
+
+import (
+	"fmt"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+)
+
+// Reason is the reason for which nobody enters. The set is closed: it labels metrics, and its numbers are on the wire.
+type Reason uint8
+
+// The reasons. Those of operators and of the room come first, then those of its nodes.
+const (
+	None             Reason = iota
+	Paused                  // an operator paused the room
+	QueueAll                // every visitor waits, by the room's queue_all or a control
+	Rejecting               // the room's method is reject
+	BeforeEvent             // visitors gather for an event
+	Full                    // total_active_users is reached
+	SiteDown                // the site does not answer
+	Draining                // the data centre leaves the fleet
+	Unlisted                // the data centre is not in the fleet's list
+	Copy                    // another data centre with the same name is in the list
+	AwaitsEdge              // an edge has to report its sessions first
+	AwaitsAllocation        // global has not sent the permits of this data centre yet
+	AwaitsCentre            // global knows no permits of a data centre: only returned permits are used
+	NoTime                  // no node has reported fleet time
+	ClockUncertain          // an edge does not know fleet time well enough
+	NoLease                 // an edge has no lease of its regional
+	NoGlobal                // the data centre has no lease of global, and no permit of its own is free
+	Silent                  // the data centre does not report to global
+	NoLeader                // no global leads
+	reasons
+)
+
+var names = [reasons]string{
+	"none", "paused", "queue_all", "rejecting", "before_event", "full", "site_down", "draining", "unlisted", "copy", "awaits_edge",
+	"awaits_allocation", "awaits_data_center", "no_time", "clock_uncertain", "no_lease", "no_global", "silent", "no_leader",
+}
+
+// String returns the name of the reason; "unknown" for one of a newer build.
+func (r Reason) String() string {
+	if r >= reasons {
+		return "unknown"
+	}
+	return names[r]
+}
+
+// Stop is why nobody enters a room, or any room of a data centre. The zero value means that visitors enter.
+type Stop struct {
+	Reason   Reason
+	Since    fleettime.Time `json:",omitempty"`        // 0 for unknown
+	Until    fleettime.Time `json:",omitempty"`        // latest end; 0 for unknown
+	Centre   string         `json:",omitempty"`        // data centre concerned; "" for all
+	Edge     string         `json:",omitempty"`        // the edge, or for AwaitsCentre the data centre, that is waited for; "" for any
+	Instance uint64         `json:",omitempty,string"` // of the edge; 0 for unknown
+	Ended    bool           `json:",omitempty"`        // the edge has ended: its earlier admissions are waited for
+	Edges    int            `json:",omitempty"`        // number of edges at which the site does not answer
+	Room     string         `json:",omitempty"`        // the room; "" for all
+	Text     string         `json:",omitempty"`        // the operator's reason, or the name of an event
+}
+
+// View is a stop as /readyz shows it.
+type View struct {
+	Reason     string     `json:"reason"`
+	Room       string     `json:"room,omitempty"`
+	DataCenter string     `json:"data_center,omitempty"`
+	Since      *time.Time `json:"since,omitempty"`
+	Until      *time.Time `json:"until,omitempty"`
+	Text       string     `json:"text"`
+	Command    string     `json:"command,omitempty"`
+}
+
+// View returns the stop for display.
+func (s Stop) View() View {
+	return View{s.Reason.String(), s.Room, s.Centre, moment(s.Since), moment(s.Until), s.String(), s.Command()}
+}
+
+// moment returns fleet time, nil for unknown.
+func moment(t fleettime.Time) *time.Time {
+	if t == 0 {
+		return nil
+	}
+	at := time.UnixMilli(int64(t)).UTC()
+	return &at
+}
+
+// Operated reports whether operators or the room itself stop admissions, and no node is at fault.
+func (s Stop) Operated() bool { return s.Reason >= Paused && s.Reason <= Full }
+
+// Of returns why an operator's settings and controls stop admissions to a room, as of fleet time now: r is the room under its
+// controls in force, and phase the phase of its events. A room that is suspended or lets everybody pass has none.
+func Of(r *room.Settings, in *room.Control, phase room.Phase, now fleettime.Time) Stop {
+	in = in.At(int64(now))
+	s := Stop{Room: r.Name}
+	mark := func(why Reason, m *room.Mark) Stop {
+		s.Reason, s.Since, s.Until, s.Text = why, fleettime.Time(m.Since), fleettime.Time(m.Until), m.Reason
+		return s
+	}
+	switch {
+	case r.Suspended:
+		return Stop{}
+	case in != nil && in.Pause != nil:
+		return mark(Paused, &in.Pause.Mark)
+	case in != nil && in.QueueAll != nil:
+		return mark(QueueAll, in.QueueAll)
+	case r.QueueAll:
+		s.Reason = QueueAll
+	case phase.Kind == room.Prequeue && phase.Event != nil:
+		s.Reason, s.Text = BeforeEvent, phase.Event.Name
+		s.Since, s.Until = fleettime.Time(phase.Event.Prequeue), fleettime.Time(phase.Event.Start)
+	case r.QueueingMethod == room.MethodReject:
+		s.Reason = Rejecting
+	default:
+		return Stop{}
+	}
+	return s
+}
+
+// OK reports whether visitors enter.
+func (s Stop) OK() bool { return s.Reason == None }
+
+// UnknownEdge stands in Edge for any edge that the store of the data centre has lost.
+const UnknownEdge = "(unknown past)"
+
+func (s Stop) place() string {
+	if s.Centre == "" {
+		return "here"
+	}
+	return "in " + s.Centre
+}
+
+// String says in one sentence why nobody enters, and until when.
+func (s Stop) String() string {
+	until := ""
+	if s.Until != 0 {
+		until = " until " + clock(s.Until) + " UTC at most, or"
+	}
+	nobody := "no visitor is admitted " + s.place()
+	switch s.Reason {
+	case None:
+		return "visitors are admitted"
+	case Paused:
+		return withText("the room is paused", s.Text) + end(s.Until)
+	case QueueAll:
+		return withText("every visitor waits (queue_all)", s.Text) + end(s.Until)
+	case Rejecting:
+		return "the room rejects newcomers (queueing_method: reject)"
+	case BeforeEvent:
+		return fmt.Sprintf("visitors gather for event %s", s.Text) + end(s.Until)
+	case Full:
+		return "total_active_users is reached: a visitor enters when a session ends"
+	case SiteDown:
+		return fmt.Sprintf("the site does not answer %d edges %s: they admit nobody until it does", max(1, s.Edges), s.place())
+	case Draining:
+		return nobody + ": the data centre is draining"
+	case Unlisted:
+		return nobody + ": the data centre is not in the fleet's list"
+	case Copy:
+		return nobody + ": another data centre of this name is in the fleet's list"
+	case AwaitsEdge:
+		switch {
+		case s.Edge == UnknownEdge:
+			return nobody + until + " until any edge that the store has lost reports"
+		case s.Ended:
+			return fmt.Sprintf("%s%s until the admissions of edge %s, which has ended, have expired", nobody, until, s.Edge)
+		}
+		return fmt.Sprintf("%s%s until edge %s (instance %d) reports: only it knows its counts", nobody, until, s.Edge, s.Instance)
+	case AwaitsAllocation:
+		return nobody + ": global has not sent the allocation of this data centre yet, see the alarms of its /readyz"
+	case AwaitsCentre:
+		return fmt.Sprintf("only returned permits are lent%s until data centre %s reports its permits", until, s.Edge)
+	case NoTime:
+		return nobody + ": neither global nor an edge has reported fleet time"
+	case ClockUncertain:
+		return nobody + ": fleet time is not known well enough, check that the regional answers"
+	case NoLease:
+		return nobody + ": the edge has no lease, its regional does not answer: check that a regional leads and that NATS of the data centre is connected"
+	case NoGlobal:
+		return nobody + ": the data centre has no free permit, and global does not answer: check that a global leads and that its NATS is connected"
+	case Silent:
+		return fmt.Sprintf("data centre %s does not report: check that its regional runs and reaches NATS", s.Centre)
+	case NoLeader:
+		return "no global leads: check that a global runs and that its NATS is connected"
+	}
+	return nobody + ", for a reason that this build does not know"
+}
+
+func withText(what, text string) string {
+	if text == "" {
+		return what
+	}
+	return what + ": " + text
+}
+
+func end(until fleettime.Time) string {
+	if until == 0 {
+		return ""
+	}
+	return ", until " + clock(until) + " UTC"
+}
+
+// Command returns the command that ends the stop; "" if there is none. Where it declares a loss, String says what is
+// waited for.
+func (s Stop) Command() string {
+	switch s.Reason {
+	case Paused:
+		return "vestibule resume " + s.Room
+	case QueueAll:
+		return fmt.Sprintf("vestibule rooms set %s queue_all=false", s.Room)
+	case Rejecting:
+		return fmt.Sprintf("vestibule rooms set %s queueing_method=fifo", s.Room)
+	case BeforeEvent:
+		return fmt.Sprintf("vestibule events start %s %s", s.Room, s.Text)
+	case Full:
+		return fmt.Sprintf("vestibule rooms set %s total_active_users=N", s.Room)
+	case Draining, Unlisted:
+		return "vestibule fleet add " + s.Centre
+	case Copy:
+		return "vestibule fleet rejoin " + s.Centre
+	case AwaitsEdge:
+		switch {
+		case s.Ended:
+			return ""
+		case s.Edge == UnknownEdge:
+			return "vestibule fleet forget --all --dc " + s.Centre
+		}
+		return fmt.Sprintf("vestibule fleet forget %s --dc %s", s.Edge, s.Centre)
+	case AwaitsCentre:
+		return fmt.Sprintf("vestibule fleet remove %s --force", s.Edge)
+	case Silent:
+		return fmt.Sprintf("vestibule fleet remove %s --force", s.Centre)
+	}
+	return ""
+}
+
+// Memory adds the time since when to stops that lack it: when a caller first noted them. The zero value is empty.
+type Memory map[memoryKey]fleettime.Time
+
+type memoryKey struct {
+	room, centre, edge string
+	reason             Reason
+}
+
+// Note fills in Since of all current stops, and forgets the others.
+func (m *Memory) Note(now fleettime.Time, all []Stop) {
+	next := Memory{}
+	for i := range all {
+		s := &all[i]
+		key := memoryKey{s.Room, s.Centre, s.Edge, s.Reason}
+		if s.Since == 0 {
+			if s.Since = (*m)[key]; s.Since == 0 {
+				s.Since = now
+			}
+		}
+		next[key] = s.Since
+	}
+	*m = next
+}
+
+// Advice returns the sentence with the command, for alarms.
+func (s Stop) Advice() string {
+	c := s.Command()
+	switch {
+	case c == "":
+		return s.String()
+	case s.Reason == AwaitsEdge && s.Edge == UnknownEdge:
+		return s.String() + "; if every running edge reports: " + c
+	case s.Reason == AwaitsEdge:
+		return s.String() + "; if it has ended: " + c
+	case s.Reason == AwaitsCentre, s.Reason == Silent:
+		return s.String() + "; if it is lost: " + c
+	case s.Reason == Copy:
+		return s.String() + "; rename one of them, or if this is the listed one and its store was lost: " + c
+	}
+	return s.String() + ": " + c
+}
+
+func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// TestCertificatesSayWhenTheyEnd: the earliest end in a file counts, as of the scrape; files without a certificate have no
+// series.
+func TestCertificatesSayWhenTheyEnd(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "cert.pem")
+	ends := func(at ...int64) {
+		t.Helper()
+		var out []byte
+		for _, end := range at {
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(end, 0)}
+			der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+		}
+		if err := os.WriteFile(file, out, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reg := prometheus.NewRegistry()
+	RegisterCertificates(reg, map[string]string{"nats.cert": file, "nats.ca": "", "tls.cert": filepath.Join(dir, "missing")})
+	const name = "vestibule_certificate_expiry_timestamp_seconds"
+	for _, want := range [][]int64{{1900000000}, {1900000000, 1800000000}} { // the second replaces the first
+		ends(want...)
+		got, err := reg.Gather()
+		if n := testutil.CollectAndCount(reg, name); err != nil || n != 1 {
+			t.Fatalf("%d series, %v", n, err)
+		}
+		if v := got[0].GetMetric()[0].GetGauge().GetValue(); v != float64(want[len(want)-1]) {
+			t.Errorf("%v, want %v", v, want)
+		}
+	}
+}
