@@ -122,11 +122,11 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	if r.Header.Get("Upgrade") != "" {
 		s.upgrades.Add(1)
 		defer s.upgrades.Done()
-		if left, ok := o.SessionLeft(); ok {
-			// The connection ends with the shortest of its sessions.
-			ctx, cancel := context.WithTimeout(r.Context(), left)
+		if c := o.Connection(); c != nil {
+			ctx, cancel := s.whileInside(r.Context(), c)
 			defer cancel()
 			r = r.WithContext(ctx)
+			w = activeWriter{w, c}
 		}
 	}
 	if s.fast != nil && s.fast.ForwardHTTP2(w, r, o) {

@@ -127,12 +127,17 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			Handler:           l.handler,
 			ReadHeaderTimeout: s.cfg.Timeouts.Header,
 			IdleTimeout:       s.cfg.Timeouts.Idle,
-			ConnState:         s.conns.State,
-			BaseContext:       func(net.Listener) context.Context { return base },
-			ConnContext:       withProgress,
-			MaxHeaderBytes:    16 << 10,
-			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				return s.lines.begin(withProgress(ctx, c), c)
+			},
+			ConnState: func(c net.Conn, state http.ConnState) {
+				s.lines.end(c, state)
+				s.conns.State(c, state)
+			},
+			BaseContext:    func(net.Listener) context.Context { return base },
+			MaxHeaderBytes: 16 << 10,
+			ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: 100},
 		}
 		if l.grpc {
 			srv.Protocols = new(http.Protocols)

@@ -34,6 +34,7 @@ type metrics struct {
 	snapshots                   *prometheus.CounterVec
 	snapshotTime                prometheus.Histogram
 	snapshotBytes               prometheus.Gauge
+	connectionsCut              prometheus.Counter
 	shed                        *prometheus.CounterVec // by resourceNames
 	proxyHeaders                [headerResults]prometheus.Counter
 }
@@ -70,6 +71,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		connectionsMax:     gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
 		connectionsRefused: counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle."),
 	}
+	m.connectionsCut = counter("vestibule_edge_connections_cut_total", "Websockets that were cut because the session of their visitor had ended.")
 	m.shed = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_connections_shed_total", Help: "Connections of visitors without progress that were closed for want of free ones, by what was short."}, []string{"short_of"})
 	for _, what := range resourceNames {
 		m.shed.WithLabelValues(what)
@@ -81,6 +83,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for i, name := range headerResultNames {
 		m.proxyHeaders[i] = headers.WithLabelValues(name)
 	}
-	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.panics, m.connections, m.connectionsMax, m.connectionsRefused, m.shed, m.snapshots, m.snapshotTime, m.snapshotBytes)
+	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.panics, m.connections, m.connectionsMax, m.connectionsRefused, m.shed, m.connectionsCut, m.snapshots, m.snapshotTime, m.snapshotBytes)
 	return m
 }

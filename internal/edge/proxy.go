@@ -24,6 +24,8 @@ import (
 type proxy struct {
 	transport origin.Transport
 	trip      http.RoundTripper // transport, for visitors' requests
+	alone     http.RoundTripper // the same, with a connection for each request
+	proxies   clientaddr.Proxies
 	headers   *origin.HeaderRules
 	monitor   *origin.Monitor
 	buffers   *origin.Buffers
@@ -36,17 +38,23 @@ type proxy struct {
 type passage struct {
 	*proxy
 	outcome *gate.Outcome
-	body    *patientBody // nil without a body
-	asked   time.Time    // when the request was sent
+	client  *http.Request // as received
+	body    *patientBody  // nil without a body
+	asked   time.Time     // when the request was sent
 }
 
 // serve forwards an admitted request.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	o.MustGo(gate.Enters, rawTarget(r))
-	x := passage{proxy: p, outcome: o, asked: time.Now()}
+	x := passage{proxy: p, outcome: o, client: r, asked: time.Now()}
 	x.body, _ = r.Body.(*patientBody)
+	way, err := p.way(r, o.Alone)
+	if err != nil {
+		x.failed(w, r, err)
+		return
+	}
 	rp := httputil.ReverseProxy{
-		Transport: p.trip, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
+		Transport: way, Rewrite: x.rewrite, ModifyResponse: x.answered, ErrorHandler: x.failed, BufferPool: p.buffers, ErrorLog: p.quiet,
 	}
 	defer func() {
 		p := recover()
@@ -84,6 +92,9 @@ func (x passage) answered(r *http.Response) error {
 		return fmt.Errorf("%w: status %03d", http1.ErrAnswer, r.StatusCode)
 	case r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")):
 		return fmt.Errorf("%w: an upgrade to %q, asked for %q", http1.ErrAnswer, r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))
+	}
+	if err := x.bindOffered(x.client, r); err != nil {
+		return err
 	}
 	if r.StatusCode == http.StatusSwitchingProtocols && !x.outcome.HasSession() {
 		if c, ok := progressOf(r.Request).(*visitorConn); ok {

@@ -75,6 +75,7 @@ type Server struct {
 	draining  atomic.Bool // set by drain
 	after     func(time.Duration) <-chan time.Time
 	listeners listenerSet
+	lines     clientLines
 	upgrades  sync.WaitGroup // upgraded connections; Shutdown does not wait for them
 }
 
@@ -132,7 +133,7 @@ func New(o Options) (_ *Server, err error) {
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
 	s.proxy = &proxy{
-		transport: transport, trip: transport, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(),
+		transport: transport, trip: transport, alone: transport.Alone(), proxies: s.proxies, headers: origin.NewHeaderRules(o.Config.ForwardHeaders, removed.Add), monitor: s.monitor, buffers: origin.NewBuffers(),
 		log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
@@ -343,6 +344,7 @@ func (s *Server) Ready() node.Readiness {
 	if s.draining.Load() {
 		r.Reasons = append(r.Reasons, "draining")
 	}
+	r.Alarms = append(r.Alarms, s.monitor.Alarms()...)
 	if text := s.up.keeper.trouble.Load(); text != nil {
 		r.Alarms = append(r.Alarms, *text)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/node"
 )
@@ -130,6 +131,75 @@ func TestAWebsocketOfTwoRoomsEndsWithTheShorterSession(t *testing.T) {
 			}
 			<-closed
 		}()
+	}
+}
+
+// frame returns a websocket frame of a client.
+func frame(opcode byte, payload string) string {
+	return string([]byte{0x80 | opcode, 0x80 | byte(len(payload))}) + "\x00\x00\x00\x00" + payload
+}
+
+// With long_connections: renew the data of a visitor renews its session: the websocket lasts beyond the ticket, with
+// which the visitor is inside afterwards. Pings, and data with disable_session_renewal or by default, do not.
+func TestALongConnectionRenewsItsSession(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opcode byte
+		change func(*room.Settings)
+		lasts  bool
+	}{
+		"data":                    {1, func(r *room.Settings) { r.LongConnections = room.LongRenew }, true},
+		"pings":                   {9, func(r *room.Settings) { r.LongConnections = room.LongRenew }, false},
+		"data, by default":        {1, func(*room.Settings) {}, false},
+		"disable_session_renewal": {1, func(r *room.Settings) { r.LongConnections, r.NoRenewal = room.LongRenew, true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t, nil)
+			st.up = newParent(t, st.bus, sale, vip)
+			st.up.held[sale].RenewCeil = 0 // the upgrade itself renews nothing
+			d := document(st.origin.URL)
+			tc.change(&d.Rooms[0])
+			st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+			st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+			st.start()
+			st.adopted()
+			closed := make(chan struct{}, 2)
+			st.origin.serves(echo(t, closed))
+			ends := time.Now().Unix() + 2
+			s := session(7)
+			s.Until = uint32(ends)
+			s.Admitted = s.Until - 301 // a session ago
+			in := st.seal("sale", s)
+			c, res, br := st.upgrade(in)
+			if res.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("got %d %v", res.StatusCode, res.Header)
+			}
+			st.up.mu.Lock()
+			st.up.held[sale].RenewCeil = 1 << 40
+			st.up.say()
+			st.up.mu.Unlock()
+			text := frame(tc.opcode, "hello")
+			heard := make([]byte, len(text))
+			var err error
+			for err == nil && time.Now().Unix() < ends+2 {
+				if _, err = io.WriteString(c, text); err == nil {
+					_, err = io.ReadFull(br, heard)
+				}
+			}
+			if lasts := err == nil; lasts != tc.lasts {
+				t.Fatalf("lasts: %v, %v", lasts, err)
+			}
+			if n := metric1(t, st, "vestibule_edge_connections_cut_total"); (n == 0) != tc.lasts {
+				t.Errorf("%v were cut", n)
+			}
+			st.up.queue(sale, 10, 1)
+			st.origin.serves(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the site") }) //nolint:errcheck // the client checks the answer
+			if a := st.visitor().get(saleURL, "Cookie", in); (a.body == "the site") != tc.lasts {
+				t.Errorf("then %d %.40q", a.StatusCode, a.body)
+			}
+			c.Close() // it is of no use
+			<-closed
+		})
 	}
 }
 

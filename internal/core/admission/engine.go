@@ -51,6 +51,7 @@ type Room struct {
 	Shut           Reason        // QueuedAll or Rejected: no admissions; None: as the ledger allows
 	Gather         []Span        // intervals before events without admissions, by the engine's clock
 	Drawn          *draw.Record  // the newest draw, which moves visitors that joined before its close; or nil
+	Draw           *draw.Notice  // of the event that visitors gather for; or nil
 	OnIsolation    string        // one of room.Isolation…; "" holds
 	IsolationLimit int           // admissions per isolation if OnIsolation is open
 
@@ -71,7 +72,7 @@ func RoomOf(r *room.Room) Room {
 	out := Room{
 		ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
 		Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
-		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(),
+		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(), Draw: r.Draw,
 	}
 	switch r.State() {
 	case room.QueuedAll:
@@ -288,6 +289,16 @@ func (e *Engine) Away(now fleettime.Mono, id room.ID, t ticket.Ticket, answer ui
 		return false
 	}
 	return e.rooms[id].queue.depart(e.Time(now), &t)
+}
+
+// Live renews the session of ticket t, whose visitor is active on a long connection, as a request would. It returns
+// the ticket for the next call: the session is valid until its Until. The visitor does not get it.
+func (e *Engine) Live(now fleettime.Mono, id room.ID, t ticket.Ticket) ticket.Ticket {
+	r := e.rooms[id]
+	if r == nil || r.gone {
+		return t
+	}
+	return r.live(e.at(now), t)
 }
 
 // Quit revokes the session or the place of ticket t. The ticket is not accepted any more, and a session's permit is

@@ -149,6 +149,27 @@ func (r *roomState) mayRenew(m moment) bool {
 	return r.permits.mayRenew(r.edge.up.check(m.now), r.Cap) && r.mayStamp(m)
 }
 
+// live renews the session of a visitor that is active on a connection; see Engine.Live. No version of the ticket is
+// shown for it: the visitor keeps the one from before, and may present it as long as the session is valid here.
+func (r *roomState) live(m moment, t ticket.Ticket) ticket.Ticket {
+	if t.Epoch != r.Epoch || r.ended.of(&t) == wire.Left {
+		return t
+	}
+	if known := r.sessionExpiry(m, t.ID); known > t.Until {
+		t.Until, t.Home = known, r.edge.home // by another request of the visitor
+	}
+	if !t.Valid(r.edge.expiryTime(m, t.Home)) {
+		return t
+	}
+	t.Stamp = 0
+	t = r.renew(m, t).Ticket
+	if s := r.tickets.recent.Get(t.ID); s.until > over {
+		s.live = true
+		r.tickets.recent.Put(t.ID, s)
+	}
+	return t
+}
+
 // countStay counts the age of a session that is renewed. Its ticket was last stamped a ticket's life before its end,
 // or at the admission.
 func (r *roomState) countStay(t *ticket.Ticket, from, until uint32) {
@@ -188,7 +209,7 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 
 // quitLine removes a place from the queue.
 func (r *roomState) quitLine(m moment, t *ticket.Ticket) bool {
-	r.queue.wait.advance(m.time)
+	r.queue.advanceBooks(m.time)
 	r.queue.newest(t)
 	if t.IsAdmitted() || t.Flags&ticket.Returned == 0 || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
 		return false // not counted, or not any more

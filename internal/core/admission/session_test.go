@@ -403,3 +403,53 @@ func TestWhoIsForgottenIsChargedAgain(t *testing.T) {
 		t.Errorf("%v (%v): more tickets are remembered than the limit", d.Verdict, d.Reason)
 	}
 }
+
+// A visitor that is active on a connection renews its session there, without a new ticket: the one from before is
+// served as long as the session is valid here, and the session is counted once, also after other requests in between.
+func TestALiveConnectionRenewsTheSession(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	pass := e.Arrive(at(0), sale, ticket.Ticket{}).Ticket
+	live := pass
+	for second := 30; second <= 3*session; second += 30 {
+		now := time.Duration(second) * time.Second
+		r.lease(at(now))
+		live = e.Live(at(now), sale, live)
+		if live.Until < later(now)+session*9/10 {
+			t.Fatalf("after %v the session ends at %d, want the whole duration", now, live.Until)
+		}
+	}
+	end := time.Duration(3*session) * time.Second
+	if got := e.Ledger(at(end), sale); got.Spent != 1 || got.Sessions != 1 || got.Renewed == 0 {
+		t.Errorf("%+v, want one session", got)
+	}
+	d := e.Arrive(at(end+time.Second), sale, pass)
+	if d.Verdict != Serve || d.Fresh != Kept || !d.Reseal || d.Ticket.Until < live.Until {
+		t.Errorf("a request with the expired ticket: %v (%v, %d) until %d", d.Verdict, d.Reason, d.Fresh, d.Ticket.Until)
+	}
+	over := end + time.Duration(2*session)*time.Second
+	r.lease(at(over))
+	if again := e.Live(at(over), sale, live); again.Until != live.Until {
+		t.Errorf("a session that has ended is renewed until %d", again.Until)
+	}
+	if d := e.Arrive(at(over), sale, pass); d.Fresh == Kept || d.Verdict == Serve {
+		t.Errorf("long after the connection: %v (%v, %d)", d.Verdict, d.Reason, d.Fresh)
+	}
+}
+
+// A connection renews nothing for a session that was revoked, or whose room does not renew.
+func TestALiveConnectionOfAnEndedSession(t *testing.T) {
+	e, r := newEdge(t, at(0), 10, 10)
+	pass := e.Arrive(at(0), sale, ticket.Ticket{}).Ticket
+	if !e.Quit(at(time.Second), sale, pass) {
+		t.Fatal("not revoked")
+	}
+	for _, d := range []time.Duration{time.Second, 30 * time.Second} {
+		r.lease(at(d))
+		if live := e.Live(at(d), sale, pass); live.Until != pass.Until {
+			t.Errorf("revoked, and renewed until %d", live.Until)
+		}
+	}
+	if got := e.Ledger(at(30*time.Second), sale); got.Renewed != 0 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -23,6 +23,7 @@ func newTickets(limit int) tickets {
 type stamped struct {
 	until, since uint32
 	net          uint32 // as in ticket.Ticket
+	live         bool   // it was renewed by a connection, which gives the visitor no ticket
 }
 
 // over is the remembered expiry second of a revoked session.
@@ -42,13 +43,13 @@ func (k *tickets) used(id uint64) bool { return k.recent.Get(id) != (stamped{}) 
 
 // kept reports whether t may still be a browser's ticket of a session known to be valid here, because responses
 // were lost. They are not lost for a whole session: a place presented two sessions after the admission, or a
-// session ticket presented a session after its expiry, is an old copy.
+// session ticket presented a session after its expiry, is an old copy. A connection may keep a session for hours.
 func (k *tickets) kept(ft fleettime.Time, t *ticket.Ticket, life uint32) bool {
 	if life == 0 {
 		return true
 	}
 	if t.IsAdmitted() {
-		return ft.Second() < int64(t.Until+life)
+		return ft.Second() < int64(t.Until+life) || k.recent.Get(t.ID).live
 	}
 	return ft.Second() < int64(k.recent.Get(t.ID).since+2*life)
 }

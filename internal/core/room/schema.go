@@ -51,6 +51,8 @@ type Settings struct {
 	JSONResponse      bool
 	OriginCommands    string
 	Methods           string
+	OriginReuse       string
+	LongConnections   string
 	Rules             []Rule
 	Events            []Event
 }
@@ -221,6 +223,10 @@ var Schema = []Setting{
 		Doc:   "Further methods that reach the site, such as `PURGE`. Those of IANA's registry and QUERY always do.",
 		Field: func(s *Settings) any { return &s.Methods }, Rule: func(s *Settings) string { return checkMethods(s.Methods) },
 	},
+	choice("origin_reuse", DefaultReuse, func(s *Settings) *string { return &s.OriginReuse },
+		"Connections to the site: `auto` keeps them for the next visitor, except where a login is bound to one (NTLM, Negotiate); `never` opens one for each request, and passes every informational answer (103).", ReuseAuto, ReuseNever),
+	choice("long_connections", DefaultLong, func(s *Settings) *string { return &s.LongConnections },
+		"Websockets: `end` with their session, or `renew` it while their visitor sends data: see [Long connections](#long-connections).", LongEnd, LongRenew),
 	{
 		Key: "rules", Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),
 		Doc:   "Requests that pass the room: see [Rules](#rules).",

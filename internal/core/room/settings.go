@@ -61,6 +61,18 @@ const (
 	CachingSite    = "site"    // the site decides
 )
 
+// The values of [Settings.OriginReuse].
+const (
+	ReuseAuto  = "auto"  // a connection to the site is kept for the next visitor
+	ReuseNever = "never" // a connection serves one request
+)
+
+// The values of [Settings.LongConnections].
+const (
+	LongEnd   = "end"   // a websocket ends with the session that admitted it
+	LongRenew = "renew" // data of its visitor renews the session
+)
+
 // The values of [Settings.QueueingMethod].
 const (
 	MethodFIFO        = "fifo"        // in the order of joining
@@ -100,6 +112,8 @@ const (
 	DefaultPreflights     = PreflightsSite
 	DefaultCaching        = CachingPrivate
 	DefaultMethod         = MethodFIFO
+	DefaultReuse          = ReuseAuto
+	DefaultLong           = LongEnd
 )
 
 // ID identifies a room on the wire and in tickets. It is a hash of the room's name, or its former name, so it survives

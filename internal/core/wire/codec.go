@@ -163,7 +163,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Overcommit: r.Overcommit, Ends: packEnds(r.Ends),
 		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Counts: r.Counts.Trim(), Copied: packLines(r.Copied),
-		Passes: packPasses(&r.Passes), Callable: r.Callable, SiteDown: r.SiteDown,
+		Passes: packPasses(&r.Passes), Callable: r.Callable, SiteDown: r.SiteDown, Overdue: r.Overdue,
 		BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate),
 	}
 	if n := len(r.HeldJoined); n > 0 {
@@ -192,7 +192,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
 		Want: p.GetWant(), HeldPeople: p.GetHeldPeople(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
-		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(), SiteDown: min(p.GetSiteDown(), math.MaxInt32),
+		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(), SiteDown: min(p.GetSiteDown(), math.MaxInt32), Overdue: p.GetOverdue(),
 	}
 	r.Passes = unpackPasses(p.GetPasses())
 	var err error

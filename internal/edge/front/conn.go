@@ -75,6 +75,8 @@ type conn struct {
 	given   bool // net/http has the connection
 	unread  int  // bytes of the body still to read
 
+	tied *http1.Conn // to a site, for this connection alone; nil for none
+
 	client     netip.Addr // of the last request; clientText is its text
 	clientText string
 }
@@ -100,6 +102,15 @@ func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth A
 	c.lines = c.linesOf
 	c.from.Waits, c.from.Room = c.onWait, c.takeWork
 	return c
+}
+
+// untie closes the connection to a site that was for this one alone.
+func (c *conn) untie() {
+	if up := c.tied; up != nil {
+		c.f.opts.Pool.Untie()
+		up.Close() // nothing is in progress on it
+		c.tied = nil
+	}
 }
 
 // abort closes the connection in any phase. Any goroutine may call it.

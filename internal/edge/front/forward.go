@@ -9,6 +9,7 @@ import (
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
 )
 
 // forward sends an admitted request to its site, once its body was read.
@@ -25,7 +26,14 @@ func (c *conn) forward(o *gate.Outcome, length int) bool {
 	if o.Client != c.client {
 		c.client, c.clientText = o.Client, clientaddr.Text(o.Client)
 	}
-	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.baseOf(o), visitor: c}
+	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.baseOf(o), visitor: c, own: c.tied, tie: c.tied != nil}
+	if c.tied != nil {
+		c.f.opts.Pool.Untie()
+		c.tied = nil
+	}
+	if c.f.opts.Proxies.Trusts(c.peer) {
+		c.trip.cannotTie = origin.ErrSharedLogin
+	}
 	defer c.endTrip()
 	err := c.exchange(c.in[c.r : c.r+length])
 	c.r += length
@@ -60,9 +68,13 @@ func (c *conn) forwardAnswer(x *trip) bool {
 		return false
 	}
 	c.endVisit()
-	if whole && !c.res.Close {
+	switch {
+	case !whole || c.res.Close || x.outcome.Alone:
+	case !x.tie:
 		x.opts.Pool.Put(x.up)
 		x.up = nil
+	case !ends && x.opts.Pool.Tie(x.up):
+		c.tied, x.up = x.up, nil
 	}
 	return !ends
 }

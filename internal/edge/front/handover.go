@@ -52,6 +52,14 @@ func (h *handover) Addr() net.Addr { return h.addr }
 type handed struct {
 	net.Conn
 	rest []byte
+	tied net.Conn // to a site, for this connection alone; nil for none
+}
+
+// TakeTied returns the connection to a site that is for this one alone, once; nil for none.
+func (h *handed) TakeTied() net.Conn {
+	up := h.tied
+	h.tied = nil
+	return up
 }
 
 // Read implements [net.Conn].

@@ -42,7 +42,7 @@ func (f *Front) ForwardHTTP2(w http.ResponseWriter, r *http.Request, o *gate.Out
 	if !x.parse(r) {
 		return false
 	}
-	x.trip = trip{opts: &f.opts, outcome: o, client: clientaddr.Text(o.Client), base: x.ctx, visitor: x}
+	x.trip = trip{opts: &f.opts, outcome: o, client: clientaddr.Text(o.Client), base: x.ctx, visitor: x, cannotTie: origin.ErrMultiplexedLogin}
 	defer x.endTrip()
 	defer x.bind(nil)
 	switch err := x.exchange(nil); {
@@ -135,7 +135,7 @@ func (x *http2Trip) answer(r *http.Request) {
 		panic(http.ErrAbortHandler) // net/http's way to end a stream
 	}
 	bound := x.unbind == nil || x.unbind() // otherwise it is closed with the visitor
-	if x.unbind = nil; whole && bound && !x.res.Close {
+	if x.unbind = nil; whole && bound && !x.res.Close && !t.outcome.Alone {
 		t.opts.Pool.Put(t.up)
 		t.up = nil
 	}

@@ -40,6 +40,7 @@ func (c *conn) serve() {
 	c.peer = clientaddr.Peer(peer.String())
 	c.takeWork()
 	defer c.freeWork()
+	defer c.untie()
 	for first := true; ; first = false {
 		n, v := c.readHead(first)
 		if v == http1.Odd {
@@ -160,6 +161,10 @@ func (c *conn) handOver() {
 		return
 	}
 	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
+	if c.tied != nil {
+		c.f.opts.Pool.Untie()
+		h.tied, c.tied = c.tied.Conn, nil
+	}
 	if t, ok := c.conn.(*tls.Conn); ok {
 		c.give(&handedTLS{h, t})
 		return

@@ -36,7 +36,11 @@ type trip struct {
 	base    context.Context // ends when the request is cut off
 	visitor visitor
 	asked   time.Time   // when the request was last sent
-	up      *http1.Conn // to the origin; the trip owns it from Pool.Get until Pool.Put or drop
+	up      *http1.Conn // to the origin; the trip owns it from connect until Pool.Put, Pool.Tie or drop
+
+	own       *http1.Conn // of the visitor's connection alone, to use if it leads to the site; nil for none
+	tie       bool        // up is for the visitor's connection alone, because a login may be bound to it
+	cannotTie error       // why it cannot be; nil if it can
 }
 
 // drop closes the connection to the origin, if the trip has one.
@@ -105,6 +109,9 @@ func (p *works) put(w *work) {
 // endTrip closes the connection of a trip unless the pool has it.
 func (w *work) endTrip() {
 	w.trip.drop()
+	if own := w.trip.own; own != nil { // it was not used
+		own.Close() // nothing is in progress on it
+	}
 	w.trip = trip{}
 }
 
@@ -112,13 +119,20 @@ func (w *work) endTrip() {
 // connection; after a panic endTrip closes it.
 func (w *work) exchange(body []byte) error {
 	x := &w.trip
+	for i := range w.req.Fields {
+		if f := &w.req.Fields[i]; f.Name == "Authorization" && origin.BindsLogin(f.Value) {
+			x.tie = true
+		}
+	}
+	if x.tie && x.cannotTie != nil {
+		return x.cannotTie
+	}
 	w.out = w.requestFor(w.out[:0], body)
-	to := x.outcome.Origin.URL
-	for fresh := false; ; {
+	for fresh := x.tie || x.outcome.Alone; ; {
 		if x.base.Err() != nil {
 			return errVisitorLeft // or Shutdown cuts requests off
 		}
-		up, err := x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
+		up, err := x.connect(fresh)
 		if err != nil {
 			if x.base.Err() != nil {
 				return errVisitorLeft
@@ -133,6 +147,9 @@ func (w *work) exchange(body []byte) error {
 			err = w.beginBody(up)
 		}
 		if err == nil {
+			err = w.checkOffers()
+		}
+		if err == nil {
 			return nil
 		}
 		x.drop() // it is of no use
@@ -143,12 +160,39 @@ func (w *work) exchange(body []byte) error {
 			continue
 		}
 		// The origin may have closed the idle connection: a GET or HEAD without a body is sent once more.
-		again := up.Reused && !fresh && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
-		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || isTimeout(err) {
+		again := up.Reused && len(body) == 0 && (w.req.Method == http.MethodGet || w.req.Method == http.MethodHead)
+		if !again || len(up.Buffered()) > 0 || errors.Is(err, errVisitorLeft) || errors.Is(err, http1.ErrAnswer) || errors.Is(err, origin.ErrSharedLogin) || errors.Is(err, origin.ErrMultiplexedLogin) || isTimeout(err) {
 			return err
 		}
 		fresh = true
 	}
+}
+
+// connect returns a connection to the site.
+func (x *trip) connect(fresh bool) (*http1.Conn, error) {
+	to := x.outcome.Origin.URL
+	if up := x.own; up != nil {
+		x.own = nil
+		if up.Again(to.Scheme, to.Host) {
+			return up, nil
+		}
+		up.Close() // it is of no use
+	}
+	return x.opts.Pool.Get(x.base, to.Scheme, to.Host, fresh)
+}
+
+// checkOffers ties the connection if the site offers a login that it binds to it. The error says that this cannot be.
+func (w *work) checkOffers() error {
+	if w.res.Status != http.StatusUnauthorized {
+		return nil
+	}
+	for i := range w.res.Fields {
+		if f := &w.res.Fields[i]; f.Name == "Www-Authenticate" && origin.OffersBinding(f.Value) {
+			w.trip.tie = true
+			return w.trip.cannotTie
+		}
+	}
+	return nil
 }
 
 // requestFor appends the request as it goes to the origin.
@@ -199,7 +243,7 @@ func (w *work) roundTrip(up *http1.Conn) error {
 			return errors.Join(http1.ErrAnswer, errUpgraded)
 		case w.res.Status >= http.StatusOK:
 			return nil
-		case w.res.Status != http.StatusContinue && !up.Reused: // on a reused connection it may be a late one of another visitor
+		case w.res.Status != http.StatusContinue && (!up.Reused || w.trip.own == nil && w.trip.tie): // on a reused connection it may be a late one of another visitor
 			if !w.trip.visitor.hint(&w.res) {
 				return errVisitorLeft
 			}

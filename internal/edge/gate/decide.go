@@ -66,8 +66,8 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	g.enter(ctx, r, o, rooms, path, query)
 }
 
-// readsOneWay reports whether a raw target is a path, and no reader ends it early: many sites end it at the first blank or control
-// character, in ASCII, Latin-1 or UTF-8, and would serve another path than the one that was decided.
+// readsOneWay reports whether a raw target is a path, and no reader ends it early: many sites end it at the first blank
+// or control character, in ASCII, Latin-1 or UTF-8, and would serve another path than the one that was decided.
 func readsOneWay(target string) bool {
 	if target == "" || target[0] != '/' {
 		return false
@@ -120,6 +120,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		o.redirect(m.Host, r.Target)
 		return
 	}
+	o.Alone = slices.ContainsFunc(m.Rooms(), func(r *room.Room) bool { return r.OriginReuse == room.ReuseNever })
 	in := inForce(m.Rooms())
 	if len(in) == 0 {
 		g.Count("passed")

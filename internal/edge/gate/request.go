@@ -361,6 +361,7 @@ type Outcome struct {
 	Client netip.Addr     // the visitor's, from the request
 	Secure bool           // from the request
 
+	Alone   bool // the connection to Origin serves this request only
 	Private bool // shared caches must not store the site's response
 
 	Stay  Stay   // of the event stream
@@ -423,16 +424,3 @@ func (o *Outcome) End() {
 
 // HasSession reports whether a valid session admits the request.
 func (o *Outcome) HasSession() bool { return len(o.inside) > 0 }
-
-// SessionLeft returns the rest of the shortest session that admits the request, in fleet time; ok is false without
-// a session.
-func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {
-	if len(o.inside) == 0 {
-		return 0, false
-	}
-	until := o.inside[0].Ticket.Until
-	for i := range o.inside {
-		until = min(until, o.inside[i].Ticket.Until)
-	}
-	return fleettime.Time(int64(until) * 1000).Sub(o.gate.now()), true
-}

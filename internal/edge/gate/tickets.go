@@ -257,6 +257,9 @@ func (o *Outcome) appendCookie(rm *roomState, i int, now fleettime.Time, t *tick
 	age := int64(waitingAge)
 	if t.IsAdmitted() {
 		age = max(1, int64(t.Until)-now.Second())
+		if rm.LongConnections == room.LongRenew {
+			age = max(age, waitingAge) // a connection may keep the session for longer than the ticket
+		}
 	}
 	dst = append(dst, "; Path=/; Max-Age="...)
 	dst = strconv.AppendInt(dst, age, 10)

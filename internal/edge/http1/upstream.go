@@ -27,6 +27,7 @@ type Pool struct {
 	mu     sync.Mutex
 	idle   map[site][]*Conn // each from the oldest to the newest
 	n      int
+	tied   int // connections that are tied
 	closed bool
 }
 
@@ -105,6 +106,35 @@ func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn,
 	return c, nil
 }
 
+// Tie keeps a connection for one user alone, after its last response was read completely, and reports whether it may:
+// tied connections count among the idle ones. [Pool.Untie] ends it; [Conn.Again] comes before each further request.
+func (p *Pool) Tie(c *Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || c.once || c.raw == nil || p.n+p.tied >= p.MaxIdle {
+		return false
+	}
+	p.tied++
+	return true
+}
+
+// Untie releases what Tie has counted. The caller closes the connection, or has given it away.
+func (p *Pool) Untie() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tied--
+}
+
+// Again prepares a connection that was not in the pool for another request to the site at host, and reports whether it
+// may carry it: it leads there, and nothing of the last response is left.
+func (c *Conn) Again(scheme, host string) bool {
+	if c.to != (site{scheme, host}) || c.w > c.r {
+		return false
+	}
+	c.r, c.w, c.Reused, c.kept = 0, 0, true, true
+	return true
+}
+
 func trimBrackets(host string) string {
 	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
 		return host[1 : len(host)-1]
@@ -163,7 +193,7 @@ func (p *Pool) keep(c *Conn) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || c.once || c.raw == nil || p.n >= p.MaxIdle || len(p.idle[c.to]) >= p.MaxIdlePerSite {
+	if p.closed || c.once || c.raw == nil || p.n+p.tied >= p.MaxIdle || len(p.idle[c.to]) >= p.MaxIdlePerSite {
 		return false
 	}
 	if p.idle == nil {

@@ -90,6 +90,19 @@ type Monitor struct {
 	Changed   func()                // called when an origin goes down or comes back, see [Origin.Down]
 	Metrics   *Metrics
 	Log       *slog.Logger
+
+	sharedLogin atomic.Int64 // clock reading at the last ErrSharedLogin, 0 for none
+}
+
+// alarmFor is how long a refused login stays an alarm.
+const alarmFor = 10 * time.Minute
+
+// Alarms returns the alarms about sites.
+func (m *Monitor) Alarms() []string {
+	if at := m.sharedLogin.Load(); at != 0 && m.Now().Sub(fleettime.Mono(at)) < alarmFor {
+		return []string{ErrSharedLogin.Error()}
+	}
+	return nil
 }
 
 // Answered records a response.
@@ -117,6 +130,16 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 		m.Metrics.unreadable.Inc()
 		m.Log.Warn("answer of the origin cannot be read: the visitor gets 502", slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err))
 		return Failure{Status: http.StatusBadGateway, Text: "The site's answer cannot be read. Please try again.\n"}
+	}
+	if errors.Is(err, ErrSharedLogin) {
+		m.Metrics.sharedLogins.Inc()
+		m.sharedLogin.Store(int64(max(m.Now(), 1)))
+		m.Log.Error("login refused", slog.String("host", host), slog.Any("error", err))
+		return Failure{Status: http.StatusBadGateway, Text: "This site's login needs a connection of its own, which a proxy on the way does not give.\n"}
+	}
+	if errors.Is(err, ErrMultiplexedLogin) {
+		m.Log.Info("login refused", slog.String("host", host), slog.Any("error", err))
+		return Failure{Status: http.StatusMisdirectedRequest, Text: "This site's login needs HTTP/1.1.\n"}
 	}
 	m.Metrics.failed.Inc()
 	m.Log.Warn("origin does not answer", slog.String("host", host), slog.Any("error", err))

@@ -145,6 +145,67 @@ func NewTransport(dials *Dials, response time.Duration) Transport {
 	}}
 }
 
+// Alone returns a transport with a connection for each request.
+func (t Transport) Alone() Transport {
+	alone := t.http1()
+	alone.DisableKeepAlives = true
+	return Transport{alone}
+}
+
+// Own returns a transport for one client, whose requests come one after the other. It begins with the connection
+// first, if that is not nil, and keeps one connection.
+func (t Transport) Own(first net.Conn) Transport {
+	own := t.http1()
+	own.MaxIdleConns, own.MaxIdleConnsPerHost = 1, 1
+	if first == nil {
+		return Transport{own}
+	}
+	var used atomic.Bool
+	dial, secure := own.DialContext, own.TLSClientConfig
+	take := func() bool { return used.CompareAndSwap(false, true) }
+	if _, ok := first.(*tls.Conn); !ok {
+		own.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if take() {
+				return first, nil
+			}
+			return dial(ctx, network, addr)
+		}
+		return Transport{own}
+	}
+	own.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if take() {
+			return first, nil
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		cfg := secure.Clone()
+		if cfg.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		c := tls.Client(conn, cfg)
+		ctx, cancel := context.WithTimeout(ctx, Handshake)
+		defer cancel()
+		if err := c.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return c, nil
+	}
+	return Transport{own}
+}
+
+// http1 returns a copy without connections that speaks HTTP/1.1 only: over HTTP/2 requests share a connection.
+func (t Transport) http1() *http.Transport {
+	own := t.Clone()
+	own.ForceAttemptHTTP2, own.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
+	if own.TLSClientConfig == nil {
+		own.TLSClientConfig = &tls.Config{}
+	}
+	own.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	return own
+}
+
 // Buffers is a pool of buffers to copy bodies through. It is safe for concurrent use.
 type Buffers struct{ free chan []byte }
 
