@@ -61,6 +61,7 @@ type Server struct {
 	gate     *gate.Gate
 	streams  *streams
 	monitor  *origin.Monitor
+	dials    *origin.Dials
 	proxy    *proxy
 	patience patience
 	pool     *http1.Pool  // connections of the fast front to origins
@@ -120,8 +121,8 @@ func New(o Options) (_ *Server, err error) {
 	s.streams = &streams{hub, s.gate, s.log}
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.keepLives(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
-	dials := origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
-	transport := origin.NewTransport(dials, o.Config.Timeouts.Response)
+	s.dials = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
+	transport := origin.NewTransport(s.dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
 	s.proxy = &proxy{
@@ -129,7 +130,7 @@ func New(o Options) (_ *Server, err error) {
 		log: s.log, quiet: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	if s.cfg.Reader == frontFast {
-		s.fast = s.newFast(dials)
+		s.fast = s.newFast(s.dials)
 	}
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
