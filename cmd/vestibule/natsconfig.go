@@ -34,7 +34,7 @@ func newNATSConfigWriteCmd() *cobra.Command {
 		ServerNames: []string{
 			"nats", "nats.vestibule-{place}.svc", "*.nats.vestibule-{place}.svc", "localhost", "127.0.0.1", "::1",
 		},
-		Hub: []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Valid: 365 * 24 * time.Hour,
+		Hub: []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Monitor: "127.0.0.1:8222", Valid: 365 * 24 * time.Hour,
 	}
 	cmd := &cobra.Command{
 		Use: "write", Short: "Write nats.conf, certificates and Kubernetes objects",
@@ -80,6 +80,7 @@ type natsConfigWrite struct {
 	Hub         []string      `mapstructure:"hub" doc:"host:port on which global's servers take those of data centres"`
 	CertDir     string        `mapstructure:"cert_dir" doc:"where a server of {place} finds its certificates; empty for where they are written"`
 	StoreDir    string        `mapstructure:"store_dir" doc:"where a server of {place} keeps JetStream"`
+	Monitor     string        `mapstructure:"monitor" doc:"host:port on which servers answer probes and tell metrics to anybody; in Kubernetes 0.0.0.0:8222, for its probes"`
 	Valid       time.Duration `mapstructure:"valid" doc:"life of the certificates"`
 	CACert      string        `mapstructure:"ca_cert" doc:"certificate of an authority of your own (PEM); empty for one that is made"`
 	CAKey       string        `mapstructure:"ca_key" doc:"its ECDSA key (PEM, PKCS 8)"`
@@ -89,7 +90,7 @@ type natsConfigWrite struct {
 func (c *natsConfigWrite) plan() (*natsconf.Plan, []error) {
 	p := &natsconf.Plan{
 		DataCenters: c.DataCenters, Servers: c.Servers, Routes: c.Routes, Names: c.ServerNames, Hub: c.Hub,
-		CertDir: c.CertDir, StoreDir: c.StoreDir, Valid: c.Valid,
+		CertDir: c.CertDir, StoreDir: c.StoreDir, Monitor: c.Monitor, Valid: c.Valid,
 	}
 	var errs []error
 	for _, l := range []struct {

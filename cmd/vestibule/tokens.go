@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,19 +30,24 @@ func newTokensCmd() *cobra.Command {
 }
 
 func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
-	role, expires := "", time.Duration(0)
+	role, expires, rooms := "", "", []string(nil)
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a token and show its value, this once",
 		PreRunE: func(*cobra.Command, []string) error {
-			if expires < 0 {
-				return usagef("expires: must not be negative, got %v", expires)
-			}
-			return nil
+			_, err := expiryOf(time.Now(), expires)
+			return err
 		},
 		RunE: flags.run(func(c *client, args []string) error {
 			ask := object{"name": args[0], "role": role}
-			if expires > 0 {
-				ask["expires_on"] = time.Now().Add(expires).UTC().Format(time.RFC3339)
+			if len(rooms) > 0 {
+				ask["rooms"] = rooms
+			}
+			end, err := expiryOf(time.Now(), expires)
+			if err != nil {
+				return err
+			}
+			if end != "" {
+				ask["expires_on"] = end
 			}
 			made, err := call[api.Token](c, http.MethodPost, c.because(ofOurs("tokens")), ask)
 			if err == nil && made.Value == nil {
@@ -52,9 +60,29 @@ func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&role, "role", "viewer", "viewer, operator, editor or admin")
-	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is valid, 0 for ever")
+	cmd.Flags().StringVar(&expires, "expires", "", "how long it is valid, such as 90d or 12h, or never (365d)")
+	cmd.Flags().StringSliceVar(&rooms, "rooms", nil, "names or IDs of the only rooms that it reaches (all rooms)")
 	offer(cmd, "role", "viewer", "operator", "editor", "admin")
 	return cmd
+}
+
+// expiryOf returns the end of a token as the API takes it, for a duration with the units of [time.ParseDuration] or in
+// days; "" for the API's default.
+func expiryOf(now time.Time, text string) (string, error) {
+	if text == "" || text == "never" {
+		return text, nil
+	}
+	life, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n uint64
+		if n, err = strconv.ParseUint(days, 10, 16); err == nil {
+			life = time.Duration(n) * 24 * time.Hour
+		}
+	}
+	if err != nil || life <= 0 {
+		return "", usagef("expires: must be never, or a duration above zero such as 90d or 12h, got %q", text)
+	}
+	return now.Add(life).UTC().Format(time.RFC3339), nil
 }
 
 func listTokens(c *client) error {
@@ -63,9 +91,9 @@ func listTokens(c *client) error {
 		return err
 	}
 	return c.show(list, func(row func(...any)) {
-		row("ID", "NAME", "ROLE", "ISSUED", "EXPIRES", "LAST USED")
+		row("ID", "NAME", "ROLE", "ROOMS", "ISSUED", "EXPIRES", "LAST USED")
 		for _, t := range list {
-			row(t.Id, t.Name, t.Role, t.IssuedOn, t.ExpiresOn, t.LastUsedOn)
+			row(t.Id, t.Name, t.Role, cmp.Or(strings.Join(t.Rooms, " "), "all"), t.IssuedOn, t.ExpiresOn, t.LastUsedOn)
 		}
 	})
 }

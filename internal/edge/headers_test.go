@@ -39,6 +39,8 @@ var movingHeaders = []string{
 	"X-Real-IP", "X-Client-IP", "Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Connecting-IPv6", "Fastly-Client-Ip", "Fly-Client-Ip",
 	"X-Cluster-Client-Ip", "X-Originating-IP", "X-Remote-IP", "X-Remote-Addr", "X-ProxyUser-Ip", "WL-Proxy-Client-IP", "WL-Proxy-SSL",
 	"X-Azure-ClientIP", "X-Appengine-User-Ip", "X-Custom-IP-Authorization", "X-Nf-Client-Connection-Ip",
+	"Remote-User", "X-Remote-User", "Ssl-Client-Verify", "Ssl-Client-S-Dn", "X-SSL-Client-Cert", "X-Client-Cert", "X-Vercel-Forwarded-For", "X-Vercel-Proxied-For",
+	"Akamai-Client-IP", "X-Sucuri-ClientIP", "X-Sendfile", "X-Sendfile-Type",
 	"X-Vestibule-Anything", "Vestibule-Poll-Like", "$WSSC", "$WSRA", // WebSphere's
 }
 

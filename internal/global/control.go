@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -140,6 +141,7 @@ type Control struct {
 	file     string // the first token is written here
 	log      *slog.Logger
 	first    chan struct{} // closed once there is a token
+	expiry   *atomic.Pointer[control.Expiry]
 }
 
 // TokenFile is the name of the file with the first token.
@@ -153,7 +155,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	}
 	c := &Control{
 		folder: s.Config.DataDir, url: strings.TrimSuffix(cfg.URL, "/"),
-		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}),
+		scheme: "http", file: filepath.Join(s.Config.DataDir, TokenFile), log: s.log, first: make(chan struct{}), expiry: &s.expiry,
 	}
 	c.access = access.New(access.Options{Docs: docs, OIDC: provider, Log: s.log, Token: func(ctx context.Context, id string) (control.Principal, bool, error) {
 		return c.API.Principal(ctx, id)
@@ -269,6 +271,7 @@ func (c *Control) run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error { return node.IgnoreEnd(ctx, c.makeFirst(ctx)) })
+	g.Go(func() error { return node.IgnoreEnd(ctx, c.watchTokens(ctx)) })
 	g.Go(func() error { return node.IgnoreEnd(ctx, c.recoverAdmins(ctx)) })
 	g.Go(func() error {
 		<-ctx.Done()
@@ -280,6 +283,23 @@ func (c *Control) run(ctx context.Context) error {
 		return nil
 	})
 	return g.Wait()
+}
+
+// watchTokens keeps the next end of a token for metrics and alarms, until ctx ends.
+func (c *Control) watchTokens(ctx context.Context) error {
+	for {
+		next, err := c.API.NextExpiry(ctx)
+		if err == nil {
+			c.expiry.Store(next)
+		} else if ctx.Err() == nil {
+			c.log.Warn("control: the ends of tokens cannot be read", slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Minute):
+		}
+	}
 }
 
 // makeFirst writes the first token of a fleet to a file that only this user can read. A printed token would stay in

@@ -33,7 +33,7 @@ type metrics struct {
 	leaseTrouble, leading, term, skew                                  *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate      *prometheus.Desc
 	cutoff, complete, free, rateFree, held, rateHeld, idle, overcommit *prometheus.Desc
-	beyond, draws                                                      *prometheus.Desc
+	beyond, draws, tokenExpiry                                         *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -53,6 +53,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		unpublished:  d("vestibule_global_unpublished_seconds", "For how long the document could not be published, 0 where it is or this candidate does not lead.", "document"),
 		unlisted:     d("vestibule_global_unlisted_data_centers", "Data centres that report and are not listed: they admit no visitor."),
 		outdated:     d("vestibule_global_members_outdated", "1 while a data centre knows a newer list of data centres than this leader: nothing is lent."),
+		tokenExpiry:  d("vestibule_control_token_expiry_timestamp_seconds", "Unix time at which the next API token ends that was made for longer than 30 days; absent for none."),
 		draws:        d("vestibule_draws_late", "Events that should have begun and have not, as the record of their draw is not public for long enough."),
 		leaseTrouble: d("vestibule_global_lease_trouble_seconds", "Time for which the reachable store has refused all leases; 0 while it accepts them."),
 		leading:      d("vestibule_global_leading", "1 while this candidate leads."),
@@ -99,7 +100,7 @@ func (m *metrics) answered(operation string, status int) {
 
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		m.unlisted, m.outdated, m.unpublished, m.draws, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.unlisted, m.outdated, m.unpublished, m.draws, m.tokenExpiry, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
 		m.cutoff, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.overcommit, m.beyond,
 	}
 }
@@ -215,6 +216,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.unlisted, float64(len(c.Unlisted)))
 	gauge(m.outdated, truth(c.outdated()))
 	gauge(m.draws, float64(len(m.s.lateDraws())))
+	if e := m.s.expiry.Load(); e != nil {
+		gauge(m.tokenExpiry, float64(e.At.Unix()))
+	}
 	trouble, _ := m.s.Lease.Trouble()
 	gauge(m.leaseTrouble, trouble.Seconds())
 	gauge(m.leading, truth(st.Leading))

@@ -10,6 +10,7 @@ package global
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control"
 	"vestibule/internal/global/history"
 	"vestibule/internal/global/notices"
 	"vestibule/internal/global/roomstore"
@@ -65,6 +67,7 @@ type Server struct {
 	poster     *notices.Poster
 	sender     atomic.Pointer[notices.Sender] // while it leads
 	numbers    numbers                        // of all rooms, for the API
+	expiry     atomic.Pointer[control.Expiry] // of the token that ends next; nil for none
 	candidates candidates                     // shown by the API
 }
 
@@ -202,6 +205,9 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, "the audit entry of a change of rooms is not in the stream yet: "+why)
 	}
 	r.Alarms = append(r.Alarms, s.lateDraws()...)
+	if e := s.expiry.Load(); e.Soon(time.Now()) {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("API token %s (%s) ends on %s: create another with: vestibule tokens create", e.Name, e.ID, e.At.Format(time.DateOnly)))
+	}
 	if sender := s.sender.Load(); sender != nil {
 		r.Alarms = append(r.Alarms, sender.Alarms()...)
 	}

@@ -71,7 +71,7 @@ type ServerConfig struct {
 	Listen       string   `mapstructure:"listen" doc:"host:port on which the embedded server takes other processes"`
 	Leafs        string   `mapstructure:"leafs" doc:"host:port on which the embedded server takes leaf nodes"`
 	Hubs         []string `mapstructure:"hubs" doc:"leaf-node addresses that the embedded server joins"`
-	Credentials  string   `mapstructure:"credentials" doc:"clients of the embedded server: auto for those with the password of data_dir/nats.password, which is made where a new server listens for other machines; none for all"`
+	Credentials  string   `mapstructure:"credentials" doc:"clients of the embedded server: auto for those with the password of data_dir/nats.password, which is made where the server listens for other machines; none for all"`
 }
 
 // Values of nats.credentials for an embedded server.

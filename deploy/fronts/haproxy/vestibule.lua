@@ -86,6 +86,7 @@ end)
 -- Headers that some sites read as the path, the method, the host, the scheme or the address of a request.
 local moving = {
 -- generated from internal/edge/origin/headers.go: make golden
+	["akamai-client-ip"] = true,
 	["ali-cdn-real-ip"] = true,
 	["base-url"] = true,
 	["cdn-real-ip"] = true,
@@ -110,8 +111,6 @@ local moving = {
 	["path-info"] = true,
 	["proxy"] = true,
 	["real-ip"] = true,
-	["remote-addr"] = true,
-	["remote-host"] = true,
 	["request-uri"] = true,
 	["script-name"] = true,
 	["source-ip"] = true,
@@ -170,8 +169,6 @@ local moving = {
 	["x-real-proto"] = true,
 	["x-real-uri"] = true,
 	["x-real-url"] = true,
-	["x-remote-addr"] = true,
-	["x-remote-ip"] = true,
 	["x-replaced-path"] = true,
 	["x-request-scheme"] = true,
 	["x-request-uri"] = true,
@@ -184,13 +181,13 @@ local moving = {
 	["x-server-port"] = true,
 	["x-source-ip"] = true,
 	["x-ssl"] = true,
+	["x-sucuri-clientip"] = true,
 	["x-true-client-ip"] = true,
 	["x-true-ip"] = true,
 	["x-unencoded-url"] = true,
 	["x-uri"] = true,
 	["x-url"] = true,
 	["x-url-scheme"] = true,
-	["x-vercel-ip"] = true,
 	["x-waws-original-host"] = true,
 	["x-waws-unencoded-url"] = true,
 -- end
@@ -199,6 +196,8 @@ local families = {
 -- made of the families
 	"forward",
 	"proxy-",
+	"remote-",
+	"ssl-client-",
 	"wl-proxy-",
 	"x-arr-",
 	"x-envoy-",
@@ -206,6 +205,11 @@ local families = {
 	"x-middleware-",
 	"x-original-",
 	"x-rewrite-",
+	"x-client-cert",
+	"x-remote-",
+	"x-sendfile",
+	"x-ssl-client-",
+	"x-vercel-",
 	"vestibule-",
 	"x-vestibule-",
 -- end

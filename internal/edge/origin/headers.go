@@ -44,17 +44,18 @@ var (
 
 	// The visitor's address.
 	addressHeaders = []string{
-		"Ali-Cdn-Real-Ip", "Cdn-Real-Ip", "Cdn-Src-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Pseudo-Ipv4", "Client-Ip",
+		"Akamai-Client-Ip", "Ali-Cdn-Real-Ip", "Cdn-Real-Ip", "Cdn-Src-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Pseudo-Ipv4", "Client-Ip",
 		"Cloudfront-Viewer-Address", "Cluster-Client-Ip", "Do-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "Incap-Client-Ip",
-		"Oxylabs-Client-Ip", "Real-Ip", "Remote-Addr", "Remote-Host", "Source-Ip", "True-Client-Ip", "X-Appengine-Remote-Addr",
+		"Oxylabs-Client-Ip", "Real-Ip", "Source-Ip", "True-Client-Ip", "X-Appengine-Remote-Addr",
 		"X-Appengine-User-Ip", "X-Azure-Clientip", "X-Azure-Socketip", "X-Client-Addr", "X-Client-Ip", "X-Clientip",
 		"X-Cluster-Client-Ip", "X-Coming-From", "X-Custom-Ip-Authorization", "X-Nf-Client-Connection-Ip", "X-Originating-Ip",
-		"X-Proxyuser-Ip", "X-Real-Ip", "X-Remote-Addr", "X-Remote-Ip", "X-Source-Ip", "X-True-Client-Ip", "X-True-Ip", "X-Vercel-Ip",
+		"X-Proxyuser-Ip", "X-Real-Ip", "X-Source-Ip", "X-Sucuri-Clientip", "X-True-Client-Ip", "X-True-Ip",
 	}
 
 	// Families of headers with any of these meanings.
 	headerFamilies = []string{
-		"Forward", "Proxy-", "Wl-Proxy-", "X-Arr-", "X-Envoy-", "X-Forward", "X-Middleware-", "X-Original-", "X-Rewrite-",
+		"Forward", "Proxy-", "Remote-", "Ssl-Client-", "Wl-Proxy-", "X-Arr-", "X-Envoy-", "X-Forward", "X-Middleware-", "X-Original-", "X-Rewrite-",
+		"X-Client-Cert", "X-Remote-", "X-Sendfile", "X-Ssl-Client-", "X-Vercel-",
 	}
 
 	// Headers among nodes of this fleet and to the site.

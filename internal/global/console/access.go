@@ -111,7 +111,7 @@ func tokenForm() *formView {
 		{Name: "name", Label: "Name", Hint: "of the program that uses it", Required: true, Max: 64},
 		{Name: "role", Label: "Role", Kind: "choice", Value: string(control.Viewer), Choices: roleChoices},
 		roomsField,
-		{Name: "expires_on", Label: "Expires (UTC)", Hint: "empty: never", Kind: "time"},
+		{Name: "expires_on", Label: "Expires (UTC)", Hint: "empty: in a year", Kind: "time"},
 	}}
 }
 

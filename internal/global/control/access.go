@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/rules"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -42,6 +43,15 @@ func (who Principal) only(rooms []*roomstore.Room) []*roomstore.Room {
 		return rooms
 	}
 	return slices.DeleteFunc(slices.Clone(rooms), func(r *roomstore.Room) bool { return !slices.Contains(who.Rooms, room.PublicID(r.Known())) })
+}
+
+// expression returns a rule's expression as the principal may see it. Literals may be secrets, such as the value of a
+// header that programs send, so a viewer does not see them.
+func (who Principal) expression(text string) string {
+	if who.Role == Viewer {
+		return rules.Mask(text)
+	}
+	return text
 }
 
 type principalKey struct{}
@@ -93,12 +103,13 @@ func Source(remote string) string {
 	return a.String()
 }
 
-// Throttle bounds how many invalid tokens an address may try. Recently valid tokens still pass, so that a neighbour
-// cannot lock anybody out. It is safe for concurrent use.
+// Throttle bounds how many invalid tokens an address may try. It never judges a valid token, so that a neighbour cannot
+// lock anybody out. It is safe for concurrent use.
 type Throttle struct {
 	mu     sync.Mutex
+	minute time.Time // in which told failures were the first of their addresses
+	told   int
 	by     *simplelru.LRU[string, *failures]
-	lately *simplelru.LRU[string, struct{}] // ids of valid tokens
 }
 
 type failures struct {
@@ -110,6 +121,7 @@ const (
 	maxFailures    = 10 // per address
 	failuresWithin = time.Minute
 	maxSources     = 10_000
+	maxTold        = 30
 )
 
 // NewThrottle returns a throttle that has seen nothing.
@@ -118,11 +130,7 @@ func NewThrottle() *Throttle {
 	if err != nil {
 		panic(err) // for a size below 1
 	}
-	lately, err := simplelru.NewLRU[string, struct{}](maxTokens, nil)
-	if err != nil {
-		panic(err)
-	}
-	return &Throttle{by: by, lately: lately}
+	return &Throttle{by: by}
 }
 
 // wait returns how long an address has to wait.
@@ -132,16 +140,6 @@ func (t *Throttle) wait(now time.Time, from string) time.Duration {
 		return 0
 	}
 	return max(0, failuresWithin-now.Sub(f.since))
-}
-
-// Refuses returns how long tokens from an address are refused, 0 if they are checked.
-func (t *Throttle) Refuses(now time.Time, from, id string) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lately.Contains(id) {
-		return 0
-	}
-	return t.wait(now, from)
 }
 
 // Failed records an invalid token, and returns how long the address has to wait.
@@ -160,9 +158,18 @@ func (t *Throttle) Failed(now time.Time, from string) time.Duration {
 	return 0
 }
 
-// Good records a valid token.
-func (t *Throttle) Good(id string) {
+// First reports whether the last failure of an address was its first within a minute. It does so for at most maxTold
+// addresses a minute, which bounds the entries about them.
+func (t *Throttle) First(now time.Time, from string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lately.Add(id, struct{}{})
+	f, ok := t.by.Peek(from)
+	if !ok || f.n != 1 || now.Sub(f.since) >= failuresWithin {
+		return false
+	}
+	if now.Sub(t.minute) >= failuresWithin {
+		t.minute, t.told = now, 0
+	}
+	t.told++
+	return t.told <= maxTold
 }

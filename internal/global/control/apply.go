@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,9 +35,13 @@ func (s *applyService) export(ctx context.Context, _ *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	doc, pages := state.Document(), map[string]string{}
+	doc, pages, who := state.Document(), map[string]string{}, principal(ctx)
 	for i := range doc.Rooms {
 		r := &doc.Rooms[i]
+		r.Rules = slices.Clone(r.Rules)
+		for k := range r.Rules {
+			r.Rules[k].Expression = who.expression(r.Rules[k].Expression)
+		}
 		r.Pages(func(name *string) {
 			if *name == "" || err != nil {
 				return
@@ -94,13 +97,15 @@ func pagesOf(rooms []room.Settings, pages map[string]string, f *faults) map[stri
 // apply makes, replaces and deletes rooms and hosts as a rooms file says.
 func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m := f.object("", q.body)
+	m := f.object("", q.body, "rooms_yaml", "pages", "prune", "dry_run")
 	text, _ := f.text("/rooms_yaml", m["rooms_yaml"])
 	dry, _ := f.flag("/dry_run", m["dry_run"])
 	prune, _ := f.flag("/prune", m["prune"])
-	var pages map[string]string
-	if v := m["pages"]; !null(v) && json.Unmarshal(v, &pages) != nil {
-		f.add("/pages", "pages must be an object of texts")
+	pages := map[string]string{}
+	if v := m["pages"]; !null(v) {
+		for name, content := range f.members("/pages", v) {
+			pages[name], _ = f.text("/pages/"+name, content)
+		}
 	}
 	if len(f) > 0 {
 		return nil, invalid(f)

@@ -188,6 +188,9 @@ func plain(s *room.Settings) *map[string]any {
 
 func (s *revisionService) restore(ctx context.Context, q *request) (any, error) {
 	all, err := s.revisions(ctx, q.room())
+	if err == nil {
+		err = q.empty()
+	}
 	if err != nil {
 		return nil, err
 	}

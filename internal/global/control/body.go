@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -27,12 +28,46 @@ func (f *faults) add(pointer, format string, args ...any) {
 	*f = append(*f, n)
 }
 
-// object reads a JSON object.
-func (f *faults) object(pointer string, data json.RawMessage) map[string]json.RawMessage {
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(data, &m); err != nil || m == nil {
+// object reads a JSON object that has no keys but the given ones. An unknown key is a fault: a mistyped limit must not
+// pass for no limit.
+func (f *faults) object(pointer string, data json.RawMessage, keys ...string) map[string]json.RawMessage {
+	m := f.members(pointer, data)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if slices.Contains(keys, key) {
+			continue
+		}
+		known := make([]string, len(keys))
+		for i, k := range keys {
+			known[i] = cmpName(pointer + "/" + k)
+		}
+		f.unknown(pointer+"/"+key, "field", known)
+	}
+	return m
+}
+
+// members reads a JSON object with any keys. A key that is given twice is a fault.
+func (f *faults) members(pointer string, data json.RawMessage) map[string]json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		f.add(pointer, "%s must be an object", cmpName(pointer))
 		return nil
+	}
+	m := map[string]json.RawMessage{}
+	for d.More() {
+		t, err := d.Token()
+		key, _ := t.(string)
+		var v json.RawMessage
+		if err == nil {
+			err = d.Decode(&v)
+		}
+		if err != nil { // not of a valid document
+			f.add(pointer, "%s must be an object", cmpName(pointer))
+			return nil
+		}
+		if _, twice := m[key]; twice {
+			f.add(pointer+"/"+key, "%s is given twice", short(cmpName(pointer+"/"+key)))
+		}
+		m[key] = v
 	}
 	return m
 }
@@ -89,7 +124,7 @@ func (f *faults) flag(pointer string, v json.RawMessage) (b, ok bool) {
 
 // each calls read for each value of a body, with its JSON pointer. It descends into the objects that hold settings.
 func (f *faults) each(pointer string, body json.RawMessage, read func(at string, v json.RawMessage)) {
-	m := f.object(pointer, body)
+	m := f.members(pointer, body)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		switch at := pointer + "/" + key; {
 		case at != "/vestibule" && at != "/cookie_attributes":
@@ -103,17 +138,22 @@ func (f *faults) each(pointer string, body json.RawMessage, read func(at string,
 // fixed are the only values of settings of the hosted product that are not served otherwise.
 var fixed = map[string]string{"/turnstile_mode": "invisible", "/turnstile_action": "log"}
 
-// other checks a value that is no setting. An unknown key is a fault in the object vestibule, since only a client that
-// means it sends it, and with strict set; otherwise it is ignored, since clients send read-only fields back.
-func (f *faults) other(at string, v json.RawMessage, settings map[string]*field, strict bool) {
+// readOnly are the fields of answers that are no settings. They are ignored: clients of the hosted product send the
+// rooms and events that they have read.
+var readOnly = map[string]bool{
+	"/id": true, "/created_on": true, "/modified_on": true, "/next_event_prequeue_start_time": true, "/next_event_start_time": true,
+	ownPrefix + "revision": true, ownPrefix + "identity": true,
+}
+
+// other checks a value that is no setting. An unknown key is a fault.
+func (f *faults) other(at string, v json.RawMessage, settings map[string]*field) {
 	if value, ok := fixed[at]; ok {
 		if s, ok := f.text(at, v); ok && s != "" && !strings.EqualFold(s, value) {
 			f.add(at, "%s must be %q or null, got %q: nothing else is served yet", cmpName(at), value, short(s))
 		}
 		return
 	}
-	own, ok := strings.CutPrefix(at, ownPrefix)
-	if ok = ok && own != "revision" && own != "identity"; !ok && !strict {
+	if readOnly[at] {
 		return
 	}
 	if own := settings[ownPrefix+at[1:]]; own != nil {
@@ -128,6 +168,10 @@ func (f *faults) unknown(at, kind string, keys []string) {
 	name := cmpName(at)
 	if meant := room.Suggest(name, keys); meant != "" {
 		f.add(at, "%s: no such %s, did you mean %s?", short(name), kind, meant)
+		return
+	}
+	if len(keys) == 0 {
+		f.add(at, "%s: no such %s: this request takes none", short(name), kind)
 		return
 	}
 	f.add(at, "%s: no such %s, there are %s", short(name), kind, strings.Join(keys, ", "))
@@ -165,7 +209,7 @@ func readRoom(q *request, over room.Settings) *given {
 	g.faults.each("", q.body, func(at string, v json.RawMessage) {
 		f := fields[at]
 		if f == nil {
-			g.faults.other(at, v, fields, q.strict())
+			g.faults.other(at, v, fields)
 			return
 		}
 		if !f.read(g, v) {
@@ -205,7 +249,7 @@ func readRoutes(g *given, _ *field, v json.RawMessage) bool {
 	good := true
 	for i, e := range list {
 		at := fmt.Sprintf("/additional_routes/%d", i)
-		m := g.faults.object(at, e)
+		m := g.faults.object(at, e, "host", "path")
 		host, ok := g.faults.text(at+"/host", m["host"])
 		path, ok2 := g.faults.text(at+"/path", m["path"])
 		good = good && m != nil && ok && ok2

@@ -183,17 +183,10 @@ func (s *controlService) patch(ctx context.Context, q *request) (any, error) {
 // applyControls applies a body to the controls of a room.
 func applyControls(said *room.Control, body json.RawMessage, by string, now int64) error {
 	var f faults
-	m := f.object("", body)
+	m := f.object("", body, "pause", "queue_all", "message", "limits", "reason")
 	reason, _ := f.text("/reason", m["reason"])
-	for key := range m {
-		switch key {
-		case "pause", "queue_all", "message", "limits", "reason":
-		default: // a mistyped word must not pass for a pause
-			f.unknown("/"+key, "control", []string{"pause", "queue_all", "message", "limits", "reason"})
-		}
-	}
 	// part reads one control; nil if it is revoked or absent.
-	part := func(key string, takeBack func()) (map[string]json.RawMessage, room.Mark) {
+	part := func(key string, takeBack func(), keys ...string) (map[string]json.RawMessage, room.Mark) {
 		v, given := m[key]
 		if !given {
 			return nil, room.Mark{}
@@ -202,10 +195,10 @@ func applyControls(said *room.Control, body json.RawMessage, by string, now int6
 			takeBack()
 			return nil, room.Mark{}
 		}
-		p := f.object("/"+key, v)
+		p := f.object("/"+key, v, append(keys, "until")...)
 		return p, f.mark("/"+key+"/until", p["until"], room.Mark{Since: now, By: by, Reason: reason})
 	}
-	if p, mark := part("pause", func() { said.Pause = nil }); p != nil {
+	if p, mark := part("pause", func() { said.Pause = nil }, "message"); p != nil {
 		text, _ := f.text("/pause/message", p["message"])
 		next := &room.Pause{Mark: mark, Message: text}
 		if said.Pause != nil { // the pause goes on
@@ -216,11 +209,11 @@ func applyControls(said *room.Control, body json.RawMessage, by string, now int6
 	if p, mark := part("queue_all", func() { said.QueueAll = nil }); p != nil {
 		said.QueueAll = &mark
 	}
-	if p, mark := part("message", func() { said.Message = nil }); p != nil {
+	if p, mark := part("message", func() { said.Message = nil }, "text"); p != nil {
 		text, _ := f.text("/message/text", p["text"])
 		said.Message = &room.Message{Mark: mark, Text: text}
 	}
-	if p, mark := part("limits", func() { said.Limits = nil }); p != nil {
+	if p, mark := part("limits", func() { said.Limits = nil }, "total_active_users", "new_users_per_minute"); p != nil {
 		total, _ := f.whole("/limits/total_active_users", p["total_active_users"])
 		rate, _ := f.whole("/limits/new_users_per_minute", p["new_users_per_minute"])
 		said.Limits = &room.Limits{Mark: mark, TotalActiveUsers: total, NewUsersPerMinute: rate}

@@ -77,7 +77,7 @@ func readEvent(q *request, over room.Event, whole bool) *givenEvent {
 			if f := may[at]; f != nil {
 				key, ok = f.Key, g.override(f, v)
 			} else {
-				g.faults.other(at, v, eventFields(), q.strict())
+				g.faults.other(at, v, eventFields())
 			}
 		}
 		g.bad[key] = g.bad[key] || !ok

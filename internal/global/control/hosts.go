@@ -26,7 +26,7 @@ func (s *hostService) list(ctx context.Context, _ *request) (any, error) {
 
 func (s *hostService) put(ctx context.Context, q *request) (any, error) {
 	var f faults
-	site, _ := f.text("/origin", f.object("", q.body)["origin"])
+	site, _ := f.text("/origin", f.object("", q.body, "origin")["origin"])
 	if len(f) > 0 {
 		return nil, invalid(f)
 	}

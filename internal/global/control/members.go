@@ -35,7 +35,7 @@ func (s *memberService) list(ctx context.Context, _ *request) (any, error) {
 
 func (s *memberService) put(ctx context.Context, q *request) (any, error) {
 	var f faults
-	state, ok := f.text("/state", f.object("", q.body)["state"])
+	state, ok := f.text("/state", f.object("", q.body, "state")["state"])
 	change := s.members.Add
 	switch state {
 	case members.Active:
@@ -98,12 +98,7 @@ func (s *memberService) change(
 // forgetEdge declares that an edge of a data centre has ended for good.
 func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m, dc := f.object("", q.body), q.PathValue("data_center")
-	for key := range m {
-		if key != "edge" && key != "all" && key != "instance" {
-			f.unknown("/"+key, "field", []string{"edge", "all", "instance"})
-		}
-	}
+	m, dc := f.object("", q.body, "edge", "all", "instance"), q.PathValue("data_center")
 	ask := wire.ForgetAsk{}
 	ask.Edge, _ = f.text("/edge", m["edge"])
 	ask.All, _ = f.flag("/all", m["all"])

@@ -1,9 +1,9 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -121,8 +121,33 @@ func (q *request) match(revision uint64, what string) error {
 // etag returns the entity tag of a revision.
 func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revision, 10)) }
 
-// strict reports whether unknown keys of the body are faults.
-func (q *request) strict() bool { return q.URL.Query().Get("strict") == "true" }
+// read reads the body: one JSON value or none.
+func (q *request) read() error {
+	data, err := io.ReadAll(q.Body)
+	if err != nil {
+		return badBody(err)
+	}
+	if data = bytes.TrimSpace(data); len(data) == 0 {
+		return nil
+	}
+	if !json.Valid(data) {
+		return badBody(nil)
+	}
+	q.body = data
+	return nil
+}
+
+// empty returns the refusal of a request that has a body with fields, for operations that take none.
+func (q *request) empty() error {
+	var f faults
+	if !null(q.body) {
+		f.object("", q.body)
+	}
+	if len(f) > 0 {
+		return invalid(f)
+	}
+	return nil
+}
 
 // event returns the id of the event in the path.
 func (q *request) event() string { return q.PathValue("event_id") }
@@ -142,8 +167,8 @@ func (o *operation) call(r *http.Request) (any, error) {
 	}
 	q := &request{Request: r}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodDelete {
-		if err := json.NewDecoder(r.Body).Decode(&q.body); err != nil && !errors.Is(err, io.EOF) {
-			return nil, badBody(err)
+		if err := q.read(); err != nil {
+			return nil, err
 		}
 	}
 	for _, place := range []struct{ kind, id, known string }{

@@ -69,7 +69,7 @@ type previewHost struct{}
 
 func (p *previews) create(ctx context.Context, q *request) (any, error) {
 	var f faults
-	text, ok := f.text("/custom_html", f.object("", q.body)["custom_html"])
+	text, ok := f.text("/custom_html", f.object("", q.body, "custom_html")["custom_html"])
 	shown := page.Builtin()
 	if ok && text != "" {
 		_, err := checkpage.Check([]byte(text))

@@ -48,12 +48,7 @@ func (s *releaseService) list(ctx context.Context, q *request) (any, error) {
 // readRelease returns the requested release, and whether it may replace an open one.
 func readRelease(ctx context.Context, q *request) (want room.Release, replace bool, err error) {
 	var f faults
-	m := f.object("", q.body)
-	for key := range m {
-		if key != "people" && key != "reason" && key != "replace" {
-			f.unknown("/"+key, "field", []string{"people", "reason", "replace"})
-		}
-	}
+	m := f.object("", q.body, "people", "reason", "replace")
 	want.By = principal(ctx).Name
 	n, ok := f.whole("/people", m["people"])
 	if _, given := m["people"]; ok && (n < 1 || n > room.MaxRelease) || !given {

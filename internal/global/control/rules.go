@@ -24,7 +24,7 @@ type ruleService struct {
 }
 
 // rulesOf returns the result of every operation on rules: the whole list.
-func rulesOf(r *roomstore.Room) tagged {
+func rulesOf(ctx context.Context, r *roomstore.Room) tagged {
 	out := []api.Rule{}
 	for i := range r.Rules {
 		rule := &r.Rules[i]
@@ -33,7 +33,7 @@ func rulesOf(r *roomstore.Room) tagged {
 			updated = r.Changed
 		}
 		out = append(out, api.Rule{
-			Id: rule.ID, Version: strconv.Itoa(rule.Version), Action: room.ActionBypass, Expression: rule.Expression,
+			Id: rule.ID, Version: strconv.Itoa(rule.Version), Action: room.ActionBypass, Expression: principal(ctx).expression(rule.Expression),
 			Description: rule.Description, Enabled: !rule.Disabled, LastUpdated: time.UnixMilli(updated).UTC(),
 		})
 	}
@@ -47,12 +47,12 @@ func (s *ruleService) list(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rulesOf(r), nil
+	return rulesOf(ctx, r), nil
 }
 
 func (s *ruleService) create(ctx context.Context, q *request) (any, error) {
 	return s.change(ctx, q, func(e *ruleEdit) {
-		e.rules = append(e.rules, e.read("", e.faults.object("", q.body), room.Rule{ID: newRuleID()}, true))
+		e.rules = append(e.rules, e.read("", e.faults.object("", q.body, ruleFields...), room.Rule{ID: newRuleID()}, true))
 		e.at = func(i int) string { return "" }
 	})
 }
@@ -68,7 +68,7 @@ func (s *ruleService) patch(ctx context.Context, q *request) (any, error) {
 			e.err = errNotFound
 			return
 		}
-		body := e.faults.object("", q.body)
+		body := e.faults.object("", q.body, ruleFields...)
 		e.rules[i] = e.read("", body, e.rules[i], false)
 		e.move(i, body["position"])
 		e.at = func(int) string { return "" }
@@ -85,11 +85,14 @@ func (s *ruleService) delete(ctx context.Context, q *request) (any, error) {
 	})
 }
 
+// ruleFields are the fields of a rule. The last three are read-only and ignored: clients of the hosted product send the
+// rules that they have read.
+var ruleFields = []string{"expression", "description", "enabled", "position", "action", "id", "version", "last_updated"}
+
 // ruleEdit is a change of the rules of one room.
 type ruleEdit struct {
 	rules  []room.Rule
 	now    int64 // Unix milliseconds
-	strict bool  // refuse unknown keys
 	faults faults
 	bad    map[string]bool    // pointers that have a fault already
 	at     func(i int) string // pointer of a rule in the body
@@ -106,7 +109,7 @@ func (s *ruleService) change(ctx context.Context, q *request, edit func(*ruleEdi
 		}
 		name = r.Name
 		e := &ruleEdit{
-			rules: slices.Clone(r.Rules), now: s.now().UnixMilli(), strict: q.strict(), bad: map[string]bool{},
+			rules: slices.Clone(r.Rules), now: s.now().UnixMilli(), bad: map[string]bool{},
 			at: func(i int) string { return "/" + strconv.Itoa(i) },
 		}
 		if edit(e); e.err != nil {
@@ -131,7 +134,7 @@ func (s *ruleService) change(ctx context.Context, q *request, edit func(*ruleEdi
 	if err != nil {
 		return nil, err
 	}
-	return rulesOf(r), nil
+	return rulesOf(ctx, r), nil
 }
 
 // ruleField splits a field such as rules[3].expression.
@@ -185,11 +188,6 @@ func (e *ruleEdit) read(pointer string, m map[string]json.RawMessage, over room.
 				enabled, ok = e.faults.flag(pointer+"/enabled", m[key])
 			}
 			r.Disabled = !enabled
-		case "action", "position", "id", "version", "last_updated":
-		default:
-			if e.strict {
-				e.faults.unknown(pointer+"/"+key, "field", []string{"expression", "description", "enabled", "position", "action"})
-			}
 		}
 		note(key, ok)
 	}
@@ -229,7 +227,7 @@ func (e *ruleEdit) replace(data json.RawMessage) {
 			over.ID = newRuleID()
 		}
 		at := fmt.Sprintf("/%d", i)
-		e.rules = append(e.rules, e.read(at, e.faults.object(at, data), over, true))
+		e.rules = append(e.rules, e.read(at, e.faults.object(at, data, ruleFields...), over, true))
 	}
 }
 
@@ -238,7 +236,7 @@ func (e *ruleEdit) move(i int, data json.RawMessage) {
 	if null(data) {
 		return
 	}
-	m := e.faults.object("/position", data)
+	m := e.faults.object("/position", data, "index", "before", "after")
 	if m == nil {
 		return
 	}
@@ -279,8 +277,6 @@ func (e *ruleEdit) move(i int, data json.RawMessage) {
 					at++
 				}
 			}
-		default:
-			e.faults.add("/position", "position must be one of index, before and after")
 		}
 	}
 	if at >= 0 {

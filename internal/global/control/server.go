@@ -256,7 +256,7 @@ func badBody(err error) *RefusalError {
 		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data",
 			large.Limit)
 	}
-	return refusef(http.StatusBadRequest, codeInvalid, "the body must be JSON: invalid data")
+	return refusef(http.StatusBadRequest, codeInvalid, "the body must be one JSON value: invalid data")
 }
 
 // explain returns the refusal for an error of the store.

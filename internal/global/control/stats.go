@@ -223,6 +223,10 @@ func changeText(c *api.AppliedChange) string {
 	var parts []string
 	for _, x := range c.Settings {
 		switch key := strings.ReplaceAll(x.Key, "_", " "); {
+		case strings.HasPrefix(key, "rules"): // their values may be secrets
+			if text := "rules changed"; !slices.Contains(parts, text) {
+				parts = append(parts, text)
+			}
 		case strings.Contains(key, ".") && len(parts) > 0 && x.Before == nil != (x.After == nil):
 			continue // a detail of what begins or ends
 		case x.After == nil:

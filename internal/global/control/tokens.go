@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -55,6 +56,9 @@ type token struct {
 	Used    time.Time `json:"used,omitzero"`
 }
 
+// keeper reports whether the token gives access to everything for ever. A fleet keeps one.
+func (t *token) keeper() bool { return t.Role == Admin && len(t.Rooms) == 0 && t.Expires.IsZero() }
+
 func (t *token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
 // The form of tokens. The Terraform provider takes 40 to 80 of these characters.
@@ -74,7 +78,14 @@ const usedEvery = 5 * time.Minute
 // maxTokens bounds the number of tokens.
 const maxTokens = 1000
 
+// tokenLife is the life of a token whose end is not given.
+const tokenLife = 365 * 24 * time.Hour
+
+// never is the end of a token that does not expire.
+const never = "never"
+
 type tokens struct {
+	revoking sync.Mutex
 	docs     wire.DocumentStore
 	journal  *audit.Journal
 	log      *slog.Logger
@@ -128,15 +139,13 @@ func (t *tokens) put(ctx context.Context, id string, tok *token, revision uint64
 	return err
 }
 
-// check returns the principal of a token. from is the address of the client. For a request that only reads, a token
-// that was valid lately is enough while the store does not answer.
+// check returns the principal of a token. from is the address of the client. A valid token is accepted whatever else
+// came from its address. For a request that only reads, a token that was valid lately is enough while the store does
+// not answer.
 func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who Principal, err error) {
 	m := tokenForm.FindStringSubmatch(text)
 	if m == nil {
-		return who, t.failed(from)
-	}
-	if wait := t.throttle.Refuses(t.now(), from, m[1]); wait > 0 {
-		return who, tooMany(wait)
+		return who, t.failed(ctx, from, "")
 	}
 	now := t.now()
 	stored, revision, err := t.getFor(ctx, m[1], reads)
@@ -148,9 +157,8 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 		return who, err
 	}
 	if stored == nil || subtle.ConstantTimeCompare([]byte(stored.Hash), []byte(hash(text))) != 1 || stored.expired(now) {
-		return who, t.failed(from)
+		return who, t.failed(ctx, from, m[1])
 	}
-	t.throttle.Good(m[1])
 	if !kept {
 		t.kept.keep(now, m[1], stored)
 	}
@@ -163,11 +171,30 @@ func (t *tokens) check(ctx context.Context, from, text string, reads bool) (who 
 	return Principal{m[1], stored.Name, stored.Role, stored.Rooms}, nil
 }
 
-func (t *tokens) failed(from string) error {
-	if wait := t.throttle.Failed(t.now(), from); wait > 0 {
+// failed records an invalid token with an ID, "" for none, from an address, and returns the refusal.
+func (t *tokens) failed(ctx context.Context, from, id string) error {
+	now := t.now()
+	if wait := t.throttle.Failed(now, from); wait > 0 {
 		return tooMany(wait)
 	}
+	if t.throttle.First(now, from) {
+		ctx = roomstore.By(ctx, audit.By{Name: "unknown", From: from, Operation: "authenticate"})
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if _, err := Announce(ctx, t.journal, now, loginTarget, nil, refusedLogin{id, "the token is unknown, expired or revoked"}); err != nil {
+			t.log.Warn("control: a refused token is not in the audit stream", slog.String("from", from), slog.String("token", id), slog.Any("error", err))
+		}
+	}
 	return errToken
+}
+
+// loginTarget is the target of audit entries about refused authentications.
+const loginTarget = "login"
+
+// refusedLogin is the part of a refused authentication that an audit entry shows.
+type refusedLogin struct {
+	Token   string `json:"token,omitempty"` // its ID, which anybody may have made up
+	Refused string `json:"refused"`
 }
 
 func tooMany(wait time.Duration) error {
@@ -272,7 +299,10 @@ func (s *tokenService) Principal(ctx context.Context, id string) (who Principal,
 var ErrManyLinks = errors.New("too many links to the console are valid")
 
 // createLink makes a one-time link to the console for the token of the request.
-func (s *tokenService) createLink(ctx context.Context, _ *request) (any, error) {
+func (s *tokenService) createLink(ctx context.Context, q *request) (any, error) {
+	if err := q.empty(); err != nil {
+		return nil, err
+	}
 	if s.link == nil {
 		return nil, refusef(http.StatusNotFound, codeNotFound, "this global has no console")
 	}
@@ -326,20 +356,14 @@ func (s *tokenService) list(ctx context.Context, _ *request) (any, error) {
 
 func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m := f.object("", q.body)
+	m := f.object("", q.body, "name", "role", "rooms", "expires_on")
 	name, ok := f.text("/name", m["name"])
 	unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 	if ok && (name == "" || len(name) > 64 || unprintable) {
 		f.add("/name", "name must be 1 to 64 bytes of readable text")
 	}
 	role, rooms := f.role(m["role"]), s.rooms.rooms(ctx, &f, m["rooms"])
-	var expires time.Time
-	if text, ok := f.text("/expires_on", m["expires_on"]); ok && text != "" {
-		var err error
-		if expires, err = time.Parse(time.RFC3339, text); err != nil || !expires.After(s.tokens.now()) {
-			f.add("/expires_on", "expires_on must be a time to come, such as 2027-01-31T00:00:00Z, got %q", short(text))
-		}
-	}
+	expires := s.readExpiry(&f, m["expires_on"])
 	if len(f) > 0 {
 		return nil, invalid(f)
 	}
@@ -352,11 +376,28 @@ func (s *tokenService) create(ctx context.Context, q *request) (any, error) {
 		return nil, invalid(f)
 	}
 	id := rand.Text()[:tokenIDLen]
-	value, t, err := s.tokens.make(ctx, id, token{Name: name, Role: role, Rooms: rooms, Expires: expires.UTC()})
+	value, t, err := s.tokens.make(ctx, id, token{Name: name, Role: role, Rooms: rooms, Expires: expires})
 	if err != nil {
 		return nil, err
 	}
 	return showToken(id, t, value), nil
+}
+
+// readExpiry returns the end of a new token: in tokenLife by default, the zero time for never.
+func (s *tokenService) readExpiry(f *faults, v json.RawMessage) time.Time {
+	now := s.tokens.now()
+	text, ok := f.text("/expires_on", v)
+	switch {
+	case !ok || text == never:
+		return time.Time{}
+	case text == "":
+		return now.Add(tokenLife).UTC().Truncate(time.Second)
+	}
+	expires, err := time.Parse(time.RFC3339, text)
+	if err != nil || !expires.After(now) {
+		f.add("/expires_on", "expires_on must be %q or a time to come, such as 2027-01-31T00:00:00Z, got %q", never, short(text))
+	}
+	return expires.UTC()
 }
 
 func (s *tokenService) delete(ctx context.Context, q *request) (any, error) {
@@ -371,8 +412,10 @@ func (s *tokenService) delete(ctx context.Context, q *request) (any, error) {
 }
 
 // revoke deletes a token, even if the audit stream cannot be written: a leaked token must not stay valid because of
-// that.
+// that. The last keeper is refused.
 func (t *tokens) revoke(ctx context.Context, id string) error {
+	t.revoking.Lock() // two keepers must not be revoked beside each other
+	defer t.revoking.Unlock()
 	failed := func() {}
 	err := wire.ErrChanged
 	for try := 0; try < 3 && errors.Is(err, wire.ErrChanged); try++ { // a concurrent write of its last use
@@ -383,6 +426,9 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 		}
 		if stored == nil {
 			err = errNotFound
+			break
+		}
+		if err = t.mayRevoke(ctx, id, stored); err != nil {
 			break
 		}
 		if try == 0 {
@@ -401,6 +447,65 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 		failed()
 	}
 	return err
+}
+
+// mayRevoke returns the refusal to revoke the last keeper, nil for another token.
+func (t *tokens) mayRevoke(ctx context.Context, id string, stored *token) error {
+	if !stored.keeper() {
+		return nil
+	}
+	ids, err := t.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range ids {
+		o, _, err := t.get(ctx, other)
+		if err != nil {
+			return err
+		}
+		if other != id && o != nil && o.keeper() {
+			return nil
+		}
+	}
+	return refusef(http.StatusBadRequest, codeInvalid,
+		"token %s is the last admin token for all rooms that does not expire: create another with expires_on %q before you revoke it: invalid data",
+		id, never)
+}
+
+// Expiry is the coming end of a token.
+type Expiry struct {
+	ID, Name string
+	At       time.Time
+}
+
+// Soon reports whether operators must be told of the expiry; a nil one is never soon.
+func (e *Expiry) Soon(now time.Time) bool { return e != nil && e.At.Sub(now) <= expiryWarning }
+
+// expiryWarning is the time before the end of a token at which operators are told. Tokens with a shorter life end as
+// planned.
+const expiryWarning = 30 * 24 * time.Hour
+
+// NextExpiry returns the earliest end of the valid tokens that were made for longer than expiryWarning; nil for none.
+func (s *tokenService) NextExpiry(ctx context.Context) (*Expiry, error) {
+	ids, err := s.tokens.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var next *Expiry
+	now := s.tokens.now()
+	for _, id := range ids {
+		t, _, err := s.tokens.get(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if t == nil || t.Expires.IsZero() || t.expired(now) || t.Expires.Sub(t.Issued) <= expiryWarning {
+			continue
+		}
+		if next == nil || t.Expires.Before(next.At) {
+			next = &Expiry{id, t.Name, t.Expires}
+		}
+	}
+	return next, nil
 }
 
 // role reads a role.

@@ -21,7 +21,7 @@ func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	var f faults
-	m := f.object("", q.body)
+	m := f.object("", q.body, "method", "host", "path", "address", "user_agent", "country", "expression")
 	req := rules.Request{Version: "HTTP/1.1", Scheme: "https", Time: s.fleet() / 1000}
 	path, address, agent, expression := "", "", "", ""
 	for key, to := range map[string]*string{
@@ -29,13 +29,6 @@ func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 		"expression": &expression,
 	} {
 		*to, _ = f.text("/"+key, m[key])
-	}
-	for key := range m {
-		switch key {
-		case "method", "host", "path", "address", "user_agent", "country", "expression":
-		default:
-			f.add("/"+key, "%s: no such field, there are method, host, path, address, user_agent, country and expression", short(key))
-		}
 	}
 	if req.Host = strings.ToLower(req.Host); req.Host == "" {
 		f.add("/host", "host must name the host of the request")
@@ -70,6 +63,9 @@ func (s *ruleService) try(ctx context.Context, q *request) (any, error) {
 		t := &out.Rules[i]
 		t.Matches, t.Reason = explainRule(t, &scratch)
 		out.Passes = out.Passes || t.Matches
+		if expression == "" {
+			t.Expression = principal(ctx).expression(t.Expression)
+		}
 	}
 	return out, nil
 }

@@ -128,6 +128,9 @@ func (s *webhookService) delete(ctx context.Context, q *request) (any, error) {
 // test posts one notice from this candidate, also to a webhook that is off.
 func (s *webhookService) test(ctx context.Context, q *request) (any, error) {
 	_, w, _, err := s.find(ctx, q)
+	if err == nil {
+		err = q.empty()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -186,12 +189,7 @@ func (s *webhookService) read(
 	ctx context.Context, q *request, w *notices.Webhook, create bool,
 ) (key notices.Key, err error) {
 	var f faults
-	m := f.object("", q.body)
-	for _, field := range slices.Sorted(maps.Keys(m)) {
-		if !slices.Contains(webhookFields, field) {
-			f.unknown("/"+field, "field", webhookFields)
-		}
-	}
+	m := f.object("", q.body, webhookFields...)
 	if _, given := m["name"]; given || create {
 		name, ok := f.text("/name", m["name"])
 		unprintable := strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })

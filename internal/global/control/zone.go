@@ -9,7 +9,7 @@ func getZone(context.Context, *request) (any, error) {
 
 func putZone(ctx context.Context, q *request) (any, error) {
 	var f faults
-	on, ok := f.flag("/search_engine_crawler_bypass", f.object("", q.body)["search_engine_crawler_bypass"])
+	on, ok := f.flag("/search_engine_crawler_bypass", f.object("", q.body, "search_engine_crawler_bypass")["search_engine_crawler_bypass"])
 	if ok && on {
 		f.add("/search_engine_crawler_bypass", "search_engine_crawler_bypass is not served yet and must be false")
 	}

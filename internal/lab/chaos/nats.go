@@ -110,7 +110,7 @@ func (b *bus) natsConfig(s *natsServer) (string, error) {
 		return "", err
 	}
 	own := []string{
-		"$NATS_SERVER_NAME", s.name, "0.0.0.0:4222", s.client, "0.0.0.0:8222", s.monitor,
+		"$NATS_SERVER_NAME", s.name, "0.0.0.0:4222", s.client, "127.0.0.1:8222", s.monitor,
 		storeOf(s.domain), b.path(s.name), "0.0.0.0:7422", s.leaf,
 	}
 	var routes []string

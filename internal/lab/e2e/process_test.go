@@ -189,7 +189,7 @@ func withUsers(t *testing.T, bin, dir string, globals int, dcs ...string) *bus {
 			at, monitor := testkit.FreeAddr(t), testkit.FreeAddr(t)
 			urls, monitors = append(urls, "tls://"+at), append(monitors, monitor)
 			// One machine has one port 4222, and one disk.
-			own := strings.NewReplacer("0.0.0.0:4222", at, "0.0.0.0:8222", monitor, "0.0.0.0:7422", hubs[i],
+			own := strings.NewReplacer("0.0.0.0:4222", at, "127.0.0.1:8222", monitor, "0.0.0.0:7422", hubs[i],
 				"sync_interval: always", "sync_interval: 2m", "store-"+place, fmt.Sprintf("store-%s-%d", place, i)).Replace(string(text))
 			if place == "global" && globals > 1 {
 				own += fmt.Sprintf("cluster { name: e2e, listen: %q, routes: [\"nats://%s\"], no_advertise: true }\n", routes[i], strings.Join(routes, `", "nats://`))

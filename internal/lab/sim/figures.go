@@ -77,6 +77,7 @@ func Figures() []Figure {
 		{"the same with 4 clients, each at an edge of its own", "1 after 60 s", func() Finding { return copies(4, false) }},
 		{"50 clients with one waiting ticket in 10 networks, any of 4 edges, sessions of 60 s: inside with it 15 s / 30 s / 60 s / 120 s after its turn by ticket_binding", "fewer than with none; 1 after 60 s", func() Finding { return boundCopies(false) }},
 		{"the same, the ticket of a session", "fewer than with none; 1 after 60 s", func() Finding { return boundCopies(true) }},
+		{"8 / 50 / 1000 clients with one waiting ticket at 4 edges, sessions of 5 min: inside with it after five of them, renewing in step within 4.9 s; in turns; at random", "1", func() Finding { return copiesInAnyRhythm(8, 50, 1000) }},
 		{"a browser for an hour: 20 tabs, 50 requests at once, every tenth answer lost, others late, any edge with every request; sessions of 10 s / 60 s / 5 min: put out; counted twice for at most", "0; the life of a ticket", manyTabs},
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne},
 		{"forecast at joining over simulated sales: median of its error / share of waits inside the range", "<= 0.10 / 0.80 +- 0.05", func() Finding { return forecasts(40) }},
@@ -450,7 +451,7 @@ func replayed(tickets int, perSecond float64) Finding {
 
 // copies gives one ticket near its turn to many independent clients, in a room filled by others.
 func copies(clients int, roam bool) Finding {
-	seen, fault := copyInside(clients, roam, false, func(int) ticket.Network { return 0 })
+	seen, fault := copying{clients: clients, roam: roam}.inside()
 	return Finding{
 		Seen: fmt.Sprintf("%d / %d / %d / %d", seen[0], seen[1], seen[2], seen[3]), Met: seen[2] == 1 && seen[3] == 1, Fault: fault,
 	}
@@ -469,7 +470,7 @@ func boundCopies(session bool) Finding {
 		{"network", func(client int) ticket.Network { return ticket.Network(2 + 2*(client%10)) }},
 		{"strict", func(client int) ticket.Network { return ticket.Network(3 + 2*client) }},
 	} {
-		seen, fault := copyInside(50, true, session, bind.of)
+		seen, fault := copying{clients: 50, roam: true, session: session, network: bind.of}.inside()
 		if f.Fault = fault; fault != "" {
 			return f
 		}
@@ -484,13 +485,58 @@ func boundCopies(session bool) Finding {
 	return f
 }
 
-// copyInside returns how many clients are inside with copies of one ticket, 15 s, 30 s, 60 s and 120 s after the first
-// admission: copies of the place before it, or of the session.
-func copyInside(clients int, roam, session bool, network func(client int) ticket.Network) (seen [4]int, fault string) {
+// copiesInAnyRhythm gives one ticket to clients that renew it in several rhythms.
+func copiesInAnyRhythm(sizes ...int) Finding {
+	const every = 5 * time.Second
+	f := Finding{Met: true}
+	sep := ""
+	for _, next := range []func(now int64, client, clients int, rng *rand.Rand) time.Duration{
+		func(now int64, _, _ int, rng *rand.Rand) time.Duration {
+			return every - time.Duration(now)%every + time.Duration(rng.Int64N(int64(4900*time.Millisecond)))
+		},
+		func(now int64, client, clients int, _ *rand.Rand) time.Duration {
+			return every - time.Duration(now)%every + every*time.Duration(client)/time.Duration(clients)
+		},
+		func(_ int64, _, _ int, rng *rand.Rand) time.Duration {
+			return time.Duration(rng.Int64N(int64(2 * every)))
+		},
+	} {
+		for _, clients := range sizes {
+			seen, fault := copying{clients: clients, roam: true, life: 5 * time.Minute, next: next}.inside()
+			if fault != "" {
+				return Finding{Fault: fault}
+			}
+			f.Seen += fmt.Sprintf("%s%d", sep, seen[3])
+			f.Met, sep = f.Met && seen[3] == 1, " / "
+		}
+		sep = "; "
+	}
+	return f
+}
+
+// copying has clients with copies of one ticket: of the place, or of the session.
+type copying struct {
+	clients int
+	roam    bool // to any edge with every request
+	session bool
+	network func(client int) ticket.Network                                    // nil for none
+	life    time.Duration                                                      // of sessions; a minute by default
+	next    func(now int64, client, clients int, rng *rand.Rand) time.Duration // time to the next request inside; nil for 5 to 15 s
+}
+
+// inside returns how many clients are inside with the ticket, 15 s, 30 s, 60 s and 120 s after the first admission; in
+// place of the last, five sessions after it where their length is given.
+func (o copying) inside() (seen [4]int, fault string) {
+	clients, roam, session := o.clients, o.roam, o.session
 	c := Defaults()
 	c.Centres, c.Edges, c.Length = 1, 4, 12*time.Minute
 	c.Total, c.Rate, c.Session, c.Demand.PerMinute = 100, 6000, time.Minute, 200
 	c.People.Think = 10 * time.Second
+	last := 2 * time.Minute
+	if o.life > 0 {
+		c.Session, last = o.life, 5*o.life
+		c.Length, c.Total, c.Demand.PerMinute = 4*time.Minute+last, 2000, 0
+	}
 	w := New(c)
 	place := w.foreign()
 	jars := make([]ticket.Ticket, clients)
@@ -512,17 +558,21 @@ func copyInside(clients int, roam, session bool, network func(client int) ticket
 			k = int32(rng.IntN(4))
 		}
 		n := w.edges[k]
-		jars[i].Network = network(i)
+		if o.network != nil {
+			jars[i].Network = o.network(i)
+		}
 		d := n.core.Arrive(n.clock.read(w.now), w.room, jars[i])
 		w.wakeEdge(k)
 		next := time.Second + time.Duration(rng.Int64N(int64(time.Second)))
 		switch {
 		case d.Enters():
 			w.oracle.issued(w, &visitor{edge: k}, d)
-			next = 5*time.Second + time.Duration(rng.Int64N(int64(10*time.Second)))
+			if next = 5*time.Second + time.Duration(rng.Int64N(int64(10*time.Second))); o.next != nil {
+				next = o.next(w.now, i, clients, rng)
+			}
 			if entered == 0 && d.Ticket.ID == place.ID {
 				entered = w.now
-				for j, later := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute} {
+				for j, later := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, last} {
 					w.in(later, func() { seen[j] = inside() })
 				}
 				for j := 1; session && j < clients; j++ {

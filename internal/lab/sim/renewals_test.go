@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
 
@@ -32,7 +31,7 @@ func TestCopiesAtEdgesOfTheirOwn(t *testing.T) {
 // versions.
 func TestCopiesOfASessionAtAnyEdge(t *testing.T) {
 	for _, clients := range []int{4, 12} {
-		seen, fault := copyInside(clients, true, true, func(int) ticket.Network { return 0 })
+		seen, fault := copying{clients: clients, roam: true, session: true}.inside()
 		if seen[0] != clients || seen[3] != 1 || fault != "" {
 			t.Errorf("of %d clients inside after 15 s / 30 s / 60 s / 120 s: %v, want one in the end; %s", clients, seen, fault)
 		}
@@ -47,5 +46,13 @@ func TestABrowserWithManyTabsStaysInside(t *testing.T) {
 		if life := time.Duration(wire.Life(session)) * time.Second; out > 0 || twice > life || fault != "" {
 			t.Errorf("sessions of %v: put out %d times, counted twice for %v, want never, and %v at most; %s", session, out, twice, life, fault)
 		}
+	}
+}
+
+// TestCopiesInAnyRhythm: one of many clients with one ticket stays, however they time their renewals.
+func TestCopiesInAnyRhythm(t *testing.T) {
+	t.Parallel()
+	if f := copiesInAnyRhythm(8); !f.Met || f.Fault != "" {
+		t.Errorf("inside: %s %s", f.Seen, f.Fault)
 	}
 }

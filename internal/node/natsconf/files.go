@@ -162,7 +162,7 @@ func (p *Plan) config(place string) []byte {
 	c.line("")
 	c.line("server_name: $NATS_SERVER_NAME")
 	c.line(`listen: "0.0.0.0:4222"`)
-	c.line(`http: "0.0.0.0:8222" # health and metrics: for probes, not for nodes`)
+	c.line(`http: %q # health and metrics, without a login: for probes, not for nodes`, p.Monitor)
 	c.line("max_payload: 1MB")
 	c.tls("", "tls", ", verify_and_map: true")
 	c.line("")

@@ -32,6 +32,7 @@ type Plan struct {
 
 	CertDir  string // folder with the server's certificates
 	StoreDir string // folder of JetStream
+	Monitor  string // host:port of health and metrics
 
 	Valid time.Duration // validity of the certificates
 }
@@ -84,6 +85,9 @@ func (p *Plan) Validate() []error {
 		if dir == "" {
 			errs = append(errs, fmt.Errorf("%s: must not be empty", key))
 		}
+	}
+	if _, port, err := net.SplitHostPort(p.Monitor); err != nil || port == "" {
+		errs = append(errs, fmt.Errorf("monitor: must be host:port, got %q", p.Monitor))
 	}
 	if p.Valid < time.Hour || p.Valid > maxValid {
 		errs = append(errs, fmt.Errorf("valid: must be 1h to %v, got %v", maxValid, p.Valid))

@@ -66,7 +66,7 @@ func testPlan(dir string) *natsconf.Plan {
 	return &natsconf.Plan{
 		DataCenters: []string{"nairobi", "dublin"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0", "edge-1"},
 		Servers: 1, Names: []string{"localhost", "127.0.0.1"}, Hub: []string{"127.0.0.1:7422"},
-		CertDir: filepath.Join(dir, "{place}", "servers"), StoreDir: filepath.Join(dir, "store-{place}"), Valid: time.Hour,
+		CertDir: filepath.Join(dir, "{place}", "servers"), StoreDir: filepath.Join(dir, "store-{place}"), Monitor: "127.0.0.1:8222", Valid: time.Hour,
 	}
 }
 

@@ -1,10 +1,10 @@
 // Package reuse detects copies of a session's ticket by the reuse of a version that was replaced, similar to refresh
 // token rotation with reuse detection (RFC 9700, section 4.14). Every renewal creates a new version.
 //
-// A browser holds one version. Concurrent requests bring it several, and the last to arrive is kept. Once another
-// version was presented after a version must have arrived, the browser does not hold that version any more. Two
-// browsers with copies present such replaced versions again and again; one browser does so only where a response was
-// very slow on its way. If the site is slow, Seen is the time of its response.
+// A browser holds one version. Concurrent requests bring it several, and the last to arrive is kept. Of two versions
+// that must both have arrived before either was presented, a browser therefore presents one: the other one was
+// replaced. Two browsers with copies present both, at every renewal and in any rhythm; one browser does so only where a
+// response was very slow on its way. If the site is slow, Seen is the time of its response.
 //
 // A [Book] remembers the sessions of one room. An edge keeps a book of the versions that it saw, a regional one of
 // those that its edges saw. The size of its memory is the one knob.
@@ -31,6 +31,7 @@ type session struct {
 	samples [2]sample // of the presented versions, at least InFlight seconds apart, newest first
 	strikes uint32    // presented versions that were replaced
 	struck  uint32    // Unix second of the last strike
+	clean   uint32    // samples since then
 	found   uint32    // Unix second of the detection of a copy, until Decide
 
 	// The decision: until then only descendants of these versions may be renewed; they have a root of their own.
@@ -39,14 +40,19 @@ type session struct {
 	root  uint32
 }
 
-type sample struct{ stamp, at uint32 }
+type sample struct {
+	stamp uint32
+	at    uint32 // Unix second of the presentation
+	seen  uint32 // as in Version
+}
 
 const (
-	// InFlight is how long a request or response may be in flight, in seconds.
+	// InFlight is how long a response and the next request may be in flight together, in seconds.
 	InFlight = 5
 
-	// maxStrikes strikes prove a copy. One is forgiven after strikeLife seconds.
-	maxStrikes, strikeLife = 4, 30
+	// maxStrikes strikes prove a copy. One is forgiven for each strikeLife seconds that also have cleanSamples samples:
+	// copies that renew in step, however slowly, have one sample between two strikes.
+	maxStrikes, strikeLife, cleanSamples = 4, 30, 2
 )
 
 // NewBook returns a book for limit sessions. It decides about a detected copy itself if [Book.Decide] was not called
@@ -83,8 +89,8 @@ func (b *Book) Shown(now uint32, id uint64, v *Version, life uint32) Finding {
 	case s.found != 0 && v.Stamp != s.cur && v.Parent != s.cur:
 		return Fine // undecided which line continues
 	case s.replaced(now, v) && now >= s.struck+InFlight:
-		s.strikes -= min(s.strikes, (now-s.struck)/strikeLife)
-		s.strikes, s.struck = s.strikes+1, now
+		s.strikes -= min(s.strikes, (now-s.struck)/strikeLife, s.clean/cleanSamples)
+		s.strikes, s.struck, s.clean = s.strikes+1, now, 0
 		if s.strikes < maxStrikes || s.found != 0 {
 			break
 		}
@@ -135,11 +141,11 @@ func (s *session) continues(v *Version) bool {
 	return v.Root == s.root
 }
 
-// replaced reports whether another version was presented after v had arrived in its browser and long enough ago for
-// v not to be in flight since.
+// replaced reports whether another version was presented after v had arrived in its browser, and had itself arrived
+// before the request with v was sent.
 func (s *session) replaced(now uint32, v *Version) bool {
 	for _, o := range s.samples {
-		if o.stamp != 0 && o.stamp != v.Stamp && o.at >= v.Seen+InFlight && now >= o.at+InFlight {
+		if o.stamp != 0 && o.stamp != v.Stamp && o.at >= v.Seen+InFlight && now >= o.seen+InFlight {
 			return true
 		}
 	}
@@ -154,6 +160,7 @@ func (s *session) present(now uint32, v *Version) {
 		s.cur, s.prev = v.Stamp, v.Parent
 	}
 	if now >= s.samples[0].at+InFlight {
-		s.samples[1], s.samples[0] = s.samples[0], sample{v.Stamp, now}
+		s.samples[1], s.samples[0] = s.samples[0], sample{v.Stamp, now, v.Seen}
+		s.clean++
 	}
 }

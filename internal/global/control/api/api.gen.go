@@ -929,9 +929,6 @@ type Rooms = []string
 // RuleId defines model for rule_id.
 type RuleId = string
 
-// Strict defines model for strict.
-type Strict = bool
-
 // TokenId defines model for token_id.
 type TokenId = string
 
@@ -1450,9 +1447,6 @@ type WaitingRoomListWaitingRoomsParams struct {
 type WaitingRoomCreateWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 }
 
 // WaitingRoomPatchZoneSettingsParams defines parameters for WaitingRoomPatchZoneSettings.
@@ -1481,9 +1475,6 @@ type WaitingRoomPatchWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1492,9 +1483,6 @@ type WaitingRoomPatchWaitingRoomParams struct {
 type WaitingRoomUpdateWaitingRoomParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1512,9 +1500,6 @@ type WaitingRoomListEventsParams struct {
 type WaitingRoomCreateEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1534,9 +1519,6 @@ type WaitingRoomPatchEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1546,9 +1528,6 @@ type WaitingRoomUpdateEventParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
-
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
@@ -1557,9 +1536,6 @@ type WaitingRoomUpdateEventParams struct {
 type WaitingRoomCreateWaitingRoomRuleParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -1587,9 +1563,6 @@ type WaitingRoomDeleteWaitingRoomRuleParams struct {
 type WaitingRoomPatchWaitingRoomRuleParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
-
-	// Strict refuse unknown keys
-	Strict *Strict `form:"strict,omitempty" json:"strict,omitempty"`
 
 	// IfMatch refuse the change (412) unless the room has this revision, as ETag told it with the room, its events or rules
 	IfMatch *IfMatch `json:"If-Match,omitempty"`

@@ -36,7 +36,7 @@ func TestPassword(t *testing.T) {
 	}{
 		"new, beyond this machine":             {beyond: true, want: "new"},
 		"new, on this machine":                 {},
-		"used already":                         {stored: true, beyond: true},
+		"used already":                         {stored: true, beyond: true, want: "new"},
 		"used already, with a file":            {stored: true, beyond: true, file: mine + "\n", want: mine},
 		"on this machine, with a file":         {file: mine, want: mine},
 		"a file that is too short":             {stored: true, beyond: true, file: "secret", fault: true},

@@ -175,8 +175,7 @@ const (
 const minPassword = 20
 
 // password returns the password of a server with its data below dir, or "". It is the content of a file, which is
-// created for a new server if beyond is true, that is, reachable from other machines. If there is data but no file,
-// nodes without a password are running.
+// created if beyond is true, that is, where the server is reachable from other machines, also if it was not before.
 func password(dir string, beyond bool) (string, error) {
 	file := filepath.Join(dir, passwordFile)
 	data, err := os.ReadFile(file)
@@ -190,10 +189,8 @@ func password(dir string, beyond bool) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	if _, err := os.Stat(filepath.Join(dir, Store)); err == nil || !beyond {
+	if !beyond {
 		return "", nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err

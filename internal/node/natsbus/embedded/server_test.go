@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,6 +99,40 @@ func TestJoin(t *testing.T) {
 			}
 			eventually(t, "another process connects", other.Connected)
 			other.Close()
+		}
+		closer.Close(quiet)
+	}
+}
+
+// A server that listened on loopback alone, without a password, gets one before it listens for other machines.
+func TestAServerThatLeavesLoopbackGetsAPassword(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		listen   string
+		password bool
+	}{{"127.0.0.1:0", false}, {"0.0.0.0:0", true}, {"127.0.0.1:0", true}} {
+		var closer node.Closer
+		cfg := node.DefaultServer()
+		cfg.Embedded, cfg.Listen, cfg.Replicas = true, c.listen, 1
+		conn, server, err := embedded.Join("n", "n", dir, &cfg, &closer, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "connected", conn.Connected)
+		_, err = os.Stat(filepath.Join(dir, "nats.password"))
+		if got := err == nil; got != c.password {
+			t.Errorf("%s: a password: %v, want %v", c.listen, got, c.password)
+		}
+		u, err := url.Parse(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stranger, err := nats.Connect("nats://127.0.0.1:" + u.Port())
+		if got := err == nil; got == c.password {
+			t.Errorf("%s: a stranger is in: %v", c.listen, got)
+		}
+		if stranger != nil {
+			stranger.Close()
 		}
 		closer.Close(quiet)
 	}
