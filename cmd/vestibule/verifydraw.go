@@ -18,11 +18,14 @@ import (
 )
 
 func newVerifyDrawCmd() *cobra.Command {
-	return &cobra.Command{
+	var commit string
+	cmd := &cobra.Command{
 		Use: "verify-draw RECORD [RECEIPT...]", Short: "Repeat a draw from its public record, and check receipts",
 		Long: `Repeat a draw from its public record. It checks that nobody could steer the draw: the secret is the one of the commit, and
 the beacon's round is the first one after entries closed. Of each receipt it prints whether its place is the one drawn,
-and its rank among those given. No server is asked.
+and its rank among those given. It counts a ticket once, however often it is given, and warns if more entrants have
+receipts than were counted. With --commit, the record must be that of the commit, as the page showed it before the draw.
+No server is asked.
 
 Record and receipts are files; one of them may be "-" for standard input. A file of receipts holds JSON: one receipt,
 several in a list, or several in sequence. Exit code 1 means that something is wrong or a file cannot be read.`,
@@ -32,9 +35,11 @@ several in a list, or several in sequence. Exit code 1 means that something is w
 			if args[0] == "-" && slices.Contains(args[1:], "-") {
 				return usagef("RECORD and RECEIPT cannot both be -: there is one standard input")
 			}
-			return verifyDraw(cmd.InOrStdin(), cmd.OutOrStdout(), args[0], args[1:])
+			return verifyDraw(cmd.InOrStdin(), cmd.OutOrStdout(), commit, args[0], args[1:])
 		},
 	}
+	cmd.Flags().StringVar(&commit, "commit", "", "commit that was public before the draw: 64 hexadecimal digits")
+	return cmd
 }
 
 // maxRecord bounds a record from standard input, in bytes; an actual record has fewer than 2,000.
@@ -43,7 +48,13 @@ const maxRecord = 1 << 20
 // shownReceipts bounds the receipts printed one by one; all are counted.
 const shownReceipts = 20
 
-func verifyDraw(stdin io.Reader, stdout io.Writer, name string, receipts []string) error {
+func verifyDraw(stdin io.Reader, stdout io.Writer, commit, name string, receipts []string) error {
+	var known draw.Hash
+	if commit != "" {
+		if err := known.UnmarshalText([]byte(commit)); err != nil {
+			return usagef("--commit: %v", err)
+		}
+	}
 	data, err := readRecord(stdin, name)
 	if err != nil {
 		return err
@@ -55,6 +66,9 @@ func verifyDraw(stdin io.Reader, stdout io.Writer, name string, receipts []strin
 	if faults := record.Check(beacon.Verify); len(faults) > 0 {
 		return fmt.Errorf("%s: the record is not that of a fair draw:\n%w", name, errors.Join(faults...))
 	}
+	if commit != "" && known != record.Commit {
+		return fmt.Errorf("%s: commit: the record is of another draw: its commit is %x, not the one of --commit", name, record.Commit)
+	}
 	fmt.Fprintf(stdout, "the draw of event %s: its secret was committed to on %s, entries closed on %s, %d were counted\n",
 		record.Event, record.Committed.UTC().Format(draw.TimeFormat), record.Closes.UTC().Format(draw.TimeFormat),
 		record.Entrants)
@@ -64,7 +78,7 @@ func verifyDraw(stdin io.Reader, stdout io.Writer, name string, receipts []strin
 		fmt.Fprintf(stdout, "round %d of drand's quicknet: nobody knew the places before entries closed\n",
 			record.Beacon.Round)
 	}
-	v := receiptVerifier{draw: record.Draw(), in: stdin, out: stdout}
+	v := receiptVerifier{draw: record.Draw(), entrants: record.Entrants, in: stdin, out: stdout, seen: map[draw.Ticket]bool{}}
 	for _, file := range receipts {
 		if err := v.file(file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -83,13 +97,17 @@ func readRecord(stdin io.Reader, name string) ([]byte, error) {
 
 // receiptVerifier verifies receipts against a draw.
 type receiptVerifier struct {
-	draw *draw.Draw
-	in   io.Reader
-	out  io.Writer
+	draw     *draw.Draw
+	entrants uint64 // of the record
+	in       io.Reader
+	out      io.Writer
 
 	right []draw.Receipt // the first valid ones, up to the number shown
 	all   []int64        // places of all valid ones, in milliseconds
 	wrong int
+	seen  map[draw.Ticket]bool // tickets of valid ones
+	drawn uint64               // valid ones of visitors that took part
+	again int                  // valid ones of a ticket that was given before
 }
 
 // file reads the receipts of a file.
@@ -120,7 +138,7 @@ func (v *receiptVerifier) file(name string) error {
 		if err := d.Decode(&r); err == io.EOF {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("receipt %d: %w", len(v.all)+v.wrong+1, err)
+			return fmt.Errorf("receipt %d: %w", len(v.all)+v.wrong+v.again+1, err)
 		}
 		v.take(&r)
 	}
@@ -153,6 +171,14 @@ func (v *receiptVerifier) take(r *draw.Receipt) {
 		}
 		return
 	}
+	if v.seen[r.Ticket] {
+		v.again++
+		return
+	}
+	v.seen[r.Ticket] = true
+	if v.draw.Takes(r) {
+		v.drawn++
+	}
 	v.all = append(v.all, r.Place.UnixMilli())
 	if len(v.right) <= shownReceipts {
 		v.right = append(v.right, *r)
@@ -175,6 +201,12 @@ func (v *receiptVerifier) tell() error {
 	}
 	if n := len(v.all) + v.wrong; n > 0 {
 		fmt.Fprintf(v.out, "%d receipts: %d right, %d wrong\n", n, len(v.all), v.wrong)
+	}
+	if v.again > 0 {
+		fmt.Fprintf(v.out, "%d more were of a ticket that was given before\n", v.again)
+	}
+	if v.drawn > v.entrants {
+		fmt.Fprintf(v.out, "WARNING: %d entrants have receipts, and the record counts %d: entries may have been added after the close\n", v.drawn, v.entrants)
 	}
 	if v.wrong > 0 {
 		return fmt.Errorf("%d receipts are wrong", v.wrong)

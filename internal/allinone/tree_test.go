@@ -37,8 +37,21 @@ const patience = testkit.Patience
 // grow starts a tree of two data centres with two edges each, and waits until it is ready; it stops with the test.
 func grow(t *testing.T, total, rate int, session time.Duration, change ...func(*Options)) (*Tree, *testkit.Log) {
 	t.Helper()
-	l := &testkit.Log{}
 	begun := time.Now()
+	tree, l := plant(t, total, rate, session, change...)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := errors.Join(tree.WaitReady(ctx), tree.TakeToken(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("ready after %v", time.Since(begun).Round(time.Millisecond))
+	return tree, l
+}
+
+// plant starts a tree of two data centres with two edges each; it stops with the test.
+func plant(t *testing.T, total, rate int, session time.Duration, change ...func(*Options)) (*Tree, *testkit.Log) {
+	t.Helper()
+	l := &testkit.Log{}
 	o := Options{
 		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: t.TempDir(),
 		TotalActiveUsers: total, NewUsersPerMinute: rate, SessionDuration: session, Params: wire.DefaultParams(),
@@ -59,12 +72,6 @@ func grow(t *testing.T, total, rate int, session time.Duration, change ...func(*
 			t.Logf("log:\n%s", l)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := errors.Join(tree.WaitReady(ctx), tree.TakeToken(ctx)); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("ready after %v", time.Since(begun).Round(time.Millisecond))
 	return tree, l
 }
 

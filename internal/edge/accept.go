@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
 )
 
@@ -23,8 +24,9 @@ type listener struct {
 // cappedListener accepts connections while the cap allows.
 type cappedListener struct {
 	listener
-	all  *connections
-	last *queued
+	all     *connections
+	proxies clientaddr.Proxies
+	last    *queued
 }
 
 // queued returns the connections left in the backlog of a stopped listener. It is safe for concurrent use.
@@ -78,6 +80,12 @@ func (q *queued) next(err error) (*net.TCPConn, error) {
 	return nil, err
 }
 
+// direct reports whether the peer of a connection is the visitor.
+func (l cappedListener) direct(c *net.TCPConn) bool {
+	peer := clientaddr.Peer(c.RemoteAddr().String())
+	return l.auth == nil && !l.proxies.Trusts(peer) && (l.headers == nil || !l.headers.trusted.Trusts(peer))
+}
+
 func (l cappedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptTCP()
@@ -87,7 +95,7 @@ func (l cappedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if v := l.all.acquire(c); v != nil {
+		if v := l.all.acquire(c, l.direct(c)); v != nil {
 			if l.headers != nil {
 				v.preface = &preface{rules: l.headers}
 			}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -51,9 +52,10 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 	})
 	inside := session(7)
-	for _, header := range [][]string{nil, {"Cookie", st.seal("sale", inside) + "; login=1", "Authorization", "Bearer x", "X-A", "1"}} {
+	for i, header := range [][]string{nil, {"Cookie", st.seal("sale", inside) + "; login=1", "Authorization", "Bearer x", "X-A", "1"}} {
 		seen := st.origin.requests()
-		a := st.visitor().ask(http.MethodOptions, "http://sale.example/a?order=1", "a=b", append(header, preflight...)...)
+		path := [...]string{"/a", "/b"}[i] // the second would be answered from memory
+		a := st.visitor().ask(http.MethodOptions, "http://sale.example"+path+"?order=1", "a=b", append(header, preflight...)...)
 		if a.StatusCode != http.StatusNoContent || a.body != "" || a.Header.Get("Access-Control-Allow-Methods") != "PUT" {
 			t.Fatalf("a preflight is answered by %d %v %q", a.StatusCode, a.Header, a.body)
 		}
@@ -64,7 +66,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 			t.Fatalf("the site was asked %d times", n)
 		}
 		r := st.origin.last()
-		if r.RequestURI != "/a" || r.Host != "sale.example" || r.ContentLength != 0 {
+		if r.RequestURI != path || r.Host != "sale.example" || r.ContentLength != 0 {
 			t.Errorf("the site was asked for %s of %s with %d bytes", r.RequestURI, r.Host, r.ContentLength)
 		}
 		for name := range r.Header {
@@ -175,4 +177,46 @@ func TestRule10AFrontsPreflight(t *testing.T) {
 			t.Errorf("%s: %d %v", form, a.StatusCode, a.Header)
 		}
 	}
+}
+
+// The site of a closed room is asked once about equal preflights, and only so often by one address prefix.
+func TestPreflightsDoNotReachTheSiteWithoutLimit(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		st.change(2, func(s *room.Settings) { s.QueueAll = true })
+		st.origin.serves(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/forbidden" {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+		})
+		v := st.visitor()
+		for _, c := range []struct {
+			path   string
+			status int
+		}{{"/a", http.StatusNoContent}, {"/forbidden", http.StatusForbidden}} {
+			before := st.origin.requests()
+			for range 50 {
+				a := v.ask(http.MethodOptions, "http://sale.example"+c.path, "", preflight...)
+				if a.StatusCode != c.status || c.status == http.StatusNoContent && a.Header.Get("Access-Control-Allow-Origin") != "https://app.example" {
+					t.Fatalf("%s: %d %v", c.path, a.StatusCode, a.Header)
+				}
+			}
+			if n := st.origin.requests() - before; n != 1 {
+				t.Errorf("%s: the site was asked %d times for the same", c.path, n)
+			}
+		}
+		other := append([]string{"Origin", "https://other.example"}, preflight[2:]...)
+		if a := v.ask(http.MethodOptions, "http://sale.example/a", "", other...); a.Header.Get("Access-Control-Allow-Origin") != "https://other.example" {
+			t.Errorf("another origin gets the answer of the first: %v", a.Header)
+		}
+		before, codes := st.origin.requests(), map[int]int{}
+		for i := range 3 * preflightsOfPrefix {
+			codes[v.ask(http.MethodOptions, fmt.Sprint("http://sale.example/", i), "", preflight...).StatusCode]++
+		}
+		if n := st.origin.requests() - before; n > 2*preflightsOfPrefix || codes[http.StatusServiceUnavailable] < preflightsOfPrefix { // a minute may begin meanwhile
+			t.Errorf("the site was asked %d times by one address; answers %v", n, codes)
+		}
+	})
 }

@@ -158,6 +158,7 @@ func TestHosts(t *testing.T) {
 		"twice the same":       request("GET / HTTP/1.1", "shop.example", "Host: shop.example"),
 		"none":                 "GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
 		"none in HTTP/1.0":     "GET / HTTP/1.0\r\n\r\n",
+		"an asterisk":          request("GET * HTTP/1.1", "shop.example"),
 		"a target elsewhere":   request("GET http://evil.example/ HTTP/1.1", "shop.example"),
 		"a forwarded host":     request("GET / HTTP/1.1", "evil.example", "X-Forwarded-Host: shop.example"),
 		"a space before colon": "GET / HTTP/1.1\r\nHost : shop.example\r\nConnection: close\r\n\r\n",

@@ -6,9 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
 )
 
@@ -62,6 +65,10 @@ type connections struct {
 	open  int
 	fresh int // of those, without a byte read yet
 	idle  idleConns
+	near  [prefixKinds]map[netip.Prefix]*neighbours
+
+	shedding
+	searches [2][2]lastSearch // by whether for connections to sites, and by whether none was free
 
 	refusals chan struct{} // one place for each refusal in progress
 	refusing sync.WaitGroup
@@ -69,7 +76,11 @@ type connections struct {
 
 func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
 	m.connectionsMax.Set(float64(limit))
-	return &connections{max: limit, metrics: m, log: log, refusals: make(chan struct{}, keepFree/2)}
+	x := &connections{max: limit, metrics: m, log: log, refusals: make(chan struct{}, keepFree/2)}
+	for kind := range x.near {
+		x.near[kind] = map[netip.Prefix]*neighbours{}
+	}
+	return x
 }
 
 // visitorConn is a visitor's connection.
@@ -80,6 +91,11 @@ type visitorConn struct {
 	fresh   bool     // no byte was read yet; under of.mu
 	closed  bool     // under of.mu
 
+	debt   debt
+	client atomic.Pointer[netip.Addr] // the visitor's address; nil before it is known
+	near   [prefixKinds]*neighbours   // nil while the address is unknown; under of.mu
+	at     [prefixKinds]int           // index in near; under of.mu
+
 	rests         bool         // it is in the idle list; under of.mu
 	before, after *visitorConn // in the idle list; under of.mu
 }
@@ -89,6 +105,9 @@ func (c *visitorConn) RemoteAddr() net.Addr {
 	if c.preface != nil {
 		c.preface.read(c.TCPConn)
 		if c.preface.from != nil {
+			if c.client.Load() == nil {
+				c.of.assign(c, clientaddr.Peer(c.preface.from.String()))
+			}
 			return c.preface.from
 		}
 	}
@@ -100,6 +119,14 @@ func (c *visitorConn) Prefaced() bool { return c.preface != nil }
 
 // Read reads from the visitor.
 func (c *visitorConn) Read(b []byte) (int, error) {
+	n, err := c.read(b)
+	if n > 0 && c.debt.tunnel.Load() {
+		c.debt.since.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+func (c *visitorConn) read(b []byte) (int, error) {
 	p := c.preface
 	if p == nil {
 		return c.TCPConn.Read(b)
@@ -161,6 +188,7 @@ func (c *visitorConn) Close() error {
 		c.of.metrics.connections.Dec()
 		c.of.idle.remove(c)
 		c.of.known(c)
+		c.of.unassign(c)
 	}
 	c.of.mu.Unlock()
 	return c.TCPConn.Close()
@@ -198,23 +226,34 @@ func (x *connections) settle() {
 
 const settleFor = time.Second
 
-// acquire returns the connection with a place, nil if none is free.
-func (x *connections) acquire(c *net.TCPConn) *visitorConn {
+// acquire returns the connection with a place, nil if none is free. direct means that the peer is the visitor, and not
+// a proxy. At the limit the longest idle connection is closed for the next one, or one without progress.
+func (x *connections) acquire(c *net.TCPConn, direct bool) *visitorConn {
 	for {
 		x.mu.Lock()
-		if x.open < x.max {
+		open, oldest := x.open, x.idle.longest
+		if open < x.max {
 			x.open++
 			x.fresh++
 			x.mu.Unlock()
 			x.metrics.connections.Inc()
-			return &visitorConn{TCPConn: c, of: x, fresh: true}
+			v := &visitorConn{TCPConn: c, of: x, fresh: true}
+			v.debt.since.Store(time.Now().UnixNano())
+			if direct {
+				x.assign(v, clientaddr.Peer(c.RemoteAddr().String()))
+			}
+			if (open+1)*100 >= x.max*shedAt {
+				x.shed(false, false)
+			}
+			return v
 		}
-		oldest := x.idle.longest
 		x.mu.Unlock()
-		if oldest == nil {
+		switch {
+		case oldest != nil:
+			x.Close(oldest)
+		case x.shed(true, false) == 0:
 			return nil
 		}
-		x.Close(oldest)
 	}
 }
 
@@ -230,6 +269,9 @@ func (x *connections) State(conn net.Conn, s http.ConnState) {
 	c, ok := front.Socket(conn).(*visitorConn)
 	if !ok {
 		return
+	}
+	if s == http.StateActive { // a head begins: until now the visitor owed nothing
+		c.debt.since.Store(time.Now().UnixNano())
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -89,7 +89,7 @@ func TestADrawIsTold(t *testing.T) {
 	if j := ask(waits(7, time.Minute)).Vestibule; j.State != "before" || j.Draw.Stage != "making" || j.PeopleAhead != -1 {
 		t.Errorf("while the draw is made: %+v", j)
 	}
-	if j := ask(waits(8, 30*time.Second)).Vestibule; j.Draw.Stage != "late" || j.PeopleAhead < 0 || !strings.Contains(j.Before, "behind everyone") {
+	if j := ask(waits(8, 30*time.Second)).Vestibule; j.Draw.Stage != "late" || j.PeopleAhead != -1 || !strings.Contains(j.Before, "behind everyone") {
 		t.Errorf("somebody who came late: %+v", j)
 	}
 	if n := st.admittedNow(); n != 0 {

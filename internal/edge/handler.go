@@ -4,18 +4,24 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
 	"strconv"
 
 	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/front"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/origin"
 )
 
 // ServeHTTP decides a visitor's request and carries out the outcome.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.byNetHTTP.Inc()
+	progress := progressOf(r)
+	progress.Begin()
+	defer progress.End()
 	o := s.gate.Begin()
 	defer o.End()
 	defer s.recovered(w, r, o)
@@ -27,19 +33,40 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	dropOffers(r)
 	s.gate.Decide(r.Context(), s.request(r, clientaddr.Peer(r.RemoteAddr), o), o)
+	progress.Identify(o.Client, o.HasSession())
 	switch o.Kind {
 	case gate.Enters:
 		s.enter(w, r, o)
 		return
 	case gate.Preflights:
-		s.proxy.preflight(r, o)
+		s.preflights.answer(r, o)
 	case gate.Listens:
-		if s.streams.open(w, r, o) {
+		progress.Begin()
+		begun := s.streams.open(w, r, o)
+		if !begun || r.ProtoMajor > 1 { // over HTTP/1.1 the stream has the connection, and waits for nobody
+			progress.End()
+		}
+		if begun {
 			return
 		}
 	case gate.Answered:
 	}
 	s.answer(w, r, o)
+}
+
+type progressKey struct{}
+
+// withProgress implements [http.Server.ConnContext].
+func withProgress(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, progressKey{}, front.ProgressOf(c))
+}
+
+// progressOf returns the progress of a request's connection.
+func progressOf(r *http.Request) front.Progress {
+	if p, ok := r.Context().Value(progressKey{}).(front.Progress); ok {
+		return p
+	}
+	return front.ProgressOf(nil) // of a request that no server has read
 }
 
 // request returns the gate's view of a request from peer.
@@ -82,6 +109,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome)
 	if r.Method == http.MethodHead || len(o.Body) == 0 {
 		return
 	}
+	progress := progressOf(r)
+	progress.Await(false, 0)
+	defer progress.Resume(false)
 	if _, err := w.Write(o.Body); err != nil {
 		s.log.Debug("answer to a visitor not written", slog.Any("error", err))
 	}
@@ -101,6 +131,9 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	}
 	if s.fast != nil && s.fast.ForwardHTTP2(w, r, o) {
 		return
+	}
+	if o.HasSession() {
+		r = r.WithContext(origin.WithSession(r.Context()))
 	}
 	w, r = s.patience.patient(w, r)
 	s.proxy.serve(w, r, o)

@@ -144,6 +144,7 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			IdleTimeout:       s.cfg.Timeouts.Idle,
 			ConnState:         s.conns.State,
 			BaseContext:       func(net.Listener) context.Context { return base },
+			ConnContext:       withProgress,
 			MaxHeaderBytes:    16 << 10,
 			ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100},

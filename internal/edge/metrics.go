@@ -31,6 +31,7 @@ type metrics struct {
 	handedOver                  prometheus.Counter
 	connections, connectionsMax prometheus.Gauge
 	connectionsRefused          prometheus.Counter
+	shed                        *prometheus.CounterVec // by resourceNames
 	proxyHeaders                [headerResults]prometheus.Counter
 }
 
@@ -60,6 +61,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		connectionsMax:     gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
 		connectionsRefused: counter("vestibule_edge_connections_refused_total", "Connections of visitors that were refused because as many were open as may be, and none was idle."),
 	}
+	m.shed = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_connections_shed_total", Help: "Connections of visitors without progress that were closed for want of free ones, by what was short."}, []string{"short_of"})
+	for _, what := range resourceNames {
+		m.shed.WithLabelValues(what)
+	}
 	fronts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_front_requests_total", Help: "Requests of visitors, by the front that read them."}, []string{"front"})
 	m.byFast, m.byNetHTTP = fronts.WithLabelValues(frontFast), fronts.WithLabelValues(frontNetHTTP)
 	m.handedOver = counter("vestibule_edge_handovers_total", "Connections passed from the fast front to net/http, because of a request that it does not parse.")
@@ -67,6 +72,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for i, name := range headerResultNames {
 		m.proxyHeaders[i] = headers.WithLabelValues(name)
 	}
-	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.panics, m.connections, m.connectionsMax, m.connectionsRefused)
+	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.panics, m.connections, m.connectionsMax, m.connectionsRefused, m.shed)
 	return m
 }

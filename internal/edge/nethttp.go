@@ -33,9 +33,12 @@ func rawTarget(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") {
 		return r.RequestURI
 	}
-	// Absolute form, or OPTIONS *.
+	if r.RequestURI == "*" { // net/http answers OPTIONS * itself; no other method has a meaning with it
+		return "*"
+	}
+	// Absolute form.
 	t := r.URL.EscapedPath()
-	if t == "" || t == "*" {
+	if t == "" {
 		t = "/"
 	}
 	if r.URL.RawQuery != "" {

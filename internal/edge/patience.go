@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"vestibule/internal/edge/front"
 )
 
 // A visitor that sends a body or reads an answer byte by byte holds a connection here and one at the origin. A total
@@ -23,7 +25,7 @@ type patience struct {
 // the idle timeout.
 func (p *patience) patient(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request) {
 	if hasBody(r) {
-		b := &patientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), patience: p.idle}
+		b := &patientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), patience: p.idle, progress: progressOf(r)}
 		b.until(time.Now().Add(b.patience)) // also if the origin answers without reading it
 		r.Body = b
 	}
@@ -32,7 +34,7 @@ func (p *patience) patient(w http.ResponseWriter, r *http.Request) (http.Respons
 
 // patientAnswer returns w with each write of the answer bounded.
 func (p *patience) patientAnswer(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-	return &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), patience: p.idle, clear: r.ProtoMajor >= 2, draining: p.draining}
+	return &patientWriter{ResponseWriter: w, rc: http.NewResponseController(w), patience: p.idle, clear: r.ProtoMajor >= 2, draining: p.draining, progress: progressOf(r)}
 }
 
 // hurryBody bounds an answer of the edge itself: the rest of the request, which net/http reads before it answers, and
@@ -51,6 +53,8 @@ type patientBody struct {
 	io.ReadCloser
 	rc       *http.ResponseController
 	patience time.Duration
+	progress front.Progress
+	pace     front.Pace
 	broken   atomic.Bool // the visitor did not send all of it, which is no fault of the site
 
 	mu     sync.Mutex
@@ -66,8 +70,12 @@ func (b *patientBody) until(t time.Time) {
 }
 
 func (b *patientBody) Read(p []byte) (int, error) {
-	b.until(time.Now().Add(b.patience))
+	begun := time.Now()
+	b.until(begun.Add(b.pace.Left(b.patience)))
+	b.progress.Await(true, b.pace.Lag())
 	n, err := b.ReadCloser.Read(p)
+	b.progress.Resume(true)
+	b.pace.Add(n, time.Since(begun))
 	switch {
 	case err == io.EOF: // Read returns io.EOF itself
 		// From here on net/http reads to notice the visitor's departure; a deadline would look like one.
@@ -89,6 +97,8 @@ type patientWriter struct {
 	http.ResponseWriter
 	rc       *http.ResponseController
 	patience time.Duration
+	progress front.Progress
+	pace     front.Pace
 	clear    bool // HTTP/2: the deadline ends the stream even without a write
 	draining *atomic.Bool
 }
@@ -106,20 +116,31 @@ func (w *patientWriter) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *patientWriter) Write(p []byte) (int, error) {
-	defer w.extend()()
-	return w.ResponseWriter.Write(p)
+func (w *patientWriter) Write(p []byte) (n int, err error) {
+	w.await(func() int {
+		n, err = w.ResponseWriter.Write(p)
+		return n
+	})
+	return n, err
 }
 
-func (w *patientWriter) FlushError() error {
-	defer w.extend()()
-	return w.rc.Flush()
+func (w *patientWriter) FlushError() (err error) {
+	w.await(func() int {
+		err = w.rc.Flush()
+		return 0
+	})
+	return err
 }
 
-func (w *patientWriter) extend() func() {
-	w.rc.SetWriteDeadline(time.Now().Add(w.patience)) //nolint:errcheck // as in hurryBody
-	if !w.clear {
-		return func() {} // net/http clears it when the request is over
+// await calls write, which returns the bytes that the visitor took, within the visitor's patience.
+func (w *patientWriter) await(write func() int) {
+	begun := time.Now()
+	w.rc.SetWriteDeadline(begun.Add(w.pace.Left(w.patience))) //nolint:errcheck // as in hurryBody
+	w.progress.Await(true, w.pace.Lag())
+	n := write()
+	w.progress.Resume(true)
+	w.pace.Add(n, time.Since(begun))
+	if w.clear { // net/http clears it after a request of HTTP/1.1
+		w.rc.SetWriteDeadline(time.Time{}) //nolint:errcheck // as in hurryBody
 	}
-	return func() { w.rc.SetWriteDeadline(time.Time{}) } //nolint:errcheck // as in hurryBody
 }

@@ -28,8 +28,6 @@ type proxy struct {
 	monitor   *origin.Monitor
 	buffers   *origin.Buffers
 
-	preflights chan struct{} // preflights in progress
-
 	log   *slog.Logger
 	quiet *log.Logger
 }
@@ -86,6 +84,11 @@ func (x passage) answered(r *http.Response) error {
 		return fmt.Errorf("%w: status %03d", http1.ErrAnswer, r.StatusCode)
 	case r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")):
 		return fmt.Errorf("%w: an upgrade to %q, asked for %q", http1.ErrAnswer, r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade"))
+	}
+	if r.StatusCode == http.StatusSwitchingProtocols && !x.outcome.HasSession() {
+		if c, ok := progressOf(r.Request).(*visitorConn); ok {
+			c.tunnels()
+		}
 	}
 	x.monitor.Answered(x.outcome.Origin)
 	x.outcome.Forwarded(r.StatusCode, time.Since(x.asked))
@@ -149,72 +152,4 @@ func setPath(u *url.URL, path string) {
 		// Opaque would be taken for host and path here.
 		u.Opaque, u.Path, u.RawPath = "", decoded, path
 	}
-}
-
-// Preflights are answered before admission, so their load on a site is bounded.
-const (
-	preflightsAtOnce = 32
-	preflightTime    = 5 * time.Second
-)
-
-// preflight asks the site which pages of other origins may send a request. The site gets only path, origin and the
-// CORS request headers, and only CORS headers of its answer are returned: the visitor is not admitted (decision 62).
-// A timeout does not count against the site, since a visitor could choose a slow path. The answer is set in o.
-func (p *proxy) preflight(r *http.Request, o *gate.Outcome) {
-	select {
-	case p.preflights <- struct{}{}:
-		defer func() { <-p.preflights }()
-	default:
-		o.Header = append(o.Header, gate.Field{Name: "Retry-After", Value: "2"})
-		o.Refuse("preflight_refused", "Too many preflights at the moment.", http.StatusServiceUnavailable)
-		return
-	}
-	headers, err := p.askPreflight(r, o)
-	if err != nil {
-		p.log.Debug("preflight not answered by the site", slog.String("host", r.Host), slog.Any("error", err))
-		o.Refuse("preflight_refused", "The site does not allow this.", http.StatusForbidden)
-		return
-	}
-	o.Kind, o.Status, o.Header = gate.Answered, http.StatusNoContent, append(o.Header, headers...)
-}
-
-// askPreflight returns the CORS headers of the site's answer, or an error if the status is not a success.
-func (p *proxy) askPreflight(r *http.Request, o *gate.Outcome) ([]gate.Field, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), preflightTime)
-	defer cancel()
-	target := rawTarget(r)
-	o.MustGo(gate.Preflights, target)
-	to := o.Origin.URL
-	out := (&http.Request{
-		Method: http.MethodOptions, URL: &url.URL{Scheme: to.Scheme, Host: to.Host}, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"User-Agent": {"vestibule-preflight"}, "X-Forwarded-Host": {r.Host}, "X-Forwarded-Proto": {"http"}},
-	}).WithContext(ctx)
-	if o.Secure {
-		out.Header.Set("X-Forwarded-Proto", "https")
-	}
-	path, _, _ := strings.Cut(target, "?")
-	setPath(out.URL, path)
-	for _, name := range [...]string{"Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"} {
-		if v := r.Header.Get(name); v != "" {
-			out.Header.Set(name, v)
-		}
-	}
-	res, err := p.trip.RoundTrip(out)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return nil, fmt.Errorf("status %d", res.StatusCode)
-	}
-	fields := []gate.Field{{Name: "Cache-Control", Value: "no-store"}}
-	for name, values := range res.Header {
-		if name != "Vary" && !strings.HasPrefix(name, "Access-Control-") {
-			continue
-		}
-		for _, v := range values {
-			fields = append(fields, gate.Field{Name: name, Value: v})
-		}
-	}
-	return fields, nil
 }

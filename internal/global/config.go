@@ -32,7 +32,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Base: node.DefaultBase("global"), Name: "global-1", Rooms: "rooms.yaml", KeyRotation: 24 * time.Hour, DrawBeacon: draw.BeaconNone,
-		NATS:    node.DefaultServer(),
+		NATS: node.DefaultServer(),
 	}
 }
 

@@ -163,8 +163,8 @@ func retried(t *testing.T, n *global.Node) bool {
 func TestNoticesConfig(t *testing.T) {
 	good := func() global.NoticesConfig { return global.NoticesConfig{Networks: []string{"10.0.0.0/8"}} }
 	for key, change := range map[string]func(*global.NoticesConfig){
-		"":                                 func(*global.NoticesConfig) {},
-		"notices.networks[0]":              func(c *global.NoticesConfig) { c.Networks[0] = "10.0.0.0" },
+		"":                    func(*global.NoticesConfig) {},
+		"notices.networks[0]": func(c *global.NoticesConfig) { c.Networks[0] = "10.0.0.0" },
 	} {
 		c := good()
 		change(&c)

@@ -168,6 +168,16 @@ func (p *Picker) Pick(header string, otherwise Lang) Lang {
 	return Lang(i)
 }
 
+// traditional returns the available language for tags of Chinese in traditional characters, as in Hong Kong, and other
+// tags unchanged. The matcher prefers the language of a neighbouring region over that of the script.
+func traditional(tag language.Tag) language.Tag {
+	base, _ := tag.Base()
+	if script, _ := tag.Script(); base.String() == "zh" && script.String() == "Hant" {
+		return language.MustParse("zh-TW")
+	}
+	return tag
+}
+
 // match parses as much of a header as possible: invalid or unknown languages do not hide the others.
 func match(header string) int {
 	type wish struct {
@@ -179,7 +189,7 @@ func match(header string) int {
 		name, params, _ := strings.Cut(item, ";")
 		tag, err := language.Parse(strings.TrimSpace(name))
 		if q := quality(params); err == nil && q > 0 {
-			wishes = append(wishes, wish{tag, q})
+			wishes = append(wishes, wish{traditional(tag), q})
 		}
 	}
 	if len(wishes) == 0 {

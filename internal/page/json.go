@@ -154,13 +154,8 @@ var ours = func() []field {
 		text("lost", (*Visitor).lost),
 		text("queueingMethod", (*Visitor).method),
 		text("room", func(v *Visitor) string { return v.Room }),
-		whole("peopleAhead", func(v *Visitor) int64 {
-			if n, told := v.ahead(); told {
-				return int64(n)
-			}
-			return -1
-		}),
-		whole("peopleWaiting", func(v *Visitor) int64 { return int64(v.total()) }),
+		whole("peopleAhead", func(v *Visitor) int64 { return orUnknown(v.ahead()) }),
+		whole("peopleWaiting", func(v *Visitor) int64 { return orUnknown(v.total()) }),
 		is("counting", (*Visitor).counting),
 		is("waitTimeKnown", (*Visitor).known),
 		whole("waitTimeSeconds", func(v *Visitor) int64 { return wholeSeconds(v.wait()) }),

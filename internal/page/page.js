@@ -65,7 +65,7 @@ function show(s) {
 	skew = Date.now() - Date.parse(s.updatedAt);
 	put("ahead", s.counting || s.peopleAhead < 0 ? "–" : count.format(s.peopleAhead));
 	put("wait", wait(s));
-	put("total", count.format(s.peopleWaiting));
+	put("total", s.peopleWaiting < 0 ? "–" : count.format(s.peopleWaiting));
 	put("kept", span(s.placeKeptSeconds));
 	put("joined", clock(s.joinedAt, short));
 	put("updated", clock(s.updatedAt, long));
@@ -109,7 +109,7 @@ function tick() {
 	// It has started, and no stream reports positions.
 	if (state == "before" && !said && Date.parse(now.updatedAt) < start && t > start + 1000) {
 		fresh = true;
-		within(Math.random() * 8);
+		within(Math.random() * 2);
 		show(word = Object.assign({}, now, { state: "queued", counting: true, updatedAt: new Date(t).toISOString() }));
 	}
 }
@@ -166,8 +166,8 @@ function later(s) {
 	clearTimeout(timer);
 	due = 0;
 	if (!(s > 0) || entering) return;
-	// With a stream, polls only keep the place.
-	if (!near && Date.now() - said < 12000) s = Math.max(s, 15 + Math.random() * 10);
+	// With a stream, polls only keep the place. Before a start each has its moment.
+	if (!near && now.state != "before" && Date.now() - said < 12000) s = Math.max(s, 15 + Math.random() * 10);
 	within(s);
 }
 // within makes the page poll after at most s seconds.
@@ -218,12 +218,11 @@ function placed(n) {
 		fails = 0;
 		within(Math.random());
 	}
-	if (now.state == "closed") return n.closed || n.pausedBy ? 0 : within(Math.random() * 1.5);
+	if (now.state == "closed" ? !n.closed && !n.pausedBy : n.closed) return soon();
 	if (!n.line || "queued next paused before".indexOf(now.state) < 0) return;
 	var was = near, joined = at(now), early = now.state == "before", p = place(n, joined);
-	if (early && now.place && window.drawn) drawn(now.draw, true, $, count, n, p.ahead);
-	// In a long queue the answer knows sooner whether all visitors in front are counted.
-	var counted = !now.counting || n.cutoff < 8.64e15 && n.at >= joined + 2000 && p.total < 20;
+	// In a long queue the answer knows sooner whether all visitors in front of a newcomer are counted.
+	var counted = !now.counting || n.cutoff < 8.64e15 && n.at >= joined + (p.total < 20 ? 2000 : 8000);
 	// If nothing is shown here, the answer to the next poll has more.
 	if (counted && !lots(now) && (!early || !n.starts && n.at >= Date.parse(now.startsAt))) show(shown(n, p));
 	else if (state == "offline") show(now);
@@ -321,6 +320,15 @@ function entered(paces, within) {
 	return n;
 }
 // End of the arithmetic.
+// soon polls for an answer that shows something else, in place of a poll that is held for the turn.
+function soon() {
+	fresh = true;
+	if (!asking) within(Math.random() * 1.5);
+	else if (Date.now() - sent > 2000) {
+		again = true;
+		stopAsking();
+	}
+}
 // anew polls after a reconnect: an earlier poll may never be answered.
 function anew() {
 	if (!fails) return;

@@ -176,8 +176,8 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 		{"paused-system", func(v *page.Visitor) { v.Decision.Ahead = 0 }, []string{">The line is paused</h1>"}, []string{">You are next</h1>"}},
 		{"closed", nil, []string{">The line is closed</h1>", "<noscript>"}, nil},
 		{"rejected", nil, []string{">The line is closed</h1>", "<noscript>"}, nil},
-		{"draw-placed", nil, []string{`<dd id="place">57/290</dd>`, ">Your place was drawn by lot.</p>", `"place":57,"entrants":290`, "This draw can be checked</summary>", `download="draw.json" href="data:application/json,%7B%22commit%22:%227f83b1657ff1`}, nil},
-		{"draw-placed", func(v *page.Visitor) { v.Event.Draw.Counted = v.Now + 1 }, []string{`<div class="s" hidden>`, `"peopleAhead":-1`}, []string{"57/"}},
+		{"draw-placed", nil, []string{"<dd id=\"place\">≈\u00a057/290</dd>", ">Your place was drawn by lot.</p>", `"place":57,"entrants":290`, "This draw can be checked</summary>", `download="draw.json" href="data:application/json,%7B%22commit%22:%227f83b1657ff1`}, nil},
+		{"draw-placed", func(v *page.Visitor) { v.Event.Draw.Counted, v.Decision.Ticket.Forecast = v.Now+1, 0 }, []string{`<div class="s" hidden>`, `"peopleAhead":-1`}, []string{"57/"}},
 		{"before", nil, []string{">It has not started yet</h1>", `id="starts">4 minutes<`, "puts you in line by itself"}, nil},
 		{"before", func(v *page.Visitor) { v.Event.Start = v.Now.Add(50 * time.Hour) }, []string{`id="starts">2 days<`}, nil},
 		{"before-draw", nil, []string{`id="ahead">–<`, `"peopleAhead":-1,`, `<code id="proof">{&#34;commit&#34;:&#34;7f83b1657ff1`}, []string{"1,234", "1234"}},
@@ -467,5 +467,34 @@ func BenchmarkRenderJSON(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		dst = page.AppendJSON(dst[:0], &v)
+	}
+}
+
+// TestUnknownIsNeverANumber: while visitors are being counted, in whatever state, and for visitors without a place, no
+// answer has a number of visitors: not the page, its JSON or a custom page. The number in the decision counts those that
+// were heard of so far.
+func TestUnknownIsNeverANumber(t *testing.T) {
+	for _, s := range page.Samples {
+		v := s.Visitor
+		v.Decision.Counting, v.Decision.Known, v.Decision.Next = true, false, false
+		v.Decision.Ahead, v.Decision.Waiting, v.Decision.Wait, v.Decision.Low, v.Decision.High = 7654321, 7654321, 0, 0, 0
+		if v.Decision.Enters() {
+			continue
+		}
+		html, data := string(page.Builtin().Render(nil, &v)), string(page.AppendJSON(nil, &v))
+		for _, text := range []string{html, data} {
+			if strings.Contains(text, "7654321") || strings.Contains(text, "7,654,321") || strings.Contains(text, "7654322") || strings.Contains(text, "7,654,322") {
+				t.Errorf("%s: an unknown number is shown: %s", s.Name, text)
+			}
+		}
+		for _, field := range []string{`"peopleAhead":-1,`, `"peopleWaiting":-1,`} {
+			if !strings.Contains(data, field) {
+				t.Errorf("%s: JSON lacks %s: %s", s.Name, field, data)
+			}
+		}
+		values := page.Values(&v)
+		if values["peopleAhead"] != "" || values["peopleWaiting"] != "" {
+			t.Errorf("%s: a custom page gets %v and %v", s.Name, values["peopleAhead"], values["peopleWaiting"])
+		}
 	}
 }

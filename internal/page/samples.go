@@ -84,6 +84,7 @@ func makeSamples() []Sample {
 			v.Event.Draw.Drawn, v.Event.Draw.Counted, v.Event.Draw.Entrants = true, now.Add(-time.Second), 290
 			v.Decision.Ahead, v.Decision.Waiting = 56, 301
 			v.Decision.Ticket.SetPlace(now.Add(-31 * time.Minute))
+			v.Decision.Ticket.PutRank(57)
 		})},
 		{"left", line(func(v *Visitor) { v.Left = true })},
 		{"blocked", line(func(v *Visitor) { v.Blocked, v.Decision.Fresh, v.Decision.Ticket.Answer = true, admission.Newcomer, 0 })},

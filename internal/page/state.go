@@ -45,13 +45,6 @@ type Draw struct {
 	Entrants uint64         // of the record
 }
 
-// settles is the delay from the publication of a record until positions are counted by drawn places: within that
-// time [Draw.Asks] makes every visitor ask, and edges report their counts.
-const settles = 13 * time.Second
-
-// SettlesAt sets Counted from the publication of the record.
-func (d *Draw) SettlesAt(published fleettime.Time) { d.Counted = published.Add(settles) }
-
 // Stages of a draw for a visitor. The set is closed: it is part of the JSON API.
 const (
 	DrawOpen   = "open"   // entries have not closed
@@ -77,8 +70,11 @@ func (v *Visitor) stage() string {
 }
 
 // ahead returns the number of visitors in front, and whether to show it: not before a draw, which changes all
-// places.
+// places, and not while it is unknown.
 func (v *Visitor) ahead() (n uint64, told bool) {
+	if !v.numbered() {
+		return 0, false
+	}
 	switch v.stage() {
 	case DrawLate: // everyone from before the close is in front, in any order
 		return v.Decision.Ahead, true
@@ -94,38 +90,12 @@ func (v *Visitor) ahead() (n uint64, told bool) {
 	return 0, false
 }
 
-// drawnPlace returns the visitor's place in a draw and the number of entrants. ok is false if that is unknown, and
-// once the event has begun, because the place then changes.
+// drawnPlace returns the visitor's place in a draw and the number of entrants. It is computed once, when places are
+// counted, and kept in the ticket: it is off by the entrants that are not counted at that moment. ok is false if it is
+// unknown.
 func (v *Visitor) drawnPlace() (place, of uint64, ok bool) {
-	ahead, told := v.ahead()
-	if !told || v.State() != Before || v.stage() != DrawPlaced {
-		return 0, 0, false
-	}
-	return ahead + 1, max(ahead+1, v.Event.Draw.Entrants), true
-}
-
-// Asks returns the time until the visitor's next request, at most wait but for jitter: when places can be given,
-// when they are known, and at the start. jitter is a random number from 0 to 1 that spreads the requests.
-func (e *Event) Asks(now fleettime.Time, wait time.Duration, jitter float64) time.Duration {
-	if !e.Prequeue || wait == 0 {
-		return wait
-	}
-	at, over := e.Start, 8.0 // seconds
-	switch d := &e.Draw; {
-	case d.Closes == 0:
-	case !d.Drawn:
-		if now >= d.Closes { // nobody may miss the record: see draw.Settle
-			return wait
-		}
-		at, over = d.Closes.Add(3*time.Second), 6
-	case now < d.Counted:
-		at, over = d.Counted, 4
-	}
-	left := at.Sub(now)
-	if left <= 0 || left >= wait {
-		return wait
-	}
-	return left + time.Duration(jitter*over*float64(time.Second))
+	place = v.Decision.Ticket.Rank()
+	return place, max(place, v.Event.Draw.Entrants), place != 0 && v.stage() == DrawPlaced
 }
 
 // appendProof writes the visitor's evidence of the draw: the receipt in the format of package draw, or before it
@@ -242,8 +212,22 @@ func (v *Visitor) waits() bool { s := v.State(); return s == Queued || s == Next
 // known reports whether to show an estimate.
 func (v *Visitor) known() bool { return v.Decision.Known && v.waits() }
 
-// counting reports whether to show that the place is being counted.
-func (v *Visitor) counting() bool { return v.State() == Queued && v.Decision.Counting }
+// counting reports whether the numbers of visitors are not known yet: they are being counted.
+func (v *Visitor) counting() bool { return v.hasPlace() && v.Decision.Counting }
+
+// numbered reports whether the numbers of visitors, in front and in total, are known.
+func (v *Visitor) numbered() bool {
+	return v.hasPlace() && !v.Decision.Counting || v.State() == Entering
+}
+
+// hasPlace reports whether the visitor waits, now or later.
+func (v *Visitor) hasPlace() bool {
+	switch v.State() {
+	case Queued, Next, Paused, Before:
+		return true
+	}
+	return false
+}
 
 // wait returns the estimate, or 0 if none is shown.
 func (v *Visitor) wait() time.Duration {
@@ -290,8 +274,19 @@ func (v *Visitor) quartile(k int) time.Duration {
 	return v.Decision.Quartiles[k]
 }
 
-// total returns the number of waiting visitors. It includes this one, even if the count is older than the visit.
-func (v *Visitor) total() uint64 { return max(v.Decision.Waiting, v.Decision.Ahead+1) }
+// total returns the number of waiting visitors, and whether it is known. It includes this one, even if the count is older
+// than the visit.
+func (v *Visitor) total() (n uint64, known bool) {
+	return max(v.Decision.Waiting, v.Decision.Ahead+1), v.numbered()
+}
+
+// orUnknown returns a number in JSON: -1 if it is unknown.
+func orUnknown(n uint64, known bool) int64 {
+	if !known {
+		return -1
+	}
+	return int64(n)
+}
 
 // waited returns the time since the visitor joined.
 func (v *Visitor) waited() time.Duration { return max(0, v.Now.Sub(v.Decision.Ticket.Joined)) }

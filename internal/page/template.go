@@ -106,6 +106,7 @@ type value struct {
 	name   string
 	is     func(v *Visitor) bool
 	number func(v *Visitor) int64
+	count  func(v *Visitor) (n uint64, known bool) // a number that may be unknown: then the value is empty
 	append func(dst []byte, v *Visitor) []byte
 }
 
@@ -121,17 +122,25 @@ func (x *value) text(dst []byte, v *Visitor) []byte {
 		return strconv.AppendBool(dst, x.is(v))
 	case x.number != nil:
 		return strconv.AppendInt(dst, x.number(v), 10)
+	case x.count != nil:
+		if n, known := x.count(v); known {
+			dst = strconv.AppendUint(dst, n, 10)
+		}
+		return dst
 	}
 	return x.append(dst, v)
 }
 
-// truth is Mustache's: false, zero and blank text are false.
+// truth is Mustache's: false, zero, unknown numbers and blank text are false.
 func (x *value) truth(v *Visitor) bool {
 	switch {
 	case x.is != nil:
 		return x.is(v)
 	case x.number != nil:
 		return x.number(v) != 0
+	case x.count != nil:
+		n, known := x.count(v)
+		return known && n != 0
 	}
 	return len(bytes.TrimSpace(x.append(nil, v))) > 0
 }
@@ -222,8 +231,8 @@ var values = sortValues([]value{
 	text("pausedBy", func(v *Visitor) string { return v.shownPause() }),
 	text("placeLost", func(v *Visitor) string { return v.lost() }),
 	truth("counting", func(v *Visitor) bool { return v.counting() }),
-	num("peopleAhead", func(v *Visitor) int64 { n, _ := v.ahead(); return int64(n) }),
-	num("peopleWaiting", func(v *Visitor) int64 { return int64(v.total()) }),
+	{name: "peopleAhead", count: (*Visitor).ahead},
+	{name: "peopleWaiting", count: (*Visitor).total},
 	num("waitTimeLow", func(v *Visitor) int64 { low, _ := v.span(); return int64(low / time.Minute) }),
 	num("waitTimeHigh", func(v *Visitor) int64 { _, high := v.span(); return wholeMinutes(high) }),
 	num("progressPercent", func(v *Visitor) int64 { percent, _ := v.progress(); return int64(percent) }),
@@ -297,6 +306,12 @@ func Values(v *Visitor) map[string]any {
 			out[x.name] = x.is(v)
 		case x.number != nil:
 			out[x.name] = x.number(v)
+		case x.count != nil:
+			if n, known := x.count(v); known {
+				out[x.name] = int64(n)
+			} else {
+				out[x.name] = ""
+			}
 		default:
 			out[x.name] = string(x.append(nil, v))
 		}

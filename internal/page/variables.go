@@ -52,7 +52,7 @@ var variables = map[string]variable{
 	},
 	"ahead": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
 		n, told := v.ahead()
-		if v.counting() || !told {
+		if !told {
 			return append(dst, "–"...)
 		}
 		return c.appendNumber(dst, n)
@@ -73,7 +73,11 @@ var variables = map[string]variable{
 		return c.appendSpan(dst, v.Event.Start.Sub(v.Now))
 	},
 	"total": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		return c.appendNumber(dst, v.total())
+		n, known := v.total()
+		if !known {
+			return append(dst, "–"...)
+		}
+		return c.appendNumber(dst, n)
 	},
 	"kept":   func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.Grace) },
 	"waited": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte { return c.appendSpan(dst, v.waited()) },
@@ -114,7 +118,8 @@ var variables = map[string]variable{
 		dst = append(append(append(append(dst, `<div class="s"`...), hidden...), "<dt>"...), c.msg.DrawPlace...)
 		dst = append(dst, `</dt><dd id="place">`...)
 		if ok {
-			dst = c.appendNumber(append(c.appendNumber(dst, place), '/'), of)
+			dst = append(c.appendNumber(append(dst, "≈\u00a0"...), place), '/')
+			dst = c.appendNumber(dst, of)
 		}
 		return append(dst, "</dd></div>\n"...)
 	},

@@ -86,6 +86,7 @@ func (r *roomState) applyGrant(now fleettime.Mono, g *wire.RoomGrant) {
 	r.life.full = g.Life
 	if g.View != nil {
 		anew := r.view == nil || r.view.Rounds.Newest() != g.View.Rounds.Newest()
+		r.noteCalled(r.edge.at(now).time)
 		if r.view = g.View; anew {
 			r.held.order(&r.Room, r.view)
 		}

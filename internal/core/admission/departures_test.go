@@ -349,10 +349,10 @@ func TestTheCountOfThoseWhoGoAwayIsExact(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 25_000).Draw(rt, "ms")) * time.Millisecond)
 			},
 			"": func(*rapid.T) {
-				e.rooms[sale].queue.wait.advance(e.Time(now))
-				want, newest := map[int64]float64{}, windowOf(second())
+				e.rooms[sale].queue.advanceBooks(e.Time(now))
+				want, newest := map[int64]float64{}, second()/windowLen
 				for _, g := range guests {
-					if g.there && windowOf(g.last) > newest-windowsKept {
+					if g.there && g.last/windowLen > newest-windowsKept {
 						want[g.ticket.Joined.Second()]++
 					}
 				}

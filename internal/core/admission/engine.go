@@ -50,6 +50,7 @@ type Room struct {
 	Shut           Reason        // QueuedAll or Rejected: no admissions; None: as the ledger allows
 	Gather         []Span        // intervals before events without admissions, by the engine's clock
 	Drawn          *draw.Record  // the newest draw, which moves visitors that joined before its close; or nil
+	Draw           *draw.Notice  // of the event that visitors gather for; or nil
 	OnIsolation    string        // one of room.Isolation…; "" holds
 	IsolationLimit int           // admissions per isolation if OnIsolation is open
 
@@ -70,7 +71,7 @@ func RoomOf(r *room.Room) Room {
 	out := Room{
 		ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
 		Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
-		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(),
+		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(), Draw: r.Draw,
 	}
 	switch r.State() {
 	case room.QueuedAll:

@@ -32,7 +32,7 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 	back := t.Flags&ticket.Returned != 0
 	p := &e.cfg.Params
 	d.Retry, d.Counting = p.Refresh, v == nil
-	first, partial, turn := v == nil, false, p.Refresh
+	first, partial, turn, rank := v == nil, false, p.Refresh, -1.0
 	if v != nil && len(v.Rounds) > 0 && d.Reason != Gathering && d.Reason != QueuedAll {
 		d.positionRandom(ft, v, r.partial(ft, t.Joined < r.since()))
 	} else if v != nil {
@@ -43,12 +43,12 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		d.Ahead = uint64(max(0, place) + 0.5)
 		d.Waiting = uint64(v.Waiting() + 0.5)
 		first = d.Ahead == 0
-		if d.Reason == Gathering {
-			d.Counting = false // the wait is shown from the start on
-			if r.Drawn != nil && t.Place() != t.Joined {
-				d.Ahead = r.Drawn.Ahead(t.Place())
+		if d.Reason == Gathering { // the wait is shown from the start on
+			if d.Counting = r.partial(ft, t.Joined < r.since()); !d.Counting {
+				rank = place
+				r.keepRank(ft, t, place)
+				d.keepMonotone(ft, v.Changed)
 			}
-			d.keepMonotone(ft, v.Changed)
 		} else if partial = r.partial(ft, t.Joined < r.since()); partial {
 			d.Counting = true
 			if wait, ok := v.Wait(place); ok { // at least
@@ -79,7 +79,10 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		d.Retry = p.Nearest * 2
 	}
 	// Jitter of a quarter either way spreads the polls.
-	d.Retry = d.Retry*3/4 + time.Duration(e.cfg.Rand.Int64N(int64(d.Retry)/2+1))
+	d.Retry = d.Retry*3/4 + e.upTo(d.Retry/2)
+	if d.Reason == Gathering {
+		d.Retry = r.gathers(ft, d.Retry, rank)
+	}
 }
 
 // partial reports whether waiting visitors may be missing from the view's count; see [wire.View.Partial].
@@ -173,6 +176,9 @@ func (d *Decision) keepMonotone(ft, changed fleettime.Time) {
 // forecast for long, because admissions were stopped, and forecasts under limits that changed since.
 func (d *Decision) forecast(ft, changed fleettime.Time) {
 	t := &d.Ticket
+	if t.Rank() != 0 {
+		return // it holds the rank in a draw
+	}
 	if changed > t.Joined {
 		t.Forecast = 0
 		return

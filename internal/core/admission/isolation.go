@@ -36,7 +36,7 @@ func (r *roomState) letIn(m moment, d *Decision) bool {
 	r.alone.letIn++
 	t := &d.Ticket
 	if t.Flags&ticket.Returned != 0 {
-		r.queue.wait.add(t.Place(), t.Seen, -1)
+		r.queue.add(t.Place(), t.Seen, -1)
 		r.dirty = true
 	}
 	second := m.second()

@@ -150,10 +150,11 @@ func TestRobotsWithoutCookiesMoveNothing(t *testing.T) {
 }
 
 // TestAPollerIsCountedOnceAndWhoLeavesDropsOut simulates visitors that poll at two edges with slightly different
-// clocks, some of which leave, and compares the count with the visitors.
+// clocks, some of which leave, and compares the counts with the visitors: of those that wait, and of those that asked in
+// the last ten seconds.
 func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var books [2]waitBook
+		books, recent := [2]waitBook{}, [2]waitBook{{short: true}, {short: true}}
 		ahead := fleettime.Time(rapid.Int64Range(0, 300).Draw(t, "ms that the second clock is ahead"))
 		type visitor struct {
 			joined fleettime.Time
@@ -176,17 +177,17 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				}
 				where := rng.IntN(2)
 				ft := now + fleettime.Time(where)*ahead
-				q := queue{wait: books[where]}
+				q := queue{wait: books[where], recent: recent[where]}
 				k := ticket.Ticket{ID: uint64(i + 1), Joined: p.joined, Seen: p.seen}
 				if p.polled != 0 {
 					k.Flags = ticket.Returned
 				}
 				q.checkIn(ft, &k, k.Place())
-				books[where], p.seen, p.polled = q.wait, k.Seen, now
-				p.next = now + 15_000 + fleettime.Time(rng.IntN(10_000))
+				books[where], recent[where], p.seen, p.polled = q.wait, q.recent, k.Seen, now
+				p.next = now + 5_000 + fleettime.Time(rng.IntN(20_000))
 				p.gone = rng.IntN(10) == 0
 			}
-			least, most := 0, 0
+			least, most, lately, before := 0, 0, 0, 0
 			for i := range people {
 				if people[i].polled == 0 {
 					continue
@@ -197,6 +198,12 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				if now-people[i].polled <= 61_000 {
 					most++
 				}
+				if now-people[i].polled < 9_500 {
+					lately++
+				}
+				if now-people[i].polled <= 12_500 {
+					before++
+				}
 			}
 			sum := 0.0
 			for w := range books {
@@ -205,6 +212,14 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 				if n := books[w].histogram().Total(); n != float64(books[w].sum) {
 					t.Fatalf("the line holds %v, the book says %d", n, books[w].sum)
 				}
+			}
+			asked := int64(0)
+			for w := range recent {
+				recent[w].advance(now + fleettime.Time(w)*ahead)
+				asked += recent[w].before(now + 3_600_000)
+			}
+			if asked < int64(lately) || asked > int64(before) {
+				t.Fatalf("%v: %d people asked lately, want %d to %d", now, asked, lately, before)
 			}
 			if sum < float64(least) || sum > float64(most) {
 				t.Fatalf("%v: %v people wait, want %d to %d", now, sum, least, most)
@@ -217,7 +232,7 @@ func TestAPollerIsCountedOnceAndWhoLeavesDropsOut(t *testing.T) {
 // next window.
 func TestAPollSeenByAClockAheadIsNotCountedTwice(t *testing.T) {
 	var behind, ahead queue
-	border := fleettime.Time(windowOf(day.Second()) * windowLen * 1000)
+	border := fleettime.Time((day.Second() / windowLen) * windowLen * 1000)
 	k := ticket.Ticket{ID: 1, Joined: day - 60_000, Seen: uint32(border.Second()) - 20, Flags: ticket.Returned}
 	behind.wait.advance(border - 20_000)
 	behind.wait.add(k.Joined, k.Seen, 1)

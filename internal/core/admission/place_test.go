@@ -129,7 +129,7 @@ func TestAPlaceMovesWithItsPerson(t *testing.T) {
 					q *queue
 					k *ticket.Ticket
 				}{{&real[e], &v.real}, {&twin[e], &v.twin}} {
-					x.q.wait.advance(now)
+					x.q.advanceBooks(now)
 					if x.q.newest(x.k); x.k.Flags&ticket.Returned != 0 {
 						x.q.uncount(x.k)
 					}
@@ -196,7 +196,7 @@ func TestAMovedPlaceDecides(t *testing.T) {
 	}
 	q := newQueue(10)
 	k := waiting(3, time.Minute)
-	q.wait.advance(day.Add(time.Hour))
+	q.advanceBooks(day.Add(time.Hour))
 	k.Ahead, k.Low, k.Longer, k.Forecast = 9, 8, 7, 6
 	q.checkIn(day.Add(time.Hour), &k, day)
 	if k.Place() != day || k.Joined == day || k.Wait != 0 || k.High != 0 || k.Ahead != 0 || k.Low != 0 || k.Longer != 0 || k.Forecast != 0 {

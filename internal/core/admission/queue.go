@@ -12,6 +12,7 @@ import (
 // queue counts the waiting visitors of a room at this edge, and the arrivals.
 type queue struct {
 	wait     waitBook
+	recent   waitBook              // those of them that asked in the last ten seconds
 	answers  uint8                 // the newest ticket.Answer
 	counted  reuse.Recent[showing] // the version of each waiting ticket that was last counted
 	away     departures
@@ -23,7 +24,19 @@ type queue struct {
 }
 
 func newQueue(limit int) queue {
-	return queue{counted: reuse.NewRecent[showing](min(limit, maxShowings)), away: departures{limit: limit}}
+	return queue{recent: waitBook{short: true}, counted: reuse.NewRecent[showing](min(limit, maxShowings)), away: departures{limit: limit}}
+}
+
+// add changes the count of a ticket's place by n (1 or -1), as of its last poll at second seen.
+func (q *queue) add(place fleettime.Time, seen uint32, n int32) {
+	q.wait.add(place, seen, n)
+	q.recent.add(place, seen, n)
+}
+
+// overdue returns the number of waiting visitors with a place before called that have not asked in the last ten
+// seconds. It is negative if they are counted at other edges.
+func (q *queue) overdue(called fleettime.Time) int64 {
+	return q.wait.before(called) - q.recent.before(called)
 }
 
 // showing is the version of a ticket that was last counted, and its place.
@@ -67,12 +80,18 @@ func (q *queue) enqueued(ft fleettime.Time, joined fleettime.Time, newcomer bool
 
 // advance moves the counts to now.
 func (q *queue) advance(ft fleettime.Time) {
-	if q.wait.advance(ft) {
+	if q.advanceBooks(ft) {
 		q.changed = true
 	}
 	if q.returns.advance(ft) {
 		q.changed = true
 	}
+}
+
+// advanceBooks moves the counts of waiting visitors to now. It reports whether visitors were dropped.
+func (q *queue) advanceBooks(ft fleettime.Time) (dropped bool) {
+	q.recent.advance(ft) // told with the next report
+	return q.wait.advance(ft)
 }
 
 // checkIn counts a waiting ticket: among the waiting visitors, in the window of this poll, and among the distinct
@@ -90,7 +109,7 @@ func (q *queue) advance(ft fleettime.Time) {
 func (q *queue) checkIn(ft fleettime.Time, t *ticket.Ticket, place fleettime.Time) (anew bool) {
 	seen := uint32(ft.Second())
 	defer moveTo(t, place)
-	if q.wait.advance(ft) {
+	if q.advanceBooks(ft) {
 		q.changed = true
 	}
 	if q.wait.over(t.Seen) {
@@ -119,18 +138,18 @@ func (q *queue) checkIn(ft fleettime.Time, t *ticket.Ticket, place fleettime.Tim
 			q.joined++
 			q.returns.returned(ft, t.Joined)
 		}
-		q.wait.add(place, seen, 1)
+		q.add(place, seen, 1)
 		q.arrive(ft)
 		return anew
 	}
 	// An edge with a faster clock counts the ticket in a window that has not begun here.
 	if q.cancelDeparture(&before) || q.forgotten(&before, k) {
-		q.wait.add(place, seen, 1)
+		q.add(place, seen, 1)
 		q.changed = true
-	} else if was := k.under(&before, place); windowOf(int64(t.Seen)) < windowOf(int64(seen)) || was != place {
-		q.wait.add(was, t.Seen, -1)
-		q.wait.add(place, max(t.Seen, seen), 1)
-		q.changed = true
+	} else {
+		was, again := k.under(&before, place), max(t.Seen, seen)
+		q.recent.move(was, t.Seen, place, again)
+		q.changed = q.wait.move(was, t.Seen, place, again) || q.changed
 	}
 	if int64(t.Seen)/60 < int64(seen)/60 {
 		q.arrive(ft)
@@ -192,7 +211,7 @@ func (q *queue) enters(ft fleettime.Time, t *ticket.Ticket) {
 // uncount removes a returned ticket from the book.
 func (q *queue) uncount(t *ticket.Ticket) {
 	if k := q.counted.Get(t.ID); !q.cancelDeparture(t) && !q.forgotten(t, k) {
-		q.wait.add(k.under(t, t.Place()), t.Seen, -1)
+		q.add(k.under(t, t.Place()), t.Seen, -1)
 	}
 	q.counted.Drop(t.ID)
 }
@@ -213,13 +232,13 @@ func (q *queue) cancelDeparture(t *ticket.Ticket) (nowhere bool) {
 	if !d.older(t) {
 		return true
 	}
-	q.wait.add(d.place, d.seen, 1)
+	q.add(d.place, d.seen, 1)
 	return false
 }
 
 // depart removes a visitor whose page went away from the count. It returns false if the visitor is not counted.
 func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
-	q.wait.advance(ft)
+	q.advanceBooks(ft)
 	if t.Flags&ticket.Returned == 0 {
 		q.newest(t)
 	}
@@ -230,7 +249,7 @@ func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
 		if !d.older(t) {
 			return false
 		}
-		q.wait.add(d.place, d.seen, 1) // as in recount
+		q.add(d.place, d.seen, 1) // as in recount
 		q.away.remove(t.ID)
 	}
 	d := departure(shown(t))
@@ -238,7 +257,7 @@ func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
 	if !q.away.put(t.ID, d, &q.wait) {
 		return false
 	}
-	q.wait.add(d.place, d.seen, -1)
+	q.add(d.place, d.seen, -1)
 	q.changed = true
 	return true
 }
@@ -254,9 +273,9 @@ func (q *queue) moved(was, t *ticket.Ticket) bool {
 
 // undo restores the count of a visitor that brought was and did not receive the response with t; see moved.
 func (q *queue) undo(ft fleettime.Time, was, t *ticket.Ticket) {
-	q.wait.advance(ft)
-	q.wait.add(t.Place(), t.Seen, -1)
-	q.wait.add(was.Place(), was.Seen, 1)
+	q.advanceBooks(ft)
+	q.add(t.Place(), t.Seen, -1)
+	q.add(was.Place(), was.Seen, 1)
 	q.counted.Put(t.ID, shown(was))
 }
 

@@ -110,6 +110,7 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	}
 	r.permits.addToReport(now, &out)
 	r.queue.addToReport(ft, &out)
+	out.Overdue = r.overdue(ft)
 	out.FirstMove, out.Moves = r.moves.unacknowledged(l.seq)
 	out.Passes = r.passes.Tell(l.seen)
 	switch shut := r.shut(r.edge.at(now)); {

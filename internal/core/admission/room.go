@@ -37,6 +37,7 @@ type roomState struct {
 	queue    queue
 	held     held
 	view     *wire.View
+	called   calledLog
 	elder    fleettime.Time // the newest since() with visitors that joined before it and wait here
 	outcomes estimate.OutcomeCounter
 	admitted uint64
@@ -305,7 +306,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 		r.entered++
 	}
 	r.queue.enters(m.time, t)
-	if _, _, lots := t.Quartiles(); lots || (r.view != nil && r.view.Changed > t.Joined) {
+	if _, _, lots := t.Quartiles(); lots || t.Rank() != 0 || (r.view != nil && r.view.Changed > t.Joined) {
 		t.Forecast = 0 // no forecast of a single time, or one under other limits
 	}
 	t.Admitted, t.Until, t.Home, t.Seen = second, until, r.edge.home, second

@@ -179,7 +179,7 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 
 // quitLine removes a place from the queue.
 func (r *roomState) quitLine(m moment, t *ticket.Ticket) bool {
-	r.queue.wait.advance(m.time)
+	r.queue.advanceBooks(m.time)
 	r.queue.newest(t)
 	if t.IsAdmitted() || t.Flags&ticket.Returned == 0 || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
 		return false // not counted, or not any more

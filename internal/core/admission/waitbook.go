@@ -6,14 +6,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// waitBook counts waiting visitors by the second of their place, without a record per visitor. Each is counted in
-// the window of its last poll. A poll moves the ticket from its last window (named in the ticket) to the current
+// waitBook counts visitors by the second of their place, without a record per visitor. Each is counted in the window of
+// its last poll. A poll moves the ticket from its last window (named in the ticket) to the current
 // one, and an old window is dropped whole, with all visitors that did not come back.
 //
 // A visitor that polls at one edge and then at another leaves +1 here and -1 there: a single edge may hold negative
 // counts, but their sum is right. The counts are advisory and may be off by the visitors of a lost edge.
 type waitBook struct {
 	windows [windowsKept]waitWindow // ring by window number
+	short   bool                    // windows of recentLen, not windowLen
 	newest  int64                   // number of the newest window
 	base    int64                   // second of the places in total[0]
 	total   []int32                 // sum of all live windows
@@ -26,16 +27,28 @@ type waitWindow struct {
 }
 
 const (
-	windowLen   = 10       // seconds of polls per window
+	windowLen   = 10       // seconds of polls per window, for waiting visitors
 	windowsKept = 6        // 2.5 refresh intervals of 20 s, and the current window
 	maxLine     = 6 * 3600 // seconds around now with separate counts
+
+	// recentLen is the same for visitors that asked lately: within the last ten to twelve seconds.
+	recentLen = 2
 )
 
-func windowOf(second int64) int64 { return second / windowLen }
+// window returns the number of the window of a poll at second.
+func (w *waitBook) window(second int64) int64 { return second / w.length() }
+
+// length returns the seconds of polls per window.
+func (w *waitBook) length() int64 {
+	if w.short {
+		return recentLen
+	}
+	return windowLen
+}
 
 // advance opens the current window and drops old ones. It reports whether visitors were dropped.
 func (w *waitBook) advance(now fleettime.Time) (dropped bool) {
-	cur := windowOf(now.Second())
+	cur := w.window(now.Second())
 	if cur <= w.newest {
 		return false
 	}
@@ -86,12 +99,12 @@ func (w *waitBook) trim() {
 
 // live reports whether a poll at second seen still counts.
 func (w *waitBook) live(seen uint32) bool {
-	n := windowOf(int64(seen))
+	n := w.window(int64(seen))
 	return n <= w.newest && n > w.newest-windowsKept
 }
 
 // over reports whether the window of a poll at second seen was dropped.
-func (w *waitBook) over(seen uint32) bool { return windowOf(int64(seen)) <= w.newest-windowsKept }
+func (w *waitBook) over(seen uint32) bool { return w.window(int64(seen)) <= w.newest-windowsKept }
 
 // add changes the count of a ticket's place by n (1 or -1) in the window of second seen, if that window is live.
 func (w *waitBook) add(place fleettime.Time, seen uint32, n int32) {
@@ -99,8 +112,8 @@ func (w *waitBook) add(place fleettime.Time, seen uint32, n int32) {
 		return
 	}
 	// A place out of range is counted at the end of the range.
-	second := min(max(place.Second(), w.newest*windowLen-maxLine), w.newest*windowLen+maxLine)
-	win := &w.windows[windowOf(int64(seen))%windowsKept]
+	second := min(max(place.Second(), w.newest*w.length()-maxLine), w.newest*w.length()+maxLine)
+	win := &w.windows[w.window(int64(seen))%windowsKept]
 	if len(w.total) == 0 {
 		w.base = second
 	}
@@ -112,6 +125,24 @@ func (w *waitBook) add(place fleettime.Time, seen uint32, n int32) {
 	w.total[second-w.base] += n
 	win.counts[second-win.base] += n
 	w.sum += int64(n)
+}
+
+// move moves the count of a visitor from a place and the second of its last poll to others.
+func (w *waitBook) move(was fleettime.Time, seen uint32, place fleettime.Time, again uint32) (moved bool) {
+	if was == place && w.window(int64(seen)) >= w.window(int64(again)) {
+		return false
+	}
+	w.add(was, seen, -1)
+	w.add(place, again, 1)
+	return true
+}
+
+// before returns the number of visitors with a place in an earlier second than t.
+func (w *waitBook) before(t fleettime.Time) (n int64) {
+	for _, c := range w.total[:min(int64(len(w.total)), max(0, t.Second()-w.base))] {
+		n += int64(c)
+	}
+	return n
 }
 
 // cell extends counts, which begins at base, to hold second.

@@ -23,6 +23,10 @@ const (
 	// publish.
 	Settle = 28 * time.Second
 
+	// settles is how long after its publication the places of a record are counted: by then every visitor that gathers
+	// has asked, and edges have reported their counts.
+	settles = 13 * time.Second
+
 	// Never is later than any time.
 	Never fleettime.Time = math.MaxInt64
 
@@ -96,6 +100,14 @@ func (n *Notice) Opens() fleettime.Time {
 		return Never
 	}
 	return n.Published.Add(Settle)
+}
+
+// Counted returns since when positions are counted by drawn places. It is [Never] before the record is published.
+func (n *Notice) Counted() fleettime.Time {
+	if n.Drawn() == nil {
+		return Never
+	}
+	return n.Published.Add(settles)
 }
 
 // Board is the public registry of all draws. A published board is never modified.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,32 +261,5 @@ func BenchmarkCheck(b *testing.B) {
 		if err := d.Check(&r); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-// TestPeopleAheadByTheLawOfADraw: the number shown before everyone has asked again is rarely too low, and never
-// above the number of entrants.
-func TestPeopleAheadByTheLawOfADraw(t *testing.T) {
-	r := record(7)
-	r.Entrants = 300
-	d, fewer, people := r.Draw(), 0, 0
-	for world := range uint64(20) {
-		var places []fleettime.Time
-		for id := range r.Entrants {
-			places = append(places, d.Place(world<<32|id, 0, 0))
-		}
-		slices.Sort(places)
-		for i, place := range places {
-			ahead := r.Ahead(place)
-			if people++; ahead < uint64(i) {
-				fewer++
-			}
-			if ahead >= r.Entrants || math.Abs(float64(ahead)-float64(i)) > 60 {
-				t.Fatalf("%d of %d stand in front, told %d", i, r.Entrants, ahead)
-			}
-		}
-	}
-	if share := float64(fewer) / float64(people); share > 0.3 {
-		t.Errorf("told too few %.2f of the time", share)
 	}
 }

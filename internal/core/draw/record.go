@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -156,14 +155,6 @@ func (r *Record) seed() [sha256.Size]byte {
 
 // Same reports whether another record gives the same places.
 func (r *Record) Same(o *Record) bool { return r.seed() == o.seed() }
-
-// Ahead returns an upper estimate of the entrants before a drawn place: the exact number is known once all have
-// asked again. In five of six cases the true number is lower.
-func (r *Record) Ahead(place fleettime.Time) uint64 {
-	n, u := float64(r.Entrants), 1-float64(fleettime.TimeOf(r.Closes).Sub(place))/float64(Window)
-	u = min(1, max(0, u))
-	return uint64(min(max(0, n-1), n*u+math.Sqrt(n*u*(1-u))))
-}
 
 // Draw returns the draw of a checked record.
 func (r *Record) Draw() *Draw {

@@ -78,6 +78,16 @@ func (h Histogram) At(n float64) fleettime.Time {
 	return last
 }
 
+// SliceOf returns the slice that contains t, or the next one; an empty slice at t if there is none.
+func (h Histogram) SliceOf(t fleettime.Time) Slice {
+	for _, s := range h {
+		if t < s.End() {
+			return s
+		}
+	}
+	return Slice{Start: t}
+}
+
 // Without returns the histogram with one visitor removed per join time. The times ascend. No slice drops below
 // zero.
 func (h Histogram) Without(joined []fleettime.Time) Histogram {

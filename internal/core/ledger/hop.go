@@ -56,11 +56,12 @@ type Demand struct {
 	HeldJoined []fleettime.Time // join times of the oldest long-polled visitors, ascending
 	HeldPeople uint64           // long-polled visitors; HeldJoined need not have all
 	Movers     uint64           // visitors inside that wait to move their session here
+	Overdue    int64            // called visitors that do not ask; see wire.RoomReport
 }
 
 // DemandOf returns the demand of a report.
 func DemandOf(r *wire.RoomReport) Demand {
-	return Demand{Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers}
+	return Demand{Want: r.Want, HeldJoined: r.HeldJoined, HeldPeople: r.HeldPeople, Movers: r.Movers, Overdue: r.Overdue}
 }
 
 // Growth raises a cumulative counter and returns by how much.

@@ -55,7 +55,7 @@ type Ticket struct {
 	Until    uint32         // session is valid while fleet time < Until; 0 while waiting
 	Home     DC             // data centre that holds the session permit
 	Epoch    uint32         // room epoch that issued it
-	Forecast uint32         // forecast wait at joining, in seconds; 0 for none
+	Forecast uint32         // forecast wait at joining, in seconds; 0 for none. See also PutQuartiles and PutRank
 	Wait     uint32         // wait last shown, in seconds
 	High     uint32         // upper end of the wait last shown; 0 for none
 	Ahead    uint32         // of a waiting visitor: number ahead last shown, plus one, at most MaxAhead; 0 for none
@@ -171,13 +171,24 @@ func (t *Ticket) PutQuartiles(first, third time.Duration) (time.Duration, time.D
 
 // Quartiles returns the values of PutQuartiles; ok is false without them.
 func (t *Ticket) Quartiles() (first, third time.Duration, ok bool) {
-	if t.Forecast&byLot == 0 || t.IsAdmitted() {
+	if t.Forecast&byRank != byLot || t.IsAdmitted() {
 		return 0, 0, false
 	}
 	const parts = 1<<quartileBits - 1
 	wait, high := time.Duration(t.Wait)*time.Second, time.Duration(t.High)*time.Second
 	return wait * time.Duration(t.Forecast>>quartileBits&parts) / parts, wait + (high-wait)*time.Duration(t.Forecast&parts)/parts, true
 }
+
+// Rank returns the rank in a draw, from 1, or 0 for none.
+func (t *Ticket) Rank() uint64 {
+	if t.Forecast&byRank != byRank || t.IsAdmitted() {
+		return 0
+	}
+	return uint64(t.Forecast &^ byRank)
+}
+
+// PutRank stores the rank in a draw, in the place of Forecast: a visitor of a draw gets no forecast when it joins.
+func (t *Ticket) PutRank(n uint64) { t.Forecast = byRank | uint32(min(n, MaxRank)) }
 
 // quartile returns the relative position of d between two times, in parts, rounded down.
 func quartile(d, from, to time.Duration) uint32 {
@@ -189,8 +200,12 @@ func quartile(d, from, to time.Duration) uint32 {
 }
 
 const (
-	byLot        = 1 << 31 // in Forecast: it holds quartiles
+	byLot        = 1 << 31       // in Forecast: it is no forecast; without the next bit it holds quartiles
+	byRank       = byLot | 1<<30 // it holds the rank in a draw
 	quartileBits = 15
+
+	// MaxRank is the greatest stored rank; worse ones are stored as this.
+	MaxRank = 1<<30 - 1
 )
 
 // packShown packs the values last shown to a waiting visitor.

@@ -131,7 +131,7 @@ func packRoomReport(r *RoomReport) *wirepb.RoomReport {
 		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
 		Waiting: packLine(r.Waiting), Movers: r.Movers, Overcommit: r.Overcommit, Ends: packEnds(r.Ends),
 		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Counts: r.Counts.Trim(), Copied: packLines(r.Copied),
-		Passes: packPasses(&r.Passes), Callable: r.Callable,
+		Passes: packPasses(&r.Passes), Callable: r.Callable, Overdue: r.Overdue,
 		BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate),
 	}
 	if n := len(r.HeldJoined); n > 0 {
@@ -160,7 +160,7 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 		Renewed: p.GetRenewed(), RenewCeil: p.GetRenewCeil(),
 		Want: p.GetWant(), HeldPeople: p.GetHeldPeople(),
 		Active: p.GetActive(), Admitted: p.GetAdmitted(), Joined: p.GetJoined(), Entered: p.GetEntered(),
-		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(),
+		Movers: p.GetMovers(), Overcommit: p.GetOvercommit(), Callable: p.GetCallable(), Overdue: p.GetOverdue(),
 	}
 	r.Passes = unpackPasses(p.GetPasses())
 	var err error

@@ -130,6 +130,7 @@ type RoomReport struct {
 	HeldJoined []fleettime.Time // join times of the oldest long-polled visitors, ascending, at most MaxHeld
 	HeldPeople uint64           // all long-polled visitors; in a paused room those with a pass available
 	Callable   uint64           // long-polled visitors of a paused room that a pass would admit
+	Overdue    int64            // visitors called ten seconds ago that have not asked since; negative if counted elsewhere
 
 	Passes Passes // zero under a parent that has granted none
 

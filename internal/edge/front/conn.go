@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/edge/gate"
 	"vestibule/internal/edge/http1"
 )
 
@@ -30,7 +31,18 @@ type shared struct {
 	opts  Options
 	works works
 	base  context.Context // ends when Shutdown cuts requests off
-	open  sync.WaitGroup  // connections and accept loops
+
+	sessions context.Context // base for requests with a session
+
+	open sync.WaitGroup // connections and accept loops
+}
+
+// baseOf returns the context of a request to a site.
+func (s *shared) baseOf(o *gate.Outcome) context.Context {
+	if o.HasSession() {
+		return s.sessions
+	}
+	return s.base
 }
 
 func (s *shared) close(c io.Closer) { s.opts.Connections.Close(c) }
@@ -42,6 +54,8 @@ type conn struct {
 	conn net.Conn // a *tls.Conn if cfg is not nil
 
 	accepted net.Conn // below conn; never changes
+	progress Progress // of accepted
+	pace     Pace     // of the request
 
 	cfg   *tls.Config
 	to    *handover
@@ -81,7 +95,7 @@ func (c *conn) freeWork() {
 }
 
 func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
-	c := &conn{f: f, conn: accepted, accepted: accepted, cfg: cfg, to: to, auth: auth}
+	c := &conn{f: f, conn: accepted, accepted: accepted, progress: ProgressOf(accepted), cfg: cfg, to: to, auth: auth}
 	c.visit.all, c.visit.log = &f.open, f.opts.Log
 	c.lines = c.linesOf
 	c.from.Waits, c.from.Room = c.onWait, c.takeWork
@@ -185,6 +199,17 @@ func (c *conn) read() bool {
 
 // write sends one or two pieces to the visitor, within patience.
 func (c *conn) write(patience time.Duration, b ...[]byte) bool {
+	patience = c.pace.Left(patience)
+	begun, atSite := time.Now(), c.trip.up != nil
+	c.progress.Await(atSite, c.pace.Lag())
+	defer func() {
+		c.progress.Resume(atSite)
+		n := 0
+		for _, piece := range b {
+			n += len(piece)
+		}
+		c.pace.Add(n, time.Since(begun))
+	}()
 	if left := time.Until(c.writeBy); left > patience || left < patience*7/8 {
 		c.writeBy = time.Now().Add(patience)
 		if c.conn.SetWriteDeadline(c.writeBy) != nil {
@@ -247,13 +272,22 @@ func (c *conn) linesOf(name string) []string {
 
 // body reads the rest of the request. All of it must come within patience or, if wanted, each piece.
 func (c *conn) body(length int, patience time.Duration, wanted bool) bool {
+	if c.w-c.r >= length {
+		c.unread = 0
+		return true
+	}
 	for limit := time.Now().Add(patience); c.w-c.r < length; {
+		begun, had := time.Now(), c.w-c.r
 		if wanted {
-			limit = time.Now().Add(patience)
+			limit = begun.Add(c.pace.Left(patience))
 		}
-		if !c.visit.readUntil(limit, patience/8) || !c.read() {
+		c.progress.Await(false, c.pace.Lag())
+		ok := c.visit.readUntil(limit, patience/8) && c.read()
+		c.progress.Resume(false)
+		if !ok {
 			return false
 		}
+		c.pace.Add(c.w-c.r-had, time.Since(begun))
 	}
 	c.unread = 0
 	return true

@@ -25,7 +25,7 @@ func (c *conn) forward(o *gate.Outcome, length int) bool {
 	if o.Client != c.client {
 		c.client, c.clientText = o.Client, clientaddr.Text(o.Client)
 	}
-	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.base, visitor: c}
+	c.trip = trip{opts: &c.f.opts, outcome: o, client: c.clientText, base: c.f.baseOf(o), visitor: c}
 	defer c.endTrip()
 	err := c.exchange(c.in[c.r : c.r+length])
 	c.r += length

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"vestibule/internal/edge/origin"
 	"vestibule/internal/edge/sse"
 )
 
@@ -37,6 +38,7 @@ func New(o Options) *Front {
 	f := &Front{conns: map[*conn]struct{}{}}
 	f.opts = o
 	f.base, f.end = context.WithCancel(context.Background())
+	f.sessions = origin.WithSession(f.base)
 	return f
 }
 

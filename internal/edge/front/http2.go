@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"vestibule/internal/edge/clientaddr"
@@ -29,11 +30,14 @@ type http2Trip struct {
 
 // ForwardHTTP2 forwards an admitted request, and reports whether it did: otherwise nothing was sent or written.
 func (f *Front) ForwardHTTP2(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
-	o.MustGo(gate.Enters, r.RequestURI)
-	if r.ProtoMajor != 2 || r.ContentLength != 0 || r.RequestURI == "" {
+	if r.ProtoMajor != 2 || r.ContentLength != 0 || !strings.HasPrefix(r.RequestURI, "/") {
 		return false
 	}
+	o.MustGo(gate.Enters, r.RequestURI)
 	x := &http2Trip{work: f.works.get(), w: w, ctx: r.Context()}
+	if o.HasSession() {
+		x.ctx = origin.WithSession(x.ctx)
+	}
 	defer f.works.put(x.work)
 	if !x.parse(r) {
 		return false

@@ -27,6 +27,36 @@ type Connections interface {
 	State(c net.Conn, s http.ConnState)
 }
 
+// Progress is a visitor's connection that wants to know whether it makes progress. Any goroutine may use it. Calls of
+// Begin and End, and of Await and Resume, come in pairs.
+type Progress interface {
+	// Begin notes that a request was read up to its body, End that it was answered.
+	Begin()
+	End()
+	// Await notes that the request waits for the visitor to send its body or to take its answer, and whether it holds a
+	// connection to a site meanwhile; lag is the [Pace.Lag] so far. Resume notes that the visitor did so.
+	Await(atSite bool, lag time.Duration)
+	Resume(atSite bool)
+	// Identify notes the visitor's address, and whether the visitor has a valid session.
+	Identify(client netip.Addr, session bool)
+}
+
+// ProgressOf returns the Progress of the connection that a listener accepted. It does nothing for other connections.
+func ProgressOf(c net.Conn) Progress {
+	if p, ok := Socket(c).(Progress); ok {
+		return p
+	}
+	return noProgress{}
+}
+
+type noProgress struct{}
+
+func (noProgress) Begin()                    {}
+func (noProgress) End()                      {}
+func (noProgress) Await(bool, time.Duration) {}
+func (noProgress) Resume(bool)               {}
+func (noProgress) Identify(netip.Addr, bool) {}
+
 // Authorizer decides requests that a server in front of the site asks about.
 type Authorizer interface {
 	// Authorize decides the request that q asks about: the outcome enters or is answered. peer is the address of the

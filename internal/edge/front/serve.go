@@ -90,7 +90,9 @@ func (c *conn) handshake() bool {
 
 // handle has one request decided, and acts on the outcome. It reports whether the connection stays open.
 func (c *conn) handle(length int) (goesOn bool) {
-	c.begun, c.unread = false, length
+	c.begun, c.unread, c.pace = false, length, Pace{}
+	c.progress.Begin()
+	defer c.progress.End()
 	o := c.f.opts.Gate.Begin()
 	defer o.End()
 	c.visit.next()
@@ -107,6 +109,9 @@ func (c *conn) handle(length int) (goesOn bool) {
 	} else {
 		c.f.opts.Metrics.Requests.Inc()
 		c.f.opts.Gate.Decide(&c.visit, &c.ask, o)
+	}
+	if c.auth == nil {
+		c.progress.Identify(o.Client, o.HasSession())
 	}
 	switch o.Kind {
 	case gate.Enters:

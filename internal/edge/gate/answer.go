@@ -4,7 +4,6 @@ import (
 	crand "crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,7 +127,6 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	if !rm.QueueAll { // it overrides every method
 		v.Method = rm.QueueingMethod
 		v.Event = eventOf(rm.Room, v.Now)
-		v.Decision.Retry = v.Event.Asks(v.Now, v.Decision.Retry, rand.Float64())
 	}
 	shown := rm.page
 	if !v.Moment {
@@ -209,8 +207,7 @@ func eventOf(r *room.Room, now fleettime.Time) page.Event {
 	if n := r.Draw; n != nil && n.Void == "" && n.Event == p.Event.ID && n.Start == e.Start {
 		e.Draw = page.Draw{Commit: hex.EncodeToString(n.Commit[:]), Closes: n.Closes()}
 		if record := n.Drawn(); record != nil {
-			e.Draw.Drawn, e.Draw.Entrants = true, record.Entrants
-			e.Draw.SettlesAt(n.Published)
+			e.Draw.Drawn, e.Draw.Entrants, e.Draw.Counted = true, record.Entrants, n.Counted()
 		}
 	}
 	return e

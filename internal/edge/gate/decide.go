@@ -55,7 +55,7 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 		return
 	}
 	if !readsOneWay(r.Target) {
-		o.Refuse("refused_path", "This path holds a blank or a control character that is not encoded.", statusBadRequest)
+		o.Refuse("refused_path", "The target must be a path, with blanks and control characters encoded.", statusBadRequest)
 		return
 	}
 	path, query, _ := strings.Cut(r.Target, "?")
@@ -66,9 +66,12 @@ func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	g.enter(ctx, r, o, rooms, path, query)
 }
 
-// readsOneWay reports whether no reader ends a raw target early: many sites end it at the first blank or control
+// readsOneWay reports whether a raw target is a path, and no reader ends it early: many sites end it at the first blank or control
 // character, in ASCII, Latin-1 or UTF-8, and would serve another path than the one that was decided.
 func readsOneWay(target string) bool {
+	if target == "" || target[0] != '/' {
+		return false
+	}
 	for i := 0; i < len(target); {
 		c := target[i]
 		if c <= ' ' || c == 0x7f {

@@ -421,6 +421,9 @@ func (o *Outcome) End() {
 	o.gate.pool.Put(o)
 }
 
+// HasSession reports whether a valid session admits the request.
+func (o *Outcome) HasSession() bool { return len(o.inside) > 0 }
+
 // SessionLeft returns the rest of the shortest session that admits the request, in fleet time; ok is false without
 // a session.
 func (o *Outcome) SessionLeft() (left time.Duration, ok bool) {

@@ -45,6 +45,7 @@ type Conn struct {
 	// By is the current deadline, or zero if unknown to the user of the connection, for whom it is.
 	By time.Time
 
+	once  bool            // it is not kept: see Reserved
 	kept  bool            // not yet checked for silence
 	raw   syscall.RawConn // nil if the system cannot check for silence
 	peek  func(fd uintptr)
@@ -52,6 +53,9 @@ type Conn struct {
 	step  func(fd uintptr) bool // nil with TLS
 	asked asked
 }
+
+// Reserved is a connection that only the request may use for which it was dialed, if Reserved reports so.
+type Reserved interface{ Reserved() bool }
 
 // asked is a request in progress.
 type asked struct {
@@ -89,6 +93,9 @@ func (p *Pool) Get(ctx context.Context, scheme, host string, fresh bool) (*Conn,
 		return nil, err
 	}
 	c := &Conn{Conn: conn, to: to, buf: make([]byte, firstBuffer)}
+	if r, ok := conn.(Reserved); ok {
+		c.once = r.Reserved()
+	}
 	c.watch(conn)
 	if scheme == "https" {
 		if err := p.secure(ctx, c, addr); err != nil {
@@ -156,7 +163,7 @@ func (p *Pool) keep(c *Conn) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || c.raw == nil || p.n >= p.MaxIdle || len(p.idle[c.to]) >= p.MaxIdlePerSite {
+	if p.closed || c.once || c.raw == nil || p.n >= p.MaxIdle || len(p.idle[c.to]) >= p.MaxIdlePerSite {
 		return false
 	}
 	if p.idle == nil {

@@ -22,9 +22,26 @@ var ErrFull = errors.New("as many connections to origins are open as the limit o
 type Dials struct {
 	dial    func(context.Context, string, string) (net.Conn, error)
 	wait    time.Duration
-	places  chan struct{}
+	places  chan struct{} // for all requests
+	reserve chan struct{} // for requests with a session
 	metrics *Metrics
 	own     atomic.Pointer[[]netip.AddrPort] // listeners of this process
+
+	// Short is called when few places are free for all requests, full means none. Nil for no call.
+	Short func(full bool)
+}
+
+// The reserve of sessions is 1/reservePart of the places. From shortAt percent of the others on, Short is called.
+const (
+	reservePart = 8
+	shortAt     = 70
+)
+
+type sessionKey struct{}
+
+// WithSession returns a context of requests with a valid session: they may take a place of the reserve.
+func WithSession(ctx context.Context) context.Context {
+	return context.WithValue(ctx, sessionKey{}, true)
 }
 
 // Refuse makes connections to listeners of this process fail: a site there would be a loop, or what only operators may
@@ -35,7 +52,7 @@ func (d *Dials) Refuse(own []netip.AddrPort) { d.own.Store(&own) }
 // waits for a place.
 func NewDials(n int, wait time.Duration, m *Metrics) *Dials {
 	m.limit.Set(float64(n))
-	d := &Dials{wait: wait, places: make(chan struct{}, n), metrics: m}
+	d := &Dials{wait: wait, places: make(chan struct{}, n-n/reservePart), reserve: make(chan struct{}, n/reservePart), metrics: m}
 	dialer := &net.Dialer{Timeout: wait, KeepAlive: 30 * time.Second, ControlContext: d.refuseAddr}
 	d.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		host, _, _ := net.SplitHostPort(addr)
@@ -46,13 +63,25 @@ func NewDials(n int, wait time.Duration, m *Metrics) *Dials {
 }
 
 // Limit returns how many connections may be open.
-func (d *Dials) Limit() int { return cap(d.places) }
+func (d *Dials) Limit() int { return cap(d.places) + cap(d.reserve) }
 
-// acquire waits for a place.
-func (d *Dials) acquire(ctx context.Context) error {
+// acquire waits for a place, and returns the channel to which it belongs.
+func (d *Dials) acquire(ctx context.Context) (chan struct{}, error) {
+	if d.Short != nil && len(d.places)*100 >= cap(d.places)*shortAt {
+		d.Short(len(d.places) == cap(d.places))
+	}
 	select {
 	case d.places <- struct{}{}:
-		return nil
+		return d.places, nil
+	default:
+	}
+	var reserve chan struct{} // nil is never ready
+	if ctx.Value(sessionKey{}) != nil {
+		reserve = d.reserve
+	}
+	select {
+	case reserve <- struct{}{}:
+		return reserve, nil
 	default:
 	}
 	d.metrics.waits.Inc()
@@ -60,23 +89,26 @@ func (d *Dials) acquire(ctx context.Context) error {
 	defer late.Stop()
 	select {
 	case d.places <- struct{}{}:
-		return nil
+		return d.places, nil
+	case reserve <- struct{}{}:
+		return reserve, nil
 	case <-late.C:
-		return ErrFull
+		return nil, ErrFull
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
 // DialContext is [http.Transport.DialContext].
 func (d *Dials) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	if err := d.acquire(ctx); err != nil {
+	place, err := d.acquire(ctx)
+	if err != nil {
 		return nil, err
 	}
 	d.metrics.connections.Inc()
 	free := sync.OnceFunc(func() {
 		d.metrics.connections.Dec()
-		<-d.places
+		<-place
 	})
 	conn, err := d.dial(ctx, network, addr)
 	if err != nil {
@@ -88,14 +120,18 @@ func (d *Dials) DialContext(ctx context.Context, network, addr string) (net.Conn
 		free()
 		return conn, nil
 	}
-	return &Conn{TCPConn: c, free: free}, nil
+	return &Conn{TCPConn: c, free: free, reserved: place == d.reserve}, nil
 }
 
 // Conn is a connection to an origin. Close gives its place back.
 type Conn struct {
 	*net.TCPConn
-	free func()
+	free     func()
+	reserved bool
 }
+
+// Reserved reports whether the connection has a place of the reserve of sessions: no other request may get it later.
+func (c *Conn) Reserved() bool { return c.reserved }
 
 // Close closes the connection.
 func (c *Conn) Close() error {

@@ -14,6 +14,7 @@ import (
 
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/report"
 )
 
 // chart is a chart of a room. Its series are columns of the history.
@@ -213,24 +214,13 @@ func (d *chartsData) tables(step int) []table {
 		for i := len(d.Times) - 1; i >= 0; i -= every {
 			row := []string{time.Unix(d.Times[i], 0).UTC().Format(form)}
 			for _, line := range c.Series {
-				row = append(row, valueOf(line.Values[i]))
+				row = append(row, report.Value(line.Values[i]))
 			}
 			t.Rows = append(t.Rows, row)
 		}
 		out = append(out, t)
 	}
 	return out
-}
-
-func valueOf(n *float64) string {
-	switch {
-	case n == nil:
-		return unknown
-	case *n == math.Trunc(*n) || *n >= 100:
-		return count(int(math.Round(*n)))
-	default:
-		return strconv.FormatFloat(*n, 'f', 1, 64)
-	}
 }
 
 // statsPath returns the path of a room's history in the API.

@@ -2,8 +2,6 @@ package console
 
 import (
 	"bytes"
-	"encoding/csv"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/report"
 )
 
 // historyView is the content of the page of a room's history: a range of time, or an event.
@@ -22,14 +21,11 @@ type historyView struct {
 	Events  []choice
 	From    time.Time
 	To      time.Time
-	Totals  []total
+	Totals  []report.Total
 	Charts  *chartsView
 	CSV     string // address
 	Nothing bool   // this global keeps no history
 }
-
-// total is a line of a report.
-type total struct{ Label, Value, Help string }
 
 // ranges are the choices of the page.
 var ranges = []struct {
@@ -51,51 +47,6 @@ func tableStepOf(length time.Duration) int {
 		}
 	}
 	return 86400
-}
-
-// totalsOf returns the report of a time.
-func totalsOf(s *api.Stats) (out []total) {
-	at := map[string]*float64{}
-	for i, c := range s.Columns {
-		if i < len(s.Total) {
-			at[c.Name] = s.Total[i]
-		}
-	}
-	people := func(column string) string { return valueOf(at[column]) }
-	minutes := func(column string) string {
-		if v := scaled(at[column], 1./60); v != nil {
-			return valueOf(v) + " min"
-		}
-		return unknown
-	}
-	share := func(part, whole string) string {
-		if at[part] == nil || at[whole] == nil || *at[whole] == 0 {
-			return ""
-		}
-		return fmt.Sprintf(" (%.1f %%)", 100**at[part] / *at[whole])
-	}
-	return []total{
-		{"Arrived", people("arrived"), "visitors who joined the queue or entered at once"},
-		{
-			"Came back", people("returning") + share("returning", "arrived"),
-			"of them, an earlier session or place had ended",
-		},
-		{"Let in", people("admitted"), ""},
-		{"Gave up", people("gave_up") + share("gave_up", "arrived"), "left the queue without a session"},
-		{"Highest queue", people("waiting"), "people who waited at the same time"},
-		{"Most inside", people("inside"), "sessions at the same time"},
-		{"Waited, half of those let in", minutes("waited_p50"), "at most"},
-		{"Waited, 90 % of those let in", minutes("waited_p90"), "at most"},
-		{"Told at joining, half of them", minutes("told_p50"), "at most"},
-		{"Told at joining, 90 % of them", minutes("told_p90"), "at most"},
-		{"Time on the site, half of the sessions", minutes("stay_p50"), "at most"},
-		{"Time on the site, 95 % of the sessions", minutes("stay_p95"), "at most"},
-		{"Passed by a rule", people("bypassed"), "requests"},
-		{
-			"Failed requests to the site", people("origin_errors") + share("origin_errors", "origin_requests"),
-			"no answer, or 5xx",
-		},
-	}
 }
 
 // historyQuery returns the range of a request for the API, and its length.
@@ -148,7 +99,7 @@ func serveHistory(q *request) error {
 		return q.show(http.StatusOK, "history", f)
 	}
 	d := chartsOf(s)
-	v.From, v.To, v.Totals = s.From, s.To, totalsOf(s)
+	v.From, v.To, v.Totals = s.From, s.To, report.Totals(s)
 	v.Charts = &chartsView{Source: roomPath(r.Id) + "/charts?" + source, Tables: d.tables(0), Marks: d.Marks}
 	return q.show(http.StatusOK, "history", f)
 }
@@ -163,30 +114,7 @@ func serveHistoryFile(q *request) error {
 		return notFoundError{}
 	}
 	var out bytes.Buffer
-	w := csv.NewWriter(&out)
-	line := []string{"time"}
-	for _, c := range s.Columns {
-		line = append(line, c.Name)
-	}
-	err = w.Write(line)
-	for i, row := range s.Rows {
-		line = append(line[:0], time.Unix(s.Times[i], 0).UTC().Format(time.RFC3339))
-		for _, n := range row {
-			text := ""
-			if n != nil {
-				text = strconv.FormatFloat(*n, 'f', -1, 64)
-			}
-			line = append(line, text)
-		}
-		if err == nil {
-			err = w.Write(line)
-		}
-	}
-	w.Flush()
-	if err == nil {
-		err = w.Error()
-	}
-	if err != nil {
+	if err := report.CSV(&out, s); err != nil {
 		return err
 	}
 	q.w.Header().Set("Content-Type", "text/csv; charset=utf-8")

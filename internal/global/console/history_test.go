@@ -3,6 +3,7 @@ package console_test
 import (
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -47,8 +48,9 @@ func TestChartsOfARoom(t *testing.T) {
 		t.Fatal("the page has no charts")
 	}
 	address := strings.ReplaceAll(source[1], "&amp;", "&")
+	const opens = "the queue of autumn-launch opens"
 	all := f.charts(address)
-	if n := len(all.Times); all.Step != 10 || n < 350 || n > 361 || len(all.Marks) != 1 {
+	if n := len(all.Times); all.Step != 10 || n < 350 || n > 361 || !strings.Contains(fmt.Sprint(all.Marks), opens) {
 		t.Fatalf("step %d, %d times, marks %v", all.Step, n, all.Marks)
 	}
 	last := len(all.Times) - 1
@@ -65,7 +67,7 @@ func TestChartsOfARoom(t *testing.T) {
 			}
 		}
 	}
-	if news := f.charts(address + "&after=" + strconv.FormatInt(all.Times[last-3], 10)); len(news.Times) < 3 || len(news.Times) > 5 || len(news.Marks) != 0 {
+	if news := f.charts(address + "&after=" + strconv.FormatInt(all.Times[last-3], 10)); len(news.Times) < 3 || len(news.Times) > 5 || strings.Contains(fmt.Sprint(news.Marks), opens) {
 		t.Errorf("%d new rows, marks %v", len(news.Times), news.Marks)
 	}
 	if a := f.get("/console/rooms/" + id + "/charts?from=x"); a.code != http.StatusBadRequest {

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"strconv"
 	"time"
+
+	"vestibule/internal/global/report"
 )
 
 // functions are those of the templates.
@@ -20,19 +21,10 @@ var functions = template.FuncMap{
 }
 
 // unknown stands for a missing number.
-const unknown = "–"
+const unknown = report.Unknown
 
 // count returns a number with separators: 12,400.
-func count(n int) string {
-	if n < 0 {
-		return "−" + count(-n)
-	}
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func count(n int) string { return report.Count(n) }
 
 // plural returns a number of things.
 func plural(n int, one, many string) string {

@@ -4,18 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/report"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -116,10 +115,12 @@ func (s *statsService) get(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	rows := history.Rows(points, x.from, x.to, x.step)
-	if q.URL.Query().Get("format") == "csv" {
-		return statsTable(rows)
-	}
 	out := s.show(r, x, points, rows)
+	if q.URL.Query().Get("format") == "csv" {
+		var table bytes.Buffer
+		err := report.CSV(&table, &out)
+		return csvTable(table.Bytes()), err
+	}
 	actions, err := s.actionMarks(ctx, r, x)
 	if err != nil { // a chart without marks is better than none
 		s.log.Warn("control: a chart lacks the marks of actions", slog.Any("error", err))
@@ -232,6 +233,10 @@ func changeText(c *api.AppliedChange) string {
 			parts = append(parts, key+" ended")
 		case x.Before == nil && x.After == true:
 			parts = append(parts, key)
+		case x.Before == nil && composite(x.After):
+			parts = append(parts, key+" made")
+		case composite(x.After):
+			parts = append(parts, key+" changed")
 		case x.Before == nil:
 			parts = append(parts, fmt.Sprintf("%s %v", key, x.After))
 		default:
@@ -244,31 +249,11 @@ func changeText(c *api.AppliedChange) string {
 	return short(strings.Join(parts[:min(len(parts), 4)], ", "))
 }
 
-// statsTable returns rows as CSV, with an empty field for an unknown number.
-func statsTable(rows []history.Row) (csvTable, error) {
-	var out bytes.Buffer
-	w := csv.NewWriter(&out)
-	line := []string{"time"}
-	for _, c := range history.Columns {
-		line = append(line, c.Name)
+// composite reports whether a setting is a list or an object, which has no short form.
+func composite(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return true
 	}
-	err := w.Write(line)
-	for i := range rows {
-		line = append(line[:0], time.Unix(rows[i].At, 0).UTC().Format(time.RFC3339))
-		for _, n := range nullable(&rows[i]) {
-			text := ""
-			if n != nil {
-				text = strconv.FormatFloat(*n, 'f', -1, 64)
-			}
-			line = append(line, text)
-		}
-		if err == nil {
-			err = w.Write(line)
-		}
-	}
-	w.Flush()
-	if err == nil {
-		err = w.Error()
-	}
-	return out.Bytes(), err
+	return false
 }

@@ -20,14 +20,14 @@ import (
 
 // Options are the parts of a sender.
 type Options struct {
-	Name      string // of this candidate
-	Docs      wire.DocumentStore
-	Journal   *audit.Journal                                             // nil for none
-	Time      func() fleettime.Time                                      // fleet time
-	Look      func() *Seen                                               // nil while the state is unknown
-	Post      func(context.Context, time.Time, *Webhook, *Notice) Result // as [Poster.Post]
-	Count     func(result string, n int)                                 // counts attempts and dropped notices
-	Log       *slog.Logger
+	Name    string // of this candidate
+	Docs    wire.DocumentStore
+	Journal *audit.Journal                                             // nil for none
+	Time    func() fleettime.Time                                      // fleet time
+	Look    func() *Seen                                               // nil while the state is unknown
+	Post    func(context.Context, time.Time, *Webhook, *Notice) Result // as [Poster.Post]
+	Count   func(result string, n int)                                 // counts attempts and dropped notices
+	Log     *slog.Logger
 }
 
 // Sender tells operators what happens during one term. [Sender.Alarms] is safe for concurrent use; all else belongs
@@ -64,7 +64,6 @@ const (
 	lookEvery = time.Second
 	listEvery = 5 * time.Second
 	storeIn   = 3 * time.Second
-
 )
 
 // documentKey is the key of the stored document.

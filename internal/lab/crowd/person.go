@@ -128,7 +128,7 @@ func (p *person) watch(ctx context.Context, n visitor.Shown) bool {
 	near, said := false, time.Time{}
 	var due time.Time
 	later := func(s float64) {
-		if !near && time.Since(said) < 12*time.Second {
+		if !near && n.State != "before" && time.Since(said) < 12*time.Second {
 			s = max(s, 15+p.rng.Float64()*10)
 		}
 		due = time.Now().Add(time.Duration(s * float64(time.Second)))

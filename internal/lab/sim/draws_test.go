@@ -1,9 +1,14 @@
 package sim
 
 import (
+	"slices"
+	"sort"
 	"testing"
+	"time"
 
 	"vestibule/internal/core/draw"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 )
 
@@ -34,4 +39,78 @@ func drawsOf(w *World) []*draw.Notice {
 		return b.Notices
 	}
 	return nil
+}
+
+// TestADrawEntersByRank: at the start of an event the free permits go to the first of the drawn order, among the
+// visitors that asked in the last ten seconds before it. Latecomers and visitors further back do not enter before
+// them, although they ask at the same time, and although some of the first have gone without a word.
+func TestADrawEntersByRank(t *testing.T) {
+	t.Parallel()
+	const people, permits, begin = 250, 40, 75 * time.Second
+	for seed := range uint64(5) {
+		c := Defaults()
+		c.Seed, c.Probation = seed+1, room.DefaultProbation
+		c.Centres, c.Edges, c.Total, c.Rate, c.Session = 2, 2, permits, 6000, time.Minute
+		c.People = People{Pages: 3, Think: 20 * time.Second, Stay: 0.5}
+		if seed > 2 {
+			c.People.Patience = 5 * time.Minute
+		}
+		c.Network.WAN = 5 * time.Millisecond
+		c.Demand = Demand{Spikes: []Spike{
+			{At: 10 * time.Second, Length: 20 * time.Second, PerMinute: people * 3},
+			{At: begin - draw.Lead, Length: draw.Lead + 10*time.Second, PerMinute: 60},
+		}}
+		w := New(c)
+		at := func(d time.Duration) int64 { return int64(epoch.Add(d)) }
+		w.in(time.Second, func() {
+			w.giveEvent(&room.Event{ID: "25756b2dfe6e378a06b033b670413757", Name: "launch", Prequeue: at(5 * time.Second), Start: at(begin), End: at(time.Hour), Shuffle: true})
+			w.oracle.raise(w)
+			w.publish()
+		})
+		type entrant struct {
+			place fleettime.Time
+			rank  uint64 // as told
+		}
+		var places []fleettime.Time // of those that asked in the last ten seconds
+		var entrants []entrant
+		wrong, off := 0, 0
+		w.in(begin-time.Millisecond, func() {
+			for i := range w.visitors {
+				k := &w.visitors[i].pass.ticket
+				if k.ID == 0 || k.Flags&ticket.Returned == 0 || k.Joined >= epoch.Add(begin-draw.Lead) {
+					continue
+				}
+				entrants = append(entrants, entrant{k.Place(), k.Rank()})
+				if asked := begin - fleettime.Time(int64(k.Seen)*1000).Sub(epoch); asked <= 10*time.Second {
+					places = append(places, k.Place())
+				}
+			}
+		})
+		w.runFor(begin + 14*time.Second)
+		if f := w.result().Fault; f != "" {
+			t.Fatalf("seed %d: %s", seed, f)
+		}
+		entered := w.meters.joined // places, in the order of admission
+		slices.Sort(places)
+		if len(entered) < permits || len(places) < permits {
+			t.Fatalf("seed %d: %d entered, %d asked in the last ten seconds", seed, len(entered), len(places))
+		}
+		for i, place := range entered[:permits] {
+			if fleettime.Time(place) > places[permits-1] { // also of latecomers, whose places are behind the draw
+				wrong++
+				t.Errorf("seed %d: number %d that entered has rank %d of those that asked", seed, i+1, 1+sort.Search(len(places), func(i int) bool { return int64(places[i]) >= place }))
+			}
+		}
+		slices.SortFunc(entrants, func(a, b entrant) int { return int(a.place - b.place) })
+		for i, x := range entrants {
+			if x.rank == 0 {
+				t.Errorf("seed %d: an entrant was told no rank", seed)
+			}
+			off = max(off, i+1-int(x.rank), int(x.rank)-i-1)
+		}
+		if all := c.People.Patience == 0; all && off > people/50 {
+			t.Errorf("seed %d: told a rank that is %d off the true one of %d", seed, off, len(entrants))
+		}
+		t.Logf("seed %d: of the first %d, %d wrong; %d asked in the last ten seconds; ranks of %d entrants at most %d off", seed, permits, wrong, len(places), len(entrants), off)
+	}
 }

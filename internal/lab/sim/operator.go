@@ -81,6 +81,9 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 	base.Events = []room.Event{*o.event}
 	out.Plan, out.Drawn = base.PlanBy(o.draws.board), o.draws.board.Drawn(room.PublicID(firstName))
 	out.Settings, out.Phase, out.Closed = base.During(out.Plan, int64(at), bound)
+	if out.Phase.Event != nil && o.event.Shuffle {
+		out.Draw = o.draws.board.Of(base.DrawOf(o.event))
+	}
 	out.Settings = out.Surely(&o.control, int64(at), bound)
 	return &out
 }

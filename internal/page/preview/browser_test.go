@@ -426,7 +426,7 @@ func TestTheProofAndTheLanguages(t *testing.T) {
 	}
 	s.play(func(s *site) { s.news = func() []byte { return page.AppendJSON(nil, &placed) } })
 	s.again(t, ctx)
-	waitFor(t, ctx, `document.getElementById("place").textContent == "57/290"`)
+	waitFor(t, ctx, `document.getElementById("place").textContent == "≈\u00a057/290"`)
 	do(t, ctx, chromedp.Click(chromedp.CSS("details.d summary")), chromedp.Click(chromedp.CSS("#copy")))
 	check(t, ctx, "the proof of a draw")
 	for what, expression := range map[string]string{"copied": `copied`, "saved": `decodeURIComponent(document.getElementById("save").href.split(",").slice(1).join(","))`} {

@@ -45,6 +45,7 @@ func (b *roomLedger) report(now fleettime.Mono, free, rateFree int64) wire.RoomR
 		r.Want += acc.demand.Want
 		r.HeldPeople += acc.demand.HeldPeople
 		r.Movers += acc.demand.Movers
+		r.Overdue += acc.demand.Overdue
 		pending = append(pending, acc.pending())
 		heldJoined = append(heldJoined, acc.demand.HeldJoined)
 		if acc.report != nil {

@@ -179,6 +179,7 @@ func (b *roomLedger) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Te
 			x.Pending = append(x.Pending, acc.pending())
 			heldJoined = append(heldJoined, acc.demand.HeldJoined)
 			x.Held += float64(acc.demand.HeldPeople)
+			x.Overdue += float64(acc.demand.Overdue)
 		}
 	}
 	x.HeldJoined = share.MergeTimes(heldJoined, math.MaxInt)

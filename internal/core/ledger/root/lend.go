@@ -34,6 +34,7 @@ type lendingRound struct {
 	active     uint64
 	wanted     float64
 	held       float64 // called visitors at the edges
+	overdue    float64 // called visitors that do not ask
 	pending    []estimate.Histogram
 	absent     []estimate.Histogram // waiting visitors of data centres that are silent
 	heldJoined [][]fleettime.Time
@@ -56,7 +57,7 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 		Supply: s.supply, Rate: s.rate, Total: int64(p.Total), Limit: int64(p.Rate),
 		Tally:  p.progress.Tally(time.Duration(wire.Life(p.Session))*time.Second, s.active),
 		Wanted: s.wanted, Pending: s.pending, HeldJoined: share.MergeTimes(s.heldJoined, math.MaxInt), Debt: s.debt || p.Shut,
-		Shut: p.Shut, Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID}, Held: s.held,
+		Shut: p.Shut, Called: calledUpTo(called, callable, ft), Random: p.Random, Lot: share.Lot{Term: p.cfg.Term, Room: p.ID}, Held: s.held, Overdue: s.overdue,
 	})
 	p.lendPasses(s)
 	if len(s.loans) == 0 {
@@ -216,6 +217,7 @@ func (s *lendingRound) add(d *centre, l *loan, how lending, share float64) {
 		s.pending = append(s.pending, l.pending)
 		s.heldJoined = append(s.heldJoined, l.demand.HeldJoined)
 		s.held += float64(l.demand.HeldPeople)
+		s.overdue += float64(l.demand.Overdue)
 	}
 	s.how = append(s.how, how)
 	s.homes = append(s.homes, d)

@@ -10,34 +10,27 @@ import (
 // visitor; if too many, a visitor that joined later enters first. The factor grows while permits are idle and
 // decreases otherwise.
 type Gain struct {
-	factor  float64
-	at      fleettime.Mono
-	entered uint64         // admissions as of the last step
-	stalled int            // consecutive steps with idle slots and without an admission
-	reached fleettime.Time // all visitors that joined before have been called
-	rounds  rounds         // of a random room
+	factor float64
+	at     fleettime.Mono
+	rounds rounds // of a random room
 }
 
 const (
 	gainStep = 500 * time.Millisecond
 	idleAim  = 0.004
-	stall    = 20 // stalled steps after which whole slices of the line are called
 )
 
 // Due reports whether the factor is due for adjustment.
 func (c *Gain) Due(now fleettime.Mono) bool { return now.Sub(c.at) >= gainStep }
 
 // step adjusts the factor to the idle share of the binding limit.
-func (c *Gain) step(now fleettime.Mono, idle float64, admitted uint64) {
+func (c *Gain) step(now fleettime.Mono, idle float64) {
 	if !c.Due(now) {
 		return
 	}
 	c.at = now
 	if c.factor == 0 {
 		c.factor = 1
-	}
-	if c.stalled++; idle <= idleAim || admitted != c.entered {
-		c.stalled, c.entered = 0, admitted
 	}
 	if idle > idleAim {
 		c.factor = min(16, c.factor*1.1)

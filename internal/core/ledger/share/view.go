@@ -1,6 +1,7 @@
 package share
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 const ViewGap = 200 * time.Millisecond
 
 const (
-	gainAhead = 1.0  // seconds of admissions called at factor 1
+	gainAhead = 1.0  // seconds of admissions called at factor 1; also the most by which held visitors are preferred
 	parkAhead = 12.0 // seconds of admissions held at the edges
 	shutAhead = 1000 // visitors held at the edges of a paused room, ready for a release
 )
@@ -36,6 +37,7 @@ type Prospect struct {
 	Random       bool                 // visitors are called by rounds
 	Lot          Lot                  // of the rounds
 	Held         float64              // called visitors at the edges
+	Overdue      float64              // called visitors that have not asked for ten seconds
 	Tally        Tally
 	Own          bool // Total and Limit are those lent to the data centre
 }
@@ -54,17 +56,16 @@ func (x *Prospect) View(now fleettime.Mono, ft fleettime.Time) *wire.View {
 	}
 	switch {
 	case x.Debt:
-		x.Gain.step(now, 0, x.Tally.Admitted)
+		x.Gain.step(now, 0)
 		x.shut(v, whole, waiting)
 	case x.Open(waiting):
-		x.Gain.step(now, 0, x.Tally.Admitted)
-		x.Gain.reached = 0
+		x.Gain.step(now, 0)
 	case x.Random:
-		x.Gain.step(now, x.idle(), x.Tally.Admitted)
+		x.Gain.step(now, x.idle())
 		v.Cutoff = x.Gain.rounds.cutoff()
 		v.Park = v.Cutoff
 	default:
-		x.Gain.step(now, x.idle(), x.Tally.Admitted)
+		x.Gain.step(now, x.idle())
 		x.call(v, whole, waiting)
 	}
 	return v
@@ -166,39 +167,41 @@ func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64)
 	}
 }
 
-// call calls visitors that will be admitted before the next view reaches the edges. It calls up to the place of a
-// held visitor. A visitor in front that is not there is skipped, and enters first on its return. If too few are held,
-// the line itself determines the place.
+// call calls the visitors that the free permits reach in the order of the line, or those that will be admitted before the
+// next view reaches the edges if these are more. A called visitor that has not asked for ten seconds is skipped, and
+// enters first on its return. While called visitors are between two polls, held ones may go first, but only those that
+// are at most gainAhead of admissions further back.
 func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64) {
-	called := float64(x.avail()) + x.Gain.factor*gainAhead*v.Mu
-	if n := int(called + 0.5); n < len(x.HeldJoined) {
-		v.Cutoff = x.HeldJoined[n]
-	} else {
-		v.Cutoff = whole.At(called)
-		if n := len(x.HeldJoined); n > 0 {
-			v.Cutoff = max(v.Cutoff, x.HeldJoined[n-1])
-		}
+	called := max(1, float64(x.avail()), x.Gain.factor*gainAhead*v.Mu)
+	reach := math.Floor(called + min(max(0, x.Overdue), waiting))
+	v.Cutoff = x.upTo(whole, reach)
+	if n := int(called); n <= len(x.HeldJoined) {
+		v.Cutoff = max(v.Cutoff, min(x.HeldJoined[n-1], x.upTo(whole, math.Floor(reach+gainAhead*v.Mu))))
 	}
-	if x.Gain.stalled >= stall {
-		// No called visitor comes. The join times within a slice are unknown: if many visitors joined in one
-		// instant, no visitor may stand before the place that is called by number.
-		x.Gain.reached = max(x.Gain.reached, sliceEnd(whole, v.Cutoff))
-	}
-	v.Cutoff = max(v.Cutoff, x.Gain.reached)
-	hold := max(whole.Before(v.Cutoff), called) + parkAhead*v.Mu + 1
+	hold := max(whole.Before(v.Cutoff), reach) + parkAhead*v.Mu + 1
 	if hold < waiting {
-		v.Park = whole.At(hold)
+		v.Park = max(whole.At(hold), whole.SliceOf(v.Cutoff).End()-1)
 	}
 }
 
-// sliceEnd returns the end of the slice of h that contains or follows t.
-func sliceEnd(h estimate.Histogram, t fleettime.Time) fleettime.Time {
-	for _, s := range h {
-		if t < s.End() {
-			return s.End()
+// upTo returns the place of the last of n visitors. Places within a slice of the line are unknown, except those of held
+// visitors: if many visitors joined in one instant, none may stand before the place that is n by number alone.
+func (x *Prospect) upTo(whole estimate.Histogram, n float64) fleettime.Time {
+	at := whole.At(n)
+	in := whole.SliceOf(at)
+	k := max(0, int(n-whole.Before(in.Start))) // of the visitors in the slice
+	first, _ := slices.BinarySearch(x.HeldJoined, in.Start)
+	held := x.HeldJoined[first:]
+	for i, joined := range held[:min(k, len(held))] {
+		if joined >= in.End() {
+			held = held[:i]
+			break
 		}
 	}
-	return t
+	if m := min(k, len(held)); m > 0 {
+		at = max(at, held[m-1])
+	}
+	return at
 }
 
 // SameView reports whether two views have the same effect on visitors and edges.

@@ -3,10 +3,13 @@ package share
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/wire"
 )
 
 // TestMergedTimesAreTheFirstOfAll checks against sorting everything.
@@ -30,4 +33,60 @@ func TestMergedTimesAreTheFirstOfAll(t *testing.T) {
 			t.Errorf("%v, want the first %d of %v", got, most, want)
 		}
 	})
+}
+
+// TestTheCutoffFollowsTheLine: visitors are called up to the rank that the free permits reach. Nobody further back is
+// called because it is held, or because the room was idle; overdue visitors are skipped; and of a slice whose places are
+// unknown those that are held are called.
+func TestTheCutoffFollowsTheLine(t *testing.T) {
+	const second = fleettime.Time(1000)
+	line := func(n ...float64) (h estimate.Histogram) { // visitors of each second
+		for i, n := range n {
+			if n > 0 {
+				h = append(h, estimate.Slice{Start: fleettime.Time(i) * second, Width: 1000, N: n})
+			}
+		}
+		return h
+	}
+	ones := make([]float64, 200)
+	for i := range ones {
+		ones[i] = 1
+	}
+	at := func(seconds ...float64) (out []fleettime.Time) {
+		for _, s := range seconds {
+			out = append(out, fleettime.Time(s*1000))
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		name    string
+		line    estimate.Histogram
+		free    int64
+		overdue float64
+		held    []fleettime.Time
+		want    int // visitors called, the first of the line
+	}{
+		{name: "as many as permits", line: line(ones...), free: 40, want: 40},
+		{name: "one far back is held", line: line(ones...), free: 40, held: at(165.5), want: 40},
+		{name: "many behind are held", line: line(ones...), free: 40, held: at(41.5, 42.5, 43.5, 44.5, 45.5), want: 40},
+		{name: "overdue ones are skipped", line: line(ones...), free: 40, overdue: 7, held: at(100.5), want: 47},
+		{name: "more are overdue elsewhere than here", line: line(ones...), free: 40, overdue: -7, want: 40},
+		{name: "all are overdue", line: line(ones...), free: 40, overdue: 1e9, want: 200},
+		{name: "no permit is free: the first is ready", line: line(ones...), free: 0, want: 1},
+		{name: "many joined in one instant, some are held", line: line(0, 500), free: 3, held: at(1.9, 1.9, 1.9, 1.9), want: 450},
+	} {
+		x := Prospect{Flow: &Flow{}, Gain: &Gain{}, Lines: []estimate.Histogram{tc.line}, Supply: tc.free, Rate: 1000, Total: 1000, Limit: 1000, HeldJoined: tc.held, Overdue: tc.overdue}
+		now, ft := fleettime.Mono(0), 1000*second
+		var v *wire.View
+		for range 120 { // a minute before the start of an event: permits are free, and nobody may come
+			now, ft = now.Add(500*time.Millisecond), ft.Add(500*time.Millisecond)
+			v = x.View(now, ft)
+		}
+		if got := int(tc.line.Before(v.Cutoff) + 0.5); got != tc.want {
+			t.Errorf("%s: the first %d are called, want %d", tc.name, got, tc.want)
+		}
+		if tc.want < 100 && len(tc.held) > 0 && v.Cutoff >= tc.held[0] {
+			t.Errorf("%s: a held visitor behind is called", tc.name)
+		}
+	}
 }

@@ -506,6 +506,7 @@ type RoomReport struct {
 	Passes           *Passes   `protobuf:"bytes,38,opt,name=passes,proto3" json:"passes,omitempty"`
 	Callable         uint64    `protobuf:"varint,39,opt,name=callable,proto3" json:"callable,omitempty"`                                // long-polled visitors that a pass would admit
 	Counts           []uint64  `protobuf:"varint,40,rep,packed,name=counts,proto3" json:"counts,omitempty"`                             // history.Counts, cumulative
+	Overdue          int64     `protobuf:"zigzag64,41,opt,name=overdue,proto3" json:"overdue,omitempty"`                                // visitors called ten seconds ago that have not asked since; negative if counted elsewhere
 	BoundSessions    uint64    `protobuf:"varint,50,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // of a data centre: bound of the permits of T of all data centres; 0 for unknown
 	BoundRate        uint64    `protobuf:"varint,51,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
 	unknownFields    protoimpl.UnknownFields
@@ -785,6 +786,13 @@ func (x *RoomReport) GetCounts() []uint64 {
 		return x.Counts
 	}
 	return nil
+}
+
+func (x *RoomReport) GetOverdue() int64 {
+	if x != nil {
+		return x.Overdue
+	}
+	return 0
 }
 
 func (x *RoomReport) GetBoundSessions() uint64 {
@@ -2934,7 +2942,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xf5\t\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x8f\n" +
+	"\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -2977,7 +2986,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\trate_used\x18% \x03(\rR\brateUsed\x121\n" +
 	"\x06passes\x18& \x01(\v2\x19.vestibule.wire.v1.PassesR\x06passes\x12\x1a\n" +
 	"\bcallable\x18' \x01(\x04R\bcallable\x12\x16\n" +
-	"\x06counts\x18( \x03(\x04R\x06counts\x12%\n" +
+	"\x06counts\x18( \x03(\x04R\x06counts\x12\x18\n" +
+	"\aoverdue\x18) \x01(\x12R\aoverdue\x12%\n" +
 	"\x0ebound_sessions\x182 \x01(\x04R\rboundSessions\x12\x1d\n" +
 	"\n" +
 	"bound_rate\x183 \x01(\x04R\tboundRateJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +

@@ -1,0 +1,211 @@
+//go:build !race
+
+package allinone
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"vestibule/internal/lab/browsertest"
+)
+
+// operator is a browser at the console.
+type operator struct {
+	*testing.T
+	ctx     context.Context
+	screens string // folder for pictures, "" for none
+}
+
+// until waits until an expression is true in the page.
+func (o *operator) until(expression string) {
+	o.Helper()
+	eventually(o.T, expression, func() bool {
+		ok, err := browsertest.Look(o.ctx, chromedp.Evaluate[bool](expression))
+		return err == nil && ok // an error: the page is being replaced
+	})
+}
+
+// says waits until the page shows a text.
+func (o *operator) says(text string) {
+	o.Helper()
+	o.until(`document.body.innerText.includes(` + strconv.Quote(text) + `)`)
+}
+
+// press clicks a link, a button or a summary by the begin of its text, once the page has it.
+func (o *operator) press(text string) {
+	o.Helper()
+	find := `[...document.querySelectorAll("a,button,summary")].find(e => e.checkVisibility() && e.innerText.trim().startsWith(` + strconv.Quote(text) + `))`
+	o.until(`!!` + find)
+	browsertest.See(o.T, o.ctx, chromedp.Evaluate[bool](find+`.click(), true`))
+}
+
+// fill sets the visible field of a name.
+func (o *operator) fill(name, value string) {
+	o.Helper()
+	find := `[...document.querySelectorAll("[name='` + name + `']")].find(e => e.checkVisibility())`
+	o.until(`!!` + find)
+	browsertest.See(o.T, o.ctx, chromedp.Evaluate[bool](find+`.value = `+strconv.Quote(value)+`, true`))
+}
+
+// picture keeps a screenshot.
+func (o *operator) picture(name string) {
+	o.Helper()
+	if o.screens != "" {
+		eventually(o.T, "a picture", func() bool { // not while the page is being replaced
+			png, err := browsertest.Look(o.ctx, chromedp.CaptureScreenshot())
+			if err == nil {
+				browsertest.Keep(o.T, o.screens, name+".png", png)
+			}
+			return err == nil
+		})
+	}
+}
+
+// act confirms an action with a reason.
+func (o *operator) act(verb, reason, done string) {
+	o.Helper()
+	o.press("Next: see the consequence")
+	o.fill("reason", reason)
+	o.picture("console-confirm")
+	o.press(verb)
+	o.says(done)
+}
+
+// api calls the API of a tree.
+func (t *Tree) api(b *testing.T, method, path string, body, result any) {
+	b.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(b.Context(), method, t.Info.Control.URL+path, strings.NewReader(string(data)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+t.Info.Control.Token)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer res.Body.Close()
+	out := struct {
+		Success bool
+		Errors  any
+		Result  any
+	}{Result: result}
+	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || !out.Success {
+		b.Fatalf("%s %s: %v %v", method, path, out.Errors, err)
+	}
+}
+
+// TestAConsoleTourInABrowser: an operator logs in by the link, watches a room fill, pauses and resumes it, changes its
+// limits, lets in some visitors, makes an event, tries a rule, and reads the audit log, on a desk and on a phone. With
+// VESTIBULE_SCREENS set to a folder it keeps pictures.
+func TestAConsoleTourInABrowser(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Demo-Origin", "yes")
+		fmt.Fprint(w, "site")
+	}))
+	t.Cleanup(site.Close)
+	tree, _ := plant(t, 1, 1, time.Minute, func(o *Options) { o.StoreRooms, o.Origin = true, site.URL })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := tree.TakeToken(ctx); err != nil {
+		t.Fatal(err)
+	}
+	zone := "/zones/" + tree.Info.Control.Zone + "/waiting_rooms"
+	var room struct{ ID string }
+	tree.api(t, http.MethodPost, zone, map[string]any{
+		"name": "sale", "host": "127.0.0.1", "total_active_users": 5, "new_users_per_minute": 200, "session_duration": 30,
+	}, &room)
+	if err := tree.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		b, edge := newBrowser(t), tree.Info.Edges[i%4].URL
+		eventually(t, "a visitor of the room", func() bool {
+			p, err := b.try(t.Context(), edge)
+			return err == nil && (p.inside || p.status != 0)
+		})
+	}
+	o := &operator{t, browsertest.Open(t), os.Getenv("VESTIBULE_SCREENS")}
+	if o.screens != "" {
+		o.screens = filepath.Clean(o.screens)
+	}
+	for i, look := range []struct {
+		name, theme   string
+		width, height int64
+	}{{"desk", "light", 1280, 900}, {"phone", "dark", 390, 844}} {
+		t.Logf("on a %s", look.name)
+		link := tree.Info.Control.Console
+		if look.name == "phone" {
+			var err error
+			if link, err = tree.global.Control.Link(t.Context(), tree.Info.Control.Token); err != nil {
+				t.Fatal(err)
+			}
+		}
+		browsertest.See(t, o.ctx, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+			return cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.theme}},
+			})
+		})
+		browsertest.Do(t, o.ctx, chromedp.EmulateViewport(look.width, look.height), chromedp.Navigate(link))
+		o.press("Log in")
+		o.picture("console-rooms-" + look.name)
+		o.press("sale")
+		o.until(`+document.querySelector("[data-field=inside]")?.textContent >= 1 && document.querySelectorAll(".chart canvas").length >= 3`)
+		o.picture("console-room-" + look.name)
+		o.press("Pause…")
+		o.act("Pause the room", "till is down", "The room is paused")
+		o.press("Let in the next…")
+		o.fill("people", "5")
+		o.act("Let them in", "five guests", "The next 5 people are let in")
+		o.press("Resume…")
+		o.fill("reason", "till is up")
+		o.press("Resume the room")
+		o.says("The room lets visitors in again")
+		o.press("Limits…")
+		o.fill("total", strconv.Itoa(6+i))
+		o.fill("rate", strconv.Itoa(210+i))
+		o.act("Change the limits", "one more till", "The limits are changed until")
+
+		o.press("Events")
+		o.press("New event…")
+		o.fill("name", "autumn-"+look.name)
+		start := time.Now().UTC().Add(24 * time.Hour)
+		if look.name == "phone" {
+			start = start.Add(48 * time.Hour)
+		}
+		o.fill("event_start_time", start.Format("2006-01-02T15:04"))
+		o.fill("event_end_time", start.Add(time.Hour).Format("2006-01-02T15:04"))
+		o.press("Create")
+		o.says("autumn-" + look.name)
+		o.press("Rules")
+		o.fill("expression", `http.request.uri.path eq "/health"`)
+		o.fill("path", "/health")
+		o.press("Try")
+		o.says("The expression matches")
+		o.press("Audit")
+		o.says("one more till")
+		o.picture("console-audit-" + look.name)
+		if n := browsertest.See(t, o.ctx, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); n > look.width {
+			t.Errorf("the audit log is %d wide on a %s", n, look.name)
+		}
+		o.press("Log out")
+		o.says("vestibule login --console")
+	}
+}

@@ -1,0 +1,187 @@
+package edge
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/lab/testkit"
+)
+
+// bare returns connections without sockets, one for each address.
+func (x *connections) bare(addrs ...string) (out []*visitorConn) {
+	for _, a := range addrs {
+		c := &visitorConn{TCPConn: &net.TCPConn{}, of: x}
+		c.debt.since.Store(time.Now().Add(-time.Minute).UnixNano())
+		x.open++
+		x.assign(c, netip.MustParseAddr(a))
+		out = append(out, c)
+	}
+	return out
+}
+
+// The connections without progress of the prefix that has most of them are closed, and no others.
+func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
+	repeat := func(n int, addr func(i int) string) (out []string) {
+		for i := range n {
+			out = append(out, addr(i))
+		}
+		return out
+	}
+	one := func(a string) func(int) string { return func(int) string { return a } }
+	for _, c := range []struct {
+		name           string
+		attack, others []string
+		kind           func(c *visitorConn) // of the others
+	}{
+		{"one IPv4 address", repeat(40, one("192.0.2.1")), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil},
+		{"one IPv6 /64", repeat(40, func(i int) string { return fmt.Sprintf("2001:db8::%x", i+1) }), repeat(200, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+1) }), nil},
+		{"an IPv4 /24", repeat(200, func(i int) string { return fmt.Sprintf("192.0.2.%d", i) }), repeat(200, func(i int) string { return fmt.Sprintf("10.0.%d.1", i) }), nil},
+		{"one address beside a larger one that is busy", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(c *visitorConn) { c.Begin() }},
+		{"one address beside a larger one with sessions", repeat(40, one("192.0.2.1")), repeat(500, one("10.0.0.1")), func(c *visitorConn) {
+			c.Identify(*c.client.Load(), true)
+			c.debt.since.Store(time.Now().Add(-owedForSession / 2).UnixNano())
+		}},
+	} {
+		x := newConnections(1000, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		others, attack := x.bare(c.others...), x.bare(c.attack...)
+		for _, o := range others {
+			if c.kind != nil {
+				c.kind(o)
+			}
+		}
+		for range len(attack) {
+			x.searches = [2][2]lastSearch{}
+			if before := x.open; x.shed(true, false) == 0 && before > len(others) {
+				t.Fatalf("%s: nothing is closed", c.name)
+			}
+			if x.open <= len(others) {
+				break
+			}
+		}
+		for _, a := range attack {
+			if !a.closed {
+				t.Errorf("%s: a connection of the attack is open", c.name)
+				break
+			}
+		}
+		for _, o := range others {
+			if o.closed && c.name != "an IPv4 /24" {
+				t.Errorf("%s: another connection is closed", c.name)
+				break
+			}
+		}
+		if a := x.alarm(time.Now()); !strings.HasPrefix(a, shedAlarm) || x.alarm(time.Now().Add(2*time.Minute)) != "" {
+			t.Errorf("%s: the alarm is %q", c.name, a)
+		}
+	}
+}
+
+// Groups of connections end with them.
+func TestPrefixesAreForgotten(t *testing.T) {
+	x := newConnections(1000, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	all := x.bare("192.0.2.1", "192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2")
+	all[0].Identify(netip.MustParseAddr("198.51.100.1"), false)
+	all[1].Identify(netip.Addr{}, false)
+	for _, c := range all {
+		c.Close() //nolint:errcheck // it has no socket
+	}
+	for kind := range x.near {
+		if len(x.near[kind]) > 0 {
+			t.Errorf("%d prefixes are left", len(x.near[kind]))
+		}
+	}
+}
+
+// attackFrom is the address of an attacker; visitors come from 127.0.0.1.
+var attackFrom = &net.TCPAddr{IP: net.IPv4(127, 9, 9, 9)}
+
+// Attacks of one address hold every connection that they can, and visitors beside them are served.
+func TestOneAddressClosesNoEdge(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		for name, attack := range map[string]string{
+			"slow heads":         "GET /about HTTP/1.1\r\nHost: shop.example\r\n",
+			"slow bodies":        "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100000\r\n\r\n",
+			"short slow bodies":  "POST /about HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\n",
+			"silent connections": "",
+		} {
+			t.Run(name, func(t *testing.T) {
+				st := open(t, func(st *stage) { st.cfg.Reader, st.maxFiles = front, 256 }) // 128 connections, 64 to origins
+				cookie := st.seal("sale", session(7))
+				stop := make(chan struct{})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					var held []net.Conn
+					for {
+						select {
+						case <-stop:
+							for _, c := range held {
+								c.Close() // it may be closed already
+							}
+							return
+						default:
+						}
+						if len(held) >= 400 {
+							held[0].Close() // as above
+							held = held[1:]
+						}
+						c, err := (&net.Dialer{LocalAddr: attackFrom}).Dial("tcp", st.addr(0))
+						if err != nil {
+							continue
+						}
+						io.WriteString(c, attack) //nolint:errcheck // the edge may have closed it
+						held = append(held, c)
+					}
+				}()
+				eventually(t, "connections are closed", func() bool { return sum(t, st, "vestibule_edge_connections_shed_total") > 100 })
+				for i := range 40 {
+					url, host := "/", "sale.example"
+					if i%2 == 1 {
+						url, host = "/about", "shop.example"
+					}
+					c := st.dial()
+					if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.WriteString(c, request("GET "+url+" HTTP/1.1", host, "Cookie: "+cookie)); err != nil {
+						t.Fatal(err)
+					}
+					if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 200 ") {
+						t.Errorf("a visitor beside the attack: %v %.60q", err, b)
+					}
+				}
+				if r := st.server.Ready(); !r.Ready || len(r.Alarms) != 1 || !strings.Contains(r.Alarms[0], "127.9.9.") {
+					t.Errorf("ready %v, alarms %q", r.Ready, r.Alarms)
+				}
+				close(stop)
+				<-done
+				eventually(t, "no connection is left", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
+			})
+		}
+	})
+}
+
+// sum returns the sum of a counter over its labels.
+func sum(t testing.TB, st *stage, name string) (n float64) {
+	t.Helper()
+	families, err := st.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.Metric {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
