@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,11 +41,25 @@ func (s *Server) listen(sockets *node.Sockets) error {
 			return errors.Join(fmt.Errorf("%s: %w", l.key, err), s.listeners.close())
 		}
 	}
+	s.dials.Refuse(s.ownListeners())
 	if left := sockets.Left(); len(left) > 0 {
 		return errors.Join(fmt.Errorf("LISTEN_FDS: a socket was passed for %s, which is none of listen, tls.listen and front_auth.listen: give the socket unit the addresses of the configuration",
 			strings.Join(left, ", ")), s.listeners.close())
 	}
 	return nil
+}
+
+// ownListeners returns the addresses of this edge that no site has.
+func (s *Server) ownListeners() (own []netip.AddrPort) {
+	for _, l := range s.listeners {
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			own = append(own, a.AddrPort())
+		}
+	}
+	if a, err := netip.ParseAddrPort(s.cfg.Metrics.Listen); err == nil && a.Port() != 0 {
+		own = append(own, a)
+	}
+	return own
 }
 
 // listenerSet are the listeners of an edge.

@@ -63,6 +63,7 @@ type Server struct {
 	gate       *gate.Gate
 	streams    *streams
 	monitor    *origin.Monitor
+	dials      *origin.Dials
 	proxy      *proxy
 	preflights *preflights
 	patience   patience
@@ -127,9 +128,9 @@ func New(o Options) (_ *Server, err error) {
 	s.streams = &streams{hub, s.gate, s.log}
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.keepLives(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
-	dials := origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
-	dials.Short = func(full bool) { s.conns.shed(full, true) }
-	transport := origin.NewTransport(dials, o.Config.Timeouts.Response)
+	s.dials = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
+	s.dials.Short = func(full bool) { s.conns.shed(full, true) }
+	transport := origin.NewTransport(s.dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
 	s.proxy = &proxy{
@@ -140,7 +141,7 @@ func New(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	if s.cfg.Reader == frontFast {
-		s.fast = s.newFast(dials)
+		s.fast = s.newFast(s.dials)
 	}
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err

@@ -30,12 +30,13 @@ import (
 
 // ControlConfig is the listener of the API.
 type ControlConfig struct {
-	Listen string `mapstructure:"listen" doc:"host:port of the API, empty for none; without cert and key a loopback address"`
-	Cert   string `mapstructure:"cert" doc:"certificate file; it is read again when it changes"`
-	Key    string `mapstructure:"key" doc:"key file"`
-	URL    string `mapstructure:"url" doc:"address of this listener as browsers reach it, such as https://console.example.org, for links; empty for listen"`
-	OIDC   OIDC   `mapstructure:"oidc"`
-	Origin string `mapstructure:"origin" doc:"site for rooms that the API creates on a host without one, such as http://10.0.0.5:8080, the same at every global; empty refuses them"`
+	Listen  string   `mapstructure:"listen" doc:"host:port of the API, empty for none; without cert and key a loopback address"`
+	Cert    string   `mapstructure:"cert" doc:"certificate file; it is read again when it changes"`
+	Key     string   `mapstructure:"key" doc:"key file"`
+	URL     string   `mapstructure:"url" doc:"address of this listener as browsers reach it, such as https://console.example.org, for links; empty for listen"`
+	OIDC    OIDC     `mapstructure:"oidc"`
+	Origins []string `mapstructure:"origins" doc:"sites on loopback addresses that editors may set, such as http://127.0.0.1:3000, besides control.origin and those of rooms and hosts; an admin may set any"`
+	Origin  string   `mapstructure:"origin" doc:"site for rooms that the API creates on a host without one, such as http://10.0.0.5:8080, the same at every global; empty refuses them"`
 }
 
 // OIDC is a login by OpenID Connect.
@@ -108,8 +109,8 @@ func roleOf(entry string) (value string, role control.Role) {
 // Validate returns every fault of the keys below control.
 func (c *ControlConfig) Validate() []error {
 	if c.Listen == "" {
-		if c.Cert != "" || c.Key != "" || c.Origin != "" || c.URL != "" || c.OIDC.Issuer != "" {
-			return []error{errors.New("control.cert, control.key, control.origin, control.url, control.oidc: need control.listen")}
+		if c.Cert != "" || c.Key != "" || c.Origin != "" || len(c.Origins) > 0 || c.URL != "" || c.OIDC.Issuer != "" {
+			return []error{errors.New("control.cert, control.key, control.origin, control.origins, control.url, control.oidc: need control.listen")}
 		}
 		return nil
 	}
@@ -122,6 +123,11 @@ func (c *ControlConfig) Validate() []error {
 	}
 	if rule := room.CheckOrigin(c.Origin); c.Origin != "" && rule != "" {
 		errs = append(errs, fmt.Errorf("control.origin: %s", rule))
+	}
+	for i, o := range c.Origins {
+		if rule := room.CheckOrigin(o); rule != "" {
+			errs = append(errs, fmt.Errorf("control.origins[%d]: %s", i, rule))
+		}
 	}
 	errs = append(errs, c.OIDC.validate(c.URL)...)
 	errs = append(errs, node.CheckFile("control.cert", c.Cert)...)
@@ -161,7 +167,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 		return c.API.Principal(ctx, id)
 	}})
 	c.API = control.New(control.Options{
-		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Audit: s.Audit, Docs: docs, Link: c.access.Link, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view, Forget: s.Orders.Forget, Count: s.metrics.answered, Log: s.log,
+		Name: s.Config.Name, Rooms: s.rooms, Origin: cfg.Origin, Origins: cfg.Origins, Audit: s.Audit, Docs: docs, Link: c.access.Link, Page: s.page, Numbers: s.Numbers, History: statsHistory(s.history), Fleet: s.candidates.view, Forget: s.Orders.Forget, Count: s.metrics.answered, Log: s.log,
 		Shared: s.Docs, Controls: s.fleet.Controls, Board: s.fleet.Board, Time: s.time, Post: s.poster.Post,
 	})
 	var secure *tls.Config

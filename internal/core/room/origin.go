@@ -3,31 +3,82 @@ package room
 import (
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"vestibule/internal/core/room/match"
 )
 
-// RefusedAddr reports whether a is forbidden for origins: link-local (clouds have their metadata services there),
-// multicast, unspecified or broadcast, also when wrapped in IPv6. Settings with such an address are refused. A dialer
-// must check each address that the name of an origin resolves to.
+// RefusedAddr reports whether a is forbidden for origins: link-local, the metadata services of clouds, multicast,
+// unspecified or broadcast, also when wrapped in IPv6. Settings with such an address are refused. A dialer must check each
+// address that the name of an origin resolves to.
 func RefusedAddr(a netip.Addr) bool {
-	a = a.WithZone("").Unmap()
-	if nat64.Contains(a) {
-		b := a.As16()
-		a = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	return !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() ||
-		thisNet.Contains(a) || a == broadcast || a == metadataV6
+	outer := a.WithZone("")
+	a = inner(a)
+	return !a.IsValid() || outer.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() ||
+		thisNet.Contains(a) || a == broadcast || slices.Contains(metadata, a)
 }
 
+// LoopbackAddr reports whether a is an address of the machine itself, also when wrapped in IPv6.
+func LoopbackAddr(a netip.Addr) bool { return inner(a).IsLoopback() }
+
+// inner returns the IPv4 address that an IPv6 address stands for: mapped, compatible, translated or tunnelled; a itself if
+// there is none.
+func inner(a netip.Addr) netip.Addr {
+	a = a.WithZone("").Unmap()
+	if !a.Is6() {
+		return a
+	}
+	b := a.As16()
+	switch {
+	case nat64.Contains(a), nat64Local.Contains(a), compatible.Contains(a) && !a.IsUnspecified() && !a.IsLoopback(), isatap(b):
+		return netip.AddrFrom4([4]byte(b[12:]))
+	case sixToFour.Contains(a):
+		return netip.AddrFrom4([4]byte(b[2:6]))
+	case teredo.Contains(a):
+		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})
+	}
+	return a
+}
+
+// isatap reports whether the interface identifier is that of RFC 5214.
+func isatap(b [16]byte) bool { return b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe }
+
 var (
-	nat64      = netip.MustParsePrefix("64:ff9b::/96")
-	thisNet    = netip.MustParsePrefix("0.0.0.0/8")
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")   // RFC 6052
+	nat64Local = netip.MustParsePrefix("64:ff9b:1::/48") // RFC 8215
+	compatible = netip.MustParsePrefix("::/96")          // RFC 4291
+	sixToFour  = netip.MustParsePrefix("2002::/16")      // RFC 3056
+	teredo     = netip.MustParsePrefix("2001::/32")      // RFC 4380
+	thisNet    = netip.MustParsePrefix("0.0.0.0/8")      // RFC 1122
 	broadcast  = netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	metadataV6 = netip.MustParseAddr("fd00:ec2::254")
+
+	// Metadata services of clouds beside the link-local ones.
+	metadata = []netip.Addr{
+		netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"), netip.MustParseAddr("100.100.100.200"),
+		netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
+	}
 )
+
+// LoopbackOrigin reports whether the host of a valid origin is the machine itself, as an address or by its standard name.
+func LoopbackOrigin(origin string) bool {
+	u, rule := parseOrigin(origin)
+	if rule != "" {
+		return false
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if a, err := netip.ParseAddr(host); err == nil {
+		return LoopbackAddr(a)
+	}
+	return LoopbackName(host)
+}
+
+// LoopbackName reports whether a host name means the machine itself (RFC 6761).
+func LoopbackName(host string) bool {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
 
 // spellOrigin returns the canonical form of an origin (scheme and host in lower case, no default port, no slash at the
 // end), or raw itself if it is invalid. Two rooms have the same origin if these are equal.

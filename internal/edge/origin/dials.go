@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,6 +25,7 @@ type Dials struct {
 	places  chan struct{} // for all requests
 	reserve chan struct{} // for requests with a session
 	metrics *Metrics
+	own     atomic.Pointer[[]netip.AddrPort] // listeners of this process
 
 	// Short is called when few places are free for all requests, full means none. Nil for no call.
 	Short func(full bool)
@@ -42,12 +44,22 @@ func WithSession(ctx context.Context) context.Context {
 	return context.WithValue(ctx, sessionKey{}, true)
 }
 
+// Refuse makes connections to listeners of this process fail: a site there would be a loop, or what only operators may
+// read.
+func (d *Dials) Refuse(own []netip.AddrPort) { d.own.Store(&own) }
+
 // NewDials returns Dials that keep n connections at most; wait bounds how long a connection may take, and how long a caller
 // waits for a place.
 func NewDials(n int, wait time.Duration, m *Metrics) *Dials {
-	dialer := &net.Dialer{Timeout: wait, KeepAlive: 30 * time.Second, Control: refuseAddr}
 	m.limit.Set(float64(n))
-	return &Dials{dial: dialer.DialContext, wait: wait, places: make(chan struct{}, n-n/reservePart), reserve: make(chan struct{}, n/reservePart), metrics: m}
+	d := &Dials{wait: wait, places: make(chan struct{}, n-n/reservePart), reserve: make(chan struct{}, n/reservePart), metrics: m}
+	dialer := &net.Dialer{Timeout: wait, KeepAlive: 30 * time.Second, ControlContext: d.refuseAddr}
+	d.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, _, _ := net.SplitHostPort(addr)
+		_, err := netip.ParseAddr(host)
+		return dialer.DialContext(context.WithValue(ctx, resolved{}, err != nil && !room.LoopbackName(host)), network, addr)
+	}
+	return d
 }
 
 // Limit returns how many connections may be open.
@@ -127,15 +139,55 @@ func (c *Conn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// refuseAddr stops connections to addresses that no origin has: whatever a
-// name resolves to, the metadata service of a cloud is not a site.
-func refuseAddr(_, address string, _ syscall.RawConn) error {
+// resolved is the key of whether an address is what a name resolved to.
+type resolved struct{}
+
+// refuseAddr stops connections to addresses that no origin has: whatever a name resolves to, the metadata service of a
+// cloud, this machine and a listener of this process are no sites.
+func (d *Dials) refuseAddr(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("origin address %q: %w", address, err)
 	}
 	if room.RefusedAddr(ap.Addr()) {
-		return fmt.Errorf("origin address %s is refused", ap.Addr())
+		return fmt.Errorf("origin address %s is refused: it is link-local, or of a metadata service", ap.Addr())
+	}
+	if byName, _ := ctx.Value(resolved{}).(bool); byName && room.LoopbackAddr(ap.Addr()) {
+		return fmt.Errorf("origin address %s is refused: a name resolved to it; a site on this machine is written as its address or localhost", ap.Addr())
+	}
+	if own := d.own.Load(); own != nil && isOwn(ap, *own) {
+		return fmt.Errorf("origin address %s is refused: it is a listener of this edge", ap)
 	}
 	return nil
+}
+
+// isOwn reports whether an address is one of the listeners, which may listen at all addresses of the machine.
+func isOwn(to netip.AddrPort, own []netip.AddrPort) bool {
+	addr := to.Addr().Unmap()
+	for _, l := range own {
+		at := l.Addr().Unmap()
+		if l.Port() == to.Port() && (at == addr || at.IsUnspecified() && local(addr)) {
+			return true
+		}
+	}
+	return false
+}
+
+// local reports whether an address is of this machine.
+func local(addr netip.Addr) bool {
+	if addr.IsLoopback() {
+		return true
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok {
+			if own, ok := netip.AddrFromSlice(n.IP); ok && own.Unmap() == addr {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,7 @@ type Options struct {
 	Name    string // of this candidate
 	Rooms   Rooms
 	Origin  string // default origin of hosts without a known one; "": such rooms are refused
+	Origins []string // loopback origins that editors may set, besides Origin and those in use
 	Audit   *audit.Journal
 	Docs    wire.DocumentStore                                         // for tokens and webhooks
 	Page    func(ctx context.Context, hash string) ([]byte, error)     // a waiting page, nil for none
@@ -140,7 +142,7 @@ func New(o Options) *Server {
 func newServices(o Options) *services {
 	at := clock{time: o.Time, now: time.Now}
 	down := &outage{now: time.Now}
-	rooms := &catalog{store: o.Rooms, page: o.Page, origin: o.Origin, outage: down}
+	rooms := &catalog{store: guardedRooms{o.Rooms, append(slices.Clone(o.Origins), o.Origin)}, page: o.Page, origin: o.Origin, outage: down}
 	said := &controls{clock: at, rooms: rooms, shared: o.Shared, known: o.Controls, journal: o.Audit, log: o.Log}
 	draws := &drawRules{at}
 	room := &roomService{rooms, at}
