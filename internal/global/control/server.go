@@ -70,7 +70,7 @@ type Numbers struct {
 type Options struct {
 	Name    string // of this candidate
 	Rooms   Rooms
-	Origin  string // default origin of hosts without a known one; "": such rooms are refused
+	Origin  string   // default origin of hosts without a known one; "": such rooms are refused
 	Origins []string // loopback origins that editors may set, besides Origin and those in use
 	Audit   *audit.Journal
 	Docs    wire.DocumentStore                                         // for tokens and webhooks
