@@ -86,7 +86,7 @@ func TestADrawEntersByRank(t *testing.T) {
 				}
 			}
 		})
-		w.runFor(begin + 14*time.Second)
+		w.runFor(begin + 30*time.Second)
 		if f := w.result().Fault; f != "" {
 			t.Fatalf("seed %d: %s", seed, f)
 		}
