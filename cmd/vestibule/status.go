@@ -121,7 +121,7 @@ func showStops(row func(...any), list []api.Status) {
 			name = fmt.Sprintf("%d rooms", n)
 		}
 		cells := []any{name}
-		for _, c := range strings.Split(line, "\x00") {
+		for c := range strings.SplitSeq(line, "\x00") {
 			cells = append(cells, c)
 		}
 		row(cells...)

@@ -250,9 +250,15 @@ func TestOptionalHeadersAreIgnored(t *testing.T) {
 			io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
 		})
 		for _, lines := range [][]string{
-			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}, {"Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"},
-			{"Connection: Upgrade", "Upgrade: TLS/1.0"}, {"Connection: Upgrade", "Upgrade:"}, {"Connection: Upgrade", "Upgrade: h2c", "Upgrade: TLS/1.3"},
-			{"Upgrade: websocket"}, {"TE: trailers"}, {"Connection: TE", "TE: trailers, deflate;q=0.5"}, {"Connection: Upgrade"},
+			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"},
+			{"Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"},
+			{"Connection: Upgrade", "Upgrade: TLS/1.0"},
+			{"Connection: Upgrade", "Upgrade:"},
+			{"Connection: Upgrade", "Upgrade: h2c", "Upgrade: TLS/1.3"},
+			{"Upgrade: websocket"},
+			{"TE: trailers"},
+			{"Connection: TE", "TE: trailers, deflate;q=0.5"},
+			{"Connection: Upgrade"},
 		} {
 			codes, body := st.raw("GET /about HTTP/1.1\r\nHost: shop.example\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + last)
 			if !slices.Equal(codes, []int{200, 200}) || body != "the site" {

@@ -62,7 +62,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 			return
 		}
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) { // the answer broke off
-			http.NewResponseController(w).Flush() //nolint:errcheck // the visitor gets what came before the fault
+			http.NewResponseController(w).Flush() // the visitor gets what came before the fault
 		}
 		panic(p)
 	}()

@@ -280,8 +280,8 @@ const shedAlarm = "connections that make no progress are closed, for few are fre
 func (x *connections) alarm(now time.Time) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.shedding.last.IsZero() || now.Sub(x.shedding.last) > time.Minute {
+	if x.last.IsZero() || now.Sub(x.last) > time.Minute {
 		return ""
 	}
-	return fmt.Sprintf("%s; most are of %s: block it in front of the edge, or raise the limit of open files", shedAlarm, x.shedding.of)
+	return fmt.Sprintf("%s; most are of %s: block it in front of the edge, or raise the limit of open files", shedAlarm, x.of)
 }

@@ -91,7 +91,7 @@ func TestPrefixesAreForgotten(t *testing.T) {
 	all[0].Identify(netip.MustParseAddr("198.51.100.1"), false)
 	all[1].Identify(netip.Addr{}, false)
 	for _, c := range all {
-		c.Close() //nolint:errcheck // it has no socket
+		c.Close()
 	}
 	for kind := range x.near {
 		if len(x.near[kind]) > 0 {

@@ -225,8 +225,9 @@ func (v *Visitor) hasPlace() bool {
 	switch v.State() {
 	case Queued, Next, Paused, Before:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // wait returns the estimate, or 0 if none is shown.

@@ -17,7 +17,9 @@ while :; do
 	[ -n "$retry" ] || { echo "The waiting room lets nobody in." >&2; exit 1; }
 	wait="wait unknown"
 	if grep -q '"vestibule":.*"waitTimeKnown":true' "$dir/body"; then wait="about $(number waitTimeSeconds) s"; fi
-	echo "$(number peopleAhead) ahead, $wait" >&2
+	ahead=$(number peopleAhead)
+	[ "$ahead" -ge 0 ] || ahead="?" # while people are counted
+	echo "$ahead ahead, $wait" >&2
 	sleep "$retry"
 done
 cat "$dir/body"

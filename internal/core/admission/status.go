@@ -118,6 +118,7 @@ func (e *Engine) Stop(now fleettime.Mono, id room.ID) stop.Stop {
 			why = stop.Draining
 		}
 		return stop.Stop{Reason: why, Centre: e.cfg.DC}
+	default:
 	}
 	if v := r.view; v != nil && v.Slots <= 0 && r.permits.credit() == 0 {
 		return stop.Stop{Reason: stop.Full}

@@ -25,10 +25,14 @@ func TestAnEdgeSaysWhyNobodyEnters(t *testing.T) {
 		"the last permit":  {1, func(_ *Engine, r *regional) { r.held.View = full; r.room(at(0), r.held) }, 0, stop.Stop{}},
 		"its site is down": {1, func(e *Engine, _ *regional) { e.Pause(at(0), sale, true) }, 0, stop.Stop{Reason: stop.SiteDown, Centre: "nairobi", Edges: 1}},
 		"the site is back": {1, func(e *Engine, _ *regional) { e.Pause(at(0), sale, true); e.Pause(at(0), sale, false) }, 0, stop.Stop{}},
-		"draining": {1, func(_ *Engine, r *regional) { r.standing = wire.Draining; r.grant(at(0), 0, 0) }, 0,
-			stop.Stop{Reason: stop.Draining, Centre: "nairobi"}},
-		"not listed": {1, func(_ *Engine, r *regional) { r.standing = wire.Unlisted; r.grant(at(0), 0, 0) }, 0,
-			stop.Stop{Reason: stop.Unlisted, Centre: "nairobi"}},
+		"draining": {
+			1, func(_ *Engine, r *regional) { r.standing = wire.Draining; r.grant(at(0), 0, 0) }, 0,
+			stop.Stop{Reason: stop.Draining, Centre: "nairobi"},
+		},
+		"not listed": {
+			1, func(_ *Engine, r *regional) { r.standing = wire.Unlisted; r.grant(at(0), 0, 0) }, 0,
+			stop.Stop{Reason: stop.Unlisted, Centre: "nairobi"},
+		},
 		"a lapsed lease": {1, nil, 10 * time.Second, stop.Stop{Reason: stop.NoLease, Centre: "nairobi"}},
 	} {
 		e, r := newEdge(t, at(0), c.credit, 10)

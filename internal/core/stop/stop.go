@@ -187,6 +187,7 @@ func (s Stop) String() string {
 		return fmt.Sprintf("data centre %s does not report: check that its regional runs and reaches NATS", s.Centre)
 	case NoLeader:
 		return "no global leads: check that a global runs and that its NATS is connected"
+	default:
 	}
 	return nobody + ", for a reason that this build does not know"
 }
@@ -235,6 +236,7 @@ func (s Stop) Command() string {
 		return fmt.Sprintf("vestibule fleet remove %s --force", s.Edge)
 	case Silent:
 		return fmt.Sprintf("vestibule fleet remove %s --force", s.Centre)
+	default:
 	}
 	return ""
 }

@@ -177,7 +177,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	in := rm.network(r.Client, from)
 	b.session.Network, b.place.Network = in, in
 	if (r.isPrefetch() || r.isPart()) && rm.QueueingMethod != room.MethodPassthrough {
-		return g.lookOn(r, o, rm, &b)
+		return g.lookOn(o, rm, &b)
 	}
 	d, now, hurry := g.arrive(rm.ID, &b, from, b.none() && r.isAside())
 	if hurry {
@@ -230,7 +230,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 
 // lookOn decides about a request that nobody may see the answer of, or that is a part of a page elsewhere. A session is
 // served; anything else takes no place and no permit, and a visitor that waits keeps its turn.
-func (g *Gate) lookOn(r *Request, o *Outcome, rm *roomState, b *brought) reply {
+func (g *Gate) lookOn(o *Outcome, rm *roomState, b *brought) reply {
 	d, now, hurry := g.serve(rm.ID, b.session)
 	if hurry {
 		g.wake()

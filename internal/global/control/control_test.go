@@ -212,7 +212,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 		{"POST", "/vestibule/apply", `{"rooms_yaml":"rooms: []","dryrun":true}`, "/dryrun"},
 		{"POST", "/vestibule/tokens", `{"name":"x","role":"viewer","room":["shop"]}`, "/room"},
 		{"PUT", "/vestibule/hosts/a.example", `{"origin":"http://127.0.0.1:1","site":"x"}`, "/site"},
-		{"PATCH", controls, `{"pause":{"untill":"2096-01-01T00:00:00Z"}}`, "/pause/untill"},
+		{"PATCH", controls, `{"pause":{"untl":"2096-01-01T00:00:00Z"}}`, "/pause/untl"},
 		{"PATCH", controls, `{"limits":{"total":5,"until":"2096-01-01T00:00:00Z"}}`, "/limits/total"},
 		{"PATCH", controls, `{"stop":{}}`, "/stop"},
 		{"PUT", "/vestibule/data_centers/dublin", `{"state":"active","drain":true}`, "/drain"},

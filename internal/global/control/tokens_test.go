@@ -34,7 +34,7 @@ func TestBodiesThatAreNotUnderstood(t *testing.T) {
 		{"PATCH", "{z}/" + id, `{"additional_routes":[{"host":"b.example","path":"/","x":1}]}`, "/additional_routes/0/x"},
 		{"POST", "{z}/" + id + "/rules", `{"expression":"true","action":"bypass_waiting_room","enable":false}`, "/enable"},
 		{"PATCH", "{z}/" + id + "/events/" + event, `{"suspend":true}`, "/suspend"},
-		{"PATCH", own + "/controls", `{"pause":{"untill":"2999-01-01T00:00:00Z"}}`, "/pause/untill"},
+		{"PATCH", own + "/controls", `{"pause":{"untl":"2999-01-01T00:00:00Z"}}`, "/pause/untl"},
 		{"PATCH", own + "/controls", `{"limits":{"total_active_user":1}}`, "/limits/total_active_user"},
 		{"POST", own + "/releases", `{"people":1,"replac":true}`, "/replac"},
 		{"POST", own + "/rules/try", `{"host":"a.example","pathh":"/"}`, "/pathh"},
@@ -220,8 +220,12 @@ func TestAViewerSeesNoSecret(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	for _, c := range [][3]string{
-		{"GET", "{z}", ""}, {"GET", "{z}/" + id, ""}, {"GET", "{z}/" + id + "/rules", ""}, {"GET", "/vestibule/export", ""},
-		{"POST", "/vestibule/rooms/" + id + "/rules/try", `{"host":"shop.example"}`}, {"GET", "/vestibule/rooms/" + id + "/stats", ""},
+		{"GET", "{z}", ""},
+		{"GET", "{z}/" + id, ""},
+		{"GET", "{z}/" + id + "/rules", ""},
+		{"GET", "/vestibule/export", ""},
+		{"POST", "/vestibule/rooms/" + id + "/rules/try", `{"host":"shop.example"}`},
+		{"GET", "/vestibule/rooms/" + id + "/stats", ""},
 	} {
 		if a := f.ask(Viewer, c[0], c[1], c[2]); a.code != 200 && a.code != 404 || strings.Contains(fmt.Sprint(a), secret) {
 			t.Errorf("%s: %+v", c[1], a)

@@ -142,11 +142,11 @@ func (s *Sender) follow(ctx context.Context, now time.Time) error {
 		if s.doc.Watch.Rooms != nil {
 			s.doc.Watch, s.dirty = Watch{}, true
 		}
-		s.alarm(s.Time())
+		s.alarm()
 		return nil
 	}
 	at := s.Time()
-	s.alarm(at)
+	s.alarm()
 	seen := s.Look()
 	if seen == nil {
 		return nil
@@ -202,7 +202,7 @@ func (s *Sender) list(ctx context.Context, now time.Time) error {
 }
 
 // alarm updates the alarms.
-func (s *Sender) alarm(now fleettime.Time) {
+func (s *Sender) alarm() {
 	alarms := slices.Clone(s.off)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -138,6 +138,7 @@ func (a *Aggregator) Stop(now fleettime.Mono) (s stop.Stop) {
 			out.Reason = stop.AwaitsAllocation
 		case WaitEdge:
 			out.Reason = stop.AwaitsEdge
+		default: // it holds single rooms up
 		}
 		if s.OK() || out.Reason == stop.AwaitsEdge && out.Until > s.Until { // the last wait to end
 			s = out
