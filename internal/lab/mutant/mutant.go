@@ -151,7 +151,6 @@ const (
 	RejectQueues
 	RenewalStays
 	PassthroughStays
-	PassthroughLent
 
 	// Rule 11: a release admits at most its number.
 	ReleaseUnmarked
@@ -321,7 +320,6 @@ var list = [count]Mutant{
 	RenewalStays:     {Name: "renewal-stays", Rule: 1, Says: "sessions are renewed where their renewal is switched off"},
 	PassthroughStays: {Name: "passthrough-stays", Rule: 1, Says: "no limit binds once a room was passthrough, whatever its method is now"},
 	ControlsForever:  {Name: "controls-forever", Rule: 1, Says: "a limit for now goes on after its end"},
-	PassthroughLent:  {Name: "passthrough-lent", Rule: 9, Says: "while books are missing, what was lent beyond T under passthrough may be lent again when it comes back"},
 
 	PrequeueAdmits:         {Name: "prequeue-admits", Rule: 1, Says: "an edge admits while people gather for an event"},
 	PrequeueByOwnClock:     {Name: "prequeue-by-own-clock", Rule: 1, Says: "an edge opens at the start of an event by its clock as it stands"},

@@ -127,7 +127,6 @@ var plan = map[mutant.ID]killer{
 	mutant.PrequeueByOwnClock: {"admission.TestNobodyEntersWhilePeopleGather", "events"},
 	mutant.EventEarly:         {"room.TestTheSmallerLimitWhileAPhaseIsUncertain", "events"},
 	mutant.EventsOverlap:      {"room.TestEventsAreRefusedWithTheField", ""},
-	mutant.PassthroughLent:    {"root.TestWhatPassthroughLentIsNotLentAgain", ""},
 
 	mutant.SecretMadeTwice:  {"global.TestLeadersBesideEachOther", ""},
 	mutant.DrawBeforeSettle: {"draw.TestWhenADrawOpens room.TestAnEventWithADraw", "draws"},
