@@ -44,6 +44,7 @@ type oracle struct {
 	outages     [][]judge.Span // of each edge: killed, stopped, or behind a slow link
 	stalls      []judge.Span   // stalls of the machine
 	planned     time.Duration  // until then nodes are only replaced, and no visitor may notice
+	returns     time.Duration  // from then on edges of the replaced build come back, which read no places of this one; 0 for never
 }
 
 // transit is the maximum delay between a decision and the arrival of a held request at the site, if neither its edge
@@ -65,6 +66,7 @@ type verdict struct {
 	admitted     int // stays with an admission
 	pages, waits int
 	errors       map[string]int // other answers of healthy edges to waiting visitors
+	unread       int            // places lost after edges of the replaced build came back
 	excused      int            // failed requests at unhealthy edges
 	unrenewed    int            // sessions that ended early because their edge might not renew
 }
@@ -154,7 +156,11 @@ func (c *stayCheck) see(r *request) {
 func (c *stayCheck) seeWaiting(r *request) {
 	c.verdict.waits++
 	if c.known == 0 && !r.joined.IsZero() {
-		if !c.place.IsZero() && !r.joined.Equal(c.place) {
+		switch {
+		case c.place.IsZero() || r.joined.Equal(c.place):
+		case c.oracle.returns > 0 && r.received >= c.oracle.returns:
+			c.verdict.unread++
+		default:
 			c.verdict.breaks("stay %d: lost its place at %.3f s at edge %d: joined %v, now %v",
 				c.stay, r.received.Seconds(), r.edge, c.place, r.joined)
 		}

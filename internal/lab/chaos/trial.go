@@ -26,6 +26,7 @@ type trial struct {
 	below bool // a figure is below its goal
 
 	planned time.Duration // until then nodes are only replaced, and no visitor may notice
+	returns time.Duration // from then on edges of the replaced build come back, which read no places of this one; 0 for never
 }
 
 // begin invites the visitors.
@@ -138,7 +139,7 @@ const enough = 5
 
 // verdict judges the requests of all visitors.
 func (t *trial) verdict(stood []judge.Span) verdict {
-	c := oracle{total: t.o.total, rate: t.o.rate, wall: t.zero, stalls: stood, planned: t.planned}
+	c := oracle{total: t.o.total, rate: t.o.rate, wall: t.zero, stalls: stood, planned: t.planned, returns: t.returns}
 	for _, e := range t.edgesEver() {
 		c.outages = append(c.outages, slices.Concat(e.outages, t.in.links.narrowed[e.place]))
 	}
@@ -174,6 +175,7 @@ func (t *trial) report(v *verdict, stood []judge.Span) {
 	t.row("most sessions at an instant / T", "%d / %d", v.peak, t.o.total)
 	t.row("most admissions in any 60 s / R", "%d / %d", v.rate, t.o.rate)
 	t.row("put out early where an edge may not renew", "%d", v.unrenewed)
+	t.row("places lost at edges of the replaced build that came back", "%d", v.unread)
 	t.row("requests that failed at a dead or stopped edge", "%d", v.excused)
 	for what, n := range v.errors {
 		t.row("errors seen by people who wait", "%d: %s", n, what)

@@ -39,6 +39,9 @@ func upgrades(ctx context.Context, t *trial) error {
 	sleep(ctx, t.o.session) // the room is full, and visitors wait
 	for _, p := range passes[:t.o.passes] {
 		begun := t.since()
+		if p.back && t.returns == 0 {
+			t.returns = begun
+		}
 		err := t.pass(ctx, rng, p)
 		if err = errors.Join(err, ctx.Err()); err == nil {
 			err = t.recover(ctx, false)
