@@ -155,10 +155,11 @@ func (f *faults) each(pointer string, body json.RawMessage, read func(at string,
 // fixed are the only values of settings of the hosted product that are not served otherwise.
 var fixed = map[string]string{"/turnstile_mode": "invisible", "/turnstile_action": "log"}
 
-// readOnly are the fields of answers that are no settings. They are ignored: clients of the hosted product send the
-// rooms and events that they have read.
+// readOnly are the fields of answers that are no settings, and the parts of the path that the hosted product's npm
+// client repeats in bodies. They are ignored: its clients also send the rooms and events that they have read.
 var readOnly = map[string]bool{
 	"/id": true, "/created_on": true, "/modified_on": true, "/next_event_prequeue_start_time": true, "/next_event_start_time": true,
+	"/zone_id": true, "/account_id": true, "/waiting_room_id": true, "/event_id": true, "/rule_id": true,
 	ownPrefix + "revision": true, ownPrefix + "identity": true,
 }
 
