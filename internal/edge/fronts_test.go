@@ -256,7 +256,7 @@ func TestAVisitOfASiteBehindAFront(t *testing.T) {
 			if !strings.Contains(a.body, "You are in line") || a.Header.Get("Retry-After") == "" || !strings.Contains(a.Header.Get("Cache-Control"), "no-store") {
 				t.Fatalf("%d %v %.80q", a.StatusCode, a.Header, a.body)
 			}
-			if c := a.Header["Set-Cookie"]; len(c) != 1 || !strings.HasPrefix(c[0], "vestibule-sale=") {
+			if c := a.Header["Set-Cookie"]; len(c) != 1 || !strings.HasPrefix(c[0], "vestibule-sale.place=") {
 				t.Fatalf("cookies: %v", c)
 			}
 		}
@@ -414,7 +414,7 @@ func TestNothingUnadmittedPassesAFront(t *testing.T) {
 			st.raw(text)
 			nothing(what)
 		}
-		for _, method := range []string{"CONNECT", "TRACE", "get", "PROPFIND", "PURGE", "PRI", "Connect"} {
+		for _, method := range []string{"CONNECT", "TRACE", "get", "FROB", "PURGE", "PRI", "Connect"} {
 			st.raw(request(method+" / HTTP/1.1", "shop.example"))
 			nothing(method)
 		}
@@ -595,14 +595,14 @@ func TestFrontsSpeakTLSAndHTTP2(t *testing.T) {
 		for _, http2 := range []bool{true, false} {
 			v := st.secure(http2)
 			a := v.get("https://sale.example/", "Accept", "text/html")
-			if c := a.Header.Get("Set-Cookie"); a.ProtoMajor == 2 != http2 || !strings.HasPrefix(c, "__Host-vestibule-sale=") || !strings.Contains(c, "; Secure") || !strings.Contains(a.body, "You are in line") {
+			if c := a.Header.Get("Set-Cookie"); a.ProtoMajor == 2 != http2 || !strings.HasPrefix(c, "__Host-vestibule-sale.place=") || !strings.Contains(c, "; Secure") || !strings.Contains(a.body, "You are in line") {
 				t.Fatalf("HTTP/%d, %d, %q, %.80q", a.ProtoMajor, a.StatusCode, c, a.body)
 			}
 			v.Jar = nil
-			if a = v.get("https://sale.example/", "Cookie", st.seal("sale", session(7))); a.body == "the site" {
-				t.Error("a ticket without TLS is good over TLS")
+			if a = v.get("https://sale.example/", "Cookie", st.seal("sale", session(7))); a.body != "the site" {
+				t.Error("a visitor that was admitted without TLS waits again over TLS")
 			}
-			if n := len(site.took()); n > 0 {
+			if n := len(site.took()); n != 1 {
 				t.Errorf("%d requests reached the site", n)
 			}
 			in := st.sealTLS("sale", session(map[bool]uint64{true: 8, false: 9}[http2]))

@@ -183,7 +183,7 @@ func (r *RemovedNames) Add(name string) {
 		r.told = map[string]bool{}
 	}
 	r.told[name] = true
-	r.Log.Info("a header of a visitor does not reach the site, which may take a character of its name for a hyphen: forward_headers with the name lets it pass", slog.String("header", name))
+	r.Log.Info("header of a visitor does not reach the site, which may take a character of its name for a hyphen: forward_headers: ["+name+"] lets it pass", slog.String("header", name)) //nolint:sloglint // the setting, ready to copy
 }
 
 // plainName reports whether a name has only letters, digits and hyphens. Gateways like CGI map every other

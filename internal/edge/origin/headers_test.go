@@ -42,6 +42,8 @@ var familyMembers = []string{
 	"X-Forwarded-Ssl", "X-Forwarded-Uri", "X-Forwarder-For", "X-Middleware-Prefetch", "X-Middleware-Rewrite", "X-Middleware-Subrequest",
 	"X-Original-For", "X-Original-Forwarded-For", "X-Original-Host", "X-Original-Method", "X-Original-Path", "X-Original-Proto", "X-Original-Remote-Addr",
 	"X-Original-Scheme", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Path", "X-Rewrite-Uri", "X-Rewrite-Url",
+	"Remote-User", "Ssl-Client-S-Dn", "Ssl-Client-Verify", "X-Client-Cert", "X-Remote-Addr", "X-Remote-Ip", "X-Remote-User", "X-Sendfile", "X-Sendfile-Type",
+	"X-Ssl-Client-Cert", "X-Vercel-Forwarded-For", "X-Vercel-Proxied-For",
 	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Poll", "Vestibule-Ticket", "X-Vestibule-Decision",
 }
 
