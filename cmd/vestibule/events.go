@@ -40,7 +40,7 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 				if err != nil {
 					return err
 				}
-				return change(c, http.MethodPost, inZone(r.Id, "events")+strict, b, func(e api.Event) string {
+				return change(c, http.MethodPost, inZone(r.Id, "events"), b, func(e api.Event) string {
 					return fmt.Sprintf("created event %s of room %s: %s to %s", e.Name, r.Name, cellText(e.EventStartTime),
 						cellText(e.EventEndTime))
 				})
@@ -97,7 +97,7 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 
 // setEvent changes settings of an event that was just read, and shows those that differ.
 func setEvent(c *client, r *api.Room, e *api.Event, body object) error {
-	return change(c, http.MethodPatch, inZone(r.Id, "events", e.Id)+strict, body, func(after api.Event) string {
+	return change(c, http.MethodPatch, inZone(r.Id, "events", e.Id), body, func(after api.Event) string {
 		return fmt.Sprintf("event %s of room %s: %s", e.Name, r.Name, differences(e, after))
 	}, ifMatch(c.tag))
 }

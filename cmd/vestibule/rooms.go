@@ -38,7 +38,7 @@ JSON, otherwise as text.`,
 				if err != nil {
 					return err
 				}
-				return change(c, http.MethodPost, inZone()+strict, b, func(r api.Room) string {
+				return change(c, http.MethodPost, inZone(), b, func(r api.Room) string {
 					return fmt.Sprintf("created room %s for %s%s: total_active_users %d, new_users_per_minute %d", r.Name, r.Host,
 						r.Path, r.TotalActiveUsers, r.NewUsersPerMinute)
 				})
@@ -77,7 +77,7 @@ JSON, otherwise as text.`,
 
 // setRoom changes settings of a room and shows those that differ.
 func setRoom(c *client, r *api.Room, body object) error {
-	return change(c, http.MethodPatch, inZone(r.Id)+strict, body, func(after api.Room) string {
+	return change(c, http.MethodPatch, inZone(r.Id), body, func(after api.Room) string {
 		return fmt.Sprintf("room %s: %s", r.Name, differences(r, after))
 	})
 }
@@ -167,8 +167,6 @@ func listRooms(c *client) error {
 // object is a JSON object in a request.
 type object map[string]any
 
-// strict is the query by which the API refuses unknown keys.
-const strict = "?strict=true"
 
 // pairs checks the arguments of a command that takes KEY=VALUE... after others.
 func pairs(after int) cobra.PositionalArgs {

@@ -37,7 +37,7 @@ func newRulesCmd() *cobra.Command {
 position.before or position.after.`,
 			Example: "  vestibule rules set shop 2 enabled=false\n  vestibule rules set shop 2 position.index=1",
 			RunE: flags.ofRule(func(c *client, r *api.Room, rule *api.Rule, args []string) error {
-				target := inZone(r.Id, "rules", rule.Id) + strict
+				target := inZone(r.Id, "rules", rule.Id)
 				b, err := body(args)
 				if err != nil {
 					return err
