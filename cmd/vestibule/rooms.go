@@ -167,7 +167,6 @@ func listRooms(c *client) error {
 // object is a JSON object in a request.
 type object map[string]any
 
-
 // pairs checks the arguments of a command that takes KEY=VALUE... after others.
 func pairs(after int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
