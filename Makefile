@@ -302,7 +302,8 @@ golden: ## rewrite the golden files; read the diff before you commit it
 	$(GO) test ./internal/core/wire -rewrite
 	$(GO) test ./internal/page -rewrite
 	$(GO) test ./internal/core/room -run TestTheReferenceIsTheSchema -rewrite
-	$(GO) test ./internal/edge/origin -run TestFrontsTakeTheSameHeadersOut -rewrite
+	$(GO) test ./internal/edge/gate -run TestDecisiveHeaders -rewrite
+	$(GO) test ./internal/edge/origin -run TestFrontsTake -rewrite
 	$(GO) test ./internal/allinone -run TestConfigurationDocument -rewrite
 	$(GO) test ./cmd/vestibule -run TestReference -rewrite
 

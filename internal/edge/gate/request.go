@@ -31,6 +31,18 @@ const (
 	PollNow = "now"
 )
 
+// Decisive are the header fields of a visitor that decide, in alphabetical order. A server in front of the site passes
+// them on with its question: the lists of deploy/fronts and of docs/INTEGRATIONS.md are made of this one. Rules may read
+// others too.
+var Decisive = []string{
+	"Accept", "Accept-Encoding", "Accept-Language", "Access-Control-Request-Headers", "Access-Control-Request-Method", "Cookie", "Destination",
+	"Origin", "Purpose", "Range", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose", "Upgrade",
+	userAgent, PollHeader, ProofHeader, TicketHeader, "X-Moz", "X-Purpose",
+}
+
+// userAgent is the field that rules read most.
+const userAgent = "User-Agent"
+
 // Request is the input of a decision. Header fields are given line by line, as received.
 type Request struct {
 	Host    string // and port, as received
