@@ -64,7 +64,9 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	peer := clientaddr.Peer(r.RemoteAddr)
-	a.Authorize(r.Context(), a.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] })
+	if !a.Authorize(r.Context(), a.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] }) {
+		panic(http.ErrAbortHandler)
+	}
 	switch o.Kind {
 	case gate.Enters:
 		a.admit(w, o)
@@ -78,11 +80,15 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Authorize implements [front.Authorizer]. q is the question as read. An outcome that neither enters nor listens
-// holds the answer for the server that asks.
-func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) {
+// holds the answer for the server that asks. There is none before the edge can decide.
+func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) bool {
 	if err := a.question(q, peer, lines); err != nil {
 		a.refuseFront(o, err)
-		return
+		return true
+	}
+	if !a.gate.Decides() {
+		a.gate.Count("not_ready")
+		return false
 	}
 	q.Patience, q.SiteApart = a.cfg.Front.Hold, true
 	a.gate.Decide(ctx, q, o)
@@ -93,6 +99,7 @@ func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Out
 		a.wait(q, o)
 		o.Header = firstOfEach(o.Header)
 	}
+	return true
 }
 
 // refuseFront sets the outcome of an invalid authorization request.

@@ -53,6 +53,7 @@ type Request struct {
 
 	Client netip.Addr // the visitor's address; invalid if unknown
 	Secure bool       // the visitor used TLS
+	Unread []string   // X-Forwarded-For of a trusted proxy, if it holds no address for Client
 
 	Cookies   []string // Cookie
 	Tickets   []string // TicketHeader; nil for none
@@ -106,7 +107,12 @@ func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure
 		}
 	}
 	r.CORS = CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
-	r.Client, r.Secure = proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
+	forwarded := lines("X-Forwarded-For")
+	unread := false
+	r.Client, r.Secure, unread = proxies.Client(peer, secure, forwarded, lines("X-Forwarded-Proto"))
+	if r.Unread = nil; unread {
+		r.Unread = forwarded
+	}
 }
 
 // CORS is the content of a CORS preflight.
