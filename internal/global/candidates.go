@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
