@@ -160,11 +160,12 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			srv.Protocols.SetUnencryptedHTTP2(true)
 		}
 		if l.tls {
-			cert, err := node.NewCertificate(s.cfg.TLS.Cert, s.cfg.TLS.Key, s.log, time.Now)
+			certs, err := node.NewCertificates(s.cfg.TLS.Cert, s.cfg.TLS.Key, s.log, time.Now)
 			if err != nil {
 				return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
 			}
-			srv.TLSConfig = cert.TLS()
+			srv.TLSConfig = certs.TLS(s.cfg.TLS.version())
+			s.gate.ServeCertificates(certs.Covers)
 		}
 		out = append(out, srv)
 	}

@@ -112,6 +112,9 @@ func (x passage) answered(r *http.Response) error {
 	// Not before: an informational answer (103) would have taken them, and left none for the final one.
 	tickets, private := x.outcome.ForVisitor()
 	origin.StripAnswer(r.Header, private)
+	if x.outcome.HSTS != "" {
+		r.Header.Set(gate.HSTSHeader, x.outcome.HSTS)
+	}
 	if commands.KeepsTickets() {
 		addFields(r.Header, tickets)
 	}

@@ -176,6 +176,10 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 	if err != nil {
 		return nil, err
 	}
+	policies, err := o.Config.TLS.policies()
+	if err != nil {
+		return nil, fmt.Errorf("tls.hsts: %w", err)
+	}
 	return gate.New(gate.Options{
 		Sources: sources,
 		Engine: admission.Config{
@@ -185,7 +189,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Past:   s.folder.Succeeds(s.log),
 			Ended:  s.folder.Ended(s.log),
 		},
-		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
 }
 

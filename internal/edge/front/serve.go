@@ -82,7 +82,8 @@ func (c *conn) handshake() bool {
 	if t.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	if t.ConnectionState().NegotiatedProtocol == "h2" {
+	state := t.ConnectionState()
+	if c.secure = &state; state.NegotiatedProtocol == "h2" {
 		c.give(t)
 		return false
 	}
@@ -140,7 +141,7 @@ func (c *conn) fillAsk(body bool) {
 		c.lengths |= 1 << (len(c.req.Fields[i].Name) % 64)
 	}
 	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*requestLines)(&c.req)}
-	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.cfg != nil, c.lines)
+	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.secure, c.lines)
 }
 
 // requestLines are the header fields of a request for rules.
