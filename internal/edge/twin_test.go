@@ -48,7 +48,8 @@ func newTwin(t testing.TB, form string) *twin {
 				st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Front.Form, st.cfg.Proxies = "", "127.0.0.1:0", form, []string{"127.0.0.1"}
 			}
 		})
-		st.server.proxy.trip, st.server.proxy.transport.DialContext = st.server.proxy.transport, site.dial
+		st.server.proxy.transport = st.server.proxy.transport.By(site.dial)
+		st.server.proxy.trip = st.server.proxy.transport
 		st.server.proxy.transport.ExpectContinueTimeout = time.Millisecond
 		if p := st.server.pool; p != nil {
 			p.Dial = site.dial
