@@ -129,7 +129,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 			w = activeWriter{w, c}
 		}
 	}
-	if s.fast != nil && s.fast.ForwardHTTP2(w, r, o) {
+	if s.cfg.Reader == frontFast && s.front.ForwardHTTP2(w, r, o) {
 		return
 	}
 	if o.HasSession() {

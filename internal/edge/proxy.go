@@ -96,8 +96,9 @@ func (x passage) answered(r *http.Response) error {
 	if err := x.bindOffered(x.client, r); err != nil {
 		return err
 	}
-	if r.StatusCode == http.StatusSwitchingProtocols && !x.outcome.HasSession() {
-		if c, ok := progressOf(r.Request).(*visitorConn); ok {
+	if r.StatusCode == http.StatusSwitchingProtocols {
+		upgraded(r.Request)
+		if c, ok := progressOf(r.Request).(*visitorConn); ok && !x.outcome.HasSession() {
 			c.tunnels()
 		}
 	}

@@ -41,6 +41,10 @@ func (c *conn) serve() {
 	c.takeWork()
 	defer c.freeWork()
 	defer c.untie()
+	if c.f.opts.HandsOver {
+		c.handOver()
+		return
+	}
 	for first := true; ; first = false {
 		n, v := c.readHead(first)
 		if v == http1.Odd {
@@ -157,11 +161,13 @@ func (r *requestLines) AppendTo(out []rules.Header) []rules.Header {
 
 // handOver gives the connection to net/http, with the bytes that were read and not used.
 func (c *conn) handOver() {
-	c.f.opts.Metrics.HandedOver.Inc()
+	if !c.f.opts.HandsOver {
+		c.f.opts.Metrics.HandedOver.Inc()
+	}
 	if c.conn.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
+	h := &handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
 	if c.tied != nil {
 		c.f.opts.Pool.Untie()
 		h.tied, c.tied = c.tied.Conn, nil
@@ -170,7 +176,7 @@ func (c *conn) handOver() {
 		c.give(&handedTLS{h, t})
 		return
 	}
-	c.give(&h)
+	c.give(h)
 }
 
 // give gives the connection to net/http, which owns it from then on.
