@@ -252,8 +252,13 @@ changes: ## 10,000 changes of rooms by eight writers while nats-servers are kill
 	$(GO) test ./internal/global/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
 
 .PHONY: pictures
-pictures: packages ## recreate the pictures of the waiting page in docs/images; make test compares them
+pictures: packages ## recreate the pictures in docs/images; make test compares those of the waiting page
 	$(GO) test -count=1 -run TestPictures ./internal/page/preview -rewrite
+	@mkdir -p $(TOOLS)/console
+	SCREENSHOTS=$(TOOLS)/console $(GO) test -count=1 -run TestScreensInABrowser ./internal/global/console
+	cp $(TOOLS)/console/first-rooms.png docs/images/console-rooms.png
+	cp $(TOOLS)/console/first-room.png docs/images/console-room.png
+	cp $(TOOLS)/console/first-room-phone-dark.png docs/images/console-phone.png
 
 .PHONY: lighthouse
 lighthouse: build packages ## run Lighthouse (npm) on the waiting page

@@ -218,7 +218,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(err, s.listeners.close())
 	}
 	defer cancel()
-	stopHanding, err := s.fleet.Hand(s.bus, s.cfg.DataCenter, node.KeysDocument)
+	stopHanding, err := s.fleet.Hand(s.bus, node.Holder{DC: s.cfg.DataCenter, Name: s.cfg.Name, Edge: true},
+		node.KeysDocument, node.RoomsDocument, node.ControlsDocument, node.DrawsDocument)
 	if err != nil {
 		return errors.Join(err, s.listeners.close())
 	}
