@@ -120,3 +120,37 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 		}
 	}
 }
+
+// TestALastReportEndsAReservation: what was reserved for a dead edge in a room whose settings are unknown counts, once
+// the edge is settled, no longer than the tickets of the last report.
+func TestALastReportEndsAReservation(t *testing.T) {
+	const second = 1622133200
+	sale, now, term := room.IDOf("sale"), fleettime.Mono(time.Hour), wire.Term{N: 3, Nonce: 1}
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Time: fleettime.Known{Time: second * 1000, Bound: 1}}, wire.Durable{
+		Version: 1, Life: 330, Roster: []wire.RosterEntry{{Edge: "d1", Instance: 7, LeaseEpoch: 1, Dead: true, Ended: second, Stored: 5, Rooms: []wire.RosterRoom{
+			{Room: sale, Sessions: []wire.Expiry{{Until: second + 200, Stamped: 1}}, Reserved: 3, ReservedUntil: second + 86400, Silent: true},
+		}}},
+	})
+	agg.SetLease(fleettime.Never)
+	report := func(from string, instance uint64, seq uint64) {
+		m := wire.Report{From: from, Instance: instance, LeaseEpoch: 1, Seq: seq, Parts: 1, AsOf: second*1000 + fleettime.Time(now.Sub(fleettime.Mono(time.Hour)).Milliseconds()), AsOfBound: 1, Seen: term, Join: true}
+		if instance == 7 {
+			m.AsOf, m.Final, m.Bye, m.Settles, m.Stored = (second-100)*1000, true, true, true, 5
+			m.Rooms = []wire.RoomReport{{Room: sale, Sessions: []wire.Expiry{{Until: second + 200, Stamped: 1}}}}
+		}
+		agg.Observe(now, m)
+		if d, ok := agg.Unsaved(); ok {
+			agg.Saved(now, d.Version)
+		}
+		agg.Grants(now)
+	}
+	for i := range uint64(250) {
+		now = now.Add(time.Second)
+		if report("d2", 8, i+1); i == 5 {
+			report("d1", 7, 1<<48)
+		}
+		if l := agg.Ledger(sale); i == 3 && l.Reserved != 3 || i == 100 && l.Active == 0 || i == 249 && l.Reserved != 0 {
+			t.Errorf("after %d s %d sessions are reserved, and %d count", i, l.Reserved, l.Active)
+		}
+	}
+}
