@@ -571,18 +571,18 @@ func open(t testing.TB, change func(*stage)) *stage {
 	st.adopted()
 	st.up.grant(sale, 1000, 1000)
 	st.up.grant(vip, 1000, 1000)
-	st.covered(sale, vip)
+	st.covered(100, sale, vip)
 	return st
 }
 
-// covered waits until the data folder has snapshots under which the rooms may use their permits.
-func (st *stage) covered(rooms ...room.ID) {
+// covered waits until the data folder has snapshots under which each room may stamp more than the given tickets.
+func (st *stage) covered(least int64, rooms ...room.ID) {
 	st.t.Helper()
 	eventually(st.t, "the rooms are in a snapshot", func() bool {
 		ok := true
 		st.engine(func(now fleettime.Mono, eng *admission.Engine) {
 			for _, id := range rooms {
-				ok = ok && eng.Ledger(now, id).Stampable > 100
+				ok = ok && eng.Ledger(now, id).Stampable > least
 			}
 		})
 		return ok
