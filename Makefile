@@ -89,7 +89,7 @@ packages: ## install missing Debian packages of the tests
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
 CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
-PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore) $(addprefix cmd/,edge global regional vestibule))
+PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore global/console global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
 quick: ## test the cores and the gate, without a browser, a network or the simulator
@@ -121,7 +121,7 @@ test-e2e: test-shells
 test-plain: test-shells
 	nice -n 10 $(TEST) -p 2 -parallel 4 -timeout 8m $(PLAIN)
 	nice -n 10 $(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
-	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/global/roomstore ./internal/global/control
+	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
 
 .PHONY: test-clients
 test-clients: test-shells
@@ -257,8 +257,13 @@ browser-runs: packages ## play what browsers do to waiting rooms RUNS times each
 	$(TEST) -count=1 -v -timeout 3h -run 'TestClientsInABrowser|TestLibrariesInABrowser|TestEightTabs' ./internal/allinone -args -runs $(RUNS)
 
 .PHONY: pictures
-pictures: packages ## recreate the pictures of the waiting page in docs/images; make test compares them
+pictures: packages ## recreate the pictures in docs/images; make test compares those of the waiting page
 	$(GO) test -count=1 -run TestPictures ./internal/page/preview -rewrite
+	@mkdir -p $(TOOLS)/console
+	SCREENSHOTS=$(TOOLS)/console $(GO) test -count=1 -run TestScreensInABrowser ./internal/global/console
+	cp $(TOOLS)/console/first-rooms.png docs/images/console-rooms.png
+	cp $(TOOLS)/console/first-room.png docs/images/console-room.png
+	cp $(TOOLS)/console/first-room-phone-dark.png docs/images/console-phone.png
 
 .PHONY: lighthouse
 lighthouse: build packages ## run Lighthouse (npm) on the waiting page

@@ -42,8 +42,10 @@ func newServeCmd() *cobra.Command {
 	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits, read again when it changes; \"\" where the API makes the rooms, with --origin as their site")
 	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
 	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS, empty for none")
-	f.StringVar(&o.TLS.Cert, "tls-cert", "", "certificate file (PEM), read again when it changes")
-	f.StringVar(&o.TLS.Key, "tls-key", "", "key file (PEM), read again when it changes")
+	f.StringSliceVar(&o.TLS.Cert, "tls-cert", nil, "certificate files (PEM), read again when they change; a client gets the one for the name that it asks for, or the first")
+	f.StringSliceVar(&o.TLS.Key, "tls-key", nil, "key files (PEM), read again when they change: one for each certificate, in the same order")
+	f.StringVar(&o.TLS.Least, "tls-min-version", "1.2", "lowest version of TLS: 1.2 or 1.3")
+	f.StringSliceVar(&o.TLS.HSTS, "tls-hsts", nil, "HOST=POLICY by host: Strict-Transport-Security of the answers over TLS")
 	f.BoolVar(&o.TLS.Redirect, "tls-redirect", false, "send requests without TLS on to https, before the line")
 	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil,
 		"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")

@@ -134,7 +134,10 @@ func TestClientsInABrowser(t *testing.T) {
 		return tab
 	}
 	in := func(ctx context.Context) bool { return pageShows(ctx) == "You are in" }
-	waits := func(ctx context.Context) bool { s := pageShows(ctx); return s == "queued" || s == "next" || s == "moment" }
+	waits := func(ctx context.Context) bool {
+		s := pageShows(ctx)
+		return s == "queued" || s == "next" || s == "moment"
+	}
 	enters := func(ctx context.Context) {
 		t.Helper()
 		browsertest.Do(t, ctx, chromedp.Navigate(shop))

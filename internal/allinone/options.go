@@ -101,13 +101,10 @@ func (o *Options) checkListeners() []error {
 	if _, err := clientaddr.ParseProxies(o.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("trusted-proxies: %w", err))
 	}
-	if o.TLS.Listen != "" {
-		errs = append(errs, node.CheckAddr("tls-listen", o.TLS.Listen)...)
+	if o.TLS.Listen == "" && len(o.TLS.Cert)+len(o.TLS.Key) > 0 {
+		errs = append(errs, errors.New("tls-listen: must be given with tls-cert and tls-key"))
 	}
-	if (o.TLS.Listen != "") != (o.TLS.Cert != "") || (o.TLS.Cert != "") != (o.TLS.Key != "") {
-		errs = append(errs, errors.New("tls-listen, tls-cert, tls-key: must be given together"))
-	}
-	return append(append(errs, node.CheckFile("tls-cert", o.TLS.Cert)...), node.CheckFile("tls-key", o.TLS.Key)...)
+	return append(errs, o.TLS.Faults("tls-")...)
 }
 
 // checkRooms validates the room. Global validates a file.

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,12 @@ func (st *stage) raw(text string) (codes []int, last string) {
 	if err != nil {
 		st.t.Fatal(err)
 	}
+	return st.rawOn(c, text)
+}
+
+// rawOn is raw on a connection, which it closes.
+func (st *stage) rawOn(c net.Conn, text string) (codes []int, last string) {
+	st.t.Helper()
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		st.t.Fatal(err)
@@ -544,6 +551,47 @@ func TestBytesBehindAStreamsRequest(t *testing.T) {
 		})
 		if n := metric1(t, st, "vestibule_edge_panics_total"); n > 0 {
 			t.Errorf("%v panics", n)
+		}
+	})
+}
+
+// What servers read in more than one way is refused by either front, with or without TLS, also behind other requests
+// on the connection, and never reaches the site.
+func TestRequestsWithTwoReadings(t *testing.T) {
+	post := func(lines string) string {
+		return "POST /about HTTP/1.1\r\nHost: shop.example\r\n" + lines + "\r\n\r\n"
+	}
+	const odd = "POST /about HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n" // of net/http
+	bad := map[string]string{
+		"a fold":                post("X-A: b\r\n c"),
+		"a fold of a length":    post("Content-Length:\r\n 1") + "a",
+		"both framings":         post("Content-Length: 5\r\nTransfer-Encoding: chunked") + "0\r\n\r\n",
+		"both, the other first": post("Transfer-Encoding: chunked\r\nContent-Length: 5") + "0\r\n\r\n",
+		"a length twice":        post("Content-Length: 1\r\nContent-Length: 1") + "a",
+		"a coding twice":        post("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked") + "0\r\n\r\n",
+		"chunked in HTTP/1.0":   "POST /about HTTP/1.0\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"an asterisk":           "GET * HTTP/1.1\r\nHost: shop.example\r\n\r\n",
+	}
+	eachFront(t, func(t *testing.T, front string) {
+		plain := open(t, reads(front))
+		secure := open(t, func(st *stage) { st.cfg.Reader = front; st.withTLS(); pair(t, st.cfg.TLS, 1) })
+		for name, text := range bad {
+			for _, before := range []string{"", odd} {
+				for _, st := range []*stage{plain, secure} {
+					seen := st.origin.requests()
+					c := st.dial()
+					if st == secure {
+						c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "shop.example"}) //nolint:gosec // the test's own certificate
+					}
+					want, n := []int{400}, 0
+					if before != "" {
+						want, n = []int{200, 400}, 1
+					}
+					if codes, _ := st.rawOn(c, before+text+request("GET /about?behind HTTP/1.1", "shop.example")); !slices.Equal(codes, want) || st.origin.requests()-seen != n {
+						t.Errorf("%s behind %d bytes, TLS %v: %v, and %d reached the site", name, len(before), st == secure, codes, st.origin.requests()-seen)
+					}
+				}
+			}
 		}
 	})
 }

@@ -253,7 +253,7 @@ func compareHTTP2(b *testing.B, tools map[string]string) {
 // secureSides are the sides with TLS: proxies to a site, and servers of pages.
 func secureSides(b *testing.B, tools map[string]string, site string, http2 bool) (proxied, pages []*side) {
 	dir := b.TempDir()
-	cert := TLSConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	cert := TLSConfig{Cert: []string{filepath.Join(dir, "cert.pem")}, Key: []string{filepath.Join(dir, "key.pem")}}
 	pair(b, cert, 2)
 	const zipped = "Accept-Encoding: gzip"
 	size := 0
@@ -271,7 +271,7 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 		speaks = " ssl http2"
 		proxied = append(proxied, &side{name: "1 KiB, whatever is asked, in Go", url: "https://" + bareHTTP2(b, cert) + "/", header: proxied[0].header, pid: os.Getpid(), http2: true})
 	}
-	tls := "ssl_certificate " + cert.Cert + "; ssl_certificate_key " + cert.Key + "; "
+	tls := "ssl_certificate " + cert.Cert[0] + "; ssl_certificate_key " + cert.Key[0] + "; "
 	h, s := passesOn(site)
 	addr, worker := startNginx(b, tools, 0, h, tls+s, speaks)
 	proxied = append([]*side{{name: "nginx", url: "https://" + addr + "/tickets?show=1", header: proxied[0].header, pid: worker, http2: http2}}, proxied...)
@@ -298,7 +298,7 @@ func bareHTTP2(b *testing.B, cert TLSConfig) (addr string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		srv.ServeTLS(ln, cert.Cert, cert.Key) //nolint:errcheck // it is ended below
+		srv.ServeTLS(ln, cert.Cert[0], cert.Key[0]) //nolint:errcheck // it is ended below
 	}()
 	b.Cleanup(func() {
 		srv.Close() // no requests are left

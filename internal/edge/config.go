@@ -1,11 +1,14 @@
 package edge
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"vestibule/internal/core/room/match"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/origin"
@@ -75,11 +78,74 @@ type RulesConfig struct {
 
 // TLSConfig configures the TLS listener.
 type TLSConfig struct {
-	Listen string `mapstructure:"listen" doc:"host:port for visitors with TLS, empty for none"`
-	Cert   string `mapstructure:"cert" doc:"certificate file (PEM), read again when it changes"`
-	Key    string `mapstructure:"key" doc:"key file (PEM), read again when it changes"`
+	Listen string   `mapstructure:"listen" doc:"host:port for visitors with TLS, empty for none"`
+	Cert   []string `mapstructure:"cert" doc:"certificate files (PEM), read again when they change: a client gets the one for the name that it asks for (SNI), or the first"`
+	Key    []string `mapstructure:"key" doc:"key files (PEM), read again when they change: one for each of cert, in the same order"`
+	Least  string   `mapstructure:"min_version" doc:"lowest version of TLS: 1.2, with AEAD suites only, or 1.3"`
+	HSTS   []string `mapstructure:"hsts" doc:"HOST=POLICY by host: Strict-Transport-Security of the answers over TLS, such as shop.example=max-age=31536000; includeSubDomains"`
 
 	Redirect bool `mapstructure:"redirect" doc:"true: requests without TLS, by the connection or a trusted proxy, are sent on to https (308, the host's port 443) before the line; never by front_auth"`
+}
+
+// Faults returns the faults of the settings, whose names begin with prefix.
+func (c *TLSConfig) Faults(prefix string) (errs []error) {
+	if c.Listen != "" {
+		errs = append(errs, node.CheckAddr(prefix+"listen", c.Listen)...)
+		if err := node.CheckPairs(c.Cert, c.Key); err != nil {
+			errs = append(errs, fmt.Errorf("%[1]scert, %[1]skey: %w", prefix, err))
+		}
+		for _, file := range c.Cert {
+			errs = append(errs, node.CheckFile(prefix+"cert", file)...)
+		}
+		for _, file := range c.Key {
+			errs = append(errs, node.CheckFile(prefix+"key", file)...)
+		}
+	}
+	if c.version() == 0 {
+		errs = append(errs, fmt.Errorf("%smin_version: must be 1.2 or 1.3, got %q", prefix, c.Least))
+	}
+	if _, err := c.policies(); err != nil {
+		errs = append(errs, fmt.Errorf("%shsts: %w", prefix, err))
+	}
+	return errs
+}
+
+// version returns the lowest version, 0 for an invalid setting.
+func (c *TLSConfig) version() uint16 {
+	switch c.Least {
+	case "1.2", "":
+		return tls.VersionTLS12
+	case "1.3":
+		return tls.VersionTLS13
+	}
+	return 0
+}
+
+// policies returns the values of Strict-Transport-Security by host in canonical form.
+func (c *TLSConfig) policies() (map[string]string, error) {
+	out := make(map[string]string, len(c.HSTS))
+	for _, entry := range c.HSTS {
+		name, policy, _ := strings.Cut(entry, "=")
+		host, ok := match.CanonicalHost(strings.TrimSpace(name))
+		if !ok || out[host] != "" {
+			return nil, fmt.Errorf("must name each host once, got %q", entry)
+		}
+		ages := 0
+		for d := range strings.SplitSeq(policy, ";") {
+			d = strings.ToLower(strings.TrimSpace(d))
+			age, isAge := strings.CutPrefix(d, "max-age=")
+			if _, err := strconv.ParseUint(age, 10, 32); isAge && err == nil {
+				ages++
+			} else if d != "includesubdomains" && d != "preload" {
+				return nil, fmt.Errorf("a policy has one max-age=SECONDS and may have includeSubDomains and preload, got %q", entry)
+			}
+		}
+		if ages != 1 {
+			return nil, fmt.Errorf("a policy has one max-age=SECONDS, got %q", entry)
+		}
+		out[host] = strings.TrimSpace(policy)
+	}
+	return out, nil
 }
 
 // HeldConfig bounds the long-polled requests.
@@ -119,6 +185,7 @@ func DefaultConfig() Config {
 		Base:          node.DefaultBase("edge"),
 		Listen:        ":8080",
 		NATS:          node.DefaultClient(),
+		TLS:           TLSConfig{Least: "1.2"},
 		Reader:        frontFast,
 		Front:         FrontConfig{Form: formHeaders, Prefix: "/decide", Redirect: "@site", Hold: 500 * time.Millisecond},
 		ProxyProtocol: ProxyProtocolConfig{Untrusted: headersRefused},
@@ -149,17 +216,10 @@ func (c *Config) Validate() []error {
 	if c.Reader != frontFast && c.Reader != frontNetHTTP {
 		errs = append(errs, fmt.Errorf("front: must be %s or %s, got %q", frontFast, frontNetHTTP, c.Reader))
 	}
+	errs = append(errs, c.TLS.Faults("tls.")...)
 	errs = append(errs, c.Front.validate(c.Proxies)...)
 	if c.Listen != "" {
 		errs = append(errs, node.CheckAddr("listen", c.Listen)...)
-	}
-	if c.TLS.Listen != "" {
-		errs = append(errs, node.CheckAddr("tls.listen", c.TLS.Listen)...)
-		if c.TLS.Cert == "" || c.TLS.Key == "" {
-			errs = append(errs, errors.New("tls.cert, tls.key: must be given with tls.listen"))
-		}
-		errs = append(errs, node.CheckFile("tls.cert", c.TLS.Cert)...)
-		errs = append(errs, node.CheckFile("tls.key", c.TLS.Key)...)
 	}
 	for _, f := range [][2]string{{"geo.file", c.Geo.File}, {"geo.asn_file", c.Geo.ASN}, {"rules.lists", c.Rules.Lists}} {
 		if f[1] != "" {

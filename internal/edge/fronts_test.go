@@ -164,10 +164,10 @@ func throughFrontsOf(t *testing.T, tls bool, change func(*stage), test func(t *t
 func both(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	cfg := TLSConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	cfg := TLSConfig{Cert: []string{filepath.Join(dir, "cert.pem")}, Key: []string{filepath.Join(dir, "key.pem")}}
 	pair(t, cfg, 1)
 	text := ""
-	for _, name := range []string{cfg.Cert, cfg.Key} {
+	for _, name := range []string{cfg.Cert[0], cfg.Key[0]} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

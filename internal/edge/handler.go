@@ -73,7 +73,7 @@ func progressOf(r *http.Request) front.Progress {
 func (s *Server) request(r *http.Request, peer netip.Addr, o *gate.Outcome) *gate.Request {
 	q := o.Request()
 	*q = gate.Request{Host: r.Host, Target: rawTarget(r), Method: r.Method, Body: hasBody(r), Version: r.Proto, Lines: ruleLines(r.Header)}
-	q.ReadHeader(s.proxies, peer, r.TLS != nil, func(name string) []string { return r.Header[name] })
+	q.ReadHeader(s.proxies, peer, r.TLS, func(name string) []string { return r.Header[name] })
 	return q
 }
 
@@ -129,7 +129,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 			w = activeWriter{w, c}
 		}
 	}
-	if s.fast != nil && s.fast.ForwardHTTP2(w, r, o) {
+	if s.cfg.Reader == frontFast && s.front.ForwardHTTP2(w, r, o) {
 		return
 	}
 	if o.HasSession() {

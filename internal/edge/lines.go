@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/front"
 	"vestibule/internal/edge/origin"
 )
 
@@ -17,6 +18,8 @@ type clientLine struct {
 	mu   sync.Mutex
 	own  *origin.Transport // nil if no login was bound
 	tied net.Conn          // to the site, of the fast front; nil for none
+
+	conn net.Conn // of the client
 }
 
 // clientLines are all of them, by connection. It is safe for concurrent use.
@@ -26,7 +29,7 @@ type lineKey struct{}
 
 // begin implements [http.Server.ConnContext].
 func (l *clientLines) begin(ctx context.Context, c net.Conn) context.Context {
-	line := &clientLine{}
+	line := &clientLine{conn: c}
 	if h, ok := c.(interface{ TakeTied() net.Conn }); ok {
 		line.tied = h.TakeTied()
 	}
@@ -55,6 +58,17 @@ func (l *clientLine) close() {
 	if l.tied != nil {
 		l.tied.Close() // nothing is in progress on it
 		l.tied = nil
+	}
+}
+
+// upgraded notes that the connection of a request is upgraded.
+func upgraded(r *http.Request) {
+	line, _ := r.Context().Value(lineKey{}).(*clientLine)
+	if line == nil {
+		return
+	}
+	if h, ok := line.conn.(front.Handed); ok {
+		h.Upgraded()
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"vestibule/internal/edge/sse"
+	"vestibule/internal/edge/front"
 	"vestibule/internal/node"
 )
 
@@ -160,27 +160,26 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			srv.Protocols.SetUnencryptedHTTP2(true)
 		}
 		if l.tls {
-			cert, err := node.NewCertificate(s.cfg.TLS.Cert, s.cfg.TLS.Key, s.log, time.Now)
+			certs, err := node.NewCertificates(s.cfg.TLS.Cert, s.cfg.TLS.Key, s.log, time.Now)
 			if err != nil {
 				return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
 			}
-			srv.TLSConfig = cert.TLS()
+			srv.TLSConfig = certs.TLS(s.cfg.TLS.version())
+			s.gate.ServeCertificates(certs.Covers)
 		}
 		out = append(out, srv)
 	}
 	return out, nil
 }
 
-// serve serves a listener until the server shuts down. With the fast front it serves the connections that the front
-// hands over.
-func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
-	if s.fast != nil && !l.grpc {
-		err = srv.Serve(s.fast.Serve(l, srv.TLSConfig.Clone(), l.auth))
-	} else if l.tls {
-		err = srv.ServeTLS(sse.Listener{Listener: l}, "", "")
-	} else {
-		err = srv.Serve(l)
+// serve serves a listener until the server shuts down: net/http serves the connections that the front hands over, and
+// gRPC.
+func (s *Server) serve(srv *http.Server, l cappedListener) error {
+	to := net.Listener(front.Guarded{Listener: l})
+	if !l.grpc {
+		to = s.front.Serve(l, srv.TLSConfig.Clone(), l.auth)
 	}
+	err := srv.Serve(to)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -191,9 +190,7 @@ func (s *Server) serve(srv *http.Server, l cappedListener) (err error) {
 func (s *Server) shutDown(servers []*http.Server) {
 	grace, cancel := context.WithTimeout(context.Background(), s.cfg.Timeouts.Shutdown)
 	defer cancel()
-	if s.fast != nil { // first: it may still hand connections over
-		s.fast.Shutdown(grace)
-	}
+	s.front.Shutdown(grace) // first: it may still hand connections over
 	var all sync.WaitGroup
 	for _, srv := range servers {
 		all.Go(func() {

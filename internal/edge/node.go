@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
@@ -24,7 +25,15 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.S
 		return nil, err
 	}
 	dbg.Links.Add("nats", conn)
-	node.RegisterCertificates(dbg.Registry, map[string]string{"tls.cert": cfg.TLS.Cert, "nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA})
+	files := map[string]string{"nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA}
+	for i, cert := range cfg.TLS.Cert {
+		key := "tls.cert"
+		if i > 0 {
+			key += "[" + strconv.Itoa(i) + "]"
+		}
+		files[key] = cert
+	}
+	node.RegisterCertificates(dbg.Registry, files)
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log, Sockets: sockets,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.ControlsDocument, node.DrawsDocument),

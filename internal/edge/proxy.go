@@ -96,8 +96,9 @@ func (x passage) answered(r *http.Response) error {
 	if err := x.bindOffered(x.client, r); err != nil {
 		return err
 	}
-	if r.StatusCode == http.StatusSwitchingProtocols && !x.outcome.HasSession() {
-		if c, ok := progressOf(r.Request).(*visitorConn); ok {
+	if r.StatusCode == http.StatusSwitchingProtocols {
+		upgraded(r.Request)
+		if c, ok := progressOf(r.Request).(*visitorConn); ok && !x.outcome.HasSession() {
 			c.tunnels()
 		}
 	}
@@ -112,6 +113,9 @@ func (x passage) answered(r *http.Response) error {
 	// Not before: an informational answer (103) would have taken them, and left none for the final one.
 	tickets, private := x.outcome.ForVisitor()
 	origin.StripAnswer(r.Header, private)
+	if x.outcome.HSTS != "" {
+		r.Header.Set(gate.HSTSHeader, x.outcome.HSTS)
+	}
 	if commands.KeepsTickets() {
 		addFields(r.Header, tickets)
 	}

@@ -66,8 +66,8 @@ type Server struct {
 	proxy      *proxy
 	preflights *preflights
 	patience   patience
-	pool       *http1.Pool  // connections of the fast front to origins
-	fast       *front.Front // nil if net/http reads everything
+	pool       *http1.Pool // connections of the front to origins
+	front      *front.Front
 	files      files
 	conns      *connections
 	up         *uplink
@@ -136,9 +136,7 @@ func New(o Options) (_ *Server, err error) {
 	if s.preflights, err = newPreflights(s.proxy, s.log); err != nil {
 		return nil, err
 	}
-	if s.cfg.Reader == frontFast {
-		s.fast = s.newFast(s.dials)
-	}
+	s.front = s.newFront(s.dials)
 	if s.fleet, err = node.NewFleet(o.Config.DataDir, o.Docs, s.log, o.Reg, func() { s.gate.Use(s.fleet) }); err != nil {
 		return nil, err
 	}
@@ -150,15 +148,16 @@ func New(o Options) (_ *Server, err error) {
 	return s, nil
 }
 
-// newFast returns the fast front.
-func (s *Server) newFast(dials *origin.Dials) *front.Front {
+// newFront returns the front of the configuration.
+func (s *Server) newFront(dials *origin.Dials) *front.Front {
 	idle, ofSite := origin.MaxIdle(dials.Limit())
 	s.pool = &http1.Pool{Dial: dials.DialContext, Handshake: origin.Handshake, MaxIdle: idle, MaxIdlePerSite: ofSite, IdleFor: origin.IdleFor}
 	return front.New(front.Options{
 		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Patient: s.patience.patientAnswer, Log: s.log,
-		Timeouts: front.Timeouts{Header: s.cfg.Timeouts.Header, Idle: s.cfg.Timeouts.Idle, Response: s.cfg.Timeouts.Response},
-		Metrics:  front.Metrics{Requests: s.metrics.byFast, HandedOver: s.metrics.handedOver, Panics: s.metrics.panics},
-		Pool:     s.pool, Headers: s.proxy.headers, Monitor: s.monitor, Buffers: s.proxy.buffers,
+		Timeouts:  front.Timeouts{Header: s.cfg.Timeouts.Header, Idle: s.cfg.Timeouts.Idle, Response: s.cfg.Timeouts.Response},
+		Metrics:   front.Metrics{Requests: s.metrics.byFast, HandedOver: s.metrics.handedOver, Panics: s.metrics.panics},
+		HandsOver: s.cfg.Reader == frontNetHTTP,
+		Pool:      s.pool, Headers: s.proxy.headers, Monitor: s.monitor, Buffers: s.proxy.buffers,
 	})
 }
 
@@ -176,6 +175,10 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 	if err != nil {
 		return nil, err
 	}
+	policies, err := o.Config.TLS.policies()
+	if err != nil {
+		return nil, fmt.Errorf("tls.hsts: %w", err)
+	}
 	return gate.New(gate.Options{
 		Sources: sources,
 		Engine: admission.Config{
@@ -185,7 +188,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Past:   s.folder.Succeeds(s.log),
 			Ended:  s.folder.Ended(s.log),
 		},
-		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
 }
 
@@ -215,7 +218,8 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(err, s.listeners.close())
 	}
 	defer cancel()
-	stopHanding, err := s.fleet.Hand(s.bus, s.cfg.DataCenter, node.KeysDocument)
+	stopHanding, err := s.fleet.Hand(s.bus, node.Holder{DC: s.cfg.DataCenter, Name: s.cfg.Name, Edge: true},
+		node.KeysDocument, node.RoomsDocument, node.ControlsDocument, node.DrawsDocument)
 	if err != nil {
 		return errors.Join(err, s.listeners.close())
 	}
@@ -240,9 +244,7 @@ func (s *Server) Run(ctx context.Context) error {
 	serve(func(ctx context.Context) { s.streams.hub.Run(ctx, s.gate.Message) })
 	serve(s.monitor.Run)
 	serve(func(ctx context.Context) { s.times.Run(ctx, s.known) })
-	if s.fast != nil {
-		serve(s.fast.Run)
-	}
+	serve(s.front.Run)
 	var ends []cappedListener
 	for i, srv := range servers {
 		l := cappedListener{s.listeners[i], s.conns, s.proxies, &queued{closed: make(chan struct{})}}

@@ -338,15 +338,21 @@ func TestStoppingAnswersEverybody(t *testing.T) {
 	}
 }
 
-// pair writes a certificate for sale.example with this serial number.
+// pair writes the first certificate, for the hosts of all rooms, with this serial number.
 func pair(t testing.TB, cfg TLSConfig, serial int64) {
+	t.Helper()
+	writePair(t, cfg.Cert[0], cfg.Key[0], serial, "sale.example", "shop.example", "unknown.example", "slow.example")
+}
+
+// writePair writes a certificate for some names.
+func writePair(t testing.TB, certFile, keyFile string, serial int64, names ...string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "sale.example"}, DNSNames: []string{"sale.example"},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
@@ -357,7 +363,7 @@ func pair(t testing.TB, cfg TLSConfig, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{cfg.Cert: {Type: "CERTIFICATE", Bytes: der}, cfg.Key: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +373,7 @@ func pair(t testing.TB, cfg TLSConfig, serial int64) {
 func (st *stage) withTLS() {
 	dir := st.t.TempDir()
 	st.cfg.Listen = ""
-	st.cfg.TLS = TLSConfig{Listen: "127.0.0.1:0", Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	st.cfg.TLS = TLSConfig{Listen: "127.0.0.1:0", Cert: []string{filepath.Join(dir, "cert.pem")}, Key: []string{filepath.Join(dir, "key.pem")}}
 }
 
 // secure is a visitor over TLS that knows no certificate authority.
@@ -424,9 +430,9 @@ func TestTLS(t *testing.T) {
 }
 
 // serial returns the serial number of the certificate that is in use.
-func serial(t *testing.T, c *node.Certificate) int64 {
+func serial(t *testing.T, c *node.Certificates) int64 {
 	t.Helper()
-	cert, err := c.Get(nil)
+	cert, err := c.Get(&tls.ClientHelloInfo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,17 +444,17 @@ func serial(t *testing.T, c *node.Certificate) int64 {
 }
 
 func TestACertificateIsReadAgain(t *testing.T) {
-	cfg := TLSConfig{Cert: filepath.Join(t.TempDir(), "c"), Key: filepath.Join(t.TempDir(), "k")}
+	cfg := TLSConfig{Cert: []string{filepath.Join(t.TempDir(), "c")}, Key: []string{filepath.Join(t.TempDir(), "k")}}
 	pair(t, cfg, 1)
 	now := time.Unix(1622133200, 0)
 	var log bytes.Buffer
-	c, err := node.NewCertificate(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	c, err := node.NewCertificates(cfg.Cert, cfg.Key, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
 	replace := func(n int64) {
 		pair(t, cfg, n)
-		for _, f := range []string{cfg.Cert, cfg.Key} { // independent of the resolution of the file system
+		for _, f := range []string{cfg.Cert[0], cfg.Key[0]} { // independent of the resolution of the file system
 			at := time.Unix(1622133200+n, 0)
 			if err := os.Chtimes(f, at, at); err != nil {
 				t.Fatal(err)
@@ -464,33 +470,33 @@ func TestACertificateIsReadAgain(t *testing.T) {
 		t.Errorf("certificate %d, want the new one", got)
 	}
 	// Half of a new pair: the last good one stays, and the other half is noticed.
-	old, err := os.ReadFile(cfg.Key)
+	old, err := os.ReadFile(cfg.Key[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	replace(3)
-	good, err := os.ReadFile(cfg.Key)
+	good, err := os.ReadFile(cfg.Key[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(cfg.Key, old, 0o600); err != nil {
+	if err := os.WriteFile(cfg.Key[0], old, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 2 || !strings.Contains(log.String(), "refused") {
 		t.Errorf("certificate %d with the key of another, log %q", got, log.String())
 	}
-	if err := os.WriteFile(cfg.Key, good, 0o600); err != nil {
+	if err := os.WriteFile(cfg.Key[0], good, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(cfg.Key, time.Unix(1622133300, 0), time.Unix(1622133300, 0)); err != nil {
+	if err := os.Chtimes(cfg.Key[0], time.Unix(1622133300, 0), time.Unix(1622133300, 0)); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most
 	if got := serial(t, c); got != 3 {
 		t.Errorf("certificate %d, want the whole new pair", got)
 	}
-	if err := os.Remove(cfg.Cert); err != nil {
+	if err := os.Remove(cfg.Cert[0]); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(2 * time.Second) // how often the files are looked at, at most

@@ -172,11 +172,11 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 	})
 	var secure *tls.Config
 	if cfg.Cert != "" {
-		cert, err := node.NewCertificate(cfg.Cert, cfg.Key, s.log, time.Now)
+		cert, err := node.NewCertificates([]string{cfg.Cert}, []string{cfg.Key}, s.log, time.Now)
 		if err != nil {
 			return nil, fmt.Errorf("control: %w", err)
 		}
-		secure = cert.TLS()
+		secure = cert.TLS(tls.VersionTLS12)
 	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {

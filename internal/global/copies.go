@@ -23,7 +23,8 @@ type copies struct {
 	heard   time.Time // when the first keys came
 	ring    ticket.Keyring
 	members *node.Members
-	rooms   uint64 // version
+	offers  map[string]offer // the newest announcement, by document
+	fetch   *fetch           // the document that is fetched now, nil for none
 }
 
 // maxVersion bounds an accepted version, so that the next versions do not overflow.
@@ -42,16 +43,8 @@ func (c *copies) receive(subject string, data []byte) {
 		err = c.receiveKeys(dc, data)
 	case node.MembersDocument:
 		err = c.receiveMembers(dc, data)
-	case node.RoomsDocument:
-		var r wire.RoomsCopy
-		if err = json.Unmarshal(data, &r); err == nil && r.Version > maxVersion {
-			err = errVersion
-		}
-		if err == nil && r.Version > c.rooms {
-			c.rooms, c.news = r.Version, true
-		}
 	default:
-		err = errors.New("unknown document")
+		err = c.receiveCopy(doc, dc, data)
 	}
 	if err != nil {
 		c.log.Warn("invalid document of a node", slog.String("document", doc), slog.String("dc", dc), slog.Any("error", err))
@@ -119,13 +112,6 @@ func (c *copies) newest(own *node.Members) *node.Members {
 	return own
 }
 
-// roomsVersion returns the newest version of the rooms that a node knows.
-func (c *copies) roomsVersion() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rooms
-}
-
 const (
 	// askSoon is how often nodes are asked while this leader has no keys, or knows of a newer version; otherwise it
 	// asks every storeEvery.
@@ -142,14 +128,16 @@ const (
 // requestCopies publishes this leader's versions, so that nodes hand over newer documents.
 func (p *publisher) requestCopies(wall time.Time, c *census) {
 	every := storeEvery
-	if len(p.fleet.Ring().Keys) == 0 || c.outdated() || len(p.fleet.Alarms()) > 0 {
+	have := p.have()
+	if len(p.fleet.Ring().Keys) == 0 || c.outdated() || len(p.fleet.Alarms()) > 0 || have.rooms == 0 {
 		every = askSoon
 	}
-	if wall.Sub(p.askedAt) < every {
+	send := p.nextFetch(wall, have)
+	if wall.Sub(p.askedAt) < every && send == nil {
 		return
 	}
 	p.askedAt = wall
-	q := wire.CopyAsk{Rooms: p.fleet.Set().Version()}
+	q := wire.CopyAsk{Rooms: have.rooms, Controls: have.controls, Draws: have.draws, Send: send}
 	if m := p.fleet.Members(); m != nil {
 		q.Members = m.Version
 	}

@@ -96,14 +96,14 @@ func (s *Server) setLeading(l *leadership) {
 // stop returns.
 func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err error) {
 	s := l.s
-	heard := &copies{log: s.log}
+	heard := &copies{log: s.log, offers: map[string]offer{}}
 	deaf, err := s.Bus.Subscribe(wire.Copies, heard.receive)
 	if err != nil {
 		return nil, err
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(),
+		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, refill: refill{restoring: &s.restoring}, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(),
 		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -114,6 +114,7 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 		deaf()
 		end()
 		running.Wait()
+		s.restoring.Store(false)
 	}, nil
 }
 

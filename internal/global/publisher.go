@@ -37,8 +37,9 @@ type publisher struct {
 	draws   *drawer
 	drawsAt time.Time // when to check them again
 
-	bus     wire.Bus
-	copies  *copies
+	bus    wire.Bus
+	copies *copies
+	refill
 	askedAt time.Time // when nodes were last asked
 	asking  time.Time // since when nodes are asked, 0 while disconnected
 	joined  uint64    // version of the newest ring logged as merged
@@ -66,6 +67,7 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 	repaired := time.Time{}
 	for keysAt, roomsAt, membersAt, controlsAt := (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}); ; {
 		wall := time.Now()
+		p.takeCopy(ctx)
 		if p.copies.takeNews() {
 			keysAt, roomsAt, membersAt, controlsAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 		}
@@ -116,7 +118,9 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 			p.again = true // the store may have lost a published document
 			roomsAt = wall.Add(storeEvery)
 		}
-		p.checkFile(ctx)
+		if p.searched(ctx, wall) {
+			p.checkFile(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return

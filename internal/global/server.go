@@ -56,6 +56,7 @@ type Server struct {
 	fleet     *node.Fleet
 	rooms     *roomstore.Store
 	heard     atomic.Pointer[copies] // by the publisher, while it leads
+	restoring atomic.Bool            // the publisher gets rooms back from the nodes
 	metrics   *metrics
 	candidate *node.Candidate
 	times     *node.Timekeeper
@@ -79,7 +80,7 @@ func New(o Options) (*Server, error) {
 		s.metrics.roomsValid.Set(1) // nothing is refused
 	}
 	s.rooms = roomstore.New(roomstore.Options{
-		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), File: o.Config.Rooms, Log: s.log, Floor: s.newestRooms, Keep: node.WriteFile, Journal: o.Audit,
+		Docs: o.Docs, Copy: filepath.Join(o.Config.DataDir, roomstore.OwnedDocument+".json"), File: o.Config.Rooms, Log: s.log, Floor: s.newestRooms, Restoring: s.restoring.Load, Keep: node.WriteFile, Journal: o.Audit,
 	})
 	s.candidate = node.NewCandidate(node.CandidateOptions{
 		Lease: o.Lease, Clock: o.Clock, Log: s.log, Inbox: 1024, Dropped: s.metrics.dropped, Regressions: s.metrics.regressions,
@@ -142,7 +143,9 @@ func (s *Server) known(now fleettime.Mono) fleettime.Known {
 
 // Run campaigns for leadership, and leads when elected, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	stop, err := s.fleet.Hand(s.Bus, wire.Root, node.KeysDocument, node.MembersDocument, node.RoomsDocument)
+	own := &node.OwnCopy{Document: ownedCopy, Version: s.rooms.KnownVersion, Encode: s.rooms.EncodeKnown}
+	stop, err := s.fleet.Hand(s.Bus, node.Holder{DC: wire.Root, Name: s.Config.Name, Own: own},
+		node.KeysDocument, node.MembersDocument, node.RoomsDocument, node.ControlsDocument, node.DrawsDocument)
 	if err != nil {
 		return err
 	}

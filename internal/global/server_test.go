@@ -113,13 +113,27 @@ func reader(t *testing.T, s *embedded.Server) *node.Fleet {
 func regional(t *testing.T, s *embedded.Server, dir string) *node.Fleet {
 	t.Helper()
 	conn := connect(t, s, "regional")
-	f := follow(t, conn, dir, node.RoomsDocument, node.KeysDocument, node.MembersDocument)
-	stop, err := f.Hand(conn, "dublin", node.KeysDocument, node.MembersDocument, node.RoomsDocument)
+	f := follow(t, conn, dir, node.RoomsDocument, node.KeysDocument, node.MembersDocument, node.ControlsDocument, node.DrawsDocument)
+	hand(t, conn, f, node.Holder{DC: "dublin", Name: "regional"})
+	return f
+}
+
+// edgeNode is an edge of Dublin with a folder, that offers its documents to global.
+func edgeNode(t *testing.T, s *embedded.Server, dir string) *node.Fleet {
+	t.Helper()
+	conn := connect(t, s, "edge")
+	f := follow(t, conn, dir, node.RoomsDocument, node.KeysDocument, node.ControlsDocument, node.DrawsDocument)
+	hand(t, conn, f, node.Holder{DC: "dublin", Name: "edge", Edge: true})
+	return f
+}
+
+func hand(t *testing.T, conn *natsbus.Conn, f *node.Fleet, h node.Holder) {
+	t.Helper()
+	stop, err := f.Hand(conn, h, node.KeysDocument, node.MembersDocument, node.RoomsDocument, node.ControlsDocument, node.DrawsDocument)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	return f
 }
 
 func follow(t *testing.T, conn *natsbus.Conn, dir string, docs ...string) *node.Fleet {

@@ -9,26 +9,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Certificates reports when the certificates in files end. The files are read at every scrape, since they are replaced
+// certificateEnds reports when the certificates in files end. The files are read at every scrape, since they are replaced
 // while the process runs.
-type Certificates struct {
+type certificateEnds struct {
 	ends  *prometheus.Desc
 	files map[string]string // by the key of the configuration
 }
 
 // RegisterCertificates registers the metric of certificate files, by the key of the configuration; "" is no file.
 func RegisterCertificates(reg prometheus.Registerer, files map[string]string) {
-	reg.MustRegister(&Certificates{
+	reg.MustRegister(&certificateEnds{
 		prometheus.NewDesc("vestibule_certificate_expiry_timestamp_seconds", "When the first certificate in the file of this key ends, in Unix seconds; absent if the file has none.", []string{"key"}, nil),
 		files,
 	})
 }
 
 // Describe implements [prometheus.Collector].
-func (c *Certificates) Describe(ch chan<- *prometheus.Desc) { ch <- c.ends }
+func (c *certificateEnds) Describe(ch chan<- *prometheus.Desc) { ch <- c.ends }
 
 // Collect implements [prometheus.Collector].
-func (c *Certificates) Collect(ch chan<- prometheus.Metric) {
+func (c *certificateEnds) Collect(ch chan<- prometheus.Metric) {
 	for key, file := range c.files {
 		if file == "" {
 			continue

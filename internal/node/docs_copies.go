@@ -2,9 +2,15 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
+	"vestibule/internal/core/draw"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
@@ -12,10 +18,31 @@ import (
 // handEvery is the minimum time between answers to the leading global.
 const handEvery = 500 * time.Millisecond
 
-// Hand makes this node of a data centre, or of [wire.Root], send documents to the leading global that it lacks:
-// keys with another checksum, and the list of data centres and the rooms if its version is older. Of the rooms only
-// the version is sent: their content is in the rooms file. Hand answers until stop is called.
-func (f *Fleet) Hand(bus wire.Bus, dc string, documents ...string) (stop func(), err error) {
+// copyPart is the size of a part of a document, in bytes.
+const copyPart = 256 << 10
+
+// MaxCopyParts bounds the parts of a document.
+const MaxCopyParts = 128
+
+// Holder is a node that hands its documents to the leading global.
+type Holder struct {
+	DC   string // or [wire.Root]
+	Name string
+	Edge bool
+	Own  *OwnCopy // of a global; nil for none
+}
+
+// OwnCopy is a document that is none of the fleet's.
+type OwnCopy struct {
+	Document string
+	Version  func() uint64 // 0 for none
+	Encode   func() ([]byte, error)
+}
+
+// Hand makes a node send documents to the leading global that it lacks: keys with another checksum, and a newer list
+// of data centres. Newer rooms, controls and draws are announced by their version, and sent when global asks this node
+// for them. Hand answers until stop is called.
+func (f *Fleet) Hand(bus wire.Bus, h Holder, documents ...string) (stop func(), err error) {
 	var last time.Time
 	return bus.Subscribe(wire.AskSubject, func(_ string, question []byte) {
 		var ask wire.CopyAsk
@@ -23,24 +50,51 @@ func (f *Fleet) Hand(bus wire.Bus, dc string, documents ...string) (stop func(),
 			f.log.Warn("invalid request of global for documents", slog.Any("error", err))
 			return
 		}
+		if w := ask.Send; w != nil && w.DC == h.DC && w.From == h.Name {
+			if err := f.sendCopy(bus, h, w.Document); err != nil {
+				f.log.Warn("document not sent to global", slog.String("document", w.Document), slog.Any("error", err))
+			}
+		}
 		if time.Since(last) < handEvery {
 			return
 		}
 		last = time.Now()
 		for _, doc := range documents {
-			data, err := missingPart(f, doc, &ask)
+			data, err := missingPart(f, h, doc, &ask)
 			if err == nil && data != nil {
-				err = bus.Publish(wire.CopySubject(doc, dc), data)
+				err = bus.Publish(wire.CopySubject(h.subject(doc), h.DC), data)
 			}
 			if err != nil {
 				f.log.Warn("document not sent to global", slog.String("document", doc), slog.Any("error", err))
 			}
 		}
+		if o := h.Own; o != nil && o.Version() > ask.Rooms {
+			f.announce(bus, h, o.Document, o.Version())
+		}
 	})
 }
 
-// missingPart returns the part of a document that the asking node lacks, or nil.
-func missingPart(f *Fleet, doc string, ask *wire.CopyAsk) ([]byte, error) {
+func (f *Fleet) announce(bus wire.Bus, h Holder, doc string, version uint64) {
+	data, err := json.Marshal(wire.Copy{From: h.Name, Version: version})
+	if err == nil {
+		err = bus.Publish(wire.CopySubject(doc, h.DC), data)
+	}
+	if err != nil {
+		f.log.Warn("document not announced to global", slog.String("document", doc), slog.Any("error", err))
+	}
+}
+
+// subject returns the name of a document in the subject of its copies.
+func (h Holder) subject(doc string) string {
+	if h.Edge && doc != KeysDocument {
+		return wire.EdgeCopy(doc)
+	}
+	return doc
+}
+
+// missingPart returns what the asking node lacks of a document, or nil.
+func missingPart(f *Fleet, h Holder, doc string, ask *wire.CopyAsk) ([]byte, error) {
+	have := uint64(0)
 	switch doc {
 	case KeysDocument:
 		ring := f.Ring()
@@ -52,10 +106,75 @@ func missingPart(f *Fleet, doc string, ask *wire.CopyAsk) ([]byte, error) {
 		if m := f.Members(); m != nil && m.Version > ask.Members {
 			return EncodeMembers(m)
 		}
+		return nil, nil
 	case RoomsDocument:
-		if v := f.Set().Version(); v > ask.Rooms {
-			return json.Marshal(wire.RoomsCopy{Version: v})
-		}
+		have = ask.Rooms
+	case ControlsDocument:
+		have = ask.Controls
+	case DrawsDocument:
+		have = ask.Draws
+	}
+	if v := f.versionOf(doc); v > have {
+		return json.Marshal(wire.Copy{From: h.Name, Version: v})
 	}
 	return nil, nil
+}
+
+// sendCopy sends the content of a document, compressed, in parts.
+func (f *Fleet) sendCopy(bus wire.Bus, h Holder, name string) error {
+	version, plain, err := f.content(h, name)
+	if err != nil {
+		return err
+	}
+	packed := roomdoc.Compress(plain)
+	c := wire.Copy{From: h.Name, Version: version, Sum: roomdoc.Hash(packed), Parts: (len(packed) + copyPart - 1) / copyPart}
+	if c.Parts > MaxCopyParts {
+		return fmt.Errorf("%d bytes are too many", len(packed))
+	}
+	for ; c.Part < c.Parts; c.Part++ {
+		c.Data = packed[c.Part*copyPart : min(len(packed), (c.Part+1)*copyPart)]
+		data, err := json.Marshal(c)
+		if err == nil {
+			err = bus.Publish(wire.CopySubject(name, h.DC), data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// content returns a document as it is stored, by its name in subjects.
+func (f *Fleet) content(h Holder, name string) (version uint64, data []byte, err error) {
+	if o := h.Own; o != nil && name == o.Document {
+		version = o.Version()
+		data, err = o.Encode()
+		return version, data, err
+	}
+	doc, edge := wire.IsEdgeCopy(name)
+	if !edge {
+		doc = name
+	}
+	if edge != h.Edge {
+		return 0, nil, errors.New("this node has no such document")
+	}
+	switch doc {
+	case RoomsDocument: // the copy on disk is complete
+		if data, err = os.ReadFile(copyFile(f.dir, doc)); err != nil {
+			return 0, nil, err
+		}
+		head, err := roomdoc.DecodeHead(data)
+		return head.Version, data, err
+	case ControlsDocument:
+		if c := f.Controls(); c != nil {
+			data, err = room.EncodeControls(c)
+			return c.Version, data, err
+		}
+	case DrawsDocument:
+		if b := f.Board(); b != nil {
+			data, err = draw.EncodeBoard(b)
+			return b.Version, data, err
+		}
+	}
+	return 0, nil, errors.New("this node has no such document")
 }

@@ -106,7 +106,8 @@ func (s *Server) known(now fleettime.Mono) fleettime.Known {
 func (s *Server) Run(ctx context.Context) error {
 	ctx, end := node.Outlive(ctx, seeOffMost, s.edges, s.log)
 	defer end()
-	stop, err := s.fleet.Hand(s.Global, s.Config.DataCenter, node.KeysDocument, node.MembersDocument, node.RoomsDocument)
+	stop, err := s.fleet.Hand(s.Global, node.Holder{DC: s.Config.DataCenter, Name: s.Config.Name},
+		node.KeysDocument, node.MembersDocument, node.RoomsDocument, node.ControlsDocument, node.DrawsDocument)
 	if err != nil {
 		return err
 	}

@@ -121,15 +121,40 @@ func CopyOf(subject string) (document, dc string, ok bool) {
 
 // CopyAsk holds the leading global's versions; it is sent as JSON.
 type CopyAsk struct {
-	Keys    string `json:"keys"`    // checksum of the key ring, "" for none
-	Rooms   uint64 `json:"rooms"`   // version of the rooms
-	Members uint64 `json:"members"` // version of the membership list
+	Keys     string      `json:"keys"`           // checksum of the key ring, "" for none
+	Rooms    uint64      `json:"rooms"`          // version of the rooms
+	Members  uint64      `json:"members"`        // version of the membership list
+	Controls uint64      `json:"controls"`       // version of the operators' controls
+	Draws    uint64      `json:"draws"`          // version of the public state of draws
+	Send     *CopyWanted `json:"send,omitempty"` // a document that one node is to send
 }
 
-// RoomsCopy holds a node's version of the rooms; it is sent as JSON.
-type RoomsCopy struct {
-	Version uint64 `json:"version"`
+// CopyWanted names a document that a node has announced.
+type CopyWanted struct {
+	Document string `json:"document"`
+	DC       string `json:"dc"` // data centre of the node, or Root
+	From     string `json:"from"`
 }
+
+// Copy is the announcement of a node's version of a document, or a part of its content; it is sent as JSON. Every node
+// may announce a newer version at once, and one of them sends the content.
+type Copy struct {
+	From    string `json:"from,omitempty"` // the node; "" cannot send the content
+	Version uint64 `json:"version"`
+	Sum     string `json:"sum,omitempty"` // checksum of the compressed content
+	Part    int    `json:"part,omitempty"`
+	Parts   int    `json:"parts,omitempty"` // 0 for an announcement
+	Data    []byte `json:"data,omitempty"`
+}
+
+// Of an edge's copies the leading global makes use only if no other node has any: edges are exposed to visitors.
+const edgeCopy = "edge-"
+
+// EdgeCopy returns the name in subjects of a document that an edge announces.
+func EdgeCopy(document string) string { return edgeCopy + document }
+
+// IsEdgeCopy returns the document of such a name; ok is false for others.
+func IsEdgeCopy(name string) (document string, ok bool) { return strings.CutPrefix(name, edgeCopy) }
 
 // RejoinSubject is the subject of an operator's statement that a data centre is the listed one, with a lost store. The
 // leading regional answers with a ForgetAnswer.

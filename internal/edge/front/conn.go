@@ -57,14 +57,15 @@ type conn struct {
 	progress Progress // of accepted
 	pace     Pace     // of the request
 
-	cfg   *tls.Config
-	to    *handover
-	auth  Authorizer // nil if the peer is a visitor
-	peer  netip.Addr
-	phase atomic.Int32
-	visit visit
-	from  http1.Source
-	lines func(name string) []string
+	cfg    *tls.Config
+	secure *tls.ConnectionState // nil without TLS
+	to     *handover
+	auth   Authorizer // nil if the peer is a visitor
+	peer   netip.Addr
+	phase  atomic.Int32
+	visit  visit
+	from   http1.Source
+	lines  func(name string) []string
 
 	*work        // may be nil between two requests
 	rests   bool // no byte of the next request was read

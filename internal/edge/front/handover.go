@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 
+	"vestibule/internal/edge/http1"
 	"vestibule/internal/edge/sse"
 )
 
@@ -48,12 +50,31 @@ func (h *handover) Close() error {
 // Addr implements [net.Listener].
 func (h *handover) Addr() net.Addr { return h.addr }
 
-// handed is a connection that was handed over, with the bytes that were read and not used.
+// handed is a connection that was handed over, with the bytes that were read and not used. A guard checks what net/http
+// reads from it.
 type handed struct {
 	net.Conn
-	rest []byte
-	tied net.Conn // to a site, for this connection alone; nil for none
+	rest   []byte
+	tied   net.Conn // to a site, for this connection alone; nil for none
+	guard  http1.Guard
+	faulty bool        // the guard has found a fault: what the client sends from then on is dropped
+	tunnel atomic.Bool // the connection is upgraded
 }
+
+// Guarded is a listener whose connections net/http may read.
+type Guarded struct{ net.Listener }
+
+// Accept implements [net.Listener].
+func (l Guarded) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &handed{Conn: c}, nil
+}
+
+// Upgraded notes that what follows on the connection is not HTTP.
+func (h *handed) Upgraded() { h.tunnel.Store(true) }
 
 // TakeTied returns the connection to a site that is for this one alone, once; nil for none.
 func (h *handed) TakeTied() net.Conn {
@@ -64,12 +85,38 @@ func (h *handed) TakeTied() net.Conn {
 
 // Read implements [net.Conn].
 func (h *handed) Read(b []byte) (int, error) {
-	if len(h.rest) == 0 {
-		return h.Conn.Read(b)
+	n, err := h.read(b)
+	if n == 0 || h.faulty || h.tunnel.Load() {
+		return n, err
 	}
-	n := copy(b, h.rest)
-	h.rest = h.rest[n:]
-	return n, nil
+	good, fault := h.guard.Next(b[:n])
+	if fault == nil {
+		return n, err
+	}
+	// An error would end the request before, which may be in progress.
+	h.faulty, h.rest = true, unreadable
+	if good == 0 {
+		return h.read(b)
+	}
+	return good, nil
+}
+
+// unreadable is refused by net/http in any part of a head and between chunks. It ends no line that may be empty.
+var unreadable = []byte("\x00\n\x00\n\x00\r\n\r\n")
+
+func (h *handed) read(b []byte) (n int, err error) {
+	if len(h.rest) > 0 {
+		n = copy(b, h.rest)
+		h.rest = h.rest[n:]
+		return n, nil
+	}
+	for n, err = h.Conn.Read(b); h.faulty && err == nil; {
+		n, err = h.Conn.Read(b)
+	}
+	if h.faulty {
+		n = 0
+	}
+	return n, err
 }
 
 // CloseWrite closes the writing side.
@@ -82,6 +129,7 @@ func (h *handed) CloseWrite() error {
 
 // Handed is a connection that the front gave to net/http, with bytes that the front had read.
 type Handed interface {
+	Upgraded()
 	// Bare returns the connection without those bytes.
 	Bare() net.Conn
 	// Unread returns the number of those bytes that nobody has read again.
@@ -96,7 +144,7 @@ func (h *handed) Unread() int { return len(h.rest) }
 
 // handedTLS is a handed connection with TLS.
 type handedTLS struct {
-	handed
+	*handed
 	tls *tls.Conn
 }
 

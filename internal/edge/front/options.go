@@ -77,6 +77,7 @@ type Options struct {
 	Connections Connections
 	Timeouts    Timeouts
 	Draining    func() bool // the edge drains: each answer closes its connection
+	HandsOver   bool        // net/http reads every request
 	Metrics     Metrics
 	Log         *slog.Logger
 

@@ -41,6 +41,10 @@ func (c *conn) serve() {
 	c.takeWork()
 	defer c.freeWork()
 	defer c.untie()
+	if c.f.opts.HandsOver {
+		c.handOver()
+		return
+	}
 	for first := true; ; first = false {
 		n, v := c.readHead(first)
 		if v == http1.Odd {
@@ -82,7 +86,8 @@ func (c *conn) handshake() bool {
 	if t.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	if t.ConnectionState().NegotiatedProtocol == "h2" {
+	state := t.ConnectionState()
+	if c.secure = &state; state.NegotiatedProtocol == "h2" {
 		c.give(t)
 		return false
 	}
@@ -140,7 +145,7 @@ func (c *conn) fillAsk(body bool) {
 		c.lengths |= 1 << (len(c.req.Fields[i].Name) % 64)
 	}
 	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*requestLines)(&c.req)}
-	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.cfg != nil, c.lines)
+	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.secure, c.lines)
 }
 
 // requestLines are the header fields of a request for rules.
@@ -156,11 +161,13 @@ func (r *requestLines) AppendTo(out []rules.Header) []rules.Header {
 
 // handOver gives the connection to net/http, with the bytes that were read and not used.
 func (c *conn) handOver() {
-	c.f.opts.Metrics.HandedOver.Inc()
+	if !c.f.opts.HandsOver {
+		c.f.opts.Metrics.HandedOver.Inc()
+	}
 	if c.conn.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	h := handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
+	h := &handed{Conn: c.conn, rest: append([]byte(nil), c.in[c.r:c.w]...)}
 	if c.tied != nil {
 		c.f.opts.Pool.Untie()
 		h.tied, c.tied = c.tied.Conn, nil
@@ -169,7 +176,7 @@ func (c *conn) handOver() {
 		c.give(&handedTLS{h, t})
 		return
 	}
-	c.give(&h)
+	c.give(h)
 }
 
 // give gives the connection to net/http, which owns it from then on.

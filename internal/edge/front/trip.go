@@ -344,10 +344,17 @@ func (w *work) eachField(line func(name, value string)) (dated bool) {
 			}
 		case "Date":
 			dated = true
+		case gate.HSTSHeader:
+			if x.outcome.HSTS != "" {
+				continue
+			}
 		}
 		if origin.ToVisitor(f.Name, f.Value, private) {
 			line(f.Name, f.Value)
 		}
+	}
+	if x.outcome.HSTS != "" {
+		line(gate.HSTSHeader, x.outcome.HSTS)
 	}
 	if private {
 		line("Cache-Control", origin.Private(cache))

@@ -103,6 +103,11 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	case !m.Known:
 		o.Refuse("unknown_host", "This host is not served here.", statusMisdirected)
 		return
+	case r.OwnTLS && !g.covers(r.ServerName, m.Host):
+		// A browser sends requests for all names in a certificate over one connection (RFC 9113, 9.1.1). It repeats this
+		// one over another connection.
+		o.Refuse("uncovered_host", "The certificate of this connection is for other hosts.", statusMisdirected)
+		return
 	case m.Refuse:
 		o.Refuse("refused_path", "This path can be read in more than one way.", statusBadRequest)
 		return
@@ -115,6 +120,9 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return
 	}
 	o.host = m.Host
+	if r.Secure && !r.SiteApart {
+		o.HSTS = g.hsts[m.Host]
+	}
 	if g.toTLS && !r.Secure && !r.SiteApart {
 		g.Count("to_tls")
 		o.redirect(m.Host, r.Target)
@@ -148,6 +156,9 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return
 	}
 	o.Header = o.appendTickets(o.Header)
+	if o.HSTS != "" {
+		o.set(HSTSHeader, o.HSTS)
+	}
 	g.answers.give(r, o, rooms, &say)
 }
 

@@ -32,10 +32,11 @@ import (
 // Options configure a gate.
 type Options struct {
 	Engine        admission.Config
-	HeldPerPrefix int  // held requests per address prefix
-	NewPerPrefix  int  // visitors counted anew as waiting, per address prefix and minute
-	Proofs        int  // cached proofs for sites; 0 disables proofs
-	ToTLS         bool // redirect requests without TLS
+	HeldPerPrefix int               // held requests per address prefix
+	NewPerPrefix  int               // visitors counted anew as waiting, per address prefix and minute
+	Proofs        int               // cached proofs for sites; 0 disables proofs
+	ToTLS         bool              // redirect requests without TLS
+	HSTS          map[string]string // Strict-Transport-Security by host
 	Sources       Sources
 	Clock         *node.Clock
 	Wake          func()          // called if a report is due; must not block
@@ -46,13 +47,15 @@ type Options struct {
 
 // Gate decides for one edge. It is safe for concurrent use.
 type Gate struct {
-	*engine            // counts and permits of this edge
-	tickets  *reader   // tickets of requests
-	rulebook *rulebook // rules that bypass rooms
-	answers  *answers  // responses to visitors
-	own      *ownPages // the edge's own pages
-	proofs   int       // Options.Proofs
-	toTLS    bool      // Options.ToTLS
+	*engine                    // counts and permits of this edge
+	tickets  *reader           // tickets of requests
+	rulebook *rulebook         // rules that bypass rooms
+	answers  *answers          // responses to visitors
+	own      *ownPages         // the edge's own pages
+	proofs   int               // Options.Proofs
+	toTLS    bool              // Options.ToTLS
+	hsts     map[string]string // Options.HSTS
+	covers   func(serverName, host string) bool
 	log      *slog.Logger
 
 	rooms atomic.Pointer[snapshot]
@@ -73,7 +76,7 @@ func New(o Options) (*Gate, error) {
 	o.Engine.Traffic = m.traffics.addTo
 	e := &engine{params: o.Engine.Params, clock: o.Clock, wake: o.Wake, finish: o.Finish, metrics: m, held: held, counted: counted, core: admission.New(o.Engine)}
 	g := &Gate{
-		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, log: o.Log,
+		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
 	}
 	g.own = &ownPages{e, g.tickets, g.answers}
 	g.pool.New = func() any {
@@ -89,6 +92,10 @@ func New(o Options) (*Gate, error) {
 	o.Reg.MustRegister(newCollector(g))
 	return g, nil
 }
+
+// ServeCertificates sets what tells whether the certificate shown for a server name is for a host. It is called before
+// the first request with TLS of this edge's own.
+func (g *Gate) ServeCertificates(covers func(serverName, host string) bool) { g.covers = covers }
 
 // Use switches to the rooms, keys and pages of f.
 func (g *Gate) Use(f *node.Fleet) {

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"crypto/tls"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -42,6 +43,10 @@ type Request struct {
 	Client netip.Addr // the visitor's address; invalid if unknown
 	Secure bool       // the visitor used TLS
 
+	// OwnTLS means that this edge has shown the visitor a certificate, for ServerName ("" for no name).
+	OwnTLS     bool
+	ServerName string
+
 	Cookies   []string // Cookie
 	Tickets   []string // TicketHeader; nil for none
 	Proofs    []string // ProofHeader
@@ -76,9 +81,9 @@ type Request struct {
 	from sender // of a request that waits
 }
 
-// ReadHeader reads what the header of a request tells, and the connection: its peer, and whether it has TLS. lines returns
+// ReadHeader reads what the header of a request tells, and the connection: its peer and TLS, nil without. lines returns
 // the lines of a field by its canonical name, nil for none.
-func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure bool, lines func(name string) []string) {
+func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure *tls.ConnectionState, lines func(name string) []string) {
 	r.Cookies, r.Tickets, r.Proofs, r.Accept, r.Upgrade = lines("Cookie"), lines(TicketHeader), lines(ProofHeader), lines("Accept"), lines("Upgrade")
 	r.Encodings = lines("Accept-Encoding")
 	if r.Method == "COPY" || r.Method == "MOVE" || !registered[r.Method] {
@@ -96,7 +101,10 @@ func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure
 		}
 	}
 	r.CORS = CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
-	r.Client, r.Secure = proxies.Client(peer, secure, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
+	r.Client, r.Secure = proxies.Client(peer, secure != nil, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
+	if r.OwnTLS = secure != nil && !proxies.Trusts(peer); r.OwnTLS {
+		r.ServerName = secure.ServerName
+	}
 }
 
 // CORS is the content of a CORS preflight.
@@ -378,7 +386,9 @@ type Outcome struct {
 	Alone   bool // the connection to Origin serves this request only
 	Private bool // shared caches must not store the site's response
 
-	Stay  Stay   // of the event stream
+	Stay Stay   // of the event stream
+	HSTS string // Strict-Transport-Security of the answer, in place of the site's; empty for none
+
 	Epoch uint32 // of its room
 	Guest bool   // Stay is no place: the visitor only gets the room's state
 

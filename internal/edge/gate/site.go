@@ -41,9 +41,16 @@ func (o *Outcome) ForVisitor() (tickets []Field, private bool) {
 	return tickets, len(tickets) > 0 || o.Private
 }
 
+// HSTSHeader makes browsers use TLS for a host (RFC 6797). They take the first of an answer.
+const HSTSHeader = "Strict-Transport-Security"
+
 // FailureHeader returns the header of the visitor's answer in place of the site's.
 func (o *Outcome) FailureHeader(f *origin.Failure) []Field {
-	header := append(o.Tickets(), Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, Field{Name: "Cache-Control", Value: "no-store"})
+	header := o.Tickets()
+	if o.HSTS != "" {
+		header = append(header, Field{HSTSHeader, o.HSTS})
+	}
+	header = append(header, Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, Field{Name: "Cache-Control", Value: "no-store"})
 	if f.RetryAfter != "" {
 		header = append(header, Field{Name: "Retry-After", Value: f.RetryAfter})
 	}

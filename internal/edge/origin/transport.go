@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"vestibule/internal/edge/http1"
 )
 
 // How long TLS with an origin may take, and how long a connection to one is kept that is idle.
@@ -27,7 +29,11 @@ func MaxIdle(n int) (all, site int) { return max(1, min(4096, n/2)), min(512, n)
 // request before it has looked whether anything lies behind the last answer, so that a request
 // which is quick enough gets what a broken or hostile site put there. This one gives a kept
 // connection a request only when its reader waits for more.
-type Transport struct{ *http.Transport }
+// It reads no answer that servers may read in more than one way, as [http1.Guard] finds.
+type Transport struct {
+	*http.Transport
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
 
 // RoundTrip is [http.RoundTripper]. The error is [http1.ErrAnswer] if the beginning of the answer cannot be read.
 // Informational answers keep only the lines of [InHint], and on a reused connection none: there it may be a late one
@@ -36,7 +42,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	var answers, reused atomic.Bool
 	trace := &httptrace.ClientTrace{
 		GotConn: func(got httptrace.GotConnInfo) {
-			awaitReader(got)
+			begin(got, r.Method)
 			reused.Store(got.Reused && !multiplexed(got.Conn))
 		},
 		GotFirstResponseByte: func() { answers.Store(true) },
@@ -64,31 +70,33 @@ func multiplexed(c net.Conn) bool {
 	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// awaitReader waits until the reader of a kept connection has read all that was there, or
-// has given the connection up: it does one or the other at once.
-func awaitReader(got httptrace.GotConnInfo) {
-	conn := got.Conn
-	if multiplexed(conn) {
+// begin waits until the reader of a kept connection has read all that was there, or has given the connection up: it
+// does one or the other at once. Then a request begins.
+func begin(got httptrace.GotConnInfo, method string) {
+	c, ok := got.Conn.(*keptConn)
+	if !ok {
 		return
 	}
-	if c, ok := conn.(*tls.Conn); ok {
-		conn = c.NetConn()
-	}
-	if c, ok := conn.(*keptConn); ok && got.Reused {
+	if got.Reused {
 		c.await()
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guard.Asks(method)
 }
 
-// keptConn is a connection that knows whether its reader waits for more.
+// keptConn is a connection, above TLS, that knows whether its reader waits for more.
 type keptConn struct {
-	*Conn
+	net.Conn
 	mu      sync.Mutex
 	changed sync.Cond
 	reading bool // or closed
+	guard   *http1.Guard
+	fault   error // of the next byte
 }
 
-func newKeptConn(c *Conn) *keptConn {
-	k := &keptConn{Conn: c}
+func newKeptConn(c net.Conn) *keptConn {
+	k := &keptConn{Conn: c, guard: http1.GuardOfAnswers()}
 	k.changed.L = &k.mu
 	return k
 }
@@ -110,10 +118,19 @@ func (c *keptConn) await() {
 
 func (c *keptConn) Read(b []byte) (int, error) {
 	c.set(true)
-	n, err := c.Conn.Read(b)
-	if err == nil {
-		c.set(false)
+	if c.fault != nil {
+		return 0, c.fault
 	}
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var good int
+	if good, c.fault = c.guard.Next(b[:n]); c.fault != nil && !c.guard.InChunks() { // a fault of chunks net/http finds itself
+		if n, err = good, nil; n == 0 {
+			return 0, c.fault
+		}
+	}
+	c.reading = err != nil
 	return n, err
 }
 
@@ -125,15 +142,8 @@ func (c *keptConn) Close() error {
 // NewTransport returns net/http's way to origins. response bounds how long one takes to begin its answer.
 func NewTransport(dials *Dials, response time.Duration) Transport {
 	idle, ofSite := MaxIdle(dials.Limit())
-	return Transport{&http.Transport{
-		Proxy: nil, // never one from the environment
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dials.DialContext(ctx, network, addr)
-			if c, ok := conn.(*Conn); ok {
-				return newKeptConn(c), err
-			}
-			return conn, err
-		},
+	return Transport{Transport: &http.Transport{
+		Proxy:                 nil, // never one from the environment
 		ForceAttemptHTTP2:     true,
 		DisableCompression:    true, // what the origin sends goes out as it is
 		MaxIdleConns:          idle,
@@ -142,14 +152,60 @@ func NewTransport(dials *Dials, response time.Duration) Transport {
 		TLSHandshakeTimeout:   Handshake,
 		ResponseHeaderTimeout: response,
 		ExpectContinueTimeout: time.Second,
-	}}
+	}}.By(dials.DialContext)
+}
+
+// By returns the transport with another way to open connections.
+func (t Transport) By(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Transport {
+	t.dial = dial
+	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return newKeptConn(conn), nil
+	}
+	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return t.secure(ctx, conn, addr)
+	}
+	return t
+}
+
+// secure starts TLS on a connection. The result is a [tls.Conn] if the site speaks HTTP/2.
+func (t Transport) secure(ctx context.Context, conn net.Conn, addr string) (net.Conn, error) {
+	name, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	cfg := &tls.Config{}
+	if t.TLSClientConfig != nil {
+		cfg = t.TLSClientConfig.Clone()
+	}
+	cfg.ServerName, cfg.NextProtos = name, []string{"http/1.1"}
+	if t.ForceAttemptHTTP2 {
+		cfg.NextProtos = []string{"h2", "http/1.1"}
+	}
+	c := tls.Client(conn, cfg)
+	ctx, cancel := context.WithTimeout(ctx, Handshake)
+	defer cancel()
+	if err := c.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	if multiplexed(c) {
+		return c, nil
+	}
+	return newKeptConn(c), nil
 }
 
 // Alone returns a transport with a connection for each request.
 func (t Transport) Alone() Transport {
 	alone := t.http1()
 	alone.DisableKeepAlives = true
-	return Transport{alone}
+	return alone
 }
 
 // Own returns a transport for one client, whose requests come one after the other. It begins with the connection
@@ -158,52 +214,28 @@ func (t Transport) Own(first net.Conn) Transport {
 	own := t.http1()
 	own.MaxIdleConns, own.MaxIdleConnsPerHost = 1, 1
 	if first == nil {
-		return Transport{own}
+		return own
 	}
 	var used atomic.Bool
-	dial, secure := own.DialContext, own.TLSClientConfig
-	take := func() bool { return used.CompareAndSwap(false, true) }
-	if _, ok := first.(*tls.Conn); !ok {
-		own.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if take() {
-				return first, nil
-			}
-			return dial(ctx, network, addr)
-		}
-		return Transport{own}
+	dial := &own.DialContext
+	if _, ok := first.(*tls.Conn); ok {
+		dial = &own.DialTLSContext
 	}
-	own.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if take() {
-			return first, nil
+	next := *dial
+	*dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if used.CompareAndSwap(false, true) {
+			return newKeptConn(first), nil
 		}
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		cfg := secure.Clone()
-		if cfg.ServerName, _, err = net.SplitHostPort(addr); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-		c := tls.Client(conn, cfg)
-		ctx, cancel := context.WithTimeout(ctx, Handshake)
-		defer cancel()
-		if err := c.HandshakeContext(ctx); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-		return c, nil
+		return next(ctx, network, addr)
 	}
-	return Transport{own}
+	return own
 }
 
 // http1 returns a copy without connections that speaks HTTP/1.1 only: over HTTP/2 requests share a connection.
-func (t Transport) http1() *http.Transport {
+func (t Transport) http1() Transport {
 	own := t.Clone()
 	own.ForceAttemptHTTP2, own.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
-	if own.TLSClientConfig == nil {
-		own.TLSClientConfig = &tls.Config{}
-	}
-	own.TLSClientConfig.NextProtos = []string{"http/1.1"}
-	return own
+	return Transport{Transport: own}.By(t.dial)
 }
 
 // Buffers is a pool of buffers to copy bodies through. It is safe for concurrent use.

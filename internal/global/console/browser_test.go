@@ -109,7 +109,8 @@ func (f *fixture) patch(id string, body any) {
 }
 
 // Every screen, in a real browser, in both themes and on a phone: the policy allows its script and style, axe-core
-// finds nothing, and it fits the width. With SCREENSHOTS set to a folder it keeps pictures.
+// finds nothing, and it fits the width. With SCREENSHOTS set to a folder it keeps pictures
+// of each screen, and of its first view.
 func TestScreensInABrowser(t *testing.T) {
 	f := start(t)
 	id := f.sale()
@@ -167,6 +168,9 @@ func TestScreensInABrowser(t *testing.T) {
 			}
 			for _, v := range violations(t, ctx, string(axe)) {
 				t.Errorf("%s: %s", name, v)
+			}
+			if folder != "" {
+				browsertest.Keep(t, folder, "first-"+name+".png", browsertest.See(t, ctx, chromedp.CaptureScreenshot()))
 			}
 			browsertest.Keep(t, folder, name+".png", shot(t, ctx, look.width, look.height))
 		}

@@ -24,6 +24,7 @@ import (
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
@@ -362,7 +363,9 @@ func TestTheListShowsEveryRoom(t *testing.T) {
 		f.make(fmt.Sprintf("room-%02d", i), 300, 200, nil)
 	}
 	f.count("room-01", control.Numbers{Active: 1900, Waiting: 12400, Longest: 61 * 60})
+	f.count("room-02", control.Numbers{Stops: []stop.Stop{{Reason: stop.Draining, Centre: "oslo"}}})
 	first := f.see("/console/")
+	contains(t, first, stop.Stop{Reason: stop.Draining, Centre: "oslo"}.String()[1:])
 	contains(t, first, "12,400", "61 min", "1,900 of 300", "Queueing", "Open", "room-49")
 	lacks(t, first, "room-50", "alarms")
 	contains(t, f.see("/console/?page=2"), "room-50")
@@ -391,6 +394,13 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 			numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30},
 			silent:  true, heard: time.Now().Add(-time.Minute),
 			want: []string{"These numbers are old: no global leads", "Queueing", "300"},
+		},
+		"the site is down": {
+			numbers: control.Numbers{Active: 5, Waiting: 9, Stops: []stop.Stop{
+				{Reason: stop.SiteDown, Room: "sale", Centre: "dublin", Edges: 2, Since: fleettime.TimeOf(time.Now().Add(-time.Minute))},
+				{Reason: stop.NoGlobal, Centre: "oslo"},
+			}},
+			want: []string{"Stopped Nobody is let in where a fault stops it.", "dublin", ", since ", "oslo"},
 		},
 		"paused and silent": {controls: map[string]any{"pause": map[string]any{}}, silent: true, want: []string{"Paused"}},
 		"suspended":         {settings: map[string]any{"suspended": true}, want: []string{"Suspended All visitors go straight to the site."}},

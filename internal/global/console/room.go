@@ -20,6 +20,7 @@ type roomView struct {
 	Forms           *forms
 	Said            []said
 	Charts          *chartsView // nil without a history
+	Why             [maxWhy]why
 }
 
 // said is one control in force, or a release.
@@ -36,6 +37,8 @@ func viewRoom(rd *reading) values {
 		"gave":     rd.last.perMinute("gave_up"),
 		"returned": rd.last.perMinute("returning"), "admitted.bar": "0", "page": rd.seen(),
 	}
+	f := rd.facts()
+	v.addWhy(rd.at, f.stops())
 	v["waited"], v["waited.unit"] = rd.last.minutes("waited_p50")
 	v["most"], v["most.unit"] = rd.last.minutes("waited_p90")
 	s := rd.status
@@ -120,6 +123,7 @@ func serveRoom(q *request) error {
 		ID: rd.room.Id, Name: rd.room.Name, Where: rd.room.Host + rd.room.Path, Values: viewRoom(rd), Done: doneOf(rd,
 			q.FormValue("done")),
 		Operator: q.may(control.Operator), Role: q.who.Role, Forms: formsOf(rd, q.may(control.Editor)), Said: saidOf(rd),
+		Why: whyFields(),
 	}
 	if v.Charts, err = liveCharts(q, rd.room.Id); err != nil {
 		return err

@@ -92,6 +92,10 @@ func rowOf(now time.Time, r *roomReading) row {
 		"state": st.Word, "state.key": st.Key, "waiting": unknown, "inside": unknown, "inside.bar": "0",
 		"admitted": unknown,
 		"limit":    count(r.facts.limit), "rate": count(r.rate), "wait": unknown, "wait.unit": "", "next": "",
+		"why": "",
+	}
+	if stops := r.facts.stops(); len(stops) > 0 && stops[0].Reason != "full" { // the numbers show a full room
+		v["why"] = stopWords(now, &stops[0])
 	}
 	if s := r.facts.status; s != nil {
 		v["waiting"], v["inside"] = count(s.EstimatedQueuedUsers), count(s.EstimatedTotalActiveUsers)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
@@ -49,6 +51,31 @@ func Announce(
 		undo.Before, undo.After = nil, nil
 		return j.Add(ctx, undo)
 	}, nil
+}
+
+// maybe returns the error of a write: after any error but [wire.ErrChanged] the store may have made the change.
+func maybe(err error) error {
+	if err == nil || errors.Is(err, wire.ErrChanged) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", roomstore.ErrUnknown, err)
+}
+
+// undone adds to the audit stream that an announced change was not made because of err, and returns err. A change that
+// may have been made stays as announced. The entry is written even if the client has disconnected.
+func undone(
+	ctx context.Context, log *slog.Logger, target string, failed func(context.Context) error, err error,
+) error {
+	if err == nil || failed == nil || errors.Is(err, roomstore.ErrUnknown) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if e := failed(ctx); e != nil {
+		log.Warn("control: the audit stream has a change that was not made", slog.String("target", target),
+			slog.Any("error", e))
+	}
+	return err
 }
 
 func raw(v any) (json.RawMessage, error) {
@@ -276,22 +303,6 @@ func (s *revisionService) restore(ctx context.Context, q *request) (any, error) 
 		return d.Replace(r.Name, *settings)
 	})
 	return s.rooms.changed(ctx, state, name, err)
-}
-
-// announce is the package's announce for a token, without its secret.
-func (t *tokens) announce(ctx context.Context, id string, before, after *token) (failed func(), err error) {
-	undo, err := Announce(ctx, t.journal, t.now(), "token."+id, before.audited(), after.audited())
-	if err != nil {
-		return nil, err
-	}
-	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-		defer cancel()
-		if err := undo(ctx); err != nil {
-			t.log.Warn("control: the audit stream has a change of a token that was not made", slog.String("token", id),
-				slog.Any("error", err))
-		}
-	}, nil
 }
 
 // auditedToken is the part of a token that an audit entry shows.

@@ -3,7 +3,9 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -264,4 +266,63 @@ func TestTheAuditLogIsFiltered(t *testing.T) {
 	if a := f.ask(Editor, "DELETE", "{z}/"+id+"?reason="+strings.Repeat("x", 201), ""); a.code != 400 || a.pointers()[0] != "/reason" {
 		t.Errorf("a long reason: %+v", a)
 	}
+}
+
+// A write without an answer may have been made: the client is told so, and the audit stream does not say that the
+// change failed.
+func TestAWriteWithoutAnAnswer(t *testing.T) {
+	f := start(t)
+	id := f.made()
+	made := f.ask(Admin, "POST", "/vestibule/tokens", `{"name":"ci","role":"editor"}`)
+	token, _ := made.field("id").(string)
+	f.docs.Writing = func(string) error { return errors.New("no answer came") }
+	for _, c := range []struct{ method, path, body string }{
+		{"POST", "/vestibule/tokens", `{"name":"cd","role":"editor"}`},
+		{"DELETE", "/vestibule/tokens/" + token, ""},
+		{"POST", "/vestibule/webhooks", `{"name":"pager","url":"https://hooks.example/x"}`},
+		{"PATCH", "/vestibule/rooms/" + id + "/controls", `{"pause":{}}`},
+	} {
+		a := f.ask(Admin, c.method, c.path, c.body)
+		if a.code != http.StatusServiceUnavailable || !strings.Contains(a.Errors[0].Message, "is not known") {
+			t.Errorf("%s %s: %d %+v", c.method, c.path, a.code, a.Errors)
+		}
+	}
+	f.docs.Writing = nil
+	for _, e := range f.chain() {
+		if e.Failed != "" {
+			t.Errorf("the stream says that a change failed: %+v", e)
+		}
+	}
+}
+
+// The audit entry of a control is of the change that was written, also if another writer changed the room meanwhile.
+func TestTheEntryIsOfTheChangeThatWasWritten(t *testing.T) {
+	f := start(t)
+	id := f.made()
+	at := "/vestibule/rooms/" + id + "/controls"
+	f.docs.Writing = func(string) error {
+		f.docs.Writing = nil
+		return first(f.ask(Operator, "PATCH", at, `{"message":{"text":"Size 8 is gone."}}`))
+	}
+	if a := f.ask(Operator, "PATCH", at, `{"pause":{}}`); a.code != http.StatusOK {
+		t.Fatalf("%+v", a)
+	}
+	failed := map[string]bool{}
+	var last audit.Entry
+	for _, e := range f.chain() {
+		failed[e.Failed] = true
+		if strings.Contains(string(e.After), "ause") {
+			last = e
+		}
+	}
+	if !strings.Contains(string(last.Before), "Size 8") || !strings.Contains(string(last.After), "Size 8") || failed[last.ID] {
+		t.Errorf("the newest entry is %s to %s, failed %v", last.Before, last.After, failed[last.ID])
+	}
+}
+
+func first(a answer) error {
+	if a.code != http.StatusOK {
+		return fmt.Errorf("%+v", a)
+	}
+	return nil
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -87,13 +87,11 @@ func (c *controls) read(ctx context.Context) (*room.Controls, uint64, error) {
 func (c *controls) change(
 	ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error,
 ) (_ *room.Controls, err error) {
-	var undo func(context.Context) error // adds to the audit stream that the change failed
-	defer func() {
-		if err != nil && undo != nil && !errors.Is(err, roomstore.ErrUnknown) {
-			err = errors.Join(err, undo(ctx))
-		}
-	}()
-	for try := range controlsTries {
+	target := controlsTarget + id
+	var failed func(context.Context) error // of the announced change, nil for none
+	var before *room.Control               // the controls that it changes
+	defer func() { err = undone(ctx, c.log, target, failed, err) }()
+	for range controlsTries {
 		have, revision, err := c.read(ctx)
 		if err != nil {
 			return nil, err
@@ -125,9 +123,11 @@ func (c *controls) change(
 		if err != nil {
 			return nil, err
 		}
-		if try == 0 {
-			undo, err = Announce(ctx, c.journal, c.now(), controlsTarget+id, have.Rooms[id], &said)
-			if err != nil && (said.Pause == nil && said.QueueAll == nil || releaseOf(&said) != releaseOf(have.Rooms[id])) {
+		if failed == nil || !reflect.DeepEqual(before, have.Rooms[id]) {
+			_ = undone(ctx, c.log, target, failed, wire.ErrChanged) // another writer was first, in this room
+			before = have.Rooms[id]
+			failed, err = Announce(ctx, c.journal, c.now(), target, before, &said)
+			if err != nil && (said.Pause == nil && said.QueueAll == nil || releaseOf(&said) != releaseOf(before)) {
 				return nil, err
 			}
 			if err != nil { // stopping a rush must not wait for the audit stream
@@ -135,11 +135,12 @@ func (c *controls) change(
 					slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", err))
 			}
 		}
-		switch _, err := c.shared.Put(ctx, controlsDocument, data, revision); {
-		case err == nil:
+		_, err = c.shared.Put(ctx, controlsDocument, data, revision)
+		if err == nil {
 			return next, nil
-		case !errors.Is(err, wire.ErrChanged):
-			return nil, fmt.Errorf("%w: %w", roomstore.ErrUnknown, err)
+		}
+		if err = maybe(err); errors.Is(err, roomstore.ErrUnknown) {
+			return nil, err
 		}
 	}
 	return nil, refusef(http.StatusServiceUnavailable, codeNotNow,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/members"
-	"vestibule/internal/global/roomstore"
 )
 
 // memberService serves the list of data centres.
@@ -77,20 +75,17 @@ func (s *memberService) change(
 			before = &member{d.State}
 		}
 	}
-	undo, err := Announce(ctx, s.journal, s.now(), centreTarget+name, before, &member{state})
+	target := centreTarget + name
+	failed, err := Announce(ctx, s.journal, s.now(), target, before, &member{state})
 	if err != nil {
 		return nil, err
 	}
 	err = change(ctx, name)
 	if refused, ok := errors.AsType[*members.RefusedError](err); ok {
-		if err := undo(ctx); err != nil {
-			s.log.Warn("control: the audit stream has a change of a data centre that was not made", slog.String("dc", name),
-				slog.Any("error", err))
-		}
-		return nil, refusedMember(refused)
+		return nil, undone(ctx, s.log, target, failed, refusedMember(refused))
 	}
-	if err != nil { // it may have been made
-		return nil, fmt.Errorf("%w: %w", roomstore.ErrUnknown, err)
+	if err != nil {
+		return nil, undone(ctx, s.log, target, failed, maybe(err))
 	}
 	return s.list(ctx, q)
 }

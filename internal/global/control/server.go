@@ -279,6 +279,9 @@ func explain(err error) *RefusalError {
 	if errors.Is(err, roomstore.ErrUnknown) {
 		return refusef(http.StatusServiceUnavailable, codeNotNow, "%v: look before you try again", roomstore.ErrUnknown)
 	}
+	if errors.Is(err, roomstore.ErrRestoring) {
+		return refusef(http.StatusServiceUnavailable, codeNotNow, "%v", roomstore.ErrRestoring)
+	}
 	return refusef(http.StatusServiceUnavailable, codeNotNow, "the store cannot be used now: nothing was changed")
 }
 

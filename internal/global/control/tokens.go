@@ -188,8 +188,11 @@ func (t *tokens) failed(ctx context.Context, from, id string) error {
 	return errToken
 }
 
-// loginTarget is the target of audit entries about refused authentications.
-const loginTarget = "login"
+// Targets of audit entries.
+const (
+	loginTarget = "login"  // refused authentications
+	tokenTarget = "token." // followed by an ID
+)
 
 // refusedLogin is the part of a refused authentication that an audit entry shows.
 type refusedLogin struct {
@@ -216,12 +219,11 @@ func (t *tokens) make(ctx context.Context, id string, of token) (value string, t
 	value = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
 	of.Hash, of.Issued = hash(value), t.now().UTC().Truncate(time.Second)
 	tok = &of
-	failed, err := t.announce(ctx, id, nil, tok)
+	failed, err := Announce(ctx, t.journal, t.now(), tokenTarget+id, nil, tok.audited())
 	if err != nil {
 		return "", nil, err
 	}
-	if err := t.put(ctx, id, tok, 0); err != nil {
-		failed()
+	if err := undone(ctx, t.log, tokenTarget+id, failed, maybe(t.put(ctx, id, tok, 0))); err != nil {
 		return "", nil, err
 	}
 	return value, tok, nil
@@ -416,7 +418,7 @@ func (s *tokenService) delete(ctx context.Context, q *request) (any, error) {
 func (t *tokens) revoke(ctx context.Context, id string) error {
 	t.revoking.Lock() // two keepers must not be revoked beside each other
 	defer t.revoking.Unlock()
-	failed := func() {}
+	var failed func(context.Context) error // nil without an entry
 	err := wire.ErrChanged
 	for try := 0; try < 3 && errors.Is(err, wire.ErrChanged); try++ { // a concurrent write of its last use
 		stored, revision, e := t.get(ctx, id)
@@ -433,20 +435,16 @@ func (t *tokens) revoke(ctx context.Context, id string) error {
 		}
 		if try == 0 {
 			adding, cancel := context.WithTimeout(ctx, 3*time.Second)
-			undo, e := t.announce(adding, id, stored, nil)
+			failed, e = Announce(adding, t.journal, t.now(), tokenTarget+id, stored.audited(), nil)
 			cancel()
-			if failed = undo; e != nil {
-				failed = func() {}
+			if e != nil {
 				t.log.Error("control: a token is revoked without an entry in the audit stream", slog.String("token", id),
 					slog.String("by", roomstore.ByOf(ctx).ID), slog.Any("error", e))
 			}
 		}
-		err = t.docs.Delete(ctx, tokenKeys+id, revision)
+		err = maybe(t.docs.Delete(ctx, tokenKeys+id, revision))
 	}
-	if err != nil {
-		failed()
-	}
-	return err
+	return undone(ctx, t.log, tokenTarget+id, failed, err)
 }
 
 // mayRevoke returns the refusal to revoke the last keeper, nil for another token.

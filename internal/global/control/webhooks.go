@@ -163,21 +163,12 @@ func (s *webhookService) find(
 func (s *webhookService) audited(
 	ctx context.Context, id string, before, after *notices.Webhook, change func() error,
 ) error {
-	undo, err := Announce(ctx, s.journal, s.clock.now(), webhookTarget+id, before.Audited(), after.Audited())
+	target := webhookTarget + id
+	failed, err := Announce(ctx, s.journal, s.clock.now(), target, before.Audited(), after.Audited())
 	if err != nil {
 		return err
 	}
-	err = change()
-	if err == nil {
-		return nil
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-	defer cancel()
-	if failed := undo(last); failed != nil {
-		s.log.Warn("control: the audit stream has a change of a webhook that was not made",
-			slog.String("webhook", id), slog.Any("error", failed))
-	}
-	if errors.Is(err, wire.ErrChanged) {
+	if err = undone(ctx, s.log, target, failed, maybe(change())); errors.Is(err, wire.ErrChanged) {
 		return refusef(http.StatusConflict, codeNotNow,
 			"the webhook was changed by another request: nothing was changed, try again")
 	}

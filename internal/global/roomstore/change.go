@@ -150,6 +150,9 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 	doubted := have != nil && have.doubted
 	now, floor, limit := s.now().UnixMilli(), s.Floor(), s.Docs.Limit()
 	above := max(v.state.Version, v.version, floor, uint64(max(0, now-1)))
+	if have == nil && s.Restoring != nil && s.Restoring() {
+		return nil, &refusal{ErrRestoring}
+	}
 	if have == nil && (v.state.FromFile || s.File != "" && v.state.empty()) {
 		return nil, &refusal{&FromFileError{s.File}}
 	}

@@ -25,6 +25,9 @@ type Options struct {
 	// Floor returns the newest version of the rooms known to any node. New versions are above it.
 	Floor func() uint64
 
+	// Restoring reports whether rooms that the store lost are coming back from the nodes: changes wait. It may be nil.
+	Restoring func() bool
+
 	// Keep replaces the file of the copy in one step.
 	Keep func(file string, data []byte) error
 }

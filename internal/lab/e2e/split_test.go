@@ -52,7 +52,10 @@ func TestSplit(t *testing.T) {
 	begun := time.Now()
 	until(t, "whoever was inside is inside", func() bool { return inside.inside() })
 	t.Logf("inside again %.1f s after the three processes began", time.Since(begun).Seconds())
-	until(t, "the newcomer has a place", func() bool { return !late.joined().IsZero() })
+	until(t, "the newcomer has a place", func() bool {
+		inside.look() // its session must not end before
+		return !late.joined().IsZero()
+	})
 	if in, again := waits.look(); in || !again.Equal(first) {
 		t.Errorf("whoever waited has another place: inside %v, joined %v, before %v", in, again, first)
 	}

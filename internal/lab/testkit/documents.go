@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"sync"
@@ -16,9 +17,13 @@ type Documents struct {
 	Written map[string]wire.Written
 	Data    map[string][]byte
 	Down    error // every call fails with it
-	Puts    int   // documents that were written
-	Reads   int   // calls of Get
-	rev     uint64
+
+	// Writing, if set, is called before every write. With an error the write is made, and its answer is lost.
+	Writing func(key string) error
+
+	Puts  int // documents that were written
+	Reads int // calls of Get
+	rev   uint64
 }
 
 // NewDocuments returns an empty store.
@@ -36,6 +41,7 @@ func (s *Documents) Get(_ context.Context, key string) ([]byte, uint64, error) {
 
 // Put implements [wire.DocumentStore].
 func (s *Documents) Put(_ context.Context, key string, data []byte, revision uint64) (uint64, error) {
+	lost := s.writing(key)
 	s.Lock()
 	defer s.Unlock()
 	if s.Down != nil {
@@ -47,7 +53,14 @@ func (s *Documents) Put(_ context.Context, key string, data []byte, revision uin
 	s.rev++
 	s.Puts++
 	s.Written[key], s.Data[key] = wire.Written{At: time.Now(), Revision: s.rev}, data
-	return s.rev, nil
+	return s.rev, lost
+}
+
+func (s *Documents) writing(key string) error {
+	if s.Writing == nil {
+		return nil
+	}
+	return s.Writing(key)
 }
 
 // Limit implements [wire.DocumentStore].
@@ -68,6 +81,7 @@ func (s *Documents) List(_ context.Context, pattern string) (map[string]wire.Wri
 
 // Delete implements [wire.DocumentStore].
 func (s *Documents) Delete(_ context.Context, key string, revision uint64) error {
+	lost := s.writing(key)
 	s.Lock()
 	defer s.Unlock()
 	if s.Written[key].Revision != revision {
@@ -75,5 +89,5 @@ func (s *Documents) Delete(_ context.Context, key string, revision uint64) error
 	}
 	delete(s.Written, key)
 	delete(s.Data, key)
-	return s.Down
+	return cmp.Or(lost, s.Down)
 }

@@ -103,6 +103,7 @@ func Allow(role Role, place, name string) Allowed {
 		return Allowed{
 			Publish: slices.Concat([]string{
 				wire.ReportSubject(place, name), wire.CopySubject("keys", place),
+				wire.CopySubject(wire.EdgeCopy("rooms"), place), wire.CopySubject(wire.EdgeCopy("controls"), place), wire.CopySubject(wire.EdgeCopy("draws"), place),
 			}, reading(DocumentsDomain, documentsBucket, "")),
 			Subscribe: []string{wire.GrantSubject(place, name), wire.AskSubject, inbox},
 		}

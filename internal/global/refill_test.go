@@ -1,0 +1,190 @@
+package global_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/global"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
+)
+
+// The room whose limit says which rooms are known, and the one under a control.
+var plainRoom, ruledRoom = testkit.Rooms(2).Rooms[0].Name, testkit.Rooms(2).Rooms[1].Name
+
+// change makes rooms and a control as the API does.
+func change(t *testing.T, conn *natsbus.Conn, total int) {
+	t.Helper()
+	docs := natsbus.NewDocuments(conn, 1)
+	rooms := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: func() uint64 { return 0 }})
+	doc := testkit.Rooms(50)
+	doc.Rooms[0].TotalActiveUsers, doc.Rooms[1].TotalActiveUsers = total, total
+	if _, err := rooms.Change(within(t), func(d *roomstore.Draft) error { d.Merge(doc); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	mark := room.Mark{Since: 1, By: "test", Until: time.Now().Add(time.Hour).UnixMilli()}
+	controls, err := room.EncodeControls(&room.Controls{Version: uint64(total), Rooms: map[string]*room.Control{
+		room.PublicID(ruledRoom): {Limits: &room.Limits{Mark: mark, TotalActiveUsers: total - 1}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, revision, err := docs.Get(within(t), node.ControlsDocument)
+	if err == nil {
+		_, err = docs.Put(within(t), node.ControlsDocument, controls, revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// all returns all documents of the store.
+func all(t *testing.T, js jetstream.JetStream) map[string][]byte {
+	t.Helper()
+	kv, err := js.KeyValue(within(t), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := kv.Keys(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]byte{}
+	for _, key := range keys {
+		e, err := kv.Get(within(t), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[key] = e.Value()
+	}
+	return out
+}
+
+// The store and every global's folder are lost, or come back older. One node has the newest rooms and controls: the
+// leader gets them from it and writes them back.
+func TestALeaderGetsRoomsBackFromANode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		older bool
+		holds func(t *testing.T, s *embedded.Server) (f *node.Fleet, join func())
+	}{
+		{"one of three globals", false, standby},
+		{"one of three globals, the store is older", true, standby},
+		{"a regional", false, func(t *testing.T, s *embedded.Server) (*node.Fleet, func()) {
+			return regional(t, s, t.TempDir()), func() {}
+		}},
+		{"a regional, the store is older", true, func(t *testing.T, s *embedded.Server) (*node.Fleet, func()) {
+			return regional(t, s, t.TempDir()), func() {}
+		}},
+		{"an edge", false, func(t *testing.T, s *embedded.Server) (*node.Fleet, func()) {
+			return edgeNode(t, s, t.TempDir()), func() {}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t)
+			js, conn := operator(t, s), connect(t, s, "writer")
+			first := stand(t, s, "one", "", nil)
+			eventually(t, "it leads", func() bool { return first.leads() })
+			change(t, conn, 3)
+			eventually(t, "rooms and controls are known", func() bool { return first.Status().Rooms[ruledRoom].Total == 2 })
+			backup := all(t, js)
+			change(t, conn, 7)
+			f, join := c.holds(t, s)
+			eventually(t, "the newest are known", func() bool {
+				return total(f.Set(), plainRoom) == 7 && first.Status().Rooms[ruledRoom].Total == 6 && len(f.Ring().Keys) > 0
+			})
+			first.stop()
+			if err := js.DeleteKeyValue(within(t), "vestibule_leases"); err != nil {
+				t.Fatal(err)
+			}
+			if c.older {
+				putBack(t, js, backup)
+			} else if err := js.DeleteKeyValue(within(t), bucket); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			second := stand(t, s, "two", "", func(c *global.Config) { c.Bootstrap = false })
+			third := stand(t, s, "three", "", func(c *global.Config) { c.Bootstrap = false })
+			eventually(t, "one of them leads", func() bool { return second.leads() || third.leads() })
+			join()
+			empty := reader(t, s)
+			eventually(t, "rooms and controls are back", func() bool {
+				if total(f.Set(), plainRoom) != 7 {
+					t.Fatalf("the node went back: %v", total(f.Set(), plainRoom))
+				}
+				if time.Since(begun) > 20*time.Second {
+					t.Fatalf("after %v: rooms %d, controlled %d and %d, alarms %v", time.Since(begun), total(empty.Set(), plainRoom), second.Status().Rooms[ruledRoom].Total,
+						third.Status().Rooms[ruledRoom].Total, f.Alarms())
+				}
+				return total(empty.Set(), plainRoom) == 7 && second.Status().Rooms[ruledRoom].Total+third.Status().Rooms[ruledRoom].Total == 6 &&
+					len(f.Alarms()) == 0
+			})
+			t.Logf("rooms are back after %v (goal 20 s)", time.Since(begun).Round(time.Millisecond))
+		})
+	}
+}
+
+func stored(dir, file string) bool {
+	_, err := os.Stat(filepath.Join(dir, file))
+	return err == nil
+}
+
+// standby is a standby that stops, and comes back by join with its folder.
+func standby(t *testing.T, s *embedded.Server) (*node.Fleet, func()) {
+	t.Helper()
+	f := reader(t, s)
+	dir := t.TempDir()
+	held := func(c *global.Config) { c.DataDir, c.Bootstrap = dir, false }
+	two := stand(t, s, "holder", "", held)
+	eventually(t, "the standby knows the rooms", func() bool { return two.Ready().Ready })
+	testkit.Eventually(t, "and has stored them", func() bool { return stored(dir, roomstore.OwnedDocument+".json") && stored(dir, "controls.json") })
+	two.stop()
+	return f, func() { stand(t, s, "holder", "", held) }
+}
+
+// An edge is exposed to visitors: its rooms are not taken while anybody else has any.
+func TestAnEdgeCannotPlantRooms(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	file := roomsFile(t, 5, "", "a")
+	dir := t.TempDir()
+	stand(t, s, "one", file, func(c *global.Config) { c.DataDir = dir })
+	f := reader(t, s)
+	eventually(t, "the rooms are known", func() bool { return total(f.Set(), "a") == 5 })
+	planted, err := roomdoc.EncodeRooms(f.Set().Version()+1_000_000, room.Document{Rooms: []room.Settings{{
+		Name: "a", Host: "a.example", Origin: "http://127.0.0.1:1", TotalActiveUsers: 1_000, NewUsersPerMinute: 1_000,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil := t.TempDir()
+	overwrite(t, filepath.Join(evil, "rooms.json"), string(planted))
+	edgeNode(t, s, evil)
+	conn := connect(t, s, "looker")
+	asked := make(chan struct{}, 8)
+	stop, err := conn.Subscribe("vestibule.v1.global.copy.edge-rooms.dublin", func(string, []byte) { asked <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for range 2 {
+		select {
+		case <-asked:
+		case <-time.After(25 * time.Second):
+			t.Fatal("the edge announced nothing")
+		}
+	}
+	if n := total(f.Set(), "a"); n != 5 {
+		t.Errorf("T is %d", n)
+	}
+}

@@ -1,0 +1,76 @@
+package roomstore
+
+import (
+	"errors"
+	"fmt"
+
+	"vestibule/internal/core/room/roomdoc"
+)
+
+// ErrRestoring means that the store has no rooms, and that the leading global asks the nodes for lost ones.
+var ErrRestoring = errors.New("the store has no rooms, and the nodes are asked whether it lost any: nothing was changed, repeat in half a minute")
+
+// KnownVersion returns the version of the known state, 0 for none.
+func (s *Store) KnownVersion() uint64 {
+	if known := s.Known(); known != nil {
+		return known.Version
+	}
+	return 0
+}
+
+// EncodeKnown returns the known state as another candidate can adopt it.
+func (s *Store) EncodeKnown() ([]byte, error) {
+	known := s.Known()
+	if known == nil {
+		return nil, errors.New("no rooms are known")
+	}
+	return encodeCopy(known)
+}
+
+// Adopt records a state that another candidate encoded, if it is newer than the known one. The leader's next
+// [Store.Publish] restores it.
+func (s *Store) Adopt(data []byte) error {
+	state, err := decodeCopy(data)
+	if err != nil {
+		return err
+	}
+	if err := state.Document().Validate(); err != nil {
+		return err
+	}
+	s.adopt(state)
+	return nil
+}
+
+// AdoptRooms is Adopt for the plain rooms document that every node keeps. Rooms that do not differ keep their marks.
+func (s *Store) AdoptRooms(data []byte) error {
+	version, doc, err := roomdoc.DecodeRooms(data)
+	if err != nil {
+		return err
+	}
+	if version > maxVersion {
+		return fmt.Errorf("version: must be at most 2^53")
+	}
+	base := s.Known()
+	if base == nil {
+		base = &State{}
+	}
+	d := NewDraft(base)
+	d.Set(doc)
+	next, err := d.Apply(int64(version), version)
+	if err != nil {
+		return err
+	}
+	next = &State{Version: version, Rooms: next.Rooms, Hosts: next.Hosts, FromFile: next.FromFile, changes: base.changes}
+	s.adopt(next)
+	return nil
+}
+
+func (s *Store) adopt(state *State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := s.seen
+	if s.know(state) {
+		s.last = nil
+	}
+	s.seen = seen // the store did not answer
+}
