@@ -332,7 +332,7 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
 		t.Errorf("policy %q lets any script run", csp)
 	}
-	for _, want := range []string{`<dt>People ahead of you</dt><dd id="ahead">1,234</dd>`, `<dd id="wait">10 minutes</dd>`, `<dd id="total">1,235</dd>`} {
+	for _, want := range []string{`<dt>People ahead of you<dd id=ahead>1,234</div>`, `<dd id=wait>10 minutes</div>`, `<dd id=total>1,235</div>`} {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("the page does not say %q", want)
 		}

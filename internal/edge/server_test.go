@@ -92,7 +92,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 				a.moment(t, "somebody new") // there is no time to give a place with
 				continue
 			}
-			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") || !strings.Contains(a.body, `data-state="paused"`) {
+			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") || !strings.Contains(a.body, `data-state=paused`) {
 				t.Errorf("who waits: %d %.60q", a.StatusCode, a.body)
 			}
 		}
