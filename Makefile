@@ -22,7 +22,7 @@ PACKAGES := chromium curl wrk nginx haproxy caddy apache2 fonts-dejavu-core font
 RELEASE := v0.2.0-dev 7765575b
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
-# make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=rush.
+# make browser-runs RUNS=5, make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=rush.
 SEEDS    ?= 500
 SMALL    ?= 10000
 FIRST    ?= 1
@@ -34,6 +34,7 @@ KILLS    ?= 25
 KILLING  ?= 2m
 RATE     ?= 2000
 VISITORS ?= 2000
+RUNS     ?= 20
 ARGS     ?=
 ONLY     ?=
 
@@ -250,6 +251,10 @@ scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them
 changes: ## 10,000 changes of rooms by eight writers while nats-servers are killed, and a million requests of all kinds to the API (an hour)
 	$(GO) test ./internal/global/roomstore -run TestChangesWhileServersAreKilled -v -changes 10000 -timeout 2h
 	$(GO) test ./internal/global/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
+
+.PHONY: browser-runs
+browser-runs: packages ## play what browsers do to waiting rooms RUNS times each: returns from a bank, restored tabs, service workers, speculation rules, Turbo, htmx (a minute a run)
+	$(TEST) -count=1 -v -timeout 3h -run 'TestClientsInABrowser|TestLibrariesInABrowser|TestEightTabs' ./internal/allinone -args -runs $(RUNS)
 
 .PHONY: pictures
 pictures: packages ## recreate the pictures in docs/images; make test compares those of the waiting page
