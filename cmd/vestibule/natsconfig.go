@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -23,12 +24,15 @@ func newNATSConfigCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "nats-config", Short: "Write the configuration of NATS servers with a user and certificate for every node",
 	}
-	cmd.AddCommand(newNATSConfigWriteCmd(), newNATSConfigProvisionCmd())
+	cmd.AddCommand(newNATSConfigWriteCmd(), newNATSConfigProvisionCmd(), newNATSConfigVerifyCmd())
 	return cmd
 }
 
-func newNATSConfigWriteCmd() *cobra.Command {
-	cfg := &natsConfigWrite{
+// rememberedFlags is the file, in the folder of nats-config write, with the flags of the last run.
+const rememberedFlags = "nats-config.yaml"
+
+func defaultNATSConfigWrite() *natsConfigWrite {
+	return &natsConfigWrite{
 		Globals: []string{"global-0..2"}, Regionals: []string{"regional-0..1"}, Edges: []string{"edge-0..19"},
 		Servers: 3, Routes: "nats-{n}.nats.vestibule-{place}.svc",
 		ServerNames: []string{
@@ -36,19 +40,44 @@ func newNATSConfigWriteCmd() *cobra.Command {
 		},
 		Hub: []string{"nats.vestibule-global.svc:7422"}, StoreDir: "/data", Monitor: "127.0.0.1:8222", Valid: 365 * 24 * time.Hour,
 	}
+}
+
+func newNATSConfigWriteCmd() *cobra.Command {
+	cfg := defaultNATSConfigWrite()
 	cmd := &cobra.Command{
 		Use: "write", Short: "Write nats.conf, certificates and Kubernetes objects",
 		Long: `Write, for global and for each data centre, a nats.conf, certificates, and the same as objects for Kubernetes. Every node is
-a user of its own that may publish and subscribe only as its role needs. Written again, the authority stays.`,
+a user of its own that may publish and subscribe only as its role needs. Written again, the authority stays, and flags that are not given
+are those of the last time. Users are removed with --remove alone.`,
 	}
 	load := node.Flags(cfg, cmd.Flags())
+	remove := cmd.Flags().Bool("remove", false, "remove the users that are not named any more; their certificates move to the folder removed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := remember(cmd); err != nil {
+			return err
+		}
 		if check, err := loadConfig(load); err != nil || check {
 			return err
 		}
-		return cfg.write(cmd.OutOrStdout())
+		return cfg.write(cmd.OutOrStdout(), *remove)
 	}
 	return cmd
+}
+
+// remember makes the flags of the last run the configuration file, if no other is named.
+func remember(cmd *cobra.Command) error {
+	out, err := cmd.Flags().GetString("out")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(cmp.Or(out, os.Getenv("VESTIBULE_OUT")), rememberedFlags)
+	if cmd.Flags().Changed("config") || os.Getenv("VESTIBULE_CONFIG") != "" || file == rememberedFlags {
+		return nil
+	}
+	if _, err := os.Stat(file); err != nil {
+		return nil //nolint:nilerr // the first run
+	}
+	return cmd.Flags().Set("config", file)
 }
 
 func newNATSConfigProvisionCmd() *cobra.Command {
@@ -149,10 +178,17 @@ func (c *natsConfigProvision) Validate() []error {
 }
 
 // write writes all files.
-func (c *natsConfigWrite) write(stdout io.Writer) error {
+func (c *natsConfigWrite) write(stdout io.Writer, remove bool) error {
 	p, errs := c.plan()
 	if len(errs) > 0 {
 		return errors.Join(errs...)
+	}
+	gone, err := p.Unnamed(c.Out)
+	if err != nil {
+		return err
+	}
+	if len(gone) > 0 && !remove {
+		return fmt.Errorf("%d users would not exist any more, such as %s: name them too, or remove them with --remove", len(gone), gone[0])
 	}
 	now := time.Now()
 	ca, err := c.authority(now)
@@ -170,6 +206,13 @@ func (c *natsConfigWrite) write(stdout io.Writer) error {
 		}
 		files = append(files, natsconf.File{Path: "ca.key", Data: key, Secret: true})
 	}
+	kept := *c
+	kept.Out = ""
+	flags, err := node.File(&kept, defaultNATSConfigWrite())
+	if err != nil {
+		return err
+	}
+	files = append(files, natsconf.File{Path: rememberedFlags, Data: flags})
 	for _, f := range files {
 		name, mode := filepath.Join(c.Out, f.Path), os.FileMode(0o644)
 		if f.Secret {
@@ -186,8 +229,61 @@ func (c *natsConfigWrite) write(stdout io.Writer) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(stdout, "%s: NATS servers of global, %s\n", c.Out, strings.Join(c.DataCenters, ", "))
+	if err := natsconf.Remove(c.Out, gone); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s: NATS servers of global, %s; %d users removed. After the reload of each server: vestibule nats-config verify\n",
+		c.Out, strings.Join(c.DataCenters, ", "), len(gone))
 	return err
+}
+
+// natsConfigVerify is the folder and the place of nats-config verify.
+type natsConfigVerify struct {
+	Out   string `mapstructure:"out" doc:"folder of nats-config write"`
+	Place string `mapstructure:"place" doc:"global, or a data centre"`
+	NATS  struct {
+		URL string `mapstructure:"url" doc:"addresses of its servers, with commas; each is asked"`
+	} `mapstructure:"nats"`
+}
+
+// Validate implements [node.Config].
+func (c *natsConfigVerify) Validate() (errs []error) {
+	if c.Out == "" {
+		errs = append(errs, errors.New("out: must not be empty"))
+	}
+	if err := wire.CheckName(c.Place); err != nil && c.Place != wire.Root {
+		errs = append(errs, fmt.Errorf("place: %w", err))
+	}
+	if c.NATS.URL == "" {
+		errs = append(errs, errors.New("nats.url: must not be empty"))
+	}
+	return errs
+}
+
+func newNATSConfigVerifyCmd() *cobra.Command {
+	cfg := &natsConfigVerify{}
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Check that the servers of a place let in the users of the last write, and no removed one",
+		Long: `Check each server of a place: every user of the last nats-config write connects with its certificate and reads what its role
+reads, and every removed one is refused. Run it after each reload.`,
+	}
+	load := node.Flags(cfg, cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if check, err := loadConfig(load); err != nil || check {
+			return err
+		}
+		for _, url := range strings.Split(cfg.NATS.URL, ",") {
+			n, err := natsconf.Verify(cmd.Context(), cfg.Out, cfg.Place, url)
+			if err != nil {
+				return fmt.Errorf("%s:\n%w\nreload the server (SIGHUP), of global before those of data centres, and verify again", url, err)
+			}
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users are let in and %d removed ones are refused\n", url, n.Users, n.Removed); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
 }
 
 // authority returns the named authority, the one made before, or a new one.

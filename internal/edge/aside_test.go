@@ -28,6 +28,7 @@ func openWith(t testing.TB, permits uint64, change func(*room.Settings), more ..
 	st.start()
 	st.adopted()
 	st.up.grant(sale, permits, permits)
+	st.covered(0, sale)
 	return st
 }
 

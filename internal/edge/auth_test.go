@@ -353,6 +353,7 @@ func TestAFrontHandsOnOneCookie(t *testing.T) {
 	st.adopted()
 	st.up.grant(sale, 100, 100)
 	st.up.grant(vip, 100, 100)
+	st.covered(20, sale, vip)
 	const both = "/sale/..%2fvip"
 	var jar []string
 	for range 2 {

@@ -37,6 +37,7 @@ func behindTLS(t testing.TB, change func(*room.Settings)) *stage {
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 1, 1)
+	st.covered(0, sale)
 	return st
 }
 

@@ -51,8 +51,7 @@ const (
 )
 
 // give renders say into o.
-func (a *answers) give(r *Request, o *Outcome, say *reply) {
-	status := say.status
+func (a *answers) give(r *Request, o *Outcome, rooms *snapshot, say *reply) {
 	switch say.what {
 	case news:
 		if say.room != nil {
@@ -70,9 +69,13 @@ func (a *answers) give(r *Request, o *Outcome, say *reply) {
 		o.visitor.Decision.Retry = a.engine.soon()
 	case fullPage, nothing:
 	}
+	r.from = r.sender()
 	k := r.kind(say.room.JSONResponse)
 	a.engine.metrics.waiting[k].Inc()
-	status = k.status(status)
+	status := k.status(say.status)
+	if r.from.library != noLibrary {
+		status = a.leave(r, o, rooms, say, status)
+	}
 	a.show(r, o, say.room, status, &o.visitor)
 }
 

@@ -167,7 +167,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	if o.HSTS != "" {
 		o.set(HSTSHeader, o.HSTS)
 	}
-	g.answers.give(r, o, &say)
+	g.answers.give(r, o, rooms, &say)
 }
 
 // inForce returns the rooms that are not suspended.
@@ -206,7 +206,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		fresh, asks := d.Fresh, r.Poll || r.wantsJSON()
 		most := r.Patience
 		switch {
-		case r.PollNow && (most == 0 || most > glance):
+		case (r.PollNow || r.isByScript()) && (most == 0 || most > glance): // a script has nothing to show yet
 			most = glance
 		case r.Poll && len(r.Accept) == 0 && (most == 0 || most > relayed):
 			most = relayed

@@ -128,6 +128,7 @@ type counts struct {
 	label     string
 	decisions [admission.NumVerdicts][admission.NumReasons]atomic.Uint64
 	letIn     atomic.Uint64
+	refused   atomic.Uint64 // renewals
 	copied    atomic.Uint64
 	elsewhere atomic.Uint64
 }
@@ -152,6 +153,9 @@ func (c *roomCounters) count(d *admission.Decision) {
 	own.decisions[d.Verdict][d.Reason].Add(1)
 	if d.Reason == admission.Uncounted {
 		own.letIn.Add(1)
+	}
+	if d.Unrenewed {
+		own.refused.Add(1)
 	}
 	switch d.Fresh {
 	case admission.Copied:
@@ -219,7 +223,7 @@ func (m *metrics) counted() []*counts {
 type collector struct {
 	g *Gate
 
-	decisions, letIn, copied, elsewhere                                          *prometheus.Desc
+	decisions, letIn, refused, copied, elsewhere                                 *prometheus.Desc
 	ruleMatches, deadRules                                                       *prometheus.Desc
 	leased, timeError, syncAge                                                   *prometheus.Desc
 	credit, rateIdle, held, keep, sessions, estimate, cutoff, mu, paused, guests *prometheus.Desc
@@ -234,6 +238,7 @@ func newCollector(g *Gate) *collector {
 		g:           g,
 		decisions:   d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
 		letIn:       d("vestibule_edge_uncounted_admissions_total", "Newcomers admitted without a permit by an isolated edge (on_isolation: open).", "room"),
+		refused:     d("vestibule_edge_renewals_refused_total", "Requests of sessions whose renewal was due and not allowed: the ticket stays as it is.", "room"),
 		copied:      d("vestibule_edge_copied_tickets_total", "Requests with a copied session ticket that were treated as newcomers.", "room"),
 		elsewhere:   d("vestibule_edge_elsewhere_tickets_total", "Requests with a session's ticket from another network than it is bound to (ticket_binding); each was a newcomer's.", "room"),
 		ruleMatches: d("vestibule_edge_rule_matches_total", "Requests that a rule let past a room, by the id of the rule; beyond the first 1,000 rules together.", "room", "rule"),
@@ -259,7 +264,7 @@ func newCollector(g *Gate) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests, c.stopped,
-		c.decisions, c.letIn, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
+		c.decisions, c.letIn, c.refused, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
 	} {
 		ch <- d
 	}
@@ -286,6 +291,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 		counter(c.letIn, own.letIn.Load(), own.label)
+		counter(c.refused, own.refused.Load(), own.label)
 		counter(c.copied, own.copied.Load(), own.label)
 		counter(c.elsewhere, own.elsewhere.Load(), own.label)
 	}

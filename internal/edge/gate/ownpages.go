@@ -101,7 +101,7 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 	}
 	o.Header = append(o.Header, o.gone...)
 	if unread != nil {
-		p.give(r, o, &reply{what: moment, room: unread, why: "ticket_unread", status: statusServiceUnavailable})
+		p.give(r, o, rooms, &reply{what: moment, room: unread, why: "ticket_unread", status: statusServiceUnavailable})
 		return
 	}
 	p.metrics.count("left")

@@ -79,6 +79,8 @@ type Request struct {
 
 	// Patience bounds the hold for a permit; 0 for the engine's limit.
 	Patience time.Duration
+
+	from sender // of a request that waits
 }
 
 // ReadHeader reads what the header of a request tells, and the connection: its peer and TLS, nil without. lines returns
@@ -191,6 +193,11 @@ func (r *Request) navigates() (yes, by bool) {
 	return framed[r.FetchDest], r.FetchDest != ""
 }
 
+// isByScript reports whether a script of a page sent the request, other than a poll.
+func (r *Request) isByScript() bool {
+	return !r.Poll && r.FetchMode != "" && r.FetchMode != modeNavigate
+}
+
 // isForm reports whether a browser navigates with a method that is not safe: it sends a form.
 func (r *Request) isForm() bool {
 	yes, by := r.navigates()
@@ -238,6 +245,10 @@ func (r *Request) kind(json bool) kind {
 		return asksState
 	case r.Tickets != nil:
 		return asksTicket
+	case r.from.library != noLibrary && r.isSafe():
+		return asksScript
+	case r.from.library != noLibrary:
+		return asksChange
 	case r.isForm():
 		return asksForm
 	case !r.isSafe():
@@ -281,6 +292,9 @@ const (
 
 // form returns the format of the edge's own answer.
 func (r *Request) form() form {
+	if f, ok := r.formFor(); ok {
+		return f
+	}
 	switch k := r.kind(false); {
 	case k == asksPrefetch || k == asksPart:
 		return asWords

@@ -127,8 +127,8 @@ func (f *fleet) write(name string, data []byte) {
 	}
 }
 
-// serve runs the server of a place on free ports, and returns its address for leaf nodes.
-func (f *fleet) serve(place string, hub *url.URL) *url.URL {
+// options returns the written configuration of a place, on free ports, with the witness.
+func (f *fleet) options(place string, hub *url.URL) *server.Options {
 	f.t.Helper()
 	f.t.Setenv("NATS_SERVER_NAME", "nats-"+place)
 	o, err := server.ProcessConfigFile(filepath.Join(f.dir, place, "nats.conf"))
@@ -149,6 +149,13 @@ func (f *fleet) serve(place string, hub *url.URL) *url.URL {
 		}
 	}
 	o.Users = append(o.Users, &server.User{Username: witness, Account: main})
+	return o
+}
+
+// serve runs the server of a place on free ports, and returns its address for leaf nodes.
+func (f *fleet) serve(place string, hub *url.URL) *url.URL {
+	f.t.Helper()
+	o := f.options(place, hub)
 	s, err := server.NewServer(o)
 	if err != nil {
 		f.t.Fatal(err)
@@ -162,7 +169,13 @@ func (f *fleet) serve(place string, hub *url.URL) *url.URL {
 	if hub != nil {
 		return nil
 	}
-	v, err := s.Varz(nil)
+	return f.leafs()
+}
+
+// leafs returns the address of global's servers for leaf nodes.
+func (f *fleet) leafs() *url.URL {
+	f.t.Helper()
+	v, err := f.servers[wire.Root].Varz(nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -1,0 +1,106 @@
+package natsconf_test
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsconf"
+)
+
+// rewrite writes the configuration of the plan anew, in place of removed users.
+func (f *fleet) rewrite() {
+	f.t.Helper()
+	gone, err := f.plan.Unnamed(f.dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	files, err := f.plan.Files(time.Now(), f.ca)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, file := range files {
+		f.write(file.Path, file.Data)
+	}
+	if err := natsconf.Remove(f.dir, gone); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// reload makes the server of a place read its configuration, as SIGHUP does.
+func (f *fleet) reload(place string, hub *url.URL) {
+	f.t.Helper()
+	s, o := f.servers[place], f.options(place, hub)
+	v, err := s.Varz(nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	o.Port, o.HTTPPort = v.Port, v.HTTPPort
+	if hub == nil {
+		o.LeafNode.Port = v.LeafNode.Port
+	}
+	if err := s.ReloadOptions(o); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// A data centre is added, and users are removed, while the servers run: verify says when the servers know it.
+func TestVerifySaysWhatAReloadDid(t *testing.T) {
+	f := start(t)
+	verify := func(place string) (natsconf.Verified, string) {
+		n, err := natsconf.Verify(t.Context(), f.dir, place, f.urls[place])
+		if err != nil {
+			return n, err.Error()
+		}
+		return n, ""
+	}
+	// The documents of global are where data centres read them.
+	f.tree(40)
+	testkit.Eventually(t, "a visitor is let in", func() bool { return strings.Contains(f.visit("nairobi edge-0"), inside) })
+	for _, place := range []string{wire.Root, "nairobi", "dublin"} {
+		if n, why := verify(place); why != "" || n.Users < 3 {
+			t.Errorf("%s: %+v %s", place, n, why)
+		}
+	}
+	f.plan.DataCenters = []string{"nairobi", "dublin", "lima"}
+	f.plan.Edges = []string{"edge-0", "edge-2"}
+	f.rewrite()
+	if _, why := verify("nairobi"); !strings.Contains(why, "nairobi/edges/edge-2: ") || !strings.Contains(why, "nairobi/edges/edge-1: was removed, and is still let in") {
+		t.Errorf("before the reload: %s", why)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, "nairobi", "edges", "edge-1.key")); !os.IsNotExist(err) {
+		t.Errorf("the removed user's key is still among the others: %v", err)
+	}
+	f.reload(wire.Root, nil)
+	hub := f.leafs()
+	f.reload("nairobi", hub)
+	if n, why := verify("nairobi"); why != "" || n.Removed != 1 {
+		t.Errorf("after the reload: %+v %s", n, why)
+	}
+	f.serve("lima", hub)
+	conn := f.node(natsbus.RoleProvision, "lima", "provision", "")
+	if _, err := conn.Provision(t.Context(), "lima", natsbus.Auto); err != nil {
+		t.Fatal(err)
+	}
+	// nats-server 2.15 connects a new account with the buckets only at the second reload: verify must say so.
+	_, why := verify("lima")
+	t.Logf("after one reload: %s", why)
+	for n := 0; why != "" && n < 5; n++ {
+		if n == 0 {
+			f.reload(wire.Root, nil)
+		}
+		_, why = verify("lima")
+	}
+	if why != "" {
+		t.Errorf("lima: %s", why)
+	}
+	if _, why := verify(wire.Root); why != "" {
+		t.Errorf("global: %s", why)
+	}
+}
