@@ -44,6 +44,9 @@ const (
 // the visitor must still get [Outcome.Tickets]: a permit may be charged.
 func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	o.Client, o.Secure = r.Client, r.Secure
+	if r.Unread != nil {
+		g.countUnread(r)
+	}
 	if to := r.Upgrade; len(to) > 0 && (len(to) > 1 || !strings.EqualFold(to[0], "websocket") || r.Method != methodGet) {
 		// The edge's own servers take such offers out. A server in front of the site would pass them on.
 		o.Refuse("refused_upgrade", "Only websocket upgrades are served here.", statusBadRequest)

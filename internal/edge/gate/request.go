@@ -32,6 +32,18 @@ const (
 	PollNow = "now"
 )
 
+// Decisive are the header fields of a visitor that decide, in alphabetical order. A server in front of the site passes
+// them on with its question: the lists of deploy/fronts and of docs/INTEGRATIONS.md are made of this one. Rules may read
+// others too.
+var Decisive = []string{
+	"Accept", "Accept-Encoding", "Accept-Language", "Access-Control-Request-Headers", "Access-Control-Request-Method", "Cookie", "Destination",
+	"Origin", "Purpose", "Range", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose", "Upgrade",
+	userAgent, PollHeader, ProofHeader, TicketHeader, "X-Moz", "X-Purpose",
+}
+
+// userAgent is the field that rules read most.
+const userAgent = "User-Agent"
+
 // Request is the input of a decision. Header fields are given line by line, as received.
 type Request struct {
 	Host    string // and port, as received
@@ -42,6 +54,7 @@ type Request struct {
 
 	Client netip.Addr // the visitor's address; invalid if unknown
 	Secure bool       // the visitor used TLS
+	Unread []string   // X-Forwarded-For of a trusted proxy, if it holds no address for Client
 
 	// OwnTLS means that this edge has shown the visitor a certificate, for ServerName ("" for no name).
 	OwnTLS     bool
@@ -104,7 +117,12 @@ func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure
 		}
 	}
 	r.CORS = CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
-	r.Client, r.Secure = proxies.Client(peer, secure != nil, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
+	forwarded := lines("X-Forwarded-For")
+	unread := false
+	r.Client, r.Secure, unread = proxies.Client(peer, secure != nil, forwarded, lines("X-Forwarded-Proto"))
+	if r.Unread = nil; unread {
+		r.Unread = forwarded
+	}
 	if r.OwnTLS = secure != nil && !proxies.Trusts(peer); r.OwnTLS {
 		r.ServerName = secure.ServerName
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -57,6 +58,10 @@ var (
 		"Forward", "Proxy-", "Remote-", "Ssl-Client-", "Wl-Proxy-", "X-Arr-", "X-Envoy-", "X-Forward", "X-Middleware-", "X-Original-", "X-Rewrite-",
 		"X-Client-Cert", "X-Remote-", "X-Sendfile", "X-Ssl-Client-", "X-Vercel-",
 	}
+
+	// Headers of a site's answer that make shared caches store it, in spite of Cache-Control, besides all that end in
+	// -Cache-Control: CDN-Cache-Control (RFC 9213), X-LiteSpeed-Cache-Control.
+	cachingHeaders = []string{"Edge-Control", "Expires", "Surrogate-Control", "X-Accel-Expires"}
 
 	// Headers among nodes of this fleet and to the site.
 	ownFamilies = []string{"Vestibule-", "X-Vestibule-"}
@@ -290,7 +295,7 @@ func ToVisitor(name, value string, private bool) bool {
 	case "Cache-Control":
 		return !private
 	}
-	return !hasFamily(name, ownFamilies) && (!private || !controlsCDN(name))
+	return !hasFamily(name, ownFamilies) && (!private || !controlsCaches(name))
 }
 
 // InHint reports whether a header line of a site's informational answer reaches the visitor: those that browsers act
@@ -311,14 +316,9 @@ func StripAnswer(h http.Header, private bool) {
 	}
 }
 
-// controlsCDN reports whether a header controls shared caches, and takes precedence over Cache-Control there. Vendors'
-// names end like it: CDN-Cache-Control (RFC 9213), X-LiteSpeed-Cache-Control.
-func controlsCDN(name string) bool {
-	switch name {
-	case "Surrogate-Control", "Edge-Control", "X-Accel-Expires":
-		return true
-	}
-	return strings.HasSuffix(name, "-Cache-Control")
+// controlsCaches reports whether a header makes shared caches store an answer, in spite of Cache-Control.
+func controlsCaches(name string) bool {
+	return slices.Contains(cachingHeaders, name) || strings.HasSuffix(name, "-Cache-Control")
 }
 
 // Private returns the Cache-Control of a response with a visitor's ticket, or for sessions only: it forbids shared
