@@ -22,7 +22,7 @@ PACKAGES := chromium curl wrk nginx haproxy caddy apache2 fonts-dejavu-core font
 RELEASE := v0.2.0-dev 7765575b
 
 # Knobs: make sim SEEDS=5000 FIRST=1, make fuzz FUZZTIME=1m, make run ARGS="--total-active-users 10",
-# make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=rush.
+# make browser-runs RUNS=5, make chaos SEED=7 LENGTH=10m, make k8s KILLING=10m, make takeover KILLS=25, make crowd ONLY=rush.
 SEEDS    ?= 500
 SMALL    ?= 10000
 FIRST    ?= 1
@@ -34,6 +34,7 @@ KILLS    ?= 25
 KILLING  ?= 2m
 RATE     ?= 2000
 VISITORS ?= 2000
+RUNS     ?= 20
 ARGS     ?=
 ONLY     ?=
 
@@ -88,7 +89,7 @@ packages: ## install missing Debian packages of the tests
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
 CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
-PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore) $(addprefix cmd/,edge global regional vestibule))
+PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore global/console global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
 quick: ## test the cores and the gate, without a browser, a network or the simulator
@@ -120,7 +121,7 @@ test-e2e: test-shells
 test-plain: test-shells
 	nice -n 10 $(TEST) -p 2 -parallel 4 -timeout 8m $(PLAIN)
 	nice -n 10 $(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
-	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters' ./internal/global/roomstore ./internal/global/control
+	nice -n 10 $(TEST) -race -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
 
 .PHONY: test-clients
 test-clients: test-shells
@@ -142,6 +143,10 @@ first-page: packages ## measure the time from `make run` to a waiting page with 
 .PHONY: drain
 drain: packages ## stop edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count failures (goal: 0)
 	$(GO) test -count=1 -v -run TestDrain ./internal/lab/e2e -args -drain-rate $(RATE)
+
+.PHONY: fronts
+fronts: packages ## play browsers, payment services and CDNs at each listener of an edge and through nginx, HAProxy and Caddy with one and two edges, and kill and hang these (eight minutes)
+	$(GO) test -count=1 -v -parallel 1 -timeout 20m -run 'TestClientsThroughFronts|TestEdgesFailBehindFronts' ./internal/lab/e2e -args -fronts-hang 60s
 
 .PHONY: restart
 restart: ## restart every process of a fleet while visitors wait, with short and long sessions, and measure the pause of admissions and wrong forecasts (six minutes)
@@ -251,6 +256,10 @@ changes: ## 10,000 changes of rooms by eight writers while nats-servers are kill
 	$(GO) test ./internal/global/roomstore -run TestChangesWhileServersAreKilled -v -changes 10000 -timeout 2h
 	$(GO) test ./internal/global/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
 
+.PHONY: browser-runs
+browser-runs: packages ## play what browsers do to waiting rooms RUNS times each: returns from a bank, restored tabs, service workers, speculation rules, Turbo, htmx (a minute a run)
+	$(TEST) -count=1 -v -timeout 3h -run 'TestClientsInABrowser|TestLibrariesInABrowser|TestEightTabs' ./internal/allinone -args -runs $(RUNS)
+
 .PHONY: pictures
 pictures: packages ## recreate the pictures in docs/images; make test compares those of the waiting page
 	$(GO) test -count=1 -run TestPictures ./internal/page/preview -rewrite
@@ -307,7 +316,8 @@ golden: ## rewrite the golden files; read the diff before you commit it
 	$(GO) test ./internal/core/wire -rewrite
 	$(GO) test ./internal/page -rewrite
 	$(GO) test ./internal/core/room -run TestTheReferenceIsTheSchema -rewrite
-	$(GO) test ./internal/edge/origin -run TestFrontsTakeTheSameHeadersOut -rewrite
+	$(GO) test ./internal/edge/gate -run TestDecisiveHeaders -rewrite
+	$(GO) test ./internal/edge/origin -run TestFrontsTake -rewrite
 	$(GO) test ./internal/allinone -run TestConfigurationDocument -rewrite
 	$(GO) test ./cmd/vestibule -run TestReference -rewrite
 

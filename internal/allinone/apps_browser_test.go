@@ -280,18 +280,26 @@ func TestReactInABrowser(t *testing.T) {
 	eventually(t, "the component shows the answer", func() bool { return text(t, ctx, "#result") == "7 left" && text(t, ctx, "#line") == "" })
 }
 
-// react returns a folder with React's files for browsers. npm downloads them once into .tools.
+// react returns a folder with React's files for browsers.
 func react(t *testing.T) (folder string) {
 	t.Helper()
-	folder, err := filepath.Abs("../../.tools/react-18.3.1")
+	npm(t, "react-dom@18.3.1", "umd/react-dom.production.min.js")
+	return filepath.Dir(npm(t, "react@18.3.1", "umd/react.production.min.js"))
+}
+
+// npm returns a file of a package, and skips the test without npm. A package is downloaded once, into .tools.
+func npm(t *testing.T, pack, entry string) (file string) {
+	t.Helper()
+	folder, err := filepath.Abs("../../.tools/npm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(folder, "react-dom.production.min.js")); err == nil {
-		return folder
+	file = filepath.Join(folder, filepath.Base(entry))
+	if _, err := os.Stat(file); err == nil {
+		return file
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("npm is not installed: docs/examples/react was not run")
+		t.Skipf("npm is not installed: %s was not tried", pack)
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
@@ -299,37 +307,43 @@ func react(t *testing.T) (folder string) {
 	packs := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", packs, "react@18.3.1", "react-dom@18.3.1").CombinedOutput(); err != nil {
-		t.Skipf("npm does not fetch React, so docs/examples/react was not run: %v\n%s", err, out)
+	if out, err := exec.CommandContext(ctx, "npm", "pack", "--silent", "--pack-destination", packs, pack).CombinedOutput(); err != nil {
+		t.Skipf("npm does not fetch %s, so it was not tried: %v\n%s", pack, err, out)
 	}
-	for _, name := range []string{"react", "react-dom"} {
-		f, err := os.Open(filepath.Join(packs, name+"-18.3.1.tgz"))
+	archives, err := filepath.Glob(filepath.Join(packs, "*.tgz"))
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("%v, %v", archives, err)
+	}
+	f, err := os.Open(archives[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err != nil {
+			t.Fatalf("%s of %s: %v", entry, pack, err)
+		}
+		if h.Name != "package/"+entry {
+			continue
+		}
+		data, err := io.ReadAll(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		z, err := gzip.NewReader(f)
-		if err != nil {
+		part := filepath.Join(packs, "part") // parallel tests may want the same file
+		if err := os.WriteFile(part, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		entry := name + ".production.min.js"
-		for r := tar.NewReader(z); ; {
-			h, err := r.Next()
-			if err != nil {
-				t.Fatalf("%s of npm: %v", entry, err)
-			}
-			if h.Name != "package/umd/"+entry {
-				continue
-			}
-			data, err := io.ReadAll(r)
-			if err != nil {
+		if err := os.Rename(part, file); err != nil {
+			if err := os.WriteFile(file, data, 0o600); err != nil { // of another file system
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(folder, entry), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			break
 		}
+		return file
 	}
-	return folder
 }

@@ -192,7 +192,7 @@ func TestABrowserGoesAway(t *testing.T) {
 				browsertest.Do(t, ctx, steps...)
 			}
 			waiting := chromedp.WaitVisible(chromedp.CSS("dl.few"))
-			joined := chromedp.Evaluate[string](`document.getElementById("joined").dateTime || document.getElementById("joined").textContent`)
+			joined := chromedp.Evaluate[string](`JSON.parse(document.getElementById("now")?.textContent ?? "[{}]").pop().joinedAt || document.getElementById("joined").textContent`)
 			var place string
 			var told [2]bool // departures: by closing the page, and by navigating to another one
 			for round := 0; round < 8 && (!told[0] || !told[1]); round++ {

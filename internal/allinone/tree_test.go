@@ -104,8 +104,8 @@ type page struct {
 }
 
 var (
-	aheadIn  = regexp.MustCompile(`People ahead of you</dt><dd id="ahead">([^<]*)`)
-	joinedIn = regexp.MustCompile(`<time id="joined" datetime="([^"]*)"`)
+	aheadIn  = regexp.MustCompile(`People ahead of you<dd id=ahead>([^<]*)`)
+	joinedIn = regexp.MustCompile(`"joinedAt":"([^"]*)"`)
 )
 
 // try opens the page behind an edge, or requests one of these types.

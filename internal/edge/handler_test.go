@@ -168,6 +168,7 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 0, 0) // the handshake may have preceded the rooms; without a grant the edge does not renew
+	st.covered(0, sale)
 	for i, tls := range []bool{false, true} {
 		v := st.visitor()
 		name, scheme, proto := ticket.SharedCookieName("sale", tls), "http://", "http"
@@ -331,7 +332,7 @@ func TestAQueuedVisitorSeesThePage(t *testing.T) {
 	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
 		t.Errorf("policy %q lets any script run", csp)
 	}
-	for _, want := range []string{`<dt>People ahead of you</dt><dd id="ahead">1,234</dd>`, `<dd id="wait">10 minutes</dd>`, `<dd id="total">1,235</dd>`} {
+	for _, want := range []string{`<dt>People ahead of you<dd id=ahead>1,234</div>`, `<dd id=wait>10 minutes</div>`, `<dd id=total>1,235</div>`} {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("the page does not say %q", want)
 		}

@@ -92,7 +92,7 @@ func TestPeopleGatherForAnEvent(t *testing.T) {
 	v := st.visitor()
 	a := v.get(saleURL)
 	place := cookieOf(a, ticket.CookieName("sale", false))
-	if a.StatusCode != 200 || place == nil || !strings.Contains(a.body, "It has not started yet") || !strings.Contains(a.body, `<dd id="starts">29 min`) && !strings.Contains(a.body, `<dd id="starts">30 min`) {
+	if a.StatusCode != 200 || place == nil || !strings.Contains(a.body, "It has not started yet") || !strings.Contains(a.body, `<dd id=starts>29 min`) && !strings.Contains(a.body, `<dd id=starts>30 min`) {
 		t.Fatalf("%d %v %q", a.StatusCode, a.Header, a.body)
 	}
 	a = v.get(saleURL, "Accept", "application/json")

@@ -161,7 +161,7 @@ func TestTheGraceIsTold(t *testing.T) {
 	st.start()
 	st.adopted()
 	st.up.queue(sale, 10, 1)
-	if a := st.visitor().get(saleURL); !strings.Contains(a.body, `<dd id="kept">20 minutes</dd>`) {
+	if a := st.visitor().get(saleURL); !strings.Contains(a.body, `<dd id=kept>20 minutes</div>`) {
 		t.Errorf("the page: %s", a.body)
 	}
 	now := st.server.Status().Time

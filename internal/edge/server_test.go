@@ -92,7 +92,7 @@ func TestAnIsolatedEdgeServesWhoIsIn(t *testing.T) {
 				a.moment(t, "somebody new") // there is no time to give a place with
 				continue
 			}
-			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") || !strings.Contains(a.body, `data-state="paused"`) {
+			if a.StatusCode != http.StatusOK || !strings.Contains(a.body, "Nobody can be let in at the moment") || !strings.Contains(a.body, `data-state=paused`) {
 				t.Errorf("who waits: %d %.60q", a.StatusCode, a.body)
 			}
 		}
@@ -226,6 +226,7 @@ func TestARequestOfTwoRooms(t *testing.T) {
 	st.adopted()
 	st.up.grant(sale, 1, 1)
 	st.up.grant(vip, 1, 1)
+	st.covered(0, sale, vip)
 	st.up.queue(vip, 3, 1)
 	v := st.visitor()
 	// The path as it stands is in vip; decoded or not, it lies in sale as well
@@ -277,6 +278,7 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 10, 10)
+	st.covered(0, sale)
 	src.armed.Store(true)
 	for range 2 {
 		a := st.visitor().get("http://sale.example/", "X-Text", "<echoed>")

@@ -119,7 +119,7 @@ func (s *streams) begin(conn net.Conn, more bool, st *sse.Stream, b *beginning) 
 	st.Subscriber = p
 	return s.subscribe(st, b, func() error {
 		answer := "HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) + "\r\nContent-Type: text/event-stream\r\n" +
-			"Cache-Control: private, no-store\r\nX-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+			"Cache-Control: private, no-store\r\nVary: *\r\nX-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
 		_, err := p.Send(append([]byte(answer), b.head...))
 		return err
 	})
@@ -130,6 +130,7 @@ func (s *streams) post(ctx context.Context, w http.ResponseWriter, st *sse.Strea
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "private, no-store")
+	h.Set("Vary", "*") // as other waiting answers, in the way of a service worker's cache
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("X-Content-Type-Options", "nosniff")
 	rc := http.NewResponseController(w)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,7 +133,7 @@ func (s *Server) candidateState() candidateState {
 		t.MembersVersion = int64(m.Version)
 	}
 	for _, text := range slices.Concat(alarms.Reasons, alarms.Alarms)[:min(maxToldAlarms, len(alarms.Reasons)+len(alarms.Alarms))] {
-		t.Alarms = append(t.Alarms, text[:min(maxToldAlarm, len(text))])
+		t.Alarms = append(t.Alarms, strings.ToValidUTF8(text[:min(maxToldAlarm, len(text))], ""))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -143,5 +143,17 @@ func replaceFile(name string, data []byte, durable bool) error {
 	if err := errors.Join(tmp.Chmod(0o600), synced, tmp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), name)
+	if err := os.Rename(tmp.Name(), name); err != nil || !durable {
+		return err
+	}
+	return syncFolder(filepath.Dir(name))
+}
+
+// syncFolder makes renames in a folder survive a crash of the machine.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -3,6 +3,7 @@
 //     import { waitingFetch, onWait } from "/.well-known/vestibule/client.js";
 
 const own = "/.well-known/vestibule/", ticketHeader = "Vestibule-Ticket", send = globalThis.fetch.bind(globalThis);
+const locks = globalThis.document && globalThis.navigator && navigator.locks;
 const hosts = new Map(), listeners = new Set(), waits = new Map(); // waits: line -> newest state, the newest line last
 
 // WaitingRoomError is the rejection of a request that waiting cannot deliver. state is the room's newest answer.
@@ -46,7 +47,7 @@ export function onWait(callback) {
 function hostOf(origin, request) {
 	let host = hosts.get(origin);
 	if (!host) {
-		host = { origin, lines: new Map(), tickets: {}, waited: false, byHeader: false, known: false, first: null };
+		host = { origin, lines: new Map(), tickets: {}, old: [], waited: false, byHeader: false, known: false, first: null };
 		try { Object.assign(host, JSON.parse(sessionStorage.getItem("vestibule " + origin))) } catch (e) {} // no storage: the ticket ends with the page
 		host.byHeader = Object.keys(host.tickets).length > 0;
 		hosts.set(origin, host);
@@ -56,7 +57,7 @@ function hostOf(origin, request) {
 	return host;
 }
 function keep(host) {
-	try { sessionStorage.setItem("vestibule " + host.origin, JSON.stringify({ tickets: host.tickets, waited: host.waited })) } catch (e) {} // as above
+	try { sessionStorage.setItem("vestibule " + host.origin, JSON.stringify({ tickets: host.tickets, old: host.old, waited: host.waited })) } catch (e) {} // as above
 }
 
 // ask sends a request with the tickets of its host and keeps those of the answer.
@@ -65,8 +66,10 @@ async function ask(host, request) {
 	const response = await send(request), brought = host.byHeader && response.headers.get(ticketHeader);
 	if (brought) {
 		brought.split(",").forEach(function (pair) {
-			const at = pair.indexOf("=");
-			host.tickets[pair.slice(0, at).trim()] = pair.slice(at + 1).trim();
+			const at = pair.indexOf("="), name = pair.slice(0, at).trim(), ticket = pair.slice(at + 1).trim();
+			if (host.old.includes(ticket) || host.tickets[name] === ticket) return; // some cache has replayed an answer
+			if (host.tickets[name]) host.old = host.old.concat(host.tickets[name]).slice(-20);
+			host.tickets[name] = ticket;
 		});
 		keep(host);
 	}
@@ -148,13 +151,15 @@ async function poll(host, url, credentials, signal, how) {
 // wait polls at the room's interval until the visitor is admitted or no request needs the line any more.
 async function wait(line, state) {
 	const host = line.host, signal = line.cut.signal;
-	let fails = 0, asked = 0, how = "now", source, wake = function () {};
+	let fails = 0, asked = 0, how = "now", source, lead = false, wake = function () {};
+	function leads() { return locks ? lead : !globalThis.document || document.visibilityState === "visible" } // insecure pages have no locks
 	function within(seconds) { setTimeout(function () { wake() }, seconds * 1000) }
 	// The event stream ends a pause when the turn is near. Only pages of the host itself may read it.
 	function listen() {
-		if (source || host.byHeader || !globalThis.EventSource || location.origin !== host.origin) return;
+		if (source || !leads() || host.byHeader || !globalThis.EventSource || location.origin !== host.origin) return;
 		source = new EventSource(own + "events?room=" + encodeURIComponent(state.room));
 		source.onmessage = function (e) {
+			if (channel) channel.postMessage([state.room, e.data]);
 			const n = JSON.parse(e.data), near = Date.parse(state.place || state.joinedAt) <= Math.max(n.cutoff, n.park);
 			if (near && !n.pausedBy && Date.now() - asked > 2000) within(.05 + Math.random() * .45);
 		};
@@ -173,6 +178,18 @@ async function wait(line, state) {
 		addEventListener("pagehide", away);
 		addEventListener("online", online);
 	}
+	// One tab of a browser has a stream and polls that are held, as over HTTP/1.1 it has six connections to a site. The
+	// waiting page shares the lock and the messages.
+	const channel = globalThis.BroadcastChannel && globalThis.document ? new BroadcastChannel("vestibule") : null, over = new AbortController();
+	let letGo = function () {};
+	if (locks) locks.request("vestibule", { signal: over.signal }, function () {
+		lead = true;
+		return new Promise(function (done) { letGo = done });
+	}).catch(function () {
+		lead = false; // another tab took it, or the line is over
+		if (source) source.close();
+		source = null;
+	});
 	try {
 		while (!signal.aborted) {
 			if (state.state === "entering") {
@@ -201,7 +218,7 @@ async function wait(line, state) {
 			if (signal.aborted) return away();
 			asked = Date.now();
 			try {
-				state = await poll(host, line.url, line.credentials, signal, how);
+				state = await poll(host, line.url, line.credentials, signal, leads() ? how : "now");
 				fails = 0;
 				how = "1";
 			} catch (e) {
@@ -213,6 +230,9 @@ async function wait(line, state) {
 		}
 	} finally {
 		if (source) source.close();
+		if (channel) channel.close();
+		over.abort();
+		letGo();
 		if (globalThis.removeEventListener) {
 			removeEventListener("pagehide", away);
 			removeEventListener("online", online);

@@ -16,14 +16,24 @@ addEventListener("pagehide", function () {
 });
 addEventListener("pageshow", function (e) { if (e.persisted) again(0) });
 if (!window.EventSource || !(now.retryAfterSeconds > 0)) return;
-source = new EventSource(at + "events" + room);
-source.onmessage = function (e) {
-	var n = JSON.parse(e.data);
-	// A poll near the turn is held; after an immediate answer the next poll waits.
-	if (!n.pausedBy && Date.parse(now.place || now.joinedAt) <= Math.max(n.cutoff, n.park)) again(Math.max(.05, 2 - (Date.now() - begun) / 1000) + Math.random() * .45);
-};
-source.addEventListener("over", function (e) {
-	source.close();
-	if (e.data == "ask") again(Math.random() * 3);
-});
+// One tab of a browser has a stream, see page.js.
+var visible = document.visibilityState == "visible", channel = window.BroadcastChannel && new BroadcastChannel("vestibule");
+if (navigator.locks) navigator.locks.request("vestibule", { steal: visible }, function () {
+	listen();
+	return new Promise(function () {}); // for the life of the page
+}).catch(function () { if (source) source.close() });
+else if (visible) listen();
+function listen() {
+	source = new EventSource(at + "events" + room);
+	source.onmessage = function (e) {
+		var n = JSON.parse(e.data);
+		if (channel) channel.postMessage([now.room, e.data]);
+		// A poll near the turn is held; after an immediate answer the next poll waits.
+		if (!n.pausedBy && Date.parse(now.place || now.joinedAt) <= Math.max(n.cutoff, n.park)) again(Math.max(.05, 2 - (Date.now() - begun) / 1000) + Math.random() * .45);
+	};
+	source.addEventListener("over", function (e) {
+		source.close();
+		if (e.data == "ask") again(Math.random() * 3);
+	});
+}
 })

@@ -1,4 +1,7 @@
-addEventListener("DOMContentLoaded", function () {
+(function (start) {
+	// A script of the site may put this page into a document that is loaded already.
+	if (document.readyState == "loading") addEventListener("DOMContentLoaded", start); else setTimeout(start);
+})(function () {
 "use strict";
 // The state that the page was served with. Without this script it reloads by itself,
 // see the head of the page; with it, it gets updates and never reloads before the
@@ -6,7 +9,7 @@ addEventListener("DOMContentLoaded", function () {
 var $ = function (id) { return document.getElementById(id) };
 var words = JSON.parse($("words").textContent), list = JSON.parse($("now").textContent), now = list.pop();
 "{{fields}}".split(" ").forEach(function (name, i) { now[name] = list[i] });
-var lang = document.documentElement.lang, vr = $("vr");
+var lang = now.language, vr = $("vr");
 var count = new Intl.NumberFormat(lang), plural = new Intl.PluralRules(lang);
 // stored survives a reload of this tab, if the browser keeps it.
 var stored = {};
@@ -15,7 +18,7 @@ function store(key, value) {
 	stored[key] = value;
 	try { sessionStorage.vestibule = JSON.stringify(stored) } catch (e) {} // then the next page starts fresh
 }
-var short = { hour: "numeric", minute: "2-digit" }, long = { hour: "numeric", minute: "2-digit", second: "2-digit" };
+var short = { hour: "numeric", minute: "2-digit" }, long = Object.assign({ second: "2-digit" }, short);
 
 // Words.
 function unit(name, n, shown) {
@@ -57,7 +60,7 @@ function clock(time, how) { return new Intl.DateTimeFormat(lang, how).format(new
 function put(id, text) { var e = $(id); if (e.textContent != text) e.textContent = text }
 
 // Display. Times use the server's clock: skew is the difference to ours.
-var skew = 0, state = "", done = 0, told = { state: now.state, ahead: now.peopleAhead, counting: now.counting, at: Date.now() };
+var skew = 0, state = "", done = 0, telling, told = {}; // told: what was announced last, by state; nothing of the page as it came
 function show(s) {
 	if (at(s) != at(now)) done = grew = 0; // another place
 	now = s;
@@ -81,7 +84,7 @@ function show(s) {
 	vr.dataset.order = s.queueingMethod;
 	vr.dataset.bar = known ? done = Math.max(done, s.progressPercent) : "";
 	if (known) $("bar").value = done;
-	turn(s.state, s.state == "paused" ? words["paused_" + s.pausedBy] : s.state == "queued" && s.counting ? words.queued_counting : s.state == "queued" && s.waitTimeLonger ? words.queued_longer : s.state == "queued" && lots(s) ? words.queued_random : words[s.state + "_text"]);
+	turn(s.state, words[s.state + (s.state == "paused" ? "_" + s.pausedBy : s.state != "queued" ? "_text" : s.counting ? "_counting" : s.waitTimeLonger ? "_longer" : lots(s) ? "_random" : "_text")]);
 	tick();
 }
 // note shows the organiser's message, and the earlier ones that this page has shown.
@@ -97,15 +100,19 @@ function turn(to, text) {
 	state = vr.dataset.state = to;
 	put("head", words[to]);
 	put("text", now[to] || text); // of a draw
-	document.title = (to == "queued" && !now.counting && !lots(now) ? "(" + count.format(now.peopleAhead) + ") " : "") + words[to];
+	document.title = (to == "queued" && numbered() ? "(" + count.format(now.peopleAhead) + ") " : "") + words[to];
 	tell(to, text);
 }
 function tick() {
 	var t = Date.now() - skew, start = Date.parse(now.startsAt);
 	put("waited", span((t - Date.parse(now.joinedAt)) / 1000));
 	if (start) put("starts", span((start - t) / 1000));
-	// A stream sends a message every five seconds at least.
-	if (said && Date.now() - said > 12000) { hush(); lost(); stream(); return turn("offline", words.offline_text) }
+	// A stream sends a message every five seconds at least. The tab that had it may be closed.
+	if (said && Date.now() - said > 12000) {
+		hush();
+		lost();
+		if (leads()) { stream(); return turn("offline", words.offline_text) }
+	}
 	// It has started, and no stream reports positions.
 	if (state == "before" && !said && Date.parse(now.updatedAt) < start && t > start + 1000) {
 		fresh = true;
@@ -113,14 +120,18 @@ function tick() {
 		show(word = Object.assign({}, now, { state: "queued", counting: true, updatedAt: new Date(t).toISOString() }));
 	}
 }
-// tell makes screen readers announce important changes only: another state; half of
-// the visitors in front gone; otherwise every five minutes.
+// numbered reports whether the number of visitors in front is known.
+function numbered() { return !now.counting && now.peopleAhead >= 0 && !lots(now) }
+// tell makes screen readers announce important changes only: another state; half of the visitors in front gone; a
+// longer wait. The line is announced again after five minutes.
 function tell(to, text) {
-	var ahead = lots(now) ? 1 : now.peopleAhead, late = Date.now() - told.at > 300000 && ahead != told.ahead;
-	var longer = now.waitTimeLonger && !told.longer, counted = told.counting && !now.counting;
-	if (to == told.state && (to != "queued" || now.counting || ahead > told.ahead / 2 && !late && !longer && !counted)) return;
-	told = { state: to, ahead: ahead, at: Date.now(), longer: now.waitTimeLonger, counting: now.counting };
-	$("say").textContent = words[to] + ". " + (to == "queued" && !now.counting ? (longer ? text + " " : "") + (lots(now) ? "" : words.ahead + ": " + count.format(ahead) + ". ") + words.wait + ": " + wait(now) : text);
+	var ahead = numbered() ? now.peopleAhead : lots(now) && !now.counting ? 1 : Infinity, last = told[to], longer = now.waitTimeLonger;
+	if (last && (to == telling || /queued|next/.test(to)) && Date.now() - last.at < 300000 &&
+		!(to == "queued" && (ahead < last.ahead / 2 || longer && !last.longer))) return;
+	if (telling) $("say").textContent = words[to] + ". " + (to != "queued" || now.counting ? text : (longer ? text + " " : "") +
+		(numbered() ? words.ahead + ": " + count.format(ahead) + ". " : "") + words.wait + ": " + wait(now));
+	telling = to;
+	told[to] = { ahead: ahead, longer: longer, at: Date.now() };
 }
 
 // The turn has come.
@@ -129,6 +140,7 @@ function enter() {
 	if (entering) return;
 	entering = true;
 	hush();
+	letGo();
 	turn("entering", words.entering_text);
 	if ($("notify").getAttribute("aria-pressed") == "true") {
 		try {
@@ -142,6 +154,7 @@ function enter() {
 function blocked() {
 	entering = true;
 	hush();
+	letGo();
 	clearTimeout(timer);
 	turn("blocked", words.blocked_text);
 	setTimeout(reload, (now.state == "blocked" ? now.retryAfterSeconds : 60 + Math.random() * 30) * 1000);
@@ -161,7 +174,7 @@ function reload() {
 var timer, due = 0, fails = 0, asking = null, again = false, source, said = 0, refused = 0, near = false, sent = 0, word = now, grew = 0, drew = 0, heights = [];
 // fresh: no current state is shown yet, so the next poll is not held. broken: the stream was interrupted, with no message since.
 var fresh = true, broken = false;
-function listen() { later(now.counting ? 1 : now.retryAfterSeconds); stream() }
+function listen() { later(now.counting ? 1 : now.retryAfterSeconds); claim(visible()) }
 function later(s) {
 	clearTimeout(timer);
 	due = 0;
@@ -177,13 +190,41 @@ function within(s) {
 	due = Date.now() + s * 1000;
 	timer = setTimeout(ask, s * 1000);
 }
+// Over HTTP/1.1 a browser has six connections to a site. So only one tab of all rooms has a stream and polls that are
+// held. It passes the messages on. A visible tab takes this over from a hidden one.
+var locks = navigator.locks, lead, letGo = function () {}, channel = window.BroadcastChannel && new BroadcastChannel("vestibule");
+if (channel) channel.onmessage = function (e) {
+	if (leads()) return;
+	if (e.data[0] == now.room) message(e.data[1]); else overdue();
+};
+function leads() { return locks ? lead : visible() } // insecure pages have no locks
+function visible() { return document.visibilityState == "visible" }
+function claim(steal) {
+	if (!locks || lead || entering) return stream();
+	var mine = {};
+	locks.request("vestibule", { steal: steal }, function () {
+		if (entering) return;
+		lead = mine;
+		stream();
+		return new Promise(function (done) { letGo = done });
+	}).catch(function () {
+		if (lead != mine) return;
+		lead = null; // another tab took it
+		hush();
+		claim(false);
+	});
+}
 // stream gets the state of the queue every second. Entering needs a poll: only its answer
 // carries the ticket.
 function stream() {
-	if (source || entering || !window.EventSource || !(now.retryAfterSeconds > 0)) return;
+	if (source || entering || !leads() || !window.EventSource || !(now.retryAfterSeconds > 0)) return;
 	source = new EventSource("/.well-known/vestibule/events?room=" + encodeURIComponent(now.room));
 	source.onopen = anew;
-	source.onmessage = function (e) { said = Date.now(); refused = 0; broken = false; placed(JSON.parse(e.data)) };
+	source.onmessage = function (e) {
+		refused = 0;
+		if (channel) channel.postMessage([now.room, e.data]);
+		message(e.data);
+	};
 	source.addEventListener("over", function (e) {
 		hush();
 		if (e.data != "ask") return;
@@ -194,6 +235,7 @@ function stream() {
 		if (source && source.readyState == 2) { hush(); setTimeout(stream, 3000 * Math.pow(2, Math.min(refused++, 4)) * (.75 + Math.random() / 2)) } else if (said) lost();
 	};
 }
+function message(data) { said = Date.now(); broken = false; placed(JSON.parse(data)) }
 // lost polls soon, once: if the site does not answer either, the numbers shown are old.
 function lost() {
 	said = 0;
@@ -227,10 +269,12 @@ function placed(n) {
 	if (counted && !lots(now) && (!early || !n.starts && n.at >= Date.parse(now.startsAt))) show(shown(n, p));
 	else if (state == "offline") show(now);
 	if (n.drawn > joined && n.drawn != drew) within(Math.random() * Math.min(10, p.total / 100), drew = n.drawn); // once: the answer has the place
-	near = !n.pausedBy && (joined <= Math.max(n.cutoff, early ? 0 : n.park) || lots(now) && was);
-	// Timers of background pages are slow; messages are not.
-	if (near && !was) later(.05 + Math.random() * (early ? 1.5 : .45)); else if (due && Date.now() > due) ask();
+	near = leads() && !n.pausedBy && (joined <= Math.max(n.cutoff, early ? 0 : n.park) || lots(now) && was);
+	if (near && !was) later(.05 + Math.random() * (early ? 1.5 : .45)); else overdue();
 }
+// overdue polls late: timers of background pages are slow; messages are not.
+function overdue() { if (due && Date.now() > due) ask() }
+var ends = ["waitTimeLowSeconds", "waitTimeSeconds", "waitTimeHighSeconds"];
 // shown returns the state to show after a message: never more than the newest answer. A
 // change in only one or two messages, for example before all edges report, is not shown.
 function shown(n, p) {
@@ -251,10 +295,7 @@ function shown(n, p) {
 	s.peopleAhead = Math.round(Math.max(0, ahead));
 	if (word.peopleAhead >= 0 && !word.counting) s.peopleAhead = Math.min(word.peopleAhead, s.peopleAhead);
 	s.waitTimeKnown = isFinite(w) && s.state != "paused";
-	["Low", "", "High"].forEach(function (end) {
-		end = "waitTime" + end + "Seconds";
-		s[end] = known ? f * word[end] : w;
-	});
+	ends.forEach(function (end) { s[end] = known ? f * word[end] : w });
 	if (!now.counting) keep(s);
 	w = s.waitTimeSeconds;
 	var waited = (n.at - Date.parse(s.joinedAt)) / 1000;
@@ -269,10 +310,7 @@ function keep(s) {
 	if (both && s.waitTimeHighSeconds > high + Math.max(60, high / 5)) grew = Date.now();
 	else if (!s.waitTimeLonger || now.waitTimeLonger) {
 		if (now.peopleAhead >= 0) s.peopleAhead = Math.min(s.peopleAhead, now.peopleAhead);
-		if (both) ["Low", "", "High"].forEach(function (end) {
-			end = "waitTime" + end + "Seconds";
-			s[end] = Math.min(s[end], now[end]);
-		});
+		if (both) ends.forEach(function (end) { s[end] = Math.min(s[end], now[end]) });
 	}
 	s.waitTimeLonger = word.waitTimeLonger || Date.now() - grew < 300000;
 }
@@ -339,13 +377,15 @@ function ask() {
 	if (asking || entering) return;
 	sent = Date.now();
 	var cut = asking = new AbortController(), patience = setTimeout(function () { cut.abort() }, 45000);
-	fetch(location.href.split("#")[0], { headers: { Accept: "application/json", "Vestibule-Poll": fresh ? "now" : "1" }, cache: "no-store", redirect: "manual", signal: cut.signal })
+	fetch(location.href.split("#")[0], { headers: { Accept: "application/json", "Vestibule-Poll": fresh || !leads() ? "now" : "1" }, cache: "no-store", redirect: "manual", signal: cut.signal })
 		.then(function (r) {
-			if (/json/.test(r.headers.get("Content-Type"))) return r.json();
-			if (r.status >= 500) throw r.status;
-			return {}; // the site itself: the queue is gone
+			// Without our object it is the site itself, as the queue is gone, or something in between.
+			return (/json/.test(r.headers.get("Content-Type")) ? r.json() : Promise.resolve({})).then(function (j) {
+				if (!j.vestibule && (r.status >= 500 || r.status == 429 || r.headers.get("Vestibule-Decision"))) throw 0;
+				return j.vestibule || { state: "entering" };
+			});
 		})
-		.then(function (j) { heard(j.vestibule || { state: "entering" }) }, missed)
+		.then(heard, missed)
 		.then(settled, settled);
 	function settled() {
 		clearTimeout(patience);
@@ -378,22 +418,27 @@ function missed() {
 	if (++fails > 1 || broken || navigator.onLine === false) turn("offline", words.offline_text);
 	later(Math.min(10, Math.pow(2, fails)) * (.75 + Math.random() / 2));
 }
-function wake() { if (document.visibilityState == "visible" && (fails || Date.now() - skew - Date.parse(now.updatedAt) > 30000)) ask() }
+function wake() {
+	if (!locks && !visible()) hush();
+	if (!visible()) return;
+	claim(true);
+	if (fails || Date.now() - skew - Date.parse(now.updatedAt) > 30000) ask();
+}
 
 // Options of the visitor.
 function toggle(button, on) { button.setAttribute("aria-pressed", on); store(button.id, on); return on }
 function pressed(e) { return e.currentTarget.getAttribute("aria-pressed") == "true" }
 // armed enables ring. Some browsers play no sound before a user interaction.
 function armed() {
-	sound = sound || new (window.AudioContext || window.webkitAudioContext)();
+	sound = sound || new AudioContext();
 	ring = function (done) {
 		sound.resume();
 		[659, 880].forEach(function (pitch, i) {
 			var o = sound.createOscillator(), g = sound.createGain(), at = sound.currentTime + i * .22;
 			o.frequency.value = pitch;
-			g.gain.setValueAtTime(0, at);
-			g.gain.linearRampToValueAtTime(.2, at + .02);
-			g.gain.exponentialRampToValueAtTime(.001, at + .6);
+			g.gain.value = 0;
+			g.gain.setTargetAtTime(.2, at, .01);
+			g.gain.setTargetAtTime(0, at + .1, .1);
 			o.connect(g).connect(sound.destination);
 			o.start(at);
 			o.stop(at + .6);
@@ -413,7 +458,7 @@ $("notify").onclick = function (e) {
 };
 if (!window.Notification || !window.isSecureContext) $("notify").hidden = true;
 else if (stored.notify && Notification.permission == "granted") toggle($("notify"), true);
-if (!window.AudioContext && !window.webkitAudioContext) $("sound").hidden = true;
+if (!window.AudioContext) $("sound").hidden = true;
 else if (stored.sound) {
 	toggle($("sound"), true);
 	armed();
@@ -429,7 +474,7 @@ if (state = now.state, state != "left") {
 	addEventListener("online", function () { fails ? anew() : ask(); stream() });
 	addEventListener("pagehide", away);
 	addEventListener("offline", missed);
-	addEventListener("pageshow", function (e) { if (e.persisted) { ask(); stream() } });
+	addEventListener("pageshow", function (e) { if (e.persisted) { ask(); claim(true) } });
 	document.addEventListener("visibilitychange", wake);
 }
 window.vestibule = true;

@@ -62,7 +62,7 @@ func golden(t *testing.T, file string, got []byte) {
 func body(shown []byte) []byte {
 	shown = regexp.MustCompile(`(?s)<style>.*?</style>`).ReplaceAll(shown, []byte("<style></style>"))
 	shown = regexp.MustCompile(`(?s)<script>.*?</script>`).ReplaceAll(shown, []byte("<script></script>"))
-	return regexp.MustCompile(`(?s)(id="words">).*?</script>`).ReplaceAll(shown, []byte("$1</script>"))
+	return regexp.MustCompile(`(?s)(id=words>).*?</script>`).ReplaceAll(shown, []byte("$1</script>"))
 }
 
 func TestThePageIsGolden(t *testing.T) {
@@ -113,7 +113,7 @@ func TestTheJSONIsGolden(t *testing.T) {
 // The page's script starts with what it is told later: the list in the page, with the names in the script, is the JSON
 // form.
 func TestThePageHasTheJSON(t *testing.T) {
-	list := regexp.MustCompile(`(?s)id="now">(.*?)</script>`)
+	list := regexp.MustCompile(`(?s)id=now>(.*?)</script>`)
 	names := regexp.MustCompile(`"(state pausedBy [A-Za-z ]*)"\.split`)
 	for _, s := range page.Samples {
 		shown := page.Builtin().Render(nil, &s.Visitor)
@@ -149,26 +149,26 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 		not    []string
 	}{
 		{"queued", nil, []string{
-			"<title>(1,234) You are in line</title>", ">You are in line</h1>", `id="ahead">1,234<`, "id=\"wait\">8–\u206011 minutes<", `id="total">20,000<`,
-			`<time id="joined" datetime="2021-05-27T16:26:45Z">16:26 UTC</time>`, `<time id="updated" datetime="2021-05-27T16:33:20Z">16:33:20 UTC</time>`,
-			`id="kept">5 minutes<`, `content="20"`, "in the order of arrival", `data-state="queued" data-bar="39"`, `id="waited">6 minutes<`,
-			`<p id="lost"></p>`, `action="/.well-known/vestibule/leave?room=sale"`,
+			"<title>(1,234) You are in line</title>", ">You are in line</h1>", `id=ahead>1,234<`, "id=wait>8–\u206011 minutes<", `id=total>20,000<`,
+			`<dd id=joined>16:26 UTC</div>`, `<dd id=updated>16:33:20 UTC</div>`,
+			`id=kept>5 minutes<`, `content="20"`, "in the order of arrival", `data-state=queued data-bar="39"`, `id=waited>6 minutes<`,
+			`<p id=lost></p>`, `action="/.well-known/vestibule/leave?room=sale"`,
 		}, []string{"drawn at random.</p>"}},
-		{"queued", func(v *page.Visitor) { v.Decision.Low, v.Decision.High = 0, 0 }, []string{`id="wait">10 minutes<`}, nil},
-		{"queued", func(v *page.Visitor) { v.Decision.Low = v.Decision.High }, []string{`id="wait">11 minutes<`}, nil},
-		{"queued-unknown", nil, []string{`id="wait">Not known yet<`, `data-bar=""`}, nil},
+		{"queued", func(v *page.Visitor) { v.Decision.Low, v.Decision.High = 0, 0 }, []string{`id=wait>10 minutes<`}, nil},
+		{"queued", func(v *page.Visitor) { v.Decision.Low = v.Decision.High }, []string{`id=wait>11 minutes<`}, nil},
+		{"queued-unknown", nil, []string{`id=wait>Not known yet<`, `data-bar=""`}, nil},
 		{"queued-random", nil, []string{
-			"<title>You are in line</title>", "drawn at random.</p>", "id=\"wait\">25\u00a0% ≤ 5 minutes\n50\u00a0% ≤ 10 minutes\n75\u00a0% ≤ 20 minutes<",
-			`data-bar="" data-order="random"`, `"waitTimePercentileSeconds":[250,600,1200]`,
+			"<title>You are in line</title>", "drawn at random.</p>", "id=wait>25\u00a0% ≤ 5 minutes\n50\u00a0% ≤ 10 minutes\n75\u00a0% ≤ 20 minutes<",
+			`data-bar="" data-order=random`, `"waitTimePercentileSeconds":[250,600,1200]`,
 		}, []string{"order of arrival.</p>"}},
-		{"queued-random", func(v *page.Visitor) { v.Decision.Known = false }, []string{`id="wait">Not known yet<`}, []string{"waitTimePercentileSeconds\":["}},
-		{"queued-million", nil, []string{`id="ahead">1,234,567<`, `id="wait">More than a day<`}, nil},
+		{"queued-random", func(v *page.Visitor) { v.Decision.Known = false }, []string{`id=wait>Not known yet<`}, []string{"waitTimePercentileSeconds\":["}},
+		{"queued-million", nil, []string{`id=ahead>1,234,567<`, `id=wait>More than a day<`}, nil},
 		{"queued-message", func(v *page.Visitor) { v.Message = `</p><script>alert("1")</script> & 'so'` }, []string{
 			`>&lt;/p&gt;&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt; &amp; &#39;so&#39;</p>`, `"message":"\u003c/p\u003e\u003cscript\u003ealert(\"1\")`,
 		}, []string{`<script>alert`}},
-		{"next", nil, []string{"<title>You are next</title>", ">You are next</h1>", `id="wait">Any moment now<`, "as soon as there is room", `content="2"`}, nil},
+		{"next", nil, []string{"<title>You are next</title>", ">You are next</h1>", `id=wait>Any moment now<`, "as soon as there is room", `content="2"`}, nil},
 		// before the regional has counted anybody
-		{"next", func(v *page.Visitor) { v.Decision.Waiting = 0 }, []string{`id="total">1<`}, nil},
+		{"next", func(v *page.Visitor) { v.Decision.Waiting = 0 }, []string{`id=total>1<`}, nil},
 		{"entering", nil, []string{">It is your turn</h1>", "The site is opening."}, nil},
 		{"paused-system", nil, []string{">The line is paused</h1>", "Nobody can be let in at the moment. Your place is kept"}, nil},
 		{"paused-operator", nil, []string{"The organiser has paused the line.", "We let the next people in at 17:00."}, nil},
@@ -176,20 +176,20 @@ func TestWhatVisitorsAreTold(t *testing.T) {
 		{"paused-system", func(v *page.Visitor) { v.Decision.Ahead = 0 }, []string{">The line is paused</h1>"}, []string{">You are next</h1>"}},
 		{"closed", nil, []string{">The line is closed</h1>", "<noscript>"}, nil},
 		{"rejected", nil, []string{">The line is closed</h1>", "<noscript>"}, nil},
-		{"draw-placed", nil, []string{"<dd id=\"place\">≈\u00a057/290</dd>", ">Your place was drawn by lot.</p>", `"place":57,"entrants":290`, "This draw can be checked</summary>", `download="draw.json" href="data:application/json,%7B%22commit%22:%227f83b1657ff1`}, nil},
-		{"draw-placed", func(v *page.Visitor) { v.Event.Draw.Counted, v.Decision.Ticket.Forecast = v.Now+1, 0 }, []string{`<div class="s" hidden>`, `"peopleAhead":-1`}, []string{"57/"}},
-		{"before", nil, []string{">It has not started yet</h1>", `id="starts">4 minutes<`, "puts you in line by itself"}, nil},
-		{"before", func(v *page.Visitor) { v.Event.Start = v.Now.Add(50 * time.Hour) }, []string{`id="starts">2 days<`}, nil},
-		{"before-draw", nil, []string{`id="ahead">–<`, `"peopleAhead":-1,`, `<code id="proof">{&#34;commit&#34;:&#34;7f83b1657ff1`}, []string{"1,234", "1234"}},
+		{"draw-placed", nil, []string{"<dd id=place>≈\u00a057/290</div>", ">Your place was drawn by lot.</p>", `"place":57,"entrants":290`, "This draw can be checked</summary>", `download="draw.json" href="data:application/json,%7B%22commit%22:%227f83b1657ff1`}, nil},
+		{"draw-placed", func(v *page.Visitor) { v.Event.Draw.Counted, v.Decision.Ticket.Forecast = v.Now+1, 0 }, []string{`<div class=s hidden>`, `"peopleAhead":-1`}, []string{"57/"}},
+		{"before", nil, []string{">It has not started yet</h1>", `id=starts>4 minutes<`, "puts you in line by itself"}, nil},
+		{"before", func(v *page.Visitor) { v.Event.Start = v.Now.Add(50 * time.Hour) }, []string{`id=starts>2 days<`}, nil},
+		{"before-draw", nil, []string{`id=ahead>–<`, `"peopleAhead":-1,`, `<code id="proof">{&#34;commit&#34;:&#34;7f83b1657ff1`}, []string{"1,234", "1234"}},
 		{"moment", nil, []string{"The waiting room needs a moment."}, []string{"cannot be reached at the moment. This page keeps trying.</p>"}},
-		{"queued", nil, []string{`id="number">482-177-301<`, `"number":"482-177-301"`}, nil},
-		{"draw-making", nil, []string{`id="ahead">–<`, `"peopleAhead":-1,`}, []string{"1,234", "1234"}},
-		{"draw-late", nil, []string{`id="ahead">1,234<`, `"peopleAhead":1234,`}, nil},
+		{"queued", nil, []string{`id=number>482-177-301<`, `"number":"482-177-301"`}, nil},
+		{"draw-making", nil, []string{`id=ahead>–<`, `"peopleAhead":-1,`}, []string{"1,234", "1234"}},
+		{"draw-late", nil, []string{`id=ahead>1,234<`, `"peopleAhead":1234,`}, nil},
 		{"left", nil, []string{">You have left the line</h1>", `<a href="/">Join again</a>`}, []string{"<noscript>"}},
 		{"left", func(v *page.Visitor) { v.Back = `/sale"><b>` }, []string{`<a href="/sale&#34;&gt;&lt;b&gt;">`}, nil},
-		{"lost-expired", nil, []string{`<p id="lost">Your earlier visit has ended`}, nil},
-		{"lost-away", nil, []string{`<p id="lost">You were away for too long`}, nil},
-		{"lost-void", nil, []string{`<p id="lost">The line was started anew`}, nil},
+		{"lost-expired", nil, []string{`<p id=lost>Your earlier visit has ended`}, nil},
+		{"lost-away", nil, []string{`<p id=lost>You were away for too long`}, nil},
+		{"lost-void", nil, []string{`<p id=lost>The line was started anew`}, nil},
 	} {
 		v := sample(t, tc.sample)
 		if tc.change != nil {
@@ -232,7 +232,7 @@ func TestEstimates(t *testing.T) {
 	} {
 		v := one()
 		v.Decision.Wait, v.Decision.Low, v.Decision.High = tc.wait, tc.low, tc.high
-		if shown := string(page.Builtin().Render(nil, &v)); !strings.Contains(shown, `id="wait">`+tc.want+"<") {
+		if shown := string(page.Builtin().Render(nil, &v)); !strings.Contains(shown, `id=wait>`+tc.want+"<") {
 			t.Errorf("%v (%v to %v): the page does not say %q", tc.wait, tc.low, tc.high, tc.want)
 		}
 	}
@@ -243,7 +243,7 @@ func TestEstimates(t *testing.T) {
 func TestEveryPageStandsByItself(t *testing.T) {
 	never := regexp.MustCompile(`(?i)\bon[a-z]+\s*=\s*"|javascript:|\ssrc\s*=|url\(|@import|https?://|<(iframe|object|embed|link|base|img)|{{|\sstyle\s*=`)
 	inline := regexp.MustCompile(`(?s)<(?:script|style)>(.*?)</(?:script|style)>`)
-	data := regexp.MustCompile(`(?s)<script type="application/json" id="(?:words|now)">(.*?)</script>`)
+	data := regexp.MustCompile(`(?s)<script type="application/json" id=(?:words|now)>(.*?)</script>`)
 	heaviest, heaviestZipped := 0, 0
 	looked := map[string]bool{} // styles and scripts, which are common to all pages
 	policy := page.Builtin().Policy("", "")
@@ -313,8 +313,16 @@ var (
 )
 
 // wellFormed checks that every opened tag is closed, in order.
+var (
+	unquoted = regexp.MustCompile(` (id|class|role|dir|max|method|aria-[a-z]+|data-[a-z]+)=([^"\s>]+)`)
+	terms    = regexp.MustCompile(`(?s)<dt>([^<]*)<dd([^>]*>[^<]*)</div>`)
+)
+
 func wellFormed(shown string) error {
 	shown = scripts.ReplaceAllString(shown, "")
+	// What HTML allows to omit.
+	shown = unquoted.ReplaceAllString(shown, ` $1="$2"`)
+	shown = terms.ReplaceAllString(strings.ReplaceAll(shown, "<body>", "</head><body>"), "<dt>$1</dt><dd$2</dd></div>") + "</body></html>"
 	shown = voids.ReplaceAllString(strings.TrimPrefix(shown, "<!doctype html>"), "<$1$2/>")
 	d := xml.NewDecoder(strings.NewReader(strings.ReplaceAll(shown, " hidden>", ` hidden="">`)))
 	for {
@@ -444,7 +452,7 @@ func TestTimes(t *testing.T) {
 			}
 		}
 		shown = page.Builtin().Render(shown[:0], &v)
-		for _, want := range []string{`<time id="joined" datetime="` + short + `">` + at.Format("15:04 UTC"), `<time id="updated" datetime="` + short + `">` + at.Format("15:04:05 UTC")} {
+		for _, want := range []string{`<dd id=joined>` + at.Format("15:04 UTC"), `<dd id=updated>` + at.Format("15:04:05 UTC")} {
 			if !bytes.Contains(shown, []byte(want)) {
 				t.Fatalf("no %s", want)
 			}

@@ -8,9 +8,9 @@ type variable func(dst []byte, v *Visitor, c *catalog, p *Page) []byte
 // variables are the variables of the built-in page that depend on the visitor or the brand, by name.
 var variables = map[string]variable{
 	"title": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
-		if v.State() == Queued && !v.counting() && !v.randomOrder() {
+		if n, told := v.ahead(); told && v.State() == Queued && !v.randomOrder() {
 			dst = append(dst, '(')
-			dst = c.appendNumber(dst, v.Decision.Ahead)
+			dst = c.appendNumber(dst, n)
 			dst = append(dst, ") "...)
 		}
 		return append(dst, c.heading(v)...)
@@ -87,17 +87,8 @@ var variables = map[string]variable{
 		}
 		return append(appendClock(dst, v.Decision.Ticket.Joined), " UTC"...)
 	},
-	"joined-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		if v.Moment {
-			return dst
-		}
-		return appendSecond(dst, v.Decision.Ticket.Joined)
-	},
 	"updated": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		return append(appendTwo(append(appendClock(dst, v.Now), ':'), int64(v.Now)/1000%60), " UTC"...)
-	},
-	"updated-iso": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
-		return appendSecond(dst, v.Now)
 	},
 	"number": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
 		if v.Moment {
@@ -115,13 +106,13 @@ var variables = map[string]variable{
 		if ok {
 			hidden = ">"
 		}
-		dst = append(append(append(append(dst, `<div class="s"`...), hidden...), "<dt>"...), c.msg.DrawPlace...)
-		dst = append(dst, `</dt><dd id="place">`...)
+		dst = append(append(append(append(dst, `<div class=s`...), hidden...), "<dt>"...), c.msg.DrawPlace...)
+		dst = append(dst, `<dd id=place>`...)
 		if ok {
 			dst = append(c.appendNumber(append(dst, "≈\u00a0"...), place), '/')
 			dst = c.appendNumber(dst, of)
 		}
-		return append(dst, "</dd></div>\n"...)
+		return append(dst, "</div>"...)
 	},
 	"proof": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
 		if v.stage() == "" {

@@ -16,10 +16,12 @@ import (
 )
 
 // DecisionHeader marks responses of a waiting room instead of the site, with [SaysWait]. With other values it tells
-// auth subrequest clients how to handle a request.
+// servers in front of the site how to handle a request.
 const (
 	DecisionHeader = "Vestibule-Decision"
+	SaysAdmit      = "admit"
 	SaysWait       = "wait"
+	SaysAnswer     = "answer" // the edge's own answer, of no room
 )
 
 // newsReload tells a page without a ticket to reload itself.
@@ -51,8 +53,7 @@ const (
 )
 
 // give renders say into o.
-func (a *answers) give(r *Request, o *Outcome, say *reply) {
-	status := say.status
+func (a *answers) give(r *Request, o *Outcome, rooms *snapshot, say *reply) {
 	switch say.what {
 	case news:
 		if say.room != nil {
@@ -70,9 +71,13 @@ func (a *answers) give(r *Request, o *Outcome, say *reply) {
 		o.visitor.Decision.Retry = a.engine.soon()
 	case fullPage, nothing:
 	}
+	r.from = r.sender()
 	k := r.kind(say.room.JSONResponse)
 	a.engine.metrics.waiting[k].Inc()
-	status = k.status(status)
+	status := k.status(say.status)
+	if r.from.library != noLibrary {
+		status = a.leave(r, o, rooms, say, status)
+	}
 	a.show(r, o, say.room, status, &o.visitor)
 }
 
@@ -148,7 +153,7 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	o.set(DecisionHeader, SaysWait)
 	form, contentType := r.form(), "application/json"
 	v.Lang = a.language(r, rm)
-	gzip := form == asPage && !r.SiteApart && page.TakesGzip(r.Encodings) // not every server in front streams a body
+	gzip := form == asPage && page.TakesGzip(r.Encodings)
 	switch form {
 	case asJSON:
 		o.Body = page.AppendJSON(o.Body[:0], v)

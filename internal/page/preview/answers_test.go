@@ -1,0 +1,101 @@
+package preview
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/page"
+)
+
+// fast makes the time of a page pass faster, for at least n polls.
+const fast = `{
+	const later = setTimeout, clock = Date.now, start = clock();
+	window.setTimeout = (f, ms) => later(f, ms / 25);
+	Date.now = () => start + (clock() - start) * 25;
+}`
+
+// At the head of the line, a screen reader hears each state once, and nothing else for 75 s in which the
+// state changes to and fro and the numbers do not.
+func TestAScreenReaderHearsNothingTwice(t *testing.T) {
+	ctx, s, url := open(t)
+	var n atomic.Int32
+	s.play(func(s *site) {
+		s.news = func() []byte {
+			v := page.Samples[0].Visitor
+			v.Decision.Ahead, v.Decision.Wait, v.Decision.Low, v.Decision.High = 0, 0, 0, 0
+			v.Decision.Retry = 1
+			v.Decision.Next = n.Add(1)%2 == 0
+			return page.AppendJSON(nil, &v)
+		}
+	})
+	browsertest.See(t, ctx, atStart(fast))
+	do(t, ctx, chromedp.Navigate(url+"/queued"))
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`window.spoken = [], window.from = Date.now(),
+		new MutationObserver(() => spoken.push(document.getElementById("say").textContent)).observe(document.getElementById("say"), {childList: true, characterData: true, subtree: true}), true`))
+	waitFor(t, ctx, `Date.now() - from > 10000`)
+	n0 := browsertest.See(t, ctx, chromedp.Evaluate[int](`spoken.splice(0).length`)) // the visitor came from far behind
+	waitFor(t, ctx, `Date.now() - from > 85000`)
+	said := browsertest.See(t, ctx, chromedp.Evaluate[[]string](`spoken`))
+	t.Logf("%d answers; %d texts before, then %q", n.Load(), n0, said)
+	slices.Sort(said)
+	if len(said) > 2 || len(slices.Compact(said)) < len(said) || n.Load() < 10 {
+		t.Errorf("after %d answers the page said %q", n.Load(), said)
+	}
+}
+
+// A page takes no waiting answer for the site, whatever a server on the way has made of it.
+func TestAWaitingAnswerIsNotTheSite(t *testing.T) {
+	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
+	var loads, polls atomic.Int32
+	url := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Vestibule-Poll") != "" {
+			polls.Add(1)
+			w.Header().Set("Vestibule-Decision", "wait")
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("<!doctype html><title>One moment</title>"))
+			return
+		}
+		if r.URL.Path == "/queued" {
+			loads.Add(1)
+		}
+		s.ServeHTTP(w, r)
+	}))
+	ctx := browsertest.Open(t)
+	browsertest.See(t, ctx, atStart(fast))
+	do(t, ctx, chromedp.Navigate(url+"/queued"))
+	poll(t, "the page has asked three times", func() bool { return polls.Load() >= 3 })
+	if n := loads.Load(); n != 1 {
+		t.Errorf("the page was loaded %d times", n)
+	}
+	waitFor(t, ctx, `document.getElementById("vr").dataset.state == "offline"`)
+}
+
+// A library that puts the waiting page into the document of the site gets a page that works.
+func TestAPageInAnotherDocument(t *testing.T) {
+	s := &site{Handler: New("", "", slog.New(slog.DiscardHandler))}
+	url := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/shop" {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("<!doctype html><link rel=icon href=data:,><title>shop</title><h1>shop</h1>"))
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	ctx := browsertest.Open(t)
+	do(t, ctx, chromedp.Navigate(url+"/shop"))
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`fetch("/queued").then(r => r.text()).then(text => {
+		const page = new DOMParser().parseFromString(text, "text/html");
+		document.head.replaceWith(document.adoptNode(page.head)); // scripts of the head run first
+		const again = s => { const c = document.createElement("script"); for (const a of s.attributes) c.setAttribute(a.name, a.value); c.textContent = s.textContent; s.replaceWith(c) };
+		document.head.querySelectorAll("script").forEach(again);
+		document.body.replaceWith(document.adoptNode(page.body));
+		return true;
+	})`, chromedp.EvalAwaitPromise))
+	waitFor(t, ctx, `window.vestibule && document.title == "(1,234) You are in line"`)
+}
