@@ -78,6 +78,8 @@ type Request struct {
 	Range     bool   // there is a Range
 	Referer   string
 	Origin    string
+	Via       []string
+	Hops      string // HopsHeader
 	CORS      CORS
 	Poll      bool // PollHeader is present
 	PollNow   bool // with the value PollNow
@@ -108,6 +110,7 @@ func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure
 	r.FetchSite, r.FetchDest, r.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
 	r.FetchUser, r.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
 	r.Range = lines("Range") != nil
+	r.Via, r.Hops = lines("Via"), first(lines(HopsHeader))
 	for _, name := range [...]string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		if r.Purpose = first(lines(name)); r.Purpose != "" {
 			break
@@ -412,6 +415,8 @@ type Outcome struct {
 
 	gate    *Gate
 	host    string         // as named by the visitor, in canonical form
+	via     string         // Via of the request for the site
+	hops    int            // its HopsHeader
 	inside  []Stay         // the sessions that admit the request
 	traffic []*traffic     // of their rooms
 	decided fleettime.Time // when the last of them was checked

@@ -69,7 +69,7 @@ var (
 	// Headers that the edge sets itself, or that a server needs to parse the request.
 	edgeHeaders = []string{
 		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Host", "Connection", "Content-Length", "Transfer-Encoding",
-		"Trailer", "Te", "Http2-Settings", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie",
+		"Trailer", "Te", "Http2-Settings", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie", "Via",
 	}
 )
 
@@ -149,7 +149,7 @@ func (h *HeaderRules) refuses(name string) bool {
 }
 
 func (h *HeaderRules) refusesPlain(name string) bool {
-	return h.out[name] || hasFamily(name, headerFamilies) || hasFamily(name, ownFamilies)
+	return name == "Via" || h.out[name] || hasFamily(name, headerFamilies) || hasFamily(name, ownFamilies)
 }
 
 // hyphened returns the name that gateways like CGI take a name for.
