@@ -102,6 +102,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	m := rooms.set.Match(r.Host, path)
 	switch {
 	case !servesMethod(r.Method, m.Rooms()):
+		o.set("Allow", commonMethods)
 		o.Refuse("refused_method", "This method is not served here.", statusMethodNotAllowed)
 		return
 	case !m.Known:
