@@ -187,6 +187,7 @@ func openAt(t testing.TB, site string, change func(*stage)) *stage {
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 1000, 1000)
+	st.covered(100, sale)
 	return st
 }
 

@@ -168,6 +168,7 @@ func TestOneCookieForAllHostsOfARoom(t *testing.T) {
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 0, 0) // the handshake may have preceded the rooms; without a grant the edge does not renew
+	st.covered(0, sale)
 	for i, tls := range []bool{false, true} {
 		v := st.visitor()
 		name, scheme, proto := ticket.SharedCookieName("sale", tls), "http://", "http"

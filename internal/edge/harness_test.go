@@ -542,7 +542,13 @@ func (st *stage) engine(do func(now fleettime.Mono, eng *admission.Engine)) { st
 // fill sends n newcomers into a room; they take the available permits.
 func (st *stage) fill(id room.ID, n int) {
 	for range n {
-		st.engine(func(now fleettime.Mono, eng *admission.Engine) { eng.Arrive(now, id, ticket.Ticket{}) })
+		eventually(st.t, "a newcomer takes a permit", func() (done bool) {
+			st.engine(func(now fleettime.Mono, eng *admission.Engine) {
+				d := eng.Arrive(now, id, ticket.Ticket{})
+				done = d.Verdict == admission.Admit || eng.Ledger(now, id).Stampable != 0
+			})
+			return done
+		})
 	}
 }
 
@@ -565,7 +571,22 @@ func open(t testing.TB, change func(*stage)) *stage {
 	st.adopted()
 	st.up.grant(sale, 1000, 1000)
 	st.up.grant(vip, 1000, 1000)
+	st.covered(100, sale, vip)
 	return st
+}
+
+// covered waits until the data folder has snapshots under which each room may stamp more than the given tickets.
+func (st *stage) covered(least int64, rooms ...room.ID) {
+	st.t.Helper()
+	eventually(st.t, "the rooms are in a snapshot", func() bool {
+		ok := true
+		st.engine(func(now fleettime.Mono, eng *admission.Engine) {
+			for _, id := range rooms {
+				ok = ok && eng.Ledger(now, id).Stampable > least
+			}
+		})
+		return ok
+	})
 }
 
 // adopted waits until the edge is ready and has a lease.

@@ -198,6 +198,7 @@ func TestAnEdgeWithoutTheTimeIsNotReady(t *testing.T) {
 	st.up = newParent(t, st.bus, sale, vip)
 	st.adopted()
 	st.up.grant(sale, 1000, 1000)
+	st.covered(100, sale)
 	eventually(t, "somebody new is let in", func() bool { return v.get("http://sale.example/").body == "the site" })
 
 	// The edge keeps the time: nobody is sent away because the regional is silent.

@@ -112,6 +112,7 @@ func TestAFirstStampIsShort(t *testing.T) {
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 5, 5)
+	st.covered(0, sale)
 	v := st.visitor()
 	for _, want := range []int{21, int(wire.Life(5*time.Minute)) + 1} {
 		c := cookieOf(v.get("http://sale.example/"), ticket.CookieName("sale", false))

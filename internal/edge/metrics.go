@@ -31,6 +31,9 @@ type metrics struct {
 	handedOver                  prometheus.Counter
 	connections, connectionsMax prometheus.Gauge
 	connectionsRefused          prometheus.Counter
+	snapshots                   *prometheus.CounterVec
+	snapshotTime                prometheus.Histogram
+	snapshotBytes               prometheus.Gauge
 	connectionsCut              prometheus.Counter
 	shed                        *prometheus.CounterVec // by resourceNames
 	proxyHeaders                [headerResults]prometheus.Counter
@@ -57,6 +60,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "vestibule_edge_sync_duration_seconds", Help: "Round trip of a report and the grant that answers it.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}),
+		snapshots: results("vestibule_edge_snapshots_total", "Snapshots for data_dir, by which the next process settles this one if it is killed, by result.", "written", node.Failed),
+		snapshotTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "vestibule_edge_snapshot_duration_seconds", Help: "Time to take and write a snapshot.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
+		}),
+		snapshotBytes:      gauge("vestibule_edge_snapshot_bytes", "Size of the newest snapshot."),
 		panics:             counter("vestibule_edge_panics_total", "Requests that ended in a panic; none of them was forwarded after it."),
 		connections:        gauge("vestibule_edge_connections", "Connections of visitors that are open."),
 		connectionsMax:     gauge("vestibule_edge_connections_limit", "Connections of visitors that may be open: by connections.total, or by the limit of open files."),
@@ -74,6 +83,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for i, name := range headerResultNames {
 		m.proxyHeaders[i] = headers.WithLabelValues(name)
 	}
-	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.panics, m.connections, m.connectionsMax, m.connectionsRefused, m.shed, m.connectionsCut)
+	reg.MustRegister(headers, fronts, m.handedOver, m.reports, m.grants, m.sync, m.panics, m.connections, m.connectionsMax, m.connectionsRefused, m.shed, m.connectionsCut, m.snapshots, m.snapshotTime, m.snapshotBytes)
 	return m
 }

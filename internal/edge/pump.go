@@ -21,6 +21,8 @@ type uplink struct {
 	bus      wire.Bus
 	gate     *gate.Gate
 	folder   *node.Folder
+	keeper   *keeper
+	before   *settling
 	metrics  *metrics
 	log      *slog.Logger
 	kick     chan struct{} // wakes the pump
@@ -29,11 +31,13 @@ type uplink struct {
 	unkept bool     // the last write of the folder failed; the pump's, after New
 }
 
-// wake makes the pump check the engine.
+// wake makes the pump and the keeper check the engine.
 func (u *uplink) wake() {
-	select {
-	case u.kick <- struct{}{}:
-	default:
+	for _, kick := range []chan struct{}{u.kick, u.keeper.kick} {
+		select {
+		case kick <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -72,6 +76,8 @@ func (u *uplink) pump(ctx context.Context) {
 			}
 		})
 		u.keepLives(instances)
+		last, next := u.before.reports(present)
+		reports, due = append(last, reports...), min(due, next) // the last reports before a report that proves the end
 		if isolated != was {
 			u.logIsolation(isolated)
 		}
@@ -129,6 +135,7 @@ func (u *uplink) onGrant(_ string, data []byte) {
 	}
 	u.metrics.grants.WithLabelValues("applied").Inc()
 	now := u.gate.Apply(g)
+	u.before.apply(now, g)
 	if g.Echo != 0 && now >= g.Echo {
 		u.metrics.sync.Observe((now.Sub(g.Echo) - g.Dwell).Seconds())
 	}
@@ -143,13 +150,14 @@ func (u *uplink) sayGoodbye() {
 	var reports []wire.Report
 	var ended admission.Ended
 	u.gate.With(func(now fleettime.Mono, eng *admission.Engine) { reports, ended = eng.Leave(now), eng.AllEnded() })
+	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
+	defer cancel()
+	u.keeper.snapshot(ctx)
 	u.send(reports)
 	if err := u.folder.KeepEnded(ended); err != nil {
 		u.log.Warn("which sessions have ended is not stored: if the regional is started again too, they count until their tickets expire", slog.Any("error", err))
 	}
 	// A shutdown of everything stops the regional next.
-	ctx, cancel := context.WithTimeout(context.Background(), goodbyeTime)
-	defer cancel()
 	if err := u.bus.Flush(ctx); err != nil {
 		u.log.Warn("the goodbye may be lost: the regional reserves the permits of this edge for a while", slog.Any("error", err))
 	}

@@ -106,6 +106,7 @@ func TestTicketBinding(t *testing.T) {
 		st.start()
 		st.adopted()
 		st.up.grant(sale, 1, 10)
+		st.covered(0, sale)
 		v := st.visitor()
 		var first answer
 		eventually(t, "the visitor is let in", func() bool {

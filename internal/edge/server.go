@@ -21,6 +21,7 @@ import (
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
@@ -115,10 +116,13 @@ func New(o Options) (_ *Server, err error) {
 	}
 	clock := node.NewClock()
 	s.up = &uplink{cfg: &s.cfg, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1)}
+	s.up.keeper = &keeper{folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After, rooms: map[room.ID][]byte{}}
 	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {
 		return nil, err
 	}
 	s.up.gate = s.gate
+	s.up.before = newSettling(s.folder, o.Params, s.log)
+	s.up.keeper.gate, s.up.keeper.before = s.gate, s.up.before
 	s.times = node.NewTimekeeper(o.Config.DataDir, clock, s.log)
 	s.gate.Restore(s.times.Known)
 	s.streams = &streams{hub, s.gate, s.log}
@@ -187,6 +191,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Rand:   rand.New(chance),
 			Past:   s.folder.Succeeds(s.log),
 			Ended:  s.folder.Ended(s.log),
+			Stores: true,
 		},
 		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
 	})
@@ -234,6 +239,11 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(pumped)
 		s.up.pump(pumping)
 	}()
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		s.up.keeper.run(pumping)
+	}()
 	g.Go(func() error { return node.IgnoreEnd(serving, s.fleet.Run(serving)) })
 	serve := func(run func(context.Context)) {
 		g.Go(func() error {
@@ -270,6 +280,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.conns.refusing.Wait()
 	stopPump()
 	<-pumped
+	<-kept
 	s.up.sayGoodbye()
 	return err
 }
@@ -337,6 +348,9 @@ func (s *Server) Ready() node.Readiness {
 		r.Reasons = append(r.Reasons, "draining")
 	}
 	r.Alarms = append(r.Alarms, s.monitor.Alarms()...)
+	if text := s.up.keeper.trouble.Load(); text != nil {
+		r.Alarms = append(r.Alarms, *text)
+	}
 	if a := s.conns.alarm(time.Now()); a != "" {
 		r.Alarms = append(r.Alarms, a)
 	}

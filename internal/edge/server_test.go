@@ -226,6 +226,7 @@ func TestARequestOfTwoRooms(t *testing.T) {
 	st.adopted()
 	st.up.grant(sale, 1, 1)
 	st.up.grant(vip, 1, 1)
+	st.covered(0, sale, vip)
 	st.up.queue(vip, 3, 1)
 	v := st.visitor()
 	// The path as it stands is in vip; decoded or not, it lies in sale as well
@@ -277,6 +278,7 @@ func TestAPanicIsOneRequestsAlone(t *testing.T) {
 	st.start()
 	st.adopted()
 	st.up.grant(sale, 10, 10)
+	st.covered(0, sale)
 	src.armed.Store(true)
 	for range 2 {
 		a := st.visitor().get("http://sale.example/", "X-Text", "<echoed>")

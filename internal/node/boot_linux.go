@@ -18,3 +18,12 @@ func sinceBoot() (time.Duration, error) {
 	}
 	return time.Duration(t.Nano()), nil
 }
+
+// changeTime returns the time at which the kernel last changed a file, its name or its attributes.
+func changeTime(name string) (time.Time, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return time.Time{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return time.Unix(st.Ctim.Unix()), nil
+}

@@ -22,6 +22,9 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 	l := &e.up
 	l.joined, l.standing = true, g.Standing
+	if complete {
+		e.snapshots.hear(&g)
+	}
 	if g.ClusterID != 0 {
 		l.clusterID = g.ClusterID
 	}
@@ -84,6 +87,7 @@ func (r *roomState) applyGrant(now fleettime.Mono, g *wire.RoomGrant) {
 		r.dirty = true
 	}
 	r.life.full = g.Life
+	r.foresee()
 	if g.View != nil {
 		anew := r.view == nil || r.view.Rounds.Newest() != g.View.Rounds.Newest()
 		r.noteCalled(r.edge.at(now).time)
@@ -114,7 +118,7 @@ func (e *Engine) revive(now fleettime.Mono, leaseEpoch uint64) {
 	l.leaseEpoch, l.retired, l.leaseEnd = leaseEpoch, false, 0
 	for _, r := range e.order {
 		r.permits.rate.moveTo(&r.permits.past, now)
-		r.dirty = true
+		r.dirty, r.ceiling.stale = true, true
 	}
 }
 
@@ -123,6 +127,7 @@ func (e *Engine) restart(now fleettime.Mono) {
 	l := &e.up
 	l.loseLease(now)
 	e.past = e.Instances()
+	e.unsnapshot()
 	l.newInstance(e.cfg.Rand)
 	for _, r := range e.order {
 		r.permits.reset(now)

@@ -93,12 +93,13 @@ const (
 // Decision is the engine's answer to one request. It is a plain value: equal engines and equal requests give equal
 // decisions.
 type Decision struct {
-	Verdict Verdict
-	Reason  Reason
-	Fresh   Fresh
-	Counted bool          // the visitor waits and was not counted here before
-	Reseal  bool          // Ticket differs from the one brought
-	Ticket  ticket.Ticket // the visitor's ticket from now on
+	Verdict   Verdict
+	Reason    Reason
+	Fresh     Fresh
+	Counted   bool          // the visitor waits and was not counted here before
+	Reseal    bool          // Ticket differs from the one brought
+	Unrenewed bool          // a session's renewal is due and not allowed: the ticket stays as it is
+	Ticket    ticket.Ticket // the visitor's ticket from now on
 
 	// For visitors that wait.
 	Counting bool          // the position is not known yet: Ahead counts the visitors so far, without a forecast

@@ -18,6 +18,8 @@ type edge struct {
 	guess fleettime.Clock // the machine's clock: used to serve sessions before the first grant
 	up    uplink
 
+	snapshots snapshots // in the data folder
+
 	since   fleettime.Time // since when this process knows the time and counts; 0 for not yet
 	guessed bool           // the regional's time is a guess, as is a stored one
 

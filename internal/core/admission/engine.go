@@ -32,6 +32,7 @@ type Config struct {
 	Limits Limits
 	Past   []uint64 // ended instance IDs, see fleettime.Lives
 	Ended  Ended    // sessions revoked under an earlier process
+	Stores bool     // the shell writes snapshots: see BeginSnapshot
 
 	// Traffic adds the counts of a room that the shell has, for a report; nil for none.
 	Traffic func(id room.ID, to history.Counts)
@@ -134,6 +135,7 @@ type Engine struct {
 // New returns an engine without rooms and without a lease. Its first report is due at once.
 func New(cfg Config) *Engine {
 	e := &edge{cfg: cfg, home: ticket.DCOf(cfg.DC), past: fleettime.Newest(cfg.Past)}
+	e.snapshots.on = cfg.Stores
 	e.up.newInstance(cfg.Rand)
 	return &Engine{edge: e, rooms: map[room.ID]*roomState{}}
 }
@@ -153,6 +155,7 @@ func (e *Engine) SetRooms(now fleettime.Mono, rooms []Room) {
 			}
 			e.rooms[settings.ID] = r
 			e.order = append(e.order, r)
+			e.snapshots.wanted = true
 		}
 		r.set(now, settings)
 	}

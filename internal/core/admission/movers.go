@@ -51,7 +51,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 	if !r.edge.up.check(m.now) || r.gone || r.ended.covers(t.ID, home, until) != 0 {
 		return
 	}
-	if r.permits.credit() == 0 || !r.sessions.issue(until) {
+	if r.permits.credit() == 0 || !r.mayStamp(m) || !r.sessions.issue(until) {
 		if _, ok := r.movers[t.ID]; !ok && len(r.movers) < maxMovers {
 			if r.movers == nil {
 				r.movers = movers{}
@@ -65,6 +65,7 @@ func (r *roomState) moveIn(m moment, until uint32, d *Decision) {
 		return
 	}
 	r.permits.spent++
+	r.stamped()
 	delete(r.movers, t.ID)
 	r.moves.add(wire.Move{ID: t.ID, Until: until})
 	r.tickets.remember(m.second(), t, until)

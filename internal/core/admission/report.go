@@ -31,7 +31,7 @@ func (e *Engine) Leaving(now fleettime.Mono) {
 // Leave returns the last report of the process: it returns all permits, and the regional need not reserve any. The
 // caller has stopped asking the engine for decisions.
 func (e *Engine) Leave(now fleettime.Mono) []wire.Report {
-	e.up.retired = true
+	e.up.retired, e.snapshots.last = true, true
 	return e.report(now, true)
 }
 
@@ -48,6 +48,10 @@ func (e *Engine) report(now fleettime.Mono, bye bool) []wire.Report {
 	head := wire.Report{
 		From: e.cfg.Edge, Instance: l.instance, LeaseEpoch: l.leaseEpoch, Seq: l.seq, Sent: now, AsOf: ft, AsOfBound: e.clock.Bound(now),
 		Seen: l.seen, Acked: l.grants.Done(), Join: !l.joined, Final: l.retired, Bye: bye, Leaving: l.leaving, ClusterID: l.clusterID, CountsSince: e.since,
+		Stored: e.storedSnapshot(),
+	}
+	if s := &e.snapshots; s.void && s.voidSeq == 0 {
+		s.voidSeq = l.seq
 	}
 	if !l.joined {
 		head.Succeeds = e.past
@@ -88,7 +92,7 @@ func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) 
 		r.dirty = true
 	}
 	if !leased {
-		r.sessions.fold(ft.Second() - keptAlone)
+		r.ceiling.stale = r.sessions.fold(ft.Second()-keptAlone) || r.ceiling.stale
 	}
 	if r.dirty {
 		r.changedAt, r.dirty = l.seq, false

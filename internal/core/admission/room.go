@@ -27,6 +27,7 @@ type roomState struct {
 	permits  permits
 	passes   wire.Hand // of a paused room
 	sessions sessions  // the reported sessions
+	ceiling  ceiling   // of tickets that may be stamped
 	moves    moveLog
 	tickets  tickets               // of sessions
 	ended    ended                 // sessions revoked before their tickets expire
@@ -293,7 +294,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	t := &d.Ticket
 	second := m.second()
 	until := m.stampTime() + 1 + r.life.first()
-	if r.life.full == 0 || !r.sessions.issue(until) {
+	if r.life.full == 0 || !r.mayStamp(m) || !r.sessions.issue(until) {
 		return false
 	}
 	r.permits.spent++
@@ -301,6 +302,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 	if r.queuedAll() {
 		r.passes.Spent++
 	}
+	r.stamped()
 	r.admitted++
 	if t.Waited() {
 		r.entered++

@@ -109,7 +109,9 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 		// The same old ticket again: its newest stamp is already counted.
 		from = known
 	}
-	if until >= from+wire.RenewAfter(r.life.full) && r.permits.mayRenew(r.edge.up.check(m.now), r.Cap) {
+	due := until >= from+wire.RenewAfter(r.life.full)
+	d.Unrenewed = due && !r.mayRenew(m)
+	if due && !d.Unrenewed {
 		if r.sessions.at(int64(from)) == nil || r.sessions.at(int64(until)) == nil {
 			return d
 		}
@@ -117,6 +119,7 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 			r.alone.guests++
 		}
 		r.permits.renewed++
+		r.stamped()
 		r.countStay(&t, from, until)
 		r.sessions.consume(from)
 		r.sessions.issue(until)
@@ -139,6 +142,11 @@ func (r *roomState) renew(m moment, t ticket.Ticket) Decision {
 	d.Reseal = true
 	r.edge.descend(&d.Ticket)
 	return d
+}
+
+// mayRenew reports whether one more renewal may be stamped.
+func (r *roomState) mayRenew(m moment) bool {
+	return r.permits.mayRenew(r.edge.up.check(m.now), r.Cap) && r.mayStamp(m)
 }
 
 // live renews the session of a visitor that is active on a connection; see Engine.Live. No version of the ticket is
@@ -192,6 +200,7 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 	}
 	r.ended.note(end)
 	r.ends.Add(end, 0)
+	r.ceiling.stale = true
 	r.tickets.recent.Put(t.ID, stamped{until: over})
 	r.dirty = true
 	r.edge.reportSoon(m.now)

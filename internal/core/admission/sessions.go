@@ -55,11 +55,11 @@ func (s *sessions) grow(span int64) bool {
 // fold moves the counts before second base to base: an isolated edge receives no watermark, and neither its memory
 // nor its reports may grow with the isolation. A ticket may be counted for longer than it was valid, never for
 // less. So superseded counts move along only up to the stamped ones of the same second; the overcommit is dropped. For
-// the folded seconds the parent continues with the last reported counts.
-func (s *sessions) fold(base int64) {
+// the folded seconds the parent continues with the last reported counts. It reports whether any second was before base.
+func (s *sessions) fold(base int64) (moved bool) {
 	base = min(base, s.end-1)
 	if s.ring == nil || base <= s.base {
-		return
+		return false
 	}
 	mask := int64(len(s.ring) - 1)
 	left := uint32(0)
@@ -73,6 +73,7 @@ func (s *sessions) fold(base int64) {
 		*c = sessionCount{}
 	}
 	s.ring[base&mask].stamped += left
+	return true
 }
 
 // issue counts one ticket issued with expiry second until.

@@ -20,9 +20,10 @@ type Ledger struct {
 	RenewCeil    uint64     `json:"renewals_allowed"`
 	Keep         uint64     `json:"permits_to_keep"`
 	RateKeep     uint64     `json:"rate_permits_to_keep"`
-	Sessions     int64      `json:"sessions"`       // stamped minus superseded here
-	Held         int        `json:"requests_held"`  // requests held open
-	Waiting      int64      `json:"people_waiting"` // visitors counted as waiting here; negative if they move between edges
+	Stampable    int64      `json:"tickets_until_next_snapshot"` // that may be stamped before the data folder has another snapshot; -1 without a bound
+	Sessions     int64      `json:"sessions"`                    // stamped minus superseded here
+	Held         int        `json:"requests_held"`               // requests held open
+	Waiting      int64      `json:"people_waiting"`              // visitors counted as waiting here; negative if they move between edges
 	Admitted     uint64     `json:"visitors_admitted"`
 	LetIn        uint64     `json:"visitors_let_in_without_permit"` // admitted without a permit, while isolated
 	Guests       int        `json:"sessions_of_other_edges"`        // foreign sessions renewed without a lease, since the last one: in no ledger
@@ -49,7 +50,7 @@ func (e *Engine) Ledger(now fleettime.Mono, id room.ID) Ledger {
 	return Ledger{
 		Granted: k.sessions.Granted, Spent: k.spent, Returned: k.sessions.Returned, Keep: k.sessions.Keep,
 		RateGranted: k.rate.Granted, RateReturned: k.rate.Returned, RateIdle: k.rate.idle(now), RateKeep: k.rate.Keep,
-		Renewed: k.renewed, RenewCeil: k.renewCeil,
+		Renewed: k.renewed, RenewCeil: k.renewCeil, Stampable: r.stampable(),
 		Sessions: r.sessions.live, Held: len(r.held.visits), Waiting: r.queue.wait.sum, Admitted: r.admitted,
 		LetIn: r.alone.letIn, Guests: r.alone.guests, Copied: r.tickets.copied, Paused: r.paused,
 		Life: r.life.full, View: r.view,

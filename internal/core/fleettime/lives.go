@@ -19,6 +19,9 @@ func (p Place) same(q Place) bool {
 	return file && ((p.Boot != "" && p.Boot == q.Boot) || (p.Machine != "" && p.Machine == q.Machine))
 }
 
+// SameBoot reports whether p and q are the same folder since the same boot of the machine.
+func (p Place) SameBoot(q Place) bool { return p.Boot != "" && p.Boot == q.Boot && p.same(q) }
+
 // Lives is the content of an edge's data folder: the instance IDs that used it, newest last, and its location then.
 // A process locks the folder while it uses it, so the holder of the lock knows that all earlier instances have
 // ended.

@@ -28,12 +28,15 @@ const (
 )
 
 // EncodeReport encodes a report.
-func EncodeReport(m *Report) ([]byte, error) {
+func EncodeReport(m *Report) ([]byte, error) { return proto.Marshal(packReport(m)) }
+
+func packReport(m *Report) *wirepb.Report {
 	p := &wirepb.Report{
 		Version: Version, From: m.From, Instance: m.Instance, LeaseEpoch: m.LeaseEpoch, Seq: m.Seq, Part: m.Part, Parts: m.Parts,
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
 		Members: m.Members, ClusterId: m.ClusterID, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Stop: packStop(&m.Stop),
+		Stored: m.Stored, Settles: m.Settles,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
@@ -42,7 +45,7 @@ func EncodeReport(m *Report) ([]byte, error) {
 	for _, e := range m.Edges[:min(len(m.Edges), MaxToldEdges)] {
 		p.Edges = append(p.Edges, &wirepb.ToldEdge{Name: e.Name, Build: shown(e.Build), State: e.State, HeardMs: millis(e.Heard), LeaseMs: millis(e.Lease)})
 	}
-	return proto.Marshal(p)
+	return p
 }
 
 // DecodeReport decodes a report. The error names the field and the rule; it is ErrVersion for another protocol version.
@@ -51,14 +54,19 @@ func DecodeReport(data []byte) (*Report, error) {
 	if err := proto.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
-	if p.Version != Version {
-		return nil, fmt.Errorf("report: %w: %d", ErrVersion, p.Version)
+	return unpackReport(&p)
+}
+
+func unpackReport(p *wirepb.Report) (*Report, error) {
+	if p.GetVersion() != Version {
+		return nil, fmt.Errorf("report: %w: %d", ErrVersion, p.GetVersion())
 	}
 	m := &Report{
 		From: p.From, Instance: p.Instance, LeaseEpoch: p.LeaseEpoch, Seq: p.Seq, Part: p.Part, Parts: p.Parts,
 		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfBoundNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, ClusterID: p.ClusterId, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
+		Stored: p.Stored, Settles: p.Settles,
 		Stop: unpackStop(p.Stop),
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {

@@ -56,6 +56,7 @@ type RosterEntry struct {
 	Leased int64      // Unix second after which it certainly had no lease; 0 for unknown
 	Until  int64      // Unix second after which no ticket stamped under its lease is valid; 0 for unknown
 	Ended  int64      // Unix second by which its process had certainly ended; 0 for unknown
+	Stored uint64     // newest known Report.Stored; 0 if the edge's data folder settles nothing
 	Waited uint32     // seconds of its silence in which other edges reported
 	Gone   []GoneEdge // of the entry Gone: the instances summed in it
 

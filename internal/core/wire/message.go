@@ -77,6 +77,14 @@ type Report struct {
 	// last, at most MaxSucceeds. It is repeated until acknowledged (edges).
 	Succeeds []uint64
 
+	// Stored is the number of the newest snapshot in the edge's data folder, by which its successor can report how the
+	// process ended; 0 if the folder settles nothing (edges).
+	Stored uint64
+
+	// Settles: the last report of an instance that was killed. Its successor made it from the snapshot Stored in the data
+	// folder. It counts every ticket that the instance may have stamped since (edges).
+	Settles bool
+
 	// The following fields are for display. The shells fill them in.
 
 	Build  string     // release of the process
@@ -251,9 +259,20 @@ type Grant struct {
 	Standing  Standing       // membership state of the child's data centre
 	Twin      bool           // another live child has the same name
 	ClusterID uint64         // cluster ID of the receiving data centre, or of the edge's; 0 for unknown
+	Folder    Folder         // to edges: the use of the edge's data folder
 	Stop      stop.Stop      // why nobody enters any room of the data centre; for display, filled in by the shells
 	Rooms     []RoomGrant
 }
+
+// Folder is the use that a regional makes of an edge's data folder.
+type Folder uint32
+
+// The uses of a data folder. An edge takes an unknown value as FolderUnknown.
+const (
+	FolderUnknown Folder = iota // the regional is of an older release: it settles no instance by a folder
+	FolderVoid                  // the roster says that the folder settles nothing
+	FolderSettles               // a successor with the folder may settle the instance
+)
 
 // Standing is the membership state of a data centre. A state unknown to a node admits nobody.
 type Standing uint32

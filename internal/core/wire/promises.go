@@ -201,7 +201,7 @@ func packDurable(d *Durable) *wirepb.Durable {
 		e := &d.Roster[i]
 		r := &wirepb.RosterEntry{
 			Edge: e.Edge, Instance: e.Instance, LeaseEpoch: e.LeaseEpoch, Dead: e.Dead, Left: e.Left,
-			LeasedS: e.Leased, UntilS: e.Until, EndedS: e.Ended, WaitedS: e.Waited,
+			LeasedS: e.Leased, UntilS: e.Until, EndedS: e.Ended, WaitedS: e.Waited, Stored: e.Stored,
 		}
 		for j := range e.Rooms {
 			r.Rooms = append(r.Rooms, packRosterRoom(&e.Rooms[j]))
@@ -249,7 +249,7 @@ func unpackDurable(m *wirepb.Durable) (Durable, error) {
 	for i, r := range m.GetRoster() {
 		e := RosterEntry{
 			Edge: r.GetEdge(), Instance: r.GetInstance(), LeaseEpoch: r.GetLeaseEpoch(), Dead: r.GetDead(), Left: r.GetLeft(),
-			Leased: r.GetLeasedS(), Until: r.GetUntilS(), Ended: r.GetEndedS(), Waited: r.GetWaitedS(), Unknown: unknownOf(r),
+			Leased: r.GetLeasedS(), Until: r.GetUntilS(), Ended: r.GetEndedS(), Waited: r.GetWaitedS(), Stored: r.GetStored(), Unknown: unknownOf(r),
 		}
 		if e.Edge == "" || len(e.Edge) > maxName {
 			return d, fmt.Errorf("roster[%d]: edge: must have 1 to %d bytes, got %d", i, maxName, len(e.Edge))

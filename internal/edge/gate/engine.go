@@ -89,6 +89,14 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	return now
 }
 
+// Snapshotted records that the newest snapshot is written, and answers the held visitors that may enter now.
+func (e *engine) Snapshotted() {
+	now := e.lock()
+	defer e.mu.Unlock()
+	e.core.Snapshotted(now)
+	e.release(now)
+}
+
 // Restore restores fleet time as stored by an earlier process.
 func (e *engine) Restore(known func(now fleettime.Mono) fleettime.Known) {
 	now := e.lock()
@@ -168,7 +176,7 @@ func (e *engine) arrive(id room.ID, b *brought, from netip.Prefix, aside bool) (
 	if d.Ticket.Uncounted = false; waits && d.Counted {
 		e.counted.Add(minute, from)
 	}
-	return d, e.core.Time(m), e.core.Due() <= m
+	return d, e.core.Time(m), min(e.core.Due(), e.core.SnapshotDue()) <= m
 }
 
 // serve serves a request of a valid session, and decides nothing about others.

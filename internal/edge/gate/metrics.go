@@ -23,6 +23,7 @@ type metrics struct {
 	requests    *prometheus.CounterVec // by result
 	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
+	unread      prometheus.Counter // X-Forwarded-For of trusted proxies
 	ticketCount [ticketKinds]prometheus.Counter
 	waiting     [numKinds]prometheus.Counter // waiting answers
 
@@ -79,12 +80,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		quits:      counter("vestibule_edge_left_total", "Sessions and places in the line that ended because their visitors said so, or the origin."),
 		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
+		unread:     counter("vestibule_edge_forwarded_unread_total", "Requests of trusted proxies whose X-Forwarded-For does not tell the visitor's address."),
 	}
 	tickets := vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result")
 	held := vec("vestibule_edge_held_requests_total", "Requests that were held for a permit, by how it ended.", "outcome")
 	waiting := vec("vestibule_edge_waiting_answers_total", "Answers of waiting rooms in place of the site's, by the kind of the request.", "kind")
 	requests := vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result")
-	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, waiting, m.quits, m.clockJumps)
+	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, waiting, m.quits, m.clockJumps, m.unread)
 	m.other.label = node.OtherRooms
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = tickets.WithLabelValues(name)
@@ -107,7 +109,7 @@ func (m *metrics) count(why string) { m.requests.WithLabelValues(why).Inc() }
 
 // results are the labels for requests that no room decides.
 var results = []string{
-	"passed", "to_tls", "unknown_host", "uncovered_host", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
+	"passed", "to_tls", "unknown_host", "uncovered_host", "loop", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
 	"bypassed", "client",
@@ -128,6 +130,7 @@ type counts struct {
 	label     string
 	decisions [admission.NumVerdicts][admission.NumReasons]atomic.Uint64
 	letIn     atomic.Uint64
+	refused   atomic.Uint64 // renewals
 	copied    atomic.Uint64
 	elsewhere atomic.Uint64
 }
@@ -152,6 +155,9 @@ func (c *roomCounters) count(d *admission.Decision) {
 	own.decisions[d.Verdict][d.Reason].Add(1)
 	if d.Reason == admission.Uncounted {
 		own.letIn.Add(1)
+	}
+	if d.Unrenewed {
+		own.refused.Add(1)
 	}
 	switch d.Fresh {
 	case admission.Copied:
@@ -219,7 +225,7 @@ func (m *metrics) counted() []*counts {
 type collector struct {
 	g *Gate
 
-	decisions, letIn, copied, elsewhere                                          *prometheus.Desc
+	decisions, letIn, refused, copied, elsewhere                                 *prometheus.Desc
 	ruleMatches, deadRules                                                       *prometheus.Desc
 	leased, timeError, syncAge                                                   *prometheus.Desc
 	credit, rateIdle, held, keep, sessions, estimate, cutoff, mu, paused, guests *prometheus.Desc
@@ -234,6 +240,7 @@ func newCollector(g *Gate) *collector {
 		g:           g,
 		decisions:   d("vestibule_edge_decisions_total", "Requests decided, by room, verdict and reason.", "room", "verdict", "reason"),
 		letIn:       d("vestibule_edge_uncounted_admissions_total", "Newcomers admitted without a permit by an isolated edge (on_isolation: open).", "room"),
+		refused:     d("vestibule_edge_renewals_refused_total", "Requests of sessions whose renewal was due and not allowed: the ticket stays as it is.", "room"),
 		copied:      d("vestibule_edge_copied_tickets_total", "Requests with a copied session ticket that were treated as newcomers.", "room"),
 		elsewhere:   d("vestibule_edge_elsewhere_tickets_total", "Requests with a session's ticket from another network than it is bound to (ticket_binding); each was a newcomer's.", "room"),
 		ruleMatches: d("vestibule_edge_rule_matches_total", "Requests that a rule let past a room, by the id of the rule; beyond the first 1,000 rules together.", "room", "rule"),
@@ -259,7 +266,7 @@ func newCollector(g *Gate) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.leased, c.timeError, c.syncAge, c.credit, c.rateIdle, c.keep, c.held, c.sessions, c.estimate, c.cutoff, c.mu, c.paused, c.guests, c.stopped,
-		c.decisions, c.letIn, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
+		c.decisions, c.letIn, c.refused, c.copied, c.elsewhere, c.ruleMatches, c.deadRules,
 	} {
 		ch <- d
 	}
@@ -286,6 +293,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 		counter(c.letIn, own.letIn.Load(), own.label)
+		counter(c.refused, own.refused.Load(), own.label)
 		counter(c.copied, own.copied.Load(), own.label)
 		counter(c.elsewhere, own.elsewhere.Load(), own.label)
 	}

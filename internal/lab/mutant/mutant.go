@@ -30,6 +30,11 @@ const (
 	NoRateReuse
 	RateAgesLong
 	LateFinalWord
+	SnapshotUnbounded
+	CeilingFree
+	VoidSettles
+	OlderSnapshotSettles
+	BackupSettles
 	RosterForgetsReserved
 
 	// Rule 4: watermark ageing, and a session count that is never too low.
@@ -204,6 +209,11 @@ var list = [count]Mutant{
 	RateAgesLong:          {Name: "rate-ages-long", Rule: 3, Says: "a permit of R comes back from an edge before it comes free there, after a takeover"},
 	NoRateReuse:           {Name: "no-rate-reuse", Rule: 3, Says: "a permit of R that came free before the lease of a silent edge ended is not used again there"},
 	LateFinalWord:         {Name: "late-final-word", Rule: 3, Says: "a final report is the truth however late it arrives"},
+	SnapshotUnbounded:     {Name: "snapshot-unbounded", Rule: 3, Says: "an edge stamps beyond the ceilings of the snapshot in its data folder"},
+	CeilingFree:           {Name: "ceiling-free", Rule: 3, Says: "the last report of a killed edge does not count what it may have stamped since its snapshot"},
+	VoidSettles:           {Name: "void-settles", Rule: 3, Says: "an edge ignores its ceilings before the regional knows that its data folder is void"},
+	OlderSnapshotSettles:  {Name: "older-snapshot-settles", Rule: 3, Says: "a data folder with an older snapshot than the edge reported settles it"},
+	BackupSettles:         {Name: "backup-settles", Rule: 3, Says: "a snapshot that was restored from a backup settles an edge"},
 	RosterForgetsReserved: {Name: "roster-forgets-reserved", Rule: 3, Says: "the next aggregator does not learn what was reserved"},
 
 	AgeByClock:           {Name: "age-by-clock", Rule: 4, Says: "a second is freed by the clock, whoever has not reported past it"},

@@ -52,6 +52,8 @@ type Faults struct {
 	Draws                               bool // the room has events with a draw
 	Release                             bool // the room is paused, and some visitors are released
 	Rules                               bool // the bypass rules of the room are edited
+	Pasts                               bool // edges store snapshots in their data folders, by which a successor settles them
+	BadFolders                          bool // with Pasts: their writes fail, or take long
 	Restart                             bool // every process ends and restarts on its machine
 	Forgetful                           bool // no process stores fleet time in its data folder
 	Clocks                              bool // wall clocks are off by up to 5 min, monotonic ones drift at their bound
@@ -140,6 +142,7 @@ var faultKinds = []faultKind{
 	{3, func(f *Faults) bool { return f.Rollback }, (*World).rollBackLease},
 	{3, func(f *Faults) bool { return f.Twins }, (*World).twinEdge},
 	{3, func(f *Faults) bool { return f.Folders }, (*World).changeFolder},
+	{3, func(f *Faults) bool { return f.BadFolders }, (*World).failFolder},
 	{6, func(f *Faults) bool { return f.Forget }, (*World).forgetAnEdge},
 	{2, func(f *Faults) bool { return f.Keys }, (*World).rotate},
 	{4, func(f *Faults) bool { return f.Members }, (*World).changeMembers},

@@ -174,6 +174,7 @@ func (w *World) edgeApplies(i int32, g *wire.Grant) {
 		return
 	}
 	n.core.Apply(n.clock.read(w.now), *g)
+	n.applyBefore(n.clock.read(w.now), g)
 	n.keep()
 	n.synced = n.synced || n.core.TimeBound(n.clock.read(w.now)) != fleettime.Unsynced
 	w.touch(n.region)

@@ -34,7 +34,13 @@ func (w *World) leaveEdge(i int32) {
 		w.visitors[k].hold = nil
 		w.answer(k, &h.Decision)
 	}
-	for _, m := range n.core.Leave(now) {
+	reports := n.core.Leave(now)
+	if w.cfg.Faults.Pasts {
+		if data := w.snapshotOf(n); n.pasts.failing <= w.now {
+			n.keepPast(data)
+		}
+	}
+	for _, m := range reports {
 		w.send(event{kind: evReport, node: n.region, msg: &m}, w.cfg.Network.LAN, n.cutUp)
 	}
 	n.down = true

@@ -30,6 +30,7 @@ var Targets = []Target{
 	{"rules", Bypasses},
 	{"random", Random},
 	{"restarts", Restarts},
+	{"pasts", Pasts},
 	{"lowered", Lowered},
 }
 
@@ -271,6 +272,20 @@ func Restarts(seed uint64) Config {
 	f.Restart, f.Clocks = true, rng.IntN(2) == 0
 	f.CrashRegion, f.CrashEdge, f.CrashGlobal = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
 	f.CutRegion, f.Disk = rng.IntN(3) == 0, rng.IntN(3) == 0
+	return c
+}
+
+// Pasts kills edges again and again, and they return in their data folders; writes of their snapshots fail or take
+// long. Often their aggregator ends too, so that only the snapshots tell their sessions.
+func Pasts(seed uint64) Config {
+	c, rng := tight(seed, 1+rng20(seed)%2, 2, time.Duration(10+rng20(seed))*time.Second)
+	c.Cap = rng.IntN(2) == 0
+	c.Demand.PerMinute *= 2
+	c.People.Pages, c.People.Think, c.People.Stay = 8, 2*time.Second, 0.5
+	f := &c.Faults
+	f.Every, f.Last = time.Duration(3+rng.IntN(6))*time.Second, time.Duration(1+rng.IntN(4))*time.Second
+	f.CrashEdge, f.Pasts, f.BadFolders = true, true, rng.IntN(2) == 0
+	f.CrashRegion, f.Restart, f.CutEdge = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
 	return c
 }
 

@@ -216,4 +216,7 @@ func Small(seed uint64) Config {
 func (f *Faults) restart(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x72657374))
 	f.Restart, f.Forgetful = rng.IntN(4) == 0, rng.IntN(3) == 0
+	if f.Pasts = rng.IntN(3) > 0; f.Pasts {
+		f.BadFolders = rng.IntN(3) == 0
+	}
 }

@@ -173,6 +173,7 @@ type edgeNode struct {
 	folder    fleettime.Lives // its data folder, which lies at place
 	place     fleettime.Place
 	ended     admission.Ended // in the folder too
+	pasts     pasts           // in the folder too
 	edition   uint64
 	core      *admission.Engine
 	keys      *ticket.Codec // nil if tickets are not sealed
@@ -354,8 +355,10 @@ func (w *World) startEdge(i int32) {
 	n.keys = w.keys.newest
 	n.core = admission.New(admission.Config{
 		Edge: n.name, DC: w.regions[n.region].name, Params: w.cfg.Params, Limits: admission.DefaultLimits(), Past: past, Ended: n.ended, Rand: w.fork(),
+		Stores: w.cfg.Faults.Pasts,
 	})
 	n.keep()
+	w.settleBefore(n)
 	now := n.clock.read(w.now)
 	n.core.Restore(now, w.remembers(&n.proc, 0))
 	n.core.Guess(now, w.fleetTime().Add(w.cfg.Faults.wall(w.chaos)))
@@ -525,7 +528,7 @@ func (w *World) due(t *timer, c nodeClock, m fleettime.Mono, e event) {
 
 func (w *World) wakeEdge(i int32) {
 	n := w.edges[i]
-	w.due(&n.timer, n.clock, n.core.Due(), event{kind: evEdge, node: i})
+	w.due(&n.timer, n.clock, min(n.core.Due(), n.pastDue()), event{kind: evEdge, node: i})
 }
 
 func (w *World) wakeRegion(i int32) {
@@ -541,6 +544,7 @@ func (w *World) wakeGlobal(i int32) {
 // runEdge is the pump of an edge: it reports when due.
 func (w *World) runEdge(i int32) {
 	n := w.edges[i]
+	w.runPasts(i)
 	now := n.clock.read(w.now)
 	if n.core.Due() <= now {
 		reports := n.core.Report(now)

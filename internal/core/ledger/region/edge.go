@@ -96,6 +96,9 @@ type edge struct {
 	declaredEnded bool           // an operator declared that it has ended
 	contradicted  bool           // it has reported since
 	leaving       bool           // it is shutting down
+	folder        uint64         // newest Report.Stored; 0 if its data folder settles nothing
+	folderNeeds   uint64         // version of Durable that says that it settles nothing
+	settled       bool           // its successor has made its last report
 	storeVersion  uint64         // version of Durable to store before it gets a lease
 	replyDue      bool           // a reply to its report is due
 

@@ -38,7 +38,7 @@ func (a *Aggregator) Grants(now fleettime.Mono) []wire.Grant {
 		out = append(out, wire.Grant{
 			To: s.name, Instance: s.instance, LeaseEpoch: s.leaseEpoch, From: a.cfg.Term, Seq: seq, Parts: 1,
 			Echo: s.echo, Dwell: now.Sub(s.recv), At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(),
-			Handshake: s.handshake, Watermark: a.rooms.watermark,
+			Handshake: s.handshake, Watermark: a.rooms.watermark, Folder: wire.FolderSettles,
 		})
 	}
 	a.roster.replies = a.roster.replies[:0]
@@ -60,7 +60,7 @@ func (a *Aggregator) grant(now fleettime.Mono, e *edge) []wire.Grant {
 		To: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, From: a.cfg.Term, Seq: a.roster.nextSeq(now, &a.clock),
 		Acked: e.parts.Done(), Echo: e.echo, Dwell: now.Sub(e.receivedAt),
 		At: a.clock.Now(now), AtBound: a.clock.Bound(now), Guess: !a.Known(now).OK(), Lease: a.cfg.Params.EdgeLease,
-		Watermark: a.rooms.watermark, Twin: a.roster.hasTwin(e), Standing: a.member.standing(&a.up), ClusterID: a.stored.clusterID,
+		Watermark: a.rooms.watermark, Twin: a.roster.hasTwin(e), Standing: a.member.standing(&a.up), ClusterID: a.stored.clusterID, Folder: a.stored.folderUse(e),
 	}
 	if e.state != alive {
 		e.resendEnds()

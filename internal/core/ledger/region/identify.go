@@ -20,7 +20,7 @@ func (l *lifecycle) identify(now fleettime.Mono, term wire.Term, m *report) (e *
 	e = l.roster.find(m.From, m.Instance)
 	joins := e == nil || e.missing()
 	switch {
-	case e == nil && l.roster.inSummary(m.From, m.Instance), e != nil && joins && !m.Join:
+	case e == nil && l.roster.inSummary(m.From, m.Instance), e != nil && joins && !m.Join, m.Settles && !l.maySettle(e, m):
 		return nil, m.rejection()
 	case e == nil && !m.Join:
 		l.countLateReport(m)
@@ -61,6 +61,9 @@ func (l *lifecycle) openEdge(now fleettime.Mono, e *edge, m *report) {
 	// A new edge has stamped no ticket, and learns the watermark before it can.
 	e.asOf, e.earliest = max(m.AsOf, l.rooms.watermark), max(m.earliest, l.rooms.watermark)
 	e.latest, e.timed = m.latest, m.timed
+	if !m.Settles {
+		e.folder = m.Stored
+	}
 }
 
 // join stores the roster entry of an initialized edge.
@@ -183,7 +186,7 @@ func (r *roster) recordWitness(now fleettime.Mono, m *report, s *stored) {
 			r.unknownEdges++
 			r.lastUnknown = m.From
 		}
-	case m.Seen.N == r.ownTerm:
+	case m.Seen.N == r.ownTerm && !m.Settles: // it may have followed another leader after its snapshot
 		r.witnesses = slices.DeleteFunc(r.witnesses, func(w wire.GoneEdge) bool { return w.Edge == m.From && w.Instance == m.Instance })
 	}
 }

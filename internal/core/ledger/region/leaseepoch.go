@@ -23,7 +23,7 @@ func (l *lifecycle) endLeaseEpoch(now fleettime.Mono, e *edge, m *report, comple
 	}
 	over := e.over()
 	switch {
-	case m.Final && complete && (m.LeaseEpoch == e.leaseEpoch || m.Bye) && l.rooms.isExact(e, m.AsOf):
+	case m.Final && complete && (m.LeaseEpoch == e.leaseEpoch || m.Bye) && (m.Settles || l.rooms.isExact(e, m.AsOf)):
 		// A final report of an older lease epoch is not enough: the edge may have received the grant of the
 		// lapsed one since, and has to end that one too.
 		l.settleExact(now, e)

@@ -26,16 +26,26 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 		a.due = now
 		return
 	}
+	a.due = now
+	if r.Settles && a.lifecycle.settles(now, e) {
+		if a.lifecycle.isSettled(e) {
+			a.roster.queueReply(now, &r, wire.Dead)
+		}
+		return
+	}
 	fresh, complete := e.receive(now, &r)
 	if !fresh {
 		return
 	}
-	a.due = now
+	a.lifecycle.recordFolder(e, &r)
 	a.count(now, e, &r)
 	if complete {
 		e.advance(&r)
 	}
 	a.lifecycle.endLeaseEpoch(now, e, &r, complete)
+	if r.Settles && a.lifecycle.isSettled(e) {
+		a.roster.queueReply(now, &r, wire.Dead)
+	}
 }
 
 // report is a report of an edge, and the time at which the edge wrote it.
@@ -53,10 +63,16 @@ func decode(m *wire.Report) report {
 // receive applies the head of one part of a report. It reports whether the report is newer than the previous ones,
 // and whether this part completes it.
 func (e *edge) receive(now fleettime.Mono, m *report) (fresh, complete bool) {
+	if e.settled && !m.Settles {
+		if !e.contradicted {
+			return false, false // written before it ended: its last report covers it
+		}
+		e.settled, e.parts = false, wire.Parts{} // it is alive after all
+	}
 	if fresh, complete = e.parts.Take(m.Seq, m.Part, m.Parts); fresh {
 		e.receivedAt, e.echo, e.leaving, e.since = now, m.Sent, m.Leaving, m.CountsSince
 		e.acked = max(e.acked, m.Acked)
-		e.replyDue = true
+		e.replyDue = !m.Settles
 	}
 	return fresh, complete
 }

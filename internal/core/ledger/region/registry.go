@@ -43,7 +43,7 @@ func (r *registry) storeEnded(e *edge) {
 func (r *registry) write(e *edge, rooms []wire.RosterRoom) {
 	entry := wire.RosterEntry{
 		Edge: e.name, Instance: e.instance, LeaseEpoch: e.leaseEpoch, Dead: e.over(), Left: e.state == left,
-		Gone: slices.Clone(e.summary), Waited: e.waited, Rooms: rooms,
+		Gone: slices.Clone(e.summary), Waited: e.waited, Stored: e.folder, Rooms: rooms,
 	}
 	e.storeVersion = r.stored.putEntry(entry, uint32(r.rooms.longestLife(r.advanced)/time.Second))
 }

@@ -142,7 +142,7 @@ func (a *account) settle(now fleettime.Mono) {
 			b.counts.add(int64(ent.until), 1)
 		}
 	}
-	a.reserved = reserved{until: a.reserved.until, fromLost: a.reserved.fromLost}
+	a.reserved = reserved{until: min(a.reserved.until, a.lastExpiry()), fromLost: a.reserved.fromLost}
 	// Granted permits that never reached the edge belong to the ended lease epoch. They may have been reserved
 	// and lent again since.
 	t := &a.permits.Sessions
@@ -153,6 +153,24 @@ func (a *account) settle(now fleettime.Mono) {
 	t.Granted = min(t.Granted, seen)
 	b.dirty, b.stale = true, true
 	a.markChanged()
+}
+
+// lastExpiry returns the last Unix second in which a ticket of the edge, or of earlier processes of its name, is valid. The
+// edge has reported all tickets that it stamped.
+func (a *account) lastExpiry() (until int64) {
+	for _, acc := range a.ledger.accounts {
+		e := acc.edge
+		if e.name != wire.Gone && (e.name != a.edge.name || e.num > a.edge.num) {
+			continue
+		}
+		if n := len(acc.sessions.expiries); n > 0 {
+			until = max(until, int64(acc.sessions.expiries[n-1].Until))
+		}
+		if acc != a && acc.reserved.count(&a.ledger.counts) > 0 {
+			until = max(until, acc.reserved.until)
+		}
+	}
+	return until
 }
 
 // reserveRateUses reserves the permits of R that an edge holds, each as late as it may have been used. Until the end

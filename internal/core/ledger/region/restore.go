@@ -19,7 +19,7 @@ func (l *lifecycle) restore(now fleettime.Mono, old *wire.Durable, own bool) {
 			l.roster.recoveredEdges++
 		}
 		e := l.roster.add(r.Edge, r.Instance)
-		e.leaseEpoch, e.receivedAt, e.recovered = r.LeaseEpoch, now, true
+		e.leaseEpoch, e.receivedAt, e.recovered, e.folder = r.LeaseEpoch, now, true, r.Stored
 		e.waited, e.silent = r.Waited, time.Duration(r.Waited)*time.Second
 		e.leased, e.until, e.ended = r.Leased, r.Until, r.Ended
 		switch e.summary = slices.Clone(r.Gone); {

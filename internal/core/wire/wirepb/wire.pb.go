@@ -162,6 +162,8 @@ type Report struct {
 	Members       uint64                 `protobuf:"varint,24,opt,name=members,proto3" json:"members,omitempty"`                       // newest stored version of the membership list (regionals)
 	ClusterId     uint64                 `protobuf:"fixed64,25,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID, as stored; 0 for unknown
 	Succeeds      []uint64               `protobuf:"fixed64,19,rep,packed,name=succeeds,proto3" json:"succeeds,omitempty"`             // instances that ended before this one began, newest last
+	Stored        uint64                 `protobuf:"varint,40,opt,name=stored,proto3" json:"stored,omitempty"`                         // number of the snapshot in the edge's data folder; 0 if it settles nothing (edges)
+	Settles       bool                   `protobuf:"varint,41,opt,name=settles,proto3" json:"settles,omitempty"`                       // last report of an ended instance, made from snapshot stored by its successor (edges)
 	// For display only.
 	Build         string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
 	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
@@ -361,6 +363,20 @@ func (x *Report) GetSucceeds() []uint64 {
 		return x.Succeeds
 	}
 	return nil
+}
+
+func (x *Report) GetStored() uint64 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
+}
+
+func (x *Report) GetSettles() bool {
+	if x != nil {
+		return x.Settles
+	}
+	return false
 }
 
 func (x *Report) GetBuild() string {
@@ -1383,6 +1399,7 @@ type Grant struct {
 	Standing      uint32                 `protobuf:"varint,25,opt,name=standing,proto3" json:"standing,omitempty"`                     // membership state of the data centre: 0 listed, 1 draining, 2 unlisted
 	Twin          bool                   `protobuf:"varint,20,opt,name=twin,proto3" json:"twin,omitempty"`                             // another live child has the same name
 	ClusterId     uint64                 `protobuf:"fixed64,26,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID of the receiving data centre
+	Folder        uint32                 `protobuf:"varint,40,opt,name=folder,proto3" json:"folder,omitempty"`                         // to edges: 0 unknown, 1 the roster says that the data folder settles nothing, 2 it may settle
 	Stop          *Stop                  `protobuf:"bytes,28,opt,name=stop,proto3" json:"stop,omitempty"`                              // why nobody enters any room of the receiver's data centre; for display
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1575,6 +1592,13 @@ func (x *Grant) GetTwin() bool {
 func (x *Grant) GetClusterId() uint64 {
 	if x != nil {
 		return x.ClusterId
+	}
+	return 0
+}
+
+func (x *Grant) GetFolder() uint32 {
+	if x != nil {
+		return x.Folder
 	}
 	return 0
 }
@@ -2348,6 +2372,7 @@ type RosterEntry struct {
 	EndedS        int64                  `protobuf:"varint,9,opt,name=ended_s,json=endedS,proto3" json:"ended_s,omitempty"`
 	WaitedS       uint32                 `protobuf:"varint,10,opt,name=waited_s,json=waitedS,proto3" json:"waited_s,omitempty"`
 	Gone          []*GoneEdge            `protobuf:"bytes,11,rep,name=gone,proto3" json:"gone,omitempty"`
+	Stored        uint64                 `protobuf:"varint,12,opt,name=stored,proto3" json:"stored,omitempty"` // as in Report
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2457,6 +2482,13 @@ func (x *RosterEntry) GetGone() []*GoneEdge {
 		return x.Gone
 	}
 	return nil
+}
+
+func (x *RosterEntry) GetStored() uint64 {
+	if x != nil {
+		return x.Stored
+	}
+	return 0
 }
 
 // RosterRoom is the state that a dead instance left in one room.
@@ -3012,6 +3044,136 @@ func (x *HistoryCentreColumns) GetValues() []*HistoryColumn {
 	return nil
 }
 
+// EdgePast is the snapshot of an edge in its data folder, from which its successor makes the last report of the edge.
+type EdgePast struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Head          *Report                `protobuf:"bytes,3,opt,name=head,proto3" json:"head,omitempty"`
+	Rooms         [][]byte               `protobuf:"bytes,4,rep,name=rooms,proto3" json:"rooms,omitempty"` // RoomPast each
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EdgePast) Reset() {
+	*x = EdgePast{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EdgePast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EdgePast) ProtoMessage() {}
+
+func (x *EdgePast) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EdgePast.ProtoReflect.Descriptor instead.
+func (*EdgePast) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *EdgePast) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *EdgePast) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *EdgePast) GetHead() *Report {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *EdgePast) GetRooms() [][]byte {
+	if x != nil {
+		return x.Rooms
+	}
+	return nil
+}
+
+// RoomPast is an edge's state in one room, and what it may have done since.
+type RoomPast struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Report        *RoomReport            `protobuf:"bytes,1,opt,name=report,proto3" json:"report,omitempty"`
+	More          uint64                 `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                // tickets that the edge may have stamped since
+	LifeS         uint32                 `protobuf:"varint,3,opt,name=life_s,json=lifeS,proto3" json:"life_s,omitempty"` // their longest life
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoomPast) Reset() {
+	*x = RoomPast{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoomPast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoomPast) ProtoMessage() {}
+
+func (x *RoomPast) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoomPast.ProtoReflect.Descriptor instead.
+func (*RoomPast) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RoomPast) GetReport() *RoomReport {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
+func (x *RoomPast) GetMore() uint64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *RoomPast) GetLifeS() uint32 {
+	if x != nil {
+		return x.LifeS
+	}
+	return 0
+}
+
 var File_vestibule_wire_v1_wire_proto protoreflect.FileDescriptor
 
 const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
@@ -3019,7 +3181,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xb8\x06\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xea\x06\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x1a\n" +
@@ -3048,7 +3210,9 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\amembers\x18\x18 \x01(\x04R\amembers\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x19 \x01(\x06R\tclusterId\x12\x1a\n" +
-	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\x12\x14\n" +
+	"\bsucceeds\x18\x13 \x03(\x06R\bsucceeds\x12\x16\n" +
+	"\x06stored\x18( \x01(\x04R\x06stored\x12\x18\n" +
+	"\asettles\x18) \x01(\bR\asettles\x12\x14\n" +
 	"\x05build\x18\x1b \x01(\tR\x05build\x121\n" +
 	"\x05edges\x18\x1c \x03(\v2\x1b.vestibule.wire.v1.ToldEdgeR\x05edges\x12\x17\n" +
 	"\aedges_n\x18\x1d \x01(\rR\x06edgesN\x12\x1f\n" +
@@ -3151,7 +3315,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xd2\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xea\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1a\n" +
@@ -3178,7 +3342,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\bstanding\x18\x19 \x01(\rR\bstanding\x12\x12\n" +
 	"\x04twin\x18\x14 \x01(\bR\x04twin\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12+\n" +
+	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12\x16\n" +
+	"\x06folder\x18( \x01(\rR\x06folder\x12+\n" +
 	"\x04stop\x18\x1c \x01(\v2\x17.vestibule.wire.v1.StopR\x04stopJ\x04\b\x1b\x10\x1c\"\xea\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
@@ -3259,7 +3424,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x0efloor_sessions\x18\x05 \x03(\x04R\rfloorSessions\x12\x1d\n" +
 	"\n" +
 	"floor_rate\x18\x06 \x03(\x04R\tfloorRate\x12$\n" +
-	"\x0efloors_until_s\x18\a \x01(\x03R\ffloorsUntilS\"\xd4\x02\n" +
+	"\x0efloors_until_s\x18\a \x01(\x03R\ffloorsUntilS\"\xec\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x06R\binstance\x12\x1f\n" +
@@ -3273,7 +3438,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\aended_s\x18\t \x01(\x03R\x06endedS\x12\x19\n" +
 	"\bwaited_s\x18\n" +
 	" \x01(\rR\awaitedS\x12/\n" +
-	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\"\xcc\x02\n" +
+	"\x04gone\x18\v \x03(\v2\x1b.vestibule.wire.v1.GoneEdgeR\x04gone\x12\x16\n" +
+	"\x06stored\x18\f \x01(\x04R\x06stored\"\xcc\x02\n" +
 	"\n" +
 	"RosterRoom\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x127\n" +
@@ -3315,7 +3481,16 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x01n\x18\x01 \x03(\x12R\x01n\"d\n" +
 	"\x14HistoryCentreColumns\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x128\n" +
-	"\x06values\x18\x02 \x03(\v2 .vestibule.wire.v1.HistoryColumnR\x06values*~\n" +
+	"\x06values\x18\x02 \x03(\v2 .vestibule.wire.v1.HistoryColumnR\x06values\"\x81\x01\n" +
+	"\bEdgePast\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12-\n" +
+	"\x04head\x18\x03 \x01(\v2\x19.vestibule.wire.v1.ReportR\x04head\x12\x14\n" +
+	"\x05rooms\x18\x04 \x03(\fR\x05rooms\"l\n" +
+	"\bRoomPast\x125\n" +
+	"\x06report\x18\x01 \x01(\v2\x1d.vestibule.wire.v1.RoomReportR\x06report\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\x04R\x04more\x12\x15\n" +
+	"\x06life_s\x18\x03 \x01(\rR\x05lifeS*~\n" +
 	"\tHandshake\x12\x19\n" +
 	"\x15HANDSHAKE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11HANDSHAKE_ADOPTED\x10\x01\x12\x15\n" +
@@ -3336,7 +3511,7 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Handshake)(0),               // 0: vestibule.wire.v1.Handshake
 	(*Term)(nil),                 // 1: vestibule.wire.v1.Term
@@ -3367,6 +3542,8 @@ var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(*HistoryBlock)(nil),         // 26: vestibule.wire.v1.HistoryBlock
 	(*HistoryColumn)(nil),        // 27: vestibule.wire.v1.HistoryColumn
 	(*HistoryCentreColumns)(nil), // 28: vestibule.wire.v1.HistoryCentreColumns
+	(*EdgePast)(nil),             // 29: vestibule.wire.v1.EdgePast
+	(*RoomPast)(nil),             // 30: vestibule.wire.v1.RoomPast
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
@@ -3404,11 +3581,13 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	27, // 32: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
 	28, // 33: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
 	27, // 34: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	2,  // 35: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
+	5,  // 36: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -3422,7 +3601,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

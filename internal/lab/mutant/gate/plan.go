@@ -25,6 +25,11 @@ var plan = map[mutant.ID]killer{
 	mutant.NoRateReuse:           {"region.TestRule3", ""},
 	mutant.RateAgesLong:          {"region.TestRule3", ""},
 	mutant.LateFinalWord:         {"ledger.TestRule3", ""},
+	mutant.SnapshotUnbounded:     {"admission.TestASnapshotBounds", ""},
+	mutant.CeilingFree:           {"admission.TestTheLastReport", "pasts"},
+	mutant.VoidSettles:           {"admission.TestAVoidFolder", ""},
+	mutant.OlderSnapshotSettles:  {"region.TestALastReport", ""},
+	mutant.BackupSettles:         {"node.TestARestoredSnapshot", ""},
 	mutant.RosterForgetsReserved: {"ledger.TestRule3", "takeovers"},
 
 	mutant.AgeByClock:           {"ledger.TestRule4", "expiry"},

@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"time"
+
+	"vestibule/internal/core/admission"
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// pasts are the snapshots in an edge's data folder.
+type pasts struct {
+	place fleettime.Place // as of the write
+	boot  string          // of the machine, as of the write
+	data  [][]byte        // of earlier processes that are not settled, and of the newest one
+
+	room    []byte // encoded, as of the newest snapshot of the process; nil for none
+	before  []past // earlier processes that are not settled
+	failing int64  // writes fail or take long until then
+}
+
+type past struct {
+	*admission.Predecessor
+	data []byte
+}
+
+// settleBefore makes a starting process settle the earlier ones in its data folder.
+func (w *World) settleBefore(n *edgeNode) {
+	p := &n.pasts
+	p.room, p.before = nil, nil
+	if !w.cfg.Faults.Pasts || !p.place.SameBoot(n.place) || p.boot != n.memory.boot {
+		p.data = nil
+		return
+	}
+	for _, data := range p.data {
+		read, err := wire.DecodePast(data)
+		if err != nil {
+			w.oracle.fail(w, "a snapshot does not survive the data folder: %v", err)
+			return
+		}
+		p.before = append(p.before, past{admission.NewPredecessor(read, w.cfg.Params), data})
+	}
+}
+
+// applyBefore applies a grant to the earlier processes.
+func (n *edgeNode) applyBefore(now fleettime.Mono, g *wire.Grant) {
+	var left []past
+	for _, p := range n.pasts.before {
+		if p.Apply(now, *g); !p.Settled() {
+			left = append(left, p)
+		}
+	}
+	n.pasts.before = left
+}
+
+// pastDue returns when the edge has a snapshot to take, or a report of an earlier process to send.
+func (n *edgeNode) pastDue() fleettime.Mono {
+	due := n.core.SnapshotDue()
+	for _, p := range n.pasts.before {
+		due = min(due, p.Due())
+	}
+	return due
+}
+
+// runPasts sends the due reports of earlier processes, and takes a due snapshot.
+func (w *World) runPasts(i int32) {
+	n := w.edges[i]
+	now := n.clock.read(w.now)
+	for _, p := range n.pasts.before {
+		if p.Due() <= now {
+			reports := p.Report(now)
+			for k := range reports {
+				w.send(event{kind: evReport, node: n.region, gen: uint64(i), msg: &reports[k]}, w.cfg.Network.LAN, n.cutUp)
+			}
+		}
+	}
+	if n.core.SnapshotDue() <= now {
+		w.takeSnapshot(i)
+	}
+}
+
+// snapshotOf returns a snapshot of the edge for its data folder.
+func (w *World) snapshotOf(n *edgeNode) [][]byte {
+	now := n.clock.read(w.now)
+	number, head := n.core.BeginSnapshot(now)
+	changed, _, _ := n.core.SnapshotRooms(now, room.ID(0), true, 1<<10)
+	var err error
+	for k := range changed {
+		if n.pasts.room, err = wire.EncodeRoomPast(&changed[k]); err != nil {
+			w.oracle.fail(w, "a snapshot cannot be encoded: %v", err)
+		}
+	}
+	var rooms, all [][]byte
+	if n.pasts.room != nil {
+		rooms = [][]byte{n.pasts.room}
+	}
+	data, err := wire.EncodePast(number, &head, rooms)
+	if err != nil {
+		w.oracle.fail(w, "a snapshot cannot be encoded: %v", err)
+	}
+	for _, p := range n.pasts.before {
+		all = append(all, p.data)
+	}
+	return append(all, data)
+}
+
+// takeSnapshot takes a snapshot and plans the end of its write. The folder has it from some time in between on.
+func (w *World) takeSnapshot(i int32) {
+	n := w.edges[i]
+	core, data := n.core, w.snapshotOf(n)
+	took, fails, lands := time.Millisecond+time.Duration(w.chaos.Int64N(int64(4*time.Millisecond))), false, true
+	if n.pasts.failing > w.now {
+		switch w.chaos.IntN(3) {
+		case 0:
+			fails, lands = true, w.chaos.IntN(2) == 0
+		case 1:
+			took += time.Duration(w.chaos.Int64N(int64(3 * time.Second)))
+		}
+	}
+	then := func(d time.Duration, do func()) {
+		w.in(d, func() {
+			if n.core == core && !n.down {
+				w.deliver(&n.proc, func() {
+					if n.core == core && !n.down {
+						do()
+					}
+				})
+			}
+		})
+	}
+	if lands {
+		then(time.Duration(w.chaos.Int64N(int64(took))), func() { n.keepPast(data) })
+	}
+	if lag := 100 * time.Millisecond; took > lag {
+		then(lag, func() {
+			core.FolderLags(n.clock.read(w.now))
+			w.wakeEdge(i)
+		})
+	}
+	then(took, func() {
+		now := n.clock.read(w.now)
+		if emptied := false; fails {
+			if emptied = w.chaos.IntN(2) == 0; emptied {
+				n.pasts.data = nil
+			}
+			core.SnapshotFailed(now, emptied)
+		} else {
+			core.Snapshotted(now)
+			w.release(i)
+		}
+		w.touch(n.region)
+		w.wakeEdge(i)
+	})
+}
+
+// keepPast stores snapshots in the data folder.
+func (n *edgeNode) keepPast(data [][]byte) {
+	n.pasts.place, n.pasts.boot, n.pasts.data = n.place, n.memory.boot, data
+}
+
+// failFolder makes the writes of an edge's snapshots fail or take long.
+func (w *World) failFolder(f *fault) {
+	n := w.edges[f.who%len(w.edges)]
+	w.tracef("#%d the data folder of %s can hardly be written for %v", f.number, w.name(n), f.last)
+	n.pasts.failing = max(n.pasts.failing, w.until(f))
+}

@@ -1,0 +1,120 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+)
+
+// pastFile has the snapshots of an edge: see admission.Engine.BeginSnapshot. It is a line of JSON (pastHead) and then
+// the snapshots, one after the other.
+const pastFile = "past"
+
+type pastHead struct {
+	Place   fleettime.Place `json:"place"`
+	Written time.Duration   `json:"written"` // since boot, including suspend
+	Sizes   []int           `json:"sizes"`   // of the snapshots, in bytes
+	Sum     uint32          `json:"sum"`     // CRC-32C of all of them
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// KeepPast replaces the snapshots in the folder. They need not survive a crash of the machine: after it they prove
+// nothing.
+func (f *Folder) KeepPast(snapshots [][]byte) error {
+	head := pastHead{Place: f.place}
+	for _, s := range snapshots {
+		head.Sizes = append(head.Sizes, len(s))
+		head.Sum = crc32.Update(head.Sum, castagnoli, s)
+	}
+	var err error
+	if head.Written, err = sinceBoot(); err == nil {
+		var line []byte
+		if line, err = json.Marshal(head); err == nil {
+			data := append(append(line, '\n'), bytes.Join(snapshots, nil)...)
+			err = replaceFile(filepath.Join(f.dir, pastFile), data, false)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("data_dir: %s: %w", pastFile, err)
+	}
+	return nil
+}
+
+// DropPast removes the snapshots from the folder.
+func (f *Folder) DropPast() error {
+	if err := os.Remove(filepath.Join(f.dir, pastFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("data_dir: %s: %w", pastFile, err)
+	}
+	return nil
+}
+
+// Pasts returns the snapshots that earlier processes left in the folder: none if it was copied, moved or restored from
+// a backup since, or if the machine was started anew.
+func (f *Folder) Pasts(log *slog.Logger) [][]byte {
+	snapshots, err := f.readPast()
+	switch {
+	case err == nil, errors.Is(err, os.ErrNotExist):
+	default:
+		log.Warn("the snapshots in data_dir prove nothing: permits of an earlier process that was killed count until its tickets expire", slog.String("data_dir", f.dir), slog.Any("reason", err))
+	}
+	return snapshots
+}
+
+func (f *Folder) readPast() ([][]byte, error) {
+	name := filepath.Join(f.dir, pastFile)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	line, rest, _ := bytes.Cut(data, []byte{'\n'})
+	var head pastHead
+	if err := json.Unmarshal(line, &head); err != nil {
+		return nil, fmt.Errorf("%s: %w", pastFile, err)
+	}
+	if !head.Place.SameBoot(f.place) {
+		return nil, errors.New("the folder was copied or moved, or the machine was started anew")
+	}
+	if err := unchangedSince(name, head.Written); err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	if crc32.Checksum(rest, castagnoli) != head.Sum {
+		return nil, fmt.Errorf("%s: is damaged: the checksum differs", pastFile)
+	}
+	for i, n := range head.Sizes {
+		if n < 0 || n > len(rest) {
+			return nil, fmt.Errorf("%s: sizes[%d]: must be at most %d, got %d", pastFile, i, len(rest), n)
+		}
+		out, rest = append(out, rest[:n:n]), rest[n:]
+	}
+	return out, nil
+}
+
+// restoreSlack is the longest time between the clock reading of a write and the change of the file.
+const restoreSlack = 2 * time.Second
+
+// unchangedSince returns an error if a file was changed after the time written since boot: it was then restored from
+// a backup, and may be older than the newest one.
+func unchangedSince(name string, written time.Duration) error {
+	changed, err := changeTime(name)
+	if err != nil {
+		return err
+	}
+	boot, err := sinceBoot()
+	if err != nil {
+		return err
+	}
+	if late := changed.Sub(time.Now().Add(written - boot)); late > restoreSlack {
+		return fmt.Errorf("%s: was changed %v after it was written: it comes from a backup, or the machine's clock was set back", pastFile, late.Round(time.Millisecond))
+	}
+	return nil
+}
