@@ -184,6 +184,10 @@ func TestAFrontIsGivenTheTicket(t *testing.T) {
 				if cookie == nil || len(a.Header["Set-Cookie"]) != 1 {
 					t.Fatalf("cookies: %v", a.Header["Set-Cookie"])
 				}
+				caching := map[bool]string{true: "Cache-Control", false: cachingHeader}[form == formGRPC]
+				if a.Header.Get(caching) != "private" {
+					t.Errorf("a shared cache may keep the site's answer: %v", a.Header)
+				}
 				old := session(7)
 				old.Seen -= 200
 				old.Admitted -= 200
@@ -198,6 +202,27 @@ func TestAFrontIsGivenTheTicket(t *testing.T) {
 				t.Errorf("over TLS the cookie is %q", c)
 			}
 		})
+	}
+}
+
+// An edge that cannot decide yet hangs up, so that the front asks another.
+func TestAFrontAsksAnotherEdgeUntilThisOneDecides(t *testing.T) {
+	for _, reader := range []string{frontFast, frontNetHTTP} {
+		st := newStage(t, func(st *stage) {
+			st.cfg.Listen, st.cfg.Front.Listen, st.cfg.Proxies, st.cfg.Reader = "", "127.0.0.1:0", []string{"127.0.0.1"}, reader
+		}).start()
+		c, err := net.Dial("tcp", st.addr(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		text := request("GET /decide HTTP/1.1", "edge.internal", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: http", "X-Forwarded-Method: GET", "X-Forwarded-Host: sale.example", "X-Forwarded-Uri: /")
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(c); err != nil || len(got) > 0 {
+			t.Errorf("%s: %q, %v", reader, got, err)
+		}
 	}
 }
 
@@ -283,7 +308,7 @@ func TestAFrontThatIsNotListedIsRefused(t *testing.T) {
 	}
 	if asEnvoy != nil {
 		st := openFront(t, formGRPC, func(st *stage) { st.cfg.Proxies = []string{"10.0.0.0/8"} })
-		answers = append(answers, st.question(formGRPC, "GET", "sale.example", "/"))
+		answers = append(answers, st.question(formAccel, "GET", "sale.example", "/")) // before anything is read
 	}
 	for _, a := range answers {
 		if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "trusted_proxies") || admitted(t, formHeaders, a) {

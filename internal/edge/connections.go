@@ -292,7 +292,7 @@ const refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; c
 
 // unlisted answers a peer of front_auth.listen that trusted_proxies does not list.
 const unlisted = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 57\r\n" +
-	gate.DecisionHeader + ": " + gate.SaysWait + "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
+	gate.DecisionHeader + ": " + gate.SaysAnswer + "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
 	"trusted_proxies: must list the clients of this listener.\n"
 
 // refuse answers a connection without a place, if there is time, and closes it.

@@ -44,7 +44,7 @@ var familyMembers = []string{
 	"X-Original-Scheme", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Path", "X-Rewrite-Uri", "X-Rewrite-Url",
 	"Remote-User", "Ssl-Client-S-Dn", "Ssl-Client-Verify", "X-Client-Cert", "X-Remote-Addr", "X-Remote-Ip", "X-Remote-User", "X-Sendfile", "X-Sendfile-Type",
 	"X-Ssl-Client-Cert", "X-Vercel-Forwarded-For", "X-Vercel-Proxied-For",
-	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Poll", "Vestibule-Ticket", "X-Vestibule-Decision",
+	"Vestibule-Command", "Vestibule-Decision", "Vestibule-Hops", "Vestibule-Poll", "Vestibule-Ticket", "X-Vestibule-Decision",
 }
 
 // nginx does not know names by their ends either. These are the known ones that control caches. It takes X-Accel-Expires
