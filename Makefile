@@ -144,6 +144,10 @@ first-page: packages ## measure the time from `make run` to a waiting page with 
 drain: packages ## stop edges with SIGTERM behind HAProxy and nginx at RATE requests a second, and count failures (goal: 0)
 	$(GO) test -count=1 -v -run TestDrain ./internal/lab/e2e -args -drain-rate $(RATE)
 
+.PHONY: fronts
+fronts: packages ## play browsers, payment services and CDNs at each listener of an edge and through nginx, HAProxy and Caddy with one and two edges, and kill and hang these (eight minutes)
+	$(GO) test -count=1 -v -parallel 1 -timeout 20m -run 'TestClientsThroughFronts|TestEdgesFailBehindFronts' ./internal/lab/e2e -args -fronts-hang 60s
+
 .PHONY: restart
 restart: ## restart every process of a fleet while visitors wait, with short and long sessions, and measure the pause of admissions and wrong forecasts (six minutes)
 	$(GO) test -count=1 -v -timeout 9m -run TestRestart ./internal/lab/e2e -args -restart-people 130
@@ -312,7 +316,8 @@ golden: ## rewrite the golden files; read the diff before you commit it
 	$(GO) test ./internal/core/wire -rewrite
 	$(GO) test ./internal/page -rewrite
 	$(GO) test ./internal/core/room -run TestTheReferenceIsTheSchema -rewrite
-	$(GO) test ./internal/edge/origin -run TestFrontsTakeTheSameHeadersOut -rewrite
+	$(GO) test ./internal/edge/gate -run TestDecisiveHeaders -rewrite
+	$(GO) test ./internal/edge/origin -run TestFrontsTake -rewrite
 	$(GO) test ./internal/allinone -run TestConfigurationDocument -rewrite
 	$(GO) test ./cmd/vestibule -run TestReference -rewrite
 

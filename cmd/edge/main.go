@@ -33,7 +33,9 @@ func serve(ctx context.Context, cfg edge.Config, stdout io.Writer, log *slog.Log
 	var closer node.Closer
 	defer closer.Close(log)
 	inbox := natsbus.NodeInbox(natsbus.RoleEdge, cfg.DataCenter, cfg.Name)
-	conn, err := natsbus.Connect(cfg.NATS.Options(cfg.DataCenter+"-"+cfg.Name, inbox, log))
+	opts := cfg.NATS.Options(cfg.DataCenter+"-"+cfg.Name, inbox, log)
+	opts.Stream = natsbus.DocumentsStream
+	conn, err := natsbus.Connect(opts)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,9 @@ func serve(ctx context.Context, cfg regional.Config, stdout io.Writer, log *slog
 	case cfg.Upstream.URL == "" && cfg.Upstream.Domain != "":
 		up = edges.WithDomain(cfg.Upstream.Domain)
 	case cfg.Upstream.URL != "":
-		if up, err = natsbus.Connect(cfg.Upstream.Options(name+"-up", inbox, log)); err != nil {
+		opts := cfg.Upstream.Options(name+"-up", inbox, log)
+		opts.Stream = natsbus.DocumentsStream
+		if up, err = natsbus.Connect(opts); err != nil {
 			return err
 		}
 		closer.Add("connection to global", up.Close)

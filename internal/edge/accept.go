@@ -95,12 +95,22 @@ func (l cappedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		if a, ok := l.auth.(*authServer); ok && !l.proxies.Trusts(clientaddr.Peer(c.RemoteAddr().String())) {
+			a.gate.Count("refused_front")
+			l.all.refuse(c, unlisted) // it takes no place of a visitor
+			continue
+		}
 		if v := l.all.acquire(c, l.direct(c)); v != nil {
 			if l.headers != nil {
 				v.preface = &preface{rules: l.headers}
 			}
 			return v, nil
 		}
-		l.all.refuse(c, l.tls)
+		l.all.metrics.connectionsRefused.Inc()
+		if l.tls {
+			l.all.Close(c)
+		} else {
+			l.all.refuse(c, refused)
+		}
 	}
 }

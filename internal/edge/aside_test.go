@@ -72,7 +72,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 		}
 		for name := range r.Header {
 			switch name {
-			case "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "X-Forwarded-Host", "X-Forwarded-Proto", "User-Agent", auditHeader:
+			case "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers", "X-Forwarded-Host", "X-Forwarded-Proto", "Via", "Vestibule-Hops", "User-Agent", auditHeader:
 			default:
 				t.Errorf("%s of a preflight reached the site", name)
 			}

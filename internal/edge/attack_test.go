@@ -187,6 +187,9 @@ func TestMethodsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want 405", method, codes)
 		}
 	}
+	if a := st.visitor().ask("PURGE", "http://shop.example/", ""); a.StatusCode != 405 || !strings.Contains(a.Header.Get("Allow"), "GET, HEAD, POST") {
+		t.Errorf("%d, Allow %q: want 405 and the methods that pass", a.StatusCode, a.Header.Get("Allow"))
+	}
 	for _, line := range []string{"CONNECT shop.example:443 HTTP/1.1", "CONNECT 127.0.0.1:22 HTTP/1.1"} {
 		if codes, _ := st.raw(line + "\r\nHost: shop.example\r\n\r\n"); !slices.Equal(codes, []int{405}) {
 			t.Errorf("%s: %v, want 405", line, codes)

@@ -18,11 +18,19 @@ import (
 	"vestibule/internal/edge/gate"
 )
 
-// decisionHeader holds the decision for a front: admit, or anything else.
-const decisionHeader = gate.DecisionHeader
+// Header fields for a front.
+const (
+	decisionHeader = gate.DecisionHeader
 
-// saysWait is the decision of an answer that admits nobody. It is read-only.
-var saysWait = []string{gate.SaysWait}
+	// cachingHeader is the Cache-Control of the site's answer, if other visitors must not get it.
+	cachingHeader = "Vestibule-Caching"
+
+	// statusHeader is the status for the visitor, if it is one that most fronts take for an admission.
+	statusHeader = "Vestibule-Status"
+)
+
+// saysAnswer is the decision of an answer that the gate does not make. It is read-only.
+var saysAnswer = []string{gate.SaysAnswer}
 
 // authServer answers authorization requests of servers in front of the site. Only an admitted request gets 200 (form
 // accel: X-Accel-Redirect). Every other answer goes to the visitor.
@@ -38,7 +46,7 @@ type constant struct {
 }
 
 func newAuthServer(s *Server) *authServer {
-	a := &authServer{s, [2]constant{{decisionHeader, []string{"admit"}}, {"Cache-Control", []string{"no-store"}}}}
+	a := &authServer{s, [2]constant{{decisionHeader, []string{gate.SaysAdmit}}, {"Cache-Control", []string{"no-store"}}}}
 	if s.cfg.Front.Form == formAccel {
 		// No Cache-Control: nginx would add it to the site's answer.
 		a.admits[1] = constant{"X-Accel-Redirect", []string{s.cfg.Front.Redirect}}
@@ -50,13 +58,15 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := a.gate.Begin()
 	defer o.End()
 	defer a.recovered(w, r, o)
-	w.Header()[decisionHeader] = saysWait // until the gate decides otherwise
+	w.Header()[decisionHeader] = saysAnswer // until the gate decides otherwise
 	if a.cfg.Front.Form == formGRPC && r.Method == http.MethodPost && r.RequestURI == checkPath && strings.HasPrefix(r.Header.Get("Content-Type"), grpcType) {
 		a.check(w, r, o)
 		return
 	}
 	peer := clientaddr.Peer(r.RemoteAddr)
-	a.Authorize(r.Context(), a.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] })
+	if !a.Authorize(r.Context(), a.request(r, peer, o), o, peer, func(name string) []string { return r.Header[name] }) {
+		panic(http.ErrAbortHandler)
+	}
 	switch o.Kind {
 	case gate.Enters:
 		a.admit(w, o)
@@ -70,27 +80,36 @@ func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Authorize implements [front.Authorizer]. q is the question as read. An outcome that neither enters nor listens
-// holds the answer for the server that asks.
-func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) {
+// holds the answer for the server that asks. There is none before the edge can decide.
+func (a *authServer) Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) bool {
 	if err := a.question(q, peer, lines); err != nil {
 		a.refuseFront(o, err)
-		return
+		return true
+	}
+	if !a.gate.Decides() {
+		a.gate.Count("not_ready")
+		return false
 	}
 	q.Patience, q.SiteApart = a.cfg.Front.Hold, true
 	a.gate.Decide(ctx, q, o)
 	o.Close = false // the connection is the front's, not the visitor's
 	if o.Kind == gate.Answered && a.cfg.Front.Form != formAccel && !gate.Answers(q.Target) {
-		// Most fronts take 2xx for an admission, and many rooms' waiting pages and polls have such a status.
+		// Most fronts take 2xx for an admission, and many rooms' waiting pages and polls have such a status. A front that
+		// goes by the decision gives the visitor that of statusHeader.
 		a.wait(q, o)
 		o.Header = firstOfEach(o.Header)
 	}
+	return true
 }
 
 // refuseFront sets the outcome of an invalid authorization request.
 func (a *authServer) refuseFront(o *gate.Outcome, err error) {
 	status := http.StatusBadRequest
-	if errors.Is(err, errUnlisted) {
+	switch {
+	case errors.Is(err, errUnlisted):
 		status = http.StatusForbidden
+	case errors.Is(err, errNoPage):
+		status = http.StatusNotFound
 	}
 	o.Refuse("refused_front", err.Error(), status)
 	o.Close = false
@@ -123,16 +142,37 @@ func (a *authServer) gives(dst []gate.Field, o *gate.Outcome) []gate.Field {
 	if proof := o.Proof(); proof != "" {
 		dst = append(dst, gate.Field{Name: gate.ProofHeader, Value: proof})
 	}
-	tickets := o.Tickets()
+	tickets, caching := siteCaching(o)
+	if caching != "" {
+		dst = append(dst, gate.Field{Name: cachingHeader, Value: caching})
+	}
 	if a.cfg.Front.Form != formAccel {
 		tickets = firstOfEach(tickets)
 	}
 	return append(dst, tickets...)
 }
 
+// siteCaching returns the tickets of an admission, and the Cache-Control that the site's answer needs, "" for its own.
+func siteCaching(o *gate.Outcome) (tickets []gate.Field, caching string) {
+	tickets = o.Tickets()
+	if o.Private || len(tickets) > 0 {
+		caching = "private"
+	}
+	return slices.DeleteFunc(tickets, func(f gate.Field) bool {
+		isCaching := f.Name == "Cache-Control"
+		if isCaching {
+			caching = f.Value
+		}
+		return isCaching
+	}), caching
+}
+
 // wait makes sure that no front takes the answer for an admission.
 func (a *authServer) wait(q *gate.Request, o *gate.Outcome) {
 	if o.Status < 300 {
+		if a.cfg.Front.Form == formHeaders {
+			o.Header = append(o.Header, gate.Field{Name: statusHeader, Value: strconv.Itoa(o.Status)})
+		}
 		o.Status = http.StatusTooManyRequests
 	}
 	if q.Method == http.MethodHead {
@@ -153,7 +193,10 @@ func firstOfEach(fields []gate.Field) []gate.Field {
 	return out
 }
 
-var errUnlisted = errors.New("trusted_proxies: must list the clients of this listener")
+var (
+	errUnlisted = errors.New("trusted_proxies: must list the clients of this listener")
+	errNoPage   = errors.New("nothing is here")
+)
 
 // question turns the authorization request q into the visitor's request that it describes. It refuses an ambiguous
 // description rather than guess.
@@ -182,6 +225,8 @@ func (a *authServer) question(q *gate.Request, peer netip.Addr, lines func(name 
 		return errors.New("X-Forwarded-Proto: must be http or https")
 	}
 	switch form := a.cfg.Front.Form; {
+	case form != formAccel && gate.IsOwn(q.Target) && !gate.Answers(q.Target):
+		return errNoPage
 	case form == formAccel || gate.Answers(q.Target):
 		// The visitor's own request, forwarded by the front.
 		if form == formHeaders && lines("X-Forwarded-Uri") != nil {
@@ -320,6 +365,7 @@ func (a *authServer) checkedQuestion(r *http.Request, c *checked, o *gate.Outcom
 	visitors := http.Request{Method: c.method, Host: c.host, RequestURI: c.path, Header: c.header, ContentLength: c.size, Body: r.Body}
 	q := a.request(&visitors, netip.Addr{}, o) // without a version
 	q.Client = client.Unmap().WithZone("")
+	q.Encodings = nil // the body of an answer is text
 	switch c.scheme {
 	case "https":
 		q.Secure = true

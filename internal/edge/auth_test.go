@@ -95,8 +95,9 @@ func (st *stage) question(form, method, host, target string, header ...string) a
 // admitted reports whether a front of a form admits the request, and fails if its criteria contradict each other.
 func admitted(t testing.TB, form string, a answer) bool {
 	t.Helper()
-	says := a.Header.Get("Vestibule-Decision") == "admit"
-	if a.Header.Get("Vestibule-Decision") != "wait" && !says && !strings.HasPrefix(a.body, "400 Bad Request") { // which net/http says by itself
+	decision := a.Header.Get(gate.DecisionHeader)
+	says := decision == gate.SaysAdmit
+	if !slices.Contains([]string{gate.SaysAdmit, gate.SaysWait, gate.SaysAnswer}, decision) && !strings.HasPrefix(a.body, "400 Bad Request") { // which net/http says by itself
 		t.Errorf("the decision is %q", a.Header["Vestibule-Decision"])
 	}
 	if redirect := a.Header.Get("X-Accel-Redirect"); form == formAccel && (redirect == "@site") != says || form != formAccel && redirect != "" {
@@ -413,6 +414,7 @@ type ledger struct {
 	let   map[string]int
 	seen  []*http.Request
 	serve http.HandlerFunc
+	asked string // the last question
 
 	undecided int // requests that were not admitted
 }
@@ -461,8 +463,11 @@ func (l *ledger) pass(front, edge net.Conn) {
 	back.Wait()
 }
 
-// note records an answer that admits the request in asked.
+// note records a question, and an answer that admits the request in it.
 func (l *ledger) note(asked, answer []byte) {
+	l.mu.Lock()
+	l.asked = string(asked)
+	l.mu.Unlock()
 	a, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil)
 	if err != nil {
 		l.t.Errorf("an answer of the edge: %v", err)
@@ -514,6 +519,18 @@ func (l *ledger) took() []*http.Request {
 	seen := l.seen
 	l.seen = nil
 	return seen
+}
+
+// question returns the last question.
+func (l *ledger) question() *http.Request {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(l.asked)))
+	if err != nil {
+		l.t.Fatalf("%v: %q", err, l.asked)
+	}
+	return r
 }
 
 func (l *ledger) serves(h http.HandlerFunc) {

@@ -213,8 +213,12 @@ func allowed(o *gate.Outcome, header http.Header) []byte {
 			ok = text(ok, fieldRemove, strings.ToLower(name))
 		}
 	}
-	for _, t := range o.Tickets() {
+	tickets, caching := siteCaching(o)
+	for _, t := range tickets {
 		ok = message(ok, fieldResponse, option(t.Name, t.Value, true))
+	}
+	if caching != "" {
+		ok = message(ok, fieldResponse, option("Cache-Control", caching, false))
 	}
 	return message(status(grpcOK), fieldOK, ok)
 }

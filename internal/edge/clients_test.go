@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -455,7 +457,7 @@ func TestOnlyTheSitesOwnPagesMakeAVisitorLeave(t *testing.T) {
 func TestATicketInAHeaderIsNotCached(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
 		st := open(t, reads(front))
-		vendors := []string{"X-LiteSpeed-Cache-Control", "Akamai-CDN-Cache-Control", "Some-New-Cache-Control", "Surrogate-Control", "CDN-Cache-Control"}
+		vendors := []string{"X-LiteSpeed-Cache-Control", "Akamai-CDN-Cache-Control", "Some-New-Cache-Control", "Surrogate-Control", "CDN-Cache-Control", "Expires"}
 		st.origin.serves(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Cache-Control", "public, max-age=600, immutable")
 			for _, name := range vendors {
@@ -470,6 +472,29 @@ func TestATicketInAHeaderIsNotCached(t *testing.T) {
 			if a.Header.Get(name) != "" {
 				t.Errorf("%s passed", name)
 			}
+		}
+	})
+}
+
+// TestAnAddressThatCannotBeRead: requests of a trusted proxy that does not tell the visitor's address are counted, and
+// warned about once.
+func TestAnAddressThatCannotBeRead(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		var log testkit.Log
+		st := open(t, func(st *stage) {
+			reads(front)(st)
+			st.cfg.Proxies, st.log = []string{"127.0.0.1"}, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		for _, from := range []string{"unknown", "198.51.100.7", "198.51.100.7:1111", "unknown, [2001:db8::7]:443", "198.51.100.7, _gateway", ""} {
+			if a := st.bare().get(saleURL, "X-Forwarded-For", from); a.body != "the site" {
+				t.Errorf("%q: %d", from, a.StatusCode)
+			}
+		}
+		if n := metric1(t, st, "vestibule_edge_forwarded_unread_total"); n != 3 {
+			t.Errorf("%v are counted, want 3", n)
+		}
+		if n := strings.Count(log.String(), "X-Forwarded-For of a trusted proxy cannot be read"); n != 1 {
+			t.Errorf("%d warnings", n)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/origin"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
 )
 
 // Parsers of visitors' requests.
@@ -331,4 +332,9 @@ func (c *FrontConfig) validate(proxies []string) []error {
 		errs = append(errs, fmt.Errorf("front_auth.hold: must be 1ms to 25s, got %v", c.Hold))
 	}
 	return errs
+}
+
+// Doubts implements [node.Doubter]. It returns why NATS cannot be used now.
+func (c *Config) Doubts() []string {
+	return node.DoubtNATS("nats", &c.NATS, c.Name, natsbus.NodeInbox(natsbus.RoleEdge, c.DataCenter, c.Name), natsbus.DocumentsStream)
 }

@@ -13,6 +13,7 @@ import (
 
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/edge/front"
+	"vestibule/internal/edge/gate"
 )
 
 // Every connection takes a file descriptor. A process without free descriptors can accept neither visitors nor health
@@ -289,15 +290,16 @@ const refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; c
 	"Retry-After: 5\r\nRefresh: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
 	"Too many people are here at the moment. Please wait a moment."
 
-// refuse closes a connection over the cap, with an answer if it is not secure.
-func (x *connections) refuse(c *net.TCPConn, secure bool) {
-	x.metrics.connectionsRefused.Inc()
+// unlisted answers a peer of front_auth.listen that trusted_proxies does not list.
+const unlisted = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 57\r\n" +
+	gate.DecisionHeader + ": " + gate.SaysWait + "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
+	"trusted_proxies: must list the clients of this listener.\n"
+
+// refuse answers a connection without a place, if there is time, and closes it.
+func (x *connections) refuse(c *net.TCPConn, answer string) {
 	select {
 	case x.refusals <- struct{}{}:
 	default:
-		secure = true // no time for an answer
-	}
-	if secure {
 		x.Close(c)
 		return
 	}
@@ -310,7 +312,7 @@ func (x *connections) refuse(c *net.TCPConn, secure bool) {
 		// Read the pending bytes: otherwise closing would reset the connection and lose the answer.
 		var buf [4 << 10]byte
 		if _, err := c.Read(buf[:]); err == nil {
-			if _, err := c.Write([]byte(refused)); err != nil {
+			if _, err := c.Write([]byte(answer)); err != nil {
 				x.log.Debug("refusal not written", slog.Any("error", err))
 			}
 		}

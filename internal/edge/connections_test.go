@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,9 +84,11 @@ func talk(t *testing.T, c net.Conn, header string) int {
 	return res.StatusCode
 }
 
-func (st *stage) dial() net.Conn {
+func (st *stage) dial() net.Conn { return st.dialTo(0) }
+
+func (st *stage) dialTo(listener int) net.Conn {
 	st.t.Helper()
-	c, err := net.Dial("tcp", st.addr(0))
+	c, err := net.Dial("tcp", st.addr(listener))
 	if err != nil {
 		st.t.Fatal(err)
 	}
@@ -228,4 +231,32 @@ func metric1(t testing.TB, st *stage, name string) float64 {
 	}
 	t.Fatalf("no metric %s", name)
 	return 0
+}
+
+// Peers of front_auth.listen that are not listed are told so, and take no place of a visitor.
+func TestUnlistedPeersTakeNoPlace(t *testing.T) {
+	for _, form := range forms {
+		eachFront(t, func(t *testing.T, front string) {
+			st := openFront(t, form, func(st *stage) {
+				st.cfg.Reader, st.cfg.Proxies, st.cfg.Connections.Total = front, []string{"192.0.2.1"}, 4
+			})
+			for range 20 {
+				c, err := net.Dial("tcp", st.addr(len(st.server.listeners)-1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+			}
+			codes, body := st.rawOn(st.dialTo(len(st.server.listeners)-1), request("GET / HTTP/1.1", "auth"))
+			if !slices.Equal(codes, []int{http.StatusForbidden}) || !strings.Contains(body, "trusted_proxies") {
+				t.Errorf("%s: %v %q", form, codes, body)
+			}
+			if n := metric(t, st, "vestibule_edge_requests_total", "result", "refused_front"); n != 21 {
+				t.Errorf("%s: %v are counted", form, n)
+			}
+			if n := metric1(t, st, "vestibule_edge_connections"); n != 0 {
+				t.Errorf("%s: %v connections of visitors", form, n)
+			}
+		})
+	}
 }

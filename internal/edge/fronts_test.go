@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -24,111 +23,9 @@ import (
 
 // These tests drive real servers with the files of deploy/fronts.
 
-// program is one server that asks the edge.
-type program struct {
-	name, form string
-	config     func(t testing.TB, dir string, at places) (args, env []string)
-}
-
-// places are the addresses of a server, with its certificate and key for TLS and HTTP/2.
-type places struct {
-	visitors, edge, site, cert string
-
-	alone bool // the edge is not asked
-	core  int  // on which the server runs, from 1; 0 for all
-}
-
-var programs = []program{
-	{"nginx", formAccel, nginxConfig},
-	{"haproxy", formHeaders, haproxyConfig},
-	{"caddy", formHeaders, caddyConfig},
-}
-
-// copied copies files of deploy/fronts.
-func copied(t testing.TB, dir, from string, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join("../../deploy/fronts", from, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func written(t testing.TB, dir, name, text string) string {
 	t.Helper()
-	name = filepath.Join(dir, name)
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
-
-func nginxConfig(t testing.TB, dir string, at places) (args, env []string) {
-	copied(t, dir, "nginx", "vestibule-http.conf", "vestibule-server.conf", "vestibule-strip.conf")
-	tls, http, server := "", "include vestibule-http.conf;", "include vestibule-server.conf;"
-	if at.alone {
-		http, server = "", `location / { proxy_pass http://site; proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header Connection ""; }`
-	}
-	if at.cert != "" {
-		tls = " ssl http2; ssl_certificate " + at.cert + "; ssl_certificate_key " + at.cert
-	}
-	return testkit.Nginx(t, dir, `upstream vestibule { server `+at.edge+`; keepalive 64; keepalive_timeout 30s; }
-	upstream site { server `+at.site+`; keepalive 64; }
-	`+http+`
-	server { listen `+at.visitors+tls+`; `+server+` }`), nil
-}
-
-func haproxyConfig(t testing.TB, dir string, at places) (args, env []string) {
-	copied(t, dir, "haproxy", "haproxy.cfg", "vestibule.lua")
-	if at.alone {
-		data, err := os.ReadFile(filepath.Join(dir, "haproxy.cfg"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		written(t, dir, "haproxy.cfg", regexp.MustCompile(`.*(lua\.|txn\.).*\n`).ReplaceAllString(string(data), ""))
-	}
-	if at.cert != "" {
-		const plain = `bind "$VESTIBULE_BIND"`
-		data, err := os.ReadFile(filepath.Join(dir, "haproxy.cfg"))
-		if err != nil || strings.Count(string(data), plain) != 1 {
-			t.Fatalf("haproxy.cfg: %v", err)
-		}
-		written(t, dir, "haproxy.cfg", strings.Replace(string(data), plain, plain+" ssl crt "+at.cert+" alpn h2,http/1.1", 1))
-	}
-	return []string{"-db", "-f", filepath.Join(dir, "haproxy.cfg")}, []string{
-		"VESTIBULE_BIND=" + at.visitors, "VESTIBULE_EDGE=" + at.edge, "VESTIBULE_SITE=" + at.site, "VESTIBULE_LUA=" + filepath.Join(dir, "vestibule.lua"),
-	}
-}
-
-func caddyConfig(t testing.TB, dir string, at places) (args, env []string) {
-	copied(t, dir, "caddy", "vestibule.caddy")
-	_, port, err := net.SplitHostPort(at.visitors)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheme, tls := "http", ""
-	if at.cert != "" {
-		scheme, tls = "https", "tls "+at.cert+" "+at.cert
-	}
-	file := written(t, dir, "Caddyfile", `{
-	admin off
-	auto_https off
-	default_bind 127.0.0.1
-	log {
-		level ERROR
-	}
-}
-import vestibule.caddy
-`+scheme+`://:`+port+` {
-	`+tls+`
-	import vestibule
-}
-`)
-	return []string{"run", "--config", file, "--adapter", "caddyfile"}, []string{"HOME=" + dir, "VESTIBULE_EDGE=" + at.edge, "VESTIBULE_SITE=" + at.site}
+	return testkit.WriteFile(t, dir, name, text)
 }
 
 // throughFronts runs a test with each server that is installed, in front of a site of its own.
@@ -138,24 +35,24 @@ func throughFronts(t *testing.T, tls bool, test func(t *testing.T, st *stage, si
 
 // throughFrontsOf is throughFronts with another edge.
 func throughFrontsOf(t *testing.T, tls bool, change func(*stage), test func(t *testing.T, st *stage, site *ledger)) {
-	for _, p := range programs {
-		t.Run(p.name, func(t *testing.T) {
+	for _, f := range testkit.Fronts {
+		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
-			file := testkit.Program(t, p.name)
-			site := &ledger{t: t, form: p.form, let: map[string]int{}}
+			testkit.Program(t, f.Name)
+			site := &ledger{t: t, form: f.Form, let: map[string]int{}}
 			behind := httptest.NewServer(site)
 			t.Cleanup(behind.Close)
-			st := openFront(t, p.form, func(st *stage) {
+			st := openFront(t, f.Form, func(st *stage) {
 				st.castEvery = 10 * time.Millisecond
 				change(st)
 			})
-			at := places{edge: site.tap(st.addr(0)), site: behind.Listener.Addr().String()}
+			at := testkit.FrontPlaces{Edges: []string{site.tap(st.addr(0))}, Site: behind.Listener.Addr().String()}
 			if tls {
-				at.cert = both(t)
+				at.Cert = both(t)
 			}
-			st.door = startFront(t, p, file, at)
+			st.door = startFront(t, &f, at, 0)
 			test(t, st, site)
-			t.Logf("%s: %d raw requests; %d reached the site undecided", p.name, st.sent, site.undecided)
+			t.Logf("%s: %d raw requests; %d reached the site undecided", f.Name, st.sent, site.undecided)
 		})
 	}
 }
@@ -177,17 +74,17 @@ func both(t *testing.T) string {
 	return written(t, dir, "both.pem", text)
 }
 
-// startFront starts a server and returns its addresses. It retries if a free port was taken meanwhile.
-func startFront(t testing.TB, p program, file string, at places) string {
+// startFront starts a server, on one core from 1 or on all of them for 0, and returns its address.
+func startFront(t testing.TB, f *testkit.Front, at testkit.FrontPlaces, core int) string {
 	t.Helper()
-	return startProgram(t, p.name, func(addr, dir string) *exec.Cmd {
-		at.visitors = addr
-		args, env := p.config(t, dir, at)
-		cmd := exec.Command(file, args...)
-		if at.core > 0 {
-			cmd = exec.Command("taskset", append([]string{"-c", fmt.Sprint(at.core - 1), file}, args...)...)
+	return startProgram(t, f.Name, func(addr, dir string) *exec.Cmd {
+		at.Visitors = addr
+		cmd := f.Command(t, dir, &at)
+		if core > 0 {
+			on := exec.Command("taskset", append([]string{"-c", fmt.Sprint(core - 1)}, cmd.Args...)...)
+			on.Env = cmd.Env
+			return on
 		}
-		cmd.Env = append(os.Environ(), env...)
 		return cmd
 	})
 }
@@ -525,6 +422,108 @@ func TestAFrontBelievesNoHeaderOfAVisitor(t *testing.T) {
 		seen := site.took()
 		if len(seen) != 1 || seen[0].Header.Get("X-Forwarded-For") != "127.0.0.1" || seen[0].Header.Get("X-Forwarded-Proto") != "http" {
 			t.Errorf("the site is told %v", seen)
+		}
+	})
+}
+
+// The edge is told each header that it decides by.
+func TestFrontsTellTheEdgeWhatDecides(t *testing.T) {
+	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
+		for _, name := range gate.Decisive {
+			value := "value-of-" + strings.ToLower(name)
+			lines := []string{name + ": " + value}
+			if name == "Upgrade" {
+				value = "websocket"
+				lines = []string{name + ": " + value, "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"}
+			}
+			st.raw(request("GET /about HTTP/1.1", "shop.example", lines...))
+			if told := site.question().Header[name]; !slices.Equal(told, []string{value}) {
+				t.Errorf("%s: the edge is told %q", name, told)
+			}
+		}
+	})
+}
+
+// A front answers as the edge itself: status, decision, compression.
+func TestFrontsAnswerAsTheEdge(t *testing.T) {
+	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
+		st.up.queue(sale, 10, 1)
+		v := st.bare()
+		for _, encoding := range []string{"identity", "gzip"} {
+			a := v.get(saleURL, append(slices.Clone(navigation), "Accept-Encoding", encoding)...)
+			if a.StatusCode != http.StatusOK || a.Header.Get(gate.DecisionHeader) != gate.SaysWait || a.Header.Get("Vary") != "*" || a.Header.Get(statusHeader) != "" {
+				t.Errorf("a page: %d %v", a.StatusCode, a.Header)
+			}
+			if a.Header.Get("Content-Encoding") == "gzip" != (encoding == "gzip") || strings.Contains(a.body, "You are in line") == (encoding == "gzip") {
+				t.Errorf("%s: %v %.40q", encoding, a.Header, a.body)
+			}
+		}
+		if a := v.ask(http.MethodPost, saleURL, "{}", "Content-Type", "application/json"); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
+			t.Errorf("a webhook: %d %v", a.StatusCode, a.Header)
+		}
+		for path, want := range map[string]int{"/.well-known/vestibule/none": http.StatusNotFound, gate.ClientPath: http.StatusOK} {
+			a := v.get("http://shop.example" + path)
+			if p(t) == "nginx" && want == http.StatusNotFound {
+				want = http.StatusOK // of the site, as at the edge itself
+			}
+			if a.StatusCode != want || a.Header.Get(gate.DecisionHeader) == gate.SaysWait {
+				t.Errorf("%s: %d %v", path, a.StatusCode, a.Header)
+			}
+		}
+		in := st.seal("sale", session(7))
+		for _, offer := range [][]string{
+			{"Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"}, {"Connection: Upgrade", "Upgrade: TLS/1.0"},
+		} {
+			site.took()
+			codes, _ := st.raw("GET / HTTP/1.1\r\nHost: sale.example\r\nCookie: " + in + "\r\n" + strings.Join(offer, "\r\n") + "\r\n\r\n" + request("GET /about HTTP/1.1", "shop.example"))
+			if seen := site.took(); !slices.Equal(codes, []int{200, 200}) || len(seen) != 2 || seen[0].Header.Get("Upgrade") != "" {
+				t.Errorf("%q: %v, the site saw %v", offer, codes, seen)
+			}
+		}
+		if codes, _ := st.raw(request("GET / HTTP/1.1", "sale.example", "Cookie: "+in, "Authorization: NTLM TlRMTVNTUAADAAAA")); p(t) != "haproxy" && !slices.Equal(codes, []int{502}) {
+			t.Errorf("a login that the site would bind to a shared connection: %v", codes)
+		}
+	})
+}
+
+// What the site answers to one visitor is not for shared caches.
+func TestFrontsKeepAVisitorsAnswersPrivate(t *testing.T) {
+	throughFronts(t, false, func(t *testing.T, st *stage, site *ledger) {
+		vendors := []string{"Edge-Control", "Expires", "Surrogate-Control", "CDN-Cache-Control", "Fastly-CDN-Cache-Control", "X-LiteSpeed-Cache-Control"}
+		site.serves(func(w http.ResponseWriter, _ *http.Request) {
+			for _, name := range vendors {
+				w.Header().Set(name, "public, max-age=120")
+			}
+			w.Header().Set("Cache-Control", "public, max-age=60, s-maxage=600")
+			w.Header().Set("Alt-Svc", `h3="direct.example:443"`)
+			io.WriteString(w, "the site") //nolint:errcheck // the client checks the answer
+		})
+		for _, tc := range []struct {
+			url, has string
+			header   []string
+		}{
+			{saleURL, "private", []string{"Cookie", st.seal("sale", session(7))}},
+			{saleURL, "private", nil}, // with a ticket
+			{saleURL, "no-store", []string{gate.TicketHeader, "new"}},
+			{"http://shop.example/about", "", nil},
+		} {
+			a := st.bare().get(tc.url, tc.header...)
+			cache := strings.Join(a.Header["Cache-Control"], ", ")
+			if a.body != "the site" || a.Header.Get("Alt-Svc") != "" || a.Header.Get(cachingHeader) != "" {
+				t.Fatalf("%v: %d %v", tc, a.StatusCode, a.Header)
+			}
+			for _, name := range vendors {
+				if (a.Header.Get(name) == "") != (tc.has != "") {
+					t.Errorf("%v: %s: %q", tc, name, a.Header[name])
+				}
+			}
+			if tc.has == "" && cache != "public, max-age=60, s-maxage=600" || !strings.Contains(cache, tc.has) || !strings.Contains(cache, "max-age=60") {
+				t.Errorf("%v: %q", tc, cache)
+			}
+			// nginx adds a line.
+			if tc.has != "" && p(t) != "nginx" && (strings.Contains(cache, "public") || strings.Contains(cache, "s-maxage")) {
+				t.Errorf("%v: %q", tc, cache)
+			}
 		}
 	})
 }

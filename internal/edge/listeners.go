@@ -56,8 +56,10 @@ func (s *Server) ownListeners() (own []netip.AddrPort) {
 			own = append(own, a.AddrPort())
 		}
 	}
-	if a, err := netip.ParseAddrPort(s.cfg.Metrics.Listen); err == nil && a.Port() != 0 {
-		own = append(own, a)
+	for _, listen := range []string{s.cfg.Metrics.Listen, s.cfg.Profiles.Listen} {
+		if a, err := netip.ParseAddrPort(listen); err == nil && a.Port() != 0 {
+			own = append(own, a)
+		}
 	}
 	return own
 }

@@ -195,13 +195,14 @@ func BenchmarkFronts(b *testing.B) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the site") }))
 	b.Cleanup(site.Close)
 	var sides []*side
-	for _, p := range programs[:2] {
-		st := openFront(b, p.form, nil)
-		at := places{edge: st.addr(0), site: site.Listener.Addr().String(), core: 1}
+	for _, f := range testkit.Fronts[:2] {
+		st := openFront(b, f.Form, nil)
+		at := testkit.FrontPlaces{Edges: []string{st.addr(0)}, Site: site.Listener.Addr().String()}
 		header := []string{"Cookie: theirs=1; " + st.seal("sale", session(7)), "Accept: text/html"}
-		sides = append(sides, &side{name: p.name, url: "http://" + startFront(b, p, testkit.Program(b, p.name), at) + "/", header: header, pid: os.Getpid()})
-		at.alone = true
-		sides = append(sides, &side{name: p.name + "-alone", url: "http://" + startFront(b, p, testkit.Program(b, p.name), at) + "/", header: header, pid: os.Getpid()})
+		for _, name := range []string{f.Name, f.Name + "-alone"} {
+			sides = append(sides, &side{name: name, url: "http://" + startFront(b, &f, at, 1) + "/", header: header, pid: os.Getpid()})
+			at.Alone = true
+		}
 	}
 	takeTurns(b, tools, sides)
 	for i := 0; i < len(sides); i += 2 {

@@ -138,10 +138,10 @@ func (p *preflights) askSite(r *http.Request, o *gate.Outcome) ([]gate.Field, er
 	to := o.Origin.URL
 	out := (&http.Request{
 		Method: http.MethodOptions, URL: &url.URL{Scheme: to.Scheme, Host: to.Host}, Host: r.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"User-Agent": {"vestibule-preflight"}, "X-Forwarded-Host": {r.Host}, "X-Forwarded-Proto": {"http"}},
+		Header: http.Header{"User-Agent": {"vestibule-preflight"}},
 	}).WithContext(ctx)
-	if o.Secure {
-		out.Header.Set("X-Forwarded-Proto", "https")
+	for _, f := range o.AppendForward(nil, r.Host) {
+		out.Header[f.Name] = []string{f.Value}
 	}
 	path, _, _ := strings.Cut(target, "?")
 	setPath(out.URL, path)

@@ -11,6 +11,7 @@ import (
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
 )
 
 // Config is the configuration of a global.
@@ -93,17 +94,20 @@ func (c *Config) checkBeacon() (errs []error) {
 const maxMirrors = 8
 
 // Doubts implements [node.Doubter]. It returns the settings of the waiting pages that are valid but probably
-// unintended.
-func (c *Config) Doubts() []string {
+// unintended, and why NATS cannot be used now.
+func (c *Config) Doubts() (doubts []string) {
+	if !c.NATS.Embedded {
+		doubts = node.DoubtNATS("nats", &c.NATS.ClientConfig, c.Name, natsbus.NodeInbox(natsbus.RoleGlobal, wire.Root, c.Name), natsbus.LeasesStream)
+	}
 	if c.Rooms == "" {
-		return nil
+		return doubts
 	}
-	_, _, doubts, err := readRooms(c.Rooms)
+	_, _, rooms, err := readRooms(c.Rooms)
 	if err != nil {
-		return nil // Validate reports it
+		return doubts // Validate reports it
 	}
-	for i, d := range doubts {
-		doubts[i] = "rooms: " + d
+	for _, d := range rooms {
+		doubts = append(doubts, "rooms: "+d)
 	}
 	return doubts
 }

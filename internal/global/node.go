@@ -22,7 +22,7 @@ type Node struct {
 
 // NewNode returns the global of cfg. It reaches the regionals and the store by conn.
 func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logger) (*Node, error) {
-	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule global", log)
+	dbg, err := node.NewDebug(&cfg.Base, "Vestibule global", log)
 	if err != nil {
 		return nil, err
 	}

@@ -17,14 +17,20 @@ import (
 
 // Base is the part of the configuration common to all nodes.
 type Base struct {
-	DataDir string        `mapstructure:"data_dir" doc:"folder for last good copies of rooms and keys, fleet time, and an embedded server's JetStream; it holds secrets"`
-	Log     LogConfig     `mapstructure:"log"`
-	Metrics MetricsConfig `mapstructure:"metrics"`
+	DataDir  string         `mapstructure:"data_dir" doc:"folder for last good copies of rooms and keys, fleet time, and an embedded server's JetStream; it holds secrets"`
+	Log      LogConfig      `mapstructure:"log"`
+	Metrics  MetricsConfig  `mapstructure:"metrics"`
+	Profiles ProfilesConfig `mapstructure:"pprof"`
 }
 
-// MetricsConfig is the listener of metrics, health and pprof.
+// MetricsConfig is the listener of metrics and health.
 type MetricsConfig struct {
-	Listen string `mapstructure:"listen" doc:"host:port of metrics, health, status and pprof, not for visitors; port 0 chooses a free one"`
+	Listen string `mapstructure:"listen" doc:"host:port of metrics, health and status, not for visitors; port 0 chooses a free one"`
+}
+
+// ProfilesConfig is the listener of profiles.
+type ProfilesConfig struct {
+	Listen string `mapstructure:"listen" doc:"host:port of profiles (/debug/pprof), which tell secrets in memory; empty for none"`
 }
 
 // ClientConfig is the configuration of a NATS client.
@@ -144,6 +150,9 @@ func (b *Base) Validate() []error {
 	errs := b.Log.validate()
 	if b.DataDir == "" {
 		errs = append(errs, errors.New("data_dir: must not be empty"))
+	}
+	if b.Profiles.Listen != "" {
+		errs = append(errs, CheckAddr("pprof.listen", b.Profiles.Listen)...)
 	}
 	return append(errs, CheckAddr("metrics.listen", b.Metrics.Listen)...)
 }

@@ -41,23 +41,29 @@ func (r *Readiness) Add(s stop.Stop) {
 	}
 }
 
-// Debug is the listener for monitoring: metrics, health, readiness, status and pprof. It must not be reachable by
-// visitors.
+// Debug are the listeners for monitoring, which visitors must not reach: one for metrics, health, readiness and status,
+// and one for profiles.
 type Debug struct {
 	Registry *prometheus.Registry
 	Links    *Links // their refusals are alarms
 	listener net.Listener
+	profiles net.Listener // nil for none
 	title    string
 	log      *slog.Logger
 }
 
-// NewDebug opens the listener; Run serves it. title names the node on the index page.
-func NewDebug(listen, title string, log *slog.Logger) (*Debug, error) {
-	l, err := net.Listen("tcp", listen)
+// NewDebug opens the listeners; Run serves them. title names the node on the index page.
+func NewDebug(base *Base, title string, log *slog.Logger) (*Debug, error) {
+	l, err := net.Listen("tcp", base.Metrics.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("metrics.listen: %w", err)
 	}
 	d := &Debug{Registry: prometheus.NewRegistry(), listener: l, title: title, log: log}
+	if base.Profiles.Listen != "" {
+		if d.profiles, err = net.Listen("tcp", base.Profiles.Listen); err != nil {
+			return nil, errors.Join(fmt.Errorf("pprof.listen: %w", err), l.Close())
+		}
+	}
 	d.Registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -93,17 +99,23 @@ func (d *Debug) handler(ready func() Readiness, status func() any) http.Handler 
 		}
 		d.writeJSON(w, http.StatusOK, json.RawMessage(data))
 	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if _, err := fmt.Fprintf(w, "<!doctype html><title>%[1]s</title><h1>%[1]s</h1><ul><li><a href=metrics>metrics</a><li><a href=status>status</a><li><a href=readyz>readyz</a><li><a href=healthz>healthz</a></ul>", html.EscapeString(d.title)); err != nil {
+			d.log.Debug("front page not written", slog.Any("error", err))
+		}
+	})
+	return mux
+}
+
+// profileHandler serves profiles.
+func profileHandler() http.Handler {
+	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if _, err := fmt.Fprintf(w, "<!doctype html><title>%[1]s</title><h1>%[1]s</h1><ul><li><a href=metrics>metrics</a><li><a href=status>status</a><li><a href=readyz>readyz</a><li><a href=healthz>healthz</a><li><a href=debug/pprof/>pprof</a></ul>", html.EscapeString(d.title)); err != nil {
-			d.log.Debug("front page not written", slog.Any("error", err))
-		}
-	})
 	return mux
 }
 
@@ -118,33 +130,56 @@ func (d *Debug) writeJSON(w http.ResponseWriter, code int, v any) {
 	}
 }
 
-// URL returns the address of the listener.
+// URL returns the address of the listener of metrics.
 func (d *Debug) URL() string { return "http://" + d.listener.Addr().String() }
 
-// Close closes a listener that does not Run.
-func (d *Debug) Close() error { return d.listener.Close() }
+// ProfilesURL returns the address of the listener of profiles, empty for none.
+func (d *Debug) ProfilesURL() string {
+	if d.profiles == nil {
+		return ""
+	}
+	return "http://" + d.profiles.Addr().String()
+}
+
+// Close closes listeners that do not Run.
+func (d *Debug) Close() error {
+	if d.profiles == nil {
+		return d.listener.Close()
+	}
+	return errors.Join(d.listener.Close(), d.profiles.Close())
+}
 
 // Run runs a node and serves its state until the node has ended, including its shutdown: because ctx ended, or the
-// node or the listener failed. ready and status must be safe for concurrent use.
+// node or a listener failed. ready and status must be safe for concurrent use.
 func (d *Debug) Run(ctx context.Context, run func(context.Context) error, ready func() Readiness, status func() any) error {
-	server := &http.Server{
-		Handler: d.handler(ready, status), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
-	}
 	g, ctx := errgroup.WithContext(ctx)
+	ended := make(chan struct{})
 	g.Go(func() error {
-		defer func() {
-			if err := server.Close(); err != nil {
-				d.log.Debug("metrics listener", slog.Any("error", err))
-			}
-		}()
+		defer close(ended)
 		return run(ctx)
 	})
-	g.Go(func() error {
-		if err := server.Serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("metrics listener: %w", err)
+	serve := func(l net.Listener, name string, handler http.Handler) {
+		server := &http.Server{
+			Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+			ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		}
-		return nil
-	})
+		g.Go(func() error {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("%s listener: %w", name, err)
+			}
+			return nil
+		})
+		g.Go(func() error {
+			<-ended
+			if err := server.Close(); err != nil {
+				d.log.Debug(name+" listener", slog.Any("error", err))
+			}
+			return nil
+		})
+	}
+	serve(d.listener, "metrics", d.handler(ready, status))
+	if d.profiles != nil {
+		serve(d.profiles, "pprof", profileHandler())
+	}
 	return g.Wait()
 }

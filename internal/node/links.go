@@ -1,19 +1,23 @@
 package node
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"vestibule/internal/core/wire"
+	"vestibule/internal/node/natsbus"
 )
 
 // Link is the observed state of a NATS connection.
 type Link interface {
 	Connected() bool
 	Refused() string // why the server refuses this node, "" if it does not or is not reached
+	Fault() string   // why NATS cannot be used, "" if it can or for unknown
 }
 
 // Links are a node's connections. They are safe for concurrent use.
@@ -48,6 +52,9 @@ func (l *Links) alarms() []string {
 		if why := link.Refused(); why != "" {
 			out = append(out, l.keys[i]+": the server refuses this node: "+why)
 		}
+		if why := link.Fault(); why != "" {
+			out = append(out, l.keys[i]+": NATS cannot be used: "+why)
+		}
 	}
 	return out
 }
@@ -77,3 +84,15 @@ func LeaseAlarms(l wire.Leadership) []string {
 }
 
 const leaseAlarmAfter = 3 * time.Second
+
+// DoubtNATS returns what keeps a node from using NATS now, for --check-config: key is the one of the configuration.
+func DoubtNATS(key string, c *ClientConfig, name, inbox, stream string) []string {
+	if c.URL == "" {
+		return nil
+	}
+	o := c.Options(name, inbox, slog.New(slog.DiscardHandler))
+	if err := natsbus.Diagnose(context.Background(), o, stream); err != nil {
+		return []string{key + ": NATS cannot be used: " + err.Error()}
+	}
+	return nil
+}

@@ -196,7 +196,7 @@ func TestWhatWasAcquiredLastIsReleasedFirst(t *testing.T) {
 
 func TestTheDebugListenerAnswers(t *testing.T) {
 	ready := Readiness{Reasons: []string{"no keys yet"}}
-	d, err := NewDebug("127.0.0.1:0", "A <node>", slog.New(slog.DiscardHandler))
+	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}, Profiles: ProfilesConfig{"127.0.0.1:0"}}, "A <node>", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,14 +233,20 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 		{"/healthz", `"alive": true`, 200},
 		{"/readyz", "no keys yet", 503},
 		{"/status", `"edges": 3`, 200},
-		{"/debug/pprof/", "goroutine", 200},
-		{"/debug/pprof/cmdline", "node", 200},
+		{"/debug/pprof/", "", 404},
+		{"/debug/pprof/cmdline", "", 404},
 		{"/", "A &lt;node&gt;", 200},
 		{"/nothing", "", 404},
 	} {
 		if code, body := get(c.path); code != c.code || !strings.Contains(body, c.has) {
 			t.Errorf("%s: %d %.80q, want %d with %q", c.path, code, body, c.code, c.has)
 		}
+	}
+	if r, err := client.Get(d.ProfilesURL() + "/debug/pprof/"); err != nil || r.StatusCode != 200 || r.Body.Close() != nil {
+		t.Errorf("profiles: %v, %v", r, err)
+	}
+	if r, err := client.Get(d.ProfilesURL() + "/metrics"); err != nil || r.StatusCode != 404 || r.Body.Close() != nil {
+		t.Errorf("metrics at the listener of profiles: %v, %v", r, err)
 	}
 	// Isolation from the parent does not make a node unready.
 	ready = Readiness{Ready: true, Isolated: true}
@@ -249,7 +255,7 @@ func TestTheDebugListenerAnswers(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &r); err != nil || code != 200 || !r.Isolated {
 		t.Errorf("isolated: %d %s, %v", code, body, err)
 	}
-	if _, err := NewDebug(strings.TrimPrefix(d.URL(), "http://"), "", slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := NewDebug(&Base{Metrics: MetricsConfig{strings.TrimPrefix(d.URL(), "http://")}}, "", slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("two listeners at one address")
 	}
 	cancel()

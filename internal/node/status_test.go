@@ -20,7 +20,7 @@ type Bond struct {
 
 // TestStatusHasUnitsAndNames: what /status tells can be read without the program's text.
 func TestStatusHasUnitsAndNames(t *testing.T) {
-	d, err := NewDebug("127.0.0.1:0", "test", slog.New(slog.DiscardHandler))
+	d, err := NewDebug(&Base{Metrics: MetricsConfig{"127.0.0.1:0"}}, "test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

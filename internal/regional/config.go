@@ -6,6 +6,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
 )
 
 // Config is the configuration of a regional.
@@ -41,4 +42,13 @@ func (c *Config) Validate() []error {
 		errs = append(errs, fmt.Errorf("name: %w", err))
 	}
 	return errs
+}
+
+// Doubts implements [node.Doubter]. It returns why NATS cannot be used now.
+func (c *Config) Doubts() (doubts []string) {
+	inbox := natsbus.NodeInbox(natsbus.RoleRegional, c.DataCenter, c.Name)
+	if !c.NATS.Embedded {
+		doubts = node.DoubtNATS("nats", &c.NATS.ClientConfig, c.Name, inbox, natsbus.LeasesStream)
+	}
+	return append(doubts, node.DoubtNATS("upstream", &c.Upstream, c.Name, inbox, natsbus.DocumentsStream)...)
 }

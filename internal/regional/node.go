@@ -19,7 +19,7 @@ type Node struct {
 // NewNode returns the regional of cfg. edges is its connection to edges and its store, up to global and the
 // documents; they may be the same.
 func NewNode(cfg Config, params wire.Params, edges, up *natsbus.Conn, log *slog.Logger) (*Node, error) {
-	dbg, err := node.NewDebug(cfg.Metrics.Listen, "Vestibule regional "+cfg.DataCenter, log)
+	dbg, err := node.NewDebug(&cfg.Base, "Vestibule regional "+cfg.DataCenter, log)
 	if err != nil {
 		return nil, err
 	}

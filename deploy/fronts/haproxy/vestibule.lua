@@ -1,12 +1,35 @@
 -- Vestibule for HAProxy: asks the edge about a request, and removes headers that could make the site serve
 -- another request than the checked one. See haproxy.cfg.
 
-local edge = os.getenv("VESTIBULE_EDGE")
+local questions = os.getenv("VESTIBULE_QUESTIONS")
 
--- Headers of the visitor that the edge needs.
+-- Headers of the visitor that the edge needs. Add those that your rules read.
 local told = {
-	"accept", "accept-language", "cookie", "origin", "purpose", "range", "referer", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site",
-	"sec-fetch-user", "sec-purpose", "upgrade", "vestibule-poll", "vestibule-ticket", "x-moz", "x-purpose",
+-- made of internal/edge/gate/request.go: make golden
+	"accept",
+	"accept-encoding",
+	"accept-language",
+	"access-control-request-headers",
+	"access-control-request-method",
+	"cookie",
+	"destination",
+	"origin",
+	"purpose",
+	"range",
+	"referer",
+	"sec-fetch-dest",
+	"sec-fetch-mode",
+	"sec-fetch-site",
+	"sec-fetch-user",
+	"sec-purpose",
+	"upgrade",
+	"user-agent",
+	"vestibule-poll",
+	"vestibule-proof",
+	"vestibule-ticket",
+	"x-moz",
+	"x-purpose",
+-- end
 }
 
 -- all returns the lines of a header in order.
@@ -23,7 +46,13 @@ end
 -- Headers between the edge and this server, not for the visitor.
 local hop = {
 	["connection"] = true, ["content-length"] = true, ["date"] = true, ["keep-alive"] = true,
-	["transfer-encoding"] = true, ["vestibule-decision"] = true,
+	["transfer-encoding"] = true, ["vestibule-status"] = true,
+}
+
+-- Headers of an admission, for the visitor and the site.
+local given = {
+	["set-cookie"] = "txn.vestibule_cookie", ["vestibule-caching"] = "txn.vestibule_caching",
+	["vestibule-proof"] = "txn.vestibule_proof", ["vestibule-ticket"] = "txn.vestibule_ticket",
 }
 
 local function unavailable(txn)
@@ -51,25 +80,26 @@ core.register_action("vestibule-ask", { "http-req" }, function(txn)
 			question[name] = lines
 		end
 	end
-	local answer = core.httpclient():get{ url = "http://" .. edge .. "/decide", headers = question, timeout = 3000 }
+	question["user-agent"] = question["user-agent"] or { "" } -- else HAProxy adds its own
+	if question.upgrade then
+		question.connection = { "upgrade" } -- else HAProxy takes it out
+	end
+	local answer = core.httpclient():get{ url = "http://vestibule/decide", dst = questions, headers = question, timeout = 9000 }
 	if not answer or not answer.headers or not answer.headers["vestibule-decision"] then
 		return unavailable(txn)
 	end
 	if answer.status == 200 and answer.headers["vestibule-decision"][0] == "admit" then
-		local cookie, ticket = all(answer.headers, "set-cookie")[1], all(answer.headers, "vestibule-ticket")[1]
-		if cookie then
-			txn:set_var("txn.vestibule_cookie", cookie)
-		end
-		if ticket then
-			txn:set_var("txn.vestibule_ticket", ticket)
-		end
-		local proof = all(answer.headers, "vestibule-proof")[1]
-		if proof then
-			txn:set_var("txn.vestibule_proof", proof)
+		for name, var in pairs(given) do
+			local value = all(answer.headers, name)[1]
+			if value then
+				txn:set_var(var, value)
+			end
 		end
 		return
 	end
-	local reply = txn:reply({ status = answer.status })
+	-- The status for the visitor, where servers other than this one would take it for an admission.
+	local status = tonumber(all(answer.headers, "vestibule-status")[1]) or answer.status
+	local reply = txn:reply({ status = status })
 	for name in pairs(answer.headers) do
 		if not hop[name] then
 			for _, value in ipairs(all(answer.headers, name)) do
@@ -229,7 +259,7 @@ end
 
 -- is_ticket reports whether a cookie, name=value, is a ticket for the edge.
 local function is_ticket(cookie)
-	return cookie:find("^%s*vestibule%-") or cookie:find("^%s*__Host%-vestibule%-")
+	return cookie:find("^%s*vestibule%-") or cookie:find("^%s*__Host%-vestibule%-") or cookie:find("^%s*__Secure%-vestibule%-")
 end
 
 core.register_action("vestibule-strip", { "http-req" }, function(txn)
@@ -253,11 +283,45 @@ core.register_action("vestibule-strip", { "http-req" }, function(txn)
 	end
 end)
 
+-- Headers that make shared caches store an answer, besides all that end in -cache-control.
+local caching = {
+-- made of internal/edge/origin/headers.go: make golden
+	["edge-control"] = true,
+	["expires"] = true,
+	["surrogate-control"] = true,
+	["x-accel-expires"] = true,
+-- end
+}
+
+-- private returns directives for caches without those that let shared ones store an answer.
+local function private(line)
+	local kept = {}
+	for directive in line:gmatch("[^,]+") do
+		local name = directive:match("^%s*([^=%s]*)"):lower()
+		if name ~= "public" and name ~= "private" and name ~= "s-maxage" and name ~= "proxy-revalidate" then
+			kept[#kept + 1] = directive:match("^%s*(.-)%s*$")
+		end
+	end
+	return table.concat(kept, ", ")
+end
+
 core.register_action("vestibule-answer", { "http-res" }, function(txn)
 	local had = txn.http:res_get_headers()
+	local alone = txn:get_var("txn.vestibule_caching")
 	for name in pairs(had) do
-		if name:lower():sub(1, 10) == "vestibule-" then
+		local lower = name:lower()
+		if lower:sub(1, 10) == "vestibule-" or lower == "alt-svc" or lower == "alternate-protocol" or
+			alone and (caching[lower] or lower:sub(-14) == "-cache-control") then
 			txn.http:res_del_header(name)
+		end
+	end
+	if alone then
+		txn.http:res_del_header("cache-control")
+		for _, line in ipairs(all(had, "cache-control")) do
+			line = private(line)
+			if line ~= "" then
+				txn.http:res_add_header("cache-control", line)
+			end
 		end
 	end
 	local cookies = all(had, "set-cookie")

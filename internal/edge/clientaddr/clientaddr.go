@@ -60,11 +60,12 @@ func Peer(peer string) netip.Addr {
 
 // Client returns the visitor's address, and whether the visitor used TLS. They come from the connection (its
 // [Peer], secure its TLS) or from trusted proxies, whose X-Forwarded-For lines are read from right to left up to
-// the first address that is not trusted. The address is invalid if peer is.
-func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedProto []string) (netip.Addr, bool) {
-	addr := peer
+// the first address that is not trusted. The address is invalid if peer is. unread reports that the search ended at
+// an element that is no address.
+func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedProto []string) (addr netip.Addr, tls, unread bool) {
+	addr = peer
 	if len(p) == 0 || !addr.IsValid() || !p.trusted(addr) {
-		return addr, secure
+		return addr, secure, false
 	}
 	if len(forwardedProto) == 1 {
 		secure = strings.EqualFold(forwardedProto[0], "https")
@@ -74,17 +75,17 @@ func (p Proxies) Client(peer netip.Addr, secure bool, forwardedFor, forwardedPro
 			comma := strings.LastIndexByte(line, ',')
 			a, ok := Forwarded(line[comma+1:])
 			if !ok {
-				return addr, secure
+				return addr, secure, true
 			}
 			if addr = a; !p.trusted(addr) {
-				return addr, secure
+				return addr, secure, false
 			}
 			if more = comma >= 0; more {
 				line = line[:comma]
 			}
 		}
 	}
-	return addr, secure
+	return addr, secure, false
 }
 
 // Forwarded reads one address of X-Forwarded-For. Some balancers add the port, and brackets to an IPv6 address.

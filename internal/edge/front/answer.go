@@ -20,12 +20,12 @@ func (c *conn) answer(o *gate.Outcome, length int) bool {
 	return c.reply(o.Status, o.Header, o.Body, o.Close, length)
 }
 
-// withDecision adds Vestibule-Decision: wait if the decision is missing.
+// withDecision adds the decision of the edge's own answers if it is missing.
 func withDecision(header []gate.Field) []gate.Field {
 	if slices.ContainsFunc(header, func(f gate.Field) bool { return f.Name == gate.DecisionHeader }) {
 		return header
 	}
-	return append(header, gate.Field{Name: gate.DecisionHeader, Value: gate.SaysWait})
+	return append(header, gate.Field{Name: gate.DecisionHeader, Value: gate.SaysAnswer})
 }
 
 // reply reads the body of the request, discards it and writes an answer. It reports whether the connection stays

@@ -60,8 +60,9 @@ func (noProgress) Identify(netip.Addr, bool) {}
 // Authorizer decides requests that a server in front of the site asks about.
 type Authorizer interface {
 	// Authorize decides the request that q asks about: the outcome enters or is answered. peer is the address of the
-	// server that asks; lines returns the values of a header field of q, nil for none.
-	Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string)
+	// server that asks; lines returns the values of a header field of q, nil for none. Authorize reports whether there is
+	// an answer: without one the connection is closed, so that the server asks another edge.
+	Authorize(ctx context.Context, q *gate.Request, o *gate.Outcome, peer netip.Addr, lines func(name string) []string) bool
 
 	// AppendPermit appends the header of the answer to a request that enters.
 	AppendPermit(dst []gate.Field, o *gate.Outcome) []gate.Field

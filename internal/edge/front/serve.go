@@ -111,7 +111,10 @@ func (c *conn) handle(length int) (goesOn bool) {
 	}()
 	c.fillAsk(length > 0)
 	if c.auth != nil {
-		c.auth.Authorize(&c.visit, &c.ask, o, c.peer, c.lines)
+		if !c.auth.Authorize(&c.visit, &c.ask, o, c.peer, c.lines) {
+			c.endVisit()
+			return false
+		}
 	} else {
 		c.f.opts.Metrics.Requests.Inc()
 		c.f.opts.Gate.Decide(&c.visit, &c.ask, o)

@@ -16,10 +16,12 @@ import (
 )
 
 // DecisionHeader marks responses of a waiting room instead of the site, with [SaysWait]. With other values it tells
-// auth subrequest clients how to handle a request.
+// servers in front of the site how to handle a request.
 const (
 	DecisionHeader = "Vestibule-Decision"
+	SaysAdmit      = "admit"
 	SaysWait       = "wait"
+	SaysAnswer     = "answer" // the edge's own answer, of no room
 )
 
 // newsReload tells a page without a ticket to reload itself.
@@ -151,7 +153,7 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	o.set(DecisionHeader, SaysWait)
 	form, contentType := r.form(), "application/json"
 	v.Lang = a.language(r, rm)
-	gzip := form == asPage && !r.SiteApart && page.TakesGzip(r.Encodings) // not every server in front streams a body
+	gzip := form == asPage && page.TakesGzip(r.Encodings)
 	switch form {
 	case asJSON:
 		o.Body = page.AppendJSON(o.Body[:0], v)

@@ -37,12 +37,16 @@ const (
 	statusMisdirected        = 421
 	statusTooManyRequests    = 429
 	statusServiceUnavailable = 503
+	statusLoopDetected       = 508
 )
 
 // Decide fills in o for r. It waits while the visitor is held for a permit, until ctx ends at most. If it panics,
 // the visitor must still get [Outcome.Tickets]: a permit may be charged.
 func (g *Gate) Decide(ctx context.Context, r *Request, o *Outcome) {
 	o.Client, o.Secure = r.Client, r.Secure
+	if r.Unread != nil {
+		g.countUnread(r)
+	}
 	if to := r.Upgrade; len(to) > 0 && (len(to) > 1 || !strings.EqualFold(to[0], "websocket") || r.Method != methodGet) {
 		// The edge's own servers take such offers out. A server in front of the site would pass them on.
 		o.Refuse("refused_upgrade", "Only websocket upgrades are served here.", statusBadRequest)
@@ -98,6 +102,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	m := rooms.set.Match(r.Host, path)
 	switch {
 	case !servesMethod(r.Method, m.Rooms()):
+		o.set("Allow", commonMethods)
 		o.Refuse("refused_method", "This method is not served here.", statusMethodNotAllowed)
 		return
 	case !m.Known:
@@ -120,6 +125,13 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return
 	}
 	o.host = m.Host
+	if !r.SiteApart {
+		if o.hops, o.via = r.hop(m.Host); o.hops > maxHops {
+			g.noteLoop(m.Host, o.Origin)
+			o.Refuse("loop", "The address of the site leads back to its waiting room.", statusLoopDetected)
+			return
+		}
+	}
 	if r.Secure && !r.SiteApart {
 		o.HSTS = g.hsts[m.Host]
 	}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,8 +56,11 @@ type Gate struct {
 	proofs   int               // Options.Proofs
 	toTLS    bool              // Options.ToTLS
 	hsts     map[string]string // Options.HSTS
+	loopSaid atomic.Int64      // clock reading of the last log line about a loop
 	covers   func(serverName, host string) bool
 	log      *slog.Logger
+
+	warned sync.Once // of X-Forwarded-For
 
 	rooms atomic.Pointer[snapshot]
 	pool  sync.Pool // of *Outcome
@@ -120,6 +124,19 @@ func (g *Gate) Pause() {
 	})
 	g.wake()
 }
+
+// countUnread counts a request whose proxy does not tell the visitor's address, and warns the first time.
+func (g *Gate) countUnread(r *Request) {
+	g.metrics.unread.Inc()
+	g.warned.Do(func() {
+		told := strings.Join(r.Unread, ", ")
+		g.log.Warn("X-Forwarded-For of a trusted proxy cannot be read: all its visitors share one address, and with it the bounds by address",
+			slog.String("x_forwarded_for", told[:min(len(told), 100)]), slog.String("address", clientaddr.Text(r.Client)))
+	})
+}
+
+// Decides reports whether the gate has rooms and keys. Else it refuses every request.
+func (g *Gate) Decides() bool { return g.rooms.Load().ready }
 
 // Unready returns why the gate cannot decide, or nil.
 func (g *Gate) Unready() []string {

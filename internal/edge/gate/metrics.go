@@ -23,6 +23,7 @@ type metrics struct {
 	requests    *prometheus.CounterVec // by result
 	quits       prometheus.Counter
 	clockJumps  prometheus.Counter
+	unread      prometheus.Counter // X-Forwarded-For of trusted proxies
 	ticketCount [ticketKinds]prometheus.Counter
 	waiting     [numKinds]prometheus.Counter // waiting answers
 
@@ -79,12 +80,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		quits:      counter("vestibule_edge_left_total", "Sessions and places in the line that ended because their visitors said so, or the origin."),
 		clockJumps: counter("vestibule_edge_clock_jumps_total", "Times that the machine was asleep or its wall clock was set forward; the lease was given up."),
+		unread:     counter("vestibule_edge_forwarded_unread_total", "Requests of trusted proxies whose X-Forwarded-For does not tell the visitor's address."),
 	}
 	tickets := vec("vestibule_edge_tickets_total", "Tickets that requests for a room brought, by what became of them.", "result")
 	held := vec("vestibule_edge_held_requests_total", "Requests that were held for a permit, by how it ended.", "outcome")
 	waiting := vec("vestibule_edge_waiting_answers_total", "Answers of waiting rooms in place of the site's, by the kind of the request.", "kind")
 	requests := vec("vestibule_edge_requests_total", "Requests that no room decided, by what became of them.", "result")
-	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, waiting, m.quits, m.clockJumps)
+	reg.MustRegister(m.ratio, tickets, held, m.holds, requests, waiting, m.quits, m.clockJumps, m.unread)
 	m.other.label = node.OtherRooms
 	for i, name := range ticketKindNames {
 		m.ticketCount[i] = tickets.WithLabelValues(name)
@@ -107,7 +109,7 @@ func (m *metrics) count(why string) { m.requests.WithLabelValues(why).Inc() }
 
 // results are the labels for requests that no room decides.
 var results = []string{
-	"passed", "to_tls", "unknown_host", "uncovered_host", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
+	"passed", "to_tls", "unknown_host", "uncovered_host", "loop", "refused_path", "refused_method", "refused_upgrade", "refused_expect", "refused_origin", "refused_front", "unknown_room", "left", "away", "away_stale",
 	"refused_away", "not_ready", "ticket_unread", "time_unknown", "stream", "stream_capped", "stream_nobody", "proof_keys", "draw", "no_draw", "language", "verified", "unverified", "no_proofs",
 	"preflight", "preflight_site", "preflight_refused",
 	"bypassed", "client",

@@ -48,6 +48,9 @@ var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snaps
 	LanguagePath:  (*ownPages).languages,
 }
 
+// IsOwn reports whether a path is below the edge's own. Servers in front pass all of them on to the edge.
+func IsOwn(target string) bool { return strings.HasPrefix(target, "/.well-known/vestibule/") }
+
 // Answers reports whether the edge serves this path and query itself, whatever the room or site.
 func Answers(target string) bool {
 	path, _, _ := strings.Cut(target, "?")

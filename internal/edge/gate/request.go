@@ -32,6 +32,18 @@ const (
 	PollNow = "now"
 )
 
+// Decisive are the header fields of a visitor that decide, in alphabetical order. A server in front of the site passes
+// them on with its question: the lists of deploy/fronts and of docs/INTEGRATIONS.md are made of this one. Rules may read
+// others too.
+var Decisive = []string{
+	"Accept", "Accept-Encoding", "Accept-Language", "Access-Control-Request-Headers", "Access-Control-Request-Method", "Cookie", "Destination",
+	"Origin", "Purpose", "Range", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose", "Upgrade",
+	userAgent, PollHeader, ProofHeader, TicketHeader, "X-Moz", "X-Purpose",
+}
+
+// userAgent is the field that rules read most.
+const userAgent = "User-Agent"
+
 // Request is the input of a decision. Header fields are given line by line, as received.
 type Request struct {
 	Host    string // and port, as received
@@ -42,6 +54,7 @@ type Request struct {
 
 	Client netip.Addr // the visitor's address; invalid if unknown
 	Secure bool       // the visitor used TLS
+	Unread []string   // X-Forwarded-For of a trusted proxy, if it holds no address for Client
 
 	// OwnTLS means that this edge has shown the visitor a certificate, for ServerName ("" for no name).
 	OwnTLS     bool
@@ -65,6 +78,8 @@ type Request struct {
 	Range     bool   // there is a Range
 	Referer   string
 	Origin    string
+	Via       []string
+	Hops      string // HopsHeader
 	CORS      CORS
 	Poll      bool // PollHeader is present
 	PollNow   bool // with the value PollNow
@@ -95,13 +110,19 @@ func (r *Request) ReadHeader(proxies clientaddr.Proxies, peer netip.Addr, secure
 	r.FetchSite, r.FetchDest, r.FetchMode = first(lines("Sec-Fetch-Site")), first(lines("Sec-Fetch-Dest")), first(lines("Sec-Fetch-Mode"))
 	r.FetchUser, r.Referer = first(lines("Sec-Fetch-User")), first(lines("Referer"))
 	r.Range = lines("Range") != nil
+	r.Via, r.Hops = lines("Via"), first(lines(HopsHeader))
 	for _, name := range [...]string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		if r.Purpose = first(lines(name)); r.Purpose != "" {
 			break
 		}
 	}
 	r.CORS = CORS{Method: first(lines("Access-Control-Request-Method")), Headers: first(lines("Access-Control-Request-Headers"))}
-	r.Client, r.Secure = proxies.Client(peer, secure != nil, lines("X-Forwarded-For"), lines("X-Forwarded-Proto"))
+	forwarded := lines("X-Forwarded-For")
+	unread := false
+	r.Client, r.Secure, unread = proxies.Client(peer, secure != nil, forwarded, lines("X-Forwarded-Proto"))
+	if r.Unread = nil; unread {
+		r.Unread = forwarded
+	}
 	if r.OwnTLS = secure != nil && !proxies.Trusts(peer); r.OwnTLS {
 		r.ServerName = secure.ServerName
 	}
@@ -394,6 +415,8 @@ type Outcome struct {
 
 	gate    *Gate
 	host    string         // as named by the visitor, in canonical form
+	via     string         // Via of the request for the site
+	hops    int            // its HopsHeader
 	inside  []Stay         // the sessions that admit the request
 	traffic []*traffic     // of their rooms
 	decided fleettime.Time // when the last of them was checked

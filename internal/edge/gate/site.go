@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"vestibule/internal/core/room"
@@ -27,10 +28,16 @@ func (o *Outcome) AppendForSite(dst []Field, client, host string) []Field {
 	if client != "" {
 		dst = append(dst, Field{Name: "X-Forwarded-For", Value: client})
 	}
+	return o.AppendForward(dst, host)
+}
+
+// AppendForward appends those of the fields that say nothing about the visitor.
+func (o *Outcome) AppendForward(dst []Field, host string) []Field {
 	proto := "http"
 	if o.Secure {
 		proto = "https"
 	}
+	dst = append(dst, Field{Name: "Via", Value: o.via}, Field{Name: HopsHeader, Value: strconv.Itoa(o.hops)})
 	return append(dst, Field{Name: "X-Forwarded-Host", Value: host}, Field{Name: "X-Forwarded-Proto", Value: proto})
 }
 

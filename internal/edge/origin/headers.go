@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -58,13 +59,17 @@ var (
 		"X-Client-Cert", "X-Remote-", "X-Sendfile", "X-Ssl-Client-", "X-Vercel-",
 	}
 
+	// Headers of a site's answer that make shared caches store it, in spite of Cache-Control, besides all that end in
+	// -Cache-Control: CDN-Cache-Control (RFC 9213), X-LiteSpeed-Cache-Control.
+	cachingHeaders = []string{"Edge-Control", "Expires", "Surrogate-Control", "X-Accel-Expires"}
+
 	// Headers among nodes of this fleet and to the site.
 	ownFamilies = []string{"Vestibule-", "X-Vestibule-"}
 
 	// Headers that the edge sets itself, or that a server needs to parse the request.
 	edgeHeaders = []string{
 		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Host", "Connection", "Content-Length", "Transfer-Encoding",
-		"Trailer", "Te", "Http2-Settings", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie",
+		"Trailer", "Te", "Http2-Settings", "Upgrade", "Keep-Alive", "Proxy-Connection", "Cookie", "Via",
 	}
 )
 
@@ -144,7 +149,7 @@ func (h *HeaderRules) refuses(name string) bool {
 }
 
 func (h *HeaderRules) refusesPlain(name string) bool {
-	return h.out[name] || hasFamily(name, headerFamilies) || hasFamily(name, ownFamilies)
+	return name == "Via" || h.out[name] || hasFamily(name, headerFamilies) || hasFamily(name, ownFamilies)
 }
 
 // hyphened returns the name that gateways like CGI take a name for.
@@ -290,7 +295,7 @@ func ToVisitor(name, value string, private bool) bool {
 	case "Cache-Control":
 		return !private
 	}
-	return !hasFamily(name, ownFamilies) && (!private || !controlsCDN(name))
+	return !hasFamily(name, ownFamilies) && (!private || !controlsCaches(name))
 }
 
 // InHint reports whether a header line of a site's informational answer reaches the visitor: those that browsers act
@@ -311,14 +316,9 @@ func StripAnswer(h http.Header, private bool) {
 	}
 }
 
-// controlsCDN reports whether a header controls shared caches, and takes precedence over Cache-Control there. Vendors'
-// names end like it: CDN-Cache-Control (RFC 9213), X-LiteSpeed-Cache-Control.
-func controlsCDN(name string) bool {
-	switch name {
-	case "Surrogate-Control", "Edge-Control", "X-Accel-Expires":
-		return true
-	}
-	return strings.HasSuffix(name, "-Cache-Control")
+// controlsCaches reports whether a header makes shared caches store an answer, in spite of Cache-Control.
+func controlsCaches(name string) bool {
+	return slices.Contains(cachingHeaders, name) || strings.HasSuffix(name, "-Cache-Control")
 }
 
 // Private returns the Cache-Control of a response with a visitor's ticket, or for sessions only: it forbids shared

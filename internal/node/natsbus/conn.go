@@ -39,6 +39,8 @@ type Options struct {
 	Domain    string                     // JetStream domain, "" for the server's own
 	InProcess nats.InProcessConnProvider // an embedded server instead of URL
 
+	Stream string // that this node uses, for the diagnosis of faults; "" for none
+
 	Log     *slog.Logger
 	OnState func(connected bool) // called from the connection's goroutine
 }
@@ -60,7 +62,7 @@ var (
 // for options that can never work.
 func Connect(o Options) (*Conn, error) {
 	log := o.Log.With(slog.String("component", "nats"))
-	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), log: log, onState: o.OnState}
+	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), inspected: make(chan struct{}), log: log, onState: o.OnState}
 	opts := append(ln.options(),
 		nats.Name("vestibule "+o.Name),
 		nats.CustomInboxPrefix(inboxPrefix+cmp.Or(o.Inbox, o.Name)),
@@ -76,18 +78,7 @@ func Connect(o Options) (*Conn, error) {
 		nats.Timeout(2*time.Second),
 		nats.FlusherTimeout(2*time.Second),
 	)
-	if o.Creds != "" {
-		opts = append(opts, nats.UserCredentials(o.Creds))
-	}
-	if o.CA != "" {
-		opts = append(opts, nats.RootCAs(o.CA))
-	}
-	if o.Cert != "" {
-		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
-	}
-	if o.User != "" {
-		opts = append(opts, nats.UserInfo(o.User, o.Password))
-	}
+	opts = append(opts, o.credentials()...)
 	url := o.URL
 	if o.InProcess != nil {
 		opts = append(opts, nats.InProcessServer(o.InProcess))
@@ -104,7 +95,29 @@ func Connect(o Options) (*Conn, error) {
 	} else {
 		go ln.watchUntilConnected(nc.LastError)
 	}
+	if o.InProcess == nil && o.Stream != "" {
+		go c.inspect(o)
+	} else {
+		close(ln.inspected)
+	}
 	return c, nil
+}
+
+// credentials are the options by which a node proves who it is.
+func (o *Options) credentials() (opts []nats.Option) {
+	if o.Creds != "" {
+		opts = append(opts, nats.UserCredentials(o.Creds))
+	}
+	if o.CA != "" {
+		opts = append(opts, nats.RootCAs(o.CA))
+	}
+	if o.Cert != "" {
+		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
+	}
+	if o.User != "" {
+		opts = append(opts, nats.UserInfo(o.User, o.Password))
+	}
+	return opts
 }
 
 // Publish implements [wire.Bus].
@@ -233,4 +246,5 @@ func (c *Conn) Close() {
 	c.nc.Close()
 	c.link.close.Do(func() { close(c.link.closed) })
 	<-c.link.watched
+	<-c.link.inspected
 }

@@ -19,12 +19,15 @@ type link struct {
 
 	mu      sync.Mutex
 	refused string        // why the server refuses this node, or ""
+	fault   string        // why NATS cannot be used, or ""
 	again   chan struct{} // closed on reconnect
 	broke   bool          // it was disconnected
 
 	close   sync.Once
 	closed  chan struct{}
 	watched chan struct{} // closed when the watch for the first connection ends
+
+	inspected chan struct{} // closed when the diagnoses end
 }
 
 // next returns a channel that is closed on the next reconnect.

@@ -122,6 +122,7 @@ const startTimeout = 10 * time.Second
 // the started server, or nil.
 func Join(name, inbox, dir string, cfg *node.ServerConfig, closer *node.Closer, log *slog.Logger) (conn *natsbus.Conn, server *Server, err error) {
 	opts := cfg.Options(name, inbox, log)
+	opts.Stream = natsbus.LeasesStream
 	if cfg.Embedded {
 		open := map[string]string{} // listeners reachable from other machines
 		for key, addr := range map[string]string{"nats.listen": cfg.Listen, "nats.leafs": cfg.Leafs} {

@@ -1,0 +1,62 @@
+package gate
+
+import (
+	"flag"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"vestibule/internal/lab/testkit"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the lists of deploy/fronts anew")
+
+// TestDecisiveHeaders: the list has every header that a decision reads, and no other but that of rules. Servers in front
+// and the document name the same ones.
+func TestDecisiveHeaders(t *testing.T) {
+	read := map[string]bool{}
+	for _, method := range []string{"GET", "MOVE", "SEARCH"} {
+		r := Request{Method: method}
+		r.ReadHeader(nil, netip.Addr{}, nil, func(name string) []string {
+			read[name] = true
+			return nil
+		})
+	}
+	delete(read, "X-Forwarded-For")
+	delete(read, "X-Forwarded-Proto")
+	read[userAgent] = true
+	for _, name := range Decisive {
+		if !read[name] || http.CanonicalHeaderKey(name) != name {
+			t.Errorf("%s is not read", name)
+		}
+		delete(read, name)
+	}
+	for name := range read {
+		t.Errorf("%s is read, and not listed", name)
+	}
+	if !slices.IsSorted(Decisive) {
+		t.Errorf("not in order: %v", Decisive)
+	}
+
+	const note = "made of internal/edge/gate/request.go: make golden\n"
+	var nginx, lua strings.Builder
+	for _, name := range Decisive {
+		nginx.WriteString("\tproxy_set_header " + name + " $http_" + strings.ToLower(strings.ReplaceAll(name, "-", "_")) + ";\n")
+		lua.WriteString("\t\"" + strings.ToLower(name) + "\",\n")
+	}
+	asked := strings.Replace(nginx.String(), "$http_upgrade;", "$vestibule_upgrade;", 1)
+	testkit.Section(t, "nginx/vestibule-server.conf", "\t# "+note, "\t# end\n", asked, *rewrite)
+	testkit.Section(t, "haproxy/vestibule.lua", "-- "+note, "-- end\n", lua.String(), *rewrite)
+
+	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "INTEGRATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "`" + strings.Join(Decisive, "`, `") + "`"; !strings.Contains(strings.Join(strings.Fields(string(doc)), " "), want) {
+		t.Errorf("docs/INTEGRATIONS.md must name these headers: %s", want)
+	}
+}

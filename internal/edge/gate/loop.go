@@ -1,0 +1,60 @@
+package gate
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/edge/origin"
+)
+
+// A site whose address leads to an edge of the fleet, directly or by other servers, would get each request without end.
+// Via names the edges by the host, so that a request ends where it comes for the same host again; HopsHeader counts, for
+// servers between that drop Via.
+
+// HopsHeader is the number of edges that a request has passed.
+const HopsHeader = "Vestibule-Hops"
+
+// maxHops is how many edges a request may pass: rooms of several hosts may be behind each other.
+const maxHops = 4
+
+// hop returns the number of edges that the request has passed with this one, more than maxHops for a request that has
+// been here for the same host, and the Via that the site gets (RFC 9110, 7.6.3).
+func (r *Request) hop(host string) (n int, via string) {
+	if r.Hops != "" {
+		passed, err := strconv.ParseUint(r.Hops, 10, 8)
+		if err != nil {
+			return maxHops + 1, ""
+		}
+		n = int(passed)
+	}
+	own := "vestibule-" + host
+	for _, line := range r.Via {
+		for member := range strings.SplitSeq(line, ",") {
+			if words := strings.Fields(member); len(words) > 1 && words[1] == own {
+				return maxHops + 1, ""
+			}
+		}
+	}
+	_, version, _ := strings.Cut(r.Version, "/")
+	if version == "" {
+		version = "1.1"
+	}
+	own = version + " " + own
+	if len(r.Via) > 0 {
+		own = strings.Join(r.Via, ", ") + ", " + own
+	}
+	return n + 1, own
+}
+
+// noteLoop logs that a site's address leads here, once a minute: visitors can claim it too.
+func (g *Gate) noteLoop(host string, to *origin.Origin) {
+	now := g.clock.Now()
+	last := g.loopSaid.Load()
+	if last != 0 && now.Sub(fleettime.Mono(last)) < time.Minute || !g.loopSaid.CompareAndSwap(last, int64(now)) {
+		return
+	}
+	g.log.Warn("a request has passed an edge for this host already: the address of the site leads back to an edge", slog.String("host", host), slog.String("origin", to.URL.Host))
+}

@@ -1,0 +1,77 @@
+package edge
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"vestibule/internal/lab/testkit"
+)
+
+// relay returns the address of a server that passes connections on to the address that to returns.
+func relay(t *testing.T, to func() string) string {
+	return testkit.Listen(t, func(c net.Conn) {
+		next, err := net.Dial("tcp", to())
+		if err != nil {
+			return
+		}
+		defer next.Close()
+		go io.Copy(next, c) //nolint:errcheck // it ends with the connections
+		io.Copy(c, next)    //nolint:errcheck // as above
+	})
+}
+
+// A request whose site leads back to an edge ends when it comes for the second time.
+func TestLoopsEnd(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		var st *stage
+		back := relay(t, func() string { return st.addr(0) })
+		st = openAt(t, "http://"+back, func(st *stage) { st.cfg.Reader = front })
+		for n, body := range []string{"", "a=b", strings.Repeat("x", 2*maxFastBody)} {
+			method := http.MethodGet
+			if body != "" {
+				method = http.MethodPost
+			}
+			if a := st.visitor().ask(method, "http://shop.example/about", body); a.StatusCode != http.StatusLoopDetected {
+				t.Errorf("%d %.60q", a.StatusCode, a.body)
+			}
+			if fast, netHTTP, _ := byFront(t, st); int(fast+netHTTP) != 2*(n+1) {
+				t.Errorf("%v requests of %d visitors", fast+netHTTP, n+1)
+			}
+		}
+		if m := metric(t, st, "vestibule_edge_requests_total", "result", "loop"); m != 3 {
+			t.Errorf("%v counted", m)
+		}
+	})
+}
+
+// The site is told which servers a request came by, and how many edges.
+func TestViaOfRequests(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		st := open(t, reads(front))
+		for _, c := range []struct {
+			lines     []string
+			via, hops string
+			code      int
+		}{
+			{nil, "1.1 vestibule-shop.example", "1", 200},
+			{[]string{"Via: 1.0 a, 1.1 b (c)", "Via: 2 d"}, "1.0 a, 1.1 b (c), 2 d, 1.1 vestibule-shop.example", "1", 200},
+			{[]string{"Via: 1.1 vestibule-sale.example", "Vestibule-Hops: 3"}, "1.1 vestibule-sale.example, 1.1 vestibule-shop.example", "4", 200},
+			{[]string{"Via: 1.1 a, 2.0  vestibule-shop.example"}, "", "", 508},
+			{[]string{"Vestibule-Hops: 4"}, "", "", 508},
+			{[]string{"Vestibule-Hops: x"}, "", "", 508},
+			{[]string{"Vestibule-Hops: 256"}, "", "", 508},
+		} {
+			codes, _ := st.raw(request("GET /about HTTP/1.1", "Shop.example:80", c.lines...))
+			if len(codes) != 1 || codes[0] != c.code {
+				t.Errorf("%q: %v", c.lines, codes)
+				continue
+			}
+			if h := st.origin.last().Header; c.code == 200 && (len(h["Via"]) != 1 || h.Get("Via") != c.via || len(h["Vestibule-Hops"]) != 1 || h.Get("Vestibule-Hops") != c.hops) {
+				t.Errorf("%q: %q %q", c.lines, h["Via"], h["Vestibule-Hops"])
+			}
+		}
+	})
+}

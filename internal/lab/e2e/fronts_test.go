@@ -1,0 +1,247 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"vestibule/internal/lab/process"
+	"vestibule/internal/lab/testkit"
+)
+
+// frontsHang is how long an edge hangs behind a front; `make fronts` takes a minute.
+var frontsHang = flag.Duration("fronts-hang", 8*time.Second, "time for which TestEdgesFailBehindFronts hangs an edge")
+
+// Goals while edges fail behind a front. The longest pause of the machine is added.
+const (
+	frontSlowest = 3500 * time.Millisecond
+	frontRight   = time.Second
+)
+
+// TestEdgesFailBehindFronts kills and hangs edges behind nginx, HAProxy and Caddy with the files of deploy/fronts, while
+// visitors are inside. With one edge left no request fails, and none waits for more than its timeout. Without any the
+// front says when to come back, and is right as soon as the edges are.
+func TestEdgesFailBehindFronts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes a minute; `make e2e` runs it")
+	}
+	t.Parallel()
+	site := plainSite(t)
+	bin, dir := build(t), t.TempDir()
+	nats, _ := fleet(t, bin, dir, fmt.Sprintf(
+		"rooms: [{name: sale, host: 127.0.0.1, total_active_users: 10000, new_users_per_minute: 100000, session_duration: 5m, origin: %q}]\n", site.URL), "nairobi")
+	for _, f := range testkit.Fronts {
+		t.Run(f.Name, func(t *testing.T) {
+			testkit.Program(t, f.Name)
+			var edges [2]*fronted
+			at := testkit.FrontPlaces{Visitors: testkit.FreeAddr(t), Site: site.Listener.Addr().String()}
+			for i := range edges {
+				edges[i] = startFronted(t, bin, dir, nats, fmt.Sprintf("%s-%d", f.Name, i+1), f.Form, `listen: ""`)
+				at.Edges = append(at.Edges, edges[i].addr)
+			}
+			startFront(t, &f, &at)
+			l := newOutage(t, "http://"+at.Visitors)
+
+			edges[0].kill(t, syscall.SIGKILL)
+			<-edges[0].Done()
+			pause(t.Context(), 3*time.Second)
+			edges[0].restart(t)
+			pause(t.Context(), time.Second)
+			l.judge(t, f.Name+", one edge killed", time.Time{})
+
+			edges[1].kill(t, syscall.SIGSTOP)
+			pause(t.Context(), *frontsHang)
+			edges[1].kill(t, syscall.SIGCONT)
+			pause(t.Context(), time.Second)
+			l.judge(t, f.Name+fmt.Sprintf(", one edge hung for %v", *frontsHang), time.Time{})
+
+			for _, e := range edges {
+				e.kill(t, syscall.SIGKILL)
+				<-e.Done()
+			}
+			pause(t.Context(), 2*time.Second)
+			for _, e := range edges {
+				e.restart(t)
+			}
+			back := time.Now()
+			pause(t.Context(), 3*time.Second)
+			l.judge(t, f.Name+", both edges killed", back)
+		})
+	}
+}
+
+// fronted is an edge behind a front.
+type fronted struct {
+	*command
+	addr, metrics string
+}
+
+// startFronted starts an edge that servers in front ask. own has its other listeners.
+func startFronted(t *testing.T, bin, dir string, b *bus, name, form, own string) *fronted {
+	t.Helper()
+	e := &fronted{addr: testkit.FreeAddr(t), metrics: testkit.FreeAddr(t)}
+	e.command = start(t, filepath.Join(bin, "edge"), "--config", edgeFile(t, dir, b, "nairobi", name, fmt.Sprintf(`
+front_auth: {listen: %q, form: %s}
+metrics: {listen: %q}
+trusted_proxies: [127.0.0.1]
+%s`, e.addr, form, e.metrics, own)))
+	e.isReady(t)
+	return e
+}
+
+func (e *fronted) isReady(t *testing.T) {
+	t.Helper()
+	until(t, "an edge is ready", func() bool { return ready("http://" + e.metrics) })
+}
+
+func (e *fronted) restart(t *testing.T) {
+	t.Helper()
+	e.command = e.again(t)
+	e.isReady(t)
+}
+
+// startFront runs a front until the test ends.
+func startFront(t *testing.T, f *testkit.Front, at *testkit.FrontPlaces) {
+	t.Helper()
+	cmd := f.Command(t, t.TempDir(), at)
+	log := &testkit.Log{}
+	cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = process.Group(), log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
+		cmd.Wait()                                      //nolint:errcheck // it was killed
+		if t.Failed() {
+			t.Logf("%s:\n%s", f.Name, tail(log.String(), 20))
+		}
+	})
+}
+
+// outage are visitors of a site whose edges fail.
+type outage struct {
+	mu   sync.Mutex
+	asks []ask // since the last judgement
+
+	stop  context.CancelFunc
+	stood chan time.Duration // the machine's longest pause, after stop
+}
+
+// watch begins to measure the pauses of the machine.
+func (l *outage) watch() {
+	var ctx context.Context
+	ctx, l.stop = context.WithCancel(context.Background())
+	l.stood = make(chan time.Duration, 1)
+	go func(stood chan<- time.Duration) { stood <- testkit.Still(ctx) }(l.stood)
+}
+
+// ask is one request.
+type ask struct {
+	at    time.Time
+	took  time.Duration
+	right bool // the site answered
+	says  bool // the front says when to come back
+	what  string
+}
+
+// newOutage lets visitors in, who then ask 50 times a second until the test ends.
+func newOutage(t *testing.T, url string) *outage {
+	t.Helper()
+	const people = 20
+	l := &outage{}
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(stop)
+	l.watch()
+	t.Cleanup(func() { l.stop() })
+	clients := make([]*http.Client, people)
+	for i := range clients {
+		jar, err := cookiejar.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := &http.Transport{}
+		t.Cleanup(tr.CloseIdleConnections)
+		clients[i] = &http.Client{Transport: tr, Jar: jar, Timeout: testkit.Patience}
+		until(t, "somebody is inside", func() bool { return visitOnce(clients[i], http.MethodGet, url) == nil })
+	}
+	for i, c := range clients {
+		all.Go(func() {
+			pause(ctx, time.Duration(i)*20*time.Millisecond)
+			for n := i; ctx.Err() == nil; n++ {
+				next := time.Now().Add(people * 20 * time.Millisecond)
+				l.ask(ctx, c, map[bool]string{true: http.MethodPost, false: http.MethodGet}[n%10 == 0], url)
+				pause(ctx, time.Until(next))
+			}
+		})
+	}
+	return l
+}
+
+func (l *outage) ask(ctx context.Context, c *http.Client, method, url string) {
+	a := ask{at: time.Now()}
+	r, err := http.NewRequestWithContext(ctx, method, url+"/", http.NoBody)
+	var res *http.Response
+	if err == nil {
+		res, err = c.Do(r)
+	}
+	if err == nil {
+		var body []byte
+		body, err = io.ReadAll(res.Body)
+		res.Body.Close() //nolint:errcheck // it is read
+		a.right = err == nil && res.StatusCode == http.StatusOK && string(body) == "the site"
+		a.says = err == nil && res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "" && len(body) > 0
+		a.what = fmt.Sprintf("%s: %d %.80q", method, res.StatusCode, body)
+	}
+	if err != nil {
+		a.what = fmt.Sprintf("%s: %v", method, err)
+	}
+	a.took = time.Since(a.at)
+	if ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asks = append(l.asks, a)
+}
+
+// judge judges the requests since the last judgement. If back is not zero, no edge was there until then.
+func (l *outage) judge(t *testing.T, what string, back time.Time) {
+	t.Helper()
+	l.stop()
+	slack := <-l.stood
+	defer l.watch()
+	l.mu.Lock()
+	asks := l.asks
+	l.asks = nil
+	l.mu.Unlock()
+	failed, refused, slowest, wrong := 0, 0, time.Duration(0), time.Duration(0)
+	for _, a := range asks {
+		slowest = max(slowest, a.took)
+		switch {
+		case a.right:
+			continue
+		case a.says && !back.IsZero():
+			refused++
+			wrong = max(wrong, a.at.Sub(back))
+			continue
+		}
+		if failed++; failed <= 5 {
+			t.Logf("  after %.2f s %s", a.took.Seconds(), a.what)
+		}
+	}
+	t.Logf("%s: %d requests, %d failed (goal: 0), %d were told when to come back, the last %.2f s after the edges were (goal: %.0f s); slowest %.2f s (goal: %.1f s); the machine paused for %.2f s",
+		what, len(asks), failed, refused, wrong.Seconds(), frontRight.Seconds(), slowest.Seconds(), frontSlowest.Seconds(), slack.Seconds())
+	if len(asks) == 0 || failed > 0 || slowest > frontSlowest+slack || wrong > frontRight+slack {
+		t.Errorf("%s: see above", what)
+	}
+}
