@@ -2,7 +2,6 @@
 	// A script of the site may put this page into a document that is loaded already.
 	if (document.readyState == "loading") addEventListener("DOMContentLoaded", start); else setTimeout(start);
 })(function () {
-"use strict";
 // The state that the page was served with. Without this script it reloads by itself,
 // see the head of the page; with it, it gets updates and never reloads before the
 // turn has come.
@@ -141,6 +140,7 @@ function enter() {
 	entering = true;
 	hush();
 	letGo();
+	if (channel) channel.postMessage([now.room]); // the others enter with the same ticket
 	turn("entering", words.entering_text);
 	if ($("notify").getAttribute("aria-pressed") == "true") {
 		try {
@@ -195,7 +195,7 @@ function within(s) {
 var locks = navigator.locks, lead, letGo = function () {}, channel = window.BroadcastChannel && new BroadcastChannel("vestibule");
 if (channel) channel.onmessage = function (e) {
 	if (leads()) return;
-	if (e.data[0] == now.room) message(e.data[1]); else overdue();
+	if (e.data[0] != now.room) overdue(); else if (e.data[1]) message(e.data[1]); else soon();
 };
 function leads() { return locks ? lead : visible() } // insecure pages have no locks
 function visible() { return document.visibilityState == "visible" }
@@ -211,6 +211,8 @@ function claim(steal) {
 		if (lead != mine) return;
 		lead = null; // another tab took it
 		hush();
+		again = !!asking; // not held any more
+		stopAsking();
 		claim(false);
 	});
 }

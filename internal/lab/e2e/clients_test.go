@@ -3,15 +3,18 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
+	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +35,6 @@ func TestClientsThroughFronts(t *testing.T) {
 	t.Parallel()
 	bin, dir := build(t), t.TempDir()
 	site := newOddSite(t)
-	cert := certificate(t, dir)
 	doors := []*doorway{{name: "fast", kind: "edge"}, {name: "nethttp", kind: "edge"}}
 	for i, f := range testkit.Fronts {
 		for edges := 1; edges <= 2; edges++ {
@@ -40,14 +42,17 @@ func TestClientsThroughFronts(t *testing.T) {
 		}
 	}
 	text := "rooms:\n"
+	var hosts []string
 	for _, d := range doors {
 		d.site = site
 		for name, total := range clientRooms {
+			hosts = append(hosts, d.host(name))
 			text += fmt.Sprintf("- {name: %s-%s, host: %s, path: %s, total_active_users: %d, new_users_per_minute: 6000, session_duration: 5m, probation: 1m, origin: 'http://%s'}\n",
 				name, d.name, d.host(name), map[bool]string{true: "/b", false: "/"}[name == "part"], total, site.addr)
 		}
 	}
 	nats, _ := fleet(t, bin, dir, text, "nairobi")
+	cert := certificate(t, dir, hosts)
 	asked := map[string][]string{} // listeners for fronts, by form
 	for i, form := range []string{"accel", "accel", "headers", "headers"} {
 		own := `listen: ""`
@@ -419,19 +424,25 @@ func (d *doorway) ask(s *step, jars map[string]map[string]*http.Cookie) (*reply,
 	return &reply{res, string(body), d.site.saw(host, method, path)}, nil
 }
 
-// certificate writes a certificate and its key into one file.
-func certificate(t *testing.T, dir string) string {
+// certificate writes a certificate of these hosts and its key into one file.
+func certificate(t *testing.T, dir string, hosts []string) string {
 	t.Helper()
-	s := httptest.NewUnstartedServer(nil)
-	s.StartTLS()
-	defer s.Close()
-	cert := s.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	as := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: hosts, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, as, as, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, {Type: "PRIVATE KEY", Bytes: key}} {
+	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: cert}, {Type: "PRIVATE KEY", Bytes: private}} {
 		if err := pem.Encode(&b, block); err != nil {
 			t.Fatal(err)
 		}
