@@ -182,6 +182,11 @@ upgrade: ## upgrade a fleet of the last release node by node to this build, and 
 crowd: ## run crowds of real clients against four edges, and compare forecasts with actual waits (6 minutes)
 	$(GO) run ./internal/lab/crowd -only "$(ONLY)"
 
+.PHONY: siege
+siege: ## attack an edge from one address in 14 ways beside visitors, with both fronts (8 minutes)
+	$(GO) run ./internal/lab/siege
+	$(GO) run ./internal/lab/siege -front nethttp
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## check style, package dependencies, and that the cores use no clock or random source
 	$(TOOLS)/golangci-lint config verify
