@@ -182,6 +182,11 @@ upgrade: ## upgrade a fleet of the last release node by node to this build, and 
 crowd: ## run crowds of real clients against four edges, and compare forecasts with actual waits (6 minutes)
 	$(GO) run ./internal/lab/crowd -only "$(ONLY)"
 
+.PHONY: siege
+siege: ## attack an edge from one address in 14 ways beside visitors, with both fronts (8 minutes)
+	$(GO) run ./internal/lab/siege
+	$(GO) run ./internal/lab/siege -front nethttp
+
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## check style, package dependencies, and that the cores use no clock or random source
 	$(TOOLS)/golangci-lint config verify
@@ -250,6 +255,14 @@ compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy a
 .PHONY: scale
 scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) run ./internal/lab/bench -scale 1000
+
+NIGHTLY = fronts drain draw restart takeover lost upgrade crowd browser-runs changes
+
+.PHONY: nightly
+nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)
+	@bad=; for t in sim chaos mutants $(NIGHTLY); do \
+		echo "== $$t"; $(MAKE) --no-print-directory $$t SMALL=100000 RUNS=20 LENGTH=30m SEED=$$(date +%j) || bad="$$bad $$t"; \
+	done; if [ -n "$$bad" ]; then echo "failed:$$bad"; exit 1; fi
 
 .PHONY: changes
 changes: ## 10,000 changes of rooms by eight writers while nats-servers are killed, and a million requests of all kinds to the API (an hour)

@@ -69,7 +69,7 @@ type connections struct {
 	near  [prefixKinds]map[netip.Prefix]*neighbours
 
 	shedding
-	searches [2][2]lastSearch // by whether for connections to sites, and by whether none was free
+	searches [numWants][2]lastSearch // by whether none was free
 
 	refusals chan struct{} // one place for each refusal in progress
 	refusing sync.WaitGroup
@@ -244,7 +244,7 @@ func (x *connections) acquire(c *net.TCPConn, direct bool) *visitorConn {
 				x.assign(v, clientaddr.Peer(c.RemoteAddr().String()))
 			}
 			if (open+1)*100 >= x.max*shedAt {
-				x.shed(false, false)
+				x.shed(wantConnections, false)
 			}
 			return v
 		}
@@ -252,7 +252,7 @@ func (x *connections) acquire(c *net.TCPConn, direct bool) *visitorConn {
 		switch {
 		case oldest != nil:
 			x.Close(oldest)
-		case x.shed(true, false) == 0:
+		case x.shed(wantConnections, true) == 0:
 			return nil
 		}
 	}

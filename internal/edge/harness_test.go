@@ -682,17 +682,14 @@ func (st *stage) seal(name string, t ticket.Ticket) string {
 // sealTLS is seal for a visitor with TLS.
 func (st *stage) sealTLS(name string, t ticket.Ticket) string {
 	st.t.Helper()
-	cookie := ticket.CookieName(name, true)
-	codec, err := ticket.NewCodec(st.ring, room.IDOf(name), cookie)
-	if err != nil {
-		st.t.Fatal(err)
-	}
-	return cookie + "=" + string(codec.Seal(nil, fleettime.TimeOf(time.Now()), &t, ticket.NewScratch([32]byte{1})))
+	return ticket.CookieName(name, true) + "=" + st.valueOver(name, true, t)
 }
 
-func (st *stage) value(name string, t ticket.Ticket) string {
+func (st *stage) value(name string, t ticket.Ticket) string { return st.valueOver(name, false, t) }
+
+func (st *stage) valueOver(name string, secure bool, t ticket.Ticket) string {
 	st.t.Helper()
-	codec, err := ticket.NewCodec(st.ring, room.IDOf(name), ticket.CookieName(name, false))
+	codec, err := ticket.NewCodec(st.ring, room.IDOf(name), ticket.CookieName(name, secure))
 	if err != nil {
 		st.t.Fatal(err)
 	}

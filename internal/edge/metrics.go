@@ -35,7 +35,7 @@ type metrics struct {
 	snapshotTime                prometheus.Histogram
 	snapshotBytes               prometheus.Gauge
 	connectionsCut              prometheus.Counter
-	shed                        *prometheus.CounterVec // by resourceNames
+	shed                        *prometheus.CounterVec // by wantNames
 	proxyHeaders                [headerResults]prometheus.Counter
 }
 
@@ -73,7 +73,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.connectionsCut = counter("vestibule_edge_connections_cut_total", "Websockets that were cut because the session of their visitor had ended.")
 	m.shed = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_connections_shed_total", Help: "Connections of visitors without progress that were closed for want of free ones, by what was short."}, []string{"short_of"})
-	for _, what := range resourceNames {
+	for _, what := range wantNames {
 		m.shed.WithLabelValues(what)
 	}
 	fronts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "vestibule_edge_front_requests_total", Help: "Requests of visitors, by the front that read them."}, []string{"front"})

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -18,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/lab/testkit"
@@ -71,6 +74,102 @@ func TestNothingUnadmittedAmongMixedRequests(t *testing.T) {
 			t.Error("nothing is shown by requests that are all alike")
 		}
 	})
+}
+
+// The same over HTTP/2, where net/http reads and either front passes on.
+func TestNothingUnadmittedOverHTTP2(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		site := newJudge(t, *mixedFlag)
+		st := openAt(t, "http://"+site.addr, func(st *stage) {
+			st.cfg.Reader = front
+			st.withTLS()
+			pair(t, st.cfg.TLS, 1)
+		})
+		st.up.queue(sale, 10, 1)
+		st.up.queue(vip, 10, 1)
+		var next, sent, bySite, byEdge atomic.Int64
+		var clients sync.WaitGroup
+		for i := range 8 {
+			clients.Go(func() {
+				m := &mixer{st: st, number: i, http2: true}
+				for sent.Load() < int64(*mixedFlag)/4 && !t.Failed() {
+					if err := m.playHTTP2(int(next.Add(1) - 1)); err != nil {
+						t.Errorf("-mixed-seed %d, connection %d: %v", *mixedSeed, next.Load(), err)
+					}
+					bySite.Add(int64(m.bySite))
+					byEdge.Add(int64(m.byEdge))
+					sent.Add(int64(len(m.steps)))
+				}
+			})
+		}
+		clients.Wait()
+		t.Logf("%d requests: %d answered by the site and %d by the edge; %d reached the site", sent.Load(), bySite.Load(), byEdge.Load(), site.reached.Load())
+		if bySite.Load() == 0 || byEdge.Load() == 0 {
+			t.Error("nothing is shown by requests that are all alike")
+		}
+	})
+}
+
+// playHTTP2 draws the requests of a connection over HTTP/2, and plays them, some of them canceled. At the end come
+// targets that sites may read as others.
+func (m *mixer) playHTTP2(k int) error {
+	if time.Since(m.sealed) > 20*time.Second {
+		m.renew()
+	}
+	m.Rand, m.connection, m.steps, m.bySite, m.byEdge = rand.New(rand.NewPCG(*mixedSeed, uint64(k))), k, m.steps[:0], 0, 0
+	c, err := openHTTP2(m.st.entrance())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for range least + m.IntN(most-least) {
+		m.out = m.out[:0]
+		m.ask(false)
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(m.out)))
+		if err != nil {
+			return err
+		}
+		var body []byte
+		if r.ContentLength > 0 {
+			if body, err = io.ReadAll(r.Body); err != nil {
+				return err
+			}
+		}
+		var header []string
+		for name, lines := range r.Header {
+			for _, line := range lines {
+				header = append(header, strings.ToLower(name), line)
+			}
+		}
+		stream, err := c.send(body, r.Method, r.Host, r.RequestURI, header...)
+		if err != nil {
+			return err
+		}
+		s := &m.steps[len(m.steps)-1]
+		if m.IntN(20) == 0 {
+			if err := c.WriteRSTStream(stream, http2.ErrCodeCancel); err != nil {
+				return err
+			}
+			continue
+		}
+		status, answer, err := c.hear(stream)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s %s: %w", s.method, s.label, err)
+		case !s.enters && c.label == "" && status != "":
+			m.byEdge++
+		case s.enters && c.label == s.label && status == "200" && (s.method == "HEAD" || string(answer) == "the site"):
+			m.bySite++
+		default:
+			return fmt.Errorf("%s %s is answered by %s %q: %.300q", s.method, s.label, status, c.label, answer)
+		}
+	}
+	target := m.one(vipSpellings...) + m.one(enders()...) + m.one("", " HTTP/1.1", "x", "/../about")
+	label := strconv.Itoa(k) + "." + strconv.Itoa(len(m.steps)) + " " + mayReach + " 0"
+	if stream, err := c.ask("GET", "shop.example", target, "x-expect", label); err == nil {
+		c.hear(stream) //nolint:errcheck // the edge may end the connection; the site judges
+	}
+	return nil
 }
 
 // judge is a site with a strict parser that checks each request against its label: its client connection and index,
@@ -309,6 +408,7 @@ type mixer struct {
 	rooms  [2]papers // of sale and vip
 
 	connection     int
+	http2          bool
 	out            []byte
 	steps          []step // with known fates
 	tail           bool   // requests of unknown fate follow
@@ -341,7 +441,8 @@ func (m *mixer) renew() {
 		over.Admitted -= 3600
 		over.Joined = over.Joined.Add(-time.Hour)
 		epoch.Epoch = 3
-		p := papers{name: ticket.CookieName(name, false) + "=", in: m.st.value(name, session(id)), waits: m.st.value(name, inLine(id+1)), over: m.st.value(name, over), epoch: m.st.value(name, epoch)}
+		value := func(t ticket.Ticket) string { return m.st.valueOver(name, m.http2, t) }
+		p := papers{name: ticket.CookieName(name, m.http2) + "=", in: value(session(id)), waits: value(inLine(id + 1)), over: value(over), epoch: value(epoch)}
 		m.rooms[i] = p
 	}
 	m.rooms[0].elsewhere, m.rooms[1].elsewhere = m.rooms[1].in, m.rooms[0].in
@@ -360,7 +461,7 @@ func (m *mixer) good(p *papers) string {
 	case 1:
 		return "Cookie: " + p.name + p.in + "\r\nCookie: theirs=1; " + p.name + p.epoch
 	case 2:
-		return "Vestibule-Ticket: " + strings.TrimSuffix(strings.TrimPrefix(p.name, "vestibule-"), "=") + "=" + p.in
+		return "Vestibule-Ticket: " + strings.TrimSuffix(p.name[strings.Index(p.name, "vestibule-")+len("vestibule-"):], "=") + "=" + p.in
 	case 3:
 		return "cookie: theirs=1;" + p.name + "junk; " + p.name + `"` + p.in + `"; theirs=2`
 	}
@@ -393,6 +494,9 @@ func (m *mixer) bad(p *papers) string {
 	case 6:
 		return "Cookie: " + strings.Repeat(p.name+"junk; ", 4) + p.name + p.over
 	case 7:
+		if m.http2 {
+			return "Cookie: " + strings.TrimPrefix(p.name, "__Host-") + p.in
+		}
 		return "Cookie: __Host-" + p.name + p.in
 	case 8:
 		return "Vestibule-Ticket: other=" + p.in
@@ -451,7 +555,7 @@ func (m *mixer) ask(last bool) {
 		more += "\r\nConnection: close"
 		m.open = false
 	}
-	if m.IntN(60) == 0 {
+	if !m.http2 && m.IntN(60) == 0 {
 		m.rare(fate, host, target, more)
 		return
 	}

@@ -21,7 +21,6 @@ import (
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
@@ -116,7 +115,7 @@ func New(o Options) (_ *Server, err error) {
 	}
 	clock := node.NewClock()
 	s.up = &uplink{cfg: &s.cfg, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1)}
-	s.up.keeper = &keeper{folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After, rooms: map[room.ID][]byte{}}
+	s.up.keeper = &keeper{folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After}
 	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {
 		return nil, err
 	}
@@ -129,7 +128,7 @@ func New(o Options) (_ *Server, err error) {
 	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.keepLives(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	s.dials = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
-	s.dials.Short = func(full bool) { s.conns.shed(full, true) }
+	s.dials.Short = func(full bool) { s.conns.shed(wantSites, full) }
 	transport := origin.NewTransport(s.dials, o.Config.Timeouts.Response)
 	removed := &origin.RemovedNames{Metrics: originMetrics, Log: s.log}
 	s.monitor = &origin.Monitor{Transport: transport, Origins: s.gate.Origins, Now: clock.Now, Changed: s.gate.Pause, Metrics: originMetrics, Log: s.log}
@@ -255,6 +254,7 @@ func (s *Server) Run(ctx context.Context) error {
 	serve(s.monitor.Run)
 	serve(func(ctx context.Context) { s.times.Run(ctx, s.known) })
 	serve(s.front.Run)
+	serve(func(ctx context.Context) { s.conns.watchMemory(ctx, newMemoryUse()) })
 	var ends []cappedListener
 	for i, srv := range servers {
 		l := cappedListener{s.listeners[i], s.conns, s.proxies, &queued{closed: make(chan struct{})}}

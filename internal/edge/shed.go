@@ -13,7 +13,7 @@ import (
 )
 
 // One address must not close an edge. While the edge has room nothing is limited per address. Above shedAt of the
-// connections of visitors, or of those to sites, it closes connections that make no progress: first those of the prefix
+// connections of visitors, of those to sites, or of the memory limit (GOMEMLIMIT), it closes connections that make no progress: first those of the prefix
 // that has the most of them. A connection makes no progress while the visitor owes a head or a body, or does not take
 // an answer. A connection whose requests the edge, the site or an event stream delays is never closed.
 
@@ -211,11 +211,11 @@ func (x *connections) debtors(now time.Time, patience time.Duration, atSite bool
 	return chosen.prefix, out
 }
 
-// shed closes connections without progress, and returns how many. full reports that nothing is free: then patience
-// ends. atSite sheds connections to sites.
-func (x *connections) shed(full, atSite bool) int {
-	now, patience := time.Now(), owedFor
-	last := &x.searches[index(atSite)][index(full)]
+// shed closes connections without progress for want of something, and returns how many. full reports that nothing of it
+// is free: then patience ends.
+func (x *connections) shed(of want, full bool) int {
+	now, patience, atSite := time.Now(), owedFor, of == wantSites
+	last := &x.searches[of][index(full)]
 	if full {
 		patience = 0
 	}
@@ -224,10 +224,10 @@ func (x *connections) shed(full, atSite bool) int {
 		x.mu.Unlock()
 		return 0
 	}
-	of, list := x.debtors(now, patience, atSite)
+	prefix, list := x.debtors(now, patience, atSite)
 	list = list[:min(len(list), max(1, x.max/shedPart))]
 	if *last = (lastSearch{now.Add(shedPause), len(list) == 0}); len(list) > 0 {
-		x.noteShed(now, of, len(list), atSite)
+		x.noteShed(now, prefix, len(list), of)
 	}
 	x.mu.Unlock()
 	for _, d := range list {
@@ -249,32 +249,42 @@ func index(b bool) int {
 	return 0
 }
 
-// resourceNames are the values of a label, by whether connections to sites were short.
-var resourceNames = [2]string{"connections", "connections_to_origins"}
+// want is what an edge is short of.
+type want uint8
+
+const (
+	wantConnections want = iota // of visitors, each with a descriptor
+	wantSites                   // connections to sites
+	wantMemory
+	numWants
+)
+
+// wantNames are the values of a label.
+var wantNames = [numWants]string{"connections", "connections_to_origins", "memory"}
 
 // shedding is what an edge says about connections that it has closed. It is under the lock of its connections.
 type shedding struct {
 	last   time.Time    // of the newest
 	of     netip.Prefix // of the newest
+	want   want         // of the newest
 	logged time.Time
 	n      int // since the log
 }
 
 // noteShed counts closed connections. The caller holds the lock.
-func (x *connections) noteShed(now time.Time, of netip.Prefix, n int, atSite bool) {
-	what := resourceNames[index(atSite)]
-	x.metrics.shed.WithLabelValues(what).Add(float64(n))
+func (x *connections) noteShed(now time.Time, of netip.Prefix, n int, what want) {
+	x.metrics.shed.WithLabelValues(wantNames[what]).Add(float64(n))
 	s := &x.shedding
-	s.last, s.of = now, of
+	s.last, s.of, s.want = now, of, what
 	if s.n += n; now.Sub(s.logged) < time.Minute {
 		return
 	}
-	x.log.Warn(shedAlarm+": block the prefix in front of the edge, or raise the limit of open files", slog.String("short_of", what), slog.String("prefix", of.String()), slog.Int("closed", s.n))
+	x.log.Warn(shedAlarm+": block the prefix in front of the edge, or raise the limit of open files, or GOMEMLIMIT", slog.String("short_of", wantNames[what]), slog.String("prefix", of.String()), slog.Int("closed", s.n))
 	s.logged, s.n = now, 0
 }
 
 // shedAlarm is the alarm of an edge that closes connections for want of free ones.
-const shedAlarm = "connections that make no progress are closed, for few are free"
+const shedAlarm = "connections that make no progress are closed, for the edge is short of connections or memory"
 
 // alarm returns the alarm of the last minute, empty for none.
 func (x *connections) alarm(now time.Time) string {
@@ -283,5 +293,5 @@ func (x *connections) alarm(now time.Time) string {
 	if x.last.IsZero() || now.Sub(x.last) > time.Minute {
 		return ""
 	}
-	return fmt.Sprintf("%s; most are of %s: block it in front of the edge, or raise the limit of open files", shedAlarm, x.of)
+	return fmt.Sprintf("%s (%s); most are of %s: block it in front of the edge, or raise the limit of open files, or GOMEMLIMIT", shedAlarm, wantNames[x.want], x.of)
 }

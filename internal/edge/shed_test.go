@@ -1,9 +1,11 @@
 package edge
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"vestibule/internal/lab/testkit"
 )
@@ -58,8 +61,8 @@ func TestSheddingClosesTheDebtorsOfOnePrefix(t *testing.T) {
 			}
 		}
 		for range len(attack) {
-			x.searches = [2][2]lastSearch{}
-			if before := x.open; x.shed(true, false) == 0 && before > len(others) {
+			x.searches = [numWants][2]lastSearch{}
+			if before := x.open; x.shed(wantConnections, true) == 0 && before > len(others) {
 				t.Fatalf("%s: nothing is closed", c.name)
 			}
 			if x.open <= len(others) {
@@ -184,4 +187,42 @@ func sum(t testing.TB, st *stage, name string) (n float64) {
 		}
 	}
 	return n
+}
+
+// Above the part of the memory limit connections without progress are closed; below it, and without a limit, none.
+func TestMemoryShedsConnections(t *testing.T) {
+	for _, c := range []struct {
+		limit int64
+		sheds bool
+	}{{1, true}, {1 << 50, false}, {math.MaxInt64, false}} {
+		m := newMetrics(prometheus.NewRegistry())
+		x := newConnections(1000, m, slog.New(slog.DiscardHandler))
+		x.bare("192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1")
+		use := newMemoryUse()
+		use.limit = c.limit
+		ctx, cancel := context.WithTimeout(t.Context(), 3*memoryEvery)
+		if c.sheds {
+			cancel()
+			ctx, cancel = context.WithCancel(t.Context())
+			go func() {
+				defer cancel()
+				eventually(t, "all are closed", func() bool {
+					x.mu.Lock()
+					defer x.mu.Unlock()
+					return x.open == 0
+				})
+			}()
+		}
+		x.watchMemory(ctx, use)
+		cancel()
+		if closed := x.open == 0; closed != c.sheds {
+			t.Errorf("limit %d: %d are open", c.limit, x.open)
+		}
+		if n := testutil.ToFloat64(m.shed.WithLabelValues("memory")); n != float64(4-x.open) {
+			t.Errorf("limit %d: %v are counted", c.limit, n)
+		}
+		if a := x.alarm(time.Now()); strings.Contains(a, "(memory)") != c.sheds {
+			t.Errorf("limit %d: the alarm is %q", c.limit, a)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,33 +29,49 @@ type rawHTTP2 struct {
 	next uint32 // stream
 	head bytes.Buffer
 	pack *hpack.Encoder
+
+	label string // X-Expect of the last answer
 }
 
 // dialHTTP2 opens a connection to an address with TLS.
 func dialHTTP2(t testing.TB, addr string) *rawHTTP2 {
 	t.Helper()
-	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", NextProtos: []string{"h2"}}) //nolint:gosec // the test's own certificate
+	x, err := openHTTP2(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() }) // it may be closed already
+	t.Cleanup(func() { x.Close() }) // it may be closed already
+	return x
+}
+
+func openHTTP2(addr string) (*rawHTTP2, error) {
+	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", NextProtos: []string{"h2"}}) //nolint:gosec // the test's own certificate
+	if err != nil {
+		return nil, err
+	}
 	x := &rawHTTP2{Conn: c, Framer: http2.NewFramer(c, c), next: 1}
 	x.pack = hpack.NewEncoder(&x.head)
 	x.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
-		t.Fatal(err)
+	err = c.SetDeadline(time.Now().Add(testkit.Patience))
+	if err == nil {
+		_, err = io.WriteString(c, http2.ClientPreface)
 	}
-	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = x.WriteSettings()
 	}
-	if err := x.WriteSettings(); err != nil {
-		t.Fatal(err)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	return x
+	return x, nil
 }
 
 // ask begins a request without a body, of names and values, and returns its stream.
 func (x *rawHTTP2) ask(method, host, target string, header ...string) (uint32, error) {
+	return x.send(nil, method, host, target, header...)
+}
+
+// send begins a request with a body, nil for none.
+func (x *rawHTTP2) send(body []byte, method, host, target string, header ...string) (uint32, error) {
 	x.head.Reset()
 	all := append([]string{":method", method, ":scheme", "https", ":authority", host, ":path", target}, header...)
 	for i := 0; i < len(all); i += 2 {
@@ -64,7 +81,11 @@ func (x *rawHTTP2) ask(method, host, target string, header ...string) (uint32, e
 	}
 	stream := x.next
 	x.next += 2
-	return stream, x.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: x.head.Bytes(), EndStream: true, EndHeaders: true})
+	err := x.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: x.head.Bytes(), EndStream: body == nil, EndHeaders: true})
+	if err == nil && body != nil {
+		err = x.WriteData(stream, true, body)
+	}
+	return stream, err
 }
 
 // hear reads up to the end of a stream, and returns the status of its answer, 0 if it was reset, and the body.
@@ -87,7 +108,12 @@ func (x *rawHTTP2) hear(stream uint32) (status string, body []byte, err error) {
 		}
 		switch f := f.(type) {
 		case *http2.MetaHeadersFrame:
-			status = f.PseudoValue("status")
+			status, x.label = f.PseudoValue("status"), ""
+			for _, field := range f.RegularFields() {
+				if field.Name == "x-expect" {
+					x.label = field.Value
+				}
+			}
 		case *http2.DataFrame:
 			body = append(body, f.Data()...)
 			if n := f.Header().Length; n > 0 {
@@ -222,6 +248,18 @@ func TestNoByteInATargetPassesTheRoom(t *testing.T) {
 				}
 				send(c, target)
 			},
+		}
+		for name, line := range map[string]string{"http/1.0": "GET % HTTP/1.0", "absolute form": "GET http://shop.example% HTTP/1.1"} {
+			transports[name] = func(target string) {
+				c := plain.dial()
+				defer c.Close()
+				if err := c.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.WriteString(c, request(strings.Replace(line, "%", target, 1), "shop.example")); err == nil {
+					io.Copy(io.Discard, c) //nolint:errcheck // the site tells whether it was asked
+				}
+			}
 		}
 		var over *rawHTTP2
 		transports["http/2"] = func(target string) {

@@ -22,13 +22,16 @@ const maxHops = 4
 
 // hop returns the number of edges that the request has passed with this one, more than maxHops for a request that has
 // been here for the same host, and the Via that the site gets (RFC 9110, 7.6.3).
-func (r *Request) hop(host string) (n int, via string) {
+func (r *Request) hop(host string, last *lastHop) (n int, via string) {
 	if r.Hops != "" {
 		passed, err := strconv.ParseUint(r.Hops, 10, 8)
 		if err != nil {
 			return maxHops + 1, ""
 		}
 		n = int(passed)
+	}
+	if len(r.Via) == 0 && last.host == host && last.version == r.Version {
+		return n + 1, last.via
 	}
 	own := "vestibule-" + host
 	for _, line := range r.Via {
@@ -44,10 +47,14 @@ func (r *Request) hop(host string) (n int, via string) {
 	}
 	own = version + " " + own
 	if len(r.Via) > 0 {
-		own = strings.Join(r.Via, ", ") + ", " + own
+		return n + 1, strings.Join(r.Via, ", ") + ", " + own
 	}
+	*last = lastHop{host: host, version: r.Version, via: own}
 	return n + 1, own
 }
+
+// lastHop is the Via of a request before, without that of its visitor.
+type lastHop struct{ host, version, via string }
 
 // noteLoop logs that a site's address leads here, once a minute: visitors can claim it too.
 func (g *Gate) noteLoop(host string, to *origin.Origin) {

@@ -432,6 +432,7 @@ type tools struct {
 	request Request
 	seals   *ticket.Scratch
 	cookie  []byte
+	hop     lastHop
 	packer  page.Packer
 	visitor page.Visitor  // data of the page
 	about   rules.Request // input of the rules
