@@ -12,6 +12,7 @@ ARG VERSION=
 ARG REVISION=
 LABEL org.opencontainers.image.title="vestibule"
 LABEL org.opencontainers.image.description="A waiting room that holds a hard limit across regions: edge, regional, global, the vestibule command and nats-server."
+LABEL org.opencontainers.image.licenses="Apache-2.0"
 LABEL org.opencontainers.image.version=$VERSION
 LABEL org.opencontainers.image.revision=$REVISION
 

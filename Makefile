@@ -256,6 +256,14 @@ compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy a
 scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) run ./internal/lab/bench -scale 1000
 
+NIGHTLY = fronts drain draw restart takeover lost upgrade crowd browser-runs changes
+
+.PHONY: nightly
+nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)
+	@bad=; for t in sim chaos mutants $(NIGHTLY); do \
+		echo "== $$t"; $(MAKE) --no-print-directory $$t SMALL=100000 RUNS=20 LENGTH=30m SEED=$$(date +%j) || bad="$$bad $$t"; \
+	done; if [ -n "$$bad" ]; then echo "failed:$$bad"; exit 1; fi
+
 .PHONY: changes
 changes: ## 10,000 changes of rooms by eight writers while nats-servers are killed, and a million requests of all kinds to the API (an hour)
 	$(GO) test ./internal/global/roomstore -run TestChangesWhileServersAreKilled -v -changes 10000 -timeout 2h

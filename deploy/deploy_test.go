@@ -355,7 +355,19 @@ func TestUnits(t *testing.T) {
 			}
 			return
 		}
+		if strings.HasSuffix(name, ".conf") { // a drop-in
+			if !strings.HasPrefix(string(data), "#") || !strings.Contains(string(data), "[Service]\n") {
+				t.Errorf("%s: must say where it belongs, and be of a service", name)
+			}
+			return
+		}
 		n++
+		if !strings.Contains(string(data), "\nStartLimitIntervalSec=0\n") {
+			t.Errorf("%s: systemd would give up after five failed starts", name)
+		}
+		if filepath.Base(name) == "vestibule-nats.service" {
+			return
+		}
 		if filepath.Base(name) == "vestibule.service" {
 			if !strings.Contains(string(data), "\nExecStart=/usr/local/bin/vestibule serve --data-dir /var/lib/vestibule/serve ") || !strings.Contains(string(data), "\nStateDirectory=vestibule/serve\n") {
 				t.Errorf("%s: must start vestibule serve in the folder that systemd makes", name)
@@ -375,8 +387,45 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	})
-	if n != 4 {
+	if n != 5 {
 		t.Errorf("%d units", n)
+	}
+}
+
+// TestSystemdTakesTheUnits: systemd itself reads the units with their drop-ins and finds no fault. Programs are stand-ins.
+func TestSystemdTakesTheUnits(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze: apt install systemd")
+	}
+	dir := t.TempDir()
+	var units []string
+	walk(t, "systemd", func(name string, data []byte) {
+		base := filepath.Base(name)
+		text := regexp.MustCompile(`(?m)^(Exec[A-Za-z]+=)/usr/local/bin/[a-z-]+`).ReplaceAllString(string(data), "${1}/bin/true")
+		text = strings.ReplaceAll(text, "User=nats\n", "User=root\n")
+		to := []string{base}
+		if strings.HasSuffix(base, ".conf") {
+			to = nil
+			for _, app := range []string{"edge", "regional", "global"} {
+				to = append(to, "vestibule-"+app+"@.service.d/"+base)
+			}
+		} else {
+			units = append(units, filepath.Join(dir, strings.Replace(base, "@.", "@1.", 1)))
+		}
+		for _, file := range to {
+			file = filepath.Join(dir, file)
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	out, err := exec.Command(analyze, append([]string{"verify", "--man=no", "--recursive-errors=no"}, units...)...).CombinedOutput()
+	if err != nil || strings.Contains(string(out), dir) {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -272,7 +272,7 @@ reads, and every removed one is refused. Run it after each reload.`,
 		if check, err := loadConfig(load); err != nil || check {
 			return err
 		}
-		for _, url := range strings.Split(cfg.NATS.URL, ",") {
+		for url := range strings.SplitSeq(cfg.NATS.URL, ",") {
 			n, err := natsconf.Verify(cmd.Context(), cfg.Out, cfg.Place, url)
 			if err != nil {
 				return fmt.Errorf("%s:\n%w\nreload the server (SIGHUP), of global before those of data centres, and verify again", url, err)

@@ -103,11 +103,11 @@ func TestClientsInABrowser(t *testing.T) {
 	// A page of another site: a bank, or an attacker.
 	foreign := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, "<!doctype html><link rel=icon href=data:,><title>other</title>") //nolint:errcheck // the browser tells
-		switch to := r.URL.Query().Get("to"); {
-		case r.URL.Path == "/form":
+		fmt.Fprintf(w, "<!doctype html><link rel=icon href=data:,><title>other</title>")
+		switch to := r.URL.Query().Get("to"); r.URL.Path {
+		case "/form":
 			fmt.Fprintf(w, `<form method=post action=%q><input name=result value=paid></form><script>document.forms[0].submit()</script>`, shop+to)
-		case r.URL.Path == "/rules":
+		case "/rules":
 			fmt.Fprintf(w, `<script type=speculationrules>{%q: [{"urls": [%q], "eagerness": "immediate"}]}</script><a id=go href=%[2]q>shop</a>`, r.URL.Query().Get("do"), shop+to)
 		}
 	}))

@@ -78,7 +78,7 @@ func TestLibrariesInABrowser(t *testing.T) {
 		fmt.Fprintf(w, `<!doctype html><link rel=icon href="data:,"><title>shop</title><script src="%s.js" defer></script><body%s><h1>shop %[1]s</h1>
 			<a id="link" href="/next">next</a> <turbo-frame id="cart"><a id="frame" href="/cart">cart</a></turbo-frame>
 			<form method="post" action="/order"><button id="form">order</button></form>
-			<button id="part" hx-get="/part" hx-target="#out">part</button><div id="out"></div>`, r.URL.Path, boost) //nolint:errcheck // the browser tells
+			<button id="part" hx-get="/part" hx-target="#out">part</button><div id="out"></div>`, r.URL.Path, boost)
 	}))
 	t.Cleanup(site.Close)
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, site.URL })

@@ -88,7 +88,7 @@ func (c *Certificates) sort() {
 	for _, cert := range c.all {
 		names := cert.Leaf.DNSNames
 		for _, ip := range cert.Leaf.IPAddresses {
-			names = append(names[:len(names):len(names)], ip.String())
+			names = append(slices.Clip(names), ip.String())
 		}
 		for _, name := range names {
 			name = strings.ToLower(name)
@@ -110,7 +110,7 @@ func (n certificateNames) covering(name string) []*tls.Certificate {
 	if len(exact) == 0 {
 		return wild
 	}
-	return append(exact[:len(exact):len(exact)], wild...)
+	return append(slices.Clip(exact), wild...)
 }
 
 // served returns the certificates that a client may get that asks for a name, "" for none.

@@ -172,7 +172,7 @@ func (d *Debug) Run(ctx context.Context, run func(context.Context) error, ready 
 		g.Go(func() error {
 			<-ended
 			if err := server.Close(); err != nil {
-				d.log.Debug(name+" listener", slog.Any("error", err))
+				d.log.Debug("listener not closed", slog.String("listener", name), slog.Any("error", err))
 			}
 			return nil
 		})

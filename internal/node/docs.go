@@ -230,7 +230,7 @@ func (f *Fleet) saveCopy(doc string, data []byte) {
 	if err := WriteFile(copyFile(f.dir, doc), data); err != nil {
 		f.log.Error("last good copy not written", slog.String("document", doc), slog.Any("error", err))
 	}
-	f.log.Info("document updated", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
+	f.log.Debug("document updated", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
 	f.changed()
 }
 

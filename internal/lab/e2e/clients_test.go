@@ -170,11 +170,15 @@ var clientCases = []clientCase{
 	later("a preview", "GET", "", "Accept: text/html", "X-Purpose: preview"),
 	{name: "a page in a full room", steps: []step{enters("holder", "full"), {room: "full", header: pageLines, want: "page"}}},
 	{name: "a balancer's check keeps its 200", steps: []step{
-		enters("holder", "full"), {room: "full", want: "page"}, {room: "full", header: []string{"Accept: */*"}, want: "page"},
-		{room: "full", method: "HEAD", want: "page"}, {room: "full", method: "HEAD", header: []string{"Accept: */*"}, want: "page"},
+		enters("holder", "full"),
+		{room: "full", want: "page"},
+		{room: "full", header: []string{"Accept: */*"}, want: "page"},
+		{room: "full", method: "HEAD", want: "page"},
+		{room: "full", method: "HEAD", header: []string{"Accept: */*"}, want: "page"},
 	}},
 	{name: "a poll whose Accept a CDN removed gets JSON", steps: []step{
-		enters("holder", "full"), {who: "poller", room: "full", header: pageLines, until: true, want: "page cookies"},
+		enters("holder", "full"),
+		{who: "poller", room: "full", header: pageLines, until: true, want: "page cookies"},
 		{who: "poller", room: "full", header: []string{"Vestibule-Poll: 1", "User-Agent: Mozilla/5.0"}, want: "json"},
 	}},
 	{name: "an offer to upgrade to h2c is ignored", steps: []step{
@@ -189,7 +193,8 @@ var clientCases = []clientCase{
 	{name: "a logout with Clear-Site-Data reaches the browser", steps: []step{enters("visitor", "open"), {who: "visitor", room: "open", path: "/logout", header: pageLines, want: "inside clears"}}},
 	{
 		name: "a logout with Clear-Site-Data ends the session", steps: []step{
-			enters("leaver", "out"), {who: "leaver", room: "out", path: "/logout", header: pageLines, want: "inside"},
+			enters("leaver", "out"),
+			{who: "leaver", room: "out", path: "/logout", header: pageLines, want: "inside"},
 			{who: "next", room: "out", header: pageLines, until: true, want: "inside"},
 		},
 		differs: map[string]string{"nginx": unseen, "haproxy": unseen, "caddy": unseen},
@@ -204,28 +209,34 @@ var clientCases = []clientCase{
 		enters("reader", "pre"),
 	}},
 	{name: "pictures of a room on pages elsewhere take none of its places", steps: []step{
-		{who: "p1", room: "part", path: "/b/1.png", header: pictureLines, want: "waits"}, {who: "p2", room: "part", path: "/b/2.png", header: pictureLines, want: "waits"},
-		{who: "p1", room: "part", path: "/b/1.png", header: pictureLines, want: "waits"}, {who: "p2", room: "part", path: "/b/2.png", header: pictureLines, want: "waits"},
-		{who: "v1", room: "part", path: "/b/", header: pageLines, until: true, want: "inside"}, {who: "v2", room: "part", path: "/b/", header: pageLines, until: true, want: "inside"},
+		{who: "p1", room: "part", path: "/b/1.png", header: pictureLines, want: "waits"},
+		{who: "p2", room: "part", path: "/b/2.png", header: pictureLines, want: "waits"},
+		{who: "p1", room: "part", path: "/b/1.png", header: pictureLines, want: "waits"},
+		{who: "p2", room: "part", path: "/b/2.png", header: pictureLines, want: "waits"},
+		{who: "v1", room: "part", path: "/b/", header: pageLines, until: true, want: "inside"},
+		{who: "v2", room: "part", path: "/b/", header: pageLines, until: true, want: "inside"},
 	}},
 	{name: "leaving works where a CDN rewrites Host", steps: []step{
 		enters("l1", "open"), {who: "l1", room: "open", path: leavePath, method: "POST", header: []string{"Origin: https://www.shop.example", "Sec-Fetch-Site: same-origin"}, want: "left"},
 	}},
 	{name: "another site cannot make a visitor leave", steps: []step{
-		enters("l2", "open"), {who: "l2", room: "open", path: leavePath, method: "POST", header: []string{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, want: "refused"},
+		enters("l2", "open"),
+		{who: "l2", room: "open", path: leavePath, method: "POST", header: []string{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, want: "refused"},
 		{who: "l2", room: "open", header: pageLines, want: "inside"},
 	}},
 	{name: "a login that the site binds to a connection is no other visitor's", steps: []step{
 		enters("alice", "open"), enters("bob", "open"),
 		{who: "alice", room: "open", path: "/ntlm", header: append([]string{"Authorization: NTLM TlRMTVNTUAADAAAA"}, pageLines...), want: "any"},
-		{who: "bob", room: "open", path: "/ntlm", header: pageLines, want: "stranger"}, {who: "bob", room: "open", path: "/ntlm", header: pageLines, want: "stranger"},
+		{who: "bob", room: "open", path: "/ntlm", header: pageLines, want: "stranger"},
+		{who: "bob", room: "open", path: "/ntlm", header: pageLines, want: "stranger"},
 		{who: "bob", room: "open", path: "/ntlm", header: pageLines, want: "stranger"},
 	}},
 	{name: "a login that the site binds to a connection works", steps: []step{
 		enters("alice", "open"), {who: "alice", room: "open", path: "/ntlm", header: append([]string{"Authorization: NTLM TlRMTVNTUAADAAAA"}, pageLines...), want: "inside"},
 	}, differs: map[string]string{"nginx": shared, "caddy": shared}},
 	{name: "methods of WebDAV and QUERY reach the site", steps: []step{
-		enters("dav", "open"), {who: "dav", room: "open", path: "/dav", method: "PROPFIND", header: pageLines, want: "inside seen"},
+		enters("dav", "open"),
+		{who: "dav", room: "open", path: "/dav", method: "PROPFIND", header: pageLines, want: "inside seen"},
 		{who: "dav", room: "open", path: "/dav", method: "REPORT", header: pageLines, want: "inside seen"},
 		{who: "dav", room: "open", path: "/dav", method: "MKCOL", header: pageLines, want: "inside seen"},
 		{who: "dav", room: "open", path: "/dav", method: "QUERY", header: pageLines, want: "inside seen"},

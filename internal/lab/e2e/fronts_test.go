@@ -197,7 +197,7 @@ func (l *outage) ask(ctx context.Context, c *http.Client, method, url string) {
 	if err == nil {
 		var body []byte
 		body, err = io.ReadAll(res.Body)
-		res.Body.Close() //nolint:errcheck // it is read
+		res.Body.Close()
 		a.right = err == nil && res.StatusCode == http.StatusOK && string(body) == "the site"
 		a.says = err == nil && res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "" && len(body) > 0
 		a.what = fmt.Sprintf("%s: %d %.80q", method, res.StatusCode, body)

@@ -33,6 +33,7 @@ const (
 	entrypoint  = "/vestibule"
 	title       = "vestibule"
 	description = "A waiting room that holds a hard limit across regions: edge, regional, global, the vestibule command and nats-server."
+	licenses    = "Apache-2.0"
 	dataDir     = "data"
 
 	annotation = "org.opencontainers.image."
@@ -80,6 +81,7 @@ func build(o *options) ([]byte, string, error) {
 	labels := map[string]string{
 		annotation + "title":       title,
 		annotation + "description": description,
+		annotation + "licenses":    licenses,
 		annotation + "version":     o.version,
 		annotation + "revision":    o.revision,
 		annotation + "created":     o.created.Format(time.RFC3339),

@@ -205,6 +205,7 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 		"ARG VERSION=", "ARG REVISION=",
 		fmt.Sprintf("LABEL %stitle=%q", annotation, title),
 		fmt.Sprintf("LABEL %sdescription=%q", annotation, description),
+		fmt.Sprintf("LABEL %slicenses=%q", annotation, licenses),
 		"LABEL " + annotation + "version=$VERSION", "LABEL " + annotation + "revision=$REVISION",
 		"COPY bin/image/ /",
 		fmt.Sprintf("COPY --chown=%d:%d bin/%s/ /%s/", user, user, dataDir, dataDir),

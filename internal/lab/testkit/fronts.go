@@ -97,11 +97,11 @@ func nginxConfig(t testing.TB, dir string, at *FrontPlaces) (args, env []string)
 	if at.Plain != "" {
 		listen += "; listen " + at.Plain
 	}
-	edges := ""
+	var edges strings.Builder
 	for _, e := range at.Edges {
-		edges += "server " + e + " max_fails=0; "
+		edges.WriteString("server " + e + " max_fails=0; ")
 	}
-	return Nginx(t, dir, `upstream vestibule { `+edges+`keepalive 64; keepalive_timeout 30s; }
+	return Nginx(t, dir, `upstream vestibule { `+edges.String()+`keepalive 64; keepalive_timeout 30s; }
 	upstream site { server `+at.Site+`; keepalive 64; keepalive_timeout 30s; }
 	`+http+`
 	server { `+listen+`; `+server+` }`), nil
@@ -131,11 +131,11 @@ func haproxyConfig(t testing.TB, dir string, at *FrontPlaces) (args, env []strin
 		more += "\n\tbind " + at.Plain
 	}
 	change(bind, bind+more)
-	servers := ""
+	var servers strings.Builder
 	for i, e := range at.Edges {
-		servers += fmt.Sprintf("\tserver edge-%d %s\n", i+1, e)
+		fmt.Fprintf(&servers, "\tserver edge-%d %s\n", i+1, e)
 	}
-	change(server, servers)
+	change(server, servers.String())
 	if at.Alone {
 		text = regexp.MustCompile(`.*(lua\.|txn\.).*\n`).ReplaceAllString(text, "")
 	}
