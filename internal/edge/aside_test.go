@@ -123,6 +123,7 @@ func TestRule10WhatIsNoVisitTakesNoSlot(t *testing.T) {
 	}
 	// A program that keeps its ticket comes in with the second question.
 	st.up.grant(sale, 1, 1)
+	st.covered(0, sale)
 	v = st.visitor()
 	v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty")
 	if a := v.get("http://sale.example/api", "Sec-Fetch-Dest", "empty"); a.body != "the site" {

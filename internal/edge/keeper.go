@@ -28,9 +28,8 @@ type keeper struct {
 	kick    chan struct{}
 	after   func(time.Duration) <-chan time.Time
 
-	rooms map[room.ID][]byte // encoded, as of the newest snapshot
-	order []room.ID
-	fault error // a room that cannot be encoded: the snapshots lack it for good
+	encoder snapshotEncoder
+	writing <-chan error // result of an unfinished write, whose data must not change; nil for none
 
 	trouble atomic.Pointer[string] // alarm; nil for none
 }
@@ -72,7 +71,11 @@ func (k *keeper) wait() (d time.Duration) {
 // snapshot takes and writes one snapshot.
 func (k *keeper) snapshot(ctx context.Context) {
 	start := time.Now()
-	data, err := k.take()
+	err := k.finish(ctx)
+	var data []byte
+	if err == nil {
+		data, err = k.encoder.take(k.gate.With)
+	}
 	if err == nil {
 		err = k.write(ctx, data)
 	}
@@ -96,60 +99,75 @@ func writeResult(err error) string {
 	return "written"
 }
 
-// take returns a snapshot of the engine.
-func (k *keeper) take() ([]byte, error) {
+// snapshotEncoder encodes the rooms that changed since the snapshot before, into memory that it uses again.
+type snapshotEncoder struct {
+	wire.PastEncoder
+	chunk [snapshotChunk]wire.RoomPast
+	order []room.ID
+	rooms [][]byte // encoded, as of the newest snapshot
+	data  []byte   // the newest snapshot
+	fault error    // a room that cannot be encoded: the snapshots lack it for good
+}
+
+// take returns a snapshot of the engine that with gives access to. It is valid until the next call.
+func (s *snapshotEncoder) take(with func(func(fleettime.Mono, *admission.Engine))) (data []byte, err error) {
 	var number uint64
 	var head wire.Report
-	k.gate.With(func(now fleettime.Mono, eng *admission.Engine) { number, head = eng.BeginSnapshot(now) })
+	with(func(now fleettime.Mono, eng *admission.Engine) { number, head = eng.BeginSnapshot(now) })
 	var after room.ID
 	for first, more := true, true; more; first = false {
 		var changed []wire.RoomPast
-		k.gate.With(func(now fleettime.Mono, eng *admission.Engine) {
-			changed, after, more = eng.SnapshotRooms(now, after, first, snapshotChunk)
+		with(func(now fleettime.Mono, eng *admission.Engine) {
+			changed, after, more = eng.SnapshotRooms(now, after, first, s.chunk[:])
 		})
 		for i := range changed {
-			k.put(&changed[i])
+			s.put(&changed[i])
 		}
 	}
-	if k.fault != nil {
-		return nil, k.fault
+	if s.fault != nil {
+		return nil, s.fault
 	}
-	rooms := make([][]byte, len(k.order))
-	for i, id := range k.order {
-		rooms[i] = k.rooms[id]
-	}
-	return wire.EncodePast(number, &head, rooms)
+	s.data, err = s.Append(s.data[:0], number, &head, s.rooms)
+	return s.data, err
 }
 
 // put encodes a room for this snapshot and the next ones.
-func (k *keeper) put(p *wire.RoomPast) {
-	id := p.Report.Room
-	data, err := wire.EncodeRoomPast(p)
-	if err != nil {
-		k.fault = err
-		return
+func (s *snapshotEncoder) put(p *wire.RoomPast) {
+	i, ok := slices.BinarySearch(s.order, p.Report.Room)
+	if !ok {
+		s.order, s.rooms = slices.Insert(s.order, i, p.Report.Room), slices.Insert(s.rooms, i, nil)
 	}
-	if _, ok := k.rooms[id]; !ok {
-		i, _ := slices.BinarySearch(k.order, id)
-		k.order = slices.Insert(k.order, i, id)
+	data, err := s.AppendRoom(s.rooms[i][:0], p)
+	if s.rooms[i] = data; err != nil {
+		s.fault = err
 	}
-	k.rooms[id] = data
 }
 
 // write writes a snapshot, with those of processes before this one that the regional has not settled yet. A write that
 // takes long makes the folder void meanwhile.
 func (k *keeper) write(ctx context.Context, data []byte) error {
 	done := make(chan error, 1)
+	k.writing = done
 	go func() { done <- k.folder.KeepPast(append(k.before.unsettled(), data)) }()
 	select {
 	case err := <-done:
+		k.writing = nil
 		return err
 	case <-k.after(folderLag):
 	}
 	k.gate.With(func(now fleettime.Mono, eng *admission.Engine) { eng.FolderLags(now) })
 	k.report(errLags)
+	return k.finish(ctx)
+}
+
+// finish waits for an unfinished write, and returns its error; nil for none.
+func (k *keeper) finish(ctx context.Context) error {
+	if k.writing == nil {
+		return nil
+	}
 	select {
-	case err := <-done:
+	case err := <-k.writing:
+		k.writing = nil
 		return err
 	case <-ctx.Done(): // the process ends, whatever the disk does
 		return errLags

@@ -21,7 +21,6 @@ import (
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/clientaddr"
@@ -116,7 +115,7 @@ func New(o Options) (_ *Server, err error) {
 	}
 	clock := node.NewClock()
 	s.up = &uplink{cfg: &s.cfg, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1)}
-	s.up.keeper = &keeper{folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After, rooms: map[room.ID][]byte{}}
+	s.up.keeper = &keeper{folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After}
 	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {
 		return nil, err
 	}

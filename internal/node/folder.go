@@ -124,17 +124,19 @@ func firstLine(name string) string {
 }
 
 // WriteFile replaces a file atomically. It may contain keys, so only the owner can read it.
-func WriteFile(name string, data []byte) error { return replaceFile(name, data, true) }
+func WriteFile(name string, data []byte) error { return replaceFile(name, true, data) }
 
 // replaceFile replaces a file atomically; durable means that it must survive a crash of the machine.
-func replaceFile(name string, data []byte, durable bool) error {
+func replaceFile(name string, durable bool, data ...[]byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(tmp.Name()) // already renamed on success
-	if _, err := tmp.Write(data); err != nil {
-		return errors.Join(err, tmp.Close())
+	for _, part := range data {
+		if _, err := tmp.Write(part); err != nil {
+			return errors.Join(err, tmp.Close())
+		}
 	}
 	var synced error
 	if durable {

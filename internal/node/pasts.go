@@ -39,8 +39,7 @@ func (f *Folder) KeepPast(snapshots [][]byte) error {
 	if head.Written, err = sinceBoot(); err == nil {
 		var line []byte
 		if line, err = json.Marshal(head); err == nil {
-			data := append(append(line, '\n'), bytes.Join(snapshots, nil)...)
-			err = replaceFile(filepath.Join(f.dir, pastFile), data, false)
+			err = replaceFile(filepath.Join(f.dir, pastFile), false, append([][]byte{append(line, '\n')}, snapshots...)...)
 		}
 	}
 	if err != nil {

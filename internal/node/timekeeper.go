@@ -119,7 +119,7 @@ func (k *Timekeeper) keep(look func(now fleettime.Mono) fleettime.Known) {
 		r := fleettime.Record{Boot: k.boot, At: m.boot, Wall: m.wall, Time: known.Time, Bound: known.Bound + m.apart, Guess: known.Guess}
 		var data []byte
 		if data, err = json.Marshal(r); err == nil {
-			err = replaceFile(k.file, data, false) // after a crash of the machine it is useless
+			err = replaceFile(k.file, false, data) // after a crash of the machine it is useless
 		}
 	}
 	if err != nil && !k.unkept {

@@ -1,7 +1,9 @@
 package admission
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -158,23 +160,24 @@ func (e *Engine) BeginSnapshot(now fleettime.Mono) (number uint64, head wire.Rep
 	return s.number, head
 }
 
-// SnapshotRooms takes up to limit rooms after the given one, in the order of their IDs, and returns those that changed
-// since the snapshot before. last is the room to go on after; more is false at the end.
-func (e *Engine) SnapshotRooms(now fleettime.Mono, after room.ID, first bool, limit int) (changed []wire.RoomPast, last room.ID, more bool) {
-	for _, r := range e.order {
-		if !first && r.ID <= after {
-			continue
-		}
-		if limit == 0 {
-			return changed, last, true
-		}
-		limit--
-		last = r.ID
-		if p, ok := r.snapshot(now); ok {
-			changed = append(changed, p)
+// SnapshotRooms takes rooms after the given one, in the order of their IDs, into the memory of in, one per element. It
+// returns those that changed since the snapshot before. last is the room to go on after; more is false at the end.
+func (e *Engine) SnapshotRooms(now fleettime.Mono, after room.ID, first bool, in []wire.RoomPast) (changed []wire.RoomPast, last room.ID, more bool) {
+	begin, found := slices.BinarySearchFunc(e.order, after, func(r *roomState, id room.ID) int { return cmp.Compare(r.ID, id) })
+	if first {
+		begin = 0
+	} else if found {
+		begin++
+	}
+	rooms := e.order[begin:]
+	rooms, more = rooms[:min(len(rooms), len(in))], len(rooms) > len(in)
+	n := 0
+	for _, r := range rooms {
+		if last = r.ID; r.snapshot(now, &in[n]) {
+			n++
 		}
 	}
-	return changed, last, false
+	return in[:n], last, more
 }
 
 // likely returns how many tickets the room may stamp before the next snapshot, beyond those that it stamped since the
@@ -192,28 +195,29 @@ func (r *roomState) foresee() {
 	}
 }
 
-// snapshot takes the room for a snapshot; ok is false if it has not changed since the newest one.
-func (r *roomState) snapshot(now fleettime.Mono) (p wire.RoomPast, ok bool) {
+// snapshot takes the room into the memory of p; it returns false if the room has not changed since the newest snapshot.
+func (r *roomState) snapshot(now fleettime.Mono, p *wire.RoomPast) bool {
 	c := &r.ceiling
 	more := r.likely() + 2*(c.stamped-c.at)
 	if r.edge.snapshots.last {
 		more = 0
 	}
 	if c.known && !c.stale && c.most-c.stamped == more && c.life == r.life.full {
-		return p, false
+		return false
 	}
 	c.nextMost, c.nextLife, c.pending = c.stamped+more, r.life.full, true
 	c.most, c.life = min(c.most, c.nextMost), min(c.life, c.nextLife)
 	c.at, c.known, c.stale = c.stamped, true, false
-	p = wire.RoomPast{More: more, Life: r.life.full, Report: wire.RoomReport{
+	was := &p.Report
+	*p = wire.RoomPast{More: more, Life: r.life.full, Report: wire.RoomReport{
 		Room: r.ID, Permits: wire.Permits{Sessions: r.permits.sessions.Told(), Rate: r.permits.rate.Told()},
-		Spent: r.permits.spent, RateIdle: r.permits.rate.idle(now), RateOwed: r.permits.past.owed(now), RateUsed: r.permits.rate.ages(now),
+		Spent: r.permits.spent, RateIdle: r.permits.rate.idle(now), RateOwed: r.permits.past.owed(now), RateUsed: r.permits.rate.ages(now, was.RateUsed[:0]),
 		Renewed: r.permits.renewed, RenewCeil: r.permits.renewCeil,
-		Sessions: r.sessions.report(), FirstMove: r.moves.first + uint64(len(r.moves.list)), Ends: r.ended.list(nil, wire.MaxEnds),
+		Sessions: r.sessions.report(was.Sessions[:0]), FirstMove: r.moves.first + uint64(len(r.moves.list)), Ends: r.ended.list(was.Ends[:0], wire.MaxEnds),
 		Passes: r.passes.Tell(r.edge.up.seen), Admitted: r.admitted, Joined: r.queue.joined, Entered: r.entered,
-		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(),
+		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(was.Counts[:0]),
 	}}
-	return p, true
+	return true
 }
 
 // Snapshotted records that the newest snapshot is in the data folder. The caller then calls Release.

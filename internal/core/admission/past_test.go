@@ -23,7 +23,7 @@ func newStoring(t testing.TB, now fleettime.Mono, credit, rate uint64) (*Engine,
 func takeAll(e *Engine, now fleettime.Mono, known map[room.ID]wire.RoomPast) *wire.Past {
 	p := &wire.Past{}
 	p.Number, p.Head = e.BeginSnapshot(now)
-	changed, _, _ := e.SnapshotRooms(now, 0, true, 100)
+	changed, _, _ := e.SnapshotRooms(now, 0, true, make([]wire.RoomPast, 100))
 	for _, r := range changed {
 		known[r.Report.Room] = r
 	}
@@ -132,7 +132,7 @@ func TestTheLastReportCoversAllThatWasStamped(t *testing.T) {
 		var visitors []ticket.Ticket
 		uses := []fleettime.Mono{}
 		check := func() {
-			real := e.rooms[sale].sessions.report()
+			real := e.rooms[sale].sessions.report(nil)
 			for _, p := range []*wire.Past{inFolder, beingWritten} {
 				if p == nil || !e.snapshots.enforced {
 					continue

@@ -86,19 +86,20 @@ func (r *ratePermits) owed(now fleettime.Mono) uint64 {
 	return r.busy
 }
 
-// ages returns the permits in use by the whole seconds since their use.
-func (r *ratePermits) ages(now fleettime.Mono) (out []uint32) {
+// ages returns the permits in use by the whole seconds since their use, in the memory of out, which is empty.
+func (r *ratePermits) ages(now fleettime.Mono, out []uint32) []uint32 {
 	if r.advance(now); r.busy == 0 {
-		return nil
+		return out
 	}
-	for back := range window {
-		i := (r.head - back) % rateSlots
+	i := r.head % rateSlots
+	for back, left := int64(0), r.busy; left > 0; back, i = back+1, i-1 {
 		if i < 0 {
 			i += rateSlots
 		}
 		if r.used[i] == 0 {
 			continue
 		}
+		left -= uint64(r.used[i])
 		end := fleettime.Mono((r.head - back + 1) * int64(rateSlot)) // the latest use in this slot
 		for s := int(max(0, now.Sub(end)) / time.Second); len(out) <= s; {
 			out = append(out, 0)

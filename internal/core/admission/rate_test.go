@@ -26,7 +26,7 @@ func TestAgesOfPermitsOfR(t *testing.T) {
 			}
 		}
 		idle := r.idle(now)
-		ages := r.ages(now)
+		ages := r.ages(now, nil)
 		uses = uses[len(uses)-int(r.Granted-idle):]
 		for s, n := range ages {
 			for range n {

@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"slices"
-
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/wire"
@@ -104,13 +102,13 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	l := &r.edge.up
 	out := wire.RoomReport{
 		Room:       r.ID,
-		Sessions:   r.sessions.report(),
+		Sessions:   r.sessions.report(nil),
 		Ends:       r.ends.Take(l.seq, l.acked),
 		Copied:     r.tickets.found.Take(l.seq, l.acked),
 		HeldPeople: uint64(len(r.held.tabs)), Movers: uint64(len(r.movers)),
 		Active:   uint64(max(0, r.sessions.live)),
 		Admitted: r.admitted, Entered: r.entered,
-		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(),
+		Outcomes: r.outcomes.Outcomes(), Counts: r.allCounts(nil),
 	}
 	r.permits.addToReport(now, &out)
 	r.queue.addToReport(ft, &out)
@@ -132,14 +130,14 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	if !l.joined {
 		// A new regional learns them only from its edges.
 		out.Ends = r.ended.list(out.Ends, wire.MaxEnds)
-		out.RateUsed = r.permits.rate.ages(now)
+		out.RateUsed = r.permits.rate.ages(now, nil)
 	}
 	return out
 }
 
 // allCounts returns the counts of the room with those of the shell.
-func (r *roomState) allCounts() history.Counts {
-	c := slices.Clone(r.counts[:])
+func (r *roomState) allCounts(c history.Counts) history.Counts {
+	c = append(c, r.counts[:]...)
 	if r.edge.cfg.Traffic != nil {
 		r.edge.cfg.Traffic(r.ID, c)
 	}

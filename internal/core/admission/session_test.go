@@ -290,7 +290,7 @@ func TestTicketsAreCountedInWhateverOrderTheirSecondsCome(t *testing.T) {
 				}
 				forgotten = max(forgotten, wm.Second())
 			}
-			got := s.report()
+			got := s.report(nil)
 			if len(got) != len(twin) || s.live != live {
 				t.Fatalf("%d seconds with %d sessions, want %d with %d", len(got), s.live, len(twin), live)
 			}

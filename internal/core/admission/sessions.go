@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"slices"
+
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 )
@@ -116,17 +118,14 @@ func (s *sessions) forget(watermark fleettime.Time) {
 }
 
 // report appends the non-zero counters.
-func (s *sessions) report() []wire.Expiry {
+func (s *sessions) report(out []wire.Expiry) []wire.Expiry {
 	mask, n := int64(len(s.ring)-1), 0
 	for b := s.base; b < s.end; b++ {
 		if s.ring[b&mask] != (sessionCount{}) {
 			n++
 		}
 	}
-	if n == 0 {
-		return nil
-	}
-	out := make([]wire.Expiry, 0, n)
+	out = slices.Grow(out, n)
 	for b := s.base; b < s.end; b++ {
 		if c := s.ring[b&mask]; c != (sessionCount{}) {
 			out = append(out, wire.Expiry{Until: uint32(b), Stamped: uint64(c.stamped), Consumed: uint64(c.consumed)})

@@ -64,7 +64,7 @@ func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
 			}
 		}
 		s.fold(now - keptAlone)
-		if n := len(s.report()); n > keptAlone+601 {
+		if n := len(s.report(nil)); n > keptAlone+601 {
 			t.Fatalf("%d seconds are reported", n)
 		}
 		s.forget(fleettime.Time((now + 700) * 1000))
@@ -76,7 +76,7 @@ func TestFoldedSecondsAreNeverCountedForLess(t *testing.T) {
 
 // take merges a report like the parent: missing seconds stay, counters grow.
 func take(parent map[uint32]wire.Expiry, last map[int64]int64, s *sessions, truth map[int64]int64) {
-	for _, e := range s.report() {
+	for _, e := range s.report(nil) {
 		p := parent[e.Until]
 		p.Until, p.Stamped, p.Consumed = e.Until, max(p.Stamped, e.Stamped), max(p.Consumed, e.Consumed)
 		parent[e.Until] = p

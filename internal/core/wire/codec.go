@@ -154,18 +154,31 @@ func unpackCounts(sessions, rate uint64) (PermitCounts, error) {
 }
 
 func packRoomReport(r *RoomReport) *wirepb.RoomReport {
-	p := &wirepb.RoomReport{
-		Room: uint64(r.Room), Gen: r.Gen, Reconstructed: r.Reconstructed,
-		SessionsGranted: r.Permits.Sessions.Granted, SessionsReturned: r.Permits.Sessions.Returned, Spent: r.Spent, Idle: r.Idle,
-		RateGranted: r.Permits.Rate.Granted, RateReturned: r.Permits.Rate.Returned, RateIdle: r.RateIdle, RateOwed: r.RateOwed, RateUsed: r.RateUsed,
-		Renewed: r.Renewed, RenewCeil: r.RenewCeil, Sessions: packSessions(r.Sessions), Moves: packMoves(r.FirstMove, r.Moves),
-		Want: r.Want, HeldPeople: r.HeldPeople,
-		Active: r.Active, Admitted: r.Admitted, Joined: r.Joined, Entered: r.Entered,
-		Waiting: packLine(r.Waiting), Movers: r.Movers, Overcommit: r.Overcommit, Ends: packEnds(r.Ends),
-		Pending: packLine(r.Pending), Outcomes: packOutcomes(r.Outcomes), Counts: r.Counts.Trim(), Copied: packLines(r.Copied),
-		Passes: packPasses(&r.Passes), Callable: r.Callable, SiteDown: r.SiteDown, Overdue: r.Overdue,
-		BoundSessions: uint64(r.Bound.Sessions), BoundRate: uint64(r.Bound.Rate),
-	}
+	p := new(roomBuffer).pack(r)
+	p.Sessions = packSessions(r.Sessions)
+	return p
+}
+
+// roomBuffer is the memory of a packed RoomReport.
+type roomBuffer struct {
+	report wirepb.RoomReport
+	moves  wirepb.Moves
+}
+
+// pack packs r without its sessions. The result is valid until the next call.
+func (b *roomBuffer) pack(r *RoomReport) *wirepb.RoomReport {
+	p := &b.report
+	p.Reset()
+	p.Room, p.Gen, p.Reconstructed = uint64(r.Room), r.Gen, r.Reconstructed
+	p.SessionsGranted, p.SessionsReturned, p.Spent, p.Idle = r.Permits.Sessions.Granted, r.Permits.Sessions.Returned, r.Spent, r.Idle
+	p.RateGranted, p.RateReturned, p.RateIdle, p.RateOwed, p.RateUsed = r.Permits.Rate.Granted, r.Permits.Rate.Returned, r.RateIdle, r.RateOwed, r.RateUsed
+	p.Renewed, p.RenewCeil, p.Moves = r.Renewed, r.RenewCeil, fillMoves(&b.moves, r.FirstMove, r.Moves)
+	p.Want, p.HeldPeople = r.Want, r.HeldPeople
+	p.Active, p.Admitted, p.Joined, p.Entered = r.Active, r.Admitted, r.Joined, r.Entered
+	p.Waiting, p.Movers, p.Overcommit, p.Ends = packLine(r.Waiting), r.Movers, r.Overcommit, packEnds(r.Ends)
+	p.Pending, p.Outcomes, p.Counts, p.Copied = packLine(r.Pending), packOutcomes(r.Outcomes), r.Counts.Trim(), packLines(r.Copied)
+	p.Passes, p.Callable, p.SiteDown, p.Overdue = packPasses(&r.Passes), r.Callable, r.SiteDown, r.Overdue
+	p.BoundSessions, p.BoundRate = uint64(r.Bound.Sessions), uint64(r.Bound.Rate)
 	if n := len(r.HeldJoined); n > 0 {
 		p.HeldJoinedMs = make([]int64, n)
 		last := fleettime.Time(0)

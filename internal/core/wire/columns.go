@@ -48,12 +48,14 @@ func unpackSessions(p *wirepb.Sessions) ([]Expiry, error) {
 	return out, nil
 }
 
-func packMoves(first uint64, moves []Move) *wirepb.Moves {
+// fillMoves packs moves into s; nil for none.
+func fillMoves(s *wirepb.Moves, first uint64, moves []Move) *wirepb.Moves {
 	n := len(moves)
 	if n == 0 && first == 0 {
 		return nil
 	}
-	s := &wirepb.Moves{First: first, Id: make([]uint64, n), From: make([]int32, n), Until: make([]int32, n)}
+	s.Reset()
+	s.First, s.Id, s.From, s.Until = first, make([]uint64, n), make([]int32, n), make([]int32, n)
 	if n > 0 {
 		s.Base = moves[0].Until
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"vestibule/internal/core/wire/wirepb"
@@ -23,14 +24,53 @@ type RoomPast struct {
 	Life   uint32 // seconds: their longest life
 }
 
-// EncodeRoomPast encodes the room of a snapshot, for [EncodePast].
-func EncodeRoomPast(r *RoomPast) ([]byte, error) {
-	return proto.Marshal(&wirepb.RoomPast{Report: packRoomReport(&r.Report), More: r.More, LifeS: r.Life})
+// PastEncoder encodes snapshots into buffers that are used again.
+type PastEncoder struct {
+	buffer  roomBuffer
+	body    []byte
+	columns [3][]byte // of Sessions
 }
 
-// EncodePast encodes a snapshot with the given encoded rooms.
-func EncodePast(number uint64, head *Report, rooms [][]byte) ([]byte, error) {
-	return proto.Marshal(&wirepb.EdgePast{Version: Version, Number: number, Head: packReport(head), Rooms: rooms})
+// Field numbers of wirepb.
+const (
+	fieldReport, fieldMore, fieldLife = 1, 2, 3 // of RoomPast
+	fieldSessions                     = 12      // of RoomReport
+)
+
+// AppendRoom appends the encoded room of a snapshot, for [PastEncoder.Append].
+func (e *PastEncoder) AppendRoom(to []byte, r *RoomPast) ([]byte, error) {
+	p := e.buffer.pack(&r.Report)
+	body, err := proto.MarshalOptions{}.MarshalAppend(e.body[:0], p)
+	if err != nil {
+		return to, err
+	}
+	e.body = e.appendSessions(body, r.Report.Sessions)
+	to = protowire.AppendBytes(protowire.AppendTag(to, fieldReport, protowire.BytesType), e.body)
+	to = protowire.AppendVarint(protowire.AppendTag(to, fieldMore, protowire.VarintType), r.More)
+	return protowire.AppendVarint(protowire.AppendTag(to, fieldLife, protowire.VarintType), uint64(r.Life)), nil
+}
+
+// appendSessions appends the columns of sessions as the field of a room report.
+func (e *PastEncoder) appendSessions(to []byte, sessions []Expiry) []byte {
+	c, last, size := &e.columns, uint32(0), 0
+	c[0], c[1], c[2] = c[0][:0], c[1][:0], c[2][:0]
+	for _, s := range sessions {
+		c[0], c[1], c[2] = protowire.AppendVarint(c[0], uint64(s.Until-last)), protowire.AppendVarint(c[1], s.Stamped), protowire.AppendVarint(c[2], s.Consumed)
+		last = s.Until
+	}
+	for i := range c {
+		size += protowire.SizeTag(1) + protowire.SizeBytes(len(c[i]))
+	}
+	to = protowire.AppendVarint(protowire.AppendTag(to, fieldSessions, protowire.BytesType), uint64(size))
+	for i, column := range c {
+		to = protowire.AppendBytes(protowire.AppendTag(to, protowire.Number(i+1), protowire.BytesType), column)
+	}
+	return to
+}
+
+// Append appends a snapshot with the given encoded rooms.
+func (*PastEncoder) Append(to []byte, number uint64, head *Report, rooms [][]byte) ([]byte, error) {
+	return proto.MarshalOptions{}.MarshalAppend(to, &wirepb.EdgePast{Version: Version, Number: number, Head: packReport(head), Rooms: rooms})
 }
 
 // DecodePast decodes a snapshot. The error names the field and the rule; it is [ErrVersion] for another version.

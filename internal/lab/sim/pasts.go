@@ -5,7 +5,6 @@ import (
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 )
 
@@ -84,10 +83,10 @@ func (w *World) runPasts(i int32) {
 func (w *World) snapshotOf(n *edgeNode) [][]byte {
 	now := n.clock.read(w.now)
 	number, head := n.core.BeginSnapshot(now)
-	changed, _, _ := n.core.SnapshotRooms(now, room.ID(0), true, 1<<10)
+	changed, _, _ := n.core.SnapshotRooms(now, 0, true, make([]wire.RoomPast, 1))
 	var err error
 	for k := range changed {
-		if n.pasts.room, err = wire.EncodeRoomPast(&changed[k]); err != nil {
+		if n.pasts.room, err = new(wire.PastEncoder).AppendRoom(nil, &changed[k]); err != nil {
 			w.oracle.fail(w, "a snapshot cannot be encoded: %v", err)
 		}
 	}
@@ -95,7 +94,7 @@ func (w *World) snapshotOf(n *edgeNode) [][]byte {
 	if n.pasts.room != nil {
 		rooms = [][]byte{n.pasts.room}
 	}
-	data, err := wire.EncodePast(number, &head, rooms)
+	data, err := new(wire.PastEncoder).Append(nil, number, &head, rooms)
 	if err != nil {
 		w.oracle.fail(w, "a snapshot cannot be encoded: %v", err)
 	}
