@@ -13,6 +13,9 @@ local told = {
 	"access-control-request-method",
 	"cookie",
 	"destination",
+	"hx-boosted",
+	"hx-current-url",
+	"hx-request",
 	"origin",
 	"purpose",
 	"range",
@@ -22,13 +25,18 @@ local told = {
 	"sec-fetch-site",
 	"sec-fetch-user",
 	"sec-purpose",
+	"turbo-frame",
 	"upgrade",
 	"user-agent",
 	"vestibule-poll",
 	"vestibule-proof",
 	"vestibule-ticket",
+	"x-inertia",
+	"x-livewire",
+	"x-livewire-navigate",
 	"x-moz",
 	"x-purpose",
+	"x-turbo-request-id",
 -- end
 }
 

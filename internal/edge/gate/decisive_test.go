@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"vestibule/internal/core/rules"
 	"vestibule/internal/lab/testkit"
 )
 
@@ -31,6 +32,12 @@ func TestDecisiveHeaders(t *testing.T) {
 		delete(read, name)
 	}
 	read[userAgent] = true
+	for _, name := range Decisive { // of libraries
+		r := Request{Method: "GET", Lines: oneLine{Name: name, Value: "http://shop.example/"}}
+		if r.sender() != (sender{}) {
+			read[name] = true
+		}
+	}
 	for _, name := range Decisive {
 		if !read[name] || http.CanonicalHeaderKey(name) != name {
 			t.Errorf("%s is not read", name)
@@ -62,3 +69,9 @@ func TestDecisiveHeaders(t *testing.T) {
 		t.Errorf("docs/INTEGRATIONS.md must name these headers: %s", want)
 	}
 }
+
+// oneLine is a request's only header line.
+type oneLine rules.Header
+
+// AppendTo implements [HeaderLines].
+func (l oneLine) AppendTo(out []rules.Header) []rules.Header { return append(out, rules.Header(l)) }

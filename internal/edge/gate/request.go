@@ -37,8 +37,9 @@ const (
 // others too.
 var Decisive = []string{
 	"Accept", "Accept-Encoding", "Accept-Language", "Access-Control-Request-Headers", "Access-Control-Request-Method", "Cookie", "Destination",
-	"Origin", "Purpose", "Range", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose", "Upgrade",
-	userAgent, PollHeader, ProofHeader, TicketHeader, "X-Moz", "X-Purpose",
+	"Hx-Boosted", "Hx-Current-Url", "Hx-Request", "Origin", "Purpose", "Range", "Referer", "Sec-Fetch-Dest", "Sec-Fetch-Mode",
+	"Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose", "Turbo-Frame", "Upgrade", userAgent, PollHeader, ProofHeader, TicketHeader,
+	"X-Inertia", "X-Livewire", "X-Livewire-Navigate", "X-Moz", "X-Purpose", "X-Turbo-Request-Id",
 }
 
 // userAgent is the field that rules read most.
