@@ -146,7 +146,7 @@ drain: packages ## stop edges with SIGTERM behind HAProxy and nginx at RATE requ
 
 .PHONY: fronts
 fronts: packages ## play browsers, payment services and CDNs at each listener of an edge and through nginx, HAProxy and Caddy with one and two edges, and kill and hang these (eight minutes)
-	$(GO) test -count=1 -v -parallel 1 -timeout 20m -run 'TestClientsThroughFronts|TestEdgesFailBehindFronts' ./internal/lab/e2e -args -fronts-hang 60s
+	$(GO) test -count=1 -v -parallel 1 -timeout 20m -run 'TestClientsThroughFronts|TestEdgesFailBehindFronts' ./internal/lab/e2e -args -fronts
 
 .PHONY: restart
 restart: ## restart every process of a fleet while visitors wait, with short and long sessions, and measure the pause of admissions and wrong forecasts (six minutes)
