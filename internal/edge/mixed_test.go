@@ -260,7 +260,7 @@ func (s *judge) judge(m *heard, target string) (fate, sum, fault string) {
 		return fate, sum, "what nobody has sent"
 	case s.seen[k].Or(1<<i)>>i&1 == 1:
 		return fate, sum, "the same twice"
-	case fate == mayReach && (m.host != "shop.example" || strings.HasPrefix(target, "/vip") && target != "/vips"):
+	case fate == mayReach && (m.host != "shop.example" || servesVIP(target)):
 		return fate, sum, "something of a room"
 	case fate == reaches || fate == mayReach || fate == neverWhole:
 		return fate, sum, ""
