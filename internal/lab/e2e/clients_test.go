@@ -32,7 +32,6 @@ func TestClientsThroughFronts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes a minute; `make e2e` runs it")
 	}
-	t.Parallel()
 	bin, dir := build(t), t.TempDir()
 	site := newOddSite(t)
 	doors := []*doorway{{name: "fast", kind: "edge"}, {name: "nethttp", kind: "edge"}}

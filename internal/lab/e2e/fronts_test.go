@@ -34,7 +34,6 @@ func TestEdgesFailBehindFronts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes a minute; `make e2e` runs it")
 	}
-	t.Parallel()
 	site := plainSite(t)
 	bin, dir := build(t), t.TempDir()
 	nats, _ := fleet(t, bin, dir, fmt.Sprintf(
