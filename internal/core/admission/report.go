@@ -141,7 +141,7 @@ func (r *roomState) allCounts(c history.Counts) history.Counts {
 	if r.edge.cfg.Traffic != nil {
 		r.edge.cfg.Traffic(r.ID, c)
 	}
-	return history.Counts(c).Trim()
+	return c.Trim()
 }
 
 // keptAlone is how many seconds after its end an edge without a lease keeps a second apart. Older sessions have

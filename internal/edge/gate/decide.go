@@ -126,7 +126,7 @@ func (g *Gate) enter(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	o.host = m.Host
 	if !r.SiteApart {
-		if o.hops, o.via = r.hop(m.Host, &o.tools.hop); o.hops > maxHops {
+		if o.hops, o.via = r.hop(m.Host, &o.hop); o.hops > maxHops {
 			g.noteLoop(m.Host, o.Origin)
 			o.Refuse("loop", "The address of the site leads back to its waiting room.", statusLoopDetected)
 			return

@@ -104,10 +104,7 @@ func run(ctx context.Context, o *options) (err error) {
 		}
 	}
 	if o.crowd > 0 {
-		refused, n, err := crowd(ctx, f, o.crowd)
-		if err != nil {
-			return err
-		}
+		refused, n := crowd(ctx, f, o.crowd)
 		fmt.Printf("%d honest visitors behind one address, half of them waiting: %d of %d requests refused\n", o.crowd, refused, n)
 		if refused > 0 {
 			missed++

@@ -44,6 +44,7 @@ func (p *person) ask(ctx context.Context, at string) error {
 	if err != nil {
 		return err
 	}
+	defer res.Body.Close()
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func (p *people) askBeside(ctx context.Context, f *fleet, attack string, secure 
 }
 
 // crowd has honest visitors behind one address ask, half of them with a session, and returns how many requests fail.
-func crowd(ctx context.Context, f *fleet, n int) (refused, asked int, err error) {
+func crowd(ctx context.Context, f *fleet, n int) (refused, asked int) {
 	p := &people{at: f.plain}
 	from := net.IPv4(127, 8, 8, 8)
 	for i := range n {
@@ -211,5 +212,5 @@ func crowd(ctx context.Context, f *fleet, n int) (refused, asked int, err error)
 	if first != nil {
 		fmt.Printf("one of the crowd: %v\n", first)
 	}
-	return refused, asked, nil
+	return refused, asked
 }

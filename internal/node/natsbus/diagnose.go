@@ -20,14 +20,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Fault is why a node cannot use a NATS server, for people: the server, the cause and what to do next.
-type Fault struct {
+// FaultError is why a node cannot use a NATS server, for people: the server, the cause and what to do next.
+type FaultError struct {
 	Server string // without a password
 	Cause  string
 	Step   string
 }
 
-func (f *Fault) Error() string { return fmt.Sprintf("%s: %s; %s", f.Server, f.Cause, f.Step) }
+func (f *FaultError) Error() string { return fmt.Sprintf("%s: %s; %s", f.Server, f.Cause, f.Step) }
 
 // Streams that nodes use, for the diagnosis.
 const (
@@ -36,7 +36,7 @@ const (
 )
 
 // Diagnose connects once to each server of the options and asks JetStream about a stream, "" for none. It returns nil
-// if one server works, otherwise the [*Fault] of the first.
+// if one server works, otherwise the [*FaultError] of the first.
 func Diagnose(ctx context.Context, o Options, stream string) error {
 	if o.InProcess != nil {
 		return nil
@@ -57,7 +57,7 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 	if u, err := url.Parse(server); err == nil {
 		shown = u.Redacted()
 	}
-	fault := func(cause, step string) error { return &Fault{shown, cause, step} }
+	fault := func(cause, step string) error { return &FaultError{shown, cause, step} }
 	if err := ownCertificate(o, time.Now()); err != nil {
 		return fault(err.Error(), "give this node a certificate of its name and role that is valid (nats-config write)")
 	}
@@ -265,7 +265,7 @@ func (c *Conn) inspect(o Options) {
 		if ctx.Err() != nil {
 			return
 		}
-		switch f, faulty := errors.AsType[*Fault](err); {
+		switch f, faulty := errors.AsType[*FaultError](err); {
 		case faulty && up == c.link.up.Load():
 			if c.link.setFault(f.Error()) {
 				c.log.Error("NATS cannot be used, retrying", slog.String("server", f.Server), slog.String("cause", f.Cause), slog.String("next_step", f.Step))
