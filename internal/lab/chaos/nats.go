@@ -64,7 +64,7 @@ func (b *bus) startNATS(ctx context.Context) error {
 	}
 	for _, s := range b.nats {
 		// Buckets and the audit stream reserve their maximum size.
-		if err := disk(b.path(s.name), 512); err != nil {
+		if err := disk(b.path(s.name), 2048); err != nil {
 			return err
 		}
 		config, err := b.natsConfig(s)
