@@ -113,7 +113,7 @@ func TestTheJSONIsGolden(t *testing.T) {
 // The page's script starts with what it is told later: the list in the page, with the names in the script, is the JSON
 // form.
 func TestThePageHasTheJSON(t *testing.T) {
-	list := regexp.MustCompile(`(?s)id="now">(.*?)</script>`)
+	list := regexp.MustCompile(`(?s)id=now>(.*?)</script>`)
 	names := regexp.MustCompile(`"(state pausedBy [A-Za-z ]*)"\.split`)
 	for _, s := range page.Samples {
 		shown := page.Builtin().Render(nil, &s.Visitor)

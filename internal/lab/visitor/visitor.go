@@ -142,7 +142,7 @@ func (v *Visitor) Do(req *http.Request) (a Answer, err error) {
 		var form struct{ Vestibule Shown }
 		err = json.Unmarshal(body, &form)
 		a.Shown = form.Vestibule
-	} else if _, state, ok := strings.Cut(string(body), `id="now">`); ok {
+	} else if _, state, ok := strings.Cut(strings.Replace(string(body), `id="now">`, "id=now>", 1), "id=now>"); ok { // earlier releases quote
 		// What page.js reads: a list that begins with the state, and ends with named values.
 		state, _, _ = strings.Cut(state, "</script>")
 		var list []json.RawMessage
