@@ -111,7 +111,7 @@ test-cores:
 	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
 .PHONY: test-e2e
-test-e2e: test-shells
+test-e2e: test-clients # a browser beside hundreds of visitors starves both
 	$(MAKE) --no-print-directory e2e
 	@mkdir -p $(TOOLS) && touch $(TOOLS)/e2e.passed
 
