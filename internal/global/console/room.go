@@ -20,7 +20,7 @@ type roomView struct {
 	Forms           *forms
 	Said            []said
 	Charts          *chartsView // nil without a history
-	Why             [maxWhy]why
+	Why             []why
 }
 
 // said is one control in force, or a release.
@@ -123,7 +123,7 @@ func serveRoom(q *request) error {
 		ID: rd.room.Id, Name: rd.room.Name, Where: rd.room.Host + rd.room.Path, Values: viewRoom(rd), Done: doneOf(rd,
 			q.FormValue("done")),
 		Operator: q.may(control.Operator), Role: q.who.Role, Forms: formsOf(rd, q.may(control.Editor)), Said: saidOf(rd),
-		Why: whyFields(),
+		Why: whyFields[:],
 	}
 	if v.Charts, err = liveCharts(q, rd.room.Id); err != nil {
 		return err

@@ -3,11 +3,10 @@ package console
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/global/control/api"
 )
 
@@ -61,7 +60,7 @@ func stateOf(f facts) state {
 		}
 	case f.status.Status == api.EventPrequeueing:
 		return state{"before", "Pre-queue", "Visitors gather for an event. Nobody is let in before its start."}
-	case f.faults() > 0:
+	case slices.ContainsFunc(f.stops(), isFault):
 		return state{"trouble", "Stopped", "Nobody is let in where a fault stops it. People inside stay."}
 	case f.method == room.MethodReject && f.status.EstimatedTotalActiveUsers >= f.limit:
 		return state{"busy", "Rejecting", "The room is full. New visitors are turned away."}
@@ -77,16 +76,13 @@ func stateOf(f facts) state {
 }
 
 // noFaults are the reasons that operators or the room want. Without a leader, edges go on with the permits that they have.
-var noFaults = []string{"paused", "queue_all", "rejecting", "before_event", "full", "draining", "no_leader"}
+var noFaults = []stop.Reason{
+	stop.Paused, stop.QueueAll, stop.Rejecting, stop.BeforeEvent, stop.Full, stop.Draining, stop.NoLeader,
+}
 
-// faults returns the number of faults by which nobody enters.
-func (f *facts) faults() (n int) {
-	for _, s := range f.stops() {
-		if !slices.Contains(noFaults, s.Reason) {
-			n++
-		}
-	}
-	return n
+// isFault reports whether a reason for which nobody enters is a fault.
+func isFault(s api.Stop) bool {
+	return !slices.ContainsFunc(noFaults, func(r stop.Reason) bool { return r.String() == s.Reason })
 }
 
 // stops returns why nobody enters, the most important first.
@@ -97,36 +93,28 @@ func (f *facts) stops() []api.Stop {
 	return f.status.Vestibule.Stops
 }
 
-// maxWhy bounds the reasons that a page shows.
-const maxWhy = 4
-
 // why names the fields of a reason for which nobody enters, and of the command that ends it.
 type why struct{ Text, How string }
 
-func whyFields() (out [maxWhy]why) {
-	for i := range out {
-		name := "why." + strconv.Itoa(i)
-		out[i] = why{name, name + ".how"}
-	}
-	return out
-}
+// whyFields are those of the reasons that a page shows.
+var whyFields = [...]why{{"why.0", "why.0.how"}, {"why.1", "why.1.how"}, {"why.2", "why.2.how"}, {"why.3", "why.3.how"}}
 
-// addWhy adds why nobody enters: the first maxWhy reasons, each since when, and the command that ends it.
+// addWhy adds why nobody enters: the first reasons, each since when, and the command that ends it.
 func (v values) addWhy(now time.Time, stops []api.Stop) {
-	for i, f := range whyFields() {
+	for i, f := range whyFields {
 		v[f.Text], v[f.How] = "", ""
 		if i < len(stops) {
 			v[f.Text], v[f.How] = stopWords(now, &stops[i]), stops[i].Command
 		}
 	}
-	if n := len(stops) - maxWhy; n > 0 {
-		v[whyFields()[maxWhy-1].Text] += fmt.Sprintf(" (%s)", plural(n, "more reason", "more reasons"))
+	if n := len(stops) - len(whyFields); n > 0 {
+		v[whyFields[len(whyFields)-1].Text] += fmt.Sprintf(" (%s)", plural(n, "more reason", "more reasons"))
 	}
 }
 
 // stopWords says why nobody enters, and since when.
 func stopWords(now time.Time, s *api.Stop) string {
-	text := strings.ToUpper(s.Text[:min(1, len(s.Text))]) + s.Text[min(1, len(s.Text)):]
+	text := title(s.Text)
 	if s.Since != nil {
 		text += ", since " + clock(now, *s.Since)
 	}
