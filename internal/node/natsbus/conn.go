@@ -64,8 +64,6 @@ func Connect(o Options) (*Conn, error) {
 	log := o.Log.With(slog.String("component", "nats"))
 	ln := &link{again: make(chan struct{}), closed: make(chan struct{}), watched: make(chan struct{}), inspected: make(chan struct{}), log: log, onState: o.OnState}
 	opts := append(ln.options(),
-		nats.Name("vestibule "+o.Name),
-		nats.CustomInboxPrefix(inboxPrefix+cmp.Or(o.Inbox, o.Name)),
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
@@ -78,7 +76,7 @@ func Connect(o Options) (*Conn, error) {
 		nats.Timeout(2*time.Second),
 		nats.FlusherTimeout(2*time.Second),
 	)
-	opts = append(opts, o.credentials()...)
+	opts = append(opts, o.identity()...)
 	url := o.URL
 	if o.InProcess != nil {
 		opts = append(opts, nats.InProcessServer(o.InProcess))
@@ -103,8 +101,9 @@ func Connect(o Options) (*Conn, error) {
 	return c, nil
 }
 
-// credentials are the options by which a node proves who it is.
-func (o *Options) credentials() (opts []nats.Option) {
+// identity returns the options with the node's name, its inbox and its credentials.
+func (o *Options) identity() []nats.Option {
+	opts := []nats.Option{nats.Name("vestibule " + o.Name), nats.CustomInboxPrefix(inboxPrefix + cmp.Or(o.Inbox, o.Name))}
 	if o.Creds != "" {
 		opts = append(opts, nats.UserCredentials(o.Creds))
 	}

@@ -58,27 +58,27 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 		shown = u.Redacted()
 	}
 	fault := func(cause, step string) error { return &FaultError{shown, cause, step} }
-	if err := ownCertificate(o, time.Now()); err != nil {
+	own, err := o.certificate(time.Now())
+	if err != nil {
 		return fault(err.Error(), "give this node a certificate of its name and role that is valid (nats-config write)")
 	}
 	if err := reach(ctx, server); err != nil { // the client hides why
-		cause, step := o.explain(server, err)
+		cause, step := o.explain(server, own, err)
 		return fault(cause, step)
 	}
 	said := make(chan error, 8)
-	opts := append(o.credentials(), nats.Name("vestibule "+o.Name), nats.CustomInboxPrefix(inboxPrefix+cmp.Or(o.Inbox, o.Name)),
-		nats.NoReconnect(), nats.Timeout(2*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			select {
-			case said <- err:
-			default:
-			}
-		}))
+	opts := append(o.identity(), nats.NoReconnect(), nats.Timeout(2*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		select {
+		case said <- err:
+		default:
+		}
+	}))
 	nc, err := nats.Connect(server, opts...)
 	if err != nil {
 		if isTimeout(err) || errors.Is(err, nats.ErrTimeout) { // it was reached
 			return fault("what listens there does not speak as a NATS server to clients", "correct the port (url; clients use 4222, not 7422, 6222 or 8222)")
 		}
-		cause, step := o.explain(server, err)
+		cause, step := o.explain(server, own, err)
 		return fault(cause, step)
 	}
 	defer nc.Close()
@@ -103,7 +103,7 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 	}
 	switch {
 	case refused != nil && strings.Contains(refused.Error(), "ermissions"):
-		return fault(fmt.Sprintf("the server lets this node in%s, but not to %s in %s", o.certified(), stream, domain),
+		return fault(fmt.Sprintf("the server lets this node in%s, but not to %s in %s", certified(own), stream, domain),
 			"give this node the certificate or password of its own name and role, or correct domain (documents with the servers of nats-config)")
 	case errors.Is(err, nats.ErrNoResponders) && o.Domain != "":
 		return fault("it knows no "+domain, "correct domain: documents with the servers of nats-config, hub beside a server of global's own, else none; or connect the leaf node")
@@ -135,46 +135,35 @@ func reach(ctx context.Context, server string) error {
 	return c.Close()
 }
 
-// certified says what the node's certificate is for.
-func (o *Options) certified() string {
-	if c := o.leaf(); c != nil && len(c.DNSNames) > 0 {
+// certified says what the node's certificate is for, nil for none.
+func certified(c *x509.Certificate) string {
+	if c != nil && len(c.DNSNames) > 0 {
 		return " as " + strings.Join(c.DNSNames, ", ")
 	}
 	return ""
 }
 
-// leaf returns the node's certificate, nil for none.
-func (o *Options) leaf() *x509.Certificate {
+// certificate returns the node's certificate, nil for none, or why it cannot work.
+func (o *Options) certificate(now time.Time) (*x509.Certificate, error) {
 	if o.Cert == "" {
-		return nil
+		return nil, nil
 	}
 	pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("cert, key: %w", err)
 	}
-	return pair.Leaf
-}
-
-// ownCertificate returns why the node's certificate cannot work.
-func ownCertificate(o Options, now time.Time) error {
-	if o.Cert == "" {
-		return nil
-	}
-	if _, err := tls.LoadX509KeyPair(o.Cert, o.Key); err != nil {
-		return fmt.Errorf("cert, key: %w", err)
-	}
-	switch c := o.leaf(); {
-	case c == nil:
+	switch c := pair.Leaf; {
 	case now.After(c.NotAfter):
-		return fmt.Errorf("the certificate of this node (cert) ended on %s", c.NotAfter.UTC().Format(time.DateTime))
+		return nil, fmt.Errorf("the certificate of this node (cert) ended on %s", c.NotAfter.UTC().Format(time.DateTime))
 	case now.Before(c.NotBefore):
-		return fmt.Errorf("the certificate of this node (cert) begins on %s: see the clock of this machine", c.NotBefore.UTC().Format(time.DateTime))
+		return nil, fmt.Errorf("the certificate of this node (cert) begins on %s: see the clock of this machine", c.NotBefore.UTC().Format(time.DateTime))
+	default:
+		return c, nil
 	}
-	return nil
 }
 
-// explain returns the cause of a failed connection, and what to do next.
-func (o *Options) explain(server string, err error) (cause, step string) {
+// explain returns the cause of a failed connection of a node with its own certificate, nil for none, and what to do next.
+func (o *Options) explain(server string, own *x509.Certificate, err error) (cause, step string) {
 	text := err.Error()
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return "no machine is called " + dns.Name, "correct the host (url)"
@@ -208,7 +197,7 @@ func (o *Options) explain(server string, err error) (cause, step string) {
 		if o.Cert == "" && o.Creds == "" && !strings.Contains(server, "@") {
 			return "the server asks for a password or certificate, and this node has none", "put user and password into url, or set creds, or cert and key"
 		}
-		return "the server does not know the user of this node" + o.certified(), "name it in nats-config write and reload the server, or correct the password (url)"
+		return "the server does not know the user of this node" + certified(own), "name it in nats-config write and reload the server, or correct the password (url)"
 	case strings.Contains(text, "first record does not look like a TLS handshake"), strings.Contains(text, "expected 'INFO'"), errors.Is(err, nats.ErrNoInfoReceived):
 		return "this is not the port of NATS clients: " + text, "correct the port (url; clients use 4222, not 7422, 6222 or 8222)"
 	case isTimeout(err):

@@ -99,9 +99,9 @@ func Verify(ctx context.Context, dir, place, url string) (n Verified, err error)
 	if err != nil {
 		return n, err
 	}
-	users = slices.DeleteFunc(users, func(u string) bool { return !strings.HasPrefix(u, place+"/") })
 	// The servers of global and those of data centres have one authority: a user must exist at its own place alone.
-	removed = slices.DeleteFunc(removed, func(u string) bool { return !strings.HasPrefix(u, place+"/") })
+	elsewhere := func(u string) bool { return !strings.HasPrefix(u, place+"/") }
+	users, removed = slices.DeleteFunc(users, elsewhere), slices.DeleteFunc(removed, elsewhere)
 	if len(users) == 0 {
 		return n, fmt.Errorf("%s: no users of %s are written there", dir, place)
 	}
@@ -150,15 +150,14 @@ func try(ctx context.Context, dir, from, user, url string) error {
 		return err
 	}
 	defer c.Close()
-	info := slices.IndexFunc(natsbus.Allow(role, place, name).Publish, func(s string) bool {
-		return strings.HasSuffix(s, "STREAM.INFO.KV_vestibule_documents")
-	})
+	may := natsbus.Allow(role, place, name).Publish
+	info := slices.IndexFunc(may, func(s string) bool { return strings.HasSuffix(s, "STREAM.INFO."+natsbus.DocumentsStream) })
 	if info < 0 || role == natsbus.RoleProvision {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	m, err := c.RequestWithContext(ctx, natsbus.Allow(role, place, name).Publish[info], nil)
+	m, err := c.RequestWithContext(ctx, may[info], nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReads, err)
 	}
