@@ -96,7 +96,7 @@ func (c *copies) receivePart(o offer, m *wire.Copy) error {
 	return nil
 }
 
-// newest returns the newest announced version of the rooms.
+// roomsVersion returns the newest announced version of the rooms.
 func (c *copies) roomsVersion() (newest uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

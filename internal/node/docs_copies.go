@@ -59,29 +59,28 @@ func (f *Fleet) Hand(bus wire.Bus, h Holder, documents ...string) (stop func(), 
 			return
 		}
 		last = time.Now()
-		for _, doc := range documents {
-			data, err := missingPart(f, h, doc, &ask)
+		hand := func(doc string, data []byte, err error) {
 			if err == nil && data != nil {
-				err = bus.Publish(wire.CopySubject(h.subject(doc), h.DC), data)
+				err = bus.Publish(wire.CopySubject(doc, h.DC), data)
 			}
 			if err != nil {
 				f.log.Warn("document not sent to global", slog.String("document", doc), slog.Any("error", err))
 			}
 		}
+		for _, doc := range documents {
+			data, err := missingPart(f, h, doc, &ask)
+			hand(h.subject(doc), data, err)
+		}
 		if o := h.Own; o != nil && o.Version() > ask.Rooms {
-			f.announce(bus, h, o.Document, o.Version())
+			data, err := h.announcement(o.Version())
+			hand(o.Document, data, err)
 		}
 	})
 }
 
-func (f *Fleet) announce(bus wire.Bus, h Holder, doc string, version uint64) {
-	data, err := json.Marshal(wire.Copy{From: h.Name, Version: version})
-	if err == nil {
-		err = bus.Publish(wire.CopySubject(doc, h.DC), data)
-	}
-	if err != nil {
-		f.log.Warn("document not announced to global", slog.String("document", doc), slog.Any("error", err))
-	}
+// announcement announces a version of a document.
+func (h Holder) announcement(version uint64) ([]byte, error) {
+	return json.Marshal(wire.Copy{From: h.Name, Version: version})
 }
 
 // subject returns the name of a document in the subject of its copies.
@@ -115,7 +114,7 @@ func missingPart(f *Fleet, h Holder, doc string, ask *wire.CopyAsk) ([]byte, err
 		have = ask.Draws
 	}
 	if v := f.versionOf(doc); v > have {
-		return json.Marshal(wire.Copy{From: h.Name, Version: v})
+		return h.announcement(v)
 	}
 	return nil, nil
 }
@@ -152,9 +151,6 @@ func (f *Fleet) content(h Holder, name string) (version uint64, data []byte, err
 		return version, data, err
 	}
 	doc, edge := wire.IsEdgeCopy(name)
-	if !edge {
-		doc = name
-	}
 	if edge != h.Edge {
 		return 0, nil, errors.New("this node has no such document")
 	}

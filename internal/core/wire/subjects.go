@@ -153,7 +153,7 @@ const edgeCopy = "edge-"
 // EdgeCopy returns the name in subjects of a document that an edge announces.
 func EdgeCopy(document string) string { return edgeCopy + document }
 
-// IsEdgeCopy returns the document of such a name; ok is false for others.
+// IsEdgeCopy returns the document of such a name. For other names, which are of the document itself, ok is false.
 func IsEdgeCopy(name string) (document string, ok bool) { return strings.CutPrefix(name, edgeCopy) }
 
 // RejoinSubject is the subject of an operator's statement that a data centre is the listed one, with a lost store. The
