@@ -144,23 +144,30 @@ func trimBrackets(host string) string {
 
 // secure starts TLS on a connection. The site must speak HTTP/1.1 over it.
 func (p *Pool) secure(ctx context.Context, c *Conn, addr string) error {
-	cfg := &tls.Config{}
-	if p.TLS != nil {
-		cfg = p.TLS.Clone()
-	}
-	name, _, err := net.SplitHostPort(addr)
+	t, err := StartTLS(ctx, c.Conn, p.TLS, addr, p.Handshake, "http/1.1")
 	if err != nil {
-		return err
-	}
-	cfg.ServerName, cfg.NextProtos = name, []string{"http/1.1"}
-	ctx, cancel := context.WithTimeout(ctx, p.Handshake)
-	defer cancel()
-	t := tls.Client(c.Conn, cfg)
-	if err := t.HandshakeContext(ctx); err != nil {
 		return err
 	}
 	c.Conn, c.step = t, nil
 	return nil
+}
+
+// StartTLS starts TLS on a connection to addr, with a copy of base, nil for none, and one of the protocols. The
+// handshake takes at most limit. After an error the caller closes conn.
+func StartTLS(ctx context.Context, conn net.Conn, base *tls.Config, addr string, limit time.Duration, protocols ...string) (*tls.Conn, error) {
+	cfg := &tls.Config{}
+	if base != nil {
+		cfg = base.Clone()
+	}
+	name, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg.ServerName, cfg.NextProtos = name, protocols
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t := tls.Client(conn, cfg)
+	return t, t.HandshakeContext(ctx)
 }
 
 // get removes the newest idle connection to a site, or returns nil.

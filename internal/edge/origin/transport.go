@@ -177,22 +177,12 @@ func (t Transport) By(dial func(ctx context.Context, network, addr string) (net.
 
 // secure starts TLS on a connection. The result is a [tls.Conn] if the site speaks HTTP/2.
 func (t Transport) secure(ctx context.Context, conn net.Conn, addr string) (net.Conn, error) {
-	name, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	cfg := &tls.Config{}
-	if t.TLSClientConfig != nil {
-		cfg = t.TLSClientConfig.Clone()
-	}
-	cfg.ServerName, cfg.NextProtos = name, []string{"http/1.1"}
+	protocols := []string{"http/1.1"}
 	if t.ForceAttemptHTTP2 {
-		cfg.NextProtos = []string{"h2", "http/1.1"}
+		protocols = []string{"h2", "http/1.1"}
 	}
-	c := tls.Client(conn, cfg)
-	ctx, cancel := context.WithTimeout(ctx, Handshake)
-	defer cancel()
-	if err := c.HandshakeContext(ctx); err != nil {
+	c, err := http1.StartTLS(ctx, conn, t.TLSClientConfig, addr, Handshake, protocols...)
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	if multiplexed(c) {
