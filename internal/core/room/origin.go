@@ -67,11 +67,10 @@ func LoopbackOrigin(origin string) bool {
 	if rule != "" {
 		return false
 	}
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if a, err := netip.ParseAddr(host); err == nil {
+	if a, err := netip.ParseAddr(strings.TrimSuffix(u.Hostname(), ".")); err == nil {
 		return LoopbackAddr(a)
 	}
-	return LoopbackName(host)
+	return LoopbackName(u.Hostname())
 }
 
 // LoopbackName reports whether a host name means the machine itself (RFC 6761).
