@@ -70,7 +70,7 @@ func run(ctx context.Context, o *options) (err error) {
 	if err := f.start(o); err != nil {
 		return err
 	}
-	people, err := gather(ctx, f, 50, 50)
+	people, err := gather(ctx, f, 100)
 	if err != nil {
 		return err
 	}
@@ -147,9 +147,12 @@ func names() (out []string) {
 
 // room hosts and paths: open to all of the visitors, and closed.
 const (
-	host   = "bar.test"
-	inside = "/sale"
-	queue  = "/full"
+	host  = "bar.test"
+	sale  = "/sale"
+	queue = "/full"
+
+	// siteHeader is on the pages of the site alone.
+	siteHeader = "X-Site"
 )
 
 // serveSite is the site.
@@ -176,6 +179,7 @@ func serveSite(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	default:
+		w.Header().Set(siteHeader, "1")
 		fmt.Fprintln(w, "the site")
 	}
 }

@@ -1,60 +1,64 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"vestibule/internal/lab/visitor"
 )
 
 // person is a visitor with a session, or one that waits.
 type person struct {
+	visitor.Visitor
 	path    string
-	cookies string
 	session bool
-	from    net.IP
 }
+
+// newPeople returns n visitors behind one address: every second one is to have a session, the others wait.
+func newPeople(at string, from net.IP, n int) *people {
+	dial := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+	c := &http.Client{
+		Transport: &http.Transport{DialContext: dial.DialContext, DisableKeepAlives: true, DisableCompression: true}, Timeout: 5 * time.Second,
+	}
+	p := &people{at: "http://" + at}
+	for i := range n {
+		v := &person{Visitor: visitor.Visitor{Client: c, Host: host, Site: siteHeader}, path: sale, session: i%2 == 0}
+		if !v.session {
+			v.path = queue
+		}
+		p.all = append(p.all, v)
+	}
+	return p
+}
+
+// errWaits means that a visitor waits that is to have a session.
+var errWaits = errors.New("a visitor with a session waits")
 
 // ask asks for the person's page over a connection of its own.
 func (p *person) ask(ctx context.Context, at string) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: p.from}}).DialContext(ctx, "tcp", at)
+	req, err := p.Request(ctx, at+p.path)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	end, _ := ctx.Deadline()
-	if err := c.SetDeadline(end); err != nil {
+	req.Header.Set("Accept", "text/html")
+	a, err := p.Do(req)
+	switch {
+	case err != nil:
 		return err
-	}
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: text/html\r\nCookie: %s\r\nConnection: close\r\n\r\n", p.path, host, p.cookies); err != nil {
-		return err
-	}
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		return err
-	}
-	for _, cookie := range res.Cookies() {
-		if cookie.MaxAge >= 0 {
-			p.cookies = cookie.Name + "=" + cookie.Value
-		}
-	}
-	if waits := res.Header.Get("Vestibule-Decision") == "wait"; res.StatusCode != http.StatusOK || waits == p.session {
-		return fmt.Errorf("status %d, waits %v", res.StatusCode, waits)
+	case a.Status != http.StatusOK:
+		return fmt.Errorf("status %d", a.Status)
+	case p.session && !a.Inside:
+		return errWaits
+	case !p.session && a.Inside:
+		return errors.New("a visitor that is to wait is inside")
 	}
 	return nil
 }
@@ -66,15 +70,8 @@ type people struct {
 }
 
 // gather lets visitors in, and others join the line.
-func gather(ctx context.Context, f *fleet, in, waiting int) (*people, error) {
-	p := &people{at: f.plain}
-	for i := range in + waiting {
-		v := &person{path: inside, session: true, from: net.IPv4(127, 0, 0, 1)}
-		if i >= in {
-			v.path, v.session = queue, false
-		}
-		p.all = append(p.all, v)
-	}
+func gather(ctx context.Context, f *fleet, n int) (*people, error) {
+	p := newPeople(f.plain, net.IPv4(127, 0, 0, 1), n)
 	return p, p.enter(ctx)
 }
 
@@ -173,15 +170,7 @@ func (p *people) askBeside(ctx context.Context, f *fleet, attack string, secure 
 
 // crowd has honest visitors behind one address ask, half of them with a session, and returns how many requests fail.
 func crowd(ctx context.Context, f *fleet, n int) (refused, asked int) {
-	p := &people{at: f.plain}
-	from := net.IPv4(127, 8, 8, 8)
-	for i := range n {
-		v := &person{path: inside, session: true, from: from}
-		if i%2 == 1 {
-			v.path, v.session = queue, false
-		}
-		p.all = append(p.all, v)
-	}
+	p := newPeople(f.plain, net.IPv4(127, 8, 8, 8), n)
 	work, results := make(chan *person), make(chan error, 64)
 	var all sync.WaitGroup
 	for range 64 {
@@ -204,7 +193,7 @@ func crowd(ctx context.Context, f *fleet, n int) (refused, asked int) {
 	var first error
 	for err := range results {
 		asked++
-		if err != nil && !strings.Contains(err.Error(), "waits true") { // it may wait for a second for its permit
+		if err != nil && !errors.Is(err, errWaits) { // it may wait for a second for its permit
 			refused++
 			first = err
 		}
