@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -77,7 +78,7 @@ func TestClientsThroughFronts(t *testing.T) {
 			}
 			failed, differs := 0, 0
 			for _, c := range clientCases {
-				why := d.play(c.steps)
+				why := d.play(t.Context(), c.steps)
 				switch reason := c.differs[d.kind]; {
 				case reason == "" && why != "":
 					failed++
@@ -308,7 +309,7 @@ type doorway struct {
 func (d *doorway) host(room string) string { return room + "." + d.name + ".test" }
 
 // play does the steps of a case with new browsers, and returns what went wrong.
-func (d *doorway) play(steps []step) string {
+func (d *doorway) play(ctx context.Context, steps []step) string {
 	jars := map[string]map[string]*http.Cookie{}
 	for i := range steps {
 		s := &steps[i]
@@ -332,7 +333,7 @@ func (d *doorway) play(steps []step) string {
 			if !s.until || time.Now().After(limit) {
 				return wrong
 			}
-			time.Sleep(100 * time.Millisecond) // like the page's own pause between polls
+			pause(ctx, 100*time.Millisecond) // like the page's own pause between polls
 		}
 	}
 	d.leave(jars)
