@@ -13,8 +13,8 @@ import (
 )
 
 // One address must not close an edge. While the edge has room nothing is limited per address. Above shedAt of the
-// connections of visitors, of those to sites, or of the memory limit (GOMEMLIMIT), it closes connections that make no progress: first those of the prefix
-// that has the most of them. A connection makes no progress while the visitor owes a head or a body, or does not take
+// connections of visitors, of those to sites, or of the memory limit (GOMEMLIMIT), it closes connections that make no
+// progress: first those of the prefix that has the most of them. A connection makes no progress while the visitor owes a head or a body, or does not take
 // an answer. A connection whose requests the edge, the site or an event stream delays is never closed.
 
 const (
