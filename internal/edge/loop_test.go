@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"vestibule/internal/lab/testkit"
@@ -26,9 +27,10 @@ func relay(t *testing.T, to func() string) string {
 // A request whose site leads back to an edge ends when it comes for the second time.
 func TestLoopsEnd(t *testing.T) {
 	eachFront(t, func(t *testing.T, front string) {
-		var st *stage
-		back := relay(t, func() string { return st.addr(0) })
-		st = openAt(t, "http://"+back, func(st *stage) { st.cfg.Reader = front })
+		var edge atomic.Value // the edge's address; the edge may dial its site before it is known
+		back := relay(t, func() string { addr, _ := edge.Load().(string); return addr })
+		st := openAt(t, "http://"+back, func(st *stage) { st.cfg.Reader = front })
+		edge.Store(st.addr(0))
 		for n, body := range []string{"", "a=b", strings.Repeat("x", 2*maxFastBody)} {
 			method := http.MethodGet
 			if body != "" {
