@@ -109,8 +109,8 @@ func rushes() []Crowd {
 	y := x
 	y.Total, y.People, y.Over = 150, 1000, 30*time.Second
 	out := []Crowd{x, y}
-	for _, z := range []Crowd{x, y} { // twice as long, and seldom on one page alone
-		z.Session, z.Pages, z.Think = 40*time.Second, 8, 6*time.Second
+	for _, z := range []Crowd{x, y} { // longer, and more seldom on one page alone
+		z.Session, z.Pages, z.Think = 40*time.Second, 4, 5*time.Second
 		out = append(out, z)
 	}
 	for i := range out {
