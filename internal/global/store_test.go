@@ -22,6 +22,7 @@ import (
 	"vestibule/internal/global"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
 )
 
