@@ -85,7 +85,7 @@ func NewOrigin(opts OriginOptions) (*Origin, error) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("/", o.page)
-	o.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug)}
+	o.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug)}
 	return o, nil
 }
 
