@@ -58,7 +58,7 @@ build: ## build all binaries, stripped, into bin/
 .PHONY: image-files
 image-files:
 	@rm -rf bin/image bin/data && mkdir -p bin/image bin/data
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o bin/image/ ./cmd/... github.com/nats-io/nats-server/v2
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o bin/image/ ./cmd/...
 
 .PHONY: image
 image: image-files ## write the container image to bin/vestibule-image.tar, and load it into a running Docker engine
@@ -170,6 +170,10 @@ takeover: ## kill the leading global and a leading regional KILLS times each, an
 lost: ## lose all globals and their NATS servers with the store, and measure the pause of admissions
 	$(GO) run ./internal/lab/chaos lost -seed $(SEED) $(ARGS)
 
+.PHONY: closures
+closures: ## lose processes, stores and disks in the ways that close data centres, those that match ONLY, and measure for how long (20 minutes)
+	$(GO) run ./internal/lab/chaos closures -seed $(SEED) -only '$(ONLY)' $(ARGS)
+
 .PHONY: upgrade
 upgrade: ## upgrade a fleet of the last release node by node to this build, and back, under traffic (3 to 4 minutes)
 	@commit=; for r in $(RELEASE); do commit=$$(git rev-parse --verify --quiet $$r^{commit}) && break; done; \
@@ -257,7 +261,7 @@ compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy a
 scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) run ./internal/lab/bench -scale 1000
 
-NIGHTLY = fronts drain draw restart takeover lost upgrade crowd browser-runs changes
+NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes
 
 .PHONY: nightly
 nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)
