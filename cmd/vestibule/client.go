@@ -79,7 +79,7 @@ func (c *clientFlags) changes(cmd *cobra.Command, commands ...*cobra.Command) *c
 }
 
 func (c *clientFlags) addReason(f *pflag.FlagSet) {
-	f.StringVar(&c.reason, "reason", "", "the reason of a change, kept in the audit log")
+	f.StringVar(&c.reason, "reason", "", "the reason, kept in the audit log")
 }
 
 // open returns a client of the API, at the server and with the token of the flags, the environment or a profile.

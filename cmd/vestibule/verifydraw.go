@@ -40,7 +40,7 @@ several in a list, or several in sequence. Exit code 1 means that something is w
 		},
 	}
 	cmd.Flags().StringVar(&commit, "commit", "", "commit that was public before the draw: 64 hexadecimal digits")
-	cmd.Flags().StringVar(&number, "number", "", "print only receipts with this reference number, such as 482-177-301")
+	cmd.Flags().StringVar(&number, "number", "", "print only receipts with this reference number")
 	return cmd
 }
 

@@ -68,7 +68,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		theta:        d("vestibule_room_abandonment_rate", "Fraction of the waiting visitors that abandon per second.", "room"),
 		estimate:     d("vestibule_room_estimate_seconds", "Estimated wait of a visitor that joins now; absent without an estimate.", "room"),
 		cutoff:       d("vestibule_room_cutoff_age_seconds", "Age of the newest join time that may enter; 0 without a queue.", "room"),
-		complete:     d("vestibule_room_books_complete", "1 while the ledgers of all data centres are known; otherwise only returned permits are lent.", "room"),
+		complete:     d("vestibule_room_books_complete", "1 while the ledgers of all data centres are known; otherwise at most returned permits are lent.", "room"),
 		free:         d("vestibule_room_free", "Permits of total_active_users that no data centre holds.", "room"),
 		rateFree:     d("vestibule_room_rate_free", "Permits of new_users_per_minute that no data centre holds.", "room"),
 		held:         d("vestibule_room_permits", "Permits of total_active_users that a data centre holds.", "room", "dc"),

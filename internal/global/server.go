@@ -201,10 +201,17 @@ func (s *Server) Status() Status {
 // Ready reports whether this candidate leads or is a healthy standby.
 func (s *Server) Ready() node.Readiness {
 	c := s.census()
-	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits())}
+	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits(), s.beyond())}
 	for _, why := range s.stops() {
 		if r.Add(why); why.Reason == stop.Uninitialized {
 			r.Ready, r.Reasons = false, append(r.Reasons, why.Advice())
+		}
+	}
+	if m := s.fleet.Members(); m != nil {
+		for _, name := range s.Config.DataCenters {
+			if m.Find(name) < 0 {
+				r.Alarms = append(r.Alarms, fmt.Sprintf("data_centers of this global names %s, which the fleet's list does not: correct it", name))
+			}
 		}
 	}
 	if why := s.rooms.Alarm(); why != "" {

@@ -70,45 +70,29 @@ func (s *Server) Ready() node.Readiness {
 
 // waitAlarm describes a wait, its end, and how an operator can end it earlier.
 func (s *Server) waitAlarm(w *region.Wait) string {
-	dc := s.Config.DataCenter
-	until := "until "
-	if w.Until != 0 {
-		until += clock(w.Until) + " UTC at most, or until "
-	}
-	what := "no visitor is admitted here"
-	switch {
-	case w.Why == region.WaitRate:
-		what = fmt.Sprintf("%d admissions a minute stay unused", w.Rate)
-	case w.Why == region.WaitGuess:
-		what = fmt.Sprintf("none of the %d session permits in use becomes free", w.Sessions)
-	case !w.Closed:
-		what = fmt.Sprintf("%d session permits stay unused", w.Sessions)
-	}
-	edge := fmt.Sprintf("edge %s (instance %d)", w.Edge, w.Instance)
-	end := fmt.Sprintf("; only if its machine or scheduler shows that its process has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
-	if w.Edge == wire.UnknownPast {
-		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every running edge reports: vestibule fleet forget --all --dc %s", dc)
-	}
-	if w.Ended {
-		end = "; it has ended; this is for its earlier admissions"
-	}
 	switch w.Why {
-	case region.WaitTime:
-		return what + ": neither global nor an edge has reported fleet time"
-	case region.WaitBooks:
-		return what + ": global has not sent the allocation of this data centre yet, see the alarms of its /readyz"
-	case region.WaitEdge:
-		return fmt.Sprintf("%s %s%s reports: only it knows its counts%s", what, until, edge, end)
+	case region.WaitTime, region.WaitBooks, region.WaitEdge:
+		return w.Stop(s.Config.DataCenter).Advice()
 	case region.WaitRate:
-		return fmt.Sprintf("%s, fewer every second, until %s UTC: silent edges may have made these admissions", what, clock(w.Until))
+		return fmt.Sprintf("%d admissions a minute stay unused, fewer every second, until %s UTC: silent edges may have made these admissions", w.Rate, clock(w.Until))
 	case region.WaitGuess:
-		return fmt.Sprintf("%s until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts", what, clock(w.Until))
+		return fmt.Sprintf("none of the %d session permits in use becomes free until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts", w.Sessions, clock(w.Until))
 	case region.WaitFleet:
 		return fmt.Sprintf("only the %d session permits are used that this data centre certainly held before: global does not know those of all data centres, see the alarms of its /readyz", w.Sessions)
 	case region.WaitSessions:
-		return fmt.Sprintf("%s %s%s reports: it may still renew sessions%s", what, until, edge, end)
+		until := ""
+		if w.Until != 0 {
+			until = clock(w.Until) + " UTC at most, or until "
+		}
+		why := w.Stop(s.Config.DataCenter)
+		who, first := why.Awaited()
+		text := fmt.Sprintf("%d session permits stay unused until %s%s: it may still renew sessions%s", w.Sessions, until, who, first)
+		if c := why.Command(); c != "" {
+			text += ": " + c
+		}
+		return text
 	}
-	return fmt.Sprintf("%s, for reason %d", what, w.Why)
+	return fmt.Sprintf("permits stay unused for reason %d", w.Why)
 }
 
 // clock formats fleet time as time of day.

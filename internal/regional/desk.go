@@ -101,7 +101,7 @@ func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 	if err == nil {
 		var f region.Forgotten
 		l.s.mu.Lock()
-		f, err = l.agg.Forget(l.s.Clock.Now(), ask.Edge, ask.Instance)
+		f, err = l.agg.Forget(l.s.Clock.Now(), ask.Edge, ask.Instance, ask.Over && ask.All)
 		l.s.mu.Unlock()
 		who := ask.Edge
 		if ask.All {
@@ -113,7 +113,7 @@ func (l *leadership) forgetEdge(ask *wire.ForgetAsk) (out wire.ForgetAnswer) {
 		out = wire.ForgetAnswer{Error: err.Error()}
 		l.s.log.Warn("edge not forgotten", slog.Any("error", err))
 	} else {
-		l.s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.String("result", out.Done))
+		l.s.log.Warn("an operator declared an edge ended", slog.String("edge", ask.Edge), slog.Bool("all", ask.All), slog.Bool("over", ask.Over), slog.String("result", out.Done))
 	}
 	return out
 }

@@ -310,9 +310,10 @@ func (l *leadership) uninitialized() bool {
 	return len(l.s.fleet.Ring().Keys) == 0 && l.agg.Uninitialized()
 }
 
-// stopped returns why nobody enters here, as far as this data centre or global knows. The caller holds the lock.
+// stopped returns why nobody enters here, as far as this data centre or global knows: global alone knows which data
+// centre is awaited. The caller holds the lock.
 func (l *leadership) stopped(now fleettime.Mono) stop.Stop {
-	if own := l.own(now); !own.OK() {
+	if own := l.own(now); !own.OK() && (own.Reason != l.told.Reason || own.Reason != stop.AwaitsCentre) {
 		return own
 	}
 	return l.told

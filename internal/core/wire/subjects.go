@@ -70,6 +70,7 @@ type ForgetAsk struct {
 	Edge     string `json:"edge"`
 	All      bool   `json:"all,omitempty"`             // every silent edge, instead of one name
 	Instance uint64 `json:"instance,string,omitempty"` // 0 for all silent instances of the name
+	Over     bool   `json:"over,omitempty"`            // with All: its sessions have ended too
 }
 
 // ForgetAnswer is the result; one of the two fields is empty.

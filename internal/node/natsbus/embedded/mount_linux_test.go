@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// mountSmall mounts a file system of 16 MiB. It needs root.
-func mountSmall(dir string) error { return syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m") }
+// mountSmall mounts a file system of 64 MiB. It needs root.
+func mountSmall(dir string) error { return syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m") }
 
 func unmount(t *testing.T, dir string) {
 	t.Helper()

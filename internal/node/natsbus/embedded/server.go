@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -54,11 +53,7 @@ const maxPayload = 1 << 20
 type Server struct {
 	s      *server.Server
 	secret string // the password, "" for none
-
-	full     chan struct{} // a write failed for lack of space
-	end      chan struct{} // Stop was called
-	stopOnce sync.Once
-	done     chan struct{} // revive has ended
+	leave  func() // ends KeepStore
 }
 
 // Start starts a server and returns when it accepts connections, within ten seconds.
@@ -100,9 +95,8 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS: %w", err)
 	}
-	fatal, full := make(chan string, 1), make(chan struct{}, 1)
-	log := o.Log.With(slog.String("component", "nats-server"))
-	s.SetLoggerV2(logger{log, fatal, full}, false, false, false)
+	fatal := make(chan string, 1)
+	s.SetLoggerV2(logger{o.Log.With(slog.String("component", "nats-server")), fatal}, false, false, false)
 	s.Start()
 	for deadline := time.Now().Add(startTimeout); !s.ReadyForConnections(50 * time.Millisecond); {
 		reason := ""
@@ -118,57 +112,7 @@ func Start(o Options) (*Server, error) {
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("embedded NATS: %s", reason)
 	}
-	out := &Server{s: s, secret: o.Password, full: full, end: make(chan struct{}), done: make(chan struct{})}
-	go out.revive(opts, log)
-	return out, nil
-}
-
-// noSpace is the text of a write that failed for lack of space. The server refuses all writes from then on.
-const noSpace = "no space left"
-
-// reviveEvery is the interval at which a full disk is tried, and reserve what must fit it, in bytes.
-const (
-	reviveEvery = time.Second
-	reserve     = 4 << 20
-)
-
-// revive starts JetStream again once a full disk has room, until Stop is called.
-func (s *Server) revive(opts *server.Options, log *slog.Logger) {
-	defer close(s.done)
-	tick := time.NewTicker(reviveEvery)
-	defer tick.Stop()
-	for full := false; ; {
-		select {
-		case <-s.end:
-			return
-		case <-s.full:
-			full = true
-			continue
-		case <-tick.C:
-		}
-		if !full || !hasRoom(opts.StoreDir) {
-			continue
-		}
-		err := s.s.ShutdownJetStream()
-		if err == nil {
-			err = s.s.EnableJetStream(&server.JetStreamConfig{
-				StoreDir: opts.StoreDir, SyncAlways: opts.SyncAlways, SyncInterval: opts.SyncInterval, Domain: opts.JetStreamDomain,
-				MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore, Strict: !opts.NoJetStreamStrict,
-			})
-		}
-		full = err != nil
-		log.Warn("the disk has room again: the store starts anew", slog.String("folder", opts.StoreDir), slog.Any("error", err))
-	}
-}
-
-// hasRoom reports whether a folder takes reserve bytes.
-func hasRoom(dir string) bool {
-	f, err := os.CreateTemp(dir, "room-")
-	if err != nil {
-		return false
-	}
-	_, err = f.Write(make([]byte, reserve))
-	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name())) == nil
+	return &Server{s, o.Password, KeepStore(s, o.Dir, o.Domain)}, nil
 }
 
 // startTimeout bounds the start of a server.
@@ -308,34 +252,22 @@ func (s *Server) URL() string {
 
 // Stop stops the server and waits for its end.
 func (s *Server) Stop() {
-	s.stopOnce.Do(func() { close(s.end) })
-	<-s.done
+	s.leave()
 	s.s.Shutdown()
 	s.s.WaitForShutdown()
 }
 
-// logger forwards the server's log to slog, its first fatal error to fatal, and lack of space to full.
+// logger forwards the server's log to slog, and its first fatal error to fatal.
 type logger struct {
 	log   *slog.Logger
 	fatal chan<- string
-	full  chan<- struct{}
 }
 
 func (l logger) Noticef(format string, v ...any) { l.log.Debug("nats", textAttr(format, v)) }
 func (l logger) Warnf(format string, v ...any)   { l.log.Warn("nats", textAttr(format, v)) }
+func (l logger) Errorf(format string, v ...any)  { l.log.Error("nats", textAttr(format, v)) }
 func (l logger) Debugf(string, ...any)           {}
 func (l logger) Tracef(string, ...any)           {}
-
-func (l logger) Errorf(format string, v ...any) {
-	text := textAttr(format, v)
-	l.log.Error("nats", text)
-	if strings.Contains(text.Value.String(), noSpace) {
-		select {
-		case l.full <- struct{}{}:
-		default:
-		}
-	}
-}
 
 // textAttr is a log message of the server.
 func textAttr(format string, v []any) slog.Attr {
