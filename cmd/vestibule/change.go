@@ -188,19 +188,24 @@ func (a *confirmation) deletion(c *client, rooms, hosts, unserved []string) erro
 		lines = append(lines, fmt.Sprintf("warning: %s is served no longer, its visitors get 421", name))
 	}
 	fmt.Fprintf(c.err, "to be deleted:\n  %s\n", strings.Join(lines, "\n  "))
-	switch {
-	case a.yes:
+	if a.yes {
 		return nil
-	case !isTerminal(c.in):
-		return usageError("yes: is needed to delete without a terminal")
 	}
-	fmt.Fprint(c.err, "Delete? [y/N] ")
+	return a.answer(c, "Delete?", "yes: is needed to delete without a terminal", "nothing was deleted")
+}
+
+// answer asks a question, and returns an error if the answer is not yes, or if nobody can answer.
+func (a *confirmation) answer(c *client, question, nobody, no string) error {
+	if !isTerminal(c.in) {
+		return usageError(nobody)
+	}
+	fmt.Fprint(c.err, question+" [y/N] ")
 	answer, err := bufio.NewReader(c.in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return errors.New("nothing was deleted")
+		return errors.New(no)
 	}
 	return nil
 }

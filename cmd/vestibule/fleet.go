@@ -28,7 +28,7 @@ no global can be reached: list, add, drain and remove that of global, forget tha
 the NATS of the data centre, which tells a copy apart.`,
 	}
 	cmd.AddCommand(newFleetStatusCmd(), newFleetListCmd(), newFleetAddCmd(), newFleetDrainCmd(), newFleetRemoveCmd(),
-		newFleetForgetCmd(), newFleetRejoinCmd())
+		newFleetForgetCmd(), newFleetRecoverCmd(), newFleetRejoinCmd())
 	return cmd
 }
 

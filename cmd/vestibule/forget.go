@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/members"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 )
@@ -22,8 +24,9 @@ import (
 type forgetConfig struct {
 	fleetConfig `mapstructure:",squash"`
 	DC          string `mapstructure:"dc" doc:"data centre of the edge"`
-	All         bool   `mapstructure:"all" doc:"in place of EDGE: every edge of the data centre that is not heard, also those that a lost store listed"`
-	Instance    string `mapstructure:"instance" doc:"only this process of the edge, the number Instance in /status of the regional; without it all that are silent"`
+	All         bool   `mapstructure:"all" doc:"in place of EDGE: every edge that is not heard, also those that a lost store listed"`
+	Over        bool   `mapstructure:"over" doc:"with all: their sessions too"`
+	Instance    string `mapstructure:"instance" doc:"only this process of the edge, Instance in /status of the regional; without it all silent ones"`
 }
 
 func newFleetForgetCmd() *cobra.Command {
@@ -64,11 +67,66 @@ goes on renewing sessions that nobody counts. With --nats-url, the NATS of the d
 
 // forgetByAPI asks the API to forget an edge.
 func forgetByAPI(c *client, dc string, ask *wire.ForgetAsk) error {
-	body := object{"edge": ask.Edge, "all": ask.All}
+	body := object{"edge": ask.Edge, "all": ask.All, "over": ask.Over}
 	if ask.Instance != 0 {
 		body["instance"] = strconv.FormatUint(ask.Instance, 10)
 	}
 	return change(c, http.MethodPost, ofOurs("data_centers", dc, "forget"), body, func(f api.Forgotten) string { return f.Done })
+}
+
+func newFleetRecoverCmd() *cobra.Command {
+	flags, yes := &clientFlags{}, false
+	cmd := &cobra.Command{
+		Use: "recover", Short: "End the wait for processes that a lost store listed",
+		Long: `Declare, for every data centre, that the sessions from before a loss of the store have ended at all processes that do not
+run: then nobody waits for them. Sessions of edges that report count as before. Use it only with evidence: sessions that
+go on come on top of the limits.`,
+		Args: cobra.NoArgs,
+	}
+	flags.add(cmd, cmd.Flags())
+	flags.addReason(cmd.Flags())
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "without a question")
+	cmd.RunE = flags.run(func(c *client, _ []string) error { return recoverFleet(c, yes) })
+	return cmd
+}
+
+// regionalWithin is how long to wait for a regional that leads and knows which edges report.
+const regionalWithin = 30 * time.Second
+
+// recoverFleet asks every data centre of the list to forget what is from before.
+func recoverFleet(c *client, yes bool) error {
+	all, err := membersByAPI{c}.View(c.ctx)
+	if err != nil {
+		return err
+	}
+	if !yes {
+		ask := confirmation{}
+		question := "Does every edge that runs report (vestibule fleet status), and have the sessions at all others ended?"
+		if err := ask.answer(c, question, "yes: is needed without a terminal", "nothing was declared"); err != nil {
+			return err
+		}
+	}
+	ask := wire.ForgetAsk{All: true, Over: true}
+	var errs []error
+	for _, d := range all.DataCenters {
+		if d.State == members.Removed || d.CopyClusterId != "" {
+			continue
+		}
+		for begun := time.Now(); ; { // a new regional refuses for the length of a lease
+			err = forgetByAPI(c, d.Name, &ask)
+			if err == nil || time.Since(begun) > regionalWithin || c.ctx.Err() != nil {
+				break
+			}
+			select {
+			case <-c.ctx.Done():
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", d.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func newFleetRejoinCmd() *cobra.Command {
@@ -95,13 +153,16 @@ edge. Use it only with evidence: if the other one lives, both hold its permits.`
 
 // ask returns the request to the regional, or all faults of the flags.
 func (c *forgetConfig) ask(edge string) (wire.ForgetAsk, error) {
-	ask := wire.ForgetAsk{Edge: edge, All: c.All}
+	ask := wire.ForgetAsk{Edge: edge, All: c.All, Over: c.Over}
 	var errs []error
 	if err := wire.CheckName(edge); err != nil && !c.All {
 		errs = append(errs, fmt.Errorf("EDGE: %w", err))
 	}
 	if c.All && (edge != "" || c.Instance != "") {
 		errs = append(errs, errors.New("all: names every silent edge, so EDGE and instance must be left out"))
+	}
+	if c.Over && !c.All {
+		errs = append(errs, errors.New("over: needs all: nobody can tell the sessions of one edge apart"))
 	}
 	if err := wire.CheckName(c.DC); err != nil {
 		errs = append(errs, fmt.Errorf("dc: %w", err))

@@ -36,7 +36,7 @@ type keeper struct {
 
 const (
 	// folderLag is how long a write may take before the folder counts as void.
-	folderLag = 100 * time.Millisecond
+	folderLag = 300 * time.Millisecond
 
 	// snapshotChunk is how many rooms are taken under one lock.
 	snapshotChunk = 32
@@ -174,7 +174,7 @@ func (k *keeper) finish(ctx context.Context) error {
 	}
 }
 
-var errLags = errors.New("a write takes longer than 100 ms")
+var errLags = errors.New("a write takes longer than 300 ms")
 
 // report raises or ends the alarm about the data folder.
 func (k *keeper) report(err error) {

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
 )
 
 // census is the publisher's view of the allocator.
@@ -16,6 +19,7 @@ type census struct {
 	root.Census
 	centres []root.CentreTotals
 	unknown []root.Unknown
+	uninit  []string // data centres that never admitted anybody, as they report
 }
 
 func (s *Server) census() census {
@@ -25,7 +29,15 @@ func (s *Server) census() census {
 		return census{}
 	}
 	now, alloc := s.Clock.Now(), s.leading.alloc
-	return census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
+	c := census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
+	for name, r := range s.leading.reports {
+		if r.stop.Reason == stop.Uninitialized {
+			c.uninit = append(c.uninit, name)
+		}
+	}
+	slices.Sort(c.uninit)
+	c.unknown = slices.DeleteFunc(c.unknown, func(u root.Unknown) bool { return slices.Contains(c.uninit, u.Name) })
+	return c
 }
 
 // changes reports whether the leader has to change the list.
@@ -38,25 +50,38 @@ func (c *census) outdated() bool { return c.Newest > c.Members }
 // alarms returns the faults of the list of data centres as texts for operators.
 func (c *census) alarms() []string {
 	var out []string
+	if len(c.uninit) > 0 && c.Members == 0 {
+		out = append(out, stop.Stop{Reason: stop.Uninitialized, Centre: strings.Join(c.uninit, ", ")}.Advice())
+	}
 	if c.outdated() {
 		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
 	}
 	for _, d := range c.Unlisted {
-		if d.Copy {
+		switch {
+		case d.Copy:
 			out = append(out, fmt.Sprintf("another data centre is named %s (cluster ID %016x), it admits no visitor: rename it; "+
 				"if it is the listed one and its store was lost: vestibule fleet rejoin %s at its NATS", d.Name, d.ClusterID, d.Name))
-			continue
+		case d.Gone:
+			out = append(out, fmt.Sprintf("data centre %s was removed and reports, its sessions may exceed the limits until they end: stop it, or take it back: vestibule fleet add %s", d.Name, d.Name))
+		default:
+			out = append(out, fmt.Sprintf("data centre %s reports but is not listed, it admits no visitor: vestibule fleet add %s", d.Name, d.Name))
 		}
-		out = append(out, fmt.Sprintf("data centre %s reports but is not listed, it admits no visitor: vestibule fleet add %s",
-			d.Name, d.Name))
 	}
 	for _, d := range c.centres {
 		waited := slices.ContainsFunc(c.unknown, func(u root.Unknown) bool { return u.Name == d.Name }) // reported by waits
-		if d.Heard > silentFor && d.Standing != wire.Unlisted && !waited {
-			out = append(out, fmt.Sprintf("data centre %s is listed and has not reported for over a minute: check that its regional runs, has this name and reaches NATS; if it is lost: vestibule fleet remove %s --force", d.Name, d.Name))
+		if d.Heard > silentFor && d.Standing != wire.Unlisted && !d.Gone && !waited {
+			out = append(out, fmt.Sprintf("data centre %s is listed and has not reported for over a minute: check that its regional runs, has this name and reaches NATS", d.Name)+c.remove(d.Name))
 		}
 	}
 	return out
+}
+
+// remove returns the advice to remove a data centre that does not report; "" for the only one of the list.
+func (c *census) remove(name string) string {
+	if !slices.ContainsFunc(c.centres, func(d root.CentreTotals) bool { return d.Name != name && d.Standing != wire.Unlisted && !d.Gone }) {
+		return ""
+	}
+	return fmt.Sprintf("; only if its edges are lost too, not cut off: vestibule fleet remove %s --force", name)
 }
 
 // silentFor is how long a listed data centre may be silent before an alarm.
@@ -72,11 +97,48 @@ func (c *census) waits() []string {
 			if u.Until != 0 {
 				until = ", at most until " + time.UnixMilli(int64(u.Until)).UTC().Format("15:04:05") + " UTC while others are"
 			}
-			why = fmt.Sprintf("does not report%s; if it is lost: vestibule fleet remove %s --force", until, u.Name)
+			if why = "does not report" + until; u.Gone {
+				why += "; it was removed"
+			} else {
+				why += c.remove(u.Name)
+			}
 		}
 		out = append(out, fmt.Sprintf("at most returned permits are lent, and each data centre uses those that it has, because the permits of data centre %s are unknown: it %s", u.Name, why))
 	}
 	return out
+}
+
+// beyond returns alarms for rooms that may have more sessions than they have permits; none if this candidate does not lead.
+func (s *Server) beyond() (out []string) {
+	rooms := s.fleet.Set().Rooms()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leading == nil {
+		return nil
+	}
+	for _, r := range rooms {
+		if l := s.leading.alloc.Ledger(r.ID); len(out) < node.MaxStops {
+			out = append(out, beyondOf(r.Name, &l)...)
+		}
+	}
+	return out
+}
+
+// beyondOf returns the alarm for a room with sessions beyond its permits, as after a wrong declaration of a loss; none
+// otherwise.
+func beyondOf(name string, l *root.Ledger) []string {
+	n, counted := int64(0), false
+	for _, d := range l.Centres {
+		more := int64(d.Active) - max(0, d.Held)
+		n, counted = n+max(0, more, d.Overcommit), counted || more > 0
+	}
+	switch {
+	case l.Unbound || n == 0:
+		return nil
+	case counted:
+		return []string{fmt.Sprintf("room %s has %d sessions beyond its permits, because an edge or a data centre that was counted as lost lives: nobody enters there until they end", name, n)}
+	}
+	return []string{fmt.Sprintf("room %s may have %d sessions beyond its permits, at nodes that are cut off or were declared lost: connect them, or end them for certain", name, n)}
 }
 
 // logWaits logs the missing ledgers when they change.

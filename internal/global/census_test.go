@@ -39,3 +39,47 @@ func TestSilentDataCentresRaiseAnAlarm(t *testing.T) {
 		t.Errorf("waits: %q", w)
 	}
 }
+
+// Alarms agree after a removal by force, and none advises a removal that would be refused.
+func TestAlarmsAfterARemoval(t *testing.T) {
+	c := census{
+		leads:  true,
+		Census: root.Census{Unlisted: []root.Identity{{Name: "dublin", Gone: true}}},
+		centres: []root.CentreTotals{
+			{Name: "dublin", Heard: time.Second, Standing: wire.Draining, Gone: true},
+			{Name: "lima", Heard: 2 * time.Minute, Standing: wire.Draining, Gone: true},
+			{Name: "nairobi", Heard: 2 * time.Minute},
+		},
+		unknown: []root.Unknown{{Name: "lima", Heard: 2 * time.Minute, Gone: true}},
+	}
+	all := slices.Concat(c.alarms(), c.waits())
+	want := []string{"data centre dublin was removed and reports", "data centre nairobi is listed", "at most returned permits are lent"}
+	for i, a := range all {
+		if i >= len(want) || !strings.HasPrefix(a, want[i]) || strings.Contains(a, "fleet remove") {
+			t.Errorf("alarm %q", a)
+		}
+	}
+	if len(all) != len(want) {
+		t.Errorf("%d alarms", len(all))
+	}
+}
+
+// Sessions beyond the permits raise an alarm, whether they are counted or possible; a lowered limit and passthrough raise
+// none.
+func TestSessionsBeyondPermitsRaiseAnAlarm(t *testing.T) {
+	for name, c := range map[string]struct {
+		l    root.Ledger
+		want string
+	}{
+		"within":          {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 300, Held: 400}}}, ""},
+		"a lowered limit": {root.Ledger{Total: 100, Centres: []root.CentreLedger{{Active: 300, Held: 400}}}, ""},
+		"passthrough":     {root.Ledger{Unbound: true, Centres: []root.CentreLedger{{Active: 300}}}, ""},
+		"counted":         {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 532, Held: 400}, {Held: 200}}}, "room shop has 132 sessions beyond its permits"},
+		"possible":        {root.Ledger{Total: 400, Centres: []root.CentreLedger{{Active: 300, Held: 400, Overcommit: 20}}}, "room shop may have 20 sessions beyond its permits"},
+	} {
+		got := strings.Join(beyondOf("shop", &c.l), "; ")
+		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -493,6 +493,10 @@ func TestADataCentreThatBearsAnothersName(t *testing.T) {
 	if n := value(t, c, "vestibule_global_unlisted_data_centers"); n != 1 {
 		t.Errorf("the metric says %v", n)
 	}
+	other := stand(t, s, "two", "", func(cfg *global.Config) { cfg.DataCenters, cfg.Bootstrap = []string{"lima", "oslo"}, false })
+	eventually(t, "a global with another list raises an alarm", func() bool {
+		return slices.Contains(other.Ready().Alarms, "data_centers of this global names oslo, which the fleet's list does not: correct it")
+	})
 }
 
 // An invalid report is refused and counted.

@@ -39,7 +39,7 @@ func (s *Server) Ready() node.Readiness {
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
 	}
-	standing := st.Standing
+	standing, uninitialized := st.Standing, why.Reason == stop.Uninitialized
 	if m := s.fleet.Members(); !leading && m != nil {
 		list := m.Ledger()
 		standing = list.Standing(s.Config.DataCenter, 0)
@@ -48,6 +48,8 @@ func (s *Server) Ready() node.Readiness {
 	case st.Copy != 0:
 		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre is named %s (cluster ID %016x, this one is %016x), no visitor is admitted here: rename one of them; if this is the listed one and its store was lost: vestibule fleet rejoin %s",
 			s.Config.DataCenter, st.Copy, st.ClusterID, s.Config.DataCenter))
+	case uninitialized: // global lists it then
+		r.Reasons = append(r.Reasons, why.Advice())
 	case standing == wire.Listed:
 	case standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
@@ -55,7 +57,9 @@ func (s *Server) Ready() node.Readiness {
 		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
 	}
 	for _, w := range waits {
-		r.Alarms = append(r.Alarms, s.waitAlarm(&w))
+		if !uninitialized {
+			r.Alarms = append(r.Alarms, s.waitAlarm(&w))
+		}
 	}
 	if d, why := s.unsaved.now(); d > time.Second {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("promises have not been stored for %v, new edges get no lease: %s", d.Round(time.Second), why))
@@ -66,45 +70,29 @@ func (s *Server) Ready() node.Readiness {
 
 // waitAlarm describes a wait, its end, and how an operator can end it earlier.
 func (s *Server) waitAlarm(w *region.Wait) string {
-	dc := s.Config.DataCenter
-	until := "until "
-	if w.Until != 0 {
-		until += clock(w.Until) + " UTC at most, or until "
-	}
-	what := "no visitor is admitted here"
-	switch {
-	case w.Why == region.WaitRate:
-		what = fmt.Sprintf("%d admissions a minute stay unused", w.Rate)
-	case w.Why == region.WaitGuess:
-		what = fmt.Sprintf("none of the %d session permits in use becomes free", w.Sessions)
-	case !w.Closed:
-		what = fmt.Sprintf("%d session permits stay unused", w.Sessions)
-	}
-	edge := fmt.Sprintf("edge %s (instance %d)", w.Edge, w.Instance)
-	end := fmt.Sprintf("; only if its machine or scheduler shows that its process has ended: vestibule fleet forget %s --dc %s", w.Edge, dc)
-	if w.Edge == wire.UnknownPast {
-		edge, end = "any edge that the store has lost", fmt.Sprintf("; if every running edge reports: vestibule fleet forget --all --dc %s", dc)
-	}
-	if w.Ended {
-		end = "; it has ended; this is for its earlier admissions"
-	}
 	switch w.Why {
-	case region.WaitTime:
-		return what + ": neither global nor an edge has reported fleet time"
-	case region.WaitBooks:
-		return what + ": global has not sent the allocation of this data centre yet, see the alarms of its /readyz"
-	case region.WaitEdge:
-		return fmt.Sprintf("%s %s%s reports: only it knows its counts%s", what, until, edge, end)
+	case region.WaitTime, region.WaitBooks, region.WaitEdge:
+		return w.Stop(s.Config.DataCenter).Advice()
 	case region.WaitRate:
-		return fmt.Sprintf("%s, fewer every second, until %s UTC: silent edges may have made these admissions", what, clock(w.Until))
+		return fmt.Sprintf("%d admissions a minute stay unused, fewer every second, until %s UTC: silent edges may have made these admissions", w.Rate, clock(w.Until))
 	case region.WaitGuess:
-		return fmt.Sprintf("%s until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts", what, clock(w.Until))
+		return fmt.Sprintf("none of the %d session permits in use becomes free until %s UTC: no node knew fleet time at the start, so permits stay reserved until all earlier tickets expire; keep data_dir across restarts", w.Sessions, clock(w.Until))
 	case region.WaitFleet:
 		return fmt.Sprintf("only the %d session permits are used that this data centre certainly held before: global does not know those of all data centres, see the alarms of its /readyz", w.Sessions)
 	case region.WaitSessions:
-		return fmt.Sprintf("%s %s%s reports: it may still renew sessions%s", what, until, edge, end)
+		until := ""
+		if w.Until != 0 {
+			until = clock(w.Until) + " UTC at most, or until "
+		}
+		why := w.Stop(s.Config.DataCenter)
+		who, first := why.Awaited()
+		text := fmt.Sprintf("%d session permits stay unused until %s%s: it may still renew sessions%s", w.Sessions, until, who, first)
+		if c := why.Command(); c != "" {
+			text += ": " + c
+		}
+		return text
 	}
-	return fmt.Sprintf("%s, for reason %d", what, w.Why)
+	return fmt.Sprintf("permits stay unused for reason %d", w.Why)
 }
 
 // clock formats fleet time as time of day.
@@ -120,6 +108,13 @@ func (l *leadership) logWaits(now fleettime.Mono) {
 	}
 	l.waitsChecked = now
 	waits := l.agg.Waits(now)
+	if own := l.own(now); own.Reason == stop.Uninitialized {
+		if !l.uninit {
+			l.uninit = true
+			l.s.log.Warn("waiting", slog.String("alarm", own.Advice()))
+		}
+		return
+	}
 	keys := make([]region.Wait, len(waits))
 	for i, w := range waits {
 		keys[i] = region.Wait{Why: w.Why, Edge: w.Edge, Instance: w.Instance, Ended: w.Ended}

@@ -12,15 +12,12 @@ type Place struct {
 	Machine string `json:"machine"` // machine ID; "" if unknown
 }
 
-// same reports whether the lock of the folder at p excludes every other user of the folder at q: it is the same
+// Same reports whether the lock of the folder at p excludes every other user of the folder at q: it is the same
 // file, since the same boot or on the same machine.
-func (p Place) same(q Place) bool {
+func (p Place) Same(q Place) bool {
 	file := p.Inode != 0 && p.Inode == q.Inode && p.Device == q.Device
 	return file && ((p.Boot != "" && p.Boot == q.Boot) || (p.Machine != "" && p.Machine == q.Machine))
 }
-
-// SameBoot reports whether p and q are the same folder since the same boot of the machine.
-func (p Place) SameBoot(q Place) bool { return p.Boot != "" && p.Boot == q.Boot && p.same(q) }
 
 // Lives is the content of an edge's data folder: the instance IDs that used it, newest last, and its location then.
 // A process locks the folder while it uses it, so the holder of the lock knows that all earlier instances have
@@ -33,7 +30,7 @@ type Lives struct {
 // Succeed returns the instances that the holder of the folder's lock at here succeeds. With moved the folder names
 // instances but proves nothing about them: it was copied, or its machine cannot be identified.
 func (l Lives) Succeed(here Place) (past []uint64, moved bool) {
-	if !l.Place.same(here) {
+	if !l.Place.Same(here) {
 		return nil, len(l.Instances) > 0
 	}
 	return Newest(l.Instances), false

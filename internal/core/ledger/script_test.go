@@ -311,7 +311,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) {
 		if is("all") {
 			instance = 0
 		}
-		switch f, err := n.core.Forget(n.read(w.now), e.bears, instance); {
+		switch f, err := n.core.Forget(n.read(w.now), e.bears, instance, false); {
 		case err != nil:
 			s.printf("%v", err)
 		default:

@@ -4,6 +4,7 @@
 package stop
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -28,19 +29,21 @@ const (
 	Copy                    // another data centre with the same name is in the list
 	AwaitsEdge              // an edge has to report its sessions first
 	AwaitsAllocation        // global has not sent the permits of this data centre yet
-	AwaitsCentre            // global knows no permits of a data centre: only returned permits are used
+	AwaitsCentre            // global knows no permits of a data centre, and none is free
 	NoTime                  // no node has reported fleet time
 	ClockUncertain          // an edge does not know fleet time well enough
 	NoLease                 // an edge has no lease of its regional
 	NoGlobal                // the data centre has no lease of global, and no permit of its own is free
 	Silent                  // the data centre does not report to global
 	NoLeader                // no global leads
+	Uninitialized           // the fleet has never admitted anybody, and nobody has said that it may
 	reasons
 )
 
 var names = [reasons]string{
 	"none", "paused", "queue_all", "rejecting", "before_event", "full", "site_down", "draining", "unlisted", "copy", "awaits_edge",
 	"awaits_allocation", "awaits_data_center", "no_time", "clock_uncertain", "no_lease", "no_global", "silent", "no_leader",
+	"uninitialized",
 }
 
 // String returns the name of the reason; "unknown" for one of a newer build.
@@ -59,7 +62,7 @@ type Stop struct {
 	Centre   string         `json:",omitempty"`        // data centre concerned; "" for all
 	Edge     string         `json:",omitempty"`        // the edge, or for AwaitsCentre the data centre, that is waited for; "" for any
 	Instance uint64         `json:",omitempty,string"` // of the edge; 0 for unknown
-	Ended    bool           `json:",omitempty"`        // the edge has ended: its earlier admissions are waited for
+	Ended    bool           `json:",omitempty"`        // the edge has ended; or the data centre was removed, reports, or is the only one: nothing is left to declare
 	Edges    int            `json:",omitempty"`        // number of edges at which the site does not answer
 	Room     string         `json:",omitempty"`        // the room; "" for all
 	Text     string         `json:",omitempty"`        // the operator's reason, or the name of an event
@@ -162,19 +165,28 @@ func (s Stop) String() string {
 	case Unlisted:
 		return nobody + ": the data centre is not in the fleet's list"
 	case Copy:
-		return nobody + ": another data centre of this name is in the fleet's list"
+		return nobody + ": another data centre of this name is in the fleet's list; rename one of them, unless this is the listed one and its store was lost"
 	case AwaitsEdge:
-		switch {
-		case s.Edge == UnknownEdge:
-			return nobody + until + " until any edge that the store has lost reports"
-		case s.Ended:
+		if s.Ended {
 			return fmt.Sprintf("%s%s until the admissions of edge %s, which has ended, have expired", nobody, until, s.Edge)
 		}
-		return fmt.Sprintf("%s%s until edge %s (instance %d) reports: only it knows its counts", nobody, until, s.Edge, s.Instance)
+		who, first := s.Awaited()
+		return fmt.Sprintf("%s%s until %s: only it knows its counts%s", nobody, until, who, first)
 	case AwaitsAllocation:
 		return nobody + ": global has not sent the allocation of this data centre yet, see the alarms of its /readyz"
 	case AwaitsCentre:
-		return fmt.Sprintf("only returned permits are lent%s until data centre %s reports its permits", until, s.Edge)
+		who := "data centre " + s.Edge + " reports its"
+		if s.Edge == "" {
+			who = "every data centre reports its"
+		}
+		text := fmt.Sprintf("%s%s until %s permits: global lends at most returned ones", nobody, until, who)
+		switch {
+		case !s.Ended:
+			text += away
+		case s.Edge != "" && s.Until == 0:
+			text += "; it waits itself, see the alarms of its regional's /readyz"
+		}
+		return text
 	case NoTime:
 		return nobody + ": neither global nor an edge has reported fleet time"
 	case ClockUncertain:
@@ -184,12 +196,31 @@ func (s Stop) String() string {
 	case NoGlobal:
 		return nobody + ": the data centre has no free permit, and global does not answer: check that a global leads and that its NATS is connected"
 	case Silent:
-		return fmt.Sprintf("data centre %s does not report: check that its regional runs and reaches NATS", s.Centre)
+		text := fmt.Sprintf("data centre %s does not report: check that its regional runs and reaches NATS", s.Centre)
+		if !s.Ended {
+			text += away
+		}
+		return text
+	case Uninitialized:
+		return nobody + ": this fleet has never admitted anybody, and must be initialized once"
 	case NoLeader:
 		return "no global leads: check that a global runs and that its NATS is connected"
 	default:
 	}
 	return nobody + ", for a reason that this build does not know"
+}
+
+// Awaited returns whose report AwaitsEdge waits for, and what to find out before the edge is forgotten.
+func (s Stop) Awaited() (who, first string) {
+	switch {
+	case s.Edge == UnknownEdge:
+		return "any edge that the store has lost reports", "; first make sure that every running edge reports"
+	case s.Ended:
+		first = "; it has ended; this is for its earlier admissions"
+	default:
+		first = "; first look on its machine or in its scheduler whether its process has ended"
+	}
+	return fmt.Sprintf("edge %s (instance %d) reports", s.Edge, s.Instance), first
 }
 
 func withText(what, text string) string {
@@ -206,8 +237,11 @@ func end(until fleettime.Time) string {
 	return ", until " + clock(until) + " UTC"
 }
 
-// Command returns the command that ends the stop; "" if there is none. Where it declares a loss, String says what is
-// waited for.
+// away says what to find out before a data centre is removed.
+const away = "; first make sure that its edges are lost, not cut off"
+
+// Command returns the command that ends the stop; "" if there is none. Where it declares a loss, String says what to find
+// out first.
 func (s Stop) Command() string {
 	switch s.Reason {
 	case Paused:
@@ -232,10 +266,12 @@ func (s Stop) Command() string {
 			return "vestibule fleet forget --all --dc " + s.Centre
 		}
 		return fmt.Sprintf("vestibule fleet forget %s --dc %s", s.Edge, s.Centre)
-	case AwaitsCentre:
-		return fmt.Sprintf("vestibule fleet remove %s --force", s.Edge)
-	case Silent:
-		return fmt.Sprintf("vestibule fleet remove %s --force", s.Centre)
+	case AwaitsCentre, Silent:
+		if lost := cmp.Or(s.Edge, s.Centre); !s.Ended {
+			return fmt.Sprintf("vestibule fleet remove %s --force", lost)
+		}
+	case Uninitialized:
+		return "vestibule init"
 	default:
 	}
 	return ""
@@ -267,20 +303,10 @@ func (m *Memory) Note(now fleettime.Time, all []Stop) {
 
 // Advice returns the sentence with the command, for alarms.
 func (s Stop) Advice() string {
-	c := s.Command()
-	switch {
-	case c == "":
-		return s.String()
-	case s.Reason == AwaitsEdge && s.Edge == UnknownEdge:
-		return s.String() + "; if every running edge reports: " + c
-	case s.Reason == AwaitsEdge:
-		return s.String() + "; if it has ended: " + c
-	case s.Reason == AwaitsCentre, s.Reason == Silent:
-		return s.String() + "; if it is lost: " + c
-	case s.Reason == Copy:
-		return s.String() + "; rename one of them, or if this is the listed one and its store was lost: " + c
+	if c := s.Command(); c != "" {
+		return s.String() + ": " + c
 	}
-	return s.String() + ": " + c
+	return s.String()
 }
 
 func clock(t fleettime.Time) string { return time.UnixMilli(int64(t)).UTC().Format(time.TimeOnly) }

@@ -93,16 +93,20 @@ func (s *memberService) change(
 // forgetEdge declares that an edge of a data centre has ended for good.
 func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error) {
 	var f faults
-	m, dc := f.object("", q.body, "edge", "all", "instance"), q.PathValue("data_center")
+	m, dc := f.object("", q.body, "edge", "all", "instance", "over"), q.PathValue("data_center")
 	ask := wire.ForgetAsk{}
 	ask.Edge, _ = f.text("/edge", m["edge"])
 	ask.All, _ = f.flag("/all", m["all"])
+	ask.Over, _ = f.flag("/over", m["over"])
 	instance, _ := f.text("/instance", m["instance"])
 	if err := wire.CheckName(dc); err != nil {
 		f.add("", "data centre: %v", err)
 	}
 	if err := wire.CheckName(ask.Edge); err != nil && !ask.All {
 		f.add("/edge", "edge: %v", err)
+	}
+	if ask.Over && !ask.All {
+		f.add("/over", "over needs all: nobody can tell the sessions of one edge apart")
 	}
 	if ask.All && (ask.Edge != "" || instance != "") {
 		f.add("/all", "all names every silent edge, so edge and instance must be left out")
@@ -119,6 +123,9 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 	what := struct {
 		Forget string `json:"forget"`
 	}{cmp.Or(ask.Edge, "every silent edge")}
+	if ask.Over {
+		what.Forget += " and its sessions"
+	}
 	undo, err := Announce(ctx, s.journal, s.now(), centreTarget+dc, struct{}{}, what)
 	if err != nil {
 		return nil, err
@@ -135,6 +142,25 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 		return nil, refusef(http.StatusConflict, codeInvalid, "%s", answer.Error)
 	}
 	return api.Forgotten{Done: answer.Done}, nil
+}
+
+// initialize declares that nobody was ever admitted in the fleet.
+func (s *memberService) initialize(ctx context.Context, _ *request) (any, error) {
+	what := struct {
+		Initialize bool `json:"initialize"`
+	}{true}
+	failed, err := Announce(ctx, s.journal, s.now(), "fleet", struct{}{}, what)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.members.Init(ctx)
+	if refused, ok := errors.AsType[*members.RefusedError](err); ok {
+		return nil, undone(ctx, s.log, "fleet", failed, refusedMember(refused))
+	}
+	if err != nil {
+		return nil, undone(ctx, s.log, "fleet", failed, maybe(err))
+	}
+	return api.Forgotten{Done: done}, nil
 }
 
 // refusedMember returns the refusal of a change that the list does not permit.

@@ -174,12 +174,14 @@ func (l *List) View(ctx context.Context) (*api.Members, error) {
 	if st != nil {
 		out.StatusVersion, out.AsOf = int64(st.Version), &st.At
 		for _, c := range st.List {
-			if c.State != wire.Unlisted.String() {
+			i := m.Find(c.Name)
+			added := i >= 0 && st.Version < m.Version && (m.List[i].ClusterID == 0 || m.List[i].ClusterID == c.ClusterID)
+			if c.State != wire.Unlisted.String() || added {
 				listed = append(listed, c)
 				continue
 			}
 			shown := memberOf(&c, c.State)
-			if m.Find(c.Name) >= 0 {
+			if i >= 0 {
 				shown.CopyClusterId = fmt.Sprintf("%016x", c.ClusterID)
 			}
 			others = append(others, shown)

@@ -311,12 +311,18 @@ func (in *injector) restartAll(ctx context.Context, f fault) error {
 		}
 	}
 	in.j.record("started all again", "%-8s %d processes, again after %.1f s", verb, len(claimed), f.lasts.Seconds())
-	faults := make([]error, len(claimed))
+	return in.restart(ctx, claimed, sig, f.lasts)
+}
+
+// restart ends claimed or idle nodes at once, and starts them again after a while.
+func (op *operator) restart(ctx context.Context, nodes []*node, sig syscall.Signal, after time.Duration) error {
+	faults := make([]error, len(nodes))
 	var all sync.WaitGroup
-	for i, n := range claimed {
+	for i, n := range nodes {
+		n.claim()
 		all.Go(func() {
 			defer n.free()
-			faults[i] = in.startAgain(ctx, n, sig, f.lasts, nil)
+			faults[i] = op.startAgain(ctx, n, sig, after, nil)
 		})
 	}
 	all.Wait()

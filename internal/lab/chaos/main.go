@@ -41,6 +41,7 @@ type options struct {
 	strict   bool
 	kills    int
 	old      string
+	only     string
 	passes   int
 	image    string
 	kube     string
@@ -61,6 +62,10 @@ var scenarios = map[string]scenario{
 	"takeover": {"the leading global and a leading regional are killed -kills times each", deploy, takeovers, []string{"-visitors=100"}},
 	"lost": {
 		"the globals and their NATS servers lose all that they stored", deploy, lose,
+		[]string{"-visitors=600", "-new-users-per-minute=6000", "-session-duration=40s"},
+	},
+	"closures": {
+		"losses after which data centres admit nobody for a while, those whose names match -only", deploy, closeAll,
 		[]string{"-visitors=600", "-new-users-per-minute=6000", "-session-duration=40s"},
 	},
 	"upgrade": {"nodes of the build in -old are replaced by this one, and back", deploy, upgrades, []string{"-visitors=600"}},
@@ -106,6 +111,7 @@ func parse(args []string) (o options, err error) {
 	f.BoolVar(&o.strict, "strict", false, "fail where a figure that depends on the machine too is below its goal")
 	f.IntVar(&o.kills, "kills", 25, "takeover: kills of each leader")
 	f.StringVar(&o.old, "old", "", "upgrade: folder of the replaced binaries")
+	f.StringVar(&o.only, "only", "", "closures: a regular expression")
 	f.IntVar(&o.passes, "passes", 3, "upgrade: by the book, back by the book, in any order with kills, back with globals last; 1 to 4 of these")
 	f.StringVar(&o.image, "image", "", "pods: name and tag of the image in bin/vestibule-image.tar")
 	f.StringVar(&o.kube, "kube", "", "pods: folder of the programs of Kubernetes")
@@ -146,7 +152,7 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 			return err
 		}
 	}
-	if err := process.Build(ctx, filepath.Join(o.dir, "bin"), "vestibule/cmd/...", process.NATSServer); err != nil {
+	if err := process.Build(ctx, filepath.Join(o.dir, "bin"), "vestibule/cmd/..."); err != nil {
 		return err
 	}
 	self, err := os.Executable()

@@ -116,7 +116,11 @@ func (op *operator) lookAround(ctx context.Context) (until time.Duration, err er
 			}
 			continue
 		}
-		out, err := op.command(ctx, "fleet", "forget", "--all", "--dc", dc)
+		out := ""
+		err = op.wait(ctx, settling, func() (err error) { // a new regional refuses for the length of a lease
+			out, err = op.command(ctx, "fleet", "forget", "--all", "--dc", dc)
+			return err
+		})
 		if err != nil {
 			return 0, err
 		}
@@ -231,7 +235,7 @@ func (d *deployment) command(ctx context.Context, args ...string) (string, error
 // admits waits until a started edge is ready, and sends visitors there, unless its data centre admits nobody or the
 // edge is removed meanwhile.
 func (d *deployment) admits(ctx context.Context, n *node) error {
-	err := d.wait(ctx, 45*time.Second, func() error {
+	err := d.wait(ctx, closedMost, func() error {
 		if n.gone.Load() || !slices.Contains(d.serving(), n.place) {
 			return nil // removed meanwhile, or its data centre admits nobody
 		}
@@ -273,6 +277,9 @@ func (op *operator) loseStores(ctx context.Context, nodes []*node, lasts time.Du
 		if err := empty(n.dataDir()); err != nil {
 			return err
 		}
+		if err := os.CopyFS(n.dataDir(), os.DirFS(backupOf(n))); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 		if n.role != "nats" {
 			continue
 		}
@@ -308,7 +315,7 @@ func empty(dir string) error {
 	return nil
 }
 
-// fillDisk fills the disk of a NATS server. Once there is space again it restarts the server, as the runbook says.
+// fillDisk fills the disk of a NATS server for a while.
 func (op *operator) fillDisk(ctx context.Context, n *node, lasts time.Duration) error {
 	op.j.record("filled a disk", "fill     the disk of %s for %.1f s", n.name, lasts.Seconds())
 	filler := filepath.Join(n.dataDir(), "filler")
@@ -321,13 +328,7 @@ func (op *operator) fillDisk(ctx context.Context, n *node, lasts time.Duration) 
 		return fmt.Errorf("the disk of %s is not full: %w", n.name, err)
 	}
 	sleep(ctx, lasts)
-	if err := os.Remove(filler); err != nil {
-		return err
-	}
-	if err := n.end(syscall.SIGTERM); err != nil {
-		return err
-	}
-	return op.revive(ctx, n)
+	return os.Remove(filler)
 }
 
 // endless reads zeros.

@@ -65,10 +65,11 @@ type verdict struct {
 	peak, rate   int // maximum of concurrent sessions, and of admissions in any 60 s: certain ones
 	admitted     int // stays with an admission
 	pages, waits int
-	errors       map[string]int // other answers of healthy edges to waiting visitors
-	unread       int            // places lost after edges of the replaced build came back
-	excused      int            // failed requests at unhealthy edges
-	unrenewed    int            // sessions that ended early because their edge might not renew
+	errors       map[string]int  // other answers of healthy edges to waiting visitors
+	unread       int             // places lost after edges of the replaced build came back
+	excused      int             // failed requests at unhealthy edges
+	unrenewed    []time.Duration // when sessions ended early because their edge might not renew
+	sessions     []judge.Span    // certain ones
 }
 
 // maxBroken bounds the faults described in full.
@@ -106,6 +107,7 @@ func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 		sure = append(sure, check.sure()...)
 	}
 	var at time.Duration
+	v.sessions = sure
 	if v.peak, at = judge.Most(sure); v.peak > c.total {
 		v.breaks("%d sessions were valid at %.3f s, total_active_users is %d", v.peak, at.Seconds(), c.total)
 	}
@@ -172,7 +174,7 @@ func (c *stayCheck) seeWaiting(r *request) {
 		c.verdict.breaks("stay %d: the waiting page at %.3f s from edge %d, though its session lasts until %.3f s at least",
 			c.stay, r.received.Seconds(), r.edge, c.known.Seconds())
 	case r.received < c.last+c.session-unleased:
-		c.verdict.unrenewed++
+		c.verdict.unrenewed = append(c.verdict.unrenewed, r.received)
 		if r.received < c.oracle.planned {
 			c.verdict.breaks("stay %d: put out at %.3f s by edge %d, %.3f s after its last page",
 				c.stay, r.received.Seconds(), r.edge, (r.received - c.last).Seconds())

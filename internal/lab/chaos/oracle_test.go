@@ -121,12 +121,12 @@ func TestJudge(t *testing.T) {
 		{
 			name:  "put out early by an edge that might not renew",
 			stays: []stay{stayOf(asked(page, 1, 11), asked(page, 9, 0), asked(waiting, 12.5, 0))},
-			check: func(v verdict) bool { return v.unrenewed == 1 },
+			check: func(v verdict) bool { return len(v.unrenewed) == 1 },
 		},
 		{
 			name:  "put out after the session",
 			stays: []stay{stayOf(asked(page, 1, 11), asked(waiting, 20, 0))},
-			check: func(v verdict) bool { return v.unrenewed == 0 },
+			check: func(v verdict) bool { return len(v.unrenewed) == 0 },
 		},
 		{
 			name:   "an error inside the session, from an edge that was well",

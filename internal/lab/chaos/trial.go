@@ -18,12 +18,13 @@ import (
 // trial is a run with visitors, from their invitation to the verdict.
 type trial struct {
 	recovery
-	in    *injector
-	come  context.Context // ends when the visitors go home
-	home  func()
-	noted func() ([]judge.Span, error)
-	calms []calm
-	below bool // a figure is below its goal
+	in     *injector
+	come   context.Context // ends when the visitors go home
+	home   func()
+	noted  func() ([]judge.Span, error)
+	calms  []calm
+	closed []closed
+	below  bool // a figure is below its goal
 
 	planned time.Duration // until then nodes are only replaced, and no visitor may notice
 	returns time.Duration // from then on edges of the replaced build come back, which read no places of this one; 0 for never
@@ -174,7 +175,7 @@ func (t *trial) report(v *verdict, stood []judge.Span) {
 	t.row("pages of the site, waiting pages", "%d, %d", v.pages, v.waits)
 	t.row("most sessions at an instant / T", "%d / %d", v.peak, t.o.total)
 	t.row("most admissions in any 60 s / R", "%d / %d", v.rate, t.o.rate)
-	t.row("put out early where an edge may not renew", "%d", v.unrenewed)
+	t.row("put out early where an edge may not renew", "%d", len(v.unrenewed))
 	t.row("places lost at edges of the replaced build that came back", "%d", v.unread)
 	t.row("requests that failed at a dead or stopped edge", "%d", v.excused)
 	for what, n := range v.errors {
@@ -189,6 +190,7 @@ func (t *trial) report(v *verdict, stood []judge.Span) {
 		t.row("after a storm: whole, people come in again", "%.1f s, %.1f s (nodes said that they wait until %.1f s)%s",
 			c.whole.Seconds(), c.again.Seconds(), c.waits.Seconds(), c.usage())
 	}
+	t.reportClosed(v)
 	if len(v.broken) == 0 {
 		t.row("promises", "kept")
 	}

@@ -17,9 +17,6 @@ import (
 	"time"
 )
 
-// NATSServer is the package of the nats-server program.
-const NATSServer = "github.com/nats-io/nats-server/v2"
-
 // Build builds the commands of packages into a folder.
 func Build(ctx context.Context, dir string, packages ...string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -54,6 +54,7 @@ type Faults struct {
 	Rules                               bool // the bypass rules of the room are edited
 	Pasts                               bool // edges store snapshots in their data folders, by which a successor settles them
 	BadFolders                          bool // with Pasts: their writes fail, or take long
+	OldImages                           bool // with Pasts: an edge's disk comes back as it was a while before
 	Restart                             bool // every process ends and restarts on its machine
 	Forgetful                           bool // no process stores fleet time in its data folder
 	Clocks                              bool // wall clocks are off by up to 5 min, monotonic ones drift at their bound
@@ -493,7 +494,7 @@ func (w *World) forget(i int32) {
 		return
 	}
 	instance := n.core.Status(n.clock.read(w.now)).Instance
-	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, instance); err != nil {
+	if _, err := agg.core.Forget(agg.clock.read(w.now), n.name, instance, false); err != nil {
 		return
 	}
 	w.tracef("#%d %s is declared ended (it has: %v)", w.telling, w.name(n), n.down)

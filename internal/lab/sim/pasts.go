@@ -11,13 +11,22 @@ import (
 // pasts are the snapshots in an edge's data folder.
 type pasts struct {
 	place fleettime.Place // as of the write
-	boot  string          // of the machine, as of the write
 	data  [][]byte        // of earlier processes that are not settled, and of the newest one
 
 	room    []byte // encoded, as of the newest snapshot of the process; nil for none
 	before  []past // earlier processes that are not settled
 	failing int64  // writes fail or take long until then
+	image   image  // of the disk
 }
+
+// image is a copy of the snapshots in a folder, as an image of the machine's disk has it.
+type image struct {
+	at   int64
+	data [][]byte
+}
+
+// imageAge is the least age of an image that comes back: the regional has stored a newer number by then.
+const imageAge = 12 * time.Second
 
 type past struct {
 	*admission.Predecessor
@@ -28,7 +37,11 @@ type past struct {
 func (w *World) settleBefore(n *edgeNode) {
 	p := &n.pasts
 	p.room, p.before = nil, nil
-	if !w.cfg.Faults.Pasts || !p.place.SameBoot(n.place) || p.boot != n.memory.boot {
+	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && w.now-old.at > int64(imageAge) && w.chaos.IntN(2) == 0 {
+		w.tracef("the disk of %s is as it was %v before", w.name(n), time.Duration(w.now-old.at))
+		p.data, old.data = old.data, nil
+	}
+	if !w.cfg.Faults.Pasts || !p.place.Same(n.place) {
 		p.data = nil
 		return
 	}
@@ -129,9 +142,9 @@ func (w *World) takeSnapshot(i int32) {
 		})
 	}
 	if lands {
-		then(time.Duration(w.chaos.Int64N(int64(took))), func() { n.keepPast(data) })
+		then(time.Duration(w.chaos.Int64N(int64(took))), func() { w.keepPast(n, data) })
 	}
-	if lag := 100 * time.Millisecond; took > lag {
+	if lag := 300 * time.Millisecond; took > lag {
 		then(lag, func() {
 			core.FolderLags(n.clock.read(w.now))
 			w.wakeEdge(i)
@@ -154,8 +167,11 @@ func (w *World) takeSnapshot(i int32) {
 }
 
 // keepPast stores snapshots in the data folder.
-func (n *edgeNode) keepPast(data [][]byte) {
-	n.pasts.place, n.pasts.boot, n.pasts.data = n.place, n.memory.boot, data
+func (w *World) keepPast(n *edgeNode, data [][]byte) {
+	if old := &n.pasts.image; w.cfg.Faults.OldImages && (old.data == nil || w.now-old.at > int64(5*imageAge)) {
+		*old = image{w.now, data}
+	}
+	n.pasts.place, n.pasts.data = n.place, data
 }
 
 // failFolder makes the writes of an edge's snapshots fail or take long.

@@ -37,7 +37,7 @@ func (w *World) leaveEdge(i int32) {
 	reports := n.core.Leave(now)
 	if w.cfg.Faults.Pasts {
 		if data := w.snapshotOf(n); n.pasts.failing <= w.now {
-			n.keepPast(data)
+			w.keepPast(n, data)
 		}
 	}
 	for _, m := range reports {

@@ -286,6 +286,7 @@ func Pasts(seed uint64) Config {
 	f.Every, f.Last = time.Duration(3+rng.IntN(6))*time.Second, time.Duration(1+rng.IntN(4))*time.Second
 	f.CrashEdge, f.Pasts, f.BadFolders = true, true, rng.IntN(2) == 0
 	f.CrashRegion, f.Restart, f.CutEdge = rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0
+	f.OldImages = !f.CutEdge && rng.IntN(3) == 0
 	return c
 }
 

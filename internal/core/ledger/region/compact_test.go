@@ -356,12 +356,64 @@ func TestWhoWasReplacedForgetsNobody(t *testing.T) {
 		c.step(time.Second)
 	}
 	c.agg.SetLease(c.now)
-	if _, err := c.agg.Forget(c.now, "goes", 0); !errors.Is(err, ErrReplaced) {
+	if _, err := c.agg.Forget(c.now, "goes", 0, false); !errors.Is(err, ErrReplaced) {
 		t.Errorf("%v, want %v", err, ErrReplaced)
 	}
 	c.agg.SetLease(fleettime.Never)
-	if _, err := c.agg.Forget(c.now, "goes", 0); err != nil {
+	if _, err := c.agg.Forget(c.now, "goes", 0, false); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNobodyIsForgottenWithinALease: a new aggregator knows no better than its predecessor when an edge was last heard.
+func TestNobodyIsForgottenWithinALease(t *testing.T) {
+	c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale")}
+	c.lead(wire.Durable{Version: 1, Life: 66, Roster: []wire.RosterEntry{{Edge: "lives", Instance: 1}}})
+	forget := func(name string) error {
+		c.agg.clock.Set(c.now, c.time(), 0)
+		_, err := c.agg.Forget(c.now, name, 0, false)
+		return err
+	}
+	for _, name := range []string{"lives", ""} {
+		if err := forget(name); !errors.Is(err, ErrHeard) {
+			t.Errorf("%q at once: %v", name, err)
+		}
+	}
+	c.step(c.agg.lifecycle.lapseAfter() + time.Second)
+	if err := forget("lives"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNobodyWaitsForWhatIsOver: an operator said that the sessions of all edges that a lost store listed have ended. A
+// successor does not wait for them either.
+func TestNobodyWaitsForWhatIsOver(t *testing.T) {
+	for _, wait := range []time.Duration{10 * time.Second, 5 * time.Minute} { // awaited, and with reserved sessions
+		c := &comers{t: t, now: fleettime.Mono(time.Hour), rng: rand.New(rand.NewPCG(1, 1)), room: room.IDOf("sale"), old: true}
+		c.lead(wire.Durable{})
+		for end := c.now.Add(wait); c.now < end; c.step(time.Second) {
+			c.agg.clock.Set(c.now, c.time(), 0)
+			c.say("stays", 1, wire.Report{Join: c.seq == 0})
+		}
+		c.agg.up.blank = false
+		c.step(time.Second)
+		if !c.agg.roster.recovering() && wait < time.Minute {
+			t.Error("nothing is waited for")
+		}
+		c.agg.clock.Set(c.now, c.time(), 0)
+		if _, err := c.agg.Forget(c.now, "", 0, true); err != nil {
+			t.Fatal(err)
+		}
+		c.step(time.Second)
+		stored := c.agg.Durable()
+		for _, r := range stored.Roster {
+			if r.Edge == wire.UnknownPast && !r.Left {
+				t.Errorf("after %v a successor would wait for %+v", wait, r)
+			}
+		}
+		if n := c.agg.Ledger(c.room).Reserved; c.agg.roster.recovering() || n != 0 {
+			t.Errorf("after %v: it waits (%v), and %d sessions are reserved", wait, c.agg.roster.recovering(), n)
+		}
 	}
 }
 

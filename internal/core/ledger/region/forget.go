@@ -11,6 +11,7 @@ import (
 // The reasons for which an edge cannot be declared ended.
 var (
 	ErrReporting = errors.New("it reports, so it has not ended")
+	ErrHeard     = errors.New("it may have been heard within its lease, by this aggregator or the one before")
 	ErrUnknown   = errors.New("no silent process has this name")
 	ErrReplaced  = errors.New("this aggregator has lost leadership: try again in a few seconds")
 	ErrTimeless  = errors.New("this aggregator does not know fleet time yet: try again in a few seconds")
@@ -27,10 +28,10 @@ type Forgotten struct {
 // name if instance is 0; or every edge that does not report if the name is empty, also unknown edges.
 //
 // Tickets that the edge stamped under partition_policy serve may have been renewed a moment ago, and count until they
-// would expire then. If the edge is alive after all, its sessions beyond that are reported as overcommit until it
+// would expire then; with over, those of edges of a predecessor count no more. If the edge is alive after all, its sessions beyond that are reported as overcommit until it
 // reports. An edge of a predecessor is waited for no less than before, but no longer than an ended one. Forget
 // returns one of the errors above if no edge can be declared ended.
-func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (Forgotten, error) {
+func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64, over bool) (Forgotten, error) {
 	var out Forgotten
 	if !a.leads(now) {
 		return out, fmt.Errorf("forget %s: %w", name, ErrReplaced)
@@ -44,16 +45,28 @@ func (a *Aggregator) Forget(now fleettime.Mono, name string, instance uint64) (F
 		if (name != "" && e.name != name) || (instance != 0 && e.instance != instance) {
 			continue
 		}
-		switch {
-		case e.reporting():
-			heard = true
-			continue
+		switch recently := now.Sub(e.receivedAt) <= a.lifecycle.lapseAfter(); {
 		case e.state == left:
 			continue // it has ended already
+		case recently && e.reporting():
+			heard = true
+			continue
+		case recently:
+			wait := a.lifecycle.lapseAfter() - now.Sub(e.receivedAt)
+			return out, fmt.Errorf("forget %s: %w: try again in %v", name, ErrHeard, wait.Round(time.Second)+time.Second)
 		}
 		e.declaredEnded = true
 		a.roster.markEnded(e, a.lifecycle.latest(now))
-		if e.ended == 0 && e.missing() {
+		switch {
+		case over && e.missing():
+			for b, acc := range a.rooms.accounts(e) {
+				acc.reserved = reserved{}
+				b.dirty, b.stale = true, true
+			}
+			a.lifecycle.silence.holdUntil, e.reservedLost = 0, false
+			e.become(left)
+			a.lifecycle.storeEnded(e)
+		case e.ended == 0 && e.missing():
 			a.lifecycle.endedNow(now, e)
 		}
 		out.Instances = append(out.Instances, e.instance)

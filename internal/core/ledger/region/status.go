@@ -126,25 +126,23 @@ func (a *Aggregator) Stop(now fleettime.Mono) (s stop.Stop) {
 	if a.clock.synced(now) {
 		since = a.clock.Now(now).Add(a.clock.started.Sub(now))
 	}
+	fleet := false
 	for _, w := range a.Waits(now) {
-		if !w.Closed {
+		if fleet = fleet || w.Why == WaitFleet; !w.Closed {
 			continue
 		}
-		out := stop.Stop{Since: since, Until: w.Until, Edge: w.Edge, Instance: w.Instance, Ended: w.Ended}
-		switch w.Why {
-		case WaitTime:
-			out.Reason = stop.NoTime
-		case WaitBooks:
-			out.Reason = stop.AwaitsAllocation
-		case WaitEdge:
-			out.Reason = stop.AwaitsEdge
-		default: // it holds single rooms up
-		}
+		out := w.Stop(a.cfg.DC)
+		out.Since = since
 		if s.OK() || out.Reason == stop.AwaitsEdge && out.Until > s.Until { // the last wait to end
 			s = out
 		}
 	}
-	if s.OK() && !a.up.leased(now) && !a.anyFree() {
+	leased := a.up.leased(now)
+	switch {
+	case !s.OK() || (leased && !fleet) || a.anyFree():
+	case leased:
+		s.Reason, s.Since, s.Ended = stop.AwaitsCentre, since, true // global knows which one
+	default:
 		s.Reason = stop.NoGlobal
 		if since != 0 && a.up.leaseEnd != 0 {
 			s.Since = a.clock.Now(now).Add(a.up.leaseEnd.Sub(now))
@@ -157,7 +155,8 @@ func (a *Aggregator) Stop(now fleettime.Mono) (s stop.Stop) {
 func (a *Aggregator) anyFree() bool {
 	at := a.snapshot(a.lifecycle.advanced)
 	for _, b := range a.rooms.list {
-		if free, _ := at.free(b); free > 0 {
+		unsure, _ := b.loan.unsure()
+		if free, _ := at.free(b); free > unsure {
 			return true
 		}
 		for _, acc := range b.accounts {

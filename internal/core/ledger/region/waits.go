@@ -5,6 +5,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger"
+	"vestibule/internal/core/stop"
 )
 
 // WaitReason is the reason for a wait of an aggregator.
@@ -36,6 +37,19 @@ type Wait struct {
 	Sessions int64          `json:"sessions_kept_free"`    // slots kept free meanwhile, in all rooms; of WaitFleet those in use
 	Rate     int64          `json:"rate_permits_not_lent"` // permits of R not lent meanwhile, in all rooms that need them
 	Ended    bool           `json:"ended"`                 // a successor or an operator declared that the edge has ended
+}
+
+// Stop returns the wait as the reason for which nobody enters a data centre.
+func (w *Wait) Stop(dc string) stop.Stop {
+	s := stop.Stop{Reason: stop.AwaitsEdge, Centre: dc, Until: w.Until, Edge: w.Edge, Instance: w.Instance, Ended: w.Ended}
+	switch w.Why {
+	case WaitTime:
+		s.Reason = stop.NoTime
+	case WaitBooks:
+		s.Reason = stop.AwaitsAllocation
+	default:
+	}
+	return s
 }
 
 // maxWait is longer than any lost_after. Without lost_after, a silent edge is waited for until it reports.

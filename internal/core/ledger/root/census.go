@@ -22,6 +22,7 @@ type Identity struct {
 	Name      string
 	ClusterID uint64
 	Copy      bool // the list has this name with another cluster ID
+	Gone      bool // it was removed by force
 }
 
 // Census returns the view at now, each list by name.
@@ -40,7 +41,7 @@ func (a *Allocator) Census(now fleettime.Mono) Census {
 		if d.removed && !outdated && (given || a.pools.allExpired(now, d)) {
 			out.Released = append(out.Released, d.name)
 		}
-		switch id := (Identity{Name: d.name, ClusterID: d.clusterID, Copy: c.isCopy(d)}); {
+		switch id := (Identity{Name: d.name, ClusterID: d.clusterID, Copy: c.isCopy(d), Gone: d.removed}); {
 		case d.listed && d.clusterID != d.recorded:
 			out.Enrolled = append(out.Enrolled, id)
 		case d.heard && !d.listed:

@@ -207,6 +207,11 @@ func (c *centres) othersHeard(now fleettime.Mono, d *centre) bool {
 	})
 }
 
+// only reports whether a data centre is the only one of the list, which cannot be removed.
+func (c *centres) only(name string) bool {
+	return !slices.ContainsFunc(c.all, func(d *centre) bool { return d.listed && d.name != name })
+}
+
 // outdated reports whether a newer list exists than the one in use: permits that are lent by the newer
 // list are not known here.
 func (c *centres) outdated() bool {

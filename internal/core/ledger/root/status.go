@@ -109,6 +109,7 @@ type Unknown struct {
 	Heard time.Duration  // time since its last report, or since the term began
 	Alive bool           // it reports: its regional waits
 	Until fleettime.Time // latest end of the wait; 0 for unknown
+	Gone  bool           // it was removed by force
 }
 
 // Unknown returns the data centres whose ledgers the coordinator waits for at now. It does not change the allocator.
@@ -124,16 +125,16 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 				continue
 			}
 			blocks = true
-			if p.Cap {
+			if p.Cap || d.removed {
 				wait = max(wait, p.reclaimAfter())
-			} else {
+			} else if !a.centres.only(d.name) { // others have to be heard meanwhile
 				wait = max(wait, p.LostWait)
 			}
 		}
 		if !blocks {
 			continue
 		}
-		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= silentAfter}
+		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= silentAfter, Gone: d.removed}
 		if !d.heard && u.Heard <= silentAfter {
 			continue // it has not found this leader yet
 		}
@@ -151,24 +152,25 @@ func (a *Allocator) CentreStop(now fleettime.Mono, t *CentreTotals, told stop.St
 	defer func() { s.Centre = t.Name }()
 	switch {
 	case t.Heard > silentAfter && t.Standing != wire.Unlisted:
-		s.Reason = stop.Silent
+		s.Reason, s.Ended = stop.Silent, t.Gone || a.centres.only(t.Name)
 		if a.clock.Bound(now) != fleettime.Unsynced {
 			s.Since = a.clock.Now(now).Add(-t.Heard)
 		}
 		return s
-	case !told.OK():
+	case !told.OK() && told.Reason != stop.AwaitsCentre:
 		return told
 	case t.Standing == wire.Draining:
 		return stop.Stop{Reason: stop.Draining}
 	case t.Standing == wire.Unlisted:
 		return stop.Stop{Reason: stop.Unlisted}
-	case t.Idle > 0:
+	case t.Idle > 0 && told.OK():
 		return s
 	}
+	s = told // without a name
 	for _, u := range a.Unknown(now) {
-		if u.Name != t.Name && (s.OK() || u.Until > s.Until) {
-			s = stop.Stop{Reason: stop.AwaitsCentre, Edge: u.Name, Until: u.Until}
-			if a.clock.Bound(now) != fleettime.Unsynced {
+		if u.Name != t.Name && (s.Edge == "" || u.Until > s.Until) {
+			s = stop.Stop{Reason: stop.AwaitsCentre, Edge: u.Name, Until: u.Until, Ended: u.Alive || u.Gone}
+			if !u.Alive && a.clock.Bound(now) != fleettime.Unsynced {
 				s.Since = a.clock.Now(now).Add(-u.Heard)
 			}
 		}
@@ -210,6 +212,7 @@ type CentreTotals struct {
 	Term           uint64        // of its aggregator; 0 before its first report
 	Adopted        bool          // its ledger is known in this term
 	Stored         uint64        // newest stored version of its list of data centres
+	Gone           bool          // it was removed by force
 	Bound          time.Duration // uncertainty of its fleet time; [fleettime.Unsynced] for unknown
 }
 
@@ -217,7 +220,7 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
-		t := CentreTotals{Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Bound: fleettime.Unsynced}
+		t := CentreTotals{Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed, Bound: fleettime.Unsynced}
 		if d.time.known {
 			t.Bound = d.time.bound
 		}

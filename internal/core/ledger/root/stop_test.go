@@ -3,7 +3,9 @@ package root_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"vestibule/internal/core/ledger"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 )
@@ -37,15 +39,31 @@ func TestWhyNobodyEntersADataCentre(t *testing.T) {
 		t.Errorf("as its regional says: %+v", s)
 	}
 	exchange(30, "nairobi")
-	if s := why("dublin", told); s.Reason != stop.Silent || s.Since == 0 || s.Since >= l.wall || s.Centre != "dublin" {
+	if s := why("dublin", told); s.Reason != stop.Silent || s.Since == 0 || s.Since >= l.wall || s.Centre != "dublin" || s.Command() == "" {
 		t.Errorf("it is silent: %+v at %v", s, l.wall)
 	}
 	l.lead(2) // it knows no permits yet
 	l.seq, l.acked = map[string]uint64{}, map[string]uint64{}
 	clear(l.last)
 	exchange(30, "nairobi")
-	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || s.Edge != "dublin" || s.Since == 0 {
+	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || s.Edge != "dublin" || s.Since == 0 || s.Command() == "" {
 		t.Errorf("the permits of dublin are not known: %+v", s)
+	}
+	l.root.Observe(l.now, wire.Report{From: "dublin", Instance: 1, Seq: 1, Parts: 1, Sent: l.now, Seen: l.term, Blank: true})
+	if s := why("nairobi", stop.Stop{}); s.Reason != stop.AwaitsCentre || !s.Ended || s.Command() != "" {
+		t.Errorf("dublin reports, and knows no permits itself: %+v", s)
+	}
+	list := ledger.Members{Version: 9, List: []ledger.Member{{Name: "nairobi"}, {Name: "dublin", Removed: true}}}
+	l.root.SetMembers(l.now, list)
+	exchange(30, "nairobi")
+	if s := why("nairobi", stop.Stop{}); s.Command() != "" {
+		t.Errorf("dublin was removed: %+v", s)
+	}
+	list.Version, list.List = 10, list.List[:1]
+	l.root.SetMembers(l.now, list)
+	l.now = l.now.Add(time.Minute)
+	if s := why("nairobi", stop.Stop{}); s.Reason != stop.Silent || s.Command() != "" {
+		t.Errorf("the only one of the list is silent: %+v", s)
 	}
 }
 

@@ -53,6 +53,7 @@ const maxPayload = 1 << 20
 type Server struct {
 	s      *server.Server
 	secret string // the password, "" for none
+	leave  func() // ends KeepStore
 }
 
 // Start starts a server and returns when it accepts connections, within ten seconds.
@@ -111,7 +112,7 @@ func Start(o Options) (*Server, error) {
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("embedded NATS: %s", reason)
 	}
-	return &Server{s, o.Password}, nil
+	return &Server{s, o.Password, KeepStore(s, o.Dir, o.Domain)}, nil
 }
 
 // startTimeout bounds the start of a server.
@@ -251,6 +252,7 @@ func (s *Server) URL() string {
 
 // Stop stops the server and waits for its end.
 func (s *Server) Stop() {
+	s.leave()
 	s.s.Shutdown()
 	s.s.WaitForShutdown()
 }

@@ -1,0 +1,56 @@
+package members_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"vestibule/internal/global/members"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node"
+)
+
+// TestAnAddedDataCentreIsNoCopy: the status of global is from before the change, and lists what reports as unlisted.
+func TestAnAddedDataCentreIsNoCopy(t *testing.T) {
+	ctx, docs := t.Context(), testkit.NewDocuments()
+	put := func(key string, v any) {
+		t.Helper()
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, revision, err := docs.Get(ctx, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := docs.Put(ctx, key, data, revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(node.MembersDocument, node.Members{Version: 5, List: []node.Member{{Name: "nairobi", State: node.Active, ClusterID: 1}}})
+	status := node.MembersStatus{Version: 5, List: []node.CentreState{
+		{Name: "dublin", ClusterID: 2, State: "unlisted", Told: true}, {Name: "nairobi", ClusterID: 1, State: "active", Told: true},
+	}}
+	put(node.MembersStatusDocument, status)
+	list := &members.List{Docs: docs}
+	if err := list.Add(ctx, "dublin"); err != nil {
+		t.Fatal(err)
+	}
+	view, err := list.View(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(view.DataCenters); n != 2 || view.DataCenters[1].State != "active" || view.DataCenters[1].CopyClusterId != "" {
+		t.Errorf("after the addition: %+v", view.DataCenters)
+	}
+
+	// A real copy stays one: global knows the list, and the listed one.
+	status.Version, status.List[0].State = uint64(view.Version), "active"
+	status.List = append(status.List, node.CentreState{Name: "dublin", ClusterID: 3, State: "unlisted", Told: true})
+	put(node.MembersStatusDocument, status)
+	if view, err = list.View(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(view.DataCenters); n != 3 || view.DataCenters[2].CopyClusterId == "" {
+		t.Errorf("with a copy: %+v", view.DataCenters)
+	}
+}

@@ -1,0 +1,269 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"vestibule/internal/lab/judge"
+)
+
+// closure is a loss after which data centres admit nobody for a while.
+type closure struct {
+	name, what string
+	goals      [2]time.Duration // until visitors enter again in the first two places; 0 for one that is not judged
+	away       bool             // the second place is cut off meanwhile
+
+	// lose returns once everything that was lost for a while is back, and since when the closure counts; 0 for all of it.
+	lose func(ctx context.Context, t *trial) (since time.Duration, err error)
+}
+
+// The coordinators are global and the regionals.
+var closures = []closure{
+	{"half", "the coordinators of global and the first data centre are killed", both(10*time.Second, 0), true, restarted(syscall.SIGKILL, coordinatesFirst)},
+	{"stopped", "all processes but those of the second data centre are stopped", both(10*time.Second, 0), true, restarted(syscall.SIGTERM, notSecond)},
+	{"older", "all coordinators are killed, and the store comes back older", both(30*time.Second, 30*time.Second), false, storeLost(true)},
+	{"empty", "all coordinators are killed, and the store comes back empty", both(30*time.Second, 30*time.Second), false, storeLost(false)},
+	{"recover", "the same, then vestibule fleet recover", both(20*time.Second, 20*time.Second), false, recovered},
+	{"regional", "the regionals of the first data centre are stopped, and its NATS loses its folder", both(30*time.Second, 10*time.Second), false, regionalLost},
+	{"killed", "all processes are killed", both(10*time.Second, 10*time.Second), false, restarted(syscall.SIGKILL, ours)},
+	{"centre", "the regionals and edges of the first data centre are killed", both(10*time.Second, 10*time.Second), false, restarted(syscall.SIGKILL, first)},
+	{"edge", "one edge of four is killed", both(10*time.Second, 10*time.Second), false, restarted(syscall.SIGKILL, anEdge)},
+	{"silent", "an edge is silent while its regionals and global are killed", both(30*time.Second, 10*time.Second), false, silentEdge},
+	{"disk", "the disk of the first data centre's NATS was full for 15 s", both(10*time.Second, 10*time.Second), false, diskFull("nats-" + places[0])},
+	{"disks", "the disks of global's NATS servers were full for 15 s", both(10*time.Second, 10*time.Second), false, diskFull("nats-1", "nats-2", "nats-3")},
+}
+
+func both(first, second time.Duration) [2]time.Duration { return [2]time.Duration{first, second} }
+
+// Which processes of ours.
+func ours(n *node) bool  { return n.ours() }
+func first(n *node) bool { return n.place == places[0] && (n.role == "regional" || n.role == "edge") }
+func coordinatesFirst(n *node) bool {
+	return n.role == "global" && n.place != places[1] || n.role == "regional" && n.place == places[0]
+}
+func notSecond(n *node) bool { return n.ours() && n.place != places[1] }
+func anEdge(n *node) bool {
+	return n.role == "edge" && n.place == places[0] && strings.HasSuffix(n.name, "-1")
+}
+func coordinates(n *node) bool { return n.role == "global" || n.role == "regional" }
+
+// chosen returns the present nodes that are chosen.
+func (f *fleet) chosen(which func(*node) bool) []*node {
+	return slices.DeleteFunc(f.present(), func(n *node) bool { return !which(n) })
+}
+
+// closedMost is how long a closure is watched.
+const closedMost = 2 * time.Minute
+
+// closed is what a closure cost.
+type closed struct {
+	*closure
+	from, since, until time.Duration // the loss, since when the closure counts, and the end of the watch
+	droughts           [2]time.Duration
+}
+
+// closeAll plays the closures whose name matches -only, one after the other.
+func closeAll(ctx context.Context, t *trial) error {
+	only, err := regexp.Compile("^(" + t.o.only + ")$")
+	if err != nil {
+		return err
+	}
+	for i := range closures {
+		c := closed{closure: &closures[i]}
+		if t.o.only != "" && !only.MatchString(c.name) {
+			continue
+		}
+		sleep(ctx, t.o.session+10*time.Second) // the room is full, and visitors come and go
+		if err := t.close(ctx, &c); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		t.closed = append(t.closed, c)
+		if err := t.recover(ctx, false); err != nil {
+			return fmt.Errorf("after %s: %w", c.name, err)
+		}
+	}
+	return ctx.Err()
+}
+
+// close plays a closure, and measures how long nobody enters.
+func (t *trial) close(ctx context.Context, c *closed) error {
+	if c.away {
+		cut, heal := context.WithCancel(ctx)
+		var link error
+		var all sync.WaitGroup
+		all.Go(func() { link = t.in.links.do(cut, fault{act: actPart, place: places[1], lasts: closedMost * 2}, t.j) })
+		defer func() { heal(); all.Wait(); err := link; _ = err }()
+		sleep(ctx, 3*time.Second)
+	}
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err
+	}
+	c.from = t.since()
+	t.j.record("closed", "closure  %s: %s; load %s", c.name, c.what, strings.Fields(string(load))[0])
+	if c.since, err = c.lose(ctx, t); err != nil {
+		return err
+	}
+	c.since = max(c.since, c.from)
+	back := t.since()
+	err = t.wait(ctx, closedMost, func() error {
+		for i, dc := range t.dcs {
+			if c.goals[i] != 0 && t.people.entered(dc, back) < enough {
+				return fmt.Errorf("%w in %s", errNobody, dc)
+			}
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNobody) {
+		return err
+	}
+	sleep(ctx, usedAfter)
+	c.until = t.since()
+	for i, dc := range t.dcs {
+		c.droughts[i] = t.people.drought(dc, c.since, c.until)
+	}
+	return nil
+}
+
+// reportClosed prints what the closures cost, by the site's log.
+func (t *trial) reportClosed(v *verdict) {
+	for _, c := range t.closed {
+		var parts []string
+		for i, dc := range t.dcs {
+			if c.goals[i] == 0 {
+				continue
+			}
+			miss := ""
+			if c.droughts[i] > c.goals[i] {
+				miss, t.below = ", MISSED", true
+			}
+			parts = append(parts, fmt.Sprintf("%s closed %.1f s (goal %.0f%s)", dc, c.droughts[i].Seconds(), c.goals[i].Seconds(), miss))
+		}
+		out := 0
+		for _, at := range v.unrenewed {
+			if at >= c.from && at <= c.until {
+				out++
+			}
+		}
+		if out > 0 {
+			t.below = true
+		}
+		use := func(from, to time.Duration) float64 { return judge.Use(v.sessions, from, to) / float64(t.o.total) }
+		t.row(c.name, "%s; put out %d (goal 0); use of T %.2f, %.2f, %.2f", strings.Join(parts, ", "), out,
+			use(c.from-10*time.Second, c.from), use(c.from, c.until-10*time.Second), use(c.until-10*time.Second, c.until))
+	}
+}
+
+// restarted ends nodes at once and starts them again after a second.
+func restarted(sig syscall.Signal, which func(*node) bool) func(context.Context, *trial) (time.Duration, error) {
+	return func(ctx context.Context, t *trial) (time.Duration, error) {
+		return 0, t.restart(ctx, t.chosen(which), sig, time.Second)
+	}
+}
+
+func storeNodes(n *node) bool { return n.role == "nats" }
+
+// storeLost kills all coordinators while the store is lost, or replaced by an older one.
+func storeLost(older bool) func(context.Context, *trial) (time.Duration, error) {
+	return func(ctx context.Context, t *trial) (since time.Duration, err error) {
+		stores := t.chosen(storeNodes)
+		if older {
+			for _, n := range stores {
+				if err := t.backUp(ctx, n); err != nil {
+					return 0, err
+				}
+			}
+			sleep(ctx, t.o.session/2)
+			since = t.since()
+		}
+		var all sync.WaitGroup
+		var lost, killed error
+		all.Go(func() { killed = t.restart(ctx, t.chosen(coordinates), syscall.SIGKILL, 3*time.Second) })
+		all.Go(func() { lost = t.loseStores(ctx, stores, time.Second) })
+		all.Wait()
+		return since, errors.Join(killed, lost)
+	}
+}
+
+// backUp copies the folder of a NATS server, which is stopped meanwhile. loseStores restores it.
+func (t *trial) backUp(ctx context.Context, n *node) error {
+	n.claim()
+	defer n.free()
+	if err := n.end(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return errors.Join(os.CopyFS(backupOf(n), os.DirFS(n.dataDir())), t.revive(ctx, n), t.settled(ctx, wholeWithin))
+}
+
+// backupOf returns the folder of a node's backup.
+func backupOf(n *node) string {
+	return filepath.Join(filepath.Dir(n.dataDir()), "backup-"+filepath.Base(n.dataDir()))
+}
+
+// recovered loses the store with all coordinators, and declares that no session of before is left.
+func recovered(ctx context.Context, t *trial) (time.Duration, error) {
+	if _, err := storeLost(false)(ctx, t); err != nil {
+		return 0, err
+	}
+	sleep(ctx, settling)
+	since := t.since()
+	for _, dc := range t.dcs {
+		if out, err := t.command(ctx, "fleet", "forget", "--all", "--over", "--dc", dc); err != nil {
+			return 0, fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return since, nil
+}
+
+// regionalLost stops the regionals of a data centre and loses its store.
+func regionalLost(ctx context.Context, t *trial) (time.Duration, error) {
+	var all sync.WaitGroup
+	var lost, stopped error
+	all.Go(func() { stopped = t.restart(ctx, t.of("regional", places[0]), syscall.SIGTERM, 3*time.Second) })
+	all.Go(func() {
+		lost = t.loseStores(ctx, t.chosen(func(n *node) bool { return n.name == "nats-"+places[0] }), time.Second)
+	})
+	all.Wait()
+	return 0, errors.Join(stopped, lost)
+}
+
+// silentEdge stops an edge while its regionals and global are replaced. It goes on after a minute.
+func silentEdge(ctx context.Context, t *trial) (time.Duration, error) {
+	n := t.chosen(anEdge)[0]
+	n.claim()
+	n.up.Store(true)
+	well := n.unwell()
+	if err := n.signal(syscall.SIGSTOP); err != nil {
+		return 0, err
+	}
+	time.AfterFunc(time.Minute, func() {
+		_ = n.signal(syscall.SIGCONT) // it may have ended with the run
+		well()
+		n.free()
+	})
+	return 0, t.restart(ctx, t.chosen(coordinatesFirst), syscall.SIGKILL, time.Second)
+}
+
+// diskFull fills the disks of NATS servers. Nobody restarts them.
+func diskFull(names ...string) func(context.Context, *trial) (time.Duration, error) {
+	return func(ctx context.Context, t *trial) (time.Duration, error) {
+		var all sync.WaitGroup
+		var errs [8]error
+		for i, n := range t.chosen(func(n *node) bool { return slices.Contains(names, n.name) }) {
+			all.Go(func() { errs[i] = t.fillDisk(ctx, n, 15*time.Second) })
+		}
+		all.Wait()
+		return t.since(), errors.Join(errs[:]...)
+	}
+}
