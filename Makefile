@@ -42,6 +42,7 @@ ONLY     ?=
 IMAGE    ?= vestibule
 VERSION  ?= $(shell git describe --tags --always --dirty)
 REVISION ?= $(shell git rev-parse HEAD)
+SOURCE   ?= $(shell git remote get-url origin 2>/dev/null)
 CREATED  ?= $(shell git log -1 --format=%ct)
 ARCH     ?= $(shell $(GO) env GOARCH)
 
@@ -58,11 +59,11 @@ build: ## build all binaries, stripped, into bin/
 .PHONY: image-files
 image-files:
 	@rm -rf bin/image bin/data && mkdir -p bin/image bin/data
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid=' -o bin/image/ ./cmd/...
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid= -X vestibule/internal/node.imageVersion=$(VERSION) -X vestibule/internal/node.imageCommit=$(REVISION)' -o bin/image/ ./cmd/...
 
 .PHONY: image
 image: image-files ## write the container image to bin/vestibule-image.tar, and load it into a running Docker engine
-	$(GO) run ./internal/lab/image -name $(IMAGE):$(VERSION) -version $(VERSION) -revision $(REVISION) -created $(CREATED) -arch $(ARCH)
+	$(GO) run ./internal/lab/image -name $(IMAGE):$(VERSION) -version $(VERSION) -revision $(REVISION) -source '$(SOURCE)' -created $(CREATED) -arch $(ARCH)
 	@if docker info >/dev/null 2>&1; then docker load --input bin/vestibule-image.tar; fi
 
 .PHONY: run
