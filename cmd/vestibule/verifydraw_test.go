@@ -105,7 +105,7 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Security-Policy", page.CheckDrawPolicy)
-		io.WriteString(w, page.CheckDraw) //nolint:errcheck // the page tells
+		io.WriteString(w, page.CheckDraw(page.English)) //nolint:errcheck // the page tells
 	}))
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(url+"/.well-known/vestibule/check-draw?room=shop"))
