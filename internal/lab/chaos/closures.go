@@ -132,14 +132,23 @@ func (t *trial) close(ctx context.Context, c *closed) (err error) {
 	return nil
 }
 
-// full is the part of T from which on a room counts as full: nobody is expected to enter then. The judge counts only
-// sessions that are certain.
+// full is the part of a limit from which on it counts as exhausted: nobody is expected to enter then. The judge counts
+// only what is certain.
 const full = 0.93
 
-// closedFor returns the longest time without an admission in a data centre while neither limit was exhausted, in all data
-// centres together.
-func (t *trial) closedFor(c *closed, dc string, sessions []judge.Span) (longest time.Duration) {
-	level := full * float64(t.o.total)
+// sessionsIn returns the sessions that were admitted in a data centre, "" for all.
+func (t *trial) sessionsIn(v *verdict, dc string) (out []judge.Span) {
+	for _, e := range t.edgesEver() {
+		if dc == "" || e.place == dc {
+			out = append(out, v.sessions[e.number]...)
+		}
+	}
+	return out
+}
+
+// closedFor returns the longest time without an admission in a data centre while it had fewer sessions than when the
+// closure began, and neither limit was exhausted.
+func (t *trial) closedFor(c *closed, dc string, v *verdict) (longest time.Duration) {
 	const step = 100 * time.Millisecond
 	t.people.mu.Lock()
 	here := slices.Clone(t.people.newest[dc])
@@ -153,12 +162,18 @@ func (t *trial) closedFor(c *closed, dc string, sessions []judge.Span) (longest 
 		}
 		return n
 	}
+	own, total, had := t.sessionsIn(v, dc), t.sessionsIn(v, ""), 0.0
+	for at := c.from - 5*time.Second; at < c.from+5*time.Second; at += step {
+		had = max(had, judge.Use(own, at, at+step))
+	}
 	gap := time.Duration(0)
 	for at := c.since; at < c.until; at += step {
 		switch {
 		case within(here, at, at+step) > 0:
 			gap = 0
-		case judge.Use(sessions, at, at+step) < level && float64(within(all, at-time.Minute, at)) < full*float64(t.o.rate):
+		case judge.Use(own, at, at+step) >= full*had, judge.Use(total, at, at+step) >= full*float64(t.o.total),
+			float64(within(all, at-time.Minute, at)) >= full*float64(t.o.rate):
+		default:
 			gap += step
 		}
 		longest = max(longest, gap)
@@ -168,13 +183,14 @@ func (t *trial) closedFor(c *closed, dc string, sessions []judge.Span) (longest 
 
 // reportClosed prints what the closures cost, by the site's log.
 func (t *trial) reportClosed(v *verdict) {
+	all := t.sessionsIn(v, "")
 	for _, c := range t.closed {
 		var parts []string
 		for i, dc := range t.dcs {
 			if c.goals[i] == 0 {
 				continue
 			}
-			took, miss := t.closedFor(&c, dc, v.sessions), ""
+			took, miss := t.closedFor(&c, dc, v), ""
 			if took > c.goals[i] {
 				miss, t.below = ", MISSED", true
 			}
@@ -189,7 +205,7 @@ func (t *trial) reportClosed(v *verdict) {
 		if out > 0 {
 			t.below = true
 		}
-		use := func(from, to time.Duration) float64 { return judge.Use(v.sessions, from, to) / float64(t.o.total) }
+		use := func(from, to time.Duration) float64 { return judge.Use(all, from, to) / float64(t.o.total) }
 		t.row(c.name, "%s; put out %d (goal 0); use of T %.2f, %.2f, %.2f", strings.Join(parts, ", "), out,
 			use(c.from-10*time.Second, c.from), use(c.from, c.until-10*time.Second), use(c.until-10*time.Second, c.until))
 	}
