@@ -177,7 +177,7 @@ func TestSecretsAndNames(t *testing.T) {
 		}
 	})
 	got := map[string]bool{}
-	for _, m := range regexp.MustCompile(`secretName: ([a-z-]+)`).FindAllStringSubmatch(text.String(), -1) {
+	for _, m := range regexp.MustCompile(`secretName: (nats-[a-z-]+)`).FindAllStringSubmatch(text.String(), -1) {
 		got[m[1]] = true
 	}
 	p := &natsconf.Plan{DataCenters: []string{"nairobi"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0"}}
@@ -187,7 +187,7 @@ func TestSecretsAndNames(t *testing.T) {
 			t.Errorf("nobody makes the secret %s", name)
 		}
 	}
-	if len(got) != 5 {
+	if len(got) != 6 {
 		t.Errorf("secrets: %v", got)
 	}
 	// The highest name has credentials: nats-config makes edge-0 to edge-19.

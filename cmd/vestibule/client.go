@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,6 +36,7 @@ type client struct {
 	http *http.Client
 	ctx  context.Context
 	login
+	at             int // the address of Server that answered last
 	output, reason string
 	in             io.Reader
 	out, err       io.Writer
@@ -52,7 +54,7 @@ func (c *clientFlags) add(cmd *cobra.Command, f *pflag.FlagSet) {
 	cmd.ValidArgsFunction = c.completeArgs
 	f.StringVar(&c.profile, "profile", "", "the fleet, by a name given to vestibule login (VESTIBULE_PROFILE, or the last login)")
 	f.StringVar(&c.server, "server", "",
-		"address of the API, such as https://global.example:8090/client/v4 (VESTIBULE_SERVER, or that of the profile)")
+		"addresses of the API, such as https://global-0.example:8090,https://global-1.example:8090 (VESTIBULE_SERVER, or those of the profile)")
 	f.StringVar(&c.output, "output", "table", "table or json")
 	f.DurationVar(&c.timeout, "timeout", 20*time.Second, "how long to wait for an answer")
 	offer(cmd, "output", "table", "json")
@@ -90,9 +92,65 @@ func (c *clientFlags) open(cmd *cobra.Command) (*client, error) {
 		return nil, err
 	}
 	return &client{
-		http: &http.Client{Timeout: c.timeout}, ctx: cmd.Context(), login: at, output: c.output, reason: c.reason,
+		http: c.client(), ctx: cmd.Context(), login: at, output: c.output, reason: c.reason,
 		in: cmd.InOrStdin(), out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(),
 	}, nil
+}
+
+// dialTimeout bounds the connection to one of several addresses.
+const dialTimeout = 3 * time.Second
+
+// client returns the client of HTTP.
+func (c *clientFlags) client() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented
+	t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	return &http.Client{Timeout: c.timeout, Transport: t}
+}
+
+// do sends a request to the address that answered last, and then to the others: where nothing can have been changed.
+func (c *client) do(method, target string, content []byte, edit []func(*http.Request)) (*http.Response, error) {
+	all := addresses(c.Server)
+	for tries := 1; ; tries++ {
+		r, err := http.NewRequestWithContext(c.ctx, method, all[c.at]+target, bytes.NewReader(content))
+		if err != nil {
+			return nil, usagef("server: %v", err)
+		}
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+		r.Header.Set("Content-Type", "application/json")
+		for _, e := range edit {
+			e(r)
+		}
+		res, err := c.http.Do(r)
+		dial, isDial := errors.AsType[*net.OpError](err)
+		reads := method == http.MethodGet
+		switch {
+		case tries == len(all) || c.ctx.Err() != nil:
+		case err != nil && (reads || isDial && dial.Op == "dial"), err == nil && reads && res.StatusCode == http.StatusServiceUnavailable:
+			if err == nil {
+				res.Body.Close()
+			}
+			c.at = (c.at + 1) % len(all)
+			continue
+		}
+		if err != nil {
+			err = &unreachableError{err}
+		}
+		return res, err
+	}
+}
+
+// addresses returns the addresses in a list with commas, each with the path of the API.
+func addresses(list string) (all []string) {
+	for a := range strings.SplitSeq(list, ",") {
+		a = strings.TrimRight(strings.TrimSpace(a), "/")
+		if u, err := url.Parse(a); err == nil && u.Host != "" && u.Path == "" {
+			a += control.Prefix
+		}
+		if a != "" {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // runFunc runs a command.
@@ -122,27 +180,16 @@ func (c *clientFlags) ofRoom(do func(c *client, r *api.Room, args []string) erro
 
 // call returns the result in an answer of the API, or all refusals. The target is a path of openapi.yaml, with its
 // query; body is nil for none.
-func call[T any](c *client, method, target string, body object, edit ...func(*http.Request)) (out T, _ error) {
-	var content io.Reader
+func call[T any](c *client, method, target string, body object, edit ...func(*http.Request)) (out T, err error) {
+	var content []byte
 	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
+		if content, err = json.Marshal(body); err != nil {
 			return out, err
 		}
-		content = bytes.NewReader(data)
 	}
-	r, err := http.NewRequestWithContext(c.ctx, method, c.Server+target, content)
+	res, err := c.do(method, target, content, edit)
 	if err != nil {
-		return out, usagef("server: %v", err)
-	}
-	r.Header.Set("Authorization", "Bearer "+c.Token)
-	r.Header.Set("Content-Type", "application/json")
-	for _, e := range edit {
-		e(r)
-	}
-	res, err := c.http.Do(r)
-	if err != nil {
-		return out, &unreachableError{err}
+		return out, err
 	}
 	defer res.Body.Close()
 	c.tag = res.Header.Get("ETag")

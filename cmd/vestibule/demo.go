@@ -62,14 +62,14 @@ func newDemoCmd() *cobra.Command {
 	f.StringVar(&o.Origin, "origin", "",
 		"your own site to put the waiting room in front of, such as http://127.0.0.1:3000; empty for a demo site")
 	f.StringSliceVar(&o.Hosts, "host", nil,
-		"names by which visitors ask for the site, beside localhost and the address of --listen")
+		"names of the site, beside localhost and the address of --listen")
 	f.StringSliceVar(&o.DataCenters, "data-centers", []string{"nairobi", "dublin"}, "names of the data centres")
 	f.IntVar(&o.Edges, "edges", 2, "edges in each data centre")
-	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort), "host:port of the first edge; the others take the ports that follow. Without this flag, other ports where these are taken")
+	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort), "host:port of the first edge; the others take the next ports. Without this flag, others where these are taken")
 	f.StringVar(&o.Control, "control", "",
-		"host:port of the API, an address of this machine; empty for a port after those of the edges")
+		"host:port of the API, on this machine; empty for a port after the edges")
 	f.StringVar(&o.DataDir, "data-dir", "./var",
-		"folder for the nats-server's data, the rooms file and the nodes' last good copies")
+		"folder of all data")
 	limitFlags(f, o, 3, 60, time.Minute)
 	f.IntVar(&visitors, "visitors", 0, "simulated visitors that come, wait, browse and leave")
 	f.BoolVar(&console, "console", false, "open the console in a browser, with 60 simulated visitors")

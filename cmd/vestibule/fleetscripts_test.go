@@ -16,6 +16,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomfile"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/control"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
@@ -63,6 +64,7 @@ func TestScriptsOfTheAPI(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("VESTIBULE_SERVER", tree.Info.Control.URL)
 			e.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
+			e.Setenv("BARE", strings.TrimSuffix(tree.Info.Control.URL, control.Prefix))
 			e.Setenv("NATS", tree.Info.NATS)
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "config"))
 			return nil

@@ -24,9 +24,9 @@ import (
 type forgetConfig struct {
 	fleetConfig `mapstructure:",squash"`
 	DC          string `mapstructure:"dc" doc:"data centre of the edge"`
-	All         bool   `mapstructure:"all" doc:"in place of EDGE: every edge of the data centre that is not heard, also those that a lost store listed"`
+	All         bool   `mapstructure:"all" doc:"in place of EDGE: every edge that is not heard, also those that a lost store listed"`
 	Over        bool   `mapstructure:"over" doc:"with all: their sessions too"`
-	Instance    string `mapstructure:"instance" doc:"only this process of the edge, the number Instance in /status of the regional; without it all that are silent"`
+	Instance    string `mapstructure:"instance" doc:"only this process of the edge, Instance in /status of the regional; without it all silent ones"`
 }
 
 func newFleetForgetCmd() *cobra.Command {

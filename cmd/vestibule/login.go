@@ -23,7 +23,7 @@ import (
 
 // login is the address of an API and a token.
 type login struct {
-	Server string `yaml:"server"`
+	Server string `yaml:"server"` // one or more, with commas
 	Token  string `yaml:"token"`
 }
 
@@ -99,8 +99,9 @@ func (c *clientFlags) find() (login, error) {
 // choose returns the login of the flags, else of the environment, else the stored one. A stored token goes to no other
 // server.
 func (c *clientFlags) choose(env, kept login) (login, error) {
-	at := login{strings.TrimSuffix(cmp.Or(c.server, env.Server, kept.Server), "/"), env.Token}
-	if at.Token == "" && at.Server == kept.Server {
+	all, known := addresses(cmp.Or(c.server, env.Server, kept.Server)), addresses(kept.Server)
+	at := login{strings.Join(all, ","), env.Token}
+	if at.Token == "" && !slices.ContainsFunc(all, func(a string) bool { return !slices.Contains(known, a) }) {
 		at.Token = kept.Token
 	}
 	switch {
@@ -145,7 +146,7 @@ func (c *clientFlags) login(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cl := &client{http: &http.Client{Timeout: c.timeout}, ctx: cmd.Context(), login: at, err: cmd.ErrOrStderr()}
+	cl := &client{http: c.client(), ctx: cmd.Context(), login: at, err: cmd.ErrOrStderr()}
 	who, err := call[api.Verified](cl, http.MethodGet, path("user", "tokens", "verify"), nil)
 	if err != nil {
 		return err
@@ -179,11 +180,11 @@ func (c *clientFlags) consoleLink(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cl := &client{http: &http.Client{Timeout: c.timeout}, ctx: cmd.Context(), login: at, err: cmd.ErrOrStderr()}
+	cl := &client{http: c.client(), ctx: cmd.Context(), login: at, err: cmd.ErrOrStderr()}
 	made, err := call[api.ConsoleLink](cl, http.MethodPost, path("vestibule", "console", "links"), nil)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSuffix(at.Server, control.Prefix)+made.Path)
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSuffix(addresses(cl.Server)[cl.at], control.Prefix)+made.Path)
 	return err
 }

@@ -71,9 +71,9 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 		{"Run a waiting room:", []*cobra.Command{newDemoCmd(), newServeCmd(), newOriginCmd()}},
 		{"Operate rooms by the API:", []*cobra.Command{
 			newLoginCmd(), newRoomsCmd(), newEventsCmd(), newRulesCmd(), newPauseCmd(), newResumeCmd(), newReleaseCmd(),
-			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newReportCmd(), newAuditCmd(), newTokensCmd(), newAdminCmd(), newWebhooksCmd(),
+			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newVisitorCmd(), newReportCmd(), newAuditCmd(), newTokensCmd(), newAdminCmd(), newWebhooksCmd(),
 		}},
-		{"Operate a fleet:", []*cobra.Command{newFleetCmd(), newNATSConfigCmd()}},
+		{"Operate a fleet:", []*cobra.Command{newInitCmd(), newFleetCmd(), newNATSConfigCmd()}},
 		{"Check and rehearse:", []*cobra.Command{newPreviewCmd(), newSimulateCmd(), newVerifyDrawCmd()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

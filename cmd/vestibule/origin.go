@@ -33,7 +33,7 @@ func newOriginCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8090", "host:port of the site; port 0 chooses a free one")
 	f.DurationVar(&o.Session, "session-duration", time.Minute,
-		"a visitor counts as inside until so long after the last request; the room's session_duration")
+		"the room's session_duration")
 	f.StringVar(&o.Header, "visitor-header", "",
 		"request header that identifies visitors, instead of the site's own cookie")
 	f.StringVar(&journal, "journal", "", "file to which every visit is appended as a line of JSON")

@@ -46,7 +46,7 @@ did not end itself admits fewer; the output says so.`,
 	cmd.Flags().StringVar(&reason, "reason", "", "the reason, shown with the release")
 	cmd.Flags().BoolVar(&replace, "replace", false, "end the open release before it; it admits no more visitors")
 	cmd.Flags().StringVar(&key, "key", "",
-		"idempotency key: a repeated command with the same key asks for the same release; random by default")
+		"idempotency key: with the same key the same release; random by default")
 	return cmd
 }
 

@@ -51,7 +51,7 @@ func newServeCmd() *cobra.Command {
 		"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")
 	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")
 	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100",
-		"host:port of metrics and health of global; those of the regional and the edge are at the next two ports")
+		"host:port of metrics and health of global; the regional and the edge take the next two ports")
 	f.StringVar(&o.DataDir, "data-dir", "./vestibule", "folder for all that must last: keep it")
 	f.StringVar(&dc, "data-center", "main", "name of this data centre, for the day when there are more")
 	level = logLevel(cmd, "info")

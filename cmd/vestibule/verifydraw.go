@@ -15,10 +15,11 @@ import (
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/draw/beacon"
+	"vestibule/internal/core/ticket"
 )
 
 func newVerifyDrawCmd() *cobra.Command {
-	var commit string
+	var commit, number string
 	cmd := &cobra.Command{
 		Use: "verify-draw RECORD [RECEIPT...]", Short: "Repeat a draw from its public record, and check receipts",
 		Long: `Repeat a draw from its public record. It checks that nobody could steer the draw: the secret is the one of the commit, and
@@ -35,10 +36,11 @@ several in a list, or several in sequence. Exit code 1 means that something is w
 			if args[0] == "-" && slices.Contains(args[1:], "-") {
 				return usagef("RECORD and RECEIPT cannot both be -: there is one standard input")
 			}
-			return verifyDraw(cmd.InOrStdin(), cmd.OutOrStdout(), commit, args[0], args[1:])
+			return verifyDraw(cmd.InOrStdin(), cmd.OutOrStdout(), commit, number, args[0], args[1:])
 		},
 	}
 	cmd.Flags().StringVar(&commit, "commit", "", "commit that was public before the draw: 64 hexadecimal digits")
+	cmd.Flags().StringVar(&number, "number", "", "print only receipts with this reference number")
 	return cmd
 }
 
@@ -48,7 +50,7 @@ const maxRecord = 1 << 20
 // shownReceipts bounds the receipts printed one by one; all are counted.
 const shownReceipts = 20
 
-func verifyDraw(stdin io.Reader, stdout io.Writer, commit, name string, receipts []string) error {
+func verifyDraw(stdin io.Reader, stdout io.Writer, commit, number, name string, receipts []string) error {
 	var known draw.Hash
 	if commit != "" {
 		if err := known.UnmarshalText([]byte(commit)); err != nil {
@@ -78,7 +80,7 @@ func verifyDraw(stdin io.Reader, stdout io.Writer, commit, name string, receipts
 		fmt.Fprintf(stdout, "round %d of drand's quicknet: nobody knew the places before entries closed\n",
 			record.Beacon.Round)
 	}
-	v := receiptVerifier{draw: record.Draw(), entrants: record.Entrants, in: stdin, out: stdout, seen: map[draw.Ticket]bool{}}
+	v := receiptVerifier{draw: record.Draw(), number: number, entrants: record.Entrants, in: stdin, out: stdout, seen: map[draw.Ticket]bool{}}
 	for _, file := range receipts {
 		if err := v.file(file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
@@ -98,6 +100,7 @@ func readRecord(stdin io.Reader, name string) ([]byte, error) {
 // receiptVerifier verifies receipts against a draw.
 type receiptVerifier struct {
 	draw     *draw.Draw
+	number   string // of the receipts to print; "" for all
 	entrants uint64 // of the record
 	in       io.Reader
 	out      io.Writer
@@ -180,7 +183,7 @@ func (v *receiptVerifier) take(r *draw.Receipt) {
 		v.drawn++
 	}
 	v.all = append(v.all, r.Place.UnixMilli())
-	if len(v.right) <= shownReceipts {
+	if len(v.right) <= shownReceipts && (v.number == "" || v.number == string(ticket.AppendNumber(nil, uint64(r.Ticket)))) {
 		v.right = append(v.right, *r)
 	}
 }
@@ -198,6 +201,9 @@ func (v *receiptVerifier) tell() error {
 			fmt.Fprintf(v.out, "right: ticket %016x: %s, place %s, number %d of these\n", uint64(r.Ticket), how,
 				r.Place.UTC().Format(draw.TimeFormat), rank+1)
 		}
+	}
+	if v.number != "" && len(v.right) == 0 {
+		fmt.Fprintf(v.out, "no right receipt has the reference number %s\n", v.number)
 	}
 	if n := len(v.all) + v.wrong; n > 0 {
 		fmt.Fprintf(v.out, "%d receipts: %d right, %d wrong\n", n, len(v.all), v.wrong)

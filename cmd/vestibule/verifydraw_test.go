@@ -76,7 +76,7 @@ func BenchmarkReceipts(b *testing.B) {
 	}
 	for b.Loop() {
 		var told bytes.Buffer
-		if err := verifyDraw(nil, &told, "", files[0], files[1:]); err == nil {
+		if err := verifyDraw(nil, &told, "", "", files[0], files[1:]); err == nil {
 			b.Fatal("nothing forged is found")
 		}
 		want := fmt.Sprintf("%d receipts: %d right, %d wrong\n", receipts, receipts-receipts/every, receipts/every)
@@ -105,7 +105,7 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Security-Policy", page.CheckDrawPolicy)
-		io.WriteString(w, page.CheckDraw) //nolint:errcheck // the page tells
+		io.WriteString(w, page.CheckDraw(page.English)) //nolint:errcheck // the page tells
 	}))
 	ctx := browsertest.Open(t)
 	browsertest.Do(t, ctx, chromedp.Navigate(url+"/.well-known/vestibule/check-draw?room=shop"))
@@ -133,7 +133,7 @@ func TestThePageChecksAsTheCommandDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := verifyDraw(nil, &told, "", args[0], args[1:])
+		err := verifyDraw(nil, &told, "", "", args[0], args[1:])
 		page := says(record, receipts)
 		if right := page[0] == "RIGHT"; right != (err == nil) {
 			t.Errorf("%s: the page says %q, the command %v", what, page, err)

@@ -32,6 +32,12 @@ type operator struct {
 // until waits until an expression is true in the page.
 func (o *operator) until(expression string) {
 	o.Helper()
+	defer func() {
+		if o.Failed() {
+			text, err := browsertest.Look(o.ctx, chromedp.Evaluate[string](`location + "\n" + document.body.innerText`))
+			o.Logf("the page, %v: %s", err, text)
+		}
+	}()
 	eventually(o.T, expression, func() bool {
 		ok, err := browsertest.Look(o.ctx, chromedp.Evaluate[bool](expression))
 		return err == nil && ok // an error: the page is being replaced

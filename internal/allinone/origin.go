@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -26,9 +27,15 @@ type OriginOptions struct {
 	Log     *slog.Logger
 }
 
+// SentHeader says when a visitor sent a request, in nanoseconds of Unix time. An edge decides between then and the
+// request's arrival at the site, however long that takes on a busy machine: the site counts what holds for every such
+// moment. A request without it was decided as it arrived.
+const SentHeader = "X-Sent"
+
 // Visit is a line of the journal: one request to the site.
 type Visit struct {
-	At    time.Time `json:"at"`
+	Sent  time.Time `json:"sent"` // see [SentHeader]
+	At    time.Time `json:"at"`   // of its arrival
 	Guest string    `json:"guest"`
 }
 
@@ -45,16 +52,20 @@ type Origin struct {
 	mu       sync.Mutex
 	seen     map[string]*guest
 	peak     int
-	entries  []time.Time // first requests of the last minute
+	entries  []time.Time // when the first requests that arrived in the last minute were sent
 	peakRate int
 	total    int
 	requests int
 }
 
 type guest struct {
-	first, last time.Time
-	pages       int
+	until time.Time // its session lasts for certain: a session's duration after its newest request was sent
+	over  time.Time // its session has certainly ended: a session's duration after its newest request arrived
+	pages int
 }
+
+// longestWay is the time after which no request is on its way any more.
+const longestWay = time.Minute
 
 // NewOrigin opens a site.
 func NewOrigin(opts OriginOptions) (*Origin, error) {
@@ -74,7 +85,7 @@ func NewOrigin(opts OriginOptions) (*Origin, error) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	mux.HandleFunc("/", o.page)
-	o.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug)}
+	o.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug)}
 	return o, nil
 }
 
@@ -111,60 +122,59 @@ type OriginStats struct {
 func (o *Origin) Stats() OriginStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sweep(time.Now())
-	return OriginStats{Active: len(o.seen), Peak: o.peak, PeakRate: o.peakRate, Total: o.total, Requests: o.requests}
+	return OriginStats{Active: o.active(time.Now()), Peak: o.peak, PeakRate: o.peakRate, Total: o.total, Requests: o.requests}
 }
 
-// sweep removes expired sessions.
-func (o *Origin) sweep(now time.Time) {
+// active returns the number of sessions, and forgets those that ended before any request that is on its way was sent.
+func (o *Origin) active(now time.Time) (n int) {
 	for id, g := range o.seen {
-		if now.Sub(g.last) >= o.session {
+		if now.Before(g.until) {
+			n++
+		} else if now.Sub(g.over) >= longestWay {
 			delete(o.seen, id)
 		}
 	}
+	return n
 }
 
 // visit counts a request of the visitor with this ID; "" is a new one.
-func (o *Origin) visit(id string) (string, guest, int) {
+func (o *Origin) visit(id string, sent time.Time) (_ string, pages, active int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
-	o.requests++
-	g := o.seen[id]
-	if g != nil && now.Sub(g.last) >= o.session {
-		g = nil // its session has expired; the same browser starts a new one
+	if sent.IsZero() || sent.After(now) {
+		sent = now
 	}
-	if g == nil {
-		o.sweep(now)
-		if id == "" {
-			var b [8]byte
-			if _, err := crand.Read(b[:]); err != nil {
-				panic(err) // documented never to happen
-			}
-			id = hex.EncodeToString(b[:])
+	o.requests++
+	if id == "" {
+		var b [8]byte
+		if _, err := crand.Read(b[:]); err != nil {
+			panic(err) // documented never to happen
 		}
-		g = &guest{first: now}
+		id = hex.EncodeToString(b[:])
+	}
+	g := o.seen[id]
+	if g == nil || !sent.Before(g.over) { // a newcomer, or a session that has expired: it was admitted
+		g = &guest{}
 		o.seen[id] = g
 		o.total++
-		o.entries = append(o.entries, now)
-		keep, _ := slices.BinarySearchFunc(o.entries, now.Add(-time.Minute), func(t, limit time.Time) int {
-			if t.After(limit) {
-				return 1
-			}
-			return -1
-		})
-		o.entries = o.entries[keep:]
+		o.entries = append(o.entries, sent)
+		o.entries = slices.DeleteFunc(o.entries, func(t time.Time) bool { return now.Sub(t) >= time.Minute })
 		o.peakRate = max(o.peakRate, len(o.entries))
-		o.peak = max(o.peak, len(o.seen))
 	}
-	g.last = now
+	if until := sent.Add(o.session); until.After(g.until) {
+		g.until = until
+	}
+	g.over = now.Add(o.session)
 	g.pages++
+	active = o.active(now)
+	o.peak = max(o.peak, active)
 	if o.journal != nil {
-		if err := o.journal.Encode(Visit{At: now, Guest: id}); err != nil {
+		if err := o.journal.Encode(Visit{Sent: sent, At: now, Guest: id}); err != nil {
 			o.log.Error("demo origin: journal", slog.Any("error", err))
 		}
 	}
-	return id, *g, len(o.seen)
+	return id, g.pages, active
 }
 
 const originCookie = "demo_guest"
@@ -188,7 +198,11 @@ func (o *Origin) page(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(originCookie); id == "" && err == nil && len(c.Value) == 16 {
 		id = c.Value
 	}
-	id, g, active := o.visit(id)
+	var sent time.Time
+	if ns, err := strconv.ParseInt(r.Header.Get(SentHeader), 10, 64); err == nil {
+		sent = time.Unix(0, ns)
+	}
+	id, pages, active := o.visit(id, sent)
 	http.SetCookie(w, &http.Cookie{Name: originCookie, Value: id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("X-Demo-Origin", "1")
@@ -196,7 +210,7 @@ func (o *Origin) page(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == BusyPath {
 		session = busySession
 	}
-	err := originPage.Execute(w, map[string]any{"ID": id, "Pages": g.pages, "Active": active, "Session": session})
+	err := originPage.Execute(w, map[string]any{"ID": id, "Pages": pages, "Active": active, "Session": session})
 	if err != nil {
 		o.log.Debug("demo origin: page not written", slog.Any("error", err))
 	}

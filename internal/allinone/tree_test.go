@@ -115,6 +115,7 @@ func (b *browser) try(ctx context.Context, edge string, accept ...string) (page,
 		return page{}, err
 	}
 	req.Header["Accept"] = accept
+	req.Header.Set(SentHeader, strconv.FormatInt(time.Now().UnixNano(), 10))
 	resp, err := b.Do(req)
 	if err != nil {
 		return page{}, err

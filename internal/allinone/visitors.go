@@ -114,6 +114,7 @@ func request(ctx context.Context, client *http.Client, url string) (wait time.Du
 	if err != nil {
 		return 0, false, err
 	}
+	req.Header.Set(SentHeader, strconv.FormatInt(time.Now().UnixNano(), 10))
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, false, err

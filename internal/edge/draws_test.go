@@ -139,6 +139,9 @@ func TestADrawIsTold(t *testing.T) {
 	if page.StatusCode != 200 || !strings.HasPrefix(page.Header.Get("Content-Type"), "text/html") || !strings.Contains(page.body, "Check a draw") || !strings.Contains(page.Header.Get("Content-Security-Policy"), "script-src 'sha256-") {
 		t.Errorf("the page that checks it: %d %v", page.StatusCode, page.Header)
 	}
+	if a := st.visitor().get("http://sale.example/.well-known/vestibule/check-draw?room=sale", "Accept-Language", "de"); !strings.Contains(a.body, `<html lang="de-DE"`) || !strings.Contains(a.body, "<h1>Verlosung prüfen</h1>") || strings.Contains(a.body, "Check a draw") {
+		t.Errorf("the page that checks it, in German: %v %s", a.Header, a.body)
+	}
 	if a := st.visitor().ask("POST", "http://sale.example/.well-known/vestibule/check-draw", ""); a.StatusCode != 405 {
 		t.Errorf("a POST to it: %d", a.StatusCode)
 	}

@@ -334,10 +334,13 @@ func (s *Server) Ready() node.Readiness {
 	var st admission.Status
 	s.gate.With(func(now fleettime.Mono, eng *admission.Engine) { st = eng.Status(now) })
 	r := node.Readiness{Isolated: !st.Leased || !st.Sure, Alarms: s.fleet.Alarms(), Reasons: s.gate.Unready()}
+	uninitialized := false
 	for _, why := range s.gate.Stops() {
 		r.Add(why)
 		switch why.Reason {
 		case stop.Draining, stop.Unlisted: // below
+		case stop.Uninitialized:
+			uninitialized, r.Reasons = true, append(r.Reasons, why.Advice())
 		default:
 			if !why.Operated() && len(r.Alarms) < node.MaxStops {
 				r.Alarms = append(r.Alarms, roomAlarm(why))
@@ -362,9 +365,9 @@ func (s *Server) Ready() node.Readiness {
 			r.Reasons = append(r.Reasons, fmt.Sprintf("fleet time is %v from this machine's clock", skew))
 		}
 	}
-	switch st.Standing {
-	case wire.Listed:
-	case wire.Draining:
+	switch {
+	case uninitialized, st.Standing == wire.Listed:
+	case st.Standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
 	default:
 		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.cfg.DataCenter, s.cfg.DataCenter))

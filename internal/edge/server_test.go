@@ -150,13 +150,13 @@ func TestIdleRoomsShareTheirSeries(t *testing.T) {
 	if n := own("vestibule_edge_sessions") + own("vestibule_edge_decisions_total"); n != 0 {
 		t.Errorf("a room that nobody visited shows %v", n)
 	}
-	if n := metric(t, st, "vestibule_edge_budget", "room", node.IdleRooms); n == 0 {
+	if n := metric(t, st, "vestibule_edge_permits", "room", node.IdleRooms); n == 0 {
 		t.Error("the permits of idle rooms are not added up")
 	}
 	if a := st.visitor().get("http://sale.example/"); a.body != "the site" {
 		t.Fatalf("got %q", a.body)
 	}
-	if own("vestibule_edge_sessions") != 1 || own("vestibule_edge_decisions_total") != 1 || own("vestibule_edge_budget") == 0 {
+	if own("vestibule_edge_sessions") != 1 || own("vestibule_edge_decisions_total") != 1 || own("vestibule_edge_permits") == 0 {
 		t.Error("a room with a visitor has no series")
 	}
 	rooms := st.server.gate.Rooms()

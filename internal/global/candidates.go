@@ -201,13 +201,11 @@ func (c *candidates) view() api.Fleet {
 	now := time.Now()
 	maps.DeleteFunc(c.heard, func(_ string, t candidateState) bool { return now.Sub(t.AsOf) > candidateGone })
 	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}}
+	leader := c.leader(now)
 	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
-		if now.Sub(t.AsOf) > leaderGone {
-			t.Leading = false
-		}
+		t.Leading = t.Leading && t.Name == leader.Name // one that was killed said so last
 		out.Candidates = append(out.Candidates, t.Candidate)
 	}
-	leader := c.leader(now)
 	if out.Leader = leader.Name; leader.DataCenters != nil {
 		out.DataCenters = leader.DataCenters
 	}

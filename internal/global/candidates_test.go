@@ -81,8 +81,12 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		if v := want("global-1", 2, 2); v.Candidates[0].Name != "global-1" || v.Candidates[0].Alarms == nil {
 			t.Errorf("%+v", v)
 		}
-		tell("global-3", "10", true, "nairobi") // two of them for a short time
-		want("global-3", 3, 1)
+		tell("global-3", "10", true, "nairobi") // two of them for a short time: one was killed
+		for _, c := range want("global-3", 3, 1).Candidates {
+			if c.Leading != (c.Name == "global-3") {
+				t.Errorf("%s leads: %v", c.Name, c.Leading)
+			}
+		}
 		tell("global-3", "", false)
 		want("global-1", 3, 2)
 		time.Sleep(leaderGone + time.Millisecond)

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node"
 )
@@ -17,6 +19,7 @@ type census struct {
 	root.Census
 	centres []root.CentreTotals
 	unknown []root.Unknown
+	uninit  []string // data centres that never admitted anybody, as they report
 }
 
 func (s *Server) census() census {
@@ -26,7 +29,15 @@ func (s *Server) census() census {
 		return census{}
 	}
 	now, alloc := s.Clock.Now(), s.leading.alloc
-	return census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
+	c := census{leads: true, Census: alloc.Census(now), centres: alloc.Centres(now), unknown: alloc.Unknown(now)}
+	for name, r := range s.leading.reports {
+		if r.stop.Reason == stop.Uninitialized {
+			c.uninit = append(c.uninit, name)
+		}
+	}
+	slices.Sort(c.uninit)
+	c.unknown = slices.DeleteFunc(c.unknown, func(u root.Unknown) bool { return slices.Contains(c.uninit, u.Name) })
+	return c
 }
 
 // changes reports whether the leader has to change the list.
@@ -39,6 +50,9 @@ func (c *census) outdated() bool { return c.Newest > c.Members }
 // alarms returns the faults of the list of data centres as texts for operators.
 func (c *census) alarms() []string {
 	var out []string
+	if len(c.uninit) > 0 && c.Members == 0 {
+		out = append(out, stop.Stop{Reason: stop.Uninitialized, Centre: strings.Join(c.uninit, ", ")}.Advice())
+	}
 	if c.outdated() {
 		out = append(out, fmt.Sprintf("%s knows version %d of the list of data centres, this global version %d: nothing is lent until it is known here", c.By, c.Newest, c.Members))
 	}

@@ -161,14 +161,16 @@ func (p *publisher) requestCopies(wall time.Time, c *census) {
 var errAsking = errors.New("waiting for the fleet's keys from the nodes")
 
 // known returns the keys of the fleet: those of this node, of the store (possibly none) and of the nodes that
-// answered.
-func (p *publisher) known(stored ticket.Keyring, now fleettime.Time) (ticket.Keyring, error) {
+// answered. A fleet that may never have admitted anybody gets its first ones once it is initialized.
+func (p *publisher) known(stored ticket.Keyring, now fleettime.Time, c *census) (ticket.Keyring, error) {
 	heard, since := p.copies.keys()
 	own := p.fleet.Ring().Join(stored, now)
 	switch {
 	case len(own.Keys) > 0 || p.fresh:
 	case len(heard.Keys) == 0 && (p.asking.IsZero() || time.Since(p.asking) < askFor), len(heard.Keys) > 0 && time.Since(since) < gatherFor:
 		return own, errAsking
+	case len(heard.Keys) == 0 && p.new(c):
+		return own, errUninitialized
 	case len(heard.Keys) == 0:
 		p.log.Warn("no keys in the store, in data_dir or at any reporting node: making the first ones", slog.Duration("asked", askFor))
 	}

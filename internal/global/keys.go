@@ -15,7 +15,7 @@ import (
 
 // ensureKeys makes the first keys of a fleet if no reachable node has any, restores keys that the store lost, merges
 // two rings into one, and adds the next key when the newest comes into use.
-func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time) error {
+func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time, c *census) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	stored, revision, err := p.docs.Get(ctx, node.KeysDocument)
@@ -28,7 +28,7 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time) error {
 			return fmt.Errorf("the store holds no keys that can be read: %w", err)
 		}
 	}
-	ring, err := p.known(have, now)
+	ring, err := p.known(have, now, c)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 	}
 	s.heard.Store(heard)
 	p := &publisher{
-		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, refill: refill{restoring: &s.restoring}, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(),
+		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, refill: refill{restoring: &s.restoring}, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(), begin: s.Orders.Begin, begun: l.begun,
 		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -140,6 +140,13 @@ func (l *leadership) stopOf(dc string) stop.Stop {
 		}
 	}
 	return stop.Stop{}
+}
+
+// begun tells the allocator that nobody was ever admitted in the fleet.
+func (l *leadership) begun() {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.alloc.Begin()
 }
 
 // lender identifies the term in controls.

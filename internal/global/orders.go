@@ -26,7 +26,7 @@ type Orders struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	waiting map[string]chan wire.ForgetAnswer // by ID
+	waiting map[string]chan wire.OrderDone // by ID
 }
 
 // run receives the results until ctx ends.
@@ -40,7 +40,7 @@ func (o *Orders) run(ctx context.Context) error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if result := o.waiting[done.ID]; result != nil {
-			result <- done.ForgetAnswer
+			result <- done
 			delete(o.waiting, done.ID) // the first result counts
 		}
 	})
@@ -54,12 +54,36 @@ func (o *Orders) run(ctx context.Context) error {
 
 // Forget orders the leading regional of a data centre to forget an edge, and returns its answer.
 func (o *Orders) Forget(ctx context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error) {
-	order := wire.Order{ID: rand.Text(), Forget: ask}
+	done, err := o.send(ctx, dc, wire.Order{Forget: ask})
+	return done.ForgetAnswer, err
+}
+
+// Find returns the sessions of a data centre with a reference number.
+func (o *Orders) Find(ctx context.Context, dc, number string) ([]wire.FoundSession, error) {
+	done, err := o.send(ctx, dc, wire.Order{Number: number})
+	if err == nil && done.Error != "" {
+		err = errors.New(done.Error)
+	}
+	return done.Sessions, err
+}
+
+// Begin tells the leading regional of a data centre that nobody was ever admitted in the fleet.
+func (o *Orders) Begin(ctx context.Context, dc string) error {
+	answer, err := o.send(ctx, dc, wire.Order{Begin: true})
+	if err == nil && answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
+	return err
+}
+
+// send sends an order to a data centre, and returns its answer.
+func (o *Orders) send(ctx context.Context, dc string, order wire.Order) (wire.OrderDone, error) {
+	order.ID = rand.Text()
 	data, err := json.Marshal(order)
 	if err != nil {
-		return wire.ForgetAnswer{}, err
+		return wire.OrderDone{}, err
 	}
-	result := make(chan wire.ForgetAnswer, 1)
+	result := make(chan wire.OrderDone, 1)
 	o.mu.Lock()
 	o.waiting[order.ID] = result
 	o.mu.Unlock()
@@ -69,7 +93,7 @@ func (o *Orders) Forget(ctx context.Context, dc string, ask wire.ForgetAsk) (wir
 		delete(o.waiting, order.ID)
 	}()
 	if err := o.bus.Publish(wire.OrderSubject(dc), data); err != nil {
-		return wire.ForgetAnswer{}, fmt.Errorf("data centre %s: order not sent: %w", dc, err)
+		return wire.OrderDone{}, fmt.Errorf("data centre %s: order not sent: %w", dc, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, orderWithin)
 	defer cancel()
@@ -77,6 +101,6 @@ func (o *Orders) Forget(ctx context.Context, dc string, ask wire.ForgetAsk) (wir
 	case answer := <-result:
 		return answer, nil
 	case <-ctx.Done():
-		return wire.ForgetAnswer{}, fmt.Errorf("data centre %s: %w", dc, errNoResult)
+		return wire.OrderDone{}, fmt.Errorf("data centre %s: %w", dc, errNoResult)
 	}
 }

@@ -34,6 +34,9 @@ type publisher struct {
 	churn   *churnKeeper
 	churnAt time.Time // when it was last stored
 
+	begin func(ctx context.Context, dc string) error // orders a data centre to begin
+	begun func()                                     // tells the allocator
+
 	draws   *drawer
 	drawsAt time.Time // when to check them again
 
@@ -65,7 +68,7 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 	defer tick.Stop()
 	defer p.metrics.trouble.end()
 	repaired := time.Time{}
-	for keysAt, roomsAt, membersAt, controlsAt := (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}); ; {
+	for keysAt, roomsAt, membersAt, controlsAt, initAt := (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}), (time.Time{}); ; {
 		wall := time.Now()
 		p.takeCopy(ctx)
 		if p.copies.takeNews() {
@@ -83,6 +86,10 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 			}
 			p.recordResult(node.MembersDocument, err)
 		}
+		if wall.After(initAt) && p.new(&c) {
+			initAt = wall.Add(initEvery)
+			p.recordResult(node.InitDocument, p.initialize(ctx, wall, &c))
+		}
 		if wall.Sub(p.statusAt) >= statusEvery {
 			p.statusAt = wall
 			p.recordResult(node.MembersStatusDocument, p.publishStatus(ctx, wall))
@@ -92,7 +99,7 @@ func (p *publisher) run(ctx context.Context, now func() fleettime.Time) {
 			p.recordResult(churnDocument, p.churn.keep(ctx))
 		}
 		if wall.After(keysAt) {
-			err := p.ensureKeys(ctx, now())
+			err := p.ensureKeys(ctx, now(), &c)
 			if err == nil {
 				keysAt = wall.Add(storeEvery)
 			}

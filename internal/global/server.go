@@ -23,6 +23,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/root"
+	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/control"
@@ -91,7 +92,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.fleet.Tell(s.clock)
-	s.Orders = &Orders{bus: o.Bus, log: s.log, waiting: map[string]chan wire.ForgetAnswer{}}
+	s.Orders = &Orders{bus: o.Bus, log: s.log, waiting: map[string]chan wire.OrderDone{}}
 	if o.History != nil {
 		s.history = history.New(o.History, s.log)
 	}
@@ -202,7 +203,9 @@ func (s *Server) Ready() node.Readiness {
 	c := s.census()
 	r := node.Readiness{Ready: true, Alarms: slices.Concat(node.LeaseAlarms(s.Lease), s.fleet.Alarms(), s.metrics.trouble.alarms(), c.alarms(), c.waits(), s.beyond())}
 	for _, why := range s.stops() {
-		r.Add(why)
+		if r.Add(why); why.Reason == stop.Uninitialized {
+			r.Ready, r.Reasons = false, append(r.Reasons, why.Advice())
+		}
 	}
 	if m := s.fleet.Members(); m != nil {
 		for _, name := range s.Config.DataCenters {

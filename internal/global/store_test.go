@@ -22,6 +22,7 @@ import (
 	"vestibule/internal/global"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
 )
 
@@ -329,6 +330,13 @@ func TestFirstKeysAreAskedForFirst(t *testing.T) {
 	}
 	defer stop()
 	f := reader(t, s)
+	list, err := node.EncodeMembers(node.NewMembers(time.Now(), []string{"dublin"})) // the fleet has begun
+	if err == nil {
+		_, err = natsbus.NewDocuments(conn, 1).Put(within(t), node.MembersDocument, list, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	begun := time.Now()
 	stand(t, s, "one", roomsFile(t, 5, "", "a"), func(c *global.Config) { c.Bootstrap = false })
 	eventually(t, "keys are made", func() bool { return len(f.Ring().Keys) == 2 })

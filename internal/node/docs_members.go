@@ -22,6 +22,9 @@ const MembersDocument = "members"
 // it.
 const MembersStatusDocument = "members.status"
 
+// InitDocument is the last request of an operator to initialize the fleet: see package members. No node follows it.
+const InitDocument = "init"
+
 // Members is the list of the fleet's data centres: one document, with a version that increases with every change.
 // It is changed by compare-and-set, by `vestibule fleet` and by the leading global when a data centre has drained.
 type Members struct {

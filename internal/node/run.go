@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,6 +147,9 @@ func BuildVersion() string {
 
 type build struct{ version, commit, goVersion string }
 
+// Of images, set by the linker: their builds know no repository.
+var imageVersion, imageCommit string
+
 func readBuild() build {
 	b := build{"unknown", "unknown", runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -160,6 +164,7 @@ func readBuild() build {
 			b.commit = s.Value
 		}
 	}
+	b.version, b.commit = cmp.Or(imageVersion, b.version), cmp.Or(imageCommit, b.commit)
 	return b
 }
 

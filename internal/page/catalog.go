@@ -71,6 +71,14 @@ type messages struct {
 	DrawPlaced     string `json:"draw_placed"`
 	DrawCheck      string `json:"draw_check"`
 	DrawPlace      string `json:"draw_place"`
+	DrawCloses     string `json:"draw_closes"`
+	Check          string `json:"check"`
+	CheckText      string `json:"check_text"`
+	CheckRecord    string `json:"check_record"`
+	CheckReceipts  string `json:"check_receipts"`
+	CheckStart     string `json:"check_start"`
+	CheckRight     string `json:"check_right"`
+	CheckWrong     string `json:"check_wrong"`
 	Copy           string `json:"copy"`
 	Save           string `json:"save"`
 	Moment         string `json:"moment"`
@@ -95,6 +103,7 @@ type messages struct {
 	WaitUnknown    string `json:"wait_unknown"`
 	WaitShort      string `json:"wait_short"`
 	WaitLong       string `json:"wait_long"`
+	WaitShare      string `json:"wait_share"`
 	TurnAt         string `json:"turn_at"`
 	Progress       string `json:"progress"`
 	Then           string `json:"then"`
@@ -237,7 +246,10 @@ func (c *catalog) check() error {
 		switch m := v.Field(i).Interface().(type) {
 		case string:
 			plain(key, m)
-			if strings.ContainsAny(m, "{}") {
+			switch rest := strings.Replace(m, "{n}", "", 1); {
+			case key == "wait_share" && rest == m:
+				add(key, "must have {n} once")
+			case strings.ContainsAny(rest, "{}"), key != "wait_share" && rest != m:
 				add(key, "has a placeholder, and there is nothing to put there")
 			}
 			c.byKey[key] = m
@@ -371,7 +383,8 @@ func forScript(m messages) map[string]any {
 		switch key := v.Type().Field(i).Tag.Get("json"); key {
 		case "language", "languages", "left", "left_text", "starts", "progress", "then", "kept", "total", "joined", "waited", "updated",
 			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message",
-			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_check", "draw_place", "copy", "save", "earlier", "turn_at", "number",
+			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_check", "draw_place", "draw_closes", "copy", "save", "earlier", "turn_at", "number",
+			"check", "check_text", "check_record", "check_receipts", "check_start", "check_right", "check_wrong",
 			"lost_expired", "lost_away", "lost_void", "form", "form_back":
 		default:
 			out[key] = v.Field(i).Interface()

@@ -3,18 +3,40 @@ package page
 import (
 	_ "embed"
 	"strings"
+	"sync"
 )
 
-// CheckDraw is a page with which anyone can repeat a draw in a browser and check receipts. It is self-contained and
-// fetches only the record.
+// checkDraw is a page with which anyone can repeat a draw in a browser and check receipts. It is self-contained and
+// fetches only the record. It is in English, so that it may be opened as a file.
 //
 //go:embed checkdraw.html
-var CheckDraw string
+var checkDraw string
 
-// CheckDrawPolicy is the content security policy of CheckDraw.
+// CheckDraw returns that page in a language. What it finds in detail stays in English, as the command says it.
+func CheckDraw(l Lang) string { return checkDraws[l]() }
+
+// checkDraws are the pages in every language, made on first use.
+var checkDraws = func() []func() string {
+	all := make([]func() string, len(catalogs))
+	for i, c := range catalogs {
+		all[i] = sync.OnceValue(func() string {
+			text := strings.Replace(checkDraw, `lang="en-US" dir="ltr"`, `lang="`+c.code+`" dir="`+c.dir+`"`, 1)
+			english := catalogs[English].byKey
+			for key, word := range english {
+				if key == "check" || strings.HasPrefix(key, "check_") {
+					text = strings.ReplaceAll(strings.ReplaceAll(text, ">"+word+"<", ">"+c.byKey[key]+"<"), `="`+word+`"`, `="`+c.byKey[key]+`"`)
+				}
+			}
+			return text
+		})
+	}
+	return all
+}()
+
+// CheckDrawPolicy is the content security policy of the page in any language.
 var CheckDrawPolicy = func() string {
 	between := func(from, to string) string {
-		_, text, _ := strings.Cut(CheckDraw, from)
+		_, text, _ := strings.Cut(checkDraw, from)
 		text, _, _ = strings.Cut(text, to)
 		return hash(text)
 	}

@@ -1,8 +1,6 @@
 package page
 
 import (
-	"bytes"
-	"compress/flate"
 	"encoding/binary"
 	"hash/crc32"
 	"math"
@@ -14,12 +12,14 @@ import (
 // Packer writes a page with gzip. The zero value is ready. One goroutine at a time uses it, for any number of
 // pages.
 //
-// It does no compression per visitor. The fixed texts of a page are compressed once; a visitor's values are written
-// as literals and never matched against other data. So the length of the result reveals only their length.
+// It does no compression per visitor. The fixed texts of a page are compressed once, and copy from each other across
+// values; a visitor's values are written as literals and never matched against other data. So the length of the result
+// reveals only their lengths.
 type Packer struct {
-	pack  *pack
-	plain []byte // buffer: the page without the texts that are blocks
-	marks []mark
+	pack   *pack
+	plain  []byte // buffer: the page without the texts that are blocks
+	marks  []mark
+	places []int // of the texts in the page
 }
 
 // mark is the position of a text in a page.
@@ -47,24 +47,24 @@ func (p *Packer) text(plain []byte, i int) []byte {
 func (p *Packer) end(dst, plain []byte) []byte {
 	p.plain = plain
 	p.marks = append(p.marks, mark{at: len(plain)})
+	p.places = append(p.places[:0], p.pack.nowhere...)
 	dst = append(dst, gzipHead...)
 	w := bitWriter{dst: dst, at: len(dst)}
 	w.reserve(maxBits*len(plain) + p.pack.bits)
-	open, size := false, len(plain)
+	open, size := false, 0
 	sum, at := uint32(0), 0 // the checksum is that of the page before plain[at]
 	for i, m := range p.marks[:len(p.marks)-1] {
 		values := plain[m.at:p.marks[i+1].at]
 		t := &p.pack.texts[m.text]
+		p.places[m.text] = size
 		if t.blocks != "" {
 			if open { // pad to bytes by an empty stored block
 				open = false
 				w.word(p.pack.code[endOfBlock])
-				w.put(0, 3)
-				w.align()
-				w.bytes("\x00\x00\xff\xff")
+				w.pad()
 			}
 			w.bytes(t.blocks)
-			if size == len(plain) && m.at == 0 {
+			if size == 0 {
 				sum = t.sum
 			} else {
 				sum = crc32.Update(crc32.Update(sum, crc32.IEEETable, plain[at:m.at]), crc32.IEEETable, t.text)
@@ -80,10 +80,12 @@ func (p *Packer) end(dst, plain []byte) []byte {
 			w.run(&p.pack.open)
 		}
 		if t.blocks == "" {
-			w.run(&t.literals)
+			p.copies(&w, t, size)
 			values = values[len(t.text):]
+			size += len(t.text)
 		}
 		w.literals(&p.pack.code, values)
+		size += len(values)
 	}
 	if open {
 		w.word(p.pack.code[endOfBlock])
@@ -93,24 +95,50 @@ func (p *Packer) end(dst, plain []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, uint32(size))
 }
 
+// copies writes a text at a place of the page. What it copies from may be too far away, or not on this page.
+func (p *Packer) copies(w *bitWriter, t *packed, place int) {
+	for i := range t.copies {
+		c := &t.copies[i]
+		w.run(&c.before)
+		if back := place + c.at - p.places[c.from] - c.offset; back <= window {
+			w.put(c.length, c.bits)
+			w.back(&p.pack.code, back)
+		} else {
+			w.literals(&p.pack.code, t.text[c.at:c.at+c.n])
+		}
+	}
+	w.run(&t.rest)
+}
+
 // pack is the fixed texts of a page, compressed. It is immutable.
 type pack struct {
-	code  code
-	open  run      // the header of a block of literals
-	bits  int      // upper bound, without literals
-	texts []packed // after an empty one, as a page may begin with a variable
+	code    code
+	open    run      // the header of a block with this code
+	bits    int      // upper bound, without literals
+	texts   []packed // after an empty one, as a page may begin with a variable
+	nowhere []int    // for each text a place from which nothing can be copied
 }
 
-// packed is one text. It is either whole blocks, or literals if these are about as short.
+// packed is one text. It is either whole blocks, or literals and copies for a block with the code of the pack.
 type packed struct {
-	text     []byte
-	blocks   string
-	sum      uint32
-	literals run
+	text   []byte
+	blocks string
+	sum    uint32
+	copies []copied
+	rest   run // the literals after them
 }
 
-// code is the encoding of literals.
-type code [endOfBlock + 1]word
+// copied is a part of a text that is copied from it or from another one.
+type copied struct {
+	before       run // the literals since the part before
+	at, n        int // text[at:at+n]
+	from, offset int // the text, and the position in it
+	length       uint64
+	bits         uint // of length
+}
+
+// code is the words of the symbols: literals, the end of a block, lengths and distances.
+type code [distances + 30]word
 
 // word is the bits of one symbol.
 type word struct {
@@ -119,105 +147,402 @@ type word struct {
 }
 
 const (
-	endOfBlock = 256 // the symbol
-	maxBits    = 15  // of a word
+	endOfBlock = 256      // the symbol
+	lengths    = 257      // the first symbol of a length
+	distances  = 286      // the first symbol of a distance
+	maxBits    = 15       // of a word
+	window     = 32 << 10 // bytes, the largest distance
+	minCopy    = 3        // bytes
+	maxCopy    = 257      // bytes; 258 has a symbol of its own
+	maxFound   = 64       // places that are looked at for a copy
+	nowhere    = -2 * window
 )
-
-// newPack compresses texts. sample is typical text between them.
-func newPack(texts []string, sample []byte) *pack {
-	p := &pack{texts: make([]packed, 1)}
-	var blocks []string
-	for _, text := range texts {
-		b := ""
-		if len(text) > minBlocks {
-			b = deflate(text)
-		} else {
-			sample = append(sample, text...)
-		}
-		blocks = append(blocks, b)
-	}
-	p.open, p.code = newCode(sample)
-	p.bits = p.open.bits() + 64
-	for i, text := range texts {
-		t := packed{text: []byte(text), blocks: blocks[i], sum: crc32.ChecksumIEEE([]byte(text))}
-		if p.bits += 8*len(t.blocks) + p.open.bits() + 64; t.blocks == "" {
-			var w bitWriter
-			w.reserve(maxBits * len(text))
-			w.literals(&p.code, t.text)
-			t.literals = w.take()
-		}
-		p.texts = append(p.texts, t)
-	}
-	return p
-}
 
 // minBlocks is the number of bytes above which a text is compressed on its own. A block has a code of its own, in some
 // 80 bytes.
 const minBlocks = 512
 
-// deflate compresses a text into blocks that end with a byte. Scripts get blocks of their own, if that is shorter.
-func deflate(text string) string {
-	whole := deflateParts(text)
+// newPack compresses texts. sample is typical text between them.
+func newPack(texts []string, sample []byte) *pack {
+	f := newFinder(texts)
+	p := &pack{texts: make([]packed, 1), nowhere: slices.Repeat([]int{nowhere}, len(texts)+1)}
+	var short []span
+	for i, text := range texts {
+		t := packed{text: []byte(text), sum: crc32.ChecksumIEEE([]byte(text))}
+		if len(text) > minBlocks {
+			t.blocks = f.blocks(i, text)
+			p.bits += 8 * len(t.blocks)
+		} else {
+			short = append(short, f.text(i))
+			p.bits += 2 * maxBits * len(text)
+		}
+		p.texts = append(p.texts, t)
+	}
+	// All bytes have a word, and all distances: values change them.
+	often := counts{}
+	for _, b := range sample {
+		often[b] += rare
+	}
+	for i := range often {
+		if i < endOfBlock || i >= distances {
+			often[i]++
+		}
+	}
+	l, all := f.fit(short, often, 0)
+	w := bitWriter{}
+	p.code = l.header(&w)
+	p.open = w.take()
+	for k, x := range short {
+		i, _ := f.place(x.from)
+		p.texts[i].parse(&p.code, f, x.from, all[k])
+	}
+	p.bits += (p.open.bits() + 64) * len(p.texts)
+	return p
+}
+
+// rare is how much more often a byte is counted than one that only might occur.
+const rare = 16
+
+// parse encodes a text that has no blocks.
+func (t *packed) parse(c *code, f *finder, from int, tokens []token) {
+	var w bitWriter
+	w.reserve(2 * maxBits * len(t.text))
+	at := 0
+	for _, k := range tokens {
+		if k.back == 0 {
+			w.word(c[t.text[at]])
+		} else {
+			part := copied{before: w.take(), at: at, n: k.n}
+			part.from, part.offset = f.place(from + at - k.back)
+			s, extra, n := lengthOf(k.n)
+			part.length, part.bits = uint64(c[s].bits)|extra<<c[s].n, uint(c[s].n)+n
+			t.copies = append(t.copies, part)
+		}
+		at += k.n
+	}
+	t.rest = w.take()
+}
+
+// finder finds what texts can copy from each other.
+type finder struct {
+	all    []uint16 // the texts, each with barrier after it
+	starts []int    // of the texts in all
+	before []int32  // for each position the one before that begins with the same three bytes, or -1
+}
+
+const barrier = 256 // no byte
+
+func newFinder(texts []string) *finder {
+	f := &finder{}
+	last := map[[minCopy]uint16]int32{}
+	for _, text := range texts {
+		f.starts = append(f.starts, len(f.all))
+		for i := range len(text) {
+			f.all = append(f.all, uint16(text[i]))
+		}
+		f.all = append(f.all, barrier)
+	}
+	f.before = make([]int32, len(f.all))
+	for i := range f.all {
+		f.before[i] = -1
+		if i+minCopy > len(f.all) {
+			continue
+		}
+		key := [minCopy]uint16(f.all[i:])
+		if at, ok := last[key]; ok {
+			f.before[i] = at
+		}
+		last[key] = int32(i)
+	}
+	return f
+}
+
+// span is a part of a text, by positions.
+type span struct{ from, to int }
+
+// text returns the span of a text.
+func (f *finder) text(i int) span {
+	if i+1 < len(f.starts) {
+		return span{f.starts[i], f.starts[i+1] - 1}
+	}
+	return span{f.starts[i], len(f.all) - 1}
+}
+
+// place returns the number of the text at a position, from 1, and the offset in it.
+func (f *finder) place(at int) (text, offset int) {
+	i, found := slices.BinarySearch(f.starts, at)
+	if !found {
+		i--
+	}
+	return i + 1, at - f.starts[i]
+}
+
+// token is a literal, or a copy of n bytes.
+type token struct{ n, back int } // back is 0 for a literal
+
+// found returns the copies that a part may begin with, from nothing before first: each is longer than the one before, and
+// from further away.
+func (f *finder) found(x span, first int) (all []token) {
+	most, limit := minCopy-1, min(maxCopy, x.to-x.from)
+	for tries, q := 0, int(f.before[x.from]); tries < maxFound && most < limit && q >= first && x.from-q <= window; tries, q = tries+1, int(f.before[q]) {
+		n := 0
+		for n < limit && f.all[q+n] == f.all[x.from+n] {
+			n++
+		}
+		if n > most {
+			most = n
+			all = append(all, token{n, x.from - q})
+		}
+	}
+	return all
+}
+
+// counts are how often symbols occur.
+type counts [len(code{})]int
+
+// fit divides parts into tokens, so that they are short with the code that suits them and what else is counted. They
+// copy nothing from before first.
+func (f *finder) fit(parts []span, others counts, first int) (l wordLengths, all [][]token) {
+	founds := make([][][]token, len(parts))
+	for k, x := range parts {
+		for ; x.from < x.to; x.from++ {
+			founds[k] = append(founds[k], f.found(x, first))
+		}
+	}
+	for i := range l { // typical
+		l[i] = 7 - uint8(i/lengths)*uint8(i/distances)*2
+	}
+	all = make([][]token, len(parts))
+	for range 3 {
+		often := others
+		often[endOfBlock] += rare
+		for k, x := range parts {
+			all[k] = f.tokens(x.from, founds[k], &l)
+			for _, t := range all[k] {
+				s, _, _ := lengthOf(t.n)
+				d, _, _ := distanceOf(t.back)
+				if t.back == 0 {
+					s, d = int(f.all[x.from]), -1
+				}
+				if often[s] += rare; d >= 0 {
+					often[d] += rare
+				}
+				x.from += t.n
+			}
+		}
+		copy(l[:distances], newLengths(often[:distances], maxBits))
+		copy(l[distances:], newLengths(often[distances:], maxBits))
+	}
+	return l, all
+}
+
+// tokens divides a part into the tokens that are shortest with words of these lengths. A symbol without a word may get
+// one.
+func (f *finder) tokens(start int, founds [][]token, l *wordLengths) (out []token) {
+	bits := func(symbol int) int {
+		if l[symbol] == 0 {
+			return maxBits - 2
+		}
+		return int(l[symbol])
+	}
+	n := len(founds)
+	best, first := make([]int, n+1), make([]token, n)
+	out = make([]token, 0, n/4)
+	for i := n - 1; i >= 0; i-- {
+		best[i], first[i] = bits(int(f.all[start+i]))+best[i+1], token{1, 0}
+		from := minCopy
+		for _, k := range founds[i] {
+			d, _, extra := distanceOf(k.back)
+			far := bits(d) + int(extra)
+			for ; from <= k.n; from++ {
+				s, _, more := lengthOf(from)
+				if cost := bits(s) + int(more) + far + best[i+from]; cost < best[i] {
+					best[i], first[i] = cost, token{from, k.back}
+				}
+			}
+		}
+	}
+	for i := 0; i < n; i += first[i].n {
+		out = append(out, first[i])
+	}
+	return out
+}
+
+// blocks compresses a text on its own, into blocks that end with a byte. Scripts get blocks of their own, if that is
+// shorter.
+func (f *finder) blocks(i int, text string) string {
+	whole := f.deflate(i, text)
 	if parts := strings.SplitAfter(text, "</script>"); len(parts) > 1 {
-		if apart := deflateParts(parts...); len(apart) < len(whole) {
+		if apart := f.deflate(i, parts...); len(apart) < len(whole) {
 			return apart
 		}
 	}
 	return whole
 }
 
-// deflateParts compresses a text, each part into blocks of its own.
-func deflateParts(parts ...string) string {
-	var b bytes.Buffer
-	w := must(flate.NewWriter(&b, flate.BestCompression))
-	for _, part := range parts {
-		must(w.Write([]byte(part)))
-		must(0, w.Flush())
+// maxBlock is the number of bytes in a block.
+const maxBlock = 64 << 10
+
+// deflate compresses the parts of a text, each into blocks of its own.
+func (f *finder) deflate(i int, parts ...string) string {
+	var w bitWriter
+	at := f.text(i).from
+	for len(parts) > 0 {
+		n := min(len(parts[0]), maxBlock)
+		if parts[0] = parts[0][n:]; parts[0] == "" {
+			parts = parts[1:]
+		}
+		if n == 0 {
+			continue
+		}
+		l, all := f.fit([]span{{at, at + n}}, counts{}, f.text(i).from)
+		c := l.header(&w)
+		for _, k := range all[0] {
+			w.reserve(4 * maxBits)
+			if k.back == 0 {
+				w.word(c[f.all[at]])
+			} else {
+				symbol, extra, n := lengthOf(k.n)
+				w.word(c[symbol])
+				w.put(extra, n)
+				w.back(&c, k.back)
+			}
+			at += k.n
+		}
+		w.word(c[endOfBlock])
 	}
-	return b.String()
+	w.reserve(64)
+	w.pad()
+	return string(w.align())
 }
 
-// newCode returns a code that has a word for every byte and suits texts like sample, with the block header that
-// declares it.
-func newCode(sample []byte) (header run, c code) {
-	const most, times = 5 << 10, 12 // so that all fits one block, in which bytes that the sample lacks are rare
-	all := bytes.Repeat(sample[:min(len(sample), most)], times)
-	for b := range 256 {
-		all = append(all, byte(b))
+// lengthOf returns the symbol of a length, and the extra bits.
+func lengthOf(n int) (symbol int, extra uint64, bitsOf uint) {
+	x := uint(n - minCopy)
+	if x < 8 {
+		return lengths + int(x), 0, 0
 	}
-	var b bytes.Buffer
-	w := must(flate.NewWriter(&b, flate.HuffmanOnly))
-	must(w.Write(all))
-	must(0, w.Close())
-	r := bitReader{b: b.Bytes()}
-	if r.take(3) != dynamic { // the sample is noise
-		return newCode([]byte(pageHTML))
+	bitsOf = uint(bits.Len(x)) - 3
+	return lengths + int(4*bitsOf+x>>bitsOf), uint64(x & (1<<bitsOf - 1)), bitsOf
+}
+
+// distanceOf returns the symbol of a distance, and the extra bits.
+func distanceOf(back int) (symbol int, extra uint64, bitsOf uint) {
+	x := uint(back - 1)
+	if x < 4 {
+		return distances + int(x), 0, 0
 	}
-	symbols, distances := 257+r.take(5), 1+r.take(5)
-	var lengths [19]uint8
-	for _, s := range headerOrder[:4+r.take(4)] {
-		lengths[s] = uint8(r.take(3))
-	}
-	var list []uint8
-	for of := words(lengths[:]); len(list) < symbols+distances; {
-		switch s := r.symbol(of); s {
-		case 16:
-			list = append(list, bytes.Repeat(list[len(list)-1:], 3+r.take(2))...)
-		case 17:
-			list = append(list, make([]uint8, 3+r.take(3))...)
-		case 18:
-			list = append(list, make([]uint8, 11+r.take(7))...)
-		default:
-			list = append(list, uint8(s))
+	bitsOf = uint(bits.Len(x)) - 2
+	return distances + int(2*bitsOf+x>>bitsOf), uint64(x & (1<<bitsOf - 1)), bitsOf
+}
+
+// wordLengths are the lengths of the words of all symbols in bits, 0 for none.
+type wordLengths [len(code{})]uint8
+
+// newLengths returns the lengths of the shortest words, at most most, for symbols that occur so often (Huffman).
+func newLengths(often []int, most uint8) []uint8 {
+	type node struct{ n, left, right int } // of two nodes, or the symbol left if right is -1
+	often = slices.Clone(often)
+	for {
+		var nodes, queue []node
+		for i, n := range often {
+			if n > 0 {
+				queue = append(queue, node{n, i, -1})
+			}
+		}
+		out := make([]uint8, len(often))
+		if len(queue) == 1 {
+			out[queue[0].left] = 1
+			return out
+		}
+		for len(queue) > 1 {
+			slices.SortStableFunc(queue, func(a, b node) int { return b.n - a.n })
+			k := len(nodes)
+			nodes = append(nodes, queue[len(queue)-1], queue[len(queue)-2])
+			queue = append(queue[:len(queue)-2], node{nodes[k].n + nodes[k+1].n, k, k + 1})
+		}
+		deepest := uint8(0)
+		var walk func(x node, depth uint8)
+		walk = func(x node, depth uint8) {
+			if x.right < 0 {
+				out[x.left], deepest = depth, max(deepest, depth)
+				return
+			}
+			walk(nodes[x.left], depth+1)
+			walk(nodes[x.right], depth+1)
+		}
+		if len(queue) > 0 {
+			walk(queue[0], 0)
+		}
+		if deepest <= most {
+			return out
+		}
+		for i, n := range often { // flatter
+			often[i] = (n + 1) / 2
 		}
 	}
-	return r.taken(), code(words(list[:len(c)]))
 }
-
-const dynamic = 0 | 2<<1 // a block with a code of its own, not the last
 
 // headerOrder is the order in which a block header lists the lengths of the code for its other lengths.
 var headerOrder = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+
+// header writes the header of a block, not the last, and returns its code.
+func (l *wordLengths) header(w *bitWriter) (c code) {
+	copy(c[:distances], words(l[:distances]))
+	copy(c[distances:], words(l[distances:]))
+	used := func(list []uint8, least int) []uint8 { // without the zeros at the end
+		for len(list) > least && list[len(list)-1] == 0 {
+			list = list[:len(list)-1]
+		}
+		return list
+	}
+	literals, far := used(l[:distances], lengths), used(l[distances:], 1)
+	list := slices.Concat(literals, far)
+	type item struct {
+		symbol, extra uint8
+		bits          uint
+	}
+	var items []item
+	often := make([]int, len(headerOrder))
+	for i := 0; i < len(list); {
+		n := 1
+		for i+n < len(list) && list[i+n] == list[i] {
+			n++
+		}
+		x := item{symbol: list[i]}
+		switch {
+		case list[i] == 0 && n >= 11:
+			n = min(n, 138)
+			x = item{18, uint8(n - 11), 7}
+		case list[i] == 0 && n >= 3:
+			x = item{17, uint8(n - 3), 3}
+		case i > 0 && list[i-1] == list[i] && n >= 3:
+			n = min(n, 6)
+			x = item{16, uint8(n - 3), 2}
+		default:
+			n = 1
+		}
+		items = append(items, x)
+		often[x.symbol]++
+		i += n
+	}
+	lens := newLengths(often, 7)
+	count := len(headerOrder)
+	for count > 4 && lens[headerOrder[count-1]] == 0 {
+		count--
+	}
+	w.reserve(32 + 3*len(headerOrder) + 14*len(items))
+	w.put(uint64(2<<1|(len(literals)-257)<<3|(len(far)-1)<<8|(count-4)<<13), 17)
+	for _, s := range headerOrder[:count] {
+		w.put(uint64(lens[s]), 3)
+	}
+	of := words(lens)
+	for _, x := range items {
+		w.word(of[x.symbol])
+		w.put(uint64(x.extra), x.bits)
+	}
+	return c
+}
 
 // words returns the words of given lengths in DEFLATE order.
 func words(lengths []uint8) []word {
@@ -232,52 +557,6 @@ func words(lengths []uint8) []word {
 		next <<= 1
 	}
 	return out
-}
-
-// bitReader reads bits, lowest first.
-type bitReader struct {
-	b  []byte
-	at int // in bits
-}
-
-func (r *bitReader) take(n int) (x int) {
-	for i := range n {
-		x |= int(r.b[r.at/8]>>(r.at%8)&1) << i
-		r.at++
-	}
-	return x
-}
-
-// symbol reads one of the words.
-func (r *bitReader) symbol(words []word) int {
-	var x word
-	for {
-		x.bits |= uint16(r.take(1)) << x.n
-		x.n++
-		if i := slices.Index(words, x); i >= 0 {
-			return i
-		}
-	}
-}
-
-// taken returns all bits read.
-func (r *bitReader) taken() run {
-	var w bitWriter
-	n := r.at
-	for r.at = 0; r.at < n; {
-		k := min(8, n-r.at)
-		w.reserve(k)
-		w.put(uint64(r.take(k)), uint(k))
-	}
-	return w.take()
-}
-
-// must returns x. Nothing here can fail: it is written to memory.
-func must[T any](x T, err error) T {
-	if err != nil {
-		panic("waiting page: " + err.Error())
-	}
-	return x
 }
 
 // run is a run of bits, the first in the lowest bit of the first word.
@@ -323,6 +602,20 @@ func put(dst []byte, at int, acc uint64, n uint, b uint64, k uint) (int, uint64,
 }
 
 func (w *bitWriter) word(x word) { w.put(uint64(x.bits), uint(x.n)) }
+
+// back writes a distance.
+func (w *bitWriter) back(c *code, distance int) {
+	s, extra, n := distanceOf(distance)
+	x := c[s]
+	w.put(uint64(x.bits)|extra<<x.n, uint(x.n)+n)
+}
+
+// pad ends a byte by an empty stored block.
+func (w *bitWriter) pad() {
+	w.put(0, 3)
+	w.align()
+	w.bytes("\x00\x00\xff\xff")
+}
 
 // literals writes bytes as literals.
 func (w *bitWriter) literals(c *code, b []byte) {

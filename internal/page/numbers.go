@@ -126,16 +126,17 @@ func (c *catalog) appendSpan(dst []byte, d time.Duration) []byte {
 	return c.appendUnit(dst, days, s/(24*3600))
 }
 
-// appendQuartiles writes the longest waits of the fastest 25, 50 and 75 percent, one per line. Of equal ones only
-// the last.
+// appendQuartiles writes "25% wait at most 5 minutes" for the fastest 25, 50 and 75 percent, one per line. Of equal
+// waits only the last.
 func (c *catalog) appendQuartiles(dst []byte, v *Visitor) []byte {
 	for k := range v.Decision.Quartiles {
 		d := coarse(v.quartile(k))
 		if k < 2 && d == coarse(v.quartile(k+1)) {
 			continue
 		}
-		dst = append(c.appendNumber(dst, uint64(25*(k+1))), "\u00a0% ≤ "...)
-		if dst = c.appendSpan(dst, d); k < 2 {
+		before, after, _ := strings.Cut(c.msg.WaitShare, "{n}")
+		dst = append(c.appendNumber(append(dst, before...), uint64(25*(k+1))), after...)
+		if dst = c.appendSpan(append(dst, ' '), d); k < 2 {
 			dst = append(dst, '\n')
 		}
 	}

@@ -41,8 +41,8 @@ function wait(s) {
 		var size = t > 60 ? 60 : 5; // the precision of the estimate
 		return span(Math.ceil(t / size) * size || 5);
 	}).map(function (t, i, all) {
-		return t == all[++i] ? "" : count.format(25 * i) + "\u00a0% ≤ " + t + "\n";
-	}).join("");
+		return t == all[++i] ? "" : words.wait_share.replace("{n}", count.format(25 * i)) + " " + t + "\n";
+	}).join("").trim();
 	if (high < (ranged ? 60 : 45)) return words.wait_short;
 	if (low >= 86400) return words.wait_long;
 	var name = high > 7200 ? "hour" : "minute", size = high > 7200 ? 3600 : 60;
@@ -73,7 +73,7 @@ function show(s) {
 	put("updated", clock(s.updatedAt, long));
 	put("number", s.number);
 	note(s);
-	if (s.draw && window.drawn) drawn(s.draw, s.state == "before", $, count);
+	if (s.draw && window.drawn) drawn(s.draw, s.state == "before", $, count, clock(s.draw.closesAt, short));
 	// The expected time of the turn, in the zone of the browser.
 	var w = s.waitTimeKnown && s.state == "queued" && !lots(s) && s.waitTimeSeconds, step = w > 1200 ? 300000 : 60000;
 	$("turn").hidden = !(w >= 60 && w < 43200);

@@ -114,6 +114,18 @@ var variables = map[string]variable{
 		}
 		return append(dst, "</div>"...)
 	},
+	"closes": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
+		stage := v.stage()
+		if stage == "" {
+			return dst
+		}
+		hidden := ">"
+		if stage != DrawOpen {
+			hidden = " hidden>"
+		}
+		dst = append(append(append(append(append(dst, "<div"...), hidden...), "<dt>"...), c.msg.DrawCloses...), "<dd id=closes>"...)
+		return append(appendClock(dst, v.Event.Draw.Closes), " UTC</div>"...)
+	},
 	"proof": func(dst []byte, v *Visitor, c *catalog, _ *Page) []byte {
 		if v.stage() == "" {
 			return dst

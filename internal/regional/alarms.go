@@ -39,7 +39,7 @@ func (s *Server) Ready() node.Readiness {
 	if s.fleet.Set() == nil {
 		r.Reasons = append(r.Reasons, "no room set yet")
 	}
-	standing := st.Standing
+	standing, uninitialized := st.Standing, why.Reason == stop.Uninitialized
 	if m := s.fleet.Members(); !leading && m != nil {
 		list := m.Ledger()
 		standing = list.Standing(s.Config.DataCenter, 0)
@@ -48,6 +48,8 @@ func (s *Server) Ready() node.Readiness {
 	case st.Copy != 0:
 		r.Reasons = append(r.Reasons, fmt.Sprintf("another data centre is named %s (cluster ID %016x, this one is %016x), no visitor is admitted here: rename one of them; if this is the listed one and its store was lost: vestibule fleet rejoin %s",
 			s.Config.DataCenter, st.Copy, st.ClusterID, s.Config.DataCenter))
+	case uninitialized: // global lists it then
+		r.Reasons = append(r.Reasons, why.Advice())
 	case standing == wire.Listed:
 	case standing == wire.Draining:
 		r.Alarms = append(r.Alarms, "the data centre is draining: no visitor is admitted here")
@@ -55,7 +57,9 @@ func (s *Server) Ready() node.Readiness {
 		r.Reasons = append(r.Reasons, fmt.Sprintf("data centre %s is not in the fleet's list, no visitor is admitted here: vestibule fleet add %s", s.Config.DataCenter, s.Config.DataCenter))
 	}
 	for _, w := range waits {
-		r.Alarms = append(r.Alarms, s.waitAlarm(&w))
+		if !uninitialized {
+			r.Alarms = append(r.Alarms, s.waitAlarm(&w))
+		}
 	}
 	if d, why := s.unsaved.now(); d > time.Second {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("promises have not been stored for %v, new edges get no lease: %s", d.Round(time.Second), why))
@@ -104,6 +108,13 @@ func (l *leadership) logWaits(now fleettime.Mono) {
 	}
 	l.waitsChecked = now
 	waits := l.agg.Waits(now)
+	if own := l.own(now); own.Reason == stop.Uninitialized {
+		if !l.uninit {
+			l.uninit = true
+			l.s.log.Warn("waiting", slog.String("alarm", own.Advice()))
+		}
+		return
+	}
 	keys := make([]region.Wait, len(waits))
 	for i, w := range waits {
 		keys[i] = region.Wait{Why: w.Why, Edge: w.Edge, Instance: w.Instance, Ended: w.Ended}

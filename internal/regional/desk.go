@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/ledger/region"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
 
@@ -17,13 +18,56 @@ func (l *leadership) obey(data []byte) {
 	if !l.s.understood("order", json.Unmarshal(data, &o)) || l.isCopy() {
 		return
 	}
-	answer, err := json.Marshal(wire.OrderDone{ID: o.ID, ForgetAnswer: l.forgetEdge(&o.Forget)})
+	done := wire.OrderDone{ID: o.ID}
+	switch {
+	case o.Begin:
+		done.ForgetAnswer = l.begin()
+	case o.Number != "":
+		done.Sessions, done.Error = l.find(o.Number)
+	default:
+		done.ForgetAnswer = l.forgetEdge(&o.Forget)
+	}
+	answer, err := json.Marshal(done)
 	if err == nil {
 		err = l.s.Global.Publish(wire.OrderDoneSubject(l.s.Config.DataCenter), answer)
 	}
 	if err != nil {
 		l.s.log.Error("result of an order not sent", slog.Any("error", err))
 	}
+}
+
+// begin handles an operator's declaration that nobody was ever admitted in the fleet. A node that has a ticket key
+// knows better.
+func (l *leadership) begin() (out wire.ForgetAnswer) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	err := region.ErrBegun
+	if len(l.s.fleet.Ring().Keys) == 0 {
+		err = l.agg.Begin(l.s.Clock.Now())
+	}
+	if err != nil {
+		l.s.log.Warn("the data centre does not begin anew", slog.Any("error", err))
+		return wire.ForgetAnswer{Error: err.Error()}
+	}
+	l.s.log.Warn("an operator declared that nobody was ever admitted in this fleet")
+	return wire.ForgetAnswer{Done: l.s.Config.DataCenter + " admits visitors"}
+}
+
+// find returns the sessions with a reference number.
+func (l *leadership) find(text string) (out []wire.FoundSession, fault string) {
+	number, err := ticket.ParseNumber(text)
+	if err != nil {
+		return nil, err.Error()
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	rooms := l.s.fleet.Set()
+	for _, s := range l.agg.Find(l.s.Clock.Now(), func(id uint64) bool { return ticket.HasNumber(id, number) }) {
+		if r := rooms.ByID(s.Room); r != nil {
+			out = append(out, wire.FoundSession{Room: r.Name, Edge: s.Edge, Until: time.UnixMilli(int64(s.Until)).UTC()})
+		}
+	}
+	return out, ""
 }
 
 func (l *leadership) isCopy() bool {

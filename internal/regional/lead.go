@@ -46,6 +46,7 @@ type leadership struct {
 	stop      stop.Stop      // as this aggregator last knew
 	stoppedAt fleettime.Mono // when it last looked
 
+	uninit       bool                     // logged that the fleet is not initialized
 	waits        node.Steady[region.Wait] // logged waits
 	waitsChecked fleettime.Mono           // last check of waits
 }
@@ -135,7 +136,7 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 		s.log.Error("bootstrap is ignored: this data centre had a leader before, and its stored promises are lost")
 	}
 	if stored.Version == 0 && !s.fresh {
-		s.log.Warn("no promises are stored for this data centre: no visitor is admitted until every possible session has expired, or every edge reports that it followed no other leader since this process led",
+		s.log.Warn("no promises are stored for this data centre: no visitor is admitted until a new fleet is initialized (vestibule init), every possible session has expired, or every edge reports that it followed no other leader since this process led",
 			slog.Bool("led", s.own.Version > 0))
 	}
 	now := s.Clock.Now()
@@ -297,8 +298,16 @@ const stopEvery = 250 * time.Millisecond
 func (l *leadership) own(now fleettime.Mono) stop.Stop {
 	if l.stoppedAt == 0 || now.Sub(l.stoppedAt) >= stopEvery {
 		l.stop, l.stoppedAt = l.agg.Stop(now), now
+		if l.uninitialized() {
+			l.stop = stop.Stop{Reason: stop.Uninitialized, Centre: l.s.Config.DataCenter, Since: l.stop.Since}
+		}
 	}
 	return l.stop
+}
+
+// uninitialized reports whether this data centre never admitted anybody, as far as it knows. The caller holds the lock.
+func (l *leadership) uninitialized() bool {
+	return len(l.s.fleet.Ring().Keys) == 0 && l.agg.Uninitialized()
 }
 
 // stopped returns why nobody enters here, as far as this data centre or global knows: global alone knows which data

@@ -2,6 +2,7 @@ package regional_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -25,10 +26,13 @@ import (
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ledger/region"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/stop"
+	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
 	"vestibule/internal/global/control/api"
+	"vestibule/internal/global/members"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
@@ -64,6 +68,7 @@ type site struct {
 	edges []*natsbus.Conn
 
 	promises func(wire.PromiseStore) wire.PromiseStore // wraps the regionals' store; nil for none
+	plain    bool                                      // global and regionals start without bootstrap
 }
 
 func newSite(t *testing.T) *site {
@@ -101,10 +106,10 @@ func (s *site) run(name string, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-func (s *site) global() (stop func()) {
+func (s *site) global() (g *global.Server, stop func()) {
 	s.t.Helper()
 	cfg := global.DefaultConfig()
-	cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = s.t.TempDir(), filepath.Join(s.t.TempDir(), "rooms.yaml"), []string{"dublin"}, true
+	cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = s.t.TempDir(), filepath.Join(s.t.TempDir(), "rooms.yaml"), []string{"dublin"}, !s.plain
 	if err := os.WriteFile(cfg.Rooms, []byte(`rooms: [{name: a, host: a.example, total_active_users: 10, new_users_per_minute: 600, session_duration: 1m, origin: "http://127.0.0.1:1"}]`), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -117,7 +122,7 @@ func (s *site) global() (stop func()) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.run("global", g.Run)
+	return g, s.run("global", g.Run)
 }
 
 type candidate struct {
@@ -132,7 +137,7 @@ func (c *candidate) leads() bool { return c.Status().Leading }
 func (s *site) regional(name string) *candidate {
 	s.t.Helper()
 	cfg := regional.DefaultConfig()
-	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Bootstrap = name, "dublin", s.t.TempDir(), true
+	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Bootstrap = name, "dublin", s.t.TempDir(), !s.plain
 	if errs := cfg.Validate(); len(errs) > 0 {
 		s.t.Fatal(errs)
 	}
@@ -236,7 +241,7 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 
 func TestAStandbyTakesOver(t *testing.T) {
 	s := newSite(t)
-	stopGlobal := s.global()
+	_, stopGlobal := s.global()
 	a := s.regional("one")
 	eventually(t, "the first leads", a.leads)
 	b, e := s.regional("two"), s.edge()
@@ -517,6 +522,102 @@ func TestBootstrapIsBelievedOnce(t *testing.T) {
 	eventually(t, "the second leads", second.leads)
 	if !waits(second) {
 		t.Error("the second believes that the data centre is new")
+	}
+}
+
+// A fleet that never admitted anybody says so at every node, and how it begins: vestibule init. It is not ready, also
+// after its regional was replaced. Then it admits visitors, and refuses to be initialized again.
+func TestANewFleetIsInitializedOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.plain = true
+	g, _ := s.global()
+	first := s.regional("one")
+	e := s.edge()
+	says := func(r node.Readiness) bool {
+		has := func(all []string) bool {
+			return slices.ContainsFunc(all, func(text string) bool {
+				return strings.Contains(text, "this fleet has never admitted anybody") && strings.HasSuffix(text, ": vestibule init")
+			})
+		}
+		return !r.Ready && has(r.Reasons) && slices.ContainsFunc(r.Stops, func(v stop.View) bool {
+			return v.Reason == "uninitialized" && v.Command == "vestibule init"
+		}) && !slices.ContainsFunc(append(r.Alarms, r.Reasons...), func(text string) bool { return strings.Contains(text, "vestibule fleet") })
+	}
+	eventually(t, "the regional says so", func() bool { return says(first.Ready()) })
+	first.stop()
+	r := s.regional("two")
+	eventually(t, "its successor says so", func() bool { return says(r.Ready()) })
+	eventually(t, "the edge says so", func() bool { return says(e.Ready()) })
+	eventually(t, "global says so", func() bool { return says(g.Ready()) && len(g.Ready().Alarms) > 0 })
+	list := &members.List{Docs: natsbus.NewDocuments(s.connect("operator"), 0)}
+	if done, err := list.Init(t.Context()); err != nil || !strings.Contains(done, "dublin") {
+		t.Fatalf("%s, %v", done, err)
+	}
+	begun := time.Now()
+	eventually(t, "all are ready", func() bool { return leased(e)() && r.Ready().Ready && g.Ready().Ready })
+	eventually(t, "permits come", func() bool { return r.Status().Rooms["a"].Settled && r.Status().Rooms["a"].Granted > 0 })
+	t.Logf("ready %v after the command", time.Since(begun).Round(time.Millisecond))
+	if w := r.Status().Waits; len(w) > 0 {
+		t.Errorf("it waits: %+v", w)
+	}
+	eventually(t, "the list of data centres is founded", func() bool {
+		_, err := list.Init(t.Context())
+		return errors.Is(err, members.ErrInitialized)
+	})
+}
+
+// An operator may be wrong: a node that has ticket keys, and a store that has some, stop the initialization.
+func TestAFleetWithKeysIsNotInitialized(t *testing.T) {
+	t.Parallel()
+	ring, err := ticket.Keyring{}.Rotate(fleettime.TimeOf(time.Now()), time.Hour, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := ticket.EncodeKeyring(ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, plant := range map[string]func(t *testing.T, s *site){
+		"at a node": func(t *testing.T, s *site) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "keys.json"), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			conn := s.connect("old")
+			f, err := node.NewFleet(dir, natsbus.NewDocuments(conn, 0), quiet, prometheus.NewRegistry(), func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			deaf, err := f.Hand(conn, node.Holder{DC: "dublin", Name: "old", Edge: true}, node.KeysDocument)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(deaf)
+		},
+		"in the store": func(t *testing.T, s *site) {
+			eventually(t, "the store is there", func() bool {
+				_, err := natsbus.NewDocuments(s.connect("writer"), 1).Put(t.Context(), node.KeysDocument, data, 0)
+				return err == nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.plain = true
+			r := s.regional("one")
+			eventually(t, "the regional leads", r.leads)
+			plant(t, s)
+			s.global()
+			list := &members.List{Docs: natsbus.NewDocuments(s.connect("operator"), 1)}
+			if done, err := list.Init(t.Context()); err == nil || !strings.Contains(err.Error(), "ticket keys: visitors may have been admitted") {
+				t.Errorf("done %q, %v", done, err)
+			}
+			if len(r.Status().Waits) == 0 && r.Ready().Ready {
+				t.Error("the data centre has begun")
+			}
+		})
 	}
 }
 

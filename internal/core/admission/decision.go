@@ -60,7 +60,7 @@ const (
 )
 
 var reasonNames = [reasons]string{
-	"none", "session", "slot", "repeated", "behind", "full", "isolated",
+	"none", "session", "permit", "repeated", "behind", "full", "isolated",
 	"unsure", "unknown", "crowded", "gave_up", "closed", "uncounted", "origin_down", "drains", "first_touch", "queued_all", "rejected", "gathering",
 }
 

@@ -12,8 +12,9 @@ import (
 //
 // The model: within the life of its ticket a session ends at a constant rate (by a goodbye), usually 0. Of the
 // sessions that reach the ticket life, a constant share has never been renewed and ends then, and the others end at
-// another constant rate. The rates are learned: ended sessions over session-seconds. Just after opening, while no
-// session can have ended yet, the model knows that and does not take the first rush for a steady rate.
+// another constant rate. The end of a session is observed a moment later, so that all of this is later by [observed].
+// Rates and the share are learned. Just after opening, while no session can have ended yet, the model knows that and
+// does not take the first rush for a steady rate.
 type Turnover struct {
 	life   time.Duration // of a ticket
 	step   time.Duration // span of one cell
@@ -30,7 +31,7 @@ type Turnover struct {
 	// These decay.
 	youngFor, early float64 // session-seconds within the ticket life, sessions that ended there
 	beyond, ended   float64 // session-seconds beyond the ticket life, sessions that ended there
-	reached         float64 // sessions that reached the ticket life, and whose end then would have been observed
+	reached         float64 // sessions that reached the ticket life
 }
 
 const (
@@ -38,21 +39,17 @@ const (
 	turnLife  = 64
 	minStep   = 500 * time.Millisecond
 
-	// Prior: a session lasts 1.3 ticket lives.
+	// Prior: a session lasts 1.3 ticket lives. once is the share of those without a renewal, which end when they reach
+	// the ticket life; it is taken to be uniform between none and half. moreDoubt is the standard deviation of the
+	// logarithm of the time beyond the life of the others.
 	priorBeyond = 0.3
-	priorDoubt  = 0.22 // standard deviation of the logarithm
+	once        = 0.25
+	onceDoubt   = 0.144
+	moreDoubt   = 0.93
+	priorDoubt  = 0.22 // of the whole session
 
-	// The weight of the prior in ended sessions: the logarithm of a rate has the inverse square root of their number as
-	// its standard deviation. priorDoubt is that of the whole session, of which the time beyond the life is a part.
-	priorEnds = priorBeyond / (1 + priorBeyond) / priorDoubt * priorBeyond / (1 + priorBeyond) / priorDoubt
-
-	// once is the share of sessions without a renewal, which end when they reach the ticket life. It is taken to be
-	// uniform between none and half, with the standard deviation onceDoubt.
-	once      = 0.25
-	onceDoubt = 0.144
-
-	// observed is the mean delay until the end of an expired session is observed.
-	observed = 1500 * time.Millisecond
+	// observed is the mean delay from the ticket life to the observed end of a session without a renewal.
+	observed = 500 * time.Millisecond
 
 	// The prior for early ends: none in one ticket life.
 	priorYoung = 1
@@ -115,13 +112,17 @@ func (u *Turnover) begin(cell int64, began, alive float64) {
 // end records the end of n sessions, after which active are left. Sessions missing among the young ended early;
 // their ages are unknown.
 func (u *Turnover) end(n, active float64) {
-	early := min(n, max(0, u.young-active-max(1, active/50)))
+	within := 0.0
+	for i := range int(u.life / u.step) {
+		within += *at(&u.alive, u.newest-int64(i))
+	}
+	early := min(n, max(0, within-active-max(1, active/50)))
 	if early > 0 {
-		left := 1 - early/u.young
-		for i := range u.cells() {
+		left := 1 - early/within
+		for i := range int(u.life / u.step) {
 			*at(&u.alive, u.newest-int64(i)) *= left
 		}
-		u.young *= left
+		u.young -= early
 	}
 	u.early += early
 	u.ended += n - early
@@ -190,7 +191,7 @@ func (u *Turnover) rotate(n int64) {
 	for u.newest < n {
 		u.newest++
 		*at(&u.began, u.newest), *at(&u.alive, u.newest) = 0, 0
-		u.reached += *at(&u.alive, u.newest-int64(u.cells())-int64(observed/u.step))
+		u.reached += *at(&u.alive, u.newest-int64(u.cells()))
 	}
 	u.recount()
 }
@@ -208,13 +209,13 @@ func at(ring *[turnCells]float64, n int64) *float64 {
 	return &ring[((n%turnCells)+turnCells)%turnCells]
 }
 
-// cells returns how many cells a ticket life spans.
-func (u *Turnover) cells() int { return int((u.life + u.step - 1) / u.step) }
+// cells returns how many cells a ticket life spans, until its end is observed.
+func (u *Turnover) cells() int { return int((u.life + observed + u.step/2) / u.step) }
 
 // spread distributes n sessions of unknown age as the survivors of a steady flow.
 func (u *Turnover) spread(n float64) {
 	s := u.stay()
-	began := n / s.mean() * u.life.Seconds() / float64(u.cells())
+	began := n / s.mean() * (u.life + observed).Seconds() / float64(u.cells())
 	for i := range u.cells() {
 		alive := began * math.Exp(-s.hazard*(time.Duration(i)*u.step).Seconds())
 		u.begin(u.newest-int64(i), began, alive)
@@ -227,17 +228,19 @@ type stay struct {
 	hazard float64 // rate of ends within the ticket life
 	young  float64 // mean time within the ticket life
 	reach  float64 // share of sessions that reach the ticket life
-	late   float64 // their mean time beyond it
-	more   float64 // mean time beyond it of those that were renewed
+	single float64 // share of these without a renewal, which end then
+	more   float64 // mean time beyond it of the others
+	late   float64 // of all
+	doubt  float64 // standard deviation of the logarithm of late
 }
 
 func (s *stay) mean() float64 { return s.young + s.reach*s.late }
 
 func (u *Turnover) stay() stay {
-	life := u.life.Seconds()
+	life := (u.life + observed).Seconds()
 	s := stay{young: life, reach: 1}
-	s.more = max(life/64, (u.beyond+priorEnds*priorBeyond*life/(1-once))/(u.renewed()+priorEnds))
-	s.late = (1 - once) * s.more
+	s.single, s.more, s.doubt = u.beyondLife()
+	s.late = (1 - s.single) * s.more
 	if u.early > 0 {
 		s.hazard = min(20/life, u.early/(u.youngFor+priorYoung*life))
 		s.reach = math.Exp(-s.hazard * life)
@@ -246,8 +249,35 @@ func (u *Turnover) stay() stay {
 	return s
 }
 
-// renewed returns how many of the ended sessions were renewed.
-func (u *Turnover) renewed() float64 { return max(0, u.ended-once*u.reached) }
+// beyondLife returns the share of sessions that end when they reach the ticket life, the mean time beyond it of the
+// others, and the standard deviation of the logarithm of that of all. They are the most likely ones, given their priors
+// and the number of sessions that have ended: a few seconds in which none ends are no evidence of very long sessions,
+// because the share may be small and the ends may be observed late.
+func (u *Turnover) beyondLife() (single, more, doubt float64) {
+	prior := priorBeyond * u.life.Seconds() / (1 - once)
+	recent := 0.0 // sessions whose end may not have been observed yet
+	for i := range int64(time.Second/u.step) + 1 {
+		recent += *at(&u.alive, u.newest-int64(u.cells())-i)
+	}
+	noise := 1 + u.ended + once*recent*once*recent
+	room := noise + onceDoubt*u.reached*onceDoubt*u.reached
+	excess := u.ended - once*u.reached // ends of renewed sessions, if the share is once
+	low, high, n := -4.0, 4.0, 0.0     // logarithm of their rate over that of the prior
+	for range 24 {
+		x := (low + high) / 2
+		if n = u.beyond / prior * math.Exp(x); x/(moreDoubt*moreDoubt) < (excess-n)*n/room {
+			low = x
+		} else {
+			high = x
+		}
+	}
+	single = min(max(0, once+onceDoubt*onceDoubt*u.reached*(excess-n)/room), 0.9)
+	more = max(u.life.Seconds()/64, prior*math.Exp(-low))
+	// The inverse of the information about both.
+	a, b, c := 1/(moreDoubt*moreDoubt)+n*n/noise, n*u.reached/noise, 1/(onceDoubt*onceDoubt)+u.reached*u.reached/noise
+	g := 1 / (1 - single)
+	return single, more, math.Sqrt((c - 2*b*g + a*g*g) / (a*c - b*b))
+}
 
 // Stay returns the mean time that a session holds its permit.
 func (u *Turnover) Stay() time.Duration {
@@ -270,9 +300,7 @@ func (u *Turnover) Doubt(x Limits) Doubt {
 		return Doubt{ByRate: u.seen}
 	}
 	s := u.stay()
-	n := priorEnds + u.renewed()
-	late := math.Hypot(1/math.Sqrt(n), onceDoubt*max(0, u.reached/n-1/(1-once)))
-	return Doubt{Stay: min(priorDoubt, s.reach*s.late/s.mean()*late)}
+	return Doubt{Stay: min(priorDoubt, s.reach*s.late/s.mean()*s.doubt)}
 }
 
 // Paces returns the admission rate from now on while visitors wait, in at most [MaxPaces] phases. It is nil before
@@ -297,11 +325,6 @@ func (u *Turnover) Paces(x Limits) []Pace {
 	for i, share := cells-1, stays; i >= 0; i, share = i-1, share*stays {
 		*at(&lasting, n-i) *= share
 	}
-	delay, waits := int64(observed/u.step), 0.0 // of old, those that will end when that is observed
-	for i := range delay {
-		waits += once * *at(&lasting, n-cells-i)
-	}
-	waits = min(waits, old)
 	window, used := int64(math.Round(60/dt)), 0.0 // a permit of R is in use for a minute
 	byWindow := window >= 2 && window < turnCells
 	for i := int64(0); byWindow && i < window-1; i++ {
@@ -314,11 +337,9 @@ func (u *Turnover) Paces(x Limits) []Pace {
 		last := *at(&lasting, n-cells)
 		gone := max(0, young-last) * (1 - stays)
 		young = max(0, young-gone-last)
-		due := once * *at(&lasting, n-cells-delay)
-		waits += once*last - due
-		left := (old - waits) * -math.Expm1(-dt/s.more)
-		old += last - due - left
-		gone += due + left
+		left := old * -math.Expm1(-dt/s.more)
+		old += (1-s.single)*last - left
+		gone += s.single*last + left
 		inside -= gone
 		vacant = (vacant + gone) * keep
 		enter := max(0, x.Total-inside-vacant)

@@ -251,17 +251,50 @@ func TestDoubtFallsAsSessionsEnd(t *testing.T) {
 	for _, c := range []struct {
 		ended, reached, perMinute, want float64
 	}{
-		{0, 0, 6000, 0.22},
-		{40, 40, 6000, 0.041},
-		{160, 160, 6000, 0.021},
-		{640, 640, 6000, 0.0105},
-		{40, 80, 6000, 0.1274},
+		{0, 0, 6000, 0.2177},
+		{40, 40, 6000, 0.0477},
+		{160, 160, 6000, 0.0238},
+		{640, 640, 6000, 0.0119},
+		{40, 80, 6000, 0.1069},
 		{40, 40, 60, 0},
 	} {
 		u := Turnover{life: time.Minute, step: time.Second, seen: true, active: 10, reached: c.reached, ended: c.ended, beyond: c.ended * 18}
 		d := u.Doubt(Limits{Total: 100, PerMinute: c.perMinute})
 		if math.Abs(d.Stay-c.want) > 0.0006 || d.ByRate != (c.want == 0) {
 			t.Errorf("%v ended of %v, R %v: %+v, want %v", c.ended, c.reached, c.perMinute, d, c.want)
+		}
+	}
+}
+
+// TestTheFirstLifeIsNoEvidenceOfLongSessions: a room fills in a second, and the ends of its sessions are observed later
+// than usual. While the first ones reach their life, nobody hears of twice the wait.
+func TestTheFirstLifeIsNoEvidenceOfLongSessions(t *testing.T) {
+	for _, late := range []float64{0, 1, 3} { // seconds, more than observed
+		for _, total := range []int{40, 150, 1000} {
+			s := &site{rng: rand.New(rand.NewPCG(1, uint64(total))), life: 22 + late, browse: 8, total: total, rate: math.MaxInt32}
+			var u Turnover
+			u.Observe(0, 22*time.Second, 0, 0)
+			enters := make([]float64, 0, 6*total)        // times
+			type forecast struct{ at, of, wait float64 } // of the visitor with that number
+			var told []forecast
+			for at := 0.5; len(enters) < 5*total; at += 0.5 {
+				for range s.step(at, 5*total-len(enters)) {
+					enters = append(enters, at)
+				}
+				u.Observe(fleettime.Mono(at*1e9), 22*time.Second, float64(len(s.ends)), float64(s.admitted))
+				paces := u.Paces(Limits{Total: float64(total), PerMinute: 1e9})
+				for of := 2 * total; of < 5*total; of += total / 2 {
+					if wait, ok := Estimate(float64(of-len(enters)), paces, 0); ok && of > len(enters) {
+						told = append(told, forecast{at, float64(of), wait.Seconds()})
+					}
+				}
+			}
+			for _, f := range told {
+				if wait := enters[int(f.of)-1] - f.at; wait > 30 && (f.wait > 2*wait || f.wait < wait/2) {
+					t.Errorf("T %d, ends observed %v s late: after %v s visitor %v was told %.0f s and waited for %.0f", total, late, f.at, f.of, f.wait, wait)
+					break
+				}
+			}
 		}
 	}
 }

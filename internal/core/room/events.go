@@ -16,7 +16,7 @@ import (
 
 // Bounds of events.
 const (
-	MaxEvents   = 5               // of one room
+	MaxEvents   = 25              // of one room, with those that have ended
 	MinEvent    = time.Minute     // from the start of an event to its end
 	MinPrequeue = 5 * time.Minute // from the prequeue to the start
 	maxMoment   = 4102444800000   // the year 2100, in Unix milliseconds

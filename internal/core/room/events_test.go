@@ -45,7 +45,7 @@ func TestEventsAreRefusedWithTheField(t *testing.T) {
 		{[]Event{launch()}, ""},
 		{many[:MaxEvents], ""},
 		{[]Event{launch(), second(30, 31)}, ""}, // as the first one ends
-		{many, "events: must be at most 5, got 6"},
+		{many, "events: must be at most 25, got 26"},
 		{edit(func(e *Event) { e.Name = "" }), "events[0].name: is required"},
 		{edit(func(e *Event) { e.Name = "a b" }), "events[0].name: must be 1 to 64 of"},
 		{edit(func(e *Event) { e.Start = 0 }), "events[0].event_start_time: is required"},

@@ -53,6 +53,8 @@ type Settings struct {
 	Methods           string
 	OriginReuse       string
 	LongConnections   string
+	TurnstileMode     string
+	TurnstileAction   string
 	Rules             []Rule
 	Events            []Event
 }
@@ -227,6 +229,10 @@ var Schema = []Setting{
 		"Connections to the site: `auto` keeps them for the next visitor, except where a login is bound to one (NTLM, Negotiate); `never` opens one for each request, and passes every informational answer (103).", ReuseAuto, ReuseNever),
 	choice("long_connections", DefaultLong, func(s *Settings) *string { return &s.LongConnections },
 		"Websockets: `end` with their session, or `renew` it while their visitor sends data: see [Long connections](#long-connections).", LongEnd, LongRenew),
+	forEvents(choice("turnstile_mode", DefaultTurnstile, func(s *Settings) *string { return &s.TurnstileMode },
+		"Kept for clients of the hosted product. It has no effect.", TurnstileModes...)),
+	forEvents(choice("turnstile_action", DefaultTurnstileAction, func(s *Settings) *string { return &s.TurnstileAction },
+		"Kept for clients of the hosted product. It has no effect.", TurnstileActions...)),
 	{
 		Key: "rules", Bounds: fmt.Sprintf("at most %d of `{expression, description, enabled, id}`", MaxRules),
 		Doc:   "Requests that pass the room: see [Rules](#rules).",

@@ -99,21 +99,23 @@ const CommandRevoke = "revoke"
 
 // The defaults of [Settings.WithDefaults].
 const (
-	DefaultPath           = "/"
-	DefaultSession        = 5 * time.Minute
-	DefaultQueueingStatus = 200
-	DefaultLanguage       = "en-US"
-	DefaultPolicy         = PolicyServe
-	DefaultProbation      = time.Minute
-	DefaultGrace          = 5 * time.Minute
-	DefaultLost           = 15 * time.Minute
-	DefaultIsolation      = IsolationHold
-	DefaultBinding        = BindingNone
-	DefaultPreflights     = PreflightsSite
-	DefaultCaching        = CachingPrivate
-	DefaultMethod         = MethodFIFO
-	DefaultReuse          = ReuseAuto
-	DefaultLong           = LongEnd
+	DefaultPath            = "/"
+	DefaultSession         = 5 * time.Minute
+	DefaultQueueingStatus  = 200
+	DefaultLanguage        = "en-US"
+	DefaultPolicy          = PolicyServe
+	DefaultProbation       = time.Minute
+	DefaultGrace           = 5 * time.Minute
+	DefaultLost            = 15 * time.Minute
+	DefaultIsolation       = IsolationHold
+	DefaultBinding         = BindingNone
+	DefaultPreflights      = PreflightsSite
+	DefaultTurnstile       = "invisible"
+	DefaultTurnstileAction = "log"
+	DefaultCaching         = CachingPrivate
+	DefaultMethod          = MethodFIFO
+	DefaultReuse           = ReuseAuto
+	DefaultLong            = LongEnd
 )
 
 // ID identifies a room on the wire and in tickets. It is a hash of the room's name, or its former name, so it survives
@@ -197,3 +199,9 @@ func (s Settings) Equal(o Settings) bool {
 	s.Rules, o.Rules, s.Events, o.Events = nil, nil, nil, nil
 	return reflect.DeepEqual(s, o)
 }
+
+// Values of settings of the hosted product that are kept and have no effect.
+var (
+	TurnstileModes   = []string{"off", DefaultTurnstile, "visible_non_interactive", "visible_managed"}
+	TurnstileActions = []string{DefaultTurnstileAction, "infinite_queue"}
+)

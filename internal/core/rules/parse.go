@@ -43,6 +43,7 @@ type node struct {
 	args   []*node
 	ofPath bool // depends on the path
 	each   int  // number of [*] in it, outside any and all
+	spread bool // of a call: [*] follows it
 
 	text   string // literal, name of a field or a function, key
 	number int64  // literal, index

@@ -82,6 +82,10 @@ func (p *parser) pick(from *node) *node {
 		}
 	case p.sign("*"):
 		n.op = opEach
+		if from.op == opCall && from.each == 1 && !from.spread { // a function of each value: its results are a list
+			n, from.spread = from, true
+			break
+		}
 		switch from.kind {
 		case mapKind:
 			n.kind = textsKind // of all names; a second [*] iterates over them

@@ -36,12 +36,14 @@ const (
 	NoGlobal                // the data centre has no lease of global, and no permit of its own is free
 	Silent                  // the data centre does not report to global
 	NoLeader                // no global leads
+	Uninitialized           // the fleet has never admitted anybody, and nobody has said that it may
 	reasons
 )
 
 var names = [reasons]string{
 	"none", "paused", "queue_all", "rejecting", "before_event", "full", "site_down", "draining", "unlisted", "copy", "awaits_edge",
 	"awaits_allocation", "awaits_data_center", "no_time", "clock_uncertain", "no_lease", "no_global", "silent", "no_leader",
+	"uninitialized",
 }
 
 // String returns the name of the reason; "unknown" for one of a newer build.
@@ -199,6 +201,8 @@ func (s Stop) String() string {
 			text += away
 		}
 		return text
+	case Uninitialized:
+		return nobody + ": this fleet has never admitted anybody, and must be initialized once"
 	case NoLeader:
 		return "no global leads: check that a global runs and that its NATS is connected"
 	default:
@@ -266,6 +270,8 @@ func (s Stop) Command() string {
 		if lost := cmp.Or(s.Edge, s.Centre); !s.Ended {
 			return fmt.Sprintf("vestibule fleet remove %s --force", lost)
 		}
+	case Uninitialized:
+		return "vestibule init"
 	default:
 	}
 	return ""

@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // prefix begins all subjects. Subjects carry the identity of nodes, so that permissions of a role are an allow-list.
@@ -42,16 +43,26 @@ func OrderSubject(dc string) string { return prefix + Root + ".order." + dc }
 // OrderDoneSubject is the subject of the results of orders.
 func OrderDoneSubject(dc string) string { return prefix + Root + ".done." + dc }
 
-// Order is an order to forget an edge; it and OrderDone are sent as JSON.
+// Order is an order to forget an edge, to begin, or to find a visitor; it and OrderDone are sent as JSON.
 type Order struct {
 	ID     string    `json:"id"` // random
 	Forget ForgetAsk `json:"forget"`
+	Begin  bool      `json:"begin,omitempty"`  // instead: nobody was ever admitted in the fleet
+	Number string    `json:"number,omitempty"` // instead: find the sessions with this reference number
 }
 
 // OrderDone is the result of an order.
 type OrderDone struct {
 	ID string `json:"id"` // of the order
 	ForgetAnswer
+	Sessions []FoundSession `json:"sessions,omitempty"`
+}
+
+// FoundSession is a session with a wanted reference number.
+type FoundSession struct {
+	Room  string    `json:"room"` // name
+	Edge  string    `json:"edge"`
+	Until time.Time `json:"until"`
 }
 
 // ForgetAsk is an operator's statement that an edge has ended; it and ForgetAnswer are sent as JSON.

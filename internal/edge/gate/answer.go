@@ -152,7 +152,7 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	o.allow(r, rm)
 	o.set(DecisionHeader, SaysWait)
 	form, contentType := r.form(), "application/json"
-	v.Lang = a.language(r, rm)
+	v.Lang = a.language(r, rm.lang)
 	gzip := form == asPage && page.TakesGzip(r.Encodings)
 	switch form {
 	case asJSON:
@@ -184,8 +184,8 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 	o.answer(status, contentType, referrer)
 }
 
-// language returns the language of the answer: the visitor's choice, or the browser's preference.
-func (a *answers) language(r *Request, rm *roomState) page.Lang {
+// language returns the language of the answer: the visitor's choice, the browser's preference, or otherwise.
+func (a *answers) language(r *Request, otherwise page.Lang) page.Lang {
 	for _, line := range r.Cookies {
 		if !strings.Contains(line, languageCookie) {
 			continue
@@ -196,7 +196,7 @@ func (a *answers) language(r *Request, rm *roomState) page.Lang {
 			}
 		}
 	}
-	return a.langs.Pick(r.Languages, rm.lang)
+	return a.langs.Pick(r.Languages, otherwise)
 }
 
 // eventOf returns the room's event on the page at now: an active one, or one with gathering visitors.

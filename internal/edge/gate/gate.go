@@ -203,6 +203,12 @@ func (g *Gate) Status() Status {
 func (g *Gate) Stops() (out []stop.Stop) {
 	rooms := g.rooms.Load()
 	all := stop.Stop{}
+	g.With(func(fleettime.Mono, *admission.Engine) {
+		if g.above.Reason == stop.Uninitialized { // also without rooms
+			all = g.above
+		}
+	})
+	fresh := !all.OK()
 	for some := range slices.Chunk(rooms.rooms, statusChunk) { // let visitors take the lock in between
 		g.With(func(now fleettime.Mono, eng *admission.Engine) {
 			ft := eng.Time(now)
@@ -211,7 +217,7 @@ func (g *Gate) Stops() (out []stop.Stop) {
 				if s.OK() {
 					s = eng.Stop(now, r.ID)
 				}
-				if (s.OK() || s.Reason == stop.Full) && !g.above.OK() {
+				if (s.OK() || s.Reason == stop.Full || fresh && !s.Operated()) && !g.above.OK() {
 					s = g.above
 				}
 				switch {

@@ -237,15 +237,24 @@ func (p *ownPages) serveDraw(r *Request, o *Outcome, rooms *snapshot, query stri
 	o.Body = append(append(o.Body[:0], rm.Drawn.Record...), '\n')
 }
 
-// checkDraw answers with the page that repeats a draw.
-func (p *ownPages) checkDraw(r *Request, o *Outcome, _ *snapshot, _ string) {
+// checkDraw answers with the page that repeats a draw, in the language of the visitor or the room.
+func (p *ownPages) checkDraw(r *Request, o *Outcome, rooms *snapshot, query string) {
 	if !r.reads(o) {
 		return
 	}
 	p.metrics.count("draw")
+	lang := page.English
+	if values, err := url.ParseQuery(query); err == nil {
+		if rm := rooms.set.ByName(values.Get("room")); rm != nil {
+			lang = rooms.rooms[rm.Index].lang
+		}
+	}
+	lang = p.language(r, lang)
 	o.says(statusOK, "text/html; charset=utf-8", "public, max-age=60")
+	o.set("Vary", "Accept-Language, Cookie")
+	o.set("Content-Language", lang.Code())
 	o.set("Content-Security-Policy", page.CheckDrawPolicy)
-	o.Body = append(o.Body[:0], page.CheckDraw...)
+	o.Body = append(o.Body[:0], page.CheckDraw(lang)...)
 }
 
 // languageCookie holds the visitor's choice of language, a code of [room.Languages].
@@ -272,7 +281,7 @@ func (p *ownPages) languages(r *Request, o *Outcome, rooms *snapshot, query stri
 		if shown.IsCustom() {
 			shown = page.Builtin()
 		}
-		lang := p.language(r, rm)
+		lang := p.language(r, rm.lang)
 		o.set("Content-Language", lang.Code())
 		o.set("Content-Security-Policy", page.FramedBy(shown.LanguagesPolicy(), rm.FrameAncestors))
 		o.Body = shown.AppendLanguages(o.Body[:0], lang, rm.Name, back)

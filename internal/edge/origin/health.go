@@ -36,9 +36,40 @@ type Origin struct {
 	failed  atomic.Int32 // failed requests in a row
 	probing atomic.Bool
 
-	mu    sync.Mutex
-	since fleettime.Mono // time of the first of them
-	down  bool
+	mu     sync.Mutex
+	since  fleettime.Mono // time of the first of them
+	down   bool
+	logged [faults]logged
+}
+
+// logged is when a fault was last logged, and how often it happened since.
+type logged struct {
+	at   fleettime.Mono
+	more int
+}
+
+// The faults that are logged once a minute for each site.
+const (
+	logSilent = iota // it does not answer
+	logBroken        // its answer cannot be read, or breaks off
+	faults
+)
+
+// logEvery is the interval of lines about one fault of one site.
+const logEvery = time.Minute
+
+// logs reports whether a fault is to be logged now, and how often it happened since the last line.
+func (o *Origin) logs(now fleettime.Mono, fault int) (more int, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := &o.logged[fault]
+	if l.at != 0 && now.Sub(l.at) < logEvery {
+		l.more++
+		return 0, false
+	}
+	more = l.more
+	*l = logged{at: max(now, 1)}
+	return more, true
 }
 
 // New returns an origin of unknown health, which counts as up.
@@ -128,7 +159,7 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 	}
 	if errors.Is(err, http1.ErrAnswer) { // a sign of life: one broken page says nothing about the others
 		m.Metrics.unreadable.Inc()
-		m.Log.Warn("answer of the origin cannot be read: the visitor gets 502", slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err))
+		m.warn(o, logBroken, "answer of the origin cannot be read: the visitor gets 502", host, err)
 		return Failure{Status: http.StatusBadGateway, Text: "The site's answer cannot be read. Please try again.\n"}
 	}
 	if errors.Is(err, ErrSharedLogin) {
@@ -142,7 +173,7 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 		return Failure{Status: http.StatusMisdirectedRequest, Text: "This site's login needs HTTP/1.1.\n"}
 	}
 	m.Metrics.failed.Inc()
-	m.Log.Warn("origin does not answer", slog.String("host", host), slog.Any("error", err))
+	m.warn(o, logSilent, "origin does not answer", host, err)
 	m.unanswered(o)
 	return Failure{Status: http.StatusBadGateway, Text: "The site does not answer at the moment. Please try again.\n"}
 }
@@ -150,7 +181,14 @@ func (m *Monitor) Failed(o *Origin, host string, err error) Failure {
 // BrokeOff records an answer to a request to host with a fault behind its beginning: the visitor's connection is cut.
 func (m *Monitor) BrokeOff(o *Origin, host string, err error) {
 	m.Metrics.unreadable.Inc()
-	m.Log.Warn("answer of the origin breaks off: the visitor gets the part before the fault", slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err))
+	m.warn(o, logBroken, "answer of the origin breaks off: the visitor gets the part before the fault", host, err)
+}
+
+// warn logs a fault of an origin, once a minute.
+func (m *Monitor) warn(o *Origin, fault int, text, host string, err error) {
+	if more, ok := o.logs(m.Now(), fault); ok {
+		m.Log.Warn(text, slog.String("host", host), slog.String("origin", o.URL.Host), slog.Any("error", err), slog.Int("more_since_last_line", more))
+	}
 }
 
 // unanswered records a failed request.

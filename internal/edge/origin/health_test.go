@@ -1,11 +1,39 @@
 package origin
 
 import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"vestibule/internal/core/fleettime"
 )
+
+// A site that is down is logged once a minute, with the number of other requests.
+func TestASiteIsLoggedOnceAMinute(t *testing.T) {
+	const second = fleettime.Mono(time.Second)
+	var out bytes.Buffer
+	now := fleettime.Mono(0)
+	m := &Monitor{Now: func() fleettime.Mono { return now }, Changed: func() {}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&out, nil))}
+	a, b := New(&url.URL{Host: "a"}), New(&url.URL{Host: "b"})
+	for range 1000 {
+		m.Failed(a, "shop", io.EOF)
+		m.Failed(b, "shop", io.EOF)
+		m.BrokeOff(a, "shop", io.EOF)
+		now += second / 10
+	}
+	want := map[string]int{"origin does not answer": 4, "breaks off": 2, "more_since_last_line=600": 3}
+	for text, n := range want {
+		if got := strings.Count(out.String(), text); got != n {
+			t.Errorf("%q stands %d times, want %d:\n%s", text, got, n, &out)
+		}
+	}
+}
 
 func TestDownAndBack(t *testing.T) {
 	const second = fleettime.Mono(time.Second)

@@ -34,7 +34,7 @@ func (who Principal) mayIn(id, operation string) bool {
 // their rooms.
 var forAnyRooms = map[string]bool{
 	"verify-token": true, "create-console-link": true, "waiting-room-list-waiting-rooms-account": true, "waiting-room-list-waiting-rooms": true, "list-status": true,
-	"waiting-room-get-zone-settings": true, "waiting-room-create-a-custom-waiting-room-page-preview": true, "get-fleet": true,
+	"waiting-room-get-zone-settings": true, "waiting-room-create-a-custom-waiting-room-page-preview": true, "get-fleet": true, "get-visitor": true,
 }
 
 // only returns the rooms of the principal.

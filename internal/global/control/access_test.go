@@ -71,7 +71,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for call, least := range map[string]Role{
 		"GET {z}": Viewer, "GET {z}/settings": Viewer, "GET /user/tokens/verify": Viewer, "POST {z}/preview": Operator, "POST {z}": Editor,
 		"PUT {z}/x": Editor, "PATCH {z}/x": Editor, "DELETE {z}/x": Editor, "PUT /vestibule/hosts/a": Editor,
-		"GET /vestibule/export": Viewer, "GET /vestibule/status": Viewer, "GET /vestibule/data_centers": Viewer, "PUT /vestibule/data_centers/x": Admin, "DELETE /vestibule/data_centers/x": Admin, "GET /vestibule/fleet": Viewer, "POST /vestibule/apply": Editor, "GET /vestibule/rooms/x/revisions": Editor, "POST /vestibule/rooms/x/revisions/1/restore": Editor, "GET /vestibule/audit": Admin,
+		"GET /vestibule/export": Viewer, "GET /vestibule/status": Viewer, "GET /vestibule/data_centers": Viewer, "PUT /vestibule/data_centers/x": Admin, "DELETE /vestibule/data_centers/x": Admin, "GET /vestibule/fleet": Viewer, "GET /vestibule/visitors/482-177-301": Viewer, "POST /vestibule/apply": Editor, "GET /vestibule/rooms/x/revisions": Editor, "POST /vestibule/rooms/x/revisions/1/restore": Editor, "GET /vestibule/audit": Admin,
 		"GET /vestibule/tokens": Admin, "POST /vestibule/tokens": Admin, "DELETE /vestibule/tokens/x": Admin,
 		"GET /vestibule/webhooks": Admin, "POST /vestibule/webhooks": Admin, "PATCH /vestibule/webhooks/x": Admin, "DELETE /vestibule/webhooks/x": Admin, "POST /vestibule/webhooks/x/test": Admin,
 	} {

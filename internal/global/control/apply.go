@@ -163,7 +163,7 @@ func (s *applyService) apply(ctx context.Context, q *request) (any, error) {
 	if len(unserved) > 0 {
 		out.Unserved = &unserved
 	}
-	return tagged{out, base}, err
+	return tagged{out, base, nil}, err
 }
 
 // applied returns the changes that a file makes.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -94,7 +93,7 @@ func (f *faults) text(pointer string, v json.RawMessage) (s string, ok bool) {
 	return s, true
 }
 
-// whole reads an integer; null is 0. Out of range it is the bound.
+// whole reads an integer; null is 0.
 func (f *faults) whole(pointer string, v json.RawMessage) (n int, ok bool) {
 	if null(v) {
 		return 0, true
@@ -107,8 +106,12 @@ func (f *faults) whole(pointer string, v json.RawMessage) (n int, ok bool) {
 		f.add(pointer, "%s must be a whole number", cmpName(pointer))
 		return 0, false
 	}
-	i, _ := x.Int64()
-	return int(max(math.MinInt32, min(i, math.MaxInt32+1))), true
+	i, exact := x.Int64()
+	if n = int(i); exact != big.Exact || int64(n) != i {
+		f.add(pointer, "%s must be a whole number in the range of its field, got %s", cmpName(pointer), v)
+		return 0, false
+	}
+	return n, true
 }
 
 // duration reads a duration; null and "" are 0.
@@ -152,9 +155,6 @@ func (f *faults) each(pointer string, body json.RawMessage, read func(at string,
 	}
 }
 
-// fixed are the only values of settings of the hosted product that are not served otherwise.
-var fixed = map[string]string{"/turnstile_mode": "invisible", "/turnstile_action": "log"}
-
 // readOnly are the fields of answers that are no settings, and the parts of the path that the hosted product's npm
 // client repeats in bodies. They are ignored: its clients also send the rooms and events that they have read.
 var readOnly = map[string]bool{
@@ -165,12 +165,6 @@ var readOnly = map[string]bool{
 
 // other checks a value that is no setting. An unknown key is a fault.
 func (f *faults) other(at string, v json.RawMessage, settings map[string]*field) {
-	if value, ok := fixed[at]; ok {
-		if s, ok := f.text(at, v); ok && s != "" && !strings.EqualFold(s, value) {
-			f.add(at, "%s must be %q or null, got %q: nothing else is served yet", cmpName(at), value, short(s))
-		}
-		return
-	}
 	if readOnly[at] {
 		return
 	}

@@ -311,7 +311,7 @@ func TestARoomIsMadeChangedRenamedAndDeleted(t *testing.T) {
 func TestEveryFaultOfABodyIsNamed(t *testing.T) {
 	f := start(t)
 	a := f.ask(Editor, "POST", "{z}", `{"name":"b b","host":7,"total_active_users":"x","queue_all":"yes","suspended":1,"session_duration":99,"description":7,
-		"additional_routes":[{"host":"a.example"},{"host":3}],"queueing_method":"lottery","turnstile_mode":"off","cookie_attributes":{"secure":"sometimes"},
+		"additional_routes":[{"host":"a.example"},{"host":3}],"queueing_method":"lottery","turnstile_mode":"loud","cookie_attributes":{"secure":"sometimes"},
 		"enabled_origin_commands":["stop"],"queueing_status_code":500,"custom_page_html":"{{#a}}","vestibule":{"grace":"1s","zap":1,"epoch":-1}}`)
 	want := []string{
 		"/additional_routes/1/host", "/cookie_attributes/secure", "/custom_page_html", "/description", "/enabled_origin_commands", "/host", "/name",
@@ -481,11 +481,79 @@ func TestWhatIsNoRouteIsAnsweredInTheEnvelope(t *testing.T) {
 			t.Errorf("%s: %+v", p, a)
 		}
 	}
-	if a := f.ask(Editor, "PUT", "{z}/settings", `{"search_engine_crawler_bypass":true}`); a.code != 400 {
+}
+
+// Settings of the hosted product without an effect are kept for its clients, and a change is answered with a warning.
+func TestSettingsWithoutAnEffectAreKept(t *testing.T) {
+	f := start(t)
+	warned := func(a answer) (keys string) {
+		for _, m := range a.Messages {
+			if m.Code == codeKept {
+				keys += m.Source.Pointer
+			}
+		}
+		return keys
+	}
+	const bypass = "search_engine_crawler_bypass"
+	for _, c := range []struct {
+		method, body string
+		want         bool
+	}{
+		{"GET", "", false},
+		{"PUT", `{"search_engine_crawler_bypass":true}`, true},
+		{"PATCH", `{}`, true},
+		{"PATCH", `{"search_engine_crawler_bypass":null}`, false},
+		{"PUT", `{"search_engine_crawler_bypass":true}`, true},
+		{"GET", "", true},
+		{"PUT", `{}`, false},
+	} {
+		a := f.ask(Editor, c.method, "{z}/settings", c.body)
+		if a.code != 200 || a.field(bypass) != c.want || c.method != "GET" && (warned(a) == "/"+bypass) != c.want {
+			t.Errorf("%s %s: %+v", c.method, c.body, a)
+		}
+	}
+	if a := f.ask(Viewer, "PUT", "{z}/settings", `{"search_engine_crawler_bypass":true}`); a.code != 403 {
 		t.Errorf("%+v", a)
 	}
-	if a := f.ask(Editor, "PATCH", "{z}/settings", `{"search_engine_crawler_bypass":false}`); a.code != 200 {
+	const of = `"name":"kept","host":"kept.example","total_active_users":300,"new_users_per_minute":200,"vestibule":{"origin":"https://o.example"}`
+	a := f.ask(Editor, "POST", "{z}", `{`+of+`,"turnstile_mode":"Visible_Managed","turnstile_action":"infinite_queue"}`)
+	id, _ := a.field("id").(string)
+	if a.code != 200 || warned(a) != "/turnstile_mode/turnstile_action" || a.field("turnstile_mode") != "visible_managed" {
+		t.Fatalf("%+v", a)
+	}
+	if a := f.ask(Viewer, "GET", "{z}/"+id, ""); a.field("turnstile_mode") != "visible_managed" || a.field("turnstile_action") != "infinite_queue" || warned(a) != "" {
 		t.Errorf("%+v", a)
+	}
+	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"turnstile_mode":"off"}`); a.field("turnstile_mode") != "off" || warned(a) != "/turnstile_action" {
+		t.Errorf("%+v", a)
+	}
+	if a := f.ask(Editor, "PUT", "{z}/"+id, `{`+of+`}`); a.field("turnstile_mode") != "invisible" || a.field("turnstile_action") != "log" || warned(a) != "" {
+		t.Errorf("%+v", a)
+	}
+	if a := f.ask(Editor, "PATCH", "{z}/"+id, `{"turnstile_mode":"loud"}`); a.code != 400 || !strings.Contains(a.Errors[0].Message, "visible_non_interactive") {
+		t.Errorf("%+v", a)
+	}
+	a = f.ask(Editor, "POST", "{z}/"+id+"/events", eventBody("e", time.Hour, 2*time.Hour, `,"turnstile_action":"infinite_queue"`))
+	if a.code != 200 || a.field("turnstile_action") != "infinite_queue" || a.field("turnstile_mode") != nil || warned(a) != "/turnstile_action" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A number is told as it came, and a fault of JSON with its place.
+func TestFaultsAreToldAsTheyCame(t *testing.T) {
+	f := start(t)
+	const of = `{"name":"big","host":"big.example","new_users_per_minute":200,"vestibule":{"origin":"https://o.example"},"total_active_users":`
+	for body, want := range map[string]string{
+		of + `1099511627776}`:           "total_active_users must be 1 to 2147483647, got 1099511627776",
+		of + `-1099511627776}`:          "got -1099511627776",
+		of + `10000000000000000000000}`: "got 10000000000000000000000",
+		"{\"name\":\n  \"ä\", x}":       "line 2, column 8: invalid character 'x'",
+		`{"name":"a"`:                   "line 1, column 11: unexpected end",
+		`{"name":"a"} {}`:               "line 1, column 14: invalid character '{' after top-level value",
+	} {
+		if a := f.ask(Editor, "POST", "{z}", body); a.code != 400 || len(a.Errors) != 1 || !strings.Contains(a.Errors[0].Message, want) {
+			t.Errorf("%s: %+v, want %s", body, a, want)
+		}
 	}
 }
 

@@ -26,9 +26,6 @@ type eventService struct {
 // show returns an event as the API shows it, with every field. Settings that it does not override are null.
 func (s *eventService) show(ctx context.Context, r *roomstore.Room, e *room.Event) (map[string]any, error) {
 	own, out := map[string]*field{}, s.head(r, e)
-	for at := range fixed {
-		put(out, at, nil)
-	}
 	for at, f := range overrides() {
 		if _, said := e.Overrides[f.Key]; said {
 			own[at] = f
@@ -96,7 +93,7 @@ func (s *eventService) list(ctx context.Context, q *request) (any, error) {
 		}
 		out = append(out, shown)
 	}
-	return tagged{listPage{out, info}, r.Revision}, nil
+	return tagged{listPage{out, info}, r.Revision, nil}, nil
 }
 
 func (s *eventService) get(ctx context.Context, q *request) (any, error) {
@@ -105,7 +102,7 @@ func (s *eventService) get(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	shown, err := s.show(ctx, r, e)
-	return tagged{shown, r.Revision}, err
+	return tagged{shown, r.Revision, nil}, err
 }
 
 // details shows an event with all settings in force while it is active.
@@ -173,6 +170,9 @@ func (s *eventService) change(
 		settings := r.Settings
 		settings.Events = slices.DeleteFunc(slices.Clone(r.Events), func(e room.Event) bool { return e.ID == event })
 		if there = g != nil; there {
+			if old == nil {
+				settings.Events = makeRoom(settings.Events, s.now().UnixMilli())
+			}
 			if g.event.Created == 0 {
 				g.event.Created = s.now().UnixMilli()
 			}
@@ -192,8 +192,27 @@ func (s *eventService) change(
 	if err != nil || !there {
 		return nil, err
 	}
-	shown, err := s.show(ctx, r, eventOf(r, event))
-	return tagged{shown, r.Revision}, err
+	e := eventOf(r, event)
+	shown, err := s.show(ctx, r, e)
+	over := e.Overrides.Over(room.Settings{})
+	return tagged{shown, r.Revision, kept(&over)}, err
+}
+
+// makeRoom returns the events of a room without the ones that ended first, if there are as many as may be.
+func makeRoom(events []room.Event, now int64) []room.Event {
+	for len(events) >= room.MaxEvents {
+		first := 0
+		for i := range events {
+			if events[i].End < events[first].End {
+				first = i
+			}
+		}
+		if events[first].End > now {
+			break
+		}
+		events = slices.Delete(events, first, first+1)
+	}
+	return events
 }
 
 // nextEvent returns the gathering and start times of the next event of a room; nil for none.

@@ -11,6 +11,7 @@ import (
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 )
 
 // in is so long from now, as bodies write it.
@@ -113,7 +114,7 @@ func TestFaultsOfEvents(t *testing.T) {
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"shuffle_at_event_start":"yes"`), []string{"/shuffle_at_event_start"}, "must be true or false"},
 		{"POST", at, eventBody("b", 50*time.Second, 2*time.Hour, `,"shuffle_at_event_start":true,"prequeue_start_time":"`+in(-time.Hour)+`"`), []string{"/shuffle_at_event_start"}, "starts in less than 1m0s"},
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"total_active_users":5`), []string{"/new_users_per_minute"}, "both or neither"},
-		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"queueing_method":"lottery","session_duration":61,"turnstile_mode":"visible_managed"`), []string{"/queueing_method", "/session_duration", "/turnstile_mode"}, "must be fifo, random, passthrough or reject"},
+		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"queueing_method":"lottery","session_duration":61,"turnstile_mode":"loud"`), []string{"/queueing_method", "/session_duration", "/turnstile_mode"}, "must be fifo, random, passthrough or reject"},
 		{"POST", at, eventBody("b", time.Hour, 2*time.Hour, `,"custom_page_html":"{{#x}}"`), []string{"/custom_page_html"}, "custom_page_html"},
 		{"POST", at, eventBody("launch", time.Hour, 2*time.Hour, ""), []string{"/name"}, "already"},
 		{"POST", at, eventBody("b", 24*time.Hour, 26*time.Hour, ""), []string{"/event_start_time"}, "overlaps"},
@@ -130,16 +131,32 @@ func TestFaultsOfEvents(t *testing.T) {
 			t.Errorf("%s %.200s: %d %q %s", tc.method, tc.body, a.code, a.pointers(), said)
 		}
 	}
-	for i, name := range []string{"a", "b", "c", "d"} {
-		if a := f.ask(Editor, "POST", at, eventBody(name, time.Duration(100+10*i)*time.Hour, time.Duration(101+10*i)*time.Hour, "")); a.code != 200 {
+	last := ""
+	for i := range room.MaxEvents - 1 {
+		a := f.ask(Editor, "POST", at, eventBody(fmt.Sprint("e", i), time.Duration(100+10*i)*time.Hour, time.Duration(101+10*i)*time.Hour, ""))
+		if last, _ = a.field("id").(string); a.code != 200 {
 			t.Fatalf("%+v", a)
 		}
 	}
-	if a := f.ask(Editor, "POST", at, eventBody("e", time.Hour, 2*time.Hour, "")); a.code != 400 || !strings.Contains(a.Errors[0].Message, "at most 5, got 6") {
-		t.Errorf("a sixth event: %+v", a)
+	more := eventBody("more", time.Hour, 2*time.Hour, "")
+	if a := f.ask(Editor, "POST", at, more); a.code != 400 || !strings.Contains(a.Errors[0].Message, "at most 25, got 26") {
+		t.Errorf("one event too many: %+v", a)
 	}
-	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != 5 {
+	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != room.MaxEvents {
 		t.Errorf("what was refused changed the events: %+v", a)
+	}
+	// One that has ended makes room.
+	if a := f.ask(Editor, "PATCH", at+"/"+last, `{"event_start_time":"`+in(-3*time.Hour)+`","event_end_time":"`+in(-2*time.Hour)+`"}`); a.code != 200 {
+		t.Fatalf("%+v", a)
+	}
+	if a := f.ask(Editor, "POST", at, more); a.code != 200 {
+		t.Errorf("%+v", a)
+	}
+	if a := f.ask(Viewer, "GET", at, ""); a.Info.TotalCount != room.MaxEvents {
+		t.Errorf("%d events", a.Info.TotalCount)
+	}
+	if a := f.ask(Viewer, "GET", at+"/"+last, ""); a.code != 404 {
+		t.Errorf("the event that ended is kept: %+v", a)
 	}
 }
 

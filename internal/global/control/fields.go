@@ -23,7 +23,7 @@ func place(key string) string {
 	switch key {
 	case "name", "host", "path", "additional_routes", "total_active_users", "new_users_per_minute", "session_duration",
 		"queueing_status_code", "default_template_language", "description", "queueing_method", "queue_all", "suspended",
-		"disable_session_renewal", "cookie_suffix", "json_response_enabled", "enabled_origin_commands",
+		"disable_session_renewal", "cookie_suffix", "json_response_enabled", "enabled_origin_commands", "turnstile_mode", "turnstile_action",
 		"identity", "rules", "events": // the last three are not among fields
 		return "/" + key
 	case "cookie_samesite", "cookie_secure":
@@ -74,6 +74,8 @@ var forms = map[string]form{
 	"/custom_page_html":           {read: readPage}, // shown by catalog.shown
 	"/enabled_origin_commands":    {readCommands, func(v any) any { return strings.Fields(v.(string)) }},
 	"/queueing_method":            {read: readWord},
+	"/turnstile_action":           {read: readWord},
+	"/turnstile_mode":             {read: readWord},
 	"/session_duration":           {readMinutes, func(v any) any { return minutes(v.(time.Duration)) }},
 }
 

@@ -144,6 +144,25 @@ func (s *memberService) forgetEdge(ctx context.Context, q *request) (any, error)
 	return api.Forgotten{Done: answer.Done}, nil
 }
 
+// initialize declares that nobody was ever admitted in the fleet.
+func (s *memberService) initialize(ctx context.Context, _ *request) (any, error) {
+	what := struct {
+		Initialize bool `json:"initialize"`
+	}{true}
+	failed, err := Announce(ctx, s.journal, s.now(), "fleet", struct{}{}, what)
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.members.Init(ctx)
+	if refused, ok := errors.AsType[*members.RefusedError](err); ok {
+		return nil, undone(ctx, s.log, "fleet", failed, refusedMember(refused))
+	}
+	if err != nil {
+		return nil, undone(ctx, s.log, "fleet", failed, maybe(err))
+	}
+	return api.Forgotten{Done: done}, nil
+}
+
 // refusedMember returns the refusal of a change that the list does not permit.
 func refusedMember(err error) error {
 	refused, ok := errors.AsType[*members.RefusedError](err)

@@ -43,9 +43,9 @@ func (s *services) operations() []operation {
 		{"waiting-room-patch-waiting-room", "PATCH " + rooms, Editor, s.rooms.patch},
 		{"waiting-room-delete-waiting-room", "DELETE " + rooms, Editor, s.rooms.delete},
 		{"waiting-room-get-waiting-room-status", "GET " + rooms + "/status", Viewer, s.status.get},
-		{"waiting-room-get-zone-settings", "GET " + zone + "/settings", Viewer, getZone},
-		{"waiting-room-update-zone-settings", "PUT " + zone + "/settings", Editor, putZone},
-		{"waiting-room-patch-zone-settings", "PATCH " + zone + "/settings", Editor, putZone},
+		{"waiting-room-get-zone-settings", "GET " + zone + "/settings", Viewer, s.zone.get},
+		{"waiting-room-update-zone-settings", "PUT " + zone + "/settings", Editor, s.zone.put},
+		{"waiting-room-patch-zone-settings", "PATCH " + zone + "/settings", Editor, s.zone.put},
 		{"waiting-room-create-a-custom-waiting-room-page-preview", "POST " + zone + "/preview", Operator, s.previews.create},
 
 		{"waiting-room-list-events", "GET " + rooms + "/events", Viewer, s.events.list},
@@ -80,8 +80,10 @@ func (s *services) operations() []operation {
 		{"delete-host", "DELETE /vestibule/hosts/{host}", Editor, s.hosts.delete},
 		{"export-rooms", "GET /vestibule/export", Viewer, s.files.export},
 		{"apply-rooms", "POST /vestibule/apply", Editor, s.files.apply},
+		{"get-visitor", "GET /vestibule/visitors/{number}", Viewer, s.visitors.get},
 		{"get-fleet", "GET /vestibule/fleet", Viewer, s.status.fleet},
 
+		{"initialize-fleet", "POST /vestibule/init", Admin, s.members.initialize},
 		{"list-data-centers", "GET /vestibule/data_centers", Viewer, s.members.list},
 		{"put-data-center", "PUT /vestibule/data_centers/{data_center}", Admin, s.members.put},
 		{"delete-data-center", "DELETE /vestibule/data_centers/{data_center}", Admin, s.members.delete},
@@ -130,8 +132,8 @@ func (q *request) read() error {
 	if data = bytes.TrimSpace(data); len(data) == 0 {
 		return nil
 	}
-	if !json.Valid(data) {
-		return badBody(nil)
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
+		return badBody(at(data, err))
 	}
 	q.body = data
 	return nil
@@ -206,7 +208,8 @@ type listPage struct {
 // tagged is a result that is a room or a part of it, at the room's revision.
 type tagged struct {
 	result   any
-	revision uint64
+	revision uint64 // 0 for none
+	notes    []api.Note
 }
 
 // dated is a result of which something is old.

@@ -3,10 +3,12 @@ package control
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"reflect"
 	"strings"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/global/control/api"
 	"vestibule/internal/global/roomstore"
 )
 
@@ -48,7 +50,7 @@ func (s *roomService) get(ctx context.Context, q *request) (any, error) {
 // tagged returns a room as the API shows it, at its revision.
 func (s *roomService) tagged(ctx context.Context, r *roomstore.Room) (any, error) {
 	shown, err := s.show(ctx, r)
-	return tagged{shown, r.Revision}, err
+	return tagged{shown, r.Revision, nil}, err
 }
 
 func (s *roomService) create(ctx context.Context, q *request) (any, error) {
@@ -79,7 +81,27 @@ func (s *roomService) changed(ctx context.Context, state *roomstore.State, name 
 	if err != nil {
 		return nil, err
 	}
-	return s.tagged(ctx, r)
+	shown, err := s.show(ctx, r)
+	return tagged{shown, r.Revision, kept(&r.Settings)}, err
+}
+
+// kept returns the warnings about settings that are kept and have no effect.
+func kept(s *room.Settings) (notes []api.Note) {
+	if m := s.TurnstileMode; m != "" && m != "off" && m != room.DefaultTurnstile {
+		notes = append(notes, ineffective("/turnstile_mode", m))
+	}
+	if a := s.TurnstileAction; a != "" && a != room.DefaultTurnstileAction {
+		notes = append(notes, ineffective("/turnstile_action", a))
+	}
+	return notes
+}
+
+func ineffective(pointer string, v any) api.Note {
+	n := api.Note{Code: codeKept, Message: fmt.Sprintf("%s %v is kept and has no effect yet", cmpName(pointer), v)}
+	n.Source = &struct {
+		Pointer string `json:"pointer"`
+	}{pointer}
+	return n
 }
 
 func (s *roomService) put(ctx context.Context, q *request) (any, error) {
@@ -170,9 +192,6 @@ func (s *roomService) show(ctx context.Context, r *roomstore.Room) (map[string]a
 		"id": room.PublicID(r.Known()), "created_on": moment(r.Created), "modified_on": moment(r.Changed),
 		"next_event_prequeue_start_time": gather, "next_event_start_time": start,
 		"vestibule": map[string]any{"revision": r.Revision, "identity": r.Known()},
-	}
-	for at, value := range fixed {
-		put(out, at, value)
 	}
 	return out, s.shown(ctx, out, &r.Settings, fields)
 }

@@ -39,7 +39,7 @@ func rulesOf(ctx context.Context, r *roomstore.Room) tagged {
 	}
 	n := len(out)
 	info := api.ResultInfo{Page: 1, PerPage: room.MaxRules, Count: n, TotalCount: n, TotalPages: min(n, 1)}
-	return tagged{listPage{out, info}, r.Revision}
+	return tagged{listPage{out, info}, r.Revision, nil}
 }
 
 func (s *ruleService) list(ctx context.Context, q *request) (any, error) {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
@@ -42,6 +44,7 @@ const (
 	codeNotNow         = 1102
 	codeChanged        = 1103
 	codeOld            = 1104
+	codeKept           = 1105
 	codeNoRoute        = 7003
 	codeForbidden      = 10000
 )
@@ -80,6 +83,7 @@ type Options struct {
 	History History                                                    // nil for none
 	Fleet   func() api.Fleet                                           // as the candidates last reported
 	Forget  ForgetFunc
+	Find    FindFunc
 	Count   func(operation string, status int) // called for each answered request; may be nil
 	Log     *slog.Logger
 
@@ -97,6 +101,9 @@ type LinkFunc func(ctx context.Context, token string) (path string, expires time
 
 // ForgetFunc orders the leading regional of a data centre to forget an edge.
 type ForgetFunc func(ctx context.Context, dc string, ask wire.ForgetAsk) (wire.ForgetAnswer, error)
+
+// FindFunc returns the sessions of a data centre with a reference number.
+type FindFunc func(ctx context.Context, dc, number string) ([]wire.FoundSession, error)
 
 // clock holds both sources of time.
 type clock struct {
@@ -132,6 +139,8 @@ type services struct {
 	tokens    *tokenService
 	webhooks  *webhookService
 	previews  *previews
+	zone      *zoneService
+	visitors  *visitorService
 }
 
 // New returns a server.
@@ -163,6 +172,8 @@ func newServices(o Options) *services {
 		tokens:    &tokenService{newTokens(o.Docs, o.Audit, o.Log, down), o.Name, rooms, o.Link},
 		webhooks:  &webhookService{rooms, at, notices.Webhooks{Docs: o.Docs}, o.Audit, o.Post, o.Log},
 		previews:  newPreviews(),
+		zone:      &zoneService{at, o.Docs, o.Audit, o.Log},
+		visitors:  &visitorService{rooms, o.Fleet, o.Find},
 	}
 }
 
@@ -262,7 +273,19 @@ func badBody(err error) *RefusalError {
 		return refusef(http.StatusRequestEntityTooLarge, codeInvalid, "the body must be at most %d bytes: invalid data",
 			large.Limit)
 	}
-	return refusef(http.StatusBadRequest, codeInvalid, "the body must be one JSON value: invalid data")
+	return refusef(http.StatusBadRequest, codeInvalid, "the body must be one JSON value: %v: invalid data", err)
+}
+
+// at adds the place of a fault of JSON.
+func at(data []byte, err error) error {
+	fault, ok := errors.AsType[*json.SyntaxError](err)
+	if !ok {
+		return err
+	}
+	before := data[:max(0, min(int(fault.Offset)-1, len(data)))]
+	line := bytes.Count(before, []byte("\n")) + 1
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return fmt.Errorf("line %d, column %d: %w", line, column, err)
 }
 
 // explain returns the refusal for an error of the store.
@@ -304,7 +327,10 @@ func (e *envelope) answer(w http.ResponseWriter, r *http.Request, o *operation) 
 	}
 	if t, ok := result.(tagged); ok {
 		result = t.result
-		w.Header().Set("ETag", etag(t.revision))
+		messages = append(messages, t.notes...)
+		if t.revision != 0 {
+			w.Header().Set("ETag", etag(t.revision))
+		}
 	}
 	if table, ok := result.(csvTable); ok {
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")

@@ -1,20 +1,76 @@
 package control
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
 
-// getZone returns the settings of the zone: only the default is supported.
-func getZone(context.Context, *request) (any, error) {
-	return map[string]bool{"search_engine_crawler_bypass": false}, nil
+	"vestibule/internal/core/wire"
+	"vestibule/internal/global/audit"
+	"vestibule/internal/global/control/api"
+)
+
+// zoneService keeps the settings of the zone for clients of the hosted product. They have no effect.
+type zoneService struct {
+	clock
+	docs    wire.DocumentStore
+	journal *audit.Journal
+	log     *slog.Logger
 }
 
-func putZone(ctx context.Context, q *request) (any, error) {
+// zoneDocument has the settings.
+const zoneDocument = "zone"
+
+type zoneSettings struct {
+	CrawlerBypass bool `json:"search_engine_crawler_bypass"`
+}
+
+// read returns the stored settings; without any the defaults.
+func (s *zoneService) read(ctx context.Context) (z zoneSettings, revision uint64, err error) {
+	data, revision, err := s.docs.Get(ctx, zoneDocument)
+	if err == nil && data != nil {
+		err = json.Unmarshal(data, &z)
+	}
+	return z, revision, err
+}
+
+func (s *zoneService) get(ctx context.Context, _ *request) (any, error) {
+	z, _, err := s.read(ctx)
+	return z, err
+}
+
+func (s *zoneService) put(ctx context.Context, q *request) (any, error) {
+	const key, target = "search_engine_crawler_bypass", "zone"
 	var f faults
-	on, ok := f.flag("/search_engine_crawler_bypass", f.object("", q.body, "search_engine_crawler_bypass")["search_engine_crawler_bypass"])
-	if ok && on {
-		f.add("/search_engine_crawler_bypass", "search_engine_crawler_bypass is not served yet and must be false")
+	given := f.object("", q.body, key)
+	before, revision, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after := before
+	if v, ok := given[key]; ok || q.Method == "PUT" {
+		after.CrawlerBypass, _ = f.flag("/"+key, v)
 	}
 	if len(f) > 0 {
 		return nil, invalid(f)
 	}
-	return getZone(ctx, q)
+	out := tagged{result: after}
+	if after.CrawlerBypass {
+		out.notes = []api.Note{ineffective("/"+key, true)}
+	}
+	if after == before {
+		return out, nil
+	}
+	failed, err := Announce(ctx, s.journal, s.now(), target, &before, &after)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(after)
+	if err == nil {
+		_, err = s.docs.Put(ctx, zoneDocument, data, revision)
+	}
+	if err != nil {
+		return nil, undone(ctx, s.log, target, failed, maybe(err))
+	}
+	return out, nil
 }

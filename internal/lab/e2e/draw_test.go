@@ -89,7 +89,7 @@ rooms:
 		p.stop(t)
 	}
 	visits := read(t, tr.journal)
-	limits := judgeVisits(visits, drawSession-transit, time.Minute-transit, drawRate)
+	limits := judgeVisits(visits, drawSession, drawRate)
 	j := judgeDraw(t, record, people, calls, visits)
 	t.Logf("%d people were drawn, %d came later; the first entered %.2f s after the start of the event", j.drawn, len(people)-j.drawn, j.first.Sub(begins).Seconds())
 	share := 100 * float64(j.early) / float64(j.entered)
@@ -170,6 +170,7 @@ func (p *entrant) ask(ctx context.Context, n int) (visitor.Answer, error) {
 		return visitor.Answer{}, err
 	}
 	req.Header.Set(visitorHeader, strconv.Itoa(n))
+	req.Header.Set(allinone.SentHeader, strconv.FormatInt(time.Now().UnixNano(), 10))
 	req.Header.Set("Accept", "application/json")
 	return p.Do(req)
 }

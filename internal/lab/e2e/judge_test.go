@@ -14,13 +14,6 @@ import (
 	"vestibule/internal/lab/judge"
 )
 
-// transit is the oracle's tolerance between an edge's decision and the site's clock: the promises hold at the
-// edge's decision, and on the way through the proxy and two schedulers an early request may be delayed more than
-// its successor. So the oracle shortens both windows: a session lasts for its duration less transit after its last
-// request, and admissions are counted in 60 seconds less transit. An error of the protocol would be larger: a
-// ticket's second, a lease, a minute.
-const transit = 500 * time.Millisecond
-
 // judgement is the result of the site's journal for the two promises.
 type judgement struct {
 	peak     int           // maximum of sessions
@@ -31,33 +24,29 @@ type judgement struct {
 	use      float64       // mean of sessions, from the first peak to the last admission
 }
 
-// judgeVisits counts visits in order; a session lasts for session after its last request, and most may be admitted in
-// window. It knows nothing of rooms.
-func judgeVisits(visits []allinone.Visit, session, window time.Duration, most int) judgement {
+// judgeVisits counts visits in order of their arrival; a session lasts for session after its last request, and most may
+// be admitted in a minute. It knows nothing of rooms.
+func judgeVisits(visits []allinone.Visit, session time.Duration, most int) judgement {
 	if len(visits) == 0 {
 		return judgement{}
 	}
 	var all []judge.Visit
 	guests := map[string]bool{}
 	for _, v := range visits {
-		all = append(all, judge.Visit{At: v.At.Sub(visits[0].At), Visitor: v.Guest})
+		all = append(all, judge.Visit{Sent: v.Sent.Sub(visits[0].At), At: v.At.Sub(visits[0].At), Visitor: v.Guest})
 		guests[v.Guest] = true
 	}
-	sessions := judge.Sessions(all, session)
-	j := judgement{admitted: len(sessions), guests: len(guests)}
+	lasted, entered := judge.Sessions(all, session)
+	j := judgement{admitted: len(entered), guests: len(guests)}
 	full := time.Duration(0)
-	j.peak, full = judge.Most(sessions)
-	j.use = judge.Use(sessions, full, all[len(all)-1].At)
-	entries := make([]judge.Span, len(sessions))
-	for i, s := range sessions {
-		entries[i] = judge.Span{From: s.From, To: s.From}
-		if i >= most {
-			if d := s.From - sessions[i-most].From; j.tightest == 0 || d < j.tightest {
-				j.tightest = d
-			}
+	j.peak, full = judge.Most(lasted)
+	j.use = judge.Use(lasted, full, all[len(all)-1].At)
+	j.rate, _ = judge.MostWithin(entered, time.Minute)
+	for i := most; i < len(entered); i++ {
+		if d := entered[i].To - entered[i-most].To; j.tightest == 0 || d < j.tightest {
+			j.tightest = d
 		}
 	}
-	j.rate, _ = judge.MostWithin(entries, window)
 	return j
 }
 
@@ -97,14 +86,15 @@ func TestJudge(t *testing.T) {
 		at    int
 		guest string
 	}{{0, "a"}, {1, "b"}, {4, "a"}, {8, "c"}, {20, "a"}, {61, "d"}, {62, "e"}} {
-		if err := json.NewEncoder(f).Encode(allinone.Visit{At: zero.Add(time.Duration(v.at) * time.Second), Guest: v.guest}); err != nil {
+		at := zero.Add(time.Duration(v.at) * time.Second)
+		if err := json.NewEncoder(f).Encode(allinone.Visit{Sent: at, At: at, Guest: v.guest}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got := judgeVisits(read(t, file), 5*time.Second, time.Minute, 3)
+	got := judgeVisits(read(t, file), 5*time.Second, 3)
 	// a 0-9, b 1-6, c 8-13, a again 20-25, d 61-66, e 62-67: never three at once;
 	// a b c a within 60 s, and b c a d exactly 60 s apart.
 	want := judgement{peak: 2, rate: 4, admitted: 6, guests: 5, tightest: 20 * time.Second, use: got.use}

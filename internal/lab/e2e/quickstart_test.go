@@ -101,7 +101,7 @@ func TestQuickstartByHand(t *testing.T) {
 			t.Errorf("a block of an unknown use: %+v", b)
 		}
 	}
-	if files != 4 || ran != 3 || len(background) != 4 || polled != 1 {
+	if files != 4 || ran != 4 || len(background) != 4 || polled != 1 {
 		t.Errorf("%d files, %d commands, %d processes, %d requests: the document has changed its form", files, ran, len(background), polled)
 	}
 	if n := strings.Count(log.String(), "LISTENING {"); n != 4 {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vestibule/internal/allinone"
 	"vestibule/internal/lab/process"
 )
 
@@ -48,11 +49,15 @@ const visitorHeader = "X-Visitor"
 
 func (v *curlVisitor) jar() string { return filepath.Join(v.dir, fmt.Sprintf("jar-%d", v.n)) }
 
+// headers are the arguments of curl by which the site knows the visitor, and when it sends the request.
+func (v *curlVisitor) headers() []string {
+	return []string{"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n), "-H", fmt.Sprintf("%s: %d", allinone.SentHeader, time.Now().UnixNano())}
+}
+
 // curl sends one request with the cookies of the jar, like a browser.
 func (v *curlVisitor) curl(ctx context.Context, jar, url string) (answer, error) {
 	v.tally.curls.Add(1)
-	cmd := exec.CommandContext(ctx, "curl", "-sS", "--max-time", "60", "-b", jar, "-c", jar,
-		"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n), "-o", os.DevNull, "-D", "-", url+"/")
+	cmd := exec.CommandContext(ctx, "curl", append(v.headers(), "-sS", "--max-time", "60", "-b", jar, "-c", jar, "-o", os.DevNull, "-D", "-", url+"/")...)
 	cmd.SysProcAttr = process.Group()
 	out, err := cmd.Output()
 	if err != nil {
@@ -77,10 +82,7 @@ func (v *curlVisitor) curl(ctx context.Context, jar, url string) (answer, error)
 // burst requests one page and its resources over all edges of a data centre in parallel, with the cookies of one
 // jar.
 func (v *curlVisitor) burst(ctx context.Context, dc []string) error {
-	args := []string{
-		"-sS", "--parallel", "--parallel-immediate", "--max-time", "60", "-b", v.jar(), "-c", v.jar(),
-		"-H", fmt.Sprintf("%s: %d", visitorHeader, v.n),
-	}
+	args := append(v.headers(), "-sS", "--parallel", "--parallel-immediate", "--max-time", "60", "-b", v.jar(), "-c", v.jar())
 	for i := range 6 {
 		args = append(args, "-o", os.DevNull, fmt.Sprintf("%s/asset/%d", dc[i%len(dc)], i))
 	}

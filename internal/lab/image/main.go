@@ -45,6 +45,7 @@ type options struct {
 	name     string // with its tag
 	version  string
 	revision string
+	source   string // address of the repository, "" for unknown
 	created  time.Time
 	arch     string
 }
@@ -56,6 +57,7 @@ func main() {
 	flag.StringVar(&o.name, "name", "vestibule:latest", "name and tag")
 	flag.StringVar(&o.version, "version", "", "version that the labels tell")
 	flag.StringVar(&o.revision, "revision", "", "commit that the labels tell")
+	flag.StringVar(&o.source, "source", "", "address of the repository that the labels tell, empty for none")
 	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture that the files are built for")
 	created := flag.Int64("created", 0, "date of everything, in seconds since 1970: that of the commit")
 	flag.Parse()
@@ -86,9 +88,12 @@ func build(o *options) ([]byte, string, error) {
 		annotation + "revision":    o.revision,
 		annotation + "created":     o.created.Format(time.RFC3339),
 	}
+	if o.source != "" {
+		labels[annotation+"source"] = o.source
+	}
 	image, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), &v1.ConfigFile{
 		Architecture: o.arch, OS: "linux", Created: created, RootFS: v1.RootFS{Type: "layers"},
-		Config: v1.Config{User: fmt.Sprintf("%d:%d", user, user), Entrypoint: []string{entrypoint}, WorkingDir: "/", Labels: labels},
+		Config: v1.Config{User: fmt.Sprintf("%d:%d", user, user), Entrypoint: []string{entrypoint}, WorkingDir: "/" + dataDir, Labels: labels},
 	})
 	if err != nil {
 		return nil, "", err

@@ -32,7 +32,7 @@ func testOptions(t *testing.T) *options {
 			t.Fatal(err)
 		}
 	}
-	return &options{files: dir, name: "vestibule:v1", version: "v1", revision: "abc", created: time.Unix(1795000000, 0).UTC(), arch: "amd64"}
+	return &options{files: dir, name: "vestibule:v1", version: "v1", revision: "abc", source: "https://git.example/vestibule", created: time.Unix(1795000000, 0).UTC(), arch: "amd64"}
 }
 
 // readTar returns the headers and contents of a tar.
@@ -107,8 +107,13 @@ func TestTheImageHoldsTogether(t *testing.T) {
 	if c.Architecture != "amd64" || c.OS != "linux" {
 		t.Errorf("platform: %s, %s", c.Architecture, c.OS)
 	}
-	if got := c.Config.Labels["org.opencontainers.image.revision"]; got != "abc" {
-		t.Errorf("label revision: got %q", got)
+	for key, want := range map[string]string{"revision": "abc", "source": "https://git.example/vestibule"} {
+		if got := c.Config.Labels["org.opencontainers.image."+key]; got != want {
+			t.Errorf("label %s: got %q", key, got)
+		}
+	}
+	if c.Config.WorkingDir != "/data" { // the user may write there alone: a demo keeps its data below
+		t.Errorf("starts in %s", c.Config.WorkingDir)
 	}
 	if len(m.Layers) != len(programs)+1 || len(c.RootFS.DiffIDs) != len(m.Layers) || len(c.History) != len(m.Layers) {
 		t.Fatalf("%d layers, %d sums, %d steps", len(m.Layers), len(c.RootFS.DiffIDs), len(c.History))
@@ -202,14 +207,14 @@ func TestTheDockerfileSaysTheSame(t *testing.T) {
 	}
 	want := []string{
 		"FROM scratch",
-		"ARG VERSION=", "ARG REVISION=",
+		"ARG VERSION=", "ARG REVISION=", "ARG SOURCE=",
 		fmt.Sprintf("LABEL %stitle=%q", annotation, title),
 		fmt.Sprintf("LABEL %sdescription=%q", annotation, description),
 		fmt.Sprintf("LABEL %slicenses=%q", annotation, licenses),
-		"LABEL " + annotation + "version=$VERSION", "LABEL " + annotation + "revision=$REVISION",
+		"LABEL " + annotation + "version=$VERSION", "LABEL " + annotation + "revision=$REVISION", "LABEL " + annotation + "source=$SOURCE",
 		"COPY bin/image/ /",
 		fmt.Sprintf("COPY --chown=%d:%d bin/%s/ /%s/", user, user, dataDir, dataDir),
-		fmt.Sprintf("USER %d:%d", user, user), "WORKDIR /",
+		fmt.Sprintf("USER %d:%d", user, user), "WORKDIR /" + dataDir,
 		fmt.Sprintf("ENTRYPOINT [%q]", entrypoint),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

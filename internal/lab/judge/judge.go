@@ -78,27 +78,35 @@ func MostWithin(spans []Span, window time.Duration) (n int, at time.Duration) {
 	return n, at
 }
 
-// Visit is a request of a visitor to the site.
+// Visit is a request of a visitor to the site. It was decided between Sent and At, when it arrived.
 type Visit struct {
-	At      time.Duration
-	Visitor string
+	Sent, At time.Duration
+	Visitor  string
 }
 
-// Sessions returns the sessions of visits in order of their times, in the order of their starts. A session ends with its
-// length after its last visit.
-func Sessions(visits []Visit, length time.Duration) []Span {
-	var out []Span
-	last := map[string]int{} // newest session of each visitor
-	for _, v := range visits {
-		i, ok := last[v.Visitor]
-		if !ok || out[i].To <= v.At {
-			i = len(out)
-			out = append(out, Span{From: v.At})
-			last[v.Visitor] = i
-		}
-		out[i].To = v.At + length
+// Sessions returns what visits in order of their arrival prove. A session ends with its length after the decision on its
+// last visit. Each interval of lasted was part of a session, whenever its visits were decided; each of entered, in the
+// order of arrival, is the way of a visit that cannot have belonged to a session of before.
+func Sessions(visits []Visit, length time.Duration) (lasted, entered []Span) {
+	type session struct {
+		i    int           // of lasted
+		over time.Duration // from then on it has certainly ended
 	}
-	return out
+	newest := map[string]session{}
+	for _, v := range visits {
+		s, ok := newest[v.Visitor]
+		if !ok || v.Sent >= s.over {
+			entered = append(entered, Span{From: v.Sent, To: v.At})
+		}
+		until := max(v.Sent+length, v.At)
+		if !ok || lasted[s.i].To <= v.At {
+			s.i = len(lasted)
+			lasted = append(lasted, Span{From: v.At, To: until})
+		}
+		lasted[s.i].To = max(lasted[s.i].To, until)
+		newest[v.Visitor] = session{s.i, v.At + length}
+	}
+	return lasted, entered
 }
 
 // Use returns the mean number of spans during an interval.

@@ -16,13 +16,23 @@ func spans(seconds ...time.Duration) (out []Span) {
 func TestSessions(t *testing.T) {
 	var visits []Visit
 	for _, v := range []struct {
-		at      time.Duration
-		visitor string
-	}{{0, "a"}, {1, "b"}, {4, "a"}, {6, "b"}, {8, "c"}} { // b's session ends as it returns
-		visits = append(visits, Visit{v.at * time.Second, v.visitor})
+		sent, at time.Duration
+		visitor  string
+	}{
+		{0, 0, "a"}, {1, 1, "b"}, {4, 4, "a"},
+		{6, 6, "b"},              // its session ends as it returns
+		{7, 9, "c"}, {8, 9, "c"}, // on their way for long
+		{13, 15, "c"}, // perhaps in the session of before
+		{21, 30, "c"}, // longer than a session lasts
+	} {
+		visits = append(visits, Visit{v.sent * time.Second, v.at * time.Second, v.visitor})
 	}
-	if got, want := Sessions(visits, 5*time.Second), spans(0, 9, 1, 6, 6, 11, 8, 13); !slices.Equal(got, want) {
-		t.Errorf("sessions %v, want %v", got, want)
+	lasted, entered := Sessions(visits, 5*time.Second)
+	if want := spans(0, 9, 1, 6, 6, 11, 9, 13, 15, 18, 30, 30); !slices.Equal(lasted, want) {
+		t.Errorf("lasted %v, want %v", lasted, want)
+	}
+	if want := spans(0, 0, 1, 1, 6, 6, 7, 9, 21, 30); !slices.Equal(entered, want) {
+		t.Errorf("entered %v, want %v", entered, want)
 	}
 }
 

@@ -44,14 +44,18 @@ type Hearing struct {
 	wait, ahead int // unannounced increases
 	most        uint64
 	through     bool // the limits were changed in between
+	told        []told
 	corrected   bool // the first answer was corrected upwards by the second, or by a stream message before it
 }
+
+// told is a forecast and its time.
+type told struct{ at, wait time.Duration }
 
 // Anew makes the first answer from then on the one to evaluate, after a change of limits. It may repeat the earlier
 // forecast if that still holds.
 func (h *Hearing) Anew(from time.Duration) {
 	h.through = h.through || h.first.Known
-	h.first, h.from = Telling{}, from
+	h.first, h.from, h.told = Telling{}, from, nil
 	h.nextTold = false
 }
 
@@ -76,6 +80,9 @@ func (h *Hearing) Hear(t Telling) {
 	if t.Known && !h.first.Known && (h.from == 0 || t.Answer && t.At >= h.from) {
 		h.first = t
 	}
+	if t.Known && t.At >= h.from && t.Quartiles == [3]time.Duration{} {
+		h.told = append(h.told, told{t.At, t.Wait})
+	}
 	if t.Next && !h.nextTold {
 		h.nextTold, h.next = true, t.At
 	}
@@ -96,6 +103,14 @@ type Words struct {
 	aheadMost uint64    // largest of them
 	signed    []float64 // of the first estimate: above 0 if too long
 	corrected int       // visitors whose second answer corrected the first upwards
+	widths    []float64 // of the ranges of the first estimates, relative to the estimates
+
+	// Visitors that got any forecast more than a minute before they entered; those whom one told more than twice their
+	// wait, and less than half of it.
+	long, twice, half int
+
+	// First estimates below shortWait.
+	short, shortInside int
 
 	// Of visitors that waited through a change of the limits.
 	through       []float64
@@ -108,6 +123,9 @@ type Words struct {
 
 // nextGoal is the time within which a visitor told "next" should enter.
 const nextGoal = 10 * time.Second
+
+// shortWait bounds the short forecasts.
+const shortWait = 15 * time.Second
 
 // Entered adds the information of a visitor that joined at joined and entered at now.
 func (w *Words) Entered(h *Hearing, joined, now time.Duration) {
@@ -126,6 +144,7 @@ func (w *Words) Entered(h *Hearing, joined, now time.Duration) {
 	if h.corrected {
 		w.corrected++
 	}
+	w.misled(h.told, now)
 	if f := &h.first; f.Known {
 		actual := now - f.At
 		if q := f.Quartiles; q != [3]time.Duration{} {
@@ -143,12 +162,42 @@ func (w *Words) Entered(h *Hearing, joined, now time.Duration) {
 		if inside {
 			w.inside++
 		}
+		w.widths = append(w.widths, (f.High-f.Low).Seconds()/max(1, f.Wait.Seconds()))
+		if f.Wait < shortWait {
+			if w.short++; inside {
+				w.shortInside++
+			}
+		}
 		if h.through {
 			if w.through = append(w.through, math.Abs(err)); inside {
 				w.throughInside++
 			}
 		}
 	}
+}
+
+// misled adds the forecasts of a visitor that entered at now.
+func (w *Words) misled(all []told, now time.Duration) {
+	long, twice, half := 0, 0, 0
+	for _, t := range all {
+		switch wait := now - t.at; {
+		case wait <= time.Minute:
+			continue
+		case t.wait > 2*wait:
+			twice = 1
+		case t.wait < wait/2:
+			half = 1
+		}
+		long = 1
+	}
+	w.long, w.twice, w.half = w.long+long, w.twice+twice, w.half+half
+}
+
+// Misled returns the shares of visitors that were told, more than a minute before they entered, more than twice their
+// wait, and less than half of it.
+func (w *Words) Misled() (twice, half float64) {
+	n := float64(max(1, w.long))
+	return float64(w.twice) / n, float64(w.half) / n
 }
 
 // Add adds the counts of o.
@@ -159,6 +208,9 @@ func (w *Words) Add(o *Words) {
 	w.steps, w.wait, w.ahead = w.steps+o.steps, w.wait+o.wait, w.ahead+o.ahead
 	w.aheadMost = max(w.aheadMost, o.aheadMost)
 	w.corrected += o.corrected
+	w.widths = append(w.widths, o.widths...)
+	w.long, w.twice, w.half = w.long+o.long, w.twice+o.twice, w.half+o.half
+	w.short, w.shortInside = w.short+o.short, w.shortInside+o.shortInside
 	w.through, w.throughInside = append(w.through, o.through...), w.throughInside+o.throughInside
 	w.ratios = append(w.ratios, o.ratios...)
 	for k, n := range o.parts {
@@ -190,6 +242,9 @@ func (w *Words) Corrected() int { return w.corrected }
 // Covered returns the fraction of waits inside the first forecast range.
 func (w *Words) Covered() float64 { return float64(w.inside) / float64(max(1, len(w.errs))) }
 
+// Width returns the median width of the first forecast ranges, relative to the forecasts.
+func (w *Words) Width() float64 { return quantile(w.widths, 0.5) }
+
 // NextInVain returns how many visitors were told "next" and then waited for more than ten seconds.
 func (w *Words) NextInVain() int { return len(w.nextLong) }
 
@@ -198,8 +253,8 @@ func (w *Words) Rises() (wait, ahead int) { return w.wait, w.ahead }
 
 // String returns all figures in one line.
 func (w *Words) String() string {
-	s := fmt.Sprintf("%d waited; first estimate after %.1f s (p90 %.1f): error %.3f (signed %+.3f), range covers %.2f; told \"next\" %d, in vain %d",
-		w.waited, quantile(w.later, 0.5), quantile(w.later, 0.9), w.Error(), quantile(w.signed, 0.5), w.Covered(), w.next, len(w.nextLong))
+	s := fmt.Sprintf("%d waited; first estimate after %.1f s (p90 %.1f): error %.3f (signed %+.3f), range covers %.2f (width %.2f); told \"next\" %d, in vain %d",
+		w.waited, quantile(w.later, 0.5), quantile(w.later, 0.9), w.Error(), quantile(w.signed, 0.5), w.Covered(), w.Width(), w.next, len(w.nextLong))
 	if len(w.nextLong) > 0 {
 		s += fmt.Sprintf(" (median %.0f s, most %.0f s)", quantile(w.nextLong, 0.5), quantile(w.nextLong, 1))
 	}
@@ -208,6 +263,12 @@ func (w *Words) String() string {
 		s += fmt.Sprintf(" (by %d at most)", w.aheadMost)
 	}
 	s += fmt.Sprintf("; first answers corrected upwards %d", w.corrected)
+	if w.long > 0 {
+		s += fmt.Sprintf("; of %d over a minute before they entered, told more than twice %d, less than half %d", w.long, w.twice, w.half)
+	}
+	if w.short > 0 {
+		s += fmt.Sprintf("; range covers %.2f of %d short ones", float64(w.shortInside)/float64(w.short), w.short)
+	}
 	if n := len(w.through); n > 0 {
 		s += fmt.Sprintf("; of %d who waited through a change: error %.3f, range covers %.2f", n, quantile(w.through, 0.5), float64(w.throughInside)/float64(n))
 	}

@@ -132,8 +132,10 @@ func Allow(role Role, place, name string) Allowed {
 	case RoleOperator:
 		a := Allowed{Subscribe: []string{inboxPrefix + OperatorInbox + ".>"}}
 		if place == wire.Root {
-			a.Publish = append(reading(DocumentsDomain, documentsBucket, "members", "members.status"),
-				api(DocumentsDomain)+writing(documentsBucket, "members")[0])
+			a.Publish = reading(DocumentsDomain, documentsBucket, "members", "members.status", "init")
+			for _, subject := range writing(documentsBucket, "members", "init") {
+				a.Publish = append(a.Publish, api(DocumentsDomain)+subject)
+			}
 		} else {
 			a.Publish = []string{wire.ForgetSubject(place), wire.RejoinSubject(place)}
 		}

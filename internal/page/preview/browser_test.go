@@ -208,9 +208,9 @@ var poll = testkit.Eventually
 // two libraries.
 func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
 	ctx, s, url := open(t)
-	written := regexp.MustCompile(`id="(head|text|lost|note|ahead|wait|starts|total|kept|number|place|proof)"[^>]*>([^<]*)<`)
+	written := regexp.MustCompile(`id="?(head|text|lost|note|ahead|wait|starts|total|kept|number|place|proof)"?(?: [^>]*)?>([^<]*)<`)
 	do(t, ctx, chromedp.Navigate(url+"/nothing")) // a page with frames: loading pages one by one takes much longer
-	states := []string{"queued", "queued-message", "queued-million", "lost-away", "before", "draw-placed"}
+	states := []string{"queued", "queued-message", "queued-million", "queued-random", "lost-away", "before", "draw-placed"}
 	for _, lang := range room.Languages {
 		shown := browsertest.See(t, ctx, chromedp.Evaluate[[]map[string]string](fmt.Sprintf(`document.body.replaceChildren(), Promise.all(%q.split(" ").map(state => new Promise(done => {
 			const frame = document.createElement("iframe");
@@ -221,7 +221,11 @@ func TestTheScriptWritesWhatTheServerWrote(t *testing.T) {
 		})))`, strings.Join(states, " "), lang), chromedp.EvalAwaitPromise))
 		for i, state := range states {
 			_, _, page := ask(t, s.Handler, http.MethodGet, "/"+state+"?lang="+lang, "text/html")
-			for _, m := range written.FindAllStringSubmatch(page, -1) {
+			found := written.FindAllStringSubmatch(page, -1)
+			if len(found) < 9 {
+				t.Errorf("%s, %s: %d texts found in the page", lang, state, len(found))
+			}
+			for _, m := range found {
 				if want := html.UnescapeString(m[2]); shown[i][m[1]] != want {
 					t.Errorf("%s, %s: the script writes %s %q, the server wrote %q", lang, state, m[1], shown[i][m[1]], want)
 				}

@@ -65,6 +65,10 @@ type Aggregator struct {
 	member    membership // of the list of data centres
 	up        uplink     // to global
 
+	first      bool   // the store was empty at the start of this term
+	beginNeeds uint64 // version of the Durable without edges of before; 0 before Begin
+	begun      bool   // and it is stored
+
 	fencedBy   uint64         // term of a successor that exists: nothing is sent any more
 	due        fleettime.Mono // of the next Grants
 	lastReturn lastSnapshot   // at the last search for permits to return
@@ -81,7 +85,7 @@ func New(now fleettime.Mono, cfg Config, old wire.Durable) *Aggregator {
 		own = !slices.ContainsFunc(old.Roster, func(r wire.RosterEntry) bool { return r.Edge == wire.UnknownPast })
 		old.LoseTrack()
 	}
-	a := &Aggregator{cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64}, stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now}
+	a := &Aggregator{cfg: cfg, rooms: rooms{home: wire.HomeOf(cfg.DC), byID: map[room.ID]*roomLedger{}, passed: math.MaxInt64}, stored: stored{durable: old.Clone()}, clock: clock{started: now}, due: now, first: old.Version == 0}
 	a.clock.restore(now, cfg.Time)
 	a.stored.durable.Version++
 	a.member = membership{dc: cfg.DC, freshID: cfg.ClusterID, stored: &a.stored}
@@ -182,6 +186,7 @@ func (a *Aggregator) Saved(now fleettime.Mono, version uint64) {
 		a.rooms.markAllStale()
 	}
 	a.lifecycle.activateStored()
+	a.begins(now)
 	a.due = now
 	a.up.reportSoon(now, 1)
 }

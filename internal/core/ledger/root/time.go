@@ -85,6 +85,9 @@ func (a *Allocator) Known(now fleettime.Mono) fleettime.Known {
 	return k
 }
 
+// Begin declares, on an operator's word, that nobody was ever admitted in the fleet: a guessed fleet time is the fleet's.
+func (a *Allocator) Begin() { a.clock.guessed = false }
+
 // slewRate is the rate at which fleet time approaches the leader's wall time.
 const slewRate = 100e-6
 

@@ -463,7 +463,9 @@ type EventDetails struct {
 	Suspended           bool `json:"suspended"`
 
 	// TotalActiveUsers both limits or neither; null for the room's
-	TotalActiveUsers int `json:"total_active_users"`
+	TotalActiveUsers int    `json:"total_active_users"`
+	TurnstileAction  string `json:"turnstile_action"`
+	TurnstileMode    string `json:"turnstile_mode"`
 
 	// Vestibule settings that the hosted product lacks and events may override, absent for none
 	Vestibule *map[string]interface{} `json:"vestibule,omitempty"`
@@ -821,7 +823,7 @@ type Stop struct {
 	// DataCenter data centre concerned, empty for all
 	DataCenter string `json:"data_center"`
 
-	// Reason paused, queue_all, rejecting, before_event, full, site_down, draining, unlisted, copy, awaits_edge, awaits_allocation, awaits_data_center, no_time, clock_uncertain, no_lease, no_global, silent, no_leader or unknown
+	// Reason paused, queue_all, rejecting, before_event, full, site_down, draining, unlisted, copy, awaits_edge, awaits_allocation, awaits_data_center, no_time, clock_uncertain, no_lease, no_global, silent, no_leader, uninitialized or unknown
 	Reason string `json:"reason"`
 
 	// Since null for unknown
@@ -885,6 +887,27 @@ type Verified struct {
 	Role    string `json:"role"`
 	Status  string `json:"status"`
 	Zone    string `json:"zone"`
+}
+
+// Visitor defines model for Visitor.
+type Visitor struct {
+	Number   string           `json:"number"`
+	Sessions []VisitorSession `json:"sessions"`
+
+	// Silent data centres that did not answer
+	Silent []string `json:"silent"`
+}
+
+// VisitorSession defines model for VisitorSession.
+type VisitorSession struct {
+	DataCenter string `json:"data_center"`
+
+	// Edge that stamped the newest ticket
+	Edge string `json:"edge"`
+	Room string `json:"room"`
+
+	// Until unless it is renewed
+	Until time.Time `json:"until"`
 }
 
 // Webhook defines model for Webhook.
@@ -1218,6 +1241,14 @@ type VerifiedAnswer struct {
 	Success  bool     `json:"success"`
 }
 
+// VisitorAnswer defines model for VisitorAnswer.
+type VisitorAnswer struct {
+	Errors   []Note  `json:"errors"`
+	Messages []Note  `json:"messages"`
+	Result   Visitor `json:"result"`
+	Success  bool    `json:"success"`
+}
+
 // WebhookAnswer defines model for WebhookAnswer.
 type WebhookAnswer struct {
 	Errors   []Note  `json:"errors"`
@@ -1374,6 +1405,12 @@ type DeleteHostParams struct {
 
 // PutHostParams defines parameters for PutHost.
 type PutHostParams struct {
+	// Reason of the change, kept in its audit entry
+	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
+// InitializeFleetParams defines parameters for InitializeFleet.
+type InitializeFleetParams struct {
 	// Reason of the change, kept in its audit entry
 	Reason *Reason `form:"reason,omitempty" json:"reason,omitempty"`
 }

@@ -286,3 +286,50 @@ func TestLeafNodes(t *testing.T) {
 		t.Error("the leaf has the hub's documents in its own domain")
 	}
 }
+
+// After a full disk has room again, the store takes writes without a restart of the process.
+func TestTheStoreRecoversFromAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := mountSmall(dir); err != nil {
+		t.Skipf("needs a small file system: %v", err)
+	}
+	t.Cleanup(func() { unmount(t, dir) })
+	s := start(t, embedded.Options{Dir: filepath.Join(dir, "store")})
+	conn, err := natsbus.Connect(s.Client("node", "node", quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	docs, revision := natsbus.NewDocuments(conn, 1), uint64(0)
+	put := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, at, err := docs.Get(ctx, "rooms")
+		if err == nil {
+			revision, err = docs.Put(ctx, "rooms", make([]byte, 10_000), at)
+		}
+		return err
+	}
+	eventually(t, "the store takes a document", func() bool { return put() == nil })
+	first := revision
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096))
+	}
+	if err := filler.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the store refuses a document", func() bool { return put() != nil })
+	if err := os.Remove(filler.Name()); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	eventually(t, "the store takes a document again", func() bool { return put() == nil })
+	t.Logf("writes after %v (goal 10 s), revisions %d and %d", time.Since(began).Round(time.Millisecond), first, revision)
+	if revision <= first {
+		t.Errorf("revision %d after %d: the store lost a document", revision, first)
+	}
+}

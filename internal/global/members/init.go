@@ -1,0 +1,100 @@
+package members
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
+)
+
+// Request is the document by which an operator asks the leading global to initialize the fleet, and gets the answer: it
+// works by any global and by NATS, and only one leader can answer.
+type Request struct {
+	ID    string    `json:"id"`
+	At    time.Time `json:"at"`
+	Done  string    `json:"done,omitempty"`
+	Error string    `json:"error,omitempty"`
+}
+
+// Answered reports whether a leader has carried out or refused the request.
+func (r *Request) Answered() bool { return r.Done != "" || r.Error != "" }
+
+// ReadRequest returns the stored request, nil for none.
+func ReadRequest(ctx context.Context, docs Documents) (*Request, uint64, error) {
+	data, revision, err := docs.Get(ctx, node.InitDocument)
+	if err != nil || data == nil {
+		return nil, revision, err
+	}
+	r := &Request{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, revision, fmt.Errorf("%s document: %w", node.InitDocument, err)
+	}
+	return r, revision, nil
+}
+
+// Write writes the request over the one of a revision.
+func (r *Request) Write(ctx context.Context, docs Documents, revision uint64) error {
+	data, err := json.Marshal(r)
+	if err == nil {
+		_, err = docs.Put(ctx, node.InitDocument, data, revision)
+	}
+	return err
+}
+
+// ErrInitialized means that there is nothing to initialize.
+var ErrInitialized = errors.New("the fleet is initialized already: nothing was changed; vestibule status says why nobody enters")
+
+const (
+	// InitFor is how long Init waits for the answer: longer than a leader waits for nodes.
+	InitFor  = 18 * time.Second
+	initLook = 200 * time.Millisecond
+)
+
+// Init asks the leading global to initialize the fleet, and returns its answer.
+func (l *List) Init(ctx context.Context) (done string, err error) {
+	if data, _, err := l.Docs.Get(ctx, node.MembersDocument); err != nil || data != nil {
+		if err == nil {
+			err = &RefusedError{ErrInitialized}
+		}
+		return "", err
+	}
+	_, revision, err := l.Docs.Get(ctx, node.InitDocument)
+	if err != nil {
+		return "", err
+	}
+	own := &Request{ID: rand.Text(), At: time.Now()}
+	if err := own.Write(ctx, l.Docs, revision); err != nil {
+		if errors.Is(err, wire.ErrChanged) {
+			err = &RefusedError{errors.New("somebody else initializes the fleet now")}
+		}
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, InitFor)
+	defer cancel()
+	tick := time.NewTicker(initLook)
+	defer tick.Stop()
+	for {
+		r, _, err := ReadRequest(ctx, l.Docs)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return "", err
+		case err != nil, r == nil || r.ID == own.ID && !r.Answered():
+		case r.ID != own.ID:
+			return "", &RefusedError{errors.New("somebody else initializes the fleet now")}
+		case r.Error != "":
+			return "", &RefusedError{errors.New(r.Error)}
+		default:
+			return r.Done, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", &RefusedError{errors.New("no leading global has answered: see the alarms of its /readyz, and try again")}
+		}
+	}
+}
