@@ -62,11 +62,14 @@ type connections struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	mu    sync.Mutex
-	open  int
-	fresh int // of those, without a byte read yet
-	idle  idleConns
-	near  [prefixKinds]map[netip.Prefix]*neighbours
+	fresh atomic.Int64 // connections without a byte read yet
+
+	// A rush of new connections contends for this lock, and so slows the accepting of all: a connection takes it as it
+	// comes, rests, and closes only.
+	mu   sync.Mutex
+	open int
+	idle idleConns
+	near [prefixKinds]map[netip.Prefix]*neighbours
 
 	shedding
 	searches [numWants][2]lastSearch // by whether none was free
@@ -88,16 +91,16 @@ func newConnections(limit int, m *metrics, log *slog.Logger) *connections {
 type visitorConn struct {
 	*net.TCPConn
 	of      *connections
-	preface *preface // a PROXY header, nil if none is expected
-	fresh   bool     // no byte was read yet; under of.mu
-	closed  bool     // under of.mu
+	preface *preface    // a PROXY header, nil if none is expected
+	fresh   atomic.Bool // no byte was read yet
+	closed  bool        // under of.mu
 
 	debt   debt
 	client atomic.Pointer[netip.Addr] // the visitor's address; nil before it is known
 	near   [prefixKinds]*neighbours   // nil while the address is unknown; under of.mu
 	at     [prefixKinds]int           // index in near; under of.mu
 
-	rests         bool         // it is in the idle list; under of.mu
+	rests         atomic.Bool  // it is in the idle list; written under of.mu
 	before, after *visitorConn // in the idle list; under of.mu
 }
 
@@ -151,7 +154,8 @@ type idleConns struct {
 }
 
 func (l *idleConns) add(c *visitorConn) {
-	c.rests, c.before = true, l.newest
+	c.before = l.newest
+	c.rests.Store(true)
 	if l.newest != nil {
 		l.newest.after = c
 	} else {
@@ -163,7 +167,7 @@ func (l *idleConns) add(c *visitorConn) {
 
 // remove removes c if it is in the list.
 func (l *idleConns) remove(c *visitorConn) {
-	if !c.rests {
+	if !c.rests.Load() {
 		return
 	}
 	if c.before != nil {
@@ -176,30 +180,36 @@ func (l *idleConns) remove(c *visitorConn) {
 	} else {
 		l.newest = c.before
 	}
-	c.rests, c.before, c.after = false, nil, nil
+	c.before, c.after = nil, nil
+	c.rests.Store(false)
 	l.n--
 }
 
 // Close frees the place of the connection; it may be called again.
 func (c *visitorConn) Close() error {
 	c.of.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		c.of.open--
-		c.of.metrics.connections.Dec()
-		c.of.idle.remove(c)
-		c.of.known(c)
-		c.of.unassign(c)
-	}
+	c.of.free(c)
 	c.of.mu.Unlock()
 	return c.TCPConn.Close()
 }
 
-// known removes a connection from the fresh ones. The caller holds the lock.
+// free frees the place of a connection, once. The caller holds the lock.
+func (x *connections) free(c *visitorConn) {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	x.open--
+	x.metrics.connections.Dec()
+	x.idle.remove(c)
+	x.known(c)
+	x.unassign(c)
+}
+
+// known removes a connection from the fresh ones.
 func (x *connections) known(c *visitorConn) {
-	if c.fresh {
-		c.fresh = false
-		x.fresh--
+	if c.fresh.CompareAndSwap(true, false) {
+		x.fresh.Add(-1)
 	}
 }
 
@@ -211,10 +221,7 @@ func (x *connections) settle() {
 	tick := time.NewTicker(settleFor / 200)
 	defer tick.Stop()
 	for {
-		x.mu.Lock()
-		n := x.fresh
-		x.mu.Unlock()
-		if n == 0 {
+		if x.fresh.Load() == 0 {
 			return
 		}
 		select {
@@ -230,28 +237,36 @@ const settleFor = time.Second
 // acquire returns the connection with a place, nil if none is free. direct means that the peer is the visitor, and not
 // a proxy. At the limit the longest idle connection is closed for the next one, or one without progress.
 func (x *connections) acquire(c *net.TCPConn, direct bool) *visitorConn {
+	v := &visitorConn{TCPConn: c, of: x}
+	v.fresh.Store(true)
+	v.debt.since.Store(time.Now().UnixNano())
+	peer := netip.Addr{} // unknown behind a proxy, until it says
+	if direct {
+		peer = clientaddr.Peer(c.RemoteAddr().String())
+	}
 	for {
 		x.mu.Lock()
 		open, oldest := x.open, x.idle.longest
 		if open < x.max {
 			x.open++
-			x.fresh++
+			x.fresh.Add(1)
+			if direct {
+				x.place(v, peer)
+			}
 			x.mu.Unlock()
 			x.metrics.connections.Inc()
-			v := &visitorConn{TCPConn: c, of: x, fresh: true}
-			v.debt.since.Store(time.Now().UnixNano())
-			if direct {
-				x.assign(v, clientaddr.Peer(c.RemoteAddr().String()))
-			}
 			if (open+1)*100 >= x.max*shedAt {
 				x.shed(wantConnections, false)
 			}
 			return v
 		}
+		if oldest != nil {
+			x.free(oldest)
+		}
 		x.mu.Unlock()
 		switch {
 		case oldest != nil:
-			x.Close(oldest)
+			x.Close(oldest.TCPConn)
 		case x.shed(wantConnections, true) == 0:
 			return nil
 		}
@@ -274,12 +289,15 @@ func (x *connections) State(conn net.Conn, s http.ConnState) {
 	if s == http.StateActive { // a head begins: until now the visitor owed nothing
 		c.debt.since.Store(time.Now().UnixNano())
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.idle.remove(c)
 	if s != http.StateNew {
 		x.known(c)
 	}
+	if s != http.StateIdle && !c.rests.Load() {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.idle.remove(c)
 	if s == http.StateIdle && !c.closed {
 		x.idle.add(c)
 	}

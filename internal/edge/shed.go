@@ -85,7 +85,7 @@ func (c *visitorConn) tunnels() {
 
 // owes reports since when the visitor owes bytes, if it does so for at least patience.
 func (c *visitorConn) owes(now time.Time, patience time.Duration, atSite bool) (since int64, ok bool) {
-	if c.debt.busy.Load() > 0 || c.rests || atSite && c.debt.atSite.Load() == 0 {
+	if c.debt.busy.Load() > 0 || c.rests.Load() || atSite && c.debt.atSite.Load() == 0 {
 		return 0, false
 	}
 	if c.debt.session.Load() {
@@ -126,6 +126,11 @@ func prefixOf(a netip.Addr, kind int) netip.Prefix {
 func (x *connections) assign(c *visitorConn, client netip.Addr) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.place(c, client)
+}
+
+// place does what assign does. The caller holds the lock.
+func (x *connections) place(c *visitorConn, client netip.Addr) {
 	c.client.Store(&client)
 	x.unassign(c)
 	if c.closed || !client.IsValid() {
@@ -229,9 +234,12 @@ func (x *connections) shed(of want, full bool) int {
 	if *last = (lastSearch{now.Add(shedPause), len(list) == 0}); len(list) > 0 {
 		x.noteShed(now, prefix, len(list), of)
 	}
+	for _, d := range list {
+		x.free(d.visitorConn)
+	}
 	x.mu.Unlock()
 	for _, d := range list {
-		x.Close(d.visitorConn)
+		x.Close(d.TCPConn)
 	}
 	return len(list)
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,7 +162,7 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 						t.Errorf("a visitor beside the attack: %v %.60q", err, b)
 					}
 				}
-				if r := st.server.Ready(); !r.Ready || len(r.Alarms) != 1 || !strings.Contains(r.Alarms[0], "127.9.9.") {
+				if r := st.server.Ready(); !r.Ready || !slices.ContainsFunc(r.Alarms, func(a string) bool { return strings.Contains(a, "127.9.9.") }) {
 					t.Errorf("ready %v, alarms %q", r.Ready, r.Alarms)
 				}
 				close(stop)

@@ -69,6 +69,7 @@ type site struct {
 
 	promises func(wire.PromiseStore) wire.PromiseStore // wraps the regionals' store; nil for none
 	plain    bool                                      // global and regionals start without bootstrap
+	absent   []string                                  // further data centres of the list, of which nothing runs
 }
 
 func newSite(t *testing.T) *site {
@@ -109,7 +110,7 @@ func (s *site) run(name string, run func(context.Context) error) (stop func()) {
 func (s *site) global() (g *global.Server, stop func()) {
 	s.t.Helper()
 	cfg := global.DefaultConfig()
-	cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = s.t.TempDir(), filepath.Join(s.t.TempDir(), "rooms.yaml"), []string{"dublin"}, !s.plain
+	cfg.DataDir, cfg.Rooms, cfg.DataCenters, cfg.Bootstrap = s.t.TempDir(), filepath.Join(s.t.TempDir(), "rooms.yaml"), append([]string{"dublin"}, s.absent...), !s.plain
 	if err := os.WriteFile(cfg.Rooms, []byte(`rooms: [{name: a, host: a.example, total_active_users: 10, new_users_per_minute: 600, session_duration: 1m, origin: "http://127.0.0.1:1"}]`), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -565,6 +566,22 @@ func TestANewFleetIsInitializedOnce(t *testing.T) {
 		_, err := list.Init(t.Context())
 		return errors.Is(err, members.ErrInitialized)
 	})
+}
+
+// A fleet is initialized once all of its data centres report, and says which one does not.
+func TestAFleetIsInitializedAsAWhole(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.plain, s.absent = true, []string{"lima"}
+	s.global()
+	r := s.regional("one")
+	list := &members.List{Docs: natsbus.NewDocuments(s.connect("operator"), 1)}
+	if done, err := list.Init(t.Context()); err == nil || !strings.Contains(err.Error(), "data centre lima of data_centers has not reported") {
+		t.Errorf("done %q, %v", done, err)
+	}
+	if r.Ready().Ready || r.Status().Rooms["a"].Granted > 0 {
+		t.Error("the data centre has begun")
+	}
 }
 
 // An operator may be wrong: a node that has ticket keys, and a store that has some, stop the initialization.

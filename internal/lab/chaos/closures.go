@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -70,7 +71,6 @@ const closedMost = 2 * time.Minute
 type closed struct {
 	*closure
 	from, since, until time.Duration // the loss, since when the closure counts, and the end of the watch
-	droughts           [2]time.Duration
 }
 
 // closeAll plays the closures whose name matches -only, one after the other.
@@ -97,14 +97,13 @@ func closeAll(ctx context.Context, t *trial) error {
 }
 
 // close plays a closure, and measures how long nobody enters.
-func (t *trial) close(ctx context.Context, c *closed) error {
+func (t *trial) close(ctx context.Context, c *closed) (err error) {
 	if c.away {
 		cut, heal := context.WithCancel(ctx)
-		var link error
-		var all sync.WaitGroup
-		all.Go(func() { link = t.in.links.do(cut, fault{act: actPart, place: places[1], lasts: closedMost * 2}, t.j) })
-		defer func() { heal(); all.Wait(); err := link; _ = err }()
-		sleep(ctx, 3*time.Second)
+		link := make(chan error, 1)
+		go func() { link <- t.in.links.do(cut, fault{act: actPart, place: places[1], lasts: 2 * closedMost}, t.j) }()
+		defer func() { heal(); err = errors.Join(err, <-link) }()
+		sleep(ctx, 15*time.Second) // global's NATS servers elect their leaders without that of the place
 	}
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -130,25 +129,72 @@ func (t *trial) close(ctx context.Context, c *closed) error {
 	}
 	sleep(ctx, usedAfter)
 	c.until = t.since()
-	for i, dc := range t.dcs {
-		c.droughts[i] = t.people.drought(dc, c.since, c.until)
-	}
 	return nil
+}
+
+// full is the part of a limit from which on it counts as exhausted: nobody is expected to enter then. The judge counts
+// only what is certain.
+const full = 0.93
+
+// sessionsIn returns the sessions that were admitted in a data centre, "" for all.
+func (t *trial) sessionsIn(v *verdict, dc string) (out []judge.Span) {
+	for _, e := range t.edgesEver() {
+		if dc == "" || e.place == dc {
+			out = append(out, v.sessions[e.number]...)
+		}
+	}
+	return out
+}
+
+// closedFor returns the longest time without an admission in a data centre while it had fewer sessions than when the
+// closure began, and neither limit was exhausted.
+func (t *trial) closedFor(c *closed, dc string, v *verdict) (longest time.Duration) {
+	const step = 100 * time.Millisecond
+	t.people.mu.Lock()
+	here := slices.Clone(t.people.newest[dc])
+	all := slices.Concat(slices.Collect(maps.Values(t.people.newest))...)
+	t.people.mu.Unlock()
+	within := func(entries []time.Duration, from, to time.Duration) (n int) {
+		for _, at := range entries {
+			if at >= from && at < to {
+				n++
+			}
+		}
+		return n
+	}
+	own, total, had := t.sessionsIn(v, dc), t.sessionsIn(v, ""), 0.0
+	for at := c.from - 5*time.Second; at < c.from+5*time.Second; at += step {
+		had = max(had, judge.Use(own, at, at+step))
+	}
+	gap := time.Duration(0)
+	for at := c.since; at < c.until; at += step {
+		switch {
+		case within(here, at, at+step) > 0:
+			gap = 0
+		case judge.Use(own, at, at+step) >= full*had, judge.Use(total, at, at+step) >= full*float64(t.o.total),
+			float64(within(all, at-time.Minute, at)) >= full*float64(t.o.rate):
+		default:
+			gap += step
+		}
+		longest = max(longest, gap)
+	}
+	return longest
 }
 
 // reportClosed prints what the closures cost, by the site's log.
 func (t *trial) reportClosed(v *verdict) {
+	all := t.sessionsIn(v, "")
 	for _, c := range t.closed {
 		var parts []string
 		for i, dc := range t.dcs {
 			if c.goals[i] == 0 {
 				continue
 			}
-			miss := ""
-			if c.droughts[i] > c.goals[i] {
+			took, miss := t.closedFor(&c, dc, v), ""
+			if took > c.goals[i] {
 				miss, t.below = ", MISSED", true
 			}
-			parts = append(parts, fmt.Sprintf("%s closed %.1f s (goal %.0f%s)", dc, c.droughts[i].Seconds(), c.goals[i].Seconds(), miss))
+			parts = append(parts, fmt.Sprintf("%s closed %.1f s (goal %.0f%s)", dc, took.Seconds(), c.goals[i].Seconds(), miss))
 		}
 		out := 0
 		for _, at := range v.unrenewed {
@@ -159,7 +205,7 @@ func (t *trial) reportClosed(v *verdict) {
 		if out > 0 {
 			t.below = true
 		}
-		use := func(from, to time.Duration) float64 { return judge.Use(v.sessions, from, to) / float64(t.o.total) }
+		use := func(from, to time.Duration) float64 { return judge.Use(all, from, to) / float64(t.o.total) }
 		t.row(c.name, "%s; put out %d (goal 0); use of T %.2f, %.2f, %.2f", strings.Join(parts, ", "), out,
 			use(c.from-10*time.Second, c.from), use(c.from, c.until-10*time.Second), use(c.until-10*time.Second, c.until))
 	}

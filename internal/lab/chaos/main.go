@@ -66,7 +66,7 @@ var scenarios = map[string]scenario{
 	},
 	"closures": {
 		"losses after which data centres admit nobody for a while, those whose names match -only", deploy, closeAll,
-		[]string{"-visitors=600", "-new-users-per-minute=6000", "-session-duration=40s"},
+		[]string{"-visitors=600", "-new-users-per-minute=300", "-session-duration=40s"},
 	},
 	"upgrade": {"nodes of the build in -old are replaced by this one, and back", deploy, upgrades, []string{"-visitors=600"}},
 	"pods":    {"the manifests of deploy/k8s run on a Kubernetes node of this machine", startPods, operatePods, []string{"-visitors=500"}},

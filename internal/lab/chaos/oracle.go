@@ -65,11 +65,11 @@ type verdict struct {
 	peak, rate   int // maximum of concurrent sessions, and of admissions in any 60 s: certain ones
 	admitted     int // stays with an admission
 	pages, waits int
-	errors       map[string]int  // other answers of healthy edges to waiting visitors
-	unread       int             // places lost after edges of the replaced build came back
-	excused      int             // failed requests at unhealthy edges
-	unrenewed    []time.Duration // when sessions ended early because their edge might not renew
-	sessions     []judge.Span    // certain ones
+	errors       map[string]int       // other answers of healthy edges to waiting visitors
+	unread       int                  // places lost after edges of the replaced build came back
+	excused      int                  // failed requests at unhealthy edges
+	unrenewed    []time.Duration      // when sessions ended early because their edge might not renew
+	sessions     map[int][]judge.Span // certain ones, by the edge that admitted
 }
 
 // maxBroken bounds the faults described in full.
@@ -89,7 +89,7 @@ func (v *verdict) breaks(format string, args ...any) {
 // request at the site until the second of its cookie, and an admission in a window only if both request and arrival
 // are. So a reported fault is real.
 func (c *oracle) judge(stays []stay, session time.Duration) verdict {
-	v := verdict{errors: map[string]int{}}
+	v := verdict{errors: map[string]int{}, sessions: map[int][]judge.Span{}}
 	var sure []judge.Span    // of a valid session
 	var entries []judge.Span // of the decision of an admission
 	for i := range stays {
@@ -105,9 +105,9 @@ func (c *oracle) judge(stays []stay, session time.Duration) verdict {
 		v.admitted++
 		entries = append(entries, check.entry...)
 		sure = append(sure, check.sure()...)
+		v.sessions[check.edge] = append(v.sessions[check.edge], check.sure()...)
 	}
 	var at time.Duration
-	v.sessions = sure
 	if v.peak, at = judge.Most(sure); v.peak > c.total {
 		v.breaks("%d sessions were valid at %.3f s, total_active_users is %d", v.peak, at.Seconds(), c.total)
 	}
@@ -130,12 +130,14 @@ type stayCheck struct {
 	last  time.Duration // time of the newest page's request
 	ended time.Duration // end of the session by refusal
 	place time.Time     // place of the visitor in the queue
+	edge  int           // that admitted it
 }
 
 // see takes the next request.
 func (c *stayCheck) see(r *request) {
 	earliest := c.oracle.decided(r)
 	if r.arrived != 0 && len(c.valid) == 0 { // the answer may be lost, with its cookie
+		c.edge = r.edge
 		c.entry = append(c.entry, judge.Span{From: earliest, To: r.arrived})
 		c.valid = append(c.valid, judge.Span{From: r.arrived, To: earliest + c.session})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
+	"vestibule/internal/global/members"
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
@@ -363,6 +365,12 @@ func TestATreeRunsWithCredentials(t *testing.T) {
 	})
 	if _, err := docs.Put(ctx, node.MembersDocument, list, revision); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := docs.Put(ctx, node.InitDocument, []byte(`{"done":"before"}`), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&members.List{Docs: docs}).Init(ctx); !errors.Is(err, members.ErrInitialized) {
+		t.Errorf("an old fleet is initialized: %v", err)
 	}
 	answer, err := f.node(natsbus.RoleOperator, "dublin", "operator", "").Ask(ctx, wire.ForgetSubject("dublin"), []byte(`{"edge":"nobody"}`))
 	if err != nil || !bytes.Contains(answer, []byte("error")) {
