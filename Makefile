@@ -300,8 +300,8 @@ k8s-check: $(TOOLS)/kustomize $(TOOLS)/kubectl-validate $(TOOLS)/kube-score ## b
 	@set -e; for o in deploy/k8s/overlays/*; do out=$(TOOLS)/k8s/$$(basename $$o).yaml; \
 		$(TOOLS)/kustomize build $$o >$$out; $(TOOLS)/kubectl-validate --version 1.30 $$out; \
 		$(TOOLS)/kube-score score --output-format ci $$out >$$out.score || { grep CRITICAL $$out.score; exit 1; }; done; \
-	for c in deploy/k8s/components/*; do d=$(TOOLS)/k8s/with-$$(basename $$c); mkdir -p $$d; \
-		printf 'resources: [../../../deploy/k8s/overlays/nairobi]\ncomponents: [../../../%s]\n' $$c >$$d/kustomization.yaml; \
+	for c in deploy/k8s/components/*; do d=$(TOOLS)/k8s/with-$$(basename $$c); mkdir -p $$d; o=nairobi; case $$c in *control) o=global;; esac; \
+		printf 'resources: [../../../deploy/k8s/overlays/%s]\ncomponents: [../../../%s]\n' $$o $$c >$$d/kustomization.yaml; \
 		$(TOOLS)/kustomize build $$d >$$d.yaml; done
 	$(GO) test -count=1 ./deploy
 

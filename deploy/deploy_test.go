@@ -122,6 +122,52 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
+var patchedVariable = regexp.MustCompile(`name: (VESTIBULE_[A-Z_]+), value: "?([^"}]+)"?}`)
+
+// The variables that components add are ones that the programs take.
+func TestComponents(t *testing.T) {
+	some := filepath.Join(t.TempDir(), "some.pem")
+	if err := os.WriteFile(some, []byte("of the pod"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for app, component := range map[string]string{"global": "control", "edge": "ingress"} {
+		t.Run(component, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("k8s/components", component, "kustomization.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := patchedVariable.FindAllStringSubmatch(string(data), -1)
+			if len(set) < 2 {
+				t.Fatalf("variables: %v", set)
+			}
+			for _, m := range set {
+				if strings.HasPrefix(m[2], "/etc/vestibule/") { // a file of the pod
+					m[2] = some
+				}
+				t.Setenv(m[1], m[2])
+			}
+			for _, key := range []string{"CA", "CERT", "KEY"} {
+				t.Setenv("VESTIBULE_NATS_"+key, some)
+			}
+			t.Setenv("VESTIBULE_NAME", app+"-0")
+			file := "k8s/base/region/config/edge.yaml"
+			edges, globals := edge.DefaultConfig(), global.DefaultConfig()
+			var cfg node.Config = &edges
+			base := &edges.Base
+			if app == "global" {
+				cfg, base, file = &globals, &globals.Base, "k8s/overlays/global/config/global.yaml"
+				t.Setenv("VESTIBULE_ROOMS", "k8s/overlays/global/config/rooms.yaml")
+			} else {
+				t.Setenv("VESTIBULE_DATA_CENTER", "nairobi")
+			}
+			var said strings.Builder
+			if code := node.Main(app, cfg, base, []string{"--config", file, "--check-config"}, &said, &said, nil); code != node.ExitOK {
+				t.Error(said.String())
+			}
+		})
+	}
+}
+
 // variables returns the environment of a program's container, and nothing else: an unknown variable of ours stops
 // the program.
 func variables(t *testing.T, app string) (out []string) {
