@@ -483,7 +483,8 @@ type stage struct {
 	chance     rand.Source
 	door       string // the address for visitors, if not the edge's own
 	sent       int    // raw requests
-	envoy      any    // its client of the decision service: see authorization
+	own        []net.Addr
+	envoy      any // its client of the decision service: see authorization
 
 	cancel context.CancelCauseFunc
 	ended  chan error
@@ -510,7 +511,7 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	}
 	var err error
 	st.server, err = New(Options{
-		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles, EventsEvery: st.castEvery, Rand: st.chance,
+		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles, EventsEvery: st.castEvery, Rand: st.chance, Own: st.own,
 	})
 	if err != nil {
 		t.Fatal(err)

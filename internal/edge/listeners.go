@@ -17,8 +17,8 @@ import (
 	"vestibule/internal/node"
 )
 
-// listen opens the listeners, or takes them from sockets.
-func (s *Server) listen(sockets *node.Sockets) error {
+// listen opens the listeners, or takes them from sockets. others are the process's other listeners.
+func (s *Server) listen(sockets *node.Sockets, others []net.Addr) error {
 	for _, l := range []struct {
 		key     string
 		addr    string
@@ -41,7 +41,7 @@ func (s *Server) listen(sockets *node.Sockets) error {
 			return errors.Join(fmt.Errorf("%s: %w", l.key, err), s.listeners.close())
 		}
 	}
-	s.dials.Refuse(s.ownListeners())
+	s.dials.Refuse(s.ownListeners(others))
 	if left := sockets.Left(); len(left) > 0 {
 		return errors.Join(fmt.Errorf("LISTEN_FDS: a socket was passed for %s, which is none of listen, tls.listen and front_auth.listen: give the socket unit the addresses of the configuration",
 			strings.Join(left, ", ")), s.listeners.close())
@@ -49,16 +49,14 @@ func (s *Server) listen(sockets *node.Sockets) error {
 	return nil
 }
 
-// ownListeners returns the addresses of this edge that no site has.
-func (s *Server) ownListeners() (own []netip.AddrPort) {
+// ownListeners returns the addresses of this edge that no site has: those of others, and of the listeners for visitors.
+func (s *Server) ownListeners(others []net.Addr) (own []netip.AddrPort) {
 	for _, l := range s.listeners {
-		if a, ok := l.Addr().(*net.TCPAddr); ok {
-			own = append(own, a.AddrPort())
-		}
+		others = append(others, l.Addr())
 	}
-	for _, listen := range []string{s.cfg.Metrics.Listen, s.cfg.Profiles.Listen} {
-		if a, err := netip.ParseAddrPort(listen); err == nil && a.Port() != 0 {
-			own = append(own, a)
+	for _, addr := range others {
+		if a, ok := addr.(*net.TCPAddr); ok {
+			own = append(own, a.AddrPort())
 		}
 	}
 	return own

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,6 +46,18 @@ func TestLoopsEnd(t *testing.T) {
 		}
 		if m := metric(t, st, "vestibule_edge_requests_total", "result", "loop"); m != 3 {
 			t.Errorf("%v counted", m)
+		}
+	})
+}
+
+// A listener of the process that is not for visitors, such as that of metrics, is no site, whatever port it got.
+func TestAnOwnListenerIsNoSite(t *testing.T) {
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
+	defer metrics.Close()
+	eachFront(t, func(t *testing.T, front string) {
+		st := openAt(t, metrics.URL, func(st *stage) { st.cfg.Reader, st.own = front, []net.Addr{metrics.Listener.Addr()} })
+		if a := st.visitor().ask(http.MethodGet, "http://shop.example/about", ""); a.StatusCode != http.StatusBadGateway {
+			t.Errorf("%d %.60q", a.StatusCode, a.body)
 		}
 	})
 }

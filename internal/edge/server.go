@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type Options struct {
 	Log    *slog.Logger
 
 	Sockets     *node.Sockets // passed to this process; nil for none
+	Own         []net.Addr    // other listeners of this process: no site
 	MaxFiles    int           // limit of open files, 0 to ask the system
 	EventsEvery time.Duration // interval of an event stream's messages, 0 for a second
 	Rand        rand.Source   // nil for one with a random seed
@@ -145,7 +147,7 @@ func New(o Options) (_ *Server, err error) {
 	}
 	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.gate.Time(), 0 }) // limits are not for edges, and the engine knows when people gather
 	s.gate.Use(s.fleet)
-	if err := s.listen(o.Sockets); err != nil {
+	if err := s.listen(o.Sockets, o.Own); err != nil {
 		return nil, err
 	}
 	return s, nil

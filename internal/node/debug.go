@@ -141,6 +141,14 @@ func (d *Debug) ProfilesURL() string {
 	return "http://" + d.profiles.Addr().String()
 }
 
+// Listeners returns the addresses of the listeners.
+func (d *Debug) Listeners() []net.Addr {
+	if d.profiles == nil {
+		return []net.Addr{d.listener.Addr()}
+	}
+	return []net.Addr{d.listener.Addr(), d.profiles.Addr()}
+}
+
 // Close closes listeners that do not Run.
 func (d *Debug) Close() error {
 	if d.profiles == nil {
