@@ -153,7 +153,7 @@ func TestTheLastReportCoversAllThatWasStamped(t *testing.T) {
 					}
 				}
 				l := last[0].Permits.Rate
-				if held := int64(l.Granted-l.Returned-last[0].RateIdle) + int64(last[0].RateOwed); busy > held {
+				if held := int64(l.Granted-l.Returned) + int64(last[0].RateOwed); busy > held { // those that are idle may have been used since
 					rt.Fatalf("%d permits of R are in use, and the last report counts %d", busy, held)
 				}
 			}

@@ -48,10 +48,10 @@ func lastReport(head *wire.Report, p *wire.RoomPast) wire.RoomReport {
 		r.Sessions = slices.Insert(r.Sessions, i, wire.Expiry{Until: until, Stamped: p.More})
 	}
 	r.FirstMove += p.More // moves that nobody reports
-	back := r.RateIdle - min(r.RateIdle, p.More)
-	r.Permits.Rate.Returned += back
-	r.RateIdle -= back
-	r.RateOwed += p.More // a new regional knows of no permits of R that were granted since
+	kept := min(r.RateIdle, p.More) // may have been used since
+	r.Permits.Rate.Returned += r.RateIdle - kept
+	r.RateIdle = kept
+	r.RateOwed += p.More - kept // a new regional knows of no permits of R that were granted since
 	return r
 }
 
