@@ -163,8 +163,8 @@ var prior = [classes]float64{0.035, 0.045, 0.055, 0.055}
 
 // ratePrior is the prior while R limits admissions, where chance plays no part. The remaining error is the
 // coarseness of the forecast's phases, two percent at most (see paced), and about half a second between the grant of
-// a permit and the visitor's request: one percent of a wait of 40 s.
-var ratePrior = [classes]float64{0.02, 0.02, 0.02, 0.02}
+// a permit and the visitor's request: one percent of a wait of 40 s. Four of five are within 1.6 percent in random rooms.
+var ratePrior = [classes]float64{0.016, 0.016, 0.016, 0.016}
 
 // Take updates the ranges from the total outcomes counted so far. It keeps o, which must not change.
 func (s *Spread) Take(o Outcomes) {
