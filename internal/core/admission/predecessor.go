@@ -47,7 +47,7 @@ func lastReport(head *wire.Report, p *wire.RoomPast) wire.RoomReport {
 	} else {
 		r.Sessions = slices.Insert(r.Sessions, i, wire.Expiry{Until: until, Stamped: p.More})
 	}
-	r.FirstMove += p.More // moves that nobody reports
+	r.FirstMove += p.More           // moves that nobody reports
 	kept := min(r.RateIdle, p.More) // may have been used since
 	r.Permits.Rate.Returned += r.RateIdle - kept
 	r.RateIdle = kept

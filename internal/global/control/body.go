@@ -164,7 +164,7 @@ var readOnly = map[string]bool{
 }
 
 // other checks a value that is no setting. An unknown key is a fault.
-func (f *faults) other(at string, v json.RawMessage, settings map[string]*field) {
+func (f *faults) other(at string, settings map[string]*field) {
 	if readOnly[at] {
 		return
 	}
@@ -272,7 +272,7 @@ func readRoom(q *request, over room.Settings) *given {
 	g.faults.each("", q.body, func(at string, v json.RawMessage) {
 		f := fieldOf(fields, at)
 		if f == nil {
-			g.faults.other(at, v, fields)
+			g.faults.other(at, fields)
 			return
 		}
 		if !g.names.first(&g.faults, at, f.at) || !f.read(g, v) {

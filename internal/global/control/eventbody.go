@@ -77,7 +77,7 @@ func readEvent(q *request, over room.Event, whole bool) *givenEvent {
 			if f := fieldOf(may, at); f != nil {
 				key, ok = f.Key, names.first(&g.faults, at, f.at) && g.override(f, v)
 			} else {
-				g.faults.other(at, v, eventFields())
+				g.faults.other(at, eventFields())
 			}
 		}
 		g.bad[key] = g.bad[key] || !ok

@@ -48,8 +48,10 @@ var closures = []closure{
 func both(first, second time.Duration) [2]time.Duration { return [2]time.Duration{first, second} }
 
 // Which processes of ours.
-func ours(n *node) bool  { return n.ours() }
+func ours(n *node) bool { return n.ours() }
+
 func first(n *node) bool { return n.place == places[0] && (n.role == "regional" || n.role == "edge") }
+
 func coordinatesFirst(n *node) bool {
 	return n.role == "global" && n.place != places[1] || n.role == "regional" && n.place == places[0]
 }

@@ -19,9 +19,12 @@ func TestSessions(t *testing.T) {
 		sent, at time.Duration
 		visitor  string
 	}{
-		{0, 0, "a"}, {1, 1, "b"}, {4, 4, "a"},
-		{6, 6, "b"},              // its session ends as it returns
-		{7, 9, "c"}, {8, 9, "c"}, // on their way for long
+		{0, 0, "a"},
+		{1, 1, "b"},
+		{4, 4, "a"},
+		{6, 6, "b"}, // its session ends as it returns
+		{7, 9, "c"},
+		{8, 9, "c"},   // on their way for long
 		{13, 15, "c"}, // perhaps in the session of before
 		{21, 30, "c"}, // longer than a session lasts
 	} {
