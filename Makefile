@@ -51,15 +51,16 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 BUILD := $(GO) build -trimpath -ldflags '-s -w' -o bin/
+PROGRAMS := ./cmd/... ./internal/node/natsbus/embedded/nats-server
 
 .PHONY: build
 build: ## build all binaries, stripped, into bin/
-	$(BUILD) ./cmd/...
+	$(BUILD) $(PROGRAMS)
 
 .PHONY: image-files
 image-files:
 	@rm -rf bin/image bin/data && mkdir -p bin/image bin/data
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid= -X vestibule/internal/node.imageVersion=$(VERSION) -X vestibule/internal/node.imageCommit=$(REVISION)' -o bin/image/ ./cmd/...
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -buildid= -X vestibule/internal/node.imageVersion=$(VERSION) -X vestibule/internal/node.imageCommit=$(REVISION)' -o bin/image/ $(PROGRAMS)
 
 .PHONY: image
 image: image-files ## write the container image to bin/vestibule-image.tar, and load it into a running Docker engine

@@ -152,7 +152,7 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 			return err
 		}
 	}
-	if err := process.Build(ctx, filepath.Join(o.dir, "bin"), "vestibule/cmd/..."); err != nil {
+	if err := process.Build(ctx, filepath.Join(o.dir, "bin"), "vestibule/cmd/...", process.NATSServer); err != nil {
 		return err
 	}
 	self, err := os.Executable()

@@ -45,7 +45,7 @@ func build(t *testing.T) string {
 	}
 	built.dir = dir
 	start := time.Now()
-	if err := process.Build(t.Context(), dir, "vestibule/cmd/..."); err != nil {
+	if err := process.Build(t.Context(), dir, "vestibule/cmd/...", process.NATSServer); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("built in %.1f s", time.Since(start).Seconds())

@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// NATSServer is the package of the nats-server of this build, for [Build].
+const NATSServer = "vestibule/internal/node/natsbus/embedded/nats-server"
+
 // Build builds the commands of packages into a folder.
 func Build(ctx context.Context, dir string, packages ...string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
