@@ -51,6 +51,9 @@ const (
 	// observed is the mean delay from the ticket life to the observed end of a session without a renewal.
 	observed = 500 * time.Millisecond
 
+	// unseen is how much later it may be observed on a busy day.
+	unseen = 4 * time.Second
+
 	// The prior for early ends: none in one ticket life.
 	priorYoung = 1
 
@@ -256,23 +259,32 @@ func (u *Turnover) stay() stay {
 func (u *Turnover) beyondLife() (single, more, doubt float64) {
 	prior := priorBeyond * u.life.Seconds() / (1 - once)
 	recent := 0.0 // sessions whose end may not have been observed yet
-	for i := range int64(time.Second/u.step) + 1 {
+	for i := range int64(unseen/u.step) + 1 {
 		recent += *at(&u.alive, u.newest-int64(u.cells())-i)
 	}
 	noise := 1 + u.ended + once*recent*once*recent
-	room := noise + onceDoubt*u.reached*onceDoubt*u.reached
-	excess := u.ended - once*u.reached // ends of renewed sessions, if the share is once
-	low, high, n := -4.0, 4.0, 0.0     // logarithm of their rate over that of the prior
-	for range 24 {
-		x := (low + high) / 2
-		if n = u.beyond / prior * math.Exp(x); x/(moreDoubt*moreDoubt) < (excess-n)*n/room {
-			low = x
-		} else {
-			high = x
+	// rate returns the logarithm of the rate of renewed sessions over that of the prior, and how many have ended then, if
+	// the others are a share with a standard deviation.
+	var n float64
+	rate := func(share, doubt float64) float64 {
+		low, high := -8.0, 4.0
+		for range 24 {
+			x := (low + high) / 2
+			excess := u.ended - share*u.reached - u.beyond/prior*math.Exp(x)
+			if n = u.beyond / prior * math.Exp(x); x/(moreDoubt*moreDoubt) < excess*n/(noise+doubt*doubt*u.reached*u.reached) {
+				low = x
+			} else {
+				high = x
+			}
 		}
+		return low
 	}
-	single = min(max(0, once+onceDoubt*onceDoubt*u.reached*(excess-n)/room), 0.9)
-	more = max(u.life.Seconds()/64, prior*math.Exp(-low))
+	x := rate(once, onceDoubt)
+	single = once + onceDoubt*onceDoubt*u.reached*(u.ended-once*u.reached-n)/(noise+onceDoubt*onceDoubt*u.reached*u.reached)
+	if bound := min(max(0, single), 0.9); bound != single { // no share is below 0: then the others end less often
+		single, x = bound, rate(bound, 0)
+	}
+	more = max(u.life.Seconds()/64, prior*math.Exp(-x))
 	// The inverse of the information about both.
 	a, b, c := 1/(moreDoubt*moreDoubt)+n*n/noise, n*u.reached/noise, 1/(onceDoubt*onceDoubt)+u.reached*u.reached/noise
 	g := 1 / (1 - single)

@@ -186,7 +186,14 @@ async function charts(section) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     for (const { plot } of drawn.values()) plot.redraw(false, true);
   });
-  if (!("live" in section.dataset) || all.times.length === 0) return;
+  if (!("live" in section.dataset)) return;
+  if (all.times.length === 0) { // a new room: the page comes with its charts once there is history
+    setInterval(async () => {
+      const news = document.hidden ? all : await values(source).catch(() => all);
+      if (news.times.length > 0) location.reload();
+    }, 2000);
+    return;
+  }
   let newest = all.times.at(-1);
   const span = Math.max(3600, newest - all.times[0]);
   setInterval(async () => {
