@@ -165,7 +165,7 @@ func (o *Origin) visit(id string, sent time.Time) (_ string, pages, active int) 
 	if until := sent.Add(o.session); until.After(g.until) {
 		g.until = until
 	}
-	g.over = now.Add(o.session)
+	g.over = now.Add(o.session + o.session/4 + time.Second) // a ticket's life
 	g.pages++
 	active = o.active(now)
 	o.peak = max(o.peak, active)

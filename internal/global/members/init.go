@@ -57,11 +57,20 @@ const (
 
 // Init asks the leading global to initialize the fleet, and returns its answer.
 func (l *List) Init(ctx context.Context) (done string, err error) {
-	if data, _, err := l.Docs.Get(ctx, node.MembersDocument); err != nil || data != nil {
-		if err == nil {
-			err = &RefusedError{ErrInitialized}
+	ctx, cancel := context.WithTimeout(ctx, InitFor)
+	defer cancel()
+	tick := time.NewTicker(initLook)
+	defer tick.Stop()
+	data, _, err := l.Docs.Get(ctx, node.MembersDocument)
+	for ; err != nil; data, _, err = l.Docs.Get(ctx, node.MembersDocument) { // the first leader makes the store
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", err
 		}
-		return "", err
+	}
+	if data != nil {
+		return "", &RefusedError{ErrInitialized}
 	}
 	_, revision, err := l.Docs.Get(ctx, node.InitDocument)
 	if err != nil {
@@ -74,10 +83,6 @@ func (l *List) Init(ctx context.Context) (done string, err error) {
 		}
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, InitFor)
-	defer cancel()
-	tick := time.NewTicker(initLook)
-	defer tick.Stop()
 	for {
 		r, _, err := ReadRequest(ctx, l.Docs)
 		switch {

@@ -104,7 +104,7 @@ func Sessions(visits []Visit, length time.Duration) (lasted, entered []Span) {
 			lasted = append(lasted, Span{From: v.At, To: until})
 		}
 		lasted[s.i].To = max(lasted[s.i].To, until)
-		newest[v.Visitor] = session{s.i, v.At + length}
+		newest[v.Visitor] = session{s.i, v.At + length + length/4 + time.Second} // a ticket's life
 	}
 	return lasted, entered
 }
