@@ -60,8 +60,14 @@ type Origin struct {
 
 type guest struct {
 	until time.Time // its session lasts for certain: a session's duration after its newest request was sent
-	over  time.Time // its session has certainly ended: a session's duration after its newest request arrived
+	over  time.Time // its session has certainly ended: [LongestSession] after its newest request arrived
 	pages int
+}
+
+// LongestSession returns for how long at most a session of a duration lasts after its last request: by decision 1 it may
+// outlive session_duration by a tenth, 20 s at most, and its ticket ends with a whole second.
+func LongestSession(d time.Duration) time.Duration {
+	return (d + min(d/10, 20*time.Second) + time.Second - 1).Truncate(time.Second) + time.Second
 }
 
 // longestWay is the time after which no request is on its way any more.
@@ -165,7 +171,7 @@ func (o *Origin) visit(id string, sent time.Time) (_ string, pages, active int) 
 	if until := sent.Add(o.session); until.After(g.until) {
 		g.until = until
 	}
-	g.over = now.Add(o.session + o.session/4 + time.Second) // a ticket's life
+	g.over = now.Add(LongestSession(o.session))
 	g.pages++
 	active = o.active(now)
 	o.peak = max(o.peak, active)

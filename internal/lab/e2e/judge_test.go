@@ -36,7 +36,7 @@ func judgeVisits(visits []allinone.Visit, session time.Duration, most int) judge
 		all = append(all, judge.Visit{Sent: v.Sent.Sub(visits[0].At), At: v.At.Sub(visits[0].At), Visitor: v.Guest})
 		guests[v.Guest] = true
 	}
-	lasted, entered := judge.Sessions(all, session)
+	lasted, entered := judge.Sessions(all, session, allinone.LongestSession(session))
 	j := judgement{admitted: len(entered), guests: len(guests)}
 	full := time.Duration(0)
 	j.peak, full = judge.Most(lasted)

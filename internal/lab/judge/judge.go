@@ -86,8 +86,9 @@ type Visit struct {
 
 // Sessions returns what visits in order of their arrival prove. A session ends with its length after the decision on its
 // last visit. Each interval of lasted was part of a session, whenever its visits were decided; each of entered, in the
-// order of arrival, is the way of a visit that cannot have belonged to a session of before.
-func Sessions(visits []Visit, length time.Duration) (lasted, entered []Span) {
+// order of arrival, is the way of a visit that cannot have belonged to a session of before: longest is for how long such
+// a one lasts at most after its last visit was decided.
+func Sessions(visits []Visit, length, longest time.Duration) (lasted, entered []Span) {
 	type session struct {
 		i    int           // of lasted
 		over time.Duration // from then on it has certainly ended
@@ -104,7 +105,7 @@ func Sessions(visits []Visit, length time.Duration) (lasted, entered []Span) {
 			lasted = append(lasted, Span{From: v.At, To: until})
 		}
 		lasted[s.i].To = max(lasted[s.i].To, until)
-		newest[v.Visitor] = session{s.i, v.At + length + length/4 + time.Second} // a ticket's life
+		newest[v.Visitor] = session{s.i, v.At + longest}
 	}
 	return lasted, entered
 }

@@ -30,12 +30,15 @@ func TestSessions(t *testing.T) {
 	} {
 		visits = append(visits, Visit{v.sent * time.Second, v.at * time.Second, v.visitor})
 	}
-	lasted, entered := Sessions(visits, 5*time.Second)
+	lasted, entered := Sessions(visits, 5*time.Second, 5*time.Second)
 	if want := spans(0, 9, 1, 6, 6, 11, 9, 13, 15, 18, 30, 30); !slices.Equal(lasted, want) {
 		t.Errorf("lasted %v, want %v", lasted, want)
 	}
-	if want := spans(0, 0, 1, 1, 7, 9); !slices.Equal(entered, want) {
+	if want := spans(0, 0, 1, 1, 6, 6, 7, 9, 21, 30); !slices.Equal(entered, want) {
 		t.Errorf("entered %v, want %v", entered, want)
+	}
+	if _, entered := Sessions(visits, 5*time.Second, 7*time.Second); !slices.Equal(entered, spans(0, 0, 1, 1, 7, 9)) {
+		t.Errorf("with tickets of 7 s: entered %v", entered)
 	}
 }
 
