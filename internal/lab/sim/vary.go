@@ -218,5 +218,6 @@ func (f *Faults) restart(seed uint64) {
 	f.Restart, f.Forgetful = rng.IntN(4) == 0, rng.IntN(3) == 0
 	if f.Pasts = rng.IntN(3) > 0; f.Pasts {
 		f.BadFolders = rng.IntN(3) == 0
+		f.OldImages = !f.CutEdge && rng.IntN(3) == 0
 	}
 }
