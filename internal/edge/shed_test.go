@@ -162,7 +162,9 @@ func TestOneAddressClosesNoEdge(t *testing.T) {
 						t.Errorf("a visitor beside the attack: %v %.60q", err, b)
 					}
 				}
-				if r := st.server.Ready(); !r.Ready || !slices.ContainsFunc(r.Alarms, func(a string) bool { return strings.Contains(a, "127.9.9.") }) {
+				r := st.server.Ready()
+				r.Alarms = slices.DeleteFunc(r.Alarms, func(a string) bool { return strings.HasPrefix(a, "data_dir cannot be written in time") }) // the machine's disk
+				if !r.Ready || len(r.Alarms) != 1 || !strings.Contains(r.Alarms[0], "127.9.9.") {
 					t.Errorf("ready %v, alarms %q", r.Ready, r.Alarms)
 				}
 				close(stop)

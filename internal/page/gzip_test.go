@@ -213,6 +213,12 @@ func TestLengthsTellOnlyLengths(t *testing.T) {
 		v.Message, v.Room = message, room
 		return len(page.Builtin().RenderGzip(nil, &v, &out))
 	}
+	one := size("0000000000", v.Room)
+	two := size(strings.Repeat("0000000000", 2), v.Room)
+	three := size(strings.Repeat("0000000000", 3), v.Room)
+	if d := (two - one) - (three - two); d < -1 || d > 1 || one == two {
+		t.Errorf("%d, %d and %d bytes: what is repeated is not written again", one, two, three)
+	}
 	const letters = "secretsalenames"
 	chance := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
