@@ -16,12 +16,14 @@ function write(element, value) {
 }
 
 // The page has parts that the stream does not send, such as forms and rows. It is loaded again once they differ,
-// unless the operator is filling in a form.
-let stale = false;
+// unless the operator is filling in a form, or the browser waits for the answer to one: a reload cancels the request.
+let stale = false, left = -Infinity;
+addEventListener("beforeunload", () => { left = performance.now(); }); // also when the answer is a download
 function refresh() {
   const active = document.activeElement;
   const busy = document.querySelector("details[open] form") || (active && active.matches("input, textarea, select"));
-  if (stale && !busy && !document.hidden) location.reload();
+  const leaving = performance.now() - left < 30000;
+  if (stale && !busy && !leaving && !document.hidden) location.reload();
 }
 
 function show(values) {
@@ -190,7 +192,8 @@ async function charts(section) {
   if (all.times.length === 0) { // a new room: the page comes with its charts once there is history
     setInterval(async () => {
       const news = document.hidden ? all : await values(source).catch(() => all);
-      if (news.times.length > 0) location.reload();
+      if (news.times.length > 0) stale = true;
+      refresh();
     }, 2000);
     return;
   }
