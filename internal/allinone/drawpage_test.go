@@ -73,8 +73,8 @@ func (e *entrant) run(ctx context.Context, start time.Time) {
 	}
 }
 
-// TestADrawInABrowser: pages show the place in the draw before the start, a visitor with many in front is never
-// shown zero, and the start is noticed at once.
+// TestADrawInABrowser: pages show the place in the draw before the start, no visitor is told too low a number, and the
+// start is noticed at once.
 func TestADrawInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a draw takes a minute")
@@ -136,7 +136,7 @@ func TestADrawInABrowser(t *testing.T) {
 		}
 	}
 	slices.Sort(places)
-	wrong, numbers, off := 0, 0, 0
+	numbers, off := 0, 0
 	for _, e := range all {
 		if e.proof == nil {
 			continue
@@ -145,13 +145,10 @@ func TestADrawInABrowser(t *testing.T) {
 		for _, n := range e.told {
 			numbers++
 			off = max(off, ahead-n)
-			if n == 0 && ahead >= 10 {
-				wrong++
-			}
 		}
 	}
-	t.Logf("%d of %d entrants have a receipt; %d numbers were told before the start, too low by %d at most, \"0 ahead\" to %d with ten or more in front", len(places), people, numbers, off, wrong)
-	if wrong > 0 {
-		t.Errorf("%d were told that nobody stands in front, with ten or more there", wrong)
+	t.Logf("%d of %d entrants have a receipt; %d numbers were told before the start, too low by %d at most", len(places), people, numbers, off)
+	if off > 2 {
+		t.Errorf("a visitor was told a number that is too low by %d", off)
 	}
 }

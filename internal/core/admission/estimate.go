@@ -44,9 +44,9 @@ func (r *roomState) position(ft fleettime.Time, d *Decision) {
 		d.Waiting = uint64(v.Waiting() + 0.5)
 		first = d.Ahead == 0
 		if d.Reason == Gathering { // the wait is shown from the start on
-			if d.Counting = r.partial(ft, t.Joined < r.since()); !d.Counting {
+			if d.Counting = r.partial(ft, t.Joined < r.since()); !d.Counting && !r.settles(ft, t) {
 				rank = place
-				r.keepRank(ft, t, place)
+				r.keepRank(t, place)
 				d.keepMonotone(ft, v.Changed)
 			}
 		} else if partial = r.partial(ft, t.Joined < r.since()); partial {

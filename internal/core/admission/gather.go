@@ -91,10 +91,17 @@ func (r *Room) gathersAt(ft fleettime.Time) bool {
 	return false
 }
 
+// settles reports whether the place of a visitor was drawn while others are still counted by their join times: the
+// number in front is too low, and the ticket must not keep it.
+func (r *roomState) settles(ft fleettime.Time, t *ticket.Ticket) bool {
+	n := r.Draw
+	return n != nil && n.Void == "" && t.Place() != t.Joined && ft < n.Counted()
+}
+
 // keepRank stores the rank of a visitor in the draw in its ticket, once: as soon as places are counted by the draw,
 // and everybody that was counted then still waits.
-func (r *roomState) keepRank(ft fleettime.Time, t *ticket.Ticket, ahead float64) {
-	if n := r.Draw; n == nil || n.Void != "" || t.Joined >= n.Closes() || t.Place() == t.Joined || ft < n.Counted() {
+func (r *roomState) keepRank(t *ticket.Ticket, ahead float64) {
+	if n := r.Draw; n == nil || n.Void != "" || t.Joined >= n.Closes() || t.Place() == t.Joined {
 		return
 	} else if t.Rank() == 0 {
 		t.PutRank(min(uint64(max(0, ahead)+1.5), max(1, n.Drawn().Entrants)))

@@ -7,6 +7,7 @@ import (
 
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
@@ -62,6 +63,46 @@ func TestWhenVisitorsThatGatherAsk(t *testing.T) {
 				t.Errorf("%s: after %v, want %v to %v", tc.name, got, tc.want[0], tc.want[1])
 				break
 			}
+		}
+	}
+}
+
+// TestNumbersAreKeptOnceAllAreCounted: a visitor asks after a draw before the others, who are still counted by their
+// join times. The ticket does not keep the low number of that moment.
+func TestNumbersAreKeptOnceAllAreCounted(t *testing.T) {
+	start := day.Add(time.Hour)
+	closes := start.Add(-draw.Lead)
+	event := draw.Event{Room: "25756b2dfe6e378a06b033b670413757", ID: "25756b2dfe6e378a06b033b670413757", Start: start, End: start.Add(time.Hour)}
+	secret := draw.Secret{1}
+	public, err := draw.Announce(closes.Add(-time.Hour), event, secret, draw.BeaconNone).Publish(closes.Add(time.Second), secret, nil, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRoomState(&edge{cfg: Config{Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))}})
+	r.Room = Room{ID: sale, Draw: public, Gather: []Span{{From: day, Until: start}}}
+	mine := ticket.Ticket{ID: 7, Joined: closes.Add(-time.Minute), Flags: ticket.Returned}
+	mine.SetPlace(closes.Add(-20 * time.Minute))
+	for _, tc := range []struct {
+		name     string
+		at       fleettime.Time
+		drawn    float64 // of a hundred visitors, those that are counted by their drawn places
+		ahead    uint64
+		has      uint64 // the rank in the ticket, from 1; 0 for none
+		retained uint64 // the number that the ticket keeps
+	}{
+		{"most have not asked", public.Published.Add(5 * time.Second), 3, 1, 0, 0},
+		{"all were counted", public.Counted(), 100, 66, 67, 66},
+		{"some in front have left", public.Counted().Add(time.Second), 70, 46, 67, 46},
+		{"the estimate varies", public.Counted().Add(2 * time.Second), 76, 46, 67, 46},
+	} {
+		r.view = &wire.View{At: tc.at, Line: estimate.NewDigest(estimate.Histogram{
+			{Start: closes.Add(-draw.Window), Width: draw.Window.Milliseconds(), N: tc.drawn}, {Start: closes, Width: 1000, N: 100 - tc.drawn},
+		})}
+		d := Decision{Ticket: mine, Reason: Gathering}
+		r.position(tc.at, &d)
+		mine = d.Ticket
+		if d.Ahead != tc.ahead || uint64(mine.Rank()) != tc.has || uint64(max(1, mine.Ahead))-1 != tc.retained {
+			t.Errorf("%s: %d in front, want %d; the ticket keeps %d and the rank %d, want %d and %d", tc.name, d.Ahead, tc.ahead, max(1, mine.Ahead)-1, mine.Rank(), tc.retained, tc.has)
 		}
 	}
 }
