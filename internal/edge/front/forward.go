@@ -67,9 +67,10 @@ func (c *conn) forwardAnswer(x *trip) bool {
 		c.brokeOff(err)
 		return false
 	}
+	there := c.visit.bind(nil) // otherwise the connection to the origin is closed
 	c.endVisit()
 	switch {
-	case !whole || c.res.Close || x.outcome.Alone:
+	case !whole || !there || c.res.Close || x.outcome.Alone:
 	case !x.tie:
 		x.opts.Pool.Put(x.up)
 		x.up = nil
