@@ -630,7 +630,7 @@ func (st *stage) visitor() *visitor {
 	}
 	st.t.Cleanup(tr.CloseIdleConnections)
 	return &visitor{&http.Client{
-		Transport: tr, Jar: jar, Timeout: 20 * time.Second,
+		Transport: tr, Jar: jar, Timeout: testkit.Patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, st}
 }

@@ -171,8 +171,8 @@ func TestScreensInABrowser(t *testing.T) {
 			}
 			if folder != "" {
 				browsertest.Keep(t, folder, "first-"+name+".png", browsertest.See(t, ctx, chromedp.CaptureScreenshot()))
+				browsertest.Keep(t, folder, name+".png", shot(t, ctx, look.width, look.height))
 			}
-			browsertest.Keep(t, folder, name+".png", shot(t, ctx, look.width, look.height))
 		}
 	}
 }
