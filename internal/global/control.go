@@ -192,7 +192,7 @@ func newControl(s *Server, docs wire.DocumentStore) (*Control, error) {
 // routes serves the API, the console and its logins.
 func (c *Control) routes(s *Server) http.Handler {
 	mux := http.NewServeMux()
-	screens := console.New(console.Options{API: c.API, Who: c.access.Who, Log: s.log, Live: s.lastMinute})
+	screens := console.New(console.Options{API: c.API, Who: c.access.Who, Once: c.access.Once, Log: s.log, Live: s.lastMinute})
 	c.end = screens.Stop
 	for _, path := range []string{"/console", "/console/", "/static/"} {
 		mux.Handle(path, screens)

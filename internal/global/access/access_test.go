@@ -270,6 +270,31 @@ func TestAnyGlobalServesASession(t *testing.T) {
 	}
 }
 
+// A form is used once at all globals. Logins delete the forms that are too old to be sent.
+func TestAFormIsUsedOnce(t *testing.T) {
+	f := start(t, nil)
+	other := New(Options{Docs: f.docs, Log: f.log, Now: f.Access.now, Token: f.token})
+	for i, a := range []*Access{f.Access, other, f.Access} {
+		if once, err := a.Once(t.Context(), "x"); err != nil || once != (i == 0) {
+			t.Errorf("use %d: %v, %v", i+1, once, err)
+		}
+	}
+	for _, c := range []struct {
+		pass time.Duration
+		want int
+	}{{12 * time.Hour, 1}, {2 * time.Hour, 0}} {
+		f.pass(c.pass)
+		f.login("a")
+		if forms, err := f.docs.List(t.Context(), formKeys+"*"); err != nil || len(forms) != c.want {
+			t.Errorf("%d forms, %v, want %d", len(forms), err, c.want)
+		}
+	}
+	f.docs.Down = errors.New("down")
+	if once, err := f.Once(t.Context(), "y"); once || err == nil {
+		t.Errorf("without the store: %v, %v", once, err)
+	}
+}
+
 // The cookie is bound to the host and sent by no other site, and no script reads it. Without TLS, on a loopback address,
 // it has a plain name.
 func TestTheCookie(t *testing.T) {

@@ -23,6 +23,7 @@ type session struct {
 
 const (
 	sessionKeys = "session."
+	formKeys    = "form." // followed by the digest of a form that was sent
 	maxAge      = 12 * time.Hour
 	maxIdle     = 30 * time.Minute
 	seenEvery   = time.Minute
@@ -67,8 +68,19 @@ func (a *Access) begin(w http.ResponseWriter, r *http.Request, s session) error 
 	return nil
 }
 
-// sweep deletes expired sessions, and the oldest if there are too many.
+// sweep deletes the forms of expired sessions, expired sessions, and the oldest if there are too many.
 func (a *Access) sweep(ctx context.Context, now time.Time) error {
+	forms, err := a.docs.List(ctx, formKeys+"*")
+	if err != nil {
+		return err
+	}
+	for id, at := range forms {
+		if now.Sub(at.At) > maxAge+time.Hour {
+			if err := a.docs.Delete(ctx, id, at.Revision); err != nil && !errors.Is(err, wire.ErrChanged) {
+				return err
+			}
+		}
+	}
 	all, err := a.docs.List(ctx, sessionKeys+"*")
 	if err != nil {
 		return err
@@ -95,6 +107,15 @@ func (a *Access) sweep(ctx context.Context, now time.Time) error {
 		return nil // it is in use, and there is one more for now
 	}
 	return err
+}
+
+// Once uses up the name of a form. It returns false if it was used before.
+func (a *Access) Once(ctx context.Context, form string) (bool, error) {
+	_, err := a.docs.Put(ctx, formKeys+digest(form), []byte("{}"), 0)
+	if errors.Is(err, wire.ErrChanged) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // end ends the session of a request.

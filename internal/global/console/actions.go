@@ -101,7 +101,7 @@ type confirmView struct {
 }
 
 // fixedFields are those that a confirmation adds to a form.
-var fixedFields = []string{"reason", "seen"}
+var fixedFields = []string{"reason", "seen", "once"}
 
 // serveConfirm shows the consequence of an action.
 func serveConfirm(q *request) error {
@@ -169,8 +169,7 @@ func act(q *request) error {
 		return q.forbidden(p.needs)
 	case q.PostForm.Get("seen") != rd.seen():
 		return showConfirm(q, http.StatusConflict, a, rd,
-			"Somebody changed this room after you opened this page, or the change was sent twice. Nothing was changed now. "+
-				"Look at the consequence again.")
+			"Somebody changed this room after you opened this page. Nothing was changed now. Look at the consequence again.")
 	case reason == "":
 		return showConfirm(q, http.StatusUnprocessableEntity, a, rd, "Say why, in a few words. The audit log keeps it.")
 	case len(reason) > room.MaxReason || !utf8.ValidString(reason):

@@ -32,6 +32,9 @@ type Options struct {
 	Who func(*http.Request) (control.Principal, bool) // the operator of a session; false: the request goes to /login
 	Log *slog.Logger
 
+	// Once uses up the name of a form. It returns false if it was used before, at any global.
+	Once func(ctx context.Context, form string) (bool, error)
+
 	// Live returns what happened in a room lately, and in how much time; nil for none.
 	Live func(room.ID) (last history.Row, span time.Duration, ok bool)
 }
@@ -41,6 +44,7 @@ type Console struct {
 	api      API
 	who      func(*http.Request) (control.Principal, bool)
 	log      *slog.Logger
+	once     func(context.Context, string) (bool, error)
 	live     func(room.ID) (history.Row, time.Duration, bool) // nil for none
 	screens  map[string]*template.Template
 	readings *readings
@@ -63,7 +67,7 @@ const maxForm = 6 << 20
 // New returns a console.
 func New(o Options) *Console {
 	c := &Console{
-		api: o.API, who: o.Who, log: o.Log, live: o.Live, screens: map[string]*template.Template{},
+		api: o.API, who: o.Who, log: o.Log, once: o.Once, live: o.Live, screens: map[string]*template.Template{},
 		readings: newReadings(o.API), streams: make(chan struct{}, maxStreams), stopped: make(chan struct{}),
 	}
 	base := template.Must(template.New("").Funcs(functions).ParseFS(templates, "templates/layout.html",
@@ -168,7 +172,11 @@ func (c *Console) signedIn(serve func(*request) error) http.Handler {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		q := &request{Request: r, w: w, c: c, who: who, now: time.Now(), exact: r.Method != http.MethodGet}
-		if err := serve(q); err != nil {
+		err := q.takeForm()
+		if err == nil {
+			err = serve(q)
+		}
+		if err != nil {
 			q.fail(err)
 		}
 	})

@@ -25,6 +25,7 @@ import (
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
 	"vestibule/internal/core/stop"
+	"vestibule/internal/global/access"
 	"vestibule/internal/global/audit"
 	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
@@ -43,6 +44,8 @@ type fixture struct {
 	audit *testkit.Stream
 	past  *past
 
+	logins *access.Access // of requests with a cookie
+
 	mu      sync.Mutex
 	who     control.Principal // the operator; no role for nobody
 	numbers map[room.ID]control.Numbers
@@ -50,6 +53,7 @@ type fixture struct {
 	heard   time.Time // when a leader was heard last, while there is none
 	fleet   api.Fleet
 	calls   map[string]int // of operations of the API
+	later   time.Duration  // by which the clock of the logins is ahead
 }
 
 func (f *fixture) play(change func()) {
@@ -111,7 +115,15 @@ func start(t testing.TB) *fixture {
 		Shared: f.docs, Controls: func() *room.Controls { return nil }, Board: func() *draw.Board { return nil },
 		Time: func() fleettime.Time { return fleettime.TimeOf(time.Now()) },
 	})
-	f.Console = console.New(console.Options{API: f.api, Log: log, Live: f.live, Who: func(*http.Request) (control.Principal, bool) {
+	f.logins = access.New(access.Options{Docs: testkit.NewDocuments(), Log: log, Token: f.api.Principal, Now: func() time.Time {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return time.Now().Add(f.later)
+	}})
+	f.Console = console.New(console.Options{API: f.api, Log: log, Live: f.live, Once: f.logins.Once, Who: func(r *http.Request) (control.Principal, bool) {
+		if len(r.Cookies()) > 0 {
+			return f.logins.Who(r)
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return f.who, f.who.Role != ""
@@ -196,12 +208,24 @@ func (f *fixture) see(path string) answer {
 	return a
 }
 
-func (f *fixture) post(path string, form url.Values) answer {
-	f.Helper()
+// posted returns a request of the console's pages. A form that is from no page is new.
+func posted(path string, form url.Values) *http.Request {
+	if !form.Has("once") {
+		form = maps.Clone(form)
+		if form == nil {
+			form = url.Values{}
+		}
+		form.Set("once", console.NewForm())
+	}
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
-	return f.do(r)
+	return r
+}
+
+func (f *fixture) post(path string, form url.Values) answer {
+	f.Helper()
+	return f.do(posted(path, form))
 }
 
 // wellFormed checks that the tags of a page are balanced, and that it has no script or style of its own.
@@ -303,7 +327,7 @@ func (a answer) form(t testing.TB, action string, has ...string) form {
 	return form{}
 }
 
-// follow fills in a form of a page and sends it.
+// follow opens a page, fills in a form of it and sends it.
 func (f *fixture) follow(a answer, action string, fill map[string]string) answer {
 	f.Helper()
 	form := a.form(f, action, slices.Collect(maps.Keys(fill))...)
@@ -311,6 +335,10 @@ func (f *fixture) follow(a answer, action string, fill map[string]string) answer
 		form.fields.Set(name, value)
 	}
 	if form.method == "post" {
+		if !form.fields.Has("once") {
+			f.Errorf("the form to %s can be sent twice", action)
+		}
+		form.fields.Del("once") // as if the page were opened again
 		return f.post(action, form.fields)
 	}
 	return f.get(action + "?" + form.fields.Encode())
@@ -587,6 +615,16 @@ func TestConfirmationsAreOfWhatTheOperatorSaw(t *testing.T) {
 	if a := f.post(action, again); a.code != http.StatusConflict || f.controls(id).Pause.Since != since {
 		t.Errorf("sent twice: %d %s", a.code, a.text())
 	}
+	f.patch(id, map[string]any{"pause": nil})
+	if a := f.post(action, again); a.code != http.StatusConflict || f.controls(id).Pause != nil {
+		t.Errorf("sent again after it was undone: %d %s", a.code, a.text())
+	}
+	other := f.see(action).form(t, action).fields
+	other.Set("reason", "second")
+	f.patch(id, map[string]any{"pause": map[string]any{}})
+	if a := f.post(action, other); a.code != http.StatusConflict || !strings.Contains(a.text(), "Somebody changed this room") {
+		t.Errorf("of something that has changed since: %d %s", a.code, a.text())
+	}
 	release := "/console/rooms/" + id + "/actions/release"
 	twice := f.see(release+"?people=5").form(t, release).fields
 	twice.Set("reason", "five")
@@ -619,6 +657,7 @@ func TestRoles(t *testing.T) {
 	if a := f.post(at+"/actions/pause", pause); a.code != http.StatusForbidden {
 		t.Errorf("a viewer pauses: %d", a.code)
 	}
+	pause.Del("once")
 	f.as(control.Operator)
 	lacks(t, f.see(at), "until somebody changes them")
 	if a := f.post(at+"/actions/limits", always); a.code != http.StatusForbidden {

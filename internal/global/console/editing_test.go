@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"bytes"
+	"io"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
 )
@@ -189,7 +191,11 @@ func TestWaitingPage(t *testing.T) {
 
 	var body bytes.Buffer
 	parts := multipart.NewWriter(&body)
-	file, err := parts.CreateFormFile("file", "page.html")
+	err := parts.WriteField("once", console.NewForm())
+	var file io.Writer
+	if err == nil {
+		file, err = parts.CreateFormFile("file", "page.html")
+	}
 	if err == nil {
 		_, err = file.Write([]byte("<p>of a file"))
 	}
@@ -209,6 +215,7 @@ func TestWaitingPage(t *testing.T) {
 		t.Errorf("a viewer previews: %d", a.code)
 	}
 	f.as(control.Operator)
+	publish.Del("once")
 	if a := f.post(at, publish); a.code != http.StatusForbidden {
 		t.Errorf("an operator publishes: %d", a.code)
 	}

@@ -143,9 +143,6 @@ func (q *request) send(form *formView, method, path string, fixed map[string]any
 
 // sendFor is send for an operation with a result.
 func (q *request) sendFor(form *formView, method, path string, fixed map[string]any, result any) error {
-	if err := q.ParseForm(); err != nil {
-		return faultf("the form cannot be read: %v", err)
-	}
 	form.take(q.PostForm)
 	body, ok := form.body()
 	if !ok {

@@ -1,11 +1,53 @@
 package console
 
 import (
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
+	"time"
 
 	"vestibule/internal/core/room"
+	"vestibule/internal/global/control"
 )
+
+// formFor is how long a form can be sent: as long as a session lasts.
+const formFor = 12 * time.Hour
+
+// newForm returns the name of a form that is shown now.
+func newForm() string { return strconv.FormatInt(time.Now().Unix(), 36) + "." + rand.Text() }
+
+// takeForm reads the form of a request that changes something, and uses it up: a form is sent once.
+func (q *request) takeForm() error {
+	if q.Method == http.MethodGet || q.Method == http.MethodHead {
+		return nil
+	}
+	if err := q.ParseMultipartForm(maxForm); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		return faultf("the form cannot be read: %v", err)
+	}
+	form := q.PostFormValue("once")
+	at, _, _ := strings.Cut(form, ".")
+	shown, err := strconv.ParseInt(at, 36, 64)
+	age := q.now.Sub(time.Unix(shown, 0))
+	once := err == nil && age < formFor && age > -time.Minute
+	if once {
+		if once, err = q.c.once(q.Context(), form); err != nil {
+			q.c.log.Warn("console: a form is refused: the store cannot be used", slog.Any("error", err))
+			return &control.RefusalError{
+				Status: http.StatusServiceUnavailable,
+				Notes:  noteOf("The store does not answer. Nothing was changed. Try again in a moment."),
+			}
+		}
+	}
+	if !once {
+		return &control.RefusalError{Status: http.StatusConflict, Notes: noteOf(
+			"This form was sent before, or is older than 12 hours. Nothing was changed now. Open the page again.")}
+	}
+	return nil
+}
 
 // forms are the forms of the actions of a room, with the values that they begin with.
 type forms struct {

@@ -1,12 +1,18 @@
 package console_test
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"vestibule/internal/global/console"
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
 )
@@ -164,6 +170,173 @@ func TestWebhooks(t *testing.T) {
 	for _, a := range []answer{f.get(at), f.post(at, nil), f.post(one, map[string][]string{"do": {"delete"}}), f.post(one, map[string][]string{"do": {"test"}})} {
 		if a.code == http.StatusOK || a.code == http.StatusSeeOther {
 			t.Errorf("an editor: %d", a.code)
+		}
+	}
+}
+
+// login opens a session of a new token and returns its cookie.
+func (f *fixture) login(role control.Role, rooms ...string) *http.Cookie {
+	f.Helper()
+	var made api.Token
+	if err := f.call(http.MethodPost, "/vestibule/tokens", map[string]any{"name": string(role), "role": role, "rooms": rooms}, &made); err != nil {
+		f.Fatal(err)
+	}
+	path, _, err := f.logins.Link(f.Context(), made.Id)
+	if err != nil {
+		f.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	f.logins.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, http.NoBody))
+	if w.Code != http.StatusSeeOther {
+		f.Fatal(w.Code, w.Body)
+	}
+	return w.Result().Cookies()[0]
+}
+
+// stored returns all documents but those of sessions.
+func (f *fixture) stored() map[string]string {
+	f.docs.Lock()
+	defer f.docs.Unlock()
+	out := map[string]string{}
+	for key, data := range f.docs.Data {
+		out[key] = string(data)
+	}
+	return out
+}
+
+// Every route that changes something refuses a request without the role, of another site, with an expired session, of
+// a room outside the token's, and one that was sent before.
+func TestEveryChangeIsRefused(t *testing.T) {
+	type change struct {
+		path   string // with {room}, {rule}, {event}, {revision}, {token} and {webhook}
+		needs  control.Role
+		form   url.Values
+		before map[string]any // controls
+		reads  bool           // it changes nothing
+	}
+	const at = "/console/rooms/{room}"
+	do := func(what string) url.Values { return url.Values{"do": {what}} }
+	rule, tomorrow := url.Values{"expression": {"ssl"}}, time.Now().Add(24*time.Hour)
+	event := url.Values{"name": {"x"}, "event_start_time": {tomorrow.Format("2006-01-02T15:04")}, "event_end_time": {tomorrow.Add(time.Hour).Format("2006-01-02T15:04")}}
+	paused, message := map[string]any{"pause": map[string]any{}}, map[string]any{"message": map[string]any{"text": "x"}}
+	action := func(name string) string { return at + "/actions/" + name }
+	all := map[string][]change{
+		"POST /console/webhooks": {{"/console/webhooks", control.Admin, url.Values{"name": {"x"}, "url": {"https://hooks.example/y"}}, nil, false}},
+		"POST /console/webhooks/{webhook}": {
+			{"/console/webhooks/{webhook}", control.Admin, do("test"), nil, true},
+			{"/console/webhooks/{webhook}", control.Admin, do("off"), nil, false},
+			{"/console/webhooks/{webhook}", control.Admin, do("delete"), nil, false},
+		},
+		"POST /console/access/tokens":         {{"/console/access/tokens", control.Admin, url.Values{"name": {"x"}, "role": {"viewer"}}, nil, false}},
+		"POST /console/access/tokens/{token}": {{"/console/access/tokens/{token}", control.Admin, nil, nil, false}},
+		"POST " + at + "/rules":               {{at + "/rules", control.Editor, rule, nil, false}},
+		"POST " + at + "/rules/{rule}": {
+			{at + "/rules/{rule}", control.Editor, rule, nil, false},
+			{at + "/rules/{rule}", control.Editor, do("down"), nil, false},
+			{at + "/rules/{rule}", control.Editor, do("delete"), nil, false},
+		},
+		"POST " + at + "/events": {{at + "/events", control.Editor, event, nil, false}},
+		"POST " + at + "/events/{event}": {
+			{at + "/events/{event}", control.Editor, event, nil, false}, {at + "/events/{event}", control.Editor, do("delete"), nil, false},
+		},
+		"POST " + at + "/page": {
+			{at + "/page", control.Operator, url.Values{"html": {"<p>x"}}, nil, true},
+			{at + "/page", control.Operator, do("current"), nil, true},
+			{at + "/page", control.Operator, do("builtin"), nil, true},
+			{at + "/page", control.Editor, url.Values{"do": {"publish"}, "html": {"<p>x"}}, nil, false},
+		},
+		"POST " + at + "/changes/{revision}": {{at + "/changes/{revision}", control.Editor, nil, nil, false}},
+		"POST " + at + "/actions/{name}": {
+			{action("pause"), control.Operator, nil, nil, false},
+			{action("resume"), control.Operator, nil, paused, false},
+			{action("message"), control.Operator, url.Values{"message": {"x"}}, nil, false},
+			{action("end-message"), control.Operator, nil, message, false},
+			{action("release"), control.Operator, url.Values{"people": {"5"}}, paused, false},
+			{action("limits"), control.Operator, url.Values{"total": {"9"}, "minutes": {"5"}}, nil, false},
+			{action("limits"), control.Editor, url.Values{"total": {"9"}, "for": {"always"}}, nil, false},
+			{action("end-limits"), control.Operator, nil, nil, false},
+			{action("end-queue"), control.Operator, nil, map[string]any{"queue_all": map[string]any{}}, false},
+		},
+	}
+	for name, route := range map[string][]string{"the table": slices.Collect(maps.Keys(all)), "the console": console.Changing()} {
+		for _, pattern := range route {
+			if all[strings.ReplaceAll(pattern, "{id}", "{room}")] == nil || !slices.Contains(console.Changing(), strings.ReplaceAll(pattern, "{room}", "{id}")) {
+				t.Errorf("only %s has the route %s", name, pattern)
+			}
+		}
+	}
+	below := map[control.Role]control.Role{control.Operator: control.Viewer, control.Editor: control.Operator, control.Admin: control.Editor}
+	for route, changes := range all {
+		for _, c := range changes {
+			t.Run(route+" "+c.path+" "+c.form.Encode(), func(t *testing.T) {
+				f := start(t)
+				id := f.sale()
+				path := "/zones/" + control.Zone + "/waiting_rooms/" + id
+				of := map[string]string{"{room}": id, "{event}": f.plan(id)}
+				if err := f.call(http.MethodPatch, path, map[string]any{"total_active_users": 1990}, nil); err != nil {
+					t.Fatal(err)
+				}
+				var list []map[string]any
+				for key, path := range map[string]string{
+					"{rule}": path + "/rules", "{webhook}": "/vestibule/webhooks", "{token}": "/vestibule/tokens", "{revision}": "/vestibule/rooms/" + id + "/revisions",
+				} {
+					if err := f.call(http.MethodGet, path, nil, &list); err != nil {
+						t.Fatal(err)
+					}
+					of[key] = fmt.Sprint(list[0]["id"])
+					if key == "{revision}" {
+						of[key] = fmt.Sprintf("%.0f", list[1]["revision"])
+					}
+				}
+				if c.before != nil {
+					f.patch(id, c.before)
+				}
+				for key, value := range of {
+					c.path = strings.ReplaceAll(c.path, key, value)
+				}
+				form := func() url.Values {
+					if !strings.Contains(c.path, "/actions/") {
+						out := url.Values{"once": {console.NewForm()}}
+						maps.Copy(out, c.form)
+						return out
+					}
+					out := f.see(c.path+"?"+c.form.Encode()).form(t, c.path, "seen").fields
+					out.Set("reason", "x")
+					return out
+				}
+				good, low, outside := f.login(c.needs), f.login(below[c.needs]), f.login(c.needs, f.make("elsewhere", 10, 10, nil))
+				send := func(cookie *http.Cookie, form url.Values, header ...string) int {
+					r := posted(c.path, form)
+					r.AddCookie(cookie)
+					for i := 0; i < len(header); i += 2 {
+						r.Header.Set(header[i], header[i+1])
+					}
+					return f.do(r).code
+				}
+				before := f.stored()
+				refused := func(what string, code int, codes ...int) {
+					t.Helper()
+					if !slices.Contains(codes, code) || !maps.Equal(f.stored(), before) {
+						t.Errorf("%s: %d, changed: %v", what, code, !maps.Equal(f.stored(), before))
+					}
+				}
+				refused("without the role", send(low, form()), http.StatusForbidden)
+				refused("of another site", send(good, form(), "Sec-Fetch-Site", "cross-site"), http.StatusForbidden)
+				refused("of another site in an older browser", send(good, form(), "Sec-Fetch-Site", "", "Origin", "https://evil.example"), http.StatusForbidden)
+				refused("of a room outside the token's", send(outside, form()), http.StatusForbidden, http.StatusNotFound)
+				f.play(func() { f.later = 31 * time.Minute })
+				refused("with an expired session", send(good, form()), http.StatusSeeOther)
+				f.play(func() { f.later = 0 })
+				old := form()
+				old.Set("once", "1.x")
+				refused("of an old page", send(good, old), http.StatusConflict)
+				sent := form()
+				if code := send(good, sent); code != http.StatusSeeOther && code != http.StatusOK || maps.Equal(f.stored(), before) != c.reads {
+					t.Errorf("the allowed one: %d", code)
+				}
+				before = f.stored()
+				refused("sent before", send(good, sent), http.StatusConflict)
+			})
 		}
 	}
 }

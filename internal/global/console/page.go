@@ -61,9 +61,6 @@ func showPage(q *request, status int, v *pageView) error {
 
 // sentPage returns the HTML of a form: of the file, else of the text.
 func sentPage(q *request) (string, error) {
-	if err := q.ParseMultipartForm(maxForm); err != nil && !errors.Is(err, http.ErrNotMultipart) {
-		return "", faultf("the form cannot be read: %v", err)
-	}
 	file, _, err := q.FormFile("file")
 	if errors.Is(err, http.ErrMissingFile) || errors.Is(err, http.ErrNotMultipart) {
 		return strings.ReplaceAll(q.PostFormValue("html"), "\r\n", "\n"), nil

@@ -15,6 +15,7 @@ var functions = template.FuncMap{
 	"day":   day,
 	"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"asset": asset,
+	"once":  newForm,
 
 	"unix":     func(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) },
 	"unixTime": func(at int64) string { return time.Unix(at, 0).UTC().Format("2 Jan, 15:04:05 UTC") },
