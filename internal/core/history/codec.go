@@ -96,7 +96,7 @@ func EncodeBlock(points []Point) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	w, err := flate.NewWriter(&out, flate.BestSpeed)
+	w, err := flate.NewWriter(&out, flate.DefaultCompression)
 	if err != nil {
 		return nil, err
 	}

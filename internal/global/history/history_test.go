@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/history"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
@@ -92,7 +96,11 @@ type sale struct {
 	store    *memory
 	history  *History
 	writer   *Writer
+	rooms    []*room.Room
 	admitted uint64
+
+	reports func(at int64) []*wire.Report
+	gauges  func(r *room.Room, at int64) *history.Gauges
 }
 
 // start is the first second of the tests: a full day begins.
@@ -100,7 +108,14 @@ const start = 20_000 * 86400
 
 func newSale(t *testing.T) *sale {
 	t.Helper()
-	s := &sale{t: t, store: &memory{ids: map[string]bool{}}}
+	s := &sale{
+		t: t, store: &memory{ids: map[string]bool{}}, rooms: []*room.Room{shop},
+		gauges: func(*room.Room, int64) *history.Gauges { return &history.Gauges{} },
+	}
+	s.reports = func(int64) []*wire.Report {
+		s.admitted++
+		return []*wire.Report{{From: "dublin", Instance: 1, Rooms: []wire.RoomReport{{Room: shop.ID, Admitted: s.admitted}}}}
+	}
 	s.take()
 	return s
 }
@@ -121,9 +136,10 @@ func (s *sale) run(from, to int64) {
 	var made [len(levels)]int64
 	for at := from + 1; at <= to; at++ {
 		s.store.at = time.Unix(at, 0)
-		s.admitted++
-		s.writer.Observe(&wire.Report{From: "dublin", Instance: 1, Rooms: []wire.RoomReport{{Room: shop.ID, Admitted: s.admitted}}})
-		s.writer.Record(at, []*room.Room{shop}, func(*room.Room) *history.Gauges { return &history.Gauges{} })
+		for _, m := range s.reports(at) {
+			s.writer.Observe(m)
+		}
+		s.writer.Record(at, s.rooms, func(r *room.Room) *history.Gauges { return s.gauges(r, at) })
 		b := <-s.writer.seconds
 		data, err := history.EncodeSecond(b.at, b.rooms)
 		if err != nil {
@@ -135,12 +151,19 @@ func (s *sale) run(from, to int64) {
 		if err := s.writer.writeSecond(s.t.Context(), b); err != nil && !s.store.down {
 			s.t.Fatal(err)
 		}
-		s.writer.makeDue(s.t.Context(), at, &made, func() []room.ID { return []room.ID{shop.ID} }, func(err error) {
+		s.writer.makeDue(s.t.Context(), at, &made, s.ids, func(err error) {
 			if err != nil && !s.store.down {
 				s.t.Fatal(err)
 			}
 		})
 	}
+}
+
+func (s *sale) ids() (out []room.ID) {
+	for _, r := range s.rooms {
+		out = append(out, r.ID)
+	}
+	return out
 }
 
 // admissions returns the sum of the rows, and how many there are.
@@ -222,6 +245,64 @@ func TestTwoLeadersWriteOnePoint(t *testing.T) {
 	}
 }
 
+// Leaders die within ten minutes, at any second, and nobody leads for up to two. What a dead one had recorded may arrive
+// when its successor writes. Only the seconds without a leader are missing, no second is there twice, and every
+// admission is counted once.
+func TestLeadersThatDie(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		s := newSale(t)
+		at, missing := int64(start), int64(0)
+		for range 10 {
+			died := at + rapid.Int64Range(2, 60).Draw(r, "reign")
+			s.run(at, died)
+			gap := rapid.Int64Range(0, 2).Draw(r, "gap")
+			late := rapid.Int64Range(0, gap).Draw(r, "late")
+			dead := s.writer
+			for i := range late {
+				dead.Observe(s.reports(died + i + 1)[0])
+				dead.Record(died+i+1, s.rooms, func(*room.Room) *history.Gauges { return &history.Gauges{} })
+			}
+			s.admitted += uint64(gap - late)
+			missing += gap
+			s.take()
+			at = died + gap + rapid.Int64Range(1, 5).Draw(r, "later")
+			s.run(died+gap, at)
+			for range late {
+				b := <-dead.seconds
+				data, err := history.EncodeSecond(b.at, b.rooms)
+				if err == nil {
+					err = s.history.Receive(data)
+				}
+				if err == nil {
+					err = dead.writeSecond(t.Context(), b)
+				}
+				if err != nil {
+					r.Fatal(err)
+				}
+			}
+		}
+		s.run(at, at+70)
+		at += 70
+		points, err := s.history.Points(t.Context(), shop.ID, start, at, 1)
+		if err != nil {
+			r.Fatal(err)
+		}
+		seen := map[int64]bool{}
+		for _, p := range points {
+			if seen[p.At] {
+				r.Errorf("the second %d is there twice", p.At-start)
+			}
+			seen[p.At] = true
+		}
+		if n := at - start - int64(len(points)); n != missing {
+			r.Errorf("%d points are missing, and nobody led for %d s", n, missing)
+		}
+		if sum, _ := s.admissions(start+1, at, 1); sum != float64(s.admitted-1) {
+			r.Errorf("%v admitted, want %d", sum, s.admitted-1)
+		}
+	})
+}
+
 // While the store is down the newest minutes are shown, and the blocks that it missed are made afterwards.
 func TestTheStoreIsDown(t *testing.T) {
 	s := newSale(t)
@@ -238,6 +319,80 @@ func TestTheStoreIsDown(t *testing.T) {
 	s.run(start+7080, start+11_000)
 	if sum, _ := s.admissions(start+60, start+10_860, 60); sum != 10_800 {
 		t.Errorf("%v admitted, want 10,800", sum)
+	}
+}
+
+// A day of a busy room in two data centres, with 1,300 admissions and 36,000 requests a minute, and of one at rest:
+// what the streams keep of it, with the headers of messages. The log keeps an hour.
+func TestBytesOfADay(t *testing.T) {
+	const busyGoal, fleetGoal = 5e6, 200e6
+	s := newSale(t)
+	rest := &room.Room{ID: 8}
+	s.rooms = append(s.rooms, rest)
+	random := rand.New(rand.NewPCG(1, 2))
+	some := func(mean int) uint64 { return uint64(random.IntN(2*mean + 1)) }
+	waiting := 0.0
+	counts := map[string]*wire.RoomReport{}
+	s.reports = func(at int64) (out []*wire.Report) {
+		for _, centre := range []string{"dublin", "nairobi"} {
+			r := counts[centre]
+			if r == nil {
+				r = &wire.RoomReport{Room: shop.ID, Counts: make(history.Counts, history.NumCounts)}
+				counts[centre] = r
+			}
+			joined, entered := some(12), some(9)
+			waiting = max(0, waiting+float64(joined)-float64(entered))
+			r.Joined, r.Entered, r.Admitted = r.Joined+joined, r.Entered+entered, r.Admitted+entered+some(2)
+			r.Waiting = estimate.Histogram{{Start: 1, Width: 1, N: waiting}}
+			r.Counts = slices.Clone(r.Counts)
+			for range entered {
+				wait := time.Duration(random.NormFloat64()*200+900) * time.Second
+				r.Counts.AddWait(wait, wait+time.Duration(some(60))*time.Second)
+				r.Counts.AddStay(-1, time.Duration(random.ExpFloat64()*float64(4*time.Minute)))
+			}
+			for range some(300) {
+				r.Counts[history.OriginRequests]++
+				r.Counts[history.LatencyBin(time.Duration(random.ExpFloat64()*float64(80*time.Millisecond)))]++
+			}
+			r.Counts[history.Returning] += some(2)
+			r.Counts[history.OriginErrors] += some(1)
+			out = append(out, &wire.Report{From: centre, Instance: 1, Rooms: []wire.RoomReport{*r, {Room: rest.ID}}})
+		}
+		return out
+	}
+	s.gauges = func(r *room.Room, at int64) *history.Gauges {
+		g := &history.Gauges{Values: [9]int64{0, 5000, 5000, 3000, -1}}
+		for _, centre := range []string{"dublin", "nairobi"} {
+			c := history.CentreGauges{Name: centre}
+			if r == shop {
+				c.Inside, c.Held, c.Idle = 2450+int64(some(50)), 2500, int64(some(25))
+				g.Values[history.Inside], g.Values[history.Wait] = 4900+int64(some(50)), 900+int64(some(15))
+			}
+			g.Centres = append(g.Centres, c)
+		}
+		return g
+	}
+	const end = start + 86400 + 12
+	s.run(start, end)
+	var busy, atRest, log float64
+	for _, m := range s.store.messages {
+		// The file of a stream adds 34 bytes to a subject, the headers and the data.
+		size := float64(34 + len(wire.HistorySubject(m.level, m.of)) + len("NATS/1.0\r\nNats-Msg-Id: 0123456789abcdef.0.1700000000\r\n"+
+			"Nats-Expected-Stream: VESTIBULE_HISTORY_SECONDS\r\n\r\n") + len(m.data))
+		switch {
+		case m.level != wire.HistoryLog && m.of == public(rest.ID):
+			atRest += size
+		case m.level != wire.HistoryLog:
+			busy += size
+		case m.at.Unix() > end-3600:
+			log += size
+		}
+	}
+	fleet := 20*(busy+log) + 980*atRest
+	t.Logf("busy: %.2f MB of blocks a day, goal 5; %.2f MB of log an hour; at rest: %.1f kB a day", busy/1e6, log/1e6, atRest/1e3)
+	t.Logf("1,000 rooms, 20 busy: %.0f MB, goal 200", fleet/1e6)
+	if busy > busyGoal || fleet > fleetGoal {
+		t.Error("more than the goals")
 	}
 }
 

@@ -182,7 +182,7 @@ func (a *Audit) Read(ctx context.Context, from uint64, n int, subject string) (o
 	return out, err
 }
 
-// historyStreams hold the history, by [wire.HistoryLevel]. A busy room writes about 1 MB a day.
+// historyStreams hold the history, by [wire.HistoryLevel]. A busy room writes about 5 MB a day.
 var historyStreams = [...]*jetstream.StreamConfig{
 	wire.HistoryLog:     historyStream(wire.HistoryLog, "LOG", time.Hour, 64<<20),
 	wire.HistorySeconds: historyStream(wire.HistorySeconds, "SECONDS", 25*time.Hour, 256<<20),
