@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"vestibule/internal/core/admission"
@@ -355,6 +357,53 @@ func TestRoomsFile(t *testing.T) {
 	eventually(t, "every edge holds the third visitor with the new status", answers(http.StatusAccepted))
 	if s := tree.Origin.Stats(); s.Peak > 2 {
 		t.Errorf("%d were in at once, T is 2", s.Peak)
+	}
+}
+
+// While the history's stream is full, one global leads, changes of rooms arrive, and visitors enter.
+func TestAFullHistory(t *testing.T) {
+	t.Parallel()
+	tree, l := grow(t, 1, 6000, 10*time.Minute)
+	nc, err := nats.Connect("", nats.InProcessServer(tree.nats))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "VESTIBULE_HISTORY_LOG"
+	var log jetstream.Stream
+	eventually(t, "a second is in the history", func() bool {
+		log, err = js.Stream(t.Context(), name)
+		return err == nil && log.CachedInfo().State.Msgs > 0
+	})
+	full := log.CachedInfo().Config
+	full.MaxBytes, full.Discard = 1, jetstream.DiscardNew
+	if _, err := js.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	newBrowser(t).stays(tree.Info.Edges[0].URL)
+	eventually(t, "the leader says that the history is full", func() bool {
+		return strings.Contains(l.String(), "history is not written") && strings.Contains(l.String(), "maximum bytes exceeded")
+	})
+	info, err := log.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := tree.global.Status().Term
+	edit(t, tree, "total_active_users: 1\n", "total_active_users: 20\n")
+	for range 2 {
+		for _, e := range tree.Info.Edges {
+			newBrowser(t).stays(e.URL)
+		}
+	}
+	if s := tree.global.Status(); !s.Leading || s.Term != term {
+		t.Errorf("leading %v in term %d, was %d", s.Leading, s.Term, term)
+	}
+	if after, err := log.Info(t.Context()); err != nil || after.State.LastSeq != info.State.LastSeq {
+		t.Errorf("the stream was not full: %v, %v", after, err)
 	}
 }
 
