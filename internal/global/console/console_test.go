@@ -44,7 +44,8 @@ type fixture struct {
 	audit *testkit.Stream
 	past  *past
 
-	logins *access.Access // of requests with a cookie
+	kept   control.History // instead of past; nil for none
+	logins *access.Access  // of requests with a cookie
 
 	mu      sync.Mutex
 	who     control.Principal // the operator; no role for nobody
@@ -108,7 +109,7 @@ func start(t testing.TB) *fixture {
 			defer f.mu.Unlock()
 			f.calls[operation]++
 		},
-		History: f.past,
+		History: f,
 		Post: func(context.Context, time.Time, *notices.Webhook, *notices.Notice) notices.Result {
 			return notices.Result{Err: errors.New("the receiver answered 503"), Status: 503}
 		},
@@ -129,6 +130,14 @@ func start(t testing.TB) *fixture {
 		return f.who, f.who.Role != ""
 	}})
 	return f.as(control.Admin)
+}
+
+// Points implements [control.History].
+func (f *fixture) Points(ctx context.Context, id room.ID, from, to, step int64) ([]history.Point, error) {
+	if f.kept != nil {
+		return f.kept.Points(ctx, id, from, to, step)
+	}
+	return f.past.Points(ctx, id, from, to, step)
 }
 
 // live returns the last minute of the history.

@@ -4,12 +4,26 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/core/history"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+	kept "vestibule/internal/global/history"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/node/natsbus/embedded"
 )
 
 // chartsJSON are the values that the script draws.
@@ -103,6 +117,119 @@ func TestHistoryIsAReport(t *testing.T) {
 		t.Errorf("the file of an unknown event: %d", a.code)
 	}
 	contains(t, f.see("/console/rooms/"+id+"/events/"+event), "Report")
+}
+
+// cpu returns the time that processors have worked for this process.
+func cpu() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		panic(err) // for unknown arguments
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// BenchmarkCharts measures charts over a history of 1,000 rooms, 20 of them busy: a day of seconds and 400 days of
+// hours. The goal is 300 ms on one core.
+func BenchmarkCharts(b *testing.B) {
+	f := start(b)
+	id := f.make("sale", 2000, 200, nil)
+	dir, now := b.TempDir(), time.Now().Unix()
+	filler, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: dir}) // without sync
+	if err != nil {
+		b.Fatal(err)
+	}
+	filler.Start()
+	nc, err := nats.Connect("", nats.InProcessServer(filler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	open := func(s nats.InProcessConnProvider) *natsbus.History {
+		conn, err := natsbus.Connect(natsbus.Options{InProcess: s, Name: "global", Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(conn.Close)
+		return natsbus.NewHistory(conn, 1)
+	}
+	write := open(filler)
+	fill := func(level wire.HistoryLevel, step, length, days int64, busy, all int) {
+		begin := now/length*length - days*86400
+		for at := begin; at+length <= now; at += length {
+			points, err := f.past.Points(b.Context(), 0, at+step, at+length, step)
+			if err != nil {
+				b.Fatal(err)
+			}
+			block, err := history.EncodeBlock(points)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var same []history.Point // of a room at rest
+			for _, p := range points {
+				if p.At%history.Beat == 0 {
+					same = append(same, history.Point{At: p.At, Values: points[0].Values, Centres: points[0].Centres})
+				}
+			}
+			var rest []byte
+			if len(same) > 0 {
+				rest, err = history.EncodeBlock(same)
+			}
+			if at == begin && err == nil {
+				err = write.Write(b.Context(), level, "none", "first", block) // makes the stream
+			}
+			for n := 0; n < all && err == nil; n++ {
+				of, data := fmt.Sprintf("%016x", n), block
+				if n == 0 {
+					of = fmt.Sprintf("%016x", uint64(room.IDOf("sale")))
+				}
+				if n >= busy {
+					data = rest
+				}
+				if data != nil {
+					_, err = js.PublishAsync(wire.HistorySubject(level, of), data, jetstream.WithStallWait(time.Minute))
+				}
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		<-js.PublishAsyncComplete()
+	}
+	fill(wire.HistorySeconds, 1, 60, 1, 20, 1000)
+	fill(wire.HistoryMinutes, 60, 3600, 2, 20, 1000)
+	fill(wire.HistoryHours, 3600, 86400, 400, 20, 1000)
+	nc.Close()
+	filler.Shutdown()
+	filler.WaitForShutdown()
+	s, err := embedded.Start(embedded.Options{Name: "bench", Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(s.Stop)
+	f.kept = kept.New(open(s), slog.New(slog.DiscardHandler))
+	for name, query := range map[string]string{
+		"400 days": "from=-9600h", "400 days by hours": "from=-9600h&step=3600", "24 hours": "from=-24h", "24 hours by seconds": "from=-24h&step=1",
+	} {
+		b.Run(name, func(b *testing.B) {
+			var body string
+			used := cpu()
+			for b.Loop() {
+				body = f.see("/console/rooms/" + id + "/charts?" + query).body
+			}
+			used = cpu() - used
+			var c chartsJSON
+			if err := json.Unmarshal([]byte(body), &c); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(len(c.Times)), "rows")
+			b.ReportMetric(float64(len(body))/1e3, "kB")
+			b.ReportMetric(used.Seconds()*1e3/float64(b.N), "cpu-ms/chart")
+			b.ReportMetric(300, "goal-ms/chart")
+		})
+	}
 }
 
 // The first view of a room, with its script, style and charts, has at most 90 KB.
