@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -58,6 +59,9 @@ func DecodeSecond(data []byte) (at int64, states []State, err error) {
 	}
 	return m.AtS, states, nil
 }
+
+// part returns the part i of all, of n elements.
+func part[T any](all []T, i, n int) []T { return all[i*n : (i+1)*n : (i+1)*n] }
 
 // fit returns v with n numbers: those that this build does not know are dropped, those that it misses are 0.
 func fit(v []int64, n int) []int64 {
@@ -130,12 +134,27 @@ func column(points []Point, of func(*Point) int64) *wirepb.HistoryColumn {
 	return &wirepb.HistoryColumn{N: out}
 }
 
-// DecodeBlock decodes successive points of one room.
-func DecodeBlock(data []byte) ([]Point, error) {
-	plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(data)), maxBlock+1))
-	if err == nil && len(plain) > maxBlock {
+// inflaters are readers of compressed data, which are large.
+var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
+
+// inflate returns the content of a block.
+func inflate(data []byte) ([]byte, error) {
+	r := inflaters.Get().(io.ReadCloser)
+	defer inflaters.Put(r)
+	if err := r.(flate.Resetter).Reset(bytes.NewReader(data), nil); err != nil {
+		return nil, err
+	}
+	plain := bytes.NewBuffer(make([]byte, 0, 4*len(data)+bytes.MinRead))
+	_, err := plain.ReadFrom(io.LimitReader(r, maxBlock+1))
+	if err == nil && plain.Len() > maxBlock {
 		err = fmt.Errorf("at most %d bytes", maxBlock)
 	}
+	return plain.Bytes(), err
+}
+
+// DecodeBlock decodes successive points of one room.
+func DecodeBlock(data []byte) ([]Point, error) {
+	plain, err := inflate(data)
 	if err != nil {
 		return nil, fmt.Errorf("history: block: %w", err)
 	}
@@ -147,9 +166,9 @@ func DecodeBlock(data []byte) ([]Point, error) {
 	if n > maxPoints || len(m.Centres) > maxCentres {
 		return nil, fmt.Errorf("history: block: at most %d points and %d data centres, got %d and %d", maxPoints, maxCentres, n, len(m.Centres))
 	}
-	points := make([]Point, n)
+	points, values, centres := make([]Point, n), make([]int64, n*NumFields), make([]Centre, n*len(m.Centres))
 	for i := range points {
-		points[i] = Point{At: m.AtS, Values: make([]int64, NumFields)}
+		points[i] = Point{At: m.AtS, Values: part(values, i, NumFields), Centres: part(centres, i, len(m.Centres))[:0]}
 		if i > 0 {
 			points[i].At = points[i-1].At + int64(m.AfterS[i-1])
 		}
@@ -158,6 +177,9 @@ func DecodeBlock(data []byte) ([]Point, error) {
 		for f, c := range columns {
 			if len(c.N) > n {
 				return errors.New("history: block: a column is longer than the block")
+			}
+			if len(c.N) == 0 {
+				continue // zeros
 			}
 			sum := int64(0)
 			for i := range points {
@@ -175,8 +197,9 @@ func DecodeBlock(data []byte) ([]Point, error) {
 		return nil, err
 	}
 	for _, c := range m.Centres {
+		values := make([]int64, n*NumCentreFields)
 		for i := range points {
-			points[i].Centres = append(points[i].Centres, Centre{c.Name, make([]int64, NumCentreFields)})
+			points[i].Centres = append(points[i].Centres, Centre{c.Name, part(values, i, NumCentreFields)})
 		}
 		if err := fill(c.Values, func(p *Point) []int64 { return p.Centres[len(p.Centres)-1].Values }); err != nil {
 			return nil, err
