@@ -115,6 +115,31 @@ func TestStreamsShareReadings(t *testing.T) {
 	}
 }
 
+// BenchmarkFiftyScreens measures the processor time of a second of fifty screens of a room whose numbers change, with
+// that of their clients. The goal is 3 % of a core. Edges are not asked.
+func BenchmarkFiftyScreens(b *testing.B) {
+	f := start(b)
+	id := f.make("sale", 2000, 200, nil)
+	server := httptest.NewServer(f)
+	b.Cleanup(server.Close)
+	var open []func() map[string]string
+	for range 50 {
+		next, _ := f.listen(server.URL + "/console/rooms/" + id + "/stream")
+		next()
+		open = append(open, next)
+	}
+	used, begun, n := cpu(), time.Now(), 0
+	for b.Loop() {
+		n++
+		f.count("sale", control.Numbers{Active: 1900 + n%100, Waiting: 12400 + n, Longest: float64(60 + n)})
+		for _, next := range open {
+			next()
+		}
+	}
+	b.ReportMetric(100*float64(cpu()-used)/float64(time.Since(begun)), "%-of-a-core")
+	b.ReportMetric(3, "goal-%-of-a-core")
+}
+
 // A stream outlives the deadlines of the server for requests, and ends when the console stops.
 func TestAStreamOutlivesRequestsAndEndsAtTheStop(t *testing.T) {
 	f := start(t)
