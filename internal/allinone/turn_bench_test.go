@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/cookiejar"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -402,4 +404,95 @@ func (p *person) stay(full <-chan struct{}) error {
 	p.free = append(p.free, free)
 	p.mu.Unlock()
 	return nil
+}
+
+// BenchmarkAgeOnTheScreen measures how long after a visitor entered at an edge the console counts it: a tree of two data
+// centres with two edges each, and a visitor every tenth of a second. The goal is 2.5 s for 99 %.
+func BenchmarkAgeOnTheScreen(b *testing.B) {
+	const visitors = 100
+	tree, err := Start(Options{
+		DataCenters: []string{"nairobi", "dublin"}, Edges: 2, Listen: "127.0.0.1:0", DataDir: b.TempDir(), Params: wire.DefaultParams(),
+		TotalActiveUsers: 10_000, NewUsersPerMinute: 100_000, SessionDuration: 10 * time.Minute, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := tree.Stop(); err != nil {
+			b.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
+	defer cancel()
+	if err := errors.Join(tree.WaitReady(ctx), tree.TakeToken(ctx)); err != nil {
+		b.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	operator, visitor := http.Client{Transport: transport, Jar: jar}, http.Client{Transport: transport}
+	ask := func(c *http.Client, method, url string) *http.Response {
+		r, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Header.Set("Accept", "text/html")
+		res, err := c.Do(r)
+		if err != nil || res.StatusCode != http.StatusOK {
+			b.Fatal(res, err)
+		}
+		return res
+	}
+	list := ask(&operator, http.MethodPost, tree.Info.Control.Console)
+	page, err := io.ReadAll(list.Body)
+	if err := errors.Join(err, list.Body.Close()); err != nil {
+		b.Fatal(err)
+	}
+	room := regexp.MustCompile(`/console/rooms/[0-9a-f]+`).FindString(string(page))
+	stream := ask(&operator, http.MethodGet, list.Request.URL.Scheme+"://"+list.Request.URL.Host+room+"/stream")
+	defer stream.Body.Close()
+	seen := make(chan []time.Time, 1) // when n visitors were counted
+	go func() {
+		var at []time.Time
+		for lines := bufio.NewScanner(stream.Body); len(at) < visitors && lines.Scan(); {
+			var values struct{ Inside string }
+			data, _ := strings.CutPrefix(lines.Text(), "data: ")
+			if json.Unmarshal([]byte(data), &values) != nil {
+				continue
+			}
+			for n, _ := strconv.Atoi(values.Inside); len(at) < n; {
+				at = append(at, time.Now())
+			}
+		}
+		seen <- at
+	}()
+	tick := time.NewTicker(97 * time.Millisecond) // at no fixed time within a second
+	defer tick.Stop()
+	var entered []time.Time
+	for i := 0; len(entered) < visitors; i++ {
+		<-tick.C
+		res := ask(&visitor, http.MethodGet, tree.Info.Edges[i%len(tree.Info.Edges)].URL+"/")
+		if res.Header.Get("X-Demo-Origin") != "" {
+			entered = append(entered, time.Now())
+		}
+		if err := res.Body.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	at := <-seen
+	if len(at) < visitors {
+		b.Fatalf("%d of %d visitors on the screen", len(at), visitors)
+	}
+	var ages []float64
+	for i := range entered {
+		ages = append(ages, at[i].Sub(entered[i]).Seconds())
+	}
+	slices.Sort(ages)
+	b.ReportMetric(ages[visitors/2], "s-p50")
+	b.ReportMetric(ages[visitors-2], "s-p99")
+	b.ReportMetric(2.5, "goal-s-p99")
+	b.ReportMetric(0, "ns/op")
 }
