@@ -221,8 +221,10 @@ func BenchmarkCharts(b *testing.B) {
 	b.Cleanup(s.Stop)
 	f.kept = kept.New(open(s), slog.New(slog.DiscardHandler))
 	for _, c := range [][3]string{
-		{"400 days", "hours", "from=-9600h"}, {"400 days by hours", "hours", "from=-9600h&step=3600"},
-		{"24 hours", "minutes", "from=-24h"}, {"24 hours by seconds", "seconds", "from=-24h&step=1"},
+		{"400 days", "hours", "from=-9600h"},
+		{"400 days by hours", "hours", "from=-9600h&step=3600"},
+		{"24 hours", "minutes", "from=-24h"},
+		{"24 hours by seconds", "seconds", "from=-24h&step=1"},
 	} {
 		b.Run(c[0], func(b *testing.B) {
 			var body string
