@@ -240,7 +240,6 @@ func BenchmarkCharts(b *testing.B) {
 			b.ReportMetric(float64(len(got.Times)), "rows")
 			b.ReportMetric(float64(len(body))/1e3, "kB")
 			b.ReportMetric(used.Seconds()*1e3/float64(b.N), "cpu-ms/chart")
-			b.ReportMetric(300, "goal-ms/chart")
 		})
 	}
 }

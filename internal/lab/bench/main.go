@@ -43,8 +43,8 @@ func known() (out []figure) {
 
 // packages have benchmarks of figures.
 var packages = []string{
-	"allinone", "core/admission", "core/ledger", "core/room", "core/ticket", "edge", "edge/gate", "global", "global/control",
-	"global/roomstore", "lab/sim", "node/natsbus", "page",
+	"allinone", "core/admission", "core/ledger", "core/room", "core/ticket", "edge", "edge/gate", "global", "global/console",
+	"global/control", "global/roomstore", "lab/sim", "node/natsbus", "page",
 }
 
 func main() {
