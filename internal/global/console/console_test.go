@@ -72,7 +72,7 @@ func (f *fixture) as(role control.Role) *fixture {
 func start(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{
-		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, past: &past{time.Now().Add(-30 * time.Minute)}, numbers: map[room.ID]control.Numbers{}, leader: true, calls: map[string]int{},
+		TB: t, docs: testkit.NewDocuments(), audit: &testkit.Stream{}, past: &past{start: time.Now().Add(-30 * time.Minute)}, numbers: map[room.ID]control.Numbers{}, leader: true, calls: map[string]int{},
 		fleet: api.Fleet{Leader: "global-1", Candidates: []api.Candidate{{Name: "global-1", Alarms: []string{}}}, DataCenters: []api.DataCenter{}},
 	}
 	log := slog.New(slog.DiscardHandler)

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -61,6 +62,69 @@ func TestAnOperatorWatchesAndPausesInABrowser(t *testing.T) {
 	}
 	f.play(func() { f.leader = false })
 	waitFor(t, ctx, `document.querySelector("[data-field=waiting]").textContent === "–"`)
+}
+
+// The first points of a new room are recorded between the page and its question for charts: they are drawn.
+func TestChartsOfANewRoomInABrowser(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	f.count("sale", control.Numbers{Active: 1900})
+	room := "/console/rooms/" + id
+	first := true
+	url := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == room && first {
+			first = false
+			f.past.unknown.Store(true)
+			defer f.past.unknown.Store(false)
+		}
+		f.ServeHTTP(w, r)
+	}))
+	ctx := browsertest.Open(t)
+	do(t, ctx, chromedp.Navigate(url+room))
+	waitFor(t, ctx, `document.querySelectorAll(".chart canvas").length >= 8`)
+}
+
+// A page that is to be loaded again does not cancel a form that was sent, or a link that was followed.
+func TestAFormIsNotCancelledInABrowser(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	f.count("sale", control.Numbers{Active: 1900, Waiting: 12400})
+	room := "/console/rooms/" + id
+	asked, seen, answer, again := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	loads := 0
+	url := browsertest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/seen":
+			close(seen)
+			return
+		case room + "/events":
+			close(asked)
+			select {
+			case <-r.Context().Done():
+			case <-answer:
+			}
+		case room:
+			if loads++; loads == 2 {
+				close(again)
+			}
+		}
+		f.ServeHTTP(w, r)
+	}))
+	ctx := browsertest.Open(t)
+	do(t, ctx, chromedp.Navigate(url+room))
+	waitFor(t, ctx, `document.querySelector("[data-field=waiting]").textContent === "12,400"`)
+	browsertest.See(t, ctx, chromedp.Evaluate[bool](`new MutationObserver(() => fetch("/seen")).observe(document.querySelector("[data-field=waiting]"), {childList: true, characterData: true, subtree: true}),
+		document.querySelector("a[href$='/events']").click(), true`))
+	<-asked
+	f.patch(id, map[string]any{"message": map[string]any{"text": "Soon"}})
+	f.count("sale", control.Numbers{Active: 1900, Waiting: 12345})
+	select {
+	case <-seen:
+		close(answer)
+	case <-again:
+		t.Fatal("the page was loaded again, and the link was not followed")
+	}
+	waitFor(t, ctx, `location.pathname.endsWith("/events")`)
 }
 
 // Without script the same page has its numbers, its actions and its tables.

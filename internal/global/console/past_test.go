@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"vestibule/internal/core/history"
@@ -10,10 +11,16 @@ import (
 )
 
 // past is a history in which a sale began half an hour ago: visitors arrive in a rush, wait, and some give up.
-type past struct{ start time.Time }
+type past struct {
+	start   time.Time
+	unknown atomic.Bool // nothing was recorded yet
+}
 
 // Points implements [control.History].
 func (p *past) Points(_ context.Context, _ room.ID, from, to, step int64) (out []history.Point, _ error) {
+	if p.unknown.Load() {
+		return nil, nil
+	}
 	for at := from / step * step; at <= to; at += step {
 		out = append(out, p.point(at))
 	}

@@ -171,7 +171,16 @@ async function values(address) {
 }
 
 async function charts(section) {
-  const source = section.dataset.charts;
+  const source = section.dataset.charts, live = "live" in section.dataset;
+  if (live && !section.querySelector("[data-chart]")) { // a new room: the page comes with its charts once there is history
+    setInterval(async () => {
+      if (document.hidden) return;
+      const news = await values(source).catch(() => null);
+      if (news && news.times.length > 0) stale = true;
+      refresh();
+    }, 2000);
+    return;
+  }
   const all = await values(source);
   marks = all.marks;
   for (const chart of all.charts) {
@@ -188,15 +197,7 @@ async function charts(section) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     for (const { plot } of drawn.values()) plot.redraw(false, true);
   });
-  if (!("live" in section.dataset)) return;
-  if (all.times.length === 0) { // a new room: the page comes with its charts once there is history
-    setInterval(async () => {
-      const news = document.hidden ? all : await values(source).catch(() => all);
-      if (news.times.length > 0) stale = true;
-      refresh();
-    }, 2000);
-    return;
-  }
+  if (!live) return;
   let newest = all.times.at(-1);
   const span = Math.max(3600, newest - all.times[0]);
   setInterval(async () => {
