@@ -167,43 +167,43 @@ func DecodeBlock(data []byte) ([]Point, error) {
 		return nil, fmt.Errorf("history: block: at most %d points and %d data centres, got %d and %d", maxPoints, maxCentres, n, len(m.Centres))
 	}
 	points, values, centres := make([]Point, n), make([]int64, n*NumFields), make([]Centre, n*len(m.Centres))
+	if err := fill(values, NumFields, m.Values); err != nil {
+		return nil, err
+	}
 	for i := range points {
 		points[i] = Point{At: m.AtS, Values: part(values, i, NumFields), Centres: part(centres, i, len(m.Centres))[:0]}
 		if i > 0 {
 			points[i].At = points[i-1].At + int64(m.AfterS[i-1])
 		}
 	}
-	fill := func(columns []*wirepb.HistoryColumn, to func(p *Point) []int64) error {
-		for f, c := range columns {
-			if len(c.N) > n {
-				return errors.New("history: block: a column is longer than the block")
-			}
-			if len(c.N) == 0 {
-				continue // zeros
-			}
-			sum := int64(0)
-			for i := range points {
-				if i < len(c.N) {
-					sum += c.N[i]
-				}
-				if v := to(&points[i]); f < len(v) {
-					v[f] = sum
-				}
-			}
-		}
-		return nil
-	}
-	if err := fill(m.Values, func(p *Point) []int64 { return p.Values }); err != nil {
-		return nil, err
-	}
 	for _, c := range m.Centres {
 		values := make([]int64, n*NumCentreFields)
+		if err := fill(values, NumCentreFields, c.Values); err != nil {
+			return nil, err
+		}
 		for i := range points {
 			points[i].Centres = append(points[i].Centres, Centre{c.Name, part(values, i, NumCentreFields)})
 		}
-		if err := fill(c.Values, func(p *Point) []int64 { return p.Centres[len(p.Centres)-1].Values }); err != nil {
-			return nil, err
-		}
 	}
 	return points, nil
+}
+
+// fill writes columns of differences into rows of a width. Columns that this build does not know are dropped.
+func fill(rows []int64, width int, columns []*wirepb.HistoryColumn) error {
+	for f, c := range columns {
+		if len(c.N)*width > len(rows) {
+			return errors.New("history: block: a column is longer than the block")
+		}
+		if len(c.N) == 0 || f >= width {
+			continue // zeros
+		}
+		sum := int64(0)
+		for i := 0; i*width < len(rows); i++ {
+			if i < len(c.N) {
+				sum += c.N[i]
+			}
+			rows[i*width+f] = sum
+		}
+	}
+	return nil
 }
