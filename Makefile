@@ -90,8 +90,8 @@ packages: ## install missing Debian packages of the tests
 # (decision 18). `make lint` vets; under the detector it would be done twice.
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
-CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse page/preview) deploy)
-PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control edge node/natsconf global/roomstore global/console global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
+CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse) deploy)
+PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,page/preview global/control node/natsconf global/roomstore global/console global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
 quick: ## test the cores and the gate, without a browser, a network or the simulator
@@ -113,18 +113,17 @@ test-cores:
 	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
 .PHONY: test-e2e
-test-e2e: test-clients # a browser beside hundreds of visitors starves both
+test-e2e: test-clients test-plain # hundreds of visitors beside browsers starve both
 	$(MAKE) --no-print-directory e2e
 	@mkdir -p $(TOOLS) && touch $(TOOLS)/e2e.passed
 
-# Tests without long leases, or without the detector, run in parallel to those of browsers and real processes, which
-# mostly wait, at the lowest priority. Edges are tested with either front; TestFrontsAgree compares them once, and
-# briefly under the detector.
+# One package at a time, beside the browsers of test-clients: both mostly wait. The front that production uses is
+# tested here, under the detector; `make nightly` has the other one. TestFrontsAgree compares them.
 .PHONY: test-plain
 test-plain: test-shells
-	nice -n 19 $(TEST) -p 1 -parallel 4 -timeout 8m $(PLAIN)
-	nice -n 19 $(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
-	nice -n 19 $(TEST) -race -p 1 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
+	$(TEST) -p 1 -parallel 4 -timeout 8m $(PLAIN)
+	$(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
+	$(TEST) -race -p 1 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
 
 .PHONY: test-clients
 test-clients: test-shells
@@ -133,7 +132,11 @@ test-clients: test-shells
 
 .PHONY: test-shells
 test-shells:
-	$(TEST) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/lab/e2e $(CALM:%=-e %) $(PLAIN:%=-e %))
+	$(TEST) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/lab/e2e -e vestibule/internal/edge $(CALM:%=-e %) $(PLAIN:%=-e %))
+
+.PHONY: nethttp
+nethttp: packages ## test an edge with front: nethttp
+	$(GO) test -count=1 -parallel 4 -timeout 8m ./internal/edge -args -front nethttp
 
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
@@ -267,7 +270,7 @@ NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser
 
 .PHONY: nightly
 nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)
-	@bad=; for t in sim chaos mutants $(NIGHTLY); do \
+	@bad=; for t in sim chaos mutants fuzz nethttp $(NIGHTLY); do \
 		echo "== $$t"; $(MAKE) --no-print-directory $$t SMALL=100000 RUNS=20 LENGTH=30m SEED=$$(date +%j) || bad="$$bad $$t"; \
 	done; if [ -n "$$bad" ]; then echo "failed:$$bad"; exit 1; fi
 
