@@ -99,9 +99,9 @@ quick: ## test the cores and the gate, without a browser, a network or the simul
 
 .PHONY: test
 test: packages ## run every test, with the race detector where useful, and the end-to-end run
-	@rm -f $(TOOLS)/e2e.passed
-	$(MAKE) --no-print-directory -j 4 test-cores test-plain test-clients test-e2e || { $(AGAIN); \
-	$(MAKE) --no-print-directory test-cores test-plain test-clients && { test -e $(TOOLS)/e2e.passed || $(MAKE) --no-print-directory e2e; }; }
+	@failed=; for targets in 'test-cores test-shells' 'test-plain test-clients' e2e; do \
+		$(MAKE) --no-print-directory -k -j 2 $$targets || failed="$$failed $$targets"; done; \
+	test -z "$$failed" || { $(AGAIN); $(MAKE) --no-print-directory $$failed; }
 
 # Tests of real processes and a real browser have failed when the machine paused for seconds. Failed packages run a
 # second time, alone (passed ones are cached, but for e2e), and that result counts.
@@ -112,23 +112,18 @@ test-cores:
 	nice -n 19 $(TEST) -p 1 -timeout 12m $(CALM)
 	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
-.PHONY: test-e2e
-test-e2e: test-clients test-plain # hundreds of visitors beside browsers starve both
-	$(MAKE) --no-print-directory e2e
-	@mkdir -p $(TOOLS) && touch $(TOOLS)/e2e.passed
-
 # One package at a time, beside the browsers of test-clients: both mostly wait. The front that production uses is
 # tested here, under the detector; `make nightly` has the other one. TestFrontsAgree compares them.
 .PHONY: test-plain
-test-plain: test-shells
+test-plain:
 	$(TEST) -p 1 -parallel 4 -timeout 8m $(PLAIN)
-	$(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
 	$(TEST) -race -p 1 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
 
 .PHONY: test-clients
-test-clients: test-shells
+test-clients:
 	cd internal/global/control/contract && $(TEST) -timeout 10m ./...
 	$(TEST) -parallel 2 -timeout 8m -run Browser ./internal/allinone # more tabs at a time starve the leases
+	$(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
 
 .PHONY: test-shells
 test-shells:

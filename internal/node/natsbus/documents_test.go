@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -12,12 +13,25 @@ import (
 	"vestibule/internal/node/natsbus"
 )
 
-func put(t *testing.T, d *natsbus.Documents, key, value string, revision uint64) uint64 {
+func put(t *testing.T, d *natsbus.Documents, key, value string, revision uint64) (next uint64) {
 	t.Helper()
-	next, err := d.Put(within(t), key, []byte(value), revision)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unsure := false // a server that starts may drop a request without an answer
+	eventually(t, "the document is written", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		var err error
+		if next, err = d.Put(ctx, key, []byte(value), revision); unsure && errors.Is(err, wire.ErrChanged) {
+			var is []byte
+			if is, next, err = d.Get(ctx, key); err == nil && string(is) != value {
+				err = wire.ErrChanged
+			}
+		}
+		unsure = unsure || errors.Is(err, context.DeadlineExceeded)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return next
 }
 
