@@ -101,7 +101,7 @@ func TestNumbersAreKeptOnceAllAreCounted(t *testing.T) {
 		d := Decision{Ticket: mine, Reason: Gathering}
 		r.position(tc.at, &d)
 		mine = d.Ticket
-		if d.Ahead != tc.ahead || uint64(mine.Rank()) != tc.has || uint64(max(1, mine.Ahead))-1 != tc.retained {
+		if d.Ahead != tc.ahead || mine.Rank() != tc.has || uint64(max(1, mine.Ahead))-1 != tc.retained {
 			t.Errorf("%s: %d in front, want %d; the ticket keeps %d and the rank %d, want %d and %d", tc.name, d.Ahead, tc.ahead, max(1, mine.Ahead)-1, mine.Rank(), tc.retained, tc.has)
 		}
 	}
