@@ -91,7 +91,7 @@ packages: ## install missing Debian packages of the tests
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
 CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse) deploy)
-PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,page/preview global/control node/natsconf global/console) $(addprefix cmd/,edge global regional vestibule))
+PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,page/preview global/control node/natsconf global/roomstore global/console global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
 
 .PHONY: quick
 quick: ## test the cores and the gate, without a browser, a network or the simulator
@@ -117,7 +117,7 @@ test-cores:
 .PHONY: test-plain
 test-plain:
 	$(TEST) -p 1 -parallel 4 -timeout 8m $(PLAIN)
-	$(TEST) -race -p 1 -timeout 8m -run 'ManyWriters|Stream|TwoLeaders' $(addprefix ./internal/global/,control console)
+	$(TEST) -race -p 1 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
 
 .PHONY: test-clients
 test-clients:
