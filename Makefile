@@ -103,8 +103,8 @@ test: packages ## run every test, with the race detector where useful, and the e
 		$(MAKE) --no-print-directory -k -j 2 $$targets || failed="$$failed $$targets"; done; \
 	test -z "$$failed" || { $(AGAIN); $(MAKE) --no-print-directory $$failed; }
 
-# Tests of real processes and a real browser have failed when the machine paused for seconds. Failed packages run a
-# second time, alone (passed ones are cached, but for e2e), and that result counts.
+# Tests of real processes and a real browser have failed when the machine paused for seconds. A group that failed runs a
+# second time, alone, and that result counts. Packages that passed are cached, but for e2e.
 AGAIN = echo '== FAILED ONCE: what failed runs a second time'
 
 .PHONY: test-cores
@@ -112,13 +112,14 @@ test-cores:
 	nice -n 19 $(TEST) -p 1 -timeout 12m $(CALM)
 	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
-# One package at a time, beside the browsers of test-clients: both mostly wait. The front that production uses is
-# tested here, under the detector; `make nightly` has the other one. TestFrontsAgree compares them.
+# One package at a time, beside the browsers of test-clients: both mostly wait.
 .PHONY: test-plain
 test-plain:
 	$(TEST) -p 1 -parallel 4 -timeout 8m $(PLAIN)
 	$(TEST) -race -p 1 -timeout 8m -run 'EightWriters|ManyWriters|Stream|Successor|TwoLeaders|Store' $(addprefix ./internal/global/,roomstore control console history notices)
 
+# An edge is tested with the front that production uses, under the detector; `make nightly` has the other one.
+# TestFrontsAgree compares them.
 .PHONY: test-clients
 test-clients:
 	cd internal/global/control/contract && $(TEST) -timeout 10m ./...
