@@ -364,17 +364,10 @@ func TestRoomsFile(t *testing.T) {
 func TestAFullHistory(t *testing.T) {
 	t.Parallel()
 	tree, l := grow(t, 1, 6000, 10*time.Minute)
-	nc, err := nats.Connect("", nats.InProcessServer(tree.nats))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := testkit.JetStream(t, "", nats.InProcessServer(tree.nats))
 	const name = "VESTIBULE_HISTORY_LOG"
 	var log jetstream.Stream
+	var err error
 	eventually(t, "a second is in the history", func() bool {
 		log, err = js.Stream(t.Context(), name)
 		return err == nil && log.CachedInfo().State.Msgs > 0

@@ -33,16 +33,7 @@ var within = testkit.Within
 // operator reaches the store as an operator does.
 func operator(t *testing.T, s nats.InProcessConnProvider) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return testkit.JetStream(t, "", nats.InProcessServer(s))
 }
 
 // store returns the content of each document in the store, nil for a missing one.

@@ -49,16 +49,7 @@ var eventually = testkit.Eventually
 // operator opens the store as an operator.
 func (s *site) operator() jetstream.JetStream {
 	s.t.Helper()
-	nc, err := nats.Connect("", nats.InProcessServer(s.nats))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return js
+	return testkit.JetStream(s.t, "", nats.InProcessServer(s.nats))
 }
 
 // site is one data centre, dublin, with global, on one NATS server.

@@ -10,6 +10,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/audit"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node/natsbus"
 )
 
@@ -49,7 +50,7 @@ func TestTheAuditStream(t *testing.T) {
 		t.Errorf("past the newest: %v, %v", got, err)
 	}
 
-	js := jetStream(t, server.URL())
+	js := testkit.JetStream(t, server.URL())
 	raw, err := js.Stream(ctx, "VESTIBULE_AUDIT")
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func (c *court) settles() (leader string) {
 // bucket opens the store as an operator.
 func (s *site) bucket(name string) (jetstream.JetStream, jetstream.KeyValue) {
 	s.t.Helper()
-	js := jetStream(s.t, s.URL())
+	js := testkit.JetStream(s.t, s.URL())
 	kv, err := js.KeyValue(within(s.t), name)
 	if err != nil {
 		s.t.Fatal(err)

@@ -7,9 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"vestibule/internal/lab/testkit"
 	"vestibule/internal/lab/testkit/leak"
 	"vestibule/internal/node/natsbus"
@@ -54,21 +51,6 @@ func connect(t *testing.T, url, name string) *natsbus.Conn {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-// jetStream opens a server's store as an operator.
-func jetStream(t testing.TB, url string) jetstream.JetStream {
-	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }
 
 var eventually = testkit.Eventually

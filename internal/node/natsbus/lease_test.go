@@ -300,7 +300,7 @@ func TestWhoLeadsWatchesNoMore(t *testing.T) {
 	a := stand(t, r, s.URL(), "a")
 	r.leads("a")
 	a.renews(t, 1)
-	js := jetStream(t, s.URL())
+	js := testkit.JetStream(t, s.URL())
 	eventually(t, "nobody watches the lease", func() bool {
 		stream, err := js.Stream(t.Context(), "KV_vestibule_leases")
 		return err == nil && stream.CachedInfo().State.Consumers == 0
@@ -419,7 +419,7 @@ func TestLeadershipOutlivesItsServer(t *testing.T) {
 func TestNonsenseInTheKeyIsOvercome(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	kv, err := jetStream(t, s.URL()).CreateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: "vestibule_leases", History: 1})
+	kv, err := testkit.JetStream(t, s.URL()).CreateKeyValue(within(t), jetstream.KeyValueConfig{Bucket: "vestibule_leases", History: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

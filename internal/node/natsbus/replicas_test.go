@@ -17,7 +17,7 @@ import (
 // replicas returns the number of replicas of the documents bucket.
 func replicas(t *testing.T, url string) int {
 	t.Helper()
-	s, err := jetStream(t, url).Stream(t.Context(), "KV_vestibule_documents")
+	s, err := testkit.JetStream(t, url).Stream(t.Context(), "KV_vestibule_documents")
 	if err != nil {
 		t.Fatal(err)
 	}
