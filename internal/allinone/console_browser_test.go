@@ -50,30 +50,35 @@ func (o *operator) says(text string) {
 	o.until(`document.body.innerText.includes(` + strconv.Quote(text) + `)`)
 }
 
+// button is the first visible link, button or summary whose text begins so, in JavaScript.
+func button(text string) string {
+	return `[...document.querySelectorAll("a,button,summary")].find(e => e.checkVisibility() && e.innerText.trim().startsWith(` + strconv.Quote(text) + `))`
+}
+
+// field is the first visible field of a name, in JavaScript.
+func field(name string) string {
+	return `[...document.querySelectorAll("[name='` + name + `']")].find(e => e.checkVisibility())`
+}
+
 // press clicks a link, a button or a summary by the begin of its text, once the page has it.
 func (o *operator) press(text string) {
 	o.Helper()
-	find := `[...document.querySelectorAll("a,button,summary")].find(e => e.checkVisibility() && e.innerText.trim().startsWith(` + strconv.Quote(text) + `))`
-	o.until(`!!` + find)
-	browsertest.See(o.T, o.ctx, chromedp.Evaluate[bool](find+`.click(), true`))
+	o.until(`!!` + button(text))
+	browsertest.See(o.T, o.ctx, chromedp.Evaluate[bool](button(text)+`.click(), true`))
 }
 
-// open follows a link or opens a summary by the begin of its text until the page has a field, a link or a button. It
-// tries again in each new document: a page that is loaded again just then loses the click.
+// open follows a link or opens a summary by the begin of its text until the page has what then finds. It tries again in
+// each new document: a page that is loaded again just then loses the click.
 func (o *operator) open(text, then string) {
 	o.Helper()
-	shows := func(text string) string {
-		return `[...document.querySelectorAll("a,button,summary,input,textarea")].find(e => e.checkVisibility() && (e.name === ` + strconv.Quote(text) + ` || e.innerText.trim().startsWith(` + strconv.Quote(text) + `)))`
-	}
-	o.until(`!!` + shows(then) + ` || (window.followed !== ` + strconv.Quote(text) + ` && ` + shows(text) + `?.click(window.followed = ` + strconv.Quote(text) + `), false)`)
+	o.until(`!!` + then + ` || (window.followed !== ` + strconv.Quote(text) + ` && ` + button(text) + `?.click(window.followed = ` + strconv.Quote(text) + `), false)`)
 }
 
 // fill sets the visible field of a name.
 func (o *operator) fill(name, value string) {
 	o.Helper()
-	find := `[...document.querySelectorAll("[name='` + name + `']")].find(e => e.checkVisibility())`
-	o.until(`!!` + find)
-	browsertest.See(o.T, o.ctx, chromedp.Evaluate[bool](find+`.value = `+strconv.Quote(value)+`, true`))
+	o.until(`!!` + field(name))
+	browsertest.See(o.T, o.ctx, chromedp.Evaluate[bool](field(name)+`.value = `+strconv.Quote(value)+`, true`))
 }
 
 // picture keeps a screenshot.
@@ -198,34 +203,34 @@ func TestAConsoleTourInABrowser(t *testing.T) {
 			o.until(`document.querySelectorAll(".chart canvas").length >= 3`)
 		}
 		o.picture("console-room-" + look.name)
-		o.open("Pause…", "Next: see the consequence")
+		o.open("Pause…", button("Next: see the consequence"))
 		o.act("Pause the room", "till is down", "The room is paused")
-		o.open("Let in the next…", "people")
+		o.open("Let in the next…", field("people"))
 		o.fill("people", "5")
 		o.act("Let them in", "five guests", "The next 5 people are let in")
-		o.open("Resume…", "reason")
+		o.open("Resume…", field("reason"))
 		o.fill("reason", "till is up")
 		o.press("Resume the room")
 		o.says("The room lets visitors in again")
-		o.open("Limits…", "total")
+		o.open("Limits…", field("total"))
 		o.fill("total", strconv.Itoa(6+i))
 		o.fill("rate", strconv.Itoa(210+i))
 		o.act("Change the limits", "one more till", "The limits are changed until")
 
-		o.open("Events", "New event…")
-		o.open("New event…", "event_start_time")
+		o.open("Events", button("New event…"))
+		o.open("New event…", field("event_start_time"))
 		o.fill("name", "autumn-"+look.name)
 		start := time.Now().UTC().Add(time.Duration(1+2*i) * 24 * time.Hour)
 		o.fill("event_start_time", start.Format("2006-01-02T15:04"))
 		o.fill("event_end_time", start.Add(time.Hour).Format("2006-01-02T15:04"))
 		o.press("Create")
 		o.says("autumn-" + look.name)
-		o.open("Rules", "expression")
+		o.open("Rules", field("expression"))
 		o.fill("expression", `http.request.uri.path eq "/health"`)
 		o.fill("path", "/health")
 		o.press("Try")
 		o.says("The expression matches")
-		o.open("Audit", "by")
+		o.open("Audit", field("by"))
 		o.says("one more till")
 		o.picture("console-audit-" + look.name)
 		if n := browsertest.See(t, o.ctx, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); n > look.width {

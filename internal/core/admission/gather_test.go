@@ -12,20 +12,32 @@ import (
 	"vestibule/internal/core/wire"
 )
 
+// eventAt returns an event with a draw.
+func eventAt(start fleettime.Time) draw.Event {
+	const id = "25756b2dfe6e378a06b033b670413757"
+	return draw.Event{Room: id, ID: id, Start: start, End: start.Add(time.Hour)}
+}
+
+// announced returns the notice of a draw before its record is published, and after it, a second after the close.
+func announced(t *testing.T, start fleettime.Time) (open, public *draw.Notice) {
+	t.Helper()
+	secret := draw.Secret{1}
+	closes := start.Add(-draw.Lead)
+	open = draw.Announce(closes.Add(-time.Hour), eventAt(start), secret, draw.BeaconNone)
+	public, err := open.Publish(closes.Add(time.Second), secret, nil, 290)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open, public
+}
+
 // TestWhenVisitorsThatGatherAsk: visitors of a pre-queue ask when there is news, spread over some seconds; the first of
 // the line once more shortly before the start; and all in the order of the line within two seconds of it, never later.
 func TestWhenVisitorsThatGatherAsk(t *testing.T) {
 	const wait = 20 * time.Second
 	start := day.Add(time.Hour)
-	closes := start.Add(-draw.Lead)
-	event := draw.Event{Room: "25756b2dfe6e378a06b033b670413757", ID: "25756b2dfe6e378a06b033b670413757", Start: start, End: start.Add(time.Hour)}
-	secret := draw.Secret{1}
-	open := draw.Announce(closes.Add(-time.Hour), event, secret, draw.BeaconNone)
-	public, err := open.Publish(closes.Add(time.Second), secret, nil, 290)
-	if err != nil {
-		t.Fatal(err)
-	}
-	void := draw.Without(event, "too late")
+	open, public := announced(t, start)
+	void := draw.Without(eventAt(start), "too late")
 	between := func(least, most time.Duration) [2]time.Duration { return [2]time.Duration{least, most} }
 	const s = time.Second
 	for _, tc := range []struct {
@@ -71,13 +83,8 @@ func TestWhenVisitorsThatGatherAsk(t *testing.T) {
 // join times. The ticket does not keep the low number of that moment.
 func TestNumbersAreKeptOnceAllAreCounted(t *testing.T) {
 	start := day.Add(time.Hour)
-	closes := start.Add(-draw.Lead)
-	event := draw.Event{Room: "25756b2dfe6e378a06b033b670413757", ID: "25756b2dfe6e378a06b033b670413757", Start: start, End: start.Add(time.Hour)}
-	secret := draw.Secret{1}
-	public, err := draw.Announce(closes.Add(-time.Hour), event, secret, draw.BeaconNone).Publish(closes.Add(time.Second), secret, nil, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, public := announced(t, start)
+	closes := public.Closes()
 	r := newRoomState(&edge{cfg: Config{Params: wire.DefaultParams(), Rand: rand.New(rand.NewPCG(1, 2))}})
 	r.Room = Room{ID: sale, Draw: public, Gather: []Span{{From: day, Until: start}}}
 	mine := ticket.Ticket{ID: 7, Joined: closes.Add(-time.Minute), Flags: ticket.Returned}

@@ -87,18 +87,24 @@ func TestAStreamSendsWhatThePageShows(t *testing.T) {
 	}
 }
 
-// Fifty screens of one room cost one reading per second.
-func TestStreamsShareReadings(t *testing.T) {
-	f := start(t)
-	id := f.make("sale", 2000, 200, nil)
+// screens opens streams of a room, and returns functions that wait for the next numbers of each.
+func (f *fixture) screens(id string, n int) (open []func() map[string]string) {
+	f.Helper()
 	server := httptest.NewServer(f)
-	t.Cleanup(server.Close)
-	var open []func() map[string]string
-	for range 50 {
+	f.Cleanup(server.Close)
+	for range n {
 		next, _ := f.listen(server.URL + "/console/rooms/" + id + "/stream")
 		next()
 		open = append(open, next)
 	}
+	return open
+}
+
+// Fifty screens of one room cost one reading per second.
+func TestStreamsShareReadings(t *testing.T) {
+	f := start(t)
+	id := f.make("sale", 2000, 200, nil)
+	open := f.screens(id, 50)
 	const operation = "waiting-room-get-waiting-room-status"
 	var before, after int
 	f.play(func() { before = f.calls[operation] })
@@ -120,14 +126,7 @@ func TestStreamsShareReadings(t *testing.T) {
 func BenchmarkFiftyScreens(b *testing.B) {
 	f := start(b)
 	id := f.make("sale", 2000, 200, nil)
-	server := httptest.NewServer(f)
-	b.Cleanup(server.Close)
-	var open []func() map[string]string
-	for range 50 {
-		next, _ := f.listen(server.URL + "/console/rooms/" + id + "/stream")
-		next()
-		open = append(open, next)
-	}
+	open := f.screens(id, 50)
 	used, begun, n := cpu(), time.Now(), 0
 	for b.Loop() {
 		n++
