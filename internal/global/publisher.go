@@ -31,6 +31,9 @@ type publisher struct {
 	status   []byte        // last published state of them
 	statusAt time.Time
 
+	recalled      bool                                  // the state that a predecessor published was read
+	recallSilence func(dc string, silent time.Duration) // tells the allocator
+
 	churn   *churnKeeper
 	churnAt time.Time // when it was last stored
 

@@ -101,11 +101,12 @@ const (
 	HistorySeconds              // a minute of points
 	HistoryMinutes              // an hour of points
 	HistoryHours                // a day of points
+	HistoryMonths               // thirty days of the points of hours
 )
 
 // HistorySubject is the subject of a level of the history: of a room by its public ID, or of a part of the log.
 func HistorySubject(level HistoryLevel, of string) string {
-	return prefix + Root + ".history." + [...]string{"log", "seconds", "minutes", "hours"}[level] + "." + of
+	return prefix + Root + ".history." + [...]string{"log", "seconds", "minutes", "hours", "months"}[level] + "." + of
 }
 
 // Histories matches all subjects of the history.
