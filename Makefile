@@ -267,7 +267,7 @@ compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy a
 scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) run ./internal/lab/bench -scale 1000
 
-NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes
+NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes history
 
 .PHONY: nightly
 nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)
@@ -279,6 +279,10 @@ nightly: ## run what is too long for a commit, each to its end: 100,000 small wo
 changes: ## 10,000 changes of rooms by eight writers while nats-servers are killed, and a million requests of all kinds to the API (an hour)
 	$(GO) test ./internal/global/roomstore -run TestChangesWhileServersAreKilled -v -changes 10000 -timeout 2h
 	$(GO) test ./internal/global/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
+
+.PHONY: history
+history: ## play a sale of ten minutes and compare the history with the site's log (goal: 1 %; 15 minutes)
+	$(GO) test -count=1 -v -timeout 30m -run TestHistoryAgainst ./internal/allinone -args -come 10m
 
 .PHONY: browser-runs
 browser-runs: packages ## play what browsers do to waiting rooms RUNS times each: returns from a bank, restored tabs, service workers, speculation rules, Turbo, htmx (a minute a run)

@@ -113,43 +113,48 @@ func TestClientsInABrowser(t *testing.T) {
 	}))
 	foreign = "https://other.test" + foreign[strings.LastIndexByte(foreign, ':'):]
 
-	visitor := func() *browser {
-		jar, err := cookiejar.New(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		transport := &http.Transport{
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // of this test
-			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1"+port)
-			},
-		}
-		t.Cleanup(transport.CloseIdleConnections)
-		return &browser{Client: http.Client{Jar: jar, Transport: transport, Timeout: 2 * patience}, t: t}
-	}
-	admitted := func() uint64 { return tree.edges[0].Status().Rooms["demo"].Admitted }
 	browserOf := browsertest.OpenWith(t, chromedp.Flag("host-resolver-rules", "MAP *.test 127.0.0.1"), chromedp.IgnoreCertErrors)
-	fresh := func() context.Context {
-		tab, _ := browsertest.Tab(t, browserOf, chromedp.WithNewBrowserContext())
-		return tab
-	}
-	in := func(ctx context.Context) bool { return pageShows(ctx) == "You are in" }
-	waits := func(ctx context.Context) bool {
-		s := pageShows(ctx)
-		return s == "queued" || s == "next" || s == "moment"
-	}
-	enters := func(ctx context.Context) {
-		t.Helper()
-		browsertest.Do(t, ctx, chromedp.Navigate(shop))
-		eventually(t, "the browser is in", func() bool { return in(ctx) })
-		browsertest.Do(t, ctx, chromedp.Navigate(shop)) // it stays
-	}
-	leaves := func(ctx context.Context) {
-		t.Helper()
-		browsertest.See(t, ctx, chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`, chromedp.EvalAwaitPromise))
-	}
 	right := map[string]int{}
-	for range *runs {
+	defer func() {
+		if t.Failed() {
+			t.Logf("the room: %+v", tree.edges[0].Status().Rooms["demo"])
+		}
+	}()
+	play := func(t *testing.T) { // and closes its tabs
+		visitor := func() *browser {
+			jar, err := cookiejar.New(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			transport := &http.Transport{
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // of this test
+				DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+					return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1"+port)
+				},
+			}
+			t.Cleanup(transport.CloseIdleConnections)
+			return &browser{Client: http.Client{Jar: jar, Transport: transport, Timeout: 2 * patience}, t: t}
+		}
+		admitted := func() uint64 { return tree.edges[0].Status().Rooms["demo"].Admitted }
+		fresh := func() context.Context {
+			tab, _ := browsertest.Tab(t, browserOf, chromedp.WithNewBrowserContext())
+			return tab
+		}
+		in := func(ctx context.Context) bool { return pageShows(ctx) == "You are in" }
+		waits := func(ctx context.Context) bool {
+			s := pageShows(ctx)
+			return s == "queued" || s == "next" || s == "moment"
+		}
+		enters := func(ctx context.Context) {
+			t.Helper()
+			browsertest.Do(t, ctx, chromedp.Navigate(shop))
+			eventually(t, "the browser is in", func() bool { return in(ctx) })
+			browsertest.Do(t, ctx, chromedp.Navigate(shop)) // it stays
+		}
+		leaves := func(ctx context.Context) {
+			t.Helper()
+			browsertest.See(t, ctx, chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`, chromedp.EvalAwaitPromise))
+		}
 		// The visitor is inside a full room, pays at a bank, and comes back by a form of the bank's page.
 		ctx := fresh()
 		enters(ctx)
@@ -239,6 +244,10 @@ func TestClientsInABrowser(t *testing.T) {
 		const stored = `caches.keys().then(async names => { const bad = []; for (const n of names) { const c = await caches.open(n); for (const q of await c.keys()) { const r = await c.match(q); if (r.headers.get("Vestibule-Decision") || !(await r.text()).includes("You are in")) bad.push(q.url) } } return bad.join() })`
 		bad := browsertest.See(t, ctx, chromedp.Evaluate[string](stored, chromedp.EvalAwaitPromise))
 		after := browsertest.See(t, ctx, chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration().then(r => r.update()).then(r => "fine", e => e.name)`, chromedp.EvalAwaitPromise))
+		// The new worker fetches a page while it is installed: after the visitor has left, that would be a new visitor.
+		eventually(t, "the new worker is installed", func() bool {
+			return browsertest.See(t, ctx, chromedp.Evaluate[bool](`navigator.serviceWorker.getRegistration().then(r => !r.installing && !r.waiting && r.active.state == "activated")`, chromedp.EvalAwaitPromise))
+		})
 		if updated == "TypeError" && kept && bad == "" && after == "fine" {
 			right["service worker that updates"]++
 		} else {
@@ -270,6 +279,8 @@ func TestClientsInABrowser(t *testing.T) {
 			}
 			leaves(ctx)
 		}
+	}
+	for run := 1; run <= *runs && t.Run(fmt.Sprint("run ", run), play); run++ {
 	}
 	for _, name := range []string{
 		"return from a bank", "foreign forms change nothing", "2 tabs restored at once", "3 tabs restored at once", "4 tabs restored at once",

@@ -84,7 +84,7 @@ func TestLibrariesInABrowser(t *testing.T) {
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) { o.DataCenters, o.Edges, o.Origin = []string{"nairobi"}, 1, site.URL })
 	edge := tree.Info.Edges[0].URL
 	wrong := 0
-	for run := range *runs {
+	play := func(t *testing.T) { // and closes its tabs
 		for _, policy := range []string{"", "?policy"} {
 			for _, tc := range []struct{ page, click, enters string }{
 				{"/turbo", "link", "shop /next"},
@@ -101,20 +101,22 @@ func TestLibrariesInABrowser(t *testing.T) {
 				other.takes(edge)
 				browsertest.See(t, ctx, chromedp.Evaluate[bool](fmt.Sprintf(`document.getElementById(%q).click(), true`, tc.click)))
 				begun := time.Now()
-				eventually(t, fmt.Sprintf("run %d: after a click on %s of %s%s the page waits", run, tc.click, tc.page, policy), func() bool {
+				eventually(t, fmt.Sprintf("after a click on %s of %s%s the page waits", tc.click, tc.page, policy), func() bool {
 					s := pageShows(ctx)
 					return s == "queued" || s == "next"
 				})
 				waits := time.Since(begun)
 				other.gives(edge)
-				eventually(t, fmt.Sprintf("run %d: the visitor enters after a click on %s of %s%s", run, tc.click, tc.page, policy), func() bool { return pageShows(ctx) == tc.enters })
+				eventually(t, fmt.Sprintf("the visitor enters after a click on %s of %s%s", tc.click, tc.page, policy), func() bool { return pageShows(ctx) == tc.enters })
 				browsertest.See(t, ctx, chromedp.Evaluate[bool](`fetch("/.well-known/vestibule/leave?room=demo", {method: "POST"}).then(r => r.ok)`, chromedp.EvalAwaitPromise))
 				if waits > 15*time.Second { // a dead page is loaded again after 20 s
 					wrong++
-					t.Errorf("run %d: the page worked %v after a click on %s of %s%s", run, waits, tc.click, tc.page, policy)
+					t.Errorf("the page worked %v after a click on %s of %s%s", waits, tc.click, tc.page, policy)
 				}
 			}
 		}
+	}
+	for run := 1; run <= *runs && t.Run(fmt.Sprint("run ", run), play); run++ {
 	}
 	t.Logf("%d of %d runs of ten cases were wrong", wrong, *runs)
 }

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"vestibule/internal/core/estimate"
+	"vestibule/internal/core/ledger/root"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
 )
 
 // TestChurnOutlivesATerm: a leader stores the churn that it learned, its successor reads it, and an unreadable
@@ -73,4 +75,44 @@ func TestChurnOutlivesATerm(t *testing.T) {
 	if err := third.keep(ctx); err == nil || errors.Is(err, wire.ErrChanged) {
 		t.Errorf("a store that takes nothing: %v", err)
 	}
+}
+
+// TestASilenceOutlivesATerm: a leader publishes for how long a data centre has been silent, and the next one recalls it
+// if it begins soon. A state that cannot be read is replaced.
+func TestASilenceOutlivesATerm(t *testing.T) {
+	ctx, docs, now := context.Background(), &shelf{}, time.Date(2026, 11, 26, 9, 59, 0, 0, time.UTC)
+	var recalled map[string]time.Duration
+	leader := func(heard time.Duration) *publisher {
+		recalled = map[string]time.Duration{}
+		return &publisher{
+			docs: docs, recallSilence: func(dc string, silent time.Duration) { recalled[dc] = silent },
+			census: func() census {
+				return census{leads: true, centres: []root.CentreTotals{{Name: "dublin", Heard: time.Second}, {Name: "nairobi", Heard: heard}}}
+			},
+		}
+	}
+	publish := func(p *publisher, at time.Duration, want map[string]time.Duration) {
+		t.Helper()
+		if err := p.publishStatus(ctx, now.Add(at)); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(recalled, want) {
+			t.Errorf("at %v: %v recalled, want %v", at, recalled, want)
+		}
+	}
+	none := map[string]time.Duration{}
+	publish(leader(65*time.Second), 0, none)
+	publish(leader(70*time.Second), 5*time.Second, map[string]time.Duration{"nairobi": time.Minute})
+	publish(leader(0), 36*time.Second, none) // it may have been heard meanwhile
+	publish(leader(0), 37*time.Second, none) // it was
+
+	if _, err := docs.Put(ctx, node.MembersStatusDocument, []byte(`[]`), docs.revisions[node.MembersStatusDocument]); err != nil {
+		t.Fatal(err)
+	}
+	p := leader(20 * time.Second)
+	if err := p.publishStatus(ctx, now.Add(time.Minute)); err == nil {
+		t.Error("a state that cannot be read is not reported")
+	}
+	publish(p, time.Minute, none)
+	publish(leader(0), time.Minute, map[string]time.Duration{"nairobi": 20 * time.Second})
 }

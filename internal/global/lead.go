@@ -104,7 +104,8 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 	s.heard.Store(heard)
 	p := &publisher{
 		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, refill: refill{restoring: &s.restoring}, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(), begin: s.Orders.Begin, begun: l.begun,
-		founders: s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
+		recallSilence: l.recallSilence,
+		founders:      s.Config.DataCenters, rotate: s.Config.KeyRotation, ensurePushes: s.EnsurePushes, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -147,6 +148,13 @@ func (l *leadership) begun() {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.alloc.Begin()
+}
+
+// recallSilence tells the allocator for how long a data centre had been silent in the term of the predecessor.
+func (l *leadership) recallSilence(dc string, silent time.Duration) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.alloc.RecallSilence(dc, silent)
 }
 
 // lender identifies the term in controls.

@@ -72,8 +72,25 @@ func (p *publisher) tendMembers(ctx context.Context, now time.Time, c *census) e
 	return nil
 }
 
-// publishStatus publishes the outstanding allocations of the data centres if they have changed.
+// publishStatus publishes the outstanding allocations of the data centres if they have changed. The first of a term
+// continues the silences that the predecessor published.
 func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if !p.recalled {
+		data, _, err := p.docs.Get(ctx, node.MembersStatusDocument)
+		if err != nil {
+			return err
+		}
+		p.recalled = true
+		if data != nil {
+			var last node.MembersStatus
+			if err := json.Unmarshal(data, &last); err != nil {
+				return fmt.Errorf("the state that a predecessor published cannot be read, it is replaced: %w", err)
+			}
+			last.Silences(now, p.recallSilence)
+		}
+	}
 	c := p.census()
 	if !c.leads {
 		return nil
@@ -85,6 +102,7 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	for _, d := range c.centres {
 		st.List = append(st.List, node.CentreState{
 			Name: d.Name, ClusterID: d.ClusterID, State: d.Standing.String(), Told: d.Told, Held: d.Held, RateHeld: d.RateHeld, Sessions: d.Sessions, Overcommit: d.Overcommit,
+			Silent: node.SilentSeconds(d.Heard),
 		})
 	}
 	same, err := json.Marshal(st)
@@ -96,8 +114,6 @@ func (p *publisher) publishStatus(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	_, revision, err := p.docs.Get(ctx, node.MembersStatusDocument)
 	if err != nil {
 		return err

@@ -31,6 +31,9 @@ type publisher struct {
 	status   []byte        // last published state of them
 	statusAt time.Time
 
+	recalled      bool                                  // the state that a predecessor published was read
+	recallSilence func(dc string, silent time.Duration) // tells the allocator
+
 	churn   *churnKeeper
 	churnAt time.Time // when it was last stored
 
@@ -46,6 +49,8 @@ type publisher struct {
 	askedAt time.Time // when nodes were last asked
 	asking  time.Time // since when nodes are asked, 0 while disconnected
 	joined  uint64    // version of the newest ring logged as merged
+
+	ensurePushes func(ctx context.Context) error // makes the streams of notifications; nil for none
 
 	rotate time.Duration // age of the newest key at which the next is made, 0 for never
 

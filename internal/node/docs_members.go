@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 // their regional.
 const MembersDocument = "members"
 
-// MembersStatusDocument is the leading global's report about them for operators: see [MembersStatus]. No node reads
-// it.
+// MembersStatusDocument is the leading global's report about them for operators, and for the next leader: see
+// [MembersStatus].
 const MembersStatusDocument = "members.status"
 
 // InitDocument is the last request of an operator to initialize the fleet: see package members. No node follows it.
@@ -268,6 +269,34 @@ type CentreState struct {
 	RateHeld   int64  `json:"rate_held"`
 	Sessions   uint64 `json:"sessions"`
 	Overcommit int64  `json:"overcommit"` // possibly valid sessions beyond those permits
+
+	// Silent is the time in seconds since its last report, in steps of silentStep; 0 below the first.
+	Silent int64 `json:"silent_s,omitempty"`
+}
+
+// silentStep is the interval at which the length of a silence is published.
+const silentStep = 10 * time.Second
+
+// SilentSeconds returns the value of [CentreState.Silent].
+func SilentSeconds(silent time.Duration) int64 {
+	return int64(silent.Truncate(silentStep) / time.Second)
+}
+
+// recentStatus is how old a status may be that a new leader believes: a data centre that it calls silent may have been
+// heard since.
+const recentStatus = 30 * time.Second
+
+// Silences calls yield for each data centre that was silent when st was published, unless that was too long ago at
+// now.
+func (st *MembersStatus) Silences(now time.Time, yield func(name string, silent time.Duration)) {
+	if age := now.Sub(st.At); age < -recentStatus || age > recentStatus {
+		return
+	}
+	for _, d := range st.List {
+		if d.Silent > 0 {
+			yield(d.Name, min(time.Duration(d.Silent), time.Duration(math.MaxInt32))*time.Second)
+		}
+	}
 }
 
 // ClusterID is a data centre's cluster ID in logs.

@@ -6,6 +6,7 @@ package root
 
 import (
 	"slices"
+	"time"
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
@@ -87,6 +88,17 @@ func (a *Allocator) Recall(churn map[room.ID]estimate.Churn) {
 	a.pools.churn = churn
 	for _, p := range a.pools.list {
 		p.flow.Restore(churn[p.ID])
+	}
+}
+
+// RecallSilence says for how long a data centre had been silent when the term of a predecessor ended, so that
+// lost_after is not waited for anew with each term. It is ignored once the data centre is heard. Under
+// partition_policy cap it changes nothing: it proves nothing about the time between the terms.
+func (a *Allocator) RecallSilence(name string, silent time.Duration) {
+	for _, d := range a.centres.named(name) {
+		if d.listed && !d.heard {
+			d.before = max(0, silent)
+		}
 	}
 }
 
@@ -188,7 +200,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	if !fresh {
 		return
 	}
-	d.recv, d.echo, d.heard, d.due, d.leaving = now, m.Sent, true, true, m.Leaving
+	d.recv, d.before, d.echo, d.heard, d.due, d.leaving = now, 0, m.Sent, true, true, m.Leaving
 	if d.counting != m.CountsSince {
 		d.counting = m.CountsSince
 		a.pools.markAllStale()

@@ -138,6 +138,60 @@ func TestTheReserveServesWhoComesWithoutAHistory(t *testing.T) {
 	}
 }
 
+// TestASilenceIsWaitedForOnce: the permits of a silent data centre are lent again lost_after after it was last heard,
+// whoever leads then. A data centre that is heard by the next leader was not silent.
+func TestASilenceIsWaitedForOnce(t *testing.T) {
+	const lost = 5 * time.Minute
+	l := newLender(t, "16:34:05", 1000, 1_000_000)
+	l.rooms[0].LostWait = lost
+	l.root.SetRooms(l.now, l.rooms)
+	reports := func(dcs ...string) {
+		for _, dc := range dcs {
+			l.report(dc, 0, nil)
+		}
+		l.grants()
+	}
+	next := func(term uint64) {
+		silences := map[string]time.Duration{}
+		for _, c := range l.root.Centres(l.now) {
+			silences[c.Name] = c.Heard
+		}
+		l.lead(term)
+		for dc, silent := range silences {
+			l.root.RecallSilence(dc, silent)
+		}
+		l.seq["dublin"], l.seq["nairobi"] = 0, 0 // they join
+	}
+	reports("dublin", "nairobi")
+	reports("dublin", "nairobi")
+	lent := l.last["nairobi"].Permits.Sessions.Granted
+	if lent == 0 {
+		t.Fatal("nothing was lent to nairobi")
+	}
+	silent := l.now
+	var freed time.Duration
+	for term := uint64(2); freed == 0 && l.now.Sub(silent) < 2*lost; {
+		if l.now.Sub(silent) > time.Duration(term-1)*time.Minute && term < 5 {
+			next(term)
+			term++
+		}
+		if reports("dublin"); l.last["dublin"].Permits.Sessions.Granted > 1000-lent {
+			freed = l.now.Sub(silent)
+		}
+	}
+	if freed < lost || freed > lost+20*time.Second {
+		t.Errorf("with three new leaders the permits are lent again after %v, lost_after is %v", freed, lost)
+	}
+
+	next(6)
+	reports("dublin", "nairobi")
+	for _, c := range l.root.Centres(l.now) {
+		if c.Heard > 2*time.Second {
+			t.Errorf("%s was heard and has been silent for %v", c.Name, c.Heard)
+		}
+	}
+}
+
 // TestFewPermitsStayAtTheRoot: one message to the root is faster than a recall from another data centre. A data centre
 // with demand gets the permit.
 func TestFewPermitsStayAtTheRoot(t *testing.T) {

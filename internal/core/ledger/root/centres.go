@@ -47,6 +47,7 @@ type centre struct {
 
 	parts    wire.Parts
 	recv     fleettime.Mono // of its newest report; the start of the term before the first
+	before   time.Duration  // how long it was silent in earlier terms; 0 once it is heard
 	heard    bool
 	echo     fleettime.Mono
 	acked    uint64
@@ -69,6 +70,9 @@ func (d *centre) standing() wire.Standing {
 
 // told reports whether a data centre has reported its permits in this term.
 func (d *centre) told() bool { return d.adopted && !d.blank && !d.recovering && !d.promise }
+
+// silence returns the time since its last report, in this term and in earlier ones that are known.
+func (d *centre) silence(now fleettime.Mono) time.Duration { return d.before + now.Sub(d.recv) }
 
 // search returns where the data centres of a name begin.
 func (c *centres) search(name string) (i int, ok bool) {

@@ -239,9 +239,9 @@ func boundOf(bound, limit, free int64) int64 {
 // reclaim voids the loan of a silent data centre: under partition_policy cap when its sessions have expired, under
 // serve after lost_after of silence while others reported.
 func (p *pool) reclaim(now fleettime.Mono, d *centre) {
-	silent, wait := now.Sub(d.recv), p.LostWait
+	silent, wait := d.silence(now), p.LostWait
 	if p.Cap || d.removed { // an operator declared that a forced one renews nothing
-		wait = p.reclaimAfter()
+		silent, wait = now.Sub(d.recv), p.reclaimAfter()
 	} else if wait == 0 || !p.centres.othersHeard(now, d) {
 		return
 	}

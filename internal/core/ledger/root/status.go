@@ -106,7 +106,7 @@ func (a *Allocator) Totals(id room.ID) Ledger {
 // that were returned.
 type Unknown struct {
 	Name  string
-	Heard time.Duration  // time since its last report, or since the term began
+	Heard time.Duration  // time since its last report, or since the first term that is known to wait for it
 	Alive bool           // it reports: its regional waits
 	Until fleettime.Time // latest end of the wait; 0 for unknown
 	Gone  bool           // it was removed by force
@@ -119,7 +119,7 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 	}
 	var out []Unknown
 	for _, d := range a.centres.all {
-		blocks, wait := false, time.Duration(0)
+		blocks, wait := false, time.Duration(0) // in this term
 		for _, p := range a.pools.list {
 			if !p.missing(d) {
 				continue
@@ -128,18 +128,18 @@ func (a *Allocator) Unknown(now fleettime.Mono) []Unknown {
 			if p.Cap || d.removed {
 				wait = max(wait, p.reclaimAfter())
 			} else if !a.centres.only(d.name) { // others have to be heard meanwhile
-				wait = max(wait, p.LostWait)
+				wait = max(wait, p.LostWait-d.before)
 			}
 		}
 		if !blocks {
 			continue
 		}
-		u := Unknown{Name: d.name, Heard: now.Sub(d.recv), Alive: d.heard && now.Sub(d.recv) <= silentAfter, Gone: d.removed}
+		u := Unknown{Name: d.name, Heard: d.silence(now), Alive: d.heard && now.Sub(d.recv) <= silentAfter, Gone: d.removed}
 		if !d.heard && u.Heard <= silentAfter {
 			continue // it has not found this leader yet
 		}
 		if !u.Alive && wait > 0 && a.clock.Bound(now) != fleettime.Unsynced {
-			u.Until = a.clock.Now(now).Add(max(0, wait-u.Heard))
+			u.Until = a.clock.Now(now).Add(max(0, wait-now.Sub(d.recv)))
 		}
 		out = append(out, u)
 	}
@@ -204,7 +204,7 @@ type CentreTotals struct {
 	ClusterID      uint64 // 0 for unknown
 	Standing       wire.Standing
 	Told           bool          // it has reported its permits, and reports now
-	Heard          time.Duration // time since its last report, or since it was added or the term began
+	Heard          time.Duration // time since its last report, or since it was added or the first term that waits for it began
 	Held, RateHeld int64
 	Idle, RateIdle int64
 	Sessions       uint64
@@ -220,7 +220,7 @@ type CentreTotals struct {
 func (a *Allocator) Centres(now fleettime.Mono) []CentreTotals {
 	out := make([]CentreTotals, 0, len(a.centres.all))
 	for _, d := range a.centres.all {
-		t := CentreTotals{Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: now.Sub(d.recv), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed, Bound: fleettime.Unsynced}
+		t := CentreTotals{Name: d.name, ClusterID: d.clusterID, Standing: d.standing(), Told: d.told() && now.Sub(d.recv) < silentAfter, Heard: d.silence(now), Term: d.instance, Adopted: d.adopted, Stored: d.stored, Gone: d.removed, Bound: fleettime.Unsynced}
 		if d.time.known {
 			t.Bound = d.time.bound
 		}
