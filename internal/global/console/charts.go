@@ -187,7 +187,7 @@ func chartsOf(s *api.Stats) *chartsData {
 	for _, m := range s.Marks {
 		text := m.Text
 		if m.By != nil {
-			text = *m.By + " " + text
+			text = *m.By + ": " + text
 		}
 		d.Marks = append(d.Marks, chartMark{m.Time, text})
 	}
