@@ -10,6 +10,7 @@ PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 ESBUILD        := github.com/evanw/esbuild/cmd/esbuild@v0.28.2
 KUSTOMIZE      := sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
 KUBE_VALIDATE  := sigs.k8s.io/kubectl-validate@v0.0.4
+H2SPEC         := github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
@@ -218,6 +219,10 @@ fuzz-one:
 	fi; \
 	echo "$$p $(ONLY): $$(grep -h '^fuzz: elapsed' $$log | tail -1)"; rm -f $$log
 
+.PHONY: h2spec
+h2spec: $(TOOLS)/h2spec ## check the HTTP/2 of the fast front against RFC 9113
+	PATH="$(TOOLS):$$PATH" $(GO) test -count=1 -v -run TestH2Spec ./internal/edge
+
 .PHONY: sim
 sim: ## check the promises in SEEDS varied fleets without and with faults, and SMALL small worlds, from seed FIRST
 	$(GO) build -o bin/vestibule ./cmd/vestibule
@@ -356,6 +361,8 @@ $(TOOLS)/esbuild:
 	GOBIN=$(TOOLS) $(GO) install $(ESBUILD)
 $(TOOLS)/kustomize:
 	GOBIN=$(TOOLS) $(GO) install $(KUSTOMIZE)
+$(TOOLS)/h2spec:
+	GOBIN=$(TOOLS) $(GO) install $(H2SPEC)
 $(TOOLS)/kubectl-validate:
 	GOBIN=$(TOOLS) $(GO) install $(KUBE_VALIDATE)
 $(TOOLS)/kube-score:
