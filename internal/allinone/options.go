@@ -47,6 +47,8 @@ type Options struct {
 	SessionDuration   time.Duration
 	Origin            string // the site, "" for the demo's own
 	Busy              bool   // add a second room, at [BusyPath], for [Tree.Crowd]
+
+	uninitialized bool // a new fleet admits nobody until an operator initializes it
 }
 
 // Validate returns all faults in the options.
