@@ -73,7 +73,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the API is not reachab
 			newLoginCmd(), newRoomsCmd(), newEventsCmd(), newRulesCmd(), newPauseCmd(), newResumeCmd(), newReleaseCmd(),
 			newMessageCmd(), newLimitsCmd(), newStatusCmd(), newVisitorCmd(), newReportCmd(), newAuditCmd(), newTokensCmd(), newAdminCmd(), newWebhooksCmd(),
 		}},
-		{"Operate a fleet:", []*cobra.Command{newInitCmd(), newFleetCmd(), newNATSConfigCmd()}},
+		{"Operate a fleet:", []*cobra.Command{newInitCmd(), newFleetCmd(), newNATSConfigCmd(), newNotifyCmd()}},
 		{"Check and rehearse:", []*cobra.Command{newPreviewCmd(), newSimulateCmd(), newVerifyDrawCmd()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

@@ -103,6 +103,7 @@ type natsConfigWrite struct {
 	Globals     []string      `mapstructure:"globals" doc:"names of the globals; global-0..2 means three"`
 	Regionals   []string      `mapstructure:"regionals" doc:"names of the regionals of every data centre"`
 	Edges       []string      `mapstructure:"edges" doc:"names of the edges of every data centre; more than run is fine"`
+	Notifiers   []string      `mapstructure:"notifiers" doc:"names of the notifiers"`
 	Servers     int           `mapstructure:"servers" doc:"NATS servers of every place: 1, 3 or 5"`
 	Routes      string        `mapstructure:"routes" doc:"host of server {n} of {place}, from 0"`
 	ServerNames []string      `mapstructure:"server_names" doc:"hosts and addresses by which the servers of {place} are reached"`
@@ -126,7 +127,7 @@ func (c *natsConfigWrite) plan() (*natsconf.Plan, []error) {
 		key  string
 		from []string
 		to   *[]string
-	}{{"globals", c.Globals, &p.Globals}, {"regionals", c.Regionals, &p.Regionals}, {"edges", c.Edges, &p.Edges}} {
+	}{{"globals", c.Globals, &p.Globals}, {"regionals", c.Regionals, &p.Regionals}, {"edges", c.Edges, &p.Edges}, {"notifiers", c.Notifiers, &p.Notifiers}} {
 		var err error
 		if *l.to, err = natsconf.Expand(l.from); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", l.key, err))

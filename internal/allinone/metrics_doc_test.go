@@ -19,6 +19,7 @@ import (
 	"vestibule/internal/edge/gate"
 	"vestibule/internal/global"
 	"vestibule/internal/node"
+	"vestibule/internal/notify"
 	"vestibule/internal/regional"
 )
 
@@ -133,6 +134,9 @@ func TestMetricsDocument(t *testing.T) {
 	if _, err := global.New(global.Options{Config: gc, Params: wire.DefaultParams(), Clock: node.NewClock(), Reg: r, Log: log}); err != nil {
 		t.Fatal(err)
 	}
+
+	r.tier = "notifiers"
+	notify.NewMetrics(r)
 
 	if err := r.collect(); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ func TestRunbookDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, tier := range []string{"../edge", "../regional", "../global", "../node", "../core/stop"} {
+	for _, tier := range []string{"../edge", "../regional", "../global", "../node", "../core/stop", "../notify"} {
 		err := filepath.WalkDir(tier, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -484,6 +484,7 @@ type stage struct {
 	door       string // the address for visitors, if not the edge's own
 	sent       int    // raw requests
 	own        []net.Addr
+	pushes     func(ctx context.Context, room, visitor uint64, record []byte) error
 	envoy      any // its client of the decision service: see authorization
 
 	cancel context.CancelCauseFunc
@@ -511,7 +512,7 @@ func newStage(t testing.TB, change func(*stage)) *stage {
 	}
 	var err error
 	st.server, err = New(Options{
-		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles, EventsEvery: st.castEvery, Rand: st.chance, Own: st.own,
+		Config: st.cfg, Params: st.params, Bus: st.bus, Docs: st.docs, Reg: st.reg, Log: st.log, MaxFiles: st.maxFiles, EventsEvery: st.castEvery, Rand: st.chance, Own: st.own, Pushes: st.pushes,
 	})
 	if err != nil {
 		t.Fatal(err)

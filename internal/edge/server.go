@@ -39,6 +39,7 @@ type Options struct {
 	Params wire.Params
 	Bus    wire.Bus
 	Docs   wire.DocumentFeed
+	Pushes func(ctx context.Context, room, visitor uint64, record []byte) error // stores subscriptions; nil for none
 	Reg    prometheus.Registerer
 	Log    *slog.Logger
 
@@ -73,6 +74,7 @@ type Server struct {
 	files      files
 	conns      *connections
 	up         *uplink
+	pushes     *pushes
 
 	draining  atomic.Bool // set by drain
 	after     func(time.Duration) <-chan time.Time
@@ -118,6 +120,7 @@ func New(o Options) (_ *Server, err error) {
 	clock := node.NewClock()
 	s.up = &uplink{cfg: &s.cfg, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1)}
 	s.up.keeper = &keeper{folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After}
+	s.pushes = newPushes(o.Pushes, s.log, o.Reg)
 	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {
 		return nil, err
 	}
@@ -158,7 +161,7 @@ func (s *Server) newFront(dials *origin.Dials) *front.Front {
 	idle, ofSite := origin.MaxIdle(dials.Limit())
 	s.pool = &http1.Pool{Dial: dials.DialContext, Handshake: origin.Handshake, MaxIdle: idle, MaxIdlePerSite: ofSite, IdleFor: origin.IdleFor}
 	return front.New(front.Options{
-		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Patient: s.patience.patientAnswer, Log: s.log,
+		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Handler: s, Context: withProgress, Log: s.log,
 		Timeouts:  front.Timeouts{Header: s.cfg.Timeouts.Header, Idle: s.cfg.Timeouts.Idle, Response: s.cfg.Timeouts.Response},
 		Metrics:   front.Metrics{Requests: s.metrics.byFast, HandedOver: s.metrics.handedOver, Panics: s.metrics.panics},
 		HandsOver: s.cfg.Reader == frontNetHTTP,
@@ -194,7 +197,7 @@ func (s *Server) newGate(o Options, clock *node.Clock, finish func(sse.Place)) (
 			Ended:  s.folder.Ended(s.log),
 			Stores: true,
 		},
-		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, Reg: o.Reg, Log: s.log,
+		Proofs: s.proofs(), ToTLS: o.Config.TLS.Redirect, HSTS: policies, HeldPerPrefix: o.Config.Held.Prefix, NewPerPrefix: o.Config.Waiting.Prefix, Clock: clock, Wake: s.up.wake, Finish: finish, StorePush: s.pushes.add, Reg: o.Reg, Log: s.log,
 	})
 }
 
@@ -240,6 +243,11 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(pumped)
 		s.up.pump(pumping)
 	}()
+	stored := make(chan struct{})
+	go func() {
+		defer close(stored)
+		s.pushes.run(pumping)
+	}()
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -283,6 +291,7 @@ func (s *Server) Run(ctx context.Context) error {
 	stopPump()
 	<-pumped
 	<-kept
+	<-stored
 	s.up.sayGoodbye()
 	return err
 }

@@ -1,14 +1,16 @@
 package global
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/node"
 )
@@ -32,15 +34,21 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time, c *censu
 	if err != nil {
 		return err
 	}
-	publish := ring.Version != have.Version || !slices.Equal(ring.Keys, have.Keys)
+	publish := !ring.Equal(have)
 	if ring.Due(now, p.rotate) {
 		if ring, err = ring.Rotate(now, p.rotate, rand.Reader); err != nil {
 			return err
 		}
 		publish = true
 	}
+	if ring.Push == (ticket.Secret{}) && p.fleet.Set().Notifies() {
+		if ring.Push, err = push.NewSecret(); err != nil {
+			return err
+		}
+		ring.Version, publish = ring.Version+1, true
+	}
 	if !publish {
-		return nil
+		return p.tellNotifiers(ctx, ring.Push)
 	}
 	data, err := ticket.EncodeKeyring(ring)
 	if err != nil {
@@ -50,5 +58,27 @@ func (p *publisher) ensureKeys(ctx context.Context, now fleettime.Time, c *censu
 		return err
 	}
 	p.log.Info("keys published", slog.Uint64("version", ring.Version))
-	return nil
+	return p.tellNotifiers(ctx, ring.Push)
+}
+
+// tellNotifiers stores the secret of notifications in a document of its own.
+func (p *publisher) tellNotifiers(ctx context.Context, secret ticket.Secret) error {
+	if secret == (ticket.Secret{}) {
+		return nil
+	}
+	if p.ensurePushes != nil {
+		if err := p.ensurePushes(ctx); err != nil {
+			return err
+		}
+	}
+	want, err := json.Marshal(secret)
+	if err != nil {
+		return err
+	}
+	have, revision, err := p.docs.Get(ctx, node.NotifierDocument)
+	if err != nil || bytes.Equal(have, want) {
+		return err
+	}
+	_, err = p.docs.Put(ctx, node.NotifierDocument, want, revision)
+	return err
 }

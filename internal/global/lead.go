@@ -105,7 +105,7 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 	p := &publisher{
 		name: s.Config.Name, lender: l.lender(), docs: s.Docs, rooms: s.rooms, refill: refill{restoring: &s.restoring}, draws: s.drawer(), bus: s.Bus, copies: heard, fleet: s.fleet, file: s.Config.Rooms, fresh: fresh, census: s.census, churn: l.churn(), begin: s.Orders.Begin, begun: l.begun,
 		recallSilence: l.recallSilence,
-		founders:      s.Config.DataCenters, rotate: s.Config.KeyRotation, log: s.log, metrics: s.metrics,
+		founders:      s.Config.DataCenters, rotate: s.Config.KeyRotation, ensurePushes: s.EnsurePushes, log: s.log, metrics: s.metrics,
 	}
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup

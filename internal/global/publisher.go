@@ -50,6 +50,8 @@ type publisher struct {
 	asking  time.Time // since when nodes are asked, 0 while disconnected
 	joined  uint64    // version of the newest ring logged as merged
 
+	ensurePushes func(ctx context.Context) error // makes the streams of notifications; nil for none
+
 	rotate time.Duration // age of the newest key at which the next is made, 0 for never
 
 	stamp     string // of the file and its pages as last read

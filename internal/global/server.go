@@ -43,10 +43,12 @@ type Options struct {
 	Own     wire.DocumentStore // of globals alone: webhooks and undelivered notices; nil for no notices
 	Audit   *audit.Journal     // nil for none
 	History history.Store      // nil for none
-	Lease   wire.Leadership
-	Clock   *node.Clock // the clock that Lease reads
-	Reg     prometheus.Registerer
-	Log     *slog.Logger
+	// EnsurePushes makes the streams of notifications if they do not exist; nil for none.
+	EnsurePushes func(ctx context.Context) error
+	Lease        wire.Leadership
+	Clock        *node.Clock // the clock that Lease reads
+	Reg          prometheus.Registerer
+	Log          *slog.Logger
 }
 
 // Server is one candidate for global.
@@ -157,6 +159,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { return s.numbers.run(ctx, s) })
 	g.Go(func() error { return s.candidates.run(ctx, s) })
 	g.Go(func() error { return s.Orders.run(ctx) })
+	g.Go(func() error { return s.tellCalls(ctx) })
 	g.Go(func() error { return s.hearHistory(ctx) })
 	g.Go(func() error {
 		s.times.Run(ctx, s.known)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +29,9 @@ const (
 	KeysDocument     = "keys"
 	ControlsDocument = "controls"
 	DrawsDocument    = "draws"
+
+	// NotifierDocument has the secret of notifications, for notifiers only. Other nodes have it in the keys.
+	NotifierDocument = "notifier"
 )
 
 // followed lists the documents that nodes keep copies of.
@@ -327,7 +329,7 @@ func (f *Fleet) adoptKeys(data []byte) error {
 		return err
 	}
 	have := f.ring.Load()
-	same := ring.Version == have.Version && slices.Equal(ring.Keys, have.Keys)
+	same := ring.Equal(*have)
 	switch err := succeeds(have.Version, ring.Version, same); {
 	case len(ring.Keys) == 0 && len(have.Keys) > 0:
 		return &refusedError{older, have.Version, ring.Version}

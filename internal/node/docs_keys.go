@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -77,7 +76,7 @@ func checkKeys(ctx context.Context, f *Fleet) error {
 	if ring.Newer(f.Ring()) { // the watch is late or disconnected
 		f.Offer(ctx, KeysDocument, data)
 	}
-	if have := f.Ring(); have.Version != ring.Version || !slices.Equal(have.Keys, ring.Keys) {
+	if have := f.Ring(); !have.Equal(ring) {
 		return errors.New("the store holds different keys")
 	}
 	if why := f.Alarm(KeysDocument); why != "" {

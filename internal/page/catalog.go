@@ -119,6 +119,9 @@ type messages struct {
 	LeaveText      string `json:"leave_text"`
 	LeaveYes       string `json:"leave_yes"`
 	Rejoin         string `json:"rejoin"`
+	PushOn         string `json:"push_on"`
+	PushFailed     string `json:"push_failed"`
+	PushHome       string `json:"push_home"`
 
 	Second map[string]string `json:"second"`
 	Minute map[string]string `json:"minute"`
@@ -385,7 +388,7 @@ func forScript(m messages) map[string]any {
 			"sound", "notify", "leave", "leave_text", "leave_yes", "rejoin", "message",
 			"draw_open", "draw_making", "draw_late", "draw_placed", "draw_check", "draw_place", "draw_closes", "copy", "save", "earlier", "turn_at", "number",
 			"check", "check_text", "check_record", "check_receipts", "check_start", "check_right", "check_wrong",
-			"lost_expired", "lost_away", "lost_void", "form", "form_back":
+			"lost_expired", "lost_away", "lost_void", "form", "form_back", "push_on", "push_failed", "push_home":
 		default:
 			out[key] = v.Field(i).Interface()
 		}

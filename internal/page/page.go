@@ -107,6 +107,11 @@ func (p *Page) Policy(nonce, sources string) string {
 		"; form-action 'self'; base-uri 'none'; frame-ancestors 'self'; script-src 'nonce-" + nonce + "'" + sources
 }
 
+// WithPush extends a policy so that the page may load the script of [AppendPush], and that its service worker.
+func WithPush(policy string) string {
+	return strings.Replace(policy, "script-src ", "script-src 'self' ", 1) + "; worker-src 'self'"
+}
+
 // FramedBy extends a policy so that the pages of ancestors may frame the page, as in room.Settings.FrameAncestors:
 // "" for its own origin only.
 func FramedBy(policy, ancestors string) string {

@@ -25,6 +25,7 @@ type Visitor struct {
 	Form     bool   // the visitor sent a form, which the site has not got
 	FormPage string // path of the page with that form, "" for unknown
 	Back     string // address for joining the queue again
+	Notifies bool   // the room notifies its visitors
 	Nonce    string // of the scripts of a custom page, in base64url; or ""
 }
 
@@ -228,6 +229,11 @@ func (v *Visitor) hasPlace() bool {
 	default:
 		return false
 	}
+}
+
+// notifies reports whether the visitor may ask to be notified: not before a draw, which changes all places.
+func (v *Visitor) notifies() bool {
+	return v.Notifies && v.hasPlace() && (!v.Event.Prequeue || !v.Event.Shuffle)
 }
 
 // wait returns the estimate, or 0 if none is shown.

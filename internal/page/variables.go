@@ -18,6 +18,10 @@ var variables = map[string]variable{
 	// Scripts poll by themselves. A reload would lose the visitor's sound and scroll position, and end at the
 	// browser's error page after a short loss of the connection.
 	"refresh": func(dst []byte, v *Visitor, _ *catalog, _ *Page) []byte {
+		if v.notifies() { // here, because one more variable would make every page longer
+			dst = append(dst, `<script src="/.well-known/vestibule/push.js?room=`...)
+			dst = append(append(append(appendEscaped(dst, v.Room), "&amp;lang="...), v.Lang.Code()...), "\" defer></script>\n"...)
+		}
 		if v.Retry() == 0 {
 			return dst
 		}

@@ -65,14 +65,6 @@ type Centre struct {
 	Values []int64
 }
 
-func (p *Point) clone() Point {
-	q := Point{At: p.At, Values: slices.Clone(p.Values), Centres: slices.Clone(p.Centres)}
-	for i := range q.Centres {
-		q.Centres[i].Values = slices.Clone(q.Centres[i].Values)
-	}
-	return q
-}
-
 // same reports whether nothing but time differs.
 func (p *Point) same(q *Point) bool {
 	return slices.Equal(p.Values, q.Values) && slices.EqualFunc(p.Centres, q.Centres, func(a, b Centre) bool {
@@ -81,21 +73,27 @@ func (p *Point) same(q *Point) bool {
 }
 
 // Rollup returns the points at the ends of steps: the last totals of each step, and the highest of the gauges that
-// peak. Steps without a point are left out. points are in the order of time.
+// peak. Steps without a point are left out. points are in the order of time. The result may share their numbers.
 func Rollup(points []Point, step int64) []Point {
-	var out []Point
-	for i := range points {
-		p := points[i].clone()
+	out := make([]Point, 0, len(points))
+	for _, p := range points {
 		p.At = (p.At + step - 1) / step * step
-		if n := len(out); n > 0 && out[n-1].At == p.At {
-			for f, before := range out[n-1].Values[:numGauges] {
-				if Field(f).peak() {
-					p.Values[f] = max(p.Values[f], before)
-				}
-			}
-			out = out[:n-1]
+		n := len(out) - 1
+		if n < 0 || out[n].At != p.At {
+			out = append(out, p)
+			continue
 		}
-		out = append(out, p)
+		own := false // p has numbers of its own
+		for f, before := range out[n].Values[:numGauges] {
+			if !Field(f).peak() || before <= p.Values[f] {
+				continue
+			}
+			if !own {
+				p.Values, own = slices.Clone(p.Values), true
+			}
+			p.Values[f] = before
+		}
+		out[n] = p
 	}
 	return out
 }

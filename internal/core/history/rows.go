@@ -1,6 +1,9 @@
 package history
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Column is a number of a row. ok of its function is false if the number is unknown. since is the point before the
 // step, nil for none.
@@ -51,20 +54,36 @@ type Row struct {
 }
 
 // MakeRow returns the row of the time between two points; since is nil if there was none before.
-func MakeRow(p, since *Point) Row {
-	r := Row{At: p.At, Numbers: make([]float64, len(Columns)), Known: make([]bool, len(Columns))}
-	for i, c := range Columns {
-		r.Numbers[i], r.Known[i] = c.of(p, since)
+func MakeRow(p, since *Point) Row { return makeRow(p.At, p, since, &slab{}, 1) }
+
+// makeRow returns the row that ends at a second, with numbers from a slab that has place for n rows when it is new.
+func makeRow(at int64, p, since *Point, s *slab, n int) Row {
+	width := len(Columns)
+	if len(s.known) == 0 {
+		s.numbers, s.known = make([]float64, n*width), make([]bool, n*width)
+	}
+	r := Row{at, part(s.numbers, 0, width), part(s.known, 0, width)}
+	s.numbers, s.known = s.numbers[width:], s.known[width:]
+	for i := range Columns {
+		r.Numbers[i], r.Known[i] = Columns[i].of(p, since)
 	}
 	return r
+}
+
+// slab has the numbers of rows to come.
+type slab struct {
+	numbers []float64
+	known   []bool
 }
 
 // Rows returns a row for every step that ends after from, up to to. points are in the order of time, and the newest up
 // to from is the base of the first row. A step without a point is like the one before, with nothing new, for a [Beat];
 // later steps are left out, since nobody recorded.
 func Rows(points []Point, from, to, step int64) []Row {
+	const together = 256 // rows of a slab
 	var out []Row
 	var since *Point
+	var numbers slab
 	points = Rollup(points, step)
 	for at := (from/step + 1) * step; at <= to; at += step {
 		for len(points) > 0 && points[0].At < at {
@@ -75,11 +94,9 @@ func Rows(points []Point, from, to, step int64) []Row {
 		}
 		switch {
 		case len(points) > 0 && points[0].At == at:
-			out = append(out, MakeRow(&points[0], since))
+			out = append(out, makeRow(at, &points[0], since, &numbers, together))
 		case since != nil:
-			same := *since
-			same.At = at
-			out = append(out, MakeRow(&same, since))
+			out = append(out, makeRow(at, since, since, &numbers, together))
 		}
 	}
 	return out
@@ -88,7 +105,8 @@ func Rows(points []Point, from, to, step int64) []Row {
 // Whole returns the time after from as one row: what happened in all of it, with the highest of the gauges that peak.
 // points must not be empty; the newest up to from is the base.
 func Whole(points []Point, from int64) Row {
-	since, p := &points[0], points[len(points)-1].clone()
+	since, p := &points[0], points[len(points)-1]
+	p.Values = slices.Clone(p.Values)
 	for i := range points {
 		if points[i].At <= from {
 			since = &points[i]
@@ -121,7 +139,8 @@ func grown(p, since *Point, f Field) float64 {
 
 func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) (float64, bool) {
 	return func(p, since *Point) (float64, bool) {
-		n := make([]int64, len(bounds)+1)
+		var bins [waitBins]int64
+		n := bins[:len(bounds)+1]
 		for i := range n {
 			n[i] = int64(grown(p, since, counts+Field(first+i)))
 		}
@@ -133,14 +152,14 @@ func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) 
 // stay returns a quantile of the time on site. The sessions that reached a bin and not the next one ended there.
 func stay(q float64) func(p, since *Point) (float64, bool) {
 	return func(p, since *Point) (float64, bool) {
-		n := make([]int64, waitBins)
+		var n [waitBins]int64
 		for i := range n {
 			n[i] = int64(grown(p, since, counts+Field(Stayed+i)))
 		}
 		for i := range n[:waitBins-1] {
 			n[i] = max(0, n[i]-n[i+1])
 		}
-		d, ok := quantile(waitBounds[:], n, q)
+		d, ok := quantile(waitBounds[:], n[:], q)
 		return d.Seconds(), ok
 	}
 }

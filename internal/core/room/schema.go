@@ -53,6 +53,7 @@ type Settings struct {
 	Methods           string
 	OriginReuse       string
 	LongConnections   string
+	WebPush           bool
 	TurnstileMode     string
 	TurnstileAction   string
 	Rules             []Rule
@@ -229,6 +230,8 @@ var Schema = []Setting{
 		"Connections to the site: `auto` keeps them for the next visitor, except where a login is bound to one (NTLM, Negotiate); `never` opens one for each request, and passes every informational answer (103).", ReuseAuto, ReuseNever),
 	choice("long_connections", DefaultLong, func(s *Settings) *string { return &s.LongConnections },
 		"Websockets: `end` with their session, or `renew` it while their visitor sends data: see [Long connections](#long-connections).", LongEnd, LongRenew),
+	truth("web_push", func(s *Settings) *bool { return &s.WebPush },
+		"Visitors may ask to be told near their turn and at it, also with the page closed: see [Notifications](WAITING-PAGE.md#notifications). `random` rooms do not."),
 	forEvents(choice("turnstile_mode", DefaultTurnstile, func(s *Settings) *string { return &s.TurnstileMode },
 		"Kept for clients of the hosted product. It has no effect.", TurnstileModes...)),
 	forEvents(choice("turnstile_action", DefaultTurnstileAction, func(s *Settings) *string { return &s.TurnstileAction },

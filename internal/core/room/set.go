@@ -87,6 +87,14 @@ func (s *Set) Rooms() []*Room {
 	return slices.Clip(s.rooms)
 }
 
+// Notifies reports whether the room notifies its visitors. Places by lot have no call: each round draws them anew.
+func (s *Settings) Notifies() bool { return s.WebPush && s.QueueingMethod != MethodRandom }
+
+// Notifies reports whether a room notifies its visitors.
+func (s *Set) Notifies() bool {
+	return slices.ContainsFunc(s.Rooms(), func(r *Room) bool { return r.Notifies() })
+}
+
 // Origins returns the pass-through origins of the hosts, by host.
 func (s *Set) Origins() map[string]string {
 	if s == nil {

@@ -11,6 +11,9 @@ const CookieStem = "vestibule-"
 // placeEnd ends the name of a cookie with a place. Room names have no dot.
 const placeEnd = ".place"
 
+// pushEnd ends the name of a cookie with a subscription to notifications.
+const pushEnd = ".push"
+
 // IsCookieName reports whether a cookie of this name holds a ticket.
 func IsCookieName(name string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(name, "__Host-"), "__Secure-"), CookieStem)
@@ -37,6 +40,9 @@ func SharedCookieName(room string, tls bool) string {
 // PlaceCookieName returns the name of the cookie with a place, beside the cookie with a session that is called session.
 // A browser holds both: the answer to a tab that waits must not replace the session that another tab was given.
 func PlaceCookieName(session string) string { return session + placeEnd }
+
+// PushCookieName returns the name of the cookie of a visitor that is subscribed to notifications.
+func PushCookieName(session string) string { return session + pushEnd }
 
 // Pairs yields the names and values of the cookies in one Cookie header, in order. It does not allocate.
 func Pairs(header string) iter.Seq2[string, string] {

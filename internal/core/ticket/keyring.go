@@ -61,6 +61,12 @@ func (r Keyring) newest() Key {
 type Keyring struct {
 	Version uint64 `json:"version"` // grows with every change
 	Keys    []Key  `json:"keys"`
+	Push    Secret `json:"push,omitzero"` // of notifications, see package push; zero before a room first has them
+}
+
+// Equal reports whether two rings are the same.
+func (r Keyring) Equal(o Keyring) bool {
+	return r.Version == o.Version && r.Push == o.Push && slices.Equal(r.Keys, o.Keys)
 }
 
 // Errors of Rotate.
@@ -80,7 +86,7 @@ func (r Keyring) Rotate(now fleettime.Time, interval time.Duration, random io.Re
 	if interval < MinRotation && (interval != 0 || len(r.Keys) > 0) {
 		return r, ErrInterval
 	}
-	next := Keyring{Version: r.Version + 1, Keys: slices.Clone(r.Keys)}
+	next := Keyring{Version: r.Version + 1, Keys: slices.Clone(r.Keys), Push: r.Push}
 	if len(r.Keys) == 0 {
 		// Numbered by the date, so that keys of different rings have different numbers.
 		next.Keys = append(next.Keys, Key{ID: uint32(max(1, now.Second())), SealFrom: now})
@@ -111,11 +117,21 @@ func (r Keyring) Due(now fleettime.Time, interval time.Duration) bool {
 // Join merges the ring o of other nodes into r. If one ring descends from the other by rotations, the newer one is the
 // result. Of two unrelated rings the older one continues to seal, and the sealing key of the other only opens tickets,
 // so that no place is lost. A key whose number is taken is left out. The version of the result makes every node accept
-// it.
+// it. The result has the Push of its own ring, or else of the other.
 func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
+	out := r.join(o, now)
+	for _, x := range []Keyring{r, o} {
+		if out.Push == (Secret{}) && x.Push != (Secret{}) {
+			out.Push, out.Version = x.Push, max(r.Version, o.Version)+1
+		}
+	}
+	return out
+}
+
+func (r Keyring) join(o Keyring, now fleettime.Time) Keyring {
 	shared := slices.ContainsFunc(o.Keys, r.has)
 	switch {
-	case len(o.Keys) == 0, o.Version == r.Version && slices.Equal(o.Keys, r.Keys):
+	case len(o.Keys) == 0, o.Equal(r):
 		return r
 	case len(r.Keys) == 0:
 		return o
@@ -141,7 +157,7 @@ func (r Keyring) Join(o Keyring, now fleettime.Time) Keyring {
 	past := slices.Clone(seals.Keys[:at])
 	slices.Reverse(past)
 	wanted = append(append(append(wanted, foreign[0]), past...), foreign[1:]...)
-	joined := Keyring{Version: max(r.Version, o.Version) + MaxKeys}
+	joined := Keyring{Version: max(r.Version, o.Version) + MaxKeys, Push: seals.Push}
 	for _, k := range wanted {
 		if len(joined.Keys) < MaxKeys && !slices.ContainsFunc(joined.Keys, func(h Key) bool { return h.ID == k.ID }) {
 			joined.Keys = append(joined.Keys, k)

@@ -2,6 +2,7 @@ package ticket
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -774,4 +775,48 @@ func TestTheLowEndStaysAsItWasTold(t *testing.T) {
 			t.Fatalf("%v becomes %v", got, again)
 		}
 	})
+}
+
+// TestTheSecretOfNotificationsStays in a ring that rotates, joins another, or is stored; a ring without one is stored as
+// before.
+func TestTheSecretOfNotificationsStays(t *testing.T) {
+	now := fleettime.Time(1_800_000_000_000)
+	ring, err := Keyring{}.Rotate(now, time.Hour, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := EncodeKeyring(ring); err != nil || strings.Contains(string(data), "push") {
+		t.Errorf("%v %v", err, strings.Contains(string(data), "push"))
+	}
+	with := ring
+	with.Push, with.Version = Secret{7}, ring.Version+1
+	if with.Equal(ring) || !with.Newer(ring) || !with.Continues(ring) {
+		t.Error("a ring with the secret does not follow the one without")
+	}
+	next, err := with.Rotate(now.Add(time.Hour), time.Hour, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := EncodeKeyring(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := DecodeKeyring(data)
+	if err != nil || !back.Equal(next) || back.Push != with.Push {
+		t.Errorf("%v %v", back.Version, err)
+	}
+	without := next // as an older global would make it
+	without.Push = Secret{}
+	without.Version += 5
+	other, err := Keyring{}.Rotate(now.Add(time.Minute), time.Hour, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pair := range map[string][2]Keyring{"older": {ring, with}, "newer": {with, without}, "foreign": {with, other}} {
+		for _, j := range []Keyring{pair[0].Join(pair[1], now), pair[1].Join(pair[0], now)} {
+			if j.Push != with.Push || j.Version < max(pair[0].Version, pair[1].Version) {
+				t.Errorf("%s: %v of %v and %v", name, j.Version, pair[0].Version, pair[1].Version)
+			}
+		}
+	}
 }

@@ -101,15 +101,46 @@ const (
 	HistorySeconds              // a minute of points
 	HistoryMinutes              // an hour of points
 	HistoryHours                // a day of points
+	HistoryMonths               // thirty days of the points of hours
 )
 
 // HistorySubject is the subject of a level of the history: of a room by its public ID, or of a part of the log.
 func HistorySubject(level HistoryLevel, of string) string {
-	return prefix + Root + ".history." + [...]string{"log", "seconds", "minutes", "hours"}[level] + "." + of
+	return prefix + Root + ".history." + [...]string{"log", "seconds", "minutes", "hours", "months"}[level] + "." + of
 }
 
 // Histories matches all subjects of the history.
 const Histories = prefix + Root + ".history.>"
+
+// PushSubject is the subject of the subscription of a visitor to notifications: a push.Record, empty for none any more.
+func PushSubject(room, visitor uint64) string {
+	return fmt.Sprintf("%s.push.%016x.%016x", prefix+Root, room, visitor)
+}
+
+// PushOf is the inverse of [PushSubject]; ok is false for any other subject.
+func PushOf(subject string) (room, visitor uint64, ok bool) {
+	n, err := fmt.Sscanf(subject, prefix+Root+".push.%16x.%16x", &room, &visitor)
+	return room, visitor, err == nil && n == 2 && subject == PushSubject(room, visitor)
+}
+
+// Pushes are the subjects of all subscriptions.
+const Pushes = prefix + Root + ".push.*.*"
+
+// OutboxShards is the number of shards of the notifications to deliver.
+const OutboxShards = 16
+
+// OutboxSubject is the subject of the notifications of a shard.
+func OutboxSubject(shard int) string { return fmt.Sprintf("%s.outbox.%d", prefix+Root, shard) }
+
+// Outboxes are the subjects of all shards.
+const Outboxes = prefix + Root + ".outbox.*"
+
+// CallSubject carries, once a second, how far each room with notifications has called its visitors: from the leading
+// global to the notifiers.
+const CallSubject = prefix + Root + ".call"
+
+// NotifierSubject carries the names of the live notifiers, once a second.
+const NotifierSubject = prefix + Root + ".notifier"
 
 // AskSubject carries the leading global's versions of the shared documents, so that nodes with newer ones send them:
 // see CopyAsk.

@@ -169,7 +169,11 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 			}
 		}
 		o.set("Content-Language", v.Lang.Code())
-		o.set("Content-Security-Policy", page.FramedBy(shown.Policy(v.Nonce, rm.PageSources), rm.FrameAncestors))
+		policy := page.FramedBy(shown.Policy(v.Nonce, rm.PageSources), rm.FrameAncestors)
+		if v.Notifies = rm.notifies != nil; v.Notifies {
+			policy = page.WithPush(policy)
+		}
+		o.set("Content-Security-Policy", policy)
 		if gzip {
 			o.set("Content-Encoding", "gzip")
 			o.Body = shown.RenderGzip(o.Body[:0], v, &o.packer)

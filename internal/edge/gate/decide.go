@@ -274,6 +274,7 @@ func (g *Gate) enters(o *Outcome, rm *roomState, now fleettime.Time, d *admissio
 		o.seal(rm, now, &d.Ticket, b)
 	}
 	o.takeBack(rm, b, kindPlace)
+	g.own.endPush(o, rm, b)
 	stay := Stay{rm.ID, d.Ticket}
 	if d.Verdict == admission.Admit {
 		g.finish(stay.Place())

@@ -40,10 +40,12 @@ type Options struct {
 	HSTS          map[string]string // Strict-Transport-Security by host
 	Sources       Sources
 	Clock         *node.Clock
-	Wake          func()          // called if a report is due; must not block
-	Finish        func(sse.Place) // called when a place stops waiting; must not block
-	Reg           prometheus.Registerer
-	Log           *slog.Logger
+	Wake          func() // called if a report is due; must not block
+	// StorePush stores the state of a subscription, without blocking; false if it cannot. nil for no notifications.
+	StorePush func(id room.ID, visitor uint64, record []byte) bool
+	Finish    func(sse.Place) // called when a place stops waiting; must not block
+	Reg       prometheus.Registerer
+	Log       *slog.Logger
 }
 
 // Gate decides for one edge. It is safe for concurrent use.
@@ -82,7 +84,11 @@ func New(o Options) (*Gate, error) {
 	g := &Gate{
 		engine: e, tickets: &reader{e, &m.ticketCount}, rulebook: &rulebook{o.Sources, o.Clock, m, o.Log}, answers: &answers{engine: e}, proofs: o.Proofs, toTLS: o.ToTLS, hsts: o.HSTS, log: o.Log,
 	}
-	g.own = &ownPages{e, g.tickets, g.answers}
+	subscribed, err := clientaddr.NewRate(pushesPerPrefix)
+	if err != nil {
+		return nil, err
+	}
+	g.own = &ownPages{e, g.tickets, g.answers, subscribed, o.StorePush}
 	g.pool.New = func() any {
 		var seed [32]byte
 		if _, err := crand.Read(seed[:]); err != nil {

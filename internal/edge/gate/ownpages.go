@@ -8,6 +8,7 @@ import (
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/page"
 )
 
@@ -46,6 +47,9 @@ var ownPaths = map[string]func(p *ownPages, r *Request, o *Outcome, rooms *snaps
 	DrawPath:      (*ownPages).serveDraw,
 	CheckDrawPath: (*ownPages).checkDraw,
 	LanguagePath:  (*ownPages).languages,
+	PushPath:      (*ownPages).push,
+	PushPagePath:  (*ownPages).pushPage,
+	PushWorkPath:  (*ownPages).pushWorker,
 }
 
 // IsOwn reports whether a path is below the edge's own. Servers in front pass all of them on to the edge.
@@ -70,6 +74,8 @@ type ownPages struct {
 	*engine
 	*reader
 	*answers
+	subscribed *clientaddr.Rate // by prefix
+	storePush  func(id room.ID, visitor uint64, record []byte) bool
 }
 
 // leave ends the stays of the visitor's tickets and deletes the cookies. It is idempotent. Other sites cannot
@@ -101,6 +107,7 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 			}
 		}
 		o.takeBack(rm, &b, kindSession, kindPlace)
+		p.endPush(o, rm, &b)
 	}
 	o.Header = append(o.Header, o.gone...)
 	if unread != nil {

@@ -29,6 +29,7 @@ type snapshot struct {
 	compiled  map[string]*compiledRule // by expression
 	deadRules int                      // rules that cannot be evaluated here
 
+	notifies      *notifies   // nil without a secret
 	keysAreNewest func() bool // the store has just confirmed the ring
 }
 
@@ -50,6 +51,8 @@ type roomState struct {
 
 	bypasses    []bypass
 	needsPlaces bool // a rule uses the country
+
+	notifies *notifies // nil if the room does not
 }
 
 // cookies are the names and codecs of a room's cookies, without and with TLS.
@@ -63,7 +66,7 @@ type cookies struct {
 type cookieNames [kinds]string
 
 func namesOf(session string) cookieNames {
-	return cookieNames{kindSession: session, kindPlace: ticket.PlaceCookieName(session)}
+	return cookieNames{kindSession: session, kindPlace: ticket.PlaceCookieName(session), kindPush: ticket.PushCookieName(session)}
 }
 
 // sameSite are the cookie attributes without and with Secure. Browsers reject None without Secure. A ticket authorizes
@@ -102,6 +105,7 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 	set, ring := f.Set(), f.Ring()
 	keys := len(ring.Keys) > 0
 	s := &snapshot{set: set, ring: ring, keys: keys, ready: set != nil && keys, origins: map[string]*origin.Origin{}, keysAreNewest: f.KeysAreNewest}
+	s.notifies = old.notifies.of(ring.Push, log)
 	known := map[string]*roomState{}
 	if old.ready && slices.Equal(old.ring.Keys, ring.Keys) {
 		for _, rs := range old.rooms {
@@ -118,6 +122,9 @@ func newSnapshot(f *node.Fleet, m *metrics, old *snapshot, log *slog.Logger) *sn
 		} else if err := rs.deriveCodecs(ring); err != nil { // an invalid cipher key; decoding the ring rejects those
 			log.Error("keys cannot be used", slog.String("room", r.Name), slog.Any("error", err))
 			s.ready = false
+		}
+		if r.Notifies() {
+			rs.notifies = s.notifies
 		}
 		if r.WaitingPage != "" {
 			rs.page = customPage(f, r, log)

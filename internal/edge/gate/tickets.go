@@ -28,6 +28,7 @@ type reader struct {
 const (
 	kindSession = iota
 	kindPlace
+	kindPush // no ticket: the visitor is subscribed to notifications, see package push
 	kinds
 )
 
@@ -44,6 +45,7 @@ type brought struct {
 	byHeader       bool          // they came in TicketHeader
 	unread         bool          // the visitor may have a better session under a key unknown here: it must not be replaced
 
+	push  string                  // value of the kindPush cookie
 	found [2][kinds]ticket.Ticket // the best ticket without and with TLS in the cookie's name
 	has   [2][kinds]bool          // there are cookies of the name
 }
@@ -123,7 +125,11 @@ func (o *opening) readAll(r *Request, names []cookieNames, first int) {
 				for kind := range names[i] {
 					if name == names[i][kind] {
 						o.to.has[first+i][kind] = true
-						o.try(first+i, value)
+						if kind == kindPush {
+							o.to.push = value
+						} else {
+							o.try(first+i, value)
+						}
 					}
 				}
 			}

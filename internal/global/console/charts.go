@@ -87,9 +87,31 @@ type chartData struct {
 }
 
 type seriesData struct {
-	Label  string     `json:"label"`
-	Kind   string     `json:"kind"`
-	Values []*float64 `json:"values"` // null for unknown
+	Label  string  `json:"label"`
+	Kind   string  `json:"kind"`
+	Values numbers `json:"values"`
+}
+
+// numbers are the values of a line, rounded to hundredths; not a number for unknown.
+type numbers []float64
+
+// MarshalJSON implements [json.Marshaler]: a day of seconds has a million and a half.
+func (n numbers) MarshalJSON() ([]byte, error) {
+	out := append(make([]byte, 0, 8*len(n)+2), '[')
+	for i, x := range n {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		switch whole := int64(x); {
+		case math.IsNaN(x):
+			out = append(out, "null"...)
+		case float64(whole) == x:
+			out = strconv.AppendInt(out, whole, 10)
+		default:
+			out = strconv.AppendFloat(out, x, 'f', -1, 64)
+		}
+	}
+	return append(out, ']'), nil
 }
 
 // chartMark is an action or a phase of an event.
@@ -119,10 +141,10 @@ func chartsOf(s *api.Stats) *chartsData {
 			if line.perMinute {
 				scale *= 60 / float64(s.Step)
 			}
-			values := make([]*float64, len(s.Rows))
+			values := make(numbers, len(s.Rows))
 			for j, row := range s.Rows {
 				values[j] = scaled(row[i], scale)
-				known = known || values[j] != nil && line.kind != "limit"
+				known = known || row[i] != nil && line.kind != "limit"
 			}
 			shown.Series = append(shown.Series, seriesData{line.label, line.kind, values})
 		}
@@ -148,12 +170,11 @@ func chartsOf(s *api.Stats) *chartsData {
 	return d
 }
 
-func scaled(n *float64, scale float64) *float64 {
+func scaled(n *float64, scale float64) float64 {
 	if n == nil {
-		return nil
+		return math.NaN()
 	}
-	rounded := math.Round(*n*scale*100) / 100
-	return &rounded
+	return math.Round(*n*scale*100) / 100
 }
 
 // centresOf returns the chart of a column of the data centres.
@@ -164,7 +185,7 @@ func centresOf(s *api.Stats, column, title string) chartData {
 		if len(list) != len(s.Times) || len(out.Series) == maxCentres {
 			continue
 		}
-		values := make([]*float64, len(list))
+		values := make(numbers, len(list))
 		for i := range list {
 			values[i] = scaled(&list[i], 1)
 		}
@@ -214,7 +235,11 @@ func (d *chartsData) tables(step int) []table {
 		for i := len(d.Times) - 1; i >= 0; i -= every {
 			row := []string{time.Unix(d.Times[i], 0).UTC().Format(form)}
 			for _, line := range c.Series {
-				row = append(row, report.Value(line.Values[i]))
+				n := &line.Values[i]
+				if math.IsNaN(*n) {
+					n = nil
+				}
+				row = append(row, report.Value(n))
 			}
 			t.Rows = append(t.Rows, row)
 		}

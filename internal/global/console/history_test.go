@@ -161,11 +161,11 @@ func BenchmarkCharts(b *testing.B) {
 	}
 	write := open(filler)
 	// The time of messages is that of the test. So a room has the blocks of its level, and below it only those that are
-	// read: since the end of the newest block above.
+	// read: since the end of the newest block above. Streams begin where a reading begins.
 	fill := func(level wire.HistoryLevel, step, length, days int64) {
 		const busy, all = 20, 1000
 		begin := now/length*length - days*86400
-		above := map[int64]int64{60: 3600, 3600: 86400}[length]
+		above := map[int64]int64{60: 3600, 3600: 86400, 86400: 30 * 86400}[length]
 		for at := begin; at+length <= now; at += length {
 			points, err := f.past.Points(b.Context(), 0, at+step, at+length, step)
 			if err != nil {
@@ -191,7 +191,7 @@ func BenchmarkCharts(b *testing.B) {
 			for n := 0; n < all && err == nil; n++ {
 				of, data := fmt.Sprintf("%016x", n), block
 				if n < len(levels) {
-					own := wire.HistorySeconds + wire.HistoryLevel(n)
+					own := []wire.HistoryLevel{wire.HistorySeconds, wire.HistoryMinutes, wire.HistoryMonths}[n]
 					if of = fmt.Sprintf("%016x", uint64(room.IDOf(levels[n]))); own < level || own > level && at < now/above*above {
 						continue
 					}
@@ -210,7 +210,8 @@ func BenchmarkCharts(b *testing.B) {
 	}
 	fill(wire.HistorySeconds, 1, 60, 1)
 	fill(wire.HistoryMinutes, 60, 3600, 2)
-	fill(wire.HistoryHours, 3600, 86400, 400)
+	fill(wire.HistoryHours, 3600, 86400, 32)
+	fill(wire.HistoryMonths, 3600, 30*86400, 420)
 	nc.Close()
 	filler.Shutdown()
 	filler.WaitForShutdown()

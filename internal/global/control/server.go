@@ -310,7 +310,8 @@ func explain(err error) *RefusalError {
 
 // answer serves an operation and writes its result.
 func (e *envelope) answer(w http.ResponseWriter, r *http.Request, o *operation) {
-	if c, ok := w.(*counted); ok {
+	c, ok := w.(*counted)
+	if ok {
 		c.operation = o.id
 	}
 	result, err := o.call(r)
@@ -338,6 +339,11 @@ func (e *envelope) answer(w http.ResponseWriter, r *http.Request, o *operation) 
 			e.log.Debug("control: answer not written", slog.Any("error", err))
 		}
 		return
+	}
+	if s, ok := result.(api.Stats); ok && c != nil {
+		if own, ok := c.ResponseWriter.(*recorder); ok && own.stats != nil {
+			*own.stats, result = s, nil
+		}
 	}
 	a := map[string]any{"success": true, "errors": []api.Note{}, "messages": messages, "result": result}
 	if l, ok := result.(listPage); ok {

@@ -134,20 +134,22 @@ func (s *statsService) get(ctx context.Context, q *request) (any, error) {
 func (s *statsService) show(r *roomstore.Room, x span, points []history.Point, rows []history.Row) api.Stats {
 	out := api.Stats{
 		Room: r.Name, From: time.Unix(x.from, 0).UTC(), To: time.Unix(x.to, 0).UTC(), Step: int(x.step),
-		Times: []int64{}, Rows: [][]*float64{}, DataCenters: map[string]map[string][]float64{}, Marks: eventMarks(r, x),
+		DataCenters: map[string]map[string][]float64{}, Marks: eventMarks(r, x),
 	}
 	for _, c := range history.Columns {
 		out.Columns = append(out.Columns, api.StatsColumn{Name: c.Name, Description: c.Help})
 	}
+	out.Times, out.Rows = make([]int64, 0, len(rows)), make([][]*float64, 0, len(rows))
+	pointers := make([]*float64, len(rows)*len(history.Columns))
 	for i := range rows {
 		out.Times = append(out.Times, rows[i].At)
-		out.Rows = append(out.Rows, nullable(&rows[i]))
+		out.Rows = append(out.Rows, nullable(&rows[i], pointers[i*len(history.Columns):]))
 	}
 	all := history.Row{Numbers: make([]float64, len(history.Columns)), Known: make([]bool, len(history.Columns))}
 	if n := len(points); n > 0 {
 		all = history.Whole(points, x.from)
 	}
-	out.Total = nullable(&all)
+	out.Total = nullable(&all, make([]*float64, len(history.Columns)))
 	for name, lists := range history.CentreRows(points, rows, x.step) {
 		out.DataCenters[name] = map[string][]float64{}
 		for i, column := range history.CentreColumns {
@@ -157,14 +159,14 @@ func (s *statsService) show(r *roomstore.Room, x span, points []history.Point, r
 	return out
 }
 
-func nullable(r *history.Row) []*float64 {
-	out := make([]*float64, len(r.Numbers))
+// nullable returns the numbers of a row in place, with null for unknown.
+func nullable(r *history.Row, place []*float64) []*float64 {
 	for i := range r.Numbers {
 		if r.Known[i] {
-			out[i] = &r.Numbers[i]
+			place[i] = &r.Numbers[i]
 		}
 	}
-	return out
+	return place[:len(r.Numbers):len(r.Numbers)]
 }
 
 // eventMarks returns the phases of the room's events within a time.

@@ -4,7 +4,8 @@
 // The leader publishes the points of a second as one message of the log. Every candidate hears it and keeps the newest
 // two minutes, so a successor continues where the log ends. After each minute the leader stores the minute's points as
 // a block per room; after each hour the minutes, after each day the hours. A block is made from the level below, so a
-// successor makes what its predecessor could not.
+// successor makes what its predecessor could not. After thirty days the hours are stored once more, in one block: a
+// chart of a year reads thirteen messages of a room and not 400 among those of all rooms.
 package history
 
 import (
@@ -159,6 +160,7 @@ var levels = [...]level{
 	{wire.HistorySeconds, 1, 60},
 	{wire.HistoryMinutes, 60, 3600},
 	{wire.HistoryHours, 3600, 86400},
+	{wire.HistoryMonths, 3600, 30 * 86400},
 }
 
 // MaxRows bounds the steps of one reading.
@@ -182,6 +184,7 @@ func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64) 
 		if err != nil {
 			return nil, err
 		}
+		out = slices.Grow(out, len(points))
 		for _, p := range points {
 			if p.At > last && p.At > since && p.At <= to {
 				out, last = append(out, p), p.At

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -25,6 +26,8 @@ type memory struct {
 	mu       sync.Mutex
 	at       time.Time
 	down     bool
+	slow     time.Duration // that a block of a month takes to be written
+	read     int           // messages
 	messages []stored
 	ids      map[string]bool
 }
@@ -44,6 +47,9 @@ func (m *memory) Write(_ context.Context, level wire.HistoryLevel, of, id string
 	if m.down {
 		return errDown
 	}
+	if level == wire.HistoryMonths {
+		time.Sleep(m.slow)
+	}
 	if key := fmt.Sprint(level, of, id); !m.ids[key] {
 		m.ids[key] = true
 		m.messages = append(m.messages, stored{level, of, m.at, data})
@@ -58,7 +64,10 @@ func (m *memory) Read(_ context.Context, level wire.HistoryLevel, of string, sin
 		return errDown
 	}
 	for _, s := range m.messages {
-		if s.level == level && (of == "*" || s.of == of) && !s.at.Before(since) && !each(s.data) {
+		if s.level != level || of != "*" && s.of != of || s.at.Before(since) {
+			continue
+		}
+		if m.read++; !each(s.data) {
 			break
 		}
 	}
@@ -208,6 +217,90 @@ func TestEveryLevelCountsEveryAdmissionOnce(t *testing.T) {
 			t.Errorf("%d to %d by %d: %v admitted in %d rows, want %d in %d", x.from-start, x.to-start, x.step, sum, rows, x.to-x.from, x.rows)
 		}
 	}
+}
+
+// yesterdays writes days of hours up to the start of the tests, with an admission a second, as they ended.
+func (s *sale) yesterdays(days int64) {
+	s.t.Helper()
+	for day := int64(start - days*86400); day < start; day += 86400 {
+		var points []history.Point
+		for at := day + 3600; at <= day+86400; at += 3600 {
+			p := history.Point{At: at, Values: make([]int64, history.NumFields)}
+			p.Values[history.Admitted] = at - start + days*86400
+			points = append(points, p)
+		}
+		block, err := history.EncodeBlock(points)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.store.at = time.Unix(day+86400+9, 0)
+		for _, r := range s.rooms {
+			if err := s.store.Write(s.t.Context(), wire.HistoryHours, public(r.ID), fmt.Sprint(day), block); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+	s.store.at = time.Unix(start+30, 0)
+}
+
+// due makes the blocks that are due, like a leader that has just begun, and returns the ends of the newest.
+func (s *sale) due(made *[len(levels)]int64) {
+	s.t.Helper()
+	s.writer.makeDue(s.t.Context(), start+30, made, s.ids, func(err error) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	})
+}
+
+// Thirty days of hours become one block, also those from before there were such blocks, and a chart reads only it and
+// the days since. All rows are as before.
+func TestAMonthOfHoursIsOneBlock(t *testing.T) {
+	s := newSale(t)
+	const days, rest = 380, start / 86400 % 30 // days since the newest month ended
+	s.yesterdays(days)
+	from := int64(start - (days-1)*86400)
+	before, rows := s.admissions(from, start, 3600)
+	s.due(&[len(levels)]int64{})
+	if n, want := s.store.count(wire.HistoryMonths), (days-rest+29)/30; n != want {
+		t.Errorf("%d blocks of months, want %d", n, want)
+	}
+	s.store.read = 0
+	if sum, n := s.admissions(from, start, 3600); sum != before || n != rows || sum != (days-1)*86400 {
+		t.Errorf("%v admitted in %d rows, before %v in %d", sum, n, before, rows)
+	}
+	if s.store.read > days/30+rest+3 {
+		t.Errorf("a chart of a year reads %d messages", s.store.read)
+	}
+	s.due(&[len(levels)]int64{}) // a successor
+	if n, want := s.store.count(wire.HistoryMonths), (days-rest+29)/30; n != want {
+		t.Errorf("%d blocks of months after a successor, want %d", n, want)
+	}
+}
+
+// A store that is slow over months does not keep the levels below waiting: what is left is made the next time.
+func TestMonthsDoNotHoldUpMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSale(t)
+		for id := room.ID(100); id < 120; id++ {
+			s.rooms = append(s.rooms, &room.Room{ID: id})
+		}
+		s.yesterdays(70)
+		s.store.slow = 7 * time.Second
+		var made [len(levels)]int64
+		for turn := 1; made[len(levels)-1] == 0; turn++ {
+			begun := time.Now()
+			if s.due(&made); time.Since(begun) > kept*time.Second/2 {
+				t.Fatalf("the levels below wait %v", time.Since(begun))
+			}
+			if turn > 20 {
+				t.Fatal("months are never made")
+			}
+		}
+		if n := s.store.count(wire.HistoryMonths); n != 2*len(s.rooms) {
+			t.Errorf("%d blocks of months, want %d", n, 2*len(s.rooms))
+		}
+	})
 }
 
 // A leader that ends in the middle of a minute, an hour and a day: the next one continues.

@@ -124,32 +124,42 @@ func (w *Writer) makeBlocks(ctx context.Context, written <-chan int64, rooms fun
 	}
 }
 
-// makeDue makes the blocks that have ended by a second, and calls did for each level that had some. made are the ends of
-// the newest blocks.
+// makeDue makes the blocks that have ended by a second, and calls did with the first error. made are the ends of the
+// newest blocks.
 func (w *Writer) makeDue(ctx context.Context, at int64, made *[len(levels)]int64, rooms func() []room.ID, did func(error)) {
 	for i, l := range levels {
 		end := (at - slack*int64(i+1)) / l.block * l.block
 		if end <= made[i] {
 			continue
 		}
-		err := w.makeLevel(ctx, i, end, rooms())
-		if did(err); err != nil {
+		all, err := w.makeLevel(ctx, i, end, rooms())
+		if err != nil || !all {
+			did(err)
 			return // the levels above are made from this one
 		}
 		made[i] = end
 	}
+	did(nil)
 }
 
-func (w *Writer) makeLevel(ctx context.Context, i int, end int64, rooms []room.ID) error {
+// patience is how long making blocks of a level may keep the levels below waiting.
+const patience = kept * time.Second / 4
+
+// makeLevel makes the blocks of a level that end at a second. It returns false if some are left for the next time.
+func (w *Writer) makeLevel(ctx context.Context, i int, end int64, rooms []room.ID) (all bool, err error) {
+	begun := time.Now()
 	for _, id := range rooms {
+		if i > 0 && time.Since(begun) > patience {
+			return false, nil
+		}
 		one, cancel := context.WithTimeout(ctx, 10*time.Second)
 		err := w.storeRoom(one, i, id, end)
 		cancel()
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // storeRoom makes the blocks of a room up to end: the newest one and, after an outage, those before.
@@ -168,6 +178,9 @@ func (w *Writer) storeRoom(ctx context.Context, i int, id room.ID, end int64) er
 				return err
 			}
 			from = max(from, (old[len(old)-1].At+l.block-1)/l.block*l.block)
+		}
+		if from >= end {
+			return nil // another leader made it
 		}
 		if points, err = h.blocks(ctx, levels[i-1], id, from, end); err != nil {
 			return err

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"vestibule/internal/node"
 )
 
 // postWithin bounds an attempt.
@@ -26,55 +26,12 @@ type Poster struct {
 	client *http.Client
 }
 
-// errPrivate means that the URL of a webhook leads to an address that is not public.
+// errPrivate says what to do about [node.ErrPrivate].
 var errPrivate = errors.New("the address is not public: add its network to notices.networks, if it is meant")
 
 // NewPoster returns a poster that may also connect to addresses of networks.
 func NewPoster(networks []netip.Prefix) *Poster {
-	dialer := &net.Dialer{
-		Timeout: 5 * time.Second,
-		Control: func(_, address string, _ syscall.RawConn) error { // after the name is resolved
-			at, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return err
-			}
-			if !public(at.Addr()) && !within(at.Addr(), networks) {
-				return errPrivate
-			}
-			return nil
-		},
-	}
-	return &Poster{&http.Client{
-		Timeout:       postWithin,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy: nil, DialContext: dialer.DialContext, DisableKeepAlives: true, ForceAttemptHTTP2: true,
-			TLSHandshakeTimeout: 5 * time.Second, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
-			MaxResponseHeaderBytes: 16 << 10,
-		},
-	}}
-}
-
-// special are networks beyond those that [netip.Addr] knows whose addresses are not public, or lead to others.
-var special = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
-	netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
-	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("::/96"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
-	netip.MustParsePrefix("100::/64"), netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"),
-	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
-}
-
-// public reports whether an address is one of the public Internet.
-func public(a netip.Addr) bool {
-	a = a.Unmap()
-	return a.Zone() == "" && a.IsGlobalUnicast() && !a.IsPrivate() && !within(a, special)
-}
-
-func within(a netip.Addr, networks []netip.Prefix) bool {
-	a = a.Unmap().WithZone("")
-	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
+	return &Poster{node.Outbound{Networks: networks, Timeout: postWithin}.Client()}
 }
 
 // Post makes one attempt. The text of its error names no address, which may be a secret.
@@ -109,7 +66,7 @@ func (p *Poster) Post(ctx context.Context, now time.Time, w *Webhook, n *Notice)
 	return Result{
 		Err: fmt.Errorf("the receiver answered %d", res.StatusCode), Status: res.StatusCode,
 		Gone:       res.StatusCode == http.StatusGone,
-		RetryAfter: retryAfter(now, res.Header.Get("Retry-After")),
+		RetryAfter: node.RetryAfter(now, res.Header.Get("Retry-After"), maxRetryAfter),
 	}
 }
 
@@ -118,7 +75,7 @@ func cause(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok && u.Timeout() {
 		return errors.New("no answer in time")
 	}
-	if errors.Is(err, errPrivate) {
+	if errors.Is(err, node.ErrPrivate) {
 		return errPrivate
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
@@ -133,17 +90,4 @@ func cause(err error) error {
 		return fmt.Errorf("the certificate is refused: %w", cert.Err)
 	}
 	return errors.New("the connection failed")
-}
-
-// retryAfter reads a Retry-After: seconds, or a date. It returns 0 for none.
-func retryAfter(now time.Time, text string) time.Duration {
-	text = strings.TrimSpace(text)
-	if n, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return min(time.Duration(n)*time.Second, maxRetryAfter)
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
-	return min(max(0, at.Sub(now)), maxRetryAfter)
 }

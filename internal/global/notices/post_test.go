@@ -16,6 +16,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"vestibule/internal/node"
 )
 
 func compress(t testing.TB, text []byte) []byte {
@@ -123,7 +125,7 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 		"100.64.0.1": false, "127.0.0.1": false, "0.0.0.0": false, "255.255.255.255": false, "224.0.0.1": false, "::1": false, "::": false,
 		"fe80::1": false, "fc00::1": false, "::ffff:10.0.0.1": false, "::ffff:8.8.8.8": true, "64:ff9b::a00:1": false, "2002:a00:1::": false, "::7f00:1": false,
 	} {
-		if got := public(netip.MustParseAddr(text)); got != want {
+		if got := node.Public(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is public: %v", text, got)
 		}
 	}
@@ -187,7 +189,7 @@ func FuzzRetryAfter(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if d := retryAfter(time.Unix(1_795_000_000, 0), text); d < 0 || d > maxRetryAfter {
+		if d := node.RetryAfter(time.Unix(1_795_000_000, 0), text, maxRetryAfter); d < 0 || d > maxRetryAfter {
 			t.Errorf("%q: %v", text, d)
 		}
 	})

@@ -23,6 +23,7 @@ const (
 	RoleGlobal    Role = "global"
 	RoleOperator  Role = "operator"  // a person with `vestibule fleet`
 	RoleProvision Role = "provision" // creates the buckets, so that no node may
+	RoleNotifier  Role = "notifier"  // sends notifications to visitors
 	RoleLeaf      Role = "leaf"      // the servers of a data centre, at those of global
 )
 
@@ -86,6 +87,14 @@ func writing(bucket string, keys ...string) (out []string) {
 	return out
 }
 
+// notifying are the permissions to consume streams.
+func notifying(streams ...string) (out []string) {
+	for _, s := range streams {
+		out = append(out, api("")+"STREAM.INFO."+s, api("")+"CONSUMER.CREATE."+s+".>", api("")+"CONSUMER.INFO."+s+".*", api("")+"CONSUMER.DELETE."+s+".*")
+	}
+	return out
+}
+
 // standing are the permissions to stand for leadership under a name.
 func standing(name string) []string {
 	return slices.Concat(reading("", leasesBucket, name), watching(leasesBucket, name), writing(leasesBucket, name))
@@ -103,7 +112,7 @@ func Allow(role Role, place, name string) Allowed {
 		return Allowed{
 			Publish: slices.Concat([]string{
 				wire.ReportSubject(place, name), wire.CopySubject("keys", place),
-				wire.CopySubject(wire.EdgeCopy("rooms"), place), wire.CopySubject(wire.EdgeCopy("controls"), place), wire.CopySubject(wire.EdgeCopy("draws"), place),
+				wire.CopySubject(wire.EdgeCopy("rooms"), place), wire.CopySubject(wire.EdgeCopy("controls"), place), wire.CopySubject(wire.EdgeCopy("draws"), place), wire.Pushes,
 			}, reading(DocumentsDomain, documentsBucket, "")),
 			Subscribe: []string{wire.GrantSubject(place, name), wire.AskSubject, inbox},
 		}
@@ -123,11 +132,19 @@ func Allow(role Role, place, name string) Allowed {
 	case RoleGlobal:
 		return Allowed{
 			Publish: slices.Concat([]string{
-				wire.GrantSubject(wire.Root, "*"), wire.OrderSubject("*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject, wire.FleetSubject,
+				wire.GrantSubject(wire.Root, "*"), wire.OrderSubject("*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject, wire.FleetSubject, wire.CallSubject,
 			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">"),
 				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">"),
 				[]string{wire.Audits, wire.Histories}, readingStreams()),
 			Subscribe: []string{wire.Reports(wire.Root), wire.OrderDoneSubject("*"), wire.AskSubject, wire.Copies, wire.NumbersSubject, wire.FleetSubject, wire.HistorySubject(wire.HistoryLog, "*"), inbox},
+		}
+	case RoleNotifier:
+		return Allowed{
+			Publish: slices.Concat(reading("", documentsBucket, notifierKey), []string{wire.Pushes, wire.Outboxes, wire.NotifierSubject},
+				notifying(PushStream, OutboxStream), []string{
+					api("") + "STREAM.MSG.GET." + PushStream, api("") + "CONSUMER.MSG.NEXT." + OutboxStream + ".*", "$JS.ACK." + OutboxStream + ".>",
+				}),
+			Subscribe: []string{wire.CallSubject, wire.NotifierSubject, inbox},
 		}
 	case RoleOperator:
 		a := Allowed{Subscribe: []string{inboxPrefix + OperatorInbox + ".>"}}
@@ -151,7 +168,7 @@ func Allow(role Role, place, name string) Allowed {
 	case RoleLeaf:
 		return Allowed{
 			Publish: slices.Concat([]string{
-				wire.ReportSubject(wire.Root, place), wire.OrderDoneSubject(place), wire.CopySubject("*", place),
+				wire.ReportSubject(wire.Root, place), wire.OrderDoneSubject(place), wire.CopySubject("*", place), wire.Pushes,
 			}, reading(DocumentsDomain, documentsBucket, "")),
 			Subscribe: []string{wire.GrantSubject(wire.Root, place), wire.OrderSubject(place), wire.AskSubject, inboxPrefix + place + ".>"},
 		}
@@ -182,7 +199,7 @@ func Streams(place string) (out []string) {
 
 // rootStreams returns the streams of global beside the buckets.
 func rootStreams() []*jetstream.StreamConfig {
-	return append([]*jetstream.StreamConfig{auditStream}, historyStreams[:]...)
+	return append([]*jetstream.StreamConfig{auditStream, pushStream, outboxStream}, historyStreams[:]...)
 }
 
 // rootStream returns the configuration of one of them.

@@ -187,7 +187,8 @@ var historyStreams = [...]*jetstream.StreamConfig{
 	wire.HistoryLog:     historyStream(wire.HistoryLog, "LOG", time.Hour, 64<<20),
 	wire.HistorySeconds: historyStream(wire.HistorySeconds, "SECONDS", 25*time.Hour, 256<<20),
 	wire.HistoryMinutes: historyStream(wire.HistoryMinutes, "MINUTES", 33*24*time.Hour, 256<<20),
-	wire.HistoryHours:   historyStream(wire.HistoryHours, "HOURS", 401*24*time.Hour, 128<<20),
+	wire.HistoryHours:   historyStream(wire.HistoryHours, "HOURS", 62*24*time.Hour, 32<<20),
+	wire.HistoryMonths:  historyStream(wire.HistoryMonths, "MONTHS", 431*24*time.Hour, 96<<20),
 }
 
 func historyStream(level wire.HistoryLevel, name string, age time.Duration, bytes int64) *jetstream.StreamConfig {

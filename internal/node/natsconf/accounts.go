@@ -129,6 +129,7 @@ func (p *Plan) users(place string) []user {
 	}
 	if place == wire.Root {
 		add(natsbus.RoleGlobal, p.Globals)
+		add(natsbus.RoleNotifier, p.Notifiers)
 		for _, dc := range p.DataCenters {
 			out = append(out, user{role: natsbus.RoleLeaf, leaf: dc})
 		}

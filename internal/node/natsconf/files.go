@@ -33,7 +33,7 @@ func folder(role natsbus.Role) string {
 		return string(role)
 	case natsbus.RoleLeaf:
 		return serversDir
-	case natsbus.RoleEdge, natsbus.RoleRegional, natsbus.RoleGlobal:
+	case natsbus.RoleEdge, natsbus.RoleRegional, natsbus.RoleGlobal, natsbus.RoleNotifier:
 	}
 	return string(role) + "s"
 }

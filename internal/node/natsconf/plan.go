@@ -24,6 +24,7 @@ type Plan struct {
 	Globals     []string // names of nodes, the same in every place
 	Regionals   []string
 	Edges       []string
+	Notifiers   []string // at global
 
 	Servers int      // in every place: 1, 3 or 5
 	Routes  string   // host of server {n}, for the cluster routes
@@ -49,7 +50,7 @@ func (p *Plan) Validate() []error {
 	for _, list := range []struct {
 		key   string
 		names []string
-	}{{"data_centers", p.DataCenters}, {"globals", p.Globals}, {"regionals", p.Regionals}, {"edges", p.Edges}} {
+	}{{"data_centers", p.DataCenters}, {"globals", p.Globals}, {"regionals", p.Regionals}, {"edges", p.Edges}, {"notifiers", p.Notifiers}} {
 		for i, name := range list.names {
 			if err := wire.CheckName(name); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", list.key, err))

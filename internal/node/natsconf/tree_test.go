@@ -66,7 +66,7 @@ const witness = "witness"
 
 func testPlan(dir string) *natsconf.Plan {
 	return &natsconf.Plan{
-		DataCenters: []string{"nairobi", "dublin"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0", "edge-1"},
+		DataCenters: []string{"nairobi", "dublin"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0", "edge-1"}, Notifiers: []string{"notifier-0"},
 		Servers: 1, Names: []string{"localhost", "127.0.0.1"}, Hub: []string{"127.0.0.1:7422"},
 		CertDir: filepath.Join(dir, "{place}", "servers"), StoreDir: filepath.Join(dir, "store-{place}"), Monitor: "127.0.0.1:8222", Valid: time.Hour,
 	}
@@ -188,7 +188,7 @@ func (f *fleet) leafs() *url.URL {
 func (f *fleet) credentials(role natsbus.Role, place, name string) (cert, key, ca string) {
 	dir := string(role)
 	switch role {
-	case natsbus.RoleEdge, natsbus.RoleRegional, natsbus.RoleGlobal:
+	case natsbus.RoleEdge, natsbus.RoleRegional, natsbus.RoleGlobal, natsbus.RoleNotifier:
 		dir += "s"
 	case natsbus.RoleLeaf:
 		dir, name = "servers", "leaf"

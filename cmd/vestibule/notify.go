@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/notify"
+)
+
+func newNotifyCmd() *cobra.Command {
+	cfg := notify.DefaultConfig()
+	cmd := &cobra.Command{
+		Use: "notify", Short: "Tell visitors of rooms with web_push that their turn comes; any number may run",
+	}
+	load := node.Flags(&cfg, cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if check, err := loadConfig(load); err != nil || check {
+			return err
+		}
+		log := node.NewLogger(cmd.ErrOrStderr(), cfg.Log)
+		conn, err := natsbus.Connect(cfg.NATS.Options(cfg.Name, natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, cfg.Name), log))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		n, err := notify.NewNode(cfg, conn, log)
+		if err != nil {
+			return err
+		}
+		line := fmt.Sprintf("notifier %s: metrics %s", cfg.Name, n.Debug.URL())
+		if err := node.Announce(cmd.OutOrStdout(), line, map[string]string{"tier": "notifier", "name": cfg.Name, "metrics": n.Debug.URL()}); err != nil {
+			return err
+		}
+		return n.Run(cmd.Context())
+	}
+	return cmd
+}

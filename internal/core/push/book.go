@@ -1,0 +1,217 @@
+package push
+
+import (
+	"container/heap"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
+)
+
+// Call says how far a room has called its visitors: those with places up to Called may enter, and those up to Soon
+// will in about five minutes.
+type Call struct {
+	Room   room.ID        `json:"room,string"`
+	Called fleettime.Time `json:"called"`
+	Soon   fleettime.Time `json:"soon"`
+}
+
+// Calls is a message with the calls of some rooms.
+type Calls struct {
+	At    fleettime.Time `json:"at"`
+	Rooms []Call         `json:"rooms"`
+}
+
+// Job is a notification that is due.
+type Job struct {
+	Room    room.ID        `json:"room,string"`
+	Visitor uint64         `json:"visitor,string"`
+	Stage   Stage          `json:"stage"`
+	Due     fleettime.Time `json:"due"` // since when
+	ID      string         `json:"-"`   // the same for each attempt to tell a subscription a stage
+}
+
+// Encode returns the stored form.
+func (j *Job) Encode() ([]byte, error) { return json.Marshal(j) }
+
+// Shard returns the shard of a visitor.
+func Shard(visitor uint64) int { return int(visitor % wire.OutboxShards) }
+
+// Book holds the subscriptions of a fleet, without endpoints, and finds those that are due. It is not safe for concurrent
+// use.
+type Book struct {
+	Max   int // subscriptions; more are left out
+	rooms map[room.ID]*bookRoom
+	n     int
+	first [wire.OutboxShards][]key // to be told first that they will be told
+}
+
+type key struct {
+	room    room.ID
+	visitor uint64
+}
+
+type bookRoom struct {
+	subs  map[uint64]*bookSub
+	lines [wire.OutboxShards][2]placeHeap // by stage, Soon and Called
+}
+
+// bookSub is a subscription.
+type bookSub struct {
+	place fleettime.Time
+	since fleettime.Time // it was read
+	told  Stage          // or queued
+	nonce string
+}
+
+// NewBook returns an empty book.
+func NewBook(most int) *Book { return &Book{Max: most, rooms: map[room.ID]*bookRoom{}} }
+
+// Len returns the number of subscriptions.
+func (b *Book) Len() int { return b.n }
+
+// Set takes a stored record, nil for a subscription that has ended. It reports whether there was room for it.
+func (b *Book) Set(now fleettime.Time, id room.ID, visitor uint64, r *Record) bool {
+	rm := b.rooms[id]
+	if r == nil || r.Told == Called {
+		if rm != nil && rm.subs[visitor] != nil {
+			b.drop(id, rm, visitor)
+		}
+		return true
+	}
+	if rm == nil {
+		rm = &bookRoom{subs: map[uint64]*bookSub{}}
+		b.rooms[id] = rm
+	}
+	nonce := hex.EncodeToString(r.Sealed[:min(len(r.Sealed), 8)])
+	had := rm.subs[visitor]
+	if had != nil && had.nonce == nonce && had.place == r.Place {
+		had.told = max(had.told, r.Told)
+		return true
+	}
+	if had == nil {
+		if b.n >= b.Max {
+			return false
+		}
+		b.n++
+	}
+	rm.subs[visitor] = &bookSub{place: r.Place, since: now, told: r.Told, nonce: nonce}
+	shard := Shard(visitor)
+	if r.Told == Unconfirmed {
+		b.first[shard] = append(b.first[shard], key{id, visitor})
+	}
+	for i := range rm.lines[shard] {
+		if r.Told < Soon+Stage(i) {
+			heap.Push(&rm.lines[shard][i], placed{r.Place, visitor})
+		}
+	}
+	return true
+}
+
+func (b *Book) drop(id room.ID, rm *bookRoom, visitor uint64) {
+	delete(rm.subs, visitor)
+	if b.n--; len(rm.subs) == 0 {
+		delete(b.rooms, id)
+	}
+}
+
+// Prune forgets subscriptions that were read longer ago than age: the store has dropped them.
+func (b *Book) Prune(now fleettime.Time, age time.Duration) {
+	for id, rm := range b.rooms {
+		for visitor, s := range rm.subs {
+			if now.Sub(s.since) > age {
+				b.drop(id, rm, visitor)
+			}
+		}
+	}
+}
+
+// Confirm returns at most most subscriptions of a shard that are to be told first.
+func (b *Book) Confirm(now fleettime.Time, shard, most int) (due []Job) {
+	for _, k := range b.first[shard] {
+		if len(due) == most {
+			break
+		}
+		b.first[shard] = b.first[shard][1:]
+		if rm := b.rooms[k.room]; rm != nil {
+			due = rm.due(due, now, k.room, k.visitor, Confirmed)
+		}
+	}
+	return due
+}
+
+// Due returns at most most subscriptions of a shard that a call makes due.
+func (b *Book) Due(now fleettime.Time, shard int, c Call, most int) (due []Job) {
+	rm := b.rooms[c.Room]
+	if rm == nil {
+		return nil
+	}
+	for _, stage := range []Stage{Called, Soon} { // whose turn has come is not told that it will
+		line, to := &rm.lines[shard][stage-Soon], c.Called
+		if stage == Soon {
+			to = c.Soon
+		}
+		for len(*line) > 0 && (*line)[0].place <= to && len(due) < most {
+			p := heap.Pop(line).(placed)
+			if s := rm.subs[p.visitor]; s != nil && s.place == p.place && (stage == Called || p.place > c.Called) {
+				due = rm.due(due, now, c.Room, p.visitor, stage)
+			}
+		}
+	}
+	return due
+}
+
+// due adds a subscription unless it was told the stage, and marks it.
+func (rm *bookRoom) due(to []Job, now fleettime.Time, id room.ID, visitor uint64, stage Stage) []Job {
+	s := rm.subs[visitor]
+	if s == nil || s.told >= stage {
+		return to
+	}
+	s.told = stage
+	return append(to, Job{id, visitor, stage, now, fmt.Sprintf("%016x.%016x.%s.%d", uint64(id), visitor, s.nonce, stage)})
+}
+
+// Again takes back jobs that could not be stored.
+func (b *Book) Again(jobs []Job) {
+	for _, j := range jobs {
+		rm := b.rooms[j.Room]
+		if rm == nil || rm.subs[j.Visitor] == nil {
+			continue
+		}
+		s, shard := rm.subs[j.Visitor], Shard(j.Visitor)
+		s.told = j.Stage - 1
+		if j.Stage == Confirmed {
+			b.first[shard] = append(b.first[shard], key{j.Room, j.Visitor})
+		} else {
+			heap.Push(&rm.lines[shard][j.Stage-Soon], placed{s.place, j.Visitor})
+		}
+	}
+}
+
+// placed is a visitor with its place.
+type placed struct {
+	place   fleettime.Time
+	visitor uint64
+}
+
+// placeHeap has the earliest place first.
+type placeHeap []placed
+
+func (h placeHeap) Len() int           { return len(h) }
+func (h placeHeap) Less(i, k int) bool { return h[i].place < h[k].place }
+func (h placeHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
+
+// Push implements [heap.Interface].
+func (h *placeHeap) Push(x any) { *h = append(*h, x.(placed)) }
+
+// Pop implements [heap.Interface].
+func (h *placeHeap) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	*h = (*h)[:last]
+	return p
+}

@@ -1,0 +1,215 @@
+package push
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdh"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"vestibule/internal/core/ticket"
+)
+
+func raw(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestExampleOfRFC8291: the keys and the salt of its section 5 give its message.
+func TestExampleOfRFC8291(t *testing.T) {
+	own, err := ecdh.P256().NewPrivateKey(raw(t, "yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := raw(t, "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4")
+	salt := [16]byte(raw(t, "DGv6ra1nlYgDCS1FRnbzlw"))
+	got, err := encrypt([]byte("When I grow up, I want to be a watermelon"), browser, raw(t, "BTBZMqHH6r4Tts7J_aSIgg"), own, salt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27ml" +
+		"mlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_yl95bQpu6cVPT" +
+		"pK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
+	if text := base64.RawURLEncoding.EncodeToString(got); text != want {
+		t.Fatalf("got  %s\nwant %s", text, want)
+	}
+}
+
+// decrypt is the receiver of a message: a browser.
+func decrypt(body []byte, key *ecdh.PrivateKey, auth []byte) ([]byte, error) {
+	salt, sender := body[:16], body[21:86]
+	public, err := ecdh.P256().NewPublicKey(sender)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := key.ECDH(public)
+	if err != nil {
+		return nil, err
+	}
+	input, err := hkdf.Key(sha256.New, shared, auth, "WebPush: info\x00"+string(key.PublicKey().Bytes())+string(sender), 32)
+	if err != nil {
+		return nil, err
+	}
+	cek, err := hkdf.Key(sha256.New, input, salt, "Content-Encoding: aes128gcm\x00", 16)
+	if err != nil {
+		return nil, err
+	}
+	nonce, err := hkdf.Key(sha256.New, input, salt, "Content-Encoding: nonce\x00", 12)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(cek)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	text, err := aead.Open(nil, nonce, body[86:], nil)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasSuffix(text, []byte{2}) {
+		return nil, fmt.Errorf("no end of the last record: %q", text)
+	}
+	return text[:len(text)-1], nil
+}
+
+// TestABrowserReadsWhatWasEncryptedForIt: and nobody else.
+func TestABrowserReadsWhatWasEncryptedForIt(t *testing.T) {
+	key, err := ecdh.P256().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := ecdh.P256().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := bytes.Repeat([]byte{7}, Auth)
+	seen := map[string]bool{}
+	for _, size := range []int{0, 1, 300, MaxText} {
+		text := bytes.Repeat([]byte("é"), size)[:size]
+		body, err := Encrypt(text, key.PublicKey().Bytes(), auth, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decrypt(body, key, auth)
+		if err != nil || !bytes.Equal(got, text) {
+			t.Fatalf("%d bytes: %q, %v", size, got, err)
+		}
+		if len(body) > 4096 || seen[string(body[:16])] {
+			t.Errorf("%d bytes, salt %x", len(body), body[:16])
+		}
+		seen[string(body[:16])] = true
+		if _, err := decrypt(body, other, auth); err == nil {
+			t.Error("another browser reads it")
+		}
+		if _, err := decrypt(body, key, bytes.Repeat([]byte{8}, Auth)); err == nil {
+			t.Error("it opens without the authentication secret")
+		}
+	}
+	for name, c := range map[string]struct{ text, public, auth []byte }{
+		"too long":       {make([]byte, MaxText+1), key.PublicKey().Bytes(), auth},
+		"no point":       {nil, append([]byte{4}, make([]byte, 64)...), auth},
+		"short key":      {nil, key.PublicKey().Bytes()[:64], auth},
+		"compressed key": {nil, append([]byte{2}, key.PublicKey().Bytes()[1:33]...), auth},
+		"no auth":        {nil, key.PublicKey().Bytes(), nil},
+		"long auth":      {nil, key.PublicKey().Bytes(), make([]byte, 17)},
+	} {
+		if _, err := Encrypt(c.text, c.public, c.auth, rand.Reader); err == nil {
+			t.Errorf("%s: encrypted", name)
+		}
+	}
+}
+
+// TestTokens: a token verifies by the public key, names the push service, ends within a day, is kept for six hours, and
+// another push service gets another.
+func TestTokens(t *testing.T) {
+	id, err := NewIdentity(ticket.Secret{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := NewIdentity(ticket.Secret{1})
+	if err != nil || again.Public() != id.Public() {
+		t.Fatalf("equal secrets give %s and %s, %v", id.Public(), again.Public(), err)
+	}
+	if other, err := NewIdentity(ticket.Secret{2}); err != nil || other.Public() == id.Public() {
+		t.Fatalf("other secrets give %s, %v", other.Public(), err)
+	}
+	tokens, now := NewTokens(id, "mailto:ops@shop.example", rand.Reader), time.Unix(1_800_000_000, 0)
+	header := func(after time.Duration, origin string) string {
+		h, err := tokens.Header(now.Add(after), origin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	first := header(0, "https://push.example")
+	text, key, _ := strings.Cut(strings.TrimPrefix(first, "vapid t="), ", k=")
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 {
+		t.Fatal(first)
+	}
+	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), raw(t, key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, signature := sha256.Sum256([]byte(parts[0]+"."+parts[1])), raw(t, parts[2])
+	if !ecdsa.Verify(public, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
+		t.Error("the signature does not verify")
+	}
+	var claims struct {
+		Aud, Sub string
+		Exp      int64
+	}
+	if err := json.Unmarshal(raw(t, parts[1]), &claims); err != nil {
+		t.Fatal(err)
+	}
+	if life := time.Unix(claims.Exp, 0).Sub(now); claims.Aud != "https://push.example" || claims.Sub != "mailto:ops@shop.example" || life <= tokenUse || life > 24*time.Hour {
+		t.Errorf("%+v, lives %v", claims, life)
+	}
+	if header(tokenUse-time.Second, "https://push.example") != first {
+		t.Error("a new token within six hours")
+	}
+	if header(tokenUse, "https://push.example") == first {
+		t.Error("the old token after six hours")
+	}
+	if header(0, "https://other.example") == first {
+		t.Error("one token for two push services")
+	}
+	for i := range 3 * maxTokens {
+		header(0, fmt.Sprintf("https://%d.example", i))
+	}
+	if len(tokens.made) > maxTokens {
+		t.Errorf("%d tokens are kept", len(tokens.made))
+	}
+}
+
+func BenchmarkEncrypt(b *testing.B) {
+	key, err := ecdh.P256().GenerateKey(rand.Reader)
+	if err != nil {
+		b.Fatal(err)
+	}
+	public, auth, text := key.PublicKey().Bytes(), make([]byte, Auth), make([]byte, 300)
+	for b.Loop() {
+		if _, err := Encrypt(text, public, auth, rand.Reader); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package edge
+
+import (
+	"context"
+	"crypto/ecdh"
+	crand "crypto/rand"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/push"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/node"
+)
+
+// pushStore keeps the newest state of each subscription.
+type pushStore struct {
+	mu     sync.Mutex
+	states map[uint64][]byte // by visitor
+	down   bool
+}
+
+func (p *pushStore) store(_ context.Context, id, visitor uint64, record []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return errors.New("away")
+	}
+	if room.ID(id) != sale {
+		return errors.New("another room")
+	}
+	if p.states == nil {
+		p.states = map[uint64][]byte{}
+	}
+	p.states[visitor] = record
+	return nil
+}
+
+// only returns the only subscription; ok is false if there is none, or it has ended.
+func (p *pushStore) only(t testing.TB) (visitor uint64, r push.Record, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.states) > 1 {
+		t.Errorf("%d visitors", len(p.states))
+	}
+	for id, data := range p.states {
+		if len(data) == 0 {
+			return id, r, false
+		}
+		r, err := push.DecodeRecord(data)
+		if err != nil {
+			t.Error(err)
+		}
+		return id, r, true
+	}
+	return 0, r, false
+}
+
+// notifying starts an edge whose room sale notifies its visitors, with a line.
+func notifying(t testing.TB, p *pushStore) *stage {
+	t.Helper()
+	st := newStage(t, func(st *stage) {
+		st.ring.Push = ticket.Secret{9}
+		st.pushes = p.store
+	})
+	st.up = newParent(t, st.bus, sale, vip)
+	d := document(st.origin.URL)
+	d.Rooms[0].WebPush = true
+	st.docs.offer(node.RoomsDocument, roomsDocument(t, 1, d))
+	st.docs.offer(node.KeysDocument, keysDocument(t, st.ring))
+	st.start()
+	st.adopted()
+	st.covered(0, sale)
+	st.up.queue(sale, 100, 1)
+	return st
+}
+
+const pushURL = "http://sale.example" + gate.PushPath + "?room=sale"
+
+// pushHeader returns the header with which a page subscribes.
+func pushHeader(t testing.TB, endpoint string) string {
+	t.Helper()
+	key, err := ecdh.P256().GenerateKey(crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc := base64.RawURLEncoding
+	return strings.Join([]string{endpoint, enc.EncodeToString(key.PublicKey().Bytes()), enc.EncodeToString(make([]byte, push.Auth)), "de-DE"}, " ")
+}
+
+const endpoint = "https://fcm.googleapis.com/fcm/send/secret-token"
+
+func pushCookie(a answer) *http.Cookie {
+	for _, c := range a.Cookies() {
+		if c.Name == ticket.PushCookieName(ticket.CookieName("sale", false)) {
+			return c
+		}
+	}
+	return nil
+}
+
+// TestSubscribing: a waiting visitor subscribes, confirms, and the subscription ends when it enters, leaves or wants so.
+func TestSubscribing(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"enters", "leaves", "ends"} {
+		p := &pushStore{}
+		st := notifying(t, p)
+		v := st.visitor()
+		page := v.get("http://sale.example/buy?x=1", "Accept", "text/html")
+		if !strings.Contains(page.body, `src="/.well-known/vestibule/push.js?room=sale&amp;lang=`) || !strings.Contains(page.Header.Get("Content-Security-Policy"), "; worker-src 'self'") {
+			t.Fatalf("%d %v", page.StatusCode, page.Header)
+		}
+		script := v.get("http://sale.example" + gate.PushPagePath + "?room=sale&lang=de-DE")
+		if sealer, err := push.NewIdentity(st.ring.Push); err != nil || !strings.Contains(script.body, sealer.Public()) || !strings.Contains(script.body, "benachrichtigt") {
+			t.Fatalf("%v %s", err, script.body)
+		}
+		if w := v.get("http://sale.example" + gate.PushWorkPath); w.StatusCode != http.StatusOK || !strings.HasPrefix(w.Header.Get("Content-Type"), "text/javascript") {
+			t.Fatal(w.StatusCode, w.Header)
+		}
+		a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, pushHeader(t, endpoint), "Referer", "http://sale.example/buy?x=1", "Sec-Fetch-Site", "same-origin")
+		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || !c.HttpOnly {
+			t.Fatalf("%d %s %v", a.StatusCode, a.body, a.Header)
+		}
+		var visitor uint64
+		var r push.Record
+		eventually(t, "the subscription is stored", func() (ok bool) {
+			visitor, r, ok = p.only(t)
+			return ok
+		})
+		sealer, err := push.NewSealer(st.ring.Push)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub, err := sealer.Open(sale, visitor, r.Sealed)
+		if err != nil || sub.Endpoint != endpoint || sub.Page != "/buy?x=1" || sub.Language != "de-DE" || r.Told != push.Unconfirmed || r.Place < fleettime.TimeOf(time.Now().Add(-time.Minute)) {
+			t.Fatalf("%+v %+v %v", sub, r, err)
+		}
+		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor+1), ""); a.StatusCode != http.StatusForbidden {
+			t.Errorf("the code of another: %d", a.StatusCode)
+		}
+		a = v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), "")
+		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || c.Value != sealer.Proof(sale, visitor) {
+			t.Fatalf("%d %v", a.StatusCode, a.Header)
+		}
+		switch end {
+		case "enters":
+			st.up.grant(sale, 5, 5)
+			st.up.view(sale, 0, 1, fleettime.TimeOf(time.Now().Add(time.Hour)), 0)
+			a = v.get("http://sale.example/buy?x=1")
+			if a.body != "the site" {
+				t.Fatalf("not let in: %d", a.StatusCode)
+			}
+		case "leaves":
+			a = v.ask(http.MethodPost, leaveURL, "")
+		case "ends":
+			a = v.ask(http.MethodPost, pushURL+"&end=1", "")
+		}
+		if c := pushCookie(a); c == nil || c.MaxAge >= 0 {
+			t.Errorf("%s: the cookie stays: %v", end, a.Header)
+		}
+		eventually(t, "the subscription ends", func() bool {
+			_, _, ok := p.only(t)
+			return !ok
+		})
+	}
+}
+
+// TestSubscribingIsRefused to those without a place, in rooms without notifications, and with what is no subscription.
+func TestSubscribingIsRefused(t *testing.T) {
+	t.Parallel()
+	p := &pushStore{}
+	st := notifying(t, p)
+	v := st.visitor()
+	good := pushHeader(t, endpoint)
+	for name, c := range map[string]struct {
+		url, header string
+		status      int
+		more        []string
+	}{
+		"nobody":               {pushURL, good, http.StatusForbidden, nil},
+		"another room":         {"http://shop.example" + gate.PushPath + "?room=vip", good, http.StatusNotFound, nil},
+		"no room":              {"http://sale.example" + gate.PushPath, good, http.StatusNotFound, nil},
+		"a page of evil":       {pushURL, good, http.StatusForbidden, []string{"Sec-Fetch-Site", "cross-site"}},
+		"the script elsewhere": {"http://shop.example" + gate.PushPagePath + "?room=vip", "", http.StatusMethodNotAllowed, nil},
+	} {
+		a := v.ask(http.MethodPost, c.url, "", append([]string{gate.PushHeader, c.header}, c.more...)...)
+		if a.StatusCode != c.status {
+			t.Errorf("%s: %d %s", name, a.StatusCode, a.body)
+		}
+	}
+	if a := v.get("http://shop.example" + gate.PushPagePath + "?room=vip"); a.StatusCode != http.StatusNotFound {
+		t.Errorf("the script of a room without notifications: %d", a.StatusCode)
+	}
+	v.get("http://sale.example/")
+	for name, header := range map[string]string{
+		"nothing": "", "an address": pushHeader(t, "https://127.0.0.1/x"), "http": pushHeader(t, "http://fcm.googleapis.com/x"), "garbage": "a b c d",
+		"too much": good + " x", "no key": strings.Replace(good, "AAAA", "!!!!", 1), "a long one": pushHeader(t, endpoint+strings.Repeat("x", 2000)),
+	} {
+		if a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, header); a.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", name, a.StatusCode, a.body)
+		}
+	}
+	if _, _, ok := p.only(t); ok {
+		t.Error("something is stored")
+	}
+	allowed := 0
+	for range 100 {
+		switch a := v.ask(http.MethodPost, pushURL, "", gate.PushHeader, good); a.StatusCode {
+		case http.StatusNoContent:
+			allowed++
+		case http.StatusTooManyRequests:
+		default:
+			t.Fatal(a.StatusCode, a.body)
+		}
+	}
+	if allowed > 2*60 || allowed < 60 {
+		t.Errorf("%d subscriptions of one address in a minute", allowed)
+	}
+}

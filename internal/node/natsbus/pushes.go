@@ -1,0 +1,274 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"vestibule/internal/core/wire"
+)
+
+// Streams of notifications to visitors.
+const (
+	PushStream   = "VESTIBULE_PUSH"
+	OutboxStream = "VESTIBULE_OUTBOX"
+)
+
+// notifierKey is the document with the secret of notifications. Notifiers read no other: they connect to the Internet,
+// and the keys of tickets are not for them.
+const notifierKey = "notifier"
+
+// pushStream holds the newest state of each subscription, about 800 bytes.
+var pushStream = &jetstream.StreamConfig{
+	Name: PushStream, Subjects: []string{wire.Pushes}, MaxAge: 24 * time.Hour, MaxBytes: 256 << 20, MaxMsgsPerSubject: 1,
+}
+
+// outboxStream holds the notifications that are due and not delivered yet.
+var outboxStream = &jetstream.StreamConfig{
+	Name: OutboxStream, Subjects: []string{wire.Outboxes}, Retention: jetstream.WorkQueuePolicy, MaxAge: time.Hour, MaxBytes: 64 << 20,
+	Duplicates: 10 * time.Minute,
+}
+
+// EnsurePushes creates the streams of notifications if they do not exist, with replicas or [Auto].
+func (c *Conn) EnsurePushes(ctx context.Context, replicas int) error {
+	var errs []error
+	for _, config := range []*jetstream.StreamConfig{pushStream, outboxStream} {
+		_, err := (&stream{conn: c, config: config, replicas: replicas}).open(ctx)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// StorePush stores the state of a subscription, empty for none any more. It returns nil once it is stored.
+func (c *Conn) StorePush(ctx context.Context, room, visitor uint64, record []byte) error {
+	if !c.Connected() {
+		return wire.ErrDown
+	}
+	answer, err := c.Ask(ctx, wire.PushSubject(room, visitor), record)
+	if err != nil {
+		return err
+	}
+	var ack struct {
+		Stream string
+		Error  *struct{ Description string }
+	}
+	if err := json.Unmarshal(answer, &ack); err != nil {
+		return fmt.Errorf("store a subscription: %w", err)
+	}
+	if ack.Error != nil {
+		return fmt.Errorf("store a subscription: %s", ack.Error.Description)
+	}
+	if ack.Stream != PushStream {
+		return fmt.Errorf("store a subscription: it went to stream %q", ack.Stream)
+	}
+	return nil
+}
+
+// Pushes is what a notifier does with the streams. It is safe for concurrent use.
+type Pushes struct{ conn *Conn }
+
+// NewPushes returns the streams on conn, of global's servers.
+func NewPushes(conn *Conn) *Pushes { return &Pushes{conn} }
+
+func (p *Pushes) stream(ctx context.Context, name string) (jetstream.JetStream, jetstream.Stream, error) {
+	if !p.conn.Connected() {
+		return nil, nil, wire.ErrDown
+	}
+	js, err := p.conn.jetStream()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := js.Stream(ctx, name)
+	return js, s, err
+}
+
+// Secret returns the notifiers' document, nil for none.
+func (p *Pushes) Secret(ctx context.Context) ([]byte, error) {
+	data, _, err := NewDocuments(p.conn, 0, notifierKey).Get(ctx, notifierKey)
+	return data, err
+}
+
+// Follow calls each with every subscription, and from then on with every change; current is called once when all stored
+// ones have been told. It returns when ctx ends, or when the stream is lost.
+func (p *Pushes) Follow(ctx context.Context, each func(room, visitor uint64, record []byte), current func()) error {
+	js, s, err := p.stream(ctx, PushStream)
+	if err != nil {
+		return err
+	}
+	last := s.CachedInfo().State.LastSeq
+	if last == 0 || s.CachedInfo().State.Msgs == 0 {
+		current()
+		last = 0
+	}
+	c, err := js.OrderedConsumer(ctx, PushStream, jetstream.OrderedConsumerConfig{InactiveThreshold: time.Minute})
+	if err != nil {
+		return err
+	}
+	it, err := c.Messages(jetstream.PullMaxMessages(4096))
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, it.Stop)
+	defer stop()
+	defer it.Stop()
+	for {
+		m, err := it.Next()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if room, visitor, ok := wire.PushOf(m.Subject()); ok {
+			each(room, visitor, m.Data())
+		}
+		if meta, err := m.Metadata(); err == nil && last != 0 && (meta.NumPending == 0 || meta.Sequence.Stream >= last) {
+			last = 0
+			current()
+		}
+	}
+}
+
+// Get returns the newest state of a subscription with its revision; nil for none. The leader of the stream answers.
+func (p *Pushes) Get(ctx context.Context, room, visitor uint64) (record []byte, revision uint64, err error) {
+	js, err := p.conn.jetStream()
+	if err != nil {
+		return nil, 0, err
+	}
+	data, err := json.Marshal(map[string]string{"last_by_subj": wire.PushSubject(room, visitor)})
+	if err != nil {
+		return nil, 0, err
+	}
+	answer, err := js.Conn().RequestWithContext(ctx, api(p.conn.domain)+"STREAM.MSG.GET."+PushStream, data)
+	if err != nil {
+		return nil, 0, err
+	}
+	var got struct {
+		Message struct {
+			Seq  uint64
+			Data []byte
+		}
+		Error *struct {
+			Code        int
+			Description string
+		}
+	}
+	switch err := json.Unmarshal(answer.Data, &got); {
+	case err != nil:
+		return nil, 0, err
+	case got.Error != nil && got.Error.Code == 404:
+		return nil, 0, nil
+	case got.Error != nil:
+		return nil, 0, errors.New(got.Error.Description)
+	}
+	return got.Message.Data, got.Message.Seq, nil
+}
+
+// Put replaces the state of a subscription read at revision. It returns wire.ErrChanged if it has changed since.
+func (p *Pushes) Put(ctx context.Context, room, visitor uint64, record []byte, revision uint64) error {
+	js, err := p.conn.jetStream()
+	if err != nil {
+		return err
+	}
+	_, err = js.Publish(ctx, wire.PushSubject(room, visitor), record, jetstream.WithExpectLastSequencePerSubject(revision))
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return wire.ErrChanged
+	}
+	return err
+}
+
+// Enqueue adds notifications to the outbox, once for each ID.
+func (p *Pushes) Enqueue(ctx context.Context, due []Due) error {
+	js, err := p.conn.jetStream()
+	if err != nil {
+		return err
+	}
+	acks := make([]jetstream.PubAckFuture, 0, len(due))
+	for _, d := range due {
+		m := &nats.Msg{Subject: wire.OutboxSubject(d.Shard), Data: d.Data, Header: nats.Header{jetstream.MsgIDHeader: {d.ID}}}
+		ack, err := js.PublishMsgAsync(m)
+		if err != nil {
+			return err
+		}
+		acks = append(acks, ack)
+	}
+	for _, a := range acks {
+		select {
+		case <-a.Ok():
+		case err := <-a.Err():
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Due is a notification for the outbox.
+type Due struct {
+	Shard int
+	ID    string
+	Data  []byte
+}
+
+// Delivery is a notification to deliver. This process holds it until one of its functions is called, or its time ends.
+type Delivery struct {
+	Data    []byte
+	Tries   int // with this one
+	At      time.Time
+	message jetstream.Msg
+}
+
+// Done removes it.
+func (d *Delivery) Done() error { return d.message.Ack() }
+
+// Drop removes it as failed.
+func (d *Delivery) Drop() error { return d.message.Term() }
+
+// Again has it delivered after a delay.
+func (d *Delivery) Again(after time.Duration) error { return d.message.NakWithDelay(after) }
+
+// holdFor is how long a process holds a notification.
+const holdFor = 30 * time.Second
+
+// Deliver calls each with the notifications of a shard, up to many at a time, until ctx ends or the stream is lost. Any
+// number of processes share a shard.
+func (p *Pushes) Deliver(ctx context.Context, shard, many int, each func(*Delivery)) error {
+	js, _, err := p.stream(ctx, OutboxStream)
+	if err != nil {
+		return err
+	}
+	c, err := js.CreateOrUpdateConsumer(ctx, OutboxStream, jetstream.ConsumerConfig{
+		Durable: fmt.Sprintf("shard-%d", shard), FilterSubject: wire.OutboxSubject(shard), AckPolicy: jetstream.AckExplicitPolicy, AckWait: holdFor,
+		MaxDeliver: -1, MaxAckPending: 4096,
+	})
+	if err != nil {
+		return err
+	}
+	it, err := c.Messages(jetstream.PullMaxMessages(many), jetstream.PullExpiry(5*time.Second))
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, it.Stop)
+	defer stop()
+	defer it.Stop()
+	for {
+		m, err := it.Next()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		each(&Delivery{Data: m.Data(), Tries: int(meta.NumDelivered), At: meta.Timestamp, message: m})
+	}
+}

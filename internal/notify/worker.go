@@ -1,0 +1,516 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/push"
+	"vestibule/internal/core/room"
+	"vestibule/internal/core/ticket"
+	"vestibule/internal/core/wire"
+	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/page"
+)
+
+// Store holds the subscriptions and what is due: [natsbus.Pushes].
+type Store interface {
+	Secret(ctx context.Context) ([]byte, error)
+	Follow(ctx context.Context, each func(room, visitor uint64, record []byte), current func()) error
+	Get(ctx context.Context, room, visitor uint64) (record []byte, revision uint64, err error)
+	Put(ctx context.Context, room, visitor uint64, record []byte, revision uint64) error
+	Enqueue(ctx context.Context, due []natsbus.Due) error
+	Deliver(ctx context.Context, shard, many int, each func(*natsbus.Delivery)) error
+}
+
+// Times and bounds.
+const (
+	tickEvery   = 100 * time.Millisecond
+	helloEvery  = time.Second
+	helloGood   = 3 * time.Second
+	backupAfter = 5 * time.Second // a shard of a notifier that is gone is looked after by all
+	againAfter  = time.Second     // a stream was lost
+	storeWithin = 5 * time.Second
+	maxBook     = 1 << 20
+	atOnce      = 256 // messages on their way
+	keepFor     = 25 * time.Hour
+	batch       = 2000 // jobs of a shard and room at a time
+	maxTries    = 5
+	tooLate     = 15 * time.Minute // a message tells nothing any more
+	maxDead     = 100
+	lagAlarm    = 30 * time.Second
+	lagFor      = time.Minute
+)
+
+// backoff is the delay after each attempt, if the push service names none.
+var backoff = [maxTries]time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 0}
+
+// lives are how long a push service keeps a message of each stage.
+var lives = map[push.Stage]time.Duration{push.Confirmed: time.Hour, push.Soon: 5 * time.Minute, push.Called: 10 * time.Minute}
+
+// Options are the parts of a worker.
+type Options struct {
+	Config Config
+	Bus    wire.Bus
+	Store  Store
+	Log    *slog.Logger
+	Count  *Metrics
+	Out    node.Outbound
+	Now    func() time.Time
+}
+
+// Worker is one notifier. Any number share the work: each subscription that is due is stored once, by its ID, and a
+// process holds what it delivers.
+type Worker struct {
+	Options
+	limit chan struct{} // a slot for each message on its way
+	tune  func(*sender) // of tests; nil for none
+
+	mu      sync.Mutex
+	book    *push.Book
+	current bool // the book has everything that was stored
+	calls   []call
+	alive   map[string]time.Time // notifiers, when last heard
+	dead    []DeadLetter
+	slow    time.Time     // of the last late delivery
+	lag     time.Duration // its age
+	tools   *tools        // nil without a secret
+	lost    string        // why the streams cannot be used, "" for no reason
+}
+
+// call is a message of the leading global.
+type call struct {
+	push.Calls
+	mine bool // this notifier's shards are done
+}
+
+// tools are made of the fleet's secret.
+type tools struct {
+	secret ticket.Secret
+	sealer *push.Sealer
+	sender *sender
+}
+
+// DeadLetter is a notification that was given up.
+type DeadLetter struct {
+	At    time.Time `json:"at"`
+	Room  string    `json:"room"`
+	Stage string    `json:"stage"`
+	Cause string    `json:"cause"`
+	Error string    `json:"error"`
+}
+
+// New returns a worker.
+func New(o Options) *Worker {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Worker{Options: o, limit: make(chan struct{}, atOnce), book: push.NewBook(maxBook), alive: map[string]time.Time{}}
+}
+
+// Run works until ctx ends.
+func (w *Worker) Run(ctx context.Context) error {
+	deaf, err := w.Bus.Subscribe(wire.CallSubject, w.hearCalls)
+	if err != nil {
+		return err
+	}
+	defer deaf()
+	deafToo, err := w.Bus.Subscribe(wire.NotifierSubject, func(_ string, name []byte) {
+		if len(name) > 64 {
+			return
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if _, known := w.alive[string(name)]; known || len(w.alive) < 1000 {
+			w.alive[string(name)] = w.Now()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer deafToo()
+	g, ctx := errgroup.WithContext(ctx)
+	loop := func(every time.Duration, do func(context.Context) error) {
+		g.Go(func() error {
+			for {
+				err := do(ctx)
+				if ctx.Err() != nil {
+					return nil
+				}
+				w.note(err)
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(every):
+				}
+			}
+		})
+	}
+	loop(againAfter, w.learn)
+	loop(againAfter, w.follow)
+	loop(helloEvery, w.hello)
+	loop(tickEvery, w.target)
+	for shard := range wire.OutboxShards {
+		loop(againAfter, func(ctx context.Context) error {
+			if w.tool() == nil {
+				return nil
+			}
+			return w.Store.Deliver(ctx, shard, atOnce/4, func(d *natsbus.Delivery) { w.take(ctx, d) })
+		})
+	}
+	err = g.Wait()
+	for range cap(w.limit) { // messages on their way
+		w.limit <- struct{}{}
+	}
+	return err
+}
+
+// note records why the streams cannot be used, and logs each new reason.
+func (w *Worker) note(err error) {
+	if err == nil {
+		return
+	}
+	w.mu.Lock()
+	news := w.lost != err.Error()
+	w.lost = err.Error()
+	w.mu.Unlock()
+	if news {
+		w.Log.Warn("notifications wait", slog.Any("error", err))
+	}
+}
+
+func (w *Worker) tool() *tools {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tools
+}
+
+// learn reads the secret, now and from time to time.
+func (w *Worker) learn(ctx context.Context) error {
+	ask, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
+	data, err := w.Store.Secret(ask)
+	if err != nil {
+		return err
+	}
+	had := w.tool()
+	if data == nil {
+		return nil
+	}
+	t := &tools{}
+	if err := json.Unmarshal(data, &t.secret); err != nil {
+		return fmt.Errorf("the secret of notifications: %w", err)
+	}
+	if had != nil && had.secret == t.secret {
+		return nil
+	}
+	if t.sealer, err = push.NewSealer(t.secret); err != nil {
+		return err
+	}
+	id, err := push.NewIdentity(t.secret)
+	if err != nil {
+		return err
+	}
+	if t.sender = newSender(id, w.Config.Contact, w.Config.Services, w.Out); w.tune != nil {
+		w.tune(t.sender)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tools = t
+	return nil
+}
+
+// follow keeps the book.
+func (w *Worker) follow(ctx context.Context) error {
+	if w.tool() == nil {
+		return nil
+	}
+	w.mu.Lock()
+	w.book, w.current = push.NewBook(maxBook), false
+	w.mu.Unlock()
+	return w.Store.Follow(ctx, func(id, visitor uint64, data []byte) {
+		var r *push.Record
+		if len(data) > 0 {
+			got, err := push.DecodeRecord(data)
+			if err != nil {
+				w.Count.failed.WithLabelValues(causeSealed).Inc()
+				return
+			}
+			r = &got
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.book.Set(w.now(), room.ID(id), visitor, r) {
+			w.Count.failed.WithLabelValues(causeRefused).Inc()
+		}
+		w.Count.subscribed.Set(float64(w.book.Len()))
+	}, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.current, w.lost = true, ""
+	})
+}
+
+func (w *Worker) now() fleettime.Time { return fleettime.TimeOf(w.Now()) }
+
+// hello tells the other notifiers that this one works.
+func (w *Worker) hello(context.Context) error {
+	w.mu.Lock()
+	current, now := w.current, w.Now()
+	for name, at := range w.alive {
+		if now.Sub(at) > helloGood {
+			delete(w.alive, name)
+		}
+	}
+	w.book.Prune(w.now(), keepFor)
+	w.mu.Unlock()
+	if !current {
+		return nil
+	}
+	if err := w.Bus.Publish(wire.NotifierSubject, []byte(w.Config.Name)); err != nil && !errors.Is(err, wire.ErrDown) {
+		return err
+	}
+	return nil
+}
+
+// mine reports whether a shard is this notifier's. The caller holds the lock.
+func (w *Worker) mine(shard int) bool {
+	names := []string{w.Config.Name}
+	for name, at := range w.alive {
+		if name != w.Config.Name && w.Now().Sub(at) <= helloGood {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names[shard%len(names)] == w.Config.Name
+}
+
+// hearCalls takes a message of the leading global.
+func (w *Worker) hearCalls(_ string, data []byte) {
+	var c push.Calls
+	if err := json.Unmarshal(data, &c); err != nil {
+		w.Log.Warn("calls refused", slog.Any("error", err))
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	const most = 64
+	if c.At = w.now(); len(w.calls) == most {
+		w.calls = w.calls[1:]
+	}
+	w.calls = append(w.calls, call{Calls: c})
+}
+
+// target stores what is due in the outbox.
+func (w *Worker) target(ctx context.Context) error {
+	w.mu.Lock()
+	jobs := w.dueJobs()
+	w.mu.Unlock()
+	if len(jobs) == 0 {
+		return nil
+	}
+	w.Count.due.Add(float64(len(jobs)))
+	due := make([]natsbus.Due, len(jobs))
+	for i := range jobs {
+		data, err := jobs[i].Encode()
+		if err != nil {
+			return err
+		}
+		due[i] = natsbus.Due{Shard: push.Shard(jobs[i].Visitor), ID: jobs[i].ID, Data: data}
+	}
+	within, cancel := context.WithTimeout(ctx, storeWithin)
+	defer cancel()
+	if err := w.Store.Enqueue(within, due); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.book.Again(jobs) // one that was stored all the same is stored once
+		return err
+	}
+	return nil
+}
+
+// dueJobs returns what is due now in this notifier's shards, and what was due a while ago in the others. The caller holds
+// the lock.
+func (w *Worker) dueJobs() (jobs []push.Job) {
+	if !w.current {
+		return nil
+	}
+	now := w.now()
+	due := func(shard int, c *call) {
+		for _, room := range c.Rooms {
+			jobs = append(jobs, w.book.Due(now, shard, room, batch)...)
+		}
+	}
+	for shard := range wire.OutboxShards {
+		mine := w.mine(shard)
+		if mine {
+			jobs = append(jobs, w.book.Confirm(now, shard, batch)...)
+		}
+		for i := range w.calls {
+			if c := &w.calls[i]; mine && !c.mine || !mine && now.Sub(c.At) >= backupAfter {
+				due(shard, c)
+			}
+		}
+	}
+	for i := range w.calls {
+		w.calls[i].mine = true
+	}
+	w.calls = slices.DeleteFunc(w.calls, func(c call) bool { return now.Sub(c.At) >= backupAfter })
+	return jobs
+}
+
+// take delivers a notification, within the limit of messages at once.
+func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
+	select {
+	case w.limit <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	go func() {
+		defer func() { <-w.limit }()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendWithin+2*storeWithin)
+		defer cancel()
+		if err := w.deliver(ctx, d); err != nil {
+			w.note(err)
+		}
+	}()
+}
+
+// deliver delivers a notification, unless its subscription has ended or was told.
+func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
+	var j push.Job
+	if err := json.Unmarshal(d.Data, &j); err != nil || w.tool() == nil {
+		return errors.Join(err, d.Drop())
+	}
+	t := w.tool()
+	data, revision, err := w.Store.Get(ctx, uint64(j.Room), j.Visitor)
+	if err != nil {
+		return errors.Join(err, d.Again(backoff[0]))
+	}
+	if len(data) == 0 { // it has ended
+		w.Count.skipped.Inc()
+		return d.Done()
+	}
+	r, err := push.DecodeRecord(data)
+	if err != nil || r.Told >= j.Stage {
+		w.Count.skipped.Inc()
+		return errors.Join(err, d.Done())
+	}
+	age := w.Now().Sub(j.Due.Std())
+	sub, err := t.sealer.Open(j.Room, j.Visitor, r.Sealed)
+	if err != nil {
+		return w.giveUp(ctx, d, &j, "", Result{Cause: causeSealed, Err: err}, revision)
+	}
+	if age > tooLate {
+		return w.giveUp(ctx, d, &j, sub.Room, Result{Cause: causeBusy, Err: errors.New("it is too late")}, 0)
+	}
+	code := ""
+	if j.Stage == push.Confirmed {
+		code = t.sealer.Code(j.Room, j.Visitor)
+	}
+	text, err := page.PushText(page.LangOf(sub.Language), j.Stage.String(), sub.Room, sub.Page, code)
+	if err != nil {
+		return errors.Join(err, d.Drop())
+	}
+	m := &Message{Text: text, Topic: fmt.Sprintf("%016x", j.Visitor), TTL: lives[j.Stage]}
+	switch res := t.sender.send(ctx, w.Now(), sub, m); {
+	case res.Cause == "":
+		w.delivered(&j)
+		if r.Told = j.Stage; r.Told == push.Called {
+			r.Sealed = nil
+		}
+		if data, err = r.Encode(); err == nil {
+			err = w.Store.Put(ctx, uint64(j.Room), j.Visitor, data, revision)
+		}
+		if errors.Is(err, wire.ErrChanged) { // the visitor was faster
+			err = nil
+		}
+		return errors.Join(err, d.Done())
+	case res.Again && d.Tries < maxTries:
+		w.Count.failed.WithLabelValues(res.Cause).Inc()
+		w.late(age)
+		return d.Again(max(res.After, backoff[d.Tries-1]))
+	default:
+		return w.giveUp(ctx, d, &j, sub.Room, res, revision)
+	}
+}
+
+// delivered counts a delivery.
+func (w *Worker) delivered(j *push.Job) {
+	age := w.Now().Sub(j.Due.Std())
+	w.Count.sent.WithLabelValues(j.Stage.String()).Inc()
+	w.Count.age.Observe(age.Seconds())
+	w.late(age)
+}
+
+// late records a delivery that is later than people expect.
+func (w *Worker) late(age time.Duration) {
+	if age < lagAlarm {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slow, w.lag = w.Now(), age
+}
+
+// giveUp drops a notification for good, and at a revision its subscription.
+func (w *Worker) giveUp(ctx context.Context, d *natsbus.Delivery, j *push.Job, in string, res Result, revision uint64) error {
+	w.Count.failed.WithLabelValues(res.Cause).Inc()
+	if res.Cause != causeGone {
+		w.mu.Lock()
+		if len(w.dead) == maxDead {
+			w.dead = w.dead[1:]
+		}
+		w.dead = append(w.dead, DeadLetter{w.Now(), in, j.Stage.String(), res.Cause, res.Err.Error()})
+		w.mu.Unlock()
+		w.Count.dead.Inc()
+		w.Log.Warn("a notification is given up", slog.String("room", in), slog.String("stage", j.Stage.String()), slog.String("cause", res.Cause), slog.Any("error", res.Err))
+	}
+	var err error
+	if revision != 0 && !res.Again {
+		if err = w.Store.Put(ctx, uint64(j.Room), j.Visitor, nil, revision); errors.Is(err, wire.ErrChanged) {
+			err = nil
+		}
+	}
+	return errors.Join(err, d.Drop())
+}
+
+// Status is the state of a worker, for /status.
+type Status struct {
+	Subscribed int          `json:"subscribed"`
+	Notifiers  int          `json:"notifiers"`
+	Dead       []DeadLetter `json:"dead_letters"` // the last ones
+}
+
+// Status returns the state.
+func (w *Worker) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Status{w.book.Len(), len(w.alive), slices.Clone(w.dead)}
+}
+
+// Ready reports whether the worker works.
+func (w *Worker) Ready() node.Readiness {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := node.Readiness{Ready: w.current}
+	switch {
+	case w.tools == nil:
+		r.Reasons = append(r.Reasons, "no room has web_push yet, or its secret cannot be read")
+	case !w.current:
+		r.Reasons = append(r.Reasons, "the subscriptions are not read yet: "+w.lost)
+	}
+	if w.lag > 0 && w.Now().Sub(w.slow) < lagFor {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("notifications are late: the last was due %v before", w.lag.Round(time.Second)))
+	}
+	return r
+}

@@ -1,0 +1,57 @@
+package page
+
+import (
+	_ "embed"
+	"encoding/json"
+)
+
+var (
+	//go:embed webpush/page.js
+	pushPage string
+
+	// PushWorker is the service worker that shows notifications.
+	//
+	//go:embed webpush/worker.js
+	PushWorker string
+)
+
+// AppendPush appends the script of a waiting page for subscribing to notifications; key is the fleet's.
+func AppendPush(dst []byte, l Lang, room, key string) []byte {
+	c := catalogs[l]
+	data, err := json.Marshal(map[string]string{"room": room, "key": key, "label": c.msg.Notify, "on": c.msg.PushOn, "failed": c.msg.PushFailed, "home": c.msg.PushHome})
+	if err != nil {
+		panic(err) // texts always marshal
+	}
+	return append(append(append(append(dst, pushPage...), '('), data...), ");\n"...)
+}
+
+// Stages of a notification in [PushText].
+const (
+	PushConfirm = "confirm"
+	PushSoon    = "soon"
+	PushTurn    = "turn"
+)
+
+// PushText returns a notification for the service worker: of a stage in a room, which opens a page of the site. code
+// confirms a subscription.
+func PushText(l Lang, stage, room, open, code string) ([]byte, error) {
+	c := catalogs[l]
+	m := struct {
+		Stage string `json:"stage"`
+		Room  string `json:"room"`
+		Title string `json:"title"`
+		Page  string `json:"page"`
+		Lang  string `json:"lang"`
+		Dir   string `json:"dir"`
+		Code  string `json:"code,omitempty"`
+	}{Stage: stage, Room: room, Page: open, Lang: c.code, Dir: c.dir, Code: code}
+	switch stage {
+	case PushTurn:
+		m.Title = c.msg.Entering
+	case PushSoon:
+		m.Title = c.msg.Wait + ": " + string(c.appendUnit(nil, minutes, 5))
+	default:
+		m.Title = c.msg.PushOn
+	}
+	return json.Marshal(&m)
+}
