@@ -10,6 +10,7 @@ PROTOC_GEN_GO  := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 ESBUILD        := github.com/evanw/esbuild/cmd/esbuild@v0.28.2
 KUSTOMIZE      := sigs.k8s.io/kustomize/kustomize/v5@v5.7.1
 KUBE_VALIDATE  := sigs.k8s.io/kubectl-validate@v0.0.4
+H2SPEC         := github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 KUBE_SCORE     := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 TOOLS          := $(CURDIR)/.tools
 
@@ -218,6 +219,10 @@ fuzz-one:
 	fi; \
 	echo "$$p $(ONLY): $$(grep -h '^fuzz: elapsed' $$log | tail -1)"; rm -f $$log
 
+.PHONY: h2spec
+h2spec: $(TOOLS)/h2spec ## check the HTTP/2 of the fast front against RFC 9113
+	PATH="$(TOOLS):$$PATH" $(GO) test -count=1 -v -run TestH2Spec ./internal/edge
+
 .PHONY: sim
 sim: ## check the promises in SEEDS varied fleets without and with faults, and SMALL small worlds, from seed FIRST
 	$(GO) build -o bin/vestibule ./cmd/vestibule
@@ -262,7 +267,7 @@ compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy a
 scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) run ./internal/lab/bench -scale 1000
 
-NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes
+NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes history
 
 .PHONY: nightly
 nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)
@@ -274,6 +279,10 @@ nightly: ## run what is too long for a commit, each to its end: 100,000 small wo
 changes: ## 10,000 changes of rooms by eight writers while nats-servers are killed, and a million requests of all kinds to the API (an hour)
 	$(GO) test ./internal/global/roomstore -run TestChangesWhileServersAreKilled -v -changes 10000 -timeout 2h
 	$(GO) test ./internal/global/control -run TestRequestsOfAllKinds -v -bodies 1000000 -timeout 1h
+
+.PHONY: history
+history: ## play a sale of ten minutes and compare the history with the site's log (goal: 1 %; 15 minutes)
+	$(GO) test -count=1 -v -timeout 30m -run TestHistoryAgainst ./internal/allinone -args -come 10m
 
 .PHONY: browser-runs
 browser-runs: packages ## play what browsers do to waiting rooms RUNS times each: returns from a bank, restored tabs, service workers, speculation rules, Turbo, htmx (a minute a run)
@@ -352,6 +361,8 @@ $(TOOLS)/esbuild:
 	GOBIN=$(TOOLS) $(GO) install $(ESBUILD)
 $(TOOLS)/kustomize:
 	GOBIN=$(TOOLS) $(GO) install $(KUSTOMIZE)
+$(TOOLS)/h2spec:
+	GOBIN=$(TOOLS) $(GO) install $(H2SPEC)
 $(TOOLS)/kubectl-validate:
 	GOBIN=$(TOOLS) $(GO) install $(KUBE_VALIDATE)
 $(TOOLS)/kube-score:

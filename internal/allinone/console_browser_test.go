@@ -4,14 +4,12 @@ package allinone
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -103,33 +101,6 @@ func (o *operator) act(verb, reason, done string) {
 	o.picture("console-confirm")
 	o.press(verb)
 	o.says(done)
-}
-
-// api calls the API of a tree.
-func (t *Tree) api(b *testing.T, method, path string, body, result any) {
-	b.Helper()
-	data, err := json.Marshal(body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r, err := http.NewRequestWithContext(b.Context(), method, t.Info.Control.URL+path, strings.NewReader(string(data)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+t.Info.Control.Token)
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer res.Body.Close()
-	out := struct {
-		Success bool
-		Errors  any
-		Result  any
-	}{Result: result}
-	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || !out.Success {
-		b.Fatalf("%s %s: %v %v", method, path, out.Errors, err)
-	}
 }
 
 // TestAConsoleTourInABrowser: an operator logs in by the link, watches a room fill, pauses and resumes it, changes its

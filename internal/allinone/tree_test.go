@@ -2,6 +2,7 @@ package allinone
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -220,6 +221,33 @@ func edit(t *testing.T, tree *Tree, old, replacement string) {
 	}
 	if err := os.Rename(next, tree.Info.Rooms); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// api calls the API of a tree.
+func (t *Tree) api(b testing.TB, method, path string, body, result any) {
+	b.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(b.Context(), method, t.Info.Control.URL+path, strings.NewReader(string(data)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+t.Info.Control.Token)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer res.Body.Close()
+	out := struct {
+		Success bool
+		Errors  any
+		Result  any
+	}{Result: result}
+	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || !out.Success {
+		b.Fatalf("%s %s: %v %v", method, path, out.Errors, err)
 	}
 }
 

@@ -257,7 +257,7 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 	pair(b, cert, 2)
 	const zipped = "Accept-Encoding: gzip"
 	size := 0
-	for _, front := range []string{frontFast, frontNetHTTP} { // with HTTP/2 both are read by net/http
+	for _, front := range []string{frontFast, frontNetHTTP} {
 		st := benchEdge(b, front, site, true)
 		waits := benchEdge(b, front, site, true)
 		waits.up.queue(sale, 1234, 2)

@@ -37,7 +37,7 @@ type Config struct {
 	TLS            TLSConfig           `mapstructure:"tls"`
 	NATS           node.ClientConfig   `mapstructure:"nats"`
 	Proxies        []string            `mapstructure:"trusted_proxies" doc:"addresses or prefixes of load balancers with believed X-Forwarded-For and X-Forwarded-Proto"`
-	Reader         string              `mapstructure:"front" doc:"reader of requests, except gRPC: fast, a strict HTTP/1.1 reader that hands over to net/http anything else, or nethttp"`
+	Reader         string              `mapstructure:"front" doc:"reader of requests, except gRPC: fast, a strict reader of HTTP/1.1 and HTTP/2 that gives anything else to net/http, or nethttp"`
 	Front          FrontConfig         `mapstructure:"front_auth"`
 	ProxyProtocol  ProxyProtocolConfig `mapstructure:"proxy_protocol"`
 	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites read path, host, scheme or address from them"`

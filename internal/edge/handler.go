@@ -129,9 +129,6 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 			w = activeWriter{w, c}
 		}
 	}
-	if s.cfg.Reader == frontFast && s.front.ForwardHTTP2(w, r, o) {
-		return
-	}
 	if o.HasSession() {
 		r = r.WithContext(origin.WithSession(r.Context()))
 	}

@@ -161,7 +161,7 @@ func (s *Server) newFront(dials *origin.Dials) *front.Front {
 	idle, ofSite := origin.MaxIdle(dials.Limit())
 	s.pool = &http1.Pool{Dial: dials.DialContext, Handshake: origin.Handshake, MaxIdle: idle, MaxIdlePerSite: ofSite, IdleFor: origin.IdleFor}
 	return front.New(front.Options{
-		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Patient: s.patience.patientAnswer, Log: s.log,
+		Gate: s.gate, Proxies: s.proxies, Connections: s.conns, Draining: s.draining.Load, Handler: s, Context: withProgress, Log: s.log,
 		Timeouts:  front.Timeouts{Header: s.cfg.Timeouts.Header, Idle: s.cfg.Timeouts.Idle, Response: s.cfg.Timeouts.Response},
 		Metrics:   front.Metrics{Requests: s.metrics.byFast, HandedOver: s.metrics.handedOver, Panics: s.metrics.panics},
 		HandsOver: s.cfg.Reader == frontNetHTTP,

@@ -30,7 +30,8 @@ type rawHTTP2 struct {
 	head bytes.Buffer
 	pack *hpack.Encoder
 
-	label string // X-Expect of the last answer
+	label  string // X-Expect of the last answer
+	header []hpack.HeaderField
 }
 
 // dialHTTP2 opens a connection to an address with TLS.
@@ -72,10 +73,14 @@ func (x *rawHTTP2) ask(method, host, target string, header ...string) (uint32, e
 
 // send begins a request with a body, nil for none.
 func (x *rawHTTP2) send(body []byte, method, host, target string, header ...string) (uint32, error) {
+	return x.begin(body, append([]string{":method", method, ":scheme", "https", ":authority", host, ":path", target}, header...))
+}
+
+// begin begins a request of any fields.
+func (x *rawHTTP2) begin(body []byte, fields []string) (uint32, error) {
 	x.head.Reset()
-	all := append([]string{":method", method, ":scheme", "https", ":authority", host, ":path", target}, header...)
-	for i := 0; i < len(all); i += 2 {
-		if err := x.pack.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]}); err != nil {
+	for i := 0; i < len(fields); i += 2 {
+		if err := x.pack.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
 			return 0, err
 		}
 	}
@@ -100,7 +105,7 @@ func (x *rawHTTP2) hear(stream uint32) (status string, body []byte, err error) {
 				return "", nil, err
 			}
 		}
-		if away, ok := f.(*http2.GoAwayFrame); ok {
+		if away, ok := f.(*http2.GoAwayFrame); ok && (away.ErrCode != http2.ErrCodeNo || away.LastStreamID < stream) {
 			return "", nil, fmt.Errorf("the edge ends the connection: %v", away.ErrCode)
 		}
 		if f.Header().StreamID != stream {
@@ -108,8 +113,8 @@ func (x *rawHTTP2) hear(stream uint32) (status string, body []byte, err error) {
 		}
 		switch f := f.(type) {
 		case *http2.MetaHeadersFrame:
-			status, x.label = f.PseudoValue("status"), ""
-			for _, field := range f.RegularFields() {
+			status, x.label, x.header = f.PseudoValue("status"), "", f.RegularFields()
+			for _, field := range x.header {
 				if field.Name == "x-expect" {
 					x.label = field.Value
 				}

@@ -77,12 +77,20 @@ func (c *conn) answerPanic(o *gate.Outcome, p any) {
 	if c.begun {
 		return
 	}
-	header := append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"}, // a session permit may have been spent: the visitor gets the ticket
-		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
+	header := panicHeader(o)
 	if c.auth != nil {
 		header = withDecision(header)
 	}
-	c.writeAnswer(http.StatusInternalServerError, header, []byte("Something went wrong. Please try again.\n"), true, c.f.opts.Timeouts.Header)
+	c.writeAnswer(http.StatusInternalServerError, header, []byte(panicText), true, c.f.opts.Timeouts.Header)
+}
+
+const panicText = "Something went wrong. Please try again.\n"
+
+// panicHeader returns the header of the answer to a request whose handling panicked. A session permit may have been
+// spent: the visitor gets the ticket.
+func panicHeader(o *gate.Outcome) []gate.Field {
+	return append(o.Tickets(), gate.Field{Name: "Cache-Control", Value: "no-store"},
+		gate.Field{Name: "Content-Type", Value: "text/plain; charset=utf-8"}, gate.Field{Name: "X-Content-Type-Options", Value: "nosniff"})
 }
 
 // hint implements [visitor].

@@ -20,6 +20,7 @@ import (
 const (
 	phaseIdle   = iota // between two requests
 	phaseBusy          // the first byte of a request was read
+	phaseTwo           // HTTP/2
 	phaseClosed        // by Shutdown
 )
 
@@ -63,9 +64,10 @@ type conn struct {
 	auth   Authorizer // nil if the peer is a visitor
 	peer   netip.Addr
 	phase  atomic.Int32
+	forget func() // is called at the end
+	two    *h2    // nil for HTTP/1.1; set before phase says so
 	visit  visit
 	from   http1.Source
-	lines  func(name string) []string
 
 	*work        // may be nil between two requests
 	rests   bool // no byte of the next request was read
@@ -73,7 +75,7 @@ type conn struct {
 	blanks  int  // CR and LF that may still be skipped before the next request
 	writeBy time.Time
 	begun   bool // a part of the answer was written
-	given   bool // net/http has the connection
+	given   bool // net/http or two has the connection
 	unread  int  // bytes of the body still to read
 
 	tied *http1.Conn // to a site, for this connection alone; nil for none
@@ -98,9 +100,8 @@ func (c *conn) freeWork() {
 }
 
 func newConn(f *shared, accepted net.Conn, cfg *tls.Config, to *handover, auth Authorizer) *conn {
-	c := &conn{f: f, conn: accepted, accepted: accepted, progress: ProgressOf(accepted), cfg: cfg, to: to, auth: auth}
+	c := &conn{f: f, forget: func() {}, conn: accepted, accepted: accepted, progress: ProgressOf(accepted), cfg: cfg, to: to, auth: auth}
 	c.visit.all, c.visit.log = &f.open, f.opts.Log
-	c.lines = c.linesOf
 	c.from.Waits, c.from.Room = c.onWait, c.takeWork
 	return c
 }
@@ -263,23 +264,6 @@ func (c *conn) end() {
 		}
 	}
 	c.f.close(c.conn)
-}
-
-// linesOf returns the values of a header field, nil for none.
-func (c *conn) linesOf(name string) []string {
-	if c.lengths>>(len(name)%64)&1 == 0 {
-		return nil
-	}
-	from := len(c.values)
-	for i := range c.req.Fields {
-		if f := &c.req.Fields[i]; f.Name == name {
-			c.values = append(c.values, f.Value)
-		}
-	}
-	if len(c.values) == from {
-		return nil
-	}
-	return c.values[from:len(c.values):len(c.values)]
 }
 
 // body reads the rest of the request. All of it must come within patience or, if wanted, each piece.

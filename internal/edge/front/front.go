@@ -4,7 +4,10 @@
 // One request, in the goroutine that owns its connection: conn.go reads the head, serve.go has it decided, and
 // answer.go writes the edge's answer, or trip.go asks the site and forward.go passes the site's answer on. A
 // request that the front does not plainly know goes to net/http before anything is decided, with its connection
-// (handover.go). A request that net/http read over HTTP/2 reaches its site by http2.go.
+// (handover.go).
+//
+// HTTP/2: h2.go reads a connection, frames2.go obeys its frames, and head2.go the head of a request. stream2.go has it
+// decided and answers it or asks the site; what is not plain goes to net/http's handler by handler2.go.
 package front
 
 import (
@@ -85,17 +88,15 @@ func (f *Front) Serve(l net.Listener, cfg *tls.Config, auth Authorizer) net.List
 			}
 			pause = 0
 			c := newConn(&f.shared, accepted, cfg, to, auth)
+			c.forget = func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				delete(f.conns, c)
+			}
 			f.mu.Lock()
 			f.conns[c] = struct{}{}
 			f.mu.Unlock()
-			f.open.Go(func() {
-				defer func() {
-					f.mu.Lock()
-					delete(f.conns, c)
-					f.mu.Unlock()
-				}()
-				c.serve()
-			})
+			f.open.Go(c.serve)
 		}
 	})
 	return to
@@ -142,8 +143,11 @@ func (f *Front) closeIdle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.conns {
-		if c.phase.CompareAndSwap(phaseIdle, phaseClosed) {
+		switch {
+		case c.phase.CompareAndSwap(phaseIdle, phaseClosed):
 			f.close(c.accepted)
+		case c.phase.Load() == phaseTwo:
+			c.two.shutDown()
 		}
 	}
 }

@@ -59,18 +59,21 @@ const lastChunk = "0\r\n\r\n"
 
 // date is the Date field of one second.
 type date struct {
-	second int64
-	line   string
+	second      int64
+	value, line string
 }
 
 var lastDate atomic.Pointer[date]
 
-func appendDate(b []byte) []byte {
+func dateNow() *date {
 	now := time.Now()
 	d := lastDate.Load()
 	if d == nil || d.second != now.Unix() {
-		d = &date{now.Unix(), "Date: " + now.UTC().Format(http.TimeFormat) + "\r\n"}
+		value := now.UTC().Format(http.TimeFormat)
+		d = &date{now.Unix(), value, "Date: " + value + "\r\n"}
 		lastDate.Store(d)
 	}
-	return append(b, d.line...)
+	return d
 }
+
+func appendDate(b []byte) []byte { return append(b, dateNow().line...) }

@@ -87,8 +87,10 @@ type Options struct {
 	Monitor *origin.Monitor
 	Buffers httputil.BufferPool
 
-	// Patient returns a writer that gives up when the visitor reads nothing for too long.
-	Patient func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
+	// Handler serves the requests over HTTP/2 that the front does not serve by itself. Context is as ConnContext of
+	// [http.Server].
+	Handler http.Handler
+	Context func(ctx context.Context, c net.Conn) context.Context
 }
 
 // Timeouts are the timeouts of a front.

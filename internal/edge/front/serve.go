@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"time"
 
@@ -25,6 +26,9 @@ func (c *conn) serve() {
 		}
 		if !c.given {
 			c.f.close(c.conn)
+		}
+		if c.two == nil {
+			c.forget()
 		}
 	}()
 	peer := c.conn.RemoteAddr() // reads the PROXY header if one is expected
@@ -70,8 +74,8 @@ func (c *conn) serve() {
 	}
 }
 
-// handshake performs the TLS handshake, and reports whether the front serves the connection. Connections with
-// HTTP/2 and failed handshakes go to net/http.
+// handshake performs the TLS handshake, and reports whether serve goes on: not with HTTP/2. Failed handshakes go to
+// net/http.
 func (c *conn) handshake() bool {
 	t := tls.Server(c.conn, c.cfg)
 	c.conn = t
@@ -88,7 +92,12 @@ func (c *conn) handshake() bool {
 	}
 	state := t.ConnectionState()
 	if c.secure = &state; state.NegotiatedProtocol == "h2" {
-		c.give(t)
+		if c.f.opts.HandsOver {
+			c.give(t)
+			return false
+		}
+		c.peer = clientaddr.Peer(t.RemoteAddr().String())
+		c.serveH2(t)
 		return false
 	}
 	return true
@@ -143,12 +152,17 @@ func (c *conn) handle(length int) (goesOn bool) {
 
 // fillAsk fills ask from the head of the request.
 func (c *conn) fillAsk(body bool) {
-	c.values, c.lengths = c.values[:0], 0
-	for i := range c.req.Fields {
-		c.lengths |= 1 << (len(c.req.Fields[i].Name) % 64)
-	}
 	c.ask = gate.Request{Host: c.req.Host, Target: c.req.Target, Method: c.req.Method, Body: body, Version: "HTTP/1.1", Lines: (*requestLines)(&c.req)}
-	c.ask.ReadHeader(c.f.opts.Proxies, c.peer, c.secure, c.lines)
+	c.readAsk(c.f.opts.Proxies, c.peer, c.secure)
+}
+
+// readAsk fills ask from the header of the request.
+func (w *work) readAsk(proxies clientaddr.Proxies, peer netip.Addr, secure *tls.ConnectionState) {
+	w.values, w.lengths = w.values[:0], 0
+	for i := range w.req.Fields {
+		w.lengths |= 1 << (len(w.req.Fields[i].Name) % 64)
+	}
+	w.ask.ReadHeader(proxies, peer, secure, w.lines)
 }
 
 // requestLines are the header fields of a request for rules.

@@ -78,6 +78,7 @@ type work struct {
 	fields  []gate.Field
 	chunks  http1.Chunks
 	trip    trip
+	lines   func(name string) []string // linesOf
 }
 
 // Sizes of buffers in bytes: of a new one, and of the longest one that is kept for the next request.
@@ -93,7 +94,9 @@ func (p *works) get() *work {
 	if w, ok := p.pool.Get().(*work); ok {
 		return w
 	}
-	return &work{in: make([]byte, firstBuffer)}
+	w := &work{in: make([]byte, firstBuffer)}
+	w.lines = w.linesOf
+	return w
 }
 
 func (p *works) put(w *work) {
@@ -104,6 +107,23 @@ func (p *works) put(w *work) {
 		w.out = nil
 	}
 	p.pool.Put(w)
+}
+
+// linesOf returns the values of a header field, nil for none.
+func (w *work) linesOf(name string) []string {
+	if w.lengths>>(len(name)%64)&1 == 0 {
+		return nil
+	}
+	from := len(w.values)
+	for i := range w.req.Fields {
+		if f := &w.req.Fields[i]; f.Name == name {
+			w.values = append(w.values, f.Value)
+		}
+	}
+	if len(w.values) == from {
+		return nil
+	}
+	return w.values[from:len(w.values):len(w.values)]
 }
 
 // endTrip closes the connection of a trip unless the pool has it.

@@ -118,10 +118,14 @@ func plainRequestLine(b []byte) bool {
 		return false
 	}
 	method, target, ok := bytes.Cut(b, []byte(" "))
-	if !ok || methodOf(method) == "" || len(target) == 0 || target[0] != '/' || len(target) > 1 && target[1] == '/' {
+	return ok && methodOf(method) != "" && isPlainTarget(target)
+}
+
+func isPlainTarget[T string | []byte](target T) bool {
+	if len(target) == 0 || target[0] != '/' || len(target) > 1 && target[1] == '/' {
 		return false
 	}
-	for i := range target {
+	for i := range len(target) {
 		c := target[i]
 		if !plainTarget[c] {
 			return false
@@ -134,7 +138,7 @@ func plainRequestLine(b []byte) bool {
 }
 
 // methodOf returns the accepted method in a text, or "".
-func methodOf(b []byte) string {
+func methodOf[T string | []byte](b T) string {
 	switch string(b) {
 	case "GET":
 		return "GET"
@@ -184,6 +188,16 @@ func splitLine(buf []byte, from, to int, allowed *[256]bool) (line, bool) {
 	return l, true
 }
 
+// PlainValue reports whether a value is plain.
+func PlainValue(s string) bool {
+	for i := range len(s) {
+		if !plainValue[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
 // printable reports whether eight bytes are all from blank to tilde, which every value may contain.
 func printable(x uint64) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
@@ -198,8 +212,7 @@ func (r *Request) parsePlain(head []byte) bool {
 	first, _, _ := strings.Cut(text, version) // a target has no blank
 	r.Method, r.Target, _ = strings.Cut(first, " ")
 	r.Length = -1
-	hosts, lengths, connections := 0, 0, 0
-	pragma, cache, agents := false, false, 0
+	hosts, lengths, connections, lone := 0, 0, 0, loners{}
 	for _, l := range r.lines {
 		name, value := text[l.name:l.nameEnd], text[l.value:l.valueEnd]
 		switch name {
@@ -224,29 +237,61 @@ func (r *Request) parsePlain(head []byte) bool {
 				return false
 			}
 			continue
-		case "Transfer-Encoding", "Trailer", "Te", "Expect", "Upgrade", "Http2-Settings", "Keep-Alive":
+		}
+		if !lone.add(name) {
 			return false
-		case "Pragma":
-			pragma = true
-		case "Cache-Control":
-			cache = true
-		case "User-Agent":
-			agents++
-		default:
-			if strings.HasPrefix(name, "Proxy-") {
-				return false
-			}
 		}
 		r.Fields = append(r.Fields, Field{name, value})
 	}
-	switch {
-	case hosts != 1 || !plainHost(r.Host) || lengths > 1 || connections > 1 || agents > 1 || pragma && !cache:
+	return hosts == 1 && lengths <= 1 && connections <= 1 && r.plainContent(&lone)
+}
+
+// Adopt makes r a request without a body that another parser has read, with all lines but Host and Content-Length in
+// Fields, and reports whether it is plain. Names have the spelling of net/http, values are plain without surrounding
+// blanks; length is the Content-Length, -1 for none.
+func (r *Request) Adopt(method, target, host string, length int64) bool {
+	r.Method, r.Target, r.Host, r.Length = methodOf(method), target, host, length
+	if r.Method == "" || len(r.Fields) > maxFields || !isPlainTarget(target) {
 		return false
-	case lengths == 1:
-		return r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH"
+	}
+	lone := loners{}
+	for i := range r.Fields {
+		if !lone.add(r.Fields[i].Name) {
+			return false
+		}
+	}
+	return r.plainContent(&lone)
+}
+
+// plainContent reports whether what the lines of a head say together is plain.
+func (r *Request) plainContent(lone *loners) bool {
+	return plainHost(r.Host) && lone.ok() && (r.Length < 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH")
+}
+
+// loners are lines that may come once, or not alone.
+type loners struct {
+	agents        int
+	pragma, cache bool
+}
+
+// add notes a line, and reports whether it is plain.
+func (l *loners) add(name string) bool {
+	switch name {
+	case "Transfer-Encoding", "Trailer", "Te", "Expect", "Upgrade", "Http2-Settings", "Keep-Alive":
+		return false
+	case "Pragma":
+		l.pragma = true
+	case "Cache-Control":
+		l.cache = true
+	case "User-Agent":
+		l.agents++
+	default:
+		return !strings.HasPrefix(name, "Proxy-")
 	}
 	return true
 }
+
+func (l *loners) ok() bool { return l.agents <= 1 && (l.cache || !l.pragma) }
 
 // canonical returns a copy of a head with header names in the spelling of net/http; it uses scratch and returns it.
 func canonical(scratch, head []byte, lines []line) (string, []byte) {

@@ -1,0 +1,579 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"vestibule/internal/edge/clientaddr"
+	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/http1"
+	"vestibule/internal/edge/origin"
+)
+
+// stream is one request over HTTP/2 and its answer. It is the [visitor] of its trip, and a context that ends when the
+// visitor leaves. Its goroutine, the reader of the connection or after goApart another, owns it but for what x.mu
+// guards.
+type stream struct {
+	*work
+	x       *h2
+	id      uint32
+	head    http2Head
+	apart   bool // another goroutine reads
+	ended   bool // the client knows the end of the answer
+	told    bool // a part of the answer is on its way
+	pace    Pace
+	session bool      // the visitor has one; set before the trip
+	by      time.Time // for writes of a handler; the zero time for none
+
+	// Guarded by x.mu. The stream is in x.streams from goApart until it has ended.
+	window int64
+	left   bool
+	cut    bool          // by the edge: the client may not know yet
+	gone   chan struct{} // nil if nobody asked
+	origin *http1.Conn   // is closed when the visitor leaves
+	room   chan struct{} // there may be a window; nil if nobody waits
+	body   *body2        // nil for none
+}
+
+// http2Head is what a handler needs of a head2.
+type http2Head struct {
+	plain  bool
+	long   bool
+	server bool          // OPTIONS *: of the server, not of a site
+	r      *http.Request // if not plain
+	waits  bool          // for 100 Continue; under x.mu
+}
+
+// begin makes s the stream of a request. The stream keeps w.
+func (s *stream) begin(w *work, h *head2, window int64) {
+	*s = stream{work: w, x: s.x, id: h.stream, window: window}
+	switch {
+	case h.fault != nil:
+		s.head.long = true
+	case h.method == http.MethodOptions && h.path == "*":
+		s.head.server = true
+	case h.plain() && !gate.Answers(h.path) && h.method != http.MethodOptions:
+		s.head.plain = true
+	default:
+		var err error
+		if s.head.r, s.head.waits, err = h.request(); err != nil {
+			s.head.r = nil
+		}
+	}
+	if !h.ends {
+		s.body = &body2{s: s, length: h.length, recv: streamWindow}
+	}
+}
+
+// serve serves the request to its end. Afterwards s is of no use if it went apart.
+func (s *stream) serve() {
+	defer s.end()
+	switch {
+	case s.head.long:
+		s.reply(http.StatusRequestHeaderFieldsTooLarge, nil, nil)
+	case s.head.server:
+		s.reply(http.StatusOK, nil, nil)
+	case s.head.plain:
+		s.decide()
+	case s.head.r == nil:
+		s.reset(http2.ErrCodeProtocol)
+	default:
+		s.goApart()
+		s.handle()
+	}
+}
+
+// end ends the stream, whatever its answer was, and gives its memory back.
+func (s *stream) end() {
+	x := s.x
+	if !s.apart {
+		if !s.ended {
+			s.reset(http2.ErrCodeInternal)
+		} else if s.body != nil {
+			s.reset(http2.ErrCodeNo)
+		}
+		x.calm.control.earned.Add(4)
+		x.mu.Lock()
+		x.idle = time.Now()
+		x.mu.Unlock()
+	} else {
+		s.endApart()
+	}
+	x.f.works.put(s.work)
+	s.work = nil
+}
+
+// endApart is end of a stream that went apart.
+func (s *stream) endApart() {
+	x := s.x
+	x.mu.Lock()
+	left := s.left
+	unread := s.body != nil && !s.body.over
+	x.mu.Unlock()
+	switch {
+	case left:
+	case !s.ended:
+		s.sendOut(x.f.opts.Timeouts.Header) // what came before the fault
+		x.send(append32(nil, http2.FrameRSTStream, s.id, uint32(http2.ErrCodeInternal)), x.f.opts.Timeouts.Header)
+	case unread:
+		x.send(append32(nil, http2.FrameRSTStream, s.id, uint32(http2.ErrCodeNo)), x.f.opts.Timeouts.Header)
+	}
+	if !left {
+		x.calm.control.earned.Add(4)
+		x.calm.resets.earned.Add(1)
+	}
+	s.leave() // ends what waits for it
+	x.mu.Lock()
+	told := s.body != nil && s.body.dropLocked()
+	if delete(x.streams, s.id); len(x.streams) == 0 {
+		x.idle = time.Now()
+		if x.restLocked(); x.ends {
+			x.nudgeLocked()
+		}
+	}
+	x.mu.Unlock()
+	if told {
+		x.flush(x.f.opts.Timeouts.Header) // the reader hears of an error
+	}
+}
+
+// reset ends a stream that has not gone apart.
+func (s *stream) reset(code http2.ErrCode) {
+	s.ended = true
+	s.x.put(append32(nil, http2.FrameRSTStream, s.id, uint32(code)))
+}
+
+// goApart has another goroutine read the connection, so that this one may wait.
+func (s *stream) goApart() {
+	if s.apart {
+		return
+	}
+	s.apart = true
+	x := s.x
+	x.mu.Lock()
+	x.streams[s.id] = s
+	x.mu.Unlock()
+	x.f.open.Go(x.run)
+}
+
+// leave notes that the visitor has left, and reports whether it was there. Any goroutine may call it.
+func (s *stream) leave() bool {
+	s.x.mu.Lock()
+	defer s.x.mu.Unlock()
+	if s.left {
+		return false
+	}
+	s.left = true
+	if s.gone != nil {
+		close(s.gone)
+	}
+	if s.origin != nil {
+		s.origin.Close() // which ends its read
+	}
+	s.wake()
+	if s.body != nil {
+		s.body.wake()
+	}
+	return true
+}
+
+// wake wakes the owner if it waits for a window. The caller holds x.mu.
+func (s *stream) wake() {
+	if s.room != nil {
+		select {
+		case s.room <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// bind implements [visitor].
+func (s *stream) bind(up *http1.Conn) bool {
+	s.x.mu.Lock()
+	defer s.x.mu.Unlock()
+	s.origin = up
+	return !s.left
+}
+
+// watch implements [visitor]: the reader of the connection always does.
+func (s *stream) watch() {}
+
+// hint implements [visitor].
+func (s *stream) hint(r *http1.Response) bool {
+	b := appendStatus2(beginHead(nil, s.x.shrunk.Load()), r.Status)
+	for i := range r.Fields {
+		if f := &r.Fields[i]; origin.InHint(f.Name) {
+			b = appendField2(b, f.Name, f.Value)
+		}
+	}
+	return s.x.send(endHead(b, 0, s.id, false), s.pace.Left(s.x.f.opts.Timeouts.Idle))
+}
+
+var _ context.Context = (*stream)(nil)
+
+// Deadline implements [context.Context].
+func (*stream) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements [context.Context].
+func (s *stream) Done() <-chan struct{} {
+	s.goApart()
+	s.x.mu.Lock()
+	defer s.x.mu.Unlock()
+	if s.gone == nil {
+		if s.gone = make(chan struct{}); s.left {
+			close(s.gone)
+		}
+	}
+	return s.gone
+}
+
+// Err implements [context.Context].
+func (s *stream) Err() error {
+	s.x.mu.Lock()
+	defer s.x.mu.Unlock()
+	if s.left {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Value implements [context.Context]. It may be called after the end.
+func (s *stream) Value(key any) any {
+	if key == http.ServerContextKey {
+		return s // a handler may panic to end the stream
+	}
+	if s.session {
+		return s.x.f.sessions.Value(key)
+	}
+	return nil
+}
+
+// decide has the request decided, and acts on the outcome.
+func (s *stream) decide() {
+	x, opts := s.x, &s.x.f.opts
+	x.progress.Begin()
+	defer x.progress.End()
+	o := opts.Gate.Begin()
+	defer o.End()
+	defer func() {
+		if p := recover(); p != nil {
+			s.answerPanic(o, p)
+		}
+	}()
+	s.ask = gate.Request{Host: s.req.Host, Target: s.req.Target, Method: s.req.Method, Version: "HTTP/2.0", Lines: (*requestLines)(&s.req)}
+	s.readAsk(opts.Proxies, x.accepted.peer, x.accepted.secure)
+	opts.Metrics.Requests.Inc()
+	opts.Gate.Decide(s, &s.ask, o)
+	x.progress.Identify(o.Client, o.HasSession())
+	switch o.Kind {
+	case gate.Enters:
+		if s.apart {
+			s.forward(o, clientaddr.Text(o.Client))
+			return
+		}
+		if o.Client != x.client {
+			x.client, x.clientText = o.Client, clientaddr.Text(o.Client)
+		}
+		text := x.clientText
+		s.goApart()
+		s.forward(o, text)
+	case gate.Answered:
+		if o.Close {
+			x.shutDown()
+		}
+		s.reply(o.Status, o.Header, o.Body)
+	default:
+		panic(fmt.Sprintf("fast front: an outcome of kind %d", o.Kind))
+	}
+}
+
+// reply writes an answer of the edge.
+func (s *stream) reply(status int, header []gate.Field, body []byte) {
+	b := appendStatus2(beginHead(s.out[:0], s.x.shrunk.Load()), status)
+	for i := range header {
+		b = appendField2(b, header[i].Name, header[i].Value)
+	}
+	b = appendField2(b, "Date", dateNow().value)
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		b = appendLength2(b, int64(len(body)))
+	}
+	if s.req.Method == http.MethodHead {
+		body = nil
+	}
+	s.told, s.ended = true, len(body) == 0
+	s.out = endHead(b, 0, s.id, s.ended)
+	if s.write(body, true, s.x.f.opts.Timeouts.Header) {
+		s.sendOut(s.x.f.opts.Timeouts.Header)
+	}
+}
+
+// answerPanic answers a request whose handling panicked.
+func (s *stream) answerPanic(o *gate.Outcome, p any) {
+	s.x.f.opts.Metrics.Panics.Inc()
+	s.x.f.opts.Log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	if !s.told {
+		s.reply(http.StatusInternalServerError, panicHeader(o), []byte(panicText))
+	}
+}
+
+// forward sends an admitted request to its site. client is the text of the visitor's address.
+func (s *stream) forward(o *gate.Outcome, client string) {
+	o.MustGo(gate.Enters, s.req.Target)
+	s.session = o.HasSession()
+	s.trip = trip{opts: &s.x.f.opts, outcome: o, client: client, base: s, visitor: s, cannotTie: origin.ErrMultiplexedLogin}
+	defer s.endTrip()
+	switch err := s.exchange(nil); {
+	case errors.Is(err, errVisitorLeft), errors.Is(err, context.Canceled):
+	case err != nil:
+		o.Forwarded(0, 0)
+		f := s.x.f.opts.Monitor.Failed(o.Origin, s.req.Host, err)
+		s.reply(f.Status, o.FailureHeader(&f), []byte(f.Text))
+	default:
+		s.answer()
+	}
+}
+
+// answer sends the site's answer to the visitor, once its head was read.
+func (s *stream) answer() {
+	t := &s.trip
+	t.opts.Monitor.Answered(t.outcome.Origin)
+	t.outcome.Forwarded(s.res.Status, time.Since(t.asked))
+	framing := s.res.Body(s.req.Method)
+	b := appendStatus2(beginHead(s.out[:0], s.x.shrunk.Load()), s.res.Status)
+	if dated := s.eachField(func(name, value string) { b = appendField2(b, name, value) }); !dated {
+		b = appendField2(b, "Date", dateNow().value)
+	}
+	if framing != http1.Chunked && framing != http1.ToTheEnd && s.res.Length >= 0 && s.res.Status != http.StatusNoContent {
+		b = appendLength2(b, s.res.Length)
+	}
+	s.out = endHead(b, 0, s.id, framing == http1.NoBody)
+	s.told = true
+	s.ended = framing == http1.NoBody
+	whole, err := s.pass(framing)
+	if err == nil && !s.sendOut(t.opts.Timeouts.Idle) {
+		err = errVisitorLeft
+	}
+	if err != nil {
+		s.ended = false
+		s.brokeOff(err)
+		return
+	}
+	if there := s.bind(nil); whole && there && !s.res.Close && !t.outcome.Alone { // otherwise it is closed with the visitor
+		t.opts.Pool.Put(t.up)
+		t.up = nil
+	}
+}
+
+// pass copies the body of the answer. whole reports whether the origin's connection holds nothing more of it. The error
+// is errVisitorLeft or a fault of the answer.
+func (s *stream) pass(framing http1.Framing) (whole bool, err error) {
+	switch framing {
+	case http1.NoBody:
+		return true, nil
+	case http1.Counted:
+		return true, s.counted(s.res.Length)
+	case http1.Chunked:
+		return true, s.chunked()
+	default:
+		return false, s.untilClose()
+	}
+}
+
+// wrote writes a part of the site's answer, the last one if ends.
+func (s *stream) wrote(b []byte, ends bool) error {
+	if !s.write(b, ends, s.trip.opts.Timeouts.Idle) {
+		return errVisitorLeft
+	}
+	return nil
+}
+
+// sent sends what was written: the rest may take long.
+func (s *stream) sent() error {
+	if !s.sendOut(s.trip.opts.Timeouts.Idle) {
+		return errVisitorLeft
+	}
+	return nil
+}
+
+func (s *stream) counted(left int64) error {
+	up := s.trip.up
+	if left == 0 {
+		return s.wrote(nil, true)
+	}
+	for left > 0 {
+		if len(up.Buffered()) == 0 {
+			if left > smallBody {
+				if err := s.sent(); err != nil {
+					return err
+				}
+				return s.copyBody(up, left, func(b []byte) bool {
+					left -= int64(len(b))
+					return s.wrote(b, left == 0) == nil && s.sent() == nil
+				})
+			}
+			if err := s.fill(up, time.Time{}); err != nil {
+				return err
+			}
+		}
+		b := up.Buffered()
+		b = b[:min(int64(len(b)), left)]
+		left -= int64(len(b))
+		if err := s.wrote(b, left == 0); err != nil {
+			return err
+		}
+		up.Use(len(b))
+	}
+	return nil
+}
+
+func (s *stream) chunked() error {
+	s.chunks = http1.Chunks{}
+	for up := s.trip.up; ; {
+		for len(up.Buffered()) > 0 && !s.chunks.Done {
+			data, n, err := s.chunks.Next(up.Buffered())
+			if err != nil {
+				return err
+			}
+			if err := s.wrote(data, s.chunks.Done); err != nil {
+				return err
+			}
+			up.Use(n)
+		}
+		if s.chunks.Done {
+			return nil
+		}
+		if err := s.sent(); err != nil {
+			return err
+		}
+		if err := s.fill(up, time.Time{}); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *stream) untilClose() error {
+	for up := s.trip.up; ; {
+		b := up.Buffered()
+		if err := s.wrote(b, false); err != nil {
+			return err
+		}
+		if err := s.sent(); err != nil {
+			return err
+		}
+		up.Use(len(b))
+		if err := s.fill(up, time.Time{}); errors.Is(err, io.EOF) {
+			return s.wrote(nil, true)
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// write adds DATA to out, as the windows allow: until they do, it sends out and waits for patience at most, or less if
+// the visitor is slow. It reports whether it could.
+func (s *stream) write(b []byte, ends bool, patience time.Duration) bool {
+	if s.ended {
+		return len(b) == 0
+	}
+	for {
+		n := s.grab(len(b))
+		switch {
+		case n < 0:
+			return false
+		case n == 0 && len(b) > 0:
+			s.goApart()
+			if !s.sendOut(patience) || !s.awaitWindow(patience) {
+				return false
+			}
+			continue
+		case n == 0 && !ends:
+			return true
+		}
+		flags := http2.Flags(0)
+		if ends && n == len(b) {
+			flags, s.ended = http2.FlagDataEndStream, true
+		}
+		s.out = append(appendFrame(s.out, n, http2.FrameData, flags, s.id), b[:n]...)
+		s.x.calm.control.earned.Add(2)
+		if b = b[n:]; len(b) == 0 {
+			return true
+		}
+		if len(s.out) >= maxPayload && s.apart && !s.sendOut(patience) {
+			return false
+		}
+	}
+}
+
+// grab takes up to n bytes of the windows for one frame. It returns -1 if the visitor has left.
+func (s *stream) grab(n int) int {
+	x := s.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s.left {
+		return -1
+	}
+	got := max(0, min(int64(n), maxPayload, s.window, x.window))
+	s.window -= got
+	x.window -= got
+	if got == 0 && n > 0 && s.room == nil {
+		s.room = make(chan struct{}, 1)
+	}
+	return int(got)
+}
+
+// awaitWindow waits until there may be a window. It reports whether the visitor is there in time.
+func (s *stream) awaitWindow(patience time.Duration) bool {
+	return s.await(patience, func(patience time.Duration) (int, bool) {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case <-s.room:
+			return 0, true
+		case <-timer.C:
+			return 0, false
+		}
+	})
+}
+
+// await waits for the visitor, see [Pace].
+func (s *stream) await(patience time.Duration, wait func(patience time.Duration) (n int, ok bool)) bool {
+	progress, atSite, begun := s.x.progress, s.trip.up != nil, time.Now()
+	if s.head.r != nil { // its handler does
+		_, ok := wait(patience)
+		return ok
+	}
+	progress.Await(atSite, s.pace.Lag())
+	n, ok := wait(s.pace.Left(patience))
+	progress.Resume(atSite)
+	s.pace.Add(n, time.Since(begun))
+	return ok
+}
+
+// sendOut sends out, or leaves it to the reader if that is this goroutine. It reports whether it could.
+func (s *stream) sendOut(patience time.Duration) bool {
+	if len(s.out) == 0 {
+		return true
+	}
+	if !s.apart {
+		s.x.put(s.out)
+		s.out = s.out[:0]
+		return true
+	}
+	if s.Err() != nil {
+		s.out = s.out[:0]
+		return false
+	}
+	ok := s.await(patience, func(patience time.Duration) (int, bool) {
+		return len(s.out), s.x.send(s.out, max(patience, time.Second)) // a moment, for the other streams' sake
+	})
+	s.out = s.out[:0]
+	return ok
+}
