@@ -226,14 +226,14 @@ func TestSecretsAndNames(t *testing.T) {
 	for _, m := range regexp.MustCompile(`secretName: (nats-[a-z-]+)`).FindAllStringSubmatch(text.String(), -1) {
 		got[m[1]] = true
 	}
-	p := &natsconf.Plan{DataCenters: []string{"nairobi"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0"}}
+	p := &natsconf.Plan{DataCenters: []string{"nairobi"}, Globals: []string{"global-0"}, Regionals: []string{"regional-0"}, Edges: []string{"edge-0"}, Notifiers: []string{"notifier-0"}}
 	want := p.Folders()
 	for name := range got {
 		if !slices.Contains(want, strings.TrimPrefix(name, "nats-")) {
 			t.Errorf("nobody makes the secret %s", name)
 		}
 	}
-	if len(got) != 6 {
+	if len(got) != 7 {
 		t.Errorf("secrets: %v", got)
 	}
 	// The highest name has credentials: nats-config makes edge-0 to edge-19.
@@ -421,6 +421,12 @@ func TestUnits(t *testing.T) {
 			return
 		}
 		app := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "vestibule-"), "@.service")
+		if app == "notifier" {
+			if !strings.Contains(string(data), "\nExecStart=/usr/local/bin/vestibule notify --config /etc/vestibule/notifier-%i.yaml\n") {
+				t.Errorf("%s: must start vestibule notify", name)
+			}
+			return
+		}
 		for _, want := range []string{
 			"ExecStart=/usr/local/bin/" + app + " --config /etc/vestibule/" + app + "-%i.yaml\n",
 			"StateDirectory=vestibule/" + app + "-%i\n",
@@ -433,7 +439,7 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	})
-	if n != 5 {
+	if n != 6 {
 		t.Errorf("%d units", n)
 	}
 }

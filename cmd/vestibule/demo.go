@@ -35,7 +35,7 @@ func checkLevel(level string) []error {
 }
 
 func newDemoCmd() *cobra.Command {
-	o := &allinone.Options{Params: wire.DefaultParams(), NATS: true}
+	o := &allinone.Options{Params: wire.DefaultParams(), NATS: true, Notify: "mailto:demo@vestibule.example"}
 	visitors, console, level := 0, false, (*string)(nil)
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Run a whole waiting room in one process, with a site behind it",

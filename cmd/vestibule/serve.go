@@ -49,6 +49,7 @@ func newServeCmd() *cobra.Command {
 	f.BoolVar(&o.TLS.Redirect, "tls-redirect", false, "send requests without TLS on to https, before the line")
 	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil,
 		"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")
+	f.StringVar(&o.Notify, "notify-contact", "", "contact of notify, which then runs inside")
 	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")
 	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100",
 		"host:port of metrics and health of global; the regional and the edge take the next two ports")

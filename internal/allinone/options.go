@@ -46,7 +46,10 @@ type Options struct {
 	NewUsersPerMinute int
 	SessionDuration   time.Duration
 	Origin            string // the site, "" for the demo's own
+	Notify            string // contact for push services: run a notifier; "" for none
 	Busy              bool   // add a second room, at [BusyPath], for [Tree.Crowd]
+
+	uninitialized bool // a new fleet admits nobody until an operator initializes it
 }
 
 // Validate returns all faults in the options.
@@ -181,6 +184,9 @@ rooms:
 		}
 		fmt.Fprintf(&b, "    total_active_users: %d\n    new_users_per_minute: %d\n    session_duration: %s\n    origin: %s\n",
 			r.TotalActiveUsers, r.NewUsersPerMinute, r.SessionDuration, r.Origin)
+		if o.Notify != "" {
+			b.WriteString("    web_push: true\n")
+		}
 	}
 	return os.WriteFile(file, []byte(b.String()), 0o600)
 }

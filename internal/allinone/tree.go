@@ -23,6 +23,7 @@ import (
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/node/natsbus/embedded"
+	"vestibule/internal/notify"
 	"vestibule/internal/regional"
 )
 
@@ -130,7 +131,7 @@ func (t *Tree) start(o *Options) (err error) {
 	}
 
 	// The order of shutdown: edges send final reports to their regionals, regionals store them.
-	edges, regionals, globals, origins := t.tier("edges"), t.tier("regionals"), t.tier("global"), t.tier("origin")
+	notifiers, edges, regionals, globals, origins := t.tier("notifiers"), t.tier("edges"), t.tier("regionals"), t.tier("global"), t.tier("origin")
 
 	if o.Control == "" {
 		o.Control = t.ports.nextAddr()
@@ -138,11 +139,11 @@ func (t *Tree) start(o *Options) (err error) {
 	if err := t.startSite(origins, o); err != nil {
 		return err
 	}
-	if err := t.startGlobal(globals, o, fresh); err != nil {
+	if err := t.startGlobal(globals, o, fresh && !o.uninitialized); err != nil {
 		return err
 	}
 	for _, dc := range o.DataCenters {
-		if err := t.startRegional(regionals, o, dc, fresh); err != nil {
+		if err := t.startRegional(regionals, o, dc, fresh && !o.uninitialized); err != nil {
 			return err
 		}
 	}
@@ -156,6 +157,9 @@ func (t *Tree) start(o *Options) (err error) {
 				return err
 			}
 		}
+	}
+	if err := t.startNotifier(notifiers, o); err != nil {
+		return err
 	}
 	if o.Busy {
 		t.Info.Busy = t.Info.Edges[0].URL + BusyPath
@@ -321,6 +325,29 @@ func (t *Tree) startEdge(x *tier, o *Options, dc, name, listen string) (err erro
 	x.g.Go(func() error { return n.Run(x.ctx) })
 	t.edges = append(t.edges, n)
 	t.Info.Edges = append(t.Info.Edges, EdgeInfo{DC: dc, Name: name, URL: n.URL(), Metrics: n.Debug.URL()})
+	return nil
+}
+
+// startNotifier starts a notifier, if there is a contact.
+func (t *Tree) startNotifier(x *tier, o *Options) (err error) {
+	if o.Notify == "" {
+		return nil
+	}
+	cfg := notify.DefaultConfig()
+	cfg.Contact = o.Notify
+	if cfg.Metrics.Listen, err = t.metrics(o); err != nil {
+		return err
+	}
+	log := o.Log.With(slog.String("node", cfg.Name))
+	conn, err := t.connect(cfg.Name, natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, cfg.Name), log)
+	if err != nil {
+		return err
+	}
+	n, err := notify.NewNode(cfg, conn, log)
+	if err != nil {
+		return err
+	}
+	x.g.Go(func() error { return n.Run(x.ctx) })
 	return nil
 }
 

@@ -48,7 +48,7 @@ func (o Outbound) Client() *http.Client {
 		Transport: &http.Transport{
 			Proxy: nil, DialContext: dialer.DialContext, DisableKeepAlives: !o.KeepAlive, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 5 * time.Second, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots},
-			MaxResponseHeaderBytes: 16 << 10, MaxIdleConnsPerHost: 16, MaxConnsPerHost: 64, IdleConnTimeout: time.Minute,
+			MaxResponseHeaderBytes: 16 << 10, MaxIdleConnsPerHost: 64, MaxConnsPerHost: 64, IdleConnTimeout: time.Minute,
 		},
 	}
 }

@@ -169,8 +169,7 @@ func (p *pipeline) worker(name string) (w *Worker, end func()) {
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Contact, cfg.Services = name, "mailto:ops@shop.example", []string{"example.com"}
 	conn := p.connect(name)
-	w = New(Options{Config: cfg, Bus: conn, Store: natsbus.NewPushes(conn), Log: quiet, Count: NewMetrics(prometheus.NewRegistry()), Out: p.push.out})
-	w.tune = p.push.tune
+	w = New(Options{Config: cfg, Bus: conn, Store: natsbus.NewPushes(conn), Log: quiet, Count: NewMetrics(prometheus.NewRegistry()), Out: p.push.out, Tune: p.push.tune})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -150,16 +150,17 @@ func TestAnEndpointReachesOnlyPushServices(t *testing.T) {
 // TestRebinding: a name that was public when it was looked up first, and is not at the next connection, is not connected
 // to, however often it changes.
 func TestRebinding(t *testing.T) {
-	var asked atomic.Int32
+	var private atomic.Bool
 	resolver := names(t, func() netip.Addr {
-		if asked.Add(1)%2 == 1 {
+		if private.Load() {
 			return netip.MustParseAddr("127.0.0.1")
 		}
-		return netip.MustParseAddr("::1")
+		return netip.MustParseAddr("8.8.8.8")
 	})
-	if got, err := resolver.LookupHost(t.Context(), "push.example"); err != nil {
+	if got, err := resolver.LookupHost(t.Context(), "push.example"); err != nil || got[0] != "8.8.8.8" {
 		t.Fatal(got, err)
 	}
+	private.Store(true)
 	sub := browserKeys(t)
 	sub.Endpoint = "https://push.example/x"
 	s := newSender(identity(t), "mailto:ops@shop.example", push.Services{"push.example"}, node.Outbound{Resolver: resolver})
@@ -178,7 +179,9 @@ type pushService struct {
 
 func newPushService(t testing.TB, h http.Handler) *pushService {
 	t.Helper()
-	s := httptest.NewTLSServer(h)
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
@@ -189,13 +192,13 @@ func newPushService(t testing.TB, h http.Handler) *pushService {
 func (p *pushService) sender(t testing.TB) *sender {
 	t.Helper()
 	s := newSender(identity(t), "mailto:ops@shop.example", push.Services{"example.com"}, p.out)
-	p.tune(s)
+	p.tune(s.client)
 	return s
 }
 
-// tune has the connections of a sender go to the service.
-func (p *pushService) tune(s *sender) {
-	s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+// tune has the connections of a client go to the service.
+func (p *pushService) tune(c *http.Client) {
+	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, p.Listener.Addr().String())
 	}
 }

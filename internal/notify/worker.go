@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -43,6 +44,9 @@ const (
 	maxBook     = 1 << 20
 	atOnce      = 256 // messages on their way
 	keepFor     = 25 * time.Hour
+	staleAfter  = 30 * time.Second // what is not told is stored again
+	staleMost   = 9 * time.Minute  // while the outbox knows copies by their IDs
+	staleEvery  = 5 * time.Second
 	batch       = 2000 // jobs of a shard and room at a time
 	maxTries    = 5
 	tooLate     = 15 * time.Minute // a message tells nothing any more
@@ -66,14 +70,15 @@ type Options struct {
 	Count  *Metrics
 	Out    node.Outbound
 	Now    func() time.Time
+	Tune   func(*http.Client) // of tests; nil for none
 }
 
 // Worker is one notifier. Any number share the work: each subscription that is due is stored once, by its ID, and a
 // process holds what it delivers.
 type Worker struct {
 	Options
-	limit chan struct{} // a slot for each message on its way
-	tune  func(*sender) // of tests; nil for none
+	limit chan struct{}  // a slot for each message on its way
+	busy  sync.WaitGroup // deliveries
 
 	mu      sync.Mutex
 	book    *push.Book
@@ -158,7 +163,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	loop(againAfter, w.learn)
 	loop(againAfter, w.follow)
 	loop(helloEvery, w.hello)
-	loop(tickEvery, w.target)
+	loop(tickEvery, func(ctx context.Context) error { return w.target(ctx, (*Worker).dueJobs) })
+	loop(staleEvery, func(ctx context.Context) error { return w.target(ctx, (*Worker).staleJobs) })
 	for shard := range wire.OutboxShards {
 		loop(againAfter, func(ctx context.Context) error {
 			if w.tool() == nil {
@@ -168,9 +174,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		})
 	}
 	err = g.Wait()
-	for range cap(w.limit) { // messages on their way
-		w.limit <- struct{}{}
-	}
+	w.busy.Wait()
 	return err
 }
 
@@ -220,8 +224,8 @@ func (w *Worker) learn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.sender = newSender(id, w.Config.Contact, w.Config.Services, w.Out); w.tune != nil {
-		w.tune(t.sender)
+	if t.sender = newSender(id, w.Config.Contact, w.Config.Services, w.Out); w.Tune != nil {
+		w.Tune(t.sender.client)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -310,10 +314,13 @@ func (w *Worker) hearCalls(_ string, data []byte) {
 	w.calls = append(w.calls, call{Calls: c})
 }
 
+// staleJobs returns what this notifier has stored, and nobody has told for long. The caller holds the lock.
+func (w *Worker) staleJobs() []push.Job { return w.book.Stale(w.now(), staleAfter, staleMost) }
+
 // target stores what is due in the outbox.
-func (w *Worker) target(ctx context.Context) error {
+func (w *Worker) target(ctx context.Context, find func(*Worker) []push.Job) error {
 	w.mu.Lock()
-	jobs := w.dueJobs()
+	jobs := find(w)
 	w.mu.Unlock()
 	if len(jobs) == 0 {
 		return nil
@@ -375,8 +382,9 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 	case <-ctx.Done():
 		return
 	}
+	w.busy.Add(1)
 	go func() {
-		defer func() { <-w.limit }()
+		defer w.busy.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendWithin+2*storeWithin)
 		defer cancel()
 		if err := w.deliver(ctx, d); err != nil {
@@ -387,6 +395,8 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 
 // deliver delivers a notification, unless its subscription has ended or was told.
 func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
+	sent := sync.OnceFunc(func() { <-w.limit })
+	defer sent()
 	var j push.Job
 	if err := json.Unmarshal(d.Data, &j); err != nil || w.tool() == nil {
 		return errors.Join(err, d.Drop())
@@ -422,19 +432,21 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 		return errors.Join(err, d.Drop())
 	}
 	m := &Message{Text: text, Topic: fmt.Sprintf("%016x", j.Visitor), TTL: lives[j.Stage]}
-	switch res := t.sender.send(ctx, w.Now(), sub, m); {
+	res := t.sender.send(ctx, w.Now(), sub, m)
+	sent() // stores are slower, and nobody waits for them
+	switch {
 	case res.Cause == "":
 		w.delivered(&j)
+		err := d.Done() // first: with its ID the outbox takes no copy
 		if r.Told = j.Stage; r.Told == push.Called {
 			r.Sealed = nil
 		}
-		if data, err = r.Encode(); err == nil {
-			err = w.Store.Put(ctx, uint64(j.Room), j.Visitor, data, revision)
+		if data, why := r.Encode(); why != nil {
+			err = errors.Join(err, why)
+		} else if why = w.Store.Put(ctx, uint64(j.Room), j.Visitor, data, revision); !errors.Is(why, wire.ErrChanged) { // else the visitor was faster
+			err = errors.Join(err, why)
 		}
-		if errors.Is(err, wire.ErrChanged) { // the visitor was faster
-			err = nil
-		}
-		return errors.Join(err, d.Done())
+		return err
 	case res.Again && d.Tries < maxTries:
 		w.Count.failed.WithLabelValues(res.Cause).Inc()
 		w.late(age)

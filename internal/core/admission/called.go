@@ -39,6 +39,9 @@ func (c *calledLog) since() fleettime.Time { return slices.Min(c.least[:]) }
 // visitors are called by their places.
 func (r *roomState) noteCalled(ft fleettime.Time) bool {
 	v := r.view
+	if v != nil && r.Claim != 0 && !r.gathersAt(ft) && !r.queuedAll() {
+		r.claims.note(ft, v.Cutoff)
+	}
 	switch {
 	case v == nil || !v.Queues() || len(v.Rounds) > 0 || r.queuedAll():
 		r.called = calledLog{}

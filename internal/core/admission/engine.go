@@ -62,6 +62,9 @@ type Room struct {
 	// Grace is how long an absent waiting visitor keeps the place; 0 means room.DefaultGrace. A visitor is absent a
 	// minute after its last request.
 	Grace time.Duration
+
+	// Claim is how long a visitor whose place is Kept may come after the call; 0 means that no place is kept.
+	Claim time.Duration
 }
 
 // Span is a time interval without Until.
@@ -71,7 +74,7 @@ type Span struct{ From, Until fleettime.Time }
 func RoomOf(r *room.Room) Room {
 	out := Room{
 		ID: r.ID, Epoch: r.Epoch, Cap: r.PartitionPolicy == room.PolicyCap,
-		Probation: r.Probation, Grace: r.Grace, Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
+		Probation: r.Probation, Grace: r.Grace, Claim: claimOf(r), Session: r.SessionDuration, OnIsolation: r.OnIsolation, IsolationLimit: r.IsolationLimit,
 		NoRenewal: r.NoRenewal, Drawn: r.Drawn.Drawn(), Draw: r.Draw,
 	}
 	switch r.State() {
@@ -85,6 +88,14 @@ func RoomOf(r *room.Room) Room {
 		out.Gather = append(out.Gather, Span{fleettime.Time(span[0]), fleettime.Time(span[1])})
 	}
 	return out
+}
+
+// claimOf returns the claim time of a room, 0 for none.
+func claimOf(r *room.Room) time.Duration {
+	if !r.Notifies() {
+		return 0
+	}
+	return r.Claim
 }
 
 // shut returns why an operator or an event stops admissions, or None. Event times are compared with both ends of

@@ -63,10 +63,15 @@ func (k showing) under(t *ticket.Ticket, place fleettime.Time) fleettime.Time {
 // every 20 s, each such ticket adds less than four in maxShowings to the count.
 const maxShowings = 1 << 14
 
+// absent returns the seconds since the visitor of t is not counted any more.
+func absent(ft fleettime.Time, t *ticket.Ticket) int64 {
+	return ft.Second() - int64(t.Seen) - windowsKept*windowLen
+}
+
 // Lapsed reports whether the place of t is lost at fleet time ft: its visitor was absent longer than the grace period,
 // which begins when the visitor is not counted any more.
 func Lapsed(ft fleettime.Time, t *ticket.Ticket, grace time.Duration) bool {
-	return ft.Second()-int64(t.Seen) > windowsKept*windowLen+int64(grace/time.Second)
+	return absent(ft, t) > int64(grace/time.Second)
 }
 
 // enqueued records that a visitor joined the queue. Only newcomers are expected to return: an old ticket can be

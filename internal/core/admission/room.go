@@ -39,6 +39,7 @@ type roomState struct {
 	held     held
 	view     *wire.View
 	called   calledLog
+	claims   claims         // of places that are kept
 	elder    fleettime.Time // the newest since() with visitors that joined before it and wait here
 	outcomes estimate.OutcomeCounter
 	admitted uint64
@@ -121,7 +122,7 @@ func (r *roomState) inside(m moment, t *ticket.Ticket) Decision {
 		return r.repeat(m, *t)
 	case t.IsAdmitted() || r.tickets.used(t.ID): // also a place that became a session
 		return Decision{Fresh: Expired}
-	case Lapsed(m.time, t, r.Grace):
+	case r.lapsed(m.time, t):
 		return Decision{Fresh: Lost}
 	}
 	return Decision{}
@@ -222,7 +223,7 @@ func (r *roomState) waits(now fleettime.Mono, t *ticket.Ticket) bool {
 	}
 	m := r.edge.at(now)
 	r.updateSince(t)
-	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !Lapsed(m.time, t, r.Grace)
+	return r.ended.of(t) != wire.Left && !r.tickets.used(t.ID) && !r.lapsed(m.time, t)
 }
 
 // stopped returns why the edge admits nobody to the room, or None: first by operators and events, except for a release,

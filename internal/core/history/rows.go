@@ -26,7 +26,7 @@ var Columns = []Column{
 	{"paused", "1 while nobody enters by an operator's word", gauge(Paused)},
 
 	{"arrived", "visitors that joined the queue or entered at once", func(p, since *Point) (float64, bool) {
-		return grown(p, since, Joined) + grown(p, since, Admitted) - grown(p, since, Entered), true
+		return float64(grown(p, since, Joined) + grown(p, since, Admitted) - grown(p, since, Entered)), true
 	}},
 	{"returning", "of them, visitors whose earlier session or place had ended", total(counts + Returning)},
 	{"admitted", "visitors admitted", total(Admitted)},
@@ -81,7 +81,10 @@ type slab struct {
 // later steps are left out, since nobody recorded.
 func Rows(points []Point, from, to, step int64) []Row {
 	const together = 256 // rows of a slab
-	var out []Row
+	if len(points) == 0 || to <= from {
+		return nil
+	}
+	out := make([]Row, 0, to/step-from/step)
 	var since *Point
 	var numbers slab
 	points = Rollup(points, step)
@@ -126,15 +129,15 @@ func gauge(f Field) func(p, since *Point) (float64, bool) {
 }
 
 func total(f Field) func(p, since *Point) (float64, bool) {
-	return func(p, since *Point) (float64, bool) { return grown(p, since, f), since != nil }
+	return func(p, since *Point) (float64, bool) { return float64(grown(p, since, f)), since != nil }
 }
 
 // grown returns by how much a total grew. Totals of a fleet that lost its history begin at 0 again.
-func grown(p, since *Point, f Field) float64 {
+func grown(p, since *Point, f Field) int64 {
 	if since == nil {
 		return 0
 	}
-	return max(0, float64(p.Values[f]-since.Values[f]))
+	return max(0, p.Values[f]-since.Values[f])
 }
 
 func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) (float64, bool) {
@@ -142,7 +145,7 @@ func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) 
 		var bins [waitBins]int64
 		n := bins[:len(bounds)+1]
 		for i := range n {
-			n[i] = int64(grown(p, since, counts+Field(first+i)))
+			n[i] = grown(p, since, counts+Field(first+i))
 		}
 		d, ok := quantile(bounds, n, q)
 		return d.Seconds(), ok
@@ -154,7 +157,7 @@ func stay(q float64) func(p, since *Point) (float64, bool) {
 	return func(p, since *Point) (float64, bool) {
 		var n [waitBins]int64
 		for i := range n {
-			n[i] = int64(grown(p, since, counts+Field(Stayed+i)))
+			n[i] = grown(p, since, counts+Field(Stayed+i))
 		}
 		for i := range n[:waitBins-1] {
 			n[i] = max(0, n[i]-n[i+1])
@@ -169,8 +172,8 @@ func stay(q float64) func(p, since *Point) (float64, bool) {
 func Origin(p, since *Point) (requests, failed int64, p95 time.Duration) {
 	n := make([]int64, latencyBins)
 	for i := range n {
-		n[i] = int64(grown(p, since, counts+Field(Latency+i)))
+		n[i] = grown(p, since, counts+Field(Latency+i))
 	}
 	p95, _ = quantile(latencyBounds[:], n, 0.95)
-	return int64(grown(p, since, counts+OriginRequests)), int64(grown(p, since, counts+OriginErrors)), p95
+	return grown(p, since, counts+OriginRequests), grown(p, since, counts+OriginErrors), p95
 }

@@ -62,10 +62,13 @@ type bookRoom struct {
 
 // bookSub is a subscription.
 type bookSub struct {
-	place fleettime.Time
-	since fleettime.Time // it was read
-	told  Stage          // or queued
-	nonce string
+	place  fleettime.Time
+	since  fleettime.Time // it was read
+	told   Stage          // or queued
+	stored Stage          // of the record
+	queued fleettime.Time // when told was
+	due    fleettime.Time // since when told is
+	nonce  string
 }
 
 // NewBook returns an empty book.
@@ -90,7 +93,7 @@ func (b *Book) Set(now fleettime.Time, id room.ID, visitor uint64, r *Record) bo
 	nonce := hex.EncodeToString(r.Sealed[:min(len(r.Sealed), 8)])
 	had := rm.subs[visitor]
 	if had != nil && had.nonce == nonce && had.place == r.Place {
-		had.told = max(had.told, r.Told)
+		had.told, had.stored = max(had.told, r.Told), r.Told
 		return true
 	}
 	if had == nil {
@@ -99,7 +102,7 @@ func (b *Book) Set(now fleettime.Time, id room.ID, visitor uint64, r *Record) bo
 		}
 		b.n++
 	}
-	rm.subs[visitor] = &bookSub{place: r.Place, since: now, told: r.Told, nonce: nonce}
+	rm.subs[visitor] = &bookSub{place: r.Place, since: now, told: r.Told, stored: r.Told, nonce: nonce}
 	shard := Shard(visitor)
 	if r.Told == Unconfirmed {
 		b.first[shard] = append(b.first[shard], key{id, visitor})
@@ -171,8 +174,27 @@ func (rm *bookRoom) due(to []Job, now fleettime.Time, id room.ID, visitor uint64
 	if s == nil || s.told >= stage {
 		return to
 	}
-	s.told = stage
-	return append(to, Job{id, visitor, stage, now, fmt.Sprintf("%016x.%016x.%s.%d", uint64(id), visitor, s.nonce, stage)})
+	s.told, s.queued, s.due = stage, now, now
+	return append(to, s.job(id, visitor))
+}
+
+// job returns the newest notification of a subscription.
+func (s *bookSub) job(id room.ID, visitor uint64) Job {
+	return Job{id, visitor, s.told, s.due, fmt.Sprintf("%016x.%016x.%s.%d", uint64(id), visitor, s.nonce, s.told)}
+}
+
+// Stale returns what was returned as due longer ago than after, is not stored as told, and became due later than most
+// ago. The outbox may have lost it; it has a copy at most.
+func (b *Book) Stale(now fleettime.Time, after, most time.Duration) (jobs []Job) {
+	for id, rm := range b.rooms {
+		for visitor, s := range rm.subs {
+			if s.told > s.stored && now.Sub(s.queued) > after && now.Sub(s.due) < most {
+				s.queued = now
+				jobs = append(jobs, s.job(id, visitor))
+			}
+		}
+	}
+	return jobs
 }
 
 // Again takes back jobs that could not be stored.

@@ -90,6 +90,21 @@ func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 	}
 }
 
+// TestWhatTheOutboxLostIsDueAgain: until the subscription says that it was told, or it is too late.
+func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
+	b := NewBook(100)
+	b.Set(0, shop, 1, record(minute, Confirmed, "a"))
+	b.Set(0, shop, 2, record(minute, Confirmed, "a"))
+	first := allDue(b, Call{shop, minute, minute})
+	b.Set(0, shop, 2, record(minute, Called, "a"))
+	for at, want := range []string{"", "", "1:turn", "", "1:turn", "", "", ""} {
+		got := b.Stale(fleettime.Time(at*20_000), 30*time.Second, 90*time.Second)
+		if names(got) != want || want != "" && got[0] != first[0] {
+			t.Errorf("after %d s: %v of %v", at*20, got, first)
+		}
+	}
+}
+
 // TestTheBookIsBounded by number and by age.
 func TestTheBookIsBounded(t *testing.T) {
 	b := NewBook(10)

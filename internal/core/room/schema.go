@@ -54,6 +54,7 @@ type Settings struct {
 	OriginReuse       string
 	LongConnections   string
 	WebPush           bool
+	Claim             time.Duration
 	TurnstileMode     string
 	TurnstileAction   string
 	Rules             []Rule
@@ -232,6 +233,8 @@ var Schema = []Setting{
 		"Websockets: `end` with their session, or `renew` it while their visitor sends data: see [Long connections](#long-connections).", LongEnd, LongRenew),
 	truth("web_push", func(s *Settings) *bool { return &s.WebPush },
 		"Visitors may ask to be told near their turn and at it, also with the page closed: see [Notifications](WAITING-PAGE.md#notifications). `random` rooms do not."),
+	duration("claim", MinClaim, MaxClaim, DefaultClaim, func(s *Settings) *time.Duration { return &s.Claim },
+		"Time that a visitor with notifications has to come after its call, with the page closed. Until then its place is kept, for a day at most."),
 	forEvents(choice("turnstile_mode", DefaultTurnstile, func(s *Settings) *string { return &s.TurnstileMode },
 		"Kept for clients of the hosted product. It has no effect.", TurnstileModes...)),
 	forEvents(choice("turnstile_action", DefaultTurnstileAction, func(s *Settings) *string { return &s.TurnstileAction },

@@ -23,6 +23,8 @@ const (
 	MaxSession   = time.Hour
 	MinProbation = 10 * time.Second
 	MaxProbation = time.Hour
+	MinClaim     = time.Minute
+	MaxClaim     = time.Hour
 	MinGrace     = 10 * time.Second // a reload over a slow network takes seconds
 	MaxGrace     = time.Hour        // a returning visitor passes all visitors that waited meanwhile
 	MinLost      = time.Minute      // not below the lease of a data centre
@@ -106,6 +108,7 @@ const (
 	DefaultPolicy          = PolicyServe
 	DefaultProbation       = time.Minute
 	DefaultGrace           = 5 * time.Minute
+	DefaultClaim           = 10 * time.Minute
 	DefaultLost            = 15 * time.Minute
 	DefaultIsolation       = IsolationHold
 	DefaultBinding         = BindingNone

@@ -72,10 +72,11 @@ type Ticket struct {
 	Answer uint8 // of a waiting visitor: number of the response that set the ticket; 0 if never counted
 	Flags  Flags
 
-	// The following fields are not sealed. The caller of the engine sets them: the client network, and whether not to
-	// count the visitor again.
+	// The following fields are not sealed. The caller of the engine sets them: the client network, whether not to
+	// count the visitor again, and whether the place is kept.
 	Network   Network
 	Uncounted bool
+	Kept      bool // its visitor is told when its turn comes, so the grace period begins then
 }
 
 // Place returns the visitor's position in the order of the queue: earlier places go first. It is a time on the axis of

@@ -13,6 +13,7 @@ import (
 
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/ticket/reuse"
@@ -92,6 +93,7 @@ func (rd *reader) read(r *Request, seals *ticket.Scratch, rooms *snapshot, rm *r
 		}
 	}
 	b.session, b.place = op.best(i, kindSession), op.best(i, kindPlace)
+	b.place.Kept = b.push != "" && rm.notifies != nil && push.Equal(b.push, rm.notifies.sealer.Proof(rm.ID, b.place.ID))
 	b.unread = op.newer && rd.mayLackKeys(rooms, rm.codec[i]) && !op.stands(&b.session)
 	return b
 }

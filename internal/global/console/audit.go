@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"vestibule/internal/global/audit"
@@ -91,8 +92,15 @@ func viewEntry(now time.Time, shown *api.AuditEntry) (entryView, error) {
 		if c.Change != api.Changed {
 			o.Change = map[api.AppliedChangeChange]string{api.Made: "new", api.Deleted: "deleted"}[c.Change]
 		}
-		for _, s := range c.Settings {
-			o.Differences = append(o.Differences, difference{s.Key, leaf(s.Before), leaf(s.After)})
+		for i, s := range c.Settings {
+			if i+1 < len(c.Settings) && strings.HasPrefix(c.Settings[i+1].Key, s.Key+".") {
+				continue // its details follow
+			}
+			key := s.Key
+			if strings.HasPrefix(key, "rules[") {
+				key = "rule" // its ID says nothing
+			}
+			o.Differences = append(o.Differences, difference{key, leaf(s.Before), leaf(s.After)})
 		}
 		v.Objects = append(v.Objects, o)
 	}

@@ -47,6 +47,9 @@ var operations = map[string]string{
 	"patch-controls": "changed the controls",
 	"create-release": "let in visitors", "create-token": "created a token", "delete-token": "revoked a token",
 	"make-first-token": "created the first token", "make-token": "created a token",
+	"create-webhook": "created a webhook", "patch-webhook": "changed a webhook", "delete-webhook": "deleted a webhook",
+	"test-webhook": "tested a webhook", "initialize-fleet": "began the fleet", "put-data-center": "set a data centre",
+	"delete-data-center": "removed a data centre", "forget-edge": "declared an edge lost",
 }
 
 // operationWords returns an operation in words.

@@ -48,13 +48,26 @@ func flatten(out map[string]string, key string, v any) {
 	}
 }
 
-// leaf returns a scalar as text, "" for null.
+// leaf returns a value as text, "" for null. Of an object it leaves out what has no meaning for people.
 func leaf(v any) string {
+	var parts []string
 	switch v := v.(type) {
 	case nil:
 		return ""
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64)
+	case []any:
+		for _, x := range v {
+			parts = append(parts, leaf(x))
+		}
+		return strings.Join(parts, ", ")
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if s := leaf(v[key]); s != "" && key != "id" && key != "version" {
+				parts = append(parts, key+" "+s)
+			}
+		}
+		return strings.Join(parts, ", ")
 	default:
 		return fmt.Sprint(v)
 	}
@@ -66,18 +79,12 @@ func member(v any, i int) (name, text string) {
 	if !ok {
 		return strconv.Itoa(i + 1), leaf(v)
 	}
-	name = strconv.Itoa(i + 1)
 	for _, key := range []string{"name", "expression", "host"} {
 		if s, ok := m[key].(string); ok && s != "" {
-			name = s
-			break
+			rest := maps.Clone(m)
+			delete(rest, key)
+			return s, leaf(rest)
 		}
 	}
-	var parts []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if s := leaf(m[key]); s != "" && s != name && key != "id" && key != "version" {
-			parts = append(parts, key+" "+s)
-		}
-	}
-	return name, strings.Join(parts, ", ")
+	return strconv.Itoa(i + 1), leaf(m)
 }

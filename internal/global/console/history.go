@@ -52,7 +52,7 @@ func tableStepOf(length time.Duration) int {
 // historyQuery returns the range of a request for the API, and its length.
 func historyQuery(q *request, events []api.Event) (query url.Values, length time.Duration) {
 	for i := range events {
-		if e := &events[i]; e.Id == q.FormValue("event") {
+		if e := &events[i]; e.Id == q.FormValue("event") || e.Id == q.FormValue("range") {
 			from := e.EventStartTime
 			if e.PrequeueStartTime != nil {
 				from = *e.PrequeueStartTime

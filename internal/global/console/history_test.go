@@ -107,7 +107,16 @@ func TestHistoryIsAReport(t *testing.T) {
 		}
 	}
 	report := f.see(at + "?event=" + event)
-	contains(t, report, "report of an event", "Waited, half of those let in")
+	contains(t, report, "report of an event", "Waited, half of those let in", "Ben: event autumn-launch made", "Ben: limits set", "Ben: room made")
+	// The same choice has times and events: with two, another time than that of the event would not be shown.
+	chosen := f.see(at + "?range=" + event)
+	contains(t, chosen, "report of an event")
+	if n := strings.Count(chosen.body, " selected>"); n != 1 || !strings.Contains(chosen.body, `<option value="`+event+`" selected>`) {
+		t.Errorf("%d choices are selected, not only the event", n)
+	}
+	log := f.see("/console/audit") // nothing as a program writes it
+	lacks(t, log, "map[", "create-webhook")
+	contains(t, log, "Ben created a webhook", "room.paused, alarm.raised", "rule description the office, enabled false, expression ip.src in {192.0.2.0/24}", "limits.new_users_per_minute 180")
 	file := f.see(strings.ReplaceAll(regexp.MustCompile(`href="([^"]+history\.csv[^"]*)"`).FindStringSubmatch(report.body)[1], "&amp;", "&"))
 	rows, err := csv.NewReader(strings.NewReader(file.body)).ReadAll()
 	if err != nil || len(rows) < 60 || rows[0][0] != "time" || rows[0][1] != "waiting" || !strings.Contains(file.header.Get("Content-Disposition"), `filename="autumn-sale.csv"`) {

@@ -224,7 +224,11 @@ func (s *statsService) actionMarks(ctx context.Context, r *roomstore.Room, x spa
 func changeText(c *api.AppliedChange) string {
 	var parts []string
 	for _, x := range c.Settings {
-		switch key := strings.ReplaceAll(x.Key, "_", " "); {
+		key := strings.ReplaceAll(x.Key, "_", " ")
+		if name, ok := strings.CutPrefix(x.Key, "events["); ok {
+			key = "event " + strings.Replace(name, "]", "", 1)
+		}
+		switch {
 		case strings.HasPrefix(key, "rules"): // their values may be secrets
 			if text := "rules changed"; !slices.Contains(parts, text) {
 				parts = append(parts, text)
@@ -234,7 +238,7 @@ func changeText(c *api.AppliedChange) string {
 		case x.After == nil:
 			parts = append(parts, key+" ended")
 		case x.Before == nil && x.After == true:
-			parts = append(parts, key)
+			parts = append(parts, key+" set")
 		case x.Before == nil && composite(x.After):
 			parts = append(parts, key+" made")
 		case composite(x.After):
@@ -246,7 +250,7 @@ func changeText(c *api.AppliedChange) string {
 		}
 	}
 	if len(parts) == 0 {
-		return string(c.Change)
+		return string(c.Kind) + " " + string(c.Change)
 	}
 	return short(strings.Join(parts[:min(len(parts), 4)], ", "))
 }

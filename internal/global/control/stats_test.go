@@ -71,7 +71,7 @@ func TestStats(t *testing.T) {
 		x := m.(map[string]any)
 		texts = append(texts, x["kind"].(string)+": "+x["text"].(string)+" ("+x["reason"].(string)+")")
 	}
-	if got := strings.Join(texts, "; "); got != "action: made (); action: pause (the lights went out)" {
+	if got := strings.Join(texts, "; "); got != "action: room made (); action: pause set (the lights went out)" {
 		t.Errorf("marks: %s", got)
 	}
 

@@ -195,7 +195,8 @@ func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64) 
 }
 
 // blocks returns the points of the blocks of a room that end after since, up to the block that begins after to.
-func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64) (out []history.Point, err error) {
+func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64) (_ []history.Point, err error) {
+	var out [][]history.Point
 	from := time.Unix(max(0, since), 0).Add(-time.Minute) // the clocks of the store's servers may be behind
 	e := h.Read(ctx, l.HistoryLevel, public(id), from, func(data []byte) bool {
 		points, e := history.DecodeBlock(data)
@@ -206,13 +207,13 @@ func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int
 		if points[0].At > to+l.block {
 			return false
 		}
-		out = append(out, points...)
+		out = append(out, points)
 		return true
 	})
 	if e != nil {
 		err = e
 	}
-	return out, err
+	return slices.Concat(out...), err
 }
 
 // public returns the ID of a room in subjects.

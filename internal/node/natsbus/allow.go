@@ -87,12 +87,9 @@ func writing(bucket string, keys ...string) (out []string) {
 	return out
 }
 
-// notifying are the permissions to consume streams.
-func notifying(streams ...string) (out []string) {
-	for _, s := range streams {
-		out = append(out, api("")+"STREAM.INFO."+s, api("")+"CONSUMER.CREATE."+s+".>", api("")+"CONSUMER.INFO."+s+".*", api("")+"CONSUMER.DELETE."+s+".*")
-	}
-	return out
+// AnswersOften reports whether a request on a subject gets several answers.
+func AnswersOften(subject string) bool {
+	return strings.HasSuffix(subject, "DIRECT.GET."+PushStream) || strings.Contains(subject, "CONSUMER.MSG.NEXT.")
 }
 
 // standing are the permissions to stand for leadership under a name.
@@ -135,15 +132,17 @@ func Allow(role Role, place, name string) Allowed {
 				wire.GrantSubject(wire.Root, "*"), wire.OrderSubject("*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject, wire.FleetSubject, wire.CallSubject,
 			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">"),
 				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">"),
-				[]string{wire.Audits, wire.Histories}, readingStreams()),
+				[]string{wire.Audits, wire.Histories, api("") + "CONSUMER.CREATE." + OutboxStream + ".>"}, readingStreams()),
 			Subscribe: []string{wire.Reports(wire.Root), wire.OrderDoneSubject("*"), wire.AskSubject, wire.Copies, wire.NumbersSubject, wire.FleetSubject, wire.HistorySubject(wire.HistoryLog, "*"), inbox},
 		}
 	case RoleNotifier:
 		return Allowed{
-			Publish: slices.Concat(reading("", documentsBucket, notifierKey), []string{wire.Pushes, wire.Outboxes, wire.NotifierSubject},
-				notifying(PushStream, OutboxStream), []string{
-					api("") + "STREAM.MSG.GET." + PushStream, api("") + "CONSUMER.MSG.NEXT." + OutboxStream + ".*", "$JS.ACK." + OutboxStream + ".>",
-				}),
+			Publish: slices.Concat(reading(DocumentsDomain, documentsBucket, notifierKey), []string{
+				wire.Pushes, wire.Outboxes, wire.NotifierSubject, "$JS.ACK." + OutboxStream + ".>",
+				api(DocumentsDomain) + "STREAM.INFO." + PushStream, api(DocumentsDomain) + "STREAM.MSG.GET." + PushStream,
+				api(DocumentsDomain) + "DIRECT.GET." + PushStream, api(DocumentsDomain) + "STREAM.INFO." + OutboxStream,
+				api(DocumentsDomain) + "CONSUMER.INFO." + OutboxStream + ".*", api(DocumentsDomain) + "CONSUMER.MSG.NEXT." + OutboxStream + ".*",
+			}),
 			Subscribe: []string{wire.CallSubject, wire.NotifierSubject, inbox},
 		}
 	case RoleOperator:
@@ -163,6 +162,9 @@ func Allow(role Role, place, name string) Allowed {
 			for _, verb := range []string{"INFO", "CREATE", "UPDATE"} {
 				a.Publish = append(a.Publish, api("")+"STREAM."+verb+"."+stream)
 			}
+		}
+		if place == wire.Root {
+			a.Publish = append(a.Publish, api("")+"CONSUMER.CREATE."+OutboxStream+".>")
 		}
 		return a
 	case RoleLeaf:
@@ -239,6 +241,9 @@ func (c *Conn) Provision(ctx context.Context, place string, replicas int) (made 
 		if err != nil {
 			return made, fmt.Errorf("%s: %w", name, err)
 		}
+	}
+	if place == wire.Root {
+		return made, makeShards(ctx, js)
 	}
 	return made, nil
 }

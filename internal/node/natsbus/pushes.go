@@ -28,9 +28,10 @@ var pushStream = &jetstream.StreamConfig{
 	Name: PushStream, Subjects: []string{wire.Pushes}, MaxAge: 24 * time.Hour, MaxBytes: 256 << 20, MaxMsgsPerSubject: 1,
 }
 
-// outboxStream holds the notifications that are due and not delivered yet.
+// outboxStream holds the notifications that are due and not delivered yet. It is in memory: what is lost with a server is
+// found again in the subscriptions.
 var outboxStream = &jetstream.StreamConfig{
-	Name: OutboxStream, Subjects: []string{wire.Outboxes}, Retention: jetstream.WorkQueuePolicy, MaxAge: time.Hour, MaxBytes: 64 << 20,
+	Name: OutboxStream, Subjects: []string{wire.Outboxes}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.MemoryStorage, MaxAge: time.Hour, MaxBytes: 64 << 20,
 	Duplicates: 10 * time.Minute,
 }
 
@@ -41,8 +42,34 @@ func (c *Conn) EnsurePushes(ctx context.Context, replicas int) error {
 		_, err := (&stream{conn: c, config: config, replicas: replicas}).open(ctx)
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	js, err := c.jetStream()
+	if err != nil {
+		return err
+	}
+	return makeShards(ctx, js)
 }
+
+// holdFor is how long a process holds a notification.
+const holdFor = 30 * time.Second
+
+// makeShards makes the consumers of the outbox. Notifiers may not: a consumer can send what is stored anywhere.
+func makeShards(ctx context.Context, js jetstream.JetStream) error {
+	for shard := range wire.OutboxShards {
+		_, err := js.CreateConsumer(ctx, OutboxStream, jetstream.ConsumerConfig{
+			Durable: shardName(shard), FilterSubject: wire.OutboxSubject(shard), AckPolicy: jetstream.AckExplicitPolicy, AckWait: holdFor,
+			MaxDeliver: -1, MaxAckPending: 4096,
+		})
+		if err != nil && !errors.Is(err, jetstream.ErrConsumerExists) {
+			return fmt.Errorf("consumer %s: %w", shardName(shard), err)
+		}
+	}
+	return nil
+}
+
+func shardName(shard int) string { return fmt.Sprintf("shard-%d", shard) }
 
 // StorePush stores the state of a subscription, empty for none any more. It returns nil once it is stored.
 func (c *Conn) StorePush(ctx context.Context, room, visitor uint64, record []byte) error {
@@ -96,43 +123,55 @@ func (p *Pushes) Secret(ctx context.Context) ([]byte, error) {
 // Follow calls each with every subscription, and from then on with every change; current is called once when all stored
 // ones have been told. It returns when ctx ends, or when the stream is lost.
 func (p *Pushes) Follow(ctx context.Context, each func(room, visitor uint64, record []byte), current func()) error {
-	js, s, err := p.stream(ctx, PushStream)
-	if err != nil {
-		return err
-	}
-	last := s.CachedInfo().State.LastSeq
-	if last == 0 || s.CachedInfo().State.Msgs == 0 {
-		current()
-		last = 0
-	}
-	c, err := js.OrderedConsumer(ctx, PushStream, jetstream.OrderedConsumerConfig{InactiveThreshold: time.Minute})
-	if err != nil {
-		return err
-	}
-	it, err := c.Messages(jetstream.PullMaxMessages(4096))
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, it.Stop)
-	defer stop()
-	defer it.Stop()
-	for {
-		m, err := it.Next()
+	const batch = 1000
+	source := &stream{conn: p.conn, config: pushStream}
+	look := time.NewTicker(followEvery)
+	defer look.Stop()
+	q := question{Seq: 1, Next: wire.Pushes, Batch: batch}
+	for checked := (time.Time{}); ; {
+		got, err := source.read(ctx, q)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if room, visitor, ok := wire.PushOf(m.Subject()); ok {
-			each(room, visitor, m.Data())
+		for _, m := range got {
+			if room, visitor, ok := wire.PushOf(m.subject); ok {
+				each(room, visitor, m.data)
+			}
+			q.Seq = m.sequence + 1
 		}
-		if meta, err := m.Metadata(); err == nil && last != 0 && (meta.NumPending == 0 || meta.Sequence.Stream >= last) {
-			last = 0
+		if len(got) > 0 { // the server sends less than asked for
+			continue
+		}
+		if current != nil {
 			current()
+			current = nil
+		}
+		if time.Since(checked) > checkEvery {
+			checked = time.Now()
+			_, s, err := p.stream(ctx, PushStream)
+			if err != nil {
+				return err
+			}
+			if s.CachedInfo().State.LastSeq+1 < q.Seq {
+				return errors.New("the stream of subscriptions has begun anew")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
 		}
 	}
 }
+
+// A follower asks for changes this often, and whether the stream is the same.
+const (
+	followEvery = 100 * time.Millisecond
+	checkEvery  = 5 * time.Second
+)
 
 // Get returns the newest state of a subscription with its revision; nil for none. The leader of the stream answers.
 func (p *Pushes) Get(ctx context.Context, room, visitor uint64) (record []byte, revision uint64, err error) {
@@ -233,9 +272,6 @@ func (d *Delivery) Drop() error { return d.message.Term() }
 // Again has it delivered after a delay.
 func (d *Delivery) Again(after time.Duration) error { return d.message.NakWithDelay(after) }
 
-// holdFor is how long a process holds a notification.
-const holdFor = 30 * time.Second
-
 // Deliver calls each with the notifications of a shard, up to many at a time, until ctx ends or the stream is lost. Any
 // number of processes share a shard.
 func (p *Pushes) Deliver(ctx context.Context, shard, many int, each func(*Delivery)) error {
@@ -243,10 +279,7 @@ func (p *Pushes) Deliver(ctx context.Context, shard, many int, each func(*Delive
 	if err != nil {
 		return err
 	}
-	c, err := js.CreateOrUpdateConsumer(ctx, OutboxStream, jetstream.ConsumerConfig{
-		Durable: fmt.Sprintf("shard-%d", shard), FilterSubject: wire.OutboxSubject(shard), AckPolicy: jetstream.AckExplicitPolicy, AckWait: holdFor,
-		MaxDeliver: -1, MaxAckPending: 4096,
-	})
+	c, err := js.Consumer(ctx, OutboxStream, shardName(shard))
 	if err != nil {
 		return err
 	}

@@ -58,8 +58,8 @@ type account struct {
 
 type imported struct{ kind, subject, as string }
 
-// accounts lists the accounts of a place. At the hub, the servers of each data centre and the operator have
-// separate accounts. The client chooses the reply subject, which permissions do not restrict: in the account of the
+// accounts lists the accounts of a place. At the hub, the servers of each data centre, the operator and the notifiers
+// have separate accounts. The client chooses the reply subject, which permissions do not restrict: in the account of the
 // buckets, a user that may read a document could have it written into another one, or sent to another data centre.
 // In a separate account the reply stays there.
 func (p *Plan) accounts(place string) []account {
@@ -71,6 +71,12 @@ func (p *Plan) accounts(place string) []account {
 			guests = append(guests, guest("DC-"+u.leaf, u, place))
 		case u.role == natsbus.RoleOperator && place == wire.Root:
 			guests = append(guests, guest("OPERATOR", u, place))
+		case u.role == natsbus.RoleNotifier:
+			if i := slices.IndexFunc(guests, func(a account) bool { return a.name == notifierAccount }); i >= 0 {
+				guests[i].users = append(guests[i].users, u)
+				continue
+			}
+			guests = append(guests, guest(notifierAccount, u, place))
 		default:
 			first.users = append(first.users, u)
 		}
@@ -78,11 +84,17 @@ func (p *Plan) accounts(place string) []account {
 	return append([]account{first}, guests...)
 }
 
+// notifierAccount is the account of all notifiers: what they tell each other stays in it.
+const notifierAccount = "NOTIFIERS"
+
 // guest returns the account of one user, with its permissions in the main account.
 func guest(name string, u user, place string) account {
 	a := account{name: name, users: []user{u}}
 	allowed := u.allowed(place)
 	for _, s := range allowed.Publish {
+		if s == wire.NotifierSubject {
+			continue
+		}
 		i := imported{"service", s, s}
 		if rest, ok := strings.CutPrefix(s, "$JS."+natsbus.DocumentsDomain+".API."); ok {
 			i.subject = rest
@@ -93,7 +105,7 @@ func guest(name string, u user, place string) account {
 		a.imports = append(a.imports, i)
 	}
 	for _, s := range allowed.Subscribe {
-		if !strings.HasPrefix(s, "_INBOX.") {
+		if !strings.HasPrefix(s, "_INBOX.") && s != wire.NotifierSubject {
 			a.imports = append(a.imports, imported{"stream", s, s})
 		}
 	}

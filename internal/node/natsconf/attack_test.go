@@ -31,6 +31,7 @@ func (w who) String() string { return w.name + "@" + w.place }
 func (f *fleet) users() []who {
 	out := []who{
 		{natsbus.RoleGlobal, wire.Root, "global-0"}, {natsbus.RoleOperator, wire.Root, "operator"}, {natsbus.RoleProvision, wire.Root, "provision"},
+		{natsbus.RoleNotifier, wire.Root, "notifier-0"},
 	}
 	for _, dc := range f.plan.DataCenters {
 		out = append(out, who{natsbus.RoleRegional, dc, "regional-0"}, who{natsbus.RoleOperator, dc, "operator"}, who{natsbus.RoleProvision, dc, "provision"})

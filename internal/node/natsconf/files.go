@@ -227,7 +227,11 @@ func (c *configWriter) accounts(place string, accounts []account) {
 			c.line("    jetstream: enabled")
 			c.line("    exports: [")
 			for _, e := range exports(accounts) {
-				c.line("      { %s: %q, accounts: [%s] }", e.kind, e.subject, quoted(e.to))
+				often := ""
+				if natsbus.AnswersOften(e.subject) {
+					often = ", response_type: stream"
+				}
+				c.line("      { %s: %q, accounts: [%s]%s }", e.kind, e.subject, quoted(e.to), often)
 			}
 			c.line("    ]")
 		}

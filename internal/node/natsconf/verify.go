@@ -23,6 +23,7 @@ const removedDir = "removed"
 var nodeFolders = map[string]natsbus.Role{
 	folder(natsbus.RoleOperator): natsbus.RoleOperator, folder(natsbus.RoleProvision): natsbus.RoleProvision,
 	folder(natsbus.RoleGlobal): natsbus.RoleGlobal, folder(natsbus.RoleRegional): natsbus.RoleRegional, folder(natsbus.RoleEdge): natsbus.RoleEdge,
+	folder(natsbus.RoleNotifier): natsbus.RoleNotifier,
 }
 
 // written lists the certificates of users below a folder, as place/folder/name.crt.

@@ -1,0 +1,60 @@
+package admission
+
+import (
+	"time"
+
+	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/ticket"
+)
+
+// keptFor is the longest absence of a visitor whose place is kept.
+const keptFor = 24 * time.Hour
+
+// claims remembers how far a room has called its visitors, minute by minute for longer than any claim time, so that a
+// place that is kept lapses some time after its call. The zero value remembers nothing.
+type claims struct {
+	called [64]call // a ring: the greatest cutoff up to each minute
+	n      int      // minutes noted, with those that were overwritten
+}
+
+type call struct {
+	minute int64
+	cutoff fleettime.Time
+}
+
+// note records the cutoff in force at ft.
+func (c *claims) note(ft, cutoff fleettime.Time) {
+	cutoff = min(cutoff, ft) // without a line it is later than any time: it calls those who are here
+	minute, last := ft.Second()/60, &c.called[max(0, c.n-1)%len(c.called)]
+	switch {
+	case c.n == 0:
+	case minute <= last.minute:
+		last.cutoff = max(last.cutoff, cutoff)
+		return
+	default:
+		cutoff = max(cutoff, last.cutoff)
+	}
+	c.called[c.n%len(c.called)] = call{minute, cutoff}
+	c.n++
+}
+
+// since returns the Unix second since when a place is certainly called, 0 for not. A place that was called before the
+// first note counts from that.
+func (c *claims) since(place fleettime.Time) int64 {
+	for i := max(0, c.n-len(c.called)); i < c.n; i++ {
+		if at := &c.called[i%len(c.called)]; at.cutoff >= place {
+			return (at.minute + 1) * 60
+		}
+	}
+	return 0
+}
+
+// lapsed reports whether the place of t is lost: see Lapsed. One that is kept is not before its visitor was called, and
+// could come for the claim time.
+func (r *roomState) lapsed(ft fleettime.Time, t *ticket.Ticket) bool {
+	if !t.Kept || r.Claim == 0 || !Lapsed(ft, t, r.Grace) {
+		return Lapsed(ft, t, r.Grace)
+	}
+	called := r.claims.since(t.Place())
+	return absent(ft, t) > int64(keptFor/time.Second) || called != 0 && ft.Second() > called+int64(r.Claim/time.Second)
+}

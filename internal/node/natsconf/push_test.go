@@ -1,0 +1,118 @@
+package natsconf_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+)
+
+// TestNotificationsWithCredentials: a subscription goes from an edge to the notifier, and what is due to whoever delivers
+// it, with the rights that each has. The notifier reads its own secret and not the keys of tickets, and changes neither.
+func TestNotificationsWithCredentials(t *testing.T) {
+	f := start(t)
+	ctx := testkit.Within(t)
+	global := f.node(natsbus.RoleGlobal, wire.Root, "global-0", "")
+	if err := global.EnsurePushes(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	docs := natsbus.NewDocuments(global, 0)
+	for _, doc := range []string{node.NotifierDocument, node.KeysDocument} {
+		if _, err := docs.Put(ctx, doc, []byte(doc), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := f.node(natsbus.RoleNotifier, wire.Root, "notifier-0", natsbus.DocumentsDomain)
+	p := natsbus.NewPushes(conn)
+	if data, err := p.Secret(ctx); err != nil || string(data) != node.NotifierDocument {
+		t.Fatalf("%q, %v", data, err)
+	}
+
+	edge := f.node(natsbus.RoleEdge, "nairobi", "edge-0", natsbus.DocumentsDomain)
+	testkit.Eventually(t, "an edge stores a subscription", func() bool {
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return edge.StorePush(within, 1, 2, []byte("sealed")) == nil
+	})
+	data, revision, err := p.Get(ctx, 1, 2)
+	if err != nil || string(data) != "sealed" {
+		t.Fatalf("%q, %v", data, err)
+	}
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	read, ended := make(chan string, 10), make(chan error, 1)
+	go func() {
+		ended <- p.Follow(following, func(room, visitor uint64, data []byte) { read <- string(data) }, func() { read <- "current" })
+	}()
+	if got := testkit.Receive(t, "the subscription", read) + testkit.Receive(t, "the end of what is stored", read); got != "sealedcurrent" {
+		t.Error(got)
+	}
+	if err := p.Put(ctx, 1, 2, []byte("told"), revision); err != nil {
+		t.Fatal(err)
+	}
+	if got := testkit.Receive(t, "the change", read); got != "told" {
+		t.Error(got)
+	}
+	if err := p.Put(ctx, 1, 2, nil, revision); err != wire.ErrChanged { //nolint:errorlint // it is not wrapped
+		t.Errorf("a change of an old state: %v", err)
+	}
+	for range 2 { // the second is the same
+		if err := p.Enqueue(ctx, []natsbus.Due{{Shard: 3, ID: "1.2.turn", Data: []byte("job")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	jobs, done := make(chan int, 10), make(chan error, 1)
+	go func() {
+		done <- p.Deliver(following, 3, 8, func(d *natsbus.Delivery) {
+			if d.Tries == 1 {
+				if err := d.Again(10 * time.Millisecond); err != nil {
+					t.Error(err)
+				}
+			} else if err := d.Done(); err != nil {
+				t.Error(err)
+			}
+			jobs <- d.Tries
+		})
+	}()
+	for _, want := range []int{1, 2} {
+		if got := testkit.Receive(t, "a delivery", jobs); got != want {
+			t.Errorf("attempt %d, want %d", got, want)
+		}
+	}
+	if err := conn.Publish(wire.NotifierSubject, []byte("notifier-0")); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for _, c := range []chan error{ended, done} {
+		if err := testkit.Receive(t, "the end", c); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := linesOf(&f.log, "permissions violation"); len(got) > 0 {
+		t.Errorf("somebody asked for what it may not: %d, the first: %s", len(got), got[0])
+	}
+
+	// What a notifier may not.
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	if data, _, err := natsbus.NewDocuments(conn, 0).Get(short(), node.KeysDocument); err == nil {
+		t.Errorf("it reads the keys: %q", data)
+	}
+	if _, err := natsbus.NewDocuments(conn, 0).Put(short(), node.KeysDocument, []byte("evil"), 0); err == nil {
+		t.Error("it writes the keys")
+	}
+	if _, err := natsbus.NewDocuments(conn, 0).Put(short(), node.NotifierDocument, []byte("evil"), 0); err == nil {
+		t.Error("it writes its secret")
+	}
+	if data, _, err := docs.Get(ctx, node.KeysDocument); err != nil || !bytes.Equal(data, []byte(node.KeysDocument)) {
+		t.Errorf("%q, %v", data, err)
+	}
+}
