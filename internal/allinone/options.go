@@ -48,6 +48,8 @@ type Options struct {
 	Origin            string // the site, "" for the demo's own
 	Notify            string // contact for push services: run a notifier; "" for none
 	Busy              bool   // add a second room, at [BusyPath], for [Tree.Crowd]
+
+	uninitialized bool // a new fleet admits nobody until an operator initializes it
 }
 
 // Validate returns all faults in the options.

@@ -139,11 +139,11 @@ func (t *Tree) start(o *Options) (err error) {
 	if err := t.startSite(origins, o); err != nil {
 		return err
 	}
-	if err := t.startGlobal(globals, o, fresh); err != nil {
+	if err := t.startGlobal(globals, o, fresh && !o.uninitialized); err != nil {
 		return err
 	}
 	for _, dc := range o.DataCenters {
-		if err := t.startRegional(regionals, o, dc, fresh); err != nil {
+		if err := t.startRegional(regionals, o, dc, fresh && !o.uninitialized); err != nil {
 			return err
 		}
 	}

@@ -425,6 +425,60 @@ func TestAFullHistory(t *testing.T) {
 	}
 }
 
+// A new fleet of two data centres admits nobody, and says at every node how it begins. One request begins both: the
+// limit of the room holds over both from the first visitor on. A second request changes nothing.
+func TestTwoDataCentresAreInitialized(t *testing.T) {
+	t.Parallel()
+	tree, _ := plant(t, 2, 6000, 10*time.Minute, func(o *Options) { o.uninitialized = true })
+	eventually(t, "all edges say how the fleet begins", func() bool {
+		for _, e := range tree.edges {
+			if r := e.Ready(); r.Ready || !strings.Contains(strings.Join(r.Reasons, "; "), "vestibule init") {
+				return false
+			}
+		}
+		return true
+	})
+	eventually(t, "the API answers", func() bool { return tree.TakeToken(t.Context()) == nil })
+	initialize := func() (status int, text string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tree.Info.Control.URL+"/vestibule/init", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+tree.Info.Control.Token)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, string(body)
+	}
+	if status, text := initialize(); status != http.StatusOK || !strings.Contains(text, "nairobi") || !strings.Contains(text, "dublin") {
+		t.Fatalf("%d %s", status, text)
+	}
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := tree.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("ready %v after the request", time.Since(begun).Round(time.Millisecond))
+	newBrowser(t).stays(tree.Info.Edges[0].URL)
+	newBrowser(t).stays(tree.Info.Edges[2].URL)
+	everywhere(t, tree, "both sessions are counted", func(v *wire.View) bool { return v.Active == 2 })
+	if status, text := initialize(); status != http.StatusConflict || !strings.Contains(text, "initialized already") {
+		t.Errorf("a second request: %d %s", status, text)
+	}
+	for _, e := range tree.Info.Edges {
+		if newBrowser(t).open(e.URL).inside {
+			t.Errorf("%s %s admits a third visitor", e.DC, e.Name)
+		}
+	}
+}
+
 // TestSpread measures the time from a change at one edge until all edges know it: the goal is at most two sync
 // intervals.
 func TestSpread(t *testing.T) {

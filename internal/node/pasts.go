@@ -14,14 +14,16 @@ import (
 	"vestibule/internal/core/fleettime"
 )
 
-// pastFile has the snapshots of an edge: see admission.Engine.BeginSnapshot. It is a line of JSON (pastHead) and then
-// the snapshots, one after the other.
-const pastFile = "past"
+// Files of parts: a line of JSON (partsHead) and then the parts, one after the other.
+const (
+	pastFile     = "past"     // the snapshots of an edge: see admission.Engine.BeginSnapshot
+	promisesFile = "promises" // what a leading regional stored last: see wire.EncodeWhole
+)
 
-type pastHead struct {
+type partsHead struct {
 	Place   fleettime.Place `json:"place"`
 	Written time.Time       `json:"written_at"` // by the machine's clock
-	Sizes   []int           `json:"sizes"`      // of the snapshots, in bytes
+	Sizes   []int           `json:"sizes"`      // of the parts, in bytes
 	Sum     uint32          `json:"sum"`        // CRC-32C of all of them
 }
 
@@ -29,30 +31,60 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // KeepPast replaces the snapshots in the folder. They survive a crash of the machine: what may be stamped under them is
 // settled after it too.
-func (f *Folder) KeepPast(snapshots [][]byte) error {
-	head := pastHead{Place: f.place, Written: time.Now()}
-	for _, s := range snapshots {
+func (f *Folder) KeepPast(snapshots [][]byte) error { return f.keepParts(pastFile, true, snapshots) }
+
+// DropPast removes the snapshots from the folder, so that they do not return after a crash of the machine.
+func (f *Folder) DropPast() error { return f.drop(pastFile) }
+
+// KeepPromises replaces the promises of a leading regional in the folder, for the next process on the same boot.
+func (f *Folder) KeepPromises(data []byte) error {
+	return f.keepParts(promisesFile, false, [][]byte{data})
+}
+
+// DropPromises removes the promises from the folder.
+func (f *Folder) DropPromises() error { return f.drop(promisesFile) }
+
+// Promises returns the promises in the folder, and whether the process before has kept any. They are nil if the folder
+// was copied, moved or restored, or the machine was started anew since.
+func (f *Folder) Promises(log *slog.Logger) (data []byte, kept bool) {
+	parts, place, err := f.readParts(promisesFile)
+	if err == nil && (len(parts) != 1 || place.Boot == "" || place.Boot != f.place.Boot) {
+		err = fmt.Errorf("%s: is from before the machine was started", promisesFile)
+	}
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) {
+			log.Info("the promises in data_dir prove nothing about a store that is lost", slog.String("data_dir", f.dir), slog.Any("reason", err))
+		}
+		return nil, !errors.Is(err, os.ErrNotExist)
+	}
+	return parts[0], true
+}
+
+// keepParts replaces a file of parts; durable means that it must survive a crash of the machine.
+func (f *Folder) keepParts(name string, durable bool, parts [][]byte) error {
+	head := partsHead{Place: f.place, Written: time.Now()}
+	for _, s := range parts {
 		head.Sizes = append(head.Sizes, len(s))
 		head.Sum = crc32.Update(head.Sum, castagnoli, s)
 	}
 	line, err := json.Marshal(head)
 	if err == nil {
-		err = replaceFile(filepath.Join(f.dir, pastFile), true, append([][]byte{append(line, '\n')}, snapshots...)...)
+		err = replaceFile(filepath.Join(f.dir, name), durable, append([][]byte{append(line, '\n')}, parts...)...)
 	}
 	if err != nil {
-		return fmt.Errorf("data_dir: %s: %w", pastFile, err)
+		return fmt.Errorf("data_dir: %s: %w", name, err)
 	}
 	return nil
 }
 
-// DropPast removes the snapshots from the folder, so that they do not return after a crash of the machine.
-func (f *Folder) DropPast() error {
-	err := os.Remove(filepath.Join(f.dir, pastFile))
+// drop removes a file, also for the time after a crash of the machine.
+func (f *Folder) drop(name string) error {
+	err := os.Remove(filepath.Join(f.dir, name))
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		err = syncFolder(f.dir)
 	}
 	if err != nil {
-		return fmt.Errorf("data_dir: %s: %w", pastFile, err)
+		return fmt.Errorf("data_dir: %s: %w", name, err)
 	}
 	return nil
 }
@@ -60,46 +92,46 @@ func (f *Folder) DropPast() error {
 // Pasts returns the snapshots that earlier processes left in the folder: none if it was copied, moved or restored from
 // a backup since. If the machine was started anew, the lease of the process before is over.
 func (f *Folder) Pasts(log *slog.Logger) [][]byte {
-	snapshots, err := f.readPast()
-	switch {
-	case err == nil, errors.Is(err, os.ErrNotExist):
-	default:
+	snapshots, place, err := f.readParts(pastFile)
+	if err == nil {
+		if up, errUp := sinceBoot(); errUp != nil || place.Boot != f.place.Boot && up < bootedFor {
+			snapshots, err = nil, errors.Join(errUp, errors.New("the machine was started a moment ago"))
+		}
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		log.Warn("the snapshots in data_dir prove nothing: permits of an earlier process that was killed count until its tickets expire", slog.String("data_dir", f.dir), slog.Any("reason", err))
 	}
 	return snapshots
 }
 
-func (f *Folder) readPast() ([][]byte, error) {
-	name := filepath.Join(f.dir, pastFile)
-	data, err := os.ReadFile(name)
+// readParts returns the parts of a file that this folder's last user wrote, and the place of the folder then.
+func (f *Folder) readParts(name string) (parts [][]byte, place fleettime.Place, err error) {
+	path := filepath.Join(f.dir, name)
+	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, place, err
 	}
 	line, rest, _ := bytes.Cut(data, []byte{'\n'})
-	var head pastHead
+	var head partsHead
 	if err := json.Unmarshal(line, &head); err != nil {
-		return nil, fmt.Errorf("%s: %w", pastFile, err)
+		return nil, place, fmt.Errorf("%s: %w", name, err)
 	}
 	if !head.Place.Same(f.place) {
-		return nil, errors.New("the folder was copied or moved, or the machine has no ID and was started anew")
+		return nil, place, errors.New("the folder was copied or moved, or the machine has no ID and was started anew")
 	}
-	if up, err := sinceBoot(); err != nil || head.Place.Boot != f.place.Boot && up < bootedFor {
-		return nil, errors.Join(err, errors.New("the machine was started a moment ago"))
+	if err := unchangedSince(path, head.Written); err != nil {
+		return nil, place, err
 	}
-	if err := unchangedSince(name, head.Written); err != nil {
-		return nil, err
-	}
-	var out [][]byte
 	if crc32.Checksum(rest, castagnoli) != head.Sum {
-		return nil, fmt.Errorf("%s: is damaged: the checksum differs", pastFile)
+		return nil, place, fmt.Errorf("%s: is damaged: the checksum differs", name)
 	}
 	for i, n := range head.Sizes {
 		if n < 0 || n > len(rest) {
-			return nil, fmt.Errorf("%s: sizes[%d]: must be at most %d, got %d", pastFile, i, len(rest), n)
+			return nil, place, fmt.Errorf("%s: sizes[%d]: must be at most %d, got %d", name, i, len(rest), n)
 		}
-		out, rest = append(out, rest[:n:n]), rest[n:]
+		parts, rest = append(parts, rest[:n:n]), rest[n:]
 	}
-	return out, nil
+	return parts, head.Place, nil
 }
 
 const (

@@ -57,7 +57,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	if err != nil {
 		return err
 	}
-	defer func() { s.own, s.ownTerm = agg.Durable(), t.Term.N }()
+	defer func() { s.memory.remember(t.Term, agg.Durable(), stops()) }()
 	t.Brief(agg)
 	l := &leadership{s: s, agg: agg, builds: map[uint64]string{}}
 	s.setLeading(l)
@@ -67,7 +67,8 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	if err := l.listen(t, &subscribed); err != nil {
 		return err
 	}
-	store := newStorer(ctx, s.Promises, &s.unsaved, s.log, func(ctx context.Context, version uint64, err error) {
+	keep := func(d *wire.Durable) error { return s.memory.keep(t.Term, d) }
+	store := newStorer(ctx, s.Promises, keep, &s.unsaved, s.log, func(ctx context.Context, version uint64, err error) {
 		t.Outcome(ctx, func() error { return l.onSaved(version, err) })
 	})
 	defer store.stop()
@@ -117,8 +118,8 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	if !t.Before {
 		s.fresh = s.Config.Bootstrap // still valid if the promises cannot be opened under this lease
 	}
-	if t.Rival { // later writes are not known here
-		s.own, s.ownTerm = wire.Durable{}, 0
+	if t.Last.N > s.memory.term.N { // another candidate has led since: its writes are not known here
+		s.memory.own, s.memory.term = wire.Durable{}, wire.Term{}
 	}
 	stored, err := s.Promises.Open(ctx, t.Term)
 	if !errors.Is(err, wire.ErrFenced) && ctx.Err() == nil {
@@ -137,12 +138,12 @@ func (s *Server) open(ctx context.Context, t *node.Term) (*region.Aggregator, er
 	}
 	if stored.Version == 0 && !s.fresh {
 		s.log.Warn("no promises are stored for this data centre: no visitor is admitted until a new fleet is initialized (vestibule init), every possible session has expired, or every edge reports that it followed no other leader since this process led",
-			slog.Bool("led", s.own.Version > 0))
+			slog.Bool("led", s.memory.term.N > 0))
 	}
 	now := s.Clock.Now()
 	return region.New(now, region.Config{
 		DC: s.Config.DataCenter, Time: s.times.Known(now), Term: t.Term, Params: s.Params, Bootstrap: s.fresh,
-		Own: s.own, OwnTerm: s.ownTerm, ClusterID: newClusterID(),
+		Own: s.memory.own, OwnTerm: s.memory.term.N, ClusterID: newClusterID(),
 	}, stored), nil
 }
 

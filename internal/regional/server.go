@@ -11,6 +11,7 @@ package regional
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -54,9 +55,7 @@ type Server struct {
 	fresh   bool    // bootstrap is set and accepted, until something is stored
 	unsaved trouble // of storing promises
 
-	// Last promises of this process as leader, for a store that has lost them since.
-	own     wire.Durable
-	ownTerm uint64
+	memory *memory
 }
 
 // New returns a server. Run makes it stand and lead.
@@ -76,6 +75,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.fleet.Tell(func() (fleettime.Time, time.Duration) { return s.time(), 0 })
 	s.times = node.NewTimekeeper(o.Config.DataDir, o.Clock, s.log)
+	s.memory = newMemory(o.Config.DataDir, s.log)
 	return s, nil
 }
 
@@ -119,12 +119,23 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
+		if !s.memory.led && s.fleet.Set() != nil { // the folder is not new
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(standLate):
+			}
+		}
 		return s.candidate.Run(ctx, s.fleet, func(term context.Context, t *node.Term) error {
 			return s.lead(term, t, func() bool { return ctx.Err() != nil })
 		})
 	})
-	return g.Wait()
+	return errors.Join(g.Wait(), s.memory.close())
 }
+
+// standLate is how much later a process stands if the one before it in the data folder did not lead at its end: the
+// leader of then, which may start at the same time, knows what a lost store held.
+const standLate = 2 * time.Second
 
 // seeOffMost is longer than the shutdown of edges without a very long drain_delay.
 const seeOffMost = 20 * time.Second

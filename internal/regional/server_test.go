@@ -119,6 +119,7 @@ func (s *site) global() (g *global.Server, stop func()) {
 
 type candidate struct {
 	*regional.Server
+	dir  string // its data_dir
 	conn *natsbus.Conn
 	reg  *prometheus.Registry
 	stop func()
@@ -128,8 +129,13 @@ func (c *candidate) leads() bool { return c.Status().Leading }
 
 func (s *site) regional(name string) *candidate {
 	s.t.Helper()
+	return s.regionalIn(name, s.t.TempDir())
+}
+
+func (s *site) regionalIn(name, dir string) *candidate {
+	s.t.Helper()
 	cfg := regional.DefaultConfig()
-	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Bootstrap = name, "dublin", s.t.TempDir(), !s.plain
+	cfg.Name, cfg.DataCenter, cfg.DataDir, cfg.Bootstrap = name, "dublin", dir, !s.plain
 	if errs := cfg.Validate(); len(errs) > 0 {
 		s.t.Fatal(errs)
 	}
@@ -147,7 +153,7 @@ func (s *site) regional(name string) *candidate {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &candidate{r, conn, reg, s.run(name, r.Run)}
+	return &candidate{r, dir, conn, reg, s.run(name, r.Run)}
 }
 
 func (s *site) edge() *edge.Server {
@@ -699,4 +705,36 @@ func TestPromisesAreStoredAgain(t *testing.T) {
 	if !r.leads() {
 		t.Error("it no longer leads")
 	}
+}
+
+// TestALostStoreIsKnownFromTheDataFolder: all regionals end, and the store loses the promises meanwhile. The leader of
+// before knows them from its data folder, so nobody waits for an unknown past. The other one, which starts first, lets
+// it lead.
+func TestALostStoreIsKnownFromTheDataFolder(t *testing.T) {
+	s := newSite(t)
+	s.global()
+	first, other := s.regional("one"), s.regional("two")
+	eventually(t, "one of them leads", func() bool { return first.leads() || other.leads() })
+	if other.leads() {
+		first, other = other, first
+	}
+	e := s.edge()
+	eventually(t, "the edge has a lease, and the other one the rooms", func() bool { return leased(e)() && other.Ready().Ready })
+	other.stop()
+	first.stop()
+	stream, err := s.operator().Stream(t.Context(), "KV_vestibule_promises")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other = s.regionalIn("other", other.dir)
+	first = s.regionalIn("first", first.dir)
+	took := eventually(t, "the leader of before leads, and waits for nobody", func() bool {
+		awaited := func(e region.EdgeStatus) bool { return e.State != region.Alive && e.State != region.Left }
+		edges := first.Status().Region.Edges
+		return first.leads() && len(edges) > 0 && !slices.ContainsFunc(edges, awaited) && leased(e)()
+	})
+	t.Logf("it took %v", took.Round(time.Millisecond))
 }

@@ -65,6 +65,7 @@ const (
 // storer writes promises one at a time, always the newest.
 type storer struct {
 	trouble *trouble
+	keep    func(d *wire.Durable) error // in the data folder; before the store has it
 	want    chan wire.Durable
 	// handles the result of a write; blocks until ctx ends at most
 	saved   func(ctx context.Context, version uint64, err error)
@@ -74,9 +75,9 @@ type storer struct {
 	done    chan struct{}
 }
 
-func newStorer(ctx context.Context, store wire.PromiseStore, trouble *trouble, log *slog.Logger, saved func(context.Context, uint64, error)) *storer {
+func newStorer(ctx context.Context, store wire.PromiseStore, keep func(d *wire.Durable) error, trouble *trouble, log *slog.Logger, saved func(context.Context, uint64, error)) *storer {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &storer{trouble: trouble, want: make(chan wire.Durable, 1), saved: saved, cancel: cancel, done: make(chan struct{})}
+	w := &storer{keep: keep, trouble: trouble, want: make(chan wire.Durable, 1), saved: saved, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		again := time.NewTicker(storeAgain)
@@ -100,9 +101,12 @@ func newStorer(ctx context.Context, store wire.PromiseStore, trouble *trouble, l
 // write retries to store d until success, a newer version, or the end of the term.
 func (w *storer) write(ctx context.Context, store wire.PromiseStore, d wire.Durable, log *slog.Logger) {
 	for wait := storeSoon; ; wait = min(2*wait, storeLate) {
-		try, cancel := context.WithTimeout(ctx, storeTime)
-		err := store.Put(try, d)
-		cancel()
+		err := w.keep(&d)
+		if err == nil {
+			try, cancel := context.WithTimeout(ctx, storeTime)
+			err = store.Put(try, d)
+			cancel()
+		}
 		if err == nil || errors.Is(err, wire.ErrFenced) {
 			w.trouble.record(nil)
 			w.last = d

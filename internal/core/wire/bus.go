@@ -54,7 +54,7 @@ type Leading struct {
 	Extends <-chan fleettime.Mono // every extension of Until; a newer one replaces an unread one
 	Behind  bool                  // the store did not know a term seen earlier: it has lost writes
 	Before  bool                  // another leader preceded this one, so the fleet is not new
-	Rival   bool                  // another candidate has led since this one did, as far as observed
+	Last    Term                  // the newest earlier term that was observed, of any candidate; the zero Term for none
 }
 
 // Written is the time of the last write of a document, and its revision.

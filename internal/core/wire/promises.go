@@ -65,6 +65,10 @@ func EncodeHead(p *Promises) ([]byte, error) {
 	return data, err
 }
 
+// EncodeWhole returns promises with the rooms of the roster in one value of any size, for a file. [DecodePromises]
+// decodes it.
+func EncodeWhole(p *Promises) ([]byte, error) { return encodeHead(p) }
+
 func encodeHead(p *Promises) ([]byte, error) {
 	m := &wirepb.Promises{Version: Version, Owner: packTerm(p.Owner), Write: p.Write, Durable: packDurable(&p.Durable)}
 	for _, s := range p.Sections {
@@ -81,7 +85,7 @@ func encodeHead(p *Promises) ([]byte, error) {
 // stable encodes equal messages to equal bytes.
 var stable = proto.MarshalOptions{Deterministic: true}
 
-// DecodePromises decodes a head. [Promises.Join] adds the rooms of its sections. The error names the field and the
+// DecodePromises decodes a head, or whole promises. [Promises.Join] adds the rooms of its sections. The error names the field and the
 // rule; it is [ErrVersion] for another version.
 func DecodePromises(data []byte) (*Promises, error) {
 	raw, err := inflate(data)

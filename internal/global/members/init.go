@@ -83,12 +83,19 @@ func (l *List) Init(ctx context.Context) (done string, err error) {
 		}
 		return "", err
 	}
-	for {
+	for founded := false; ; { // the list: by an earlier request, since a leader answers before it founds the list
+		before := founded
+		if data, _, err := l.Docs.Get(ctx, node.MembersDocument); err == nil {
+			founded = data != nil
+		}
 		r, _, err := ReadRequest(ctx, l.Docs)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return "", err
-		case err != nil, r == nil || r.ID == own.ID && !r.Answered():
+		case err != nil:
+		case (r == nil || r.ID == own.ID && !r.Answered()) && before:
+			return "", &RefusedError{ErrInitialized}
+		case r == nil || r.ID == own.ID && !r.Answered():
 		case r.ID != own.ID:
 			return "", &RefusedError{errors.New("somebody else initializes the fleet now")}
 		case r.Error != "":

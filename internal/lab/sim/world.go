@@ -163,7 +163,8 @@ type regionProc struct {
 	members int // version of its membership list
 	core    *region.Aggregator
 	told    []ledger.RoomConfig
-	writing uint64 // version being written
+	writing uint64       // version being written
+	kept    wire.Durable // in its data folder: at least the stored one
 }
 
 type edgeNode struct {
@@ -338,12 +339,16 @@ func (w *World) newPlace() fleettime.Place {
 	return fleettime.Place{Inode: w.folders, Boot: "boot"}
 }
 
-// ownMemory returns the memory of the next leader of a data centre with an empty store: often it has led there before.
+// ownMemory returns the memory of the next leader of a data centre with an empty store: often it has led there before,
+// in this process or in one that was killed, whose data folder has the promises that it was storing.
 func (w *World) ownMemory(r *dataCentre) (wire.Durable, uint64) {
 	if r.stored.Version != 0 || len(r.procs) == 0 || w.chaos.IntN(4) == 0 {
 		return wire.Durable{}, 0
 	}
 	n := r.procs[len(r.procs)-1-w.chaos.IntN(min(3, len(r.procs)))]
+	if n.kept.Version > 0 && w.chaos.IntN(2) == 0 {
+		return n.kept.Clone(), n.term
+	}
 	return n.core.Durable(), n.term
 }
 
@@ -601,7 +606,7 @@ func (w *World) store(i int32) {
 		return
 	}
 	if d, ok := n.core.Unsaved(); ok {
-		n.writing = d.Version
+		n.writing, n.kept = d.Version, d
 		w.write(i, d, int64(time.Millisecond))
 	}
 }
@@ -655,7 +660,7 @@ func (w *World) takeStored(e *event) {
 		if newer, ok := n.core.Unsaved(); ok {
 			d = newer
 		}
-		n.writing = d.Version
+		n.writing, n.kept = d.Version, d
 		w.write(e.node, d, int64(50*time.Millisecond))
 		return
 	}

@@ -158,8 +158,10 @@ func (c *candidature) observe(e jetstream.KeyValueEntry) (won *taken, given bool
 	if before.Nonce != 0 && c.seen != before {
 		c.trouble.record(nil) // another candidate writes
 	}
-	c.met, c.term = true, max(c.term, c.seen.Term)
-	c.rival = c.rival || c.seen.Nonce != c.led
+	c.met = true
+	if c.seen.Term > c.newest.N {
+		c.newest = wire.Term{N: c.seen.Term, Nonce: c.seen.Nonce}
+	}
 	c.warnNamesake(c.seen)
 	c.timer.Reset(patience)
 	return nil, err == nil && c.seen.Leader == ""
@@ -168,7 +170,7 @@ func (c *candidature) observe(e jetstream.KeyValueEntry) (won *taken, given bool
 // try writes our lease in place of the last entry seen, for a term above minTerm, and returns it if that certainly
 // succeeded. After an error the watch is useless.
 func (c *candidature) try(ctx context.Context, minTerm uint64) (*taken, error) {
-	known := max(c.term, minTerm)
+	known := max(c.newest.N, minTerm)
 	t := &taken{
 		value:  leaseValue{Leader: c.me, Nonce: nonce(), Term: max(known+1, c.seen.Term+1, unixSeconds())},
 		sent:   c.now(),

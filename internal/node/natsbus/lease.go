@@ -42,13 +42,12 @@ type Lease struct {
 	now      func() fleettime.Mono
 	log      *slog.Logger
 
-	fresh bool   // the operator asserts that nobody ever led
-	met   bool   // we saw a leader
-	term  uint64 // highest one seen
+	fresh bool // the operator asserts that nobody ever led
+	met   bool // we saw a leader
+
+	newest wire.Term // seen, ours or another's
 
 	trouble trouble // of writes
-	led     uint64  // nonce of our last lease, 0 for none
-	rival   bool    // another candidate led since
 
 	namesake leaseValue // the last lease under our own name that is not ours
 	beats    int        // renewals of it seen; negative after the warning
@@ -141,15 +140,15 @@ func (l *Lease) lead(ctx context.Context, kv jetstream.KeyValue, t taken, lead f
 	defer expiry.Stop()
 	extends := make(chan fleettime.Mono, 1)
 	done := make(chan struct{})
-	before, rival := l.met || l.term > 0, l.rival
-	l.met, l.term, l.led, l.rival = true, v.Term, v.Nonce, false
+	before, last := l.met || l.newest.N > 0, l.newest
+	l.met, l.newest = true, wire.Term{N: v.Term, Nonce: v.Nonce}
 	l.log.Info("leading", slog.Uint64("term", v.Term))
 	if t.behind {
 		l.log.Error("the store did not know of a term that was seen: it lost writes, or came back older")
 	}
 	go func() {
 		defer close(done)
-		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Rival: rival})
+		lead(scope, wire.Leading{Term: wire.Term{N: v.Term, Nonce: v.Nonce}, Until: until, Extends: extends, Behind: t.behind, Before: before, Last: last})
 	}()
 	rev, err := l.keepRenewing(ctx, kv, v, t.rev, until, leaseEpoch{scope, expiry, extends, done})
 	if err != nil && ctx.Err() == nil { // the end of the process is no trouble

@@ -112,6 +112,7 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 		return wall.Add(m.Sub(now()))
 	}
 	l := natsbus.NewLease(c.conn, "throne", name, replicas, now)
+	last := wire.Term{} // of this candidate
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -134,9 +135,10 @@ func standWith(t *testing.T, r *throne, url, name string, replicas int) *candida
 			if lead.Before {
 				c.before.Add(1)
 			}
-			if lead.Rival {
+			if lead.Last != last {
 				c.rivals.Add(1)
 			}
+			last = lead.Term
 			defer r.leave(name)
 			until := lead.Until
 			for {

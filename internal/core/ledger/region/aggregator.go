@@ -29,8 +29,8 @@ type Config struct {
 	// until every possible session has expired.
 	Bootstrap bool
 
-	// Own is the last Durable of this process from its previous term, OwnTerm; the zero Durable for none.
-	// It is used only if the store is empty: see recordWitness.
+	// Own is the last Durable of this process, or of one before it in its data folder, from its previous term, OwnTerm;
+	// the zero Durable for none. It is used only if the store is empty: see recordWitness.
 	Own     wire.Durable
 	OwnTerm uint64
 
