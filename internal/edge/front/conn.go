@@ -35,7 +35,8 @@ type shared struct {
 
 	sessions context.Context // base for requests with a session
 
-	open sync.WaitGroup // connections and accept loops
+	open    sync.WaitGroup // connections and accept loops
+	readers readers
 }
 
 // baseOf returns the context of a request to a site.

@@ -40,6 +40,7 @@ type Front struct {
 func New(o Options) *Front {
 	f := &Front{conns: map[*conn]struct{}{}}
 	f.opts = o
+	f.readers = readers{next: make(chan *h2), over: make(chan struct{})}
 	f.base, f.end = context.WithCancel(context.Background())
 	f.sessions = origin.WithSession(f.base)
 	return f
@@ -106,6 +107,9 @@ func (f *Front) Serve(l net.Listener, cfg *tls.Config, auth Authorizer) net.List
 // ends it cuts those off.
 func (f *Front) Shutdown(ctx context.Context) {
 	f.mu.Lock()
+	if !f.stopped {
+		close(f.readers.over)
+	}
 	f.stopped = true
 	for _, l := range f.ends {
 		f.close(l)

@@ -133,6 +133,44 @@ func (c *conn) serveH2(t *tls.Conn) {
 	x.run()
 }
 
+// readers are goroutines that wait for a connection to read: a new one would have to grow its stack.
+type readers struct {
+	next   chan *h2
+	parked atomic.Int32
+	over   chan struct{} // closed by Shutdown
+}
+
+// maxParked bounds the goroutines that wait.
+const maxParked = 256
+
+// readOn has another goroutine read a connection.
+func (s *shared) readOn(x *h2) {
+	select {
+	case s.readers.next <- x:
+	default:
+		s.open.Go(func() {
+			for x != nil {
+				x.run()
+				x = s.readers.park()
+			}
+		})
+	}
+}
+
+// park waits for a connection to read. It returns nil if the goroutine is of no use.
+func (r *readers) park() *h2 {
+	defer r.parked.Add(-1)
+	if r.parked.Add(1) > maxParked {
+		return nil
+	}
+	select {
+	case x := <-r.next:
+		return x
+	case <-r.over:
+		return nil
+	}
+}
+
 // run reads until another goroutine does, or the connection ends.
 func (x *h2) run() {
 	var s *stream // the request in progress

@@ -161,7 +161,7 @@ func (s *stream) goApart() {
 	x.mu.Lock()
 	x.streams[s.id] = s
 	x.mu.Unlock()
-	x.f.open.Go(x.run)
+	x.f.readOn(x)
 }
 
 // leave notes that the visitor has left, and reports whether it was there. Any goroutine may call it.
