@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,4 +36,47 @@ func TestTheSalePage(t *testing.T) {
 		e.Setenv("VESTIBULE_TOKEN", tree.Info.Control.Token)
 		return nil
 	}})
+}
+
+// TestCommandsOfTheDocuments: every command of the documents, in a block or within a sentence, exists with its flags. Those
+// of docs/SALE.md and docs/QUICKSTART.md are run, by TestTheSalePage and in e2e; most others need machines, Kubernetes or
+// a fault.
+func TestCommandsOfTheDocuments(t *testing.T) {
+	root, word := newRootCmd(io.Discard, io.Discard), regexp.MustCompile(`^[a-z][a-z-]*$`)
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, file := range append(files, "../../README.md", "../../deploy/examples/notices/relay.py") {
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile("(?m)(?:`|^ *(?:[$] )?)(?:bin/)?vestibule ([^`\n|;#>&]+)").FindAllStringSubmatch(strings.ReplaceAll(string(page), "\\\n", " "), -1) {
+			words := strings.Fields(found[1])
+			if !word.MatchString(words[0]) {
+				continue // a placeholder
+			}
+			commands++
+			c, rest, err := root.Find(words)
+			if err != nil || c == root || c.HasSubCommands() && len(rest) > 0 && word.MatchString(rest[0]) {
+				t.Errorf("%s: vestibule %s: no such command", file, found[1])
+				continue
+			}
+			for _, w := range words {
+				name, flag := strings.CutPrefix(w, "--")
+				if name, _, _ = strings.Cut(strings.TrimRight(name, ".,:…]"), "="); !flag || name == "help" {
+					continue
+				}
+				if c.Flags().Lookup(name) == nil && c.InheritedFlags().Lookup(name) == nil {
+					t.Errorf("%s: vestibule %s: no flag --%s", file, found[1], name)
+				}
+			}
+		}
+	}
+	t.Logf("%d commands", commands)
+	if commands < 100 {
+		t.Errorf("only %d commands are found", commands)
+	}
 }
