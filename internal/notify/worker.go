@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,8 @@ const (
 	helloGood   = 3 * time.Second
 	backupAfter = 5 * time.Second // a shard of a notifier that is gone is looked after by all
 	againAfter  = time.Second     // a stream was lost
-	storeWithin = 5 * time.Second
+	storeWithin = 2 * time.Second
+	deliverFor  = 50 * time.Second // less than a process holds a notification
 	maxBook     = 1 << 20
 	atOnce      = 256 // messages on their way
 	keepFor     = 25 * time.Hour
@@ -385,7 +387,7 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 	w.busy.Add(1)
 	go func() {
 		defer w.busy.Done()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendWithin+2*storeWithin)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
 		defer cancel()
 		if err := w.deliver(ctx, d); err != nil {
 			w.note(err)
@@ -437,22 +439,52 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 	switch {
 	case res.Cause == "":
 		w.delivered(&j)
-		err := d.Done() // first: with its ID the outbox takes no copy
-		if r.Told = j.Stage; r.Told == push.Called {
-			r.Sealed = nil
-		}
-		if data, why := r.Encode(); why != nil {
-			err = errors.Join(err, why)
-		} else if why = w.Store.Put(ctx, uint64(j.Room), j.Visitor, data, revision); !errors.Is(why, wire.ErrChanged) { // else the visitor was faster
-			err = errors.Join(err, why)
-		}
-		return err
+		return errors.Join(w.noteTold(ctx, &j, r, revision), d.Done())
 	case res.Again && d.Tries < maxTries:
 		w.Count.failed.WithLabelValues(res.Cause).Inc()
 		w.late(age)
 		return d.Again(max(res.After, backoff[d.Tries-1]))
 	default:
 		return w.giveUp(ctx, d, &j, sub.Room, res, revision)
+	}
+}
+
+// noteTold stores what a visitor was told, with attempts until ctx ends: a restarted server has forgotten which
+// notifications it had, so that only this tells others not to repeat it.
+func (w *Worker) noteTold(ctx context.Context, j *push.Job, r push.Record, revision uint64) error {
+	for sealed := r.Sealed; ; {
+		if r.Told = j.Stage; r.Told == push.Called {
+			r.Sealed = nil
+		}
+		data, err := r.Encode()
+		if err != nil {
+			return err
+		}
+		within, cancel := context.WithTimeout(ctx, storeWithin)
+		err = w.Store.Put(within, uint64(j.Room), j.Visitor, data, revision)
+		if errors.Is(err, wire.ErrChanged) { // by the visitor, by another stage, or by an attempt without an answer
+			data, revision, err = w.Store.Get(within, uint64(j.Room), j.Visitor)
+			if err == nil && len(data) > 0 {
+				r, err = push.DecodeRecord(data)
+			}
+			if err == nil && (len(data) == 0 || r.Told >= j.Stage || !bytes.Equal(r.Sealed, sealed)) {
+				cancel()
+				return nil
+			}
+			if err == nil {
+				cancel()
+				continue
+			}
+		}
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(tickEvery):
+		case <-ctx.Done():
+			return err
+		}
 	}
 }
 

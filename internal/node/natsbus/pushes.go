@@ -28,10 +28,10 @@ var pushStream = &jetstream.StreamConfig{
 	Name: PushStream, Subjects: []string{wire.Pushes}, MaxAge: 24 * time.Hour, MaxBytes: 256 << 20, MaxMsgsPerSubject: 1,
 }
 
-// outboxStream holds the notifications that are due and not delivered yet. It is in memory: what is lost with a server is
-// found again in the subscriptions.
+// outboxStream holds the notifications that are due and not delivered yet. A single server does not
+// sync each write: what is lost with it is found again in the subscriptions.
 var outboxStream = &jetstream.StreamConfig{
-	Name: OutboxStream, Subjects: []string{wire.Outboxes}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.MemoryStorage, MaxAge: time.Hour, MaxBytes: 64 << 20,
+	Name: OutboxStream, Subjects: []string{wire.Outboxes}, Retention: jetstream.WorkQueuePolicy, PersistMode: jetstream.AsyncPersistMode, MaxAge: time.Hour, MaxBytes: 64 << 20,
 	Duplicates: 10 * time.Minute,
 }
 
@@ -53,7 +53,7 @@ func (c *Conn) EnsurePushes(ctx context.Context, replicas int) error {
 }
 
 // holdFor is how long a process holds a notification.
-const holdFor = 30 * time.Second
+const holdFor = time.Minute
 
 // makeShards makes the consumers of the outbox. Notifiers may not: a consumer can send what is stored anywhere.
 func makeShards(ctx context.Context, js jetstream.JetStream) error {

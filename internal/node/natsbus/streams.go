@@ -26,10 +26,12 @@ type stream struct {
 
 // makeStream creates a stream with the given number of replicas.
 func makeStream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig, replicas int) (jetstream.Stream, error) {
-	config.Description, config.Discard = "vestibule", jetstream.DiscardOld
+	config.Description, config.Storage, config.Discard = "vestibule", jetstream.FileStorage, jetstream.DiscardOld
 	config.DenyDelete, config.DenyPurge, config.AllowDirect = true, true, true
 	return replicated(replicas, func(n int) (jetstream.Stream, error) {
-		config.Replicas = n
+		if config.Replicas = n; n > 1 {
+			config.PersistMode = jetstream.DefaultPersistMode // the only one of replicas
+		}
 		return js.CreateStream(ctx, config)
 	})
 }

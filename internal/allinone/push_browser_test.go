@@ -1,0 +1,247 @@
+//go:build !race
+
+// As in browser_test.go.
+
+package allinone
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdh"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/serviceworker"
+	"github.com/chromedp/chromedp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vestibule/internal/core/wire"
+	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/node"
+	"vestibule/internal/node/natsbus"
+	"vestibule/internal/notify"
+)
+
+// receiver is what a browser and its push service have of a subscription.
+type receiver struct {
+	key  *ecdh.PrivateKey
+	auth []byte
+	text chan string // of messages, decrypted
+}
+
+// ServeHTTP is the push service.
+func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err == nil && (r.URL.Path != "/push/token" || !strings.HasPrefix(r.Header.Get("Authorization"), "vapid t=")) {
+		err = errors.New("no message for this subscription")
+	}
+	if err == nil {
+		body, err = v.decrypt(body)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	v.text <- string(body)
+	w.WriteHeader(http.StatusCreated)
+}
+
+// decrypt reads a message as RFC 8291 has it.
+func (v *receiver) decrypt(body []byte) ([]byte, error) {
+	if len(body) < 87 {
+		return nil, errors.New("short")
+	}
+	salt, sender := body[:16], body[21:86]
+	public, err := ecdh.P256().NewPublicKey(sender)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := v.key.ECDH(public)
+	if err != nil {
+		return nil, err
+	}
+	derive := func(secret, salt []byte, info string, n int) (out []byte) {
+		if err == nil {
+			out, err = hkdf.Key(sha256.New, secret, salt, info, n)
+		}
+		return out
+	}
+	input := derive(shared, v.auth, "WebPush: info\x00"+string(v.key.PublicKey().Bytes())+string(sender), 32)
+	cek, nonce := derive(input, salt, "Content-Encoding: aes128gcm\x00", 16), derive(input, salt, "Content-Encoding: nonce\x00", 12)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(cek)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	text, err := aead.Open(nil, nonce, body[86:], nil)
+	if err != nil {
+		return nil, err
+	}
+	return text[:len(text)-1], nil
+}
+
+// TestNotificationInABrowser: a visitor subscribes on the waiting page, and the first message confirms it; it closes the
+// tab, is told when its turn has come, opens the notification's page and is inside. Chromium has no push service here: the
+// test gives the page a subscription of its own, and delivers to the service worker what the push service got.
+func TestNotificationInABrowser(t *testing.T) {
+	t.Parallel()
+	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) {
+		o.DataCenters, o.Edges = []string{"nairobi"}, 1
+	})
+	data, err := os.ReadFile(tree.Info.Rooms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(data), "    origin:", "    grace: 10s\n    web_push: true\n    origin:", 1)
+	if err := os.WriteFile(tree.Info.Rooms, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	edge := tree.Info.Edges[0].URL
+	full := newBrowser(t)
+	eventually(t, "the site is full", func() bool {
+		a, err := full.Get(edge + "/")
+		if err != nil {
+			return false
+		}
+		defer a.Body.Close()
+		return a.Header.Get("X-Demo-Origin") != ""
+	})
+
+	v := &receiver{auth: make([]byte, 16), text: make(chan string, 10)}
+	if v.key, err = ecdh.P256().GenerateKey(rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	service := httptest.NewTLSServer(v)
+	t.Cleanup(service.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(service.Certificate())
+	conn, err := tree.connect("notifier-1", natsbus.NodeInbox(natsbus.RoleNotifier, wire.Root, "notifier-1"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := notify.DefaultConfig()
+	cfg.Contact, cfg.Services = "mailto:ops@shop.example", []string{"example.com"}
+	pushes := natsbus.NewPushes(conn)
+	worker := notify.New(notify.Options{
+		Config: cfg, Bus: conn, Store: pushes, Log: slog.New(slog.DiscardHandler), Count: notify.NewMetrics(prometheus.NewRegistry()), Out: node.Outbound{Roots: roots},
+		Tune: func(c *http.Client) {
+			c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, service.Listener.Addr().String())
+			}
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+
+	enc := base64.RawURLEncoding
+	fake := fmt.Sprintf(`if (window.PushManager) {
+		PushManager.prototype.getSubscription = async () => null;
+		PushManager.prototype.subscribe = async (o) => { window.subscribedWith = o; return {toJSON: () => ({endpoint: "https://example.com/push/token", keys: {p256dh: %q, auth: %q}})} };
+	}`, enc.EncodeToString(v.key.PublicKey().Bytes()), enc.EncodeToString(v.auth))
+	screens := os.Getenv("VESTIBULE_SCREENS")
+	root := browsertest.OpenWith(t)
+	browsertest.See(t, root, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, target, cdpbrowser.SetPermission, cdpbrowser.SetPermissionParams{
+			Permission: &cdpbrowser.PermissionDescriptor{Name: "notifications"}, Setting: cdpbrowser.PermissionSettingGranted, Origin: edge,
+		})
+	})
+	tab, leave := browsertest.Tab(t, root)
+	browsertest.See(t, tab, func(ctx context.Context, target *chromedp.Target) (cdppage.AddScriptToEvaluateOnNewDocumentResult, error) {
+		return cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: fake})
+	})
+	eventually(t, "a page of the room offers notifications", func() bool {
+		if _, err := browsertest.Look(tab, chromedp.Navigate(edge+"/buy?x=1")); err != nil {
+			return false
+		}
+		got, err := browsertest.Look(tab, chromedp.Evaluate[bool](`new Promise(done => setTimeout(() => done(!!document.getElementById("push")), 500))`, chromedp.EvalAwaitPromise))
+		return err == nil && got
+	})
+	browsertest.Keep(t, screens, "push-offered.png", browsertest.See(t, tab, chromedp.FullScreenshot(100)))
+	browsertest.Do(t, tab, chromedp.Click("#push"))
+
+	// The service worker of the page, which takes what the push service gets.
+	reg := browsertest.See(t, root, chromedp.WaitEvent(serviceworker.WorkerRegistrationUpdated,
+		func(e serviceworker.EventWorkerRegistrationUpdated) bool { return len(e.Registrations) > 0 },
+		func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+			return cdp.Call(ctx, target, serviceworker.Enable, cdp.Empty{})
+		})).Registrations[0]
+	deliver := func(stage string) (m struct{ Stage, Title, Page, Code string }) {
+		t.Helper()
+		var text string
+		for m.Stage != stage {
+			select {
+			case text = <-v.text:
+			case <-t.Context().Done():
+				t.Fatal("no message")
+			}
+			if err := json.Unmarshal([]byte(text), &m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		browsertest.See(t, root, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+			return cdp.Call(ctx, target, serviceworker.DeliverPushMessage, serviceworker.DeliverPushMessageParams{Origin: edge, RegistrationID: reg.RegistrationID, Data: text})
+		})
+		return m
+	}
+	if m := deliver("confirm"); m.Code == "" || m.Page != "/buy?x=1" {
+		t.Errorf("%+v", m)
+	}
+	eventually(t, "the page says that the visitor will be told", func() bool {
+		got, err := browsertest.Look(tab, chromedp.Evaluate[string](`document.body.textContent`))
+		return err == nil && strings.Contains(got, "You will be notified at your turn")
+	})
+	browsertest.Keep(t, screens, "push-confirmed.png", browsertest.See(t, tab, chromedp.FullScreenshot(100)))
+
+	leave() // the tab is closed
+	a, err := full.Post(edge+"/.well-known/vestibule/leave", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Body.Close()
+	told := deliver("turn")
+	again, _ := browsertest.Tab(t, root)
+	browsertest.Do(t, again, chromedp.Navigate(edge+"/.well-known/vestibule/language?room=demo"))
+	eventually(t, "the notification is shown", func() bool {
+		got, err := browsertest.Look(again, chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration("/.well-known/vestibule/").then(r => r.getNotifications()).then(n => n.map(x => x.title + "|" + x.data).join())`, chromedp.EvalAwaitPromise))
+		return err == nil && got == told.Title+"|"+told.Page
+	})
+	browsertest.Do(t, again, chromedp.Navigate(edge+told.Page)) // a click: only a person's may open a window
+	eventually(t, "the visitor is inside", func() bool {
+		got, err := browsertest.Look(again, chromedp.Evaluate[bool](`!document.getElementById("vr")`))
+		return err == nil && got
+	})
+	browsertest.Keep(t, screens, "push-inside.png", browsertest.See(t, again, chromedp.FullScreenshot(100)))
+	eventually(t, "the subscription is gone", func() bool { return worker.Status().Subscribed == 0 })
+}
