@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -214,6 +215,65 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 			return metric1(t, st, "vestibule_edge_origin_connections") <= float64(st.server.pool.Idle())+1 // of net/http
 		})
 	}
+}
+
+// A connection that ends in the middle of a head spoils no other one.
+func TestHalfAHeadSpoilsNoOther(t *testing.T) {
+	st := openTLS(t, nil)
+	for _, b := range [][]byte{
+		frameOf(http2.FrameHeaders, 0, 2, nil), frameOf(http2.FrameHeaders, http2.FlagHeadersPadded, 1, []byte{9}), frameOf(http2.FrameHeaders, 0, 1, []byte{0x80}),
+	} {
+		for range 20 {
+			x := dialHTTP2(t, st.addr(0))
+			if _, err := x.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			if code, err := x.awayCode(); err != nil {
+				t.Errorf("%q: %v, %v", b, code, err)
+			}
+			y := dialHTTP2(t, st.addr(0))
+			stream, err := y.ask(http.MethodGet, "shop.example", "/about")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status, _, err := y.hear(stream); err != nil || status != "200" {
+				t.Errorf("behind %q: %q, %v", b, status, err)
+			}
+		}
+	}
+}
+
+// A connection that rests for too long ends with a goodbye; one with a half frame ends without, and sooner.
+func TestIdleConnectionsOverHTTP2(t *testing.T) {
+	st := openTLS(t, func(st *stage) {
+		st.cfg.Timeouts.Header, st.cfg.Timeouts.Idle = 200*time.Millisecond, 400*time.Millisecond
+	})
+	for _, half := range [][]byte{nil, frameOf(http2.FrameHeaders, 0, 1, nil), frameOf(http2.FramePing, 0, 0, make([]byte, 8))[:12]} {
+		x := dialHTTP2(t, st.addr(0))
+		stream, err := x.ask(http.MethodGet, "shop.example", "/about")
+		if err == nil {
+			_, _, err = x.hear(stream)
+		}
+		if err == nil {
+			_, err = x.Write(half)
+		}
+		goodbye := false
+		for err == nil {
+			var f http2.Frame
+			if f, err = x.ReadFrame(); err == nil {
+				switch f := f.(type) {
+				case *http2.GoAwayFrame:
+					goodbye = f.ErrCode == http2.ErrCodeNo
+				case *http2.PingFrame:
+					err = x.WritePing(true, f.Data)
+				}
+			}
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) || goodbye != (half == nil) {
+			t.Errorf("%q: a goodbye %v, %v", half, goodbye, err)
+		}
+	}
+	eventually(t, "no connection is left", func() bool { return metric1(t, st, "vestibule_edge_connections") == 0 })
 }
 
 // Requests and answers in any number of frames pass: bodies both ways, windows, trailers, a wait for 100 Continue.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -164,7 +165,8 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			if err != nil {
 				return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
 			}
-			srv.TLSConfig = certs.TLS(s.cfg.TLS.version())
+			s.secure = certs.TLS(s.cfg.TLS.version())
+			srv.TLSConfig = s.secure.Clone() // net/http changes it
 			s.gate.ServeCertificates(certs.Covers)
 		}
 		out = append(out, srv)
@@ -172,12 +174,41 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 	return out, nil
 }
 
+// renewSessionKeys gives TLS the keys of session tickets, until ctx ends.
+func (s *Server) renewSessionKeys(ctx context.Context) {
+	tick := time.NewTicker(sessionKeysEvery)
+	defer tick.Stop()
+	var had [][32]byte
+	for {
+		keys, err := s.fleet.Ring().SessionKeys(s.gate.Time())
+		switch {
+		case err != nil:
+			s.log.Error("TLS sessions are resumed under old keys", slog.Any("error", err))
+		case len(keys) > 0 && !slices.Equal(keys, had):
+			s.secure.SetSessionTicketKeys(keys)
+			had = keys
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sessionKeysEvery is the time between two looks at the keys of session tickets, which change daily and with the ring.
+const sessionKeysEvery = time.Second
+
 // serve serves a listener until the server shuts down: net/http serves the connections that the front hands over, and
 // gRPC.
 func (s *Server) serve(srv *http.Server, l cappedListener) error {
 	to := net.Listener(front.Guarded{Listener: l})
 	if !l.grpc {
-		to = s.front.Serve(l, srv.TLSConfig.Clone(), l.auth)
+		cfg := s.secure
+		if !l.tls {
+			cfg = nil
+		}
+		to = s.front.Serve(l, cfg, l.auth)
 	}
 	err := srv.Serve(to)
 	if errors.Is(err, http.ErrServerClosed) {

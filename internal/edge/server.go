@@ -8,6 +8,7 @@ package edge
 import (
 	"context"
 	crand "crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -71,6 +72,7 @@ type Server struct {
 	patience   patience
 	pool       *http1.Pool // connections of the front to origins
 	front      *front.Front
+	secure     *tls.Config // nil without TLS
 	files      files
 	conns      *connections
 	up         *uplink
@@ -264,6 +266,9 @@ func (s *Server) Run(ctx context.Context) error {
 	serve(s.monitor.Run)
 	serve(func(ctx context.Context) { s.times.Run(ctx, s.known) })
 	serve(s.front.Run)
+	if s.secure != nil {
+		serve(s.renewSessionKeys)
+	}
 	serve(func(ctx context.Context) { s.conns.watchMemory(ctx, newMemoryUse()) })
 	var ends []cappedListener
 	for i, srv := range servers {

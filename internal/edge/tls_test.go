@@ -138,3 +138,51 @@ func TestHSTSByHost(t *testing.T) {
 		t.Error("a host is taken twice")
 	}
 }
+
+// A visitor that comes back resumes its TLS session at any edge with the fleet's keys, and at no other.
+func TestASessionIsResumedAtAnyEdge(t *testing.T) {
+	eachFront(t, func(t *testing.T, front string) {
+		ring := keyring(t)
+		edge := func(change func(*stage)) *stage {
+			return open(t, func(st *stage) {
+				st.cfg.Reader, st.ring = front, ring
+				st.withTLS()
+				pair(t, st.cfg.TLS, 1)
+				change(st)
+			})
+		}
+		one, two, other := edge(func(*stage) {}), edge(func(*stage) {}), edge(func(st *stage) { st.ring = keyring(t) })
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			cfg := &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(1)} //nolint:gosec // the test's own certificate
+			resumes := func(st *stage) bool {
+				c, err := tls.Dial("tcp", st.addr(0), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if _, err := io.WriteString(c, request("GET /about HTTP/1.1", "shop.example", "Connection: close")); err != nil {
+					t.Fatal(err)
+				}
+				if body, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(body), "the site") { // TLS 1.3 sends its tickets before
+					t.Errorf("%q, %v", body, err)
+				}
+				return c.ConnectionState().DidResume
+			}
+			if resumes(one) {
+				t.Error("without a session")
+			}
+			eventually(t, "another edge has the keys", func() bool {
+				resumes(one)
+				return resumes(two)
+			})
+			for n, st := range []*stage{one, two, one} {
+				if !resumes(st) {
+					t.Errorf("%s: return %d is no resumption", tls.VersionName(version), n)
+				}
+			}
+			if resumes(other) {
+				t.Error("an edge of another fleet has the keys")
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -53,7 +54,11 @@ func (x *h2) spend(s *supply) error {
 // read reads the frame in the buffer and obeys it. It returns the stream of a request whose head is complete. The error
 // is a [http2.StreamError] or ends the connection.
 func (x *h2) read() (*stream, error) {
+	kind := http2.FrameType(x.in.buf[x.in.r+3])
 	frame, err := x.in.frame.ReadFrame()
+	if s, ok := errors.AsType[http2.StreamError](err); ok && (kind == http2.FrameHeaders || kind == http2.FrameContinuation) {
+		err = http2.ConnectionError(s.Code) // its block is not in the table
+	}
 	if err != nil {
 		return nil, err
 	}

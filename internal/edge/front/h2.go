@@ -369,7 +369,8 @@ func (x *h2) readMore() (int, error) {
 		inputs.Put(x.in)
 		x.in = nil
 	}
-	if x.in == nil {
+	one := x.in == nil
+	if one {
 		var b [1]byte
 		n, err := x.conn.Read(b[:])
 		if n == 0 {
@@ -377,7 +378,6 @@ func (x *h2) readMore() (int, error) {
 		}
 		x.in = inputs.Get().(*input)
 		x.in.buf[0], x.in.r, x.in.w = b[0], 0, 1
-		return 1, nil
 	}
 	in := x.in
 	if in.r > 0 {
@@ -386,8 +386,10 @@ func (x *h2) readMore() (int, error) {
 	if in.w == len(in.buf) {
 		in.buf = append(in.buf, make([]byte, frameHead+maxFrame-len(in.buf))...)
 	}
-	n, err := x.conn.Read(in.buf[in.w:])
-	in.w += n
+	n, err := x.conn.Read(in.buf[in.w:]) // behind one byte it has the rest of the record
+	if in.w += n; one {
+		return n + 1, nil // an error comes again
+	}
 	return n, err
 }
 
@@ -414,16 +416,14 @@ func (x *h2) restLocked() {
 func (x *h2) untilLocked(now time.Time) {
 	idle := x.f.opts.Timeouts.Idle
 	limit, slack := now.Add(idle), idle/8
-	if x.rests {
+	if x.rests && x.away.IsZero() {
 		limit = x.idle.Add(idle)
 	}
 	if !x.by.IsZero() && x.by.Before(limit) {
 		limit, slack = x.by, 0
 	}
-	if !x.away.IsZero() && x.refused == 0 {
-		if end := x.away.Add(goAwayFor); end.Before(limit) {
-			limit, slack = end, 0
-		}
+	if end := x.away.Add(goAwayFor); !x.away.IsZero() && x.refused == 0 && end.Before(limit) {
+		limit, slack = end, 0
 	}
 	if early := limit.Sub(x.readBy); early < 0 || early > slack {
 		x.readBy = limit
@@ -475,11 +475,7 @@ func (x *h2) end() {
 		x.linger()
 	}
 	x.f.close(x.conn)
-	if x.in != nil && x.prefaced && !x.inHead {
-		x.in.r, x.in.w = 0, 0
-		inputs.Put(x.in)
-	}
-	x.in = nil
+	x.in = nil // its framer may be in the middle of a head
 	x.accepted.forget()
 }
 

@@ -502,7 +502,7 @@ func (s *stream) write(b []byte, ends bool, patience time.Duration) bool {
 			flags, s.ended = http2.FlagDataEndStream, true
 		}
 		s.out = append(appendFrame(s.out, n, http2.FrameData, flags, s.id), b[:n]...)
-		s.x.calm.control.earned.Add(2)
+		s.x.calm.control.earned.Add(4)
 		if b = b[n:]; len(b) == 0 {
 			return true
 		}
