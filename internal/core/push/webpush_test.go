@@ -213,3 +213,24 @@ func BenchmarkEncrypt(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSubscription is what an edge computes for a subscription: it checks it and seals it.
+func BenchmarkSubscription(b *testing.B) {
+	s, err := NewSealer(ticket.Secret{1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	sub := subscription(b)
+	for b.Loop() {
+		if why := sub.Check(); why != "" {
+			b.Fatal(why)
+		}
+		sealed, err := s.Seal(7, 8, sub)
+		if err == nil {
+			_, err = (&Record{Place: 5, Sealed: sealed}).Encode()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

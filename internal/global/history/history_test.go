@@ -222,7 +222,7 @@ func TestEveryLevelCountsEveryAdmissionOnce(t *testing.T) {
 // yesterdays writes days of hours up to the start of the tests, with an admission a second, as they ended.
 func (s *sale) yesterdays(days int64) {
 	s.t.Helper()
-	for day := int64(start - days*86400); day < start; day += 86400 {
+	for day := start - days*86400; day < start; day += 86400 {
 		var points []history.Point
 		for at := day + 3600; at <= day+86400; at += 3600 {
 			p := history.Point{At: at, Values: make([]int64, history.NumFields)}
