@@ -97,14 +97,19 @@ func (p *Packer) end(dst, plain []byte) []byte {
 
 // copies writes a text at a place of the page. What it copies from may be too far away, or not on this page.
 func (p *Packer) copies(w *bitWriter, t *packed, place int) {
+	code := &p.pack.code
 	for i := range t.copies {
 		c := &t.copies[i]
-		w.run(&c.before)
 		if back := place + c.at - p.places[c.from] - c.offset; back <= window {
-			w.put(c.length, c.bits)
-			w.back(&p.pack.code, back)
+			if !c.joined {
+				w.run(&c.before)
+			}
+			s, extra, n := distanceOf(back)
+			x := code[s]
+			w.put(c.length|(uint64(x.bits)|extra<<(x.n&15))<<(c.bits&31), c.bits+uint(x.n)+n)
 		} else {
-			w.literals(&p.pack.code, t.text[c.at:c.at+c.n])
+			w.run(&c.before)
+			w.literals(code, t.text[c.at:c.at+c.n])
 		}
 	}
 	w.run(&t.rest)
@@ -130,12 +135,16 @@ type packed struct {
 
 // copied is a part of a text that is copied from it or from another one.
 type copied struct {
-	before       run // the literals since the part before
-	at, n        int // text[at:at+n]
-	from, offset int // the text, and the position in it
-	length       uint64
-	bits         uint // of length
+	before       run    // the literals since the part before
+	at, n        int    // text[at:at+n]
+	from, offset int    // the text, which is another one, and the position in it
+	length       uint64 // the symbol of n, after the bits of before if these are few
+	bits         uint   // of length
+	joined       bool   // length begins with before
 }
+
+// maxDistance is the maximum number of bits of a distance. At most maxPut-maxDistance bits are put with one.
+const maxDistance = maxBits + 13
 
 // code is the words of the symbols: literals, the end of a block, lengths and distances.
 type code [distances + 30]word
@@ -212,10 +221,19 @@ func (t *packed) parse(c *code, f *finder, from int, tokens []token) {
 		if k.back == 0 {
 			w.word(c[t.text[at]])
 		} else {
-			part := copied{before: w.take(), at: at, n: k.n}
-			part.from, part.offset = f.place(from + at - k.back)
 			s, extra, n := lengthOf(k.n)
-			part.length, part.bits = uint64(c[s].bits)|extra<<c[s].n, uint(c[s].n)+n
+			length, size := uint64(c[s].bits)|extra<<c[s].n, uint(c[s].n)+n
+			source, offset := f.place(from + at - k.back)
+			if own, _ := f.place(from); source == own { // at the same distance on every page
+				w.put(length, size)
+				w.back(c, k.back)
+				at += k.n
+				continue
+			}
+			part := copied{before: w.take(), at: at, n: k.n, from: source, offset: offset, length: length, bits: size}
+			if b := &part.before; len(b.words) == 0 && b.n+size+maxDistance <= maxPut {
+				part.joined, part.length, part.bits = true, b.last|length<<b.n, b.n+size
+			}
 			t.copies = append(t.copies, part)
 		}
 		at += k.n

@@ -185,7 +185,7 @@ func inForce(in []*room.Room) []*room.Room {
 // admit decides about a request in one room. For a visitor that is not admitted it returns the response.
 func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapshot, rm *roomState, poll bool) reply {
 	from := clientaddr.Prefix(r.Client)
-	b := g.tickets.read(r, o.seals, rooms, rm)
+	b := g.tickets.read(r, o, rooms, rm)
 	if !b.any() && r.Tickets == nil {
 		g.metrics.ticketCount[ticketNone].Inc()
 	}
@@ -200,9 +200,9 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	in := rm.network(r.Client, from)
 	b.session.Network, b.place.Network = in, in
 	if (r.isPrefetch() || r.isPart()) && rm.QueueingMethod != room.MethodPassthrough {
-		return g.lookOn(o, rm, &b)
+		return g.lookOn(o, rm, b)
 	}
-	d, now, hurry := g.arrive(rm.ID, &b, from, b.none() && r.isAside())
+	d, now, hurry := g.arrive(rm.ID, b, from, b.none() && r.isAside())
 	if hurry {
 		g.wake()
 	}
@@ -226,7 +226,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 	}
 	rm.counters.count(&d)
 	if d.Enters() {
-		g.enters(o, rm, now, &d, &b)
+		g.enters(o, rm, now, &d, b)
 		return reply{}
 	}
 	if rm.withholds(r, o.Secure) && b.none() {
@@ -234,7 +234,7 @@ func (g *Gate) admit(ctx context.Context, r *Request, o *Outcome, rooms *snapsho
 		return reply{what: moment, room: rm, status: rm.QueueingStatus}
 	}
 	if d.Reseal {
-		o.seal(rm, now, &d.Ticket, &b)
+		o.seal(rm, now, &d.Ticket, b)
 	}
 	status := rm.QueueingStatus
 	if d.Reason == admission.Closed {

@@ -91,7 +91,7 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 		if named != "" && rm.Name != named {
 			continue
 		}
-		b := p.read(r, o.seals, rooms, rm)
+		b := p.read(r, o, rooms, rm)
 		if left == nil && (b.any() || named != "") {
 			left = rm
 		}
@@ -106,8 +106,8 @@ func (p *ownPages) leave(r *Request, o *Outcome, rooms *snapshot, query string) 
 				p.quit(&Stay{rm.ID, *t})
 			}
 		}
-		o.takeBack(rm, &b, kindSession, kindPlace)
-		p.endPush(o, rm, &b)
+		o.takeBack(rm, b, kindSession, kindPlace)
+		p.endPush(o, rm, b)
 	}
 	o.Header = append(o.Header, o.gone...)
 	if unread != nil {
@@ -180,7 +180,7 @@ func (p *ownPages) away(r *Request, o *Outcome, rooms *snapshot, query string) {
 		if named != "" && rm.Name != named {
 			continue
 		}
-		b := p.read(r, o.seals, rooms, rm)
+		b := p.read(r, o, rooms, rm)
 		t := b.waiting()
 		page := uint8(answer)
 		if !values.Has("answer") { // optional with a single page
@@ -204,7 +204,7 @@ func (p *ownPages) listen(r *Request, o *Outcome, rooms *snapshot, query string)
 		return
 	}
 	rm := rooms.rooms[rooms.set.ByName(values.Get("room")).Index]
-	b := p.read(r, o.seals, rooms, rm)
+	b := p.read(r, o, rooms, rm)
 	if b.unread {
 		o.set("Retry-After", "2")
 		o.Refuse("ticket_unread", "The ticket cannot be read at the moment. Please poll.", statusServiceUnavailable)

@@ -82,10 +82,10 @@ func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, query string) {
 		return
 	}
 	rm := rooms.rooms[named.Index]
-	b := p.read(r, o.seals, rooms, rm)
+	b := p.read(r, o, rooms, rm)
 	switch id := b.place.ID; {
 	case values.Has("end"):
-		p.endPush(o, rm, &b)
+		p.endPush(o, rm, b)
 		o.Header = append(o.Header, o.gone...)
 		o.answerNothing()
 	case id == 0 || b.session.Valid(p.now()) || drawAhead(rm, p.now()):

@@ -432,6 +432,8 @@ type Outcome struct {
 type tools struct {
 	request Request
 	seals   *ticket.Scratch
+	brought brought        // of the visitor to the room that decides
+	lines   []rules.Header // of the request, where a script may have sent it
 	cookie  []byte
 	hop     lastHop
 	packer  page.Packer
@@ -466,6 +468,7 @@ func (o *Outcome) End() {
 	clear(o.inside)
 	clear(o.sealed)
 	clear(o.gone)
+	clear(o.lines)
 	o.request = Request{}
 	*o = Outcome{Header: o.Header[:0], Body: o.Body[:0], gate: o.gate, inside: o.inside[:0], traffic: o.traffic[:0], sealed: o.sealed[:0], gone: o.gone[:0], tools: o.tools}
 	o.gate.pool.Put(o)

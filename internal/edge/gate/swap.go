@@ -36,13 +36,16 @@ type sender struct {
 	page string // htmx: the address of the page
 }
 
-// sender returns the sender of a request by a script.
-func (r *Request) sender() (s sender) {
+// sender returns the sender of a request by a script; lines is reused memory.
+func (r *Request) sender(lines *[]rules.Header) (s sender) {
 	if r.FetchMode == modeNavigate || r.Poll || r.Tickets != nil || r.isPrefetch() || r.isPart() || r.Lines == nil {
 		return s
 	}
-	var lines [32]rules.Header
-	for _, h := range r.Lines.AppendTo(lines[:0]) {
+	*lines = r.Lines.AppendTo((*lines)[:0])
+	for _, h := range *lines {
+		if h.Name == "" || !strings.Contains("HTXhtx", h.Name[:1]) {
+			continue
+		}
 		is := func(name string) bool { return strings.EqualFold(h.Name, name) }
 		switch {
 		case is("X-Turbo-Request-Id"):

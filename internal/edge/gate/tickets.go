@@ -68,10 +68,12 @@ func (b *brought) waiting() *ticket.Ticket {
 // read returns the tickets of a request for a room. A place counts under the name of the session's cookie too, where
 // earlier releases kept it. Over TLS the names without TLS count where those of TLS have no ticket that stands, or have
 // an older version of the same one: a visitor that the site sent on to https keeps its session. The [TicketHeader]
-// counts if no cookie opens.
-func (rd *reader) read(r *Request, seals *ticket.Scratch, rooms *snapshot, rm *roomState) (b brought) {
+// counts if no cookie opens. The result is valid until the next call for o.
+func (rd *reader) read(r *Request, o *Outcome, rooms *snapshot, rm *roomState) *brought {
+	b := &o.brought
+	*b = brought{}
 	i := rm.index(r.Secure)
-	op := opening{reader: rd, rm: rm, codec: rm.codec, seals: seals, to: &b}
+	op := opening{reader: rd, rm: rm, codec: rm.codec, seals: o.seals, to: b}
 	lowest := i
 	if rm.CookieSecure == room.CookieAuto {
 		lowest = 0
