@@ -160,14 +160,16 @@ func (s *Server) servers(base context.Context) ([]*http.Server, error) {
 			srv.Protocols.SetHTTP1(true)
 			srv.Protocols.SetUnencryptedHTTP2(true)
 		}
-		if l.tls {
+		if l.tls && s.secure == nil {
 			certs, err := node.NewCertificates(s.cfg.TLS.Cert, s.cfg.TLS.Key, s.log, time.Now)
 			if err != nil {
 				return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
 			}
 			s.secure = certs.TLS(s.cfg.TLS.version())
-			srv.TLSConfig = s.secure.Clone() // net/http changes it
 			s.gate.ServeCertificates(certs.Covers)
+		}
+		if l.tls {
+			srv.TLSConfig = s.secure.Clone() // net/http changes it
 		}
 		out = append(out, srv)
 	}
