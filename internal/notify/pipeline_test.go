@@ -30,8 +30,8 @@ import (
 )
 
 var (
-	subscribers = flag.Int("subscribers", 2000, "subscribers of TestDeliveryInTime: the figure is of 100,000")
-	turns       = flag.Int("turns", 1000, "turns a second in TestDeliveryInTime: the figure is of 2,000")
+	subscribers = flag.Int("subscribers", 600, "subscribers of TestDeliveryInTime: the figure is of 100,000")
+	turns       = flag.Int("turns", 200, "turns a second in TestDeliveryInTime: the figure is of 2,000")
 	killing     = flag.Duration("killing", 5*time.Second, "how long TestKilledNotifiers kills: the figure is of ten minutes")
 )
 
