@@ -384,15 +384,13 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 	case <-ctx.Done():
 		return
 	}
-	w.busy.Add(1)
-	go func() {
-		defer w.busy.Done()
+	w.busy.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
 		defer cancel()
 		if err := w.deliver(ctx, d); err != nil {
 			w.note(err)
 		}
-	}()
+	})
 }
 
 // deliver delivers a notification, unless its subscription has ended or was told.

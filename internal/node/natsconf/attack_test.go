@@ -30,7 +30,9 @@ func (w who) String() string { return w.name + "@" + w.place }
 // users lists one user of each kind of attacker, and the others as targets.
 func (f *fleet) users() []who {
 	out := []who{
-		{natsbus.RoleGlobal, wire.Root, "global-0"}, {natsbus.RoleOperator, wire.Root, "operator"}, {natsbus.RoleProvision, wire.Root, "provision"},
+		{natsbus.RoleGlobal, wire.Root, "global-0"},
+		{natsbus.RoleOperator, wire.Root, "operator"},
+		{natsbus.RoleProvision, wire.Root, "provision"},
 		{natsbus.RoleNotifier, wire.Root, "notifier-0"},
 	}
 	for _, dc := range f.plan.DataCenters {
