@@ -6,8 +6,9 @@
 // request that the front does not plainly know goes to net/http before anything is decided, with its connection
 // (handover.go).
 //
-// HTTP/2: h2.go reads a connection, frames2.go obeys its frames, and head2.go the head of a request. stream2.go has it
-// decided and answers it or asks the site; what is not plain goes to net/http's handler by handler2.go.
+// HTTP/2: http2.go reads a connection, http2_frames.go obeys its frames, http2_head.go reads the head of a request, and
+// http2_stream.go has it decided, and answers it or asks the site. A request that is not plain goes to net/http's
+// handler (http2_handler.go).
 package front
 
 import (
