@@ -654,6 +654,23 @@ func (v *visitor) ask(method, url, body string, header ...string) answer {
 	return v.do(r)
 }
 
+// fails returns the error of a request that must get no answer.
+func (v *visitor) fails(url string, header ...string) error {
+	v.st.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	if err != nil {
+		v.st.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	res, err := v.Do(r)
+	if err == nil {
+		v.st.t.Fatalf("%s: %s, want no answer (%v)", url, res.Status, res.Body.Close())
+	}
+	return err
+}
+
 func (v *visitor) do(r *http.Request) answer {
 	v.st.t.Helper()
 	res, err := v.Do(r)

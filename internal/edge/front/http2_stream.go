@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,9 @@ type stream struct {
 	ended   bool // the client knows the end of the answer
 	told    bool // a part of the answer is on its way
 	pace    Pace
-	session bool      // the visitor has one; set before the trip
-	by      time.Time // for writes of a handler; the zero time for none
+	code    http2.ErrCode // why it ends without an answer; 0 for a fault of the edge
+	session bool          // the visitor has one; set before the trip
+	by      time.Time     // for writes of a handler; the zero time for none
 
 	// Guarded by x.mu. The stream is in x.streams from goApart until it has ended.
 	window int64
@@ -122,7 +124,7 @@ func (s *stream) endApart() {
 	case left:
 	case !s.ended:
 		s.sendOut(x.f.opts.Timeouts.Header) // what came before the fault
-		x.send(append32(nil, http2.FrameRSTStream, s.id, uint32(http2.ErrCodeInternal)), x.f.opts.Timeouts.Header)
+		x.send(append32(nil, http2.FrameRSTStream, s.id, uint32(cmp.Or(s.code, http2.ErrCodeInternal))), x.f.opts.Timeouts.Header)
 	case unread:
 		x.send(append32(nil, http2.FrameRSTStream, s.id, uint32(http2.ErrCodeNo)), x.f.opts.Timeouts.Header)
 	}
@@ -330,11 +332,19 @@ func (s *stream) forward(o *gate.Outcome, client string) {
 	s.session = o.HasSession()
 	s.trip = trip{opts: &s.x.f.opts, outcome: o, client: client, base: s, visitor: s, cannotTie: origin.ErrMultiplexedLogin}
 	defer s.endTrip()
-	switch err := s.exchange(nil); {
+	err := s.exchange(nil)
+	if err != nil {
+		s.out = s.out[:0] // it has the request
+	}
+	switch {
 	case errors.Is(err, errVisitorLeft), errors.Is(err, context.Canceled):
 	case err != nil:
 		o.Forwarded(0, 0)
 		f := s.x.f.opts.Monitor.Failed(o.Origin, s.req.Host, err)
+		if errors.Is(err, origin.ErrMultiplexedLogin) { // browsers ask again over HTTP/1.1
+			s.code = http2.ErrCodeHTTP11Required
+			return
+		}
 		s.reply(f.Status, o.FailureHeader(&f), []byte(f.Text))
 	default:
 		s.answer()
