@@ -145,8 +145,10 @@ var suites = []uint16{
 
 // TLS returns a listener configuration with these certificates. least is the lowest version.
 func (c *Certificates) TLS(least uint16) *tls.Config {
-	return &tls.Config{MinVersion: least, CipherSuites: suites, GetCertificate: c.Get, NextProtos: []string{"h2", "http/1.1"},
-		DynamicRecordSizingDisabled: true} // a short record is a system call
+	return &tls.Config{
+		MinVersion: least, CipherSuites: suites, GetCertificate: c.Get, NextProtos: []string{"h2", "http/1.1"},
+		DynamicRecordSizingDisabled: true,
+	} // a short record is a system call
 }
 
 // Get implements tls.Config.GetCertificate.
