@@ -147,8 +147,8 @@ var suites = []uint16{
 func (c *Certificates) TLS(least uint16) *tls.Config {
 	return &tls.Config{
 		MinVersion: least, CipherSuites: suites, GetCertificate: c.Get, NextProtos: []string{"h2", "http/1.1"},
-		DynamicRecordSizingDisabled: true,
-	} // a short record is a system call
+		DynamicRecordSizingDisabled: true, // a short record is a system call
+	}
 }
 
 // Get implements tls.Config.GetCertificate.
