@@ -87,6 +87,10 @@ func TestEndToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	refused := 0
+	for _, p := range tree.nodes[len(tree.nodes)-4:] { // the edges
+		refused += gauge(t, p, `vestibule_edge_renewals_refused_total{room="sale"}`)
+	}
 	for _, p := range slices.Backward(tree.nodes) {
 		p.stop(t)
 	}
@@ -127,6 +131,7 @@ func TestEndToEnd(t *testing.T) {
 	row("waiting pages, pages of the site", "%d, %d", counts.waitingPages.Load(), counts.pages.Load())
 	row("requests in parallel with one jar", "%d", counts.parallel.Load())
 	row("old jars shown elsewhere, came in", "%d, %d", counts.replays.Load(), counts.replaysIn.Load())
+	row("renewals refused", "%d (a session without one may end early)", refused)
 	row("curl processes", "%d", counts.curls.Load())
 	row("robots without cookies", "%s", <-robots)
 	t.Log(b.String())
