@@ -1,9 +1,7 @@
 package front
 
 import (
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -72,8 +70,7 @@ func (c *conn) ends() bool { return c.req.Close || c.f.opts.Draining() }
 
 // answerPanic answers a request whose handling panicked.
 func (c *conn) answerPanic(o *gate.Outcome, p any) {
-	c.f.opts.Metrics.Panics.Inc()
-	c.f.opts.Log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	c.f.opts.panicked("in a request", p)
 	if c.begun {
 		return
 	}

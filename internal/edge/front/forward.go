@@ -2,7 +2,6 @@ package front
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -62,7 +61,7 @@ func (c *conn) forwardAnswer(x *trip) bool {
 	framing := c.res.Body(c.req.Method)
 	ends := c.ends()
 	c.out = c.answerHead(c.out[:0], framing, ends)
-	whole, err := answerBody{c, x.up}.pass(framing)
+	whole, err := c.pass(framing, c.bodyOf(framing))
 	if err != nil {
 		c.brokeOff(err)
 		return false
@@ -104,29 +103,20 @@ func (c *conn) bind(up *http1.Conn) bool { return c.visit.bind(up) }
 // watch implements [visitor].
 func (c *conn) watch() { c.visit.watch() }
 
-// answerBody copies the body of a site's answer from up to the visitor.
-type answerBody struct {
-	*conn
-	up *http1.Conn
-}
+// plainBody writes the body of an answer as it is.
+type plainBody struct{ *conn }
 
-// pass sends out and then the body of the answer. whole reports whether the origin's connection holds nothing more
-// of the answer. The error is errVisitorLeft, or a fault of the answer: the visitor has what came before it.
-func (c answerBody) pass(framing http1.Framing) (whole bool, err error) {
-	switch framing {
-	case http1.NoBody:
-		return true, c.writeOut()
-	case http1.Counted:
-		return true, c.counted(c.res.Length)
-	case http1.Chunked:
-		return true, c.chunked()
-	default:
-		return false, c.untilClose()
+// add implements [bodyWriter].
+func (c plainBody) add(b []byte, _ bool) error {
+	c.out = append(c.out, b...)
+	if len(c.out) >= smallBody {
+		return c.flush()
 	}
+	return nil
 }
 
-// writeOut sends out and empties it. The error is errVisitorLeft.
-func (c answerBody) writeOut() error {
+// flush implements [bodyWriter].
+func (c plainBody) flush() error {
 	if len(c.out) > 0 && !c.write(c.f.opts.Timeouts.Idle, c.out) {
 		return errVisitorLeft
 	}
@@ -134,80 +124,29 @@ func (c answerBody) writeOut() error {
 	return nil
 }
 
-// fault sends what came before a fault of the answer, which it returns.
-func (c answerBody) fault(err error) error {
-	if lost := c.writeOut(); lost != nil {
-		return lost
+// through implements [bodyWriter].
+func (c plainBody) through(b []byte, _ bool) error {
+	if !c.write(c.f.opts.Timeouts.Idle, b) {
+		return errVisitorLeft
 	}
-	return err
+	return nil
 }
 
-// counted copies a body of left bytes.
-func (c answerBody) counted(left int64) error {
-	for {
-		if len(c.up.Buffered()) == 0 {
-			if left > smallBody {
-				if err := c.writeOut(); err != nil {
-					return err
-				}
-				return c.copyBody(c.up, left, func(b []byte) bool { return c.write(c.f.opts.Timeouts.Idle, b) })
-			}
-			if err := c.fill(c.up, time.Time{}); err != nil {
-				return c.fault(err)
-			}
-		}
-		b := c.up.Buffered()
-		b = b[:min(int64(len(b)), left)]
-		c.out = append(c.out, b...)
-		c.up.Use(len(b))
-		left -= int64(len(b))
-		if left == 0 || len(c.out) >= smallBody {
-			if err := c.writeOut(); err != nil || left == 0 {
-				return err
-			}
-		}
+// chunkedBody writes the body of an answer in chunks of its own, without the extensions and trailers of the site.
+type chunkedBody struct{ plainBody }
+
+// add implements [bodyWriter].
+func (c chunkedBody) add(b []byte, last bool) error {
+	if c.out = appendChunk(c.out, b); last {
+		c.out = append(c.out, lastChunk...)
 	}
+	return nil
 }
 
-// chunked copies a body in chunks of its own, without the extensions and trailers of the site.
-func (c answerBody) chunked() error {
-	c.chunks = http1.Chunks{}
-	for {
-		for b := c.up.Buffered(); len(b) > 0 && !c.chunks.Done; b = c.up.Buffered() {
-			data, n, err := c.chunks.Next(b)
-			if err != nil {
-				return c.fault(err)
-			}
-			c.out = appendChunk(c.out, data)
-			c.up.Use(n)
-		}
-		if c.chunks.Done {
-			c.out = append(c.out, lastChunk...)
-			return c.writeOut()
-		}
-		if err := c.writeOut(); err != nil {
-			return err
-		}
-		if err := c.fill(c.up, time.Time{}); err != nil {
-			return err
-		}
+// bodyOf returns the writer of the body of an answer.
+func (c *conn) bodyOf(framing http1.Framing) bodyWriter {
+	if framing == http1.Chunked || framing == http1.ToTheEnd {
+		return chunkedBody{plainBody{c}}
 	}
-}
-
-// untilClose copies, in chunks, a body that ends with the origin's connection.
-func (c answerBody) untilClose() error {
-	for {
-		b := c.up.Buffered()
-		c.out = appendChunk(c.out, b)
-		c.up.Use(len(b))
-		if err := c.writeOut(); err != nil {
-			return err
-		}
-		if err := c.fill(c.up, time.Time{}); errors.Is(err, io.EOF) {
-			c.out = append(c.out, lastChunk...)
-			return c.writeOut()
-		} else if err != nil {
-			return err
-		}
-	}
+	return plainBody{c}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -176,8 +175,7 @@ func (x *h2) run() {
 	var s *stream // the request in progress
 	defer func() {
 		if p := recover(); p != nil { // outside of a request: serve answers those
-			x.f.opts.Metrics.Panics.Inc()
-			x.f.opts.Log.Error("panic on a connection", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			x.f.opts.panicked("on a connection", p)
 		}
 		if s == nil || !s.apart {
 			x.end()

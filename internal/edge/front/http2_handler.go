@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -32,8 +30,7 @@ func (s *stream) handle() {
 			return
 		}
 		if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) { // the handler's way to end a stream
-			x.f.opts.Metrics.Panics.Inc()
-			x.f.opts.Log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			x.f.opts.panicked("in a request", p)
 		}
 	}()
 	x.f.opts.Handler.ServeHTTP(w, r.WithContext(x.f.opts.Context(s, x.conn)))

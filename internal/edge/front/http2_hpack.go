@@ -1,6 +1,7 @@
 package front
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,23 +70,13 @@ func endHead(b []byte, at int, stream uint32, ends bool) []byte {
 	}
 }
 
+// staticStatuses are the statuses in the static table, from place 8 on.
+var staticStatuses = [...]int{200, 204, 206, 304, 400, 404, 500}
+
 // appendStatus2 appends the field of a status.
 func appendStatus2(b []byte, status int) []byte {
-	switch status {
-	case 200:
-		return append(b, 0x80|8)
-	case 204:
-		return append(b, 0x80|9)
-	case 206:
-		return append(b, 0x80|10)
-	case 304:
-		return append(b, 0x80|11)
-	case 400:
-		return append(b, 0x80|12)
-	case 404:
-		return append(b, 0x80|13)
-	case 500:
-		return append(b, 0x80|14)
+	if i := slices.Index(staticStatuses[:], status); i >= 0 {
+		return append(b, 0x80|byte(8+i))
 	}
 	return strconv.AppendInt(append(b, 8, 3), int64(status), 10)
 }

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -319,8 +316,7 @@ func (s *stream) reply(status int, header []gate.Field, body []byte) {
 
 // answerPanic answers a request whose handling panicked.
 func (s *stream) answerPanic(o *gate.Outcome, p any) {
-	s.x.f.opts.Metrics.Panics.Inc()
-	s.x.f.opts.Log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	s.x.f.opts.panicked("in a request", p)
 	if !s.told {
 		s.reply(http.StatusInternalServerError, panicHeader(o), []byte(panicText))
 	}
@@ -367,10 +363,7 @@ func (s *stream) answer() {
 	s.out = endHead(b, 0, s.id, framing == http1.NoBody)
 	s.told = true
 	s.ended = framing == http1.NoBody
-	whole, err := s.pass(framing)
-	if err == nil && !s.sendOut(t.opts.Timeouts.Idle) {
-		err = errVisitorLeft
-	}
+	whole, err := s.pass(framing, s)
 	if err != nil {
 		s.ended = false
 		s.brokeOff(err)
@@ -382,109 +375,28 @@ func (s *stream) answer() {
 	}
 }
 
-// pass copies the body of the answer. whole reports whether the origin's connection holds nothing more of it. The error
-// is errVisitorLeft or a fault of the answer.
-func (s *stream) pass(framing http1.Framing) (whole bool, err error) {
-	switch framing {
-	case http1.NoBody:
-		return true, nil
-	case http1.Counted:
-		return true, s.counted(s.res.Length)
-	case http1.Chunked:
-		return true, s.chunked()
-	default:
-		return false, s.untilClose()
-	}
-}
-
-// wrote writes a part of the site's answer, the last one if ends.
-func (s *stream) wrote(b []byte, ends bool) error {
-	if !s.write(b, ends, s.trip.opts.Timeouts.Idle) {
+// add implements [bodyWriter].
+func (s *stream) add(b []byte, last bool) error {
+	if !s.write(b, last, s.trip.opts.Timeouts.Idle) {
 		return errVisitorLeft
 	}
 	return nil
 }
 
-// sent sends what was written: the rest may take long.
-func (s *stream) sent() error {
+// flush implements [bodyWriter].
+func (s *stream) flush() error {
 	if !s.sendOut(s.trip.opts.Timeouts.Idle) {
 		return errVisitorLeft
 	}
 	return nil
 }
 
-func (s *stream) counted(left int64) error {
-	up := s.trip.up
-	if left == 0 {
-		return s.wrote(nil, true)
+// through implements [bodyWriter].
+func (s *stream) through(b []byte, last bool) error {
+	if err := s.add(b, last); err != nil {
+		return err
 	}
-	for left > 0 {
-		if len(up.Buffered()) == 0 {
-			if left > smallBody {
-				if err := s.sent(); err != nil {
-					return err
-				}
-				return s.copyBody(up, left, func(b []byte) bool {
-					left -= int64(len(b))
-					return s.wrote(b, left == 0) == nil && s.sent() == nil
-				})
-			}
-			if err := s.fill(up, time.Time{}); err != nil {
-				return err
-			}
-		}
-		b := up.Buffered()
-		b = b[:min(int64(len(b)), left)]
-		left -= int64(len(b))
-		if err := s.wrote(b, left == 0); err != nil {
-			return err
-		}
-		up.Use(len(b))
-	}
-	return nil
-}
-
-func (s *stream) chunked() error {
-	s.chunks = http1.Chunks{}
-	for up := s.trip.up; ; {
-		for len(up.Buffered()) > 0 && !s.chunks.Done {
-			data, n, err := s.chunks.Next(up.Buffered())
-			if err != nil {
-				return err
-			}
-			if err := s.wrote(data, s.chunks.Done); err != nil {
-				return err
-			}
-			up.Use(n)
-		}
-		if s.chunks.Done {
-			return nil
-		}
-		if err := s.sent(); err != nil {
-			return err
-		}
-		if err := s.fill(up, time.Time{}); err != nil {
-			return err
-		}
-	}
-}
-
-func (s *stream) untilClose() error {
-	for up := s.trip.up; ; {
-		b := up.Buffered()
-		if err := s.wrote(b, false); err != nil {
-			return err
-		}
-		if err := s.sent(); err != nil {
-			return err
-		}
-		up.Use(len(b))
-		if err := s.fill(up, time.Time{}); errors.Is(err, io.EOF) {
-			return s.wrote(nil, true)
-		} else if err != nil {
-			return err
-		}
-	}
+	return s.flush()
 }
 
 // write adds DATA to out, as the windows allow: until they do, it sends out and waits for patience at most, or less if

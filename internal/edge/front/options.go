@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,4 +106,10 @@ type Metrics struct {
 	Requests   prometheus.Counter // of visitors, read here
 	HandedOver prometheus.Counter // connections
 	Panics     prometheus.Counter
+}
+
+// panicked counts and logs a panic. where is "in a request" or "on a connection".
+func (o *Options) panicked(where string, p any) {
+	o.Metrics.Panics.Inc()
+	o.Log.Error("panic "+where, slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"time"
 
 	"vestibule/internal/core/rules"
@@ -21,8 +20,7 @@ import (
 func (c *conn) serve() {
 	defer func() {
 		if p := recover(); p != nil { // outside of a request: handle answers those
-			c.f.opts.Metrics.Panics.Inc()
-			c.f.opts.Log.Error("panic on a connection", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			c.f.opts.panicked("on a connection", p)
 		}
 		if !c.given {
 			c.f.close(c.conn)

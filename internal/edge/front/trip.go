@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -290,6 +291,117 @@ func (w *work) beginBody(up *http1.Conn) error {
 		}
 	}
 	return nil
+}
+
+// bodyWriter writes the body of an answer to the visitor. Its errors are errVisitorLeft.
+type bodyWriter interface {
+	// add adds a part, which is the last one if last, to what is sent next. It may send it.
+	add(b []byte, last bool) error
+
+	// flush sends what was added: the rest may take long.
+	flush() error
+
+	// through sends a part of a long body, once what was added is sent.
+	through(b []byte, last bool) error
+}
+
+// pass copies the body of the site's answer to the visitor. whole reports whether the origin's connection holds nothing
+// more of the answer. The error is errVisitorLeft, or a fault of the answer: the visitor has what came before it.
+func (w *work) pass(framing http1.Framing, to bodyWriter) (whole bool, err error) {
+	whole = true
+	switch framing {
+	case http1.NoBody:
+	case http1.Counted:
+		err = w.counted(w.res.Length, to)
+	case http1.Chunked:
+		err = w.chunked(to)
+	default:
+		whole, err = false, w.untilClose(to)
+	}
+	if errors.Is(err, errVisitorLeft) {
+		return whole, err
+	}
+	if lost := to.flush(); lost != nil {
+		return whole, lost
+	}
+	return whole, err
+}
+
+// counted copies a body of left bytes.
+func (w *work) counted(left int64, to bodyWriter) error {
+	up := w.trip.up
+	if left == 0 {
+		return to.add(nil, true)
+	}
+	for left > 0 {
+		if len(up.Buffered()) == 0 {
+			if left > smallBody {
+				if err := to.flush(); err != nil {
+					return err
+				}
+				return w.copyBody(up, left, func(b []byte) bool {
+					left -= int64(len(b))
+					return to.through(b, left == 0) == nil
+				})
+			}
+			if err := w.fill(up, time.Time{}); err != nil {
+				return err
+			}
+		}
+		b := up.Buffered()
+		b = b[:min(int64(len(b)), left)]
+		left -= int64(len(b))
+		if err := to.add(b, left == 0); err != nil {
+			return err
+		}
+		up.Use(len(b))
+	}
+	return nil
+}
+
+// chunked copies a body that comes in chunks.
+func (w *work) chunked(to bodyWriter) error {
+	w.chunks = http1.Chunks{}
+	for up := w.trip.up; ; {
+		for b := up.Buffered(); len(b) > 0 && !w.chunks.Done; b = up.Buffered() {
+			data, n, err := w.chunks.Next(b)
+			if err != nil {
+				return err
+			}
+			if err := to.add(data, w.chunks.Done); err != nil {
+				return err
+			}
+			up.Use(n)
+		}
+		if w.chunks.Done {
+			return nil
+		}
+		if err := to.flush(); err != nil {
+			return err
+		}
+		if err := w.fill(up, time.Time{}); err != nil {
+			return err
+		}
+	}
+}
+
+// untilClose copies a body that ends with the origin's connection.
+func (w *work) untilClose(to bodyWriter) error {
+	for up := w.trip.up; ; {
+		b := up.Buffered()
+		if err := to.add(b, false); err != nil {
+			return err
+		}
+		up.Use(len(b))
+		if err := to.flush(); err != nil {
+			return err
+		}
+		if err := w.fill(up, time.Time{}); errors.Is(err, io.EOF) {
+			return to.add(nil, true)
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 // brokeOff records a fault in the middle of an answer, unless its visitor has left.
