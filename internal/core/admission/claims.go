@@ -11,11 +11,15 @@ import (
 const keptFor = 24 * time.Hour
 
 // claims remembers how far a room has called its visitors, minute by minute for longer than any claim time, so that a
-// place that is kept lapses some time after its call. The zero value remembers nothing.
+// place that is kept lapses some time after its call. The zero value remembers nothing, and is small: most rooms keep no
+// places.
 type claims struct {
-	called [64]call // a ring: the greatest cutoff up to each minute
-	n      int      // minutes noted, with those that were overwritten
+	called []call // a ring of claimMinutes: the greatest cutoff up to each minute; nil before the first
+	n      int    // minutes noted, with those that were overwritten
 }
+
+// claimMinutes is more than the longest claim time, an hour.
+const claimMinutes = 64
 
 type call struct {
 	minute int64
@@ -24,6 +28,9 @@ type call struct {
 
 // note records the cutoff in force at ft.
 func (c *claims) note(ft, cutoff fleettime.Time) {
+	if c.called == nil {
+		c.called = make([]call, claimMinutes)
+	}
 	cutoff = min(cutoff, ft) // without a line it is later than any time: it calls those who are here
 	minute, last := ft.Second()/60, &c.called[max(0, c.n-1)%len(c.called)]
 	switch {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"vestibule/internal/core/rules"
 	"vestibule/internal/page"
 )
 
@@ -59,10 +58,20 @@ func (p *ownPages) file(r *Request, o *Outcome, contentType, text string) {
 // fileCaching lets browsers cache a file for an hour without revalidation.
 const fileCaching = "public, max-age=3600"
 
-// has reports whether a header contains a word. It reads all lines, so it is not for the hot path.
+// has reports whether a header contains a word.
 func (r *Request) has(name, word string) bool {
+	return slices.ContainsFunc(r.valuesOf(name), func(value string) bool { return strings.Contains(value, word) })
+}
+
+// valuesOf returns the lines of a header. It reads all lines of the request, so it is not for the hot path.
+func (r *Request) valuesOf(name string) (values []string) {
 	if r.Lines == nil {
-		return false
+		return nil
 	}
-	return slices.ContainsFunc(r.Lines.AppendTo(nil), func(h rules.Header) bool { return strings.EqualFold(h.Name, name) && strings.Contains(h.Value, word) })
+	for _, h := range r.Lines.AppendTo(nil) {
+		if strings.EqualFold(h.Name, name) {
+			values = append(values, h.Value)
+		}
+	}
+	return values
 }

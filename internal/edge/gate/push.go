@@ -154,7 +154,7 @@ func (p *ownPages) mayKeep(rm *roomState) bool {
 
 // subscription reads the subscription of a request, or returns what is wrong with it.
 func (r *Request) subscription() (*push.Subscription, string) {
-	parts := strings.Fields(r.line(PushHeader))
+	parts := strings.Fields(first(r.valuesOf(PushHeader)))
 	if len(parts) != 4 {
 		return nil, PushHeader + ": must be an endpoint, two keys and a language."
 	}
@@ -231,17 +231,4 @@ func (p *ownPages) pushWorker(r *Request, o *Outcome, _ *snapshot, _ string) {
 	o.set("ETag", `"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`)
 	o.set("Content-Security-Policy", "default-src 'none'; connect-src 'self'")
 	o.Body = append(o.Body[:0], page.PushWorker...)
-}
-
-// line returns the first line of a header field, "" for none. It reads all lines, so it is not for the hot path.
-func (r *Request) line(name string) string {
-	if r.Lines == nil {
-		return ""
-	}
-	for _, h := range r.Lines.AppendTo(nil) {
-		if strings.EqualFold(h.Name, name) {
-			return h.Value
-		}
-	}
-	return ""
 }
