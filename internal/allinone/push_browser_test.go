@@ -6,12 +6,8 @@ package allinone
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/ecdh"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -36,6 +32,7 @@ import (
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/browsertest"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsbus"
 	"vestibule/internal/notify"
@@ -55,7 +52,7 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = errors.New("no message for this subscription")
 	}
 	if err == nil {
-		body, err = v.decrypt(body)
+		body, err = testkit.ReadPush(body, v.key, v.auth)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -63,46 +60,6 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	v.text <- string(body)
 	w.WriteHeader(http.StatusCreated)
-}
-
-// decrypt reads a message as RFC 8291 has it.
-func (v *receiver) decrypt(body []byte) ([]byte, error) {
-	if len(body) < 87 {
-		return nil, errors.New("short")
-	}
-	salt, sender := body[:16], body[21:86]
-	public, err := ecdh.P256().NewPublicKey(sender)
-	if err != nil {
-		return nil, err
-	}
-	shared, err := v.key.ECDH(public)
-	if err != nil {
-		return nil, err
-	}
-	derive := func(secret, salt []byte, info string, n int) (out []byte) {
-		if err == nil {
-			out, err = hkdf.Key(sha256.New, secret, salt, info, n)
-		}
-		return out
-	}
-	input := derive(shared, v.auth, "WebPush: info\x00"+string(v.key.PublicKey().Bytes())+string(sender), 32)
-	cek, nonce := derive(input, salt, "Content-Encoding: aes128gcm\x00", 16), derive(input, salt, "Content-Encoding: nonce\x00", 12)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(cek)
-	if err != nil {
-		return nil, err
-	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		return nil, err
-	}
-	text, err := aead.Open(nil, nonce, body[86:], nil)
-	if err != nil {
-		return nil, err
-	}
-	return text[:len(text)-1], nil
 }
 
 // TestNotificationInABrowser: a visitor subscribes on the waiting page, and the first message confirms it; it closes the

@@ -87,7 +87,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 		panic(p) // the proxy cuts a connection this way
 	}
 	s.metrics.panics.Inc()
-	s.log.Error("panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	s.log.Error("panic", slog.String("in", "request"), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	s.patience.hurryBody(w, r)
 	addFields(w.Header(), o.Tickets()) // a session permit may have been charged: the visitor must get its ticket
 	w.Header().Set("Cache-Control", "no-store")

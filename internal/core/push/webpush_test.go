@@ -2,12 +2,9 @@ package push
 
 import (
 	"bytes"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/ecdh"
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -19,6 +16,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/ticket"
+	"vestibule/internal/lab/testkit"
 )
 
 func raw(t testing.TB, text string) []byte {
@@ -50,47 +48,6 @@ func TestExampleOfRFC8291(t *testing.T) {
 	}
 }
 
-// decrypt is the receiver of a message: a browser.
-func decrypt(body []byte, key *ecdh.PrivateKey, auth []byte) ([]byte, error) {
-	salt, sender := body[:16], body[21:86]
-	public, err := ecdh.P256().NewPublicKey(sender)
-	if err != nil {
-		return nil, err
-	}
-	shared, err := key.ECDH(public)
-	if err != nil {
-		return nil, err
-	}
-	input, err := hkdf.Key(sha256.New, shared, auth, "WebPush: info\x00"+string(key.PublicKey().Bytes())+string(sender), 32)
-	if err != nil {
-		return nil, err
-	}
-	cek, err := hkdf.Key(sha256.New, input, salt, "Content-Encoding: aes128gcm\x00", 16)
-	if err != nil {
-		return nil, err
-	}
-	nonce, err := hkdf.Key(sha256.New, input, salt, "Content-Encoding: nonce\x00", 12)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(cek)
-	if err != nil {
-		return nil, err
-	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		return nil, err
-	}
-	text, err := aead.Open(nil, nonce, body[86:], nil)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.HasSuffix(text, []byte{2}) {
-		return nil, fmt.Errorf("no end of the last record: %q", text)
-	}
-	return text[:len(text)-1], nil
-}
-
 // TestABrowserReadsWhatWasEncryptedForIt: and nobody else.
 func TestABrowserReadsWhatWasEncryptedForIt(t *testing.T) {
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
@@ -109,7 +66,7 @@ func TestABrowserReadsWhatWasEncryptedForIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decrypt(body, key, auth)
+		got, err := testkit.ReadPush(body, key, auth)
 		if err != nil || !bytes.Equal(got, text) {
 			t.Fatalf("%d bytes: %q, %v", size, got, err)
 		}
@@ -117,10 +74,10 @@ func TestABrowserReadsWhatWasEncryptedForIt(t *testing.T) {
 			t.Errorf("%d bytes, salt %x", len(body), body[:16])
 		}
 		seen[string(body[:16])] = true
-		if _, err := decrypt(body, other, auth); err == nil {
+		if _, err := testkit.ReadPush(body, other, auth); err == nil {
 			t.Error("another browser reads it")
 		}
-		if _, err := decrypt(body, key, bytes.Repeat([]byte{8}, Auth)); err == nil {
+		if _, err := testkit.ReadPush(body, key, bytes.Repeat([]byte{8}, Auth)); err == nil {
 			t.Error("it opens without the authentication secret")
 		}
 	}

@@ -70,7 +70,7 @@ func (c *conn) ends() bool { return c.req.Close || c.f.opts.Draining() }
 
 // answerPanic answers a request whose handling panicked.
 func (c *conn) answerPanic(o *gate.Outcome, p any) {
-	c.f.opts.panicked("in a request", p)
+	c.f.opts.panicked("request", p)
 	if c.begun {
 		return
 	}

@@ -175,7 +175,7 @@ func (x *h2) run() {
 	var s *stream // the request in progress
 	defer func() {
 		if p := recover(); p != nil { // outside of a request: serve answers those
-			x.f.opts.panicked("on a connection", p)
+			x.f.opts.panicked("connection", p)
 		}
 		if s == nil || !s.apart {
 			x.end()

@@ -30,7 +30,7 @@ func (s *stream) handle() {
 			return
 		}
 		if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) { // the handler's way to end a stream
-			x.f.opts.panicked("in a request", p)
+			x.f.opts.panicked("request", p)
 		}
 	}()
 	x.f.opts.Handler.ServeHTTP(w, r.WithContext(x.f.opts.Context(s, x.conn)))

@@ -316,7 +316,7 @@ func (s *stream) reply(status int, header []gate.Field, body []byte) {
 
 // answerPanic answers a request whose handling panicked.
 func (s *stream) answerPanic(o *gate.Outcome, p any) {
-	s.x.f.opts.panicked("in a request", p)
+	s.x.f.opts.panicked("request", p)
 	if !s.told {
 		s.reply(http.StatusInternalServerError, panicHeader(o), []byte(panicText))
 	}

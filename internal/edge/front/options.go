@@ -108,8 +108,8 @@ type Metrics struct {
 	Panics     prometheus.Counter
 }
 
-// panicked counts and logs a panic. where is "in a request" or "on a connection".
-func (o *Options) panicked(where string, p any) {
+// panicked counts and logs a panic. in is "request" or "connection".
+func (o *Options) panicked(in string, p any) {
 	o.Metrics.Panics.Inc()
-	o.Log.Error("panic "+where, slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	o.Log.Error("panic", slog.String("in", in), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }

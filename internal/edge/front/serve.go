@@ -20,7 +20,7 @@ import (
 func (c *conn) serve() {
 	defer func() {
 		if p := recover(); p != nil { // outside of a request: handle answers those
-			c.f.opts.panicked("on a connection", p)
+			c.f.opts.panicked("connection", p)
 		}
 		if !c.given {
 			c.f.close(c.conn)

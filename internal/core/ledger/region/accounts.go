@@ -62,17 +62,18 @@ func (as accounts) anyReserved() bool {
 
 // allowRenewals raises the ceilings of renewals: to twice the renewals of an edge since its last report, and at least
 // to the number due there until the next answer. A session can be renewed once in [wire.RenewAfter] at most, so the
-// sum of the ceilings is bounded by the possible renewals of all edges in that time, or by a fiftieth of the permits
-// if that is more. That sum is reserved if edges fall silent. The bound is shared evenly, so that no edge is left
-// without.
+// sum of the ceilings is bounded by the possible renewals of all edges in that time and some for each edge, or by a
+// fiftieth of the permits if that is more. That sum is reserved if edges fall silent. The bound is shared evenly, so
+// that no edge is left without. Some are for visitors that ask at the same moment: a renewal that is refused can end a
+// session early.
 func allowRenewals(to []*account, sessions, held int64, life uint32) {
 	sessions = max(1, sessions)
 	due := int(float64(sessions) * renewAnswer.Seconds() / float64(wire.RenewAfter(life)))
 	wants := make([]int, len(to))
 	for i, acc := range to {
-		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+4), sessions))
+		wants[i] = int(min(int64(max(2*int(acc.renewed-acc.renewedBefore), due/len(to))+someRenewals), sessions))
 	}
-	bound := max(len(to)+due, int(held/50))
+	bound := max(someRenewals*len(to)+due, int(held/50))
 	for i, part := range share.Fill(bound, wants, nil) {
 		// An edge that renewed sessions while it was isolated starts from its current counter.
 		acc := to[i]
@@ -83,5 +84,7 @@ func allowRenewals(to []*account, sessions, held int64, life uint32) {
 	}
 }
 
-// renewAnswer is the expected time until an edge near its ceiling gets a higher one.
-const renewAnswer = 100 * time.Millisecond
+const (
+	renewAnswer  = 100 * time.Millisecond // expected until an edge near its ceiling gets a higher one
+	someRenewals = 4                      // of an edge beyond those due until then
+)

@@ -18,7 +18,7 @@ var plan = map[mutant.ID]killer{
 	mutant.LeaseFromReceipt: {"ledger.TestRule1", ""},
 	mutant.ShortWindow:      {"ledger.TestRule1", "cutoff"},
 
-	mutant.NoRenewalCeiling: {"ledger.TestRule2", "expiry"},
+	mutant.NoRenewalCeiling: {"ledger.TestRule2", "releases"},
 
 	mutant.NothingReserved:       {"ledger.TestRule3", "expiry"},
 	mutant.NoRateReserved:        {"ledger.TestRule3", "expiry"},
