@@ -283,7 +283,7 @@ func secureSides(b *testing.B, tools map[string]string, site string, http2 bool)
 			*sides = append(*sides, &side{name: fmt.Sprintf("%d B, whatever is asked, in Go", n), url: "https://" + bareHTTP2(b, cert, n) + "/", header: (*sides)[0].header, pid: os.Getpid(), http2: true})
 		}
 	}
-	tls := "ssl_certificate " + cert.Cert[0] + "; ssl_certificate_key " + cert.Key[0] + "; "
+	tls := "ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate " + cert.Cert[0] + "; ssl_certificate_key " + cert.Key[0] + "; "
 	h, s := passesOn(site)
 	addr, worker := startNginx(b, tools, 0, h, tls+s, speaks)
 	proxied = append([]*side{{name: "nginx", url: "https://" + addr + "/tickets?show=1", header: proxied[0].header, pid: worker, http2: http2}}, proxied...)
@@ -391,6 +391,14 @@ func (s *side) loadVisits(b *testing.B, tools map[string]string) (rate, cpu floa
 	return n / took, (s.used(b) - used) / n
 }
 
+// staying is a visit that does not end; there are so many at a time.
+const (
+	staying = "stay"
+	stayers = 3000
+)
+
+var kept []*rawHTTP2 // by those who stay
+
 // visits visits a page for a second, eight at a time, and returns how often. Who comes back resumes its TLS session.
 func visits(to, kind string) (n int64, err error) {
 	at, err := url.Parse(to)
@@ -409,7 +417,11 @@ func visits(to, kind string) (n int64, err error) {
 		if err != nil {
 			return err
 		}
-		defer c.Close()
+		if kind == staying {
+			kept = append(kept, c)
+		} else {
+			defer c.Close()
+		}
 		stream, err := c.ask(http.MethodGet, "sale.example", at.Path, "accept", "text/html", "accept-encoding", "gzip")
 		if err != nil {
 			return err
@@ -422,6 +434,15 @@ func visits(to, kind string) (n int64, err error) {
 	}
 	if err := visit(true); err != nil {
 		return 0, err
+	}
+	if kind == staying {
+		for range stayers - 1 {
+			if err := visit(false); err != nil {
+				return 0, err
+			}
+		}
+		fmt.Println(stayers)
+		select {} // until it is killed
 	}
 	var all atomic.Int64
 	var running errgroup.Group
@@ -542,21 +563,21 @@ func (s *side) open(b *testing.B, taskset, h2load string) []float64 {
 
 // compareIdle is how much memory connections take that are kept and say nothing.
 func compareIdle(b *testing.B) {
-	// Both ends are in this process.
+	// Both ends of connections without TLS are in this process.
 	n := 9000
 	if limit, err := node.MaxFiles(); err == nil {
 		n = min(n, (limit-300)/3)
 	}
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapInuse + m.StackInuse)
+	}
 	for _, front := range []string{frontFast, frontNetHTTP} {
 		st := open(b, reads(front))
 		st.up.queue(sale, 10, 1)
-		heap := func() float64 {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			return float64(m.HeapInuse + m.StackInuse)
-		}
 		conns := make([]net.Conn, 0, n)
 		before := heap()
 		buf := make([]byte, 4<<10)
@@ -581,6 +602,28 @@ func compareIdle(b *testing.B) {
 			b.Error(err)
 		}
 		http.DefaultClient.CloseIdleConnections()
+
+		st = openTLS(b, reads(front))
+		st.up.queue(sale, 10, 1)
+		before = heap()
+		visitors := exec.CommandContext(b.Context(), os.Args[0])
+		visitors.Env = append(os.Environ(), visitsEnv+"=https://"+st.addr(0)+"/", visitsEnv+"_KIND="+staying)
+		out, err := visitors.StdoutPipe()
+		if err == nil {
+			err = visitors.Start()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := fmt.Fscan(out, &n); err != nil {
+			b.Fatal(err)
+		}
+		b.Logf("%-34s %.1f KiB for each of %d connections over TLS and HTTP/2 that are kept", "edge, "+front, (heap()-before)/float64(n)/1024, n)
+		visitors.Process.Kill() //nolint:errcheck // it waits for that
+		visitors.Wait()         //nolint:errcheck // it was killed
+		if err := st.stop(); err != nil {
+			b.Error(err)
+		}
 	}
 	b.ReportMetric(0, "ns/op")
 }

@@ -117,9 +117,9 @@ var (
 func (s *side) loadAlone(b *testing.B, tools map[string]string) (rate, cpu float64) {
 	b.Helper()
 	for range 3 {
-		busy, used, begun := busyCore(b), s.used(b), time.Now()
+		busy, begun := busyOthers(b, s), time.Now()
 		rate, cpu = s.load(b, tools)
-		if busyCore(b)-busy-(s.used(b)-used) < .06*time.Since(begun).Seconds() {
+		if busyOthers(b, s)-busy < .06*time.Since(begun).Seconds() {
 			break
 		}
 		b.Logf("%s: others were busy on its core", s.name)
@@ -127,8 +127,9 @@ func (s *side) loadAlone(b *testing.B, tools map[string]string) (rate, cpu float
 	return rate, cpu
 }
 
-// busyCore returns the seconds that the first core has worked, for anybody: also another machine.
-func busyCore(b *testing.B) float64 {
+// busyOthers returns the seconds that the first core has worked for others than a side and this process: also for
+// another machine.
+func busyOthers(b *testing.B, s *side) float64 {
 	b.Helper()
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -139,7 +140,11 @@ func busyCore(b *testing.B) float64 {
 	if _, err := fmt.Sscan(line, &user, &nice, &system, &idle, &wait, &irq, &softirq, &steal); err != nil {
 		b.Fatal(err)
 	}
-	return (user + nice + system + steal) / 100 // as in cpuOf
+	known := s.used(b)
+	if s.pid != os.Getpid() {
+		known += cpuOf(b, os.Getpid())
+	}
+	return (user+nice+system+steal)/100 - known // as in cpuOf
 }
 
 // load asks for a second from another core. It returns answers per second, and

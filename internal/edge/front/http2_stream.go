@@ -497,8 +497,8 @@ func (s *stream) sendOut(patience time.Duration) bool {
 		return false
 	}
 	ok := s.await(patience, func(patience time.Duration) (int, bool) {
-		patience = max(patience, time.Second) // a moment, for the other streams' sake
-		if others {
+		patience = max(patience, time.Second)  // a moment, for the other streams' sake
+		if others && len(s.out) <= wholeBody { // a long one would only be copied
 			return len(s.out), s.x.sendTogether(s.out, patience)
 		}
 		return len(s.out), s.x.send(s.out, patience)
