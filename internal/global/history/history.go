@@ -43,9 +43,10 @@ type History struct {
 
 	log *slog.Logger
 
-	mu    sync.Mutex
-	rooms map[room.ID]*recent
-	at    int64 // newest second heard
+	mu     sync.Mutex
+	rooms  map[room.ID]*recent
+	at     int64 // newest second heard
+	caught bool  // what the log held is known, and was heard since
 }
 
 // recent has the newest points of a room.
@@ -65,13 +66,18 @@ func (h *History) Receive(data []byte) error {
 	if err != nil {
 		return err
 	}
+	h.hear(at, states)
+	return nil
+}
+
+// hear takes the states of a second.
+func (h *History) hear(at int64, states []history.State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range states {
 		h.take(s)
 	}
 	h.at = max(h.at, at)
-	return nil
 }
 
 // take takes the state of a room. An older one than the newest is that of a leader that was replaced.
@@ -94,14 +100,25 @@ func (h *History) take(s history.State) {
 	}
 }
 
-// Catch reads what the log holds of the last minutes, at the start of the process.
-func (h *History) Catch(ctx context.Context, now time.Time) error {
-	return h.Read(ctx, wire.HistoryLog, "*", now.Add(-history.Beat*time.Second), func(data []byte) bool {
+// catch reads what the log holds. It reports whether the newest state of every room is known now: read, or read before and
+// heard since.
+func (h *History) catch(ctx context.Context, now time.Time) (known bool, err error) {
+	err = h.Read(ctx, wire.HistoryLog, "*", now.Add(-history.Beat*time.Second), func(data []byte) bool {
 		if err := h.Receive(data); err != nil {
 			h.log.Warn("a second of the history is not readable", slog.Any("error", err))
 		}
 		return true
 	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.caught = h.caught || err == nil
+	return h.caught, err
+}
+
+func (h *History) hasCaught() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.caught
 }
 
 // Last returns the newest point of a room, and the one before it that is at least span seconds older.
