@@ -197,12 +197,14 @@ func fill(rows []int64, width int, columns []*wirepb.HistoryColumn) error {
 		if len(c.N) == 0 || f >= width {
 			continue // zeros
 		}
-		sum := int64(0)
-		for i := 0; i*width < len(rows); i++ {
-			if i < len(c.N) {
-				sum += c.N[i]
-			}
-			rows[i*width+f] = sum
+		sum, at := int64(0), f
+		for _, n := range c.N {
+			sum += n
+			rows[at] = sum
+			at += width
+		}
+		for ; at < len(rows) && sum != 0; at += width {
+			rows[at] = sum
 		}
 	}
 	return nil

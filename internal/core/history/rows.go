@@ -152,10 +152,19 @@ func grown(p, since *Point, f Field) int64 {
 	return max(0, p.Values[f]-since.Values[f])
 }
 
+// still reports whether the n counts from first on did not grow.
+func still(p, since *Point, first, n int) bool {
+	from := int(counts) + first
+	return since == nil || slices.Equal(p.Values[from:from+n], since.Values[from:from+n])
+}
+
 func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) (float64, bool) {
 	return func(p, since *Point) (float64, bool) {
 		var bins [waitBins]int64
 		n := bins[:len(bounds)+1]
+		if still(p, since, first, len(n)) {
+			return 0, false
+		}
 		for i := range n {
 			n[i] = grown(p, since, counts+Field(first+i))
 		}
@@ -168,6 +177,9 @@ func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) 
 func stay(q float64) func(p, since *Point) (float64, bool) {
 	return func(p, since *Point) (float64, bool) {
 		var n [waitBins]int64
+		if still(p, since, Stayed, waitBins) {
+			return 0, false
+		}
 		for i := range n {
 			n[i] = grown(p, since, counts+Field(Stayed+i))
 		}

@@ -197,23 +197,28 @@ func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64) 
 		}
 		// The base of the first row may be a Beat old. A block is stored after its end.
 		since := max(from-max(history.Beat, l.step), last)
-		points, err := h.blocks(ctx, l, id, since, to)
+		blocks, err := h.blocks(ctx, l, id, since, to)
 		if err != nil {
 			return nil, err
 		}
-		out = slices.Grow(out, len(points))
-		for _, p := range points {
-			if p.At > last && p.At > since && p.At <= to {
-				out, last = append(out, p), p.At
+		n := 0
+		for _, points := range blocks {
+			n += len(points)
+		}
+		out = slices.Grow(out, n)
+		for _, points := range blocks {
+			for _, p := range points {
+				if p.At > last && p.At > since && p.At <= to {
+					out, last = append(out, p), p.At
+				}
 			}
 		}
 	}
 	return append(out, h.recent(id, last, to)...), nil
 }
 
-// blocks returns the points of the blocks of a room that end after since, up to the block that begins after to.
-func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64) (_ []history.Point, err error) {
-	var out [][]history.Point
+// blocks returns the blocks of a room that end after since, up to the block that begins after to.
+func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64) (out [][]history.Point, err error) {
 	from := time.Unix(max(0, since), 0).Add(-time.Minute) // the clocks of the store's servers may be behind
 	e := h.Read(ctx, l.HistoryLevel, public(id), from, func(data []byte) bool {
 		points, e := history.DecodeBlock(data)
@@ -230,7 +235,7 @@ func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int
 	if e != nil {
 		err = e
 	}
-	return slices.Concat(out...), err
+	return out, err
 }
 
 // public returns the ID of a room in subjects.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -230,10 +231,11 @@ func (w *Writer) storeRoom(ctx context.Context, i int, id room.ID, end int64) er
 		if from >= end {
 			return nil // another leader made it
 		}
-		if points, err = h.blocks(ctx, levels[i-1], id, from, end); err != nil {
+		below, err := h.blocks(ctx, levels[i-1], id, from, end)
+		if err != nil {
 			return err
 		}
-		points = history.Rollup(points, l.step)
+		points = history.Rollup(slices.Concat(below...), l.step)
 	}
 	for ; from < end; from += l.block {
 		var block []history.Point
