@@ -24,8 +24,20 @@ func (s *Server) hearHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer deaf()
+	for {
+		known, err := s.history.Catch(ctx, time.Now())
+		if known {
+			break
+		}
+		s.log.Debug("the log of the history is not read", slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(5 * time.Second):
+		}
+	}
 	<-ctx.Done()
-	deaf()
 	return nil
 }
 

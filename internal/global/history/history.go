@@ -100,10 +100,19 @@ func (h *History) take(s history.State) {
 	}
 }
 
-// catch reads what the log holds. It reports whether the newest state of every room is known now: read, or read before and
+// Catch reads what the log holds. It reports whether the newest state of every room is known: read now, or read before and
 // heard since.
-func (h *History) catch(ctx context.Context, now time.Time) (known bool, err error) {
-	err = h.Read(ctx, wire.HistoryLog, "*", now.Add(-history.Beat*time.Second), func(data []byte) bool {
+func (h *History) Catch(ctx context.Context, now time.Time) (known bool, err error) {
+	h.mu.Lock()
+	known = h.caught
+	h.mu.Unlock()
+	span, patience := time.Duration(history.Beat)*time.Second, 10*time.Second
+	if known { // some may have been missed
+		span, patience = kept*time.Second, time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = h.Read(ctx, wire.HistoryLog, "*", now.Add(-span), func(data []byte) bool {
 		if err := h.Receive(data); err != nil {
 			h.log.Warn("a second of the history is not readable", slog.Any("error", err))
 		}
@@ -111,14 +120,8 @@ func (h *History) catch(ctx context.Context, now time.Time) (known bool, err err
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.caught = h.caught || err == nil
+	h.caught = known || err == nil
 	return h.caught, err
-}
-
-func (h *History) hasCaught() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.caught
 }
 
 // Last returns the newest point of a room, and the one before it that is at least span seconds older.

@@ -39,7 +39,7 @@ func (h *History) Lead() *Writer {
 // Begin continues from the newest second of the log: totals must not begin at less. It returns an error if that is not
 // known.
 func (w *Writer) Begin(ctx context.Context, now time.Time) error {
-	known, err := w.history.catch(ctx, now)
+	known, err := w.history.Catch(ctx, now)
 	if !known {
 		return err
 	}
@@ -105,7 +105,11 @@ func (w *Writer) Run(ctx context.Context, rooms func() []room.ID) {
 	blocks.Go(func() { w.makeBlocks(ctx, written, rooms) })
 	defer blocks.Wait()
 	trouble := w.trouble("seconds")
-	for !w.catchUp(ctx, trouble) {
+	for {
+		err := w.Begin(ctx, time.Now())
+		if trouble(err); err == nil {
+			break
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -125,19 +129,6 @@ func (w *Writer) Run(ctx context.Context, rooms func() []room.ID) {
 			written <- b.at
 		}
 	}
-}
-
-// catchUp begins, and calls did with the error.
-func (w *Writer) catchUp(ctx context.Context, did func(error)) bool {
-	patience := 10 * time.Second
-	if w.history.hasCaught() {
-		patience = time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := w.Begin(ctx, time.Now())
-	did(err)
-	return err == nil
 }
 
 // trouble returns a function that logs when errors begin and end.

@@ -2961,12 +2961,14 @@ func (x *HistoryCentre) GetWaiting() int64 {
 	return 0
 }
 
-// HistoryBlock has successive points of one room. It is stored compressed.
+// HistoryBlock has successive points of one room. It is stored compressed. A column is one number of all points: the
+// first absolute, the others as differences, without zeros at the end. It is a message with the field 1, repeated sint64,
+// as bytes: a reader puts the numbers into points at once.
 type HistoryBlock struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	AtS           int64                   `protobuf:"varint,1,opt,name=at_s,json=atS,proto3" json:"at_s,omitempty"`                 // of the first point
 	AfterS        []uint32                `protobuf:"varint,2,rep,packed,name=after_s,json=afterS,proto3" json:"after_s,omitempty"` // of the other points, since the one before
-	Values        []*HistoryColumn        `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	Values        [][]byte                `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`                       // columns
 	Centres       []*HistoryCentreColumns `protobuf:"bytes,4,rep,name=centres,proto3" json:"centres,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3016,7 +3018,7 @@ func (x *HistoryBlock) GetAfterS() []uint32 {
 	return nil
 }
 
-func (x *HistoryBlock) GetValues() []*HistoryColumn {
+func (x *HistoryBlock) GetValues() [][]byte {
 	if x != nil {
 		return x.Values
 	}
@@ -3030,64 +3032,18 @@ func (x *HistoryBlock) GetCentres() []*HistoryCentreColumns {
 	return nil
 }
 
-// HistoryColumn is one number of all points: the first absolute, the others as differences. Zeros at the end are left
-// out.
-type HistoryColumn struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	N             []int64                `protobuf:"zigzag64,1,rep,packed,name=n,proto3" json:"n,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HistoryColumn) Reset() {
-	*x = HistoryColumn{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HistoryColumn) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HistoryColumn) ProtoMessage() {}
-
-func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HistoryColumn.ProtoReflect.Descriptor instead.
-func (*HistoryColumn) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *HistoryColumn) GetN() []int64 {
-	if x != nil {
-		return x.N
-	}
-	return nil
-}
-
 // HistoryCentreColumns are the numbers of a data centre, 0 in points that it is missing in.
 type HistoryCentreColumns struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Values        []*HistoryColumn       `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	Values        [][]byte               `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"` // columns
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryCentreColumns) Reset() {
 	*x = HistoryCentreColumns{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3055,7 @@ func (x *HistoryCentreColumns) String() string {
 func (*HistoryCentreColumns) ProtoMessage() {}
 
 func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3068,7 @@ func (x *HistoryCentreColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentreColumns.ProtoReflect.Descriptor instead.
 func (*HistoryCentreColumns) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{28}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryCentreColumns) GetName() string {
@@ -3122,7 +3078,7 @@ func (x *HistoryCentreColumns) GetName() string {
 	return ""
 }
 
-func (x *HistoryCentreColumns) GetValues() []*HistoryColumn {
+func (x *HistoryCentreColumns) GetValues() [][]byte {
 	if x != nil {
 		return x.Values
 	}
@@ -3142,7 +3098,7 @@ type EdgePast struct {
 
 func (x *EdgePast) Reset() {
 	*x = EdgePast{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3110,7 @@ func (x *EdgePast) String() string {
 func (*EdgePast) ProtoMessage() {}
 
 func (x *EdgePast) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3123,7 @@ func (x *EdgePast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgePast.ProtoReflect.Descriptor instead.
 func (*EdgePast) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{29}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EdgePast) GetVersion() uint32 {
@@ -3210,7 +3166,7 @@ type RoomPast struct {
 
 func (x *RoomPast) Reset() {
 	*x = RoomPast{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[30]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3178,7 @@ func (x *RoomPast) String() string {
 func (*RoomPast) ProtoMessage() {}
 
 func (x *RoomPast) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[30]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3191,7 @@ func (x *RoomPast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomPast.ProtoReflect.Descriptor instead.
 func (*RoomPast) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{30}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RoomPast) GetReport() *RoomReport {
@@ -3563,17 +3519,15 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06joined\x18\x05 \x01(\x04R\x06joined\x12\x1a\n" +
 	"\badmitted\x18\x06 \x01(\x04R\badmitted\x12\x18\n" +
 	"\aentered\x18\a \x01(\x04R\aentered\x12\x18\n" +
-	"\awaiting\x18\b \x01(\x12R\awaiting\"\xb7\x01\n" +
+	"\awaiting\x18\b \x01(\x12R\awaiting\"\x95\x01\n" +
 	"\fHistoryBlock\x12\x11\n" +
 	"\x04at_s\x18\x01 \x01(\x03R\x03atS\x12\x17\n" +
-	"\aafter_s\x18\x02 \x03(\rR\x06afterS\x128\n" +
-	"\x06values\x18\x03 \x03(\v2 .vestibule.wire.v1.HistoryColumnR\x06values\x12A\n" +
-	"\acentres\x18\x04 \x03(\v2'.vestibule.wire.v1.HistoryCentreColumnsR\acentres\"\x1d\n" +
-	"\rHistoryColumn\x12\f\n" +
-	"\x01n\x18\x01 \x03(\x12R\x01n\"d\n" +
+	"\aafter_s\x18\x02 \x03(\rR\x06afterS\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\fR\x06values\x12A\n" +
+	"\acentres\x18\x04 \x03(\v2'.vestibule.wire.v1.HistoryCentreColumnsR\acentres\"B\n" +
 	"\x14HistoryCentreColumns\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x128\n" +
-	"\x06values\x18\x02 \x03(\v2 .vestibule.wire.v1.HistoryColumnR\x06values\"\x81\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06values\x18\x02 \x03(\fR\x06values\"\x81\x01\n" +
 	"\bEdgePast\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12-\n" +
@@ -3603,7 +3557,7 @@ func file_vestibule_wire_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_vestibule_wire_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_vestibule_wire_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(Handshake)(0),               // 0: vestibule.wire.v1.Handshake
 	(*Term)(nil),                 // 1: vestibule.wire.v1.Term
@@ -3633,10 +3587,9 @@ var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(*HistoryState)(nil),         // 25: vestibule.wire.v1.HistoryState
 	(*HistoryCentre)(nil),        // 26: vestibule.wire.v1.HistoryCentre
 	(*HistoryBlock)(nil),         // 27: vestibule.wire.v1.HistoryBlock
-	(*HistoryColumn)(nil),        // 28: vestibule.wire.v1.HistoryColumn
-	(*HistoryCentreColumns)(nil), // 29: vestibule.wire.v1.HistoryCentreColumns
-	(*EdgePast)(nil),             // 30: vestibule.wire.v1.EdgePast
-	(*RoomPast)(nil),             // 31: vestibule.wire.v1.RoomPast
+	(*HistoryCentreColumns)(nil), // 28: vestibule.wire.v1.HistoryCentreColumns
+	(*EdgePast)(nil),             // 29: vestibule.wire.v1.EdgePast
+	(*RoomPast)(nil),             // 30: vestibule.wire.v1.RoomPast
 }
 var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	1,  // 0: vestibule.wire.v1.Report.seen:type_name -> vestibule.wire.v1.Term
@@ -3672,16 +3625,14 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	9,  // 30: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
 	25, // 31: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
 	26, // 32: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
-	28, // 33: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
-	29, // 34: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
-	28, // 35: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
-	2,  // 36: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
-	5,  // 37: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	28, // 33: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
+	2,  // 34: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
+	5,  // 35: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
@@ -3695,7 +3646,7 @@ func file_vestibule_wire_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vestibule_wire_v1_wire_proto_rawDesc), len(file_vestibule_wire_v1_wire_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
