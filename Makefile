@@ -156,6 +156,11 @@ restart: ## restart every process of a fleet while visitors wait, with short and
 	$(GO) test -count=1 -v -timeout 9m -run TestRestart ./internal/lab/e2e -args -restart-people 130
 	$(GO) test -count=1 -v -timeout 9m -run TestRestartUnderLoad ./internal/lab/e2e -args -restart-people 130 -restart-session 5m
 
+.PHONY: notify
+notify: ## deliver notifications to 100,000 subscribers, and kill notifiers and their NATS server for ten minutes (15 minutes)
+	$(GO) test -count=1 -v -timeout 15m -run TestDeliveryInTime ./internal/notify -args -subscribers 100000 -turns 2000
+	$(GO) test -count=1 -v -timeout 30m -run TestKilledNotifiers ./internal/notify -args -killing 10m
+
 .PHONY: draw
 draw: ## let VISITORS gather for an event with a draw, and count admissions out of order (goal: 0.5 %; three minutes)
 	$(GO) test -count=1 -v -timeout 15m -run TestADraw ./internal/lab/e2e -args -drawn $(VISITORS)
@@ -310,9 +315,9 @@ k8s-check: $(TOOLS)/kustomize $(TOOLS)/kubectl-validate $(TOOLS)/kube-score ## b
 	@set -e; for o in deploy/k8s/overlays/*; do out=$(TOOLS)/k8s/$$(basename $$o).yaml; \
 		$(TOOLS)/kustomize build $$o >$$out; $(TOOLS)/kubectl-validate --version 1.30 $$out; \
 		$(TOOLS)/kube-score score --output-format ci $$out >$$out.score || { grep CRITICAL $$out.score; exit 1; }; done; \
-	for c in deploy/k8s/components/*; do d=$(TOOLS)/k8s/with-$$(basename $$c); mkdir -p $$d; o=nairobi; case $$c in *control) o=global;; esac; \
+	for c in deploy/k8s/components/*; do d=$(TOOLS)/k8s/with-$$(basename $$c); mkdir -p $$d; o=nairobi; case $$c in *control|*notify) o=global;; esac; \
 		printf 'resources: [../../../deploy/k8s/overlays/%s]\ncomponents: [../../../%s]\n' $$o $$c >$$d/kustomization.yaml; \
-		$(TOOLS)/kustomize build $$d >$$d.yaml; done
+		$(TOOLS)/kustomize build $$d >$$d.yaml; $(TOOLS)/kubectl-validate --version 1.30 $$d.yaml; done
 	$(GO) test -count=1 ./deploy
 
 # The first run builds the programs of Kubernetes into $XDG_CACHE_HOME/vestibule-k8s: twelve minutes of one core.

@@ -39,7 +39,7 @@ func newServeCmd() *cobra.Command {
 	f.StringSliceVar(&o.Hosts, "host", nil,
 		"names by which visitors ask for the site, beside localhost and the address of --listen")
 	limitFlags(f, o, 100, 100, 5*time.Minute)
-	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits, read again when it changes; \"\" where the API makes the rooms, with --origin as their site")
+	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits; \"\" where the API makes the rooms, with --origin as their site")
 	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
 	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS, empty for none")
 	f.StringSliceVar(&o.TLS.Cert, "tls-cert", nil, "certificate files (PEM), read again when they change; chosen by the name that a client asks for")

@@ -1,6 +1,7 @@
 package allinone
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -224,14 +225,28 @@ func edit(t *testing.T, tree *Tree, old, replacement string) {
 	}
 }
 
-// api calls the API of a tree.
+// api calls the API of a tree, which must do it.
 func (t *Tree) api(b testing.TB, method, path string, body, result any) {
+	b.Helper()
+	_, text := t.call(b, method, path, body)
+	out := struct {
+		Success bool
+		Errors  any
+		Result  any
+	}{Result: result}
+	if err := json.Unmarshal(text, &out); err != nil || !out.Success {
+		b.Fatalf("%s %s: %v %v", method, path, out.Errors, err)
+	}
+}
+
+// call calls the API of a tree and returns its answer.
+func (t *Tree) call(b testing.TB, method, path string, body any) (status int, text []byte) {
 	b.Helper()
 	data, err := json.Marshal(body)
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(b.Context(), method, t.Info.Control.URL+path, strings.NewReader(string(data)))
+	r, err := http.NewRequestWithContext(b.Context(), method, t.Info.Control.URL+path, bytes.NewReader(data))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -241,14 +256,10 @@ func (t *Tree) api(b testing.TB, method, path string, body, result any) {
 		b.Fatal(err)
 	}
 	defer res.Body.Close()
-	out := struct {
-		Success bool
-		Errors  any
-		Result  any
-	}{Result: result}
-	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || !out.Success {
-		b.Fatalf("%s %s: %v %v", method, path, out.Errors, err)
+	if text, err = io.ReadAll(res.Body); err != nil {
+		b.Fatal(err)
 	}
+	return res.StatusCode, text
 }
 
 func TestStop(t *testing.T) {
@@ -440,21 +451,8 @@ func TestTwoDataCentresAreInitialized(t *testing.T) {
 	})
 	eventually(t, "the API answers", func() bool { return tree.TakeToken(t.Context()) == nil })
 	initialize := func() (status int, text string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tree.Info.Control.URL+"/vestibule/init", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+tree.Info.Control.Token)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.StatusCode, string(body)
+		status, answer := tree.call(t, http.MethodPost, "/vestibule/init", struct{}{})
+		return status, string(answer)
 	}
 	eventually(t, "the fleet is initialized", func() bool { // a new leader asks every node first
 		status, text := initialize()

@@ -6,7 +6,9 @@ import (
 	crand "crypto/rand"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -149,6 +151,9 @@ func TestSubscribing(t *testing.T) {
 		if c := pushCookie(a); a.StatusCode != http.StatusNoContent || c == nil || c.Value != sealer.Proof(sale, visitor) {
 			t.Fatalf("%d %v", a.StatusCode, a.Header)
 		}
+		if page := v.get("http://sale.example/buy?x=1", "Accept", "text/html"); !strings.Contains(page.body, `<dd id=kept>10 minutes</div>`) {
+			t.Errorf("the claim time is not told: %s", page.body)
+		}
 		switch end {
 		case "enters":
 			st.up.grant(sale, 5, 5)
@@ -222,5 +227,39 @@ func TestSubscribingIsRefused(t *testing.T) {
 	}
 	if allowed > 2*60 || allowed < 60 {
 		t.Errorf("%d subscriptions of one address in a minute", allowed)
+	}
+}
+
+// BenchmarkSubscribe measures a whole subscription at an edge, and a request of an admitted visitor in a room with web_push
+// and in one without.
+func BenchmarkSubscribe(b *testing.B) {
+	b.Run("subscription", func(b *testing.B) {
+		st := notifying(b, &pushStore{})
+		st.up.queue(sale, 4_000_000, 1) // half of it may subscribe
+		r := httptest.NewRequest(http.MethodPost, pushURL, http.NoBody)
+		r.Header.Set(gate.PushHeader, pushHeader(b, endpoint))
+		r.Header.Set("Referer", "http://sale.example/buy?x=1")
+		r.Header.Set("Cookie", "theirs=1; "+st.seal("sale", inLine(7)))
+		w, n := &nowhere{h: http.Header{}}, 0
+		b.ReportAllocs()
+		for b.Loop() {
+			n++
+			r.RemoteAddr = fmt.Sprintf("10.%d.%d.1:1", n>>8&255, n&255) // each subscribes a few times a minute
+			clear(w.h)
+			if st.server.ServeHTTP(w, r); w.code != http.StatusNoContent && w.code != http.StatusServiceUnavailable { // the queue of the store is full
+				b.Fatal(w.code)
+			}
+		}
+		b.Log("goal: at most 50 us/op")
+	})
+	for _, on := range []bool{false, true} {
+		b.Run(fmt.Sprintf("others/web_push=%v", on), func(b *testing.B) {
+			st := open(b, nil)
+			if on {
+				st = notifying(b, &pushStore{})
+			}
+			st.server.proxy.trip = instantly{}
+			benchmark(b, st, "sale.example", "/tickets?show=1", st.seal("sale", session(7)), http.StatusOK)
+		})
 	}
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
-	"vestibule/internal/core/estimate"
-	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/push"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 )
@@ -18,18 +16,26 @@ import (
 const (
 	callsEvery = time.Second
 	callsRooms = 2000 // in one message
-	callSoon   = 5 * time.Minute
+
+	lookEvery = 10 * time.Second
+	lateAfter = 6 * time.Minute // a push service may ask for five
+	noneAfter = time.Minute     // no notifier asks
 )
 
 // tellCalls tells the notifiers, while this candidate leads, how far each room has called its visitors.
 func (s *Server) tellCalls(ctx context.Context) error {
 	tick := time.NewTicker(callsEvery)
 	defer tick.Stop()
-	for {
+	asked := time.Now() // when a notifier was last known to ask
+	for looked := asked; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+		if now := time.Now(); now.Sub(looked) >= lookEvery {
+			looked = now
+			s.lookAtOutbox(ctx, now, &asked)
 		}
 		for _, c := range s.calls() {
 			data, err := json.Marshal(c)
@@ -41,6 +47,32 @@ func (s *Server) tellCalls(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// lookAtOutbox looks, while this candidate leads, whether notifications are delivered.
+func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, asked *time.Time) {
+	late := ""
+	if s.Outbox == nil || s.calls() == nil {
+		*asked = now
+		s.late.Store(&late)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookEvery/2)
+	defer cancel()
+	oldest, taken, err := s.Outbox(ctx)
+	if err != nil {
+		return // of the store others tell
+	}
+	if taken {
+		*asked = now
+	}
+	switch {
+	case now.Sub(*asked) >= noneAfter:
+		late = "notifications are late: no notifier takes them"
+	case !oldest.IsZero() && now.Sub(oldest) >= lateAfter:
+		late = fmt.Sprintf("notifications are late: the oldest has waited for %v", now.Sub(oldest).Round(time.Second))
+	}
+	s.late.Store(&late)
 }
 
 // calls returns the messages to publish; none unless this candidate leads.
@@ -67,28 +99,7 @@ func (s *Server) calls() (out []push.Calls) {
 			out = append(out, push.Calls{At: now})
 		}
 		last := &out[len(out)-1]
-		last.Rooms = append(last.Rooms, callOf(r.ID, l.View, now))
+		last.Rooms = append(last.Rooms, push.CallOf(r.ID, l.View, now))
 	}
 	return out
-}
-
-// callOf returns how far a room has called its visitors.
-func callOf(id room.ID, v *wire.View, now fleettime.Time) push.Call {
-	c := push.Call{Room: id, Called: v.Cutoff}
-	if !v.Queues() {
-		c.Called, c.Soon = now, now
-		return c
-	}
-	// Places are ordered: the last one with so many in front.
-	soon := estimate.Entered(v.Paces, callSoon)
-	low, high := v.Cutoff, max(v.Cutoff, now)
-	for high-low > 250 {
-		if mid := low + (high-low)/2; v.Place(mid, true) <= soon {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	c.Soon = low
-	return c
 }

@@ -33,8 +33,8 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 	s, err := New(Options{
 		Config: cfg, Params: params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
 		Docs: natsbus.NewDocuments(conn, replicas, Watched...), Secrets: own, Own: own,
-		EnsurePushes: func(ctx context.Context) error { return conn.EnsurePushes(ctx, replicas) },
-		Audit:        audit.NewJournal(natsbus.NewAudit(conn, replicas)), History: natsbus.NewHistory(conn, replicas),
+		EnsurePushes: func(ctx context.Context) error { return conn.EnsurePushes(ctx, replicas) }, Outbox: conn.Outbox,
+		Audit: audit.NewJournal(natsbus.NewAudit(conn, replicas)), History: natsbus.NewHistory(conn, replicas),
 		Lease: natsbus.NewLease(conn, wire.Root, cfg.Name, replicas, clock.Now).Bootstrap(cfg.Bootstrap),
 	})
 	if err != nil {

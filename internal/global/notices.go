@@ -10,6 +10,7 @@ import (
 	"vestibule/internal/core/draw"
 	"vestibule/internal/core/fleettime"
 	corehistory "vestibule/internal/core/history"
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/room"
 	"vestibule/internal/global/notices"
 )
@@ -75,11 +76,17 @@ func (l *leadership) look() *notices.Seen {
 	for _, c := range s.candidates.view().Candidates {
 		seen.Alarms = append(seen.Alarms, c.Alarms...)
 	}
+	called := map[room.ID]push.Call{}
+	for _, c := range s.calls() {
+		for _, k := range c.Rooms {
+			called[k.Room] = k
+		}
+	}
 	for _, r := range set.Rooms() {
 		x := notices.Room{
 			ID: room.PublicID(r.Known()), Name: r.Name,
 			Limits: notices.Limits{Total: r.TotalActiveUsers, Rate: r.NewUsersPerMinute},
-			Origin: l.originOf(now, r.ID), Events: eventsOf(r, board),
+			Origin: l.originOf(now, r.ID), Events: eventsOf(r, board), Called: called[r.ID].Called, Soon: called[r.ID].Soon,
 		}
 		l.fill(&x, r.ID, controls, now)
 		seen.Rooms = append(seen.Rooms, x)

@@ -45,10 +45,13 @@ type Options struct {
 	History history.Store      // nil for none
 	// EnsurePushes makes the streams of notifications if they do not exist; nil for none.
 	EnsurePushes func(ctx context.Context) error
-	Lease        wire.Leadership
-	Clock        *node.Clock // the clock that Lease reads
-	Reg          prometheus.Registerer
-	Log          *slog.Logger
+
+	// Outbox returns since when the oldest notification waits, if any does, and whether a notifier asks for them; nil for none.
+	Outbox func(ctx context.Context) (oldest time.Time, taken bool, err error)
+	Lease  wire.Leadership
+	Clock  *node.Clock // the clock that Lease reads
+	Reg    prometheus.Registerer
+	Log    *slog.Logger
 }
 
 // Server is one candidate for global.
@@ -70,6 +73,7 @@ type Server struct {
 	history    *history.History
 	poster     *notices.Poster
 	sender     atomic.Pointer[notices.Sender] // while it leads
+	late       atomic.Pointer[string]         // alarm about notifications; empty or nil for none
 	numbers    numbers                        // of all rooms, for the API
 	expiry     atomic.Pointer[control.Expiry] // of the token that ends next; nil for none
 	candidates candidates                     // shown by the API
@@ -224,6 +228,9 @@ func (s *Server) Ready() node.Readiness {
 		r.Alarms = append(r.Alarms, "the audit entry of a change of rooms is not in the stream yet: "+why)
 	}
 	r.Alarms = append(r.Alarms, s.lateDraws()...)
+	if late := s.late.Load(); late != nil && *late != "" {
+		r.Alarms = append(r.Alarms, *late)
+	}
 	if e := s.expiry.Load(); e.Soon(time.Now()) {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("API token %s (%s) ends on %s: create another with: vestibule tokens create", e.Name, e.ID, e.At.Format(time.DateOnly)))
 	}

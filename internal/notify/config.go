@@ -15,7 +15,7 @@ import (
 // Config is the configuration of a notifier.
 type Config struct {
 	Name     string             `mapstructure:"name" doc:"name, unique in the fleet"`
-	Contact  string             `mapstructure:"contact" doc:"the operator's address for push services, mailto: or https:; some refuse one that is not real"`
+	Contact  string             `mapstructure:"contact" doc:"the operator's address for push services, mailto: or https:; some refuse an invented one"`
 	Services []string           `mapstructure:"services" doc:"hosts of push services"`
 	Networks []string           `mapstructure:"networks" doc:"private networks that are reached too"`
 	NATS     node.ClientConfig  `mapstructure:"nats"`

@@ -192,14 +192,14 @@ func newPushService(t testing.TB, h http.Handler) *pushService {
 func (p *pushService) sender(t testing.TB) *sender {
 	t.Helper()
 	s := newSender(identity(t), "mailto:ops@shop.example", push.Services{"example.com"}, p.out)
-	p.tune(s.client)
+	dialTo(s.client, p.Listener.Addr().String())
 	return s
 }
 
-// tune has the connections of a client go to the service.
-func (p *pushService) tune(c *http.Client) {
+// dialTo has all connections of a client go to an address.
+func dialTo(c *http.Client, at string) {
 	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, p.Listener.Addr().String())
+		return (&net.Dialer{}).DialContext(ctx, network, at)
 	}
 }
 

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,16 +23,6 @@ import (
 	"vestibule/internal/page"
 )
 
-// Store holds the subscriptions and what is due: [natsbus.Pushes].
-type Store interface {
-	Secret(ctx context.Context) ([]byte, error)
-	Follow(ctx context.Context, each func(room, visitor uint64, record []byte), current func()) error
-	Get(ctx context.Context, room, visitor uint64) (record []byte, revision uint64, err error)
-	Put(ctx context.Context, room, visitor uint64, record []byte, revision uint64) error
-	Enqueue(ctx context.Context, due []natsbus.Due) error
-	Deliver(ctx context.Context, shard, many int, each func(*natsbus.Delivery)) error
-}
-
 // Times and bounds.
 const (
 	tickEvery   = 100 * time.Millisecond
@@ -41,10 +30,11 @@ const (
 	helloGood   = 3 * time.Second
 	backupAfter = 5 * time.Second // a shard of a notifier that is gone is looked after by all
 	againAfter  = time.Second     // a stream was lost
+	settleFor   = 5 * time.Second // then others store whom they have told meanwhile, before anybody is told again
 	storeWithin = 2 * time.Second
 	deliverFor  = 50 * time.Second // less than a process holds a notification
 	maxBook     = 1 << 20
-	atOnce      = 256 // messages on their way
+	atOnce      = 1024 // messages on their way
 	keepFor     = 25 * time.Hour
 	staleAfter  = 30 * time.Second // what is not told is stored again
 	staleMost   = 9 * time.Minute  // while the outbox knows copies by their IDs
@@ -67,7 +57,7 @@ var lives = map[push.Stage]time.Duration{push.Confirmed: time.Hour, push.Soon: 5
 type Options struct {
 	Config Config
 	Bus    wire.Bus
-	Store  Store
+	Store  *natsbus.Pushes
 	Log    *slog.Logger
 	Count  *Metrics
 	Out    node.Outbound
@@ -81,10 +71,15 @@ type Worker struct {
 	Options
 	limit chan struct{}  // a slot for each message on its way
 	busy  sync.WaitGroup // deliveries
+	marks chan *group    // to store
 
 	mu      sync.Mutex
 	book    *push.Book
-	current bool // the book has everything that was stored
+	current bool          // the book has everything that was stored
+	read    time.Time     // until then
+	news    chan struct{} // closed when read changes
+	settled time.Time     // nobody is told before
+	told    *group        // to be stored next
 	calls   []call
 	alive   map[string]time.Time // notifiers, when last heard
 	dead    []DeadLetter
@@ -92,6 +87,12 @@ type Worker struct {
 	lag     time.Duration // its age
 	tools   *tools        // nil without a secret
 	lost    string        // why the streams cannot be used, "" for no reason
+}
+
+// group is marks that are stored together.
+type group struct {
+	marks []push.Mark
+	done  chan struct{} // closed when they are stored
 }
 
 // call is a message of the leading global.
@@ -121,7 +122,10 @@ func New(o Options) *Worker {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Worker{Options: o, limit: make(chan struct{}, atOnce), book: push.NewBook(maxBook), alive: map[string]time.Time{}}
+	return &Worker{
+		Options: o, limit: make(chan struct{}, atOnce), marks: make(chan *group, 1), news: make(chan struct{}), book: push.NewBook(maxBook),
+		alive: map[string]time.Time{},
+	}
 }
 
 // Run works until ctx ends.
@@ -172,11 +176,16 @@ func (w *Worker) Run(ctx context.Context) error {
 			if w.tool() == nil {
 				return nil
 			}
-			return w.Store.Deliver(ctx, shard, atOnce/4, func(d *natsbus.Delivery) { w.take(ctx, d) })
+			return w.Store.Deliver(ctx, shard, atOnce/wire.OutboxShards, func(d *natsbus.Delivery) { w.take(ctx, d) })
 		})
 	}
+	storing, end := context.WithCancel(context.WithoutCancel(ctx))
+	var store sync.WaitGroup
+	store.Go(func() { w.storeMarks(storing) })
 	err = g.Wait()
 	w.busy.Wait()
+	end()
+	store.Wait()
 	return err
 }
 
@@ -241,29 +250,71 @@ func (w *Worker) follow(ctx context.Context) error {
 		return nil
 	}
 	w.mu.Lock()
+	if !w.read.IsZero() {
+		w.settled = time.Now().Add(settleFor)
+	}
 	w.book, w.current = push.NewBook(maxBook), false
 	w.mu.Unlock()
-	return w.Store.Follow(ctx, func(id, visitor uint64, data []byte) {
-		var r *push.Record
-		if len(data) > 0 {
-			got, err := push.DecodeRecord(data)
-			if err != nil {
-				w.Count.failed.WithLabelValues(causeSealed).Inc()
-				return
-			}
-			r = &got
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !w.book.Set(w.now(), room.ID(id), visitor, r) {
-			w.Count.failed.WithLabelValues(causeRefused).Inc()
-		}
-		w.Count.subscribed.Set(float64(w.book.Len()))
-	}, func() {
+	return w.Store.Follow(ctx, natsbus.Follower{Set: w.set, Told: w.setTold, Read: func(until time.Time) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.current, w.lost = true, ""
-	})
+		if until.After(w.settled) {
+			w.read = until
+			close(w.news)
+			w.news = make(chan struct{})
+		}
+		w.Count.subscribed.Set(float64(w.book.Len()))
+	}})
+}
+
+// set takes a stored subscription.
+func (w *Worker) set(id, visitor, seq uint64, data []byte) {
+	var r *push.Record
+	if len(data) > 0 {
+		got, err := push.DecodeRecord(data)
+		if err != nil {
+			w.Count.failed.WithLabelValues(causeSealed).Inc()
+			return
+		}
+		r = &got
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.book.Set(w.now(), room.ID(id), visitor, seq, r) {
+		w.Count.failed.WithLabelValues(causeRefused).Inc()
+	}
+}
+
+// setTold takes stored marks.
+func (w *Worker) setTold(data []byte) {
+	var marks []push.Mark
+	if err := json.Unmarshal(data, &marks); err != nil {
+		w.Log.Warn("marks refused", slog.Any("error", err))
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range marks {
+		w.book.Told(m)
+	}
+}
+
+// wait waits until the book has everything that was stored before at, which is after any loss of the stream.
+func (w *Worker) wait(ctx context.Context, at time.Time) error {
+	for {
+		w.mu.Lock()
+		read, news := w.current && !w.read.Before(at), w.news
+		w.mu.Unlock()
+		if read {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (w *Worker) now() fleettime.Time { return fleettime.TimeOf(w.Now()) }
@@ -384,10 +435,18 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 	case <-ctx.Done():
 		return
 	}
+	at := time.Now()
 	w.busy.Go(func() {
+		defer func() { <-w.limit }()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
 		defer cancel()
-		if err := w.deliver(ctx, d); err != nil {
+		err := w.wait(ctx, at)
+		if err != nil {
+			err = errors.Join(err, d.Again(backoff[0]))
+		} else {
+			err = w.deliver(ctx, d)
+		}
+		if err != nil {
 			w.note(err)
 		}
 	})
@@ -395,30 +454,22 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 
 // deliver delivers a notification, unless its subscription has ended or was told.
 func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
-	sent := sync.OnceFunc(func() { <-w.limit })
-	defer sent()
 	var j push.Job
 	if err := json.Unmarshal(d.Data, &j); err != nil || w.tool() == nil {
 		return errors.Join(err, d.Drop())
 	}
 	t := w.tool()
-	data, revision, err := w.Store.Get(ctx, uint64(j.Room), j.Visitor)
-	if err != nil {
-		return errors.Join(err, d.Again(backoff[0]))
-	}
-	if len(data) == 0 { // it has ended
+	w.mu.Lock()
+	sealed, seq, mark := w.book.Get(&j)
+	w.mu.Unlock()
+	if sealed == nil {
 		w.Count.skipped.Inc()
 		return d.Done()
 	}
-	r, err := push.DecodeRecord(data)
-	if err != nil || r.Told >= j.Stage {
-		w.Count.skipped.Inc()
-		return errors.Join(err, d.Done())
-	}
 	age := w.Now().Sub(j.Due.Std())
-	sub, err := t.sealer.Open(j.Room, j.Visitor, r.Sealed)
+	sub, err := t.sealer.Open(j.Room, j.Visitor, sealed)
 	if err != nil {
-		return w.giveUp(ctx, d, &j, "", Result{Cause: causeSealed, Err: err}, revision)
+		return w.giveUp(ctx, d, &j, "", Result{Cause: causeSealed, Err: err}, seq)
 	}
 	if age > tooLate {
 		return w.giveUp(ctx, d, &j, sub.Room, Result{Cause: causeBusy, Err: errors.New("it is too late")}, 0)
@@ -433,55 +484,71 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 	}
 	m := &Message{Text: text, Topic: fmt.Sprintf("%016x", j.Visitor), TTL: lives[j.Stage]}
 	res := t.sender.send(ctx, w.Now(), sub, m)
-	sent() // stores are slower, and nobody waits for them
 	switch {
 	case res.Cause == "":
 		w.delivered(&j)
-		return errors.Join(w.noteTold(ctx, &j, r, revision), d.Done())
+		return errors.Join(w.mark(ctx, mark), d.Done())
 	case res.Again && d.Tries < maxTries:
 		w.Count.failed.WithLabelValues(res.Cause).Inc()
 		w.late(age)
 		return d.Again(max(res.After, backoff[d.Tries-1]))
 	default:
-		return w.giveUp(ctx, d, &j, sub.Room, res, revision)
+		return w.giveUp(ctx, d, &j, sub.Room, res, seq)
 	}
 }
 
-// noteTold stores what a visitor was told, with attempts until ctx ends: a restarted server has forgotten which
-// notifications it had, so that only this tells others not to repeat it.
-func (w *Worker) noteTold(ctx context.Context, j *push.Job, r push.Record, revision uint64) error {
-	for sealed := r.Sealed; ; {
-		if r.Told = j.Stage; r.Told == push.Called {
-			r.Sealed = nil
-		}
-		data, err := r.Encode()
-		if err != nil {
-			return err
-		}
-		within, cancel := context.WithTimeout(ctx, storeWithin)
-		err = w.Store.Put(within, uint64(j.Room), j.Visitor, data, revision)
-		if errors.Is(err, wire.ErrChanged) { // by the visitor, by another stage, or by an attempt without an answer
-			data, revision, err = w.Store.Get(within, uint64(j.Room), j.Visitor)
-			if err == nil && len(data) > 0 {
-				r, err = push.DecodeRecord(data)
-			}
-			if err == nil && (len(data) == 0 || r.Told >= j.Stage || !bytes.Equal(r.Sealed, sealed)) {
-				cancel()
-				return nil
-			}
-			if err == nil {
-				cancel()
-				continue
-			}
-		}
-		cancel()
-		if err == nil {
-			return nil
-		}
+// mark stores that a subscription was told. A restarted server has forgotten which notifications it had, so that only this
+// tells others not to repeat it.
+func (w *Worker) mark(ctx context.Context, m push.Mark) error {
+	w.mu.Lock()
+	w.book.Told(m)
+	g := w.told
+	if g == nil {
+		g = &group{done: make(chan struct{})}
+		w.told = g
+	}
+	if g.marks = append(g.marks, m); len(g.marks) == 1 {
+		w.marks <- g // the one before is being stored
+	}
+	w.mu.Unlock()
+	select {
+	case <-g.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// storeMarks stores marks until ctx ends: while some are stored, more gather. There are at most atOnce.
+func (w *Worker) storeMarks(ctx context.Context) {
+	for {
+		var g *group
 		select {
-		case <-time.After(tickEvery):
+		case g = <-w.marks:
 		case <-ctx.Done():
-			return err
+			return
+		}
+		w.mu.Lock()
+		w.told = nil
+		w.mu.Unlock()
+		data, err := json.Marshal(g.marks)
+		if err != nil {
+			w.note(err)
+			continue
+		}
+		for ctx.Err() == nil {
+			within, cancel := context.WithTimeout(ctx, storeWithin)
+			err = w.Store.Mark(within, data)
+			cancel()
+			if err == nil {
+				close(g.done)
+				break
+			}
+			w.note(err)
+			select {
+			case <-time.After(tickEvery):
+			case <-ctx.Done():
+			}
 		}
 	}
 }
@@ -504,8 +571,8 @@ func (w *Worker) late(age time.Duration) {
 	w.slow, w.lag = w.Now(), age
 }
 
-// giveUp drops a notification for good, and at a revision its subscription.
-func (w *Worker) giveUp(ctx context.Context, d *natsbus.Delivery, j *push.Job, in string, res Result, revision uint64) error {
+// giveUp drops a notification for good, and its subscription if that is number seq still.
+func (w *Worker) giveUp(ctx context.Context, d *natsbus.Delivery, j *push.Job, in string, res Result, seq uint64) error {
 	w.Count.failed.WithLabelValues(res.Cause).Inc()
 	if res.Cause != causeGone {
 		w.mu.Lock()
@@ -517,13 +584,10 @@ func (w *Worker) giveUp(ctx context.Context, d *natsbus.Delivery, j *push.Job, i
 		w.Count.dead.Inc()
 		w.Log.Warn("a notification is given up", slog.String("room", in), slog.String("stage", j.Stage.String()), slog.String("cause", res.Cause), slog.Any("error", res.Err))
 	}
-	var err error
-	if revision != 0 && !res.Again {
-		if err = w.Store.Put(ctx, uint64(j.Room), j.Visitor, nil, revision); errors.Is(err, wire.ErrChanged) {
-			err = nil
-		}
+	if res.Again || seq == 0 {
+		return d.Drop()
 	}
-	return errors.Join(err, d.Drop())
+	return errors.Join(w.Store.End(ctx, uint64(j.Room), j.Visitor, seq), d.Drop())
 }
 
 // Status is the state of a worker, for /status.

@@ -64,3 +64,35 @@ func TestNoLineCallsThoseWhoAreHere(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoSleepsCountsAsWhoComes: the visitors with closed pages count as the share of them that comes when called; none
+// that was called, is back or has left.
+func TestWhoSleepsCountsAsWhoComes(t *testing.T) {
+	a := &asleep{}
+	at := func(s int) fleettime.Time { return day + fleettime.Time(s*1000) }
+	people := func() float64 { return a.addTo(estimate.Histogram{{Start: day, Width: 1000, N: 5}}).Total() - 5 }
+	for i := range 100 {
+		if !a.put(at(0), uint64(i+1), at(i)) || a.put(at(0), uint64(i+1), at(i)) {
+			t.Fatal(i)
+		}
+	}
+	if got := people(); got != 50 {
+		t.Errorf("before anybody was called: %v of 100", got)
+	}
+	if !a.drop(91) || a.drop(91) || a.drop(1000) {
+		t.Error("one that is back is there")
+	}
+	if !a.call(at(60), at(40)) || a.call(at(61), at(40)) || people() != 59*0.5 {
+		t.Errorf("40 are called: %v", people())
+	}
+	if a.drop(7) { // it was called
+		t.Error("it is counted")
+	}
+	a.came = 9
+	if a.call(at(120), at(40)); people() != 59*11.0/44 || len(a.seconds) != 59 {
+		t.Errorf("9 of 40 came: %v of %d", people(), len(a.seconds))
+	}
+	if a.put(at(0), 2000, at(-25*3600)) {
+		t.Error("a place of yesterday")
+	}
+}

@@ -290,7 +290,7 @@ func (e *Engine) Drain(now fleettime.Mono) []*Visit {
 
 // Away removes a waiting visitor whose page went away from the count. The place is kept like that of an absent
 // visitor: every edge can see that from the ticket, and another page of the same visitor may be slow to ask. The
-// next request counts the visitor again.
+// next request counts the visitor again. One that will be told of its turn counts as likely to come: see asleep.
 //
 // answer is the ticket.Ticket.Answer known to the page. If the ticket has another one, a newer page was served:
 // browsers report the end of a page after loading the next one, so a reload is no departure. Away reports whether
@@ -299,7 +299,11 @@ func (e *Engine) Away(now fleettime.Mono, id room.ID, t ticket.Ticket, answer ui
 	if t.Answer != answer || !e.Waits(now, id, t) {
 		return false
 	}
-	return e.rooms[id].queue.depart(e.Time(now), &t)
+	r := e.rooms[id]
+	if t.Kept && r.Claim != 0 {
+		r.dirty = r.asleep.put(e.Time(now), t.ID, t.Place()) || r.dirty
+	}
+	return r.queue.depart(e.Time(now), &t)
 }
 
 // Live renews the session of ticket t, whose visitor is active on a long connection, as a request would. It returns

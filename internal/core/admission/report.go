@@ -75,6 +75,9 @@ func (r *roomState) prepare(now fleettime.Mono, ft fleettime.Time, leased bool) 
 	if r.queue.advance(ft); r.queue.changed {
 		r.queue.changed, r.dirty = false, true
 	}
+	if r.callAsleep(ft) {
+		r.dirty = true
+	}
 	if r.movers.prune(now, ft) {
 		r.dirty = true
 	}
@@ -112,6 +115,9 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	}
 	r.permits.addToReport(now, &out)
 	r.queue.addToReport(ft, &out)
+	if out.Waiting = r.asleep.addTo(out.Waiting); len(out.Waiting) > wire.MaxSlices {
+		out.Waiting = out.Waiting.Compact(wire.MaxSlices)
+	}
 	out.Overdue = r.overdue(ft)
 	out.FirstMove, out.Moves = r.moves.unacknowledged(l.seq)
 	out.Passes = r.passes.Tell(l.seen)

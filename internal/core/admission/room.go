@@ -39,7 +39,8 @@ type roomState struct {
 	held     held
 	view     *wire.View
 	called   calledLog
-	claims   claims         // of places that are kept
+	claims   claims // of places that are kept
+	asleep   asleep
 	elder    fleettime.Time // the newest since() with visitors that joined before it and wait here
 	outcomes estimate.OutcomeCounter
 	admitted uint64
@@ -162,6 +163,7 @@ func (r *roomState) arrive(m moment, t, place ticket.Ticket, may bool) Decision 
 		t = r.newTicket(m, t.Network)
 	case m.synced():
 		r.updateSince(&t)
+		r.wakes(m, &t)
 		d.Counted = r.queue.checkIn(r.edge.countAt(m.time), &t, placeIn(r.draw, &t))
 	}
 	if fresh == Expired || fresh == Lost {
@@ -313,6 +315,7 @@ func (r *roomState) charge(m moment, d *Decision) bool {
 		r.entered++
 	}
 	r.queue.enters(m.time, t)
+	r.asleep.drop(t.ID)
 	if _, _, lots := t.Quartiles(); lots || t.Rank() != 0 || (r.view != nil && r.view.Changed > t.Joined) {
 		t.Forecast = 0 // no forecast of a single time, or one under other limits
 	}

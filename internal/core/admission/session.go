@@ -211,6 +211,7 @@ func (r *roomState) quit(m moment, t ticket.Ticket) bool {
 func (r *roomState) quitLine(m moment, t *ticket.Ticket) bool {
 	r.queue.advanceBooks(m.time)
 	r.queue.newest(t)
+	r.dirty = r.asleep.drop(t.ID) || r.dirty
 	if t.IsAdmitted() || t.Flags&ticket.Returned == 0 || r.ended.covers(t.ID, ticket.Nobody, t.Seen) != 0 {
 		return false // not counted, or not any more
 	}

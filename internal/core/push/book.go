@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
@@ -18,6 +19,29 @@ type Call struct {
 	Room   room.ID        `json:"room,string"`
 	Called fleettime.Time `json:"called"`
 	Soon   fleettime.Time `json:"soon"`
+}
+
+const soonIn = 5 * time.Minute
+
+// CallOf returns how far a room has called its visitors.
+func CallOf(id room.ID, v *wire.View, now fleettime.Time) Call {
+	c := Call{Room: id, Called: v.Cutoff}
+	if !v.Queues() {
+		c.Called, c.Soon = now, now
+		return c
+	}
+	// Places are ordered: the last one with so many in front.
+	soon := estimate.Entered(v.Paces, soonIn)
+	low, high := v.Cutoff, max(v.Cutoff, now)
+	for high-low > 250 {
+		if mid := low + (high-low)/2; v.Place(mid, true) <= soon {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	c.Soon = low
+	return c
 }
 
 // Calls is a message with the calls of some rooms.
@@ -38,11 +62,18 @@ type Job struct {
 // Encode returns the stored form.
 func (j *Job) Encode() ([]byte, error) { return json.Marshal(j) }
 
+// Mark says that a subscription was told a stage.
+type Mark struct {
+	Room    room.ID `json:"room,string"`
+	Visitor uint64  `json:"visitor,string"`
+	Nonce   string  `json:"nonce"` // of the browser that was told
+	Stage   Stage   `json:"stage"`
+}
+
 // Shard returns the shard of a visitor.
 func Shard(visitor uint64) int { return int(visitor % wire.OutboxShards) }
 
-// Book holds the subscriptions of a fleet, without endpoints, and finds those that are due. It is not safe for concurrent
-// use.
+// Book holds the subscriptions of a fleet, sealed, and finds those that are due. It is not safe for concurrent use.
 type Book struct {
 	Max   int // subscriptions; more are left out
 	rooms map[room.ID]*bookRoom
@@ -69,6 +100,8 @@ type bookSub struct {
 	queued fleettime.Time // when told was
 	due    fleettime.Time // since when told is
 	nonce  string
+	sealed []byte
+	seq    uint64 // of the record in its stream
 }
 
 // NewBook returns an empty book.
@@ -77,8 +110,8 @@ func NewBook(most int) *Book { return &Book{Max: most, rooms: map[room.ID]*bookR
 // Len returns the number of subscriptions.
 func (b *Book) Len() int { return b.n }
 
-// Set takes a stored record, nil for a subscription that has ended. It reports whether there was room for it.
-func (b *Book) Set(now fleettime.Time, id room.ID, visitor uint64, r *Record) bool {
+// Set takes a record stored as number seq, nil for a subscription that has ended. It reports whether there was room for it.
+func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, r *Record) bool {
 	rm := b.rooms[id]
 	if r == nil || r.Told == Called {
 		if rm != nil && rm.subs[visitor] != nil {
@@ -93,7 +126,7 @@ func (b *Book) Set(now fleettime.Time, id room.ID, visitor uint64, r *Record) bo
 	nonce := hex.EncodeToString(r.Sealed[:min(len(r.Sealed), 8)])
 	had := rm.subs[visitor]
 	if had != nil && had.nonce == nonce && had.place == r.Place {
-		had.told, had.stored = max(had.told, r.Told), r.Told
+		had.told, had.stored, had.seq = max(had.told, r.Told), max(had.stored, r.Told), seq
 		return true
 	}
 	if had == nil {
@@ -102,7 +135,7 @@ func (b *Book) Set(now fleettime.Time, id room.ID, visitor uint64, r *Record) bo
 		}
 		b.n++
 	}
-	rm.subs[visitor] = &bookSub{place: r.Place, since: now, told: r.Told, stored: r.Told, nonce: nonce}
+	rm.subs[visitor] = &bookSub{place: r.Place, since: now, told: r.Told, stored: r.Told, nonce: nonce, sealed: r.Sealed, seq: seq}
 	shard := Shard(visitor)
 	if r.Told == Unconfirmed {
 		b.first[shard] = append(b.first[shard], key{id, visitor})
@@ -113,6 +146,33 @@ func (b *Book) Set(now fleettime.Time, id room.ID, visitor uint64, r *Record) bo
 		}
 	}
 	return true
+}
+
+// Told takes a mark.
+func (b *Book) Told(m Mark) {
+	rm := b.rooms[m.Room]
+	if rm == nil {
+		return
+	}
+	s := rm.subs[m.Visitor]
+	switch {
+	case s == nil || s.nonce != m.Nonce: // it has ended, or is of another browser
+	case m.Stage == Called:
+		b.drop(m.Room, rm, m.Visitor)
+	default:
+		s.told, s.stored = max(s.told, m.Stage), max(s.stored, m.Stage)
+	}
+}
+
+// Get returns the subscription that a job is for, with the number of its record, and the mark once it is told. It returns
+// nil if it has ended, or was told.
+func (b *Book) Get(j *Job) (sealed []byte, seq uint64, m Mark) {
+	if rm := b.rooms[j.Room]; rm != nil {
+		if s := rm.subs[j.Visitor]; s != nil && s.stored < j.Stage {
+			return s.sealed, s.seq, Mark{j.Room, j.Visitor, s.nonce, j.Stage}
+		}
+	}
+	return nil, 0, m
 }
 
 func (b *Book) drop(id room.ID, rm *bookRoom, visitor uint64) {

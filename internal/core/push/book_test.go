@@ -41,7 +41,7 @@ func allDue(b *Book, c Call) (out []Job) {
 func TestWhoIsDue(t *testing.T) {
 	b := NewBook(100)
 	for v := uint64(1); v <= 5; v++ {
-		b.Set(0, shop, v, record(fleettime.Time(v)*minute, Unconfirmed, "a"))
+		b.Set(0, shop, v, 1, record(fleettime.Time(v)*minute, Unconfirmed, "a"))
 	}
 	expect := func(c Call, want string) {
 		t.Helper()
@@ -52,14 +52,14 @@ func TestWhoIsDue(t *testing.T) {
 	expect(Call{}, "1:confirm 2:confirm 3:confirm 4:confirm 5:confirm")
 	expect(Call{shop, 0, 2 * minute}, "1:soon 2:soon")
 	expect(Call{shop, 0, 2 * minute}, "")
-	b.Set(0, shop, 1, nil)
-	b.Set(0, shop, 4, record(4*minute, Soon, "a")) // another notifier has told it
+	b.Set(0, shop, 1, 1, nil)
+	b.Set(0, shop, 4, 1, record(4*minute, Soon, "a")) // another notifier has told it
 	expect(Call{shop, 3 * minute, 4 * minute}, "2:turn 3:turn")
 	expect(Call{shop, 3 * minute, 4 * minute}, "")
-	b.Set(0, shop, 5, record(5*minute, Unconfirmed, "b")) // another browser
+	b.Set(0, shop, 5, 1, record(5*minute, Unconfirmed, "b")) // another browser
 	expect(Call{shop, math.MaxInt64, math.MaxInt64}, "4:turn 5:confirm 5:turn")
 	for v := uint64(2); v <= 5; v++ {
-		b.Set(0, shop, v, record(fleettime.Time(v)*minute, Called, "b"))
+		b.Set(0, shop, v, 1, record(fleettime.Time(v)*minute, Called, "b"))
 	}
 	if b.Len() != 0 || len(b.rooms) != 0 {
 		t.Errorf("%d are left, in %d rooms", b.Len(), len(b.rooms))
@@ -69,7 +69,7 @@ func TestWhoIsDue(t *testing.T) {
 // TestWhatCannotBeStoredIsDueAgain with the same ID, which tells copies apart from other browsers and other stages.
 func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 	b, ids := NewBook(100), map[string]bool{}
-	b.Set(0, shop, 1, record(minute, Unconfirmed, "a"))
+	b.Set(0, shop, 1, 1, record(minute, Unconfirmed, "a"))
 	for _, c := range []Call{{}, {shop, 0, minute}, {shop, minute, minute}} {
 		first := allDue(b, c)
 		b.Again(first)
@@ -79,11 +79,11 @@ func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 		}
 		ids[first[0].ID] = true
 	}
-	b.Set(0, shop, 1, record(minute, Unconfirmed, "b"))
+	b.Set(0, shop, 1, 1, record(minute, Unconfirmed, "b"))
 	if other := allDue(b, Call{}); len(other) != 1 || ids[other[0].ID] {
 		t.Errorf("%v", other)
 	}
-	b.Set(0, shop, 1, nil)
+	b.Set(0, shop, 1, 1, nil)
 	b.Again([]Job{{Room: shop, Visitor: 1, Stage: Called}})
 	if got := allDue(b, Call{shop, minute, minute}); len(got) != 0 {
 		t.Errorf("%v", got)
@@ -93,10 +93,17 @@ func TestWhatCannotBeStoredIsDueAgain(t *testing.T) {
 // TestWhatTheOutboxLostIsDueAgain: until the subscription says that it was told, or it is too late.
 func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 	b := NewBook(100)
-	b.Set(0, shop, 1, record(minute, Confirmed, "a"))
-	b.Set(0, shop, 2, record(minute, Confirmed, "a"))
+	b.Set(0, shop, 1, 1, record(minute, Confirmed, "a"))
+	b.Set(0, shop, 2, 1, record(minute, Confirmed, "a"))
 	first := allDue(b, Call{shop, minute, minute})
-	b.Set(0, shop, 2, record(minute, Called, "a"))
+	_, _, m := b.Get(&first[1])
+	other := m
+	other.Visitor, other.Nonce = 1, "of another browser"
+	b.Told(m)
+	b.Told(other)
+	if sealed, _, _ := b.Get(&first[1]); sealed != nil {
+		t.Error("it can be told again")
+	}
 	for at, want := range []string{"", "", "1:turn", "", "1:turn", "", "", ""} {
 		got := b.Stale(fleettime.Time(at*20_000), 30*time.Second, 90*time.Second)
 		if names(got) != want || want != "" && got[0] != first[0] {
@@ -109,7 +116,7 @@ func TestWhatTheOutboxLostIsDueAgain(t *testing.T) {
 func TestTheBookIsBounded(t *testing.T) {
 	b := NewBook(10)
 	for v := range uint64(20) {
-		if got := b.Set(fleettime.Time(v), shop, v+1, record(1, Confirmed, "a")); got != (v < 10) {
+		if got := b.Set(fleettime.Time(v), shop, v+1, 1, record(1, Confirmed, "a")); got != (v < 10) {
 			t.Errorf("%d: %v", v, got)
 		}
 	}
@@ -124,7 +131,7 @@ func BenchmarkDue(b *testing.B) {
 	for b.Loop() {
 		book := NewBook(n)
 		for v := range uint64(n) {
-			book.Set(0, shop, v, record(fleettime.Time(v*7919%n), Confirmed, "a"))
+			book.Set(0, shop, v, v, record(fleettime.Time(v*7919%n), Confirmed, "a"))
 		}
 		told := 0
 		for at := range fleettime.Time(50) {

@@ -134,7 +134,11 @@ func (a *answers) show(r *Request, o *Outcome, rm *roomState, status int, v *pag
 		v.Event = eventOf(rm.Room, v.Now)
 	}
 	shown := rm.page
-	if !v.Moment {
+	switch {
+	case v.Moment:
+	case v.Decision.Ticket.Kept:
+		v.Grace = rm.Claim
+	default:
 		v.Grace = rm.Grace
 	}
 	if (v.Moment || v.Blocked) && shown.IsCustom() { // it supports only states of visitors with a place

@@ -17,6 +17,7 @@ type Kind string
 const (
 	RoomQueueing    Kind = "room.queueing"
 	RoomClear       Kind = "room.clear"
+	RoomCalled      Kind = "room.called" // only to webhooks that name it
 	RoomPaused      Kind = "room.paused"
 	RoomResumed     Kind = "room.resumed"
 	LimitChanged    Kind = "limit.changed"
@@ -36,7 +37,7 @@ const (
 
 // Kinds are the kinds that a webhook may be limited to.
 var Kinds = []Kind{
-	RoomQueueing, RoomClear, RoomPaused, RoomResumed, LimitChanged, Overcommit, OvercommitEnded, ReleaseDone,
+	RoomQueueing, RoomClear, RoomCalled, RoomPaused, RoomResumed, LimitChanged, Overcommit, OvercommitEnded, ReleaseDone,
 	EventPrequeue, EventDrawn, EventStarted, EventEnded, OriginSlow, OriginRecovered, AlarmRaised, AlarmEnded,
 }
 
@@ -56,6 +57,9 @@ type Data struct {
 
 	Waiting     int     `json:"waiting,omitempty"`
 	WaitSeconds float64 `json:"wait_seconds,omitempty"` // of a visitor that joins now
+
+	CalledTo string `json:"called_to,omitempty"` // visitors with such a place, or an earlier one, may enter
+	SoonTo   string `json:"soon_to,omitempty"`   // and those will in about five minutes
 
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`

@@ -25,6 +25,9 @@ type Room struct {
 	Overcommit int64
 	Origin     Origin
 
+	// Places up to which a room with web_push has called its visitors, and will within about five minutes; 0 for none.
+	Called, Soon fleettime.Time
+
 	Controlled bool     // the controls are known: Pause and Release
 	Pause      *Pause   // nil for none
 	Release    *Release // the newest of the pause, nil for none
@@ -54,6 +57,7 @@ type Origin struct {
 // The times after which a change is told. Shorter ones are not.
 const (
 	queueingAfter, clearAfter     = 10 * time.Second, time.Minute
+	calledEvery                   = time.Minute
 	limitsAfter                   = 5 * time.Second // near an event's start, the smaller limits hold for a moment
 	overcommitAfter, coveredAfter = 5 * time.Second, time.Minute
 	slowAfter, recoveredAfter     = 30 * time.Second, 2 * time.Minute
@@ -88,6 +92,7 @@ type roomWatch struct {
 	Queueing   level                  `json:"q,omitzero"`
 	Overcommit level                  `json:"o,omitzero"`
 	Slow       level                  `json:"s,omitzero"`
+	Called     fleettime.Time         `json:"c,omitempty"` // place up to which visitors were called
 	Pause      fleettime.Time         `json:"p,omitempty"` // beginning of the told pause, 0 for none
 	Release    uint64                 `json:"r,omitempty"` // newest release seen, 0 for none
 	Released   bool                   `json:"d,omitempty"` // it is over
@@ -95,6 +100,7 @@ type roomWatch struct {
 
 	next      Limits         // that differ from Limits
 	nextSince fleettime.Time // 0 for none
+	calledAt  fleettime.Time // when Called was told
 }
 
 type alarmWatch struct {
@@ -191,6 +197,12 @@ func (w *Watch) levels(now fleettime.Time, r *Room, rw *roomWatch) {
 	}
 	if ended != 0 {
 		w.tell(RoomClear, r.ID, causeAt(ended), now, r.about("nobody has waited for %v.", clearAfter))
+	}
+	if rw.Queueing.Since != 0 && r.Called > rw.Called && now.Sub(rw.calledAt) >= calledEvery {
+		rw.Called, rw.calledAt = r.Called, now
+		d := r.about("visitors with places up to %v are called.", r.Called)
+		d.Waiting, d.CalledTo, d.SoonTo = r.Waiting, r.Called.String(), r.Soon.String()
+		w.tell(RoomCalled, r.ID, causeAt(r.Called), now, d)
 	}
 	over, covered := r.Overcommit > 0, r.Overcommit == 0 && r.Complete
 	began, ended = rw.Overcommit.step(now, over, covered, overcommitAfter, coveredAfter)

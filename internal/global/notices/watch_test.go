@@ -61,6 +61,12 @@ func TestWhatIsTold(t *testing.T) {
 				r.Waiting = 3
 			}
 		}, []string{"15 room.queueing", "160 room.clear"}},
+		{"a line that is called", func(s int, r *Room, _ *Seen) {
+			r.Called, r.Soon = at(float64(s-5)), at(float64(s+300)) // without a line too
+			if within(s, 5, 100) {
+				r.Waiting = 3
+			}
+		}, []string{"15 room.queueing", "15 room.called", "75 room.called", "135 room.called", "160 room.clear"}},
 		{"a line of a moment", func(s int, r *Room, _ *Seen) {
 			if s%10 < 9 {
 				r.Waiting = 3

@@ -112,7 +112,7 @@ func (w *Webhook) Sign(now time.Time, id string, body []byte) (string, error) {
 
 // Takes reports whether the webhook gets a notice.
 func (w *Webhook) Takes(n *Notice) bool {
-	kind := len(w.Kinds) == 0 || slices.Contains(w.Kinds, n.Kind)
+	kind := len(w.Kinds) == 0 && n.Kind != RoomCalled || slices.Contains(w.Kinds, n.Kind)
 	return kind && (len(w.Rooms) == 0 || slices.Contains(w.Rooms, n.Data.RoomID))
 }
 

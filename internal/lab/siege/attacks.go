@@ -20,10 +20,10 @@ type attack struct {
 	plainOnly, secureOnly bool
 }
 
-// held is how many connections an attack holds, and attackers how many goroutines open them.
 const (
-	held      = 16_000
-	attackers = 8
+	held      = filesOfEdge // connections of an attack
+	attackers = 8           // goroutines that open them
+	opened    = 1_000       // connections opened or replaced in a second: more would measure the processor that both sides share
 )
 
 var attacks = map[string]attack{
@@ -73,7 +73,10 @@ func holds(first, then string) func(context.Context, string, bool) {
 	return func(ctx context.Context, at string, secure bool) {
 		var mine [attackers][]net.Conn
 		var said [attackers]time.Time
+		pace := time.NewTicker(time.Second / opened)
+		defer pace.Stop()
 		each(ctx, func(n int) {
+			<-pace.C
 			if len(mine[n]) < held/attackers {
 				if c, err := dial(at, secure); err != nil {
 					<-time.After(10 * time.Millisecond)

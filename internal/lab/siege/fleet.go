@@ -34,7 +34,8 @@ type fleet struct {
 	memory                int64 // GOMEMLIMIT
 }
 
-const filesOfEdge = 20_000
+// filesOfEdge is the limit of open files of the edge: an attack can take them all.
+const filesOfEdge = 4096
 
 func startFleet(ctx context.Context, o *options) (_ *fleet, err error) {
 	f := &fleet{}

@@ -164,7 +164,7 @@ func (p *people) askBeside(ctx context.Context, f *fleet, attack string, secure 
 		cmd.Wait() //nolint:errcheck // it was killed
 		<-time.After(time.Second)
 	}()
-	<-time.After(3 * time.Second) // it takes what it can get
+	<-time.After(held / opened * time.Second) // it takes what it can get
 	return p.ask(ctx, length), nil
 }
 

@@ -90,6 +90,7 @@ func Figures() []Figure {
 		{"a room whose method is random, a line of a minute: share called within so many rounds off the law of the rounds by; throughput beside fifo; the median told off that of the waits by; waits inside the range", "<= 2 %; >= 0.99; <= 0.10; 0.80 +- 0.05", randomRounds},
 		{"let in the next N (1 to 500) of a room that is paused, nothing fails: releases that let in fewer; all within", "0; 3 s", func() Finding { return releasesInPeace(1000) }},
 		{"the same while coordinators end between taking and lending, aggregators and edges end, links are cut, messages come late and twice: releases that let in more than N", "0", func() Finding { return releasesInTrouble(1000) }},
+		{"half of those in line subscribe and close the page, half of these never come back: use of T; waits of the others beside a fleet that these never came to", ">= 0.95; +- 5 %", awayUntilCalled},
 		{"50 visitors/s who take a slot and leave: throughput left to the others", ">= 80 %", abandoners},
 	}
 }

@@ -21,6 +21,7 @@ type meters struct {
 	saturated       int     // samples while visitors waited
 	joined          []int64 // join times in the order of admission, while visitors waited
 	waits           []float64
+	back            []float64 // waits of subscribers since they came back
 	verdicts        map[admission.Reason]int
 	outcomes        []outcome
 	robots          int     // of the admitted visitors
@@ -63,6 +64,10 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 		return
 	}
 	wait := float64(w.now-v.came) / 1e9
+	if v.kept { // came is when it came back
+		m.back = append(m.back, wait)
+		return
+	}
 	if v.queued || len(m.waits) > 0 {
 		m.waits = append(m.waits, wait)
 	}

@@ -54,7 +54,7 @@ func (o *operator) inForce(w *World, at fleettime.Time, bound time.Duration) *ro
 		s := room.Settings{
 			Name: firstName, Host: "sale.example", Origin: "http://10.0.0.1", TotalActiveUsers: w.cfg.Total, NewUsersPerMinute: w.cfg.Rate,
 			QueueingMethod: o.method, QueueAll: o.queueAll, Suspended: o.suspended, NoRenewal: o.noRenewal,
-			Rules: rulesOf(o.rules),
+			Rules: rulesOf(o.rules), WebPush: w.cfg.People.Subscribe > 0,
 		}
 		if o.name != "" {
 			s.Name, s.Identity = o.name, firstName

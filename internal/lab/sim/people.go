@@ -39,6 +39,9 @@ type People struct {
 	Quit     float64       // share of leaving visitors that log out
 	Bound    bool          // tickets are bound to networks
 	Roam     float64       // share of requests before which the visitor moves to another network, with Bound
+
+	// Share of waiting visitors that subscribe and close the page, and of those that do not come when they are called.
+	Subscribe, Never float64
 }
 
 // DefaultPeople returns visitors of six pages, one every 20 s.
@@ -63,6 +66,7 @@ type visitor struct {
 	shared bool  // another visitor has a copy of its cookie
 	copied bool  // uses a copy of another visitor's cookie
 	roamed bool  // was in more than one network
+	kept   bool  // subscribed: its place is kept
 	asks   uint8 // index into asks
 
 	network ticket.Network // 0 if tickets are not bound
@@ -220,7 +224,7 @@ func (w *World) anyNetwork() ticket.Network {
 // ticketOf returns the ticket presented by visitor v, like open.
 func (w *World) ticketOf(n *edgeNode, v *visitor) (t ticket.Ticket, known bool) {
 	t, known = w.open(n, &v.pass)
-	t.Network = v.network
+	t.Network, t.Kept = v.network, v.kept
 	return t, known
 }
 
@@ -445,6 +449,9 @@ func (w *World) answer(i int32, d *admission.Decision) {
 	w.meters.waitingPage(w, v, *d)
 	if v.robot && !v.waits {
 		w.end(i)
+		return
+	}
+	if w.subscribes(i) {
 		return
 	}
 	w.oracle.setWaiting(v, true)

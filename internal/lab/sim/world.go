@@ -88,6 +88,7 @@ type World struct {
 	oracle oracle
 	meters meters
 	asking rules.Scratch
+	pushes subscribers
 }
 
 // nodeClock is the monotonic clock of one machine, with an offset and a drift.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,7 +24,8 @@ const (
 // and the keys of tickets are not for them.
 const notifierKey = "notifier"
 
-// pushStream holds the newest state of each subscription, about 800 bytes.
+// pushStream holds the newest state of each subscription, about 800 bytes, and who was told. A single server syncs each
+// write: marks come in batches.
 var pushStream = &jetstream.StreamConfig{
 	Name: PushStream, Subjects: []string{wire.Pushes}, MaxAge: 24 * time.Hour, MaxBytes: 256 << 20, MaxMsgsPerSubject: 1,
 }
@@ -69,14 +71,38 @@ func makeShards(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
+// Outbox returns since when the oldest notification waits, the zero time for none, and whether a notifier asks for them.
+func (c *Conn) Outbox(ctx context.Context) (oldest time.Time, taken bool, err error) {
+	js, err := c.jetStream()
+	if err != nil {
+		return oldest, false, err
+	}
+	s, err := js.Stream(ctx, OutboxStream)
+	if err != nil {
+		return oldest, false, err
+	}
+	k, err := s.Consumer(ctx, shardName(0)) // every notifier takes all shards
+	if err != nil {
+		return oldest, false, err
+	}
+	if state := s.CachedInfo().State; state.Msgs > 0 {
+		oldest = state.FirstTime
+	}
+	return oldest, k.CachedInfo().NumWaiting > 0, nil
+}
+
 func shardName(shard int) string { return fmt.Sprintf("shard-%d", shard) }
 
 // StorePush stores the state of a subscription, empty for none any more. It returns nil once it is stored.
 func (c *Conn) StorePush(ctx context.Context, room, visitor uint64, record []byte) error {
+	return c.store(ctx, wire.PushSubject(room, visitor), record)
+}
+
+func (c *Conn) store(ctx context.Context, subject string, record []byte) error {
 	if !c.Connected() {
 		return wire.ErrDown
 	}
-	answer, err := c.Ask(ctx, wire.PushSubject(room, visitor), record)
+	answer, err := c.Ask(ctx, subject, record)
 	if err != nil {
 		return err
 	}
@@ -120,16 +146,26 @@ func (p *Pushes) Secret(ctx context.Context) ([]byte, error) {
 	return data, err
 }
 
-// Follow calls each with every subscription, and from then on with every change; current is called once when all stored
-// ones have been told. It returns when ctx ends, or when the stream is lost.
-func (p *Pushes) Follow(ctx context.Context, each func(room, visitor uint64, record []byte), current func()) error {
+// Follower takes what the stream of subscriptions has.
+type Follower struct {
+	Set  func(room, visitor, seq uint64, record []byte) // with its number in the stream
+	Told func(marks []byte)
+	Read func(until time.Time) // everything stored until then was taken
+}
+
+// Follow has f take all that is stored, and from then on every change. It returns when ctx ends, or when the stream is
+// lost.
+func (p *Pushes) Follow(ctx context.Context, f Follower) error {
 	const batch = 1000
 	source := &stream{conn: p.conn, config: pushStream}
 	look := time.NewTicker(followEvery)
 	defer look.Stop()
 	q := question{Seq: 1, Next: wire.Pushes, Batch: batch}
 	for checked := (time.Time{}); ; {
-		got, err := source.read(ctx, q)
+		asked := time.Now()
+		within, cancel := context.WithTimeout(ctx, readWithin)
+		got, err := source.read(within, q)
+		cancel()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -138,17 +174,16 @@ func (p *Pushes) Follow(ctx context.Context, each func(room, visitor uint64, rec
 		}
 		for _, m := range got {
 			if room, visitor, ok := wire.PushOf(m.subject); ok {
-				each(room, visitor, m.data)
+				f.Set(room, visitor, m.sequence, m.data)
+			} else {
+				f.Told(m.data)
 			}
 			q.Seq = m.sequence + 1
 		}
 		if len(got) > 0 { // the server sends less than asked for
 			continue
 		}
-		if current != nil {
-			current()
-			current = nil
-		}
+		f.Read(asked)
 		if time.Since(checked) > checkEvery {
 			checked = time.Now()
 			_, s, err := p.stream(ctx, PushStream)
@@ -171,54 +206,25 @@ func (p *Pushes) Follow(ctx context.Context, each func(room, visitor uint64, rec
 const (
 	followEvery = 100 * time.Millisecond
 	checkEvery  = 5 * time.Second
+	readWithin  = 10 * time.Second
 )
 
-// Get returns the newest state of a subscription with its revision; nil for none. The leader of the stream answers.
-func (p *Pushes) Get(ctx context.Context, room, visitor uint64) (record []byte, revision uint64, err error) {
-	js, err := p.conn.jetStream()
-	if err != nil {
-		return nil, 0, err
-	}
-	data, err := json.Marshal(map[string]string{"last_by_subj": wire.PushSubject(room, visitor)})
-	if err != nil {
-		return nil, 0, err
-	}
-	answer, err := js.Conn().RequestWithContext(ctx, api(p.conn.domain)+"STREAM.MSG.GET."+PushStream, data)
-	if err != nil {
-		return nil, 0, err
-	}
-	var got struct {
-		Message struct {
-			Seq  uint64
-			Data []byte
-		}
-		Error *struct {
-			Code        int
-			Description string
-		}
-	}
-	switch err := json.Unmarshal(answer.Data, &got); {
-	case err != nil:
-		return nil, 0, err
-	case got.Error != nil && got.Error.Code == 404:
-		return nil, 0, nil
-	case got.Error != nil:
-		return nil, 0, errors.New(got.Error.Description)
-	}
-	return got.Message.Data, got.Message.Seq, nil
-}
-
-// Put replaces the state of a subscription read at revision. It returns wire.ErrChanged if it has changed since.
-func (p *Pushes) Put(ctx context.Context, room, visitor uint64, record []byte, revision uint64) error {
+// End ends a subscription, unless it has changed since seq.
+func (p *Pushes) End(ctx context.Context, room, visitor, seq uint64) error {
 	js, err := p.conn.jetStream()
 	if err != nil {
 		return err
 	}
-	_, err = js.Publish(ctx, wire.PushSubject(room, visitor), record, jetstream.WithExpectLastSequencePerSubject(revision))
+	_, err = js.Publish(ctx, wire.PushSubject(room, visitor), nil, jetstream.WithExpectLastSequencePerSubject(seq))
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-		return wire.ErrChanged
+		return nil
 	}
 	return err
+}
+
+// Mark stores marks.
+func (p *Pushes) Mark(ctx context.Context, marks []byte) error {
+	return p.conn.store(ctx, wire.ToldSubject(rand.Uint64()), marks)
 }
 
 // Enqueue adds notifications to the outbox, once for each ID.

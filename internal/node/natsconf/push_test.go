@@ -3,6 +3,8 @@ package natsconf_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,32 +41,46 @@ func TestNotificationsWithCredentials(t *testing.T) {
 		defer cancel()
 		return edge.StorePush(within, 1, 2, []byte("sealed")) == nil
 	})
-	data, revision, err := p.Get(ctx, 1, 2)
-	if err != nil || string(data) != "sealed" {
-		t.Fatalf("%q, %v", data, err)
-	}
 	following, stop := context.WithCancel(ctx)
 	defer stop()
-	read, ended := make(chan string, 10), make(chan error, 1)
+	read, ended, seq, once := make(chan string, 10), make(chan error, 1), uint64(0), sync.Once{}
 	go func() {
-		ended <- p.Follow(following, func(room, visitor uint64, data []byte) { read <- string(data) }, func() { read <- "current" })
+		ended <- p.Follow(following, natsbus.Follower{
+			Set:  func(_, _, n uint64, data []byte) { seq = n; read <- string(data) },
+			Told: func(data []byte) { read <- string(data) },
+			Read: func(time.Time) { once.Do(func() { read <- "current" }) },
+		})
 	}()
 	if got := testkit.Receive(t, "the subscription", read) + testkit.Receive(t, "the end of what is stored", read); got != "sealedcurrent" {
 		t.Error(got)
 	}
-	if err := p.Put(ctx, 1, 2, []byte("told"), revision); err != nil {
+	if err := p.Mark(ctx, []byte("told")); err != nil {
 		t.Fatal(err)
 	}
-	if got := testkit.Receive(t, "the change", read); got != "told" {
+	if got := testkit.Receive(t, "the mark", read); got != "told" {
 		t.Error(got)
 	}
-	if err := p.Put(ctx, 1, 2, nil, revision); err != wire.ErrChanged { //nolint:errorlint // it is not wrapped
-		t.Errorf("a change of an old state: %v", err)
+	first := seq
+	if err := edge.StorePush(ctx, 1, 2, []byte("again")); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"again", ""} {
+		if i == 1 {
+			if err := errors.Join(p.End(ctx, 1, 2, first), p.End(ctx, 1, 2, seq)); err != nil { // the first is too late
+				t.Fatal(err)
+			}
+		}
+		if got := testkit.Receive(t, "the change", read); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 	for range 2 { // the second is the same
 		if err := p.Enqueue(ctx, []natsbus.Due{{Shard: 3, ID: "1.2.turn", Data: []byte("job")}}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if oldest, taken, err := global.Outbox(ctx); err != nil || taken || time.Since(oldest) > time.Minute {
+		t.Errorf("the outbox: %v, %v, %v", oldest, taken, err)
 	}
 	jobs, done := make(chan int, 10), make(chan error, 1)
 	go func() {
@@ -84,6 +100,10 @@ func TestNotificationsWithCredentials(t *testing.T) {
 			t.Errorf("attempt %d, want %d", got, want)
 		}
 	}
+	testkit.Eventually(t, "nothing waits in the outbox", func() bool {
+		oldest, taken, err := global.Outbox(ctx)
+		return err == nil && !taken && oldest.IsZero() // it asks for shard 3 only
+	})
 	if err := conn.Publish(wire.NotifierSubject, []byte("notifier-0")); err != nil {
 		t.Fatal(err)
 	}

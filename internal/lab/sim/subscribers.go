@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"vestibule/internal/core/push"
+	"vestibule/internal/core/wire"
+)
+
+// subscribers are the visitors that have closed the page and are told when they are called. The zero value has none.
+type subscribers struct {
+	book *push.Book
+	of   map[uint64]int32 // by ticket
+}
+
+// subscribes decides at the waiting page of a visitor whether it subscribes, and closes the page of one that does.
+func (w *World) subscribes(i int32) bool {
+	v, p := &w.visitors[i], &w.cfg.People
+	if p.Subscribe == 0 || v.queued || v.kept || w.rng.Float64() >= p.Subscribe {
+		return false
+	}
+	if w.pushes.book == nil {
+		w.pushes = subscribers{push.NewBook(math.MaxInt), map[uint64]int32{}}
+		w.each(time.Second, w.callSubscribers)
+	}
+	v.kept = true
+	n := w.edges[v.edge]
+	t, _ := w.ticketOf(n, v)
+	n.core.Away(n.clock.read(w.now), w.room, t, t.Answer)
+	w.wakeEdge(v.edge)
+	w.pushes.of[t.ID] = i
+	w.pushes.book.Set(w.fleetTime(), w.room, t.ID, 1, &push.Record{Place: t.Place(), Told: push.Confirmed, Sealed: []byte{1}})
+	return true
+}
+
+// callSubscribers tells who is called. It comes back half a minute later on average, or never.
+func (w *World) callSubscribers() {
+	view := w.newest().core.Totals(w.room).View
+	if view == nil {
+		return
+	}
+	c := push.CallOf(w.room, view, w.fleetTime())
+	for shard := range wire.OutboxShards {
+		for _, j := range w.pushes.book.Due(w.fleetTime(), shard, c, math.MaxInt) {
+			if j.Stage != push.Called {
+				continue
+			}
+			i := w.pushes.of[j.Visitor]
+			w.pushes.book.Set(0, j.Room, j.Visitor, 1, nil)
+			delete(w.pushes.of, j.Visitor)
+			if w.rng.Float64() < w.cfg.People.Never {
+				w.end(i)
+				continue
+			}
+			v := &w.visitors[i]
+			v.gen++
+			later := int64(min(w.rng.ExpFloat64()*30, 9*60) * 1e9) // claim is ten minutes
+			v.came = w.now + later
+			w.plan(event{at: v.came, kind: evVisit, node: i, gen: v.gen})
+		}
+	}
+}
+
+// awayUntilCalled has half of a long line subscribe and close the page, and half of those never come back. It compares the
+// waits of the others with those in a fleet where these never came, and with what they were told.
+func awayUntilCalled() Finding {
+	run := func(subscribe, never, perMinute float64) (w *World, r *Result) {
+		c := busy(1)
+		c.Length, c.People.Patience, c.People.Stay = 25*time.Minute, 0, 1
+		c.People.Subscribe, c.People.Never = subscribe, never
+		c.Demand = Demand{PerMinute: perMinute, Spikes: []Spike{{At: 2 * time.Minute, Length: time.Minute, PerMinute: 3 * perMinute}}}
+		w = New(c)
+		w.measureFrom(fill)
+		return w, w.Run()
+	}
+	with, r := run(0.5, 0.5, 2000)
+	without, other := run(1.0/3, 0, 1500)
+	mean := func(x []float64) (m float64) {
+		for _, s := range x {
+			m += s / float64(len(x))
+		}
+		return m
+	}
+	a, b := mean(with.meters.waits), mean(without.meters.waits)
+	inside := 0
+	var ratio []float64
+	for _, o := range with.meters.outcomes {
+		if o.inside() {
+			inside++
+		}
+		ratio = append(ratio, o.actual/max(o.told, 1))
+	}
+	off := a/b - 1
+	return Finding{
+		Seen: fmt.Sprintf("%.4f; %+.1f %% (%.0f s, %.0f s without them)", r.UseT, 100*off, a, b),
+		Met:  r.UseT >= 0.95 && math.Abs(off) <= 0.05 && r.Peak <= r.Config.Total && len(with.meters.back) > 1000, Fault: r.Fault + other.Fault,
+		Bound: fmt.Sprintf("waits of the others: %.2f of what they were told, %.2f inside the range; %d came back and were in after p50 / p99 %.0f / %.0f s; peak sessions / T %.4f",
+			quantile(ratio, 0.5), float64(inside)/float64(max(1, len(ratio))), len(with.meters.back), quantile(with.meters.back, 0.5), quantile(with.meters.back, 0.99), float64(r.Peak)/float64(r.Config.Total)),
+	}
+}
