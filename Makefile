@@ -303,8 +303,9 @@ pictures: packages ## recreate the pictures in docs/images; make test compares t
 	cp $(TOOLS)/console/first-room-phone-dark.png docs/images/console-phone.png
 
 .PHONY: lighthouse
-lighthouse: build packages ## run Lighthouse (npm) on the waiting page
+lighthouse: build packages ## run Lighthouse (npm) on the waiting page and on each screen of the console (five minutes)
 	internal/page/preview/lighthouse.sh
+	LIGHTHOUSE=lighthouse@12.8.2 $(GO) test -count=1 -v -run TestScreensInABrowser ./internal/global/console
 
 # Kubernetes knows no newer version than 1.30 offline. The first run builds the tools: ten minutes of one core.
 .PHONY: k8s-check
