@@ -195,9 +195,9 @@ crowd: ## run crowds of real clients against four edges, and compare forecasts w
 	$(GO) run ./internal/lab/crowd -only "$(ONLY)"
 
 .PHONY: siege
-siege: ## attack an edge from one address in 14 ways beside visitors, with both fronts (8 minutes)
-	$(GO) run ./internal/lab/siege
-	$(GO) run ./internal/lab/siege -front nethttp
+siege: ## attack an edge from one address in 19 ways, those that match ONLY, beside visitors, with both fronts (10 minutes)
+	$(GO) run ./internal/lab/siege -only '$(ONLY)'
+	$(GO) run ./internal/lab/siege -only '$(ONLY)' -front nethttp
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## check style, package dependencies, and that the cores use no clock or random source
@@ -303,8 +303,9 @@ pictures: packages ## recreate the pictures in docs/images; make test compares t
 	cp $(TOOLS)/console/first-room-phone-dark.png docs/images/console-phone.png
 
 .PHONY: lighthouse
-lighthouse: build packages ## run Lighthouse (npm) on the waiting page
+lighthouse: build packages ## run Lighthouse (npm) on the waiting page and on each screen of the console (five minutes)
 	internal/page/preview/lighthouse.sh
+	LIGHTHOUSE=lighthouse@12.8.2 $(GO) test -count=1 -v -run TestScreensInABrowser ./internal/global/console
 
 # Kubernetes knows no newer version than 1.30 offline. The first run builds the tools: ten minutes of one core.
 .PHONY: k8s-check

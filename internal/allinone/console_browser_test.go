@@ -104,8 +104,8 @@ func (o *operator) act(verb, reason, done string) {
 }
 
 // TestAConsoleTourInABrowser: an operator logs in by the link, watches a room fill, pauses and resumes it, changes its
-// limits, lets in some visitors, makes an event, tries a rule, and reads the audit log, on a desk, on a phone, and without script. With
-// VESTIBULE_SCREENS set to a folder it keeps pictures.
+// limits, lets in some visitors, makes an event, tries a rule, restores the settings before the event, and reads the audit
+// log, on a desk, on a phone, and without script. With VESTIBULE_SCREENS set to a folder it keeps pictures.
 func TestAConsoleTourInABrowser(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -201,6 +201,11 @@ func TestAConsoleTourInABrowser(t *testing.T) {
 		o.fill("path", "/health")
 		o.press("Try")
 		o.says("The expression matches")
+		o.open("Changes", button("Restore…"))
+		o.open("Restore…", field("reason"))
+		o.fill("reason", "no event")
+		o.press("Restore")
+		o.says("The revision is restored")
 		o.open("Audit", field("by"))
 		o.says("one more till")
 		o.picture("console-audit-" + look.name)

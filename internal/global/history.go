@@ -24,8 +24,20 @@ func (s *Server) hearHistory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer deaf()
+	for {
+		known, err := s.history.Catch(ctx, time.Now())
+		if known {
+			break
+		}
+		s.log.Debug("the log of the history is not read", slog.Any("error", err))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(5 * time.Second):
+		}
+	}
 	<-ctx.Done()
-	deaf()
 	return nil
 }
 
@@ -35,11 +47,6 @@ func (l *leadership) recordHistory(ctx context.Context) (stop func()) {
 	if s.history == nil {
 		return func() {}
 	}
-	reading, cancel := context.WithTimeout(ctx, 2*time.Second)
-	if err := s.history.Catch(reading, time.Now()); err != nil { // totals begin anew, which readers recognize
-		s.log.Warn("the newest seconds of the history cannot be read; charts have a gap", slog.Any("error", err))
-	}
-	cancel()
 	l.history = s.history.Lead()
 	ctx, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -69,14 +76,21 @@ func ids(rooms []*room.Room) []room.ID {
 	return out
 }
 
+// wholeAfter is how long a new leader waits for the ledgers of all data centres before it records those of some.
+const wholeAfter = 2 * time.Second
+
 // recordSecond records the second of fleet time that has just ended.
 func (l *leadership) recordSecond() {
 	rooms, controls := l.s.fleet.Set().Rooms(), l.s.fleet.Controls()
 	now := l.s.time()
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
+	young := l.s.Clock.Now().Sub(l.began) < wholeAfter
 	l.history.Record(now.Second(), rooms, func(r *room.Room) *core.Gauges {
 		all := l.alloc.Ledger(r.ID)
+		if young && !all.Complete {
+			return nil
+		}
 		n := numbersOf(all)
 		g := &core.Gauges{}
 		v := &g.Values

@@ -24,6 +24,7 @@ type leadership struct {
 	s     *Server
 	alloc *root.Allocator
 	term  wire.Term
+	began fleettime.Mono
 
 	reports map[string]*centreReport // of the data centres on themselves, by name
 	skew    time.Duration            // of fleet time from this machine's clock
@@ -48,7 +49,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term) error {
 		Time: s.times.Known(now), Term: t.Term, Centres: s.Config.DataCenters, Params: s.Params, Bootstrap: fresh,
 	})
 	t.Brief(alloc)
-	l := &leadership{s: s, alloc: alloc, term: t.Term, reports: map[string]*centreReport{}}
+	l := &leadership{s: s, alloc: alloc, term: t.Term, began: now, reports: map[string]*centreReport{}}
 	defer l.recordHistory(ctx)()
 	s.setLeading(l)
 	defer s.setLeading(nil)
@@ -124,9 +125,8 @@ func (l *leadership) observe(m *wire.Report) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	now := l.s.Clock.Now()
-	l.alloc.Observe(now, *m)
-	if l.history != nil {
-		l.history.Observe(m)
+	if l.alloc.Observe(now, *m) && l.history != nil {
+		l.history.Observe(m) // not that of a replaced aggregator
 	}
 	if m.Build != "" || m.TellsEdges {
 		l.storeCentreReport(now, m)

@@ -62,7 +62,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		limit:        d("vestibule_room_limit", "total_active_users.", "room"),
 		rateLimit:    d("vestibule_room_rate_limit", "new_users_per_minute.", "room"),
 		active:       d("vestibule_room_active", "Sessions reckoned with in all data centres.", "room"),
-		slots:        d("vestibule_room_admissions_possible", "Slots that can be given now, by the limit that binds.", "room"),
+		slots:        d("vestibule_room_admissions_possible", "Admissions possible now, by the limit that binds.", "room"),
 		waiting:      d("vestibule_room_waiting", "People waiting, by how long ago they joined.", "room", "age"),
 		mu:           d("vestibule_room_admission_rate", "Admissions per second, of late.", "room"),
 		theta:        d("vestibule_room_abandonment_rate", "Fraction of the waiting visitors that abandon per second.", "room"),

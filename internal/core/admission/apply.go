@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"cmp"
+
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 )
@@ -11,6 +13,9 @@ func (e *Engine) Apply(now fleettime.Mono, g wire.Grant) {
 	fresh, complete := e.receive(now, &g)
 	if !fresh {
 		return
+	}
+	for _, r := range e.order { // also of a regional that does not lend
+		r.settle(cmp.Or(g.Told, g.Acked))
 	}
 	for i := range g.Rooms { // valid under every lease epoch: the grant is acknowledged
 		if r := e.rooms[g.Rooms[i].Room]; r != nil {
@@ -135,8 +140,7 @@ func (e *Engine) restart(now fleettime.Mono) {
 		r.sessions, r.moves = sessions{}, moveLog{first: 1}
 		r.ends.Again()
 		r.tickets.found.Again()
-		r.admitted, r.queue.joined, r.entered = 0, 0, 0
-		r.dirty, r.changedAt = true, 0
+		r.dirty, r.changedAt, r.tellsAt = true, 0, 0
 	}
 	l.reportSoon(now, 0)
 }

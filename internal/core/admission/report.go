@@ -133,12 +133,23 @@ func (r *roomState) report(now fleettime.Mono, ft fleettime.Time) wire.RoomRepor
 	if out.HeldPeople+out.Callable > 0 {
 		out.HeldJoined = r.held.visits.oldest(nil, wire.MaxHeld)
 	}
+	if r.tellsAt == 0 || !l.joined {
+		r.telling, r.tellsAt = out.Sums(), l.seq
+	}
 	if !l.joined {
 		// A new regional learns them only from its edges.
+		out.Told = new(r.told)
 		out.Ends = r.ended.list(out.Ends, wire.MaxEnds)
 		out.RateUsed = r.permits.rate.ages(now, nil)
 	}
 	return out
+}
+
+// settle takes the word that global gets the sums of the reports up to seq.
+func (r *roomState) settle(seq uint64) {
+	if r.tellsAt != 0 && r.tellsAt <= seq {
+		r.told, r.tellsAt = r.telling, 0
+	}
 }
 
 // allCounts returns the counts of the room with those of the shell.

@@ -49,6 +49,10 @@ type roomState struct {
 
 	dirty     bool   // changes to report
 	changedAt uint64 // first report with the newest change
+
+	told    wire.Sums // that global gets from a regional
+	telling wire.Sums // of the report tellsAt, of which that is not known yet
+	tellsAt uint64    // 0 for none
 }
 
 func newRoomState(e *edge) *roomState {

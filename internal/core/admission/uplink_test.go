@@ -245,8 +245,11 @@ func TestADeadInstanceStartsANewOne(t *testing.T) {
 	if next.Instance == old || next.Instance == 0 || next.Seq != 1 || next.LeaseEpoch != 1 || !next.Join || next.Final || next.Seen != r.term {
 		t.Errorf("%+v", next)
 	}
-	if got.Permits.Sessions.Granted != 0 || got.Spent != 0 || got.Permits.Sessions.Returned != 0 || got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 || got.Admitted != 0 {
+	if got.Permits.Sessions.Granted != 0 || got.Spent != 0 || got.Permits.Sessions.Returned != 0 || got.Permits.Rate.Granted != 0 || len(got.Sessions) != 0 || len(got.Moves) != 0 || got.FirstMove != 1 {
 		t.Errorf("the new instance counts what the old one did: %+v", got)
+	}
+	if got.Admitted != 1 || got.Told == nil {
+		t.Errorf("the sums do not go on: %+v", got)
 	}
 	if got.HeldPeople != 1 || got.RateOwed != 1 || next.AsOf < rep.AsOf {
 		t.Errorf("who is held, what is owed or the time was lost: %+v", got)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"vestibule/internal/core/wire/wirepb"
@@ -121,17 +122,20 @@ func (p *Point) centre(name string, f int) int64 {
 	return 0
 }
 
-func column(points []Point, of func(*Point) int64) *wirepb.HistoryColumn {
-	out := make([]int64, len(points))
-	before := int64(0)
+// column returns one number of all points.
+func column(points []Point, of func(*Point) int64) []byte {
+	var out []byte
+	before, end := int64(0), 0
 	for i := range points {
 		n := of(&points[i])
-		out[i], before = n-before, n
+		if out = protowire.AppendVarint(out, protowire.EncodeZigZag(n-before)); n != before {
+			before, end = n, len(out)
+		}
 	}
-	for len(out) > 0 && out[len(out)-1] == 0 {
-		out = out[:len(out)-1]
+	if end == 0 {
+		return nil
 	}
-	return &wirepb.HistoryColumn{N: out}
+	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), out[:end])
 }
 
 // inflaters are readers of compressed data, which are large.
@@ -188,21 +192,35 @@ func DecodeBlock(data []byte) ([]Point, error) {
 	return points, nil
 }
 
-// fill writes columns of differences into rows of a width. Columns that this build does not know are dropped.
-func fill(rows []int64, width int, columns []*wirepb.HistoryColumn) error {
+// fill writes columns into rows of a width. Columns that this build does not know are dropped.
+func fill(rows []int64, width int, columns [][]byte) error {
 	for f, c := range columns {
-		if len(c.N)*width > len(rows) {
-			return errors.New("history: block: a column is longer than the block")
-		}
-		if len(c.N) == 0 || f >= width {
+		if len(c) == 0 || f >= width {
 			continue // zeros
 		}
-		sum := int64(0)
-		for i := 0; i*width < len(rows); i++ {
-			if i < len(c.N) {
-				sum += c.N[i]
+		number, kind, n := protowire.ConsumeTag(c)
+		if n < 0 || number != 1 || kind != protowire.BytesType {
+			return errors.New("history: block: not a column")
+		}
+		list, n := protowire.ConsumeBytes(c[n:])
+		if n < 0 {
+			return fmt.Errorf("history: block: %w", protowire.ParseError(n))
+		}
+		sum, at := int64(0), f
+		for ; len(list) > 0; at += width {
+			x, n := uint64(list[0]), 1
+			if x > 0x7f {
+				x, n = protowire.ConsumeVarint(list)
 			}
-			rows[i*width+f] = sum
+			if n < 0 || at >= len(rows) {
+				return errors.New("history: block: a column is longer than the block")
+			}
+			list = list[n:]
+			sum += protowire.DecodeZigZag(x)
+			rows[at] = sum
+		}
+		for ; at < len(rows) && sum != 0; at += width {
+			rows[at] = sum
 		}
 	}
 	return nil

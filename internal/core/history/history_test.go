@@ -17,11 +17,19 @@ func row(t *testing.T, p, since *Point) map[string]float64 {
 	out := map[string]float64{}
 	r := MakeRow(p, since)
 	for i, c := range Columns {
-		if r.Known[i] {
-			out[c.Name] = r.Numbers[i]
+		if r.Numbers[i] != nil {
+			out[c.Name] = *r.Numbers[i]
 		}
 	}
 	return out
+}
+
+// number returns a number of a row, 0 for unknown.
+func number(r Row, i int) float64 {
+	if n := r.Numbers[i]; n != nil {
+		return *n
+	}
+	return 0
 }
 
 func gauges(inside int64, centres ...string) *Gauges {
@@ -135,7 +143,7 @@ func TestRowsOfARoomAtRest(t *testing.T) {
 	type numbers struct{ At, Admitted, Inside int64 }
 	var got []numbers
 	for _, r := range Rows(points, 60, 30_060, 60) {
-		got = append(got, numbers{r.At, int64(r.Numbers[11]), int64(r.Numbers[1])})
+		got = append(got, numbers{r.At, int64(number(r, 11)), int64(number(r, 1))})
 	}
 	if Columns[11].Name != "admitted" || Columns[1].Name != "inside" {
 		t.Fatal("the columns have moved")
@@ -213,7 +221,7 @@ func TestRowsOfAMinuteSumThoseOfItsSeconds(t *testing.T) {
 		from, to := points[0].At/60*60+60, points[len(points)-1].At/60*60
 		sums := func(step int64) (sum float64) {
 			for _, r := range Rows(points, from, to, step) {
-				sum += r.Numbers[11]
+				sum += number(r, 11)
 			}
 			return sum
 		}
@@ -286,4 +294,25 @@ func BenchmarkBlock(b *testing.B) {
 	b.ReportMetric(float64(len(data)), "bytes/block")
 	b.ReportMetric(float64(len(data)+110)*1440/1e6, "MB/day")
 	b.ReportMetric(5, "goal-MB/day")
+}
+
+// A fleet whose log is lost counts from 0 again: the rows and their total have what happened before and since.
+func TestTotalsThatBeginAnew(t *testing.T) {
+	var points []Point
+	at := int64(1000)
+	for _, admitted := range []int64{500, 510, 523, 2, 40, 77, 5, 6} {
+		p := Point{At: at, Values: make([]int64, NumFields)}
+		p.Values[Admitted], p.Values[Inside], p.Values[Ended] = admitted, 9, admitted/2
+		points, at = append(points, p), at+1
+	}
+	const want = 23 + 77 + 6
+	whole := Whole(points, 1000)
+	sum := 0.
+	i := slices.IndexFunc(Columns, func(c Column) bool { return c.Name == "admitted" })
+	for _, r := range Rows(points, 1000, at, 1) {
+		sum += number(r, i)
+	}
+	if *whole.Numbers[i] != want || sum != want {
+		t.Errorf("%v admitted, %v in the rows, want %d", *whole.Numbers[i], sum, want)
+	}
 }

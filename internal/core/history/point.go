@@ -73,8 +73,11 @@ func (p *Point) same(q *Point) bool {
 }
 
 // Rollup returns the points at the ends of steps: the last totals of each step, and the highest of the gauges that
-// peak. Steps without a point are left out. points are in the order of time. The result may share their numbers.
+// peak. Steps without a point are left out. points are in the order of time. The result may share their memory.
 func Rollup(points []Point, step int64) []Point {
+	if step == 1 {
+		return points
+	}
 	out := make([]Point, 0, len(points))
 	for _, p := range points {
 		p.At = (p.At + step - 1) / step * step

@@ -66,6 +66,20 @@ func NewRecorder(before []State) *Recorder {
 	return r
 }
 
+// Continue continues from the states of a predecessor with the reports observed so far.
+func (r *Recorder) Continue(before []State) {
+	next := NewRecorder(before)
+	for id, b := range r.rooms {
+		for _, c := range b.Centres {
+			next.Observe(c.Name, id, c.Report)
+		}
+	}
+	for name := range r.heard {
+		next.Heard(name)
+	}
+	*r = *next
+}
+
 // Keep forgets the rooms that do not exist any more.
 func (r *Recorder) Keep(exists func(room uint64) bool) {
 	for id := range r.rooms {

@@ -46,11 +46,10 @@ var Columns = []Column{
 	{"origin_p95", "95 percent of answers took at most so long", spread(Latency, latencyBounds[:], 0.95)},
 }
 
-// Row has the numbers of a step that ends at At, one for each of Columns.
+// Row has the numbers of a step that ends at At, one for each of Columns: nil for unknown.
 type Row struct {
 	At      int64
-	Numbers []float64
-	Known   []bool
+	Numbers []*float64
 }
 
 // MakeRow returns the row of the time between two points; since is nil if there was none before.
@@ -59,21 +58,23 @@ func MakeRow(p, since *Point) Row { return makeRow(p.At, p, since, &slab{}, 1) }
 // makeRow returns the row that ends at a second, with numbers from a slab that has place for n rows when it is new.
 func makeRow(at int64, p, since *Point, s *slab, n int) Row {
 	width := len(Columns)
-	if len(s.known) == 0 {
-		s.numbers, s.known = make([]float64, n*width), make([]bool, n*width)
+	if len(s.pointers) == 0 {
+		s.numbers, s.pointers = make([]float64, n*width), make([]*float64, n*width)
 	}
-	r := Row{at, part(s.numbers, 0, width), part(s.known, 0, width)}
-	s.numbers, s.known = s.numbers[width:], s.known[width:]
+	r, numbers := Row{at, part(s.pointers, 0, width)}, part(s.numbers, 0, width)
+	s.numbers, s.pointers = s.numbers[width:], s.pointers[width:]
 	for i := range Columns {
-		r.Numbers[i], r.Known[i] = Columns[i].of(p, since)
+		if x, ok := Columns[i].of(p, since); ok {
+			numbers[i], r.Numbers[i] = x, &numbers[i]
+		}
 	}
 	return r
 }
 
 // slab has the numbers of rows to come.
 type slab struct {
-	numbers []float64
-	known   []bool
+	numbers  []float64
+	pointers []*float64
 }
 
 // Rows returns a row for every step that ends after from, up to to. points are in the order of time, and the newest up
@@ -115,13 +116,21 @@ func Whole(points []Point, from int64) Row {
 			since = &points[i]
 			continue
 		}
-		for f := range numGauges {
-			if f.peak() {
-				p.Values[f] = max(p.Values[f], points[i].Values[f])
+		for f := range Field(NumFields) {
+			switch v := points[i].Values[f]; {
+			case f.peak():
+				p.Values[f] = max(p.Values[f], v)
+			case f >= numGauges && i > 0 && points[i].anew(&points[i-1]):
+				p.Values[f] += points[i-1].Values[f]
 			}
 		}
 	}
 	return MakeRow(&p, since)
+}
+
+// anew reports whether the totals began at 0 since the point before: the fleet lost its history.
+func (p *Point) anew(before *Point) bool {
+	return p.Values[Joined] < before.Values[Joined] || p.Values[Admitted] < before.Values[Admitted]
 }
 
 func gauge(f Field) func(p, since *Point) (float64, bool) {
@@ -132,18 +141,30 @@ func total(f Field) func(p, since *Point) (float64, bool) {
 	return func(p, since *Point) (float64, bool) { return float64(grown(p, since, f)), since != nil }
 }
 
-// grown returns by how much a total grew. Totals of a fleet that lost its history begin at 0 again.
+// grown returns by how much a total grew.
 func grown(p, since *Point, f Field) int64 {
-	if since == nil {
+	switch {
+	case since == nil:
 		return 0
+	case p.Values[f] < since.Values[f] && p.anew(since):
+		return max(0, p.Values[f])
 	}
 	return max(0, p.Values[f]-since.Values[f])
+}
+
+// still reports whether the n counts from first on did not grow.
+func still(p, since *Point, first, n int) bool {
+	from := int(counts) + first
+	return since == nil || slices.Equal(p.Values[from:from+n], since.Values[from:from+n])
 }
 
 func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) (float64, bool) {
 	return func(p, since *Point) (float64, bool) {
 		var bins [waitBins]int64
 		n := bins[:len(bounds)+1]
+		if still(p, since, first, len(n)) {
+			return 0, false
+		}
 		for i := range n {
 			n[i] = grown(p, since, counts+Field(first+i))
 		}
@@ -156,6 +177,9 @@ func spread(first int, bounds []time.Duration, q float64) func(p, since *Point) 
 func stay(q float64) func(p, since *Point) (float64, bool) {
 	return func(p, since *Point) (float64, bool) {
 		var n [waitBins]int64
+		if still(p, since, Stayed, waitBins) {
+			return 0, false
+		}
 		for i := range n {
 			n[i] = grown(p, since, counts+Field(Stayed+i))
 		}

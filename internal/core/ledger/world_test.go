@@ -45,8 +45,9 @@ type world struct {
 	clicking time.Duration // everybody inside asks for a page so often; 0 for never
 	tell     func(format string, args ...any)
 	met      func(p *person, what string)
-	broken   string // the first promise that was broken
-	excuse   bool   // sessions beyond T are allowed here: the script says why
+	history  func(n *rootProc, m wire.Report) // nil for none
+	broken   string                           // the first promise that was broken
+	excuse   bool                             // sessions beyond T are allowed here: the script says why
 }
 
 // chaos holds the network's faults per message.
@@ -501,8 +502,8 @@ func (w *world) runAgg(n *aggProc) {
 			w.watchReport(n, m)
 			w.send(&s.up, func() {
 				for _, r := range w.roots {
-					if !r.gone {
-						r.core.Observe(r.read(w.now), m)
+					if !r.gone && r.core.Observe(r.read(w.now), m) && w.history != nil {
+						w.history(r, m)
 					}
 				}
 			})

@@ -179,6 +179,9 @@ func (b *roomBuffer) pack(r *RoomReport) *wirepb.RoomReport {
 	p.Pending, p.Outcomes, p.Counts, p.Copied = packLine(r.Pending), packOutcomes(r.Outcomes), r.Counts.Trim(), packLines(r.Copied)
 	p.Passes, p.Callable, p.SiteDown, p.Overdue = packPasses(&r.Passes), r.Callable, r.SiteDown, r.Overdue
 	p.BoundSessions, p.BoundRate = uint64(r.Bound.Sessions), uint64(r.Bound.Rate)
+	if t := r.Told; t != nil {
+		p.Told = &wirepb.Sums{Admitted: t.Admitted, Joined: t.Joined, Entered: t.Entered, Counts: t.Counts.Trim()}
+	}
 	if n := len(r.HeldJoined); n > 0 {
 		p.HeldJoinedMs = make([]int64, n)
 		last := fleettime.Time(0)
@@ -252,6 +255,12 @@ func unpackRoomReport(r *RoomReport, p *wirepb.RoomReport) error {
 	}
 	if r.Counts = p.GetCounts(); len(r.Counts) > history.NumCounts {
 		return fmt.Errorf("counts: at most %d, got %d", history.NumCounts, len(r.Counts))
+	}
+	if t := p.GetTold(); t != nil {
+		if len(t.Counts) > history.NumCounts {
+			return fmt.Errorf("told: at most %d counts, got %d", history.NumCounts, len(t.Counts))
+		}
+		r.Told = &Sums{t.Admitted, t.Joined, t.Entered, t.Counts}
 	}
 	if len(p.GetArrivalsMinuteMs()) != len(p.GetArrivalsN()) || len(p.GetArrivalsN()) > MaxMinutes {
 		return fmt.Errorf("arrivals: columns must be equally long and hold at most %d minutes", MaxMinutes)

@@ -44,7 +44,7 @@ var goldenReport = Report{
 		Ends:   []End{{ID: 80, Home: 0xd0b11, Until: 1622133290, Kind: Moved}, {ID: 81, Home: 7, Until: 1622133300, Kind: Left}},
 		Copied: []Line{{ID: 79, Stamp: 0xa1}},
 		Movers: 2, Bound: PermitCounts{Sessions: 900, Rate: 400}, Overcommit: 3, Callable: 3, SiteDown: 2, Passes: Passes{Release: 1622133200000, Allocation: Allocation{Granted: 12, Returned: 4}, Spent: 7},
-		Admitted: 50, Joined: 12, Entered: 4,
+		Admitted: 50, Joined: 12, Entered: 4, Told: &Sums{Admitted: 49, Joined: 11, Entered: 3, Counts: []uint64{1, 0, 2}},
 		Waiting:  estimate.Histogram{{Start: day - 120_000, Width: 1000, N: 2}, {Start: day - 119_000, Width: 60_000, N: -1.5}, {Start: day - 30_000, Width: 1, N: 7}},
 		Arrivals: []Minute{{Start: day.Minute() - 60_000, N: 45}, {Start: day.Minute(), N: 55}},
 		Pending:  estimate.Histogram{{Start: day, Width: 1000, N: 4}, {Start: day + 1000, Width: 250, N: -1.5}}, Outcomes: estimate.Outcomes(nil).Add(time.Minute, time.Minute).Add(time.Minute, time.Hour),
@@ -52,7 +52,7 @@ var goldenReport = Report{
 }
 
 var goldenGrant = Grant{
-	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Echo: 987654321,
+	To: "nairobi", Instance: 4, From: Term{N: 9, Nonce: 0xfeed}, Seq: 12, Part: 1, Parts: 2, Acked: 40, Told: 39, Echo: 987654321,
 	Dwell: 3 * time.Millisecond, At: day, AtBound: 41 * time.Millisecond, Guess: true, Twin: true, Lease: time.Minute, Baseline: true,
 	Handshake: Adopted, Watermark: day - 250, Stop: stop.Stop{Reason: stop.AwaitsCentre, Edge: "dublin"},
 	Rooms: []RoomGrant{

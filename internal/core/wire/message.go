@@ -157,7 +157,20 @@ type RoomReport struct {
 	Outcomes   estimate.Outcomes  // outcomes of forecasts, cumulative
 	Counts     history.Counts     // cumulative, for the history
 	Arrivals   []Minute           // distinct visitors of the last minutes
+
+	// Told are the sums of an edge that joins as global gets them from other regionals: this one counts from there. It is nil
+	// for unknown.
+	Told *Sums
 }
+
+// Sums are cumulative counts of visitors.
+type Sums struct {
+	Admitted, Joined, Entered uint64
+	Counts                    history.Counts
+}
+
+// Sums returns the sums of the report.
+func (r *RoomReport) Sums() Sums { return Sums{r.Admitted, r.Joined, r.Entered, r.Counts} }
 
 // Bounds of a report, so that no message grows without limit.
 const (
@@ -246,6 +259,7 @@ type Grant struct {
 	Parts      uint32
 
 	Acked     uint64         // newest complete Report.Seq
+	Told      uint64         // to edges: newest Report.Seq whose sums global gets from this regional; 0 for unknown
 	Echo      fleettime.Mono // Report.Sent of the newest report received; 0 for none
 	Dwell     time.Duration  // time since that report was received
 	At        fleettime.Time // the parent's fleet time

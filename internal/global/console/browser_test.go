@@ -2,8 +2,10 @@ package console_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -108,9 +110,31 @@ func (f *fixture) patch(id string, body any) {
 	}
 }
 
+// lighthouse returns the accessibility of a page by Lighthouse, of 100.
+func lighthouse(t *testing.T, url string) float64 {
+	t.Helper()
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
+	run.Env = append(os.Environ(), "CHROME_PATH="+chromium)
+	out, err := run.Output()
+	var report struct {
+		Categories map[string]struct{ Score float64 }
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &report)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return 100 * report.Categories["accessibility"].Score
+}
+
 // Every screen, in a real browser, in both themes and on a phone: the policy allows its script and style, axe-core
-// finds nothing, and it fits the width. With SCREENSHOTS set to a folder it keeps pictures
-// of each screen, and of its first view.
+// finds nothing, and it fits the width. With SCREENSHOTS set to a folder it keeps pictures of each screen, and of its
+// first view. With LIGHTHOUSE set to its npm package, that gives each screen all points for accessibility.
 func TestScreensInABrowser(t *testing.T) {
 	f := start(t)
 	id := f.sale()
@@ -168,6 +192,12 @@ func TestScreensInABrowser(t *testing.T) {
 			}
 			for _, v := range violations(t, ctx, string(axe)) {
 				t.Errorf("%s: %s", name, v)
+			}
+			if look.name == "" && os.Getenv("LIGHTHOUSE") != "" {
+				n := lighthouse(t, url+screen.path)
+				if t.Logf("%s: %v of 100", name, n); n < 100 {
+					t.Errorf("Lighthouse finds faults of accessibility on %s", name)
+				}
 			}
 			if folder != "" {
 				browsertest.Keep(t, folder, "first-"+name+".png", browsertest.See(t, ctx, chromedp.CaptureScreenshot()))

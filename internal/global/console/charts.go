@@ -97,7 +97,11 @@ type seriesData struct {
 // half values.
 func (d *chartsData) encode() ([]byte, error) {
 	marks, err := json.Marshal(d.Marks)
-	out := fmt.Appendf(nil, `{"step":%d,"marks":%s,"times":`, d.Step, marks)
+	size := 1 << 10 // grown once: the values of a day of seconds are megabytes
+	for _, c := range d.Charts {
+		size += 100 + 100*len(c.Series) + 8*len(c.Series)*len(d.Times)
+	}
+	out := fmt.Appendf(make([]byte, 0, size), `{"step":%d,"marks":%s,"times":`, d.Step, marks)
 	out = appendList(out, d.Times, func(out []byte, at int64) []byte { return strconv.AppendInt(out, at, 10) })
 	out = append(out, `,"charts":`...)
 	out = appendList(out, d.Charts, func(out []byte, c chartData) []byte {
@@ -126,7 +130,7 @@ type numbers []float64
 
 // append appends the values in JSON.
 func (n numbers) append(out []byte) []byte {
-	return appendList(slices.Grow(out, 8*len(n)), n, func(out []byte, x float64) []byte {
+	return appendList(out, n, func(out []byte, x float64) []byte {
 		switch whole := int64(x); {
 		case math.IsNaN(x):
 			return append(out, "null"...)

@@ -140,16 +140,13 @@ func (s *statsService) show(r *roomstore.Room, x span, points []history.Point, r
 		out.Columns = append(out.Columns, api.StatsColumn{Name: c.Name, Description: c.Help})
 	}
 	out.Times, out.Rows = make([]int64, 0, len(rows)), make([][]*float64, 0, len(rows))
-	pointers := make([]*float64, len(rows)*len(history.Columns))
 	for i := range rows {
-		out.Times = append(out.Times, rows[i].At)
-		out.Rows = append(out.Rows, nullable(&rows[i], pointers[i*len(history.Columns):]))
+		out.Times, out.Rows = append(out.Times, rows[i].At), append(out.Rows, rows[i].Numbers)
 	}
-	all := history.Row{Numbers: make([]float64, len(history.Columns)), Known: make([]bool, len(history.Columns))}
-	if n := len(points); n > 0 {
-		all = history.Whole(points, x.from)
+	out.Total = make([]*float64, len(history.Columns))
+	if len(points) > 0 {
+		out.Total = history.Whole(points, x.from).Numbers
 	}
-	out.Total = nullable(&all, make([]*float64, len(history.Columns)))
 	for name, lists := range history.CentreRows(points, rows, x.step) {
 		out.DataCenters[name] = map[string][]float64{}
 		for i, column := range history.CentreColumns {
@@ -157,16 +154,6 @@ func (s *statsService) show(r *roomstore.Room, x span, points []history.Point, r
 		}
 	}
 	return out
-}
-
-// nullable returns the numbers of a row in place, with null for unknown.
-func nullable(r *history.Row, place []*float64) []*float64 {
-	for i := range r.Numbers {
-		if r.Known[i] {
-			place[i] = &r.Numbers[i]
-		}
-	}
-	return place[:len(r.Numbers):len(r.Numbers)]
 }
 
 // eventMarks returns the phases of the room's events within a time.

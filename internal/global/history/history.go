@@ -43,9 +43,10 @@ type History struct {
 
 	log *slog.Logger
 
-	mu    sync.Mutex
-	rooms map[room.ID]*recent
-	at    int64 // newest second heard
+	mu     sync.Mutex
+	rooms  map[room.ID]*recent
+	at     int64 // newest second heard
+	caught bool  // what the log held is known, and was heard since
 }
 
 // recent has the newest points of a room.
@@ -65,13 +66,18 @@ func (h *History) Receive(data []byte) error {
 	if err != nil {
 		return err
 	}
+	h.hear(at, states)
+	return nil
+}
+
+// hear takes the states of a second.
+func (h *History) hear(at int64, states []history.State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range states {
 		h.take(s)
 	}
 	h.at = max(h.at, at)
-	return nil
 }
 
 // take takes the state of a room. An older one than the newest is that of a leader that was replaced.
@@ -94,14 +100,28 @@ func (h *History) take(s history.State) {
 	}
 }
 
-// Catch reads what the log holds of the last minutes, at the start of the process.
-func (h *History) Catch(ctx context.Context, now time.Time) error {
-	return h.Read(ctx, wire.HistoryLog, "*", now.Add(-history.Beat*time.Second), func(data []byte) bool {
+// Catch reads what the log holds. It reports whether the newest state of every room is known: read now, or read before and
+// heard since.
+func (h *History) Catch(ctx context.Context, now time.Time) (known bool, err error) {
+	h.mu.Lock()
+	known = h.caught
+	h.mu.Unlock()
+	span, patience := time.Duration(history.Beat)*time.Second, 10*time.Second
+	if known { // some may have been missed
+		span, patience = kept*time.Second, time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = h.Read(ctx, wire.HistoryLog, "*", now.Add(-span), func(data []byte) bool {
 		if err := h.Receive(data); err != nil {
 			h.log.Warn("a second of the history is not readable", slog.Any("error", err))
 		}
 		return true
 	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.caught = known || err == nil
+	return h.caught, err
 }
 
 // Last returns the newest point of a room, and the one before it that is at least span seconds older.
@@ -180,23 +200,28 @@ func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64) 
 		}
 		// The base of the first row may be a Beat old. A block is stored after its end.
 		since := max(from-max(history.Beat, l.step), last)
-		points, err := h.blocks(ctx, l, id, since, to)
+		blocks, err := h.blocks(ctx, l, id, since, to)
 		if err != nil {
 			return nil, err
 		}
-		out = slices.Grow(out, len(points))
-		for _, p := range points {
-			if p.At > last && p.At > since && p.At <= to {
-				out, last = append(out, p), p.At
+		n := 0
+		for _, points := range blocks {
+			n += len(points)
+		}
+		out = slices.Grow(out, n)
+		for _, points := range blocks {
+			for _, p := range points {
+				if p.At > last && p.At > since && p.At <= to {
+					out, last = append(out, p), p.At
+				}
 			}
 		}
 	}
 	return append(out, h.recent(id, last, to)...), nil
 }
 
-// blocks returns the points of the blocks of a room that end after since, up to the block that begins after to.
-func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64) (_ []history.Point, err error) {
-	var out [][]history.Point
+// blocks returns the blocks of a room that end after since, up to the block that begins after to.
+func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64) (out [][]history.Point, err error) {
 	from := time.Unix(max(0, since), 0).Add(-time.Minute) // the clocks of the store's servers may be behind
 	e := h.Read(ctx, l.HistoryLevel, public(id), from, func(data []byte) bool {
 		points, e := history.DecodeBlock(data)
@@ -213,7 +238,7 @@ func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int
 	if e != nil {
 		err = e
 	}
-	return slices.Concat(out...), err
+	return out, err
 }
 
 // public returns the ID of a room in subjects.

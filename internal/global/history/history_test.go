@@ -133,10 +133,10 @@ func newSale(t *testing.T) *sale {
 func (s *sale) take() {
 	s.t.Helper()
 	s.history = New(s.store, slog.New(slog.DiscardHandler))
-	if err := s.history.Catch(s.t.Context(), s.store.at); err != nil && !s.store.down {
+	s.writer = s.history.Lead()
+	if err := s.writer.Begin(s.t.Context(), s.store.at); err != nil {
 		s.t.Fatal(err)
 	}
-	s.writer = s.history.Lead()
 }
 
 // run lets the seconds after from up to to pass.
@@ -188,7 +188,9 @@ func (s *sale) admissions(from, to, step int64) (sum float64, rows int) {
 	admitted := slices.IndexFunc(history.Columns, func(c history.Column) bool { return c.Name == "admitted" })
 	got := history.Rows(points, from, to, step)
 	for _, r := range got {
-		sum += r.Numbers[admitted]
+		if n := r.Numbers[admitted]; n != nil {
+			sum += *n
+		}
 	}
 	return sum, len(got)
 }
@@ -313,6 +315,52 @@ func TestASuccessorContinues(t *testing.T) {
 	s.run(start+9000, start+9100)
 	if sum, _ := s.admissions(start+60, start+9060, 60); sum != 8998 {
 		t.Errorf("%v admitted, want 8,998", sum)
+	}
+}
+
+// A leader that cannot read the log records nothing: its totals would begin at 0. What it has heard meanwhile is not lost.
+func TestALeaderWaitsForTheLog(t *testing.T) {
+	s := newSale(t)
+	s.run(start, start+100)
+	s.store.down = true
+	s.history = New(s.store, slog.New(slog.DiscardHandler))
+	s.writer = s.history.Lead()
+	s.admitted += 7 // nobody led
+	for at := int64(start + 103); at < start+150; at++ {
+		if err := s.writer.Begin(t.Context(), time.Unix(at, 0)); !errors.Is(err, errDown) {
+			t.Fatalf("begun without the log: %v", err)
+		}
+		instance := uint64(1)
+		if at > start+120 {
+			if instance = 2; at == start+121 {
+				s.admitted = 0
+			}
+		}
+		for _, m := range s.reports(at) {
+			m.Instance = instance
+			s.writer.Observe(m)
+		}
+		if s.writer.Record(at, s.rooms, func(*room.Room) *history.Gauges { return &history.Gauges{} }) {
+			t.Fatal("recorded without the log")
+		}
+	}
+	s.store.down = false
+	if err := s.writer.Begin(t.Context(), time.Unix(start+150, 0)); err != nil {
+		t.Fatal(err)
+	}
+	next := s.reports
+	s.reports = func(at int64) []*wire.Report {
+		all := next(at)
+		all[0].Instance = 2
+		return all
+	}
+	s.run(start+150, start+200)
+	// Of the aggregator before, what no leader recorded is unknown.
+	if sum, _ := s.admissions(start+1, start+200, 1); sum != 99+29+50 {
+		t.Errorf("%v admitted, want 178", sum)
+	}
+	if p, _, ok := s.history.Last(shop.ID, 60); !ok || p.Values[history.Admitted] != 99+29+50 {
+		t.Errorf("the total is %d, want 178", p.Values[history.Admitted])
 	}
 }
 

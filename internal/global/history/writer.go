@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,12 +14,15 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// Writer writes the history during one term. Its methods are called by one goroutine, but for Run.
+// Writer writes the history during one term. It is safe for concurrent use.
 type Writer struct {
-	history  *History
+	history *History
+	seconds chan batch // to be written
+
+	mu       sync.Mutex
 	recorder *history.Recorder
-	second   int64      // newest recorded second
-	seconds  chan batch // to be written
+	begun    bool  // the recorder continues from its predecessor
+	second   int64 // newest recorded second
 }
 
 // batch is a second to be written.
@@ -27,34 +31,59 @@ type batch struct {
 	rooms []history.State
 }
 
-// Lead returns the writer of a new term, which continues from the newest heard second.
+// Lead returns the writer of a new term. It records nothing before Begin.
 func (h *History) Lead() *Writer {
-	return &Writer{history: h, recorder: history.NewRecorder(h.states()), seconds: make(chan batch, 10)}
+	return &Writer{history: h, recorder: history.NewRecorder(nil), seconds: make(chan batch, 10)}
+}
+
+// Begin continues from the newest second of the log: totals must not begin at less. It returns an error if that is not
+// known.
+func (w *Writer) Begin(ctx context.Context, now time.Time) error {
+	known, err := w.history.Catch(ctx, now)
+	if !known {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recorder.Continue(w.history.states())
+	w.begun = true
+	return nil
 }
 
 // Observe takes the report of a data centre, of the term of its aggregator.
 func (w *Writer) Observe(m *wire.Report) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		w.recorder.Observe(m.From, uint64(r.Room), history.Report{
 			Term: m.Instance, Joined: r.Joined, Admitted: r.Admitted, Entered: r.Entered, Counts: r.Counts, Waiting: int64(r.Waiting.Total() + 0.5),
 		})
 	}
-	w.recorder.Heard(m.From)
+	if m.Part+1 >= m.Parts {
+		w.recorder.Heard(m.From)
+	}
 }
 
-// Record records a second, unless it was recorded: the gauges of each room. It returns false if it was.
+// Record records a second, unless it was recorded: the gauges of each room, nil for unknown. It returns false if it was.
 func (w *Writer) Record(at int64, rooms []*room.Room, gauges func(*room.Room) *history.Gauges) bool {
-	if at <= w.second {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at <= w.second || !w.begun {
 		return false
 	}
 	b := batch{at: at}
 	for _, r := range rooms {
-		if s, ok := w.recorder.Record(at, uint64(r.ID), gauges(r)); ok {
+		g := gauges(r)
+		if g == nil {
+			continue
+		}
+		if s, ok := w.recorder.Record(at, uint64(r.ID), g); ok {
 			b.rooms = append(b.rooms, s)
 		}
 	}
 	w.second = at
+	w.history.hear(at, b.rooms) // this process continues from it, also if it is not written
 	if at%history.Beat == 0 {
 		known := map[uint64]bool{}
 		for _, r := range rooms {
@@ -76,6 +105,17 @@ func (w *Writer) Run(ctx context.Context, rooms func() []room.ID) {
 	blocks.Go(func() { w.makeBlocks(ctx, written, rooms) })
 	defer blocks.Wait()
 	trouble := w.trouble("seconds")
+	for {
+		err := w.Begin(ctx, time.Now())
+		if trouble(err); err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -182,10 +222,11 @@ func (w *Writer) storeRoom(ctx context.Context, i int, id room.ID, end int64) er
 		if from >= end {
 			return nil // another leader made it
 		}
-		if points, err = h.blocks(ctx, levels[i-1], id, from, end); err != nil {
+		below, err := h.blocks(ctx, levels[i-1], id, from, end)
+		if err != nil {
 			return err
 		}
-		points = history.Rollup(points, l.step)
+		points = history.Rollup(slices.Concat(below...), l.step)
 	}
 	for ; from < end; from += l.block {
 		var block []history.Point

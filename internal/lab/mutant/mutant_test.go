@@ -11,23 +11,22 @@ import (
 	"vestibule/internal/lab/mutant"
 )
 
-// Every mutant has a unique name, a rule and a sentence, every rule has a mutant, and the document lists all.
-func TestEveryRuleHasMutantsAndEveryMutantIsTold(t *testing.T) {
+// Every mutant has a unique name, a rule of the document and a sentence, and every rule has a mutant.
+func TestEveryRuleHasMutants(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/GUARANTEES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	first := bytes.Index(doc, []byte("\n| 1 | "))
+	told := bytes.Count(doc[first:][:bytes.Index(doc[first:], []byte("\n\n"))], []byte("\n| "))
 	rules, names := map[int]bool{}, map[string]bool{}
 	for _, m := range mutant.All() {
-		if m.Name == "" || m.Says == "" || m.Rule < 1 || m.Rule > 12 || names[m.Name] {
+		if m.Name == "" || m.Says == "" || m.Rule < 1 || m.Rule > told || names[m.Name] {
 			t.Errorf("mutant %d is not told, or told twice: %+v", m.ID, m)
 		}
 		rules[m.Rule], names[m.Name] = true, true
-		if !bytes.Contains(doc, []byte("`"+m.Name+"`")) {
-			t.Errorf("docs/GUARANTEES.md does not tell of %s", m.Name)
-		}
 	}
-	for rule := 1; rule <= 12; rule++ {
+	for rule := 1; rule <= told; rule++ {
 		if !rules[rule] {
 			t.Errorf("rule %d has no mutant", rule)
 		}

@@ -231,10 +231,7 @@ func (h *History) Read(ctx context.Context, level wire.HistoryLevel, of string, 
 	const batch = 256
 	q := question{Since: &since, Next: wire.HistorySubject(level, of), Batch: batch}
 	for {
-		got, err := h.streams[level].read(ctx, q)
-		if errors.Is(err, nats.ErrNoResponders) {
-			return nil // nothing was ever written
-		}
+		got, err := h.read(ctx, level, q)
 		if err != nil {
 			return err
 		}
@@ -250,12 +247,26 @@ func (h *History) Read(ctx context.Context, level wire.HistoryLevel, of string, 
 	}
 }
 
-// Newest implements history.Store.
-func (h *History) Newest(ctx context.Context, level wire.HistoryLevel, of string) (data []byte, err error) {
-	got, err := h.streams[level].read(ctx, question{Last: []string{wire.HistorySubject(level, of)}, Batch: 1})
-	if errors.Is(err, nats.ErrNoResponders) {
+// read returns messages of a level, none before the first was written. While no server has the stream, that is an error.
+func (h *History) read(ctx context.Context, level wire.HistoryLevel, q question) ([]message, error) {
+	s := h.streams[level]
+	got, err := s.read(ctx, q)
+	if !errors.Is(err, nats.ErrNoResponders) {
+		return got, err
+	}
+	js, e := s.jetStream()
+	if e != nil {
+		return nil, e
+	}
+	if _, e = js.Stream(ctx, s.config.Name); errors.Is(e, jetstream.ErrStreamNotFound) {
 		return nil, nil
 	}
+	return nil, errors.Join(err, s.wrap(e))
+}
+
+// Newest implements history.Store.
+func (h *History) Newest(ctx context.Context, level wire.HistoryLevel, of string) (data []byte, err error) {
+	got, err := h.read(ctx, level, question{Last: []string{wire.HistorySubject(level, of)}, Batch: 1})
 	for _, m := range got {
 		data = m.data
 	}

@@ -82,6 +82,7 @@ type edge struct {
 	waited               uint32 // as stored in the roster
 
 	since         fleettime.Time // since when it counts waiting visitors, as reported; 0 for unknown
+	told          uint64         // its newest report while global answered: the next report to global has its sums
 	acked         uint64         // newest grant that it has applied
 	ackedReported uint64         // the same as of its last complete report
 	recovered     bool           // it existed before this aggregator

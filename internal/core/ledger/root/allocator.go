@@ -171,21 +171,22 @@ func (a *Allocator) grant(now fleettime.Mono, ft fleettime.Time, d *centre) []wi
 	return pack.Grants()
 }
 
-// Observe applies one report of a data centre.
-func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
+// Observe applies one report of a data centre. It reports whether the data centre follows this term, and the rooms of the
+// report are its newest.
+func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) bool {
 	if a.fenced != 0 {
-		return
+		return false
 	}
 	if m.Seen.Fences(a.cfg.Term) {
 		a.fenced = m.Seen.N
-		return
+		return false
 	}
 	d := a.centres.of(m.From, m.ClusterID)
 	if d == nil {
 		d = a.stranger(now, m.From, m.ClusterID)
 	}
 	if d == nil || m.Instance < d.instance {
-		return // too many unlisted data centres, or an old aggregator
+		return false // too many unlisted data centres, or an old aggregator
 	}
 	if m.Instance != d.instance { // a new aggregator
 		d.instance = m.Instance
@@ -198,7 +199,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	}
 	fresh, complete := d.parts.Take(m.Seq, m.Part, m.Parts)
 	if !fresh {
-		return
+		return false
 	}
 	d.recv, d.before, d.echo, d.heard, d.due, d.leaving = now, 0, m.Sent, true, true, m.Leaving
 	if d.counting != m.CountsSince {
@@ -217,7 +218,7 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 	a.due = now
 	d.promise = m.Seen != a.cfg.Term
 	if d.promise {
-		return
+		return false
 	}
 	d.acked = max(d.acked, m.Acked)
 	d.blank = m.Blank
@@ -226,19 +227,19 @@ func (a *Allocator) Observe(now fleettime.Mono, m wire.Report) {
 		a.pools.markAllStale()
 	}
 	if !d.adopted {
-		a.adopt(d, &m, complete)
-		return
+		return a.adopt(d, &m, complete)
 	}
 	for i := range m.Rooms {
 		r := &m.Rooms[i]
 		a.pools.open(r.Room).applyReport(d, r)
 	}
+	return true
 }
 
-// adopt takes over the ledger of a data centre that has promised to follow this term.
-func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
+// adopt takes over the ledger of a data centre that has promised to follow this term, unless it has none.
+func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) bool {
 	if m.Blank || !m.Join {
-		return
+		return false
 	}
 	if a.centres.bootstrap && a.centres.hasBegun(m) {
 		a.centres.bootstrap = false
@@ -254,6 +255,7 @@ func (a *Allocator) adopt(d *centre, m *wire.Report, complete bool) {
 		d.adopted = true
 		a.pools.markAllStale()
 	}
+	return true
 }
 
 // reclaim takes back the permits of silent data centres.

@@ -20,10 +20,10 @@ type Tally struct {
 
 // Progress has the last reported counters of admissions and waiting visitors of a child.
 type Progress struct {
-	begun                     bool
-	admitted, joined, entered uint64
-	outcomes                  estimate.Outcomes
-	counts                    history.Counts
+	wire.Sums
+
+	begun    bool
+	outcomes estimate.Outcomes
 }
 
 // Restart sets the counters to 0: the child was replaced, and its successor counts from there.
@@ -36,19 +36,22 @@ type Progresses struct {
 	counts                    history.Counts
 }
 
-// Add adds the progress of a child since its previous report. The first report of a child adds nothing: its counters
-// began under a predecessor.
+// Add adds the progress of a child since its previous report. The counters of a child may have begun under a predecessor:
+// its first report adds what the predecessor was not told, or nothing if that is unknown.
 func (s *Progresses) Add(p *Progress, r *wire.RoomReport) (first bool) {
 	if first = !p.begun; first {
-		*p = Progress{begun: true, admitted: r.Admitted, joined: r.Joined, entered: r.Entered, outcomes: r.Outcomes, counts: r.Counts}
+		*p = Progress{Sums: r.Sums(), begun: true, outcomes: r.Outcomes}
+		if r.Told != nil {
+			p.Sums = *r.Told
+		}
 	}
-	s.admitted += ledger.Growth(&p.admitted, r.Admitted)
-	s.joined += ledger.Growth(&p.joined, r.Joined)
-	s.entered += ledger.Growth(&p.entered, r.Entered)
+	s.admitted += ledger.Growth(&p.Admitted, r.Admitted)
+	s.joined += ledger.Growth(&p.Joined, r.Joined)
+	s.entered += ledger.Growth(&p.Entered, r.Entered)
 	s.outcomes.Gain(p.outcomes, r.Outcomes)
 	p.outcomes = r.Outcomes
-	s.counts = s.counts.Grow(p.counts, r.Counts)
-	p.counts = r.Counts
+	s.counts = s.counts.Grow(p.Counts, r.Counts)
+	p.Counts = r.Counts
 	return first
 }
 

@@ -627,6 +627,7 @@ type RoomReport struct {
 	Overdue          int64     `protobuf:"zigzag64,42,opt,name=overdue,proto3" json:"overdue,omitempty"`                                // visitors called ten seconds ago that have not asked since; negative if counted elsewhere
 	BoundSessions    uint64    `protobuf:"varint,50,opt,name=bound_sessions,json=boundSessions,proto3" json:"bound_sessions,omitempty"` // of a data centre: bound of the permits of T of all data centres; 0 for unknown
 	BoundRate        uint64    `protobuf:"varint,51,opt,name=bound_rate,json=boundRate,proto3" json:"bound_rate,omitempty"`             // the same of R
+	Told             *Sums     `protobuf:"bytes,52,opt,name=told,proto3" json:"told,omitempty"`                                         // of a joining edge: the sums as global gets them from other regionals; absent for unknown
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -934,6 +935,82 @@ func (x *RoomReport) GetBoundRate() uint64 {
 	return 0
 }
 
+func (x *RoomReport) GetTold() *Sums {
+	if x != nil {
+		return x.Told
+	}
+	return nil
+}
+
+// Sums are cumulative counts of visitors, for the history.
+type Sums struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Admitted      uint64                 `protobuf:"varint,1,opt,name=admitted,proto3" json:"admitted,omitempty"`
+	Joined        uint64                 `protobuf:"varint,2,opt,name=joined,proto3" json:"joined,omitempty"`
+	Entered       uint64                 `protobuf:"varint,3,opt,name=entered,proto3" json:"entered,omitempty"`
+	Counts        []uint64               `protobuf:"varint,4,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sums) Reset() {
+	*x = Sums{}
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sums) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sums) ProtoMessage() {}
+
+func (x *Sums) ProtoReflect() protoreflect.Message {
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sums.ProtoReflect.Descriptor instead.
+func (*Sums) Descriptor() ([]byte, []int) {
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Sums) GetAdmitted() uint64 {
+	if x != nil {
+		return x.Admitted
+	}
+	return 0
+}
+
+func (x *Sums) GetJoined() uint64 {
+	if x != nil {
+		return x.Joined
+	}
+	return 0
+}
+
+func (x *Sums) GetEntered() uint64 {
+	if x != nil {
+		return x.Entered
+	}
+	return 0
+}
+
+func (x *Sums) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 // Passes are a child's passes of one release ("let in the next N") under this parent's term.
 type Passes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -948,7 +1025,7 @@ type Passes struct {
 
 func (x *Passes) Reset() {
 	*x = Passes{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1037,7 @@ func (x *Passes) String() string {
 func (*Passes) ProtoMessage() {}
 
 func (x *Passes) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[5]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1050,7 @@ func (x *Passes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passes.ProtoReflect.Descriptor instead.
 func (*Passes) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{5}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Passes) GetRelease() uint64 {
@@ -1025,7 +1102,7 @@ type Ends struct {
 
 func (x *Ends) Reset() {
 	*x = Ends{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1114,7 @@ func (x *Ends) String() string {
 func (*Ends) ProtoMessage() {}
 
 func (x *Ends) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[6]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1127,7 @@ func (x *Ends) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ends.ProtoReflect.Descriptor instead.
 func (*Ends) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{6}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Ends) GetId() []uint64 {
@@ -1100,7 +1177,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1189,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[7]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1202,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{7}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Sessions) GetUntil() []uint32 {
@@ -1168,7 +1245,7 @@ type Moves struct {
 
 func (x *Moves) Reset() {
 	*x = Moves{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1257,7 @@ func (x *Moves) String() string {
 func (*Moves) ProtoMessage() {}
 
 func (x *Moves) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[8]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1270,7 @@ func (x *Moves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moves.ProtoReflect.Descriptor instead.
 func (*Moves) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{8}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Moves) GetFirst() uint64 {
@@ -1270,7 +1347,7 @@ type Lines struct {
 
 func (x *Lines) Reset() {
 	*x = Lines{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1359,7 @@ func (x *Lines) String() string {
 func (*Lines) ProtoMessage() {}
 
 func (x *Lines) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[9]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1372,7 @@ func (x *Lines) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lines.ProtoReflect.Descriptor instead.
 func (*Lines) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{9}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Lines) GetId() []uint64 {
@@ -1324,7 +1401,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1413,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[10]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1426,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{10}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Line) GetStartMs() []int64 {
@@ -1401,13 +1478,14 @@ type Grant struct {
 	ClusterId     uint64                 `protobuf:"fixed64,26,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // cluster ID of the receiving data centre
 	Folder        uint32                 `protobuf:"varint,40,opt,name=folder,proto3" json:"folder,omitempty"`                         // to edges: 0 unknown, 1 the roster says that the data folder settles nothing, 2 it may settle
 	Stop          *Stop                  `protobuf:"bytes,28,opt,name=stop,proto3" json:"stop,omitempty"`                              // why nobody enters any room of the receiver's data centre; for display
+	Told          uint64                 `protobuf:"varint,29,opt,name=told,proto3" json:"told,omitempty"`                             // to edges: newest Report.seq whose sums global gets from this regional; 0 for unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1497,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[11]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1510,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{11}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Grant) GetVersion() uint32 {
@@ -1610,6 +1688,13 @@ func (x *Grant) GetStop() *Stop {
 	return nil
 }
 
+func (x *Grant) GetTold() uint64 {
+	if x != nil {
+		return x.Told
+	}
+	return 0
+}
+
 // RoomGrant is a child's permits and orders for one room.
 type RoomGrant struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -1636,7 +1721,7 @@ type RoomGrant struct {
 
 func (x *RoomGrant) Reset() {
 	*x = RoomGrant{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1733,7 @@ func (x *RoomGrant) String() string {
 func (*RoomGrant) ProtoMessage() {}
 
 func (x *RoomGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[12]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1746,7 @@ func (x *RoomGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomGrant.ProtoReflect.Descriptor instead.
 func (*RoomGrant) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{12}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RoomGrant) GetRoom() uint64 {
@@ -1812,7 +1897,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1909,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[13]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1922,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{13}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *View) GetVersion() uint64 {
@@ -1995,7 +2080,7 @@ type Promises struct {
 
 func (x *Promises) Reset() {
 	*x = Promises{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2092,7 @@ func (x *Promises) String() string {
 func (*Promises) ProtoMessage() {}
 
 func (x *Promises) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[14]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2105,7 @@ func (x *Promises) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promises.ProtoReflect.Descriptor instead.
 func (*Promises) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{14}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Promises) GetVersion() uint32 {
@@ -2069,7 +2154,7 @@ type Section struct {
 
 func (x *Section) Reset() {
 	*x = Section{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2166,7 @@ func (x *Section) String() string {
 func (*Section) ProtoMessage() {}
 
 func (x *Section) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[15]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2179,7 @@ func (x *Section) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Section.ProtoReflect.Descriptor instead.
 func (*Section) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{15}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Section) GetKey() string {
@@ -2121,7 +2206,7 @@ type PromiseSection struct {
 
 func (x *PromiseSection) Reset() {
 	*x = PromiseSection{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2218,7 @@ func (x *PromiseSection) String() string {
 func (*PromiseSection) ProtoMessage() {}
 
 func (x *PromiseSection) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[16]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2231,7 @@ func (x *PromiseSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromiseSection.ProtoReflect.Descriptor instead.
 func (*PromiseSection) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{16}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PromiseSection) GetRoster() []*RosterEntry {
@@ -2174,7 +2259,7 @@ type Durable struct {
 
 func (x *Durable) Reset() {
 	*x = Durable{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2271,7 @@ func (x *Durable) String() string {
 func (*Durable) ProtoMessage() {}
 
 func (x *Durable) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[17]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2284,7 @@ func (x *Durable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durable.ProtoReflect.Descriptor instead.
 func (*Durable) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{17}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Durable) GetVersion() uint64 {
@@ -2281,7 +2366,7 @@ type StoredRooms struct {
 
 func (x *StoredRooms) Reset() {
 	*x = StoredRooms{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2378,7 @@ func (x *StoredRooms) String() string {
 func (*StoredRooms) ProtoMessage() {}
 
 func (x *StoredRooms) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[18]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2391,7 @@ func (x *StoredRooms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredRooms.ProtoReflect.Descriptor instead.
 func (*StoredRooms) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{18}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StoredRooms) GetVersion() uint64 {
@@ -2379,7 +2464,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2476,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[19]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2489,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{19}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RosterEntry) GetEdge() string {
@@ -2509,7 +2594,7 @@ type RosterRoom struct {
 
 func (x *RosterRoom) Reset() {
 	*x = RosterRoom{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +2606,7 @@ func (x *RosterRoom) String() string {
 func (*RosterRoom) ProtoMessage() {}
 
 func (x *RosterRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[20]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +2619,7 @@ func (x *RosterRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterRoom.ProtoReflect.Descriptor instead.
 func (*RosterRoom) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{20}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RosterRoom) GetRoom() uint64 {
@@ -2612,7 +2697,7 @@ type GoneEdge struct {
 
 func (x *GoneEdge) Reset() {
 	*x = GoneEdge{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +2709,7 @@ func (x *GoneEdge) String() string {
 func (*GoneEdge) ProtoMessage() {}
 
 func (x *GoneEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[21]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +2722,7 @@ func (x *GoneEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoneEdge.ProtoReflect.Descriptor instead.
 func (*GoneEdge) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{21}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GoneEdge) GetEdge() string {
@@ -2672,7 +2757,7 @@ type HistorySecond struct {
 
 func (x *HistorySecond) Reset() {
 	*x = HistorySecond{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2769,7 @@ func (x *HistorySecond) String() string {
 func (*HistorySecond) ProtoMessage() {}
 
 func (x *HistorySecond) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[22]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +2782,7 @@ func (x *HistorySecond) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistorySecond.ProtoReflect.Descriptor instead.
 func (*HistorySecond) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{22}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistorySecond) GetAtS() int64 {
@@ -2726,7 +2811,7 @@ type HistoryState struct {
 
 func (x *HistoryState) Reset() {
 	*x = HistoryState{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +2823,7 @@ func (x *HistoryState) String() string {
 func (*HistoryState) ProtoMessage() {}
 
 func (x *HistoryState) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[23]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +2836,7 @@ func (x *HistoryState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryState.ProtoReflect.Descriptor instead.
 func (*HistoryState) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{23}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryState) GetRoom() uint64 {
@@ -2792,7 +2877,7 @@ type HistoryCentre struct {
 
 func (x *HistoryCentre) Reset() {
 	*x = HistoryCentre{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2889,7 @@ func (x *HistoryCentre) String() string {
 func (*HistoryCentre) ProtoMessage() {}
 
 func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[24]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2902,7 @@ func (x *HistoryCentre) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCentre.ProtoReflect.Descriptor instead.
 func (*HistoryCentre) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{24}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HistoryCentre) GetName() string {
@@ -2876,12 +2961,14 @@ func (x *HistoryCentre) GetWaiting() int64 {
 	return 0
 }
 
-// HistoryBlock has successive points of one room. It is stored compressed.
+// HistoryBlock has successive points of one room. It is stored compressed. A column is one number of all points: the
+// first absolute, the others as differences, without zeros at the end. It is a message with the field 1, repeated sint64,
+// as bytes: a reader puts the numbers into points at once.
 type HistoryBlock struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	AtS           int64                   `protobuf:"varint,1,opt,name=at_s,json=atS,proto3" json:"at_s,omitempty"`                 // of the first point
 	AfterS        []uint32                `protobuf:"varint,2,rep,packed,name=after_s,json=afterS,proto3" json:"after_s,omitempty"` // of the other points, since the one before
-	Values        []*HistoryColumn        `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	Values        [][]byte                `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`                       // columns
 	Centres       []*HistoryCentreColumns `protobuf:"bytes,4,rep,name=centres,proto3" json:"centres,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2889,7 +2976,7 @@ type HistoryBlock struct {
 
 func (x *HistoryBlock) Reset() {
 	*x = HistoryBlock{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +2988,7 @@ func (x *HistoryBlock) String() string {
 func (*HistoryBlock) ProtoMessage() {}
 
 func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[25]
+	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3001,7 @@ func (x *HistoryBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryBlock.ProtoReflect.Descriptor instead.
 func (*HistoryBlock) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{25}
+	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryBlock) GetAtS() int64 {
@@ -2931,7 +3018,7 @@ func (x *HistoryBlock) GetAfterS() []uint32 {
 	return nil
 }
 
-func (x *HistoryBlock) GetValues() []*HistoryColumn {
+func (x *HistoryBlock) GetValues() [][]byte {
 	if x != nil {
 		return x.Values
 	}
@@ -2945,57 +3032,11 @@ func (x *HistoryBlock) GetCentres() []*HistoryCentreColumns {
 	return nil
 }
 
-// HistoryColumn is one number of all points: the first absolute, the others as differences. Zeros at the end are left
-// out.
-type HistoryColumn struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	N             []int64                `protobuf:"zigzag64,1,rep,packed,name=n,proto3" json:"n,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HistoryColumn) Reset() {
-	*x = HistoryColumn{}
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HistoryColumn) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HistoryColumn) ProtoMessage() {}
-
-func (x *HistoryColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_vestibule_wire_v1_wire_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HistoryColumn.ProtoReflect.Descriptor instead.
-func (*HistoryColumn) Descriptor() ([]byte, []int) {
-	return file_vestibule_wire_v1_wire_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *HistoryColumn) GetN() []int64 {
-	if x != nil {
-		return x.N
-	}
-	return nil
-}
-
 // HistoryCentreColumns are the numbers of a data centre, 0 in points that it is missing in.
 type HistoryCentreColumns struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Values        []*HistoryColumn       `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	Values        [][]byte               `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"` // columns
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3037,7 +3078,7 @@ func (x *HistoryCentreColumns) GetName() string {
 	return ""
 }
 
-func (x *HistoryCentreColumns) GetValues() []*HistoryColumn {
+func (x *HistoryCentreColumns) GetValues() [][]byte {
 	if x != nil {
 		return x.Values
 	}
@@ -3233,7 +3274,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xac\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xd9\n" +
 	"\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +
@@ -3282,7 +3323,13 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\aoverdue\x18* \x01(\x12R\aoverdue\x12%\n" +
 	"\x0ebound_sessions\x182 \x01(\x04R\rboundSessions\x12\x1d\n" +
 	"\n" +
-	"bound_rate\x183 \x01(\x04R\tboundRateJ\x04\b\x1d\x10\x1e\"\x82\x01\n" +
+	"bound_rate\x183 \x01(\x04R\tboundRate\x12+\n" +
+	"\x04told\x184 \x01(\v2\x17.vestibule.wire.v1.SumsR\x04toldJ\x04\b\x1d\x10\x1e\"l\n" +
+	"\x04Sums\x12\x1a\n" +
+	"\badmitted\x18\x01 \x01(\x04R\badmitted\x12\x16\n" +
+	"\x06joined\x18\x02 \x01(\x04R\x06joined\x12\x18\n" +
+	"\aentered\x18\x03 \x01(\x04R\aentered\x12\x16\n" +
+	"\x06counts\x18\x04 \x03(\x04R\x06counts\"\x82\x01\n" +
 	"\x06Passes\x12\x18\n" +
 	"\arelease\x18\x01 \x01(\x04R\arelease\x12\x18\n" +
 	"\agranted\x18\x02 \x01(\x04R\agranted\x12\x1a\n" +
@@ -3315,7 +3362,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x04Line\x12\x19\n" +
 	"\bstart_ms\x18\x01 \x03(\x12R\astartMs\x12\x19\n" +
 	"\bwidth_ms\x18\x02 \x03(\x04R\awidthMs\x12\f\n" +
-	"\x01n\x18\x03 \x03(\x02R\x01n\"\xea\x05\n" +
+	"\x01n\x18\x03 \x03(\x02R\x01n\"\xfe\x05\n" +
 	"\x05Grant\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1a\n" +
@@ -3344,7 +3391,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x1a \x01(\x06R\tclusterId\x12\x16\n" +
 	"\x06folder\x18( \x01(\rR\x06folder\x12+\n" +
-	"\x04stop\x18\x1c \x01(\v2\x17.vestibule.wire.v1.StopR\x04stopJ\x04\b\x1b\x10\x1c\"\xea\x04\n" +
+	"\x04stop\x18\x1c \x01(\v2\x17.vestibule.wire.v1.StopR\x04stop\x12\x12\n" +
+	"\x04told\x18\x1d \x01(\x04R\x04toldJ\x04\b\x1b\x10\x1c\"\xea\x04\n" +
 	"\tRoomGrant\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\x06R\x04room\x12\x10\n" +
 	"\x03gen\x18\x02 \x01(\x04R\x03gen\x12)\n" +
@@ -3471,17 +3519,15 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x06joined\x18\x05 \x01(\x04R\x06joined\x12\x1a\n" +
 	"\badmitted\x18\x06 \x01(\x04R\badmitted\x12\x18\n" +
 	"\aentered\x18\a \x01(\x04R\aentered\x12\x18\n" +
-	"\awaiting\x18\b \x01(\x12R\awaiting\"\xb7\x01\n" +
+	"\awaiting\x18\b \x01(\x12R\awaiting\"\x95\x01\n" +
 	"\fHistoryBlock\x12\x11\n" +
 	"\x04at_s\x18\x01 \x01(\x03R\x03atS\x12\x17\n" +
-	"\aafter_s\x18\x02 \x03(\rR\x06afterS\x128\n" +
-	"\x06values\x18\x03 \x03(\v2 .vestibule.wire.v1.HistoryColumnR\x06values\x12A\n" +
-	"\acentres\x18\x04 \x03(\v2'.vestibule.wire.v1.HistoryCentreColumnsR\acentres\"\x1d\n" +
-	"\rHistoryColumn\x12\f\n" +
-	"\x01n\x18\x01 \x03(\x12R\x01n\"d\n" +
+	"\aafter_s\x18\x02 \x03(\rR\x06afterS\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\fR\x06values\x12A\n" +
+	"\acentres\x18\x04 \x03(\v2'.vestibule.wire.v1.HistoryCentreColumnsR\acentres\"B\n" +
 	"\x14HistoryCentreColumns\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x128\n" +
-	"\x06values\x18\x02 \x03(\v2 .vestibule.wire.v1.HistoryColumnR\x06values\"\x81\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06values\x18\x02 \x03(\fR\x06values\"\x81\x01\n" +
 	"\bEdgePast\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12-\n" +
@@ -3519,28 +3565,28 @@ var file_vestibule_wire_v1_wire_proto_goTypes = []any{
 	(*Stop)(nil),                 // 3: vestibule.wire.v1.Stop
 	(*ToldEdge)(nil),             // 4: vestibule.wire.v1.ToldEdge
 	(*RoomReport)(nil),           // 5: vestibule.wire.v1.RoomReport
-	(*Passes)(nil),               // 6: vestibule.wire.v1.Passes
-	(*Ends)(nil),                 // 7: vestibule.wire.v1.Ends
-	(*Sessions)(nil),             // 8: vestibule.wire.v1.Sessions
-	(*Moves)(nil),                // 9: vestibule.wire.v1.Moves
-	(*Lines)(nil),                // 10: vestibule.wire.v1.Lines
-	(*Line)(nil),                 // 11: vestibule.wire.v1.Line
-	(*Grant)(nil),                // 12: vestibule.wire.v1.Grant
-	(*RoomGrant)(nil),            // 13: vestibule.wire.v1.RoomGrant
-	(*View)(nil),                 // 14: vestibule.wire.v1.View
-	(*Promises)(nil),             // 15: vestibule.wire.v1.Promises
-	(*Section)(nil),              // 16: vestibule.wire.v1.Section
-	(*PromiseSection)(nil),       // 17: vestibule.wire.v1.PromiseSection
-	(*Durable)(nil),              // 18: vestibule.wire.v1.Durable
-	(*StoredRooms)(nil),          // 19: vestibule.wire.v1.StoredRooms
-	(*RosterEntry)(nil),          // 20: vestibule.wire.v1.RosterEntry
-	(*RosterRoom)(nil),           // 21: vestibule.wire.v1.RosterRoom
-	(*GoneEdge)(nil),             // 22: vestibule.wire.v1.GoneEdge
-	(*HistorySecond)(nil),        // 23: vestibule.wire.v1.HistorySecond
-	(*HistoryState)(nil),         // 24: vestibule.wire.v1.HistoryState
-	(*HistoryCentre)(nil),        // 25: vestibule.wire.v1.HistoryCentre
-	(*HistoryBlock)(nil),         // 26: vestibule.wire.v1.HistoryBlock
-	(*HistoryColumn)(nil),        // 27: vestibule.wire.v1.HistoryColumn
+	(*Sums)(nil),                 // 6: vestibule.wire.v1.Sums
+	(*Passes)(nil),               // 7: vestibule.wire.v1.Passes
+	(*Ends)(nil),                 // 8: vestibule.wire.v1.Ends
+	(*Sessions)(nil),             // 9: vestibule.wire.v1.Sessions
+	(*Moves)(nil),                // 10: vestibule.wire.v1.Moves
+	(*Lines)(nil),                // 11: vestibule.wire.v1.Lines
+	(*Line)(nil),                 // 12: vestibule.wire.v1.Line
+	(*Grant)(nil),                // 13: vestibule.wire.v1.Grant
+	(*RoomGrant)(nil),            // 14: vestibule.wire.v1.RoomGrant
+	(*View)(nil),                 // 15: vestibule.wire.v1.View
+	(*Promises)(nil),             // 16: vestibule.wire.v1.Promises
+	(*Section)(nil),              // 17: vestibule.wire.v1.Section
+	(*PromiseSection)(nil),       // 18: vestibule.wire.v1.PromiseSection
+	(*Durable)(nil),              // 19: vestibule.wire.v1.Durable
+	(*StoredRooms)(nil),          // 20: vestibule.wire.v1.StoredRooms
+	(*RosterEntry)(nil),          // 21: vestibule.wire.v1.RosterEntry
+	(*RosterRoom)(nil),           // 22: vestibule.wire.v1.RosterRoom
+	(*GoneEdge)(nil),             // 23: vestibule.wire.v1.GoneEdge
+	(*HistorySecond)(nil),        // 24: vestibule.wire.v1.HistorySecond
+	(*HistoryState)(nil),         // 25: vestibule.wire.v1.HistoryState
+	(*HistoryCentre)(nil),        // 26: vestibule.wire.v1.HistoryCentre
+	(*HistoryBlock)(nil),         // 27: vestibule.wire.v1.HistoryBlock
 	(*HistoryCentreColumns)(nil), // 28: vestibule.wire.v1.HistoryCentreColumns
 	(*EdgePast)(nil),             // 29: vestibule.wire.v1.EdgePast
 	(*RoomPast)(nil),             // 30: vestibule.wire.v1.RoomPast
@@ -3550,44 +3596,43 @@ var file_vestibule_wire_v1_wire_proto_depIdxs = []int32{
 	5,  // 1: vestibule.wire.v1.Report.rooms:type_name -> vestibule.wire.v1.RoomReport
 	4,  // 2: vestibule.wire.v1.Report.edges:type_name -> vestibule.wire.v1.ToldEdge
 	3,  // 3: vestibule.wire.v1.Report.stop:type_name -> vestibule.wire.v1.Stop
-	8,  // 4: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
-	9,  // 5: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
-	11, // 6: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
-	7,  // 7: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
-	11, // 8: vestibule.wire.v1.RoomReport.pending:type_name -> vestibule.wire.v1.Line
-	10, // 9: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
-	6,  // 10: vestibule.wire.v1.RoomReport.passes:type_name -> vestibule.wire.v1.Passes
-	1,  // 11: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
-	0,  // 12: vestibule.wire.v1.Grant.handshake:type_name -> vestibule.wire.v1.Handshake
-	13, // 13: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
-	3,  // 14: vestibule.wire.v1.Grant.stop:type_name -> vestibule.wire.v1.Stop
-	14, // 15: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
-	7,  // 16: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
-	10, // 17: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
-	6,  // 18: vestibule.wire.v1.RoomGrant.passes:type_name -> vestibule.wire.v1.Passes
-	11, // 19: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
-	1,  // 20: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
-	18, // 21: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
-	16, // 22: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
-	20, // 23: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
-	1,  // 24: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
-	20, // 25: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
-	19, // 26: vestibule.wire.v1.Durable.rooms:type_name -> vestibule.wire.v1.StoredRooms
-	21, // 27: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
-	22, // 28: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
-	8,  // 29: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
-	24, // 30: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
-	25, // 31: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
-	27, // 32: vestibule.wire.v1.HistoryBlock.values:type_name -> vestibule.wire.v1.HistoryColumn
+	9,  // 4: vestibule.wire.v1.RoomReport.sessions:type_name -> vestibule.wire.v1.Sessions
+	10, // 5: vestibule.wire.v1.RoomReport.moves:type_name -> vestibule.wire.v1.Moves
+	12, // 6: vestibule.wire.v1.RoomReport.waiting:type_name -> vestibule.wire.v1.Line
+	8,  // 7: vestibule.wire.v1.RoomReport.ends:type_name -> vestibule.wire.v1.Ends
+	12, // 8: vestibule.wire.v1.RoomReport.pending:type_name -> vestibule.wire.v1.Line
+	11, // 9: vestibule.wire.v1.RoomReport.copied:type_name -> vestibule.wire.v1.Lines
+	7,  // 10: vestibule.wire.v1.RoomReport.passes:type_name -> vestibule.wire.v1.Passes
+	6,  // 11: vestibule.wire.v1.RoomReport.told:type_name -> vestibule.wire.v1.Sums
+	1,  // 12: vestibule.wire.v1.Grant.from:type_name -> vestibule.wire.v1.Term
+	0,  // 13: vestibule.wire.v1.Grant.handshake:type_name -> vestibule.wire.v1.Handshake
+	14, // 14: vestibule.wire.v1.Grant.rooms:type_name -> vestibule.wire.v1.RoomGrant
+	3,  // 15: vestibule.wire.v1.Grant.stop:type_name -> vestibule.wire.v1.Stop
+	15, // 16: vestibule.wire.v1.RoomGrant.view:type_name -> vestibule.wire.v1.View
+	8,  // 17: vestibule.wire.v1.RoomGrant.ends:type_name -> vestibule.wire.v1.Ends
+	11, // 18: vestibule.wire.v1.RoomGrant.lines:type_name -> vestibule.wire.v1.Lines
+	7,  // 19: vestibule.wire.v1.RoomGrant.passes:type_name -> vestibule.wire.v1.Passes
+	12, // 20: vestibule.wire.v1.View.line:type_name -> vestibule.wire.v1.Line
+	1,  // 21: vestibule.wire.v1.Promises.owner:type_name -> vestibule.wire.v1.Term
+	19, // 22: vestibule.wire.v1.Promises.durable:type_name -> vestibule.wire.v1.Durable
+	17, // 23: vestibule.wire.v1.Promises.sections:type_name -> vestibule.wire.v1.Section
+	21, // 24: vestibule.wire.v1.PromiseSection.roster:type_name -> vestibule.wire.v1.RosterEntry
+	1,  // 25: vestibule.wire.v1.Durable.promise:type_name -> vestibule.wire.v1.Term
+	21, // 26: vestibule.wire.v1.Durable.roster:type_name -> vestibule.wire.v1.RosterEntry
+	20, // 27: vestibule.wire.v1.Durable.rooms:type_name -> vestibule.wire.v1.StoredRooms
+	22, // 28: vestibule.wire.v1.RosterEntry.rooms:type_name -> vestibule.wire.v1.RosterRoom
+	23, // 29: vestibule.wire.v1.RosterEntry.gone:type_name -> vestibule.wire.v1.GoneEdge
+	9,  // 30: vestibule.wire.v1.RosterRoom.sessions:type_name -> vestibule.wire.v1.Sessions
+	25, // 31: vestibule.wire.v1.HistorySecond.rooms:type_name -> vestibule.wire.v1.HistoryState
+	26, // 32: vestibule.wire.v1.HistoryState.centres:type_name -> vestibule.wire.v1.HistoryCentre
 	28, // 33: vestibule.wire.v1.HistoryBlock.centres:type_name -> vestibule.wire.v1.HistoryCentreColumns
-	27, // 34: vestibule.wire.v1.HistoryCentreColumns.values:type_name -> vestibule.wire.v1.HistoryColumn
-	2,  // 35: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
-	5,  // 36: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	2,  // 34: vestibule.wire.v1.EdgePast.head:type_name -> vestibule.wire.v1.Report
+	5,  // 35: vestibule.wire.v1.RoomPast.report:type_name -> vestibule.wire.v1.RoomReport
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_vestibule_wire_v1_wire_proto_init() }
