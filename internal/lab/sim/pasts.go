@@ -21,11 +21,13 @@ type pasts struct {
 
 // image is a copy of the snapshots in a folder, as an image of the machine's disk has it.
 type image struct {
-	at   int64
-	data [][]byte
+	at     int64
+	stored uint64 // version of the data centre's store
+	data   [][]byte
 }
 
-// imageAge is the least age of an image that comes back: the regional has stored a newer number by then.
+// imageAge is the least age of an image that comes back. The store has a newer number by then, unless it was not
+// written: such an image is excepted (docs/decisions/0103).
 const imageAge = 12 * time.Second
 
 type past struct {
@@ -37,7 +39,7 @@ type past struct {
 func (w *World) settleBefore(n *edgeNode) {
 	p := &n.pasts
 	p.room, p.before = nil, nil
-	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && w.now-old.at > int64(imageAge) && w.chaos.IntN(2) == 0 {
+	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && w.now-old.at > int64(imageAge) && w.regions[n.region].stored.Version > old.stored && w.chaos.IntN(2) == 0 {
 		w.tracef("the disk of %s is as it was %v before", w.name(n), time.Duration(w.now-old.at))
 		p.data, old.data = old.data, nil
 	}
@@ -169,7 +171,7 @@ func (w *World) takeSnapshot(i int32) {
 // keepPast stores snapshots in the data folder.
 func (w *World) keepPast(n *edgeNode, data [][]byte) {
 	if old := &n.pasts.image; w.cfg.Faults.OldImages && (old.data == nil || w.now-old.at > int64(5*imageAge)) {
-		*old = image{w.now, data}
+		*old = image{w.now, w.regions[n.region].stored.Version, data}
 	}
 	n.pasts.place, n.pasts.data = n.place, data
 }

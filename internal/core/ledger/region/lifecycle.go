@@ -14,6 +14,7 @@ type lifecycle struct {
 	noneReporting bool           // no edge reports
 	returnBy      fleettime.Mono // end of the wait for edges that fell silent together
 	returning     bool           // some of them have not returned yet
+	foldersAt     fleettime.Mono // the newest snapshots of edges were stored
 }
 
 // newLifecycle returns the lifecycle of the edges of an aggregator.

@@ -37,7 +37,7 @@ func (a *Aggregator) Observe(now fleettime.Mono, m wire.Report) {
 	if !fresh {
 		return
 	}
-	a.lifecycle.recordFolder(e, &r)
+	a.lifecycle.recordFolder(now, e, &r)
 	a.count(now, e, &r)
 	if complete {
 		e.advance(&r)

@@ -1,6 +1,8 @@
 package region
 
 import (
+	"time"
+
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/wire"
 )
@@ -35,9 +37,12 @@ func (l *lifecycle) isSettled(e *edge) bool {
 	return e.state == left && (!l.rooms.counted(e) || l.stored.saved >= e.storeVersion)
 }
 
+// storeFolders is the most time from a snapshot that an edge reports to a store that refuses older ones.
+const storeFolders = 10 * time.Second
+
 // recordFolder records the newest snapshot in the data folder of an edge. The first one, and none after one, are
-// stored; later numbers with the next change.
-func (l *lifecycle) recordFolder(e *edge, m *report) {
+// stored at once; later numbers with the next change, or after [storeFolders].
+func (l *lifecycle) recordFolder(now fleettime.Mono, e *edge, m *report) {
 	if m.Settles || m.Stored == e.folder {
 		return
 	}
@@ -47,6 +52,9 @@ func (l *lifecycle) recordFolder(e *edge, m *report) {
 	case i < 0: // it is stored when the edge joins
 	case (was == 0) != (e.folder == 0):
 		e.folderNeeds = l.stored.change(func(d *wire.Durable) { d.Roster[i].Stored = e.folder })
+	case now.Sub(l.foldersAt) >= storeFolders:
+		l.foldersAt = now
+		l.stored.change(func(d *wire.Durable) { d.Roster[i].Stored = e.folder })
 	default:
 		l.stored.durable.Roster[i].Stored = e.folder
 	}

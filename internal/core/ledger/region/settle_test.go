@@ -19,6 +19,7 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 	for _, c := range []struct {
 		what             string
 		reported, folder uint64 // numbers of snapshots
+		later            uint64 // number reported twelve seconds later
 		void             bool   // the edge reports later that its folder settles nothing
 		takeover         bool
 		lost             bool // the store
@@ -31,11 +32,13 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 		{what: "a folder that became void", reported: 5, folder: 5, void: true},
 		{what: "the newest snapshot, after a takeover", reported: 5, folder: 5, takeover: true, settled: true},
 		{what: "an older folder, after a takeover", reported: 5, folder: 4, takeover: true},
+		{what: "a folder as of a store that is ten seconds old, after a takeover", reported: 5, later: 17, folder: 16, takeover: true},
 		{what: "a folder that became void, after a takeover", reported: 5, folder: 5, void: true, takeover: true},
 		{what: "a folder, and a store that lost the roster", reported: 5, folder: 5, takeover: true, lost: true, settled: true},
 	} {
 		now := fleettime.Mono(time.Hour)
 		var agg *region.Aggregator
+		var saved wire.Durable
 		lead := func(n uint64, stored wire.Durable, bootstrap bool) (term wire.Term) {
 			term = wire.Term{N: n, Nonce: 1}
 			agg = region.New(now, region.Config{
@@ -48,6 +51,7 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 		answers := func(instance uint64) (out []wire.Grant) {
 			for range 2 {
 				if d, ok := agg.Unsaved(); ok {
+					saved = d.Clone()
 					agg.Saved(now, d.Version)
 				}
 				for _, g := range agg.Grants(now) {
@@ -65,6 +69,12 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 		}
 		agg.Observe(now, m)
 		answers(7)
+		if c.later != 0 {
+			now = now.Add(12 * time.Second)
+			m.Seq, m.Stored, m.AsOf = 3, c.later, m.AsOf+12_000
+			agg.Observe(now, m)
+			answers(7)
+		}
 		if c.void {
 			m.Seq, m.Stored = 3, 0
 			agg.Observe(now, m)
@@ -73,7 +83,7 @@ func TestALastReportSettlesAnEdge(t *testing.T) {
 			}
 		}
 		if c.takeover {
-			stored := agg.Durable()
+			stored := saved
 			if c.lost {
 				stored = wire.Durable{}
 			}
