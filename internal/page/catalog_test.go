@@ -3,6 +3,7 @@ package page
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,32 @@ func TestTranslationsAreTranslated(t *testing.T) {
 		}
 		if same > 1 { // some languages share a word with English
 			t.Errorf("%s: %d messages are the English ones", c.code, same)
+		}
+	}
+}
+
+// A language that says du, tú or je says so in every message.
+func TestVisitorsAreAddressedInOneWay(t *testing.T) {
+	for code, formal := range map[string]string{
+		"de-DE": `[a-zäöüß,] Sie\b|\bSie (werden|sind|haben|stehen|können)\b|\bIhnen\b|\bIhre?[mnrs]?\b`,
+		"es-ES": `(?i)\busted|\bsu (turno|lugar|visita|navegador)\b|\b(recibirá|espere) `,
+		"nl-NL": `(?i)\buw?\b`,
+		"it-IT": `\b(Lei|Suo|Sua|Riceverà)\b`,
+	} {
+		found, wrong := false, regexp.MustCompile(formal)
+		for _, c := range catalogs {
+			if c.code != code {
+				continue
+			}
+			found = true
+			for key, text := range c.byKey {
+				if wrong.MatchString(text) {
+					t.Errorf("%s, %s is formal: %s", code, key, text)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("no catalog %s", code)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func (s *scenario) play(ctx context.Context, t *tree) (*sim.Words, error) {
 			case !ok:
 				missing++
 			case at >= s.From:
-				words.Entered(&p.heard, joined, entered)
+				words.Entered(&p.heard, p.place, joined, entered)
 			}
 			mu.Unlock()
 			if ok {

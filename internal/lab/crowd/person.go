@@ -26,7 +26,8 @@ type person struct {
 	page  bool      // a browser with the event stream, like page.js; otherwise an app that polls
 	edge  int
 	heard sim.Hearing
-	from  time.Duration // start of the answers by which the forecasts are judged
+	place fleettime.Time // in the line, as last shown
+	from  time.Duration  // start of the answers by which the forecasts are judged
 }
 
 func (s *scenario) person(t *tree, rng *rand.Rand, begin time.Time, page bool) *person {
@@ -62,6 +63,7 @@ func (p *person) discard() {
 func (p *person) record(n *visitor.Shown, answer bool) {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	p.discard()
+	p.place = n.Standing()
 	t := sim.Telling{
 		At: p.since(), Answer: answer, Known: n.WaitTimeKnown, Wait: seconds(n.WaitTimeSeconds),
 		Low: seconds(n.WaitTimeLowSeconds), High: seconds(n.WaitTimeHighSeconds),
@@ -75,7 +77,7 @@ func (p *person) record(n *visitor.Shown, answer bool) {
 
 // waitInside waits until the person is inside.
 func (p *person) waitInside(ctx context.Context) (joined, entered time.Duration, ok bool) {
-	joined = p.since()
+	joined, p.place = p.since(), fleettime.TimeOf(time.Now())
 	n, inside, err := p.ask(ctx, false)
 	for err != nil && pause(ctx, time.Second) {
 		n, inside, err = p.ask(ctx, false)

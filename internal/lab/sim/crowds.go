@@ -138,6 +138,29 @@ func rushesTold(seeds int) Finding {
 	return f
 }
 
+// orderOfCrowds compares the order of admission with that of the line.
+func orderOfCrowds(seeds int) Finding {
+	f := Finding{Met: true}
+	for _, kind := range []string{"rush of", "steady", "cold", "T changed", "R changed", "session changed", "draw"} {
+		all := &Words{}
+		for _, x := range append(Crowds(), rushes()...) {
+			if !strings.HasPrefix(x.Name, kind) {
+				continue
+			}
+			words, fault := x.words(seeds)
+			if fault != "" {
+				return Finding{Fault: fault}
+			}
+			all.Add(words)
+		}
+		f.Seen += fmt.Sprintf("%s %.2f, ", strings.TrimSuffix(kind, " of"), all.Late())
+		f.Met = f.Met && all.Late() <= 1
+	}
+	f.Seen = strings.TrimSuffix(f.Seen, ", ")
+	f.Bound = "sessions end at whole seconds: one turn that is missed is worth a second"
+	return f
+}
+
 // words runs the crowd several times, and returns what people were told.
 func (x *Crowd) words(seeds int) (all *Words, fault string) {
 	all = &Words{}

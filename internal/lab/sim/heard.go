@@ -1,9 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
+
+	"vestibule/internal/core/fleettime"
 )
 
 // Telling is the information shown to a waiting visitor by one answer or stream message.
@@ -116,10 +120,34 @@ type Words struct {
 	through       []float64
 	throughInside int
 
+	turns []turn    // of the newest run
+	late  []float64 // of earlier runs; see lateness
+
 	// In random rooms.
 	ratios []float64 // wait over the forecast median
 	parts  [4]int    // waits below the first forecast quartile, between the first and the second, and so on
 }
+
+// turn is a place in the line and the time of its admission.
+type turn struct {
+	place fleettime.Time
+	at    time.Duration
+}
+
+// lateness returns, for each admission of the newest run, the seconds by which it was later than in the strict order of
+// the line: than that at the same position in the order of places.
+func (w *Words) lateness() []float64 {
+	line := slices.SortedFunc(slices.Values(w.turns), func(a, b turn) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.at, b.at)) })
+	order := slices.SortedFunc(slices.Values(w.turns), func(a, b turn) int { return cmp.Compare(a.at, b.at) })
+	out := make([]float64, len(line))
+	for i, t := range line {
+		out[i] = max(0, t.at-order[i].at).Seconds()
+	}
+	return out
+}
+
+// Late returns the lateness of which 99 % of the visitors had less.
+func (w *Words) Late() float64 { return quantile(append(w.lateness(), w.late...), 0.99) }
 
 // nextGoal is the time within which a visitor told "next" should enter.
 const nextGoal = 10 * time.Second
@@ -127,8 +155,9 @@ const nextGoal = 10 * time.Second
 // shortWait bounds the short forecasts.
 const shortWait = 15 * time.Second
 
-// Entered adds the information of a visitor that joined at joined and entered at now.
-func (w *Words) Entered(h *Hearing, joined, now time.Duration) {
+// Entered adds the information of a visitor with a place in the line that joined at joined and entered at now.
+func (w *Words) Entered(h *Hearing, place fleettime.Time, joined, now time.Duration) {
+	w.turns = append(w.turns, turn{place, now})
 	if h.answers == 0 {
 		return
 	}
@@ -212,6 +241,7 @@ func (w *Words) Add(o *Words) {
 	w.long, w.twice, w.half = w.long+o.long, w.twice+o.twice, w.half+o.half
 	w.short, w.shortInside = w.short+o.short, w.shortInside+o.shortInside
 	w.through, w.throughInside = append(w.through, o.through...), w.throughInside+o.throughInside
+	w.late = append(append(w.late, o.late...), o.lateness()...)
 	w.ratios = append(w.ratios, o.ratios...)
 	for k, n := range o.parts {
 		w.parts[k] += n
@@ -272,7 +302,9 @@ func (w *Words) String() string {
 	if n := len(w.through); n > 0 {
 		s += fmt.Sprintf("; of %d who waited through a change: error %.3f, range covers %.2f", n, quantile(w.through, 0.5), float64(w.throughInside)/float64(n))
 	}
-	if len(w.ratios) > 0 {
+	if len(w.ratios) == 0 {
+		s += fmt.Sprintf("; later than in the order of the line p99 %.1f s", w.Late())
+	} else {
 		q := w.Quarters()
 		s += fmt.Sprintf("; quarters %.0f/%.0f/%.0f/%.0f %%, of one person's wait %.2f", 100*q[0], 100*q[1], 100*q[2], 100*q[3], quantile(w.errs, 0.5))
 	}

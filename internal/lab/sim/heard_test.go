@@ -35,10 +35,22 @@ func TestWordsCountWhatWentWrong(t *testing.T) {
 			h.Hear(x)
 		}
 		var w Words
-		w.Entered(&h, 0, c.in)
+		w.Entered(&h, 0, 0, c.in)
 		wait, ahead := w.Rises()
 		if e := w.Error(); e < c.err-1e-9 || e > c.err+1e-9 || (w.Covered() == 1) != c.inside || w.NextInVain() != c.vain || wait != c.wait || ahead != c.ahead {
 			t.Errorf("%s: %s", c.why, &w)
 		}
+	}
+}
+
+// TestLateness: admissions are late against the strict order of the line.
+func TestLateness(t *testing.T) {
+	t.Parallel()
+	var a, all Words
+	for _, x := range []turn{{10, 1 * time.Second}, {30, 2 * time.Second}, {40, 4 * time.Second}, {20, 5 * time.Second}} {
+		a.Entered(&Hearing{}, x.place, 0, x.at)
+	}
+	if all.Add(&a); a.Late() != 3 || all.Late() != 3 {
+		t.Errorf("the second in line entered as the last, %v and %v later; want 3 s", a.Late(), all.Late())
 	}
 }

@@ -72,7 +72,7 @@ func (m *meters) entered(w *World, v *visitor, d admission.Decision) {
 		m.waits = append(m.waits, wait)
 	}
 	if v.heard != nil {
-		m.words.Entered(v.heard, time.Duration(v.came), time.Duration(w.now))
+		m.words.Entered(v.heard, d.Ticket.Place(), time.Duration(v.came), time.Duration(w.now))
 	}
 	if v.told.high > 0 {
 		v.told.actual = wait
