@@ -195,9 +195,9 @@ crowd: ## run crowds of real clients against four edges, and compare forecasts w
 	$(GO) run ./internal/lab/crowd -only "$(ONLY)"
 
 .PHONY: siege
-siege: ## attack an edge from one address in 14 ways beside visitors, with both fronts (8 minutes)
-	$(GO) run ./internal/lab/siege
-	$(GO) run ./internal/lab/siege -front nethttp
+siege: ## attack an edge from one address in 19 ways, those that match ONLY, beside visitors, with both fronts (10 minutes)
+	$(GO) run ./internal/lab/siege -only '$(ONLY)'
+	$(GO) run ./internal/lab/siege -only '$(ONLY)' -front nethttp
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## check style, package dependencies, and that the cores use no clock or random source

@@ -67,8 +67,8 @@ func BenchmarkServeQueued(b *testing.B) {
 	benchmark(b, st, "shop.example", "/vip", st.seal("vip", place), http.StatusTooManyRequests)
 }
 
-// BenchmarkFast measures one request in the fast front, without the system calls of the visitor's connection: an
-// admitted visitor to a site over a real connection, a page, and a poll.
+// BenchmarkFast measures one request in the fast front, without the system calls of the visitor's connection: to a
+// site over a real connection, outside of all rooms and of an admitted visitor, a page, and a poll.
 func BenchmarkFast(b *testing.B) {
 	site := echoSite(b, 1024)
 	for _, tc := range []struct {
@@ -76,9 +76,10 @@ func BenchmarkFast(b *testing.B) {
 		queued bool
 		lines  string
 	}{
-		{"proxied", false, "Accept: text/html\r\n"},
-		{"page", true, "Accept: text/html\r\nAccept-Encoding: gzip\r\n"},
-		{"poll", true, "Accept: application/json\r\nVestibule-Poll: 1\r\n"},
+		{"outside", false, "Host: shop.example\r\nAccept: text/html\r\n"},
+		{"proxied", false, "Host: sale.example\r\nAccept: text/html\r\n"},
+		{"page", true, "Host: sale.example\r\nAccept: text/html\r\nAccept-Encoding: gzip\r\n"},
+		{"poll", true, "Host: sale.example\r\nAccept: application/json\r\nVestibule-Poll: 1\r\n"},
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			st := openAt(b, "http://"+site, func(st *stage) { st.cfg.Reader, st.params.Refresh = frontFast, time.Hour })
@@ -89,7 +90,7 @@ func BenchmarkFast(b *testing.B) {
 				place.Joined = st.server.Status().Time
 				cookie = st.seal("sale", place)
 			}
-			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nHost: sale.example\r\nUser-Agent: bench\r\n" + tc.lines + "Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N, done: make(chan struct{})}
+			c := &tapeConn{text: []byte("GET /tickets?show=1 HTTP/1.1\r\nUser-Agent: bench\r\n" + tc.lines + "Cookie: theirs=1; " + cookie + "\r\n\r\n"), left: b.N, done: make(chan struct{})}
 			serve := st.inMemory()
 			b.ReportAllocs()
 			b.ResetTimer()

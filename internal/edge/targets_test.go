@@ -45,8 +45,12 @@ func dialHTTP2(t testing.TB, addr string) *rawHTTP2 {
 	return x
 }
 
-func openHTTP2(addr string) (*rawHTTP2, error) {
-	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "sale.example", NextProtos: []string{"h2"}}) //nolint:gosec // the test's own certificate
+func openHTTP2(addr string) (*rawHTTP2, error) { return openHTTP2By(addr, &tls.Config{}) }
+
+// openHTTP2By is openHTTP2 with settings for TLS.
+func openHTTP2By(addr string, cfg *tls.Config) (*rawHTTP2, error) {
+	cfg.InsecureSkipVerify, cfg.ServerName, cfg.NextProtos = true, "sale.example", []string{"h2"} // the test's own certificate
+	c, err := tls.Dial("tcp", addr, cfg)
 	if err != nil {
 		return nil, err
 	}

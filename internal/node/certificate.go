@@ -156,7 +156,7 @@ func (c *Certificates) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	c.reload()
 	all := (*c.byName.Load()).served(hello.ServerName)
 	for _, cert := range all {
-		if hello.SupportsCertificate(cert) == nil {
+		if len(all) == 1 || hello.SupportsCertificate(cert) == nil {
 			return cert, nil
 		}
 	}

@@ -224,8 +224,8 @@ func (c *conn) write(patience time.Duration, b ...[]byte) bool {
 		}
 		c.pace.Add(n, time.Since(begun))
 	}()
-	if left := time.Until(c.writeBy); left > patience || left < patience*7/8 {
-		c.writeBy = time.Now().Add(patience)
+	if left := c.writeBy.Sub(begun); left > patience || left < patience*7/8 {
+		c.writeBy = begun.Add(patience)
 		if c.conn.SetWriteDeadline(c.writeBy) != nil {
 			return false
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,7 @@ type h2 struct {
 	head     head2
 	inHead   bool // more of the header block must come
 	begun    time.Time
+	now      time.Time // of the last read
 	by       time.Time // for the frame or header block that has begun; the zero time for none
 	last     uint32    // the highest stream of the client
 	refused  uint32    // streams from here on are not served: the client knows; 0 for none
@@ -119,7 +121,7 @@ func (c *conn) serveH2(t *tls.Conn) {
 	now := time.Now()
 	x := &h2{
 		f: c.f, conn: t, accepted: c, progress: c.progress, remote: t.RemoteAddr().String(),
-		unpack: hpack.NewDecoder(maxTable, nil), begun: now, by: now.Add(c.f.opts.Timeouts.Header), unacked: 1, calm: newCalm(now),
+		unpack: hpack.NewDecoder(maxTable, nil), begun: now, now: now, by: now.Add(c.f.opts.Timeouts.Header), unacked: 1, calm: newCalm(now),
 		streams: map[uint32]*stream{}, window: 65535, initial: 65535, recv: connWindow, rests: true, idle: now,
 	}
 	x.unpack.SetEmitFunc(x.head.add)
@@ -347,6 +349,7 @@ func (x *h2) fill() bool {
 	x.untilLocked(now)
 	x.mu.Unlock()
 	n, err := x.readMore()
+	x.now = time.Now()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.waits = false
@@ -355,7 +358,7 @@ func (x *h2) fill() bool {
 		x.rests = false
 		x.f.opts.Connections.State(x.conn, http.StateActive)
 	case n == 0 && isTimeout(err):
-		return x.lateLocked(time.Now())
+		return x.lateLocked(x.now)
 	}
 	return n > 0
 }
@@ -490,10 +493,13 @@ func (x *h2) linger() {
 	if !x.flush(lingerFor) || x.conn.CloseWrite() != nil {
 		return
 	}
-	for b := make([]byte, firstBuffer); ; {
-		if _, err := x.conn.Read(b); err != nil {
+	b := make([]byte, firstBuffer)
+	for left := connWindow; left > 0; { // what may be on its way; a flood goes on
+		n, err := x.conn.Read(b)
+		if err != nil {
 			return
 		}
+		left -= n
 	}
 }
 
@@ -516,6 +522,19 @@ func (x *h2) put(b []byte) {
 		x.flush(x.f.opts.Timeouts.Header) // the next one tells of an error
 	}
 	x.add(b)
+}
+
+// sendTogether is send, but first lets other streams whose answers are there add them, for one write.
+func (x *h2) sendTogether(b []byte, patience time.Duration) bool {
+	x.wmu.Lock()
+	fits := len(x.out)+len(b) <= maxUnsent
+	x.wmu.Unlock()
+	if !fits {
+		return x.send(b, patience)
+	}
+	x.add(b)
+	runtime.Gosched()
+	return x.flush(patience)
 }
 
 // flush sends all frames within patience.

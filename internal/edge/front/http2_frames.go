@@ -45,7 +45,7 @@ var errFlood = http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 
 // spend takes one of a supply. The error is errFlood.
 func (x *h2) spend(s *supply) error {
-	if s.take(time.Now()) {
+	if s.take(x.now) {
 		return nil
 	}
 	return errFlood
@@ -254,7 +254,7 @@ func (x *h2) request(h *head2, w *work) (*stream, error) {
 		x.f.opts.Log.Debug("HTTP/2 request refused", slog.Any("error", h.fault))
 		return nil, fault(http2.ErrCodeProtocol)
 	}
-	if now := time.Now(); x.requests >= maxRequests || now.Sub(x.begun) >= maxLife || x.f.opts.Draining() {
+	if x.requests >= maxRequests || x.now.Sub(x.begun) >= maxLife || x.f.opts.Draining() {
 		x.shutDown()
 	}
 	s := x.spare

@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
+
+	"vestibule/internal/edge/http1"
 )
 
 // Frames of HTTP/2 and header blocks as bytes. A block refers to no earlier one (RFC 7541, dynamic table of size 0), so
@@ -89,34 +91,34 @@ const (
 
 // appendField2 appends a header field with a name of any case. It leaves out what HTTP/2 cannot carry.
 func appendField2(b []byte, name, value string) []byte {
-	if !httpguts.ValidHeaderFieldValue(value) {
+	if !http1.PlainValue(value) && !httpguts.ValidHeaderFieldValue(value) {
 		return b
 	}
-	kind := byte(literal)
-	if name == "Set-Cookie" {
-		kind = neverIndexed
-	}
-	if i := staticNames[name]; i > 0 {
-		b = appendInt(b, kind, 4, int(i))
+	if begins, ok := beginnings[name]; ok {
+		b = append(b, begins...)
 	} else {
 		if ofConnection[name] || !httpguts.ValidHeaderFieldName(name) {
 			return b
 		}
-		b = appendInt(append(b, kind), 0, 7, len(name))
-		at := len(b)
-		b = append(b, name...)
-		for i := at; i < len(b); i++ {
-			if c := b[i]; c >= 'A' && c <= 'Z' {
-				b[i] = c + ('a' - 'A')
-			}
-		}
+		b = appendName2(b, name)
 	}
 	return append(appendInt(b, 0, 7, len(value)), value...)
 }
 
+// appendName2 appends the beginning of a field with a name that is not in the static table.
+func appendName2(b []byte, name string) []byte {
+	b = append(appendInt(append(b, literal), 0, 7, len(name)), name...)
+	for i := len(b) - len(name); i < len(b); i++ {
+		if c := b[i]; c >= 'A' && c <= 'Z' {
+			b[i] = c + ('a' - 'A')
+		}
+	}
+	return b
+}
+
 // appendLength2 appends a Content-Length.
 func appendLength2(b []byte, n int64) []byte {
-	b = appendInt(b, literal, 4, int(staticNames["Content-Length"]))
+	b = append(b, beginnings["Content-Length"]...)
 	at := len(b)
 	b = strconv.AppendInt(append(b, 0), n, 10)
 	b[at] = byte(len(b) - at - 1)
@@ -139,15 +141,15 @@ func appendInt(b []byte, first byte, bits, n int) []byte {
 // ofConnection are the fields that HTTP/2 does not have.
 var ofConnection = map[string]bool{"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Transfer-Encoding": true, "Upgrade": true}
 
-// staticNames are the places of names in the static table (RFC 7541, appendix A), by the spelling of net/http.
-// commonNames are the spellings of net/http by those of HTTP/2.
+// beginnings are the bytes of common fields up to the value, by the spelling of net/http. commonNames are these spellings
+// by those of HTTP/2.
 var (
-	staticNames = map[string]uint8{}
+	beginnings  = map[string]string{}
 	commonNames = map[string]string{}
 )
 
 func init() {
-	for i, name := range [...]string{
+	for i, name := range [...]string{ // of the static table (RFC 7541, appendix A), from place 15 on
 		"Accept-Charset", "Accept-Encoding", "Accept-Language", "Accept-Ranges", "Accept", "Access-Control-Allow-Origin",
 		"Age", "Allow", "Authorization", "Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length",
 		"Content-Location", "Content-Range", "Content-Type", "Cookie", "Date", "Etag", "Expect", "Expires", "From", "Host", "If-Match",
@@ -155,15 +157,21 @@ func init() {
 		"Proxy-Authenticate", "Proxy-Authorization", "Range", "Referer", "Refresh", "Retry-After", "Server", "Set-Cookie",
 		"Strict-Transport-Security", "Transfer-Encoding", "User-Agent", "Vary", "Via", "Www-Authenticate",
 	} {
-		staticNames[name] = uint8(15 + i)
+		kind := byte(literal)
+		if name == "Set-Cookie" {
+			kind = neverIndexed
+		}
+		beginnings[name] = string(appendInt(nil, kind, 4, 15+i))
 		commonNames[strings.ToLower(name)] = name
 	}
-	delete(staticNames, "Transfer-Encoding")
+	delete(beginnings, "Transfer-Encoding")
 	for _, name := range [...]string{
 		"Origin", "Pragma", "Priority", "Dnt", "Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-Fetch-User", "Sec-Purpose",
 		"Sec-Ch-Ua", "Sec-Ch-Ua-Mobile", "Sec-Ch-Ua-Platform", "Sec-Gpc", "Upgrade-Insecure-Requests", "Te", "Traceparent", "Vestibule-Poll", "Vestibule-Ticket",
 		"X-Forwarded-For", "X-Forwarded-Proto", "X-Requested-With",
+		"Content-Security-Policy", "Permissions-Policy", "Referrer-Policy", "Vestibule-Decision", "X-Content-Type-Options", "X-Frame-Options",
 	} {
+		beginnings[name] = string(appendName2(nil, name))
 		commonNames[strings.ToLower(name)] = name
 	}
 }

