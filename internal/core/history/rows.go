@@ -116,11 +116,13 @@ func Whole(points []Point, from int64) Row {
 			since = &points[i]
 			continue
 		}
-		for f := range Field(NumFields) {
-			switch v := points[i].Values[f]; {
-			case f.peak():
-				p.Values[f] = max(p.Values[f], v)
-			case f >= numGauges && i > 0 && points[i].anew(&points[i-1]):
+		for f := range numGauges {
+			if f.peak() {
+				p.Values[f] = max(p.Values[f], points[i].Values[f])
+			}
+		}
+		if i > 0 && points[i].anew(&points[i-1]) {
+			for f := numGauges; f < Field(NumFields); f++ {
 				p.Values[f] += points[i-1].Values[f]
 			}
 		}
