@@ -30,7 +30,7 @@ type rawHTTP2 struct {
 	head bytes.Buffer
 	pack *hpack.Encoder
 
-	label  string // X-Expect of the last answer
+	label  string // X-Expect of the last answer, or the code of a reset
 	header []hpack.HeaderField
 }
 
@@ -112,6 +112,11 @@ func (x *rawHTTP2) hear(stream uint32) (status string, body []byte, err error) {
 		if away, ok := f.(*http2.GoAwayFrame); ok && (away.ErrCode != http2.ErrCodeNo || away.LastStreamID < stream) {
 			return "", nil, fmt.Errorf("the edge ends the connection: %v", away.ErrCode)
 		}
+		if n := f.Header().Length; n > 0 && f.Header().Type == http2.FrameData { // also of a stream that was cancelled
+			if err := x.WriteWindowUpdate(0, n); err != nil {
+				return "", nil, err
+			}
+		}
 		if f.Header().StreamID != stream {
 			continue
 		}
@@ -125,12 +130,8 @@ func (x *rawHTTP2) hear(stream uint32) (status string, body []byte, err error) {
 			}
 		case *http2.DataFrame:
 			body = append(body, f.Data()...)
-			if n := f.Header().Length; n > 0 {
-				if err := x.WriteWindowUpdate(0, n); err != nil {
-					return "", nil, err
-				}
-			}
 		case *http2.RSTStreamFrame:
+			x.label = "nobody: " + f.ErrCode.String()
 			return "", nil, nil
 		}
 		if f.Header().Flags.Has(http2.FlagDataEndStream) && f.Header().Type != http2.FrameSettings {
