@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"strconv"
 
 	"vestibule/internal/edge/clientaddr"
@@ -86,8 +85,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request, o *gate.Outco
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p) // the proxy cuts a connection this way
 	}
-	s.metrics.panics.Inc()
-	s.log.Error("panic", slog.String("in", "request"), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	front.Panicked(s.log, s.metrics.panics, "request", p)
 	s.patience.hurryBody(w, r)
 	addFields(w.Header(), o.Tickets()) // a session permit may have been charged: the visitor must get its ticket
 	w.Header().Set("Cache-Control", "no-store")

@@ -33,11 +33,12 @@ func (s *Server) tellCalls(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
+		calls := s.calls()
 		if now := time.Now(); now.Sub(looked) >= lookEvery {
 			looked = now
-			s.lookAtOutbox(ctx, now, &asked)
+			s.lookAtOutbox(ctx, now, &asked, calls != nil)
 		}
-		for _, c := range s.calls() {
+		for _, c := range calls {
 			data, err := json.Marshal(c)
 			if err == nil {
 				err = s.Bus.Publish(wire.CallSubject, data)
@@ -49,10 +50,10 @@ func (s *Server) tellCalls(ctx context.Context) error {
 	}
 }
 
-// lookAtOutbox looks, while this candidate leads, whether notifications are delivered.
-func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, asked *time.Time) {
+// lookAtOutbox looks, while this candidate leads and calls visitors, whether notifications are delivered.
+func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, asked *time.Time, calls bool) {
 	late := ""
-	if s.Outbox == nil || s.calls() == nil {
+	if s.Outbox == nil || !calls {
 		*asked = now
 		s.late.Store(&late)
 		return

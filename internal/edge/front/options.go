@@ -109,7 +109,10 @@ type Metrics struct {
 }
 
 // panicked counts and logs a panic. in is "request" or "connection".
-func (o *Options) panicked(in string, p any) {
-	o.Metrics.Panics.Inc()
-	o.Log.Error("panic", slog.String("in", in), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+func (o *Options) panicked(in string, p any) { Panicked(o.Log, o.Metrics.Panics, in, p) }
+
+// Panicked counts and logs a panic. in says where: "request" or "connection".
+func Panicked(log *slog.Logger, n prometheus.Counter, in string, p any) {
+	n.Inc()
+	log.Error("panic", slog.String("in", in), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }
