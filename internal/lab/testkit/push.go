@@ -11,7 +11,7 @@ import (
 )
 
 // ReadPush decrypts a message of Web Push as a browser with key and its authentication secret does (RFC 8291): one record,
-// without padding.
+// without padding. It derives the keys by itself: package push must not be tested with its own derivation.
 func ReadPush(body []byte, key *ecdh.PrivateKey, auth []byte) ([]byte, error) {
 	if len(body) < 87 {
 		return nil, errors.New("a message has at least 87 bytes")
