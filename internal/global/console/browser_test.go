@@ -187,6 +187,10 @@ func TestScreensInABrowser(t *testing.T) {
 			if n := browsertest.See(t, ctx, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); n > look.width {
 				t.Errorf("%s is %d wide", name, n)
 			}
+			if hidden := browsertest.See(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".top nav a, .tabs a, .acts .button")]
+				.filter(a => { const r = a.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth || r.bottom > innerHeight; }).map(a => a.textContent)`)); len(hidden) > 0 && screen.prepare == "" {
+				t.Errorf("%s: the first view lacks %q", name, hidden)
+			}
 			if n := browsertest.See(t, ctx, chromedp.Evaluate[int64](`document.styleSheets.length`)); n == 0 {
 				t.Errorf("%s has no style", name)
 			}
