@@ -117,7 +117,7 @@ func lighthouse(t *testing.T, url string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
+	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet", "--ignore-status-code", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
 	run.Env = append(os.Environ(), "CHROME_PATH="+chromium)
 	out, err := run.Output()
 	var report struct {
