@@ -754,7 +754,7 @@ type Stats struct {
 	Room        string                          `json:"room"`
 
 	// Rows one number for each of columns; null for unknown
-	Rows [][]*float64 `json:"rows"`
+	Rows Rows `json:"rows"`
 
 	// Step seconds of a row
 	Step int `json:"step"`
