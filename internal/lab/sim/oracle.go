@@ -77,10 +77,6 @@ type truth struct {
 	// heardFor.
 	forsaken  bool
 	reachable int64 // start of the coordinator's reach
-
-	// The data centre was not listed, and its edges have held no permit since. After a restart it may reserve for sessions
-	// that ended before it was removed: they count again once a coordinator has them in ledgers that fit the limits.
-	apart bool
 }
 
 type latest struct {
@@ -98,7 +94,7 @@ type stamps struct {
 // deed is the ledger's view of a data centre's permits.
 type deed struct {
 	known      bool
-	shut       bool // it is apart: it allocates none
+	shut       bool // it is not listed, and its edges have no permits: it allocates none
 	held, rate int64
 }
 
@@ -521,17 +517,8 @@ func (j *oracle) checkCentre(w *World, i int) {
 		credit += int64(c)
 		rcredit += int64(rc)
 	}
+	line.shut = credit+rcredit == 0 && n.core.Status(n.clock.read(w.now)).Standing != wire.Listed
 	c := &j.centres[i]
-	unlisted := n.core.Status(n.clock.read(w.now)).Standing != wire.Listed
-	switch {
-	case credit+rcredit > 0:
-		c.apart = false
-	case unlisted:
-		c.apart = true
-	case j.root.Complete && j.root.Free >= 0 && j.root.RateFree >= 0:
-		c.apart = false
-	}
-	line.shut = c.apart
 	sum := credit + max(0, l.Free)
 	if int64(c.here-c.moved)+sum > line.held {
 		j.tick(w)
