@@ -61,7 +61,7 @@ func startPods(ctx context.Context, o options, out io.Writer) (*deployment, erro
 	if err := c.help(); err != nil {
 		return d, err
 	}
-	if err := errors.Join(c.makeVolumes(ctx), (&rollouts{c}).apply(ctx, true)); err != nil {
+	if err := errors.Join(c.makeVolumes(ctx), (&rollouts{c}).apply(ctx)); err != nil {
 		return d, err
 	}
 	d.j.record("", "every pod is ready")
