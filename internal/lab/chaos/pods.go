@@ -55,7 +55,7 @@ func startPods(ctx context.Context, o options, out io.Writer) (*deployment, erro
 			return d, err
 		}
 	}
-	if err := d.natsConfigure(ctx, "write", "--out", d.path("nats"), "--data-centers", strings.Join(d.dcs, ","), "--cert-dir", "/etc/vestibule/nats", "--monitor", "0.0.0.0:8222"); err != nil {
+	if err := d.natsConfigure(ctx, "write", "--out", d.path("nats"), "--data-centers", strings.Join(d.dcs, ",")); err != nil {
 		return d, err
 	}
 	if err := c.help(); err != nil {
