@@ -64,7 +64,8 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // TestNotificationInABrowser: a visitor subscribes on the waiting page, and the first message confirms it; it closes the
 // tab, is told when its turn has come, opens the notification's page and is inside. Chromium has no push service here: the
-// test gives the page a subscription of its own, and delivers to the service worker what the push service got.
+// test gives the page a subscription of its own, and delivers to the service worker what the push service got: also twice,
+// in another order, and to who is inside.
 func TestNotificationInABrowser(t *testing.T) {
 	t.Parallel()
 	tree, _ := grow(t, 1, 60000, 10*time.Minute, func(o *Options) {
@@ -74,8 +75,8 @@ func TestNotificationInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(string(data), "    origin:", "    grace: 10s\n    web_push: true\n    origin:", 1)
-	if err := os.WriteFile(tree.Info.Rooms, []byte(text), 0o600); err != nil {
+	rooms := strings.Replace(string(data), "    origin:", "    grace: 10s\n    web_push: true\n    origin:", 1)
+	if err := os.WriteFile(tree.Info.Rooms, []byte(rooms), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	edge := tree.Info.Edges[0].URL
@@ -154,9 +155,15 @@ func TestNotificationInABrowser(t *testing.T) {
 		func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
 			return cdp.Call(ctx, target, serviceworker.Enable, cdp.Empty{})
 		})).Registrations[0]
-	deliver := func(stage string) (m struct{ Stage, Title, Page, Code string }) {
+	show := func(text string) {
 		t.Helper()
-		var text string
+		browsertest.See(t, root, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
+			return cdp.Call(ctx, target, serviceworker.DeliverPushMessage, serviceworker.DeliverPushMessageParams{Origin: edge, RegistrationID: reg.RegistrationID, Data: text})
+		})
+	}
+	var text string
+	deliver := func(stage string) (m struct{ Stage, Title, Page, Code, Of string }) {
+		t.Helper()
 		for m.Stage != stage {
 			select {
 			case text = <-v.text:
@@ -167,12 +174,10 @@ func TestNotificationInABrowser(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		browsertest.See(t, root, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
-			return cdp.Call(ctx, target, serviceworker.DeliverPushMessage, serviceworker.DeliverPushMessageParams{Origin: edge, RegistrationID: reg.RegistrationID, Data: text})
-		})
+		show(text)
 		return m
 	}
-	if m := deliver("confirm"); m.Code == "" || m.Page != "/buy?x=1" {
+	if m := deliver("confirm"); m.Code == "" || m.Of == "" || m.Page != "/buy?x=1" {
 		t.Errorf("%+v", m)
 	}
 	eventually(t, "the page says that the visitor will be told", func() bool {
@@ -190,15 +195,40 @@ func TestNotificationInABrowser(t *testing.T) {
 	told := deliver("turn")
 	again, _ := browsertest.Tab(t, root)
 	browsertest.Do(t, again, chromedp.Navigate(edge+"/.well-known/vestibule/language?room=demo"))
-	eventually(t, "the notification is shown", func() bool {
-		got, err := browsertest.Look(again, chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration("/.well-known/vestibule/").then(r => r.getNotifications()).then(n => n.map(x => x.title + "|" + x.data).join())`, chromedp.EvalAwaitPromise))
-		return err == nil && got == told.Title+"|"+told.Page
-	})
+	notes := func() string {
+		got, err := browsertest.Look(again, chromedp.Evaluate[string](`navigator.serviceWorker.getRegistration("/.well-known/vestibule/").then(r => r.getNotifications()).then(n => n.map(x => x.tag + "|" + x.title + "|" + x.data).join())`, chromedp.EvalAwaitPromise))
+		if err != nil {
+			return err.Error()
+		}
+		return got
+	}
+	one := "vestibule-demo|" + told.Title + "|" + told.Page
+	eventually(t, "the notification is shown", func() bool { return notes() == one })
+	markers := 0
+	expect := func(want, text string) { // what is shown after a message; another room's tells that it was taken
+		t.Helper()
+		show(text)
+		markers++
+		room := fmt.Sprint("other", markers)
+		show(strings.Replace(text, `"room":"demo"`, `"room":"`+room+`"`, 1))
+		eventually(t, "the next message is shown", func() bool { return strings.Contains(notes(), "vestibule-"+room+"|") })
+		if got := notes(); strings.Contains(got, one) != (want != "") || strings.Count(got, "vestibule-demo|") > 1 {
+			t.Errorf("%s: shown are %s", text, got)
+		}
+	}
+	soon := strings.Replace(strings.Replace(text, `"stage":"turn"`, `"stage":"soon"`, 1), told.Title, "soon", 1)
+	expect(one, text) // a push service got it twice
+	expect(one, soon) // and held this one back
+	browsertest.See(t, again, chromedp.Evaluate[bool](`navigator.serviceWorker.getRegistration("/.well-known/vestibule/").then(r => r.getNotifications()).then(n => { n.forEach(x => x.close()); return true })`, chromedp.EvalAwaitPromise))
+	eventually(t, "the notification is closed", func() bool { return notes() == "" })
+	expect("", text)
+	expect("", soon)
 	browsertest.Do(t, again, chromedp.Navigate(edge+told.Page)) // a click: only a person's may open a window
 	eventually(t, "the visitor is inside", func() bool {
 		got, err := browsertest.Look(again, chromedp.Evaluate[bool](`!document.getElementById("vr")`))
 		return err == nil && got
 	})
 	browsertest.Keep(t, screens, "push-inside.png", browsertest.See(t, again, chromedp.FullScreenshot(100)))
+	expect("", strings.Replace(text, told.Of, "of another subscription", 1)) // who is inside is told nothing
 	eventually(t, "the subscription is gone", func() bool { return worker.Status().Subscribed == 0 })
 }

@@ -170,6 +170,9 @@ func TestSubscribing(t *testing.T) {
 		if c := pushCookie(a); c == nil || c.MaxAge >= 0 {
 			t.Errorf("%s: the cookie stays: %v", end, a.Header)
 		}
+		if a := v.ask(http.MethodPost, pushURL+"&code="+sealer.Code(sale, visitor), ""); a.StatusCode != http.StatusGone || pushCookie(a) != nil {
+			t.Errorf("%s: a late message: %d %v", end, a.StatusCode, a.Header)
+		}
 		eventually(t, "the subscription ends", func() bool {
 			_, _, ok := p.only(t)
 			return !ok

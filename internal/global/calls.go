@@ -19,15 +19,15 @@ const (
 
 	lookEvery = 10 * time.Second
 	lateAfter = 6 * time.Minute // a push service may ask for five
-	noneAfter = time.Minute     // no notifier asks
+	noneAfter = time.Minute     // no notifier is heard
 )
 
 // tellCalls tells the notifiers, while this candidate leads, how far each room has called its visitors.
 func (s *Server) tellCalls(ctx context.Context) error {
 	tick := time.NewTicker(callsEvery)
 	defer tick.Stop()
-	asked := time.Now() // when a notifier was last known to ask
-	for looked := asked; ; {
+	heard := time.Now() // when a notifier was last heard
+	for looked := heard; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -36,7 +36,7 @@ func (s *Server) tellCalls(ctx context.Context) error {
 		calls := s.calls()
 		if now := time.Now(); now.Sub(looked) >= lookEvery {
 			looked = now
-			s.lookAtOutbox(ctx, now, &asked, calls != nil)
+			s.lookAtOutbox(ctx, now, &heard, calls != nil)
 		}
 		for _, c := range calls {
 			data, err := json.Marshal(c)
@@ -51,25 +51,24 @@ func (s *Server) tellCalls(ctx context.Context) error {
 }
 
 // lookAtOutbox looks, while this candidate leads and calls visitors, whether notifications are delivered.
-func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, asked *time.Time, calls bool) {
+func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, heard *time.Time, calls bool) {
 	late := ""
 	if s.Outbox == nil || !calls {
-		*asked = now
+		*heard = now
 		s.late.Store(&late)
 		return
 	}
+	if at := s.candidates.notified(); at.After(*heard) {
+		*heard = at
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookEvery/2)
 	defer cancel()
-	oldest, taken, err := s.Outbox(ctx)
-	if err != nil {
-		return // of the store others tell
-	}
-	if taken {
-		*asked = now
-	}
+	oldest, err := s.Outbox(ctx)
 	switch {
-	case now.Sub(*asked) >= noneAfter:
-		late = "notifications are late: no notifier takes them"
+	case now.Sub(*heard) >= noneAfter:
+		late = "notifications are late: no notifier works"
+	case err != nil:
+		return // of the store others tell
 	case !oldest.IsZero() && now.Sub(oldest) >= lateAfter:
 		late = fmt.Sprintf("notifications are late: the oldest has waited for %v", now.Sub(oldest).Round(time.Second))
 	}

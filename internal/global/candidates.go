@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
@@ -26,7 +27,7 @@ const (
 	candidateEvery = time.Second
 	candidateGone  = time.Minute // a candidate that is silent for longer is not shown
 	leaderGone     = 5 * time.Second
-	maxCandidates  = 64
+	maxCandidates  = 64 // and notifiers
 	maxToldAlarms  = 30
 	maxToldAlarm   = 500 // bytes
 	maxToldEdges   = 500 // of all data centres together, in one message
@@ -84,10 +85,11 @@ type candidateState struct {
 	DataCenters []api.DataCenter `json:"data_centers,omitempty"`
 }
 
-// candidates holds the recently heard candidates. It is safe for concurrent use.
+// candidates holds the recently heard candidates and notifiers. It is safe for concurrent use.
 type candidates struct {
-	mu    sync.Mutex
-	heard map[string]candidateState
+	mu        sync.Mutex
+	heard     map[string]candidateState
+	notifiers map[string]api.Notifier
 }
 
 // run publishes the state of this candidate and receives the others'.
@@ -101,6 +103,15 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 		return err
 	}
 	defer deaf()
+	deafToo, err := s.Bus.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) {
+		if err := c.hearNotifier(data, time.Now()); err != nil {
+			s.log.Warn("invalid message of a notifier", slog.Any("error", err))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer deafToo()
 	tick := time.NewTicker(candidateEvery)
 	defer tick.Stop()
 	for {
@@ -192,6 +203,40 @@ func (c *candidates) store(t candidateState, now time.Time) {
 	}
 }
 
+// hearNotifier takes the state of a notifier.
+func (c *candidates) hearNotifier(data []byte, now time.Time) error {
+	var n push.State
+	if err := json.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	if err := wire.CheckName(n.Name); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.notifiers == nil {
+		c.notifiers = map[string]api.Notifier{}
+	}
+	if _, known := c.notifiers[n.Name]; known || len(c.notifiers) < maxCandidates {
+		c.notifiers[n.Name] = api.Notifier{
+			Name: n.Name, AsOf: now.UTC(), Subscribed: n.Subscribed, Due: n.Due, Sent: n.Sent, Failed: n.Failed, GivenUp: n.Dead, LateSeconds: n.Late,
+		}
+	}
+	return nil
+}
+
+// notified returns when a notifier was last heard.
+func (c *candidates) notified() (at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.notifiers {
+		if n.AsOf.After(at) {
+			at = n.AsOf
+		}
+	}
+	return at
+}
+
 func older(a, b candidateState) int { return a.AsOf.Compare(b.AsOf) }
 
 // view returns the fleet as last reported.
@@ -200,7 +245,11 @@ func (c *candidates) view() api.Fleet {
 	defer c.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(c.heard, func(_ string, t candidateState) bool { return now.Sub(t.AsOf) > candidateGone })
-	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}}
+	maps.DeleteFunc(c.notifiers, func(_ string, n api.Notifier) bool { return now.Sub(n.AsOf) > candidateGone })
+	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}, Notifiers: []api.Notifier{}}
+	for _, name := range slices.Sorted(maps.Keys(c.notifiers)) {
+		out.Notifiers = append(out.Notifiers, c.notifiers[name])
+	}
 	leader := c.leader(now)
 	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {
 		t.Leading = t.Leading && t.Name == leader.Name // one that was killed said so last

@@ -99,9 +99,24 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 			tell(fmt.Sprint("global-", i), "", false)
 		}
 		want("", maxCandidates, 0)
+		for i := range 3 * maxCandidates {
+			if err := c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d}`, i, i), time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := c.view().Notifiers; len(n) != maxCandidates || n[1].Name != "n1" || n[1].Sent != 1 || !c.notified().Equal(time.Now()) {
+			t.Errorf("%d notifiers: %+v", len(n), n[:2])
+		}
+		time.Sleep(candidateGone + 1)
+		if n := c.view().Notifiers; n == nil || len(n) != 0 {
+			t.Errorf("silent notifiers are shown: %+v", n)
+		}
 		for _, bad := range []string{"", "x", `{"name":"a b"}`, `{"name":7}`} {
 			if err := c.receive([]byte(bad), time.Now()); err == nil {
 				t.Errorf("%q was taken", bad)
+			}
+			if err := c.hearNotifier([]byte(bad), time.Now()); err == nil {
+				t.Errorf("%q was taken from a notifier", bad)
 			}
 		}
 	})

@@ -46,8 +46,8 @@ type Options struct {
 	// EnsurePushes makes the streams of notifications if they do not exist; nil for none.
 	EnsurePushes func(ctx context.Context) error
 
-	// Outbox returns since when the oldest notification waits, if any does, and whether a notifier asks for them; nil for none.
-	Outbox func(ctx context.Context) (oldest time.Time, taken bool, err error)
+	// Outbox returns since when the oldest notification waits, if any does; nil for none.
+	Outbox func(ctx context.Context) (oldest time.Time, err error)
 	Lease  wire.Leadership
 	Clock  *node.Clock // the clock that Lease reads
 	Reg    prometheus.Registerer

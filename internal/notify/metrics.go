@@ -1,6 +1,9 @@
 package notify
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
 
 // Metrics are the counters of a worker.
 type Metrics struct {
@@ -39,4 +42,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	reg.MustRegister(m.subscribed, m.due, m.skipped, m.dead, m.sent, m.failed, m.age)
 	return m
+}
+
+// total returns the sum of the counters of c.
+func total(c prometheus.Collector) int {
+	sum, all := 0.0, make(chan prometheus.Metric, len(causes)) // no set of labels is larger
+	c.Collect(all)
+	close(all)
+	for m := range all {
+		var v dto.Metric
+		if m.Write(&v) == nil {
+			sum += v.GetCounter().GetValue()
+		}
+	}
+	return int(sum)
 }

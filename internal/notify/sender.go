@@ -65,30 +65,35 @@ func newSender(id *push.Identity, contact string, services push.Services, out no
 	return &sender{client: out.Client(), services: services, tokens: push.NewTokens(id, contact, rand.Reader)}
 }
 
-// send makes one attempt. The text of its error does not have the endpoint, which is a secret.
-func (s *sender) send(ctx context.Context, now time.Time, sub *push.Subscription, m *Message) Result {
+// request returns the request that tells a browser. The text of an error does not have the endpoint, which is a secret.
+func (s *sender) request(now time.Time, sub *push.Subscription, m *Message) (*http.Request, Result) {
 	if !s.services.Has(sub.Endpoint) {
-		return Result{Cause: causeForbidden, Err: errors.New("the endpoint is at no push service of the configuration")}
+		return nil, Result{Cause: causeForbidden, Err: errors.New("the endpoint is at no push service of the configuration")}
 	}
 	body, err := push.Encrypt(m.Text, sub.Public, sub.Auth, rand.Reader)
 	if err != nil {
-		return Result{Cause: causeRefused, Err: err}
+		return nil, Result{Cause: causeRefused, Err: err}
 	}
 	s.mu.Lock()
 	authorization, err := s.tokens.Header(now, push.Origin(sub.Endpoint))
 	s.mu.Unlock()
 	if err != nil {
-		return Result{Cause: causeRefused, Err: err}
+		return nil, Result{Cause: causeRefused, Err: err}
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, sub.Endpoint, bytes.NewReader(body))
+	r, err := http.NewRequest(http.MethodPost, sub.Endpoint, bytes.NewReader(body))
 	if err != nil {
-		return Result{Cause: causeForbidden, Err: errors.New("the endpoint is not readable")}
+		return nil, Result{Cause: causeForbidden, Err: errors.New("the endpoint is not readable")}
 	}
 	r.Header = http.Header{
 		"Authorization": {authorization}, "Content-Encoding": {"aes128gcm"}, "Content-Type": {"application/octet-stream"},
 		"Ttl": {strconv.Itoa(int(m.TTL.Seconds()))}, "Urgency": {"high"}, "Topic": {m.Topic}, "User-Agent": {"Vestibule"},
 	}
-	res, err := s.client.Do(r)
+	return r, Result{}
+}
+
+// send makes one attempt.
+func (s *sender) send(ctx context.Context, now time.Time, r *http.Request) Result {
+	res, err := s.client.Do(r.WithContext(ctx))
 	switch {
 	case errors.Is(err, node.ErrPrivate):
 		return Result{Cause: causeForbidden, Err: node.ErrPrivate}

@@ -32,6 +32,16 @@ func identity(t testing.TB) *push.Identity {
 	return id
 }
 
+// deliver makes one attempt.
+func deliver(t testing.TB, s *sender, sub *push.Subscription, m *Message) Result {
+	t.Helper()
+	r, res := s.request(time.Now(), sub, m)
+	if r == nil {
+		return res
+	}
+	return s.send(t.Context(), time.Now(), r)
+}
+
 // browserKeys are the keys of a subscription.
 func browserKeys(t testing.TB) push.Subscription {
 	t.Helper()
@@ -104,8 +114,8 @@ func TestAnEndpointReachesOnlyPushServices(t *testing.T) {
 		tried++
 		sub := browserKeys(t)
 		sub.Endpoint = endpoint
-		r := newSender(identity(t), "mailto:ops@shop.example", services, node.Outbound{Resolver: names}).
-			send(t.Context(), time.Now(), &sub, &Message{Text: []byte("{}"), Topic: "t", TTL: time.Minute})
+		s := newSender(identity(t), "mailto:ops@shop.example", services, node.Outbound{Resolver: names})
+		r := deliver(t, s, &sub, &Message{Text: []byte("{}"), Topic: "t", TTL: time.Minute})
 		if r.Cause != causeForbidden || r.Again || hit.Load() != 0 {
 			t.Errorf("%s: %s: %+v", name, endpoint, r)
 		}
@@ -165,7 +175,7 @@ func TestRebinding(t *testing.T) {
 	sub.Endpoint = "https://push.example/x"
 	s := newSender(identity(t), "mailto:ops@shop.example", push.Services{"push.example"}, node.Outbound{Resolver: resolver})
 	for range 4 {
-		if r := s.send(t.Context(), time.Now(), &sub, &Message{TTL: time.Minute}); r.Cause != causeForbidden {
+		if r := deliver(t, s, &sub, &Message{TTL: time.Minute}); r.Cause != causeForbidden {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -246,7 +256,7 @@ func TestAnswersOfAPushService(t *testing.T) {
 		asked = 0
 		sub := browserKeys(t)
 		sub.Endpoint = "https://example.com" + path
-		got := s.send(t.Context(), time.Now(), &sub, &Message{Text: []byte(`{"stage":"turn"}`), Topic: "t1", TTL: 5 * time.Minute})
+		got := deliver(t, s, &sub, &Message{Text: []byte(`{"stage":"turn"}`), Topic: "t1", TTL: 5 * time.Minute})
 		if (got.Err == nil) != (want.Cause == "") {
 			t.Errorf("%s: %v", path, got.Err)
 		}
@@ -257,7 +267,7 @@ func TestAnswersOfAPushService(t *testing.T) {
 	p.Close()
 	sub := browserKeys(t)
 	sub.Endpoint = "https://example.com/x"
-	if got := s.send(t.Context(), time.Now(), &sub, &Message{}); got.Cause != causeNetwork || !got.Again || strings.Contains(got.Err.Error(), "example.com") {
+	if got := deliver(t, s, &sub, &Message{}); got.Cause != causeNetwork || !got.Again || strings.Contains(got.Err.Error(), "example.com") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,23 +33,23 @@ const (
 	againAfter  = time.Second     // a stream was lost
 	settleFor   = 5 * time.Second // then others store whom they have told meanwhile, before anybody is told again
 	storeWithin = 2 * time.Second
-	deliverFor  = 50 * time.Second // less than a process holds a notification
+	deliverFor  = 12 * time.Second // a message may wait for as long before: less than a process holds a notification
 	maxBook     = 1 << 20
-	atOnce      = 1024 // messages on their way
+	atOnce      = 256 // messages on their way, which a kill has told twice: 2,500 a second where an answer takes 100 ms
+	storeLanes  = 4   // groups of marks on their way
 	keepFor     = 25 * time.Hour
 	staleAfter  = 30 * time.Second // what is not told is stored again
 	staleMost   = 9 * time.Minute  // while the outbox knows copies by their IDs
 	staleEvery  = 5 * time.Second
-	batch       = 2000 // jobs of a shard and room at a time
-	maxTries    = 5
+	batch       = 2000             // jobs of a shard and room at a time
 	tooLate     = 15 * time.Minute // a message tells nothing any more
 	maxDead     = 100
 	lagAlarm    = 30 * time.Second
 	lagFor      = time.Minute
 )
 
-// backoff is the delay after each attempt, if the push service names none.
-var backoff = [maxTries]time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, 0}
+// backoff is the delay after each attempt, and each further one, if the push service names none.
+var backoff = [...]time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
 
 // lives are how long a push service keeps a message of each stage.
 var lives = map[push.Stage]time.Duration{push.Confirmed: time.Hour, push.Soon: 5 * time.Minute, push.Called: 10 * time.Minute}
@@ -83,7 +84,7 @@ type Worker struct {
 	calls   []call
 	alive   map[string]time.Time // notifiers, when last heard
 	dead    []DeadLetter
-	slow    time.Time     // of the last late delivery
+	slow    time.Time     // of the latest message of a minute
 	lag     time.Duration // its age
 	tools   *tools        // nil without a secret
 	lost    string        // why the streams cannot be used, "" for no reason
@@ -181,7 +182,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	storing, end := context.WithCancel(context.WithoutCancel(ctx))
 	var store sync.WaitGroup
-	store.Go(func() { w.storeMarks(storing) })
+	for range storeLanes {
+		store.Go(func() { w.storeMarks(storing) })
+	}
 	err = g.Wait()
 	w.busy.Wait()
 	end()
@@ -333,10 +336,28 @@ func (w *Worker) hello(context.Context) error {
 	if !current {
 		return nil
 	}
-	if err := w.Bus.Publish(wire.NotifierSubject, []byte(w.Config.Name)); err != nil && !errors.Is(err, wire.ErrDown) {
+	state, err := json.Marshal(w.state())
+	if err != nil {
 		return err
 	}
-	return nil
+	err = errors.Join(w.Bus.Publish(wire.NotifierSubject, []byte(w.Config.Name)), w.Bus.Publish(wire.NotifyingSubject, state))
+	if errors.Is(err, wire.ErrDown) {
+		return nil
+	}
+	return err
+}
+
+// state returns what operators see of this notifier.
+func (w *Worker) state() push.State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := push.State{
+		Name: w.Config.Name, Subscribed: w.book.Len(), Due: total(w.Count.due), Sent: total(w.Count.sent), Failed: total(w.Count.failed), Dead: total(w.Count.dead),
+	}
+	if w.Now().Sub(w.slow) < lagFor {
+		s.Late = w.lag.Seconds()
+	}
+	return s
 }
 
 // mine reports whether a shard is this notifier's. The caller holds the lock.
@@ -435,66 +456,90 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 	case <-ctx.Done():
 		return
 	}
-	at := time.Now()
 	w.busy.Go(func() {
 		defer func() { <-w.limit }()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
 		defer cancel()
-		err := w.wait(ctx, at)
-		if err != nil {
-			err = errors.Join(err, d.Again(backoff[0]))
-		} else {
-			err = w.deliver(ctx, d)
-		}
-		if err != nil {
+		if err := w.deliver(ctx, d); err != nil {
 			w.note(err)
 		}
 	})
 }
 
-// deliver delivers a notification, unless its subscription has ended or was told.
+// ready is a notification that can be sent at once.
+type ready struct {
+	sealed  []byte // the subscription that it is for
+	room    string
+	request *http.Request
+	failed  Result // without a request
+}
+
+// deliver delivers a notification, unless its subscription has ended or was told. The last look is right before the
+// message is sent, with all that was stored until then.
 func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 	var j push.Job
-	if err := json.Unmarshal(d.Data, &j); err != nil || w.tool() == nil {
+	t := w.tool()
+	if err := json.Unmarshal(d.Data, &j); err != nil || t == nil {
 		return errors.Join(err, d.Drop())
 	}
-	t := w.tool()
-	w.mu.Lock()
-	sealed, seq, mark := w.book.Get(&j)
-	w.mu.Unlock()
+	get := func() ([]byte, uint64, push.Mark) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.book.Get(&j)
+	}
+	var r ready
+	if sealed, _, mark := get(); sealed != nil {
+		r = t.prepare(w.Now(), &j, sealed, mark)
+	}
+	if err := w.wait(ctx, time.Now()); err != nil {
+		return errors.Join(err, d.Again(backoff[0]))
+	}
+	sealed, seq, mark := get()
 	if sealed == nil {
 		w.Count.skipped.Inc()
 		return d.Done()
 	}
-	age := w.Now().Sub(j.Due.Std())
-	sub, err := t.sealer.Open(j.Room, j.Visitor, sealed)
-	if err != nil {
-		return w.giveUp(ctx, d, &j, "", Result{Cause: causeSealed, Err: err}, seq)
+	if !bytes.Equal(r.sealed, sealed) {
+		r = t.prepare(w.Now(), &j, sealed, mark)
 	}
-	if age > tooLate {
-		return w.giveUp(ctx, d, &j, sub.Room, Result{Cause: causeBusy, Err: errors.New("it is too late")}, 0)
+	age, res := w.Now().Sub(j.Due.Std()), r.failed
+	switch {
+	case res.Err != nil:
+	case age > tooLate:
+		res, seq = Result{Cause: causeBusy, Err: errors.New("it is too late")}, 0
+	default:
+		res = t.sender.send(ctx, w.Now(), r.request)
 	}
-	code := ""
-	if j.Stage == push.Confirmed {
-		code = t.sealer.Code(j.Room, j.Visitor)
-	}
-	text, err := page.PushText(page.LangOf(sub.Language), j.Stage.String(), sub.Room, sub.Page, code)
-	if err != nil {
-		return errors.Join(err, d.Drop())
-	}
-	m := &Message{Text: text, Topic: fmt.Sprintf("%016x", j.Visitor), TTL: lives[j.Stage]}
-	res := t.sender.send(ctx, w.Now(), sub, m)
 	switch {
 	case res.Cause == "":
 		w.delivered(&j)
 		return errors.Join(w.mark(ctx, mark), d.Done())
-	case res.Again && d.Tries < maxTries:
+	case res.Again:
 		w.Count.failed.WithLabelValues(res.Cause).Inc()
 		w.late(age)
-		return d.Again(max(res.After, backoff[d.Tries-1]))
+		return d.Again(max(res.After, backoff[min(d.Tries, len(backoff))-1]))
 	default:
-		return w.giveUp(ctx, d, &j, sub.Room, res, seq)
+		return w.giveUp(ctx, d, &j, r.room, res, seq)
 	}
+}
+
+// prepare makes the message of a notification.
+func (t *tools) prepare(now time.Time, j *push.Job, sealed []byte, mark push.Mark) ready {
+	r := ready{sealed: sealed}
+	sub, err := t.sealer.Open(j.Room, j.Visitor, sealed)
+	if err != nil {
+		r.failed = Result{Cause: causeSealed, Err: err}
+		return r
+	}
+	r.room = sub.Room
+	text, err := page.PushText(page.LangOf(sub.Language), j.Stage.String(), sub.Room, sub.Page, mark.Nonce, t.sealer.Code(j.Room, j.Visitor))
+	if err != nil {
+		r.failed = Result{Cause: causeSealed, Err: err}
+		return r
+	}
+	m := &Message{Text: text, Topic: fmt.Sprintf("%016x", j.Visitor), TTL: lives[j.Stage]}
+	r.request, r.failed = t.sender.request(now, sub, m)
+	return r
 }
 
 // mark stores that a subscription was told. A restarted server has forgotten which notifications it had, so that only this
@@ -561,14 +606,13 @@ func (w *Worker) delivered(j *push.Job) {
 	w.late(age)
 }
 
-// late records a delivery that is later than people expect.
+// late records the age of a message, sent or not: the longest of a minute.
 func (w *Worker) late(age time.Duration) {
-	if age < lagAlarm {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.slow, w.lag = w.Now(), age
+	if now := w.Now(); age >= w.lag || now.Sub(w.slow) >= lagFor {
+		w.slow, w.lag = now, age
+	}
 }
 
 // giveUp drops a notification for good, and its subscription if that is number seq still.
@@ -615,8 +659,8 @@ func (w *Worker) Ready() node.Readiness {
 	case !w.current:
 		r.Reasons = append(r.Reasons, "the subscriptions are not read yet: "+w.lost)
 	}
-	if w.lag > 0 && w.Now().Sub(w.slow) < lagFor {
-		r.Alarms = append(r.Alarms, fmt.Sprintf("notifications are late: the last was due %v before", w.lag.Round(time.Second)))
+	if w.lag >= lagAlarm && w.Now().Sub(w.slow) < lagFor {
+		r.Alarms = append(r.Alarms, fmt.Sprintf("notifications are late: one was due %v before", w.lag.Round(time.Second)))
 	}
 	return r
 }

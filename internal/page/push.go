@@ -32,9 +32,9 @@ const (
 	PushTurn    = "turn"
 )
 
-// PushText returns a notification for the service worker: of a stage in a room, which opens a page of the site. code
-// confirms a subscription.
-func PushText(l Lang, stage, room, open, code string) ([]byte, error) {
+// PushText returns a notification for the service worker: of a stage in a room, which opens a page of the site. of tells
+// subscriptions apart, and code confirms them.
+func PushText(l Lang, stage, room, open, of, code string) ([]byte, error) {
 	c := catalogs[l]
 	m := struct {
 		Stage string `json:"stage"`
@@ -43,8 +43,9 @@ func PushText(l Lang, stage, room, open, code string) ([]byte, error) {
 		Page  string `json:"page"`
 		Lang  string `json:"lang"`
 		Dir   string `json:"dir"`
-		Code  string `json:"code,omitempty"`
-	}{Stage: stage, Room: room, Page: open, Lang: c.code, Dir: c.dir, Code: code}
+		Of    string `json:"of"`
+		Code  string `json:"code"`
+	}{Stage: stage, Room: room, Page: open, Lang: c.code, Dir: c.dir, Of: of, Code: code}
 	switch stage {
 	case PushTurn:
 		m.Title = c.msg.Entering

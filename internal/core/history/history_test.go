@@ -1,6 +1,7 @@
 package history
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -15,21 +16,30 @@ const shop = 7
 func row(t *testing.T, p, since *Point) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
-	r := MakeRow(p, since)
-	for i, c := range Columns {
-		if r.Numbers[i] != nil {
-			out[c.Name] = *r.Numbers[i]
+	for i, n := range MakeRow(p, since) {
+		if !math.IsNaN(n) {
+			out[Columns[i].Name] = n
 		}
 	}
 	return out
 }
 
-// number returns a number of a row, 0 for unknown.
-func number(r Row, i int) float64 {
-	if n := r.Numbers[i]; n != nil {
-		return *n
+// table reads points in two parts.
+func table(points []Point, from, to, step int64) *Table {
+	r := NewReader(from, to, step)
+	r.Add(points[:len(points)/2])
+	r.Add(points[len(points)/2:])
+	return r.Table()
+}
+
+// sum returns the sum of the known numbers.
+func sum(column []float64) (all float64) {
+	for _, n := range column {
+		if !math.IsNaN(n) {
+			all += n
+		}
 	}
-	return 0
+	return all
 }
 
 func gauges(inside int64, centres ...string) *Gauges {
@@ -142,8 +152,9 @@ func TestRowsOfARoomAtRest(t *testing.T) {
 	points := []Point{point(90, 5, 1), point(130, 8, 9), point(150, 9, 2), point(30_000, 10, 2)}
 	type numbers struct{ At, Admitted, Inside int64 }
 	var got []numbers
-	for _, r := range Rows(points, 60, 30_060, 60) {
-		got = append(got, numbers{r.At, int64(number(r, 11)), int64(number(r, 1))})
+	rows := table(points, 60, 30_060, 60)
+	for i, at := range rows.Times {
+		got = append(got, numbers{at, int64(sum(rows.Columns[11][i : i+1])), int64(rows.Columns[1][i])})
 	}
 	if Columns[11].Name != "admitted" || Columns[1].Name != "inside" {
 		t.Fatal("the columns have moved")
@@ -219,12 +230,7 @@ func TestRowsOfAMinuteSumThoseOfItsSeconds(t *testing.T) {
 			}
 		}
 		from, to := points[0].At/60*60+60, points[len(points)-1].At/60*60
-		sums := func(step int64) (sum float64) {
-			for _, r := range Rows(points, from, to, step) {
-				sum += number(r, 11)
-			}
-			return sum
-		}
+		sums := func(step int64) float64 { return sum(table(points, from, to, step).Columns[11]) }
 		if seconds, minutes := sums(1), sums(60); seconds != minutes {
 			t.Errorf("%v admitted by seconds, %v by minutes", seconds, minutes)
 		}
@@ -306,13 +312,9 @@ func TestTotalsThatBeginAnew(t *testing.T) {
 		points, at = append(points, p), at+1
 	}
 	const want = 23 + 77 + 6
-	whole := Whole(points, 1000)
-	sum := 0.
+	read := table(points, 1000, at, 1)
 	i := slices.IndexFunc(Columns, func(c Column) bool { return c.Name == "admitted" })
-	for _, r := range Rows(points, 1000, at, 1) {
-		sum += number(r, i)
-	}
-	if *whole.Numbers[i] != want || sum != want {
-		t.Errorf("%v admitted, %v in the rows, want %d", *whole.Numbers[i], sum, want)
+	if total, rows := read.Total[i], sum(read.Columns[i]); total != want || rows != want {
+		t.Errorf("%v admitted, %v in the rows, want %d", total, rows, want)
 	}
 }

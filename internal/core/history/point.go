@@ -86,17 +86,22 @@ func Rollup(points []Point, step int64) []Point {
 			out = append(out, p)
 			continue
 		}
-		own := false // p has numbers of its own
-		for f, before := range out[n].Values[:numGauges] {
-			if !Field(f).peak() || before <= p.Values[f] {
-				continue
-			}
-			if !own {
-				p.Values, own = slices.Clone(p.Values), true
-			}
-			p.Values[f] = before
-		}
+		p.join(&out[n])
 		out[n] = p
 	}
 	return out
+}
+
+// join takes the point before of the same step.
+func (p *Point) join(before *Point) {
+	own := false // p has numbers of its own
+	for f, n := range before.Values[:numGauges] {
+		if !Field(f).peak() || n <= p.Values[f] {
+			continue
+		}
+		if !own {
+			p.Values, own = slices.Clone(p.Values), true
+		}
+		p.Values[f] = n
+	}
 }

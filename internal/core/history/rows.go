@@ -1,6 +1,7 @@
 package history
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -46,88 +47,23 @@ var Columns = []Column{
 	{"origin_p95", "95 percent of answers took at most so long", spread(Latency, latencyBounds[:], 0.95)},
 }
 
-// Row has the numbers of a step that ends at At, one for each of Columns: nil for unknown.
-type Row struct {
-	At      int64
-	Numbers []*float64
-}
+// Row has the numbers of a time, one for each of Columns: not a number for unknown.
+type Row []float64
 
 // MakeRow returns the row of the time between two points; since is nil if there was none before.
-func MakeRow(p, since *Point) Row { return makeRow(p.At, p, since, &slab{}, 1) }
-
-// makeRow returns the row that ends at a second, with numbers from a slab that has place for n rows when it is new.
-func makeRow(at int64, p, since *Point, s *slab, n int) Row {
-	width := len(Columns)
-	if len(s.pointers) == 0 {
-		s.numbers, s.pointers = make([]float64, n*width), make([]*float64, n*width)
-	}
-	r, numbers := Row{at, part(s.pointers, 0, width)}, part(s.numbers, 0, width)
-	s.numbers, s.pointers = s.numbers[width:], s.pointers[width:]
+func MakeRow(p, since *Point) Row {
+	r := make(Row, len(Columns))
 	for i := range Columns {
-		if x, ok := Columns[i].of(p, since); ok {
-			numbers[i], r.Numbers[i] = x, &numbers[i]
-		}
+		r[i] = Columns[i].number(p, since)
 	}
 	return r
 }
 
-// slab has the numbers of rows to come.
-type slab struct {
-	numbers  []float64
-	pointers []*float64
-}
-
-// Rows returns a row for every step that ends after from, up to to. points are in the order of time, and the newest up
-// to from is the base of the first row. A step without a point is like the one before, with nothing new, for a [Beat];
-// later steps are left out, since nobody recorded.
-func Rows(points []Point, from, to, step int64) []Row {
-	const together = 256 // rows of a slab
-	if len(points) == 0 || to <= from {
-		return nil
+func (c *Column) number(p, since *Point) float64 {
+	if n, ok := c.of(p, since); ok {
+		return n
 	}
-	out := make([]Row, 0, to/step-from/step)
-	var since *Point
-	var numbers slab
-	points = Rollup(points, step)
-	for at := (from/step + 1) * step; at <= to; at += step {
-		for len(points) > 0 && points[0].At < at {
-			since, points = &points[0], points[1:]
-		}
-		if since != nil && at-since.At >= Beat+step {
-			since = nil // what happened since then happened at any time
-		}
-		switch {
-		case len(points) > 0 && points[0].At == at:
-			out = append(out, makeRow(at, &points[0], since, &numbers, together))
-		case since != nil:
-			out = append(out, makeRow(at, since, since, &numbers, together))
-		}
-	}
-	return out
-}
-
-// Whole returns the time after from as one row: what happened in all of it, with the highest of the gauges that peak.
-// points must not be empty; the newest up to from is the base.
-func Whole(points []Point, from int64) Row {
-	since, p := &points[0], points[len(points)-1]
-	p.Values = slices.Clone(p.Values)
-	for i := range points {
-		if points[i].At <= from {
-			since = &points[i]
-			continue
-		}
-		for f := range numGauges {
-			if f.peak() {
-				p.Values[f] = max(p.Values[f], points[i].Values[f])
-			}
-		}
-		if i > 0 && points[i].anew(&points[i-1]) {
-			for f := numGauges; f < Field(NumFields); f++ {
-				p.Values[f] += points[i-1].Values[f]
-			}
-		}
-	}
-	return MakeRow(&p, since)
+	return math.NaN()
 }
 
 // anew reports whether the totals began at 0 since the point before: the fleet lost its history.

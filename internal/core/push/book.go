@@ -70,6 +70,17 @@ type Mark struct {
 	Stage   Stage   `json:"stage"`
 }
 
+// State is what a notifier tells of itself, since it has started.
+type State struct {
+	Name       string  `json:"name"`
+	Subscribed int     `json:"subscribed"` // of the fleet
+	Due        int     `json:"due"`
+	Sent       int     `json:"sent"`
+	Failed     int     `json:"failed"` // attempts
+	Dead       int     `json:"dead"`
+	Late       float64 `json:"late"` // the longest delay of the last minute, in seconds
+}
+
 // Shard returns the shard of a visitor.
 func Shard(visitor uint64) int { return int(visitor % wire.OutboxShards) }
 

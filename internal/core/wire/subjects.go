@@ -145,6 +145,9 @@ const CallSubject = prefix + Root + ".call"
 // NotifierSubject carries the names of the live notifiers, once a second.
 const NotifierSubject = prefix + Root + ".notifier"
 
+// NotifyingSubject carries the state of each notifier to all globals, once a second, for the API only: a push.State.
+const NotifyingSubject = prefix + Root + ".notifying"
+
 // AskSubject carries the leading global's versions of the shared documents, so that nodes with newer ones send them:
 // see CopyAsk.
 const AskSubject = prefix + Root + ".ask"

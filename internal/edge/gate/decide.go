@@ -32,6 +32,7 @@ const (
 	statusPermanentRedirect  = 308
 	statusBadRequest         = 400
 	statusForbidden          = 403
+	statusGone               = 410
 	statusNotFound           = 404
 	statusMethodNotAllowed   = 405
 	statusMisdirected        = 421

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// PushPath subscribes a waiting visitor to notifications: POST, with [PushHeader]; with code=C from the first one
-	// confirms it, with end=1 ends it.
+	// PushPath subscribes a waiting visitor to notifications: POST, with [PushHeader]; with code=C from a message
+	// confirms it, or says that it has ended; with end=1 ends it.
 	PushPath = "/.well-known/vestibule/push"
 
 	// PushPagePath is the script of the waiting page for it: GET.
@@ -88,6 +88,8 @@ func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, query string) {
 		p.endPush(o, rm, b)
 		o.Header = append(o.Header, o.gone...)
 		o.answerNothing()
+	case values.Has("code") && (b.push == "" || id == 0 || b.session.Valid(p.now())): // a late message
+		o.Refuse("push_refused", "The subscription has ended.", statusGone)
 	case id == 0 || b.session.Valid(p.now()) || drawAhead(rm, p.now()):
 		o.Refuse("push_refused", "Only visitors in line are notified, after any draw.", statusForbidden)
 	case values.Has("code"):
@@ -95,7 +97,9 @@ func (p *ownPages) push(r *Request, o *Outcome, rooms *snapshot, query string) {
 			o.Refuse("push_refused", "code: must be that of the message.", statusForbidden)
 			return
 		}
-		p.metrics.count("push_confirmed")
+		if !b.place.Kept {
+			p.metrics.count("push_confirmed")
+		}
 		o.Header = append(o.Header, Field{"Set-Cookie", o.pushCookie(rm, rm.notifies.sealer.Proof(rm.ID, id))})
 		o.answerNothing()
 	default:

@@ -169,11 +169,8 @@ func chartsOf(s *api.Stats) *chartsData {
 			if line.perMinute {
 				scale *= 60 / float64(s.Step)
 			}
-			values := make(numbers, len(s.Rows))
-			for j, row := range s.Rows {
-				values[j] = scaled(row[i], scale)
-				known = known || row[i] != nil && line.kind != "limit"
-			}
+			values := scaled(s.Rows[i], scale)
+			known = known || line.kind != "limit" && slices.ContainsFunc(values, func(n float64) bool { return !math.IsNaN(n) })
 			shown.Series = append(shown.Series, seriesData{line.label, line.kind, values})
 		}
 		if known {
@@ -198,11 +195,13 @@ func chartsOf(s *api.Stats) *chartsData {
 	return d
 }
 
-func scaled(n *float64, scale float64) float64 {
-	if n == nil {
-		return math.NaN()
+// scaled returns numbers times scale, rounded to hundredths.
+func scaled(column []float64, scale float64) numbers {
+	out := make(numbers, len(column))
+	for i, n := range column {
+		out[i] = math.Round(n*scale*100) / 100
 	}
-	return math.Round(*n*scale*100) / 100
+	return out
 }
 
 // centresOf returns the chart of a column of the data centres.
@@ -213,11 +212,7 @@ func centresOf(s *api.Stats, column, title string) chartData {
 		if len(list) != len(s.Times) || len(out.Series) == maxCentres {
 			continue
 		}
-		values := make(numbers, len(list))
-		for i := range list {
-			values[i] = scaled(&list[i], 1)
-		}
-		out.Series = append(out.Series, seriesData{name, "line", values})
+		out.Series = append(out.Series, seriesData{name, "line", list})
 	}
 	return out
 }
@@ -263,11 +258,7 @@ func (d *chartsData) tables(step int) []table {
 		for i := len(d.Times) - 1; i >= 0; i -= every {
 			row := []string{time.Unix(d.Times[i], 0).UTC().Format(form)}
 			for _, line := range c.Series {
-				n := &line.Values[i]
-				if math.IsNaN(*n) {
-					n = nil
-				}
-				row = append(row, report.Value(n))
+				row = append(row, report.Value(line.Values[i]))
 			}
 			t.Rows = append(t.Rows, row)
 		}

@@ -133,11 +133,12 @@ func start(t testing.TB) *fixture {
 }
 
 // Points implements [control.History].
-func (f *fixture) Points(ctx context.Context, id room.ID, from, to, step int64) ([]history.Point, error) {
+func (f *fixture) Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error {
 	if f.kept != nil {
-		return f.kept.Points(ctx, id, from, to, step)
+		return f.kept.Points(ctx, id, from, to, step, each)
 	}
-	return f.past.Points(ctx, id, from, to, step)
+	each(f.past.points(from, to, step))
+	return nil
 }
 
 // live returns the last minute of the history.

@@ -19,6 +19,7 @@ type fleetView struct {
 	Alarms     []alarm
 	Candidates []nodeView
 	Centres    []centreView
+	Notifiers  []nodeView
 }
 
 // alarm is an alarm of a candidate, with what to do.
@@ -83,6 +84,10 @@ func viewFleet(now time.Time, f *api.Fleet) *fleetView {
 			write(e.Name)
 		}
 	}
+	for i := range f.Notifiers {
+		v.Notifiers = append(v.Notifiers, v.notifier(now, &f.Notifiers[i]))
+		write(f.Notifiers[i].Name)
+	}
 	v.Values["page"] = strconv.FormatUint(shape.Sum64(), 36)
 	return v
 }
@@ -139,6 +144,25 @@ func (v *fleetView) centre(d *api.DataCenter) centreView {
 		}
 	}
 	return c
+}
+
+// Of a notifier: when it is silent, and when its messages are late, as its alarm says.
+const (
+	notifierSilent = 5 * time.Second
+	notifierLate   = 30 // seconds
+)
+
+func (v *fleetView) notifier(now time.Time, n *api.Notifier) nodeView {
+	st := state{Key: "open", Word: "Working"}
+	switch {
+	case now.Sub(n.AsOf) > notifierSilent:
+		st = state{Key: "trouble", Word: "Silent"}
+	case n.LateSeconds >= notifierLate:
+		st = state{Key: "trouble", Word: "Late"}
+	}
+	return v.node("n."+n.Name, n.Name, st,
+		"Visitors to notify", count(n.Subscribed), "Due", count(n.Due), "Sent", count(n.Sent), "Failed attempts", count(n.Failed), "Given up", count(n.GivenUp),
+		"Longest delay", seconds(n.LateSeconds), "Heard", seconds(now.Sub(n.AsOf).Seconds())+" ago")
 }
 
 func edgeState(word string) state {

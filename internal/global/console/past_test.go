@@ -1,13 +1,11 @@
 package console_test
 
 import (
-	"context"
 	"math"
 	"sync/atomic"
 	"time"
 
 	"vestibule/internal/core/history"
-	"vestibule/internal/core/room"
 )
 
 // past is a history in which a sale began half an hour ago: visitors arrive in a rush, wait, and some give up.
@@ -16,15 +14,15 @@ type past struct {
 	unknown atomic.Bool // nothing was recorded yet
 }
 
-// Points implements [control.History].
-func (p *past) Points(_ context.Context, _ room.ID, from, to, step int64) (out []history.Point, _ error) {
+// points returns the points of a time.
+func (p *past) points(from, to, step int64) (out []history.Point) {
 	if p.unknown.Load() {
-		return nil, nil
+		return nil
 	}
 	for at := from / step * step; at <= to; at += step {
 		out = append(out, p.point(at))
 	}
-	return out, nil
+	return out
 }
 
 // counted returns the index of a count among the values of a point.

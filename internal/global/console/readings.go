@@ -38,10 +38,10 @@ type lately struct {
 // number returns a column. ok is false if it is unknown.
 func (l *lately) number(column string) (n float64, ok bool) {
 	i := slices.IndexFunc(history.Columns, func(c history.Column) bool { return c.Name == column })
-	if l == nil || i < 0 || i >= len(l.row.Numbers) || l.row.Numbers[i] == nil {
+	if l == nil || i < 0 || i >= len(l.row) || math.IsNaN(l.row[i]) {
 		return 0, false
 	}
-	return *l.row.Numbers[i], true
+	return l.row[i], true
 }
 
 // perMinute returns a total per minute, as text.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,8 +21,9 @@ import (
 
 // History has the points of rooms.
 type History interface {
-	// Points returns the points of a room from the newest up to from, to to, at steps of at most step seconds.
-	Points(ctx context.Context, id room.ID, from, to, step int64) ([]history.Point, error)
+	// Points calls each with the points of a room in the order of time, from the newest one up to from, to to, at steps of
+	// at most step seconds.
+	Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error
 }
 
 // statsService serves the history.
@@ -110,12 +112,11 @@ func (s *statsService) get(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	points, err := s.history.Points(ctx, room.IDOf(r.Known()), x.from, x.to, x.step)
-	if err != nil {
+	read := history.NewReader(x.from, x.to, x.step)
+	if err := s.history.Points(ctx, room.IDOf(r.Known()), x.from, x.to, x.step, read.Add); err != nil {
 		return nil, err
 	}
-	rows := history.Rows(points, x.from, x.to, x.step)
-	out := s.show(r, x, points, rows)
+	out := s.show(r, x, read.Table())
 	if q.URL.Query().Get("format") == "csv" {
 		var table bytes.Buffer
 		err := report.CSV(&table, &out)
@@ -130,24 +131,20 @@ func (s *statsService) get(ctx context.Context, q *request) (any, error) {
 	return out, nil
 }
 
-// show returns rows as the API shows them.
-func (s *statsService) show(r *roomstore.Room, x span, points []history.Point, rows []history.Row) api.Stats {
+// show returns a table as the API shows it.
+func (s *statsService) show(r *roomstore.Room, x span, t *history.Table) api.Stats {
 	out := api.Stats{
 		Room: r.Name, From: time.Unix(x.from, 0).UTC(), To: time.Unix(x.to, 0).UTC(), Step: int(x.step),
+		Times: t.Times, Rows: t.Columns, Total: make([]*float64, len(history.Columns)),
 		DataCenters: map[string]map[string][]float64{}, Marks: eventMarks(r, x),
 	}
-	for _, c := range history.Columns {
+	for i, c := range history.Columns {
 		out.Columns = append(out.Columns, api.StatsColumn{Name: c.Name, Description: c.Help})
+		if t.Total != nil && !math.IsNaN(t.Total[i]) {
+			out.Total[i] = &t.Total[i]
+		}
 	}
-	out.Times, out.Rows = make([]int64, 0, len(rows)), make([][]*float64, 0, len(rows))
-	for i := range rows {
-		out.Times, out.Rows = append(out.Times, rows[i].At), append(out.Rows, rows[i].Numbers)
-	}
-	out.Total = make([]*float64, len(history.Columns))
-	if len(points) > 0 {
-		out.Total = history.Whole(points, x.from).Numbers
-	}
-	for name, lists := range history.CentreRows(points, rows, x.step) {
+	for name, lists := range t.Centres {
 		out.DataCenters[name] = map[string][]float64{}
 		for i, column := range history.CentreColumns {
 			out.DataCenters[name][column] = lists[i]

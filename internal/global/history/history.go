@@ -186,13 +186,13 @@ var levels = [...]level{
 // MaxRows bounds the steps of one reading.
 const MaxRows = 100_000
 
-// Points returns the points of a room from the newest one up to from, to to, at steps of at most step seconds.
-func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64) ([]history.Point, error) {
+// Points calls each with the points of a room in the order of time, from the newest one up to from, to to, at steps of
+// at most step seconds.
+func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64, each func([]history.Point)) error {
 	if (to-from)/step > MaxRows {
-		return nil, fmt.Errorf("history: at most %d steps, got %d", MaxRows, (to-from)/step)
+		return fmt.Errorf("history: at most %d steps, got %d", MaxRows, (to-from)/step)
 	}
-	var out []history.Point
-	last := int64(math.MinInt64) // second of the newest of out
+	last := int64(math.MinInt64) // second of the newest point
 	for i := len(levels) - 1; i >= 0; i-- {
 		l := levels[i]
 		if l.step > step {
@@ -200,28 +200,23 @@ func (h *History) Points(ctx context.Context, id room.ID, from, to, step int64) 
 		}
 		// The base of the first row may be a Beat old. A block is stored after its end.
 		since := max(from-max(history.Beat, l.step), last)
-		blocks, err := h.blocks(ctx, l, id, since, to)
-		if err != nil {
-			return nil, err
-		}
-		n := 0
-		for _, points := range blocks {
-			n += len(points)
-		}
-		out = slices.Grow(out, n)
-		for _, points := range blocks {
-			for _, p := range points {
-				if p.At > last && p.At > since && p.At <= to {
-					out, last = append(out, p), p.At
-				}
+		err := h.blocks(ctx, l, id, since, to, func(points []history.Point) {
+			points = slices.DeleteFunc(points, func(p history.Point) bool { return p.At <= max(last, since) || p.At > to })
+			if len(points) > 0 {
+				last = points[len(points)-1].At
+				each(points)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return append(out, h.recent(id, last, to)...), nil
+	each(h.recent(id, last, to))
+	return nil
 }
 
-// blocks returns the blocks of a room that end after since, up to the block that begins after to.
-func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64) (out [][]history.Point, err error) {
+// blocks calls each with the blocks of a room that end after since, up to the block that begins after to.
+func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int64, each func([]history.Point)) (err error) {
 	from := time.Unix(max(0, since), 0).Add(-time.Minute) // the clocks of the store's servers may be behind
 	e := h.Read(ctx, l.HistoryLevel, public(id), from, func(data []byte) bool {
 		points, e := history.DecodeBlock(data)
@@ -232,13 +227,13 @@ func (h *History) blocks(ctx context.Context, l level, id room.ID, since, to int
 		if points[0].At > to+l.block {
 			return false
 		}
-		out = append(out, points)
+		each(points)
 		return true
 	})
 	if e != nil {
 		err = e
 	}
-	return out, err
+	return err
 }
 
 // public returns the ID of a room in subjects.

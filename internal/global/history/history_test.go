@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -175,10 +176,16 @@ func (s *sale) ids() (out []room.ID) {
 	return out
 }
 
+// points returns the points of the shop.
+func (s *sale) points(from, to, step int64) (out []history.Point, err error) {
+	err = s.history.Points(s.t.Context(), shop.ID, from, to, step, func(p []history.Point) { out = append(out, p...) })
+	return out, err
+}
+
 // admissions returns the sum of the rows, and how many there are.
 func (s *sale) admissions(from, to, step int64) (sum float64, rows int) {
 	s.t.Helper()
-	points, err := s.history.Points(s.t.Context(), shop.ID, from, to, step)
+	points, err := s.points(from, to, step)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -186,13 +193,15 @@ func (s *sale) admissions(from, to, step int64) (sum float64, rows int) {
 		s.t.Error("the points are not in order")
 	}
 	admitted := slices.IndexFunc(history.Columns, func(c history.Column) bool { return c.Name == "admitted" })
-	got := history.Rows(points, from, to, step)
-	for _, r := range got {
-		if n := r.Numbers[admitted]; n != nil {
-			sum += *n
+	read := history.NewReader(from, to, step)
+	read.Add(points)
+	got := read.Table()
+	for _, n := range got.Columns[admitted] {
+		if !math.IsNaN(n) {
+			sum += n
 		}
 	}
-	return sum, len(got)
+	return sum, len(got.Times)
 }
 
 // Every level has every admission once, across the ends of blocks and levels.
@@ -424,7 +433,7 @@ func TestLeadersThatDie(t *testing.T) {
 		}
 		s.run(at, at+70)
 		at += 70
-		points, err := s.history.Points(t.Context(), shop.ID, start, at, 1)
+		points, err := s.points(start, at, 1)
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -450,7 +459,7 @@ func TestTheStoreIsDown(t *testing.T) {
 	s.run(start, start+7000)
 	s.store.down = true
 	s.run(start+7000, start+7080)
-	if _, err := s.history.Points(t.Context(), shop.ID, start, start+7080, 1); !errors.Is(err, errDown) {
+	if _, err := s.points(start, start+7080, 1); !errors.Is(err, errDown) {
 		t.Errorf("the past is told without the store: %v", err)
 	}
 	if p, _, ok := s.history.Last(shop.ID, 60); !ok || p.At != start+7080 {

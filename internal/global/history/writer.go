@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -222,11 +221,12 @@ func (w *Writer) storeRoom(ctx context.Context, i int, id room.ID, end int64) er
 		if from >= end {
 			return nil // another leader made it
 		}
-		below, err := h.blocks(ctx, levels[i-1], id, from, end)
+		points = nil
+		err = h.blocks(ctx, levels[i-1], id, from, end, func(block []history.Point) { points = append(points, block...) })
 		if err != nil {
 			return err
 		}
-		points = history.Rollup(slices.Concat(below...), l.step)
+		points = history.Rollup(points, l.step)
 	}
 	for ; from < end; from += l.block {
 		var block []history.Point

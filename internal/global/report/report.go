@@ -33,15 +33,15 @@ func Count(n int) string {
 	return s
 }
 
-// Value formats a number with at most one decimal; nil is unknown.
-func Value(n *float64) string {
+// Value formats a number with at most one decimal; not a number is unknown.
+func Value(n float64) string {
 	switch {
-	case n == nil:
+	case math.IsNaN(n):
 		return Unknown
-	case *n == math.Trunc(*n) || *n >= 100:
-		return Count(int(math.Round(*n)))
+	case n == math.Trunc(n) || n >= 100:
+		return Count(int(math.Round(n)))
 	default:
-		return strconv.FormatFloat(*n, 'f', 1, 64)
+		return strconv.FormatFloat(n, 'f', 1, 64)
 	}
 }
 
@@ -53,18 +53,17 @@ func Totals(s *api.Stats) []Total {
 	people := func(column string) string { return Value(whole(s, column)) }
 	minutes := func(column string) string {
 		n := whole(s, column)
-		if n == nil {
+		if math.IsNaN(n) {
 			return Unknown
 		}
-		scaled := math.Round(*n/60*100) / 100
-		return Value(&scaled) + " min"
+		return Value(math.Round(n/60*100)/100) + " min"
 	}
 	share := func(part, all string) string {
 		p, a := whole(s, part), whole(s, all)
-		if p == nil || a == nil || *a == 0 {
+		if math.IsNaN(p) || !(a > 0) {
 			return ""
 		}
-		return fmt.Sprintf(" (%.1f %%)", 100**p / *a)
+		return fmt.Sprintf(" (%.1f %%)", 100*p/a)
 	}
 	return []Total{
 		{"Arrived", people("arrived"), "visitors that joined the queue or entered at once"},
@@ -84,12 +83,12 @@ func Totals(s *api.Stats) []Total {
 	}
 }
 
-// whole returns a number of the whole time; nil for an unknown one.
-func whole(s *api.Stats, column string) *float64 {
-	if i := index(s, column); i >= 0 && i < len(s.Total) {
-		return s.Total[i]
+// whole returns a number of the whole time; not a number for an unknown one.
+func whole(s *api.Stats, column string) float64 {
+	if i := index(s, column); i >= 0 && i < len(s.Total) && s.Total[i] != nil {
+		return *s.Total[i]
 	}
-	return nil
+	return math.NaN()
 }
 
 func index(s *api.Stats, column string) int {
@@ -104,12 +103,12 @@ func CSV(w io.Writer, s *api.Stats) error {
 		line = append(line, c.Name)
 	}
 	err := out.Write(line)
-	for i, row := range s.Rows {
-		line = append(line[:0], time.Unix(s.Times[i], 0).UTC().Format(time.RFC3339))
-		for _, n := range row {
+	for i, at := range s.Times {
+		line = append(line[:0], time.Unix(at, 0).UTC().Format(time.RFC3339))
+		for _, column := range s.Rows {
 			text := ""
-			if n != nil {
-				text = strconv.FormatFloat(*n, 'f', -1, 64)
+			if n := column[i]; !math.IsNaN(n) {
+				text = strconv.FormatFloat(n, 'f', -1, 64)
 			}
 			line = append(line, text)
 		}
@@ -154,12 +153,12 @@ func NewDocument(s *api.Stats) *Document {
 	for _, c := range shownColumns {
 		d.Head = append(d.Head, c.label)
 	}
-	for i, row := range s.Rows {
-		cells := []string{time.Unix(s.Times[i], 0).UTC().Format(clock)}
+	for i, at := range s.Times {
+		cells := []string{time.Unix(at, 0).UTC().Format(clock)}
 		for _, c := range shownColumns {
 			text := Unknown
 			if j := index(s, c.column); j >= 0 {
-				text = Value(row[j])
+				text = Value(s.Rows[j][i])
 			}
 			cells = append(cells, text)
 		}
@@ -184,13 +183,13 @@ func NewDocument(s *api.Stats) *Document {
 func draw(s *api.Stats, column, label string) *picture {
 	const width, height = 600., 120.
 	i := index(s, column)
-	if i < 0 {
+	if i < 0 || len(s.Times) == 0 {
 		return nil
 	}
 	highest, known := 0., 0
-	for _, row := range s.Rows {
-		if row[i] != nil {
-			highest = max(highest, *row[i])
+	for _, n := range s.Rows[i] {
+		if !math.IsNaN(n) {
+			highest = max(highest, n)
 			known++
 		}
 	}
@@ -199,12 +198,12 @@ func draw(s *api.Stats, column, label string) *picture {
 	}
 	var points strings.Builder
 	from, span := float64(s.Times[0]), float64(s.Times[len(s.Times)-1]-s.Times[0])
-	for j, row := range s.Rows {
-		if row[i] != nil {
-			fmt.Fprintf(&points, "%.1f,%.1f ", (float64(s.Times[j])-from)/span*width, height-*row[i]/max(highest, 1)*height)
+	for j, n := range s.Rows[i] {
+		if !math.IsNaN(n) {
+			fmt.Fprintf(&points, "%.1f,%.1f ", (float64(s.Times[j])-from)/span*width, height-n/max(highest, 1)*height)
 		}
 	}
-	return &picture{label, Value(&highest), points.String()}
+	return &picture{label, Value(highest), points.String()}
 }
 
 // Text writes a report as text.

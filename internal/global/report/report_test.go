@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/csv"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func stats() *api.Stats {
 	return &api.Stats{
 		Room: "shop", From: time.Unix(0, 0), To: time.Unix(120, 0), Step: 60, Times: []int64{60, 120},
 		Columns: []api.StatsColumn{{Name: "waiting"}, {Name: "inside"}, {Name: "admitted"}, {Name: "arrived"}, {Name: "gave_up"}, {Name: "waited_p50"}},
-		Rows:    [][]*float64{{n(1200), n(5), n(7), n(9), n(1), nil}, {n(0), nil, n(8), n(1), n(1), n(90)}},
+		Rows:    api.Rows{{1200, 0}, {5, math.NaN()}, {7, 8}, {9, 1}, {1, 1}, {math.NaN(), 90}},
 		Total:   []*float64{n(1200), n(5), n(15), n(10), n(2), n(90)},
 		Marks:   []api.StatsMark{{Time: 61, Text: "pause", Reason: &reason}},
 	}

@@ -132,13 +132,13 @@ func Allow(role Role, place, name string) Allowed {
 				wire.GrantSubject(wire.Root, "*"), wire.OrderSubject("*"), wire.AskSubject, wire.CopySubject("*", wire.Root), wire.NumbersSubject, wire.FleetSubject, wire.CallSubject,
 			}, standing(wire.Root), reading("", documentsBucket, ""), writing(documentsBucket, ">"), watching(documentsBucket, ">"),
 				reading("", controlBucket, ""), writing(controlBucket, ">"), watching(controlBucket, ">"),
-				[]string{wire.Audits, wire.Histories, api("") + "CONSUMER.CREATE." + OutboxStream + ".>", api("") + "CONSUMER.INFO." + OutboxStream + ".*"}, readingStreams()),
-			Subscribe: []string{wire.Reports(wire.Root), wire.OrderDoneSubject("*"), wire.AskSubject, wire.Copies, wire.NumbersSubject, wire.FleetSubject, wire.HistorySubject(wire.HistoryLog, "*"), inbox},
+				[]string{wire.Audits, wire.Histories, api("") + "CONSUMER.CREATE." + OutboxStream + ".>"}, readingStreams()),
+			Subscribe: []string{wire.Reports(wire.Root), wire.OrderDoneSubject("*"), wire.AskSubject, wire.Copies, wire.NumbersSubject, wire.FleetSubject, wire.NotifyingSubject, wire.HistorySubject(wire.HistoryLog, "*"), inbox},
 		}
 	case RoleNotifier:
 		return Allowed{
 			Publish: slices.Concat(reading(DocumentsDomain, documentsBucket, notifierKey), []string{
-				wire.Pushes, wire.Outboxes, wire.NotifierSubject, "$JS.ACK." + OutboxStream + ".>",
+				wire.Pushes, wire.Outboxes, wire.NotifierSubject, wire.NotifyingSubject, "$JS.ACK." + OutboxStream + ".>",
 				api(DocumentsDomain) + "STREAM.INFO." + PushStream, api(DocumentsDomain) + "DIRECT.GET." + PushStream,
 				api(DocumentsDomain) + "STREAM.INFO." + OutboxStream,
 				api(DocumentsDomain) + "CONSUMER.INFO." + OutboxStream + ".*", api(DocumentsDomain) + "CONSUMER.MSG.NEXT." + OutboxStream + ".*",

@@ -55,7 +55,7 @@ func (c *Conn) EnsurePushes(ctx context.Context, replicas int) error {
 }
 
 // holdFor is how long a process holds a notification.
-const holdFor = time.Minute
+const holdFor = 30 * time.Second
 
 // makeShards makes the consumers of the outbox. Notifiers may not: a consumer can send what is stored anywhere.
 func makeShards(ctx context.Context, js jetstream.JetStream) error {
@@ -71,24 +71,20 @@ func makeShards(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// Outbox returns since when the oldest notification waits, the zero time for none, and whether a notifier asks for them.
-func (c *Conn) Outbox(ctx context.Context) (oldest time.Time, taken bool, err error) {
+// Outbox returns since when the oldest notification waits, the zero time for none.
+func (c *Conn) Outbox(ctx context.Context) (oldest time.Time, err error) {
 	js, err := c.jetStream()
 	if err != nil {
-		return oldest, false, err
+		return oldest, err
 	}
 	s, err := js.Stream(ctx, OutboxStream)
 	if err != nil {
-		return oldest, false, err
-	}
-	k, err := s.Consumer(ctx, shardName(0)) // every notifier takes all shards
-	if err != nil {
-		return oldest, false, err
+		return oldest, err
 	}
 	if state := s.CachedInfo().State; state.Msgs > 0 {
 		oldest = state.FirstTime
 	}
-	return oldest, k.CachedInfo().NumWaiting > 0, nil
+	return oldest, nil
 }
 
 func shardName(shard int) string { return fmt.Sprintf("shard-%d", shard) }

@@ -1,15 +1,38 @@
 // The service worker for notifications. It handles no requests: its scope is a folder without pages.
 self.addEventListener("install", function () { self.skipWaiting() });
-self.addEventListener("push", function (e) {
-	var m = e.data.json(), room = "?room=" + encodeURIComponent(m.room);
-	var shown = self.registration.showNotification(m.title, {
-		body: self.location.host, lang: m.lang, dir: m.dir, tag: "vestibule-" + m.room, renotify: !m.code, requireInteraction: m.stage == "turn", data: m.page
-	});
-	e.waitUntil(!m.code ? shown : Promise.all([shown, fetch("/.well-known/vestibule/push" + room + "&code=" + m.code, { method: "POST", credentials: "same-origin" }).then(function (r) {
-		return r.ok && self.clients.matchAll({ type: "window", includeUncontrolled: true }).then(function (all) {
+
+// A message is shown once, in the order of the stages, and only to a visitor that waits: a push service may hold one back
+// or get it twice. What was shown is in the cache, for each room.
+var stages = ["confirm", "soon", "turn"], base = "/.well-known/vestibule/push?room=", last = Promise.resolve();
+function news(m) {
+	var key = base + encodeURIComponent(m.room), was;
+	return caches.open("vestibule").then(function (c) {
+		return c.match(key).then(function (r) { return r ? r.text() : "" }).then(function (text) {
+			was = text.split(" ");
+			return (was[0] != m.of || was[1] < stages.indexOf(m.stage)) && c.put(key, new Response(m.of + " " + stages.indexOf(m.stage))).then(function () { return true });
+		});
+	}).catch(function () { return true }); // storage is blocked
+}
+function waits(m) {
+	return Promise.resolve().then(function () {
+		return fetch(base + encodeURIComponent(m.room) + "&code=" + m.code, { method: "POST", credentials: "same-origin", signal: AbortSignal.timeout(5000) });
+	}).then(function (r) {
+		if (r.ok && m.stage == "confirm") self.clients.matchAll({ type: "window", includeUncontrolled: true }).then(function (all) {
 			all.forEach(function (c) { c.postMessage(m.room) });
 		});
-	})]));
+		return r.status != 410;
+	}, function () { return true }); // offline
+}
+function show(m) {
+	return waits(m).then(function (yes) { return yes && news(m) }).then(function (yes) {
+		return yes && self.registration.showNotification(m.title, {
+			body: self.location.host, lang: m.lang, dir: m.dir, tag: "vestibule-" + m.room, renotify: m.stage != "confirm", requireInteraction: m.stage == "turn", data: m.page
+		});
+	});
+}
+self.addEventListener("push", function (e) {
+	var m = e.data.json();
+	e.waitUntil(last = last.then(function () { return show(m) }, function () { return show(m) }));
 });
 self.addEventListener("notificationclick", function (e) {
 	e.notification.close();

@@ -491,6 +491,9 @@ type Fleet struct {
 
 	// Leader name of the leading candidate, empty if none reported lately
 	Leader string `json:"leader"`
+
+	// Notifiers heard in the last minute
+	Notifiers []Notifier `json:"notifiers"`
 }
 
 // ForgetBody edge or all
@@ -573,6 +576,31 @@ type Note struct {
 		// Pointer JSON pointer into the body
 		Pointer string `json:"pointer"`
 	} `json:"source,omitempty"`
+}
+
+// Notifier counts since it has started
+type Notifier struct {
+	// AsOf time of the report
+	AsOf time.Time `json:"as_of"`
+
+	// Due notifications that it found due
+	Due int `json:"due"`
+
+	// Failed failed attempts
+	Failed int `json:"failed"`
+
+	// GivenUp notifications, see dead_letters of its /status
+	GivenUp int `json:"given_up"`
+
+	// LateSeconds longest delay of the last minute
+	LateSeconds float64 `json:"late_seconds"`
+	Name        string  `json:"name"`
+
+	// Sent notifications that push services took from it
+	Sent int `json:"sent"`
+
+	// Subscribed visitors that wait and will be notified, of the fleet
+	Subscribed int `json:"subscribed"`
 }
 
 // PreviewBody defines model for PreviewBody.
@@ -726,7 +754,7 @@ type Stats struct {
 	Room        string                          `json:"room"`
 
 	// Rows one number for each of columns; null for unknown
-	Rows [][]*float64 `json:"rows"`
+	Rows Rows `json:"rows"`
 
 	// Step seconds of a row
 	Step int `json:"step"`
