@@ -119,8 +119,8 @@ func TestADrawIsTold(t *testing.T) {
 		t.Errorf("%d were let in before it settled", n)
 	}
 
-	if msg, ok := st.server.gate.Message(sale, 0); !ok || !strings.Contains(string(msg), fmt.Sprintf(`"drawn":%d`, announced.Closes())) {
-		t.Errorf("the stream tells %s", msg)
+	if m, ok := st.server.gate.Message(sale, 0); !ok || !strings.Contains(string(m.Text), fmt.Sprintf(`"drawn":%d`, announced.Closes())) {
+		t.Errorf("the stream tells %s", m.Text)
 	}
 
 	// Anybody may have the record.

@@ -25,9 +25,12 @@ import (
 
 	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/edge/gate"
+	"vestibule/internal/edge/sse"
 	"vestibule/internal/node"
+	"vestibule/internal/page"
 )
 
 // BenchmarkEventStreams opens as many event streams from another process as the goal names or the machine allows, and
@@ -47,6 +50,7 @@ func wanted(b *testing.B) int {
 }
 
 func benchmarkStreams(b *testing.B, secure bool) {
+	const seconds = 5 // in which a stream far back gets one message
 	n := wanted(b)
 	st := newStage(b, func(st *stage) {
 		st.cfg.Events = EventsConfig{Total: n, Prefix: n}
@@ -114,20 +118,33 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	heapNow, rssNow := memory()
 
 	var last []time.Duration
-	var cpu time.Duration
+	var cpu, cpuFar time.Duration
 	size := 0
 	for b.Loop() {
 		news()
-		msg, _ := st.server.gate.Message(sale, 0)
-		size = len(msg)
 		used, begun := cpuTime(b), time.Now()
-		st.server.streams.hub.Broadcast(st.server.gate.Message)
+		st.server.streams.hub.Broadcast(func(id room.ID, epoch uint32) (sse.Message, bool) {
+			m, ok := st.server.gate.Message(id, epoch)
+			size, m.Far = len(m.Text), estimate.Open
+			return m, ok
+		})
 		cpu += cpuTime(b) - used
 		at, err := strconv.ParseInt(heard(), 10, 64)
 		if err != nil {
 			b.Fatal(err)
 		}
 		last = append(last, time.Unix(0, at).Sub(begun))
+
+		used = cpuTime(b)
+		for i := range seconds { // every stream is far back
+			st.server.streams.hub.Broadcast(func(id room.ID, epoch uint32) (sse.Message, bool) {
+				m, ok := st.server.gate.Message(id, epoch)
+				m.Text = bytes.Replace(m.Text, []byte(page.LineFollows), []byte(page.LineFollows+strconv.Itoa(1+i)), 1) // another line
+				return m, ok
+			})
+		}
+		cpuFar += cpuTime(b) - used
+		heard()
 	}
 	if open := st.onStream(); open != n {
 		b.Fatalf("%d streams are open", open)
@@ -140,6 +157,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 	b.ReportMetric(float64(last[len(last)/2].Milliseconds()), "ms-last-client")
 	b.ReportMetric(float64(last[len(last)-1].Milliseconds()), "ms-last-client-worst")
 	b.ReportMetric(float64(cpu.Nanoseconds())/1000/float64(n*len(last)), "us-cpu/message")
+	b.ReportMetric(float64(cpuFar.Nanoseconds())/1000/float64(n*len(last)*seconds), "us-cpu/far-stream-second")
 	b.ReportMetric(0, "ns/op")
 }
 

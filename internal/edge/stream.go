@@ -25,7 +25,7 @@ type streams struct {
 
 // open opens an event stream for a waiting visitor and serves it. It reports false if o holds an answer instead.
 func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) bool {
-	st := &sse.Stream{Place: o.Stay.Place(), From: clientaddr.Prefix(o.Client)}
+	st := &sse.Stream{Place: o.Stay.Place(), Turn: o.Stay.Ticket.Place(), From: clientaddr.Prefix(o.Client)}
 	if err := s.hub.Reserve(st.From); err != nil {
 		o.Header = append(o.Header, gate.Field{Name: "Retry-After", Value: "60"})
 		o.Refuse("stream_capped", "No event stream is free. Please poll.", http.StatusServiceUnavailable)
@@ -39,7 +39,8 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, o *gate.Outcome) 
 	}()
 	s.gate.Count("stream")
 	if b.msg = s.hub.Latest(o.Stay.Room); b.msg == nil {
-		b.msg, _ = s.gate.Message(o.Stay.Room, o.Epoch) // empty if the room is gone
+		m, _ := s.gate.Message(o.Stay.Room, o.Epoch) // empty if the room is gone
+		b.msg = m.Text
 	}
 	// Browsers reconnect by themselves after a loss; spread the moments.
 	b.head = append(strconv.AppendInt([]byte("retry: "), 2000+rand.Int64N(4000), 10), "\n\n"...)

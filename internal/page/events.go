@@ -35,6 +35,9 @@ const (
 	maxDate = 8_640_000_000_000_000
 )
 
+// LineFollows ends the state of the room in a message; the line of visitors follows.
+const LineFollows = `"cutoff":`
+
 // AppendBroadcast appends a message of an event stream. The first field is the time, so that no two messages are
 // equal.
 func AppendBroadcast(dst []byte, b *Broadcast) []byte {
@@ -66,7 +69,7 @@ func AppendBroadcast(dst []byte, b *Broadcast) []byte {
 		if len(v.Rounds) > 0 && v.Queues() { // no page knows which visitors were called
 			cutoff, park = 0, 0
 		}
-		whole(`,"cutoff":`, cutoff)
+		whole(","+LineFollows, cutoff)
 		whole(`,"park":`, park)
 		whole(`,"slots":`, v.Slots)
 		dst = append(dst, `,"paces":[`...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"vestibule/internal/core/admission"
+	"vestibule/internal/core/estimate"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
@@ -134,8 +135,11 @@ func (e *engine) Drain() {
 // Told reports whether fleet time was ever known well enough to give a place.
 func (e *engine) Told() bool { return e.told.Load() }
 
+// changedFor is how long every stream gets every message after a change of the limits: forecasts change for all.
+const changedFor = 10 * time.Second
+
 // message returns the current broadcast of a room.
-func (e *engine) message(r *room.Room) []byte {
+func (e *engine) message(r *room.Room) sse.Message {
 	var st admission.Status
 	var l admission.Ledger
 	var outage admission.Reason
@@ -157,7 +161,11 @@ func (e *engine) message(r *room.Room) []byte {
 	if b.PausedBy = page.PausedBy(outage); state == room.QueuedAll {
 		b.PausedBy = page.PausedByOperator
 	}
-	return page.AppendBroadcast(nil, b)
+	m := sse.Message{Text: page.AppendBroadcast(nil, b), Far: estimate.Open}
+	if v := l.View; v != nil && r.Draw == nil && len(v.Rounds) == 0 && st.Time.Sub(v.Changed) > changedFor {
+		m.Far = max(v.Cutoff, v.Park)
+	}
+	return m
 }
 
 // arrive asks the core about one request from an address prefix. With aside a new visitor gets at most a place.

@@ -164,10 +164,10 @@ func (g *Gate) Unready() []string {
 }
 
 // Message returns the current broadcast of a room. ok is false if the room is gone, or all its places are void.
-func (g *Gate) Message(id room.ID, epoch uint32) (msg []byte, ok bool) {
+func (g *Gate) Message(id room.ID, epoch uint32) (m sse.Message, ok bool) {
 	r := g.Rooms().ByID(id)
 	if r == nil || r.Epoch != epoch {
-		return nil, false
+		return sse.Message{}, false
 	}
 	return g.message(r), true
 }

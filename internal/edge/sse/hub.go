@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
 	"vestibule/internal/edge/clientaddr"
 	"vestibule/internal/page"
@@ -21,7 +22,16 @@ const (
 	broadcastEvery = time.Second
 	repeatAfter    = 5 * time.Second // an unchanged message is repeated: the stream is alive
 	peekEvery      = 4               // seconds without a message after which every client was checked
+
+	farEvery = 5               // a stream far back in the line gets every fifth message: its page counts on by itself
+	allAfter = 3 * time.Second // after a change of the room's state every stream gets every message
 )
+
+// Message is the state of a room for its streams.
+type Message struct {
+	Text []byte
+	Far  fleettime.Time // places after this one are far back in the line; [estimate.Open] if none is
+}
 
 // StuckAfter is how long a client may accept no message before its stream ends.
 const StuckAfter = 20 * time.Second
@@ -50,10 +60,11 @@ type Place struct {
 	Ticket uint64 // its ID
 }
 
-// Stream is one event stream. Place, Subscriber and From are set before Add. Hub.mu guards the rest, but for stuck,
-// which belongs to Hub.Run.
+// Stream is one event stream. The exported fields are set before Add. Hub.mu guards the rest, but for stuck, which
+// belongs to Hub.Run.
 type Stream struct {
 	Place
+	Turn       fleettime.Time // the place in the line, 0 for none
 	Subscriber Subscriber
 	From       netip.Prefix
 
@@ -69,6 +80,7 @@ type channel struct {
 	members []*Stream
 	msg     []byte // the newest message
 	said    time.Time
+	changed time.Time // when the state changed last
 }
 
 // Hub manages the event streams of an edge. It is safe for concurrent use.
@@ -209,7 +221,7 @@ func (h *Hub) Drop(s *Stream, why string) {
 
 // Run writes to all streams until ctx ends. tell returns the current message of a room; ok is false if the room is
 // gone.
-func (h *Hub) Run(ctx context.Context, tell func(id room.ID, epoch uint32) (msg []byte, ok bool)) {
+func (h *Hub) Run(ctx context.Context, tell func(id room.ID, epoch uint32) (m Message, ok bool)) {
 	tick := time.NewTicker(h.every)
 	defer tick.Stop()
 	for {
@@ -255,7 +267,7 @@ func (h *Hub) reap() {
 }
 
 // Broadcast sends the newest messages, room by room. Only [Hub.Run] calls it.
-func (h *Hub) Broadcast(tell func(room.ID, uint32) ([]byte, bool)) {
+func (h *Hub) Broadcast(tell func(room.ID, uint32) (Message, bool)) {
 	h.mu.Lock()
 	ids := make([]room.ID, 0, len(h.rooms))
 	for id := range h.rooms {
@@ -268,7 +280,7 @@ func (h *Hub) Broadcast(tell func(room.ID, uint32) ([]byte, bool)) {
 	}
 }
 
-func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) ([]byte, bool)) {
+func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) (Message, bool)) {
 	h.mu.Lock()
 	c := h.rooms[id]
 	if c == nil {
@@ -278,7 +290,7 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) ([]byte, bool
 	epoch := c.epoch
 	h.mu.Unlock()
 
-	msg, ok := tell(id, epoch)
+	m, ok := tell(id, epoch)
 	now := time.Now()
 
 	h.mu.Lock()
@@ -290,22 +302,29 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) ([]byte, bool
 		h.mu.Unlock()
 		return
 	}
-	say := now.Sub(c.said) >= repeatAfter || !sameNews(c.msg, msg)
+	repeat := now.Sub(c.said) >= repeatAfter
+	if !bytes.Equal(stateOf(c.msg), stateOf(m.Text)) {
+		c.changed = now
+	}
+	all := repeat || now.Sub(c.changed) < allAfter
+	say := repeat || !bytes.Equal(newsOf(c.msg), newsOf(m.Text))
 	if say {
-		c.msg, c.said = msg, now
+		c.msg, c.said = m.Text, now
 	}
 	h.scratch = append(h.scratch[:0], c.members...)
 	h.mu.Unlock()
 
-	skips := 0
+	sent, skips := 0, 0
 	for i, s := range h.scratch {
-		if !say { // a write detects the end of a client by itself, with the next message
+		if !say || !all && s.Turn > m.Far && (s.Ticket+uint64(h.round))%farEvery != 0 {
+			// A write detects the end of a client by itself, with the next message.
 			if i%peekEvery == h.round%peekEvery && !s.Subscriber.Alive() {
 				h.Drop(s, Gone)
 			}
 			continue
 		}
-		skipped, err := s.Subscriber.Send(msg)
+		sent++
+		skipped, err := s.Subscriber.Send(m.Text)
 		switch {
 		case err != nil:
 			h.Drop(s, Gone)
@@ -321,17 +340,23 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) ([]byte, bool
 		}
 	}
 	if say {
-		h.metrics.events.WithLabelValues("sent").Add(float64(len(h.scratch) - skips))
+		h.metrics.events.WithLabelValues("sent").Add(float64(sent - skips))
 		h.metrics.events.WithLabelValues("skipped").Add(float64(skips))
 		h.metrics.broadcasts.Observe(time.Since(now).Seconds())
 	}
 	clear(h.scratch)
 }
 
-// sameNews reports whether two messages differ only in their time.
-func sameNews(a, b []byte) bool {
-	i, j := bytes.IndexByte(a, ','), bytes.IndexByte(b, ',')
-	return i >= 0 && j >= 0 && bytes.Equal(a[i:], b[j:])
+// newsOf returns a message without its time.
+func newsOf(msg []byte) []byte {
+	_, news, _ := bytes.Cut(msg, []byte(","))
+	return news
+}
+
+// stateOf returns the part of a message that is the same for a room that stays as it is, however the line moves.
+func stateOf(msg []byte) []byte {
+	state, _, _ := bytes.Cut(newsOf(msg), []byte(page.LineFollows))
+	return state
 }
 
 // Latest returns the newest message of a room, or nil without listeners.

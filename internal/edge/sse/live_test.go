@@ -8,14 +8,20 @@ import (
 	"errors"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
+	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room"
+	"vestibule/internal/core/wire"
 	"vestibule/internal/lab/testkit"
+	"vestibule/internal/page"
 )
 
 var eventually = testkit.Eventually
@@ -123,6 +129,66 @@ func TestASlowReaderSkips(t *testing.T) {
 			eventually(t, "it is noticed that the client is gone", func() bool { return !p.Alive() })
 		})
 	}
+}
+
+// heard is a subscriber that keeps the messages.
+type heard []string
+
+func (h *heard) Send(msg []byte) (bool, error) { *h = append(*h, string(msg)); return false, nil }
+func (*heard) Alive() bool                     { return true }
+func (*heard) Close()                          {}
+
+// TestStreamsFarBackHearLess: a stream far back in the line gets every fifth message, and every one for some seconds
+// after the state of the room has changed.
+func TestStreamsFarBackHearLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := New(Options{Max: 1000, PerPrefix: 1000, Reg: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 10
+		var near, far [n]heard
+		for i := range n {
+			for _, s := range []*Stream{{Turn: 100, Subscriber: &near[i]}, {Turn: 101, Subscriber: &far[i]}} {
+				s.Place = Place{room.IDOf("sale"), uint64(s.Turn)*n + uint64(i)}
+				if err := errors.Join(e.Reserve(s.From), e.Add(s, 0, nil, func() error { return nil })); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		line := 0
+		// play broadcasts for some seconds, in a room that is paused or not, and returns what the streams heard.
+		play := func(seconds int, paused bool) (nearby, back []int) {
+			for i := range n {
+				near[i], far[i] = nil, nil
+			}
+			for range seconds {
+				time.Sleep(time.Second)
+				line++
+				b := page.Broadcast{Now: fleettime.Time(line), View: &wire.View{Slots: int64(line)}}
+				if paused {
+					b.PausedBy = page.PausedByOperator
+				}
+				e.Broadcast(func(room.ID, uint32) (Message, bool) {
+					return Message{Text: page.AppendBroadcast(nil, &b), Far: 100}, true
+				})
+			}
+			for i := range n {
+				nearby, back = append(nearby, len(near[i])), append(back, len(far[i]))
+			}
+			return nearby, back
+		}
+		play(10, false)
+		for _, tc := range []struct {
+			paused bool
+			far    int // of 10 messages
+		}{{false, 2}, {true, 4}, {true, 2}, {false, 4}, {false, 2}} {
+			nearby, back := play(10, tc.paused)
+			if slices.Min(nearby) != 10 || slices.Min(back) < tc.far-1 || slices.Max(back) > tc.far+1 {
+				t.Errorf("paused %v: of 10 messages those near heard %v, those far back %v; want 10 and about %d", tc.paused, nearby, back, tc.far)
+			}
+		}
+	})
 }
 
 // nothing is a subscriber that accepts everything.

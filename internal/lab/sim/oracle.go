@@ -94,7 +94,7 @@ type stamps struct {
 // deed is the ledger's view of a data centre's permits.
 type deed struct {
 	known      bool
-	shut       bool // a copy that knows it is one, without permits at edges: it allocates none
+	shut       bool // it is not listed, and its edges have no permits: it allocates none
 	held, rate int64
 }
 
@@ -517,7 +517,7 @@ func (j *oracle) checkCentre(w *World, i int) {
 		credit += int64(c)
 		rcredit += int64(rc)
 	}
-	line.shut = r.copied && credit+rcredit == 0 && n.core.Status(n.clock.read(w.now)).Standing != wire.Listed
+	line.shut = credit+rcredit == 0 && n.core.Status(n.clock.read(w.now)).Standing != wire.Listed
 	c := &j.centres[i]
 	sum := credit + max(0, l.Free)
 	if int64(c.here-c.moved)+sum > line.held {

@@ -172,12 +172,13 @@ func (p *pool) missing(d *centre) bool {
 }
 
 // confirms reports whether the limits are kept with the current ledgers. Reconstructed ledgers hold at least what is
-// out, so nothing is lent twice then. The ledger of a copy is never confirmed: the next leader does not wait for it.
+// out, so nothing is lent twice then. The ledger of a data centre that is not listed, such as a copy, is never confirmed:
+// the next leader does not wait for it, and may lend what it holds to others.
 func (p *pool) confirms(d *centre, l *loan) bool {
 	if !l.reconstructed {
 		return true
 	}
-	if p.centres.isCopy(d) {
+	if p.centres.members != 0 && !d.listed {
 		return false
 	}
 	free, rate, complete := p.free()

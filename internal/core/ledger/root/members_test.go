@@ -251,6 +251,11 @@ func TestRule9WhoIsNotListedCounts(t *testing.T) {
 	if c := r.centres["lima"]; c.standing != wire.Unlisted || c.keep != 0 {
 		t.Errorf("it was told that it is %v and may keep %d", c.standing, c.keep)
 	}
+	// It starts anew with an upper bound. The next leader does not ask it, and may lend these permits to others.
+	r.centres["lima"].reckons = true
+	if r.exchange(2); r.centres["lima"].confirmed {
+		t.Error("what a data centre that is not listed reckons that it was lent may be used")
+	}
 	if got := r.root.Census(r.now).Unlisted; !slices.Equal(got, []root.Identity{{Name: "lima"}}) {
 		t.Errorf("alarm about %v", got)
 	}
