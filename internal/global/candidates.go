@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -43,6 +44,8 @@ type centreReport struct {
 	edgesN uint32
 	at     fleettime.Mono // when it reported the edges
 	stop   stop.Stop      // why nobody enters there
+
+	certificateEnd int64
 }
 
 // storeCentreReport stores the display part of a report. The caller holds the lock.
@@ -56,7 +59,7 @@ func (l *leadership) storeCentreReport(now fleettime.Mono, m *wire.Report) {
 		l.reports[m.From] = c
 	}
 	if m.Build != "" { // the first part of a report
-		c.build, c.stop = m.Build, m.Stop
+		c.build, c.stop, c.certificateEnd = m.Build, m.Stop, m.CertificateEnd
 	}
 	if m.TellsEdges {
 		c.edges, c.edgesN, c.at = m.Edges, m.EdgesN, now
@@ -68,7 +71,7 @@ func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	if out.Edges = []api.Edge{}; c == nil {
 		return
 	}
-	out.Build, out.EdgesCount = c.build, int(c.edgesN)
+	out.Build, out.EdgesCount, out.CertificateEnd = c.build, int(c.edgesN), endOf(c.certificateEnd)
 	since := now.Sub(c.at)
 	if since <= edgesTold { // between two reports the edges are taken to be as they were
 		since = 0
@@ -76,8 +79,51 @@ func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	for _, e := range c.edges[:min(len(c.edges), most)] {
 		out.Edges = append(out.Edges, api.Edge{
 			Name: e.Name, Build: e.Build, State: e.State, HeardSeconds: (e.Heard + since).Seconds(), LeaseSeconds: max(0, e.Lease-since).Seconds(),
+			CertificateEnd: endOf(e.CertificateEnd),
 		})
 	}
+}
+
+// endOf returns a time in Unix seconds; nil for 0.
+func endOf(s int64) *time.Time {
+	if s == 0 {
+		return nil
+	}
+	at := time.Unix(s, 0).UTC()
+	return &at
+}
+
+// certificateSoon is how long before its end a certificate is an alarm.
+const certificateSoon = 30 * 24 * time.Hour
+
+// certificateAlarm returns the alarm of the certificates that end soon; "" for none. It names the first process of
+// those that t tells of.
+func (t *candidateState) certificateAlarm(now time.Time) string {
+	first, whose, soon := now.Add(certificateSoon), "", 0
+	see := func(end *time.Time, of string) {
+		if end == nil || end.Sub(now) >= certificateSoon {
+			return
+		}
+		if soon++; end.Before(first) {
+			first, whose = *end, of
+		}
+	}
+	see(t.CertificateEnd, t.Name)
+	for i := range t.DataCenters {
+		d := &t.DataCenters[i]
+		see(d.CertificateEnd, "the regional of "+d.Name)
+		for j := range d.Edges {
+			see(d.Edges[j].CertificateEnd, d.Edges[j].Name+" of "+d.Name)
+		}
+	}
+	if soon == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("a certificate of %s ends on %s: replace the certificate files in time", whose, first.Format(time.DateOnly))
+	if soon > 1 {
+		text += fmt.Sprintf("; %d processes have one that ends within 30 days", soon)
+	}
+	return text
 }
 
 // candidateState is the message of a candidate. Readers ignore unknown fields.
@@ -143,8 +189,9 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 func (s *Server) candidateState() candidateState {
 	trouble, _ := s.Lease.Trouble()
 	alarms := s.Ready()
+	now := time.Now()
 	t := candidateState{Candidate: api.Candidate{
-		Name: s.Config.Name, Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
+		Name: s.Config.Name, CertificateEnd: endOf(s.Certificates.First(now)), Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
 		RoomsVersion: int64(s.fleet.Set().Version()), KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
 	}}
 	if m := s.fleet.Members(); m != nil {
@@ -153,11 +200,20 @@ func (s *Server) candidateState() candidateState {
 	for _, text := range slices.Concat(alarms.Reasons, alarms.Alarms)[:min(maxToldAlarms, len(alarms.Reasons)+len(alarms.Alarms))] {
 		t.Alarms = append(t.Alarms, strings.ToValidUTF8(text[:min(maxToldAlarm, len(text))], ""))
 	}
+	s.addCentres(&t)
+	if text := t.certificateAlarm(now); text != "" {
+		t.Alarms = append(t.Alarms, text)
+	}
+	return t
+}
+
+// addCentres adds what the leader knows of the data centres.
+func (s *Server) addCentres(t *candidateState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.leading
 	if l == nil {
-		return t
+		return
 	}
 	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(l.term.N, 10), l.skew.Seconds()
 	now, edges := s.Clock.Now(), maxToldEdges
@@ -178,7 +234,6 @@ func (s *Server) candidateState() candidateState {
 		edges -= len(dc.Edges)
 		t.DataCenters = append(t.DataCenters, dc)
 	}
-	return t
 }
 
 // receive takes the message of a candidate.

@@ -50,6 +50,32 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	}
 }
 
+// The first certificate that ends within a month is an alarm, which names its process and says how many there are.
+func TestCertificatesThatEndSoonAreAnAlarm(t *testing.T) {
+	now := time.Date(2027, 1, 10, 0, 0, 0, 0, time.UTC)
+	in := func(days int) *time.Time {
+		end := now.AddDate(0, 0, days)
+		return &end
+	}
+	edges := func(ends ...*time.Time) (all []api.DataCenter) {
+		all = []api.DataCenter{{Name: "dublin", CertificateEnd: in(365)}}
+		for i, end := range ends {
+			all[0].Edges = append(all[0].Edges, api.Edge{Name: fmt.Sprint("edge-", i), CertificateEnd: end})
+		}
+		return all
+	}
+	for want, told := range map[string]candidateState{
+		"": {Candidate: api.Candidate{Name: "g1", CertificateEnd: in(31)}, DataCenters: edges(nil, in(90))},
+		"a certificate of g1 ends on 2027-01-11: replace the certificate files in time":                                                              {Candidate: api.Candidate{Name: "g1", CertificateEnd: in(1)}},
+		"a certificate of the regional of oslo ends on 2027-01-08: replace the certificate files in time":                                            {DataCenters: []api.DataCenter{{Name: "oslo", CertificateEnd: in(-2)}}},
+		"a certificate of edge-2 of dublin ends on 2027-01-20: replace the certificate files in time; 2 processes have one that ends within 30 days": {DataCenters: edges(in(20), nil, in(10), in(40))},
+	} {
+		if got := told.certificateAlarm(now); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c candidates

@@ -407,6 +407,17 @@ func TestTheListShowsEveryRoom(t *testing.T) {
 	contains(t, first, "12,400", "61 min", "1,900 of 300", "Queueing", "Open", "room-49")
 	lacks(t, first, "room-50", "alarms")
 	contains(t, f.see("/console/?page=2"), "room-50")
+	before := func(page answer, first, then string) {
+		t.Helper()
+		if i := strings.Index(page.body, first); i < 0 || i > strings.Index(page.body, then) {
+			t.Errorf("%s is not before %s", first, then)
+		}
+	}
+	before(first, "room-01", "room-00") // whose visitors enter at once
+	f.patch(f.make("zoo", 10, 10, nil), map[string]any{"pause": map[string]any{}})
+	f.make("archive", 10, 10, map[string]any{"suspended": true})
+	before(f.see("/console/"), "zoo", "room-01")
+	before(f.see("/console/?page=2"), "room-50", "archive")
 	f.play(func() { f.fleet.Candidates[0].Alarms = []string{"the clock is off", "one more"} })
 	contains(t, f.see("/console/"), "2 alarms in the fleet")
 	f.play(func() { f.leader = false })

@@ -237,6 +237,9 @@ type Candidate struct {
 	AsOf  time.Time `json:"as_of"`
 	Build string    `json:"build"`
 
+	// CertificateEnd when its first certificate ends, null for none
+	CertificateEnd *time.Time `json:"certificate_end"`
+
 	// ClockSkewSeconds fleet time minus the clock of the machine, while it leads
 	ClockSkewSeconds float64 `json:"clock_skew_seconds"`
 	KeysVersion      int64   `json:"keys_version"`
@@ -303,6 +306,9 @@ type DataCenter struct {
 
 	// Build of the leading regional, empty if unknown
 	Build string `json:"build"`
+
+	// CertificateEnd when its first certificate ends, null for none
+	CertificateEnd *time.Time `json:"certificate_end"`
 
 	// ClockBoundSeconds bound of the error of its fleet time, null if unknown
 	ClockBoundSeconds *float64 `json:"clock_bound_seconds"`
@@ -379,6 +385,9 @@ type Draw struct {
 type Edge struct {
 	// Build empty if unknown
 	Build string `json:"build"`
+
+	// CertificateEnd when its first certificate ends, null for none
+	CertificateEnd *time.Time `json:"certificate_end"`
 
 	// HeardSeconds time since its last report, when its data centre told of it
 	HeardSeconds float64 `json:"heard_seconds"`
