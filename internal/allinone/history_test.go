@@ -18,16 +18,13 @@ import (
 	"vestibule/internal/lab/judge"
 )
 
-var come = flag.Duration("come", 0, "how long visitors of TestHistoryAgainstTheSitesLog come")
+var come = flag.Duration("come", 20*time.Second, "how long visitors of TestHistoryAgainstTheSitesLog come")
 
 // TestHistoryAgainstTheSitesLog plays a sale: visitors come faster than they may enter, and all enter in the end. What the
 // history tells of it is what the site's log tells: admissions, the mean and the highest number of sessions. The goal is
 // a difference of 1 %. An end is counted half a second late: that is less than 1 % of sessions of a minute, which visitors
-// have who come for two minutes or longer.
+// have who come for two minutes or longer, as `make history` lets them. It is 5 % more of the short sessions of others.
 func TestHistoryAgainstTheSitesLog(t *testing.T) {
-	if *come == 0 {
-		t.Skip("make history plays it: it needs a machine of its own for minutes")
-	}
 	t.Parallel()
 	const rate, goal = 270, 0.01
 	session := 10 * time.Second
@@ -132,9 +129,12 @@ func TestHistoryAgainstTheSitesLog(t *testing.T) {
 		{"mean sessions", judge.Use(spans, 0, length), inside / length.Seconds()},
 		{"most sessions", float64(most), highest},
 	} {
-		off := math.Abs(x.has-x.log) / x.log
-		t.Logf("%s: %.2f by the site's log, %.2f by the history: %.2f %% (goal 1)", x.what, x.log, x.has, 100*off)
-		if !(off <= goal) && (x.what != "mean sessions" || session >= time.Minute) {
+		off, most := math.Abs(x.has-x.log)/x.log, goal
+		if x.what == "mean sessions" && session < time.Minute {
+			most += .5 / session.Seconds()
+		}
+		t.Logf("%s: %.2f by the site's log, %.2f by the history: %.2f %% (at most %.0f)", x.what, x.log, x.has, 100*off, 100*most)
+		if !(off <= most) {
 			t.Errorf("%s differ", x.what)
 		}
 	}

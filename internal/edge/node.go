@@ -33,9 +33,9 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, sockets *node.S
 		}
 		files[key] = cert
 	}
-	node.RegisterCertificates(dbg.Registry, files)
 	s, err := New(Options{
-		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log, Sockets: sockets, Own: dbg.Listeners(), Pushes: conn.StorePush,
+		Config: cfg, Params: params, Bus: conn, Reg: dbg.Registry, Log: log, Sockets: sockets, Own: dbg.Listeners(),
+		Certificates: node.RegisterCertificates(dbg.Registry, files), Pushes: conn.StorePush,
 		Docs: natsbus.NewDocuments(conn, 0, node.RoomsDocument, node.KeysDocument, node.ControlsDocument, node.DrawsDocument),
 	})
 	if err != nil {

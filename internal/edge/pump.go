@@ -16,6 +16,8 @@ import (
 
 // uplink is the edge's session with its regional: it sends reports and applies grants.
 type uplink struct {
+	certificates *node.CertificateEnds
+
 	cfg      *Config
 	interval time.Duration // of reports without an answer
 	bus      wire.Bus
@@ -111,7 +113,7 @@ func (u *uplink) logIsolation(isolated bool) {
 func (u *uplink) send(reports []wire.Report) {
 	for i := range reports {
 		if i == 0 {
-			reports[i].Build = node.BuildVersion()
+			reports[i].Build, reports[i].CertificateEnd = node.BuildVersion(), u.certificates.First(time.Now())
 		}
 		data, err := wire.EncodeReport(&reports[i])
 		if err == nil {

@@ -44,6 +44,8 @@ type Options struct {
 	Reg    prometheus.Registerer
 	Log    *slog.Logger
 
+	Certificates *node.CertificateEnds // nil for none
+
 	Sockets     *node.Sockets // passed to this process; nil for none
 	Own         []net.Addr    // other listeners of this process: no site
 	MaxFiles    int           // limit of open files, 0 to ask the system
@@ -120,7 +122,7 @@ func New(o Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("events.per_prefix: %w", err)
 	}
 	clock := node.NewClock()
-	s.up = &uplink{cfg: &s.cfg, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1)}
+	s.up = &uplink{cfg: &s.cfg, certificates: o.Certificates, interval: o.Params.ReportFast, bus: o.Bus, folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1)}
 	s.up.keeper = &keeper{folder: s.folder, metrics: s.metrics, log: s.log, kick: make(chan struct{}, 1), after: time.After}
 	s.pushes = newPushes(o.Pushes, s.log, o.Reg)
 	if s.gate, err = s.newGate(o, clock, hub.Finish); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/push"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
@@ -42,6 +44,8 @@ type centreReport struct {
 	edgesN uint32
 	at     fleettime.Mono // when it reported the edges
 	stop   stop.Stop      // why nobody enters there
+
+	certificateEnd int64
 }
 
 // storeCentreReport stores the display part of a report. The caller holds the lock.
@@ -55,7 +59,7 @@ func (l *leadership) storeCentreReport(now fleettime.Mono, m *wire.Report) {
 		l.reports[m.From] = c
 	}
 	if m.Build != "" { // the first part of a report
-		c.build, c.stop = m.Build, m.Stop
+		c.build, c.stop, c.certificateEnd = m.Build, m.Stop, m.CertificateEnd
 	}
 	if m.TellsEdges {
 		c.edges, c.edgesN, c.at = m.Edges, m.EdgesN, now
@@ -67,7 +71,7 @@ func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	if out.Edges = []api.Edge{}; c == nil {
 		return
 	}
-	out.Build, out.EdgesCount = c.build, int(c.edgesN)
+	out.Build, out.EdgesCount, out.CertificateEnd = c.build, int(c.edgesN), endOf(c.certificateEnd)
 	since := now.Sub(c.at)
 	if since <= edgesTold { // between two reports the edges are taken to be as they were
 		since = 0
@@ -75,8 +79,51 @@ func (c *centreReport) show(now fleettime.Mono, most int, out *api.DataCenter) {
 	for _, e := range c.edges[:min(len(c.edges), most)] {
 		out.Edges = append(out.Edges, api.Edge{
 			Name: e.Name, Build: e.Build, State: e.State, HeardSeconds: (e.Heard + since).Seconds(), LeaseSeconds: max(0, e.Lease-since).Seconds(),
+			CertificateEnd: endOf(e.CertificateEnd),
 		})
 	}
+}
+
+// endOf returns a time in Unix seconds; nil for 0.
+func endOf(s int64) *time.Time {
+	if s == 0 {
+		return nil
+	}
+	at := time.Unix(s, 0).UTC()
+	return &at
+}
+
+// certificateSoon is how long before its end a certificate is an alarm.
+const certificateSoon = 30 * 24 * time.Hour
+
+// certificateAlarm returns the alarm of the certificates that end soon; "" for none. It names the first process of
+// those that t tells of.
+func (t *candidateState) certificateAlarm(now time.Time) string {
+	first, whose, soon := now.Add(certificateSoon), "", 0
+	see := func(end *time.Time, of string) {
+		if end == nil || end.Sub(now) >= certificateSoon {
+			return
+		}
+		if soon++; end.Before(first) {
+			first, whose = *end, of
+		}
+	}
+	see(t.CertificateEnd, t.Name)
+	for i := range t.DataCenters {
+		d := &t.DataCenters[i]
+		see(d.CertificateEnd, "the regional of "+d.Name)
+		for j := range d.Edges {
+			see(d.Edges[j].CertificateEnd, d.Edges[j].Name+" of "+d.Name)
+		}
+	}
+	if soon == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("a certificate of %s ends on %s: replace the certificate files in time", whose, first.Format(time.DateOnly))
+	if soon > 1 {
+		text += fmt.Sprintf("; %d processes have one that ends within 30 days", soon)
+	}
+	return text
 }
 
 // candidateState is the message of a candidate. Readers ignore unknown fields.
@@ -89,7 +136,13 @@ type candidateState struct {
 type candidates struct {
 	mu        sync.Mutex
 	heard     map[string]candidateState
-	notifiers map[string]api.Notifier
+	notifiers map[string]notifierState
+}
+
+// notifierState is the message of a notifier.
+type notifierState struct {
+	api.Notifier
+	rooms map[room.ID]int // subscribed visitors
 }
 
 // run publishes the state of this candidate and receives the others'.
@@ -136,8 +189,9 @@ func (c *candidates) run(ctx context.Context, s *Server) error {
 func (s *Server) candidateState() candidateState {
 	trouble, _ := s.Lease.Trouble()
 	alarms := s.Ready()
+	now := time.Now()
 	t := candidateState{Candidate: api.Candidate{
-		Name: s.Config.Name, Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
+		Name: s.Config.Name, CertificateEnd: endOf(s.Certificates.First(now)), Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
 		RoomsVersion: int64(s.fleet.Set().Version()), KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
 	}}
 	if m := s.fleet.Members(); m != nil {
@@ -146,11 +200,20 @@ func (s *Server) candidateState() candidateState {
 	for _, text := range slices.Concat(alarms.Reasons, alarms.Alarms)[:min(maxToldAlarms, len(alarms.Reasons)+len(alarms.Alarms))] {
 		t.Alarms = append(t.Alarms, strings.ToValidUTF8(text[:min(maxToldAlarm, len(text))], ""))
 	}
+	s.addCentres(&t)
+	if text := t.certificateAlarm(now); text != "" {
+		t.Alarms = append(t.Alarms, text)
+	}
+	return t
+}
+
+// addCentres adds what the leader knows of the data centres.
+func (s *Server) addCentres(t *candidateState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.leading
 	if l == nil {
-		return t
+		return
 	}
 	t.Leading, t.Term, t.ClockSkewSeconds = true, strconv.FormatUint(l.term.N, 10), l.skew.Seconds()
 	now, edges := s.Clock.Now(), maxToldEdges
@@ -171,7 +234,6 @@ func (s *Server) candidateState() candidateState {
 		edges -= len(dc.Edges)
 		t.DataCenters = append(t.DataCenters, dc)
 	}
-	return t
 }
 
 // receive takes the message of a candidate.
@@ -215,26 +277,26 @@ func (c *candidates) hearNotifier(data []byte, now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.notifiers == nil {
-		c.notifiers = map[string]api.Notifier{}
+		c.notifiers = map[string]notifierState{}
 	}
 	if _, known := c.notifiers[n.Name]; known || len(c.notifiers) < maxCandidates {
-		c.notifiers[n.Name] = api.Notifier{
+		c.notifiers[n.Name] = notifierState{api.Notifier{
 			Name: n.Name, AsOf: now.UTC(), Subscribed: n.Subscribed, Due: n.Due, Sent: n.Sent, Failed: n.Failed, GivenUp: n.Dead, LateSeconds: n.Late,
-		}
+		}, n.Rooms}
 	}
 	return nil
 }
 
-// notified returns when a notifier was last heard.
-func (c *candidates) notified() (at time.Time) {
+// notified returns when a notifier was last heard, and how many visitors of a room it then knew to be subscribed.
+func (c *candidates) notified(id room.ID) (at time.Time, subscribed int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.notifiers {
 		if n.AsOf.After(at) {
-			at = n.AsOf
+			at, subscribed = n.AsOf, n.rooms[id]
 		}
 	}
-	return at
+	return at, subscribed
 }
 
 func older(a, b candidateState) int { return a.AsOf.Compare(b.AsOf) }
@@ -245,10 +307,10 @@ func (c *candidates) view() api.Fleet {
 	defer c.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(c.heard, func(_ string, t candidateState) bool { return now.Sub(t.AsOf) > candidateGone })
-	maps.DeleteFunc(c.notifiers, func(_ string, n api.Notifier) bool { return now.Sub(n.AsOf) > candidateGone })
+	maps.DeleteFunc(c.notifiers, func(_ string, n notifierState) bool { return now.Sub(n.AsOf) > candidateGone })
 	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}, Notifiers: []api.Notifier{}}
 	for _, name := range slices.Sorted(maps.Keys(c.notifiers)) {
-		out.Notifiers = append(out.Notifiers, c.notifiers[name])
+		out.Notifiers = append(out.Notifiers, c.notifiers[name].Notifier)
 	}
 	leader := c.leader(now)
 	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {

@@ -50,6 +50,32 @@ func TestWhatADataCentreTellsOfItsEdgesIsShown(t *testing.T) {
 	}
 }
 
+// The first certificate that ends within a month is an alarm, which names its process and says how many there are.
+func TestCertificatesThatEndSoonAreAnAlarm(t *testing.T) {
+	now := time.Date(2027, 1, 10, 0, 0, 0, 0, time.UTC)
+	in := func(days int) *time.Time {
+		end := now.AddDate(0, 0, days)
+		return &end
+	}
+	edges := func(ends ...*time.Time) (all []api.DataCenter) {
+		all = []api.DataCenter{{Name: "dublin", CertificateEnd: in(365)}}
+		for i, end := range ends {
+			all[0].Edges = append(all[0].Edges, api.Edge{Name: fmt.Sprint("edge-", i), CertificateEnd: end})
+		}
+		return all
+	}
+	for want, told := range map[string]candidateState{
+		"": {Candidate: api.Candidate{Name: "g1", CertificateEnd: in(31)}, DataCenters: edges(nil, in(90))},
+		"a certificate of g1 ends on 2027-01-11: replace the certificate files in time":                                                              {Candidate: api.Candidate{Name: "g1", CertificateEnd: in(1)}},
+		"a certificate of the regional of oslo ends on 2027-01-08: replace the certificate files in time":                                            {DataCenters: []api.DataCenter{{Name: "oslo", CertificateEnd: in(-2)}}},
+		"a certificate of edge-2 of dublin ends on 2027-01-20: replace the certificate files in time; 2 processes have one that ends within 30 days": {DataCenters: edges(in(20), nil, in(10), in(40))},
+	} {
+		if got := told.certificateAlarm(now); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c candidates
@@ -100,12 +126,15 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		}
 		want("", maxCandidates, 0)
 		for i := range 3 * maxCandidates {
-			if err := c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d}`, i, i), time.Now()); err != nil {
+			if err := c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d,"rooms":{"7":40}}`, i, i), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := c.view().Notifiers; len(n) != maxCandidates || n[1].Name != "n1" || n[1].Sent != 1 || !c.notified().Equal(time.Now()) {
+		if n := c.view().Notifiers; len(n) != maxCandidates || n[1].Name != "n1" || n[1].Sent != 1 {
 			t.Errorf("%d notifiers: %+v", len(n), n[:2])
+		}
+		if at, n := c.notified(7); !at.Equal(time.Now()) || n != 40 {
+			t.Errorf("%v: %d", at, n)
 		}
 		time.Sleep(candidateGone + 1)
 		if n := c.view().Notifiers; n == nil || len(n) != 0 {

@@ -27,11 +27,11 @@ func NewNode(cfg Config, params wire.Params, conn *natsbus.Conn, log *slog.Logge
 		return nil, err
 	}
 	dbg.Links.Add("nats", conn)
-	node.RegisterCertificates(dbg.Registry, map[string]string{"control.cert": cfg.Control.Cert, "nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA})
+	ends := node.RegisterCertificates(dbg.Registry, map[string]string{"control.cert": cfg.Control.Cert, "nats.cert": cfg.NATS.Cert, "nats.ca": cfg.NATS.CA})
 	clock, replicas := node.NewClock(), node.BucketReplicas(cfg.NATS.Replicas)
 	own := natsbus.NewControl(conn, replicas)
 	s, err := New(Options{
-		Config: cfg, Params: params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log,
+		Config: cfg, Params: params, Bus: conn, Clock: clock, Reg: dbg.Registry, Log: log, Certificates: ends,
 		Docs: natsbus.NewDocuments(conn, replicas, Watched...), Secrets: own, Own: own,
 		EnsurePushes: func(ctx context.Context) error { return conn.EnsurePushes(ctx, replicas) }, Outbox: conn.Outbox,
 		Audit: audit.NewJournal(natsbus.NewAudit(conn, replicas)), History: natsbus.NewHistory(conn, replicas),

@@ -50,8 +50,11 @@ type Options struct {
 	Outbox func(ctx context.Context) (oldest time.Time, err error)
 	Lease  wire.Leadership
 	Clock  *node.Clock // the clock that Lease reads
-	Reg    prometheus.Registerer
-	Log    *slog.Logger
+
+	Certificates *node.CertificateEnds // nil for none
+
+	Reg prometheus.Registerer
+	Log *slog.Logger
 }
 
 // Server is one candidate for global.

@@ -4,43 +4,68 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// certificateEnds reports when the certificates in files end. The files are read at every scrape, since they are replaced
-// while the process runs.
-type certificateEnds struct {
+// CertificateEnds tells when the certificates in files end. The files are read at every scrape, since they are replaced
+// while the process runs. It is safe for concurrent use.
+type CertificateEnds struct {
 	ends  *prometheus.Desc
 	files map[string]string // by the key of the configuration
+
+	mu    sync.Mutex
+	read  time.Time
+	first int64
 }
 
 // RegisterCertificates registers the metric of certificate files, by the key of the configuration; "" is no file.
-func RegisterCertificates(reg prometheus.Registerer, files map[string]string) {
-	reg.MustRegister(&certificateEnds{
-		prometheus.NewDesc("vestibule_certificate_expiry_timestamp_seconds", "When the first certificate in the file of this key ends, in Unix seconds; absent if the file has none.", []string{"key"}, nil),
-		files,
-	})
+func RegisterCertificates(reg prometheus.Registerer, files map[string]string) *CertificateEnds {
+	c := &CertificateEnds{
+		ends:  prometheus.NewDesc("vestibule_certificate_expiry_timestamp_seconds", "When the first certificate in the file of this key ends, in Unix seconds; absent if the file has none.", []string{"key"}, nil),
+		files: files,
+	}
+	reg.MustRegister(c)
+	return c
+}
+
+// First returns when the first certificate in all files ends, as of a minute ago at most, in Unix seconds; 0 for none.
+func (c *CertificateEnds) First(now time.Time) int64 {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read.IsZero() || now.Sub(c.read) > time.Minute {
+		c.read, c.first = now, 0
+		for _, file := range c.files {
+			if end, ok := firstEnd(file); ok && (c.first == 0 || end.Unix() < c.first) {
+				c.first = end.Unix()
+			}
+		}
+	}
+	return c.first
 }
 
 // Describe implements [prometheus.Collector].
-func (c *certificateEnds) Describe(ch chan<- *prometheus.Desc) { ch <- c.ends }
+func (c *CertificateEnds) Describe(ch chan<- *prometheus.Desc) { ch <- c.ends }
 
 // Collect implements [prometheus.Collector].
-func (c *certificateEnds) Collect(ch chan<- prometheus.Metric) {
+func (c *CertificateEnds) Collect(ch chan<- prometheus.Metric) {
 	for key, file := range c.files {
-		if file == "" {
-			continue
-		}
 		if end, ok := firstEnd(file); ok {
 			ch <- prometheus.MustNewConstMetric(c.ends, prometheus.GaugeValue, float64(end.Unix()), key)
 		}
 	}
 }
 
-// firstEnd returns when the first of the certificates in a PEM file ends.
+// firstEnd returns when the first of the certificates in a PEM file ends. "" is no file.
 func firstEnd(file string) (end time.Time, ok bool) {
+	if file == "" {
+		return end, false
+	}
 	rest, err := os.ReadFile(file)
 	if err != nil {
 		return end, false // the configuration and the connection report it

@@ -41,9 +41,9 @@ func TestCertificatesSayWhenTheyEnd(t *testing.T) {
 		}
 	}
 	reg := prometheus.NewRegistry()
-	RegisterCertificates(reg, map[string]string{"nats.cert": file, "nats.ca": "", "tls.cert": filepath.Join(dir, "missing")})
+	all := RegisterCertificates(reg, map[string]string{"nats.cert": file, "nats.ca": "", "tls.cert": filepath.Join(dir, "missing")})
 	const name = "vestibule_certificate_expiry_timestamp_seconds"
-	for _, want := range [][]int64{{1900000000}, {1900000000, 1800000000}} { // the second replaces the first
+	for i, want := range [][]int64{{1900000000}, {1900000000, 1800000000}} { // the second replaces the first
 		ends(want...)
 		got, err := reg.Gather()
 		if n := testutil.CollectAndCount(reg, name); err != nil || n != 1 {
@@ -51,6 +51,9 @@ func TestCertificatesSayWhenTheyEnd(t *testing.T) {
 		}
 		if v := got[0].GetMetric()[0].GetGauge().GetValue(); v != float64(want[len(want)-1]) {
 			t.Errorf("%v, want %v", v, want)
+		}
+		if n := all.First(time.Unix(int64(100*i), 0)); n != want[len(want)-1] {
+			t.Errorf("the first of all ends at %d, want %v", n, want)
 		}
 	}
 }

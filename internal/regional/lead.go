@@ -39,8 +39,8 @@ type leadership struct {
 	edgeNews bool           // edges sent news about a room since the last report to global
 	reported fleettime.Mono // last report to global
 
-	builds        map[uint64]string // versions of edges, by instance ID
-	edgesReported fleettime.Mono    // last report about edges to global
+	shown         map[uint64]wire.ToldEdge // build and certificates of edges, by instance ID
+	edgesReported fleettime.Mono           // last report about edges to global
 
 	told      stop.Stop      // why nobody enters here, as global last told
 	stop      stop.Stop      // as this aggregator last knew
@@ -59,7 +59,7 @@ func (s *Server) lead(ctx context.Context, t *node.Term, stops func() bool) erro
 	}
 	defer func() { s.memory.remember(t.Term, agg.Durable(), stops()) }()
 	t.Brief(agg)
-	l := &leadership{s: s, agg: agg, builds: map[uint64]string{}}
+	l := &leadership{s: s, agg: agg, shown: map[uint64]wire.ToldEdge{}}
 	s.setLeading(l)
 	defer s.setLeading(nil)
 	var subscribed node.Closer
@@ -205,8 +205,8 @@ func (l *leadership) observe(m *wire.Report) {
 	defer l.s.mu.Unlock()
 	l.agg.Observe(l.s.Clock.Now(), *m)
 	l.edgeNews = l.edgeNews || len(m.Rooms) > 0
-	if m.Build != "" && len(l.builds) < maxBuilds {
-		l.builds[m.Instance] = m.Build
+	if m.Build != "" && len(l.shown) < maxShown {
+		l.shown[m.Instance] = wire.ToldEdge{Build: m.Build, CertificateEnd: m.CertificateEnd}
 	}
 	if e := l.agg.Edges(); e.Unknown != l.unknown {
 		l.s.metrics.unknownEdges.Add(float64(e.Unknown - l.unknown))
@@ -252,6 +252,7 @@ func (l *leadership) reportDue() fleettime.Mono {
 
 // pump sends due messages, hands promises to the store, and returns the time until the next due message.
 func (l *leadership) pump(store *storer) time.Duration {
+	certificates := l.s.Certificates.First(time.Now())
 	l.s.mu.Lock()
 	now := l.s.Clock.Now()
 	var grants []wire.Grant
@@ -274,6 +275,7 @@ func (l *leadership) pump(store *storer) time.Duration {
 		l.edgeNews, l.reported = false, now
 	}
 	if len(reports) > 0 {
+		reports[0].CertificateEnd = certificates
 		l.addEdgeStates(now, &reports[0])
 	}
 	if d, ok := l.agg.Unsaved(); ok {
@@ -322,7 +324,7 @@ func (l *leadership) stopped(now fleettime.Mono) stop.Stop {
 
 const (
 	edgesEvery = 5 * time.Second // interval of reports about the edges to global
-	maxBuilds  = 10_000
+	maxShown   = 10_000
 )
 
 // addEdgeStates adds monitoring data to a report: the version of this process and, periodically, the state of the
@@ -333,15 +335,16 @@ func (l *leadership) addEdgeStates(now fleettime.Mono, m *wire.Report) {
 		return
 	}
 	l.edgesReported = now
-	all, builds := l.agg.Status(now).Edges, map[uint64]string{}
+	all, shown := l.agg.Status(now).Edges, map[uint64]wire.ToldEdge{}
 	for _, e := range all {
-		if b, ok := l.builds[e.Instance]; ok {
-			builds[e.Instance] = b
+		told, ok := l.shown[e.Instance]
+		if ok {
+			shown[e.Instance] = told
 		}
 		if e.State == region.Left {
 			continue
 		}
-		told := wire.ToldEdge{Name: e.Name, Build: builds[e.Instance], State: e.State, Heard: now.Sub(e.Heard)}
+		told.Name, told.State, told.Heard = e.Name, e.State, now.Sub(e.Heard)
 		if e.State == region.Alive {
 			told.Lease = max(0, l.s.Params.EdgeLease-told.Heard)
 		}
@@ -349,10 +352,10 @@ func (l *leadership) addEdgeStates(now fleettime.Mono, m *wire.Report) {
 	}
 	last := map[string]int{region.Alive: 1, region.Dead: 2}
 	slices.SortStableFunc(m.Edges, func(a, b wire.ToldEdge) int {
-		return cmp.Or(cmp.Compare(last[a.State], last[b.State]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(last[a.State], last[b.State]), cmp.Compare(a.CertificateEnd, b.CertificateEnd), cmp.Compare(a.Name, b.Name))
 	})
 	m.TellsEdges = true
-	l.builds, m.EdgesN = builds, uint32(len(m.Edges))
+	l.shown, m.EdgesN = shown, uint32(len(m.Edges))
 	m.Edges = m.Edges[:min(len(m.Edges), wire.MaxToldEdges)]
 }
 

@@ -36,8 +36,11 @@ type Options struct {
 	Lease    wire.Leadership
 	Promises wire.PromiseStore
 	Clock    *node.Clock // the clock of Lease
-	Reg      prometheus.Registerer
-	Log      *slog.Logger
+
+	Certificates *node.CertificateEnds // nil for none
+
+	Reg prometheus.Registerer
+	Log *slog.Logger
 }
 
 // Server is one regional.

@@ -36,14 +36,14 @@ func packReport(m *Report) *wirepb.Report {
 		SentNs: int64(m.Sent), AsOfMs: int64(m.AsOf), AsOfBoundNs: uint64(max(0, m.AsOfBound)), Seen: packTerm(m.Seen), Acked: m.Acked,
 		Join: m.Join, Final: m.Final, Bye: m.Bye, Leaving: m.Leaving, CountsSinceMs: int64(m.CountsSince), Blank: m.Blank, Recovering: m.Recovering, Succeeds: m.Succeeds,
 		Members: m.Members, ClusterId: m.ClusterID, Build: shown(m.Build), EdgesN: m.EdgesN, TellsEdges: m.TellsEdges, Stop: packStop(&m.Stop),
-		Stored: m.Stored, Settles: m.Settles,
+		Stored: m.Stored, Settles: m.Settles, CertificateEndS: m.CertificateEnd,
 		Rooms: make([]*wirepb.RoomReport, len(m.Rooms)),
 	}
 	for i := range m.Rooms {
 		p.Rooms[i] = packRoomReport(&m.Rooms[i])
 	}
 	for _, e := range m.Edges[:min(len(m.Edges), MaxToldEdges)] {
-		p.Edges = append(p.Edges, &wirepb.ToldEdge{Name: e.Name, Build: shown(e.Build), State: e.State, HeardMs: millis(e.Heard), LeaseMs: millis(e.Lease)})
+		p.Edges = append(p.Edges, &wirepb.ToldEdge{Name: e.Name, Build: shown(e.Build), State: e.State, HeardMs: millis(e.Heard), LeaseMs: millis(e.Lease), CertificateEndS: e.CertificateEnd})
 	}
 	return p
 }
@@ -66,7 +66,7 @@ func unpackReport(p *wirepb.Report) (*Report, error) {
 		Sent: fleettime.Mono(p.SentNs), AsOf: fleettime.Time(p.AsOfMs), AsOfBound: time.Duration(p.AsOfBoundNs), Seen: unpackTerm(p.Seen), Acked: p.Acked,
 		Join: p.Join, Final: p.Final, Bye: p.Bye, Leaving: p.Leaving, CountsSince: fleettime.Time(p.CountsSinceMs), Blank: p.Blank, Recovering: p.Recovering, Succeeds: p.Succeeds,
 		Members: p.Members, ClusterID: p.ClusterId, Build: shown(p.Build), EdgesN: p.EdgesN, TellsEdges: p.TellsEdges,
-		Stored: p.Stored, Settles: p.Settles,
+		Stored: p.Stored, Settles: p.Settles, CertificateEnd: p.CertificateEndS,
 		Stop: unpackStop(p.Stop),
 	}
 	if err := checkHead(m.From, m.Part, m.Parts, len(p.Rooms)); err != nil {
@@ -74,7 +74,7 @@ func unpackReport(p *wirepb.Report) (*Report, error) {
 	}
 	for _, e := range p.Edges[:min(len(p.Edges), MaxToldEdges)] {
 		if CheckName(e.Name) == nil {
-			m.Edges = append(m.Edges, ToldEdge{e.Name, shown(e.Build), shown(e.State), time.Duration(e.HeardMs) * time.Millisecond, time.Duration(e.LeaseMs) * time.Millisecond})
+			m.Edges = append(m.Edges, ToldEdge{e.Name, shown(e.Build), shown(e.State), time.Duration(e.HeardMs) * time.Millisecond, time.Duration(e.LeaseMs) * time.Millisecond, e.CertificateEndS})
 		}
 	}
 	if n := len(p.Succeeds); n > MaxSucceeds {

@@ -32,8 +32,9 @@ const day = fleettime.Time(1622133200_000) // 27 May 2021, 16:33:20 UTC
 var goldenReport = Report{
 	From: "edge-1", Instance: 0x1122334455667788, LeaseEpoch: 2, Seq: 41, Part: 0, Parts: 1, Sent: 987654321, AsOf: day, AsOfBound: 21 * time.Millisecond, Succeeds: []uint64{0x0102030405060708, 0x1112131415161718},
 	Seen: Term{N: 3, Nonce: 0xabcdef}, Acked: 40, Join: true, Build: "v0.2.0", EdgesN: 1200, TellsEdges: true,
-	Stop:  stop.Stop{Reason: stop.AwaitsEdge, Since: day - 9000, Until: day + 60_000, Centre: "nairobi", Edge: "edge-2", Instance: 1<<63 + 5, Ended: true},
-	Edges: []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond}, {"edge-2", "", "awaiting", time.Hour, 0}},
+	Stop:           stop.Stop{Reason: stop.AwaitsEdge, Since: day - 9000, Until: day + 60_000, Centre: "nairobi", Edge: "edge-2", Instance: 1<<63 + 5, Ended: true},
+	Edges:          []ToldEdge{{"edge-1", "v0.1.1", "alive", 740 * time.Millisecond, 2260 * time.Millisecond, 1800000000}, {"edge-2", "", "awaiting", time.Hour, 0, 0}},
+	CertificateEnd: 1900000000,
 	Rooms: []RoomReport{{
 		Room: room.IDOf("tickets"), Reconstructed: true, Permits: Permits{Sessions: Allocation{Granted: 60, Returned: 4}, Rate: Allocation{Granted: 30, Returned: 2}}, Spent: 50, RateIdle: 7, RateOwed: 5, RateUsed: []uint32{3, 0, 18},
 		Renewed: 9, RenewCeil: 12,

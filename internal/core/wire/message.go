@@ -94,6 +94,8 @@ type Report struct {
 	TellsEdges bool // Edges and EdgesN are set
 
 	Stop stop.Stop // why nobody enters any room of the data centre (regionals)
+
+	CertificateEnd int64 // when the first certificate of the process ends, in Unix seconds; 0 for none
 }
 
 // ToldEdge is an edge as seen by its regional.
@@ -103,6 +105,8 @@ type ToldEdge struct {
 	State string
 	Heard time.Duration // time since its last report
 	Lease time.Duration // upper bound of the rest of its lease
+
+	CertificateEnd int64 // when its first certificate ends, in Unix seconds; 0 for none
 }
 
 // RoomReport is a child's state in one room.

@@ -117,7 +117,7 @@ func lighthouse(t *testing.T, url string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
+	run := exec.CommandContext(t.Context(), "npx", "--yes", os.Getenv("LIGHTHOUSE"), url, "--quiet", "--ignore-status-code", "--only-categories=accessibility", "--chrome-flags=--headless --no-sandbox", "--output=json")
 	run.Env = append(os.Environ(), "CHROME_PATH="+chromium)
 	out, err := run.Output()
 	var report struct {
@@ -186,6 +186,10 @@ func TestScreensInABrowser(t *testing.T) {
 			}
 			if n := browsertest.See(t, ctx, chromedp.Evaluate[int64](`document.documentElement.scrollWidth`)); n > look.width {
 				t.Errorf("%s is %d wide", name, n)
+			}
+			if hidden := browsertest.See(t, ctx, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".top nav a, .tabs a, .acts .button")]
+				.filter(a => { const r = a.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth || r.bottom > innerHeight; }).map(a => a.textContent)`)); len(hidden) > 0 && screen.prepare == "" {
+				t.Errorf("%s: the first view lacks %q", name, hidden)
 			}
 			if n := browsertest.See(t, ctx, chromedp.Evaluate[int64](`document.styleSheets.length`)); n == 0 {
 				t.Errorf("%s has no style", name)

@@ -407,6 +407,17 @@ func TestTheListShowsEveryRoom(t *testing.T) {
 	contains(t, first, "12,400", "61 min", "1,900 of 300", "Queueing", "Open", "room-49")
 	lacks(t, first, "room-50", "alarms")
 	contains(t, f.see("/console/?page=2"), "room-50")
+	before := func(page answer, first, then string) {
+		t.Helper()
+		if i := strings.Index(page.body, first); i < 0 || i > strings.Index(page.body, then) {
+			t.Errorf("%s is not before %s", first, then)
+		}
+	}
+	before(first, "room-01", "room-00") // whose visitors enter at once
+	f.patch(f.make("zoo", 10, 10, nil), map[string]any{"pause": map[string]any{}})
+	f.make("archive", 10, 10, map[string]any{"suspended": true})
+	before(f.see("/console/"), "zoo", "room-01")
+	before(f.see("/console/?page=2"), "room-50", "archive")
 	f.play(func() { f.fleet.Candidates[0].Alarms = []string{"the clock is off", "one more"} })
 	contains(t, f.see("/console/"), "2 alarms in the fleet")
 	f.play(func() { f.leader = false })
@@ -426,6 +437,7 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 		"queueing": {numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30}, want: []string{"Queueing", "wait of a newcomer 1 min"}},
 		"full":     {numbers: control.Numbers{Active: 300}, want: []string{"Full", "300"}},
 		"beyond":   {numbers: control.Numbers{Active: 310, Beyond: 10}, want: []string{"10 people more than the limit"}},
+		"notified": {numbers: control.Numbers{Active: 300, Waiting: 90, Longest: 30, Subscribed: 40}, want: []string{"40 people in line will be notified"}},
 		"paused":   {controls: map[string]any{"pause": map[string]any{}, "reason": "power cut"}, want: []string{"Paused Nobody is let in.", "Ben paused the room, just now: power cut"}},
 		"silent":   {silent: true, want: []string{"Unknown No leading global publishes numbers."}},
 		"not heard any more": {

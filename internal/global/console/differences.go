@@ -67,7 +67,7 @@ func leaf(v any) string {
 				parts = append(parts, key+" "+s)
 			}
 		}
-		return strings.Join(parts, ", ")
+		return strings.Join(parts, ",\n")
 	default:
 		return fmt.Sprint(v)
 	}

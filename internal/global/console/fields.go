@@ -31,6 +31,13 @@ type choice struct{ Value, Label string }
 // Checked reports whether a check box is set.
 func (f *field) Checked() bool { return f.Value == "true" }
 
+// Has reports whether a list has a value.
+func (f *field) Has(value string) bool { return slices.Contains(f.list(), value) }
+
+func (f *field) list() []string {
+	return strings.FieldsFunc(f.Value, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
 // formView is a form with its faults.
 type formView struct {
 	Action string // address
@@ -45,7 +52,7 @@ type formView struct {
 func (v *formView) take(form url.Values) {
 	for i := range v.Fields {
 		f := &v.Fields[i]
-		f.Value = strings.TrimSpace(form.Get(f.Name))
+		f.Value = strings.TrimSpace(strings.Join(form[f.Name], ",")) // a list may come in parts
 		if f.Kind == "check" && f.Value == "" {
 			f.Value = "false"
 		}
@@ -84,8 +91,7 @@ func (f *field) read() (value any, fault string) {
 		}
 		return n, ""
 	case "list":
-		list := strings.FieldsFunc(f.Value, func(r rune) bool { return r == ',' || r == ' ' })
-		return append([]string{}, list...), "" // never null
+		return append([]string{}, f.list()...), "" // never null
 	case "check":
 		return f.Value == "true", ""
 	case "time":

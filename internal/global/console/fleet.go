@@ -69,7 +69,7 @@ func viewFleet(now time.Time, f *api.Fleet) *fleetView {
 	shape := fnv.New64a() // of what the stream does not send
 	write := func(text string) { _, _ = shape.Write([]byte(text + "\x00")) }
 	for i := range f.Candidates {
-		v.Candidates = append(v.Candidates, v.candidate(&f.Candidates[i]))
+		v.Candidates = append(v.Candidates, v.candidate(now, &f.Candidates[i]))
 		write(f.Candidates[i].Name)
 		for _, text := range f.Candidates[i].Alarms {
 			v.Alarms = append(v.Alarms, alarm{f.Candidates[i].Name, text, adviceOn(text)})
@@ -78,7 +78,7 @@ func viewFleet(now time.Time, f *api.Fleet) *fleetView {
 	}
 	for i := range f.DataCenters {
 		d := &f.DataCenters[i]
-		v.Centres = append(v.Centres, v.centre(d))
+		v.Centres = append(v.Centres, v.centre(now, d))
 		write(d.Name)
 		for _, e := range d.Edges {
 			write(e.Name)
@@ -92,7 +92,7 @@ func viewFleet(now time.Time, f *api.Fleet) *fleetView {
 	return v
 }
 
-func (v *fleetView) candidate(c *api.Candidate) nodeView {
+func (v *fleetView) candidate(now time.Time, c *api.Candidate) nodeView {
 	st := state{Key: "off", Word: "Standby"}
 	if c.Leading {
 		st = state{Key: "open", Word: "Leading"}
@@ -102,7 +102,7 @@ func (v *fleetView) candidate(c *api.Candidate) nodeView {
 		st.Key = "trouble"
 		lease = "refused by the store for " + seconds(c.LeaseTroubleSeconds)
 	}
-	facts := []string{"Lease", lease, "Build", known(c.Build)}
+	facts := []string{"Lease", lease, "Build", known(c.Build), "Certificates", ends(now, c.CertificateEnd)}
 	if c.Leading {
 		facts = append(facts, "Term", c.Term, "Clock differs by", fmt.Sprintf("%.3f s", c.ClockSkewSeconds))
 	}
@@ -110,7 +110,7 @@ func (v *fleetView) candidate(c *api.Candidate) nodeView {
 	return v.node("g."+c.Name, c.Name, st, facts...)
 }
 
-func (v *fleetView) centre(d *api.DataCenter) centreView {
+func (v *fleetView) centre(now time.Time, d *api.DataCenter) centreView {
 	st := state{Key: "open", Word: "Reporting"}
 	switch {
 	case d.State != wire.Listed.String():
@@ -134,11 +134,13 @@ func (v *fleetView) centre(d *api.DataCenter) centreView {
 		"Lease", seconds(d.LeaseSeconds)+" left",
 		"Clock", clock,
 		"Build", known(d.Build),
+		"Certificates", ends(now, d.CertificateEnd),
 	), More: d.EdgesCount - len(d.Edges)}
 	for i := range d.Edges {
 		e := &d.Edges[i]
 		c.Edges = append(c.Edges, v.node(key+"."+e.Name, e.Name, edgeState(e.State),
-			"Heard", seconds(e.HeardSeconds)+" ago", "Lease", seconds(e.LeaseSeconds)+" left", "Build", known(e.Build)))
+			"Heard", seconds(e.HeardSeconds)+" ago", "Lease", seconds(e.LeaseSeconds)+" left", "Build", known(e.Build),
+			"Certificates", ends(now, e.CertificateEnd)))
 		if e.State == "alive" {
 			c.Good++
 		}
@@ -178,6 +180,18 @@ func seconds(s float64) string {
 		return plural(int(s/60), "minute", "minutes")
 	}
 	return fmt.Sprintf("%.1f s", s)
+}
+
+// ends tells how long the certificates of a process last; end is that of the first, nil for none.
+func ends(now time.Time, end *time.Time) string {
+	switch {
+	case end == nil:
+		return "none"
+	case end.Before(now):
+		return "ended"
+	default:
+		return plural(int(end.Sub(now)/(24*time.Hour)), "day", "days") + " left"
+	}
 }
 
 func known(text string) string {

@@ -152,11 +152,15 @@ func TestWebhooks(t *testing.T) {
 	const at = "/console/webhooks"
 	page := f.see(at)
 	contains(t, page, "Nobody is told", "room.paused")
-	if a := f.sent(page, at, map[string]string{"name": "pager", "url": "ftp://x"}); a.code != http.StatusUnprocessableEntity || !strings.Contains(a.body, `aria-invalid="true"`) {
+	if a := f.sent(page, at, map[string]string{"name": "pager", "url": "ftp://x", "kinds": "room.paused"}); a.code != http.StatusUnprocessableEntity || !strings.Contains(a.body, `aria-invalid="true"`) ||
+		!strings.Contains(a.body, `value="room.paused" checked`) || strings.Contains(a.body, `value="room.resumed" checked`) {
 		t.Errorf("a bad URL: %d %s", a.code, a.text())
 	}
 	made := f.sent(page, at, map[string]string{"name": "pager<b>", "url": "https://hooks.example/secretpath", "kinds": "room.paused, alarm.raised", "rooms": "sale"})
 	contains(t, made, "The webhook pager<b> is created.", "whsec_", "to hooks.example; only room.paused, alarm.raised; only for sale")
+	two := f.post(at, map[string][]string{"name": {"two"}, "url": {"https://two.example"}, "kinds": {"room.resumed", "limit.changed"}})
+	contains(t, two, "to two.example; only room.resumed, limit.changed")
+	contains(t, f.press(two, regexp.MustCompile(`(?s)<h3>two .*?action="(/console/webhooks/[^"]+)"`).FindStringSubmatch(two.body)[1], "do", "delete"), "The webhook is deleted")
 	page = f.see(at)
 	lacks(t, page, "whsec_", "secretpath", "<b>")
 	one := regexp.MustCompile(`action="(/console/webhooks/[^"]+)"`).FindStringSubmatch(page.body)[1]

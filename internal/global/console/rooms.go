@@ -1,12 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -187,6 +189,7 @@ func viewList(l *listReading, x listQuery) *listView {
 			found = append(found, r)
 		}
 	}
+	slices.SortStableFunc(found, func(a, b *roomReading) int { return cmp.Compare(a.facts.rank(), b.facts.rank()) })
 	from := min(len(found), (x.page-1)*roomsPerPage)
 	to := min(len(found), from+roomsPerPage)
 	names := fnv.New64a()
@@ -206,6 +209,20 @@ func viewList(l *listReading, x listQuery) *listView {
 		v.Later = x.address("/console/", x.page+1)
 	}
 	return v
+}
+
+// rank orders the list: the rooms that nobody enters first, then those whose newcomers wait for minutes. A room changes
+// its rank rarely: the page is loaded again for it.
+func (f *facts) rank() int {
+	switch key := stateOf(*f).Key; {
+	case key == "trouble" || key == "paused" || key == "before":
+		return 0
+	case key == "busy" && f.status.MaxEstimatedTimeMinutes > 1:
+		return 1
+	case key == "off":
+		return 3
+	}
+	return 2
 }
 
 // fields returns all values of the page, for the stream.

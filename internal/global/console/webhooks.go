@@ -15,7 +15,6 @@ type webhooksView struct {
 	Made     *api.Webhook     // just created, with its secret; nil for none
 	Tested   *api.WebhookTest // result of a test, nil for none
 	Done     string
-	Kinds    []notices.Kind
 	Form     *formView
 }
 
@@ -57,17 +56,21 @@ func showWebhooks(q *request, status int, v *webhooksView) error {
 		}
 		v.Webhooks = append(v.Webhooks, row)
 	}
-	if v.Kinds = notices.Kinds; v.Form == nil {
+	if v.Form == nil {
 		v.Form = hookForm()
 	}
 	return q.show(status, "webhooks", &frame{Title: "Notices", Current: "webhooks", Main: v})
 }
 
 func hookForm() *formView {
+	var kinds []choice
+	for _, k := range notices.Kinds {
+		kinds = append(kinds, choice{string(k), string(k)})
+	}
 	return &formView{Action: hooksPage, Verb: "Create the webhook", Fields: []field{
 		{Name: "name", Label: "Name", Required: true, Max: 64},
 		{Name: "url", Label: "URL", Hint: "notices are posted to it, signed", Required: true, Max: 500},
-		{Name: "kinds", Label: "Kinds of notices", Hint: "with commas between them; empty for all", Kind: "list"},
+		{Name: "kinds", Label: "Kinds of notices", Hint: "none chosen: all", Kind: "list", Choices: kinds},
 		roomsField,
 	}}
 }

@@ -165,13 +165,14 @@ type Report struct {
 	Stored        uint64                 `protobuf:"varint,40,opt,name=stored,proto3" json:"stored,omitempty"`                         // number of the snapshot in the edge's data folder; 0 if it settles nothing (edges)
 	Settles       bool                   `protobuf:"varint,41,opt,name=settles,proto3" json:"settles,omitempty"`                       // last report of an ended instance, made from snapshot stored by its successor (edges)
 	// For display only.
-	Build         string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
-	Edges         []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
-	EdgesN        uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // number of edges, even if edges is shorter
-	TellsEdges    bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
-	Stop          *Stop       `protobuf:"bytes,33,opt,name=stop,proto3" json:"stop,omitempty"` // why nobody enters any room of the data centre (regionals)
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Build           string      `protobuf:"bytes,27,opt,name=build,proto3" json:"build,omitempty"`                  // release of the process
+	Edges           []*ToldEdge `protobuf:"bytes,28,rep,name=edges,proto3" json:"edges,omitempty"`                  // of the data centre, in some reports (regionals)
+	EdgesN          uint32      `protobuf:"varint,29,opt,name=edges_n,json=edgesN,proto3" json:"edges_n,omitempty"` // number of edges, even if edges is shorter
+	TellsEdges      bool        `protobuf:"varint,30,opt,name=tells_edges,json=tellsEdges,proto3" json:"tells_edges,omitempty"`
+	Stop            *Stop       `protobuf:"bytes,33,opt,name=stop,proto3" json:"stop,omitempty"`                                                 // why nobody enters any room of the data centre (regionals)
+	CertificateEndS int64       `protobuf:"varint,42,opt,name=certificate_end_s,json=certificateEndS,proto3" json:"certificate_end_s,omitempty"` // when the first certificate of the process ends, in Unix seconds; 0 for none
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
@@ -414,6 +415,13 @@ func (x *Report) GetStop() *Stop {
 	return nil
 }
 
+func (x *Report) GetCertificateEndS() int64 {
+	if x != nil {
+		return x.CertificateEndS
+	}
+	return 0
+}
+
 // Stop is why nobody enters, for display.
 type Stop struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -509,14 +517,15 @@ func (x *Stop) GetEnded() bool {
 
 // ToldEdge is an edge as seen by its regional.
 type ToldEdge struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Build         string                 `protobuf:"bytes,2,opt,name=build,proto3" json:"build,omitempty"`
-	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	HeardMs       uint32                 `protobuf:"varint,4,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // time since its last report
-	LeaseMs       uint32                 `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // upper bound of the rest of its lease
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Name            string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Build           string                 `protobuf:"bytes,2,opt,name=build,proto3" json:"build,omitempty"`
+	State           string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	HeardMs         uint32                 `protobuf:"varint,4,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"`                           // time since its last report
+	LeaseMs         uint32                 `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`                           // upper bound of the rest of its lease
+	CertificateEndS int64                  `protobuf:"varint,6,opt,name=certificate_end_s,json=certificateEndS,proto3" json:"certificate_end_s,omitempty"` // when its first certificate ends, in Unix seconds; 0 for none
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ToldEdge) Reset() {
@@ -580,6 +589,13 @@ func (x *ToldEdge) GetHeardMs() uint32 {
 func (x *ToldEdge) GetLeaseMs() uint32 {
 	if x != nil {
 		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *ToldEdge) GetCertificateEndS() int64 {
+	if x != nil {
+		return x.CertificateEndS
 	}
 	return 0
 }
@@ -3222,7 +3238,7 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\x1cvestibule/wire/v1/wire.proto\x12\x11vestibule.wire.v1\"*\n" +
 	"\x04Term\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\xea\x06\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"\x96\a\n" +
 	"\x06Report\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x1a\n" +
@@ -3259,7 +3275,8 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"\aedges_n\x18\x1d \x01(\rR\x06edgesN\x12\x1f\n" +
 	"\vtells_edges\x18\x1e \x01(\bR\n" +
 	"tellsEdges\x12+\n" +
-	"\x04stop\x18! \x01(\v2\x17.vestibule.wire.v1.StopR\x04stop\"\xbb\x01\n" +
+	"\x04stop\x18! \x01(\v2\x17.vestibule.wire.v1.StopR\x04stop\x12*\n" +
+	"\x11certificate_end_s\x18* \x01(\x03R\x0fcertificateEndS\"\xbb\x01\n" +
 	"\x04Stop\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\rR\x06reason\x12\x19\n" +
 	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x19\n" +
@@ -3268,13 +3285,14 @@ const file_vestibule_wire_v1_wire_proto_rawDesc = "" +
 	"dataCenter\x12\x12\n" +
 	"\x04edge\x18\x05 \x01(\tR\x04edge\x12\x1a\n" +
 	"\binstance\x18\x06 \x01(\x06R\binstance\x12\x14\n" +
-	"\x05ended\x18\a \x01(\bR\x05ended\"\x80\x01\n" +
+	"\x05ended\x18\a \x01(\bR\x05ended\"\xac\x01\n" +
 	"\bToldEdge\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x19\n" +
 	"\bheard_ms\x18\x04 \x01(\rR\aheardMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\xd9\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\x12*\n" +
+	"\x11certificate_end_s\x18\x06 \x01(\x03R\x0fcertificateEndS\"\xd9\n" +
 	"\n" +
 	"\n" +
 	"RoomReport\x12\x12\n" +

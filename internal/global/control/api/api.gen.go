@@ -237,6 +237,9 @@ type Candidate struct {
 	AsOf  time.Time `json:"as_of"`
 	Build string    `json:"build"`
 
+	// CertificateEnd when its first certificate ends, null for none
+	CertificateEnd *time.Time `json:"certificate_end"`
+
 	// ClockSkewSeconds fleet time minus the clock of the machine, while it leads
 	ClockSkewSeconds float64 `json:"clock_skew_seconds"`
 	KeysVersion      int64   `json:"keys_version"`
@@ -303,6 +306,9 @@ type DataCenter struct {
 
 	// Build of the leading regional, empty if unknown
 	Build string `json:"build"`
+
+	// CertificateEnd when its first certificate ends, null for none
+	CertificateEnd *time.Time `json:"certificate_end"`
 
 	// ClockBoundSeconds bound of the error of its fleet time, null if unknown
 	ClockBoundSeconds *float64 `json:"clock_bound_seconds"`
@@ -379,6 +385,9 @@ type Draw struct {
 type Edge struct {
 	// Build empty if unknown
 	Build string `json:"build"`
+
+	// CertificateEnd when its first certificate ends, null for none
+	CertificateEnd *time.Time `json:"certificate_end"`
 
 	// HeardSeconds time since its last report, when its data centre told of it
 	HeardSeconds float64 `json:"heard_seconds"`
@@ -834,6 +843,9 @@ type Status struct {
 
 		// Stops why nobody enters now, the most important first; empty while visitors enter
 		Stops []Stop `json:"stops"`
+
+		// Subscribed waiting visitors that will be notified: those that have closed the page count in estimated_queued_users as the share that comes
+		Subscribed int `json:"subscribed"`
 
 		// TotalActiveUsers in force
 		TotalActiveUsers int `json:"total_active_users"`
