@@ -271,7 +271,7 @@ compare: packages ## compare the edge with each front to nginx, HAProxy, Caddy a
 scale: ## measure 1,000 rooms with 50 edges, idle and with traffic in 20 of them, and 10,000 rooms at the start (three minutes)
 	$(GO) run ./internal/lab/bench -scale 1000
 
-NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes history
+NIGHTLY = fronts drain draw restart takeover lost closures upgrade crowd browser-runs changes history k8s-check k8s
 
 .PHONY: nightly
 nightly: ## run what is too long for a commit, each to its end: 100,000 small worlds, faults, 20 runs in Chromium, fronts, upgrades (a night)

@@ -18,12 +18,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
 	"vestibule/internal/edge"
 	"vestibule/internal/global"
 	"vestibule/internal/node"
 	"vestibule/internal/node/natsconf"
+	"vestibule/internal/notify"
 	"vestibule/internal/regional"
 )
 
@@ -168,9 +170,16 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// variables returns the environment of a program's container, and nothing else: an unknown variable of ours stops
-// the program.
-func variables(t *testing.T, app string) (out []string) {
+// container is a container of a StatefulSet.
+type container struct {
+	Name    string
+	EnvFrom []any `yaml:"envFrom"`
+	Env     []struct{ Name, Value string }
+	Ports   []struct{ Name string }
+}
+
+// containers calls f with the containers of all StatefulSets.
+func containers(t *testing.T, f func(file string, c *container)) {
 	t.Helper()
 	walk(t, "k8s", func(name string, data []byte) {
 		if !strings.HasSuffix(name, ".yaml") || !strings.Contains(string(data), "kind: StatefulSet") {
@@ -180,13 +189,7 @@ func variables(t *testing.T, app string) (out []string) {
 			var o struct {
 				Spec struct {
 					Template struct {
-						Spec struct {
-							Containers []struct {
-								Name    string
-								EnvFrom []any `yaml:"envFrom"`
-								Env     []struct{ Name string }
-							}
-						}
+						Spec struct{ Containers []container }
 					}
 				}
 			}
@@ -195,23 +198,87 @@ func variables(t *testing.T, app string) (out []string) {
 			} else if err != nil {
 				continue // no workload
 			}
-			for _, c := range o.Spec.Template.Spec.Containers {
-				if c.Name != app {
-					continue
-				}
-				if c.EnvFrom != nil {
-					t.Errorf("%s: %s has whatever a ConfigMap holds in its environment", name, app)
-				}
-				for _, e := range c.Env {
-					out = append(out, e.Name)
-				}
+			for i := range o.Spec.Template.Spec.Containers {
+				f(name, &o.Spec.Template.Spec.Containers[i])
 			}
+		}
+	})
+}
+
+// variables returns the environment of a program's container, and nothing else: an unknown variable of ours stops
+// the program.
+func variables(t *testing.T, app string) (out []string) {
+	t.Helper()
+	containers(t, func(file string, c *container) {
+		if c.Name != app {
+			return
+		}
+		if c.EnvFrom != nil {
+			t.Errorf("%s: %s has whatever a ConfigMap holds in its environment", file, app)
+		}
+		for _, e := range c.Env {
+			out = append(out, e.Name)
 		}
 	})
 	if len(out) == 0 {
 		t.Errorf("no container is called %s", app)
 	}
 	return out
+}
+
+// TestTheNotifierOfTheComponent: the variables of its container are a configuration.
+func TestTheNotifierOfTheComponent(t *testing.T) {
+	some := filepath.Join(t.TempDir(), "some.pem")
+	if err := os.WriteFile(some, []byte("of the pod"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	containers(t, func(_ string, c *container) {
+		if c.Name != "notifier" {
+			return
+		}
+		for _, e := range c.Env {
+			switch {
+			case e.Name == "VESTIBULE_NAME":
+				e.Value = "notifier-0"
+			case strings.HasPrefix(e.Value, "/etc/vestibule/"): // a file of the pod
+				e.Value = some
+			}
+			t.Setenv(e.Name, e.Value)
+		}
+	})
+	cfg := notify.DefaultConfig()
+	if _, err := node.Flags(&cfg, pflag.NewFlagSet("notify", pflag.ContinueOnError))(); err != nil {
+		t.Error(err)
+	}
+	if cfg.Name != "notifier-0" || cfg.Metrics.Listen != ":9100" {
+		t.Errorf("%+v", cfg)
+	}
+}
+
+// TestEveryProgramIsMonitored: what has metrics is scraped, and may be.
+func TestEveryProgramIsMonitored(t *testing.T) {
+	for _, file := range []string{"networkpolicy.yaml", "podmonitor.yaml"} {
+		data, err := os.ReadFile("k8s/components/monitoring/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scraped := regexp.MustCompile(`values: \[([a-z, ]+)\]`).FindStringSubmatch(string(data))
+		if scraped == nil {
+			t.Fatalf("%s names no programs", file)
+		}
+		n := 0
+		containers(t, func(_ string, c *container) {
+			if !slices.ContainsFunc(c.Ports, func(p struct{ Name string }) bool { return p.Name == "metrics" }) {
+				return
+			}
+			if n++; !slices.Contains(strings.Split(scraped[1], ", "), c.Name) {
+				t.Errorf("%s: lacks %s", file, c.Name)
+			}
+		})
+		if n != 4 {
+			t.Errorf("%d programs have metrics", n)
+		}
+	}
 }
 
 // Pods mount the files of `vestibule nats-config`.

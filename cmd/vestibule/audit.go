@@ -169,6 +169,8 @@ func what(e *api.AuditEntry) string {
 			text = fmt.Sprintf("%s %s", x.Change, text)
 		case len(settings) > 0:
 			text += ": " + strings.Join(settings, ", ")
+		case x.Kind == api.AppliedChangeKindControls:
+			text += " unchanged"
 		}
 		out = append(out, text)
 	}

@@ -100,19 +100,18 @@ func fieldsOf(prefix string, v any, to map[string]any) map[string]any {
 }
 
 // parseTime reads a time in RFC 3339, "now", "in 10m", "2h ago", or a time of this machine's zone: "2026-12-01 09:00", or
-// 22:30 for the next such time. Durations may be in days, such as 2d.
+// 22:30 for the next such time. Durations may be in days, such as 2d, and in words, such as "10 minutes".
 func parseTime(text string, now time.Time) (time.Time, error) {
-	ahead, future := strings.CutPrefix(text, "in ")
-	back, past := strings.CutSuffix(text, " ago")
-	switch {
-	case text == "now":
+	if text == "now" {
 		return now, nil
-	case future:
-		d, err := parseDuration(ahead)
-		return now.Add(d), err
-	case past:
-		d, err := parseDuration(back)
-		return now.Add(-d), err
+	}
+	ahead, future := strings.CutPrefix(text, "in ")
+	back, past := strings.CutSuffix(ahead, " ago")
+	if d, err := parseDuration(back); err == nil && d >= 0 && future != past {
+		if past {
+			d = -d
+		}
+		return now.Add(d), nil
 	}
 	for _, layout := range []string{"15:04", "15:04:05"} {
 		t, err := time.Parse(layout, text)
@@ -134,6 +133,9 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
+		t, err = time.Parse("2006-01-02T15:04Z07:00", text)
+	}
+	if err != nil {
 		return t, fmt.Errorf("must be a time such as 2026-11-22T20:15:00Z, \"2026-11-22 20:15\", 22:30, now, in 10m or 2h ago, got %q", text)
 	}
 	return t, nil
@@ -144,7 +146,12 @@ func isClock(text string) bool {
 	return !strings.ContainsAny(text, "- ") && strings.Contains(text, ":")
 }
 
+// units are the words of durations, the longer of two with one beginning first.
+var units = strings.NewReplacer(" ", "", "seconds", "s", "second", "s", "sec", "s", "minutes", "m", "minute", "m", "min", "m",
+	"hours", "h", "hour", "h", "days", "d", "day", "d")
+
 func parseDuration(text string) (time.Duration, error) {
+	text = units.Replace(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		return time.Duration(n) * 24 * time.Hour, err

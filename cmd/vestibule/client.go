@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"vestibule/internal/core/room"
 	"vestibule/internal/global/control"
 	"vestibule/internal/global/control/api"
 )
@@ -283,7 +284,14 @@ func (c *client) find(name string) (*api.Room, error) {
 func roomOf(rooms []api.Room, name string) (*api.Room, error) {
 	i := slices.IndexFunc(rooms, func(r api.Room) bool { return r.Name == name || r.Id == name })
 	if i < 0 {
-		return nil, fmt.Errorf("no room %q", name)
+		names := make([]string, len(rooms))
+		for i := range rooms {
+			names[i] = rooms[i].Name
+		}
+		if meant := room.Suggest(name, names); meant != "" {
+			return nil, fmt.Errorf("no room %q, did you mean %q?", name, meant)
+		}
+		return nil, fmt.Errorf("no room %q (rooms restore brings back a deleted one)", name)
 	}
 	return &rooms[i], nil
 }

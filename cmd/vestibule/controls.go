@@ -22,8 +22,27 @@ func (c *controlFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	c.clientFlags.add(cmd, f)
 	f.StringVar(&c.until, "until", "", "when it ends, such as 2026-11-22T20:15:00Z or \"in 10m\"")
-	f.DurationVar(&c.lasts, "for", 0, "how long it lasts, in place of --until")
+	f.Var((*lasting)(&c.lasts), "for", "how long it lasts, in place of --until")
 	f.StringVar(&c.reason, "reason", "", "the reason, shown with the control")
+}
+
+// lasting is a flag with a duration, also in days.
+type lasting time.Duration
+
+func (l *lasting) String() string {
+	if *l == 0 {
+		return ""
+	}
+	return time.Duration(*l).String()
+}
+
+// Type implements [pflag.Value].
+func (l *lasting) Type() string { return "duration" }
+
+func (l *lasting) Set(text string) error {
+	d, err := parseDuration(text)
+	*l = lasting(d)
+	return err
 }
 
 // mark returns the end that the flags name, or their fault.

@@ -41,8 +41,12 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 					return err
 				}
 				return change(c, http.MethodPost, inZone(r.Id, "events"), b, func(e api.Event) string {
-					return fmt.Sprintf("created event %s of room %s: %s to %s", e.Name, r.Name, cellText(e.EventStartTime),
-						cellText(e.EventEndTime))
+					over := ""
+					if e.EventEndTime.Before(time.Now()) {
+						over = "; it is over already"
+					}
+					return fmt.Sprintf("created event %s of room %s: %s to %s%s", e.Name, r.Name, cellText(e.EventStartTime),
+						cellText(e.EventEndTime), over)
 				})
 			}),
 		},

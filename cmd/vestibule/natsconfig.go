@@ -110,7 +110,7 @@ type natsConfigWrite struct {
 	Hub         []string      `mapstructure:"hub" doc:"host:port on which global's servers take those of data centres"`
 	CertDir     string        `mapstructure:"cert_dir" doc:"where a server of {place} finds its certificates; empty for where they are written"`
 	StoreDir    string        `mapstructure:"store_dir" doc:"where a server of {place} keeps JetStream"`
-	Monitor     string        `mapstructure:"monitor" doc:"host:port of probes and metrics, for anybody; in Kubernetes 0.0.0.0:8222"`
+	Monitor     string        `mapstructure:"monitor" doc:"host:port of probes and metrics, for anybody"`
 	Valid       time.Duration `mapstructure:"valid" doc:"life of the certificates"`
 	CACert      string        `mapstructure:"ca_cert" doc:"certificate of an authority of your own (PEM); empty for one that is made"`
 	CAKey       string        `mapstructure:"ca_key" doc:"its ECDSA key (PEM, PKCS 8)"`

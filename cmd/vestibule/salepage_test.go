@@ -5,26 +5,37 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"vestibule/internal/core/room/roomfile"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node"
 )
 
-// TestTheSalePage runs every command of docs/SALE.md, in its order, against a fleet with the room.
+// TestTheSalePage runs every command of docs/SALE.md, in its order, against a fleet with the room, then the blocks of other
+// documents that need no more than that.
 func TestTheSalePage(t *testing.T) {
 	tree := startTree(t)
-	page, err := os.ReadFile("../../docs/SALE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Eventually(t, "the list of data centres is made", func() bool {
+		return run(t.Context(), []string{"fleet", "list"}, io.Discard, io.Discard) == node.ExitOK
+	})
 	script := "vestibule rooms create name=shop host=shop.example total_active_users=100 new_users_per_minute=100\n"
-	n := 0
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		script += block[1]
-		n += strings.Count(block[1], "vestibule ")
+	for _, block := range sections(t, "../../docs/SALE.md", "sh") {
+		script += block
 	}
-	if n < 10 {
+	for _, block := range slices.Concat(sections(t, "../../docs/RUNBOOK.md", "sh"), sections(t, "../../docs/ROOMS.md", "sh")) {
+		switch {
+		case strings.Contains(block, "fleet list"):
+			script += "vestibule fleet add dublin\n" + block
+		case strings.Contains(block, "simulate"):
+			script += block
+		}
+	}
+	if n := strings.Count(script, "\nvestibule "); n < 20 {
 		t.Fatalf("%d commands", n)
 	}
 	dir := t.TempDir()
@@ -38,9 +49,51 @@ func TestTheSalePage(t *testing.T) {
 	}})
 }
 
+// sections returns what the fenced blocks of a document with a language hold.
+func sections(t *testing.T, file, lang string) (out []string) {
+	t.Helper()
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("(?ms)^```"+lang+"\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// TestRoomsOfTheDocuments: every block of rooms, or of a part of one, is valid.
+func TestRoomsOfTheDocuments(t *testing.T) {
+	const (
+		needed = "    host: doc.example\n    total_active_users: 2\n    new_users_per_minute: 2\n    origin: http://127.0.0.1:1\n"
+		whole  = "rooms:\n  - name: doc\n" + needed
+	)
+	n := 0
+	for _, name := range []string{"APPS", "ROOMS", "WAITING-PAGE"} {
+		for _, text := range sections(t, "../../docs/"+name+".md", "yaml") {
+			n++
+			switch {
+			case strings.HasPrefix(text, "rooms:"):
+				text = strings.Replace(text, "    # …\n", needed, 1)
+			case strings.HasPrefix(text, "hosts:"):
+				text = whole + text
+			case strings.HasPrefix(text, " "):
+				text = whole + text
+			default:
+				text = whole + "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
+			}
+			if _, err := roomfile.Parse([]byte(text)); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, text)
+			}
+		}
+	}
+	if n < 6 {
+		t.Errorf("%d blocks", n)
+	}
+}
+
 // TestCommandsOfTheDocuments: every command of the documents, in a block or within a sentence, exists with its flags. Those
-// of docs/SALE.md and docs/QUICKSTART.md are run, by TestTheSalePage and in e2e; most others need machines, Kubernetes or
-// a fault.
+// of blocks are run, by TestTheSalePage, in e2e and by make k8s; most others need machines or a fault.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	root, word := newRootCmd(io.Discard, io.Discard), regexp.MustCompile(`^[a-z][a-z-]*$`)
 	files, err := filepath.Glob("../../docs/*.md")

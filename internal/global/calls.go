@@ -58,7 +58,7 @@ func (s *Server) lookAtOutbox(ctx context.Context, now time.Time, heard *time.Ti
 		s.late.Store(&late)
 		return
 	}
-	if at := s.candidates.notified(); at.After(*heard) {
+	if at, _ := s.candidates.notified(0); at.After(*heard) {
 		*heard = at
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookEvery/2)

@@ -16,6 +16,7 @@ import (
 
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/push"
+	"vestibule/internal/core/room"
 	"vestibule/internal/core/stop"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
@@ -135,7 +136,13 @@ type candidateState struct {
 type candidates struct {
 	mu        sync.Mutex
 	heard     map[string]candidateState
-	notifiers map[string]api.Notifier
+	notifiers map[string]notifierState
+}
+
+// notifierState is the message of a notifier.
+type notifierState struct {
+	api.Notifier
+	rooms map[room.ID]int // subscribed visitors
 }
 
 // run publishes the state of this candidate and receives the others'.
@@ -270,26 +277,26 @@ func (c *candidates) hearNotifier(data []byte, now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.notifiers == nil {
-		c.notifiers = map[string]api.Notifier{}
+		c.notifiers = map[string]notifierState{}
 	}
 	if _, known := c.notifiers[n.Name]; known || len(c.notifiers) < maxCandidates {
-		c.notifiers[n.Name] = api.Notifier{
+		c.notifiers[n.Name] = notifierState{api.Notifier{
 			Name: n.Name, AsOf: now.UTC(), Subscribed: n.Subscribed, Due: n.Due, Sent: n.Sent, Failed: n.Failed, GivenUp: n.Dead, LateSeconds: n.Late,
-		}
+		}, n.Rooms}
 	}
 	return nil
 }
 
-// notified returns when a notifier was last heard.
-func (c *candidates) notified() (at time.Time) {
+// notified returns when a notifier was last heard, and how many visitors of a room it then knew to be subscribed.
+func (c *candidates) notified(id room.ID) (at time.Time, subscribed int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.notifiers {
 		if n.AsOf.After(at) {
-			at = n.AsOf
+			at, subscribed = n.AsOf, n.rooms[id]
 		}
 	}
-	return at
+	return at, subscribed
 }
 
 func older(a, b candidateState) int { return a.AsOf.Compare(b.AsOf) }
@@ -300,10 +307,10 @@ func (c *candidates) view() api.Fleet {
 	defer c.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(c.heard, func(_ string, t candidateState) bool { return now.Sub(t.AsOf) > candidateGone })
-	maps.DeleteFunc(c.notifiers, func(_ string, n api.Notifier) bool { return now.Sub(n.AsOf) > candidateGone })
+	maps.DeleteFunc(c.notifiers, func(_ string, n notifierState) bool { return now.Sub(n.AsOf) > candidateGone })
 	out := api.Fleet{Candidates: []api.Candidate{}, DataCenters: []api.DataCenter{}, Notifiers: []api.Notifier{}}
 	for _, name := range slices.Sorted(maps.Keys(c.notifiers)) {
-		out.Notifiers = append(out.Notifiers, c.notifiers[name])
+		out.Notifiers = append(out.Notifiers, c.notifiers[name].Notifier)
 	}
 	leader := c.leader(now)
 	for _, t := range slices.SortedFunc(maps.Values(c.heard), func(a, b candidateState) int { return cmp.Compare(a.Name, b.Name) }) {

@@ -126,12 +126,15 @@ func TestCandidatesThatWereHeardAreShown(t *testing.T) {
 		}
 		want("", maxCandidates, 0)
 		for i := range 3 * maxCandidates {
-			if err := c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d}`, i, i), time.Now()); err != nil {
+			if err := c.hearNotifier(fmt.Appendf(nil, `{"name":"n%d","sent":%d,"rooms":{"7":40}}`, i, i), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := c.view().Notifiers; len(n) != maxCandidates || n[1].Name != "n1" || n[1].Sent != 1 || !c.notified().Equal(time.Now()) {
+		if n := c.view().Notifiers; len(n) != maxCandidates || n[1].Name != "n1" || n[1].Sent != 1 {
 			t.Errorf("%d notifiers: %+v", len(n), n[:2])
+		}
+		if at, n := c.notified(7); !at.Equal(time.Now()) || n != 40 {
+			t.Errorf("%v: %d", at, n)
 		}
 		time.Sleep(candidateGone + 1)
 		if n := c.view().Notifiers; n == nil || len(n) != 0 {

@@ -33,7 +33,7 @@ type metrics struct {
 	leaseTrouble, leading, term, skew                                  *prometheus.Desc
 	limit, rateLimit, active, slots, waiting, mu, theta, estimate      *prometheus.Desc
 	cutoff, complete, free, rateFree, held, rateHeld, idle, overcommit *prometheus.Desc
-	beyond, draws, stopped, tokenExpiry                                *prometheus.Desc
+	beyond, draws, notifyLate, stopped, tokenExpiry                    *prometheus.Desc
 }
 
 func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
@@ -55,6 +55,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) *metrics {
 		outdated:     d("vestibule_global_members_outdated", "1 while a data centre knows a newer list of data centres than this leader: nothing is lent."),
 		tokenExpiry:  d("vestibule_control_token_expiry_timestamp_seconds", "Unix time at which the next API token ends that was made for longer than 30 days; absent for none."),
 		draws:        d("vestibule_draws_late", "Events that should have begun and have not, as the record of their draw is not public for long enough."),
+		notifyLate:   d("vestibule_notifications_late", "1 while no notifier works, or the oldest notification has waited for minutes. Of the leader."),
 		leaseTrouble: d("vestibule_global_lease_trouble_seconds", "Time for which the reachable store has refused all leases; 0 while it accepts them."),
 		leading:      d("vestibule_global_leading", "1 while this candidate leads."),
 		term:         d("vestibule_global_term", "Fencing number of the current leadership; 0 while not leading."),
@@ -101,7 +102,7 @@ func (m *metrics) answered(operation string, status int) {
 
 func (m *metrics) descs() []*prometheus.Desc {
 	return []*prometheus.Desc{
-		m.unlisted, m.outdated, m.unpublished, m.draws, m.tokenExpiry, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
+		m.unlisted, m.outdated, m.unpublished, m.draws, m.notifyLate, m.tokenExpiry, m.leaseTrouble, m.leading, m.term, m.skew, m.limit, m.rateLimit, m.active, m.slots, m.waiting, m.mu, m.theta, m.estimate,
 		m.cutoff, m.complete, m.free, m.rateFree, m.held, m.rateHeld, m.idle, m.overcommit, m.beyond, m.stopped,
 	}
 }
@@ -217,6 +218,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.unlisted, float64(len(c.Unlisted)))
 	gauge(m.outdated, truth(c.outdated()))
 	gauge(m.draws, float64(len(m.s.lateDraws())))
+	late := m.s.late.Load()
+	gauge(m.notifyLate, truth(late != nil && *late != ""))
 	if e := m.s.expiry.Load(); e != nil {
 		gauge(m.tokenExpiry, float64(e.At.Unix()))
 	}

@@ -91,6 +91,7 @@ type pipeline struct {
 	mu    sync.Mutex
 	heard map[uint64][]heard // by visitor
 	fate  func(visitor uint64, try int) int
+	hold  chan struct{} // the push service answers once it is closed; nil: at once
 	tries map[uint64]int
 }
 
@@ -102,6 +103,19 @@ type heard struct {
 }
 
 func newPipeline(t testing.TB) *pipeline {
+	p := newPipelineWithoutRooms(t)
+	data, err := json.Marshal(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsbus.NewDocuments(p.conn, 1, "notifier").Put(testkit.Within(t), "notifier", data, 0); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// newPipelineWithoutRooms has no secret: no room notifies.
+func newPipelineWithoutRooms(t testing.TB) *pipeline {
 	p := &pipeline{t: t, heard: map[uint64][]heard{}, tries: map[uint64]int{}, keys: browserKeys(t)}
 	p.opts = embedded.Options{Name: "test", Dir: t.TempDir(), Listen: testkit.FreeAddr(t), Log: quiet}
 	p.startNATS()
@@ -112,15 +126,7 @@ func newPipeline(t testing.TB) *pipeline {
 		t.Fatal(err)
 	}
 	p.conn = p.connect("global")
-	ctx := testkit.Within(t)
-	if err := p.conn.EnsurePushes(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
-	data, err := json.Marshal(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := natsbus.NewDocuments(p.conn, 1, "notifier").Put(ctx, "notifier", data, 0); err != nil {
+	if err := p.conn.EnsurePushes(testkit.Within(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -160,6 +166,9 @@ func (p *pipeline) take(w http.ResponseWriter, r *http.Request) {
 		if err != nil || m.Of == "" {
 			p.t.Errorf("%v: %s", err, body)
 		}
+	}
+	if p.hold != nil {
+		<-p.hold
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -292,6 +301,10 @@ func TestThePipeline(t *testing.T) {
 	a, _ := p.worker("a")
 	b, _ := p.worker("b")
 	workers := []*Worker{a, b}
+	testkit.Eventually(t, "operators see who waits for notifications", func() bool {
+		s := a.state()
+		return s.Name == "a" && s.Subscribed >= 38 && s.Rooms[shop] == s.Subscribed
+	})
 	for v := uint64(1); v <= 40; v++ {
 		if v != gone && v != refused {
 			testkit.Eventually(t, fmt.Sprintf("%d is told that it will be", v), func() bool { return p.told(v, push.Confirmed) == 1 })
@@ -468,6 +481,63 @@ func TestKilledNotifiers(t *testing.T) {
 	if late > len(left)/20 || twice > messages/20 || shown > 0 {
 		t.Errorf("sent twice %d, shown twice %d, sent after having entered %d", twice, shown, late)
 	}
+}
+
+// TestAnEndedNotifierGivesBack what it has not sent: another tells those visitors at once, and each once.
+func TestAnEndedNotifierGivesBack(t *testing.T) {
+	p := newPipeline(t)
+	p.hold = make(chan struct{})
+	const n = 2 * atOnce
+	ctx := testkit.Within(t)
+	for v := uint64(1); v <= n; v++ {
+		if err := p.subscribe(ctx, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, end := p.worker("a")
+	testkit.Eventually(t, "all that it may send are on their way", func() bool { return len(a.limit) == atOnce })
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		end()
+	}()
+	close(p.hold)
+	testkit.Receive(t, "its end", ended)
+	begun := time.Now()
+	p.worker("b")
+	testkit.Eventually(t, "all are told", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.heard) == n
+	})
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("it took %v, as if they were held", took)
+	}
+	for v := uint64(1); v <= n; v++ {
+		if told := p.told(v, push.Confirmed); told != 1 {
+			t.Errorf("%d: %d messages", v, told)
+		}
+	}
+}
+
+// TestNoRoomNotifiesYet: then a notifier is ready, so that it can be deployed before; it is not while the store is away.
+func TestNoRoomNotifiesYet(t *testing.T) {
+	p := newPipelineWithoutRooms(t)
+	docs := natsbus.NewDocuments(p.conn, 1, "notifier")
+	if _, err := docs.Put(testkit.Within(t), "notifier", []byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	w, _ := p.worker("a")
+	testkit.Eventually(t, "an unreadable secret is told", func() bool {
+		r := w.Ready()
+		return !r.Ready && len(r.Reasons) == 1 && strings.Contains(r.Reasons[0], "the secret of notifications")
+	})
+	q := newPipelineWithoutRooms(t)
+	if _, err := natsbus.NewDocuments(q.conn, 1).Put(testkit.Within(t), "rooms", []byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	w, _ = q.worker("a")
+	testkit.Eventually(t, "it is ready", func() bool { return w.Ready().Ready })
 }
 
 // TestLateMessagesAreAnAlarm for a minute, the latest one of it; operators see each delay.

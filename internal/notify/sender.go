@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	sendWithin    = 10 * time.Second
+	sendWithin    = 8 * time.Second
 	maxRetryAfter = 5 * time.Minute // then the turn has passed
 )
 

@@ -33,7 +33,7 @@ const (
 	againAfter  = time.Second     // a stream was lost
 	settleFor   = 5 * time.Second // then others store whom they have told meanwhile, before anybody is told again
 	storeWithin = 2 * time.Second
-	deliverFor  = 12 * time.Second // a message may wait for as long before: less than a process holds a notification
+	deliverFor  = 9 * time.Second // to look, to send, and before: together less than a process holds a notification
 	maxBook     = 1 << 20
 	atOnce      = 256 // messages on their way, which a kill has told twice: 2,500 a second where an answer takes 100 ms
 	storeLanes  = 4   // groups of marks on their way
@@ -44,6 +44,7 @@ const (
 	batch       = 2000             // jobs of a shard and room at a time
 	tooLate     = 15 * time.Minute // a message tells nothing any more
 	maxDead     = 100
+	toldRooms   = 2000 // in a message to globals
 	lagAlarm    = 30 * time.Second
 	lagFor      = time.Minute
 )
@@ -87,6 +88,7 @@ type Worker struct {
 	slow    time.Time     // of the latest message of a minute
 	lag     time.Duration // its age
 	tools   *tools        // nil without a secret
+	none    bool          // there is no secret yet: no room notifies
 	lost    string        // why the streams cannot be used, "" for no reason
 }
 
@@ -221,6 +223,9 @@ func (w *Worker) learn(ctx context.Context) error {
 		return err
 	}
 	had := w.tool()
+	w.mu.Lock()
+	w.none = data == nil && had == nil
+	w.mu.Unlock()
 	if data == nil {
 		return nil
 	}
@@ -305,6 +310,8 @@ func (w *Worker) setTold(data []byte) {
 
 // wait waits until the book has everything that was stored before at, which is after any loss of the stream.
 func (w *Worker) wait(ctx context.Context, at time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, deliverFor)
+	defer cancel()
 	for {
 		w.mu.Lock()
 		read, news := w.current && !w.read.Before(at), w.news
@@ -353,6 +360,7 @@ func (w *Worker) state() push.State {
 	defer w.mu.Unlock()
 	s := push.State{
 		Name: w.Config.Name, Subscribed: w.book.Len(), Due: total(w.Count.due), Sent: total(w.Count.sent), Failed: total(w.Count.failed), Dead: total(w.Count.dead),
+		Rooms: w.book.Rooms(toldRooms),
 	}
 	if w.Now().Sub(w.slow) < lagFor {
 		s.Late = w.lag.Seconds()
@@ -454,12 +462,11 @@ func (w *Worker) take(ctx context.Context, d *natsbus.Delivery) {
 	select {
 	case w.limit <- struct{}{}:
 	case <-ctx.Done():
+		w.note(d.Again(0))
 		return
 	}
 	w.busy.Go(func() {
 		defer func() { <-w.limit }()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
-		defer cancel()
 		if err := w.deliver(ctx, d); err != nil {
 			w.note(err)
 		}
@@ -491,9 +498,13 @@ func (w *Worker) deliver(ctx context.Context, d *natsbus.Delivery) error {
 	if sealed, _, mark := get(); sealed != nil {
 		r = t.prepare(w.Now(), &j, sealed, mark)
 	}
-	if err := w.wait(ctx, time.Now()); err != nil {
+	if err := w.wait(ctx, time.Now()); ctx.Err() != nil {
+		return d.Again(0) // for another
+	} else if err != nil {
 		return errors.Join(err, d.Again(backoff[0]))
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliverFor)
+	defer cancel()
 	sealed, seq, mark := get()
 	if sealed == nil {
 		w.Count.skipped.Inc()
@@ -652,11 +663,12 @@ func (w *Worker) Status() Status {
 func (w *Worker) Ready() node.Readiness {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := node.Readiness{Ready: w.current}
+	r := node.Readiness{Ready: w.current || w.none}
 	switch {
+	case r.Ready:
 	case w.tools == nil:
-		r.Reasons = append(r.Reasons, "no room has web_push yet, or its secret cannot be read")
-	case !w.current:
+		r.Reasons = append(r.Reasons, "the secret of notifications is not read yet: "+w.lost)
+	default:
 		r.Reasons = append(r.Reasons, "the subscriptions are not read yet: "+w.lost)
 	}
 	if w.lag >= lagAlarm && w.Now().Sub(w.slow) < lagFor {

@@ -79,6 +79,8 @@ type State struct {
 	Failed     int     `json:"failed"` // attempts
 	Dead       int     `json:"dead"`
 	Late       float64 `json:"late"` // the longest delay of the last minute, in seconds
+
+	Rooms map[room.ID]int `json:"rooms"` // subscribed visitors
 }
 
 // Shard returns the shard of a visitor.
@@ -120,6 +122,17 @@ func NewBook(most int) *Book { return &Book{Max: most, rooms: map[room.ID]*bookR
 
 // Len returns the number of subscriptions.
 func (b *Book) Len() int { return b.n }
+
+// Rooms returns the number of subscriptions of each room, of at most most.
+func (b *Book) Rooms(most int) map[room.ID]int {
+	out := map[room.ID]int{}
+	for id, rm := range b.rooms {
+		if len(out) < most {
+			out[id] = len(rm.subs)
+		}
+	}
+	return out
+}
 
 // Set takes a record stored as number seq, nil for a subscription that has ended. It reports whether there was room for it.
 func (b *Book) Set(now fleettime.Time, id room.ID, visitor, seq uint64, r *Record) bool {

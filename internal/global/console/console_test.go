@@ -437,6 +437,7 @@ func TestARoomShowsItsStateInWords(t *testing.T) {
 		"queueing": {numbers: control.Numbers{Active: 300, Waiting: 5, Longest: 30}, want: []string{"Queueing", "wait of a newcomer 1 min"}},
 		"full":     {numbers: control.Numbers{Active: 300}, want: []string{"Full", "300"}},
 		"beyond":   {numbers: control.Numbers{Active: 310, Beyond: 10}, want: []string{"10 people more than the limit"}},
+		"notified": {numbers: control.Numbers{Active: 300, Waiting: 90, Longest: 30, Subscribed: 40}, want: []string{"40 people in line will be notified"}},
 		"paused":   {controls: map[string]any{"pause": map[string]any{}, "reason": "power cut"}, want: []string{"Paused Nobody is let in.", "Ben paused the room, just now: power cut"}},
 		"silent":   {silent: true, want: []string{"Unknown No leading global publishes numbers."}},
 		"not heard any more": {

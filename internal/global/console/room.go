@@ -32,7 +32,7 @@ func viewRoom(rd *reading) values {
 	v := values{
 		"at": rd.at.UTC().Format("15:04:05 UTC"), "state": st.Word, "state.key": st.Key, "meaning": st.Meaning,
 		"waiting": unknown, "inside": unknown, "inside.bar": "0", "limit": count(force.TotalActiveUsers),
-		"rate": count(force.NewUsersPerMinute), "wait": unknown, "wait.unit": "", "next": "", "partial": "", "beyond": "",
+		"rate": count(force.NewUsersPerMinute), "wait": unknown, "wait.unit": "", "next": "", "partial": "", "beyond": "", "notified": "",
 		"admitted": rd.last.perMinute("admitted"), "arrived": rd.last.perMinute("arrived"),
 		"gave":     rd.last.perMinute("gave_up"),
 		"returned": rd.last.perMinute("returning"), "admitted.bar": "0", "page": rd.seen(),
@@ -56,6 +56,9 @@ func viewRoom(rd *reading) values {
 	v["admitted"], v["admitted.bar"] = count(admitted), share(admitted, force.NewUsersPerMinute)
 	if !s.Vestibule.Complete {
 		v["partial"] = "Some data centres do not report. Their visitors are missing in these numbers."
+	}
+	if n := s.Vestibule.Subscribed; n > 0 {
+		v["notified"] = people(n) + " in line will be notified. Those that have closed the page count as waiting by the share that comes."
 	}
 	if n := s.Vestibule.BeyondLimit; n > 0 {
 		v["beyond"] = fmt.Sprintf("%s more than the limit: they entered before it was lowered.", people(n))

@@ -120,7 +120,7 @@ func (w *auditFilter) of(e *audit.Entry) bool {
 	if w.by != "" && w.by != e.By.Name && w.by != e.By.ID || e.At.Before(w.since) {
 		return false
 	}
-	return w.room == "" || e.Target == controlsTarget+w.id ||
+	return w.room == "" || (w.id != "" && strings.HasPrefix(e.Target, controlsTarget+w.id)) ||
 		slices.ContainsFunc(e.Rooms, func(r audit.Room) bool { return r.Name == w.room || r.ID == w.id })
 }
 
@@ -187,7 +187,10 @@ func (s *auditService) show(state *roomstore.State, stored wire.AuditEntry) (api
 		before, after := flat(e.Before), flat(e.After)
 		kind, name := api.AppliedChangeKindOther, e.Target
 		if id, ok := strings.CutPrefix(e.Target, controlsTarget); ok {
-			kind, name = api.AppliedChangeKindControls, id
+			kind = api.AppliedChangeKindControls
+			if id, name, _ = strings.Cut(id, " "); name == "" { // an entry of an older build
+				name = id
+			}
 			if r := s.rooms.find(state, id); r != nil {
 				name = r.Name
 			}

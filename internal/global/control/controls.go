@@ -21,7 +21,7 @@ import (
 
 const (
 	controlsDocument = "controls"          // node.ControlsDocument
-	controlsTarget   = "controls of room " // with the ID of the room, in audit entries
+	controlsTarget   = "controls of room " // with the ID of the room and its name, in audit entries
 	controlsTries    = 8
 	maxUntil         = 400 * 24 * time.Hour
 )
@@ -88,6 +88,9 @@ func (c *controls) change(
 	ctx context.Context, state *roomstore.State, id string, edit func(*room.Control) error,
 ) (_ *room.Controls, err error) {
 	target := controlsTarget + id
+	if r := c.rooms.find(state, id); r != nil {
+		target += " " + r.Name
+	}
 	var failed func(context.Context) error // of the announced change, nil for none
 	var before *room.Control               // the controls that it changes
 	defer func() { err = undone(ctx, c.log, target, failed, err) }()

@@ -62,6 +62,8 @@ type Numbers struct {
 	Complete  bool      // every data centre is heard
 	At        time.Time // when the numbers were read
 
+	Subscribed int // waiting visitors that will be notified
+
 	Stops []stop.Stop // why nobody enters, by data centre, or in the whole room
 
 	Release uint64      // newest release lent by the leader, 0 for none

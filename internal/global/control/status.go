@@ -116,7 +116,7 @@ func (s *statusService) show(ctx context.Context, r *roomstore.Room, c *room.Con
 	}
 	own.Room, own.RoomId, own.Host, own.Path = r.Name, id, r.Host, r.Path
 	own.AsOf, own.Complete, own.BeyondLimit = n.At.UTC(), n.Complete, n.Beyond
-	own.AdmittedPerMinute = n.PerMinute
+	own.AdmittedPerMinute, own.Subscribed = n.PerMinute, n.Subscribed
 	in := c.Rooms[id].At(now)
 	own.Controls = controlNames(in)
 	force := r.In(on).Under(in, now)

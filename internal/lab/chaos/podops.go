@@ -40,16 +40,19 @@ patches:
     patch: |
       - {op: replace, path: /spec/template/spec/initContainers/0/imagePullPolicy, value: IfNotPresent}
       - {op: replace, path: /spec/template/spec/initContainers/0/resources/requests/cpu, value: 10m}
-      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: VESTIBULE_BOOTSTRAP, value: "%t"}}
   - target: {kind: StatefulSet, name: edge}
     patch: |
       - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: VESTIBULE_HELD_PER_PREFIX, value: "65536"}}
+  - target: {kind: Job}
+    patch: |
+      - {op: replace, path: /spec/template/spec/containers/0/imagePullPolicy, value: IfNotPresent}
 `
 
-// apply applies every overlay, global first, and waits until all pods are ready.
-func (c *rollouts) apply(ctx context.Context, bootstrap bool) error {
+// apply applies every overlay, global first, and the one that initializes the fleet, as docs/KUBERNETES.md does, and waits
+// until all pods are ready.
+func (c *rollouts) apply(ctx context.Context) error {
 	image, tag, _ := strings.Cut(c.o.image, ":")
-	for _, place := range append([]string{wire.Root}, c.dcs...) {
+	for _, place := range slices.Concat([]string{wire.Root}, c.dcs, []string{"init"}) {
 		dir := c.path("nats", place) // with kubernetes.yaml
 		overlay, err := filepath.Abs(filepath.Join("deploy/k8s/overlays", place))
 		if err != nil {
@@ -58,8 +61,14 @@ func (c *rollouts) apply(ctx context.Context, bootstrap bool) error {
 		if overlay, err = filepath.Rel(dir, overlay); err != nil {
 			return err
 		}
-		text := fmt.Sprintf(kustomization, place, overlay, image, tag, bootstrap)
-		if place == wire.Root {
+		text := fmt.Sprintf(kustomization, place, overlay, image, tag)
+		switch place {
+		case "init":
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return err
+			}
+			text = strings.NewReplacer("vestibule-init", "vestibule-"+wire.Root, ", kubernetes.yaml", "").Replace(text)
+		case wire.Root:
 			text += "configMapGenerator:\n  - {name: rooms, behavior: replace, files: [rooms.yaml], options: {disableNameSuffixHash: true}}\n"
 			if err := c.writeRooms(dir); err != nil {
 				return err
@@ -73,6 +82,10 @@ func (c *rollouts) apply(ctx context.Context, bootstrap bool) error {
 		}
 		c.j.record("", "applied  the overlay of %s", place)
 	}
+	if err := c.kubectl(ctx, "", "wait", "--namespace", "vestibule-"+wire.Root, "--for=condition=complete", "--timeout=3m", "job/init"); err != nil {
+		return err
+	}
+	c.j.record("", "initialized")
 	for _, s := range c.sets() {
 		if err := c.whole(ctx, s); err != nil {
 			return err
@@ -334,8 +347,7 @@ func operatePods(ctx context.Context, t *trial) error {
 	sleep(ctx, 2*t.o.session) // the room is full
 	var rolled time.Duration
 	begun, sets := t.since(), c.sets()
-	// Without bootstrap: regionals and globals roll.
-	steps := []func() error{func() error { return c.apply(ctx, false) }, func() error { return c.right(ctx) }}
+	steps := []func() error{func() error { return c.right(ctx) }}
 	for _, s := range sets {
 		steps = append(steps, func() error { return c.roll(ctx, s) })
 	}

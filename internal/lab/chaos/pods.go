@@ -55,13 +55,13 @@ func startPods(ctx context.Context, o options, out io.Writer) (*deployment, erro
 			return d, err
 		}
 	}
-	if err := d.natsConfigure(ctx, "write", "--out", d.path("nats"), "--data-centers", strings.Join(d.dcs, ","), "--cert-dir", "/etc/vestibule/nats"); err != nil {
+	if err := d.natsConfigure(ctx, "write", "--out", d.path("nats"), "--data-centers", strings.Join(d.dcs, ",")); err != nil {
 		return d, err
 	}
 	if err := c.help(); err != nil {
 		return d, err
 	}
-	if err := errors.Join(c.makeVolumes(ctx), (&rollouts{c}).apply(ctx, true)); err != nil {
+	if err := errors.Join(c.makeVolumes(ctx), (&rollouts{c}).apply(ctx)); err != nil {
 		return d, err
 	}
 	d.j.record("", "every pod is ready")

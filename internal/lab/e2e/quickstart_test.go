@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,5 +116,84 @@ func TestQuickstartByHand(t *testing.T) {
 		if err := c.Wait(); err != nil {
 			t.Errorf("%s: %v", fmt.Sprint(background[i].Args), err)
 		}
+	}
+}
+
+// TestNATSServersByHand: the block of docs/INTEGRATIONS.md that makes credentials leads to servers that let in every user.
+func TestNATSServersByHand(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../../docs/INTEGRATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(doc), "\n```sh\nvestibule nats-config write ")
+	text, _, closed := strings.Cut(rest, "\n```\n")
+	if !found || !closed {
+		t.Fatal("the block has changed its form")
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(build(t), filepath.Join(dir, "bin")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testkit.Patience)
+	defer cancel()
+	leafs := testkit.FreeAddr(t) // of global's server
+	clients := map[string]string{"global": testkit.FreeAddr(t), "nairobi": testkit.FreeAddr(t)}
+	text = strings.NewReplacer("\\\n", " ", "nats.example.com:7422", leafs, "127.0.0.1:4222", clients["global"]).Replace("vestibule nats-config write " + text)
+	command := func(line string) *exec.Cmd {
+		c := exec.CommandContext(ctx, "sh", "-c", "PATH=$PWD/bin:$PATH; export PATH; "+line)
+		c.Dir = dir
+		return c
+	}
+	run := func(line string) {
+		t.Helper()
+		if out, err := command(line).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	var log testkit.Log
+	defer func() {
+		if t.Failed() {
+			t.Logf("the servers said:\n%s", &log)
+		}
+	}()
+	for line := range strings.Lines(text) {
+		place, server := strings.CutPrefix(line, "NATS_SERVER_NAME=nats-")
+		if !server {
+			run(line)
+			continue
+		}
+		place, _, _ = strings.Cut(place, " ")
+		file := filepath.Join(dir, "nats", place, "nats.conf") // its ports are those of machines of their own
+		conf, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf = []byte(strings.NewReplacer("0.0.0.0:4222", clients[place], "0.0.0.0:7422", leafs, "127.0.0.1:8222", testkit.FreeAddr(t)).Replace(string(conf)))
+		if err := os.WriteFile(file, conf, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		name, start, _ := strings.Cut(strings.TrimSpace(line), " ")
+		c := command("export " + name + "; exec " + start)
+		c.Stdout, c.Stderr = &log, &log
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := c.Process.Signal(syscall.SIGTERM); err == nil {
+				_ = c.Wait() // it ends with an error by a signal
+			}
+		}()
+		testkit.Eventually(t, "the server of "+place+" answers", func() bool {
+			n, err := (&net.Dialer{}).DialContext(ctx, "tcp", clients[place])
+			return err == nil && n.Close() == nil
+		})
+	}
+	run("vestibule nats-config provision --place nairobi --nats-url tls://" + clients["nairobi"] +
+		" --nats-ca nats/ca.crt --nats-cert nats/nairobi/provision/provision.crt --nats-key nats/nairobi/provision/provision.key")
+	for place, addr := range clients {
+		testkit.Eventually(t, "the servers of "+place+" let in every user", func() bool {
+			return command("vestibule nats-config verify --out nats --place "+place+" --nats-url tls://"+addr).Run() == nil
+		})
 	}
 }

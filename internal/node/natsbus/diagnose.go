@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -76,7 +77,7 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 	nc, err := nats.Connect(server, opts...)
 	if err != nil {
 		if isTimeout(err) || errors.Is(err, nats.ErrTimeout) { // it was reached
-			return fault("what listens there does not speak as a NATS server to clients", "correct the port (url; clients use 4222, not 7422, 6222 or 8222)")
+			err = errSilent
 		}
 		cause, step := o.explain(server, own, err)
 		return fault(cause, step)
@@ -121,7 +122,10 @@ func diagnose(ctx context.Context, o Options, server, stream string) error {
 	return nil
 }
 
-// reach opens a connection to a server and closes it.
+// errSilent means that a server accepts a connection and says nothing. A NATS server speaks first.
+var errSilent = errors.New("it says nothing")
+
+// reach opens a connection to a server, reads how it begins and closes it.
 func reach(ctx context.Context, server string) error {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme == "ws" || u.Scheme == "wss" {
@@ -132,7 +136,25 @@ func reach(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	return c.Close()
+	defer func() { _ = c.Close() }()
+	said := bufio.NewReader(c)
+	for _, wait := range []time.Duration{2 * time.Second, 50 * time.Millisecond} { // INFO, and an error right behind it
+		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return err
+		}
+		switch line, err := said.ReadString('\n'); {
+		case strings.HasPrefix(line, "-ERR"):
+			return errors.New(strings.TrimSpace(line))
+		case strings.HasPrefix(line, "INFO"):
+		case wait < time.Second || line != "": // the client tells
+			return nil
+		case isTimeout(err):
+			return errSilent
+		default:
+			return err
+		}
+	}
+	return nil
 }
 
 // certified says what the node's certificate is for, nil for none.
@@ -178,9 +200,15 @@ func (o *Options) explain(server string, own *x509.Certificate, err error) (caus
 		return fmt.Sprintf("the server's certificate is not for %s, but for %s", h.Host, names(h.Certificate)), "use one of these names (url), or write the name into the certificate (server_names)"
 	}
 	if c, ok := errors.AsType[x509.CertificateInvalidError](err); ok && c.Reason == x509.Expired {
-		return "the server's certificate is not valid now, but until " + c.Cert.NotAfter.UTC().Format(time.DateTime), "renew it and reload the server, or set the clock of this machine"
+		return fmt.Sprintf("the server's certificate is not valid now, but from %s until %s", c.Cert.NotBefore.UTC().Format(time.DateTime),
+			c.Cert.NotAfter.UTC().Format(time.DateTime)), "renew it and reload the server, or set the clock of this machine"
 	}
+	const clients = "clients use 4222, not 7422, 6222 or 8222"
 	switch {
+	case errors.Is(err, errSilent):
+		return "what listens there does not speak as a NATS server to clients", "correct the port (url; " + clients + "), or remove handshake_first from the server's tls"
+	case strings.Contains(text, "maximum "):
+		return "the server takes no more connections: " + text, "raise its max_connections, or see who has them (/connz of its monitor)"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nothing listens there", "start nats-server, or correct host and port (url; clients use 4222)"
 	case errors.Is(err, nats.ErrSecureConnWanted):
@@ -197,15 +225,16 @@ func (o *Options) explain(server string, own *x509.Certificate, err error) (caus
 		if o.Cert == "" && o.Creds == "" && !strings.Contains(server, "@") {
 			return "the server asks for a password or certificate, and this node has none", "put user and password into url, or set creds, or cert and key"
 		}
-		return "the server does not know the user of this node" + certified(own), "name it in nats-config write and reload the server, or correct the password (url)"
-	case strings.Contains(text, "first record does not look like a TLS handshake"), strings.Contains(text, "expected 'INFO'"), errors.Is(err, nats.ErrNoInfoReceived):
-		return "this is not the port of NATS clients: " + text, "correct the port (url; clients use 4222, not 7422, 6222 or 8222)"
-	case isTimeout(err):
+		return "the server does not know the user of this node" + certified(own), "name it in nats-config write and reload the server, or correct the password (url) or creds"
+	case strings.Contains(text, "first record does not look like a TLS handshake"), strings.Contains(text, "expected 'INFO'"), errors.Is(err, nats.ErrNoInfoReceived),
+		strings.Contains(text, "attempted to connect to"):
+		return "this is not the port of NATS clients: " + text, "correct the port (url; " + clients + ")"
+	case isTimeout(err), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "no answer: a firewall, or the machine is off", "open the port between the machines, or correct the host (url)"
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		return "the server closed the connection", "read its log: it says why"
 	}
-	return text, "read the log of the server"
+	return text, "correct the address (url), or read the log of the server"
 }
 
 func isTimeout(err error) bool {

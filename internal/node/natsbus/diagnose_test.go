@@ -2,6 +2,7 @@ package natsbus_test
 
 import (
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
@@ -45,7 +46,11 @@ func (p pki) write(name string, data []byte) {
 
 func (p pki) issue(ca *natsconf.Authority, name string, valid time.Duration, names ...string) {
 	p.t.Helper()
-	cert, key, err := ca.Issue(rand.Reader, time.Now(), valid, names)
+	from := time.Now()
+	if name == "later" {
+		from = from.Add(24 * time.Hour)
+	}
+	cert, key, err := ca.Issue(rand.Reader, from, valid, names)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -56,6 +61,14 @@ func (p pki) issue(ca *natsconf.Authority, name string, valid time.Duration, nam
 // run runs a nats-server with a configuration, and returns its address with a scheme.
 func (p pki) run(scheme, config string) string {
 	p.t.Helper()
+	if config == "silent" {
+		l, err := (&net.ListenConfig{}).Listen(p.t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.t.Cleanup(func() { _ = l.Close() })
+		return "nats://" + l.Addr().String()
+	}
 	config = strings.NewReplacer("DIR", p.dir, "STORE", p.t.TempDir()).Replace(config)
 	p.write("nats.conf", []byte(config))
 	o, err := server.ProcessConfigFile(p.path("nats.conf"))
@@ -75,8 +88,11 @@ func (p pki) run(scheme, config string) string {
 	if !s.ReadyForConnections(10 * time.Second) {
 		p.t.Fatal("no server")
 	}
-	if scheme == "monitor" {
+	switch scheme {
+	case "monitor":
 		return "nats://" + s.MonitorAddr().String()
+	case "leaf":
+		return fmt.Sprintf("nats://127.0.0.1:%d", o.LeafNode.Port)
 	}
 	u := &url.URL{Scheme: scheme, Host: s.Addr().String()}
 	return u.String()
@@ -93,6 +109,7 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			{ user: "regional-0.regional.nairobi", permissions: { publish: [">"], subscribe: ["_INBOX.>"] } } ] } }
 		`
 	)
+	plain := func(o *natsbus.Options, _ pki) { o.CA, o.Cert, o.Key = "", "", "" }
 	for _, c := range []struct {
 		name   string
 		scheme string // of the address
@@ -104,6 +121,8 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 		{"nothing wrong", "tls", jetstream + tls + users, nil, "", ""},
 		{"wrong port", "nats", "", nil, "nothing listens there", "clients use 4222"},
 		{"the port of the monitor", "monitor", "http: 8222\n", nil, "does not speak as a NATS server to clients", "clients use 4222"},
+		{"the port of leaf nodes", "leaf", "leafnodes: { listen: '127.0.0.1:-1' }\n", plain, "this is not the port of NATS clients", "clients use 4222"},
+		{"a port that says nothing", "silent", "silent", nil, "does not speak as a NATS server to clients", "clients use 4222"},
 		{"no such machine", "nats", jetstream, func(o *natsbus.Options, _ pki) { o.URL = "nats://nats.invalid:4222" }, "no machine is called nats.invalid", "correct the host"},
 		{"no certificate", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.Cert, o.Key = "", "" }, "the server asks for a certificate, and this node has none", "set cert and key"},
 		{"a certificate that ended", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) { o.Cert, o.Key = p.path("ended.crt"), p.path("ended.key") }, "the certificate of this node (cert) ended on", "nats-config write"},
@@ -114,13 +133,20 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 		{"a server certificate that ended", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "old."), nil, "the server's certificate is not valid now", "renew it"},
 		{"wrong server name", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "elsewhere."), nil, "the server's certificate is not for 127.0.0.1, but for elsewhere.example", "server_names"},
 		{"TLS against a plain server", "tls", jetstream, nil, "the server speaks no TLS, and this node wants it", "nats://"},
-		{"plain against TLS", "nats", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.CA, o.Cert, o.Key = "", "", "" }, `the server's certificate is of "vestibule NATS"`, "set ca"},
-		{"no password", "nats", jetstream + "authorization { user: a, password: b }\n", func(o *natsbus.Options, _ pki) { o.CA, o.Cert, o.Key = "", "", "" }, "the server asks for a password or certificate, and this node has none", "put user and password into url"},
+		{"plain against TLS", "nats", jetstream + tls + users, plain, `the server's certificate is of "vestibule NATS"`, "set ca"},
+		{"no password", "nats", jetstream + "authorization { user: a, password: b }\n", plain, "the server asks for a password or certificate, and this node has none", "put user and password into url"},
+		{"another password", "nats", jetstream + "authorization { user: a, password: b }\n", func(o *natsbus.Options, _ pki) {
+			o.URL, o.CA, o.Cert, o.Key = strings.Replace(o.URL, "//", "//a:c@", 1), "", "", ""
+		}, "the server does not know the user of this node", "correct the password"},
+		{"too many connections", "nats", jetstream + "max_connections: -1\n", plain, "maximum connections exceeded", "max_connections"},
+		{"a server certificate for later", "tls", strings.ReplaceAll(jetstream+tls+users, "server.", "later."), nil, "the server's certificate is not valid now, but from ", "the clock"},
+		{"a server that shakes hands first", "tls", strings.Replace(jetstream+tls+users, "tls {", "tls { handshake_first: true,", 1), nil, "does not speak as a NATS server to clients", "handshake_first"},
+		{"no majority of servers", "nats", jetstream + "server_name: a\ncluster: { name: c, listen: '127.0.0.1:-1', routes: ['nats://127.0.0.1:1'] }\n", plain, "JetStream", "majority"},
 		{"wrong domain", "tls", jetstream + tls + users, func(o *natsbus.Options, p pki) {
 			o.Domain, o.Cert, o.Key = "documents", p.path("regional.crt"), p.path("regional.key")
 		}, `the JetStream domain "documents" (domain)`, "correct domain"},
 		{"a domain that the user may not use", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.Domain = "nairobi" }, `not to KV_vestibule_documents in the JetStream domain "nairobi" (domain)`, "correct domain"},
-		{"JetStream is off", "nats", "http: 8222\n", func(o *natsbus.Options, _ pki) { o.CA, o.Cert, o.Key = "", "", "" }, "JetStream is off", "turn it on"},
+		{"JetStream is off", "nats", "http: 8222\n", plain, "JetStream is off", "turn it on"},
 		{"an edge's certificate at a regional", "tls", jetstream + tls + users, func(o *natsbus.Options, _ pki) { o.Stream = natsbus.LeasesStream }, "lets this node in as edge-0.edge.nairobi, but not to KV_vestibule_leases", "of its own name and role"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,6 +155,7 @@ func TestFaultsOfNATSAreExplained(t *testing.T) {
 			ca, other := p.authority("ca.crt"), p.authority("other.crt")
 			p.issue(ca, "server", time.Hour, "127.0.0.1")
 			p.issue(ca, "old", -time.Second, "127.0.0.1")
+			p.issue(ca, "later", time.Hour, "127.0.0.1")
 			p.issue(ca, "elsewhere", time.Hour, "elsewhere.example")
 			p.issue(ca, "edge", time.Hour, "edge-0.edge.nairobi")
 			p.issue(ca, "regional", time.Hour, "regional-0.regional.nairobi")

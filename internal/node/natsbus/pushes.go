@@ -55,7 +55,7 @@ func (c *Conn) EnsurePushes(ctx context.Context, replicas int) error {
 }
 
 // holdFor is how long a process holds a notification.
-const holdFor = 30 * time.Second
+const holdFor = 40 * time.Second
 
 // makeShards makes the consumers of the outbox. Notifiers may not: a consumer can send what is stored anywhere.
 func makeShards(ctx context.Context, js jetstream.JetStream) error {
@@ -289,16 +289,22 @@ func (p *Pushes) Deliver(ctx context.Context, shard, many int, each func(*Delive
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, it.Stop)
+	stop := context.AfterFunc(ctx, it.Drain)
 	defer stop()
 	defer it.Stop()
 	for {
 		m, err := it.Next()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && errors.Is(err, jetstream.ErrMsgIteratorClosed) {
 			return nil
 		}
 		if err != nil {
 			return err
+		}
+		if ctx.Err() != nil { // others take what was fetched
+			if err := m.Nak(); err != nil {
+				return err
+			}
+			continue
 		}
 		meta, err := m.Metadata()
 		if err != nil {

@@ -99,7 +99,9 @@ func (p *Plan) Files(now time.Time, ca *Authority) ([]File, error) {
 				out = append(out, File{path.Join(place, dir, name), data, strings.HasSuffix(name, ".key")})
 			}
 		}
-		objects, err := kubernetes(conf, folders)
+		pods := *p // as deploy/k8s mounts and probes them
+		pods.CertDir, pods.StoreDir, pods.Monitor = "/etc/vestibule/nats", "/data", "0.0.0.0:8222"
+		objects, err := kubernetes(pods.config(place), folders)
 		if err != nil {
 			return nil, err
 		}

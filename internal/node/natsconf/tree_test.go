@@ -72,6 +72,39 @@ func testPlan(dir string) *natsconf.Plan {
 	}
 }
 
+// TestObjectsFitTheirPods: whatever the flags say of machines, the objects have the folders and the port of deploy/k8s.
+func TestObjectsFitTheirPods(t *testing.T) {
+	ca, err := natsconf.NewAuthority(rand.Reader, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := testPlan(t.TempDir()).Files(time.Now(), ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := os.ReadFile("../../../deploy/k8s/base/nats/nats.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, f := range files {
+		if filepath.Base(f.Path) != "kubernetes.yaml" {
+			continue
+		}
+		n++
+		for in, of := range map[string]string{
+			`"/etc/vestibule/nats/tls.crt"`: "mountPath: /etc/vestibule/nats,", `store_dir: "/data"`: "mountPath: /data}", `http: "0.0.0.0:8222"`: "containerPort: 8222}",
+		} {
+			if !strings.Contains(string(f.Data), in) || !strings.Contains(string(pods), of) {
+				t.Errorf("%s: %s, and the pods %s", f.Path, in, of)
+			}
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d places", n)
+	}
+}
+
 // start writes the configuration, runs the servers with it, and creates the buckets.
 func start(t *testing.T) *fleet {
 	t.Helper()

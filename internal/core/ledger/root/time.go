@@ -98,13 +98,14 @@ const slewRate = 100e-6
 // answer, the data centre does not get the machine's time.
 func (c *rootClock) syncFromReport(now fleettime.Mono, d *centre, m *wire.Report, all *centres) {
 	told := &d.time
+	told.known, told.bound = ledger.IsSynced(m), m.AsOfBound
 	unknown := c.Bound(now) == fleettime.Unsynced
 	if !unknown && !c.guessed {
 		told.probes, told.other = nil, false
 		return
 	}
 	// The data centre may have lost the only node that knew fleet time.
-	if told.known, told.bound = ledger.IsSynced(m), m.AsOfBound; !told.known {
+	if !told.known {
 		told.other = false // it gets the time of this leader
 		return
 	}

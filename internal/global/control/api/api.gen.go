@@ -844,6 +844,9 @@ type Status struct {
 		// Stops why nobody enters now, the most important first; empty while visitors enter
 		Stops []Stop `json:"stops"`
 
+		// Subscribed waiting visitors that will be notified: those that have closed the page count in estimated_queued_users as the share that comes
+		Subscribed int `json:"subscribed"`
+
 		// TotalActiveUsers in force
 		TotalActiveUsers int `json:"total_active_users"`
 	} `json:"vestibule"`
