@@ -474,7 +474,8 @@ func TestTwoDataCentresAreInitialized(t *testing.T) {
 	newBrowser(t).stays(tree.Info.Edges[0].URL)
 	newBrowser(t).stays(tree.Info.Edges[2].URL)
 	everywhere(t, tree, "both sessions are counted", func(v *wire.View) bool { return v.Active == 2 })
-	if status, text := initialize(); status != http.StatusConflict || !strings.Contains(text, "initialized already") {
+	// A leader that took over since knows it by the ticket keys.
+	if status, text := initialize(); status != http.StatusConflict || !strings.Contains(text, "initialized already") && !strings.Contains(text, "ticket keys") {
 		t.Errorf("a second request: %d %s", status, text)
 	}
 	for _, e := range tree.Info.Edges {
