@@ -51,6 +51,8 @@ func wanted(b *testing.B) int {
 
 func benchmarkStreams(b *testing.B, secure bool) {
 	const seconds = 5 // in which a stream far back gets one message
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
 	n := wanted(b)
 	st := newStage(b, func(st *stage) {
 		st.cfg.Events = EventsConfig{Total: n, Prefix: n}
@@ -137,6 +139,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 
 		used = cpuTime(b)
 		for i := range seconds { // every stream is far back
+			<-tick.C
 			st.server.streams.hub.Broadcast(func(id room.ID, epoch uint32) (sse.Message, bool) {
 				m, ok := st.server.gate.Message(id, epoch)
 				m.Text = bytes.Replace(m.Text, []byte(page.LineFollows), []byte(page.LineFollows+strconv.Itoa(1+i)), 1) // another line

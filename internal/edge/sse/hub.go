@@ -23,7 +23,7 @@ const (
 	repeatAfter    = 5 * time.Second // an unchanged message is repeated: the stream is alive
 	peekEvery      = 4               // seconds without a message after which every client was checked
 
-	farEvery = 5               // a stream far back in the line gets every fifth message: its page counts on by itself
+	farAfter = 5 * time.Second // between messages to a stream far back in the line: its page counts on by itself
 	allAfter = 3 * time.Second // after a change of the room's state every stream gets every message
 )
 
@@ -60,8 +60,8 @@ type Place struct {
 	Ticket uint64 // its ID
 }
 
-// Stream is one event stream. The exported fields are set before Add. Hub.mu guards the rest, but for stuck, which
-// belongs to Hub.Run.
+// Stream is one event stream. The exported fields are set before Add. Hub.mu guards the rest, but for stuck, heard
+// and missed, which belong to Hub.Run.
 type Stream struct {
 	Place
 	Turn       fleettime.Time // the place in the line, 0 for none
@@ -72,6 +72,9 @@ type Stream struct {
 	why   string
 	last  []byte    // final message
 	stuck time.Time // since when it accepts nothing, or zero
+
+	heard  time.Time // since when it counts to the next message while it is far back
+	missed bool      // there was one since the last that it got
 }
 
 // channel is the streams of one room.
@@ -316,12 +319,17 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) (Message, boo
 
 	sent, skips := 0, 0
 	for i, s := range h.scratch {
-		if !say || !all && s.Turn > m.Far && (s.Ticket+uint64(h.round))%farEvery != 0 {
+		far, wants := !all && s.Turn > m.Far, say || s.missed
+		if !wants || far && now.Sub(s.heard) < farAfter-broadcastEvery/2 {
+			s.missed = wants
 			// A write detects the end of a client by itself, with the next message.
 			if i%peekEvery == h.round%peekEvery && !s.Subscriber.Alive() {
 				h.Drop(s, Gone)
 			}
 			continue
+		}
+		if s.missed, s.heard = false, now; !far { // spread the next ones
+			s.heard = now.Add(-time.Duration(s.Ticket % uint64(farAfter)))
 		}
 		sent++
 		skipped, err := s.Subscriber.Send(m.Text)
@@ -339,7 +347,7 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) (Message, boo
 			}
 		}
 	}
-	if say {
+	if sent > 0 {
 		h.metrics.events.WithLabelValues("sent").Add(float64(sent - skips))
 		h.metrics.events.WithLabelValues("skipped").Add(float64(skips))
 		h.metrics.broadcasts.Observe(time.Since(now).Seconds())
