@@ -12,6 +12,7 @@ import (
 type pasts struct {
 	place fleettime.Place // as of the write
 	data  [][]byte        // of earlier processes that are not settled, and of the newest one
+	at    int64           // the time of the write
 
 	room    []byte // encoded, as of the newest snapshot of the process; nil for none
 	before  []past // earlier processes that are not settled
@@ -26,8 +27,8 @@ type image struct {
 	data   [][]byte
 }
 
-// imageAge is the least age of an image that comes back. The store has a newer number by then, unless it was not
-// written: such an image is excepted (docs/decisions/0103).
+// imageAge is how much older than the newest snapshot an image is that comes back. The store has a newer number by then,
+// unless it was not written: such an image is excepted (docs/decisions/0103).
 const imageAge = 12 * time.Second
 
 type past struct {
@@ -39,7 +40,7 @@ type past struct {
 func (w *World) settleBefore(n *edgeNode) {
 	p := &n.pasts
 	p.room, p.before = nil, nil
-	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && w.now-old.at > int64(imageAge) && w.regions[n.region].stored.Version > old.stored && w.chaos.IntN(2) == 0 {
+	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && w.now-old.at > int64(imageAge) && w.regions[n.region].stored.Version > old.stored && w.chaos.IntN(2) == 0 && p.at-old.at > int64(imageAge) {
 		w.tracef("the disk of %s is as it was %v before", w.name(n), time.Duration(w.now-old.at))
 		p.data, old.data = old.data, nil
 	}
@@ -173,7 +174,7 @@ func (w *World) keepPast(n *edgeNode, data [][]byte) {
 	if old := &n.pasts.image; w.cfg.Faults.OldImages && (old.data == nil || w.now-old.at > int64(5*imageAge)) {
 		*old = image{w.now, w.regions[n.region].stored.Version, data}
 	}
-	n.pasts.place, n.pasts.data = n.place, data
+	n.pasts.place, n.pasts.data, n.pasts.at = n.place, data, w.now
 }
 
 // failFolder makes the writes of an edge's snapshots fail or take long.
