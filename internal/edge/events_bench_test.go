@@ -51,8 +51,6 @@ func wanted(b *testing.B) int {
 
 func benchmarkStreams(b *testing.B, secure bool) {
 	const seconds = 5 // in which a stream far back gets one message
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	n := wanted(b)
 	st := newStage(b, func(st *stage) {
 		st.cfg.Events = EventsConfig{Total: n, Prefix: n}
@@ -138,6 +136,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 		last = append(last, time.Unix(0, at).Sub(begun))
 
 		used = cpuTime(b)
+		tick := time.NewTicker(time.Second)
 		for i := range seconds { // every stream is far back
 			<-tick.C
 			st.server.streams.hub.Broadcast(func(id room.ID, epoch uint32) (sse.Message, bool) {
@@ -146,6 +145,7 @@ func benchmarkStreams(b *testing.B, secure bool) {
 				return m, ok
 			})
 		}
+		tick.Stop()
 		cpuFar += cpuTime(b) - used
 		heard()
 	}
