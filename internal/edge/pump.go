@@ -113,7 +113,7 @@ func (u *uplink) logIsolation(isolated bool) {
 func (u *uplink) send(reports []wire.Report) {
 	for i := range reports {
 		if i == 0 {
-			reports[i].Build, reports[i].CertificateEnd = node.BuildVersion(), u.certificates.First(time.Now())
+			reports[i].Build, reports[i].CertificateEnd = node.BuildVersion(), u.certificates.First()
 		}
 		data, err := wire.EncodeReport(&reports[i])
 		if err == nil {

@@ -268,6 +268,7 @@ func (s *Server) Run(ctx context.Context) error {
 	serve(s.monitor.Run)
 	serve(func(ctx context.Context) { s.times.Run(ctx, s.known) })
 	serve(s.front.Run)
+	serve(s.up.certificates.Run)
 	if s.secure != nil {
 		serve(s.renewSessionKeys)
 	}

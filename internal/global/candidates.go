@@ -147,20 +147,12 @@ type notifierState struct {
 
 // run publishes the state of this candidate and receives the others'.
 func (c *candidates) run(ctx context.Context, s *Server) error {
-	deaf, err := s.Bus.Subscribe(wire.FleetSubject, func(_ string, data []byte) {
-		if err := c.receive(data, time.Now()); err != nil {
-			s.log.Warn("invalid message of a candidate", slog.Any("error", err))
-		}
-	})
+	deaf, err := s.hear(wire.FleetSubject, c.receive)
 	if err != nil {
 		return err
 	}
 	defer deaf()
-	deafToo, err := s.Bus.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) {
-		if err := c.hearNotifier(data, time.Now()); err != nil {
-			s.log.Warn("invalid message of a notifier", slog.Any("error", err))
-		}
-	})
+	deafToo, err := s.hear(wire.NotifyingSubject, c.hearNotifier)
 	if err != nil {
 		return err
 	}
@@ -191,7 +183,7 @@ func (s *Server) candidateState() candidateState {
 	alarms := s.Ready()
 	now := time.Now()
 	t := candidateState{Candidate: api.Candidate{
-		Name: s.Config.Name, CertificateEnd: endOf(s.Certificates.First(now)), Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
+		Name: s.Config.Name, CertificateEnd: endOf(s.Certificates.First()), Build: node.BuildVersion(), LeaseTroubleSeconds: trouble.Seconds(),
 		RoomsVersion: int64(s.fleet.Set().Version()), KeysVersion: int64(s.fleet.Ring().Version), Alarms: []string{},
 	}}
 	if m := s.fleet.Members(); m != nil {

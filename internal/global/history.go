@@ -16,11 +16,7 @@ func (s *Server) hearHistory(ctx context.Context) error {
 	if s.history == nil {
 		return nil
 	}
-	deaf, err := s.Bus.Subscribe(wire.HistorySubject(wire.HistoryLog, "*"), func(_ string, data []byte) {
-		if err := s.history.Receive(data); err != nil {
-			s.log.Warn("a second of the history is refused", slog.Any("error", err))
-		}
-	})
+	deaf, err := s.hear(wire.HistorySubject(wire.HistoryLog, "*"), func(data []byte, _ time.Time) error { return s.history.Receive(data) })
 	if err != nil {
 		return err
 	}

@@ -64,11 +64,7 @@ type roomNumbers struct {
 
 // run publishes the numbers while this candidate leads, and receives them otherwise.
 func (n *numbers) run(ctx context.Context, s *Server) error {
-	deaf, err := s.Bus.Subscribe(wire.NumbersSubject, func(_ string, data []byte) {
-		if err := n.receive(data, time.Now()); err != nil {
-			s.log.Warn("numbers refused", slog.Any("error", err))
-		}
-	})
+	deaf, err := s.hear(wire.NumbersSubject, n.receive)
 	if err != nil {
 		return err
 	}

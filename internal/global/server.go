@@ -151,6 +151,15 @@ func (s *Server) known(now fleettime.Mono) fleettime.Known {
 	return s.leading.alloc.Known(now)
 }
 
+// hear has the messages of a subject taken, and logs those that take refuses. end unsubscribes.
+func (s *Server) hear(subject string, take func(data []byte, now time.Time) error) (end func(), err error) {
+	return s.Bus.Subscribe(subject, func(_ string, data []byte) {
+		if err := take(data, time.Now()); err != nil {
+			s.log.Warn("message refused", slog.String("subject", subject), slog.Any("error", err))
+		}
+	})
+}
+
 // Run campaigns for leadership, and leads when elected, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	own := &node.OwnCopy{Document: ownedCopy, Version: s.rooms.KnownVersion, Encode: s.rooms.EncodeKnown}
@@ -163,6 +172,10 @@ func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.fleet.Run(ctx)) })
 	g.Go(func() error { return node.IgnoreEnd(ctx, s.rooms.Run(ctx)) })
+	g.Go(func() error {
+		s.Certificates.Run(ctx)
+		return nil
+	})
 	g.Go(func() error { return s.numbers.run(ctx, s) })
 	g.Go(func() error { return s.candidates.run(ctx, s) })
 	g.Go(func() error { return s.Orders.run(ctx) })

@@ -1,10 +1,11 @@
 package node
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,10 +17,11 @@ type CertificateEnds struct {
 	ends  *prometheus.Desc
 	files map[string]string // by the key of the configuration
 
-	mu    sync.Mutex
-	read  time.Time
-	first int64
+	first atomic.Int64
 }
+
+// certificatesEvery is the interval at which the first end is read again.
+const certificatesEvery = time.Minute
 
 // RegisterCertificates registers the metric of certificate files, by the key of the configuration; "" is no file.
 func RegisterCertificates(reg prometheus.Registerer, files map[string]string) *CertificateEnds {
@@ -28,25 +30,43 @@ func RegisterCertificates(reg prometheus.Registerer, files map[string]string) *C
 		files: files,
 	}
 	reg.MustRegister(c)
+	c.readFirst()
 	return c
 }
 
-// First returns when the first certificate in all files ends, as of a minute ago at most, in Unix seconds; 0 for none.
-func (c *CertificateEnds) First(now time.Time) int64 {
+// Run keeps [CertificateEnds.First] current until ctx ends. Reports, which ask for it, do not wait for a disk.
+func (c *CertificateEnds) Run(ctx context.Context) {
+	if c == nil {
+		return
+	}
+	tick := time.NewTicker(certificatesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.readFirst()
+		}
+	}
+}
+
+// First returns when the first certificate in all files ends, as of the last minute, in Unix seconds; 0 for none.
+func (c *CertificateEnds) First() int64 {
 	if c == nil {
 		return 0
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.read.IsZero() || now.Sub(c.read) > time.Minute {
-		c.read, c.first = now, 0
-		for _, file := range c.files {
-			if end, ok := firstEnd(file); ok && (c.first == 0 || end.Unix() < c.first) {
-				c.first = end.Unix()
-			}
+	return c.first.Load()
+}
+
+func (c *CertificateEnds) readFirst() {
+	first := int64(0)
+	for _, file := range c.files {
+		if end, ok := firstEnd(file); ok && (first == 0 || end.Unix() < first) {
+			first = end.Unix()
 		}
 	}
-	return c.first
+	c.first.Store(first)
 }
 
 // Describe implements [prometheus.Collector].

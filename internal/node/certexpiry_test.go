@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +19,9 @@ import (
 
 // TestCertificatesSayWhenTheyEnd: the earliest end in a file counts, as of the scrape; files without a certificate have no
 // series.
-func TestCertificatesSayWhenTheyEnd(t *testing.T) {
+func TestCertificatesSayWhenTheyEnd(t *testing.T) { synctest.Test(t, testCertificatesSayWhenTheyEnd) }
+
+func testCertificatesSayWhenTheyEnd(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "cert.pem")
 	ends := func(at ...int64) {
@@ -42,8 +45,9 @@ func TestCertificatesSayWhenTheyEnd(t *testing.T) {
 	}
 	reg := prometheus.NewRegistry()
 	all := RegisterCertificates(reg, map[string]string{"nats.cert": file, "nats.ca": "", "tls.cert": filepath.Join(dir, "missing")})
+	go all.Run(t.Context())
 	const name = "vestibule_certificate_expiry_timestamp_seconds"
-	for i, want := range [][]int64{{1900000000}, {1900000000, 1800000000}} { // the second replaces the first
+	for _, want := range [][]int64{{1900000000}, {1900000000, 1800000000}} { // the second replaces the first
 		ends(want...)
 		got, err := reg.Gather()
 		if n := testutil.CollectAndCount(reg, name); err != nil || n != 1 {
@@ -52,7 +56,9 @@ func TestCertificatesSayWhenTheyEnd(t *testing.T) {
 		if v := got[0].GetMetric()[0].GetGauge().GetValue(); v != float64(want[len(want)-1]) {
 			t.Errorf("%v, want %v", v, want)
 		}
-		if n := all.First(time.Unix(int64(100*i), 0)); n != want[len(want)-1] {
+		time.Sleep(certificatesEvery)
+		synctest.Wait()
+		if n := all.First(); n != want[len(want)-1] {
 			t.Errorf("the first of all ends at %d, want %v", n, want)
 		}
 	}

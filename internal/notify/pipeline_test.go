@@ -551,12 +551,12 @@ func TestLateMessagesAreAnAlarm(t *testing.T) {
 		}
 	}
 	want(0, 0)
-	w.late(lagAlarm - time.Second)
-	want(0, lagAlarm-time.Second)
-	w.late(2 * lagAlarm)
+	w.late(push.LateAfter - time.Second)
+	want(0, push.LateAfter-time.Second)
+	w.late(2 * push.LateAfter)
 	now = now.Add(lagFor - 1)
 	w.delivered(&push.Job{Stage: push.Called, Due: fleettime.TimeOf(now)})
-	want(1, 2*lagAlarm)
+	want(1, 2*push.LateAfter)
 	if s := w.state(); s.Name != "notifier-1" || s.Sent != 1 {
 		t.Errorf("%+v", s)
 	}

@@ -45,7 +45,6 @@ const (
 	tooLate     = 15 * time.Minute // a message tells nothing any more
 	maxDead     = 100
 	toldRooms   = 2000 // in a message to globals
-	lagAlarm    = 30 * time.Second
 	lagFor      = time.Minute
 )
 
@@ -671,7 +670,7 @@ func (w *Worker) Ready() node.Readiness {
 	default:
 		r.Reasons = append(r.Reasons, "the subscriptions are not read yet: "+w.lost)
 	}
-	if w.lag >= lagAlarm && w.Now().Sub(w.slow) < lagFor {
+	if w.lag >= push.LateAfter && w.Now().Sub(w.slow) < lagFor {
 		r.Alarms = append(r.Alarms, fmt.Sprintf("notifications are late: one was due %v before", w.lag.Round(time.Second)))
 	}
 	return r

@@ -252,7 +252,6 @@ func (l *leadership) reportDue() fleettime.Mono {
 
 // pump sends due messages, hands promises to the store, and returns the time until the next due message.
 func (l *leadership) pump(store *storer) time.Duration {
-	certificates := l.s.Certificates.First(time.Now())
 	l.s.mu.Lock()
 	now := l.s.Clock.Now()
 	var grants []wire.Grant
@@ -275,7 +274,7 @@ func (l *leadership) pump(store *storer) time.Duration {
 		l.edgeNews, l.reported = false, now
 	}
 	if len(reports) > 0 {
-		reports[0].CertificateEnd = certificates
+		reports[0].CertificateEnd = l.s.Certificates.First()
 		l.addEdgeStates(now, &reports[0])
 	}
 	if d, ok := l.agg.Unsaved(); ok {

@@ -122,6 +122,10 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
+		s.Certificates.Run(ctx)
+		return nil
+	})
+	g.Go(func() error {
 		if !s.memory.led && s.fleet.Set() != nil { // the folder is not new
 			select {
 			case <-ctx.Done():

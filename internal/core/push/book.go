@@ -70,6 +70,9 @@ type Mark struct {
 	Stage   Stage   `json:"stage"`
 }
 
+// LateAfter is the delay of a notification, sent or not, that operators are alarmed about.
+const LateAfter = 30 * time.Second
+
 // State is what a notifier tells of itself, since it has started.
 type State struct {
 	Name       string  `json:"name"`

@@ -319,17 +319,12 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) (Message, boo
 
 	sent, skips := 0, 0
 	for i, s := range h.scratch {
-		far, wants := !all && s.Turn > m.Far, say || s.missed
-		if !wants || far && now.Sub(s.heard) < farAfter-broadcastEvery/2 {
-			s.missed = wants
+		if !s.takes(now, say, !all && s.Turn > m.Far) {
 			// A write detects the end of a client by itself, with the next message.
 			if i%peekEvery == h.round%peekEvery && !s.Subscriber.Alive() {
 				h.Drop(s, Gone)
 			}
 			continue
-		}
-		if s.missed, s.heard = false, now; !far { // spread the next ones
-			s.heard = now.Add(-time.Duration(s.Ticket % uint64(farAfter)))
 		}
 		sent++
 		skipped, err := s.Subscriber.Send(m.Text)
@@ -353,6 +348,18 @@ func (h *Hub) broadcastRoom(id room.ID, tell func(room.ID, uint32) (Message, boo
 		h.metrics.broadcasts.Observe(time.Since(now).Seconds())
 	}
 	clear(h.scratch)
+}
+
+// takes reports whether a stream gets the newest message now. Only [Hub.Run] calls it.
+func (s *Stream) takes(now time.Time, news, far bool) bool {
+	wants := news || s.missed
+	if s.missed = wants && far && now.Sub(s.heard) < farAfter-broadcastEvery/2; !wants || s.missed {
+		return false
+	}
+	if s.heard = now; !far { // spread the next ones
+		s.heard = now.Add(-time.Duration(s.Ticket % uint64(farAfter)))
+	}
+	return true
 }
 
 // newsOf returns a message without its time.

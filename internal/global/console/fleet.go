@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"vestibule/internal/core/push"
 	"vestibule/internal/core/wire"
 	"vestibule/internal/global/control/api"
 )
@@ -148,18 +149,15 @@ func (v *fleetView) centre(now time.Time, d *api.DataCenter) centreView {
 	return c
 }
 
-// Of a notifier: when it is silent, and when its messages are late, as its alarm says.
-const (
-	notifierSilent = 5 * time.Second
-	notifierLate   = 30 // seconds
-)
+// notifierSilent is when a notifier is shown as silent.
+const notifierSilent = 5 * time.Second
 
 func (v *fleetView) notifier(now time.Time, n *api.Notifier) nodeView {
 	st := state{Key: "open", Word: "Working"}
 	switch {
 	case now.Sub(n.AsOf) > notifierSilent:
 		st = state{Key: "trouble", Word: "Silent"}
-	case n.LateSeconds >= notifierLate:
+	case n.LateSeconds >= push.LateAfter.Seconds():
 		st = state{Key: "trouble", Word: "Late"}
 	}
 	return v.node("n."+n.Name, n.Name, st,

@@ -40,7 +40,7 @@ type past struct {
 func (w *World) settleBefore(n *edgeNode) {
 	p := &n.pasts
 	p.room, p.before = nil, nil
-	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && w.now-old.at > int64(imageAge) && w.regions[n.region].stored.Version > old.stored && w.chaos.IntN(2) == 0 && p.at-old.at > int64(imageAge) {
+	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && p.at-old.at > int64(imageAge) && w.regions[n.region].stored.Version > old.stored && w.chaos.IntN(2) == 0 {
 		w.tracef("the disk of %s is as it was %v before", w.name(n), time.Duration(w.now-old.at))
 		p.data, old.data = old.data, nil
 	}
