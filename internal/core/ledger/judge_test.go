@@ -155,16 +155,23 @@ type hearing struct {
 	agg   *aggProc
 	root  *rootProc
 	since int64
+	knows int64 // every change before this time was obeyed
 }
+
+// settling is the time in which an edge that can hear of a change obeys it.
+func (w *world) settling() int64 { return int64(10*time.Second + 2*w.chaos.most) }
 
 // listen updates since when every edge can hear of a change, by the processes and links alone.
 func (w *world) listen() {
 	whole := func(l *link) bool { return !l.cut && !l.caught }
 	for _, e := range w.edges {
 		s, n, g := e.dc, e.dc.newest(), w.root()
-		h := hearing{e.core, n, g, e.hears.since}
+		h := hearing{e.core, n, g, e.hears.since, e.hears.knows}
 		if h != e.hears || e.gone || n.gone || g.gone || s.diskless || !whole(&e.up) || !whole(&e.down) || !whole(&s.up) || !whole(&s.down) {
 			h.since = w.now
+		}
+		if w.now-h.since > w.settling() {
+			h.knows = w.now - w.settling()
 		}
 		e.hears = h
 	}
@@ -172,7 +179,7 @@ func (w *world) listen() {
 
 // heard reports whether an edge could hear of a change at a time long enough ago to obey it.
 func (w *world) heard(e *edgeProc, change int64) bool {
-	return w.now-max(change, e.hears.since) > int64(10*time.Second+2*w.chaos.most)
+	return w.now-max(change, e.hears.since) > w.settling()
 }
 
 // judgeNewcomer checks an admission: a lowered limit binds every edge that could hear of it.
@@ -188,11 +195,11 @@ func (w *world) judgeNewcomer(r *roomTruth, e *edgeProc) {
 	}
 }
 
-// judgeLimits determines the limits that bind everywhere: a lowered one once every edge could hear of it, and no more
-// is left than it allows.
+// judgeLimits determines the limits that bind everywhere: a lowered one once every edge has heard of it, even if it is
+// cut off since, and no more is left than it allows.
 func (w *world) judgeLimits(r *roomTruth) {
 	all := func(change int64) bool {
-		return !slices.ContainsFunc(w.edges, func(e *edgeProc) bool { return !e.gone && !w.heard(e, change) })
+		return !slices.ContainsFunc(w.edges, func(e *edgeProc) bool { return !e.gone && e.hears.knows <= change })
 	}
 	if r.bindT > r.total && all(r.loweredT) && w.active(r, nil) <= int(r.total) {
 		r.bindT = r.total

@@ -839,6 +839,35 @@ func TestRule9ACoordinatorWithoutMemory(t *testing.T) {
 			arrive d1 n=30
 			arrive n1 n=30
 			advance 6s`,
+		"a limit that was lowered before the data centres are cut off": `
+			fleet total=20 rate=600 session=30s centres=dublin,nairobi
+			advance 2s
+			arrive d1 n=10
+			arrive n1 n=10
+			advance 4s clicking=9s
+			limits total=10 rate=600
+			advance 12s clicking=9s # more than the limit stay
+			cut dublin
+			cut nairobi
+			leave inside
+			advance 45s # each data centre holds ten permits
+			arrive d1 n=12
+			arrive n1 n=12
+			advance 4s`,
+		"a rate that was lowered before the data centres are cut off": `
+			fleet total=200 rate=40 session=30s centres=dublin,nairobi
+			advance 2s
+			arrive d1 n=20
+			arrive n1 n=20
+			advance 2s
+			limits total=200 rate=20
+			advance 12s
+			cut dublin
+			cut nairobi
+			advance 60s
+			arrive d1 n=30
+			arrive n1 n=30
+			advance 4s`,
 		"permits below a stored floor": `
 			fleet total=20 rate=600 session=30s centres=dublin,nairobi
 			advance 8s

@@ -127,6 +127,9 @@ const (
 	BoundForgotten
 	BoundUnsaved
 	DebtOnCredit
+	AloneForgets
+	OldListOwesNothing
+	LateAnswerIsLoss
 	FloorReturned
 	FloorsForever
 	FloorsOfTheLost
@@ -286,6 +289,9 @@ var list = [count]Mutant{
 	BoundForgotten:      {Name: "bound-forgotten", Rule: 9, Says: "a new coordinator does not learn that more may be lent than a limit, lowered since, allows"},
 	BoundUnsaved:        {Name: "bound-unsaved", Rule: 9, Says: "a new regional does not know the bound that its predecessor knew"},
 	DebtOnCredit:        {Name: "debt-on-credit", Rule: 9, Says: "visitors are called by idle permits that are to pay a debt"},
+	AloneForgets:        {Name: "alone-forgets", Rule: 9, Says: "a data centre that is cut off uses all that it holds, although it heard of a lowered limit"},
+	OldListOwesNothing:  {Name: "old-list-owes-nothing", Rule: 9, Says: "a lowered limit binds nobody while the coordinator has an older list of data centres"},
+	LateAnswerIsLoss:    {Name: "late-answer-is-loss", Rule: 9, Says: "a late answer that asks for the promise is taken to say that global has no ledger"},
 	FloorReturned:       {Name: "floor-returned", Rule: 9, Says: "permits are returned although a successor may use them by a stored floor"},
 	FloorsForever:       {Name: "floors-forever", Rule: 9, Says: "a stored floor is used although global may have lent the permits to others since"},
 	FloorsOfTheLost:     {Name: "floors-of-the-lost", Rule: 9, Says: "a floor is used although the store has lost a part of its data"},

@@ -13,15 +13,17 @@ import (
 //
 // A raised limit binds at once. A lowered one binds the newcomers of every edge that can hear of it: one that has been
 // connected to the newest regional, and that to the newest coordinator, for long enough. It binds everybody once all
-// edges can hear of it and no more sessions, or admissions of the last minute, are left than it allows. Before, an edge
-// that is cut off may use what it was lent, up to the highest limit since.
+// edges and data centres have heard of it, even if they are cut off since, and no more sessions, or admissions of the
+// last minute, are left than it allows. Before, an edge that is cut off may use what it was lent, up to the highest
+// limit since.
 type limits struct {
 	set     limit // by the operator
 	highest limit // that may be in use anywhere
 	lowered struct{ total, rate int64 }
 
-	at    int64 // of the newest look at the links
-	edges []hearing
+	at      int64 // of the newest look at the links
+	edges   []hearing
+	centres []hearing // the way from the regional
 }
 
 type limit struct{ total, rate int }
@@ -32,6 +34,19 @@ type hearing struct {
 	regional *region.Aggregator
 	global   *root.Allocator
 	since    int64
+	knows    int64 // every change before this time was obeyed
+}
+
+// observe looks at the way now.
+func (h *hearing) observe(now, settling int64, is hearing, whole bool) {
+	is.since, is.knows = h.since, h.knows
+	if is != *h || !whole {
+		is.since = now
+	}
+	if now-is.since > settling {
+		is.knows = now - settling
+	}
+	*h = is
 }
 
 func (l *limits) begin(w *World) {
@@ -54,23 +69,37 @@ func (l *limits) observe(w *World) {
 		return
 	}
 	l.at = w.now
-	heard := int64(0)
-	for i, e := range w.edges {
-		if i == len(l.edges) {
-			l.edges = append(l.edges, hearing{})
+	if n := len(w.regions) - len(l.centres); n > 0 {
+		l.centres = append(l.centres, make([]hearing, n)...)
+	}
+	if n := len(w.edges) - len(l.edges); n > 0 {
+		l.edges = append(l.edges, make([]hearing, n)...)
+	}
+	knows := w.now
+	for i, r := range w.regions {
+		h := &l.centres[i]
+		if f := &w.cfg.Faults; h.regional != r.newest().core && (f.Wipe || f.Blank || f.Rollback || f.Torn) {
+			h.knows = 0 // its successor need not know of the bound
 		}
-		if h := (hearing{e.core, w.regions[e.region].newest().core, w.newest().core, l.edges[i].since}); h != l.edges[i] || !w.hears(int32(i)) {
-			h.since = w.now
-			l.edges[i] = h
-		}
-		if !e.down {
-			heard = max(heard, l.edges[i].since)
+		h.observe(w.now, l.settling(w), hearing{regional: r.newest().core, global: w.newest().core}, w.linked(r))
+		if !r.lost && !w.oracle.centres[i].forsaken {
+			knows = min(knows, h.knows)
 		}
 	}
-	if l.highest.total > l.set.total && w.now-max(heard, l.lowered.total) > l.settling(w) && w.oracle.active <= l.set.total {
+	for i, e := range w.edges {
+		h := &l.edges[i]
+		if h.edge != e.core {
+			h.knows = l.centres[e.region].knows // it has the permits that it gets there
+		}
+		h.observe(w.now, l.settling(w), hearing{edge: e.core, regional: w.regions[e.region].newest().core, global: w.newest().core}, w.hears(int32(i)))
+		if !e.down && !w.oracle.centres[e.region].forsaken {
+			knows = min(knows, h.knows)
+		}
+	}
+	if l.highest.total > l.set.total && knows > l.lowered.total && w.oracle.active <= l.set.total {
 		l.highest.total = l.set.total
 	}
-	if l.highest.rate > l.set.rate && w.now-max(heard, l.lowered.rate) > l.settling(w) && w.oracle.rate(w.now) <= l.set.rate {
+	if l.highest.rate > l.set.rate && knows > l.lowered.rate && w.oracle.rate(w.now) <= l.set.rate {
 		l.highest.rate = l.set.rate
 	}
 }
@@ -106,11 +135,18 @@ func (l *limits) of(w *World, e *edgeNode) limit {
 // hears reports whether an edge is connected to its newest regional, and that to the newest coordinator.
 func (w *World) hears(i int32) bool {
 	e := w.edges[i]
-	r, g := w.regions[e.region], w.newest()
-	n := r.newest()
-	up := func(p *proc) bool { return !p.gone && !p.doomed && p.asleep <= w.now }
-	me, parent, top := nodeID{0, i}, nodeID{1, n.id}, nodeID{2, int32(len(w.globals) - 1)}
-	return !e.down && up(&e.proc) && up(&n.proc) && up(&g.proc) && max(e.cutUp, e.cutDown, r.cutUp, r.cutDown, r.failing) <= w.now &&
-		g.members == w.members.store &&
-		!w.deaf(me, parent) && !w.deaf(parent, me) && !w.deaf(parent, top) && !w.deaf(top, parent)
+	r := w.regions[e.region]
+	me, parent := nodeID{0, i}, nodeID{1, r.newest().id}
+	return !e.down && w.up(&e.proc) && max(e.cutUp, e.cutDown) <= w.now && !w.deaf(me, parent) && !w.deaf(parent, me) && w.linked(r)
 }
+
+// linked reports whether the newest regional of a data centre is connected to the newest coordinator.
+func (w *World) linked(r *dataCentre) bool {
+	n, g := r.newest(), w.newest()
+	me, top := nodeID{1, n.id}, nodeID{2, int32(len(w.globals) - 1)}
+	return w.up(&n.proc) && w.up(&g.proc) && max(r.cutUp, r.cutDown, r.failing) <= w.now && g.members == w.members.store &&
+		!w.deaf(me, top) && !w.deaf(top, me)
+}
+
+// up reports whether a process runs.
+func (w *World) up(p *proc) bool { return !p.gone && !p.doomed && p.asleep <= w.now }

@@ -128,13 +128,13 @@ func (w *World) wholeBy(deadline time.Duration) {
 
 // atHome demands a lease for every edge. After a rollback of the coordinators' lease, each leader with an old term ends
 // when a data centre reports a newer one, one data centre after the other. No edge gets a lease before the final leader
-// begins, so its start counts. Edges that do not know the time are exempt, since the coordinator may be waiting for it
-// (see hearLastWord).
+// begins, so its start counts; so does that of an aggregator whose data centre an operator has confirmed. Edges that do
+// not know the time are exempt, since the coordinator may be waiting for it (see hearLastWord).
 func (w *World) atHome() {
 	if w.recovery.recovered != 0 || w.timeLost() {
 		return
 	}
-	by := w.newest().began + int64(handshake)
+	by := max(w.newest().began, w.recovery.rejoined) + int64(handshake)
 	if last := w.recovery.lastWord; last != 0 {
 		by = max(by, last+int64(lastWait))
 	}

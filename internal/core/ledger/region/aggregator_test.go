@@ -147,6 +147,45 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	}
 }
 
+// TestRule9ALateAnswerIsNoLostLedger: an aggregator lost its ledger and its promise. Global answers the reports from before the
+// promise by asking for it, also late; only an answer to a report with the promise says that its ledger is lost too.
+func TestRule9ALateAnswerIsNoLostLedger(t *testing.T) {
+	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
+	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})
+	agg.SetLease(fleettime.Never)
+	agg.SetRooms(now, []ledger.RoomConfig{{ID: sale, Total: 10, Rate: 60, Session: time.Minute}})
+	save := func() {
+		if d, ok := agg.Unsaved(); ok {
+			agg.Saved(now, d.Version)
+		}
+	}
+	save()
+	reports := func(n int) (last uint64) {
+		for range n {
+			now = now.Add(time.Second)
+			for _, m := range agg.Report(now) {
+				last = m.Seq
+			}
+		}
+		return last
+	}
+	answers := func(seq, to uint64, h wire.Handshake, baseline bool) {
+		agg.Apply(now, wire.Grant{
+			To: "dublin", Instance: 2, From: wire.Term{N: 1, Nonce: 2}, Seq: seq, Parts: 1, Acked: to, Echo: now, Lease: time.Minute, ClusterID: 1, Handshake: h, Baseline: baseline,
+			Rooms: []wire.RoomGrant{{Room: sale, Confirmed: true, Permits: wire.Permits{Sessions: wire.Allocation{Granted: 7, Returned: 3}}}},
+		})
+		save()
+	}
+	before := reports(3)
+	answers(1, before-1, wire.Promise, false) // promised
+	answers(2, before, wire.Promise, false)
+	with := reports(1)
+	answers(3, with, wire.Adopted, true)
+	if l := agg.Ledger(sale); l.Granted != 7 || l.Returned != 3 {
+		t.Errorf("granted %d and returned %d, and global has lent 7, of which 3 came back", l.Granted, l.Returned)
+	}
+}
+
 // TestARosterIsCountedWhole: of two silent edges one had renewed its sessions long after the other. Both count, and
 // so do sessions on probation, which end a few seconds after admission, before those on the roster.
 func TestARosterIsCountedWhole(t *testing.T) {

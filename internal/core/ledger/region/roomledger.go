@@ -2,6 +2,7 @@ package region
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -152,6 +153,26 @@ func (b *roomLedger) unallocated() (t, rate int64) {
 	return b.loan.permits.Sessions.Held() - b.active() - credit, b.loan.permits.Rate.Held() - lent - b.rates.sum()
 }
 
+// beyond returns the permits of T and of R that the data centre does not use while global is not heard, because all
+// data centres together may hold more than a lowered limit: each uses the same part of what it holds.
+func (b *roomLedger) beyond() (t, rate int64) {
+	if b.Unbound {
+		return 0, 0
+	}
+	held := &b.loan.permits
+	return beyond(held.Sessions.Held(), b.bound.Sessions, b.Total), beyond(held.Rate.Held(), b.bound.Rate, b.Rate)
+}
+
+// beyond returns the part of held that exceeds the limit if all data centres together hold bound.
+func beyond(held, bound int64, limit uint64) int64 {
+	if held <= 0 || bound <= int64(limit) {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(held), limit)
+	part, _ := bits.Div64(hi, lo, uint64(bound))
+	return held - int64(part)
+}
+
 // active returns the number of counted and reserved sessions.
 func (b *roomLedger) active() int64 {
 	n := b.counts.total()
@@ -167,10 +188,11 @@ func (b *roomLedger) ownView(now fleettime.Mono, ft fleettime.Time, term wire.Te
 		return
 	}
 	idle, ridle := b.accounts.idle()
+	n, m := b.beyond()
 	x := share.Prospect{
 		Flow: &b.flow, Gain: &b.gain, Lines: []estimate.Histogram{b.waiting},
-		Supply: max(0, free) + idle, Rate: max(0, rateFree) + ridle,
-		Total: b.loan.permits.Sessions.Held(), Limit: b.loan.permits.Rate.Held(), Tally: b.tally(), Own: true, Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
+		Supply: max(0, free+idle), Rate: max(0, rateFree+ridle),
+		Total: b.loan.permits.Sessions.Held() - n, Limit: b.loan.permits.Rate.Held() - m, Tally: b.tally(), Own: true, Random: b.Random, Lot: share.Lot{Term: term, Room: b.ID},
 	}
 	var heldJoined [][]fleettime.Time
 	for _, acc := range b.accounts {

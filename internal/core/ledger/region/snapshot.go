@@ -82,6 +82,10 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 	if d.Free, d.RateFree = d.Free-unsure, d.RateFree-runsure; b.loan.reconstructed && at.closed {
 		d.Free, d.RateFree = min(0, d.Free), min(0, d.RateFree) // it may be a copy
 	}
+	if at.isolated || at.unanswered {
+		t, r := b.beyond()
+		d.Free, d.RateFree = d.Free-t, d.RateFree-r
+	}
 	d.Keep, d.RateKeep = at.keep(b)
 	v := at.view(now, ft, b, d.Free, d.RateFree)
 	if d.Cutoff = v.Cutoff; b.Shut {

@@ -98,9 +98,9 @@ func (a *Aggregator) Apply(now fleettime.Mono, g wire.Grant) {
 	}
 	switch g.Handshake {
 	case wire.Promise:
-		// Global has no ledger of this data centre. If this aggregator has none either, the reported permits and
-		// sessions of the edges are all there are.
-		if u.blank && !a.roster.recovering() {
+		// Global has no ledger of this data centre, if it answers a report with the promise. If this aggregator has none
+		// either, the reported permits and sessions of the edges are all there are.
+		if u.blank && g.Acked > u.before && !a.roster.recovering() {
 			a.recallFloors(now)
 			u.blank = false
 			a.rooms.reconstruct()

@@ -19,6 +19,7 @@ type uplink struct {
 
 	seen     wire.Term
 	promised uint64 // version of the Durable with seen
+	before   uint64 // newest report before the promise: global answers later ones by what it knows of seen
 	joined   bool   // both sides have the same ledger
 	blank    bool   // the predecessor's ledger is lost and not replaced yet
 
@@ -76,6 +77,7 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	// The promise: no grant of an older term can raise the permits from here on. It is stored before the first
 	// message under it.
 	u.seen, u.joined, u.acked, u.unansweredSince, u.grants = g.From, false, 0, now, wire.Parts{}
+	u.before = u.seq
 	u.promised = s.change(func(d *wire.Durable) { d.Promise = g.From })
 	u.reportSoon(now, 0)
 	return false

@@ -48,7 +48,6 @@ func (p *pool) lend(now fleettime.Mono, ft fleettime.Time, s *lendingRound) {
 	if complete { // when a ledger is missing again, permits beyond a lowered limit must not be lent
 		t, r := p.limits()
 		p.spare, p.rateSpare = min(p.spare, p.bound.Sessions-t+free), min(p.rateSpare, p.bound.Rate-r+rfree)
-		p.debt, p.rateDebt = min(0, free), min(0, rfree)
 	}
 	p.collect(now, ft, s, free, rfree, complete)
 	called, callable := p.callable(s)
@@ -162,7 +161,8 @@ func (s *lendingRound) target(p *pool, view *wire.View, i int, keep, rkeep int64
 	case p.gone:
 		keep, rkeep = 0, 0
 	case s.how[i] == lendInPlace:
-		keep, rkeep = max(0, l.permits.Sessions.Held()), max(0, l.permits.Rate.Held()) // it admits as sessions end
+		keep = inPlace(&l.permits.Sessions, idle, s.kept, s.free) // it admits as sessions end
+		rkeep = inPlace(&l.permits.Rate, ridle, s.rateKept, s.rateFree)
 	case s.how[i] == lendAll && !s.waitingElsewhere && !view.Queues() && !tooFew(int(min(s.supply, s.rate)), len(s.open)):
 		// Small deviations do no harm while no visitor waits.
 		keep, rkeep = keepIfClose(keep, idle), keepIfClose(rkeep, ridle)
@@ -172,6 +172,18 @@ func (s *lendingRound) target(p *pool, view *wire.View, i int, keep, rkeep int64
 	}
 	s.free, s.rateFree = s.free-give, s.rateFree-rgive
 	return give, rgive, keep, rkeep
+}
+
+// inPlace returns the idle target of a data centre that keeps its permits: all, without its part of a debt. Of kept
+// permits, which are idle in such data centres, idle are in this one; free is negative by the debt.
+func inPlace(held *wire.Allocation, idle, kept, free int64) int64 {
+	if free >= 0 {
+		return max(0, held.Held())
+	}
+	if idle <= 0 || kept <= -free {
+		return 0
+	}
+	return idle - (idle*-free+kept-1)/kept
 }
 
 // addUnlimited adds permits to a room without a binding limit, until permits of T and R exceed the demand of all

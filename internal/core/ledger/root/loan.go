@@ -128,7 +128,6 @@ type pool struct {
 	// more after a limit was lowered. The data centres keep it for a successor without their ledgers. 0 for unknown.
 	bound            wire.PermitCounts
 	spare, rateSpare int64 // while not complete: permits returned in this term and not lent again
-	debt, rateDebt   int64 // 0, or negative by the permits lent beyond the limits when the ledgers were last complete
 
 	progress share.Progresses
 	flow     share.Flow
@@ -188,21 +187,21 @@ func (p *pool) confirms(d *centre, l *loan) bool {
 // free returns the permits of T and of R that no data centre holds. They are negative until sessions beyond a lowered
 // limit have ended. complete is the result of p.complete.
 func (p *pool) free() (free, rate int64, complete bool) {
-	if !p.complete() {
-		if p.centres.outdated() {
-			return p.debt, p.rateDebt, false
-		}
-		t, r := p.limits()
-		return p.spare - max(0, p.bound.Sessions-t), p.rateSpare - max(0, p.bound.Rate-r), false
-	}
 	free, rate = p.limits()
+	outdated := p.centres.outdated()
+	if complete = p.complete(); !complete && !outdated {
+		return p.spare - max(0, p.bound.Sessions-free), p.rateSpare - max(0, p.bound.Rate-rate), false
+	}
 	for _, d := range p.centres.all {
-		if l := p.loans[d]; l != nil {
+		if l := p.loans[d]; l != nil && (complete || !l.reconstructed) {
 			free -= l.permits.Sessions.Held()
 			rate -= l.permits.Rate.Held()
 		}
 	}
-	return free, rate, true
+	if outdated { // others may hold the rest
+		free, rate = min(0, free), min(0, rate)
+	}
+	return free, rate, complete
 }
 
 // limits returns T and R; 0 of a removed room.

@@ -184,8 +184,8 @@ func TestRule9AnOlderListLendsNothing(t *testing.T) {
 }
 
 // If everything was lent by a list that turns out to be older, each data centre keeps its allocation, and visitors go
-// on entering there.
-func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
+// on entering there. A limit that is lowered then binds them nevertheless.
+func TestRule9AnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 	old := founding("dublin", "nairobi")
 	r := newRoster(t, 2, false, old)
 	r.add("dublin", "nairobi")
@@ -206,6 +206,24 @@ func TestAnOlderListLeavesEveryDataCentreWhatItHolds(t *testing.T) {
 	}
 	if l.View.Cutoff != estimate.Open {
 		t.Errorf("nobody may enter: %+v", l.View)
+	}
+	limit := uint64(held - 10)
+	r.root.SetRooms(r.now, []ledger.RoomConfig{{ID: sale, Total: limit, Rate: rosterTotal, Session: time.Minute, LostWait: 15 * time.Minute}})
+	for _, c := range r.centres {
+		c.keepsBack = true
+	}
+	if r.exchange(2); r.root.Ledger(sale).View.Cutoff == estimate.Open {
+		t.Errorf("%d permits are lent, the limit is %d, and visitors are called", held, limit)
+	}
+	for _, c := range r.centres {
+		c.keepsBack = false
+	}
+	r.exchange(4)
+	if now := r.held("dublin") + r.held("nairobi"); now > int64(limit) || now < int64(limit)-2 {
+		t.Errorf("of %d permits %d are left, and the limit is %d", held, now, limit)
+	}
+	if l = r.root.Ledger(sale); l.View.Cutoff != estimate.Open {
+		t.Errorf("nobody may enter although the permits fit the limit: %+v", l.View)
 	}
 }
 
