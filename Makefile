@@ -92,7 +92,8 @@ packages: ## install missing Debian packages of the tests
 TEST  := $(GO) test -vet=off -toolexec 'nice -n 15'
 CORES := core/draw core/fleettime core/estimate lab/mutant core/proof core/room core/room/match core/room/roomfile core/rules lab/sim core/ledger core/ledger/share core/ledger/root core/ledger/region core/strictjson core/admission core/ticket page core/wire
 CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,lab/browsertest lab/chaos lab/judge lab/mutant/overlay lab/figures lab/bench edge/clientaddr core/draw/beacon lab/image core/ticket/reuse) deploy)
-PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,page/preview global/control node/natsconf global/roomstore global/console global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
+PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control node/natsconf global/roomstore global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
+PAGES := vestibule/internal/page/preview vestibule/internal/global/console
 
 .PHONY: quick
 quick: ## test the cores and the gate, without a browser, a network or the simulator
@@ -100,20 +101,26 @@ quick: ## test the cores and the gate, without a browser, a network or the simul
 
 .PHONY: test
 test: packages ## run every test, with the race detector where useful, and the end-to-end run
-	@failed=; for targets in 'test-cores test-shells' 'test-plain test-clients' e2e; do \
+	@rm -f $(AGAIN); failed=; for targets in 'test-cores test-shells' 'test-plain test-browser test-clients' e2e; do \
 		$(MAKE) --no-print-directory -k -j 2 $$targets || failed="$$failed $$targets"; done; \
-	test -z "$$failed" || { $(AGAIN); $(MAKE) --no-print-directory $$failed; }
+	if [ -s $(AGAIN) ]; then echo '== RAN A SECOND TIME'; cat $(AGAIN); fi; \
+	test -z "$$failed" || { echo "== FAILED:$$failed"; exit 1; }
 
-# Tests of real processes and a real browser have failed when the machine paused for seconds. A group that failed runs a
-# second time, alone, and that result counts. Packages that passed are cached, but for e2e.
-AGAIN = echo '== FAILED ONCE: what failed runs a second time'
+# The first run counts. Only tests of built binaries and of a real browser that fail run once more, alone: such tests have
+# failed when the machine paused for seconds. Their names are printed at the end. A data race, a panic or a leak counts.
+AGAIN := $(TOOLS)/again
+once-more = @mkdir -p $(TOOLS); log=$(TOOLS)/$@.log; \
+	{ $(TEST) $(1) 2>&1; echo $$? >$$log.exit; } | tee $$log; [ "$$(cat $$log.exit)" != 0 ] || exit 0; \
+	! grep -qE 'DATA RACE|^panic:|^fatal error:|unexpected goroutines' $$log || exit 1; \
+	names=$$(sed -n 's/^--- FAIL: \([A-Za-z0-9_]*\) .*/\1/p' $$log | sort -u | paste -sd '|' -); [ -n "$$names" ] || exit 1; \
+	echo "$@: $$names" >>$(AGAIN); $(TEST) -count=1 $(1) -run "^($$names)$$"
 
 .PHONY: test-cores
 test-cores:
 	nice -n 19 $(TEST) -p 1 -timeout 12m $(CALM)
 	nice -n 19 $(TEST) -race -short -timeout 8m -run TestEqualSeedsGiveEqualRuns ./internal/lab/sim
 
-# One package at a time, beside the browsers of test-clients: both mostly wait.
+# One package at a time, beside the browsers of test-browser: both mostly wait.
 .PHONY: test-plain
 test-plain:
 	$(TEST) -p 1 -parallel 4 -timeout 8m $(PLAIN)
@@ -124,12 +131,17 @@ test-plain:
 .PHONY: test-clients
 test-clients:
 	cd internal/global/control/contract && $(TEST) -timeout 10m ./...
-	$(TEST) -parallel 2 -timeout 8m -run Browser ./internal/allinone # more tabs at a time starve the leases
 	$(TEST) -race -parallel 4 -timeout 8m ./internal/edge -args -front fast -cases 300 -mixed 3000
+
+# More than two tabs at a time starve the leases.
+.PHONY: test-browser
+test-browser: packages
+	$(call once-more,-parallel 2 -timeout 8m -run Browser ./internal/allinone)
+	$(call once-more,-p 1 -parallel 4 -timeout 8m $(PAGES))
 
 .PHONY: test-shells
 test-shells:
-	$(TEST) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/lab/e2e -e vestibule/internal/edge $(CALM:%=-e %) $(PLAIN:%=-e %))
+	$(TEST) -race -p 3 -parallel 4 -timeout 8m $$($(GO) list ./... | grep -v -x -e vestibule/internal/lab/e2e -e vestibule/internal/edge $(CALM:%=-e %) $(PLAIN:%=-e %) $(PAGES:%=-e %))
 
 .PHONY: nethttp
 nethttp: packages ## test an edge with front: nethttp
@@ -137,7 +149,7 @@ nethttp: packages ## test an edge with front: nethttp
 
 .PHONY: e2e
 e2e: ## hundreds of visitors (curl) against the built binaries as separate processes, and an official client that manages rooms
-	$(GO) test -count=1 -v -parallel 4 -timeout 10m ./internal/lab/e2e
+	$(call once-more,-count=1 -v -parallel 4 -timeout 10m ./internal/lab/e2e)
 
 .PHONY: first-page
 first-page: packages ## measure the time from `make run` to a waiting page with a number, in a browser (goal: 15 s)
