@@ -296,6 +296,10 @@ func TestALargeRoomStaysSmallOnTheWire(t *testing.T) {
 	r := RoomReport{Room: 1, Active: 10_000, FirstMove: 1 << 40}
 	for i := range MaxSlices {
 		r.Waiting = append(r.Waiting, estimate.Slice{Start: day + fleettime.Time(i*28_000), Width: 28_000, N: 1e6 / MaxSlices})
+		r.Pending = append(r.Pending, estimate.Slice{Start: day + fleettime.Time(i*28_000), Width: 28_000, N: -1e6 / MaxSlices})
+	}
+	for range MaxRateUsed {
+		r.RateUsed = append(r.RateUsed, 10_000)
 	}
 	for i := range MaxHeld {
 		r.HeldJoined = append(r.HeldJoined, day+fleettime.Time(i*500))
