@@ -254,6 +254,14 @@ func (e *Engine) Release(now fleettime.Mono, out []*Visit) []*Visit {
 	return out
 }
 
+// ReleaseRoom is Release for one room, whose visitor was held just now.
+func (e *Engine) ReleaseRoom(now fleettime.Mono, id room.ID) []*Visit {
+	if !e.up.check(now) || e.up.standing != wire.Listed {
+		return nil
+	}
+	return e.rooms[id].release(e.at(now), nil)
+}
+
 // GiveUp ends the hold of v, and its visitor continues to wait. It returns false if Release has already decided.
 func (e *Engine) GiveUp(now fleettime.Mono, v *Visit) bool {
 	r := e.rooms[v.Room]

@@ -98,7 +98,7 @@ func TestWhoJoinedFirstIsReleasedFirst(t *testing.T) {
 		}
 		held, turn = held[len(got):], turn-len(got)
 	}
-	if len(e.Release(at(4*time.Second), nil)) != 0 {
+	if len(e.Release(at(4*time.Second), nil)) != 0 || len(e.ReleaseRoom(at(4*time.Second), sale)) != 0 {
 		t.Error("released without a lease")
 	}
 	for _, v := range held {
@@ -117,7 +117,7 @@ func TestTwoHeldRequestsOfOneTicketAreOneAdmission(t *testing.T) {
 	e.Hold(at(0), a)
 	e.Hold(at(0), b)
 	r.grant(at(0), 1, 1)
-	if got := e.Release(at(0), nil); len(got) != 2 {
+	if got := e.ReleaseRoom(at(0), sale); len(got) != 2 {
 		t.Fatalf("%d released, want both", len(got))
 	}
 	d, o := a.Decision, b.Decision

@@ -85,7 +85,7 @@ func (e *engine) Apply(grant *wire.Grant) fleettime.Mono {
 	e.core.Apply(now, *grant)
 	e.above = grant.Stop
 	e.updateClock(now)
-	e.release(now)
+	answer(e.core.Release(now, nil))
 	e.granted.Store(int64(max(now, 1)))
 	return now
 }
@@ -95,7 +95,7 @@ func (e *engine) Snapshotted() {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Snapshotted(now)
-	e.release(now)
+	answer(e.core.Release(now, nil))
 }
 
 // Restore restores fleet time as stored by an earlier process.
@@ -113,9 +113,9 @@ func (e *engine) updateClock(now fleettime.Mono) {
 	}
 }
 
-// release answers the held visitors that may enter. The caller holds the lock.
-func (e *engine) release(now fleettime.Mono) {
-	for _, v := range e.core.Release(now, nil) {
+// answer answers held visitors that were decided about. The caller holds the lock.
+func answer(decided []*admission.Visit) {
+	for _, v := range decided {
 		close(v.Data.(chan struct{}))
 	}
 }
@@ -127,9 +127,7 @@ func (e *engine) LastGrant() fleettime.Mono { return fleettime.Mono(e.granted.Lo
 func (e *engine) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, v := range e.core.Drain(e.clock.Now()) {
-		close(v.Data.(chan struct{}))
-	}
+	answer(e.core.Drain(e.clock.Now()))
 }
 
 // Told reports whether fleet time was ever known well enough to give a place.
@@ -257,12 +255,12 @@ func (e *engine) soon() time.Duration {
 	return e.params.Nearest + rand.N(e.params.Nearest)
 }
 
-// startHold hands a visit to the core, and answers visits that may enter now.
+// startHold hands a visit to the core, and answers visits to its room that may enter now.
 func (e *engine) startHold(v *admission.Visit) fleettime.Mono {
 	now := e.lock()
 	defer e.mu.Unlock()
 	e.core.Hold(now, v)
-	e.release(now)
+	answer(e.core.ReleaseRoom(now, v.Room))
 	return now
 }
 
