@@ -53,22 +53,84 @@ type Fleet struct {
 	sections map[string]room.Document // of the current rooms, by content hash
 	digest   [sha256.Size]byte        // of the sorted rooms of set, with defaults
 	set      atomic.Pointer[room.Set]
-	ring     atomic.Pointer[ticket.Keyring]
-
-	members atomic.Pointer[Members] // nil before the first list, and at edges
-
-	base     *room.Set                     // as published; set adds event phases and controls
-	controls atomic.Pointer[room.Controls] // nil before the first
-	board    atomic.Pointer[draw.Board]    // public state of draws, nil before the first
-	laid     int64                         // fleet time of set, in milliseconds
-	bound    time.Duration                 // its uncertainty
-	ends     int64                         // fleet time of the next change of a phase or a control, 0 for never
+	base     *room.Set     // as published; set adds event phases and controls
+	laid     int64         // fleet time of set, in milliseconds
+	bound    time.Duration // its uncertainty
+	ends     int64         // fleet time of the next change of a phase or a control, 0 for never
 	clock    atomic.Pointer[func() (fleettime.Time, time.Duration)]
+
+	keys     document[ticket.Keyring]
+	members  document[Members] // nil before the first list, and at edges
+	controls document[room.Controls]
+	board    document[draw.Board]
+	inUse    map[string]inUse // all of them by name, and the rooms
 
 	pages pageCache
 	keyConfirmation
 	*alarms
 	version *prometheus.GaugeVec
+}
+
+// inUse is a document as this node uses it.
+type inUse interface {
+	version() uint64                  // 0 before the first
+	adopt(data []byte) (bool, error)  // switches to another one, and reports whether it did
+	encoded() (uint64, []byte, error) // with its version; nil before the first
+}
+
+// document is a document of one value, nil before the first.
+type document[T any] struct {
+	atomic.Pointer[T]
+	number func(*T) uint64 // its version
+	decode func([]byte) (*T, error)
+	encode func(*T) ([]byte, error)
+	check  func(have, next *T) error // beside the version; nil for none
+}
+
+func (d *document[T]) version() uint64 {
+	if v := d.Load(); v != nil {
+		return d.number(v)
+	}
+	return 0
+}
+
+func (d *document[T]) adopt(data []byte) (bool, error) {
+	next, err := d.decode(data)
+	if err != nil {
+		return false, err
+	}
+	if have := d.Load(); have != nil {
+		same := reflect.DeepEqual(next, have)
+		err := succeeds(d.number(have), d.number(next), same)
+		if err == nil && !same && d.check != nil {
+			err = d.check(have, next)
+		}
+		if err != nil || same {
+			return false, err
+		}
+	}
+	d.Store(next)
+	return true, nil
+}
+
+func (d *document[T]) encoded() (uint64, []byte, error) {
+	v := d.Load()
+	if v == nil {
+		return 0, nil, nil
+	}
+	data, err := d.encode(v)
+	return d.number(v), data, err
+}
+
+// keysFollow returns an error if next does not follow the keys in use.
+func keysFollow(have, next *ticket.Keyring) error {
+	switch {
+	case !next.Newer(*have):
+		return &refusedError{older, have.Version, next.Version}
+	case !next.Continues(*have):
+		return &refusedError{foreign, have.Version, next.Version}
+	}
+	return nil
 }
 
 // NewFleet loads the copies on disk. It calls changed after every change, never concurrently.
@@ -81,13 +143,24 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 		}, []string{"document"}),
 		pages:           pageCache{dir: dir, docs: docs, log: log},
 		keyConfirmation: keyConfirmation{doubts: make(chan struct{}, 1), begun: time.Now()},
+		keys: document[ticket.Keyring]{
+			number: func(r *ticket.Keyring) uint64 { return r.Version }, check: keysFollow,
+			decode: func(data []byte) (*ticket.Keyring, error) {
+				r, err := ticket.DecodeKeyring(data)
+				return &r, err
+			},
+			encode: func(r *ticket.Keyring) ([]byte, error) { return ticket.EncodeKeyring(*r) },
+		},
+		members:  document[Members]{number: func(m *Members) uint64 { return m.Version }, decode: DecodeMembers, encode: EncodeMembers},
+		controls: document[room.Controls]{number: func(c *room.Controls) uint64 { return c.Version }, decode: room.DecodeControls, encode: room.EncodeControls},
+		board:    document[draw.Board]{number: func(b *draw.Board) uint64 { return b.Version }, decode: draw.DecodeBoard, encode: draw.EncodeBoard},
 	}
+	f.inUse = map[string]inUse{RoomsDocument: roomsInUse{f}, KeysDocument: &f.keys, MembersDocument: &f.members, ControlsDocument: &f.controls, DrawsDocument: &f.board}
 	reg.MustRegister(f.version)
 	for _, doc := range followed {
 		f.version.WithLabelValues(doc).Set(0)
 	}
 	f.Tell(func() (fleettime.Time, time.Duration) { return fleettime.TimeOf(time.Now()), 0 })
-	f.ring.Store(&ticket.Keyring{})
 	f.pages.byHash.Store(&map[string][]byte{})
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data_dir: %w", err)
@@ -100,7 +173,7 @@ func NewFleet(dir string, docs wire.DocumentFeed, log *slog.Logger, reg promethe
 		if err != nil {
 			return nil, fmt.Errorf("data_dir: %w", err)
 		}
-		if err := f.adopt(doc, data); err != nil {
+		if _, err := f.adopt(doc, data); err != nil {
 			f.log.Error("last good copy cannot be used", slog.String("document", doc), slog.Any("error", err))
 		}
 	}
@@ -114,7 +187,12 @@ func copyFile(dir, doc string) string { return filepath.Join(dir, doc+".json") }
 func (f *Fleet) Set() *room.Set { return f.set.Load() }
 
 // Ring returns the current keys, empty before the first.
-func (f *Fleet) Ring() ticket.Keyring { return *f.ring.Load() }
+func (f *Fleet) Ring() (ring ticket.Keyring) {
+	if r := f.keys.Load(); r != nil {
+		ring = *r
+	}
+	return ring
+}
 
 // Controls returns the operators' current controls, or nil before the first. It must not be modified.
 func (f *Fleet) Controls() *room.Controls { return f.controls.Load() }
@@ -219,12 +297,10 @@ func (f *Fleet) Offer(ctx context.Context, doc string, data []byte) {
 		return
 	}
 	defer f.mu.Unlock()
-	keys, members, controls, board := f.ring.Load(), f.members.Load(), f.controls.Load(), f.board.Load()
-	err := f.adopt(doc, data)
-	if f.record(doc, err) || (f.ring.Load() == keys && f.members.Load() == members && f.controls.Load() == controls && f.board.Load() == board) {
-		return
+	news, err := f.adopt(doc, data)
+	if !f.record(doc, err) && news {
+		f.saveCopy(doc, data)
 	}
-	f.saveCopy(doc, data)
 }
 
 // saveCopy stores a copy of a new document and calls changed.
@@ -232,115 +308,33 @@ func (f *Fleet) saveCopy(doc string, data []byte) {
 	if err := WriteFile(copyFile(f.dir, doc), data); err != nil {
 		f.log.Error("last good copy not written", slog.String("document", doc), slog.Any("error", err))
 	}
-	f.log.Debug("document updated", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.ring.Load().Version))
+	f.log.Debug("document updated", slog.String("document", doc), slog.Uint64("rooms", f.set.Load().Version()), slog.Uint64("keys", f.keys.version()))
 	f.changed()
 }
 
-// versionOf returns the version of a document in use, or 0.
-func (f *Fleet) versionOf(doc string) uint64 {
-	switch doc {
-	case RoomsDocument:
-		return f.set.Load().Version()
-	case MembersDocument:
-		if m := f.members.Load(); m != nil {
-			return m.Version
-		}
-		return 0
-	case ControlsDocument:
-		if c := f.controls.Load(); c != nil {
-			return c.Version
-		}
-		return 0
-	case DrawsDocument:
-		if b := f.board.Load(); b != nil {
-			return b.Version
-		}
-		return 0
+// adopt switches to a document, and reports whether it did: not to the one in use.
+func (f *Fleet) adopt(doc string, data []byte) (news bool, err error) {
+	d := f.inUse[doc]
+	if d == nil {
+		return false, fmt.Errorf("unknown document %q", doc)
 	}
-	return f.ring.Load().Version
+	if data != nil {
+		news, err = d.adopt(data)
+		return f.adopted(doc, news), err
+	}
+	if have := d.version(); have != 0 {
+		return false, &refusedError{why: missing, have: have}
+	}
+	return false, nil // a new fleet
 }
 
-// adopt switches to a document. It does nothing for the one in use.
-func (f *Fleet) adopt(doc string, data []byte) error {
-	if data == nil {
-		have := f.versionOf(doc)
-		if have == 0 {
-			return nil // a new fleet
-		}
-		return &refusedError{why: missing, have: have}
-	}
-	switch doc {
-	case RoomsDocument:
-		version, d, err := roomdoc.DecodeRooms(data)
-		if err != nil {
-			return err
-		}
-		return f.adoptRooms(roomsOffer{version: version, doc: d})
-	case KeysDocument:
-		return f.adoptKeys(data)
-	case MembersDocument:
-		m, err := DecodeMembers(data)
-		if err != nil {
-			return err
-		}
-		_, err = replace(f, doc, &f.members, m, func(m *Members) uint64 { return m.Version })
-		return err
-	case ControlsDocument:
-		c, err := room.DecodeControls(data)
-		if err != nil {
-			return err
-		}
-		news, err := replace(f, doc, &f.controls, c, func(c *room.Controls) uint64 { return c.Version })
-		if news {
+// adopted does what follows from a new document.
+func (f *Fleet) adopted(doc string, news bool) bool {
+	if news {
+		if doc != KeysDocument && doc != MembersDocument {
 			f.rebuild()
 		}
-		return err
-	case DrawsDocument:
-		b, err := draw.DecodeBoard(data)
-		if err != nil {
-			return err
-		}
-		news, err := replace(f, doc, &f.board, b, func(b *draw.Board) uint64 { return b.Version })
-		if news {
-			f.rebuild()
-		}
-		return err
+		f.version.WithLabelValues(doc).Set(float64(f.inUse[doc].version()))
 	}
-	return fmt.Errorf("unknown document %q", doc)
-}
-
-// replace switches to next unless it equals the document in use. It reports whether it did.
-func replace[T any](f *Fleet, doc string, in *atomic.Pointer[T], next *T, version func(*T) uint64) (news bool, err error) {
-	if have := in.Load(); have != nil {
-		same := reflect.DeepEqual(next, have)
-		if err := succeeds(version(have), version(next), same); err != nil || same {
-			return false, err
-		}
-	}
-	in.Store(next)
-	f.version.WithLabelValues(doc).Set(float64(version(next)))
-	return true, nil
-}
-
-// adoptKeys switches to a key ring, like adopt.
-func (f *Fleet) adoptKeys(data []byte) error {
-	ring, err := ticket.DecodeKeyring(data)
-	if err != nil {
-		return err
-	}
-	have := f.ring.Load()
-	same := ring.Equal(*have)
-	switch err := succeeds(have.Version, ring.Version, same); {
-	case len(ring.Keys) == 0 && len(have.Keys) > 0:
-		return &refusedError{older, have.Version, ring.Version}
-	case err != nil || same:
-		return err
-	case !ring.Newer(*have):
-		return &refusedError{older, have.Version, ring.Version}
-	case !ring.Continues(*have):
-		return &refusedError{foreign, have.Version, ring.Version}
-	}
-	f.ring.Store(&ring)
-	f.version.WithLabelValues(KeysDocument).Set(float64(ring.Version))
-	return nil
+	return news
 }

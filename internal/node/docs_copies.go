@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
-	"vestibule/internal/core/draw"
-	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
-	"vestibule/internal/core/ticket"
 	"vestibule/internal/core/wire"
 )
 
@@ -93,30 +89,20 @@ func (h Holder) subject(doc string) string {
 
 // missingPart returns what the asking node lacks of a document, or nil.
 func missingPart(f *Fleet, h Holder, doc string, ask *wire.CopyAsk) ([]byte, error) {
-	have := uint64(0)
-	switch doc {
-	case KeysDocument:
+	have := map[string]uint64{RoomsDocument: ask.Rooms, ControlsDocument: ask.Controls, DrawsDocument: ask.Draws, MembersDocument: ask.Members}[doc]
+	switch v := f.inUse[doc].version(); {
+	case doc == KeysDocument:
 		ring := f.Ring()
 		if sum, err := ring.Sum(); err != nil || sum == "" || sum == ask.Keys {
 			return nil, err
 		}
-		return ticket.EncodeKeyring(ring)
-	case MembersDocument:
-		if m := f.Members(); m != nil && m.Version > ask.Members {
-			return EncodeMembers(m)
-		}
+	case v <= have:
 		return nil, nil
-	case RoomsDocument:
-		have = ask.Rooms
-	case ControlsDocument:
-		have = ask.Controls
-	case DrawsDocument:
-		have = ask.Draws
-	}
-	if v := f.versionOf(doc); v > have {
+	case doc != MembersDocument:
 		return h.announcement(v)
 	}
-	return nil, nil
+	_, data, err := f.inUse[doc].encoded()
+	return data, err
 }
 
 // sendCopy sends the content of a document, compressed, in parts.
@@ -155,21 +141,9 @@ func (f *Fleet) content(h Holder, name string) (version uint64, data []byte, err
 		return 0, nil, errors.New("this node has no such document")
 	}
 	switch doc {
-	case RoomsDocument: // the copy on disk is complete
-		if data, err = os.ReadFile(copyFile(f.dir, doc)); err != nil {
-			return 0, nil, err
-		}
-		head, err := roomdoc.DecodeHead(data)
-		return head.Version, data, err
-	case ControlsDocument:
-		if c := f.Controls(); c != nil {
-			data, err = room.EncodeControls(c)
-			return c.Version, data, err
-		}
-	case DrawsDocument:
-		if b := f.Board(); b != nil {
-			data, err = draw.EncodeBoard(b)
-			return b.Version, data, err
+	case RoomsDocument, ControlsDocument, DrawsDocument:
+		if version, data, err = f.inUse[doc].encoded(); data != nil || err != nil {
+			return version, data, err
 		}
 	}
 	return 0, nil, errors.New("this node has no such document")

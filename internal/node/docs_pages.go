@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,14 +30,17 @@ type pageCache struct {
 // Page returns the custom page with this content hash, or nil if this node does not have it yet.
 func (f *Fleet) Page(hash string) []byte { return (*f.pages.byHash.Load())[hash] }
 
-// keep keeps the pages of a room set, from the current and the fetched ones, and records missing ones.
+// keep keeps the pages of a room set, from the current and the fetched ones, records missing ones, and removes the copies
+// of all others.
 func (c *pageCache) keep(set *room.Set, got map[string][]byte) {
 	have, need := *c.byHash.Load(), map[string][]byte{}
 	c.missing = nil
+	files := map[string]bool{} // of the set
 	use := func(hash string) {
 		if need[hash] != nil {
 			return
 		}
+		files[copyFile(c.dir, roomdoc.PageDocument(hash))] = true
 		page := have[hash]
 		if page == nil {
 			page = got[hash]
@@ -52,6 +57,15 @@ func (c *pageCache) keep(set *room.Set, got map[string][]byte) {
 		}
 	}
 	c.byHash.Store(&need)
+	copies, err := os.ReadDir(c.dir)
+	for _, f := range copies {
+		if roomdoc.IsPage(f.Name()) && !files[filepath.Join(c.dir, f.Name())] {
+			err = errors.Join(err, os.Remove(filepath.Join(c.dir, f.Name())))
+		}
+	}
+	if err != nil {
+		c.log.Warn("copies of unused pages not removed", slog.Any("error", err))
+	}
 }
 
 // fetchAll returns the pages available within a second from disk or the store. Rooms of the others show the

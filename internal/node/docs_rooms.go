@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -106,30 +107,50 @@ func (f *Fleet) readRooms(ctx context.Context, data []byte) (roomsOffer, error) 
 	return o, nil
 }
 
-// adoptRooms switches to the rooms. It does nothing for those in use.
-func (f *Fleet) adoptRooms(o roomsOffer) error {
+// roomsInUse are the rooms of a fleet.
+type roomsInUse struct{ f *Fleet }
+
+func (r roomsInUse) version() uint64 { return r.f.set.Load().Version() }
+
+func (r roomsInUse) adopt(data []byte) (bool, error) {
+	version, d, err := roomdoc.DecodeRooms(data)
+	if err != nil {
+		return false, err
+	}
+	return r.f.adoptRooms(roomsOffer{version: version, doc: d})
+}
+
+func (r roomsInUse) encoded() (uint64, []byte, error) {
+	data, err := os.ReadFile(copyFile(r.f.dir, RoomsDocument)) // it is complete
+	if err != nil {
+		return 0, nil, err
+	}
+	head, err := roomdoc.DecodeHead(data)
+	return head.Version, data, err
+}
+
+// adoptRooms switches to rooms, and reports whether it did: not to those in use.
+func (f *Fleet) adoptRooms(o roomsOffer) (bool, error) {
 	d := o.doc.WithDefaults()
 	sortDocument(&d) // the order of rooms has no meaning
 	plain, err := room.EncodeDocument(d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	digest := sha256.Sum256(plain)
-	if have := f.set.Load(); have != nil {
+	if have := f.base; have != nil {
 		same := o.version == have.Version() && digest == f.digest
 		if err := succeeds(have.Version(), o.version, same); err != nil || same {
-			return err
+			return false, err
 		}
 	}
 	set, err := room.NewSet(o.doc, o.version)
 	if err != nil {
-		return err
+		return false, err
 	}
 	f.digest, f.sections, f.base = digest, o.sections, set
-	f.rebuild()
-	f.version.WithLabelValues(RoomsDocument).Set(float64(o.version))
 	f.pages.keep(set, o.pages)
-	return nil
+	return true, nil
 }
 
 // offerRooms is Offer for the rooms. It reads sections from the store without a lock, and drops an offer overtaken
@@ -153,15 +174,16 @@ func (f *Fleet) offerRooms(ctx context.Context, turn uint64, data []byte) {
 		return
 	}
 	f.late = nil
-	before := f.set.Load()
+	news := false
 	switch {
 	case err != nil:
 	case data == nil:
-		err = f.adopt(RoomsDocument, nil)
+		_, err = f.adopt(RoomsDocument, nil)
 	default:
-		err = f.adoptRooms(o)
+		news, err = f.adoptRooms(o)
+		f.adopted(RoomsDocument, news)
 	}
-	if f.record(RoomsDocument, err) || f.set.Load() == before {
+	if f.record(RoomsDocument, err) || !news {
 		return
 	}
 	if len(f.pages.missing) > 0 {

@@ -273,6 +273,9 @@ func TestPagesComeWithTheRoomsThatNameThem(t *testing.T) {
 	if again.Page(hash) != nil {
 		t.Error("a page that nobody names is kept in memory")
 	}
+	if _, err := os.Stat(copyFile(f.dir, roomdoc.PageDocument(hash))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the copy of a page that nobody names: %v", err)
+	}
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
