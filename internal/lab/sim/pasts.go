@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"vestibule/internal/core/admission"
@@ -12,7 +13,6 @@ import (
 type pasts struct {
 	place fleettime.Place // as of the write
 	data  [][]byte        // of earlier processes that are not settled, and of the newest one
-	at    int64           // the time of the write
 
 	room    []byte // encoded, as of the newest snapshot of the process; nil for none
 	before  []past // earlier processes that are not settled
@@ -22,14 +22,12 @@ type pasts struct {
 
 // image is a copy of the snapshots in a folder, as an image of the machine's disk has it.
 type image struct {
-	at     int64
-	stored uint64 // version of the data centre's store
-	data   [][]byte
+	at   int64
+	data [][]byte
 }
 
-// imageAge is how much older than the newest snapshot an image is that comes back. The store has a newer number by then,
-// unless it was not written: such an image is excepted (docs/decisions/0103).
-const imageAge = 12 * time.Second
+// imageEvery is the age after which a newer image is taken.
+const imageEvery = time.Minute
 
 type past struct {
 	*admission.Predecessor
@@ -40,7 +38,7 @@ type past struct {
 func (w *World) settleBefore(n *edgeNode) {
 	p := &n.pasts
 	p.room, p.before = nil, nil
-	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && p.at-old.at > int64(imageAge) && w.regions[n.region].stored.Version > old.stored && w.chaos.IntN(2) == 0 {
+	if old := &p.image; w.cfg.Faults.OldImages && old.data != nil && w.regions[n.region].refuses(w, old) && w.chaos.IntN(2) == 0 {
 		w.tracef("the disk of %s is as it was %v before", w.name(n), time.Duration(w.now-old.at))
 		p.data, old.data = old.data, nil
 	}
@@ -56,6 +54,29 @@ func (w *World) settleBefore(n *edgeNode) {
 		}
 		p.before = append(p.before, past{admission.NewPredecessor(read, w.cfg.Params), data})
 	}
+}
+
+// refuses reports whether the store of a data centre has newer numbers than the snapshots of an image. Without them the
+// image would settle its edges, which is excepted (docs/decisions/0103).
+func (r *dataCentre) refuses(w *World, old *image) bool {
+	find := func(name string, instance uint64) *wire.RosterEntry {
+		i := slices.IndexFunc(r.stored.Roster, func(e wire.RosterEntry) bool { return e.Edge == name && e.Instance == instance })
+		if i < 0 {
+			return nil
+		}
+		return &r.stored.Roster[i]
+	}
+	for _, data := range old.data {
+		read, err := wire.DecodePast(data)
+		if err != nil {
+			w.oracle.fail(w, "a snapshot does not survive an image: %v", err)
+			return false
+		}
+		if e := find(read.Head.From, read.Head.Instance); e == nil && find(wire.UnknownPast, 0) != nil || e != nil && e.Stored != 0 && e.Stored <= read.Number {
+			return false
+		}
+	}
+	return true
 }
 
 // applyBefore applies a grant to the earlier processes.
@@ -171,10 +192,10 @@ func (w *World) takeSnapshot(i int32) {
 
 // keepPast stores snapshots in the data folder.
 func (w *World) keepPast(n *edgeNode, data [][]byte) {
-	if old := &n.pasts.image; w.cfg.Faults.OldImages && (old.data == nil || w.now-old.at > int64(5*imageAge)) {
-		*old = image{w.now, w.regions[n.region].stored.Version, data}
+	if old := &n.pasts.image; w.cfg.Faults.OldImages && (old.data == nil || w.now-old.at > int64(imageEvery)) {
+		*old = image{w.now, data}
 	}
-	n.pasts.place, n.pasts.data, n.pasts.at = n.place, data, w.now
+	n.pasts.place, n.pasts.data = n.place, data
 }
 
 // failFolder makes the writes of an edge's snapshots fail or take long.
