@@ -192,7 +192,7 @@ func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 	if b.until <= now || b.settings != o.settings(w) || b.control != o.control || b.event != o.event || b.board != o.draws.board {
 		r := o.inForce(w, fleettime.Time(now), 0)
 		*b = binding{settings: o.made, control: o.control, event: o.event, board: o.draws.board, until: math.MaxInt64, total: r.TotalActiveUsers, rate: r.NewUsersPerMinute}
-		if r.QueueingMethod == room.MethodPassthrough && !r.QueueAll {
+		if isUnbound(r) {
 			b.total, b.rate, b.unbound = math.MaxInt32, math.MaxInt32, true
 		}
 		for _, next := range []int64{o.controls.Next(now), r.Plan.Next(now)} {
@@ -202,6 +202,16 @@ func (o *operator) limits(w *World) (total, rate int, unbound bool) {
 		}
 	}
 	return b.total, b.rate, b.unbound
+}
+
+// isUnbound reports whether no limit of a room binds.
+func isUnbound(r *room.Room) bool {
+	return r.QueueingMethod == room.MethodPassthrough && !r.QueueAll
+}
+
+// unboundSoon reports whether no limit may bind by the clock of a node. Until its start an event binds the edges alone.
+func (o *operator) unboundSoon(w *World) bool {
+	return isUnbound(o.inForce(w, w.fleetTime().Add(fleettime.MaxError), 0))
 }
 
 // tellEdge makes an edge read the room set.

@@ -434,6 +434,9 @@ func (j *oracle) raise(w *World) {
 func (j *oracle) settle(w *World, root *root.Ledger) {
 	l := &j.ledgers
 	total, rate, unbound := w.operator.limits(w)
+	if root.Unbound && w.operator.unboundSoon(w) {
+		l.total, l.rate = math.MaxInt32, math.MaxInt32
+	}
 	if !root.Complete || root.Unbound || unbound || root.Total != uint64(total) || root.Rate != uint64(rate) {
 		l.rateSince = 0
 		return
