@@ -282,9 +282,13 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	}
 	if d.Verdict == Hold {
 		*t = shown // nobody sees the numbers of now: the ticket keeps those that were shown
-		d.Retry = p.Knock
-		if t.Flags&ticket.Returned != 0 {
+		switch {
+		case t.Flags&ticket.Returned == 0:
+			d.Retry = p.Knock
+		case !d.Known || d.Wait <= p.Hold:
 			d.Retry = p.Hold
+		default: // the visitor is to see newer numbers as soon as without a hold
+			d.Retry = min(d.Retry, p.Hold)
 		}
 	}
 }

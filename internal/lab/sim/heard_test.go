@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -52,5 +53,22 @@ func TestLateness(t *testing.T) {
 	}
 	if all.Add(&a); a.Late() != 3 || all.Late() != 3 {
 		t.Errorf("the second in line entered as the last, %v and %v later; want 3 s", a.Late(), all.Late())
+	}
+}
+
+// TestNobodyIsPassedWhenManyPermitsBecomeFree: a raised limit frees as many permits as a minute admits, and the next
+// ones follow a minute later. A called visitor between two polls keeps its permit.
+func TestNobodyIsPassedWhenManyPermitsBecomeFree(t *testing.T) {
+	t.Parallel()
+	for _, x := range Crowds() {
+		if !strings.HasPrefix(x.Name, "R changed") && !strings.HasPrefix(x.Name, "T changed") {
+			continue
+		}
+		all, fault := x.words(2)
+		if fault != "" {
+			t.Errorf("%s: %s", x.Name, fault)
+		} else if all.Late() > 2 {
+			t.Errorf("%s: of a hundred visitors one enters %.1f s later than in the order of the line", x.Name, all.Late())
+		}
 	}
 }

@@ -16,7 +16,7 @@ const ViewGap = 200 * time.Millisecond
 const (
 	gainAhead = 1.0  // seconds of admissions called at factor 1; also the most by which held visitors are preferred
 	parkAhead = 12.0 // seconds of admissions held at the edges
-	shutAhead = 1000 // visitors held at the edges of a paused room, ready for a release
+	headHeld  = 1000 // of the line, held even if their turn is not near: limits may be raised, and a release may begin
 )
 
 // Prospect is the input of a view: the state of the room or, under isolation, of its part in a data centre, at one
@@ -158,27 +158,27 @@ func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.Vie
 // returned, and a lowered limit would never be reached.
 func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64) {
 	v.Cutoff, v.Called = 0, x.Called
-	hold := parkAhead*v.Mu + 1
-	if x.Shut {
-		hold = max(hold, shutAhead)
-	}
-	if hold < waiting {
+	if hold := max(parkAhead*v.Mu+1, headHeld); hold < waiting {
 		v.Park = whole.At(hold)
 	}
 }
 
 // call calls the visitors that the free permits reach in the order of the line, or those that will be admitted before the
 // next view reaches the edges if these are more. A called visitor that has not asked for ten seconds is skipped, and
-// enters first on its return. While called visitors are between two polls, held ones may go first, but only those that
-// are at most gainAhead of admissions further back.
+// enters first on its return. While called visitors are between two polls, held ones may go first, but only as many as
+// will be admitted within gainAhead: the next permits are for the visitors that were passed.
 func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64) {
 	called := max(1, float64(x.avail()), x.Gain.factor*gainAhead*v.Mu)
 	reach := math.Floor(called + min(max(0, x.Overdue), waiting))
 	v.Cutoff = x.upTo(whole, reach)
 	if n := int(called); n <= len(x.HeldJoined) {
-		v.Cutoff = max(v.Cutoff, min(x.HeldJoined[n-1], x.upTo(whole, math.Floor(reach+gainAhead*v.Mu))))
+		soon := gainAhead * v.Mu
+		if v.Paces != nil {
+			soon = min(soon, estimate.Entered(v.Paces, time.Second)) // nobody may follow after a burst
+		}
+		v.Cutoff = max(v.Cutoff, min(x.HeldJoined[n-1], x.upTo(whole, math.Floor(reach+soon))))
 	}
-	hold := max(whole.Before(v.Cutoff), reach) + parkAhead*v.Mu + 1
+	hold := max(max(whole.Before(v.Cutoff), reach)+parkAhead*v.Mu+1, headHeld)
 	if hold < waiting {
 		v.Park = max(whole.At(hold), whole.SliceOf(v.Cutoff).End()-1)
 	}
