@@ -40,6 +40,8 @@ type held struct {
 	t      *testing.T
 	router routers.Router
 	calls  map[string]int
+
+	asked, faulty int
 }
 
 func newHeld(t *testing.T, base string) *held {
@@ -56,10 +58,19 @@ func newHeld(t *testing.T, base string) *held {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &held{t, router, map[string]int{}}
+	h := &held{t: t, router: router, calls: map[string]int{}}
+	t.Cleanup(func() { t.Logf("%d of %d requests were answered as the document says", h.asked-h.faulty, h.asked) })
+	return h
+}
+
+func (h *held) fault(format string, args ...any) {
+	h.t.Helper()
+	h.faulty++
+	h.t.Errorf(format, args...)
 }
 
 func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
+	h.asked++
 	var body []byte
 	if r.Body != nil {
 		var err error
@@ -84,18 +95,18 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	res.Body = io.NopCloser(bytes.NewReader(answer))
 	if routeErr != nil {
 		if res.StatusCode != http.StatusNotFound {
-			h.t.Errorf("%s %s is not in the document, and was answered %d", r.Method, r.URL, res.StatusCode)
+			h.fault("%s %s is not in the document, and was answered %d", r.Method, r.URL, res.StatusCode)
 		}
 		return res, nil
 	}
 	h.calls[route.Operation.OperationID]++
 	if err := openapi3filter.ValidateRequest(r.Context(), in); err != nil && res.StatusCode < 400 && r.Method != http.MethodPatch {
-		h.t.Errorf("%s %s: the document refuses what was taken: %v", r.Method, r.URL, err)
+		h.fault("%s %s: the document refuses what was taken: %v", r.Method, r.URL, err)
 	}
 	if err := openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(answer)),
 	}); err != nil {
-		h.t.Errorf("%s %s: %d %s\nis not what the document says: %v", r.Method, r.URL, res.StatusCode, answer, err)
+		h.fault("%s %s: %d %s\nis not what the document says: %v", r.Method, r.URL, res.StatusCode, answer, err)
 	}
 	return res, nil
 }
