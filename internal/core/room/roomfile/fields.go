@@ -12,163 +12,204 @@ import (
 	"vestibule/internal/core/room"
 )
 
+// field is a key of a mapping.
+type field struct {
+	key  string
+	to   any  // *string, *bool, *moment, *denied, setting, override, or a list of mappings
+	omit bool // it is not written
+}
+
+type (
+	moment  int64 // Unix milliseconds
+	denied  bool  // is written as its opposite
+	setting struct {
+		of *room.Settings
+		t  *room.Setting
+	}
+	override struct {
+		of *room.Event
+		t  *room.Setting
+	}
+)
+
+// fields returns the fields of a mapping, in the order in which they are written.
+func fields(object any) (out []field) {
+	switch v := object.(type) {
+	case *room.Document:
+		return []field{{key: "rooms", to: &v.Rooms}, {"hosts", &v.Hosts, len(v.Hosts) == 0}}
+	case *room.Settings:
+		for i := range room.Schema {
+			t := &room.Schema[i]
+			out = append(out, field{t.Key, setting{v, t}, t.IsDefault(v)})
+		}
+		return out
+	case *room.Host:
+		return []field{{key: "name", to: &v.Name}, {key: "origin", to: &v.Origin}}
+	case *room.Route:
+		return []field{{key: "host", to: &v.Host}, {key: "path", to: &v.Path}}
+	case *room.Rule:
+		return []field{
+			{key: "expression", to: &v.Expression}, {"description", &v.Description, v.Description == ""},
+			{"enabled", (*denied)(&v.Disabled), !v.Disabled}, {key: "id", to: &v.ID},
+		}
+	case *room.Event:
+		out = []field{
+			{key: "name", to: &v.Name}, {"description", &v.Description, v.Description == ""},
+			{"prequeue_start_time", (*moment)(&v.Prequeue), v.Prequeue == 0},
+			{key: "event_start_time", to: (*moment)(&v.Start)}, {key: "event_end_time", to: (*moment)(&v.End)},
+			{"shuffle_at_event_start", &v.Shuffle, !v.Shuffle}, {"suspended", &v.Suspended, !v.Suspended},
+		}
+		for t := range room.Overridable() {
+			_, said := v.Overrides[t.Key]
+			out = append(out, field{t.Key, override{v, t}, !said})
+		}
+		return append(out, field{key: "id", to: &v.ID})
+	default:
+		panic(fmt.Sprintf("roomfile: a mapping of type %T", v))
+	}
+}
+
+// shapeOf describes a mapping, for a fault.
+func shapeOf(object any) string {
+	switch object.(type) {
+	case *room.Settings:
+		return "a mapping"
+	case *room.Event:
+		return "a mapping with the keys of an event"
+	case *room.Rule:
+		return "a mapping with the keys expression, description, enabled and id"
+	}
+	all := fields(object)
+	return "a mapping with the keys " + all[0].key + " and " + all[1].key
+}
+
 func (p *parser) document(root *yaml.Node) (doc room.Document) {
 	top := place{}
 	if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" {
 		p.fault(1, top.key("rooms"), emptyRule)
 		return doc
 	}
-	present := p.mapping(root, top, "a mapping with the keys rooms and hosts", []field{
-		{"rooms", func(v *yaml.Node, at place) {
-			if v.ShortTag() == "!!null" {
-				p.fault(v.Line, at, emptyRule)
-				return
-			}
-			p.list(v, at, room.MaxRooms, func(v *yaml.Node, i int) {
-				doc.Rooms = append(doc.Rooms, p.room(v, place{item: fmt.Sprintf("rooms[%d]", i)}))
-			})
-		}},
-		{"hosts", func(v *yaml.Node, at place) {
-			p.list(v, at, room.MaxRooms, func(v *yaml.Node, i int) {
-				doc.Hosts = append(doc.Hosts, p.host(v, place{item: fmt.Sprintf("hosts[%d]", i)}))
-			})
-		}},
-	})
+	present := p.mapping(root, top, &doc)
 	if present != nil && !present["rooms"] && !p.bad[top.key("rooms")] {
 		p.fault(root.Line, top.key("rooms"), emptyRule)
 	}
 	return doc
 }
 
-func (p *parser) room(n *yaml.Node, at place) (s room.Settings) {
-	p.names[at.item] = nameOf(n)
-	fields := make([]field, len(room.Schema))
-	for i := range room.Schema {
-		fields[i] = field{room.Schema[i].Key, p.setting(&room.Schema[i], &s)}
-	}
-	present := p.mapping(n, at, "a mapping", fields)
+// required adds a fault for each absent number that a room must have: package room could only report "got 0".
+func (p *parser) required(n *yaml.Node, at place, s *room.Settings, present map[string]bool) {
 	for i := range room.Schema {
 		t := &room.Schema[i]
-		if _, number := t.Field(&s).(*int); !number || !t.Required() {
+		if _, number := t.Field(s).(*int); !number || !t.Required() {
 			continue
 		}
 		if here := at.key(t.Key); present != nil && !present[t.Key] && !p.bad[here] && !p.bad[at] {
-			p.fault(n.Line, here, "is required") // package room could only report "got 0"
+			p.fault(n.Line, here, "is required")
 		}
 	}
-	return s
 }
 
-// setting returns the reader of one setting of a room.
-func (p *parser) setting(t *room.Setting, s *room.Settings) reader {
-	var read reader
-	switch to := t.Field(s).(type) {
+// read reads the value of a field.
+func (p *parser) read(v *yaml.Node, at place, field any) {
+	switch to := field.(type) {
 	case *string:
-		return p.text(to)
+		p.text(v, at, to)
 	case *int:
-		read = p.whole(to)
+		if n, ok := p.integer(v, at); ok {
+			// On 32-bit machines the clamp keeps the value out of range.
+			*to = int(max(math.MinInt, min(math.MaxInt, n)))
+		}
 	case *uint32:
-		return p.epoch(to)
+		p.epoch(v, at, to)
 	case *bool:
-		return p.flag(to)
+		p.flag(v, at, to)
+	case *denied:
+		on := !bool(*to)
+		p.flag(v, at, &on)
+		*to = denied(!on)
 	case *time.Duration:
-		read = p.duration(to)
+		p.duration(v, at, to)
+	case *moment:
+		p.moment(v, at, to)
+	case setting:
+		p.setting(v, at, to)
+	case override:
+		p.override(v, at, to)
+	case *[]room.Settings:
+		if v.ShortTag() == "!!null" {
+			p.fault(v.Line, at, emptyRule)
+			return
+		}
+		readList(p, v, at, room.MaxRooms, to)
+	case *[]room.Host:
+		readList(p, v, at, room.MaxRooms, to)
 	case *[]room.Route:
-		return func(v *yaml.Node, at place) {
-			p.list(v, at, room.MaxRoutes, func(v *yaml.Node, i int) { *to = append(*to, p.route(v, at.index(i))) })
-		}
-	case *[]room.Event:
-		return func(v *yaml.Node, at place) {
-			p.list(v, at, room.MaxEvents, func(v *yaml.Node, i int) { *to = append(*to, p.event(v, at.index(i))) })
-		}
+		readList(p, v, at, room.MaxRoutes, to)
 	case *[]room.Rule:
-		return func(v *yaml.Node, at place) {
-			p.list(v, at, room.MaxRules, func(v *yaml.Node, i int) { *to = append(*to, p.bypass(v, at.index(i))) })
-		}
+		readList(p, v, at, room.MaxRules, to)
+	case *[]room.Event:
+		readList(p, v, at, room.MaxEvents, to)
 	default:
 		panic(fmt.Sprintf("roomfile: a setting of type %T", to))
 	}
-	return func(v *yaml.Node, at place) {
-		read(v, at)
-		if t.Default != nil && !p.bad[at] && t.IsZero(s) {
-			p.fault(v.Line, at, t.Rule(s)) // package room treats zero as "not set"
+}
+
+// readList reads a list of at most most mappings.
+func readList[T any](p *parser, n *yaml.Node, at place, most int, to *[]T) {
+	if n.Kind != yaml.SequenceNode {
+		p.fault(n.Line, at, "must be a list, got "+kindOf(n))
+		return
+	}
+	if len(n.Content) > most {
+		p.fault(n.Line, at, fmt.Sprintf("must be at most %d, got %d", most, len(n.Content)))
+		return
+	}
+	for i, v := range n.Content {
+		*to = append(*to, *new(T))
+		item, here := &(*to)[i], at.index(i)
+		if at.item == "" { // a room or a host
+			here = place{item: here.field}
+			p.names[here.item] = nameOf(v)
+		}
+		present := p.mapping(v, here, item)
+		if s, ok := any(item).(*room.Settings); ok {
+			p.required(v, here, s, present)
 		}
 	}
 }
 
-func (p *parser) route(n *yaml.Node, at place) (r room.Route) {
-	p.mapping(n, at, "a mapping with the keys host and path", []field{
-		{"host", p.text(&r.Host)},
-		{"path", p.text(&r.Path)},
-	})
-	return r
-}
-
-// bypass reads a rule of a room.
-func (p *parser) bypass(n *yaml.Node, at place) (r room.Rule) {
-	enabled := true
-	p.mapping(n, at, "a mapping with the keys expression, description, enabled and id", []field{
-		{"expression", p.text(&r.Expression)},
-		{"description", p.text(&r.Description)},
-		{"enabled", p.flag(&enabled)},
-		{"id", p.text(&r.ID)},
-	})
-	r.Disabled = !enabled
-	return r
-}
-
-// event reads an event of a room.
-func (p *parser) event(n *yaml.Node, at place) (e room.Event) {
-	fields := []field{
-		{"name", p.text(&e.Name)},
-		{"description", p.text(&e.Description)},
-		{"prequeue_start_time", p.moment(&e.Prequeue)},
-		{"event_start_time", p.moment(&e.Start)},
-		{"event_end_time", p.moment(&e.End)},
-		{"shuffle_at_event_start", p.flag(&e.Shuffle)},
-		{"suspended", p.flag(&e.Suspended)},
-		{"id", p.text(&e.ID)},
-	}
-	for t := range room.Overridable() {
-		fields = append(fields, field{t.Key, p.override(t, &e)})
-	}
-	p.mapping(n, at, "a mapping with the keys of an event", fields)
-	return e
-}
-
-// override returns the reader of an override of an event.
-func (p *parser) override(t *room.Setting, e *room.Event) reader {
-	return func(v *yaml.Node, at place) {
-		var s room.Settings
-		p.setting(t, &s)(v, at)
-		if _, truth := t.Field(&s).(*bool); !truth && t.IsZero(&s) && !p.bad[at] {
-			p.fault(v.Line, at, "must be 1 or more: leave the key out to have the room's")
+// setting reads a setting of a room.
+func (p *parser) setting(v *yaml.Node, at place, to setting) {
+	field := to.t.Field(to.of)
+	p.read(v, at, field)
+	switch field.(type) {
+	case *int, *time.Duration:
+		if to.t.Default != nil && !p.bad[at] && to.t.IsZero(to.of) {
+			p.fault(v.Line, at, to.t.Rule(to.of)) // package room treats zero as "not set"
 		}
-		if !p.bad[at] {
-			e.Override(t, &s)
-		}
+	}
+}
+
+// override reads an override of an event.
+func (p *parser) override(v *yaml.Node, at place, to override) {
+	var s room.Settings
+	p.setting(v, at, setting{&s, to.t})
+	if _, truth := to.t.Field(&s).(*bool); !truth && to.t.IsZero(&s) && !p.bad[at] {
+		p.fault(v.Line, at, "must be 1 or more: leave the key out to have the room's")
+	}
+	if !p.bad[at] {
+		to.of.Override(to.t, &s)
 	}
 }
 
 // moment reads a time with its offset from UTC.
-func (p *parser) moment(to *int64) reader {
-	return func(v *yaml.Node, at place) {
-		t, err := time.Parse(time.RFC3339, v.Value)
-		if v.Kind != yaml.ScalarNode || err != nil {
-			p.fault(v.Line, at, "must be a time such as 2026-11-22T20:15:00Z, got "+kindOf(v))
-			return
-		}
-		*to = t.UnixMilli()
+func (p *parser) moment(v *yaml.Node, at place, to *moment) {
+	t, err := time.Parse(time.RFC3339, v.Value)
+	if v.Kind != yaml.ScalarNode || err != nil {
+		p.fault(v.Line, at, "must be a time such as 2026-11-22T20:15:00Z, got "+kindOf(v))
+		return
 	}
-}
-
-func (p *parser) host(n *yaml.Node, at place) (h room.Host) {
-	p.names[at.item] = nameOf(n)
-	p.mapping(n, at, "a mapping with the keys name and origin", []field{
-		{"name", p.text(&h.Name)},
-		{"origin", p.text(&h.Origin)},
-	})
-	return h
+	*to = moment(t.UnixMilli())
 }
 
 // nameOf returns the name of a room or host before it is parsed, for its first faults.
@@ -184,18 +225,16 @@ func nameOf(n *yaml.Node) string {
 	return ""
 }
 
-func (p *parser) text(to *string) reader {
-	return func(v *yaml.Node, at place) {
-		switch {
-		case v.Kind != yaml.ScalarNode:
-			p.fault(v.Line, at, "must be a text, got "+kindOf(v))
-		case v.ShortTag() == "!!null", v.ShortTag() == "!!str" && v.Value == "":
-			p.fault(v.Line, at, "is empty: give a value or leave the key out")
-		case v.ShortTag() != "!!str":
-			p.fault(v.Line, at, "must be a text, got "+kindOf(v)+": put it in quotes")
-		default:
-			*to = v.Value
-		}
+func (p *parser) text(v *yaml.Node, at place, to *string) {
+	switch {
+	case v.Kind != yaml.ScalarNode:
+		p.fault(v.Line, at, "must be a text, got "+kindOf(v))
+	case v.ShortTag() == "!!null", v.ShortTag() == "!!str" && v.Value == "":
+		p.fault(v.Line, at, "is empty: give a value or leave the key out")
+	case v.ShortTag() != "!!str":
+		p.fault(v.Line, at, "must be a text, got "+kindOf(v)+": put it in quotes")
+	default:
+		*to = v.Value
 	}
 }
 
@@ -219,53 +258,38 @@ func plainDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
 }
 
-func (p *parser) whole(to *int) reader {
-	return func(v *yaml.Node, at place) {
-		if n, ok := p.integer(v, at); ok {
-			// On 32-bit machines the clamp keeps the value out of range.
-			*to = int(max(math.MinInt, min(math.MaxInt, n)))
-		}
+func (p *parser) epoch(v *yaml.Node, at place, to *uint32) {
+	n, ok := p.integer(v, at)
+	switch {
+	case !ok:
+	case n < 0 || n > math.MaxUint32:
+		p.fault(v.Line, at, fmt.Sprintf("must be 0 to %d, got %d", uint32(math.MaxUint32), n))
+	default:
+		*to = uint32(n)
 	}
 }
 
-func (p *parser) epoch(to *uint32) reader {
-	return func(v *yaml.Node, at place) {
-		n, ok := p.integer(v, at)
-		switch {
-		case !ok:
-		case n < 0 || n > math.MaxUint32:
-			p.fault(v.Line, at, fmt.Sprintf("must be 0 to %d, got %d", uint32(math.MaxUint32), n))
-		default:
-			*to = uint32(n)
-		}
+func (p *parser) flag(v *yaml.Node, at place, to *bool) {
+	if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!bool" || (v.Value != "true" && v.Value != "false") {
+		p.fault(v.Line, at, "must be true or false, got "+kindOf(v))
+		return
 	}
+	*to = v.Value == "true"
 }
 
-func (p *parser) flag(to *bool) reader {
-	return func(v *yaml.Node, at place) {
-		if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!bool" || (v.Value != "true" && v.Value != "false") {
-			p.fault(v.Line, at, "must be true or false, got "+kindOf(v))
-			return
-		}
-		*to = v.Value == "true"
+func (p *parser) duration(v *yaml.Node, at place, to *time.Duration) {
+	if v.Kind == yaml.ScalarNode && plainDigits(v.Value) {
+		p.fault(v.Line, at, fmt.Sprintf("must have a unit: write %ss or %sm", clip(v.Value), clip(v.Value)))
+		return
 	}
-}
-
-func (p *parser) duration(to *time.Duration) reader {
-	return func(v *yaml.Node, at place) {
-		if v.Kind == yaml.ScalarNode && plainDigits(v.Value) {
-			p.fault(v.Line, at, fmt.Sprintf("must have a unit: write %ss or %sm", clip(v.Value), clip(v.Value)))
-			return
-		}
-		if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!str" {
-			p.fault(v.Line, at, "must be a duration such as 5m or 90s, got "+kindOf(v))
-			return
-		}
-		d, err := time.ParseDuration(v.Value)
-		if err != nil {
-			p.fault(v.Line, at, "must be a duration such as 5m or 90s, got "+kindOf(v))
-			return
-		}
-		*to = d
+	if v.Kind != yaml.ScalarNode || v.ShortTag() != "!!str" {
+		p.fault(v.Line, at, "must be a duration such as 5m or 90s, got "+kindOf(v))
+		return
 	}
+	d, err := time.ParseDuration(v.Value)
+	if err != nil {
+		p.fault(v.Line, at, "must be a duration such as 5m or 90s, got "+kindOf(v))
+		return
+	}
+	*to = d
 }

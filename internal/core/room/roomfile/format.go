@@ -15,35 +15,10 @@ import (
 // [MaxBytes].
 func Format(doc room.Document) ([]byte, error) {
 	doc = doc.WithDefaults()
-	rooms := &yaml.Node{Kind: yaml.SequenceNode}
-	if len(doc.Rooms) == 0 {
-		rooms.Style = yaml.FlowStyle
-	}
-	for i := range doc.Rooms {
-		n := &yaml.Node{Kind: yaml.MappingNode}
-		for k := range room.Schema {
-			t := &room.Schema[k]
-			if t.IsDefault(&doc.Rooms[i]) {
-				continue
-			}
-			n.Content = append(n.Content, word(t.Key), valueOf(t.Field(&doc.Rooms[i])))
-		}
-		rooms.Content = append(rooms.Content, n)
-	}
-	root := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{word("rooms"), rooms}}
-	if len(doc.Hosts) > 0 {
-		hosts := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, h := range doc.Hosts {
-			hosts.Content = append(hosts.Content, &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{
-				word("name"), text(h.Name), word("origin"), text(h.Origin),
-			}})
-		}
-		root.Content = append(root.Content, word("hosts"), hosts)
-	}
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(root); err != nil {
+	if err := e.Encode(nodeOf(&doc)); err != nil {
 		return nil, err
 	}
 	if b.Len() > MaxBytes {
@@ -60,6 +35,30 @@ func text(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s, Style: yaml.DoubleQuotedStyle}
 }
 
+// nodeOf returns an object as a mapping.
+func nodeOf(object any) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, f := range fields(object) {
+		if !f.omit {
+			n.Content = append(n.Content, word(f.key), valueOf(f.to))
+		}
+	}
+	return n
+}
+
+// listOf returns a list of mappings.
+func listOf[T any](list []T) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.SequenceNode}
+	if len(list) == 0 {
+		n.Style = yaml.FlowStyle
+	}
+	for i := range list {
+		n.Content = append(n.Content, nodeOf(&list[i]))
+	}
+	return n
+}
+
+// valueOf returns the value of a field.
 func valueOf(field any) *yaml.Node {
 	switch v := field.(type) {
 	case *string:
@@ -70,62 +69,28 @@ func valueOf(field any) *yaml.Node {
 		return word(strconv.FormatUint(uint64(*v), 10))
 	case *bool:
 		return word(strconv.FormatBool(*v))
+	case *denied:
+		return word(strconv.FormatBool(!bool(*v)))
 	case *time.Duration:
 		return word(v.String())
+	case *moment:
+		return text(time.UnixMilli(int64(*v)).UTC().Format(time.RFC3339Nano))
+	case setting:
+		return valueOf(v.t.Field(v.of))
+	case override:
+		over := v.of.Overrides.Over(room.Settings{})
+		return valueOf(v.t.Field(&over))
+	case *[]room.Settings:
+		return listOf(*v)
+	case *[]room.Host:
+		return listOf(*v)
 	case *[]room.Route:
-		n := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, r := range *v {
-			n.Content = append(n.Content, &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{
-				word("host"), text(r.Host), word("path"), text(r.Path),
-			}})
-		}
-		return n
-	case *[]room.Event:
-		n := &yaml.Node{Kind: yaml.SequenceNode}
-		for i := range *v {
-			n.Content = append(n.Content, eventOf(&(*v)[i]))
-		}
-		return n
+		return listOf(*v)
 	case *[]room.Rule:
-		n := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, r := range *v {
-			m := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{word("expression"), text(r.Expression)}}
-			if r.Description != "" {
-				m.Content = append(m.Content, word("description"), text(r.Description))
-			}
-			if r.Disabled {
-				m.Content = append(m.Content, word("enabled"), word("false"))
-			}
-			m.Content = append(m.Content, word("id"), text(r.ID))
-			n.Content = append(n.Content, m)
-		}
-		return n
+		return listOf(*v)
+	case *[]room.Event:
+		return listOf(*v)
 	default:
 		panic(fmt.Sprintf("roomfile: a setting of type %T", v))
 	}
-}
-
-// eventOf returns an event without unset fields.
-func eventOf(e *room.Event) *yaml.Node {
-	m := &yaml.Node{Kind: yaml.MappingNode}
-	add := func(key string, said bool, v *yaml.Node) {
-		if said {
-			m.Content = append(m.Content, word(key), v)
-		}
-	}
-	moment := func(ms int64) *yaml.Node { return text(time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)) }
-	add("name", true, text(e.Name))
-	add("description", e.Description != "", text(e.Description))
-	add("prequeue_start_time", e.Prequeue != 0, moment(e.Prequeue))
-	add("event_start_time", true, moment(e.Start))
-	add("event_end_time", true, moment(e.End))
-	add("shuffle_at_event_start", e.Shuffle, word("true"))
-	add("suspended", e.Suspended, word("true"))
-	over := e.Overrides.Over(room.Settings{})
-	for t := range room.Overridable() {
-		_, said := e.Overrides[t.Key]
-		add(t.Key, said, valueOf(t.Field(&over)))
-	}
-	add("id", true, text(e.ID))
-	return m
 }

@@ -2,6 +2,7 @@ package roomfile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -72,22 +73,14 @@ func (at place) parent() (place, bool) {
 	return place{at.item, at.field[:max(0, strings.LastIndexAny(at.field, ".["))]}, true
 }
 
-// reader parses the value of one key.
-type reader func(v *yaml.Node, at place)
-
-// field is a key of a mapping.
-type field struct {
-	key  string
-	read reader
-}
-
-// mapping parses a mapping with these keys and no others, each at most once. It returns the keys present.
-func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) map[string]bool {
+// mapping parses a mapping with the keys of object and no others, each at most once. It returns the keys present.
+func (p *parser) mapping(n *yaml.Node, at place, object any) map[string]bool {
 	p.lines[at] = n.Line
 	if n.Kind != yaml.MappingNode {
-		p.fault(n.Line, at, "must be "+what+", got "+kindOf(n))
+		p.fault(n.Line, at, "must be "+shapeOf(object)+", got "+kindOf(n))
 		return nil
 	}
+	fields := fields(object)
 	seen := make(map[string]int)
 	present := make(map[string]bool)
 	var meant []string
@@ -107,8 +100,8 @@ func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) ma
 			continue
 		}
 		seen[k.Value] = k.Line
-		f := find(fields, k.Value)
-		if f == nil {
+		f := slices.IndexFunc(fields, func(f field) bool { return f.key == k.Value })
+		if f < 0 {
 			rule := "unknown key"
 			if s := room.Suggest(k.Value, keysOf(fields)); s != "" {
 				rule += fmt.Sprintf(", did you mean %q?", s)
@@ -119,7 +112,7 @@ func (p *parser) mapping(n *yaml.Node, at place, what string, fields []field) ma
 		}
 		p.lines[here] = k.Line
 		present[k.Value] = true
-		f.read(p.value(v), here)
+		p.read(p.value(v), here, fields[f].to)
 	}
 	for _, key := range meant {
 		// One mistake, one fault: the missing key is already reported.
@@ -140,36 +133,12 @@ func (p *parser) value(v *yaml.Node) *yaml.Node {
 	return &resolved
 }
 
-// list parses a list of at most most elements.
-func (p *parser) list(n *yaml.Node, at place, most int, element func(v *yaml.Node, i int)) {
-	if n.Kind != yaml.SequenceNode {
-		p.fault(n.Line, at, "must be a list, got "+kindOf(n))
-		return
-	}
-	if len(n.Content) > most {
-		p.fault(n.Line, at, fmt.Sprintf("must be at most %d, got %d", most, len(n.Content)))
-		return
-	}
-	for i, v := range n.Content {
-		element(v, i)
-	}
-}
-
 func keysOf(fields []field) []string {
 	keys := make([]string, len(fields))
 	for i := range fields {
 		keys[i] = fields[i].key
 	}
 	return keys
-}
-
-func find(fields []field, key string) *field {
-	for i := range fields {
-		if fields[i].key == key {
-			return &fields[i]
-		}
-	}
-	return nil
 }
 
 // kindOf describes a node, for the end of a message.
