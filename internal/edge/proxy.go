@@ -34,8 +34,8 @@ type proxy struct {
 	quiet *log.Logger
 }
 
-// passage is one request on its way to its origin and back.
-type passage struct {
+// upstreamRequest is one request on its way to its origin and back.
+type upstreamRequest struct {
 	*proxy
 	outcome *gate.Outcome
 	client  *http.Request // as received
@@ -46,7 +46,7 @@ type passage struct {
 // serve forwards an admitted request.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	o.MustGo(gate.Enters, rawTarget(r))
-	x := passage{proxy: p, outcome: o, client: r, asked: time.Now()}
+	x := upstreamRequest{proxy: p, outcome: o, client: r, asked: time.Now()}
 	x.body, _ = r.Body.(*patientBody)
 	way, err := p.way(r, o.Alone)
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 // siteBody is the body of a site's answer, of which it records a fault.
 type siteBody struct {
 	io.ReadCloser
-	of    passage
+	of    upstreamRequest
 	asked *http.Request
 }
 
@@ -86,7 +86,7 @@ func (b *siteBody) Read(p []byte) (int, error) {
 
 // answered turns the origin's answer into the visitor's. After an error ReverseProxy closes the connection to the
 // origin; by itself it would keep that of an upgrade that nobody asked for.
-func (x passage) answered(r *http.Response) error {
+func (x upstreamRequest) answered(r *http.Response) error {
 	switch {
 	case r.StatusCode < 100 || r.StatusCode > 599: // net/http reads any three digits
 		return fmt.Errorf("%w: status %03d", http1.ErrAnswer, r.StatusCode)
@@ -127,7 +127,7 @@ func (x passage) answered(r *http.Response) error {
 }
 
 // failed answers for an origin that failed.
-func (x passage) failed(w http.ResponseWriter, r *http.Request, err error) {
+func (x upstreamRequest) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) || (x.body != nil && x.body.broken.Load()) {
 		w.WriteHeader(499) // the visitor left or sent half of a body; nobody reads this
 		return
@@ -141,7 +141,7 @@ func (x passage) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // rewrite turns the visitor's request into the origin's. ReverseProxy has already removed hop-by-hop headers, those
 // that Connection named, and X-Forwarded-For, -Host and -Proto.
-func (x passage) rewrite(p *httputil.ProxyRequest) {
+func (x upstreamRequest) rewrite(p *httputil.ProxyRequest) {
 	out, to := p.Out, x.outcome.Origin.URL
 	out.URL.Scheme, out.URL.Host = to.Scheme, to.Host
 	// As received, not as parsed: origins may tell spellings apart.

@@ -104,7 +104,7 @@ func headerFault(err error) int {
 	return headerMissing
 }
 
-// count counts the beginning of a connection. The first fault of each kind is logged as an error: with a balancer
+// count counts the beginning of a connection. The first fault of each kind is logged as a warning: with a balancer
 // configured differently from the edge, no visitor is served.
 func (x *proxyHeaders) count(result int, peer net.Addr, err error) {
 	x.metrics.proxyHeaders[result].Inc()

@@ -77,7 +77,7 @@ func (u *uplink) pump(ctx context.Context) {
 				instances = eng.Instances()
 			}
 		})
-		u.keepLives(instances)
+		u.storeInstances(instances)
 		last, next := u.before.reports(present)
 		reports, due = append(last, reports...), min(due, next) // the last reports before a report that proves the end
 		if isolated != was {
@@ -166,9 +166,9 @@ func (u *uplink) sayGoodbye() {
 	u.log.Info("edge down")
 }
 
-// keepLives stores the folder's instance IDs before the regional hears of the newest. After a failure the next
+// storeInstances stores the folder's instance IDs before the regional hears of the newest. After a failure the next
 // process proves nothing about this one, and the next report tries again.
-func (u *uplink) keepLives(instances []uint64) {
+func (u *uplink) storeInstances(instances []uint64) {
 	if slices.Equal(u.lives, instances) {
 		return
 	}

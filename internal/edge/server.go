@@ -134,7 +134,7 @@ func New(o Options) (_ *Server, err error) {
 	s.times = node.NewTimekeeper(o.Config.DataDir, clock, s.log)
 	s.gate.Restore(s.times.Known)
 	s.streams = &streams{hub, s.gate, s.log}
-	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.keepLives(eng.Instances()) })
+	s.gate.With(func(_ fleettime.Mono, eng *admission.Engine) { s.up.storeInstances(eng.Instances()) })
 	originMetrics := origin.NewMetrics(o.Reg)
 	s.dials = origin.NewDials(s.files.origins, o.Config.Timeouts.Dial, originMetrics)
 	s.dials.Short = func(full bool) { s.conns.shed(wantSites, full) }

@@ -147,11 +147,11 @@ type notifierState struct {
 
 // run publishes the state of this candidate and receives the others'.
 func (c *candidates) run(ctx context.Context, s *Server) error {
-	deaf, err := s.hear(wire.FleetSubject, c.receive)
+	unsubscribe, err := s.hear(wire.FleetSubject, c.receive)
 	if err != nil {
 		return err
 	}
-	defer deaf()
+	defer unsubscribe()
 	deafToo, err := s.hear(wire.NotifyingSubject, c.hearNotifier)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type copies struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	news    bool      // since the last call of fresh
+	news    bool      // since the last call of takeNews
 	heard   time.Time // when the first keys came
 	ring    ticket.Keyring
 	members *node.Members

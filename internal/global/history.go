@@ -16,11 +16,11 @@ func (s *Server) hearHistory(ctx context.Context) error {
 	if s.history == nil {
 		return nil
 	}
-	deaf, err := s.hear(wire.HistorySubject(wire.HistoryLog, "*"), func(data []byte, _ time.Time) error { return s.history.Receive(data) })
+	unsubscribe, err := s.hear(wire.HistorySubject(wire.HistoryLog, "*"), func(data []byte, _ time.Time) error { return s.history.Receive(data) })
 	if err != nil {
 		return err
 	}
-	defer deaf()
+	defer unsubscribe()
 	for {
 		known, err := s.history.Catch(ctx, time.Now())
 		if known {

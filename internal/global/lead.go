@@ -98,7 +98,7 @@ func (s *Server) setLeading(l *leadership) {
 func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err error) {
 	s := l.s
 	heard := &copies{log: s.log, offers: map[string]offer{}}
-	deaf, err := s.Bus.Subscribe(wire.Copies, heard.receive)
+	unsubscribe, err := s.Bus.Subscribe(wire.Copies, heard.receive)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (l *leadership) publish(ctx context.Context, fresh bool) (stop func(), err 
 	running.Go(func() { p.run(ctx, func() fleettime.Time { return fleettime.TimeOf(time.Now()) }) })
 	return func() {
 		s.heard.Store(nil)
-		deaf()
+		unsubscribe()
 		end()
 		running.Wait()
 		s.restoring.Store(false)

@@ -64,11 +64,11 @@ type roomNumbers struct {
 
 // run publishes the numbers while this candidate leads, and receives them otherwise.
 func (n *numbers) run(ctx context.Context, s *Server) error {
-	deaf, err := s.hear(wire.NumbersSubject, n.receive)
+	unsubscribe, err := s.hear(wire.NumbersSubject, n.receive)
 	if err != nil {
 		return err
 	}
-	defer deaf()
+	defer unsubscribe()
 	tick := time.NewTicker(numbersEvery)
 	defer tick.Stop()
 	for many := false; ; {

@@ -31,7 +31,7 @@ type Orders struct {
 
 // run receives the results until ctx ends.
 func (o *Orders) run(ctx context.Context) error {
-	deaf, err := o.bus.Subscribe(wire.OrderDoneSubject("*"), func(_ string, data []byte) {
+	unsubscribe, err := o.bus.Subscribe(wire.OrderDoneSubject("*"), func(_ string, data []byte) {
 		var done wire.OrderDone
 		if err := json.Unmarshal(data, &done); err != nil {
 			o.log.Warn("result of an order refused", slog.Any("error", err))
@@ -47,7 +47,7 @@ func (o *Orders) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer deaf()
+	defer unsubscribe()
 	<-ctx.Done()
 	return nil
 }

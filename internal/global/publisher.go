@@ -59,7 +59,7 @@ type publisher struct {
 	again     bool   // the file as read may be unpublished
 	good      bool   // the file as read is valid
 	doc       room.Document
-	beaten    bool              // it cannot be stored, or the store is the authority and differs
+	rejected  bool              // it cannot be stored, or the store is the authority and differs
 	pages     map[string][]byte // by file
 	published uint64            // version of the rooms last published, or found in the store
 }

@@ -109,10 +109,10 @@ func (p *publisher) checkFile(ctx context.Context) {
 	} else if p.good {
 		p.metrics.trouble.refuse(nil)
 	}
-	if p.good && (large || refused || held) != p.beaten {
-		p.beaten = !p.beaten // not in force, and retries do not help
+	if p.good && (large || refused || held) != p.rejected {
+		p.rejected = !p.rejected // not in force, and retries do not help
 		p.metrics.roomsValid.Set(1)
-		if p.beaten {
+		if p.rejected {
 			p.metrics.roomsValid.Set(0)
 			p.metrics.roomsRefused.Inc()
 		}
@@ -143,7 +143,7 @@ func (p *publisher) read() {
 	p.seen = p.stampNow()
 	p.stamp = p.seen
 	if err != nil {
-		p.again, p.good, p.beaten = false, false, false
+		p.again, p.good, p.rejected = false, false, false
 		p.metrics.trouble.refuse(err)
 		p.metrics.roomsValid.Set(0)
 		p.metrics.roomsRefused.Inc()
@@ -155,7 +155,7 @@ func (p *publisher) read() {
 	}
 	p.metrics.trouble.refuse(nil)
 	p.metrics.roomsValid.Set(1)
-	p.doc, p.again, p.good, p.beaten = doc, true, true, false
+	p.doc, p.again, p.good, p.rejected = doc, true, true, false
 }
 
 // stampNow identifies the version of the file and of its pages.

@@ -132,11 +132,11 @@ func New(o Options) *Worker {
 
 // Run works until ctx ends.
 func (w *Worker) Run(ctx context.Context) error {
-	deaf, err := w.Bus.Subscribe(wire.CallSubject, w.hearCalls)
+	unsubscribe, err := w.Bus.Subscribe(wire.CallSubject, w.hearCalls)
 	if err != nil {
 		return err
 	}
-	defer deaf()
+	defer unsubscribe()
 	deafToo, err := w.Bus.Subscribe(wire.NotifierSubject, func(_ string, name []byte) {
 		if len(name) > 64 {
 			return

@@ -188,7 +188,7 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 		t.Error("ready without rooms")
 	}
 	var told atomic.Pointer[api.DataCenter]
-	deaf, err := s.connect("listener").Subscribe(wire.FleetSubject, func(_ string, data []byte) {
+	unsubscribe, err := s.connect("listener").Subscribe(wire.FleetSubject, func(_ string, data []byte) {
 		var m struct {
 			DataCenters []api.DataCenter `json:"data_centers"`
 		}
@@ -199,7 +199,7 @@ func TestPermitsComeDownFromGlobal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(deaf)
+	t.Cleanup(unsubscribe)
 	s.global()
 	eventually(t, "the edge has a lease", leased(e))
 	eventually(t, "global tells of the releases and the leases of the regional and the edge", func() bool {
@@ -603,11 +603,11 @@ func TestAFleetWithKeysIsNotInitialized(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			deaf, err := f.Hand(conn, node.Holder{DC: "dublin", Name: "old", Edge: true}, node.KeysDocument)
+			unsubscribe, err := f.Hand(conn, node.Holder{DC: "dublin", Name: "old", Edge: true}, node.KeysDocument)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(deaf)
+			t.Cleanup(unsubscribe)
 		},
 		"in the store": func(t *testing.T, s *site) {
 			eventually(t, "the store is there", func() bool {

@@ -64,7 +64,8 @@ func (e *edge) owns(home ticket.DC) bool {
 	return home == e.home && e.up.standing != wire.Unlisted
 }
 
-// expiryTime returns the fleet time for the expiry of a session with the given home; see Judges.
+// expiryTime returns the fleet time for the expiry of a session with the given home. It is later by the possible clock
+// error if another node counts the session, or this edge has no lease.
 func (e *edge) expiryTime(m moment, home ticket.DC) fleettime.Time {
 	if e.owns(home) && e.up.check(m.now) {
 		return m.time

@@ -254,7 +254,7 @@ func (q *queue) depart(ft fleettime.Time, t *ticket.Ticket) bool {
 		if !d.older(t) {
 			return false
 		}
-		q.add(d.place, d.seen, 1) // as in recount
+		q.add(d.place, d.seen, 1)
 		q.away.remove(t.ID)
 	}
 	d := departure(shown(t))

@@ -95,9 +95,9 @@ func (r *roomState) releases(now fleettime.Mono) bool {
 	return r.queuedAll() && r.passes.Unused() > 0 && r.edge.up.check(now)
 }
 
-// parks decides about a place behind the cutoff: it is held if its turn may be near. It returns soon for a visitor
+// holdNearTurn decides about a place behind the cutoff: it is held if its turn may be near. It returns soon for a visitor
 // that was shown nothing yet: it is answered first, and held next time.
-func parks(view *wire.View, turn fleettime.Time, d *Decision) (soon bool) {
+func holdNearTurn(view *wire.View, turn fleettime.Time, d *Decision) (soon bool) {
 	t := &d.Ticket
 	if near := view != nil && t.Flags&ticket.Returned != 0 && turn <= view.Park; !near || t.Ahead|t.High == 0 {
 		return near
@@ -258,11 +258,11 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 	case why != None:
 		if d.Reason = why; why == QueuedAll && r.edge.up.check(m.now) {
 			// hold from then on
-			soon = parks(r.view, turn, d) || t.Flags&ticket.Returned == 0 && r.view != nil && turn <= r.view.Park
+			soon = holdNearTurn(r.view, turn, d) || t.Flags&ticket.Returned == 0 && r.view != nil && turn <= r.view.Park
 		}
 	case turn > r.upTo(r.view):
 		d.Reason = Behind
-		soon = parks(r.view, turn, d)
+		soon = holdNearTurn(r.view, turn, d)
 	case !may:
 		d.Reason = FirstTouch
 	default:

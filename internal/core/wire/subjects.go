@@ -8,17 +8,6 @@ import (
 
 // prefix begins all subjects. Subjects carry the identity of nodes, so that permissions of a role are an allow-list.
 // Names of data centres and edges are single tokens; see CheckName.
-//
-//	vestibule.v1.<dc>.report.<edge>    edge to regional
-//	vestibule.v1.<dc>.grant.<edge>     regional to edge
-//	vestibule.v1.global.report.<dc>    regional to global
-//	vestibule.v1.global.grant.<dc>     global to regional
-//	vestibule.v1.<dc>.forget           operator to the leading regional
-//	vestibule.v1.global.order.<dc>     global to the leading regional, for an operator: see Order
-//	vestibule.v1.global.done.<dc>      regional to all globals: the result
-//	vestibule.v1.global.ask            leading global to every node: see CopyAsk
-//	vestibule.v1.global.copy.<document>.<dc>
-//	                                   node to leading global: a newer document
 const prefix = "vestibule.v1."
 
 // Root is the token of global; no data centre may have this name.

@@ -29,9 +29,9 @@ const maxBody = 16 << 10
 
 // shared is what all connections of a front have in common.
 type shared struct {
-	opts  Options
-	works works
-	base  context.Context // ends when Shutdown cuts requests off
+	opts    Options
+	buffers buffers
+	base    context.Context // ends when Shutdown cuts requests off
 
 	sessions context.Context // base for requests with a session
 
@@ -87,7 +87,7 @@ type conn struct {
 
 // takeWork takes the memory for a request, and returns the buffer to read into.
 func (c *conn) takeWork() []byte {
-	c.work = c.f.works.get()
+	c.work = c.f.buffers.get()
 	c.req.Reset()
 	return c.in
 }
@@ -95,7 +95,7 @@ func (c *conn) takeWork() []byte {
 // freeWork returns the memory of a request to the pool.
 func (c *conn) freeWork() {
 	if c.work != nil {
-		c.f.works.put(c.work)
+		c.f.buffers.put(c.work)
 		c.work = nil
 	}
 }

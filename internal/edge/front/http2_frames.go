@@ -201,7 +201,7 @@ func (x *h2) headers(f *http2.HeadersFrame) (*stream, error) {
 		x.last = id
 		x.requests++
 	}
-	x.head.begin(x.f.works.get(), id, f.StreamEnded(), open != nil)
+	x.head.begin(x.f.buffers.get(), id, f.StreamEnded(), open != nil)
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		x.head.fail("the stream depends on itself")
 	}
@@ -229,7 +229,7 @@ func (x *h2) block(b []byte, last bool) (*stream, error) {
 	h.work = nil
 	s, err := x.request(h, w)
 	if s == nil {
-		x.f.works.put(w)
+		x.f.buffers.put(w)
 	}
 	return s, err
 }

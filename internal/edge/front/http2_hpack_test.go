@@ -68,7 +68,7 @@ func FuzzRequests2(f *testing.F) {
 		}
 		f.Add(bytes.Clone(b.Bytes()), true)
 	}
-	works := &works{}
+	buffers := &buffers{}
 	f.Fuzz(func(t *testing.T, block []byte, ends bool) {
 		if len(block) > maxPayload {
 			return
@@ -79,7 +79,7 @@ func FuzzRequests2(f *testing.F) {
 		r.MaxHeaderListSize = http1.MaxHead
 		frame, err := r.ReadFrame()
 		h := head2{}
-		h.begin(works.get(), 1, ends, false)
+		h.begin(buffers.get(), 1, ends, false)
 		d := hpack.NewDecoder(maxTable, h.add)
 		d.SetMaxStringLength(http1.MaxHead)
 		if _, bad := d.Write(block); bad != nil || d.Close() != nil || !h.complete() {

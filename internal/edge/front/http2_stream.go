@@ -106,7 +106,7 @@ func (s *stream) end() {
 	} else {
 		s.endApart()
 	}
-	x.f.works.put(s.work)
+	x.f.buffers.put(s.work)
 	s.work = nil
 }
 

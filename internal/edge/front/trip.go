@@ -88,10 +88,10 @@ const (
 	keptBuffer  = 16 << 10
 )
 
-// works is the pool of work. It is safe for concurrent use.
-type works struct{ pool sync.Pool }
+// buffers is the pool of work. It is safe for concurrent use.
+type buffers struct{ pool sync.Pool }
 
-func (p *works) get() *work {
+func (p *buffers) get() *work {
 	if w, ok := p.pool.Get().(*work); ok {
 		return w
 	}
@@ -100,7 +100,7 @@ func (p *works) get() *work {
 	return w
 }
 
-func (p *works) put(w *work) {
+func (p *buffers) put(w *work) {
 	if len(w.in) > firstBuffer {
 		w.in = make([]byte, firstBuffer)
 	}

@@ -72,7 +72,7 @@ func (v *visit) bind(origin *http1.Conn) bool {
 	return !v.left
 }
 
-// watch starts to watch the connection, between begin and end. The connection's goroutine calls it, and the gate
+// watch starts to watch the connection, while a request is open. The connection's goroutine calls it, and the gate
 // while that goroutine waits for it.
 func (v *visit) watch() {
 	v.mu.Lock()

@@ -101,7 +101,7 @@ func (c *catalog) siteOf(state *roomstore.State, host string) string {
 // after returns the room called name after a change.
 func after(state *roomstore.State, name string, err error) (*roomstore.Room, error) {
 	if err != nil {
-		return nil, between(err)
+		return nil, refusalOf(err)
 	}
 	if r := state.Room(name); r != nil {
 		return r, nil
@@ -109,8 +109,8 @@ func after(state *roomstore.State, name string, err error) (*roomstore.Room, err
 	return nil, errNotFound
 }
 
-// between returns the refusal of a conflict between rooms.
-func between(err error) error {
+// refusalOf returns the refusal of a conflict between rooms.
+func refusalOf(err error) error {
 	var f faults
 	if list, ok := asFaults(err); ok {
 		for _, r := range list {

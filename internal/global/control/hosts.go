@@ -71,5 +71,5 @@ func (s *hostService) delete(ctx context.Context, q *request) (any, error) {
 		return refusef(http.StatusBadRequest, codeInvalid,
 			"host %s has no entry: its rooms name its site, and it is served until they are deleted: invalid data", short(name))
 	})
-	return deleted(name), between(err)
+	return deleted(name), refusalOf(err)
 }

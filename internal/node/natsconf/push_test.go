@@ -105,11 +105,11 @@ func TestNotificationsWithCredentials(t *testing.T) {
 		return err == nil && oldest.IsZero()
 	})
 	told := make(chan string, 1)
-	deaf, err := global.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) { told <- string(data) })
+	unsubscribe, err := global.Subscribe(wire.NotifyingSubject, func(_ string, data []byte) { told <- string(data) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer deaf()
+	defer unsubscribe()
 	for _, subject := range []string{wire.NotifierSubject, wire.NotifyingSubject} {
 		if err := conn.Publish(subject, []byte("notifier-0")); err != nil {
 			t.Fatal(err)
