@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -65,14 +66,18 @@ func settingTables(tiers []node.Config) map[string]string {
 			}
 			r := rows[at]
 			r.tiers = strings.TrimSpace(r.tiers + " " + []string{"edge", "regional", "global"}[i])
-			switch s.Default {
-			case "", "[]":
-				s.Default = "–"
-			default:
-				s.Default = "`" + s.Default + "`"
+			shown := fmt.Sprint(s.Value)
+			if d, ok := s.Value.(time.Duration); ok && d%time.Minute == 0 && d != 0 {
+				shown = strings.TrimSuffix(strings.TrimSuffix(shown, "0s"), "0m")
 			}
-			if !slices.Contains(r.defaults, s.Default) {
-				r.defaults = append(r.defaults, s.Default)
+			switch shown {
+			case "", "[]":
+				shown = "–"
+			default:
+				shown = "`" + shown + "`"
+			}
+			if !slices.Contains(r.defaults, shown) {
+				r.defaults = append(r.defaults, shown)
 			}
 		}
 	}

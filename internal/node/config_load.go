@@ -313,36 +313,16 @@ func fields(v reflect.Value, prefix string) []field {
 	return out
 }
 
-// Keys lists every key of a configuration, for the test of the example files.
-func Keys(cfg Config) []string {
-	var out []string
-	for _, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
-		out = append(out, f.key)
-	}
-	return out
+// A Setting is one key of a configuration, for its reference and the tests of the example files.
+type Setting struct {
+	Key, Doc string
+	Value    any
 }
 
-// A Setting is one key of a configuration, for the reference.
-type Setting struct{ Key, Default, Doc string }
-
-// Settings lists every key of a configuration that holds the defaults.
-func Settings(defaults Config) []Setting {
-	var out []Setting
-	for _, f := range fields(reflect.ValueOf(defaults).Elem(), "") {
-		s := Setting{Key: f.key, Default: fmt.Sprint(f.value.Interface()), Doc: f.doc}
-		if d, ok := reflect.TypeAssert[time.Duration](f.value); ok && d%time.Minute == 0 && d != 0 {
-			s.Default = strings.TrimSuffix(strings.TrimSuffix(s.Default, "0s"), "0m")
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-// Values returns the value of every key of a configuration.
-func Values(cfg Config) map[string]any {
-	out := map[string]any{}
+// Settings lists every key of a configuration.
+func Settings(cfg Config) (out []Setting) {
 	for _, f := range fields(reflect.ValueOf(cfg).Elem(), "") {
-		out[f.key] = f.value.Interface()
+		out = append(out, Setting{f.key, f.doc, f.value.Interface()})
 	}
 	return out
 }

@@ -35,12 +35,11 @@ func Example[C any, P interface {
 	if _, err := node.Load(command, P(&loaded), []string{"--config", file}, &out); err != nil {
 		t.Fatalf("%s does not load: %v %s", file, err, &out)
 	}
-	keys := node.Keys(P(&defaults))
-	slices.Sort(keys)
+	have, want := valuesOf(P(&loaded)), valuesOf(P(&defaults))
+	keys := slices.Sorted(maps.Keys(want))
 	if got := slices.Sorted(maps.Keys(flatten(tree, ""))); !slices.Equal(got, keys) {
 		t.Errorf("%s names the keys\n%v\nthe configuration has\n%v", file, got, keys)
 	}
-	have, want := node.Values(P(&loaded)), node.Values(P(&defaults))
 	for _, key := range keys {
 		if !slices.Contains(without, key) && !equal(have[key], want[key]) {
 			t.Errorf("%s: %s: shows %v, the default is %v", file, key, have[key], want[key])
@@ -51,6 +50,14 @@ func Example[C any, P interface {
 			t.Errorf("%s:%d: longer than a terminal is wide", file, i+1)
 		}
 	}
+}
+
+func valuesOf(cfg node.Config) map[string]any {
+	out := map[string]any{}
+	for _, s := range node.Settings(cfg) {
+		out[s.Key] = s.Value
+	}
+	return out
 }
 
 // equal compares configuration values; nil and empty lists are equal.
