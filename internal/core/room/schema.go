@@ -387,30 +387,3 @@ func (t *Setting) IsDefault(s *Settings) bool {
 		return t.IsZero(s)
 	}
 }
-
-// Reference returns the schema as Markdown, for operators.
-func Reference() string {
-	var b strings.Builder
-	b.WriteString("| key | default | may be | meaning |\n|---|---|---|---|\n")
-	for i := range Schema {
-		t := &Schema[i]
-		byDefault := "–"
-		switch d := t.Default.(type) {
-		case time.Duration:
-			byDefault = "`" + short(d) + "`"
-		case nil:
-			if t.Required() {
-				byDefault = "required"
-			}
-		default:
-			byDefault = fmt.Sprintf("`%v`", d)
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", t.Key, byDefault, t.Bounds, t.Doc)
-	}
-	var keys []string
-	for t := range Overridable() {
-		keys = append(keys, "`"+t.Key+"`")
-	}
-	fmt.Fprintf(&b, "\nAn [event](#events) may override %s.\n", alternatives(keys))
-	return b.String()
-}

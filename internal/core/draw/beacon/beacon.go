@@ -39,11 +39,6 @@ func RoundAfter(t time.Time) uint64 {
 	return uint64(t.Unix()-quicknetFirst)/quicknetPeriod + 2
 }
 
-// Published returns when a round is published.
-func Published(round uint64) time.Time {
-	return time.Unix(quicknetFirst+int64(round-1)*quicknetPeriod, 0)
-}
-
 // Verify returns nil if b is the first round published after the close of entries.
 func Verify(b *draw.Beacon, closes time.Time) error {
 	if b.Chain != Chain() {

@@ -22,7 +22,7 @@ func TestARealRoundIsVerifiedAndNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &draw.Beacon{Chain: Chain(), Round: round, Signature: sig}
-	closes := Published(round).Add(-time.Second)
+	closes := published(round).Add(-time.Second)
 	if err := Verify(b, closes); err != nil {
 		t.Error(err)
 	}
@@ -45,7 +45,7 @@ func TestARealRoundIsVerifiedAndNoOther(t *testing.T) {
 			t.Errorf("%s is verified", name)
 		}
 	}
-	for _, at := range []time.Time{closes.Add(-quicknetPeriod * time.Second), Published(round)} {
+	for _, at := range []time.Time{closes.Add(-quicknetPeriod * time.Second), published(round)} {
 		if Verify(b, at) == nil {
 			t.Errorf("it is verified for entries that closed at %v: another round was the first behind that", at)
 		}
@@ -55,8 +55,13 @@ func TestARealRoundIsVerifiedAndNoOther(t *testing.T) {
 func TestRoundsComeAfterTheClose(t *testing.T) {
 	for _, at := range []time.Time{time.Unix(quicknetFirst-10, 0), time.Unix(quicknetFirst, 0), time.Unix(quicknetFirst+1, 999e6), time.Unix(quicknetFirst+3, 0), time.Unix(1795378400, 5)} {
 		n := RoundAfter(at)
-		if !Published(n).After(at) || n > 1 && Published(n-1).After(at) {
-			t.Errorf("after %v comes round %d, of %v", at, n, Published(n))
+		if !published(n).After(at) || n > 1 && published(n-1).After(at) {
+			t.Errorf("after %v comes round %d, of %v", at, n, published(n))
 		}
 	}
+}
+
+// published returns when a round is published.
+func published(round uint64) time.Time {
+	return time.Unix(quicknetFirst+int64(round-1)*quicknetPeriod, 0)
 }

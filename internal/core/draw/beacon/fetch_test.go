@@ -42,7 +42,7 @@ func TestTheFirstMirrorThatTellsTheTruth(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(end) }) // before the servers wait for their responses
-	closes := Published(round).Add(-time.Second)
+	closes := published(round).Add(-time.Second)
 	b, err := append(bad, silent, good+"/").Fetch(t.Context(), closes)
 	if err != nil || b.Round != round {
 		t.Fatalf("%+v, %v", b, err)
