@@ -3,16 +3,10 @@ package edge
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"log/slog"
-	"math/big"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -26,6 +20,7 @@ import (
 	"vestibule/internal/core/admission"
 	"vestibule/internal/core/fleettime"
 	"vestibule/internal/core/room/roomdoc"
+	"vestibule/internal/lab/testkit"
 	"vestibule/internal/node"
 )
 
@@ -349,26 +344,9 @@ func pair(t testing.TB, cfg TLSConfig, serial int64) {
 // writePair writes a certificate for some names.
 func writePair(t testing.TB, certFile, keyFile string, serial int64, names ...string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	if err != nil {
+	cert, key, err := testkit.Certificate(serial, time.Now().Add(time.Hour), names...)
+	if err = errors.Join(err, os.WriteFile(certFile, cert, 0o600), os.WriteFile(keyFile, key, 0o600)); err != nil {
 		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

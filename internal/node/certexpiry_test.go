@@ -1,12 +1,6 @@
 package node
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"vestibule/internal/lab/testkit"
 )
 
 // TestCertificatesSayWhenTheyEnd: the earliest end in a file counts, as of the scrape; files without a certificate have no
@@ -28,16 +24,11 @@ func testCertificatesSayWhenTheyEnd(t *testing.T) {
 		t.Helper()
 		var out []byte
 		for _, end := range at {
-			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			cert, _, err := testkit.Certificate(1, time.Unix(end, 0))
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(end, 0)}
-			der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
+			out = append(out, cert...)
 		}
 		if err := os.WriteFile(file, out, 0o600); err != nil {
 			t.Fatal(err)

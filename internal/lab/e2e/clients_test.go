@@ -2,18 +2,11 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
-	"math/big"
 	"net"
 	"net/http"
 	"slices"
@@ -441,27 +434,11 @@ func (d *doorway) ask(s *step, jars map[string]map[string]*http.Cookie) (*reply,
 // certificate writes a certificate of these hosts and its key into one file.
 func certificate(t *testing.T, dir string, hosts []string) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	cert, key, err := testkit.Certificate(1, time.Now().Add(time.Hour), hosts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now()
-	as := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: hosts, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}
-	cert, err := x509.CreateCertificate(rand.Reader, as, as, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: cert}, {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := pem.Encode(&b, block); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return file(t, dir, "both.pem", "%s", b.String())
+	return file(t, dir, "both.pem", "%s%s", cert, key)
 }
 
 // oddSite is a site that chunks oddly, clears the browser's data, and binds a login to the connection, as NTLM does.

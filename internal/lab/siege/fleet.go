@@ -3,14 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,6 +16,7 @@ import (
 	"time"
 
 	"vestibule/internal/lab/process"
+	"vestibule/internal/lab/testkit"
 )
 
 // fleet is a site behind one edge with its regional and global.
@@ -117,22 +112,8 @@ func (f *fleet) stop() error {
 }
 
 func writeCertificate(dir string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		return err
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "c.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
-		os.WriteFile(filepath.Join(dir, "k.pem"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
+	cert, key, err := testkit.Certificate(1, time.Now().Add(24*time.Hour), host)
+	return errors.Join(err, os.WriteFile(filepath.Join(dir, "c.pem"), cert, 0o600), os.WriteFile(filepath.Join(dir, "k.pem"), key, 0o600))
 }
 
 // metric returns the sum of a metric of the edge over its labels.

@@ -1,7 +1,13 @@
 package testkit
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -9,6 +15,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Program returns the path of an external program, and skips the test if it is not installed.
@@ -66,4 +73,21 @@ http {
 		t.Fatal(err)
 	}
 	return []string{"-p", dir, "-e", "stderr", "-c", conf}
+}
+
+// Certificate returns a certificate that it signs itself, for some names, and its key, in PEM.
+func Certificate(serial int64, end time.Time, names ...string) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), DNSNames: names, NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
+	}
+	cert, err := x509.CreateCertificate(crand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), err
 }
