@@ -16,7 +16,8 @@ func (s *Server) hearHistory(ctx context.Context) error {
 	if s.history == nil {
 		return nil
 	}
-	unsubscribe, err := s.hear(wire.HistorySubject(wire.HistoryLog, "*"), func(data []byte, _ time.Time) error { return s.history.Receive(data) })
+	receive := func(data []byte, _ time.Time) error { return s.history.Receive(data) }
+	unsubscribe, err := s.hear(wire.HistorySubject(wire.HistoryLog, "*"), receive)
 	if err != nil {
 		return err
 	}

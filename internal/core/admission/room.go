@@ -95,8 +95,8 @@ func (r *roomState) releases(now fleettime.Mono) bool {
 	return r.queuedAll() && r.passes.Unused() > 0 && r.edge.up.check(now)
 }
 
-// holdNearTurn decides about a place behind the cutoff: it is held if its turn may be near. It returns soon for a visitor
-// that was shown nothing yet: it is answered first, and held next time.
+// holdNearTurn decides about a place behind the cutoff: it is held if its turn may be near. It returns soon for a
+// visitor that was shown nothing yet: it is answered first, and held next time.
 func holdNearTurn(view *wire.View, turn fleettime.Time, d *Decision) (soon bool) {
 	t := &d.Ticket
 	if near := view != nil && t.Flags&ticket.Returned != 0 && turn <= view.Park; !near || t.Ahead|t.High == 0 {

@@ -113,7 +113,8 @@ func (f *fleet) stop() error {
 
 func writeCertificate(dir string) error {
 	cert, key, err := testkit.Certificate(1, time.Now().Add(24*time.Hour), host)
-	return errors.Join(err, os.WriteFile(filepath.Join(dir, "c.pem"), cert, 0o600), os.WriteFile(filepath.Join(dir, "k.pem"), key, 0o600))
+	return errors.Join(err,
+		os.WriteFile(filepath.Join(dir, "c.pem"), cert, 0o600), os.WriteFile(filepath.Join(dir, "k.pem"), key, 0o600))
 }
 
 // metric returns the sum of a metric of the edge over its labels.

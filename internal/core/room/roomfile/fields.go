@@ -49,15 +49,20 @@ func fields(object any) (out []field) {
 		return []field{{key: "host", to: &v.Host}, {key: "path", to: &v.Path}}
 	case *room.Rule:
 		return []field{
-			{key: "expression", to: &v.Expression}, {"description", &v.Description, v.Description == ""},
-			{"enabled", (*denied)(&v.Disabled), !v.Disabled}, {key: "id", to: &v.ID},
+			{key: "expression", to: &v.Expression},
+			{"description", &v.Description, v.Description == ""},
+			{"enabled", (*denied)(&v.Disabled), !v.Disabled},
+			{key: "id", to: &v.ID},
 		}
 	case *room.Event:
 		out = []field{
-			{key: "name", to: &v.Name}, {"description", &v.Description, v.Description == ""},
+			{key: "name", to: &v.Name},
+			{"description", &v.Description, v.Description == ""},
 			{"prequeue_start_time", (*moment)(&v.Prequeue), v.Prequeue == 0},
-			{key: "event_start_time", to: (*moment)(&v.Start)}, {key: "event_end_time", to: (*moment)(&v.End)},
-			{"shuffle_at_event_start", &v.Shuffle, !v.Shuffle}, {"suspended", &v.Suspended, !v.Suspended},
+			{key: "event_start_time", to: (*moment)(&v.Start)},
+			{key: "event_end_time", to: (*moment)(&v.End)},
+			{"shuffle_at_event_start", &v.Shuffle, !v.Shuffle},
+			{"suspended", &v.Suspended, !v.Suspended},
 		}
 		for t := range room.Overridable() {
 			_, said := v.Overrides[t.Key]
