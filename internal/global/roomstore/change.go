@@ -217,14 +217,22 @@ func (s *Store) attempt(ctx context.Context, v *view, id string, edit func(*Draf
 	return next, nil
 }
 
+// concurrently calls two functions at once, and waits for both.
+func concurrently(a, b func()) {
+	var other sync.WaitGroup
+	other.Go(a)
+	b()
+	other.Wait()
+}
+
 // announce sends a completed change to the nodes and the audit stream, concurrently, since the two are independent.
 // The leader repairs a failure.
 func (s *Store) announce(ctx context.Context, after *view, rooms []byte, own *audit.Entry) error {
-	var stream sync.WaitGroup
-	stream.Go(func() { s.outbox.clear(ctx, after.state, own) })
-	err := s.publishRooms(ctx, after, rooms)
-	s.setState(after.state, after, err == nil)
-	stream.Wait()
+	var err error
+	s.both(func() { s.outbox.clear(ctx, after.state, own) }, func() {
+		err = s.publishRooms(ctx, after, rooms)
+		s.setState(after.state, after, err == nil)
+	})
 	if err != nil {
 		s.Log.Warn("rooms are changed but not published to the nodes yet", slog.Uint64("version", after.state.Version), slog.Any("error", err))
 	}

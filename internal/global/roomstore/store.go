@@ -41,6 +41,7 @@ type Store struct {
 	Options
 	now   func() time.Time
 	pause func(context.Context, time.Duration) // waits for the duration, or until the context ends
+	both  func(a, b func())                    // calls two functions: concurrently, but in a test that can be replayed
 	turn  chan struct{}
 	offer chan []byte   // the newest owned document from a watch, not yet processed
 	kept  chan struct{} // signals that known was replaced
@@ -58,7 +59,7 @@ type Store struct {
 // New returns a store that starts with the copy on disk.
 func New(o Options) *Store {
 	o.Docs = prompt{o.Docs}
-	s := &Store{Options: o, now: time.Now, pause: pause, turn: make(chan struct{}, 1), offer: make(chan []byte, 1), kept: make(chan struct{}, 1)}
+	s := &Store{Options: o, now: time.Now, pause: pause, both: concurrently, turn: make(chan struct{}, 1), offer: make(chan []byte, 1), kept: make(chan struct{}, 1)}
 	s.parts, s.outbox = partStore{docs: o.Docs, log: o.Log}, outbox{journal: o.Journal, log: o.Log}
 	if o.Copy == "" {
 		return s

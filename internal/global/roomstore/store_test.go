@@ -519,6 +519,7 @@ func interleave(rt *rapid.T) {
 		}
 		s.now = func() time.Time { return now }
 		s.pause = func(context.Context, time.Duration) { now = now.Add(time.Millisecond) }
+		s.both = func(a, b func()) { a(); b() }
 	}
 	var last *State
 	var toldVersion uint64
