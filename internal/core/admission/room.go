@@ -285,7 +285,7 @@ func (r *roomState) decide(m moment, d *Decision, may bool) {
 		switch {
 		case t.Flags&ticket.Returned == 0:
 			d.Retry = p.Knock
-		case !d.Known || d.Wait <= p.Hold:
+		case !d.Known || d.Wait <= p.Hold/2:
 			d.Retry = p.Hold
 		default: // the visitor is to see newer numbers as soon as without a hold
 			d.Retry = min(d.Retry, p.Hold)

@@ -282,6 +282,28 @@ func TestAVisitorWhoWaitsIsToldPlaceAndTime(t *testing.T) {
 	}
 }
 
+// TestAHeldPollEndsWhenTheNextPollWouldCome: the poll of a visitor whose turn is not near is answered as soon as without a
+// hold; near the turn it is held for the longest time.
+func TestAHeldPollEndsWhenTheNextPollWouldCome(t *testing.T) {
+	e, r := newEdge(t, at(0), 0, 0)
+	g := r.held
+	g.View = view(1000, day-30_000, day) // all of the line may be held
+	for _, c := range []struct {
+		slots     int64
+		low, high time.Duration
+	}{
+		{980, 7500 * time.Millisecond, 12500 * time.Millisecond}, // 20 ahead: 40 s, and the next poll would come after ten
+		{997, 25 * time.Second, 25 * time.Second},
+	} {
+		g.View.Slots = c.slots
+		r.room(at(0), g)
+		d := e.Arrive(at(0), sale, ticket.Ticket{ID: 5, Joined: day, Seen: uint32(present.Second()), Wait: 60, High: 90, Flags: ticket.Returned})
+		if d.Verdict != Hold || d.Retry < c.low || d.Retry > c.high {
+			t.Errorf("with %d free places: %v for %v, want a hold of %v to %v", c.slots, d.Verdict, d.Retry, c.low, c.high)
+		}
+	}
+}
+
 // TestWhoWaitsIsToldWithoutBeingCounted: an event stream is for valid places, and asking for one has no side
 // effects.
 func TestWhoWaitsIsToldWithoutBeingCounted(t *testing.T) {

@@ -15,7 +15,6 @@ const ViewGap = 200 * time.Millisecond
 
 const (
 	gainAhead = 1.0  // seconds of admissions called at factor 1; also the most by which held visitors are preferred
-	parkAhead = 12.0 // seconds of admissions held at the edges
 	headHeld  = 1000 // of the line, held even if their turn is not near: limits may be raised, and a release may begin
 )
 
@@ -158,7 +157,7 @@ func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.Vie
 // returned, and a lowered limit would never be reached.
 func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64) {
 	v.Cutoff, v.Called = 0, x.Called
-	if hold := max(parkAhead*v.Mu+1, headHeld); hold < waiting {
+	if hold := max(wire.NearAhead*v.Mu+1, headHeld); hold < waiting {
 		v.Park = whole.At(hold)
 	}
 }
@@ -168,17 +167,17 @@ func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64)
 // enters first on its return. While called visitors are between two polls, held ones may go first, but only as many as
 // will be admitted within gainAhead: the next permits are for the visitors that were passed.
 func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64) {
-	called := max(1, float64(x.avail()), x.Gain.factor*gainAhead*v.Mu)
+	soon := gainAhead * v.Mu
+	if v.Paces != nil { // after a burst of permits nobody may follow, which a forecast of before the burst does not show
+		soon = min(soon, estimate.Entered(estimate.Later(v.Paces, forecastEvery), time.Second))
+	}
+	called := max(1, float64(x.avail()), x.Gain.factor*soon)
 	reach := math.Floor(called + min(max(0, x.Overdue), waiting))
 	v.Cutoff = x.upTo(whole, reach)
 	if n := int(called); n <= len(x.HeldJoined) {
-		soon := gainAhead * v.Mu
-		if v.Paces != nil {
-			soon = min(soon, estimate.Entered(v.Paces, time.Second)) // nobody may follow after a burst
-		}
 		v.Cutoff = max(v.Cutoff, min(x.HeldJoined[n-1], x.upTo(whole, math.Floor(reach+soon))))
 	}
-	hold := max(max(whole.Before(v.Cutoff), reach)+parkAhead*v.Mu+1, headHeld)
+	hold := max(max(whole.Before(v.Cutoff), reach)+wire.NearAhead*v.Mu+1, headHeld)
 	if hold < waiting {
 		v.Park = max(whole.At(hold), whole.SliceOf(v.Cutoff).End()-1)
 	}
