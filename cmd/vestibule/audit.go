@@ -44,6 +44,9 @@ func newAuditListCmd(flags *clientFlags) *cobra.Command {
 			filter := url.Values{}
 			if since != "" {
 				now := time.Now()
+				if _, err := parseDuration(since); err == nil {
+					since += " ago"
+				}
 				at, err := parseTime(since, now)
 				if err != nil {
 					return usagef("since: %v", err)

@@ -174,7 +174,7 @@ func newMessageCmd() *cobra.Command {
 			switch {
 			case clear && len(words)+len(mark) == 0:
 				return object{"message": nil}, ""
-			case clear || len(words) != 1:
+			case clear || len(words) != 1 || words[0] == "":
 				return nil, "TEXT: must be given, or --clear alone"
 			}
 			mark["text"] = words[0]

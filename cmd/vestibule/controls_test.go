@@ -175,6 +175,7 @@ func TestControlsByTheCommandLine(t *testing.T) {
 		{[]string{"resume", "shop", "now"}, 2, "^$", `unexpected argument "now"`},
 		{[]string{"resume", "shop", "--for", "1m"}, 2, "^$", "a pause ends at once"},
 		{[]string{"message", "shop"}, 2, "^$", "TEXT: must be"},
+		{[]string{"message", "shop", ""}, 2, "^$", "TEXT: must be given, or --clear alone"},
 		{[]string{"resume", "nobody"}, 1, "^$", `no room "nobody"`},
 	} {
 		said = ""

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,6 +105,11 @@ func (c *clientFlags) choose(env, kept login) (login, error) {
 	if at.Token == "" && !slices.ContainsFunc(all, func(a string) bool { return !slices.Contains(known, a) }) {
 		at.Token = kept.Token
 	}
+	for _, a := range all {
+		if u, err := url.Parse(a); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return at, usageError(fmt.Sprintf("server: must be an address such as http://127.0.0.1:8090, got %q", a))
+		}
+	}
 	switch {
 	case at.Server == "":
 		return at, usageError("server: is needed (--server, VESTIBULE_SERVER, or vestibule login)")
@@ -116,14 +122,17 @@ func (c *clientFlags) choose(env, kept login) (login, error) {
 func newLoginCmd() *cobra.Command {
 	flags, console := &clientFlags{}, false
 	cmd := &cobra.Command{
-		Use: "login", Short: "Keep the address of the API and a token, or open the console",
+		Use: "login [SERVER]", Short: "Keep the address of the API and a token, or open the console",
 		Long: `Keep the address of the API and a token in a file that only you can read, under the name --profile. The token is taken
 from VESTIBULE_TOKEN. Commands without --profile use the last login.
 
 With --console print a link to the console instead. It works once, for 15 minutes, and its session has the token's role
 and rooms and ends with the token.`,
-		Example: "  VESTIBULE_TOKEN=... vestibule login --server URL --profile live\n  vestibule login --console",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: "  VESTIBULE_TOKEN=... vestibule login http://127.0.0.1:8090 --profile live\n  vestibule login --console",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				flags.server = args[0]
+			}
 			if console {
 				return flags.consoleLink(cmd)
 			}

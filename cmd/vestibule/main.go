@@ -120,6 +120,11 @@ func usagef(format string, args ...any) error {
 	return usageError(fmt.Sprintf(format, args...) + " (see --help)")
 }
 
+// misuse returns a usageError that shows how the command is called.
+func misuse(cmd *cobra.Command, format string, args ...any) error {
+	return usageError(fmt.Sprintf(format, args...) + "\nusage: " + cmd.UseLine() + " (see --help)")
+}
+
 // refuse returns a usageError with all faults; nil for none.
 func refuse(faults []error) error {
 	if len(faults) == 0 {
@@ -136,10 +141,30 @@ func needsCommand(cmd *cobra.Command, args []string) error {
 	return usageError("needs a command\n" + strings.TrimSpace(cmd.UsageString()))
 }
 
+// synonyms are words that people use for the same action.
+var synonyms = [][]string{
+	{"get", "show", "describe", "info", "view"},
+	{"create", "add", "new", "make"},
+	{"delete", "revoke", "remove", "rm"},
+	{"set", "update", "edit", "change", "patch"},
+	{"list", "ls"},
+	{"restore", "undelete", "undo", "revert", "rollback"},
+}
+
 func unknownCommand(cmd *cobra.Command, name string) error {
 	meant := ""
-	if names := cmd.SuggestionsFor(name); len(names) > 0 {
-		meant = fmt.Sprintf(", did you mean %q?", names[0])
+	for _, words := range synonyms {
+		for _, c := range cmd.Commands() {
+			if slices.Contains(words, name) && slices.Contains(words, c.Name()) {
+				meant = c.Name()
+			}
+		}
+	}
+	if names := cmd.SuggestionsFor(name); meant == "" && len(names) > 0 {
+		meant = names[0]
+	}
+	if meant != "" {
+		meant = fmt.Sprintf(", did you mean %q?", meant)
 	}
 	return usagef("unknown command %q%s", name, meant)
 }
@@ -153,8 +178,7 @@ func named(cmd *cobra.Command, args []string) error {
 	}
 	for i, name := range names {
 		if i >= len(args) && name[0] != '[' {
-			return usageError(fmt.Sprintf("%s: is needed\nusage: %s (see --help)", strings.TrimSuffix(name, "..."),
-				cmd.UseLine()))
+			return misuse(cmd, "%s: is needed", strings.TrimSuffix(name, "..."))
 		}
 	}
 	switch {
@@ -163,14 +187,17 @@ func named(cmd *cobra.Command, args []string) error {
 	case cmd.HasSubCommands():
 		return unknownCommand(cmd, args[0])
 	}
-	return usagef("unexpected argument %q", args[len(names)])
+	return misuse(cmd, "unexpected argument %q", args[len(names)])
 }
 
 // flagError returns a usageError for a flag that pflag refused. It names every value of the wrong type, whereas pflag
 // stops at the first.
 func flagError(cmd *cobra.Command, args []string, err error) error {
 	if _, ok := errors.AsType[*pflag.InvalidValueError](err); !ok {
-		return usagef("%v%s", err, meantFlag(cmd.Flags(), err))
+		if meant := meantFlag(cmd, err); meant != "" || cmd.HasSubCommands() {
+			return usagef("%v%s", err, meant)
+		}
+		return misuse(cmd, "%v", err)
 	}
 	_, rest, err := cmd.Root().Find(args)
 	if err != nil {
@@ -179,32 +206,40 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	var faults []error
 	err = cmd.Flags().ParseAll(rest, func(f *pflag.Flag, value string) error {
 		if f.Value.Set(value) != nil {
-			faults = append(faults, fmt.Errorf("%s: must be a value of type %s, got %q", f.Name, f.Value.Type(), value))
+			must := "value of type " + f.Value.Type()
+			if f.Value.Type() == "duration" {
+				must = "duration such as 90s or 30m"
+			}
+			faults = append(faults, fmt.Errorf("%s: must be a %s, got %q", f.Name, must, value))
 		}
 		return nil
 	})
 	if err != nil {
-		faults = append(faults, fmt.Errorf("%w%s", err, meantFlag(cmd.Flags(), err)))
+		faults = append(faults, fmt.Errorf("%w%s", err, meantFlag(cmd, err)))
 	}
 	return refuse(faults)
 }
 
-// meantFlag suggests a flag in place of one that does not exist, also --seeds for -seeds.
-func meantFlag(flags *pflag.FlagSet, err error) string {
+// meantFlag suggests a flag in place of one that does not exist, also --seeds for -seeds, and KEY=VALUE for --key.
+func meantFlag(cmd *cobra.Command, err error) string {
 	bad, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return ""
 	}
 	name, _, _ := strings.Cut(cmp.Or(bad.GetSpecifiedShortnames(), bad.GetSpecifiedName()), "=")
 	var names []string
+	flags := cmd.Flags()
 	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	if flags.Lookup(name) == nil {
 		name = room.Suggest(name, names)
 	}
-	if name == "" {
-		return ""
+	switch key := strings.ReplaceAll(bad.GetSpecifiedName(), "-", "_"); {
+	case name != "":
+		return fmt.Sprintf(", did you mean --%s?", name)
+	case strings.Contains(cmd.Use, "KEY=VALUE"):
+		return fmt.Sprintf(", settings are given as %s=VALUE", key)
 	}
-	return fmt.Sprintf(", did you mean --%s?", name)
+	return ""
 }
 
 // loadConfig fills a configuration; check is true if --check-config requested only its faults.

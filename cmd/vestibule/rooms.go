@@ -175,7 +175,7 @@ func pairs(after int) cobra.PositionalArgs {
 		}
 		for _, p := range args[after:] {
 			if key, _, ok := strings.Cut(p, "="); !ok || key == "" {
-				return usagef("%q: must be KEY=VALUE", p)
+				return misuse(cmd, "%q: must be KEY=VALUE, such as name=shop or total_active_users=300", p)
 			}
 		}
 		return nil

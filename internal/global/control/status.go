@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -76,7 +77,15 @@ func (s *statusService) named(
 			r = nil
 		}
 		if rooms = append(rooms, r); r == nil {
-			missing.Notes = append(missing.Notes, refusef(0, codeNotFound, "no room %q", short(name)).Notes...)
+			var known []string
+			for _, r := range who.only(state.Rooms) {
+				known = append(known, r.Name)
+			}
+			meant := room.Suggest(name, known)
+			if meant != "" {
+				meant = fmt.Sprintf(", did you mean %q?", meant)
+			}
+			missing.Notes = append(missing.Notes, refusef(0, codeNotFound, "no room %q%s", short(name), meant).Notes...)
 		}
 	}
 	if len(missing.Notes) > 0 {

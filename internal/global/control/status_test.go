@@ -36,6 +36,10 @@ func TestTheStatusOfAllRooms(t *testing.T) {
 			t.Errorf("%s: %v, want %v", query, got, want)
 		}
 	}
+	a := f.ask(Viewer, "GET", "/vestibule/status?room=shp", "")
+	if a.code != 404 || a.Errors[0].Message != `no room "shp", did you mean "shop"?` {
+		t.Errorf("%+v", a)
+	}
 	if a := f.ask(Viewer, "GET", "/vestibule/status?room=x&room=shop&room=y", ""); a.code != 404 || len(a.Errors) != 2 || a.Errors[1].Message != `no room "y"` {
 		t.Errorf("%+v", a)
 	}
