@@ -161,6 +161,9 @@ type runFunc = func(cmd *cobra.Command, args []string) error
 func (c *clientFlags) run(do func(c *client, args []string) error) runFunc {
 	return func(cmd *cobra.Command, args []string) error {
 		cl, err := c.open(cmd)
+		if errors.Is(err, errNoServer) && cmd.Flags().Lookup("nats-url") != nil {
+			err = errNoServer + ", or --nats-url"
+		}
 		if err != nil {
 			return err
 		}

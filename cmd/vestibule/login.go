@@ -97,6 +97,8 @@ func (c *clientFlags) find() (login, error) {
 	return c.choose(env, kept)
 }
 
+const errNoServer = usageError("server: is needed (--server, VESTIBULE_SERVER, or vestibule login)")
+
 // choose returns the login of the flags, else of the environment, else the stored one. A stored token goes to no other
 // server.
 func (c *clientFlags) choose(env, kept login) (login, error) {
@@ -112,7 +114,7 @@ func (c *clientFlags) choose(env, kept login) (login, error) {
 	}
 	switch {
 	case at.Server == "":
-		return at, usageError("server: is needed (--server, VESTIBULE_SERVER, or vestibule login)")
+		return at, errNoServer
 	case at.Token == "":
 		return at, usageError("token: is needed (VESTIBULE_TOKEN, or vestibule login)")
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"vestibule/internal/core/room"
 	"vestibule/internal/node"
 )
 
@@ -220,26 +218,17 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	return refuse(faults)
 }
 
-// meantFlag suggests a flag in place of one that does not exist, also --seeds for -seeds, and KEY=VALUE for --key.
+// meantFlag suggests a flag in place of one that does not exist, and KEY=VALUE for --key.
 func meantFlag(cmd *cobra.Command, err error) string {
 	bad, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return ""
 	}
-	name, _, _ := strings.Cut(cmp.Or(bad.GetSpecifiedShortnames(), bad.GetSpecifiedName()), "=")
-	var names []string
-	flags := cmd.Flags()
-	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if flags.Lookup(name) == nil {
-		name = room.Suggest(name, names)
+	meant := node.MeantFlag(cmd.Flags(), bad)
+	if meant == "" && strings.Contains(cmd.Use, "KEY=VALUE") {
+		meant = fmt.Sprintf(", settings are given as %s=VALUE", strings.ReplaceAll(bad.GetSpecifiedName(), "-", "_"))
 	}
-	switch key := strings.ReplaceAll(bad.GetSpecifiedName(), "-", "_"); {
-	case name != "":
-		return fmt.Sprintf(", did you mean --%s?", name)
-	case strings.Contains(cmd.Use, "KEY=VALUE"):
-		return fmt.Sprintf(", settings are given as %s=VALUE", key)
-	}
-	return ""
+	return meant
 }
 
 // loadConfig fills a configuration; check is true if --check-config requested only its faults.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,11 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 		if errors.Is(err, pflag.ErrHelp) {
 			return false, ErrHelp
 		}
-		fmt.Fprintf(out, "%s: %v (see --help)\n", command, err)
+		meant := ""
+		if bad, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			meant = MeantFlag(flags, bad)
+		}
+		fmt.Fprintf(out, "%s: %v%s (see --help)\n", command, err, meant)
 		return false, ErrUsage
 	}
 	if flags.NArg() > 0 {
@@ -67,6 +72,20 @@ func Load(command string, cfg Config, args []string, out io.Writer) (check bool,
 		return false, ErrUsage
 	}
 	return load()
+}
+
+// MeantFlag suggests a flag in place of one that does not exist, also --seeds for -seeds.
+func MeantFlag(flags *pflag.FlagSet, bad *pflag.NotExistError) string {
+	name, _, _ := strings.Cut(cmp.Or(bad.GetSpecifiedShortnames(), bad.GetSpecifiedName()), "=")
+	if flags.Lookup(name) == nil {
+		var names []string
+		flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		name = room.Suggest(name, names)
+	}
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(", did you mean --%s?", name)
 }
 
 // Flags adds to flags --config, --check-config and a flag for every key of cfg (the key with - for a dot and _). Once
