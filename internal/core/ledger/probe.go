@@ -39,8 +39,8 @@ func Answered(probes []Probe, now fleettime.Mono, m *wire.Report) (trip time.Dur
 	return 0, false
 }
 
-// Trips tells a way that is long from a message that was late once: it counts the
-// answers in a row that took longer than a second (see fleet.Clock).
+// Trips tells a way that is long from a message that was late once: it counts the answers in a row that took longer
+// than [fleettime.MaxTrip].
 type Trips struct{ slow int }
 
 // Usable notes a round trip and reports whether the time may be learned from it.

@@ -74,7 +74,7 @@ type truth struct {
 	minute window
 
 	// The data centre was removed by force, and may live on. It is not counted until the coordinator could reach it for
-	// heardFor.
+	// long enough (see readmit).
 	forsaken  bool
 	reachable int64 // start of the coordinator's reach
 }

@@ -38,8 +38,8 @@ type account struct {
 	viewAt      uint64                 // the same for the room's view
 	ends        wire.Outbox[wire.End]  // sessions that ended, for the edge
 	lines       wire.Outbox[wire.Line] // the same of copied tickets
-	changed     bool                   // something changed since the last grant; set by news
-	viewChanged bool                   // so did the room's view; set by viewNews
+	changed     bool                   // something changed since the last grant; set by markChanged
+	viewChanged bool                   // so did the room's view; set by markViewChanged
 	queued      bool                   // it is in edge.open
 }
 

@@ -41,7 +41,7 @@ type uplink struct {
 	busy            bool
 }
 
-// reportSoon makes the next report due after the given number of SyncGaps.
+// reportSoon makes the next report due after the given number of intervals Params.SyncGap.
 func (u *uplink) reportSoon(now fleettime.Mono, gaps int) {
 	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
@@ -53,7 +53,7 @@ func (u *uplink) isolated(now fleettime.Mono) bool {
 	return now.Sub(u.heard) > isolation || u.unanswered(now, isolationUnanswered)
 }
 
-// endGap is the number of SyncGaps before a report that only ended sessions cause: a visitor waits for the slot, and
+// endGap is the number of intervals Params.SyncGap before a report that only ended sessions cause: a visitor waits for the slot, and
 // ends within a tenth of a second share a report.
 const endGap = 5
 
