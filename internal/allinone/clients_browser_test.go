@@ -98,6 +98,20 @@ func TestClientsInABrowser(t *testing.T) {
 		},
 		ErrorLog: log.New(io.Discard, "", 0),
 	})
+	eventually(t, "the edge serves the host of the edited room", func() bool {
+		// A request of the waiting page's own: it takes no place.
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tree.Info.Edges[0].URL+"/.well-known/vestibule/events?room=demo", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "shop.test"
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode != http.StatusMisdirectedRequest
+	})
 	port := way[strings.LastIndexByte(way, ':'):]
 	shop := "https://shop.test" + port
 	// A page of another site: a bank, or an attacker.

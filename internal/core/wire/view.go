@@ -53,15 +53,12 @@ func (v *View) Wait(place float64) (wait time.Duration, ok bool) {
 // Next reports whether a visitor is sure to enter within seconds: the turn is near, and the admissions forecast within
 // [nextWithin] include this place even with bad luck.
 func (v *View) Next(joined fleettime.Time, place float64) bool {
-	if !v.Queues() || joined > min(max(v.Cutoff, v.Park), v.At.Add(-settled)) || place > max(0, float64(v.Slots))+NearAhead*v.Mu {
+	if !v.Queues() || joined > min(max(v.Cutoff, v.Park), v.At.Add(-settled)) {
 		return false
 	}
 	n := estimate.Entered(v.Paces, nextWithin)
 	return max(0, place) <= n-badLuck*math.Sqrt(n) && n > 0
 }
-
-// NearAhead is the number of seconds of mean admissions within which a turn is near.
-const NearAhead = 12.0
 
 const (
 	nextWithin = 8 * time.Second

@@ -15,6 +15,7 @@ const ViewGap = 200 * time.Millisecond
 
 const (
 	gainAhead = 1.0  // seconds of admissions called at factor 1; also the most by which held visitors are preferred
+	parkAhead = 12.0 // seconds of admissions held at the edges
 	headHeld  = 1000 // of the line, held even if their turn is not near: limits may be raised, and a release may begin
 )
 
@@ -157,7 +158,7 @@ func (x *Prospect) callRounds(now fleettime.Mono, ft fleettime.Time, v *wire.Vie
 // returned, and a lowered limit would never be reached.
 func (x *Prospect) shut(v *wire.View, whole estimate.Histogram, waiting float64) {
 	v.Cutoff, v.Called = 0, x.Called
-	if hold := max(wire.NearAhead*v.Mu+1, headHeld); hold < waiting {
+	if hold := max(parkAhead*v.Mu+1, headHeld); hold < waiting {
 		v.Park = whole.At(hold)
 	}
 }
@@ -177,7 +178,7 @@ func (x *Prospect) call(v *wire.View, whole estimate.Histogram, waiting float64)
 	if n := int(called); n <= len(x.HeldJoined) {
 		v.Cutoff = max(v.Cutoff, min(x.HeldJoined[n-1], x.upTo(whole, math.Floor(reach+soon))))
 	}
-	hold := max(max(whole.Before(v.Cutoff), reach)+wire.NearAhead*v.Mu+1, headHeld)
+	hold := max(max(whole.Before(v.Cutoff), reach)+parkAhead*v.Mu+1, headHeld)
 	if hold < waiting {
 		v.Park = max(whole.At(hold), whole.SliceOf(v.Cutoff).End()-1)
 	}
