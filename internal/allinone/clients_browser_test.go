@@ -277,11 +277,13 @@ func TestClientsInABrowser(t *testing.T) {
 			prefetches = 0
 			mu.Unlock()
 			browsertest.Do(t, ctx, chromedp.Navigate(foreign+"/rules?to=/&do="+do))
-			eventually(t, "the browser loads the shop in advance", func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				return prefetches > 0
-			})
+			if do == "prefetch" { // not every Chromium prerenders a page of another site
+				eventually(t, "the browser loads the shop in advance", func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return prefetches > 0
+				})
+			}
 			l := tree.edges[0].Status().Rooms["demo"]
 			taken, waiting := l.Admitted-before, l.Waiting
 			click(t, ctx, "#go")
