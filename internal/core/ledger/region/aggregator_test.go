@@ -147,8 +147,9 @@ func TestAnEdgeThatFellSilentBeforeItToldTheTime(t *testing.T) {
 	}
 }
 
-// TestRule9ALateAnswerIsNoLostLedger: an aggregator lost its ledger and its promise. Global answers the reports from before the
-// promise by asking for it, also late; only an answer to a report with the promise says that its ledger is lost too.
+// TestRule9ALateAnswerIsNoLostLedger: an aggregator lost its ledger and its promise. Global answers the reports from
+// before the promise by asking for it, also late; only an answer to a report with the promise says that its ledger is
+// lost too.
 func TestRule9ALateAnswerIsNoLostLedger(t *testing.T) {
 	now, sale, term := fleettime.Mono(time.Hour), room.IDOf("sale"), wire.Term{N: 2, Nonce: 1}
 	agg := region.New(now, region.Config{Strict: true, DC: "dublin", Term: term, Params: wire.DefaultParams(), ClusterID: 1, Bootstrap: true}, wire.Durable{})

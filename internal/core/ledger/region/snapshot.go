@@ -82,7 +82,7 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 	if d.Free, d.RateFree = d.Free-unsure, d.RateFree-runsure; b.loan.reconstructed && at.closed {
 		d.Free, d.RateFree = min(0, d.Free), min(0, d.RateFree) // it may be a copy
 	}
-	if at.isolated || at.unanswered {
+	if at.alone() {
 		t, r := b.beyond()
 		d.Free, d.RateFree = d.Free-t, d.RateFree-r
 	}
@@ -124,13 +124,16 @@ func (at *snapshot) free(b *roomLedger) (t, rate int64) {
 	return t, rate
 }
 
+// alone reports whether global cannot receive idle permits.
+func (at *snapshot) alone() bool { return at.isolated || at.unanswered }
+
 // keep returns the idle targets of the data centre: 0 for a removed room, and no bound while global cannot receive
 // idle permits.
 func (at *snapshot) keep(b *roomLedger) (keep, rate int64) {
 	switch {
 	case b.gone:
 		return 0, 0
-	case at.isolated, at.unanswered:
+	case at.alone():
 		return math.MaxInt64, math.MaxInt64
 	}
 	return int64(b.loan.permits.Sessions.Keep), int64(b.loan.permits.Rate.Keep)

@@ -31,8 +31,7 @@ type Prospect struct {
 	Pending      []estimate.Histogram // visitors expected to return for the first time, of each child
 	HeldJoined   []fleettime.Time     // join times of held visitors, ascending
 	Wanted       float64              // permits that newcomers need until the next report
-	Debt         bool                 // more is lent than a lowered limit allows: no visitor may enter
-	Shut         bool                 // the room is paused: no visitor may enter without a pass
+	Debt         bool                 // nobody enters but by a pass: a lowered limit is exceeded, or the room is paused
 	Called       fleettime.Time       // visitors that joined before this time may enter by a pass
 	Random       bool                 // visitors are called by rounds
 	Lot          Lot                  // of the rounds

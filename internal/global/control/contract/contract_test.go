@@ -69,15 +69,22 @@ func (h *held) fault(format string, args ...any) {
 	h.t.Errorf(format, args...)
 }
 
+// whole reads a body, and leaves a copy in its place.
+func whole(body *io.ReadCloser) ([]byte, error) {
+	if *body == nil {
+		return nil, nil
+	}
+	data, err := io.ReadAll(*body)
+	err = errors.Join(err, (*body).Close())
+	*body = io.NopCloser(bytes.NewReader(data))
+	return data, err
+}
+
 func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	h.asked++
-	var body []byte
-	if r.Body != nil {
-		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
+	body, err := whole(&r.Body)
+	if err != nil {
+		return nil, err
 	}
 	route, params, routeErr := h.router.FindRoute(r)
 	in := &openapi3filter.RequestValidationInput{Request: r.Clone(r.Context()), PathParams: params, Route: route, Options: &openapi3filter.Options{
@@ -88,11 +95,10 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := io.ReadAll(res.Body)
-	if err = errors.Join(err, res.Body.Close()); err != nil {
+	answer, err := whole(&res.Body)
+	if err != nil {
 		return nil, err
 	}
-	res.Body = io.NopCloser(bytes.NewReader(answer))
 	if routeErr != nil {
 		if res.StatusCode != http.StatusNotFound {
 			h.fault("%s %s is not in the document, and was answered %d", r.Method, r.URL, res.StatusCode)

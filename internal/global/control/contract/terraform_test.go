@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -75,24 +74,19 @@ type recorder struct {
 func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
 	r.mu.Lock() // one request at a time
 	defer r.mu.Unlock()
-	var body []byte
-	if q.Body != nil {
-		var err error
-		if body, err = io.ReadAll(q.Body); err != nil {
-			return nil, err
-		}
-		q.Body = io.NopCloser(bytes.NewReader(body))
+	body, err := whole(&q.Body)
+	if err != nil {
+		return nil, err
 	}
 	r.asked++
 	res, err := r.next.RoundTrip(q)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := io.ReadAll(res.Body)
-	if err = errors.Join(err, res.Body.Close()); err != nil {
+	answer, err := whole(&res.Body)
+	if err != nil {
 		return nil, err
 	}
-	res.Body = io.NopCloser(bytes.NewReader(answer))
 	if q.Method == http.MethodPost {
 		r.ids.learn(answer)
 	}
@@ -130,8 +124,8 @@ func (s *sent) ask(t *testing.T, x *allinone.Tree, h http.RoundTripper, n ids) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := io.ReadAll(res.Body)
-	if err = errors.Join(err, res.Body.Close()); err != nil {
+	answer, err := whole(&res.Body)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Method == http.MethodPost {
