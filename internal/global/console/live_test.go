@@ -132,10 +132,15 @@ func TestTheFirstChartOverASlowLineInABrowser(t *testing.T) {
 	url := browsertest.Serve(t, f)
 	ctx := browsertest.Open(t)
 	browsertest.See(t, ctx, func(ctx context.Context, target *chromedp.Target) (page.AddScriptToEvaluateOnNewDocumentResult, error) {
-		slow := network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{{
+		type conditions struct {
+			network.EmulateNetworkConditionsByRuleParams
+			Offline bool `json:"offline"` // Chromium 148 demands it
+		}
+		slow := conditions{network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{{
 			Latency: latency, DownloadThroughput: rate, UploadThroughput: rate,
-		}}}
-		if _, err := cdp.Call(ctx, target, network.EmulateNetworkConditionsByRule, slow); err != nil {
+		}}}, false}
+		emulate := cdp.Command[conditions, network.EmulateNetworkConditionsByRuleResult]{Method: network.CommandEmulateNetworkConditionsByRule}
+		if _, err := cdp.Call(ctx, target, emulate, slow); err != nil {
 			return page.AddScriptToEvaluateOnNewDocumentResult{}, err
 		}
 		if _, err := cdp.Call(ctx, target, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
