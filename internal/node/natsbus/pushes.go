@@ -136,9 +136,12 @@ func (p *Pushes) stream(ctx context.Context, name string) (jetstream.JetStream, 
 	return js, s, err
 }
 
-// Secret returns the notifiers' document, nil for none.
+// Secret returns the notifiers' document, nil for none: also before the first global of a fleet creates the bucket.
 func (p *Pushes) Secret(ctx context.Context) ([]byte, error) {
 	data, _, err := NewDocuments(p.conn, 0, notifierKey).Get(ctx, notifierKey)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
 	return data, err
 }
 

@@ -1,10 +1,13 @@
 package natsbus_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"vestibule/internal/core/wire"
 	"vestibule/internal/node/natsbus"
@@ -55,4 +58,21 @@ func TestTheHistoryStreams(t *testing.T) {
 	if data, err := h.Newest(ctx, wire.HistorySeconds, "none"); err != nil || data != nil {
 		t.Errorf("the newest of no room: %q, %v", data, err)
 	}
+}
+
+// TestThereIsNoSecretBeforeTheFirstGlobal: a notifier that starts with a new fleet has nothing to wait for yet, and
+// warns of nothing.
+func TestThereIsNoSecretBeforeTheFirstGlobal(t *testing.T) {
+	s := newSite(t)
+	pushes := natsbus.NewPushes(connect(t, s.URL(), "notifier"))
+	eventually(t, "the server answers", func() bool {
+		secret, err := pushes.Secret(within(t))
+		if secret != nil {
+			t.Fatalf("the secret is %q", secret)
+		}
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 }
