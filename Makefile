@@ -95,6 +95,11 @@ CALM  := $(patsubst %,vestibule/%,$(CORES:%=internal/%) $(addprefix internal/,la
 PLAIN := $(patsubst %,vestibule/%,$(addprefix internal/,global/control node/natsconf global/roomstore global/history global/notices) $(addprefix cmd/,edge global regional vestibule))
 PAGES := vestibule/internal/page/preview vestibule/internal/global/console
 
+# Temporary files of builds and tests are in memory where 8 GB are free: each go test removes a gigabyte of binaries, and a
+# file system that is mounted with discard then lets no fsync return for seconds, so that leases of the fleets under test end.
+test test-% e2e chaos: export TMPDIR := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 == "tmpfs" && $$4 > 8e6' | grep -q . && \
+	awk '/^MemAvailable:/ && $$2 > 8e6' /proc/meminfo | grep -q . && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+
 .PHONY: quick
 quick: ## test the cores and the gate, without a browser, a network or the simulator
 	$(GO) test $(patsubst %,./internal/%,$(filter-out lab/mutant lab/sim page,$(CORES)) edge/gate edge/clientaddr edge/origin edge/sse lab/mutant/overlay)

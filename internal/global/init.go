@@ -47,7 +47,8 @@ func (p *publisher) initialize(ctx context.Context, wall time.Time, c *census) e
 	if err == nil && waits == "" {
 		waits, err = p.beginAll(ctx, c)
 	}
-	switch late := wall.Sub(r.At) > initWithin; {
+	asked := !p.asking.IsZero() && wall.Sub(p.asking) >= askFor // a leader's own wait refuses nobody
+	switch late := asked && wall.Sub(r.At) > initWithin; {
 	case err != nil:
 		r.Error = err.Error()
 	case waits != "" && late:

@@ -51,7 +51,7 @@ var ErrInitialized = errors.New("the fleet is initialized already: nothing was c
 
 const (
 	// InitFor is how long Init waits for the answer: longer than a leader waits for nodes.
-	InitFor  = 18 * time.Second
+	InitFor  = 30 * time.Second
 	initLook = 200 * time.Millisecond
 )
 

@@ -137,7 +137,7 @@ func reach(ctx context.Context, server string) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	said := bufio.NewReader(c)
+	said, begun := bufio.NewReader(c), time.Now()
 	for _, wait := range []time.Duration{2 * time.Second, 50 * time.Millisecond} { // INFO, and an error right behind it
 		if err := c.SetReadDeadline(time.Now().Add(wait)); err != nil {
 			return err
@@ -148,7 +148,7 @@ func reach(ctx context.Context, server string) error {
 		case strings.HasPrefix(line, "INFO"):
 		case wait < time.Second || line != "": // the client tells
 			return nil
-		case isTimeout(err):
+		case isTimeout(err), errors.Is(err, io.EOF) && time.Since(begun) > time.Second: // with handshake_first it closes after two seconds
 			return errSilent
 		default:
 			return err
