@@ -88,21 +88,23 @@ func TestADrawInABrowser(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 
+	var tabs []context.Context
+	for range pages {
+		tabs = append(tabs, browsertest.Open(t)) // a browser that starts beside others may take longer than entries are open
+	}
 	start := time.Now().Add(75 * time.Second).Truncate(time.Second).UTC()
 	edit(t, tree, "total_active_users: 1\n    new_users_per_minute: 600\n", fmt.Sprintf("total_active_users: %d\n    new_users_per_minute: 600\n    events:\n      - {name: launch, prequeue_start_time: %q, event_start_time: %q, event_end_time: %q, shuffle_at_event_start: true}\n", slots+1,
 		start.Add(-6*time.Minute).Format(time.RFC3339), start.Format(time.RFC3339), start.Add(time.Hour).Format(time.RFC3339)))
 	eventually(t, "people gather", func() bool { return newBrowser(t).asks(tree.Info.Edges[0].URL) == "before" })
+	for i, tab := range tabs {
+		browsertest.Do(t, tab, chromedp.Navigate(tree.Info.Edges[i%len(tree.Info.Edges)].URL), chromedp.WaitVisible(chromedp.CSS("#vr")))
+		t.Logf("page %d: open %v before the start", i, time.Until(start).Round(100*time.Millisecond))
+	}
 
 	all := make([]*entrant, people)
 	for i := range all {
 		all[i] = &entrant{browser: newBrowser(t), edge: tree.Info.Edges[i%len(tree.Info.Edges)].URL}
 		running.Go(func() { all[i].run(ctx, start) })
-	}
-	var tabs []context.Context
-	for i := range pages {
-		tab := browsertest.Open(t)
-		browsertest.Do(t, tab, chromedp.Navigate(tree.Info.Edges[i%len(tree.Info.Edges)].URL), chromedp.WaitVisible(chromedp.CSS("#vr")))
-		tabs = append(tabs, tab)
 	}
 	for _, tab := range tabs {
 		s := browsertest.See(t, tab, chromedp.Evaluate[shows](look))

@@ -2,12 +2,47 @@ package global
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"vestibule/internal/core/wire"
+	"vestibule/internal/global/roomstore"
+	"vestibule/internal/lab/testkit"
+	"vestibule/internal/node"
 )
+
+// A node announces newer rooms while a leader publishes those of an older store: these do not get a newer version.
+func TestRoomsThatComeDuringAPublication(t *testing.T) {
+	docs, quiet := &shelf{}, slog.New(slog.DiscardHandler)
+	c := &copies{log: quiet, offers: map[string]offer{}}
+	rooms := roomstore.New(roomstore.Options{Docs: docs, Log: quiet, Floor: c.roomsVersion})
+	stored, err := rooms.Change(t.Context(), func(d *roomstore.Draft) error { d.Merge(testkit.Rooms(2)); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := node.NewFleet(t.TempDir(), docs, quiet, prometheus.NewRegistry(), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &publisher{rooms: rooms, copies: c, fleet: f, log: quiet}
+	docs.interrupt = func() {
+		data, err := json.Marshal(wire.Copy{From: "global-1", Version: stored.Version + 100})
+		if err != nil {
+			t.Error(err)
+		}
+		c.receive(wire.CopySubject(node.RoomsDocument, "dublin"), data)
+	}
+	if err := p.publish(t.Context()); !errors.Is(err, errComing) {
+		t.Errorf("published: %v", err)
+	}
+	if state, err := rooms.Read(t.Context()); err != nil || state.Version != stored.Version {
+		t.Errorf("version %d became %d, %v", stored.Version, state.Version, err)
+	}
+}
 
 // A document comes in parts, in any order and more than once, from the node that was asked alone.
 func TestPartsOfADocument(t *testing.T) {

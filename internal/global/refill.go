@@ -257,11 +257,12 @@ func (p *publisher) use(ctx context.Context, f *fetch) error {
 // get a newer version. A leader that knows no rooms, over a store without any, first asks the nodes for as long as it
 // asks for keys.
 func (p *publisher) searched(ctx context.Context, wall time.Time) bool {
-	defer func() { p.restoring.Store(p.empty && !p.settled) }()
+	coming := p.coming(wall)
+	defer func() { p.restoring.Store(coming || p.empty && !p.settled) }()
 	switch {
 	case p.fresh:
 		return true
-	case p.coming(wall), p.asking.IsZero() || wall.Sub(p.asking) < gatherFor:
+	case coming, p.asking.IsZero() || wall.Sub(p.asking) < gatherFor:
 		return false
 	case p.settled || p.rooms.Known() != nil:
 		p.empty = false
@@ -280,6 +281,9 @@ func (p *publisher) searched(ctx context.Context, wall time.Time) bool {
 	p.settled = wall.Sub(p.asking) >= askFor
 	return p.settled
 }
+
+// errComing means that a node has announced newer rooms.
+var errComing = errors.New("a node has newer rooms: they are fetched first")
 
 // coming reports whether rooms of a node are fetched, or will be next.
 func (p *publisher) coming(wall time.Time) bool {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"vestibule/internal/core/room"
 	"vestibule/internal/core/room/roomdoc"
@@ -183,6 +184,8 @@ func (p *publisher) publish(ctx context.Context) error {
 	state, err := p.rooms.Publish(ctx, p.fleet.Alarm(node.RoomsDocument) != "", func(d *roomstore.Draft) error {
 		differs = nil
 		switch {
+		case p.coming(time.Now()): // since the look before this publication: these rooms must not get a newer version than that
+			return errComing
 		case p.file == "":
 			d.Detach()
 		case p.good:

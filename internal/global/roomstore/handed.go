@@ -7,8 +7,8 @@ import (
 	"vestibule/internal/core/room/roomdoc"
 )
 
-// ErrRestoring means that the store has no rooms, and that the leading global asks the nodes for lost ones.
-var ErrRestoring = errors.New("the store has no rooms, and the nodes are asked whether it lost any: nothing was changed, repeat in half a minute")
+// ErrRestoring means that the store has lost rooms, or may have: the leading global asks the nodes for newer ones.
+var ErrRestoring = errors.New("the nodes are asked for newer rooms than the store has: nothing was changed, repeat in half a minute")
 
 // KnownVersion returns the version of the known state, 0 for none.
 func (s *Store) KnownVersion() uint64 {
