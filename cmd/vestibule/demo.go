@@ -60,18 +60,18 @@ func newDemoCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Origin, "origin", "",
-		"your own site behind the waiting room, such as http://127.0.0.1:3000; empty for a demo site")
+		"your own site, such as http://127.0.0.1:3000; empty for a demo site")
 	f.StringSliceVar(&o.Hosts, "host", nil,
 		"names of the site, beside localhost and the address of --listen")
 	f.StringSliceVar(&o.DataCenters, "data-centers", []string{"nairobi", "dublin"}, "names of the data centres")
 	f.IntVar(&o.Edges, "edges", 2, "edges in each data centre")
-	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort), "host:port of the first edge; the others take the next ports, and without this flag free ones")
+	f.StringVar(&o.Listen, "listen", "localhost:"+strconv.Itoa(demoPort), "host:port of the first edge; others take the next ports, without this flag free ones")
 	f.StringVar(&o.Control, "control", "",
 		"host:port of the API, on this machine; empty for a port after the edges")
 	f.StringVar(&o.DataDir, "data-dir", "./var",
 		"folder of all data")
 	limitFlags(f, o, 3, 60, time.Minute)
-	f.IntVar(&visitors, "visitors", 0, "simulated visitors that come, wait, browse and leave")
+	f.IntVar(&visitors, "visitors", 0, "simulated visitors")
 	f.BoolVar(&console, "console", false, "open the console in a browser, with 60 simulated visitors")
 	level = logLevel(cmd, "warn")
 	return cmd

@@ -22,7 +22,7 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 10m", "in 2d"), or a local time: 22:30 is the next such time, "2026-12-01 09:00" names the day.`,
 	},
 		&cobra.Command{
-			Use: "list ROOM", Short: "Show the events of a room, five at most",
+			Use: "list ROOM", Short: "Show the events of a room",
 			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return listEvents(c, r) }),
 		},
 		&cobra.Command{

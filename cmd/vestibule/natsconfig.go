@@ -106,13 +106,13 @@ type natsConfigWrite struct {
 	Notifiers   []string      `mapstructure:"notifiers" doc:"names of the notifiers"`
 	Servers     int           `mapstructure:"servers" doc:"NATS servers of every place: 1, 3 or 5"`
 	Routes      string        `mapstructure:"routes" doc:"host of server {n} of {place}, from 0"`
-	ServerNames []string      `mapstructure:"server_names" doc:"hosts and addresses by which the servers of {place} are reached"`
+	ServerNames []string      `mapstructure:"server_names" doc:"hosts and addresses of the servers of {place}"`
 	Hub         []string      `mapstructure:"hub" doc:"host:port on which global's servers take those of data centres"`
-	CertDir     string        `mapstructure:"cert_dir" doc:"where a server of {place} finds its certificates; empty for where they are written"`
+	CertDir     string        `mapstructure:"cert_dir" doc:"where a server of {place} finds its certificates; empty: where they are written"`
 	StoreDir    string        `mapstructure:"store_dir" doc:"where a server of {place} keeps JetStream"`
 	Monitor     string        `mapstructure:"monitor" doc:"host:port of probes and metrics, for anybody"`
 	Valid       time.Duration `mapstructure:"valid" doc:"life of the certificates"`
-	CACert      string        `mapstructure:"ca_cert" doc:"certificate of an authority of your own (PEM); empty for one that is made"`
+	CACert      string        `mapstructure:"ca_cert" doc:"certificate of an authority of your own (PEM)"`
 	CAKey       string        `mapstructure:"ca_key" doc:"its ECDSA key (PEM, PKCS 8)"`
 }
 

@@ -44,7 +44,7 @@ func newPreviewCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8095", "host:port of the preview; port 0 chooses a free one")
 	f.BoolVar(&check, "check", false, "print the faults of the file, and serve nothing")
-	f.StringVar(&sources, "sources", "", "waiting_page_sources of the room: origins that a page of your own may use")
+	f.StringVar(&sources, "sources", "", "waiting_page_sources of the room")
 	level = logLevel(cmd, "warn")
 	return cmd
 }

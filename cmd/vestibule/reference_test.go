@@ -47,9 +47,9 @@ func reference(root *cobra.Command) string {
 
 %s
 
-%[2]svestibule COMMAND --help%[2]s explains a command and its flags; those of %[2]svestibule simulate%[2]s are only there.
-%[2]svestibule man DIR%[2]s writes manual pages, and %[2]svestibule completion%[2]s completions for bash (with the package
-bash-completion), zsh, fish and PowerShell.
+Every command begins with %[2]svestibule%[2]s. %[2]svestibule COMMAND --help%[2]s explains it and its flags; those of
+%[2]svestibule simulate%[2]s are only there. %[2]svestibule man DIR%[2]s writes manual pages, and %[2]svestibule completion%[2]s
+completions for bash (with the package bash-completion), zsh, fish and PowerShell.
 
 Commands with %[2]s--config%[2]s also read a YAML file and the environment; flags are stronger
 ([CONFIGURATION](CONFIGURATION.md)). This page is generated: %[2]smake golden%[2]s.
@@ -91,9 +91,9 @@ func writeCommand(b *strings.Builder, c *cobra.Command) {
 	})
 	var words []string
 	if use := strings.TrimSuffix(c.UseLine(), " [flags]"); c.Parent().HasParent() {
-		words = append(words, fmt.Sprintf("`%s`: %s.", use, c.Short))
+		words = append(words, fmt.Sprintf("`%s`: %s.", strings.TrimPrefix(use, "vestibule "), c.Short))
 	} else if use != c.CommandPath() && !c.HasSubCommands() { // else it says no more than the heading
-		words = append(words, fmt.Sprintf("`%s`", use))
+		words = append(words, fmt.Sprintf("`%s`", strings.TrimPrefix(use, "vestibule ")))
 	}
 	if len(shared) > 0 {
 		words = append(words, fmt.Sprintf("Flags: %s.", strings.Join(shared, ", ")))

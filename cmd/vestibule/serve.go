@@ -35,26 +35,26 @@ func newServeCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Origin, "origin", "", "the site to put the waiting room in front of, such as http://127.0.0.1:3000")
+	f.StringVar(&o.Origin, "origin", "", "the site, such as http://127.0.0.1:3000")
 	f.StringSliceVar(&o.Hosts, "host", nil,
-		"names by which visitors ask for the site, beside localhost and the address of --listen")
+		"names of the site, beside localhost and the address of --listen")
 	limitFlags(f, o, 100, 100, 5*time.Minute)
-	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits; \"\" where the API makes the rooms, with --origin as their site")
+	f.StringVar(&o.RoomsFile, "rooms", "", "rooms file in place of --origin, --host and the limits; \"\": rooms of the API, with --origin as their site")
 	f.StringVar(&o.Listen, "listen", ":8080", "host:port for visitors without TLS")
-	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS, empty for none")
-	f.StringSliceVar(&o.TLS.Cert, "tls-cert", nil, "certificate files (PEM), read again when they change; chosen by the name that a client asks for")
+	f.StringVar(&o.TLS.Listen, "tls-listen", "", "host:port for visitors with TLS")
+	f.StringSliceVar(&o.TLS.Cert, "tls-cert", nil, "certificate files (PEM), read again when they change")
 	f.StringSliceVar(&o.TLS.Key, "tls-key", nil, "key files (PEM), one for each certificate")
 	f.StringVar(&o.TLS.Least, "tls-min-version", "1.2", "lowest version of TLS: 1.2 or 1.3")
-	f.StringSliceVar(&o.TLS.HSTS, "tls-hsts", nil, "HOST=POLICY by host: Strict-Transport-Security of the answers over TLS")
+	f.StringSliceVar(&o.TLS.HSTS, "tls-hsts", nil, "HOST=POLICY by host: Strict-Transport-Security over TLS")
 	f.BoolVar(&o.TLS.Redirect, "tls-redirect", false, "send requests without TLS on to https, before the line")
 	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil,
 		"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")
 	f.StringVar(&o.Notify, "notify-contact", "", "contact of notify, which then runs inside")
 	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")
 	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100",
-		"host:port of metrics and health of global; the regional and the edge take the next two ports")
-	f.StringVar(&o.DataDir, "data-dir", "./vestibule", "folder for all that must last: keep it")
-	f.StringVar(&dc, "data-center", "main", "name of this data centre, for the day when there are more")
+		"host:port of metrics and health of global; regional and edge take the next ports")
+	f.StringVar(&o.DataDir, "data-dir", "./vestibule", "folder of all data: keep it")
+	f.StringVar(&dc, "data-center", "main", "name of this data centre")
 	level = logLevel(cmd, "info")
 	return cmd
 }

@@ -61,7 +61,7 @@ func newTokensCreateCmd(flags *clientFlags) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&role, "role", "viewer", "viewer, operator, editor or admin")
 	cmd.Flags().StringVar(&expires, "expires", "", "how long it is valid, such as 90d or 12h, or never (365d)")
-	cmd.Flags().StringSliceVar(&rooms, "rooms", nil, "names or IDs of the only rooms that it reaches (all rooms)")
+	cmd.Flags().StringSliceVar(&rooms, "rooms", nil, "names or IDs of the rooms that it reaches (all)")
 	offer(cmd, "role", "viewer", "operator", "editor", "admin")
 	return cmd
 }

@@ -37,7 +37,7 @@ type Config struct {
 	TLS            TLSConfig           `mapstructure:"tls"`
 	NATS           node.ClientConfig   `mapstructure:"nats"`
 	Proxies        []string            `mapstructure:"trusted_proxies" doc:"addresses or prefixes of load balancers with believed X-Forwarded-For and X-Forwarded-Proto"`
-	Reader         string              `mapstructure:"front" doc:"reader of requests, except gRPC: fast, a strict reader of HTTP/1.1 and HTTP/2 that gives anything else to net/http, or nethttp"`
+	Reader         string              `mapstructure:"front" doc:"reader of requests, except gRPC: fast, strict, for HTTP/1.1 and HTTP/2, or nethttp"`
 	Front          FrontConfig         `mapstructure:"front_auth"`
 	ProxyProtocol  ProxyProtocolConfig `mapstructure:"proxy_protocol"`
 	ForwardHeaders []string            `mapstructure:"forward_headers" doc:"headers of visitors that reach the site although some sites read path, host, scheme or address from them"`
@@ -48,14 +48,14 @@ type Config struct {
 	Waiting        WaitingConfig       `mapstructure:"waiting"`
 	Connections    ConnectionsConfig   `mapstructure:"connections"`
 	Events         EventsConfig        `mapstructure:"events"`
-	Recent         int                 `mapstructure:"recent_tickets" doc:"tickets per room with a remembered newest stamp, for lost replies: 0 to 16777216, 100 bytes each"`
+	Recent         int                 `mapstructure:"recent_tickets" doc:"tickets per room with a remembered newest stamp, for lost replies: 0 to 16777216 of 100 bytes"`
 	Timeouts       TimeoutConfig       `mapstructure:"timeouts"`
-	DrainDelay     time.Duration       `mapstructure:"drain_delay" doc:"time between SIGTERM and the end of the listeners, for load balancers to notice: 0s to 1h"`
+	DrainDelay     time.Duration       `mapstructure:"drain_delay" doc:"time from SIGTERM to the end of the listeners, for load balancers to notice: 0s to 1h"`
 }
 
 // ProxyProtocolConfig lists the peers that send a PROXY header.
 type ProxyProtocolConfig struct {
-	Trusted   []string `mapstructure:"trusted" doc:"addresses or prefixes of load balancers that begin every connection with a PROXY header, empty for none"`
+	Trusted   []string `mapstructure:"trusted" doc:"addresses or prefixes of load balancers that begin every connection with a PROXY header"`
 	Untrusted string   `mapstructure:"untrusted" doc:"PROXY header from any other address: refuse closes the connection, ignore drops the header"`
 }
 
@@ -67,25 +67,25 @@ type ProofConfig struct {
 
 // GeoConfig lists the files that give rules the location of an address.
 type GeoConfig struct {
-	File string `mapstructure:"file" doc:"file of countries (MaxMind .mmdb) for rules; read at the start; empty for none"`
+	File string `mapstructure:"file" doc:"file of countries (MaxMind .mmdb) for rules; read at the start"`
 	ASN  string `mapstructure:"asn_file" doc:"file of autonomous systems (.mmdb), where geo.file lacks them"`
 }
 
 // RulesConfig lists the files that rules use.
 type RulesConfig struct {
-	Lists    string   `mapstructure:"lists" doc:"JSON file of named lists of addresses, {\"name\": [\"10.0.0.0/8\"]}; read at the start; empty for none"`
+	Lists    string   `mapstructure:"lists" doc:"JSON file of named lists of addresses, {\"name\": [\"10.0.0.0/8\"]}; read at the start"`
 	Crawlers []string `mapstructure:"crawlers" doc:"JSON files of the address ranges of crawlers, as search engines publish them, or such lists; read at the start"`
 }
 
 // TLSConfig configures the TLS listener.
 type TLSConfig struct {
-	Listen string   `mapstructure:"listen" doc:"host:port for visitors with TLS, empty for none"`
-	Cert   []string `mapstructure:"cert" doc:"certificate files (PEM), read again when they change: a client gets the one for the name that it asks for (SNI), or the first"`
-	Key    []string `mapstructure:"key" doc:"key files (PEM), read again when they change: one for each of cert, in the same order"`
+	Listen string   `mapstructure:"listen" doc:"host:port for visitors with TLS"`
+	Cert   []string `mapstructure:"cert" doc:"certificate files (PEM), read again when they change: a client gets the one for its name (SNI), or the first"`
+	Key    []string `mapstructure:"key" doc:"key files (PEM), read again when they change: one for each of cert, in its order"`
 	Least  string   `mapstructure:"min_version" doc:"lowest version of TLS: 1.2, with AEAD suites only, or 1.3"`
-	HSTS   []string `mapstructure:"hsts" doc:"HOST=POLICY by host: Strict-Transport-Security of the answers over TLS, such as shop.example=max-age=31536000; includeSubDomains"`
+	HSTS   []string `mapstructure:"hsts" doc:"HOST=POLICY by host: Strict-Transport-Security over TLS, such as shop.example=max-age=31536000; includeSubDomains"`
 
-	Redirect bool `mapstructure:"redirect" doc:"true: requests without TLS, by the connection or a trusted proxy, are sent on to https (308, the host's port 443) before the line; never by front_auth"`
+	Redirect bool `mapstructure:"redirect" doc:"true: requests without TLS, also behind a trusted proxy, are sent on to https (308, port 443) before the line; never by front_auth"`
 }
 
 // Faults returns the faults of the settings, whose names begin with prefix.
@@ -157,7 +157,7 @@ type HeldConfig struct {
 
 // WaitingConfig bounds the waiting visitors of one neighbourhood.
 type WaitingConfig struct {
-	Prefix int `mapstructure:"per_prefix" doc:"waiting visitors counted anew per minute and address prefix (IPv4 /24, IPv6 /56): 1 to 1048576; further ones keep their place and are not counted"`
+	Prefix int `mapstructure:"per_prefix" doc:"waiting visitors counted anew per minute and address prefix: 1 to 1048576; further ones keep their place uncounted"`
 }
 
 // ConnectionsConfig bounds visitors' connections.
@@ -168,7 +168,7 @@ type ConnectionsConfig struct {
 // EventsConfig bounds the event streams of waiting pages.
 type EventsConfig struct {
 	Total  int `mapstructure:"total" doc:"event streams of this edge: 0 to 1048576; other pages poll"`
-	Prefix int `mapstructure:"per_prefix" doc:"event streams per address prefix (IPv4 /24, IPv6 /56): 1 to 1048576"`
+	Prefix int `mapstructure:"per_prefix" doc:"event streams per address prefix: 1 to 1048576"`
 }
 
 // TimeoutConfig holds the timeouts for visitors and origins.
@@ -286,11 +286,11 @@ func (c *Config) checkBounds() (errs []error) {
 // FrontConfig configures the decision service: a server in front of the site (nginx, HAProxy, Caddy, Envoy) asks the
 // edge about every request and serves the site itself.
 type FrontConfig struct {
-	Listen   string        `mapstructure:"listen" doc:"host:port of the decision service for servers in front of the site, without TLS, empty for none; only trusted_proxies may ask"`
+	Listen   string        `mapstructure:"listen" doc:"host:port of the decision service for servers in front of the site, without TLS; only trusted_proxies may ask"`
 	Form     string        `mapstructure:"form" doc:"form of the question: headers, accel (nginx), prefix or grpc (Envoy)"`
 	Prefix   string        `mapstructure:"prefix" doc:"with form prefix: the prefix of the visitor's path"`
 	Redirect string        `mapstructure:"redirect" doc:"with form accel: X-Accel-Redirect of a request that may enter"`
-	Hold     time.Duration `mapstructure:"hold" doc:"longest time for which a question is held for the visitor's turn: 1ms to 25s, less than the front waits"`
+	Hold     time.Duration `mapstructure:"hold" doc:"how long a question is held for the visitor's turn: 1ms to 25s, less than the front waits"`
 }
 
 // Forms in which a front describes the visitor's request. A listener accepts one form only.

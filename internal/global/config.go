@@ -20,9 +20,9 @@ type Config struct {
 	Name        string            `mapstructure:"name" doc:"name of this candidate, unique among globals"`
 	DataCenters []string          `mapstructure:"data_centers" doc:"names of the data centres that found the fleet, the same at every global; required. Later vestibule fleet changes the list"`
 	Rooms       string            `mapstructure:"rooms" doc:"YAML file with the rooms, followed while running, the same at every global; empty for none: the store holds the rooms"`
-	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"time for which one ticket key seals before the next: at least 10m, 0 for ever"`
+	KeyRotation time.Duration     `mapstructure:"key_rotation" doc:"how long one ticket key seals before the next: at least 10m, 0 for ever"`
 	DrawBeacon  string            `mapstructure:"draw_beacon" doc:"public beacon of draws, beside a secret: none; preferred: drand's quicknet, without it after 20 s; required: nobody enters without it"`
-	DrawMirrors []string          `mapstructure:"draw_mirrors" doc:"addresses of drand's HTTP API, such as https://api.drand.sh, 8 at most; the leader asks all at once"`
+	DrawMirrors []string          `mapstructure:"draw_mirrors" doc:"addresses of drand's HTTP API, such as https://api.drand.sh, 8 at most"`
 	Control     ControlConfig     `mapstructure:"control"`
 	Notices     NoticesConfig     `mapstructure:"notices"`
 	NATS        node.ServerConfig `mapstructure:"nats"`

@@ -30,19 +30,19 @@ import (
 
 // ControlConfig is the listener of the API.
 type ControlConfig struct {
-	Listen  string   `mapstructure:"listen" doc:"host:port of the API, empty for none; without cert and key a loopback address"`
+	Listen  string   `mapstructure:"listen" doc:"host:port of the API; without cert and key a loopback address"`
 	Cert    string   `mapstructure:"cert" doc:"certificate file; it is read again when it changes"`
 	Key     string   `mapstructure:"key" doc:"key file"`
-	URL     string   `mapstructure:"url" doc:"address of this listener as browsers reach it, such as https://console.example.org, for links; empty for listen"`
+	URL     string   `mapstructure:"url" doc:"address of this listener for browsers, such as https://console.example.org; empty for listen"`
 	OIDC    OIDC     `mapstructure:"oidc"`
-	Origins []string `mapstructure:"origins" doc:"sites on loopback addresses that editors may set, such as http://127.0.0.1:3000, besides control.origin and those of rooms and hosts; an admin may set any"`
+	Origins []string `mapstructure:"origins" doc:"sites on loopback addresses that editors may set, such as http://127.0.0.1:3000, beside control.origin and those of rooms and hosts; an admin may set any"`
 	Origin  string   `mapstructure:"origin" doc:"site for rooms that the API creates on a host without one, such as http://10.0.0.5:8080, the same at every global; empty refuses them"`
 }
 
 // OIDC is a login by OpenID Connect.
 type OIDC struct {
-	Issuer string   `mapstructure:"issuer" doc:"address of an OpenID Connect provider by which people log in, empty for none; needs control.url"`
-	Name   string   `mapstructure:"name" doc:"what the login page calls it"`
+	Issuer string   `mapstructure:"issuer" doc:"address of an OpenID Connect provider for logins; needs control.url"`
+	Name   string   `mapstructure:"name" doc:"its name on the login page"`
 	Client string   `mapstructure:"client_id" doc:"client ID; the redirect address is control.url with /oidc/callback"`
 	Secret string   `mapstructure:"client_secret_file" doc:"file with the client secret"`
 	Claim  string   `mapstructure:"role_claim" doc:"claim of the ID token that names roles: a string or a list"`

@@ -17,7 +17,7 @@ import (
 
 // NoticesConfig says how operators are told what happens.
 type NoticesConfig struct {
-	Networks []string `mapstructure:"networks" doc:"networks with private addresses that webhooks may reach, such as 10.1.0.0/16; public addresses are always allowed"`
+	Networks []string `mapstructure:"networks" doc:"private networks that webhooks may reach, such as 10.1.0.0/16, beside public addresses"`
 }
 
 // Validate returns every fault of the keys below notices.

@@ -30,7 +30,7 @@ type MetricsConfig struct {
 
 // ProfilesConfig is the listener of profiles.
 type ProfilesConfig struct {
-	Listen string `mapstructure:"listen" doc:"host:port of profiles (/debug/pprof), which tell secrets in memory; empty for none"`
+	Listen string `mapstructure:"listen" doc:"host:port of profiles (/debug/pprof), which tell secrets in memory"`
 }
 
 // ClientConfig is the configuration of a NATS client.
