@@ -66,7 +66,7 @@ func newAuditListCmd(flags *clientFlags) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many entries, 0 for all")
 	cmd.Flags().StringVar(&room, "room", "", "only changes of this room, by name or ID")
-	cmd.Flags().StringVar(&by, "by", "", "only changes by this author: name or ID of a token")
+	cmd.Flags().StringVar(&by, "by", "", "only changes by this token: name or ID")
 	cmd.Flags().StringVar(&since, "since", "", `only changes since a time, such as 2026-11-22T20:15:00Z or "2d ago"`)
 	offerBy(cmd, "room", flags.offerRooms)
 	return cmd
@@ -88,7 +88,7 @@ written anew.`,
 			return flags.run(func(c *client, _ []string) error { return verifyAudit(c, at, hash) })(cmd, args)
 		},
 	}
-	cmd.Flags().StringVar(&known, "known", "", "NUMBER:HASH of an entry, as an earlier verify printed it")
+	cmd.Flags().StringVar(&known, "known", "", "NUMBER:HASH that an earlier verify printed")
 	return cmd
 }
 

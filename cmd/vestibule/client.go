@@ -53,7 +53,7 @@ type clientFlags struct {
 
 func (c *clientFlags) add(cmd *cobra.Command, f *pflag.FlagSet) {
 	cmd.ValidArgsFunction = c.completeArgs
-	f.StringVar(&c.profile, "profile", "", "the fleet, by a name given to vestibule login (VESTIBULE_PROFILE, or the last login)")
+	f.StringVar(&c.profile, "profile", "", "name given to vestibule login (VESTIBULE_PROFILE, or the last login)")
 	f.StringVar(&c.server, "server", "",
 		"addresses of the API, such as https://global-0.example:8090,https://global-1.example:8090 (VESTIBULE_SERVER, or those of the profile)")
 	f.StringVar(&c.output, "output", "table", "table or json")

@@ -26,7 +26,7 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 			RunE: flags.ofRoom(func(c *client, r *api.Room, _ []string) error { return listEvents(c, r) }),
 		},
 		&cobra.Command{
-			Use: "get ROOM EVENT", Short: "Show an event, by name or ID, with the settings in force during it, as JSON",
+			Use: "get ROOM EVENT", Short: "Show an event with the settings in force during it, as JSON",
 			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
 				return c.pass(http.MethodGet, inZone(r.Id, "events", e.Id, "details"), nil)
 			}),
@@ -67,11 +67,11 @@ suspended=true. A value is read as JSON where it is valid JSON, otherwise as tex
 			}),
 		},
 		&cobra.Command{
-			Use: "end ROOM EVENT", Short: "End an event now, or a minute after its start; the room returns to its own settings",
+			Use: "end ROOM EVENT", Short: "End an event now, or a minute after its start",
 			RunE: flags.ofEvent(endEvent),
 		},
 		&cobra.Command{
-			Use: "delete ROOM EVENT", Short: "Delete an event; the room returns to its own settings",
+			Use: "delete ROOM EVENT", Short: "Delete an event",
 			RunE: flags.ofEvent(func(c *client, r *api.Room, e *api.Event, _ []string) error {
 				return change(c, http.MethodDelete, inZone(r.Id, "events", e.Id), nil, func(any) string {
 					return fmt.Sprintf("deleted event %s of room %s", e.Name, r.Name)

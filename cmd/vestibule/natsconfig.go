@@ -51,7 +51,7 @@ a user of its own that may publish and subscribe only as its role needs. Written
 are those of the last time. Users are removed with --remove alone.`,
 	}
 	load := node.Flags(cfg, cmd.Flags())
-	remove := cmd.Flags().Bool("remove", false, "remove users that are not named any more; their certificates move to removed/")
+	remove := cmd.Flags().Bool("remove", false, "remove users that are not named; their certificates move to removed/")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := remember(cmd); err != nil {
 			return err

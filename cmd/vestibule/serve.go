@@ -48,7 +48,7 @@ func newServeCmd() *cobra.Command {
 	f.StringSliceVar(&o.TLS.HSTS, "tls-hsts", nil, "HOST=POLICY by host: Strict-Transport-Security over TLS")
 	f.BoolVar(&o.TLS.Redirect, "tls-redirect", false, "send requests without TLS on to https, before the line")
 	f.StringSliceVar(&o.Proxies, "trusted-proxies", nil,
-		"addresses or prefixes whose X-Forwarded-For and X-Forwarded-Proto are believed")
+		"addresses or prefixes of load balancers with believed X-Forwarded-For and X-Forwarded-Proto")
 	f.StringVar(&o.Notify, "notify-contact", "", "contact of notify, which then runs inside")
 	f.StringVar(&o.Control, "control", "127.0.0.1:8090", "host:port of the API, an address of this machine")
 	f.StringVar(&o.Metrics, "metrics", "127.0.0.1:9100",

@@ -80,7 +80,7 @@ func newWebhooksCreateCmd(flags *clientFlags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "kind of notices, such as room.queueing; none for all")
-	cmd.Flags().StringSliceVar(&rooms, "room", nil, "name of a room; none for all, and for what concerns no room")
+	cmd.Flags().StringSliceVar(&rooms, "room", nil, "name of a room; none for all, and for those of no room")
 	var known []string
 	for _, k := range notices.Kinds {
 		known = append(known, string(k))
