@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"vestibule/internal/core/fleettime"
@@ -27,6 +28,9 @@ type Turnover struct {
 	at               fleettime.Mono
 	active, admitted float64
 	owed             float64 // sessions that appeared without an admission, not yet accepted
+	first            int64   // number of the first cell; admissions before it are known from past alone
+	past             []admissions
+	recalled         bool // past has changed
 
 	// These decay.
 	youngFor, early float64 // session-seconds within the ticket life, sessions that ended there
@@ -67,6 +71,20 @@ const (
 	cutoff = 3 * time.Minute
 )
 
+// admissions are admissions that were made before the first observation, and when.
+type admissions struct {
+	at fleettime.Mono
+	n  float64
+}
+
+// remembered is for how long after an admission children remember it. All earlier ones are of unknown time.
+const remembered = 64 * time.Second
+
+// Admitted adds n admissions at a time before the first observation, or of a child that was not observed then.
+func (u *Turnover) Admitted(at fleettime.Mono, n float64) {
+	u.past, u.recalled = append(u.past, admissions{at, n}), true
+}
+
 // Limits bound the admissions of a room.
 type Limits struct {
 	Total, PerMinute float64
@@ -81,6 +99,7 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 	}
 	if !u.seen {
 		u.seen, u.at, u.admitted, u.newest = true, now, admitted, int64(now)/int64(u.step)
+		u.first = u.newest
 	}
 	dt := max(0, now.Sub(u.at).Seconds())
 	fade := math.Exp(-dt / max(5*time.Minute, 2*life).Seconds())
@@ -95,6 +114,9 @@ func (u *Turnover) Observe(now fleettime.Mono, life time.Duration, active, admit
 	u.young += came
 	// The session count and the admissions are from slightly different times.
 	switch u.owed += came - (active - u.active); {
+	case u.recalled:
+		u.recall(now, active)
+		u.owed = 0
 	case u.owed > 0:
 		u.end(u.owed, active)
 		u.owed = 0
@@ -135,12 +157,13 @@ func (u *Turnover) end(n, active float64) {
 // brings a ticket of the new life, as if admitted now; the others leave when their old ticket expires.
 func (u *Turnover) setLife(life time.Duration) {
 	was := *u
-	*u = Turnover{life: life, step: max(minStep, life/turnLife), youngFor: was.youngFor, early: was.early, beyond: was.beyond, ended: was.ended, reached: was.reached}
+	*u = Turnover{life: life, step: max(minStep, life/turnLife), youngFor: was.youngFor, early: was.early, beyond: was.beyond, ended: was.ended, reached: was.reached, past: was.past, recalled: was.recalled}
 	if !was.seen {
 		return
 	}
 	u.seen, u.at, u.active, u.admitted, u.owed = true, was.at, was.active, was.admitted, was.owed
 	u.newest = int64(u.at) / int64(u.step)
+	u.first = u.newest - turnCells
 	looking := max(0.05*was.life.Seconds(), was.stay().more)
 	cell := func(age time.Duration) int64 {
 		return u.newest - min(int64(max(0, age)/u.step), turnCells-1)
@@ -224,6 +247,39 @@ func (u *Turnover) spread(n float64) {
 		u.begin(u.newest-int64(i), began, alive)
 		u.young += alive
 	}
+}
+
+// recall replaces the sessions of before the first observation by those that are remembered. The others are older.
+func (u *Turnover) recall(now fleettime.Mono, active float64) {
+	u.recalled = false
+	for n := u.newest - turnCells + 1; n < u.first; n++ {
+		*at(&u.began, n), *at(&u.alive, n) = 0, 0
+	}
+	s := u.stay()
+	u.past = slices.DeleteFunc(u.past, func(p admissions) bool {
+		n, age := int64(p.at)/int64(u.step), now.Sub(p.at)
+		if age > remembered || n <= u.newest-turnCells {
+			return true
+		}
+		u.begin(n, p.n, p.n*math.Exp(-s.hazard*age.Seconds()))
+		return n >= u.first
+	})
+	u.recount()
+	if rest, from := active-u.young, int(remembered/u.step); rest < 0 && u.young > 0 { // some have ended
+		for i := range u.cells() {
+			*at(&u.alive, u.newest-int64(i)) *= active / u.young
+		}
+	} else if rest > 0 && from < u.cells() { // a steady flow
+		part := 0.0
+		for i := from; i < u.cells(); i++ {
+			part += math.Exp(-s.hazard * (time.Duration(i) * u.step).Seconds())
+		}
+		began := rest / (part + s.reach*s.late/u.step.Seconds())
+		for i := from; i < u.cells(); i++ {
+			u.begin(u.newest-int64(i), began, began*math.Exp(-s.hazard*(time.Duration(i)*u.step).Seconds()))
+		}
+	}
+	u.recount()
 }
 
 // stay is the session length, in seconds.

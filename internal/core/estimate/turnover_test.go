@@ -372,3 +372,38 @@ func TestARecalledChurnForeseesAfterARestart(t *testing.T) {
 		t.Errorf("a stay of %v where it is recalled late, of %v otherwise", got, want)
 	}
 }
+
+// TestASuccessorThatIsToldTheAdmissionsForecastsAlike: it knows the admissions of the last minute from others, and the
+// learned lengths of sessions.
+func TestASuccessorThatIsToldTheAdmissionsForecastsAlike(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		life := time.Duration(rapid.IntRange(10, 300).Draw(t, "life")) * time.Second
+		x := Limits{Total: float64(rapid.IntRange(50, 500).Draw(t, "T")), PerMinute: float64(rapid.IntRange(100, 3000).Draw(t, "R"))}
+		const dt = time.Second / 5
+		length := rapid.IntRange(5, min(285, int((life-3*time.Second)/dt))).Draw(t, "length") // since the room opened: no session has ended
+		var old, young Turnover
+		var made []float64 // admissions by step
+		admitted := 0.0
+		at := func(i int) fleettime.Mono { return fleettime.Mono(time.Duration(i) * dt) }
+		old.Observe(at(-1), life, 0, 0)
+		for i := range length {
+			n := min(x.Total-admitted, x.PerMinute-admitted, 20)
+			made, admitted = append(made, n), admitted+n
+			old.Observe(at(i), life, admitted, admitted)
+		}
+		young.Recall(old.Churn())
+		for i, n := range made {
+			if n > 0 {
+				young.Admitted(at(i), n)
+			}
+		}
+		young.Observe(at(length-1), life, admitted, admitted)
+		for _, within := range []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute} {
+			n, paces := Entered(old.Paces(x), within), young.Paces(x)
+			soon, late := Entered(paces, within-time.Second), Entered(paces, within+time.Second) // a cell of either
+			if slack := 5 + 0.1*n; n < soon-slack || n > late+slack {
+				t.Fatalf("within %v: %.1f enter, %.1f to %.1f by the successor", within, n, soon, late)
+			}
+		}
+	})
+}

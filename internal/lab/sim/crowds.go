@@ -25,6 +25,7 @@ type Crowd struct {
 	From        time.Duration // earlier visitors are not measured
 	Method      string        // queueing_method, "" for fifo
 	Changes     []Change      // by the operator, ascending
+	Takeover    time.Duration // when global and all regionals are replaced, after the first arrival; 0 for never
 	Draw        bool          // an event begins with a draw as soon as possible after all have arrived
 	Error       float64       // goal of the median error of the first estimate
 }
@@ -99,6 +100,41 @@ func crowds(seeds int) Finding {
 		f.Bound += fmt.Sprintf("%s (goal %.2f): %s\n    ", x.Name, x.Error, all)
 	}
 	f.Seen = fmt.Sprintf("%.2f, %.2f, %d, %d", worst, cover, vain, rises)
+	f.Bound = strings.TrimSuffix(f.Bound, "\n    ")
+	return f
+}
+
+// takeovers are crowds in which all leaders are replaced while no session has ended yet, or in the middle.
+func takeovers() []Crowd {
+	var out []Crowd
+	for _, x := range Crowds() {
+		switch {
+		case strings.HasPrefix(x.Name, "rush"):
+			x.Takeover = 15 * time.Second
+		case strings.HasPrefix(x.Name, "steady"), strings.HasPrefix(x.Name, "cold"):
+			x.Takeover = x.From + 15*time.Second
+		default:
+			continue
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// wordsAfterTakeovers compares the first forecasts after a takeover with the outcomes.
+func wordsAfterTakeovers(seeds int) Finding {
+	f := Finding{Met: true}
+	worst, vain := 0.0, 0
+	for _, x := range takeovers() {
+		all, fault := x.words(seeds)
+		if fault != "" {
+			return Finding{Fault: fault}
+		}
+		worst, vain = max(worst, all.Error()), vain+all.NextInVain()
+		f.Bound += fmt.Sprintf("%s: %s\n    ", x.Name, all)
+	}
+	f.Seen = fmt.Sprintf("%.2f, %d", worst, vain)
+	f.Met = worst <= 0.15 && vain == 0
 	f.Bound = strings.TrimSuffix(f.Bound, "\n    ")
 	return f
 }
@@ -282,6 +318,19 @@ func (x *Crowd) gather(seed uint64) *World {
 	c.Demand = Demand{Spikes: []Spike{{At: firstComes, Length: x.Over, PerMinute: float64(x.People) / x.Over.Minutes()}}}
 	w := New(c)
 	w.in(firstComes+x.From, func() { w.meters.words = &Words{} })
+	if x.Takeover > 0 {
+		w.in(firstComes+x.Takeover, func() {
+			const pause = 1500 * time.Millisecond
+			w.endGlobal(pause)
+			for i := range w.regions {
+				w.endRegion(int32(i), pause)
+			}
+			w.in(pause+Heard, func() {
+				w.meters.words = &Words{}
+				w.hearAnew()
+			})
+		})
+	}
 	for _, change := range x.Changes {
 		w.in(firstComes+change.At, func() { w.change(&change) })
 	}
@@ -309,11 +358,16 @@ func (x *Crowd) gather(seed uint64) *World {
 	return w
 }
 
-// change applies an operator's change of the limits. Earlier forecasts are replaced by the first one after it.
+// change applies an operator's change of the limits.
 func (w *World) change(c *Change) {
 	w.cfg.Total, w.cfg.Rate, w.cfg.Session = c.Of(w.cfg.Total, w.cfg.Rate, w.cfg.Session)
 	w.oracle.raise(w)
 	w.publish()
+	w.hearAnew()
+}
+
+// hearAnew has earlier forecasts replaced by the first one after [Heard].
+func (w *World) hearAnew() {
 	for i := range w.visitors {
 		if h := w.visitors[i].heard; h != nil {
 			h.Anew(time.Duration(w.now) + Heard)

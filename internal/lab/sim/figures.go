@@ -82,6 +82,7 @@ func Figures() []Figure {
 		{"50 requests of one page at once over 4 edges: sessions counted", "1", parallelAsOne},
 		{"forecast at joining over simulated sales: median of its error / share of waits inside the range", "<= 0.10 / 0.80 +- 0.05", func() Finding { return forecasts(40) }},
 		{"crowds, what people are told: error of the first estimate against its goal, coverage off 0.8 by, told to be next in vain, rises without the word", "<= 1, <= 0.08, 0, 0", func() Finding { return crowds(8) }},
+		{"crowds, all leaders replaced: error of the first forecast from then on, told to be next in vain", "<= 0.15, 0", func() Finding { return wordsAfterTakeovers(8) }},
 		{"crowds, order: seconds later than in the strict order of the line, p99", "<= 1", func() Finding { return orderOfCrowds(8) }},
 		{"rushes of 250 and 1,000 with waits over a minute: median error of the first estimate; people told above twice their wait / below half of it, over a minute before they enter", "<= 0.12; <= 1 % / <= 1 %", func() Finding { return rushesTold(20) }},
 		{"crowds into rooms drawn at random, 30 of each kind: share of waits inside the range", "0.80 +- 0.08", func() Finding { return anyCrowds(30) }},

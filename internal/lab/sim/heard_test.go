@@ -72,3 +72,20 @@ func TestNobodyIsPassedWhenManyPermitsBecomeFree(t *testing.T) {
 		}
 	}
 }
+
+// The ages of sessions and of permits of R outlive the leaders: the edges know them.
+func TestForecastsAfterATakeover(t *testing.T) {
+	for _, x := range takeovers() {
+		if x.Name != "rush of 1,000 in 30 s, bound by T" && x.Name != "rush of 250 in 15 s, bound by R" {
+			continue
+		}
+		all, fault := x.words(2)
+		if fault != "" {
+			t.Fatal(fault)
+		}
+		t.Logf("%s: %s", x.Name, all)
+		if all.Error() > 0.15 || all.NextInVain() > 0 {
+			t.Errorf("%s: error %.3f, told to be next in vain %d", x.Name, all.Error(), all.NextInVain())
+		}
+	}
+}

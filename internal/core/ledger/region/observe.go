@@ -111,6 +111,7 @@ func (b *roomLedger) applyReport(now, wrote fleettime.Mono, e *edge, m *report, 
 	acc.report = r
 	if first := b.progress.Add(&acc.progress, r); first {
 		b.rates.add(e.num, int64(r.RateOwed), now, 0)
+		b.flow.Recall(now, now, r.RateUsed)
 		acc.rateUses.init(now, wrote, r.RateUsed, acc.permits.Rate.Held()-acc.rateIdleNow())
 	} else {
 		acc.rateUses.record(now, wrote, int64(spent))

@@ -62,6 +62,24 @@ func (u *rateUses) record(now, wrote fleettime.Mono, n int64) {
 	u.list = append(u.list, rateUse{n: n, from: from, till: till})
 }
 
+// addAges adds the uses of known time to out, by their age as in [wire.RoomReport.RateUsed].
+func (u *rateUses) addAges(now fleettime.Mono, out []uint32) []uint32 {
+	for _, x := range u.list {
+		if now.Sub(x.from) > 2*rateBusy { // unknown: before the first report
+			continue
+		}
+		age := int((max(0, now.Sub(x.till)) + time.Second/2) / time.Second) // till is half a second late on average
+		if age >= wire.MaxRateUsed {
+			continue
+		}
+		for len(out) <= age {
+			out = append(out, 0)
+		}
+		out[age] += uint32(x.n)
+	}
+	return out
+}
+
 // reservedRate is permits of R that an edge may have used under an ended lease epoch, until the end of its lease.
 type reservedRate struct {
 	edge  edgeNum

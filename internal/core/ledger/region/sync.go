@@ -41,6 +41,9 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 		Seen: u.seen, Acked: u.grants.Done(), Join: !u.joined, Blank: u.blank, Recovering: at.recovering || at.returning,
 		Members: a.stored.members, ClusterID: a.stored.clusterID, Leaving: u.leaving, CountsSince: a.roster.countsSince(),
 	}
+	if u.whole == 0 && !head.Recovering && !head.Blank {
+		u.whole = u.seq
+	}
 	a.storeRooms(now, at)
 	pack := wire.NewReportPacker(head)
 	busy, turned := false, a.lastReturn.changed(at, a.roster.edges)
@@ -58,11 +61,16 @@ func (a *Aggregator) Report(now fleettime.Mono) []wire.Report {
 			b.dirty, b.changedAt = false, u.seq
 		}
 		busy = busy || b.changedAt == u.seq
-		if u.joined && b.changedAt <= u.acked {
+		if u.joined && b.changedAt <= u.acked && (u.whole == 0 || u.acked >= u.whole) {
 			continue
 		}
 		free, rateFree := at.free(b)
 		r := b.report(now, free, rateFree)
+		if u.recalls() {
+			for _, acc := range b.accounts {
+				r.RateUsed = acc.rateUses.addAges(now, r.RateUsed)
+			}
+		}
 		if a.stored.saved >= a.stored.movedNeeds { // otherwise a successor would not know that sessions moved in
 			r.Ends = b.terminations.up.Take(u.seq, u.acked)
 		}

@@ -21,6 +21,7 @@ type uplink struct {
 	promised uint64 // version of the Durable with seen
 	before   uint64 // newest report before the promise: global answers later ones by what it knows of seen
 	joined   bool   // both sides have the same ledger
+	whole    uint64 // first report to the coordinator of seen without an awaited edge; 0 for none yet
 	blank    bool   // the predecessor's ledger is lost and not replaced yet
 
 	seq    uint64
@@ -45,6 +46,9 @@ type uplink struct {
 func (u *uplink) reportSoon(now fleettime.Mono, gaps int) {
 	u.due = min(u.due, max(now, u.reported.Add(time.Duration(gaps)*u.params.SyncGap)))
 }
+
+// recalls reports whether the coordinator of seen still has to be told when permits of R were used.
+func (u *uplink) recalls() bool { return u.whole == 0 || u.acked < u.whole }
 
 // leased reports whether this data centre has the lease of global.
 func (u *uplink) leased(now fleettime.Mono) bool { return now < u.leaseEnd }
@@ -77,7 +81,7 @@ func (u *uplink) follow(now fleettime.Mono, g *wire.Grant, s *stored) bool {
 	// The promise: no grant of an older term can raise the permits from here on. It is stored before the first
 	// message under it.
 	u.seen, u.joined, u.acked, u.unansweredSince, u.grants = g.From, false, 0, now, wire.Parts{}
-	u.before = u.seq
+	u.before, u.whole = u.seq, 0
 	u.promised = s.change(func(d *wire.Durable) { d.Promise = g.From })
 	u.reportSoon(now, 0)
 	return false

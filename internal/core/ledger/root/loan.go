@@ -31,6 +31,8 @@ type loan struct {
 	bound          wire.PermitCounts // as the data centre knows it; see pool.bound
 	ends           wire.Outbox[wire.End]
 	progress       share.Progress
+	counted        fleettime.Mono // first report to this coordinator, which counts admissions from there
+	recalled       bool           // when the permits of R were used before counted is known
 	pending        estimate.Histogram
 	waiting        estimate.Histogram
 	arrivals       []wire.Minute
@@ -304,7 +306,13 @@ func (p *pool) applyReport(d *centre, r *wire.RoomReport) {
 	for _, e := range r.Ends {
 		p.relays.apply(d, e, p.centres.all, p.queueEnd)
 	}
-	p.progress.Add(&l.progress, r)
+	if p.progress.Add(&l.progress, r) {
+		l.counted = d.recv
+	}
+	if !l.recalled && !d.blank && !d.recovering {
+		l.recalled = true
+		p.flow.Recall(d.recv, l.counted, r.RateUsed)
+	}
 }
 
 // queueEnd queues an end for a data centre.

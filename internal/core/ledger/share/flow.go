@@ -68,6 +68,15 @@ func (f *Flow) Churn() estimate.Churn { return f.turnover.Churn() }
 // Restore adds the durations of sessions that a predecessor learned.
 func (f *Flow) Restore(c estimate.Churn) { f.turnover.Recall(c) }
 
+// Recall adds the admissions before counted that a child remembers: used[i] were made i whole seconds ago.
+func (f *Flow) Recall(now, counted fleettime.Mono, used []uint32) {
+	for i, n := range used {
+		if at := now.Add(-time.Duration(i)*time.Second - time.Second/2); n > 0 && at < counted {
+			f.turnover.Admitted(at, float64(n))
+		}
+	}
+}
+
 // Sample records the current counters.
 func (f *Flow) Sample(now fleettime.Mono, t *Tally, waiting float64) {
 	f.turnover.Observe(now, t.Life, float64(t.Active), float64(t.Admitted))
