@@ -138,7 +138,9 @@ func (r *Room) turn(view *wire.View, t *ticket.Ticket) fleettime.Time {
 
 // Engine is the core of one edge. See the package comment. It dispatches to its rooms and to their shared state.
 type Engine struct {
-	*edge
+	*edge // shared by all rooms
+
+	// The same rooms, from SetRooms.
 	rooms map[room.ID]*roomState
 	order []*roomState // by ID: iteration must not depend on a map
 }

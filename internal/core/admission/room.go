@@ -17,41 +17,49 @@ import (
 //
 // Invariant: every admission is in permits.spent, permits.rate, sessions and moves, or in none of them.
 type roomState struct {
-	Room
+	Room   // from set
 	edge   *edge
-	gone   bool // removed from the room set: no admissions, permits are returned
-	paused bool // origin down: no admissions, permits are returned
-	life   life
-	draw   *draw.Draw // of Drawn, or nil
+	gone   bool       // removed from the room set: no admissions, permits are returned; from SetRooms
+	paused bool       // origin down: no admissions, permits are returned; from Engine.Pause
+	life   life       // full is from applyGrant, the rest from set
+	draw   *draw.Draw // of Drawn, or nil; from set
 
+	// The counts of this instance for the regional. charge, moveIn and renew add to them in one step; restart clears
+	// them.
 	permits  permits
-	passes   wire.Hand // of a paused room
-	sessions sessions  // the reported sessions
-	ceiling  ceiling   // of tickets that may be stamped
-	moves    moveLog
-	tickets  tickets               // of sessions
-	ended    ended                 // sessions revoked before their tickets expire
-	ends     wire.Outbox[wire.End] // revoked here, for the regional
-	movers   movers
-	alone    isolation
+	passes   wire.Hand // of a paused room; charge spends them
+	sessions sessions  // stamped and superseded tickets, until the watermark passes them
+	moves    moveLog   // stamped tickets, until the regional acknowledges them
 
-	queue    queue
-	held     held
-	view     *wire.View
-	called   calledLog
-	claims   claims // of places that are kept
-	asleep   asleep
-	elder    fleettime.Time // the newest since() with visitors that joined before it and wait here
+	ceiling ceiling               // of tickets that may be stamped; stamped counts them, snapshots raise it
+	tickets tickets               // of sessions; bounded memory
+	ended   ended                 // sessions revoked before their tickets expire: from grants, quit and moveIn
+	ends    wire.Outbox[wire.End] // those revoked here, until the regional acknowledges them
+	movers  movers                // written by moveIn and prepare
+	alone   isolation             // of an edge without a lease
+
+	// Waiting visitors.
+	queue  queue          // advisory: an error here costs order, not a limit
+	held   held           // every visit whose Hold has not ended
+	view   *wire.View     // of the newest grant with one; nil before
+	called calledLog      // from noteCalled
+	claims claims         // of places that are kept; from noteCalled
+	asleep asleep         // whose page went away, and whose place is kept
+	elder  fleettime.Time // the newest since() with visitors that joined before it and wait here
+
+	// Cumulative over the life of the process; charge counts the first three.
 	outcomes estimate.OutcomeCounter
 	admitted uint64
-	entered  uint64
+	entered  uint64 // of those, visitors that waited
 	counts   [history.NumCounts]uint64
 
-	dirty     bool   // changes to report
+	// prepare clears dirty with each report. The room is reported again until the report changedAt is acknowledged.
+	dirty     bool   // changed since the newest report
 	changedAt uint64 // first report with the newest change
 
-	told    wire.Sums // that global gets from a regional
-	telling wire.Sums // of the report tellsAt, of which that is not known yet
+	// The sums that global has of this room, for a new regional. report sets telling, settle moves it to told.
+	told    wire.Sums
+	telling wire.Sums // of the report tellsAt: not known yet to be at global
 	tellsAt uint64    // 0 for none
 }
 

@@ -32,7 +32,7 @@ type uplink struct {
 
 	reported fleettime.Mono // time of the newest report
 	due      fleettime.Mono // time of the next report
-	busy     bool           // changes since the newest report
+	busy     bool           // the newest report had changes, or a request is held
 
 	twin bool // the regional receives reports of another process with our name
 }

@@ -7,40 +7,52 @@ import (
 	"vestibule/internal/core/wire"
 )
 
-// account has the permits and counters of one edge instance in one room.
+// account has the permits and counters of one edge instance in one room. roomLedger.account opens it, and rooms.close
+// deletes it with the edge.
 //
 // Invariant, for a live edge: since its last report it has used at most the unused permits of T that it held then,
 // and renewed at most renewCeil-renewed sessions.
 type account struct {
-	permits wire.Permits // Granted is never lowered within a lease epoch
-
-	// Granted to the edge.
-	renewCeil uint64 // never lowered within a lease epoch
-	life      uint32
-
-	// As last reported.
-	spent, renewed uint64
-	renewedBefore  uint64 // renewed as of the report before
-	rateIdle       ledger.Idle
-	rateUses       rateUses
-	sessions       sessions
-	demand         ledger.Demand
-	progress       share.Progress
-	report         *wire.RoomReport // the rest of the report, for display and estimates
-	passes         share.PassLoan
-
-	reserved reserved // for an edge that is not alive
-
 	edge   *edge
 	ledger *roomLedger
 
+	// Granted is raised by divide, and by a report of permits that a predecessor lent. It is not lowered within a lease
+	// epoch: at its end settle lowers it to what the edge received of T, and clearRate resets R. Keep is from divide,
+	// Returned from reports and from leave.
+	permits wire.Permits
+
+	renewCeil uint64 // only grows: by allowRenewals, and by a report of the ceiling of a predecessor
+	life      uint32 // the edge stamps tickets for so many seconds; from divide; 0 for none
+
+	// As last reported. applyReport alone writes these counters, and never lowers them.
+	spent, renewed uint64
+	renewedBefore  uint64 // renewed as of the report before
+
+	// The permits of R as last reported; clearRate drops them with the lease epoch.
+	rateIdle ledger.Idle
+	rateUses rateUses
+
+	// Counted in ledger.counts. Reports, the roster of a predecessor and the compactor change them.
+	sessions sessions
+
+	demand   ledger.Demand    // as last reported; clearDemand drops it once the edge lapses or leaves
+	progress share.Progress   // as last reported: the part of the edge in ledger.progress
+	report   *wire.RoomReport // the newest one, for display and estimates; nil for none in this term
+	passes   share.PassLoan   // Granted and Keep are from passes.lend, the rest from reports
+
+	// For an edge that does not report. While it reports, silent is false, and only fromLost may still count.
+	reserved reserved
+
+	// Changes for the edge. packChanges clears changed and viewChanged, and sets changedAt and viewAt.
+	//
+	// Invariant: until the edge acknowledges all of them, queued is set, and the account is in edge.changed.
 	changedAt   uint64                 // first grant that carried the newest change
 	viewAt      uint64                 // the same for the room's view
-	ends        wire.Outbox[wire.End]  // sessions that ended, for the edge
-	lines       wire.Outbox[wire.Line] // the same of copied tickets
-	changed     bool                   // something changed since the last grant; set by markChanged
-	viewChanged bool                   // so did the room's view; set by markViewChanged
-	queued      bool                   // it is in edge.open
+	ends        wire.Outbox[wire.End]  // sessions that ended
+	lines       wire.Outbox[wire.Line] // lines of copied tickets that stay valid
+	changed     bool                   // set by markChanged
+	viewChanged bool                   // set by markViewChanged
+	queued      bool                   // set by edge.enqueue
 }
 
 // markViewChanged queues the view of the room for the edge.

@@ -54,9 +54,11 @@ type Config struct {
 // Invariant, per room: the sessions admitted here that may be valid anywhere, the unspent permits of edges and the
 // free permits sum to no more than the permits of the data centre. If a number is uncertain, the higher one counts.
 type Aggregator struct {
-	cfg   Config
-	until fleettime.Mono // end of its own leadership: it sends nothing afterwards
+	cfg   Config         // constant
+	until fleettime.Mono // end of its own leadership, from SetLease: it sends nothing afterwards
 
+	// Each part writes its own state. The lifecycle also writes the clock, the rooms, the roster and the stored data;
+	// the member also writes the stored data.
 	clock     clock
 	rooms     rooms      // the ledger of every room
 	roster    roster     // the instances of edges
@@ -65,13 +67,14 @@ type Aggregator struct {
 	member    membership // of the list of data centres
 	up        uplink     // to global
 
-	first      bool   // the store was empty at the start of this term
+	// See Begin, which sets beginNeeds once.
+	first      bool   // the store was empty at the start of this term; constant
 	beginNeeds uint64 // version of the Durable without edges of before; 0 before Begin
-	begun      bool   // and it is stored
+	begun      bool   // it is stored, and nothing waits for those edges
 
-	fencedBy   uint64         // term of a successor that exists: nothing is sent any more
-	due        fleettime.Mono // of the next Grants
-	lastReturn lastSnapshot   // at the last search for permits to return
+	fencedBy   uint64         // term of a successor, from Observe; 0 for none. A fenced aggregator sends nothing
+	due        fleettime.Mono // of the next Grants; every message and change sets it to now
+	lastReturn lastSnapshot   // at the last search for permits to return; written by Report
 }
 
 // New returns the aggregator of a data centre for a new term. old is the Durable of the predecessor, read after the

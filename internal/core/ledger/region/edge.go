@@ -61,53 +61,61 @@ func (e *edge) become(to edgeState) {
 type edge struct {
 	name     string
 	instance uint64
-	num      edgeNum // short ID for the table of sessions
+	num      edgeNum // short ID for the table of sessions; never reused
 
 	strict bool // see Config.Strict
 
-	state        edgeState
-	leaseEpoch   uint64
-	parts        wire.Parts     // of its reports
-	asOf         fleettime.Time // it has reported everything up to here, by its own clock
-	earliest     fleettime.Time // lower bound of that time
-	latest       fleettime.Time // upper bound of the time of its last report
-	timed        bool           // it knew the time in that report
-	receivedAt   fleettime.Mono // arrival of its newest report, or start of the wait for it
-	echo         fleettime.Mono // Sent of that report
-	silent       time.Duration  // since its lease lapsed, while other edges reported
-	reservedLost bool           // lost after a takeover; the sessions that it may be renewing are reserved
+	state      edgeState // written by become alone
+	leaseEpoch uint64    // of the report that joined it; raised by revive
 
-	// The ends of its waits while it does not report: see wire.RosterEntry. A successor continues them.
-	leased, until, ended int64
-	waited               uint32 // as stored in the roster
+	// Its newest report; openEdge and receive write it.
+	parts      wire.Parts
+	receivedAt fleettime.Mono // arrival, or the start of the wait for the first one
+	echo       fleettime.Mono // Sent
+	acked      uint64         // newest grant that it has applied; never falls
+	since      fleettime.Time // since when it counts waiting visitors; 0 for unknown
+	leaving    bool           // it is shutting down
 
-	since         fleettime.Time // since when it counts waiting visitors, as reported; 0 for unknown
-	told          uint64         // its newest report while global answered: the next report to global has its sums
-	acked         uint64         // newest grant that it has applied
-	ackedReported uint64         // the same as of its last complete report
-	recovered     bool           // it existed before this aggregator
-	unconfirmed   bool           // it has not reported in this lease epoch: it may continue without a lease
+	// Its newest complete report; openEdge and advance write it. The times never fall, and the watermark does not move
+	// past asOf of a reporting edge.
+	asOf          fleettime.Time // it has reported everything up to here, by its own clock
+	earliest      fleettime.Time // lower bound of that time
+	latest        fleettime.Time // upper bound of the time of that report
+	timed         bool           // it knew the time then
+	ackedReported uint64         // acked then
+
+	// Its silence; openEdge and join clear them. A successor continues the stored ones: see wire.RosterEntry.
+	silent               time.Duration // after lapses of its lease, while other edges reported: the sum of all
+	waited               uint32        // the same in seconds, as stored
+	leased, until, ended int64         // the stored ends of the wait for it
+	reservedLost         bool          // lost after a takeover; the sessions that it may be renewing are reserved
+
+	told        uint64 // its newest report while global answered: the next report to global has its sums
+	recovered   bool   // it existed before this aggregator
+	unconfirmed bool   // revived, and has not reported in the new lease epoch: it may continue without a lease
 
 	// Other processes of its name. A process that used the same data folder later has succeeded it. Any other
-	// process is another edge.
+	// process is another edge. Each is written once.
 	succeeds      []uint64       // instances that ended before it began
 	first         uint64         // number of the newest grant when it joined
 	endedAtGrant  uint64         // the same when another process reported its end; 0 for none
 	endedAtTime   fleettime.Time // upper bound of the time of that report
 	declaredEnded bool           // an operator declared that it has ended
-	contradicted  bool           // it has reported since
-	leaving       bool           // it is shutting down
-	folder        uint64         // newest Report.Stored; 0 if its data folder settles nothing
-	folderNeeds   uint64         // version of Durable that says that it settles nothing
-	settled       bool           // its successor has made its last report
-	storeVersion  uint64         // version of Durable to store before it gets a lease
-	replyDue      bool           // a reply to its report is due
+	contradicted  bool           // it has reported since its end was reported
 
-	urgent  bool            // a change cannot wait for its next report
-	summary []wire.GoneEdge // of wire.Gone: the edges whose sessions it sums
+	// Its data folder, by which a successor settles it.
+	folder      uint64 // newest Report.Stored; 0 if the folder settles nothing
+	folderNeeds uint64 // version of Durable that says that it settles nothing
+	settled     bool   // a successor makes its last report: its own reports count only if contradicted
 
-	rooms   int        // number of its accounts
-	changed []*account // those with news for the edge; see account.news
+	storeVersion uint64          // version of Durable with its newest roster entry: joining lasts until it is stored
+	summary      []wire.GoneEdge // of wire.Gone: the edges whose sessions it sums
+
+	// What is sent to it. grant clears replyDue and urgent.
+	replyDue bool       // a reply to its report is due
+	urgent   bool       // a change cannot wait for its next report
+	rooms    int        // number of its accounts
+	changed  []*account // those with changes to send; see account.queued
 }
 
 // enqueue adds an account to the list of accounts with changes to send.

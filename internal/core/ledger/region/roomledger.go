@@ -21,41 +21,46 @@ import (
 // Invariant: permits lent to reporting edges, counted sessions and reserved ones sum to no more than the loan. Any
 // difference is a debt, and nothing is lent until it is gone.
 type roomLedger struct {
-	ledger.RoomConfig
-	home uint32 // the data centre's number in tickets
-	gone bool   // no longer in the room set
+	ledger.RoomConfig        // from rooms.set; a removed room keeps it
+	home              uint32 // the data centre's number in tickets
+	gone              bool   // not in the room set: nothing is lent, and idle permits are returned
 
-	stopped bool // edges must not stamp tickets
+	stopped bool // edges must not stamp tickets; written by stop alone
 
-	loan  loan              // from global
-	bound wire.PermitCounts // of the loans of all data centres, as global said last
+	// From global: applyGrant writes them. An aggregator without a ledger reconstructs the loan.
+	loan   loan
+	bound  wire.PermitCounts // of the loans of all data centres
+	passes passes            // of a paused room
 
-	storedBound wire.PermitCounts // in the newest Durable
-
-	passes passes // of a paused room
+	storedBound wire.PermitCounts // bound in the newest Durable; from storeRooms
 
 	accounts accounts // by name and instance of their edges
 
+	// Sessions and permits of R in use. Reports change them; advance moves them with time.
 	counts       counts     // sessions by the second in which their tickets expire
 	ids          sessionIDs // the newest ticket of each session
 	copied       uint64     // tickets seen in two places, cumulative
 	copies       copies
 	terminations terminations
 	overcommit   overcommit    // sessions that may be valid beyond those counted
-	life         ticketLife    // life of tickets
+	life         ticketLife    // from rooms.set
 	rates        reservedRates // permits of R that ended edges may have used
 
-	view             *wire.View
-	viewed           fleettime.Mono
-	flow             share.Flow
-	gain             share.Gain
-	progress         share.Progresses
-	waiting          estimate.Histogram
-	waitingForT      bool   // a long-polled visitor waits, and no permit of T is free
-	waitingForR      bool   // the same for permits of R
+	// The view of global or, under isolation, the own one: ownView computes it from the fields below.
+	view     *wire.View         // nil until global sends one
+	viewed   fleettime.Mono     // time of the newest own view
+	flow     share.Flow         // sampled with every report to global
+	gain     share.Gain         // of own views
+	progress share.Progresses   // of the edges
+	waiting  estimate.Histogram // at the edges, as of the newest report to global
+
+	waitingForR bool // at the last division a long-polled visitor waited, and no permit of R was free
+
+	// Work to do. Every change of the ledger sets stale, dirty or both. Grants divides the permits of a stale room.
+	// Report returns surplus permits, and reports a dirty room until global acknowledges changedAt.
 	stale            bool   // changed since permits were last divided
-	divided          bool   // divided since the last search for permits to return
-	reservedAtReturn bool   // sessions were reserved then; they end by time alone
+	divided          bool   // divided since the last search for permits to return, or that search left some
+	reservedAtReturn bool   // sessions were reserved at that search; they end by time alone
 	dirty            bool   // changed since the last report to global
 	changedAt        uint64 // first report to global that carried the newest change
 }

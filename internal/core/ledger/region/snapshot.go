@@ -98,7 +98,7 @@ func (at *snapshot) divide(now fleettime.Mono, ft fleettime.Time, b *roomLedger,
 		})
 	}
 	push := d.Divide()
-	b.waitingForT, b.waitingForR = d.WaitingForT, d.WaitingForR
+	b.waitingForR = d.WaitingForR
 	for i, acc := range to {
 		t, r := d.Claims[i].Targets[share.OfT], d.Claims[i].Targets[share.OfR]
 		acc.raise(&acc.permits.Sessions.Granted, uint64(t.Grant))

@@ -36,10 +36,10 @@ type Config struct {
 //
 // It dispatches messages to its parts: centres, pools and clock.
 type Allocator struct {
-	cfg    Config
-	until  fleettime.Mono
-	fenced uint64         // term of a known successor; 0 for none. A fenced allocator sends nothing
-	due    fleettime.Mono // of the next Grants
+	cfg    Config         // constant
+	until  fleettime.Mono // end of its leadership, from SetLease
+	fenced uint64         // term of a successor, from Observe; 0 for none. A fenced allocator sends nothing
+	due    fleettime.Mono // of the next Grants; every message and change sets it to now
 
 	clock   rootClock
 	centres centres      // the listed data centres, and others that report

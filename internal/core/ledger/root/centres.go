@@ -25,36 +25,45 @@ type centres struct {
 	counted   bool           // the books were complete in this term, and lent by
 }
 
-// centre is one data centre in the allocator's books.
+// centre is the record of one data centre. Its loans are in the pools.
 type centre struct {
-	name       string
-	instance   uint64         // term of its aggregator: a lower one is a zombie
-	adopted    bool           // its books are known in this term
-	blank      bool           // its aggregator knows none
-	recovering bool           // its aggregator can do nothing with more permits yet
-	promise    bool           // it has yet to promise to follow us
-	counting   fleettime.Time // since when its edges count waiting visitors; 0 for unknown
-	leaving    bool           // its aggregator was told to end
+	name string
 
-	listed    bool   // it is in the list of members
-	draining  bool   // it is to leave the list
-	removed   bool   // by force: it is in the list as removed, and may hold permits
-	since     uint64 // version of the list that added it, or told its cluster ID
-	clusterID uint64 // as it told, or as the list holds it; 0 for unknown
-	recorded  uint64 // as the list holds it
-	stored    uint64 // newest version of the list that is stored for it, as it told
-	void      bool   // its books begin in this term: the permits that it held before were lent to others
-
+	// Its newest report; Observe writes them. A new aggregator begins parts and acked anew.
+	instance uint64 // term of its aggregator; never falls: a report of a lower one is ignored
 	parts    wire.Parts
-	recv     fleettime.Mono // of its newest report; the start of the term before the first
-	before   time.Duration  // how long it was silent in earlier terms; 0 once it is heard
-	heard    bool
-	echo     fleettime.Mono
-	acked    uint64
-	grantSeq uint64
-	due      bool // an answer is owed
-	push     bool // there is news that cannot wait for the next report
-	time     centreTime
+	recv     fleettime.Mono // arrival; the time of its addition before the first
+	echo     fleettime.Mono // Sent
+	heard    bool           // it has reported in this term; never cleared
+	before   time.Duration  // its silence in earlier terms, from RecallSilence; 0 once it is heard
+	counting fleettime.Time // since when its edges count waiting visitors; 0 for unknown
+	leaving  bool           // its aggregator is shutting down
+	stored   uint64         // newest version of the list that is stored for it
+	promise  bool           // it has yet to promise to follow this term
+	time     centreTime     // written by the clock
+
+	// Its newest report under this term.
+	acked      uint64 // newest grant that it has applied
+	blank      bool   // its aggregator has no ledger: reported permits do not count
+	recovering bool   // its aggregator awaits edges, and can do nothing with more permits yet
+
+	// Its ledger. Both are set once.
+	adopted bool // known in this term; its reports count from then on
+	void    bool // it begins in this term: the permits that it held before were lent to others
+
+	// As the list of data centres has it; SetMembers writes them.
+	listed   bool
+	draining bool   // it is to leave the list
+	removed  bool   // by force: it is in the list as removed, and may hold permits
+	since    uint64 // version of the list that added it, or told its cluster ID
+	recorded uint64 // its cluster ID; 0 for unknown
+
+	clusterID uint64 // recorded, or reported while that is unknown; 0 for unknown
+
+	// The next grant; grant clears due and push.
+	grantSeq uint64 // of the newest grant
+	due      bool   // a report is unanswered
+	push     bool   // a change cannot wait for the next report
 }
 
 // standing returns the data centre's membership state.

@@ -16,30 +16,41 @@ import (
 
 // loan has the permits of one room that one data centre holds, and its last report.
 type loan struct {
-	gen           uint64
+	// Only void raises gen, above the generations of all earlier terms; adopt takes over that of a predecessor. A report
+	// of another generation changes no permits.
+	gen uint64
+
+	// Granted and Keep are from lend, Returned from reports. The report that adopts the ledger raises them to those of a
+	// predecessor; void resets them. Within a generation Granted and Returned only grow.
 	permits       wire.Permits
-	reclaimed     bool // voided in this term without a report
-	reconstructed bool // an upper bound, computed by a data centre that lost its ledger
+	reclaimed     bool // void was called in this term: no report of an older generation is awaited; never cleared
+	reconstructed bool // as reported: permits are an upper bound, computed by a data centre that lost its ledger
 
-	passes share.PassLoan
+	passes share.PassLoan // Granted and Keep are from lendPasses, the rest from reports
 
-	idle, rateIdle ledger.Idle
+	// As last reported. void clears idle, rateIdle, demand, active, pending and waiting.
+	idle, rateIdle ledger.Idle // of this generation
 	demand         ledger.Demand
 	active         uint64
-	overcommit     uint64            // as reported
-	unreturned     int64             // held when the loan was voided; may still be in use
-	bound          wire.PermitCounts // as the data centre knows it; see pool.bound
-	ends           wire.Outbox[wire.End]
-	progress       share.Progress
-	counted        fleettime.Mono // first report to this coordinator, which counts admissions from there
-	recalled       bool           // when the permits of R were used before counted is known
+	overcommit     uint64
+	bound          wire.PermitCounts // see pool.bound
 	pending        estimate.Histogram
 	waiting        estimate.Histogram
 	arrivals       []wire.Minute
-	lastWhole      visitors // last report of an aggregator that knew all its edges
+	lastWhole      visitors       // of an aggregator that knew all its edges
+	progress       share.Progress // its part in pool.progress
+	counted        fleettime.Mono // first report to this coordinator, which counts admissions from there; set once
+	recalled       bool           // when the permits of R were used before counted is known
 
+	// Permits that were held when the loan was voided, and may still be in use. It falls to 0 once the reported sessions
+	// fit the permits.
+	unreturned int64
+
+	// What the data centre has to be told. pool.grant clears dirty and viewDirty, and sets the number of the first grant
+	// with the newest change. It repeats the room until that grant is acknowledged.
 	changedAt, viewAt uint64
 	dirty, viewDirty  bool
+	ends              wire.Outbox[wire.End] // from queueEnd
 }
 
 // visitors are the visitors inside a data centre and those that wait there.
@@ -118,28 +129,31 @@ func (ps *pools) allExpired(now fleettime.Mono, d *centre) bool {
 // ended. All held permits, also those of missing ledgers, sum to no more than bound-spare; so only permits that were
 // returned in this term are free while the ledger of any data centre is missing.
 type pool struct {
-	ledger.RoomConfig
-	cfg     *Config
-	centres *centres
-	loans   map[*centre]*loan
-	gone    bool
+	ledger.RoomConfig // from set; a removed room keeps it
+	cfg               *Config
+	centres           *centres
+	loans             map[*centre]*loan // opened by loan; deleted only for a data centre that never reported
+	gone              bool              // not in the room set: its limits are 0
 
-	notBefore fleettime.Mono // no loan is voided earlier: tickets of a longer session_duration may be valid
+	// Under partition_policy cap no loan is voided earlier: tickets of a longer session_duration may be valid.
+	notBefore fleettime.Mono
 
 	// bound is the highest sum of held permits that this coordinator or a predecessor may have lent: the limits, or
 	// more after a limit was lowered. The data centres keep it for a successor without their ledgers. 0 for unknown.
 	bound            wire.PermitCounts
-	spare, rateSpare int64 // while not complete: permits returned in this term and not lent again
+	spare, rateSpare int64 // permits returned in this term and not lent again; no others are lent while not complete
 
-	progress share.Progresses
-	flow     share.Flow
+	// The view and its inputs: progress is from reports, the rest from updateView.
+	progress share.Progresses // of all data centres
+	flow     share.Flow       // with the churn that a predecessor learned
 	gain     share.Gain
-	view     *wire.View
+	view     *wire.View // nil before the first lending
 	viewed   fleettime.Mono
-	partial  bool // the view lacks data centres that have not reported to a new leader
-	stale    bool
-	relays   relays
-	passes   share.Passes // of the newest release of this coordinator
+	partial  bool // view lacks data centres that have not reported to a new leader, and is not sent
+
+	stale  bool         // changed since permits were last lent; Grants clears it
+	relays relays       // from reports
+	passes share.Passes // of the newest release of this coordinator; openRelease begins it
 }
 
 // set applies the settings of the room.

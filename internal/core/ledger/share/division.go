@@ -18,7 +18,7 @@ type Division struct {
 
 	// Results.
 	scarce      bool // global wants permits back
-	WaitingForT bool // a long-polled visitor waits, and no permit of T is free
+	waitingForT bool // a long-polled visitor waits, and no permit of T is free
 	WaitingForR bool // the same for permits of R
 	short       bool // a held visitor waits for a permit that its edge does not have
 	Urgent      bool // the next report to global is urgent
@@ -63,11 +63,11 @@ func (d *Division) Divide() (push []bool) {
 	if !d.Closed { // admissions need permits of R
 		held = int64(placeHeld(d.Claims, d.Cutoff, min(supply-moved, rsupply)))
 	}
-	d.WaitingForT, d.WaitingForR = held > min(supply-moved, rsupply), held > rsupply
+	d.waitingForT, d.WaitingForR = held > min(supply-moved, rsupply), held > rsupply
 	push = make([]bool, len(d.Claims))
 	d.side(OfT, supply, free, d.Keep, push)
 	d.side(OfR, rsupply, rfree, d.RateKeep, push)
-	d.Urgent = d.WaitingForT || d.short || moving > moved || (free > 0 && supply > d.Keep) || (rfree > 0 && rsupply > d.RateKeep)
+	d.Urgent = d.waitingForT || d.short || moving > moved || (free > 0 && supply > d.Keep) || (rfree > 0 && rsupply > d.RateKeep)
 	return push
 }
 
@@ -94,7 +94,7 @@ func (d *Division) side(side int, supply, free, keep int64, push []bool) {
 		if plenty {
 			g.Keep++ // one for the first visitor at the edge
 		}
-		if plenty && !d.WaitingForT && !d.scarce {
+		if plenty && !d.waitingForT && !d.scarce {
 			g.Keep = max(g.Keep, min(idle, 4*g.Keep+2)) // do not move a few surplus permits
 		}
 		g.Grant = min(max(0, g.Keep-idle), free)
@@ -106,7 +106,7 @@ func (d *Division) side(side int, supply, free, keep int64, push []bool) {
 	// Held visitors and edges without permits cannot wait.
 	for i := range d.Claims {
 		c := &d.Claims[i]
-		push[i] = push[i] || (c.Targets[side].Keep < c.idleOf(side) && (d.short || d.WaitingForT || d.scarce))
+		push[i] = push[i] || (c.Targets[side].Keep < c.idleOf(side) && (d.short || d.waitingForT || d.scarce))
 	}
 }
 
